@@ -1,0 +1,115 @@
+package ratelimiter
+
+import (
+	"context"
+	"time"
+)
+
+// What TTL answers besides a duration, as Redis and Redisson do.
+const (
+	// NoTTL: the limiter does not expire.
+	NoTTL time.Duration = -1
+	// NoLimiter: the limiter does not exist.
+	NoLimiter time.Duration = -2
+)
+
+// An ExpireCondition makes Expire depend on the TTL that a key has. A key without one counts as
+// living for ever.
+type ExpireCondition func(*string)
+
+// IfSet: only a key that has a TTL. Redisson: expireIfSet.
+func IfSet() ExpireCondition { return func(c *string) { *c = "XX" } }
+
+// IfNotSet: only a key that has none. Redisson: expireIfNotSet.
+func IfNotSet() ExpireCondition { return func(c *string) { *c = "NX" } }
+
+// IfGreater: only if the new TTL is longer. Redisson: expireIfGreater.
+func IfGreater() ExpireCondition { return func(c *string) { *c = "GT" } }
+
+// IfLess: only if the new TTL is shorter. Redisson: expireIfLess.
+func IfLess() ExpireCondition { return func(c *string) { *c = "LT" } }
+
+// Expire deletes the limiter after ttl, and the permits in use of all and of this client with it. It
+// answers whether any key took the TTL: the condition, of which there is at most one, holds for each
+// key alone. A rate with KeepAlive sets the TTL anew at the next acquire.
+//
+// Errors: ErrInvalidArgument for a ttl below or finer than a millisecond or for two conditions,
+// ctx.Err(), ErrClosed, and those of Redis.
+func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCondition) (bool, error) {
+	if err := l.ready(ctx); err != nil {
+		return false, err
+	}
+	n, err := millis("TTL", ttl)
+	if err != nil {
+		return false, err
+	}
+	if n < 1 {
+		return false, invalid("TTL %v is shorter than a millisecond", ttl)
+	}
+	return l.expire(ctx, n, "", cond)
+}
+
+// ExpireAt is Expire for an instant, to the millisecond below. One that is past deletes at once; the
+// zero time is ErrInvalidArgument.
+func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
+	if err := l.ready(ctx); err != nil {
+		return false, err
+	}
+	if at.IsZero() {
+		return false, invalid("the instant to expire at is the zero time")
+	}
+	return l.expire(ctx, "", at.UnixMilli(), cond)
+}
+
+func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) (bool, error) {
+	if len(cond) > 1 {
+		return false, invalid("%d conditions of which there can be one", len(cond))
+	}
+	var c string
+	for _, set := range cond {
+		set(&c)
+	}
+	n, err := l.run(ctx, expireScript, l.keys.all(Overall), ttl, at, c)
+	if err != nil {
+		return false, err
+	}
+	return n[0] == 1, nil
+}
+
+// ClearExpire takes the TTL from the limiter's keys and answers whether any had one.
+func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
+	if err := l.ready(ctx); err != nil {
+		return false, err
+	}
+	n, err := l.run(ctx, clearExpireScript, l.keys.all(Overall))
+	if err != nil {
+		return false, err
+	}
+	return n[0] == 1, nil
+}
+
+// TTL is how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter].
+func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
+	if err := l.ready(ctx); err != nil {
+		return 0, err
+	}
+	// go-redis answers -1 and -2 as they are.
+	d, err := l.client.rdb.PTTL(ctx, l.keys.hash).Result()
+	if err != nil {
+		return 0, l.wrap(ctx, "ttl", err)
+	}
+	return d, nil
+}
+
+// ExpireTime is when the limiter expires, by the clock of Redis, to the millisecond; the zero time
+// when it does not, or does not exist.
+func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
+	if err := l.ready(ctx); err != nil {
+		return time.Time{}, err
+	}
+	n, err := l.run(ctx, expireTimeScript, []string{l.keys.hash})
+	if err != nil || n[0] < 0 {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(n[0]), nil
+}

@@ -1,0 +1,80 @@
+package ratelimiter
+
+import "time"
+
+type config struct {
+	clientID     string
+	nameMapper   func(string) string
+	clientClock  bool
+	memberFormat MemberFormat
+	clientKeyTTL time.Duration
+	recheck      time.Duration
+}
+
+// An Option configures a Client.
+type Option func(*config)
+
+// WithClientID names the client, for [PerClient] limiters. A name that a process takes again after a
+// restart goes on with the permits it had; two processes of the same name share them. Redisson's id
+// is a random UUID that cannot be chosen. The default is a random UUID.
+func WithClientID(id string) Option {
+	return func(c *config) { c.clientID = id }
+}
+
+// WithNameMapper gives the name under which Redis holds a limiter, as Redisson's NameMapper.map
+// (3.15.4 and later) does: once, before the keys are made from it. [RateLimiter.Name] is not mapped.
+// The default is the name itself.
+func WithNameMapper(mapper func(name string) string) Option {
+	return func(c *config) { c.nameMapper = mapper }
+}
+
+// WithClientClock takes the time from this process, as Redisson does. Then a clock that is fast or
+// slow against the others' changes what the window holds. The default is the clock of Redis, which
+// all clients share.
+func WithClientClock() Option {
+	return func(c *config) { c.clientClock = true }
+}
+
+// WithMemberFormat sets the layout of the members that this client writes; it reads all. MemberLc0I
+// is for a limiter shared with Redisson 3.16.4 to 3.16.8, which read no other. The default is
+// MemberBc0I, in a form that 3.13.3 to 3.16.3 read too.
+func WithMemberFormat(f MemberFormat) Option {
+	return func(c *config) { c.memberFormat = f }
+}
+
+// WithClientKeyTTL sets how long Redis keeps the permits in use of a [PerClient] client that no
+// longer acquires, where the limiter itself has no TTL; Redisson keeps them for ever. It is never
+// less than two intervals, so that it forgets nothing that counts. 0 keeps them for ever.
+// The default is one hour.
+func WithClientKeyTTL(ttl time.Duration) Option {
+	return func(c *config) { c.clientKeyTTL = ttl }
+}
+
+// WithRecheck sets how long a waiting caller sleeps at most before it asks Redis again, however long
+// the wait that Redis answered: the bound within which it notices a release, a new rate or a deleted
+// limiter of another process. Changes made through this Client wake it at once.
+// The default is one second.
+func WithRecheck(d time.Duration) Option {
+	return func(c *config) { c.recheck = d }
+}
+
+func (c *config) validate() error {
+	if c.clientID == "" {
+		return invalid("client id is empty")
+	}
+	if c.nameMapper == nil {
+		return invalid("name mapper is nil")
+	}
+	if c.memberFormat != MemberBc0I && c.memberFormat != MemberLc0I {
+		return invalid("member format %v cannot be written: Bc0I and Lc0I can", c.memberFormat)
+	}
+	if ttl, err := millis("client key TTL", c.clientKeyTTL); err != nil {
+		return err
+	} else if ttl < 0 {
+		return invalid("client key TTL %v is negative", c.clientKeyTTL)
+	}
+	if c.recheck < time.Millisecond {
+		return invalid("recheck of %v is shorter than a millisecond", c.recheck)
+	}
+	return nil
+}

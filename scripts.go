@@ -1,0 +1,269 @@
+package ratelimiter
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// This file is the only home of what the scripts take and answer: the order of KEYS and ARGV,
+// milliseconds, and what a number in a reply means. Each script's header says the same, and
+// TestScriptHeaders holds the three together.
+
+var (
+	//go:embed scripts/acquire.lua
+	acquireSrc string
+	//go:embed scripts/audit.lua
+	auditSrc string
+	//go:embed scripts/available.lua
+	availableSrc string
+	//go:embed scripts/release.lua
+	releaseSrc string
+	//go:embed scripts/try_set_rate.lua
+	trySetRateSrc string
+	//go:embed scripts/set_rate.lua
+	setRateSrc string
+	//go:embed scripts/trim.lua
+	trimSrc string
+	//go:embed scripts/expire.lua
+	expireSrc string
+	//go:embed scripts/clear_expire.lua
+	clearExpireSrc string
+	//go:embed scripts/expire_time.lua
+	expireTimeSrc string
+	//go:embed scripts/delete.lua
+	deleteSrc string
+)
+
+// A script is one embedded file with the numbers of keys and arguments that its wrapper sends.
+type script struct {
+	name       string
+	src        string
+	sha        string
+	keys, args int
+	resend     resend
+}
+
+// resend says when a script may be sent again after an error.
+type resend int
+
+const (
+	resendUnsent   resend = iota // only when it surely did not run
+	resendAlways                 // it may run twice: it reads, or the second time changes nothing
+	resendAsReplay               // it may run twice when told so: the acquire script
+)
+
+func newScript(name, src string, keys, args int, r resend) *script {
+	sum := sha1.Sum([]byte(src))
+	return &script{name: name, src: src, sha: hex.EncodeToString(sum[:]), keys: keys, args: args, resend: r}
+}
+
+var (
+	acquireScript     = newScript("acquire", acquireSrc, 3, 10, resendAsReplay)
+	auditScript       = newScript("audit", auditSrc, 3, 6, resendAlways)
+	availableScript   = newScript("available", availableSrc, 3, 5, resendAlways)
+	releaseScript     = newScript("release", releaseSrc, 3, 2, resendUnsent)
+	trySetRateScript  = newScript("try_set_rate", trySetRateSrc, 1, 4, resendUnsent)
+	setRateScript     = newScript("set_rate", setRateSrc, 5, 6, resendUnsent)
+	trimScript        = newScript("trim", trimSrc, 2, 2, resendUnsent)
+	expireScript      = newScript("expire", expireSrc, 5, 3, resendUnsent)
+	clearExpireScript = newScript("clear_expire", clearExpireSrc, 5, 0, resendUnsent)
+	expireTimeScript  = newScript("expire_time", expireTimeSrc, 1, 0, resendAlways)
+	deleteScript      = newScript("delete", deleteSrc, 5, 0, resendUnsent)
+)
+
+// The first number of a reply.
+const (
+	statusOK = iota
+	statusNotInitialized
+	statusOtherType
+	statusExceeds
+	statusMalformed
+	statusStartOver
+)
+
+// What an acquire's answer says of being sent again.
+const (
+	againNot = iota
+	againRest
+	againAudit
+	againWalk
+)
+
+// ARGV[7] of acquire, and ARGV[6] of set_rate.
+const (
+	flagReplay = 1
+	flagCheck  = 2
+
+	flagMustExist = 1
+	flagKeepState = 2
+)
+
+// replayArg is the place of acquire's flags among its arguments.
+const replayArg = 6
+
+// An ask is one acquire call.
+type ask struct {
+	typ           RateType
+	permits       int64
+	count         int64
+	check         bool
+	walked        int64
+	walkedPermits int64
+}
+
+// An answer is what an acquire call says.
+type answer struct {
+	granted       int64 // requests
+	wait          time.Duration
+	available     int64
+	now           time.Time
+	rate          Rate
+	again         int64
+	walked        int64
+	walkedPermits int64
+	skew          time.Duration
+}
+
+func (l *RateLimiter) runAcquire(ctx context.Context, a ask) (answer, error) {
+	c := l.client
+	flags := 0
+	if a.check {
+		flags = flagCheck
+	}
+	format := "B"
+	if c.cfg.memberFormat == MemberLc0I {
+		format = "L"
+	}
+	id := newRequestID()
+	r, err := l.run(ctx, acquireScript, l.keys.of(a.typ), a.typ.wire(), a.permits, a.count, id[:], format, c.now(), flags,
+		c.cfg.clientKeyTTL.Milliseconds(), a.walked, a.walkedPermits)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := l.statusError(r, a.permits); err != nil {
+		return answer{}, err
+	}
+	return answer{
+		granted:       r[1],
+		wait:          ms(r[2]),
+		available:     r[3],
+		now:           time.UnixMilli(r[4]),
+		rate:          Rate{Type: a.typ, Permits: r[5], Interval: ms(r[6]), KeepAlive: ms(r[7])},
+		again:         r[8],
+		walked:        r[9],
+		walkedPermits: r[10],
+		skew:          ms(r[11]),
+	}, nil
+}
+
+// A tally is how far an audit has counted.
+type tally struct {
+	oldest, newest string
+	members        int64
+	permits        int64
+}
+
+// auditStep is how many members one audit call reads: a third of a millisecond.
+const auditStep = 1000
+
+// runAudit goes on counting from t. When it is done it answers value + used − rate as it was found.
+func (l *RateLimiter) runAudit(ctx context.Context, typ RateType, t tally) (next tally, done bool, balance int64, err error) {
+	raw, err := l.send(ctx, auditScript, l.keys.of(typ), typ.wire(), auditStep, t.oldest, t.newest, t.members, t.permits)
+	if err != nil {
+		return tally{}, false, 0, err
+	}
+	r, ok := raw.([]any)
+	if !ok || len(r) == 0 {
+		return tally{}, false, 0, l.badReply(auditScript, raw)
+	}
+	var head []int64
+	for _, v := range r[:min(len(r), 2)] {
+		n, ok := v.(int64)
+		if !ok {
+			return tally{}, false, 0, l.badReply(auditScript, raw)
+		}
+		head = append(head, n)
+	}
+	switch {
+	case head[0] == statusStartOver:
+		return tally{}, false, 0, nil
+	case head[0] != statusOK:
+		return tally{}, false, 0, l.statusError(head, 0)
+	case len(r) == 3 && head[1] == 1:
+		balance, ok = r[2].(int64)
+		done = true
+	case len(r) == 6:
+		var ok1, ok2, ok3, ok4 bool
+		next.oldest, ok1 = r[2].(string)
+		next.newest, ok2 = r[3].(string)
+		next.members, ok3 = r[4].(int64)
+		next.permits, ok4 = r[5].(int64)
+		ok = ok1 && ok2 && ok3 && ok4
+	default:
+		ok = false
+	}
+	if !ok {
+		return tally{}, false, 0, l.badReply(auditScript, raw)
+	}
+	return next, done, balance, nil
+}
+
+// statusError turns the first number of a reply into an error; statusOK is none.
+func (l *RateLimiter) statusError(r []int64, permits int64) error {
+	switch r[0] {
+	case statusOK:
+		return nil
+	case statusNotInitialized:
+		return fmt.Errorf("%w: %q has no rate; call TrySetRate first", ErrNotInitialized, l.name)
+	case statusOtherType:
+		if len(r) > 1 && (r[1] == int64(Overall) || r[1] == int64(PerClient)) {
+			return &otherTypeError{RateType(r[1])}
+		}
+		return fmt.Errorf("%w: the type of %q is neither OVERALL nor PER_CLIENT", ErrMalformed, l.name)
+	case statusExceeds:
+		return fmt.Errorf("%w: %d permits asked of %q, whose rate is %d", ErrPermitsExceedRate, permits, l.name, r[1])
+	case statusMalformed:
+		return fmt.Errorf("%w: the rate or interval of %q is no positive whole number", ErrMalformed, l.name)
+	}
+	return fmt.Errorf("ratelimiter: %q: unknown status %d", l.name, r[0])
+}
+
+// otherTypeError says that the keys sent were not those of the hash's type. Callers never see it.
+type otherTypeError struct{ typ RateType }
+
+func (e *otherTypeError) Error() string { return "ratelimiter: the limiter is " + e.typ.String() }
+
+func (l *RateLimiter) badReply(s *script, r any) error {
+	return fmt.Errorf("ratelimiter: %s of %q: unexpected reply %v", s.name, l.name, r)
+}
+
+// run sends a script whose reply is numbers.
+func (l *RateLimiter) run(ctx context.Context, s *script, keys []string, args ...any) ([]int64, error) {
+	raw, err := l.send(ctx, s, keys, args...)
+	if err != nil {
+		return nil, err
+	}
+	if n, ok := raw.(int64); ok {
+		return []int64{n}, nil
+	}
+	list, ok := raw.([]any)
+	if !ok || len(list) == 0 {
+		return nil, l.badReply(s, raw)
+	}
+	r := make([]int64, len(list))
+	for i, v := range list {
+		if r[i], ok = v.(int64); !ok {
+			return nil, l.badReply(s, raw)
+		}
+	}
+	if r[0] == statusOK && s == acquireScript && len(r) != 12 {
+		return nil, l.badReply(s, raw)
+	}
+	return r, nil
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

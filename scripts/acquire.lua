@@ -1,0 +1,260 @@
+-- acquire: takes permits for up to ARGV[3] equal requests at one instant.
+--
+-- The answer is that of running the requests one after another at that instant. A run of granted
+-- requests is stored as one member, which every Redisson reads as one larger grant. The work of a
+-- call is bounded whatever the set holds: where a request needs more, the answer says so and the
+-- caller sends the rest at once.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[2]   string: permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
+-- ARGV[2]   permits of one request, 1 .. 2^32-1
+-- ARGV[3]   number of requests, >= 1
+-- ARGV[4]   request id, 16 bytes; it becomes the random part of the member
+-- ARGV[5]   member format to write: B (21 bytes) or L (20 bytes)
+-- ARGV[6]   now in ms, or empty for this server's TIME
+-- ARGV[7]   flags: 1 this call may have run before under the same id, 2 check for lost permits
+-- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
+-- ARGV[9]   walk, continued: members already walked
+-- ARGV[10]  walk, continued: their permits
+-- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew}
+--           granted: requests granted; wait: ms until one more request can be granted, 0 when all
+--           were; available: permits left after the call; again: 0 the answer is complete,
+--           1 send the rest at once, 2 lost permits must be looked for by audit, 3 wait is a lower
+--           bound, send again with walked and permits; skew: ms that the newest score is ahead of now
+--           {1} not initialised   {2, type} the hash has another type
+--           {3, rate} permits exceed the rate   {4} the hash is malformed
+
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+if not (conf[1] and conf[2] and conf[3]) then
+  return {1}
+end
+if conf[3] ~= ARGV[1] then
+  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+end
+local rate, interval, keep = tonumber(conf[1]), tonumber(conf[2]), tonumber(conf[4] or 0) or 0
+if not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992 then
+  return {4}
+end
+local permits, count = tonumber(ARGV[2]), tonumber(ARGV[3])
+if permits > rate then
+  return {3, rate}
+end
+local now = tonumber(ARGV[6])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+
+-- In every member format the permits are the last four bytes, little endian. Shorter ones are
+-- nobody's grants and count for nothing.
+local function worth(member)
+  if #member < 8 then
+    return 0
+  end
+  local a, b, c, d = byte(member, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+local function u32(n)
+  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
+end
+
+-- Bytes 4..7 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds them
+-- where it looks and the later ones find them at the end.
+local function member(n)
+  local p, id = u32(n), ARGV[4]
+  if ARGV[5] == 'L' then
+    return '\8\0\0\0\0\0\0\0' .. sub(id, 1, 8) .. p
+  end
+  return '\16' .. sub(id, 1, 3) .. p .. sub(id, 8, 16) .. p
+end
+
+local function sum(members)
+  local n = 0
+  for i = 1, #members do
+    n = n + worth(members[i])
+  end
+  return n
+end
+
+local replay, check = ARGV[7] == '1' or ARGV[7] == '3', ARGV[7] == '2' or ARGV[7] == '3'
+local granted, earlier = 0, false
+if replay then
+  for k = count, 1, -1 do
+    if redis.call('ZSCORE', KEYS[3], member(permits * k)) then
+      granted, earlier = k, true
+      break
+    end
+  end
+end
+
+-- What is left. A lost or unreadable value is rebuilt from the set; over a set too large to add up
+-- in one call it starts at 0, which no Redisson mistakes for a second burst, and the audit raises it.
+local again = 0
+local raw = redis.call('GET', KEYS[2])
+local value = tonumber(raw or '')
+local stored = value
+if not value or value % 1 ~= 0 or string.format('%.0f', value) ~= raw then
+  stored = nil
+  local n = redis.call('ZCARD', KEYS[3])
+  if n <= 512 then
+    value = math.max(0, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)))
+  else
+    value, again = 0, 2
+  end
+end
+
+-- Reclaim what has expired, oldest first and bounded. Expired members that stay are legal: Redisson
+-- reclaims lazily too.
+local wanted = permits * (count - granted)
+local limit = value >= wanted and 64 or 512
+local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval), 'LIMIT', 0, limit)
+local walked, walkedPermits = tonumber(ARGV[9]), tonumber(ARGV[10])
+if #old > 0 then
+  local freed = sum(old)
+  redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #old - 1)
+  value = value + freed
+  walked, walkedPermits = math.max(0, walked - #old), math.max(0, walkedPermits - freed)
+end
+if value > rate then
+  -- Somebody gave back more than was out, or the rate was lowered: what the set holds decides.
+  if redis.call('ZCARD', KEYS[3]) <= 512 then
+    value = math.max(0, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)))
+  else
+    value, again = 0, 2
+  end
+end
+
+local due, skew = {}, 0
+if value < wanted and #old == limit then
+  again = 1
+elseif value < wanted then
+  -- Too few. First the members whose score lies ahead of now: a peer's clock is fast. They keep
+  -- their score (moving it back would hand a fast Java peer a second burst) and are marked with the
+  -- instant at which they were first seen here; one interval later they are spent.
+  local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
+  for i = 1, #ahead, 2 do
+    local m, score = ahead[i], ahead[i + 1]
+    skew = tonumber(score) - now
+    local seen = nil
+    if #m == 21 and sub(m, 1, 4) == '\16~t~' then
+      local a, b, c, d, e, f = byte(m, 9, 14)
+      seen = ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    end
+    if seen and seen + interval <= now then
+      redis.call('ZREM', KEYS[3], m)
+      value = value + worth(m)
+    elseif seen and seen <= now then
+      due[m] = seen + interval
+    else
+      local p = sub(m, -4)
+      local t, stamp = now, ''
+      for _ = 1, 6 do
+        stamp = char(t % 256) .. stamp
+        t = floor(t / 256)
+      end
+      local marked = '\16~t~' .. p .. stamp .. (#m == 8 and sub(m, 1, 3) or sub(m, -7, -5)) .. p
+      if #m >= 8 and redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
+        redis.call('ZREM', KEYS[3], m)
+        due[marked] = now + interval
+      else
+        due[m] = now + interval
+      end
+    end
+  end
+
+  -- Then permits that are neither left nor held by a member: lost by a peer's re-sent scripts, or by
+  -- a rate raised while another client's state stayed. A healthy state has value >= rate - used, so
+  -- raising value to that can never exceed the window.
+  local n = redis.call('ZCARD', KEYS[3])
+  if n == 0 then
+    value = rate
+  elseif check and n <= 512 then
+    value = math.max(value, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)))
+  elseif check then
+    again = 2
+  end
+  value = math.min(value, rate)
+end
+
+-- Grant.
+if not earlier then
+  granted = math.min(count, math.max(0, floor(value / permits)), floor(4294967295 / permits))
+  if granted > 0 then
+    -- NX: a call that ran before without our knowing (re-sent by something between us and Redis)
+    -- finds its own member and takes nothing twice.
+    if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), member(permits * granted)) == 1 then
+      value = value - permits * granted
+    end
+  end
+end
+
+-- How long until one more request fits: walk the members until enough permits have come back.
+local wait = 0
+if granted < count and value >= permits then
+  again = math.max(again, 1)
+elseif granted < count and again == 0 then
+  local at, last, budget, page = nil, nil, 512, 8
+  while not at and budget > 0 do
+    page = math.min(page, budget)
+    local part = redis.call('ZRANGE', KEYS[3], walked, walked + page - 1, 'WITHSCORES')
+    for i = 1, #part, 2 do
+      walked = walked + 1
+      walkedPermits = walkedPermits + worth(part[i])
+      last = due[part[i]] or tonumber(part[i + 1]) + interval
+      if value + walkedPermits >= permits then
+        at = last
+        break
+      end
+    end
+    budget = budget - page
+    if not at and #part < page * 2 then
+      break
+    end
+    page = page * 8
+  end
+  if not at then
+    if budget > 0 and ARGV[9] == '0' then
+      -- The whole set and what is left do not make up one request: permits were lost.
+      value = math.max(value, rate - walkedPermits)
+      again = 1
+    elseif budget > 0 then
+      again = 2
+    else
+      again = 3
+    end
+  end
+  wait = math.max(1, math.min((at or last or now + 1) - now, interval))
+end
+
+if not stored then
+  redis.call('SET', KEYS[2], string.format('%.0f', value))
+elseif value ~= stored then
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', value - stored))
+end
+
+if keep > 0 then
+  redis.call('PEXPIRE', KEYS[1], conf[4])
+  redis.call('PEXPIRE', KEYS[2], conf[4])
+  redis.call('PEXPIRE', KEYS[3], conf[4])
+else
+  local ttl = redis.call('PTTL', KEYS[1])
+  if ttl > 0 then
+    redis.call('PEXPIRE', KEYS[2], ttl)
+    redis.call('PEXPIRE', KEYS[3], ttl)
+  elseif ARGV[1] == '1' and ARGV[8] ~= '0' then
+    -- The keys of a client that never comes back must not stay for ever.
+    local idle = math.max(tonumber(ARGV[8]), 2 * interval)
+    if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
+      redis.call('PEXPIRE', KEYS[2], string.format('%.0f', idle))
+      redis.call('PEXPIRE', KEYS[3], string.format('%.0f', idle))
+    end
+  end
+end
+
+return {0, granted, wait, value, now, rate, interval, keep, again, walked, walkedPermits, skew}

@@ -1,0 +1,88 @@
+-- audit: adds up the permits in the set, a bounded part a call, and gives back what was lost.
+--
+-- The caller carries the state. The members counted so far are one unbroken range of ranks, named by
+-- its first and last member; a call extends it downwards to the oldest member and then upwards to the
+-- newest. Grants, reclaims and releases keep value + used as it is, so permits are missing exactly
+-- when value + used < rate at the instant at which the range covers the set. Where the range has been
+-- cut meanwhile (reclaimed from below, released from above), its size tells, and the caller starts over.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[2]   string: permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
+-- ARGV[2]   members to read in this call
+-- ARGV[3]   oldest member counted so far, empty to start
+-- ARGV[4]   newest member counted so far, empty to start
+-- ARGV[5]   number of members counted so far
+-- ARGV[6]   their permits
+-- Returns   {0, 0, oldest, newest, number, permits} not done, go on with these
+--           {0, 1, balance} done: value + used - rate as found; below 0 it was given back,
+--           above 0 it was left alone
+--           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
+--           {5} the set changed under the range, start over
+
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'type')
+if not (conf[1] and conf[2]) then
+  return {1}
+end
+if conf[2] ~= ARGV[1] then
+  return {2, conf[2] == '0' and 0 or conf[2] == '1' and 1 or -1}
+end
+local rate = tonumber(conf[1])
+if not rate then
+  return {4}
+end
+
+local n, total = tonumber(ARGV[5]), tonumber(ARGV[6])
+local function add(members)
+  for i = 1, #members do
+    local a, b, c, d = string.byte(members[i], -4, -1)
+    if #members[i] >= 8 then
+      total = total + a + b * 256 + c * 65536 + d * 16777216
+    end
+  end
+  n = n + #members
+end
+
+local card = redis.call('ZCARD', KEYS[3])
+local lo, hi = card, card - 1
+local oldest, newest = ARGV[3], ARGV[4]
+if n > 0 then
+  lo, hi = redis.call('ZRANK', KEYS[3], oldest), redis.call('ZRANK', KEYS[3], newest)
+  if not lo or not hi or hi - lo + 1 ~= n then
+    return {5}
+  end
+end
+
+local budget = tonumber(ARGV[2])
+if lo > 0 then
+  local from = math.max(0, lo - budget)
+  local part = redis.call('ZRANGE', KEYS[3], from, lo - 1)
+  add(part)
+  budget = budget - #part
+  oldest = part[1]
+  if newest == '' then
+    newest = part[#part]
+  end
+  lo = from
+end
+if lo == 0 and budget > 0 and hi < card - 1 then
+  local part = redis.call('ZRANGE', KEYS[3], hi + 1, hi + budget)
+  add(part)
+  hi = hi + #part
+  newest = part[#part]
+end
+if lo > 0 or hi < card - 1 then
+  return {0, 0, oldest, newest, n, total}
+end
+
+local raw = redis.call('GET', KEYS[2])
+local value = tonumber(raw or '')
+if not value or value % 1 ~= 0 or string.format('%.0f', value) ~= raw then
+  redis.call('SET', KEYS[2], string.format('%.0f', math.max(0, rate - total)))
+  return {0, 1, 0}
+end
+if value + total < rate then
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', rate - total - value))
+end
+return {0, 1, value + total - rate}

@@ -1,0 +1,96 @@
+-- available: how many permits could be acquired now. Reads only.
+--
+-- Redisson's availablePermits reclaims, drops the TTL of value and can answer more than the rate.
+-- A call reads a bounded number of members; of a larger set it adds up the smaller side, expired or
+-- not, over several calls at the instant of the first.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[2]   string: permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
+-- ARGV[2]   now in ms, or empty for this server's TIME
+-- ARGV[3]   side being added up, from the last answer: empty to start, e expired, u unexpired
+-- ARGV[4]   members of that side already added up
+-- ARGV[5]   their permits
+-- Returns   {0, 1, available, now} done
+--           {0, 0, side, members, permits, now} not done, go on with these
+--           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
+--           {5} the set changed under the sum, start over
+
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+if not (conf[1] and conf[2] and conf[3]) then
+  return {1}
+end
+if conf[3] ~= ARGV[1] then
+  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+end
+local rate, interval = tonumber(conf[1]), tonumber(conf[2])
+if not rate or not interval then
+  return {4}
+end
+local now = tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function total(from, to)
+  local n = 0
+  if to < from then
+    return 0
+  end
+  local members = redis.call('ZRANGE', KEYS[3], from, to)
+  for i = 1, #members do
+    local a, b, c, d = string.byte(members[i], -4, -1)
+    if #members[i] >= 8 then
+      n = n + a + b * 256 + c * 65536 + d * 16777216
+    end
+  end
+  return n
+end
+local function answer(n)
+  return {0, 1, math.max(0, math.min(rate, n)), now}
+end
+
+local value = tonumber(redis.call('GET', KEYS[2]) or '')
+local card = redis.call('ZCARD', KEYS[3])
+local expired = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', now - interval))
+local live = card - expired
+if live == 0 then
+  return answer(rate)
+end
+if card <= 1000 then
+  local free = rate - total(expired, card - 1)
+  local left = value and value + total(0, expired - 1) or free
+  -- Less than free means lost permits, which the next acquire gives back; more than the rate means
+  -- that the set decides.
+  if left < free or left > rate then
+    left = free
+  end
+  return answer(left)
+end
+
+local side, done, sum = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+if side == '' then
+  side = value and expired <= live and 'e' or 'u'
+end
+if side == 'e' then
+  -- Counted from the newest expired one down, so that a reclaim, which takes the oldest, does not
+  -- move what is still to come.
+  if expired < done or not value then
+    return {5}
+  end
+  local from = math.max(0, expired - done - 1000)
+  sum = sum + total(from, expired - done - 1)
+  if from > 0 then
+    return {0, 0, side, expired - from, sum, now}
+  end
+  -- Every live member holds at least one permit.
+  return answer(math.min(value + sum, rate - live))
+end
+local to = math.min(card - 1, expired + done + 999)
+sum = sum + total(expired + done, to)
+if to < card - 1 then
+  return {0, 0, side, to - expired + 1, sum, now}
+end
+return answer(rate - sum)

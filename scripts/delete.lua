@@ -1,0 +1,10 @@
+-- delete: removes the limiter: its rate, the permits in use of all, and those of the calling client.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[2]   string: permits left, OVERALL
+-- KEYS[3]   sorted set: one member a grant, OVERALL
+-- KEYS[4]   string: permits left, of the calling client
+-- KEYS[5]   sorted set: one member a grant, of the calling client
+-- Returns   1 at least one key existed, 0 none did
+
+return redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]) > 0 and 1 or 0

@@ -1,0 +1,91 @@
+-- release: gives permits back, and takes them out of the set so that they do not come back twice.
+--
+-- Redisson (3.52.0 to 4.7.0) leaves the members: a released permit returns a second time when its
+-- member expires. Newest first: taking the oldest would make the next waiter wait longer.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[2]   string: permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
+-- ARGV[2]   permits to give back
+-- Returns   {0, left, available} left > 0: too many members for one call, send the rest at once
+--           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
+
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+if not (conf[1] and conf[2] and conf[3]) then
+  return {1}
+end
+if conf[3] ~= ARGV[1] then
+  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+end
+local rate = tonumber(conf[1])
+if not rate then
+  return {4}
+end
+
+local function worth(m)
+  if #m < 8 then
+    return 0
+  end
+  local a, b, c, d = string.byte(m, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+local raw = redis.call('GET', KEYS[2])
+local value = tonumber(raw or '')
+local stored = value
+if not value or value % 1 ~= 0 or string.format('%.0f', value) ~= raw then
+  -- Lost: rebuilt as acquire does. Over a large set it starts at 0 and the next audit raises it.
+  stored, value = nil, 0
+  if redis.call('ZCARD', KEYS[3]) <= 512 then
+    local members = redis.call('ZRANGE', KEYS[3], 0, -1)
+    value = rate
+    for i = 1, #members do
+      value = value - worth(members[i])
+    end
+    value = math.max(0, value)
+  end
+end
+
+local left, gone = tonumber(ARGV[2]), 0
+local cut, score, smaller
+local members = redis.call('ZREVRANGE', KEYS[3], 0, math.min(left, 512) - 1, 'WITHSCORES')
+for i = 1, #members, 2 do
+  local m = members[i]
+  local n = worth(m)
+  if n > left then
+    if left > 0 then
+      local r = n - left
+      local p = string.char(r % 256, math.floor(r / 256) % 256, math.floor(r / 65536) % 256,
+        math.floor(r / 16777216) % 256)
+      cut, score, smaller = m, members[i + 1], string.sub(m, 1, -5) .. p
+      if #m == 21 and string.sub(m, 5, 8) == string.sub(m, -4) then
+        smaller = string.sub(m, 1, 4) .. p .. string.sub(m, 9, 17) .. p
+      end
+      left = 0
+    end
+    break
+  end
+  left = left - n
+  gone = gone + 1
+end
+if gone > 0 then
+  redis.call('ZREMRANGEBYRANK', KEYS[3], -gone, -1)
+end
+if cut then
+  -- Added before the old one goes: an emptied set would lose its TTL.
+  redis.call('ZADD', KEYS[3], score, smaller)
+  redis.call('ZREM', KEYS[3], cut)
+end
+
+value = math.min(rate, value + tonumber(ARGV[2]) - left)
+if redis.call('EXISTS', KEYS[3]) == 0 then
+  -- Nothing is in use, so everything is free.
+  value, left = rate, 0
+end
+if not stored then
+  redis.call('SET', KEYS[2], string.format('%.0f', value))
+elseif value ~= stored then
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', value - stored))
+end
+return {0, left, value}

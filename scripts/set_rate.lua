@@ -1,0 +1,92 @@
+-- set_rate: gives the limiter a new rate, and keeps or drops the permits in use.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[2]   string: permits left, of the new type (the caller's own when PER_CLIENT)
+-- KEYS[3]   sorted set: one member a grant, of the new type
+-- KEYS[4]   string: permits left, of the other type
+-- KEYS[5]   sorted set: one member a grant, of the other type
+-- ARGV[1]   rate, permits
+-- ARGV[2]   interval, ms
+-- ARGV[3]   keepAliveTime, ms, 0 for none
+-- ARGV[4]   type: 0 OVERALL, 1 PER_CLIENT
+-- ARGV[5]   now in ms, or empty for this server's TIME
+-- ARGV[6]   flags: 1 only a limiter that has a rate, 2 keep the permits in use
+-- Returns   {0} nothing was written: the limiter has no rate
+--           {1, 0} done   {1, 1} done but for the permits in use, of which there are too many for one
+--           call: value is 0 and the caller settles it by audit and trim
+
+local was = redis.call('HGET', KEYS[1], 'type')
+if not was and (ARGV[6] == '1' or ARGV[6] == '3') then
+  return {0}
+end
+redis.call('HSET', KEYS[1], 'rate', ARGV[1], 'interval', ARGV[2], 'keepAliveTime', ARGV[3], 'type', ARGV[4])
+local keepAlive = tonumber(ARGV[3])
+if keepAlive > 0 then
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+end
+
+local keep = ARGV[6] == '2' or ARGV[6] == '3'
+if not keep or (was and was ~= ARGV[4]) then
+  -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
+  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  return {1, 0}
+end
+
+local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local later = 0
+if redis.call('ZCARD', KEYS[3]) > 512 then
+  redis.call('SET', KEYS[2], '0')
+  later = 1
+else
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))
+  local members = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+  local worth, used = {}, 0
+  for i = 1, #members, 2 do
+    local a, b, c, d = string.byte(members[i], -4, -1)
+    worth[i] = #members[i] >= 8 and a + b * 256 + c * 65536 + d * 16777216 or 0
+    used = used + worth[i]
+  end
+  if used > rate then
+    -- More is in use than the new rate allows. Redisson leaves the members, and each that expires
+    -- would free a permit which the new rate does not have. The oldest go, until used = rate: the
+    -- first permit then comes back exactly when the window has room for it.
+    local i = 1
+    while used - worth[i] >= rate do
+      used = used - worth[i]
+      i = i + 2
+    end
+    if i > 1 then
+      redis.call('ZREMRANGEBYRANK', KEYS[3], 0, (i - 1) / 2 - 1)
+    end
+    if used > rate then
+      local m, left = members[i], worth[i] - (used - rate)
+      local p = string.char(left % 256, math.floor(left / 256) % 256, math.floor(left / 65536) % 256,
+        math.floor(left / 16777216) % 256)
+      local smaller = string.sub(m, 1, -5) .. p
+      if #m == 21 and string.sub(m, 5, 8) == string.sub(m, -4) then
+        smaller = string.sub(m, 1, 4) .. p .. string.sub(m, 9, 17) .. p
+      end
+      redis.call('ZADD', KEYS[3], members[i + 1], smaller)
+      redis.call('ZREM', KEYS[3], m)
+      used = rate
+    end
+  end
+  redis.call('SET', KEYS[2], string.format('%.0f', rate - used))
+end
+
+if keepAlive > 0 then
+  redis.call('PEXPIRE', KEYS[2], ARGV[3])
+  redis.call('PEXPIRE', KEYS[3], ARGV[3])
+else
+  local ttl = redis.call('PTTL', KEYS[1])
+  if ttl > 0 then
+    redis.call('PEXPIRE', KEYS[2], ttl)
+    redis.call('PEXPIRE', KEYS[3], ttl)
+  end
+end
+return {1, later}

@@ -1,0 +1,135 @@
+package ratelimiter
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// newRequestID is not a secret; it only must not repeat.
+func newRequestID() (id requestID) {
+	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+	return id
+}
+
+// A command that go-redis sends once. Its own retries, and the redirect loop of its cluster client,
+// send a command again with the same arguments; whether a script may run twice is for us to say.
+type onceCmd struct{ *redis.Cmd }
+
+func (onceCmd) NoRetry() bool { return true }
+
+// maxAttempts is how often a script is sent when each attempt fails in a way that allows another.
+const maxAttempts = 4
+
+// send runs a script and answers its raw reply. When ctx is done it answers ctx.Err() as it is; then,
+// and after an error of class unknown, the script may have run.
+func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args ...any) (any, error) {
+	if len(keys) != s.keys || len(args) != s.args {
+		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d and %d",
+			s.name, s.keys, s.args, len(keys), len(args))
+	}
+	cmd := make([]any, 0, 3+len(keys)+len(args))
+	cmd = append(cmd, "evalsha", s.sha, len(keys))
+	for _, k := range keys {
+		cmd = append(cmd, k)
+	}
+	cmd = append(cmd, args...)
+
+	for attempt := 1; ; attempt++ {
+		if err := l.ready(ctx); err != nil {
+			return nil, err
+		}
+		reply, err := l.client.sendOnce(ctx, cmd)
+		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+			// EVAL carries the text and leaves it in the script cache. Sent in place, not loaded
+			// first: between a SCRIPT LOAD and an EVALSHA another SCRIPT FLUSH can come.
+			eval := append([]any{"eval", s.src}, cmd[2:]...)
+			reply, err = l.client.sendOnce(ctx, eval)
+		}
+		if err == nil {
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		what := classify(err)
+		may := what == notExecuted || what == unknown && s.resend != resendUnsent
+		if !may || attempt == maxAttempts {
+			return nil, fmt.Errorf("ratelimiter: %s of %q: %w", s.name, l.name, err)
+		}
+		if what == unknown && s.resend == resendAsReplay {
+			at := 3 + len(keys) + replayArg
+			cmd[at] = cmd[at].(int) | flagReplay
+		}
+		if err := pause(ctx, l.client.closed, backoff(attempt)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) sendOnce(ctx context.Context, args []any) (any, error) {
+	cmd := onceCmd{redis.NewCmd(ctx, args...)}
+	// The error is on the command too; both are one.
+	_ = c.rdb.Process(ctx, cmd)
+	return cmd.Result()
+}
+
+// outcome is what an error says of whether the script ran.
+type outcome int
+
+const (
+	executed    outcome = iota // it ran and failed, or could not run however often it is sent
+	notExecuted                // it surely did not run and may another time
+	unknown                    // it may have run
+)
+
+func classify(err error) outcome {
+	var re redis.Error
+	if errors.As(err, &re) {
+		for _, p := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY",
+			"BUSY", "NOSCRIPT", "ERR max number of clients", "max number of clients"} {
+			if redis.HasErrorPrefix(err, p) {
+				return notExecuted
+			}
+		}
+		return executed
+	}
+	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrCrossSlot) {
+		return executed
+	}
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+		return notExecuted
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return notExecuted
+	}
+	return unknown
+}
+
+// backoff is the pause before the attempt after the n-th: 10, 40, 160 ms, each ± half.
+func backoff(n int) time.Duration {
+	d := 10 * time.Millisecond << (2 * (n - 1))
+	return d/2 + rand.N(d)
+}
+
+// pause sleeps for d unless ctx ends or the client is closed first.
+func pause(ctx context.Context, closed <-chan struct{}, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-closed:
+		return ErrClosed
+	}
+}
