@@ -1,0 +1,162 @@
+package ratelimiter
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A world is a limiter in a bubble: virtual time, a Redis of the lane's kind, and hands to put the
+// keys into any state.
+type world struct {
+	t      *testing.T
+	ctx    context.Context
+	rdb    *redis.Client
+	client *Client
+	l      *RateLimiter
+	epoch  time.Time
+}
+
+// inWorld runs f on a limiter of rate r in every lane. Redis' own clock is virtual in miniredis only;
+// on a real server the bubble's time goes with each call instead.
+func inWorld(t *testing.T, r Rate, f func(w *world), opts ...Option) {
+	t.Helper()
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		w := newWorld(t, rdb, opts...)
+		defer func() { require.NoError(t, w.client.Close()) }()
+		if r != (Rate{}) {
+			require.NoError(t, w.l.SetRate(w.ctx, r))
+		}
+		f(w)
+	})
+}
+
+func newWorld(t *testing.T, rdb *redis.Client, opts ...Option) *world {
+	if !redistest.TTLsAreVirtual() {
+		opts = append([]Option{WithClientClock()}, opts...)
+	}
+	client := New(rdb, opts...)
+	return &world{t: t, ctx: context.Background(), rdb: rdb, client: client,
+		l: client.RateLimiter(redistest.Key(t)), epoch: time.Now()}
+}
+
+func overall(permits int64, interval time.Duration) Rate {
+	return Rate{Permits: permits, Interval: interval}
+}
+
+// at sleeps until d after the world began.
+func (w *world) at(d time.Duration) { time.Sleep(d - time.Since(w.epoch)) }
+
+func (w *world) elapsed() time.Duration { return time.Since(w.epoch) }
+
+func (w *world) try(permits int64) Result {
+	w.t.Helper()
+	r, err := w.l.Try(w.ctx, permits)
+	require.NoError(w.t, err)
+	return r
+}
+
+func (w *world) granted(permits int64) {
+	w.t.Helper()
+	r := w.try(permits)
+	require.True(w.t, r.Granted, "%d permits refused: %+v", permits, r)
+}
+
+func (w *world) refused(permits int64, wait time.Duration) {
+	w.t.Helper()
+	r := w.try(permits)
+	require.False(w.t, r.Granted, "%d permits granted: %+v", permits, r)
+	require.Equal(w.t, wait, r.Wait)
+}
+
+func (w *world) available(want int64) {
+	w.t.Helper()
+	n, err := w.l.AvailablePermits(w.ctx)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, n, "available permits")
+}
+
+func (w *world) valueKey() string   { return w.l.keys.value[w.typ()] }
+func (w *world) permitsKey() string { return w.l.keys.permits[w.typ()] }
+
+func (w *world) typ() RateType {
+	n, err := w.rdb.HGet(w.ctx, w.l.keys.hash, "type").Int()
+	if err != nil || n != int(PerClient) {
+		return Overall
+	}
+	return RateType(n)
+}
+
+// value is the value key as a number, -1 when absent.
+func (w *world) value() int64 {
+	w.t.Helper()
+	s, err := w.rdb.Get(w.ctx, w.valueKey()).Result()
+	if err == redis.Nil {
+		return -1
+	}
+	require.NoError(w.t, err)
+	n, err := strconv.ParseInt(s, 10, 64)
+	require.NoError(w.t, err)
+	return n
+}
+
+// used is the permits in the set, expired or not, and the number of its members.
+func (w *world) used() (permits int64, members int) {
+	w.t.Helper()
+	list, err := w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Result()
+	require.NoError(w.t, err)
+	for _, s := range list {
+		m, err := ParseMember([]byte(s))
+		require.NoError(w.t, err)
+		permits += int64(m.Permits)
+	}
+	return permits, len(list)
+}
+
+// put adds a member as some Redisson would have written it, d after the world began.
+func (w *world) put(d time.Duration, member []byte) {
+	w.t.Helper()
+	require.NoError(w.t, w.rdb.ZAdd(w.ctx, w.permitsKey(),
+		redis.Z{Score: float64(w.epoch.Add(d).UnixMilli()), Member: member}).Err())
+}
+
+func (w *world) setValue(v any) {
+	w.t.Helper()
+	require.NoError(w.t, w.rdb.Set(w.ctx, w.valueKey(), v, 0).Err())
+}
+
+// grant is a member of our own format with a fresh id.
+func grant(permits uint32) []byte { return encodeMember(MemberBc0I, newRequestID(), permits) }
+
+// A counter counts what a redis client sends.
+type counter struct{ sent atomic.Int64 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.sent.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.sent.Add(int64(len(cmds)))
+		return next(ctx, cmds)
+	}
+}
+
+func count(rdb *redis.Client) *counter {
+	c := &counter{}
+	rdb.AddHook(c)
+	return c
+}
