@@ -40,6 +40,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		cfg: config{
 			clientID:     uuid.NewString(),
 			nameMapper:   func(name string) string { return name },
+			trusted:      true,
 			memberFormat: MemberBc0I,
 			clientKeyTTL: time.Hour,
 			recheck:      time.Second,

@@ -41,7 +41,7 @@ func inWorld(t *testing.T, r Rate, f func(w *world), opts ...Option) {
 
 func newWorld(t *testing.T, rdb *redis.Client, opts ...Option) *world {
 	if !redistest.TTLsAreVirtual() {
-		opts = append([]Option{WithClientClock()}, opts...)
+		opts = append([]Option{WithClientClock(), func(c *config) { c.trusted = true }}, opts...)
 	}
 	client := New(rdb, opts...)
 	return &world{t: t, ctx: context.Background(), rdb: rdb, client: client,

@@ -97,6 +97,7 @@ const (
 const (
 	flagReplay = 1
 	flagCheck  = 2
+	flagMark   = 4
 
 	flagMustExist = 1
 	flagKeepState = 2
@@ -132,7 +133,10 @@ func (l *RateLimiter) runAcquire(ctx context.Context, a ask) (answer, error) {
 	c := l.client
 	flags := 0
 	if a.check {
-		flags = flagCheck
+		flags |= flagCheck
+	}
+	if c.cfg.trusted {
+		flags |= flagMark
 	}
 	format := "B"
 	if c.cfg.memberFormat == MemberLc0I {

@@ -14,7 +14,8 @@
 -- ARGV[4]   request id, 16 bytes; it becomes the random part of the member
 -- ARGV[5]   member format to write: B (21 bytes) or L (20 bytes)
 -- ARGV[6]   now in ms, or empty for this server's TIME
--- ARGV[7]   flags: 1 this call may have run before under the same id, 2 check for lost permits
+-- ARGV[7]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
+--           permits, 4 now is everybody's: mark the scores that lie ahead of it
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked
 -- ARGV[10]  walk, continued: their permits
@@ -82,7 +83,16 @@ local function sum(members)
   return n
 end
 
-local replay, check = ARGV[7] == '1' or ARGV[7] == '3', ARGV[7] == '2' or ARGV[7] == '3'
+-- A mark is a member that was ahead of the clock when it was first seen, with the instant of that.
+local function seen(m)
+  if #m == 21 and sub(m, 1, 4) == '\16~t~' then
+    local a, b, c, d, e, f = byte(m, 9, 14)
+    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+  end
+end
+
+local flags = tonumber(ARGV[7])
+local replay, check, mark = flags % 2 == 1, floor(flags / 2) % 2 == 1, flags >= 4
 local granted, earlier = 0, false
 if replay then
   for k = count, 1, -1 do
@@ -93,14 +103,20 @@ if replay then
   end
 end
 
+-- A value that is no whole number which INCRBY takes counts as lost.
+local function whole(s)
+  local n = tonumber(s or '')
+  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
+    return n
+  end
+end
+
 -- What is left. A lost or unreadable value is rebuilt from the set; over a set too large to add up
 -- in one call it starts at 0, which no Redisson mistakes for a second burst, and the audit raises it.
 local again = 0
-local raw = redis.call('GET', KEYS[2])
-local value = tonumber(raw or '')
+local value = whole(redis.call('GET', KEYS[2]))
 local stored = value
-if not value or value % 1 ~= 0 or string.format('%.0f', value) ~= raw then
-  stored = nil
+if not value then
   local n = redis.call('ZCARD', KEYS[3])
   if n <= 512 then
     value = math.max(0, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)))
@@ -130,7 +146,7 @@ if value > rate then
   end
 end
 
-local due, skew = {}, 0
+local skew = 0
 if value < wanted and #old == limit then
   again = 1
 elseif value < wanted then
@@ -140,18 +156,12 @@ elseif value < wanted then
   local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
   for i = 1, #ahead, 2 do
     local m, score = ahead[i], ahead[i + 1]
+    local since = seen(m)
     skew = tonumber(score) - now
-    local seen = nil
-    if #m == 21 and sub(m, 1, 4) == '\16~t~' then
-      local a, b, c, d, e, f = byte(m, 9, 14)
-      seen = ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-    end
-    if seen and seen + interval <= now then
+    if since and since + interval <= now then
       redis.call('ZREM', KEYS[3], m)
       value = value + worth(m)
-    elseif seen and seen <= now then
-      due[m] = seen + interval
-    else
+    elseif mark and not (since and since <= now) and #m >= 8 then
       local p = sub(m, -4)
       local t, stamp = now, ''
       for _ = 1, 6 do
@@ -160,11 +170,8 @@ elseif value < wanted then
       end
       -- The place in this call and two random bytes keep marks of one instant apart.
       local marked = '\16~t~' .. p .. stamp .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
-      if #m >= 8 and redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
+      if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
         redis.call('ZREM', KEYS[3], m)
-        due[marked] = now + interval
-      else
-        due[m] = now + interval
       end
     end
   end
@@ -176,7 +183,17 @@ elseif value < wanted then
   if n == 0 then
     value = rate
   elseif check and n <= 512 then
-    value = math.max(value, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)))
+    local all, used = redis.call('ZRANGE', KEYS[3], 0, -1), 0
+    for i = 1, #all do
+      local since = seen(all[i])
+      if since and since + interval <= now then
+        redis.call('ZREM', KEYS[3], all[i])
+        value = value + worth(all[i])
+      else
+        used = used + worth(all[i])
+      end
+    end
+    value = math.max(value, rate - used)
   elseif check then
     again = 2
   end
@@ -207,7 +224,8 @@ elseif granted < count and again == 0 then
     for i = 1, #part, 2 do
       walked = walked + 1
       walkedPermits = walkedPermits + worth(part[i])
-      last = due[part[i]] or tonumber(part[i + 1]) + interval
+      last = tonumber(part[i + 1])
+      last = math.min(last, seen(part[i]) or last) + interval
       if value + walkedPermits >= permits then
         at = last
         break

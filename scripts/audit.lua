@@ -76,9 +76,16 @@ if lo > 0 or hi < card - 1 then
   return {0, 0, oldest, newest, n, total}
 end
 
-local raw = redis.call('GET', KEYS[2])
-local value = tonumber(raw or '')
-if not value or value % 1 ~= 0 or string.format('%.0f', value) ~= raw then
+-- A value that is no whole number which INCRBY takes counts as lost.
+local function whole(s)
+  local n = tonumber(s or '')
+  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
+    return n
+  end
+end
+
+local value = whole(redis.call('GET', KEYS[2]))
+if not value then
   redis.call('SET', KEYS[2], string.format('%.0f', math.max(0, rate - total)))
   return {0, 1, 0}
 end

@@ -52,7 +52,15 @@ local function answer(n)
   return {0, 1, math.max(0, math.min(rate, n)), now}
 end
 
-local value = tonumber(redis.call('GET', KEYS[2]) or '')
+-- A value that is no whole number which INCRBY takes counts as lost.
+local function whole(s)
+  local n = tonumber(s or '')
+  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
+    return n
+  end
+end
+
+local value = whole(redis.call('GET', KEYS[2]))
 local card = redis.call('ZCARD', KEYS[3])
 local expired = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', now - interval))
 local live = card - expired

@@ -31,12 +31,19 @@ local function worth(m)
   return a + b * 256 + c * 65536 + d * 16777216
 end
 
-local raw = redis.call('GET', KEYS[2])
-local value = tonumber(raw or '')
+-- A value that is no whole number which INCRBY takes counts as lost.
+local function whole(s)
+  local n = tonumber(s or '')
+  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
+    return n
+  end
+end
+
+local value = whole(redis.call('GET', KEYS[2]))
 local stored = value
-if not value or value % 1 ~= 0 or string.format('%.0f', value) ~= raw then
+if not value then
   -- Lost: rebuilt as acquire does. Over a large set it starts at 0 and the next audit raises it.
-  stored, value = nil, 0
+  value = 0
   if redis.call('ZCARD', KEYS[3]) <= 512 then
     local members = redis.call('ZRANGE', KEYS[3], 0, -1)
     value = rate

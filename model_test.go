@@ -1,0 +1,260 @@
+package ratelimiter
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A model is a sliding log in memory, written from docs/protocol.md alone: the oracle. Every state that
+// only our own operations made must answer exactly as it does.
+type model struct {
+	rate     int64
+	interval time.Duration
+	grants   []modelGrant // oldest first
+}
+
+type modelGrant struct {
+	at      time.Duration
+	permits int64
+}
+
+func (m *model) used(now time.Duration) (n int64) {
+	for _, g := range m.grants {
+		if g.at > now-m.interval {
+			n += g.permits
+		}
+	}
+	return n
+}
+
+func (m *model) available(now time.Duration) int64 { return max(0, m.rate-m.used(now)) }
+
+func (m *model) acquire(now time.Duration, permits int64) bool {
+	if m.used(now)+permits > m.rate {
+		return false
+	}
+	m.grants = append(m.grants, modelGrant{now, permits})
+	return true
+}
+
+// wait is how long from now until permits are free.
+func (m *model) wait(now time.Duration, permits int64) time.Duration {
+	short := m.used(now) + permits - m.rate
+	for _, g := range m.grants {
+		if g.at <= now-m.interval {
+			continue
+		}
+		if short -= g.permits; short <= 0 {
+			return g.at + m.interval - now
+		}
+	}
+	panic("more permits than the rate")
+}
+
+func (m *model) release(now time.Duration, permits int64) {
+	for i := len(m.grants) - 1; i >= 0 && permits > 0; i-- {
+		if m.grants[i].at <= now-m.interval {
+			break
+		}
+		n := min(permits, m.grants[i].permits)
+		m.grants[i].permits -= n
+		permits -= n
+	}
+}
+
+// keep is a new rate with the permits in use kept: of those the newest, as many as the rate has.
+func (m *model) keep(now time.Duration, rate int64, interval time.Duration) {
+	m.rate, m.interval = rate, interval
+	m.grants = slices.DeleteFunc(m.grants, func(g modelGrant) bool { return g.at <= now-interval })
+	over := m.used(now) - rate
+	for i := range m.grants {
+		n := max(0, min(over, m.grants[i].permits))
+		m.grants[i].permits -= n
+		over -= n
+	}
+}
+
+// A windowLog is what really was granted, less what was given back, and never forgets.
+type windowLog struct{ grants []modelGrant }
+
+func (l *windowLog) add(at time.Duration, permits int64) {
+	l.grants = append(l.grants, modelGrant{at, permits})
+}
+
+func (l *windowLog) release(permits int64) {
+	for i := len(l.grants) - 1; i >= 0 && permits > 0; i-- {
+		n := min(permits, l.grants[i].permits)
+		l.grants[i].permits -= n
+		permits -= n
+	}
+}
+
+// worst is the most permits in any half-open window [t, t+interval).
+func (l *windowLog) worst(interval time.Duration) (most int64) {
+	var sum int64
+	first := 0
+	for _, g := range l.grants {
+		sum += g.permits
+		for l.grants[first].at <= g.at-interval {
+			sum -= l.grants[first].permits
+			first++
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// check is rapid.Check with a seed of its own each time: in a bubble, where the clock always starts
+// at the same instant, rapid would make the same choices for ever. A failure prints what to replay.
+func check(t *testing.T, f func(rt *rapid.T)) {
+	t.Helper()
+	seed := flag.Lookup("rapid.seed")
+	if seed.Value.String() == "0" {
+		require.NoError(t, seed.Value.Set(strconv.FormatUint(rand.Uint64(), 10)))
+		defer func() { _ = seed.Value.Set("0") }()
+	}
+	rapid.Check(t, f)
+}
+
+// windowGrants is how many grants the window test checks.
+const windowGrants = 200_000
+
+// TestWindowSafety: random operations over virtual time, and never more than rate permits in any
+// half-open window; every answer is the model's; after one idle interval everything is free again.
+func TestWindowSafety(t *testing.T) {
+	inWorld(t, Rate{}, func(w *world) {
+		total, round := int64(0), 0
+		for total < windowGrants {
+			check(t, func(rt *rapid.T) {
+				round++
+				n := windowRound(rt, w, round)
+				total += n
+			})
+		}
+		t.Logf("%d grants in %d rounds", total, round)
+	})
+}
+
+func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
+	interval := rapid.SampledFrom([]time.Duration{time.Millisecond, 7 * time.Millisecond, 250 * time.Millisecond,
+		time.Second, time.Hour}).Draw(rt, "interval")
+	rate := rapid.SampledFrom([]int64{1, 3, 20, 100, 1000, 5000}).Draw(rt, "rate")
+	m := &model{rate: rate, interval: interval}
+	log := &windowLog{}
+	l := w.client.RateLimiter(w.l.Name() + "#" + rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"))
+	require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: rate, Interval: interval}))
+	steps := rapid.IntRange(20, 80).Draw(rt, "steps")
+	now := w.elapsed
+	for range steps {
+		switch op := rapid.IntRange(0, 99).Draw(rt, "op"); {
+		case op < 45: // several requests at one instant, in one call, as if one after another
+			n := rapid.SampledFrom([]int64{1, 1, min(2, m.rate), max(1, m.rate/7)}).Draw(rt, "permits")
+			count := rapid.Int64Range(1, 300).Draw(rt, "requests")
+			if op < 5 {
+				n, count = rapid.Int64Range(1, m.rate).Draw(rt, "permits"), 1
+			}
+			a, err := l.try(w.ctx, n, count)
+			require.NoError(rt, err)
+			var want int64
+			for want < count && m.acquire(now(), n) {
+				want++
+			}
+			require.Equal(rt, want, a.granted, "granted of %d × %d at %v", count, n, now())
+			require.Equal(rt, m.available(now()), a.available)
+			if a.granted < count {
+				require.Equal(rt, m.wait(now(), n), a.wait)
+			} else {
+				require.Zero(rt, a.wait)
+			}
+			if a.granted > 0 {
+				log.add(now(), a.granted*n)
+			}
+			grants += a.granted
+		case op < 50:
+			got, err := l.AvailablePermits(w.ctx)
+			require.NoError(rt, err)
+			require.Equal(rt, m.available(now()), got)
+		case op < 55:
+			n := rapid.Int64Range(1, m.rate).Draw(rt, "release")
+			require.NoError(rt, l.Release(w.ctx, n))
+			log.release(min(n, m.used(now())))
+			m.release(now(), n)
+		case op < 57: // a lower rate: the windows of the old one may end as they began
+			n := rapid.Int64Range(1, m.rate).Draw(rt, "new rate")
+			require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: n, Interval: m.interval}, KeepState()))
+			m.keep(now(), n, m.interval)
+			*log = windowLog{grants: slices.Clone(m.grants)}
+		case op < 58:
+			require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: m.rate, Interval: m.interval}))
+			m.grants, log.grants = nil, nil
+		default:
+			d := rapid.SampledFrom([]time.Duration{time.Millisecond, m.interval / 20, m.interval / 3, m.interval - time.Millisecond,
+				m.interval, m.interval + time.Millisecond, 5 * m.interval}).Draw(rt, "sleep")
+			time.Sleep(d.Truncate(time.Millisecond))
+		}
+	}
+	require.LessOrEqual(rt, log.worst(m.interval), max(m.rate, m.used(now())))
+	time.Sleep(m.interval)
+	got, err := l.AvailablePermits(w.ctx)
+	require.NoError(rt, err)
+	require.Equal(rt, m.rate, got, "after one idle interval")
+	ok, err := l.TryAcquire(w.ctx, m.rate, 0)
+	require.NoError(rt, err)
+	require.True(rt, ok, "the whole rate after one idle interval")
+	_, err = l.Delete(w.ctx)
+	require.NoError(rt, err)
+	return grants
+}
+
+// TestDamageHeals: whatever state the keys are in, no call fails, no wait is longer than the interval,
+// and one interval after the first refusal everything is free again.
+func TestDamageHeals(t *testing.T) {
+	const rate, interval = 40, time.Second
+	inWorld(t, overall(rate, interval), func(w *world) {
+		check(t, func(rt *rapid.T) {
+			require.NoError(rt, w.l.SetRate(w.ctx, overall(rate, interval)))
+			w.epoch = time.Now()
+			for range rapid.IntRange(1, 6).Draw(rt, "damages") {
+				switch rapid.IntRange(0, 6).Draw(rt, "damage") {
+				case 0:
+					w.rdb.Del(w.ctx, w.valueKey())
+				case 1:
+					w.rdb.Del(w.ctx, w.permitsKey())
+				case 2:
+					w.setValue(rapid.SampledFrom([]any{-1 << 40, -1, 0, 1, rate, rate + 1, 1 << 40, "", "x", "1.5", "-0", "007", "9223372036854775807", "9223372036854775808", "-9007199254740992"}).Draw(rt, "value"))
+				case 3:
+					n := rapid.Uint32Range(0, 2*rate).Draw(rt, "permits")
+					for _, m := range javaMembers(n) {
+						w.put(time.Duration(rapid.IntRange(-3000, 0).Draw(rt, "age"))*time.Millisecond+w.elapsed(), m)
+					}
+				case 4:
+					w.put(w.elapsed()+time.Duration(rapid.IntRange(1, 90_000).Draw(rt, "ahead"))*time.Millisecond,
+						grant(rapid.Uint32Range(1, rate).Draw(rt, "permits")))
+				case 5:
+					w.put(w.elapsed(), []byte(rapid.StringN(0, 30, 30).Draw(rt, "junk")))
+				case 6:
+					_, err := w.l.Try(w.ctx, rapid.Int64Range(1, rate).Draw(rt, "acquire"))
+					require.NoError(rt, err)
+				}
+			}
+			avail, err := w.l.AvailablePermits(w.ctx)
+			require.NoError(rt, err)
+			require.True(rt, 0 <= avail && avail <= rate, "available %d", avail)
+			r, err := w.l.Try(w.ctx, rate)
+			require.NoError(rt, err)
+			require.LessOrEqual(rt, r.Wait, interval)
+			time.Sleep(interval)
+			r, err = w.l.Try(w.ctx, rate)
+			require.NoError(rt, err)
+			require.True(rt, r.Granted, "%+v", r)
+			require.Zero(rt, r.Available)
+		})
+	})
+}
