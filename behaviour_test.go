@@ -16,7 +16,7 @@ import (
 
 // Redisson: "attempt to perform arithmetic on a nil value", for ever (issues 4680, 2987).
 func TestRow01_ValueShortWithEmptySet(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for _, v := range []any{0, 3, -7, "garbage", "2.5", "nan"} {
 			require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
 			w.setValue(v)
@@ -30,7 +30,7 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 
 // The reply was lost and the call is sent again: it answers what the first one granted.
 func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		send := func(id requestID, permits, n int64, flags int) []int64 {
 			r, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), permits, n, id[:], "B",
 				w.client.now(), flags, 0, 0, 0)
@@ -64,7 +64,7 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 
 // Redisson: a second full burst.
 func TestRow03_ValueEvicted(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(7)
 		w.at(400 * time.Millisecond)
 		require.NoError(t, w.rdb.Del(w.ctx, w.valueKey()).Err())
@@ -76,7 +76,7 @@ func TestRow03_ValueEvicted(t *testing.T) {
 		w.refused(1, 400*time.Millisecond)
 	})
 	t.Run("large", func(t *testing.T) {
-		inWorld(t, overall(10_000, time.Minute), func(w *world) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 3000)
 			require.NoError(t, w.rdb.Del(w.ctx, w.valueKey()).Err())
 			w.available(7000)
@@ -91,7 +91,7 @@ func TestRow03_ValueEvicted(t *testing.T) {
 
 // Redisson: 5 lost replies turn 10/s into 5/s for good.
 func TestRow04_LeakedCapacityComesBack(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
 		w.setValue(2) // 5 permits lost
 		w.available(7)
@@ -106,7 +106,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 		w.granted(10)
 	})
 	t.Run("large", func(t *testing.T) {
-		inWorld(t, overall(10_000, time.Minute), func(w *world) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 3000)
 			w.setValue(10)
 			w.granted(7000)
@@ -117,7 +117,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 
 // Redisson: the wait is that of the oldest member whatever n is.
 func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for i := range 10 {
 			w.at(time.Duration(i) * 50 * time.Millisecond)
 			w.granted(1)
@@ -133,7 +133,7 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 		require.LessOrEqual(t, sent.sent.Load(), int64(3))
 	}, WithRecheck(time.Minute))
 	t.Run("walks on over more members than one call reads", func(t *testing.T) {
-		inWorld(t, overall(3000, time.Minute), func(w *world) {
+		inWorld(t, overall(3000, time.Minute), func(t *testing.T, w *world) {
 			for i := range 3 {
 				w.at(time.Duration(i) * time.Second)
 				w.fill(w.elapsed(), 1000)
@@ -150,7 +150,7 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 
 // Redisson: everything at once, 149 ms of blocked Redis for 100,000 members.
 func TestRow07_ReclaimIsBounded(t *testing.T) {
-	inWorld(t, overall(4000, time.Second), func(w *world) {
+	inWorld(t, overall(4000, time.Second), func(t *testing.T, w *world) {
 		w.fill(0, 4000)
 		w.setValue(0)
 		w.at(time.Second)
@@ -170,7 +170,7 @@ func TestRow07_ReclaimIsBounded(t *testing.T) {
 
 // Redisson: writes, drops the TTL, answers 15 at rate 10.
 func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
-	inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: time.Hour}, func(w *world) {
+	inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: time.Hour}, func(t *testing.T, w *world) {
 		w.available(10)
 		require.EqualValues(t, -1, w.value(), "created by a read")
 		w.granted(4)
@@ -187,7 +187,7 @@ func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
 		w.granted(9)
 	})
 	t.Run("large", func(t *testing.T) {
-		inWorld(t, overall(10_000, time.Minute), func(w *world) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 2500)
 			w.fill(30*time.Second, 3500)
 			w.setValue(4000)
@@ -202,7 +202,7 @@ func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
 
 // Redisson: the permits come back a second time when their member expires (issues 7329, 7342).
 func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(4)
 		w.at(300 * time.Millisecond)
 		w.granted(4)
@@ -226,7 +226,7 @@ func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
 		require.EqualValues(t, 10, w.value())
 	})
 	t.Run("large", func(t *testing.T) {
-		inWorld(t, overall(10_000, time.Minute), func(w *world) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 5000)
 			w.setValue(5000)
 			require.NoError(t, w.l.Release(w.ctx, 4321))
@@ -240,7 +240,7 @@ func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
 
 // Redisson: tryAcquire(0), (−5), (2³²+1) corrupt the state.
 func TestRow10_PermitsOutOfRange(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
 		sent := count(w.rdb)
 		for _, n := range []int64{0, -5, math.MinInt64, 1 << 32, 1<<32 + 1, math.MaxInt64} {
@@ -264,7 +264,7 @@ func TestRow10_PermitsOutOfRange(t *testing.T) {
 
 // Redisson takes a rate of 0 or less, and breaks in DECRBY from 1e17 on.
 func TestRow11_RatesOutOfRange(t *testing.T) {
-	inWorld(t, Rate{}, func(w *world) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		sent := count(w.rdb)
 		for _, r := range []Rate{
 			{Permits: 0, Interval: time.Second},
@@ -296,7 +296,7 @@ func TestRow11_RatesOutOfRange(t *testing.T) {
 		w.granted(1)
 	})
 	t.Run("written by others", func(t *testing.T) {
-		inWorld(t, Rate{}, func(w *world) {
+		inWorld(t, Rate{}, func(t *testing.T, w *world) {
 			for _, h := range [][3]string{{"0", "1000", "0"}, {"-5", "1000", "0"}, {"10", "0", "0"}, {"10", "1.5", "0"},
 				{"ten", "1000", "0"}, {"inf", "1000", "0"}, {"1e300", "1000", "0"}, {"10", "1000", "2"}, {"10", "1000", "x"}} {
 				require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", h[0], "interval", h[1], "type", h[2]).Err())
@@ -314,7 +314,7 @@ func TestRow11_RatesOutOfRange(t *testing.T) {
 
 // Redisson leaves the keys of the other type.
 func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		exists := func(typ RateType) int64 {
 			return w.rdb.Exists(w.ctx, w.l.keys.value[typ], w.l.keys.permits[typ]).Val()
 		}
@@ -332,12 +332,12 @@ func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
 	})
 	// What cannot be named heals: another client's permits after its rate changed.
 	t.Run("other clients", func(t *testing.T) {
-		inWorld(t, Rate{Type: PerClient, Permits: 100, Interval: time.Second}, func(w *world) {
+		inWorld(t, Rate{Type: PerClient, Permits: 100, Interval: time.Second}, func(t *testing.T, w *world) {
 			peer := newWorld(t, w.rdb)
 			peer.l = peer.client.RateLimiter(w.l.Name())
 			peer.granted(60)
 			require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: PerClient, Permits: 20, Interval: time.Second}))
-			peer.available(20 - 20) // 40 left of 100, 60 in use: over 20
+			peer.available(0) // 40 left of 100, 60 in use: over 20
 			peer.refused(1, time.Second)
 			peer.at(time.Second)
 			peer.granted(20)
@@ -351,7 +351,7 @@ func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
 
 // Redisson: a client 60 s fast makes the others wait 61 s.
 func TestRow13_ScoreInTheFuture(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for range 5 {
 			w.put(60*time.Second, grant(2))
 		}
@@ -380,7 +380,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 	})
 	// All four layouts can be marked, also when two of them are the same but for their ids.
 	t.Run("layouts", func(t *testing.T) {
-		inWorld(t, overall(100, time.Second), func(w *world) {
+		inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
 			for _, m := range javaMembers(7) {
 				w.put(5*time.Second, m)
 			}
@@ -437,7 +437,7 @@ func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
 		"close":      {change: func(w *world) error { return w.client.Close() }, want: ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, overall(10, time.Hour), func(w *world) {
+			inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
 				w.granted(10)
 				done := make(chan outcome)
 				go func() {
@@ -458,7 +458,7 @@ func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
 		})
 	}
 	t.Run("elsewhere", func(t *testing.T) {
-		inWorld(t, overall(10, time.Hour), func(w *world) {
+		inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
 			w.granted(10)
 			peer := newWorld(t, w.rdb)
 			peer.l = peer.client.RateLimiter(w.l.Name())
@@ -492,7 +492,7 @@ func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 		require.NotContains(t, s.src, "unpack(", s.name)
 		require.NotContains(t, s.src, "pcall", s.name)
 	}
-	inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(w *world) {
+	inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
 		_, err := w.client.RateLimiter(redistest.Key(t)).Try(w.ctx, 1) // so that the script is cached
 		require.ErrorIs(t, err, ErrNotInitialized)
 		sent := count(w.rdb)
@@ -502,7 +502,7 @@ func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 		require.EqualValues(t, 3, sent.sent.Load(), "the type is remembered")
 	})
 	t.Run("type changes under a waiting caller", func(t *testing.T) {
-		inWorld(t, overall(1, time.Minute), func(w *world) {
+		inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 			w.granted(1)
 			peer := newWorld(t, w.rdb)
 			go func() {
@@ -537,7 +537,7 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 		require.InDelta(t, want, got[1], float64(5*time.Second))
 		require.Equal(t, NoTTL, got[2], "the limiter itself stays")
 	}
-	inWorld(t, perClient(25*time.Minute), func(w *world) {
+	inWorld(t, perClient(25*time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		near(t, time.Hour, ttls(w))
 		if redistest.TTLsAreVirtual() {
@@ -553,24 +553,24 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 			w.refused(1, 25*time.Minute)
 		}
 	})
-	inWorld(t, perClient(3*time.Hour), func(w *world) {
+	inWorld(t, perClient(3*time.Hour), func(t *testing.T, w *world) {
 		w.granted(1)
 		near(t, 6*time.Hour, ttls(w))
 	})
-	inWorld(t, perClient(time.Second), func(w *world) {
+	inWorld(t, perClient(time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
 		near(t, time.Minute, ttls(w))
 	}, WithClientKeyTTL(time.Minute))
-	inWorld(t, perClient(time.Second), func(w *world) {
+	inWorld(t, perClient(time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
 		require.Equal(t, []time.Duration{NoTTL, NoTTL, NoTTL}, ttls(w))
 	}, WithClientKeyTTL(0))
-	inWorld(t, overall(2, time.Second), func(w *world) {
+	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
 		require.Equal(t, []time.Duration{NoTTL, NoTTL, NoTTL}, ttls(w))
 	})
 	t.Run("id stable over restarts", func(t *testing.T) {
-		inWorld(t, perClient(time.Minute), func(w *world) {
+		inWorld(t, perClient(time.Minute), func(t *testing.T, w *world) {
 			w.granted(2)
 			again := newWorld(t, w.rdb, WithClientID("orders-1"))
 			again.l = again.client.RateLimiter(w.l.Name())
@@ -585,7 +585,7 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 // Redisson (4.4.0) leaves all members, and each that expires frees a permit that the lower rate does
 // not have: up to the old rate within one interval.
 func TestRow18_LowerRateKeepingState(t *testing.T) {
-	inWorld(t, overall(100, time.Second), func(w *world) {
+	inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
 		for i := range 50 {
 			w.at(time.Duration(i) * 10 * time.Millisecond)
 			w.granted(2)
@@ -607,7 +607,7 @@ func TestRow18_LowerRateKeepingState(t *testing.T) {
 		w.refused(1, time.Second)
 	})
 	t.Run("large", func(t *testing.T) {
-		inWorld(t, overall(10_000, time.Minute), func(w *world) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 5000)
 			w.setValue(5000)
 			w.at(time.Second)

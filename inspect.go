@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"time"
 )
@@ -164,9 +163,9 @@ func pttl(n int64) time.Duration {
 	return ms(n)
 }
 
-// scoreTime is a score as an instant. A score that is no time in ms, infinite at worst, becomes the
-// nearest one that a time.Time adds durations to without overflow.
+// scoreTime is a score as an instant. A score that is no time in ms, infinite at worst, becomes an
+// instant some 36 million years away, to which an interval can still be added.
 func scoreTime(score float64) time.Time {
-	const limit = math.MaxInt64 / 4 / int64(time.Millisecond) // some 73,000 years
-	return time.UnixMilli(int64(max(-float64(limit), min(float64(limit), score))))
+	const limit = 1 << 60
+	return time.UnixMilli(int64(max(-limit, min(limit, score))))
 }

@@ -27,7 +27,7 @@ type world struct {
 
 // inWorld runs f on a limiter of rate r in every lane. Redis' own clock is virtual in miniredis only;
 // on a real server the bubble's time goes with each call instead.
-func inWorld(t *testing.T, r Rate, f func(w *world), opts ...Option) {
+func inWorld(t *testing.T, r Rate, f func(t *testing.T, w *world), opts ...Option) {
 	t.Helper()
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		w := newWorld(t, rdb, opts...)
@@ -35,7 +35,7 @@ func inWorld(t *testing.T, r Rate, f func(w *world), opts ...Option) {
 		if r != (Rate{}) {
 			require.NoError(t, w.l.SetRate(w.ctx, r))
 		}
-		f(w)
+		f(t, w)
 	})
 }
 

@@ -105,7 +105,7 @@ func FuzzEncodeMember(f *testing.F) {
 // The acquire script builds the same bytes as the codec.
 func TestAcquireWritesTheCodecsMember(t *testing.T) {
 	for letter, format := range map[string]MemberFormat{"B": MemberBc0I, "L": MemberLc0I} {
-		inWorld(t, overall(1<<32-1, time.Hour), func(w *world) {
+		inWorld(t, overall(1<<32-1, time.Hour), func(t *testing.T, w *world) {
 			for _, n := range []int64{1, 255, 256, 65535, 1 << 24, 1<<31 - 1, 1<<32 - 1} {
 				require.NoError(t, w.l.SetRate(w.ctx, overall(1<<32-1, time.Hour)))
 				id := newRequestID()
@@ -117,7 +117,7 @@ func TestAcquireWritesTheCodecsMember(t *testing.T) {
 			}
 		})
 	}
-	inWorld(t, overall(10, time.Second), func(w *world) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
 		require.Len(t, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()[0], 20)
 	}, WithMemberFormat(MemberLc0I))
@@ -150,7 +150,7 @@ func TestLuaStructReadsOurMembers(t *testing.T) {
 
 // A limiter whose set holds grants of every layout works, and reclaims each.
 func TestGrantsOfEveryVersionCount(t *testing.T) {
-	inWorld(t, overall(30, time.Second), func(w *world) {
+	inWorld(t, overall(30, time.Second), func(t *testing.T, w *world) {
 		for _, m := range javaMembers(5) {
 			w.put(-500*time.Millisecond, m)
 		}

@@ -63,7 +63,7 @@ func TestScriptHeaders(t *testing.T) {
 
 // A wrapper that sends other numbers of keys or arguments is refused before anything is sent.
 func TestSendHoldsToTheHeader(t *testing.T) {
-	inWorld(t, overall(1, time.Second), func(w *world) {
+	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		sent := count(w.rdb)
 		_, err := w.l.send(w.ctx, acquireScript, w.l.keys.of(Overall)[:2], make([]any, acquireScript.args)...)
 		require.ErrorContains(t, err, "takes 3 keys and 10 arguments, got 2 and 10")

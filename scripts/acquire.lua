@@ -111,15 +111,16 @@ local function whole(s)
   end
 end
 
--- What is left. A lost or unreadable value is rebuilt from the set; over a set too large to add up
--- in one call it starts at 0, which no Redisson mistakes for a second burst, and the audit raises it.
+-- What is left. A lost or unreadable value is rebuilt from the set, below 0 if more than the rate is
+-- in use: then the window has no room until that has expired. Over a set too large to add up in one
+-- call it starts at 0, which no Redisson mistakes for a second burst, and the audit raises it.
 local again = 0
 local value = whole(redis.call('GET', KEYS[2]))
 local stored = value
 if not value then
   local n = redis.call('ZCARD', KEYS[3])
   if n <= 512 then
-    value = math.max(0, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)))
+    value = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))
   else
     value, again = 0, 2
   end
@@ -140,7 +141,7 @@ end
 if value > rate then
   -- Somebody gave back more than was out, or the rate was lowered: what the set holds decides.
   if redis.call('ZCARD', KEYS[3]) <= 512 then
-    value = math.max(0, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)))
+    value = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))
   else
     value, again = 0, 2
   end
@@ -276,4 +277,4 @@ else
   end
 end
 
-return {0, granted, wait, value, now, rate, interval, keep, again, walked, walkedPermits, skew}
+return {0, granted, wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}

@@ -86,7 +86,7 @@ end
 
 local value = whole(redis.call('GET', KEYS[2]))
 if not value then
-  redis.call('SET', KEYS[2], string.format('%.0f', math.max(0, rate - total)))
+  redis.call('SET', KEYS[2], string.format('%.0f', rate - total))
   return {0, 1, 0}
 end
 if value + total < rate then

@@ -50,7 +50,6 @@ if not value then
     for i = 1, #members do
       value = value - worth(members[i])
     end
-    value = math.max(0, value)
   end
 end
 
@@ -95,4 +94,4 @@ if not stored then
 elseif value ~= stored then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', value - stored))
 end
-return {0, left, value}
+return {0, left, math.max(0, value)}

@@ -1,0 +1,208 @@
+package ratelimiter
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestKeyNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"plain":  "{plain}:value",
+		"a{b}c":  "a{b}c:value",
+		"{tag}x": "{tag}x:value",
+		"a{b":    "a{b:value",
+		"a}b":    "{a}b}:value",
+		"{}x":    "{}x:value",
+		"with :": "{with :}:value",
+		"漢字":     "{漢字}:value",
+	} {
+		k := newKeys(name, "id")
+		require.Equal(t, want, k.value[Overall])
+		require.Equal(t, strings.Replace(want, ":value", ":permits:id", 1), k.permits[PerClient])
+		require.Equal(t, []string{name, k.value[0], k.permits[0], k.value[1], k.permits[1]}, k.all(Overall))
+		require.Equal(t, []string{name, k.value[1], k.permits[1], k.value[0], k.permits[0]}, k.all(PerClient))
+	}
+}
+
+// The names of docs/protocol.md that no cluster can hold.
+func TestClusterSafeNames(t *testing.T) {
+	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
+		require.ErrorIs(t, checkClusterSafe(name, "id"), ErrNameNotClusterSafe, name)
+	}
+	for _, name := range []string{"plain", "a{b}c", "{tag}x", "a{b}{c}", "x{y}}", "with space", "a:b"} {
+		require.NoError(t, checkClusterSafe(name, "id"), name)
+	}
+}
+
+func TestNamesStandalone(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		for _, form := range []string{"a{b%s", "{a%s", "{}x%s", "x{}{y}%s", "a}b%s", "a{b}c%s", "%s\x00\xff", "%s 漢字"} {
+			l := w.client.RateLimiter(fmt.Sprintf(form, w.l.Name()))
+			require.NoError(t, l.SetRate(w.ctx, overall(2, time.Second)), form)
+			ok, err := l.TryAcquire(w.ctx, 2, 0)
+			require.NoError(t, err)
+			require.True(t, ok)
+			ok, err = l.TryAcquire(w.ctx, 1, 0)
+			require.NoError(t, err)
+			require.False(t, ok)
+			_, err = l.Delete(w.ctx)
+			require.NoError(t, err)
+		}
+		_, err := w.client.RateLimiter("").Try(w.ctx, 1)
+		require.ErrorIs(t, err, ErrInvalidArgument)
+	})
+}
+
+func TestNameMapper(t *testing.T) {
+	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
+		calls := 0
+		c := New(w.rdb, WithNameMapper(func(name string) string { calls++; return strings.TrimPrefix(name, "app:") }), WithClientClock())
+		l := c.RateLimiter("app:" + w.l.Name())
+		require.Equal(t, "app:"+w.l.Name(), l.Name())
+		require.Equal(t, w.l.keys.hash, l.keys.hash)
+		require.Equal(t, 1, calls)
+		ok, err := l.TryAcquire(w.ctx, 2, 0)
+		require.NoError(t, err)
+		require.True(t, ok)
+		w.available(0)
+	})
+	c := New(redis.NewClient(&redis.Options{}), WithNameMapper(func(string) string { return "" }))
+	_, err := c.RateLimiter("x").Try(context.Background(), 1)
+	require.ErrorIs(t, err, ErrInvalidArgument)
+}
+
+func TestOptionsOutOfRange(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // never reached
+	for name, c := range map[string]*Client{
+		"nil redis":       New(nil),
+		"empty id":        New(rdb, WithClientID("")),
+		"nil mapper":      New(rdb, WithNameMapper(nil)),
+		"format fI":       New(rdb, WithMemberFormat(MemberFI)),
+		"format unknown":  New(rdb, WithMemberFormat(MemberUnknown)),
+		"client key TTL":  New(rdb, WithClientKeyTTL(-time.Second)),
+		"fine TTL":        New(rdb, WithClientKeyTTL(time.Second+1)),
+		"recheck of zero": New(rdb, WithRecheck(0)),
+		"fine recheck":    New(rdb, WithRecheck(time.Millisecond-1)),
+	} {
+		_, err := c.RateLimiter("x").Try(context.Background(), 1)
+		require.ErrorIs(t, err, ErrInvalidArgument, name)
+		require.NoError(t, c.Close())
+	}
+}
+
+// A hundred thousand names used once leave nothing behind.
+func TestNamesLeaveNothingBehind(t *testing.T) {
+	c := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	for i := range 100_000 {
+		l := c.RateLimiter(fmt.Sprint("once", i))
+		c.setHint(hint{name: l.keys.hash, typ: PerClient})
+		c.leave(l.keys.hash, c.enter(l.keys.hash))
+	}
+	require.Empty(t, c.rooms)
+	require.Equal(t, 256, len(c.hints))
+}
+
+// Every operation on a real cluster of three masters.
+func TestCluster(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb := redistest.StartCluster(t).Client(t)
+	ctx := context.Background()
+	c := New(rdb)
+	defer c.Close()
+
+	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
+		_, err := c.RateLimiter(name).TrySetRate(ctx, overall(1, time.Second))
+		require.ErrorIs(t, err, ErrNameNotClusterSafe, name)
+		require.ErrorContains(t, err, "hashes by")
+	}
+	type wrapped struct{ *redis.ClusterClient }
+	_, err := New(wrapped{rdb}).RateLimiter("a{b").Try(ctx, 1)
+	require.ErrorIs(t, err, ErrNameNotClusterSafe, "a client that embeds a cluster client is one")
+
+	nodes := map[string]bool{}
+	for i := range 30 {
+		name := fmt.Sprint("limiter-", i)
+		if i%2 == 1 {
+			name = fmt.Sprintf("shop{%d}orders", i)
+		}
+		node, err := rdb.MasterForKey(ctx, name)
+		require.NoError(t, err)
+		nodes[node.Options().Addr] = true
+		for _, typ := range []RateType{Overall, PerClient} {
+			l := c.RateLimiter(name)
+			everyOperation(t, ctx, l, typ)
+		}
+	}
+	require.Len(t, nodes, 3, "on every node")
+}
+
+// A Ring sends the keys of a limiter to the shard of its name, whatever their suffixes.
+func TestRing(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
+		"one": redistest.Start(t).Addr(), "two": redistest.Start(t).Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	ctx := context.Background()
+	c := New(rdb)
+	defer c.Close()
+	for i := range 20 {
+		everyOperation(t, ctx, c.RateLimiter(fmt.Sprint("limiter-", i)), RateType(i%2))
+	}
+	everyOperation(t, ctx, c.RateLimiter("a{b"), Overall)
+}
+
+// everyOperation runs each once, in real time, and leaves nothing behind.
+func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateType) {
+	t.Helper()
+	ok, err := l.TrySetRate(ctx, Rate{Type: typ, Permits: 5, Interval: time.Hour})
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.TryAcquire(ctx, 3, 0)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.TryAcquire(ctx, 3, time.Millisecond)
+	require.NoError(t, err)
+	require.False(t, ok)
+	n, err := l.AvailablePermits(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+	require.NoError(t, l.Release(ctx, 1))
+	require.NoError(t, l.Acquire(ctx, 3))
+	ok, err = l.UpdateRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}, KeepState())
+	require.NoError(t, err)
+	require.True(t, ok)
+	r, err := l.Try(ctx, 3)
+	require.NoError(t, err)
+	require.False(t, r.Granted)
+	require.EqualValues(t, 2, r.Available)
+	require.Equal(t, Rate{Type: typ, Permits: 7, Interval: time.Hour}, r.Rate)
+	require.NoError(t, l.SetRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}))
+	got, err := l.Rate(ctx)
+	require.NoError(t, err)
+	require.Equal(t, r.Rate, got)
+	ok, err = l.Expire(ctx, time.Hour)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ttl, err := l.TTL(ctx)
+	require.NoError(t, err)
+	require.InDelta(t, time.Hour, ttl, float64(time.Second))
+	at, err := l.ExpireTime(ctx)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(time.Hour), at, 5*time.Second)
+	ok, err = l.ClearExpire(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.Exists(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.Delete(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+}

@@ -1,0 +1,59 @@
+package ratelimiter
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const modulePath = "github.com/goredisson/ratelimiter"
+
+// linked is what an importer of the root package gets besides the standard library: go-redis and what
+// it brings, uuid, and nothing of ours. A new line here is a cost that every importer pays.
+var linked = map[string]bool{
+	"github.com/redis/go-redis/v9":      true,
+	"github.com/cespare/xxhash/v2":      true, // go-redis
+	"go.uber.org/atomic":                true, // go-redis
+	"golang.org/x/sys":                  true, // go-redis
+	"github.com/google/uuid":            true,
+	"github.com/goredisson/ratelimiter": true, // the root package alone; see strangers
+}
+
+// TestImportersGetLittle: the CLI library, miniredis, testify and our own internal packages stay out
+// of the programs that import the root package.
+func TestImportersGetLittle(t *testing.T) {
+	require.Empty(t, strangers(t, "."))
+}
+
+// TestImportersGetLittleCanFail: the same look at the command finds what the root must not link.
+func TestImportersGetLittleCanFail(t *testing.T) {
+	found := strings.Join(strangers(t, "./cmd/rrl"), "\n")
+	for _, want := range []string{"urfave/cli", "miniredis", modulePath + "/internal/embedredis"} {
+		require.Contains(t, found, want)
+	}
+}
+
+// strangers are the packages that pkg links and linked does not allow.
+func strangers(t *testing.T, pkg string) []string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}{{end}}", pkg)
+	cmd.Stderr = &strings.Builder{}
+	out, err := cmd.Output()
+	require.NoError(t, err, "go list: %s", cmd.Stderr)
+	var list []string
+	seen := 0
+	for line := range strings.Lines(string(out)) {
+		path, module, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if path == "" {
+			continue
+		}
+		seen++
+		if !linked[module] || module == modulePath && path != modulePath {
+			list = append(list, path+" of "+module)
+		}
+	}
+	require.Greater(t, seen, 5, "go list answered next to nothing")
+	return list
+}

@@ -1,0 +1,281 @@
+package ratelimiter
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRateTypeText(t *testing.T) {
+	for typ, text := range map[RateType]string{Overall: "OVERALL", PerClient: "PER_CLIENT"} {
+		require.Equal(t, text, typ.String())
+		b, err := json.Marshal(map[string]RateType{"type": typ})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"type":"`+text+`"}`, string(b))
+		var back map[string]RateType
+		require.NoError(t, json.Unmarshal(b, &back))
+		require.Equal(t, typ, back["type"])
+	}
+	_, err := RateType(7).MarshalText()
+	require.ErrorIs(t, err, ErrInvalidArgument)
+	require.Equal(t, "RateType(7)", RateType(7).String())
+	typ := PerClient
+	require.ErrorIs(t, typ.UnmarshalText([]byte("overall")), ErrInvalidArgument)
+	require.Equal(t, PerClient, typ)
+	require.Equal(t, "PER_CLIENT 5/10s keep-alive 1m0s",
+		Rate{Type: PerClient, Permits: 5, Interval: 10 * time.Second, KeepAlive: time.Minute}.String())
+}
+
+func TestTrySetRate(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		first := Rate{Type: Overall, Permits: 5, Interval: 10 * time.Second}
+		ok, err := w.l.TrySetRate(w.ctx, first)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, map[string]string{"rate": "5", "interval": "10000", "keepAliveTime": "0", "type": "0"},
+			w.rdb.HGetAll(w.ctx, w.l.keys.hash).Val())
+		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute})
+		require.NoError(t, err)
+		require.False(t, ok)
+		got, err := w.l.Rate(w.ctx)
+		require.NoError(t, err)
+		require.Equal(t, first, got)
+		require.Equal(t, NoTTL, w.rdb.PTTL(w.ctx, w.l.keys.hash).Val())
+
+		// A hash made by Redisson 3.37 or older: Redisson's own false would add keepAliveTime.
+		require.NoError(t, w.rdb.HDel(w.ctx, w.l.keys.hash, "keepAliveTime").Err())
+		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute})
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.False(t, w.rdb.HExists(w.ctx, w.l.keys.hash, "keepAliveTime").Val())
+		got, err = w.l.Rate(w.ctx)
+		require.NoError(t, err)
+		require.Equal(t, first, got)
+
+		// Half a hash is completed.
+		require.NoError(t, w.rdb.HDel(w.ctx, w.l.keys.hash, "type", "rate").Err())
+		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: Overall, Permits: 7, Interval: time.Second, KeepAlive: time.Minute})
+		require.NoError(t, err)
+		require.True(t, ok)
+		got, err = w.l.Rate(w.ctx)
+		require.NoError(t, err)
+		require.Equal(t, Rate{Permits: 7, Interval: 10 * time.Second, KeepAlive: time.Minute}, got)
+		require.InDelta(t, time.Minute, w.rdb.PTTL(w.ctx, w.l.keys.hash).Val(), float64(time.Second))
+	})
+}
+
+func TestSetRateAndUpdateRate(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		ok, err := w.l.UpdateRate(w.ctx, overall(5, time.Second))
+		require.NoError(t, err)
+		require.False(t, ok)
+		exists, err := w.l.Exists(w.ctx)
+		require.NoError(t, err)
+		require.False(t, exists)
+		_, err = w.l.Rate(w.ctx)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		_, err = w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		require.ErrorContains(t, err, w.l.Name())
+		_, err = w.l.AvailablePermits(w.ctx)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		require.ErrorIs(t, w.l.Release(w.ctx, 1), ErrNotInitialized)
+
+		require.NoError(t, w.l.SetRate(w.ctx, overall(5, time.Second), KeepState()), "also when there is none")
+		w.available(5)
+		w.granted(5)
+		ok, err = w.l.UpdateRate(w.ctx, overall(5, time.Second))
+		require.NoError(t, err)
+		require.True(t, ok)
+		w.granted(5)
+		w.at(600 * time.Millisecond)
+		require.NoError(t, w.l.SetRate(w.ctx, overall(8, time.Second), KeepState()))
+		w.available(3)
+		w.granted(3)
+		require.NoError(t, w.l.SetRate(w.ctx, overall(8, 600*time.Millisecond), KeepState()))
+		w.available(5) // the five are older than the new interval
+		require.EqualValues(t, 5, w.value())
+	})
+}
+
+// The TTL rule: a keep-alive is set on all three keys at each acquire, otherwise the hash's TTL is
+// copied to the others.
+func TestTTLRule(t *testing.T) {
+	ttls := func(w *world) (d [3]time.Duration) {
+		for i, k := range w.l.keys.of(w.typ()) {
+			d[i] = w.rdb.PTTL(w.ctx, k).Val()
+		}
+		return d
+	}
+	near := func(t *testing.T, want time.Duration, got [3]time.Duration) {
+		t.Helper()
+		for _, d := range got {
+			require.InDelta(t, want, d, float64(2*time.Second))
+		}
+	}
+	for _, typ := range []RateType{Overall, PerClient} {
+		inWorld(t, Rate{Type: typ, Permits: 2, Interval: time.Second, KeepAlive: time.Hour}, func(t *testing.T, w *world) {
+			require.InDelta(t, time.Hour, ttls(w)[0], float64(2*time.Second))
+			require.NoError(t, w.rdb.PExpire(w.ctx, w.l.keys.hash, time.Minute).Err())
+			w.granted(2)
+			near(t, time.Hour, ttls(w))
+			for _, k := range w.l.keys.of(typ) {
+				require.NoError(t, w.rdb.PExpire(w.ctx, k, time.Minute).Err())
+			}
+			w.refused(1, time.Second)
+			near(t, time.Hour, ttls(w))
+		})
+		inWorld(t, Rate{Type: typ, Permits: 2, Interval: time.Second}, func(t *testing.T, w *world) {
+			ok, err := w.l.Expire(w.ctx, 20*time.Minute)
+			require.NoError(t, err)
+			require.True(t, ok)
+			w.granted(1)
+			near(t, 20*time.Minute, ttls(w))
+			w.granted(1)
+			w.refused(1, time.Second)
+			near(t, 20*time.Minute, ttls(w))
+		})
+	}
+	inWorld(t, Rate{Permits: 5, Interval: time.Second}, func(t *testing.T, w *world) {
+		w.granted(2)
+		require.NoError(t, w.l.SetRate(w.ctx, Rate{Permits: 9, Interval: time.Second, KeepAlive: time.Hour}, KeepState()))
+		near(t, time.Hour, ttls(w))
+		require.NoError(t, w.l.SetRate(w.ctx, Rate{Permits: 9, Interval: time.Second}, KeepState()))
+		near(t, time.Hour, ttls(w)) // as Redisson: no keep-alive does not clear an older TTL
+		require.NoError(t, w.l.Release(w.ctx, 1))
+		near(t, time.Hour, ttls(w))
+	})
+}
+
+func TestExpireFamily(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		ttl, err := w.l.TTL(w.ctx)
+		require.NoError(t, err)
+		require.Equal(t, NoLimiter, ttl)
+		ok, err := w.l.Expire(w.ctx, time.Hour)
+		require.NoError(t, err)
+		require.False(t, ok, "nothing to expire")
+		at, err := w.l.ExpireTime(w.ctx)
+		require.NoError(t, err)
+		require.True(t, at.IsZero())
+		ok, err = w.l.ClearExpire(w.ctx)
+		require.NoError(t, err)
+		require.False(t, ok)
+		ok, err = w.l.Delete(w.ctx)
+		require.NoError(t, err)
+		require.False(t, ok)
+
+		require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second)))
+		w.granted(1)
+		ttl, err = w.l.TTL(w.ctx)
+		require.NoError(t, err)
+		require.Equal(t, NoTTL, ttl)
+		for i, c := range []struct {
+			ttl  time.Duration
+			cond ExpireCondition
+			took bool
+			left time.Duration
+		}{
+			{time.Hour, IfSet(), false, NoTTL},
+			{time.Hour, IfGreater(), false, NoTTL}, // no TTL is longer than any
+			{2 * time.Hour, IfLess(), true, 2 * time.Hour},
+			{time.Hour, IfNotSet(), false, 2 * time.Hour},
+			{time.Hour, IfGreater(), false, 2 * time.Hour},
+			{3 * time.Hour, IfLess(), false, 2 * time.Hour},
+			{3 * time.Hour, IfGreater(), true, 3 * time.Hour},
+			{time.Hour, IfSet(), true, time.Hour},
+			{30 * time.Minute, nil, true, 30 * time.Minute},
+		} {
+			var cond []ExpireCondition
+			if c.cond != nil {
+				cond = append(cond, c.cond)
+			}
+			ok, err := w.l.Expire(w.ctx, c.ttl, cond...)
+			require.NoError(t, err)
+			require.Equal(t, c.took, ok, "%d", i)
+			for _, k := range w.l.keys.of(Overall) {
+				got := w.rdb.PTTL(w.ctx, k).Val()
+				if c.left == NoTTL {
+					require.Equal(t, NoTTL, got, "%d %s", i, k)
+				} else {
+					require.InDelta(t, c.left, got, float64(time.Second), "%d %s", i, k)
+				}
+			}
+		}
+		ok, err = w.l.ClearExpire(w.ctx)
+		require.NoError(t, err)
+		require.True(t, ok)
+		ok, err = w.l.Expire(w.ctx, time.Minute, IfNotSet())
+		require.NoError(t, err)
+		require.True(t, ok)
+
+		now := w.rdb.Time(w.ctx).Val() // TTLs run by the clock of Redis
+		ok, err = w.l.ExpireAt(w.ctx, now.Add(2*time.Hour), IfGreater())
+		require.NoError(t, err)
+		require.True(t, ok)
+		at, err = w.l.ExpireTime(w.ctx)
+		require.NoError(t, err)
+		require.InDelta(t, now.Add(2*time.Hour).UnixMilli(), at.UnixMilli(), 20)
+		ttl, err = w.l.TTL(w.ctx)
+		require.NoError(t, err)
+		require.InDelta(t, 2*time.Hour, ttl, float64(time.Second))
+
+		sent := count(w.rdb)
+		for _, d := range []time.Duration{0, -time.Second, time.Millisecond - 1, time.Second + 1} {
+			_, err = w.l.Expire(w.ctx, d)
+			require.ErrorIs(t, err, ErrInvalidArgument, "%v", d)
+		}
+		_, err = w.l.ExpireAt(w.ctx, time.Time{})
+		require.ErrorIs(t, err, ErrInvalidArgument)
+		_, err = w.l.Expire(w.ctx, time.Hour, IfSet(), IfLess())
+		require.ErrorIs(t, err, ErrInvalidArgument)
+		require.Zero(t, sent.sent.Load())
+
+		ok, err = w.l.ExpireAt(w.ctx, now.Add(-time.Hour))
+		require.NoError(t, err)
+		require.True(t, ok)
+		exists, err := w.l.Exists(w.ctx)
+		require.NoError(t, err)
+		require.False(t, exists)
+	})
+}
+
+func TestDeleteRemovesAllThatCanBeNamed(t *testing.T) {
+	for _, typ := range []RateType{Overall, PerClient} {
+		inWorld(t, Rate{Type: typ, Permits: 3, Interval: time.Second}, func(t *testing.T, w *world) {
+			w.granted(3)
+			exists, err := w.l.Exists(w.ctx)
+			require.NoError(t, err)
+			require.True(t, exists)
+			ok, err := w.l.Delete(w.ctx)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Zero(t, w.rdb.Exists(w.ctx, w.l.keys.all(Overall)...).Val())
+			keys, err := w.rdb.Keys(w.ctx, "*"+w.l.Name()+"*").Result()
+			require.NoError(t, err)
+			require.Empty(t, keys)
+		})
+	}
+}
+
+// What PER_CLIENT means: each client has the whole rate, and does not see the others' permits.
+func TestPerClient(t *testing.T) {
+	inWorld(t, Rate{Type: PerClient, Permits: 3, Interval: time.Second}, func(t *testing.T, w *world) {
+		peer := newWorld(t, redistest.Peer(t, w.rdb))
+		peer.l = peer.client.RateLimiter(w.l.Name())
+		require.NotEqual(t, w.client.ID(), peer.client.ID())
+		require.Len(t, w.client.ID(), 36)
+		w.granted(3)
+		peer.available(3)
+		peer.granted(2)
+		w.refused(1, time.Second)
+		require.NoError(t, peer.l.Release(w.ctx, 2))
+		peer.available(3)
+		w.available(0)
+		require.EqualValues(t, 1, w.rdb.Exists(w.ctx, "{"+w.l.Name()+"}:value:"+w.client.ID()).Val())
+		require.EqualValues(t, 1, w.rdb.Exists(w.ctx, "{"+w.l.Name()+"}:permits:"+w.client.ID()).Val())
+	})
+}

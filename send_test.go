@@ -1,0 +1,170 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+func TestClassify(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want outcome
+	}{
+		{redisError("MOVED 1234 127.0.0.1:7001"), notExecuted},
+		{redisError("ASK 1234 127.0.0.1:7001"), notExecuted},
+		{redisError("TRYAGAIN Multiple keys request during rehashing of slot"), notExecuted},
+		{redisError("CLUSTERDOWN The cluster is down"), notExecuted},
+		{redisError("LOADING Redis is loading the dataset in memory"), notExecuted},
+		{redisError("MASTERDOWN Link with MASTER is down"), notExecuted},
+		{redisError("READONLY You can't write against a read only replica."), notExecuted},
+		{redisError("BUSY Redis is busy running a script."), notExecuted},
+		{redisError("ERR max number of clients reached"), notExecuted},
+		{redis.ErrPoolTimeout, notExecuted},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, notExecuted},
+		{fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}), notExecuted},
+		{redisError("OOM command not allowed when used memory > 'maxmemory'."), executed},
+		{redisError("WRONGTYPE Operation against a key holding the wrong kind of value"), executed},
+		{redisError("NOPERM this user has no permissions"), executed},
+		{redisError("ERR user_script:1: something"), executed},
+		{redis.ErrClosed, executed},
+		{io.EOF, unknown},
+		{io.ErrUnexpectedEOF, unknown},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, unknown},
+		{&net.OpError{Op: "write", Err: syscall.EPIPE}, unknown},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, unknown},
+		{context.DeadlineExceeded, unknown},
+		{errors.New("anything else"), unknown},
+	} {
+		require.Equal(t, c.want, classify(c.err), "%v", c.err)
+	}
+}
+
+// A fault is a hook that spoils scripts: it runs them or not, and answers err.
+type fault struct {
+	left atomic.Int64
+	run  bool
+	err  error
+	sent atomic.Int64
+}
+
+func (f *fault) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f *fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		f.sent.Add(1)
+		if f.left.Load() <= 0 {
+			return next(ctx, cmd)
+		}
+		if f.run {
+			if err := next(ctx, cmd); redis.HasErrorPrefix(err, "NOSCRIPT") {
+				return err
+			}
+		}
+		f.left.Add(-1)
+		cmd.SetErr(f.err)
+		return f.err
+	}
+}
+
+func inject(rdb *redis.Client, run bool, err error) *fault {
+	f := &fault{run: run, err: err}
+	rdb.AddHook(f)
+	return f
+}
+
+// A reply that is lost is asked for again: once granted, once spent.
+func TestLostReplyIsAskedForAgain(t *testing.T) {
+	for _, lost := range []int64{1, 2, 3} {
+		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			f := inject(w.rdb, true, io.EOF)
+			f.left.Store(lost)
+			w.granted(4)
+			require.Zero(t, f.left.Load())
+			require.EqualValues(t, 6, w.value())
+			used, members := w.used()
+			require.EqualValues(t, 4, used)
+			require.Equal(t, 1, members)
+		})
+	}
+	// Also with the last permits: the call that is sent again finds none left, and its own grant.
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := inject(w.rdb, true, io.EOF)
+		f.left.Store(1)
+		w.granted(10)
+		require.Zero(t, w.value())
+	})
+}
+
+func TestErrorsThatAreSentAgain(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := inject(w.rdb, false, redisError("LOADING Redis is loading the dataset in memory"))
+		f.left.Store(maxAttempts - 1)
+		w.granted(1)
+		f.left.Store(maxAttempts)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorContains(t, err, "LOADING")
+		require.ErrorContains(t, err, w.l.Name())
+		var re redis.Error
+		require.ErrorAs(t, err, &re)
+		require.Zero(t, f.left.Load())
+		w.available(9)
+	})
+}
+
+func TestErrorsThatAreNotSentAgain(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(5)
+		require.NoError(t, w.l.Release(w.ctx, 1))
+		// A release that may have run must not run twice: it would give back what others hold.
+		f := inject(w.rdb, true, io.EOF)
+		f.left.Store(1)
+		require.ErrorIs(t, w.l.Release(w.ctx, 1), io.EOF)
+		require.EqualValues(t, 1, f.sent.Load())
+		w.available(7)
+
+		require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
+		require.NoError(t, w.rdb.Set(w.ctx, w.permitsKey(), "a string", 0).Err())
+		f.sent.Store(0)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorContains(t, err, "WRONGTYPE")
+		require.EqualValues(t, 1, f.sent.Load())
+		require.EqualValues(t, 7, w.value(), "nothing half-done")
+	})
+}
+
+// A context that ends between two attempts ends the call with its own error.
+func TestContextEndsTheAttempts(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := inject(w.rdb, false, redisError("LOADING"))
+		f.left.Store(100)
+		ctx, cancel := context.WithTimeout(w.ctx, time.Millisecond)
+		defer cancel()
+		_, err := w.l.Try(ctx, 1)
+		require.True(t, err == context.DeadlineExceeded, "%v", err)
+		require.Equal(t, time.Millisecond, w.elapsed())
+		require.EqualValues(t, 1, f.sent.Load())
+	})
+}

@@ -1,0 +1,166 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Exact virtual times of TryAcquire: what it answers and how long it takes.
+func TestTryAcquireTimeouts(t *testing.T) {
+	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(3)
+		w.at(4 * time.Second)
+		w.granted(2)
+		for _, c := range []struct {
+			permits int64
+			timeout time.Duration
+			want    bool
+			until   time.Duration // since the world began
+		}{
+			{1, 0, false, 4 * time.Second},
+			{1, -time.Millisecond, false, 4 * time.Second}, // Java ≥ 3.37 waits for ever at exactly −1 ms
+			{1, -time.Hour, false, 4 * time.Second},
+			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // sleeps the time left
+			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time left: asked again
+			{1, 3 * time.Second, false, 13 * time.Second},
+			{2, time.Hour, true, 14 * time.Second},
+			{5, time.Hour, true, 24 * time.Second},
+		} {
+			ok, err := w.l.TryAcquire(w.ctx, c.permits, c.timeout)
+			require.NoError(t, err)
+			require.Equal(t, c.want, ok, "%+v", c)
+			require.Equal(t, c.until, w.elapsed(), "%+v", c)
+		}
+	})
+}
+
+// A caller whose time is up at its bound is refused without another call; until then it looks in at
+// the recheck bound, and not more often.
+func TestWaitingCallsAreFew(t *testing.T) {
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		sent := count(w.rdb)
+		ok, err := w.l.TryAcquire(w.ctx, 1, 5500*time.Millisecond)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, 5500*time.Millisecond, w.elapsed())
+		require.EqualValues(t, 6, sent.sent.Load())
+	})
+}
+
+// Context first at every step, and its error as it is.
+func TestContextErrorsComeThroughUnchanged(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		canceled, cancel := context.WithCancel(w.ctx)
+		cancel()
+		sent := count(w.rdb)
+		for name, f := range map[string]func() error{
+			"Try":              func() error { _, err := w.l.Try(canceled, 1); return err },
+			"TryAcquire":       func() error { _, err := w.l.TryAcquire(canceled, 1, time.Minute); return err },
+			"Acquire":          func() error { return w.l.Acquire(canceled, 1) },
+			"Acquire bad n":    func() error { return w.l.Acquire(canceled, -1) },
+			"TrySetRate":       func() error { _, err := w.l.TrySetRate(canceled, Rate{}); return err },
+			"SetRate":          func() error { return w.l.SetRate(canceled, overall(1, time.Second)) },
+			"UpdateRate":       func() error { _, err := w.l.UpdateRate(canceled, overall(1, time.Second)); return err },
+			"Rate":             func() error { _, err := w.l.Rate(canceled); return err },
+			"AvailablePermits": func() error { _, err := w.l.AvailablePermits(canceled); return err },
+			"Release":          func() error { return w.l.Release(canceled, 1) },
+			"Expire":           func() error { _, err := w.l.Expire(canceled, time.Hour); return err },
+			"ExpireAt":         func() error { _, err := w.l.ExpireAt(canceled, time.Now()); return err },
+			"ClearExpire":      func() error { _, err := w.l.ClearExpire(canceled); return err },
+			"TTL":              func() error { _, err := w.l.TTL(canceled); return err },
+			"ExpireTime":       func() error { _, err := w.l.ExpireTime(canceled); return err },
+			"Exists":           func() error { _, err := w.l.Exists(canceled); return err },
+			"Delete":           func() error { _, err := w.l.Delete(canceled); return err },
+		} {
+			require.True(t, f() == context.Canceled, name)
+		}
+		require.Zero(t, sent.sent.Load())
+
+		w.granted(1)
+		for _, f := range []func(ctx context.Context) error{
+			func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
+			func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
+		} {
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(w.ctx, 2750*time.Millisecond)
+			require.True(t, f(ctx) == context.DeadlineExceeded)
+			require.Equal(t, 2750*time.Millisecond, time.Since(begin))
+			cancel()
+			begin = time.Now()
+			ctx, cancel = context.WithCancel(w.ctx)
+			time.AfterFunc(1300*time.Millisecond, cancel)
+			require.True(t, f(ctx) == context.Canceled)
+			require.Equal(t, 1300*time.Millisecond, time.Since(begin))
+		}
+		require.Empty(t, w.client.rooms, "nobody waits any more")
+	})
+}
+
+func TestAcquireWaitsAsLongAsItTakes(t *testing.T) {
+	inWorld(t, overall(3, 2*time.Hour), func(t *testing.T, w *world) {
+		for range 10 {
+			require.NoError(t, w.l.Acquire(w.ctx, 3))
+		}
+		require.Equal(t, 18*time.Hour, w.elapsed())
+	}, WithRecheck(10*time.Minute))
+}
+
+// Hours of many callers: everyone is served, and no window holds more than the rate.
+func TestManyWaiters(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		var (
+			mu  sync.Mutex
+			log windowLog
+			wg  sync.WaitGroup
+		)
+		for range 100 {
+			wg.Go(func() {
+				for range 5 {
+					if err := w.l.Acquire(w.ctx, 1); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					log.add(w.elapsed(), 1)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, log.grants, 500)
+		require.LessOrEqual(t, log.worst(time.Second), int64(10))
+		require.Equal(t, 49*time.Second, w.elapsed())
+	})
+}
+
+func TestCloseFailsWaitersAndCalls(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		w.granted(1)
+		errs := make(chan error)
+		for range 20 {
+			go func() { errs <- w.l.Acquire(w.ctx, 1) }()
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, w.client.Close())
+		for range 20 {
+			require.ErrorIs(t, <-errs, ErrClosed)
+		}
+		require.Equal(t, time.Second, w.elapsed())
+		require.Empty(t, w.client.rooms)
+		require.NoError(t, w.client.Close())
+		sent := count(w.rdb)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = w.client.RateLimiter("another").TrySetRate(w.ctx, overall(1, time.Second))
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = w.l.Rate(w.ctx)
+		require.True(t, errors.Is(err, ErrClosed))
+		require.Zero(t, sent.sent.Load())
+	})
+}
