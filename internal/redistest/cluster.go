@@ -1,0 +1,122 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// slots is the number of hash slots of every Redis cluster.
+const slots = 16384
+
+// clusterTimeout bounds the joining of the nodes, which takes a second or two
+// of gossip.
+const clusterTimeout = 30 * time.Second
+
+// A Cluster is three masters on loopback, without replicas, that belong to
+// one test.
+type Cluster struct {
+	nodes []*Server
+}
+
+// StartCluster starts a cluster of the lane's kind and returns when every node
+// says that all is well. In the miniredis lane it skips t, as [NeedReal] does.
+// It must be called outside of bubbles.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := new(Cluster)
+	for range 3 {
+		c.nodes = append(c.nodes, Start(t,
+			"--cluster-enabled", "yes",
+			"--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "2000",
+		))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
+	defer cancel()
+	if err := c.join(ctx); err != nil {
+		t.Fatalf("redistest: cluster: %v", err)
+	}
+	return c
+}
+
+// join deals out the slots and introduces the nodes to each other.
+func (c *Cluster) join(ctx context.Context) error {
+	for i, node := range c.nodes {
+		rdb := redis.NewClient(options(node.Addr()))
+		defer rdb.Close()
+		low, high := i*slots/len(c.nodes), (i+1)*slots/len(c.nodes)-1
+		if err := rdb.ClusterAddSlotsRange(ctx, low, high).Err(); err != nil {
+			return err
+		}
+		// Distinct epochs spare the nodes an election over who is right.
+		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
+			return err
+		}
+		for _, other := range c.nodes[:i] {
+			host, port, err := net.SplitHostPort(other.Addr())
+			if err != nil {
+				return err
+			}
+			if err := rdb.ClusterMeet(ctx, host, port).Err(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, node := range c.nodes {
+		if err := c.await(ctx, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await returns when node sees the whole cluster in order.
+func (c *Cluster) await(ctx context.Context, node *Server) error {
+	rdb := redis.NewClient(options(node.Addr()))
+	defer rdb.Close()
+	for {
+		info, err := rdb.ClusterInfo(ctx).Result()
+		if err != nil {
+			return err
+		}
+		if strings.Contains(info, "cluster_state:ok") &&
+			strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r\n", slots)) &&
+			strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.nodes))) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; %s says\n%s", ctx.Err(), node.Addr(), info)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Nodes returns the three masters, in the order of their slots: a quick way
+// to kill the one that holds a key.
+func (c *Cluster) Nodes() []*Server { return c.nodes }
+
+// Client returns a cluster client, closed when t ends.
+func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	t.Helper()
+	o := &redis.ClusterOptions{
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	for _, node := range c.nodes {
+		o.Addrs = append(o.Addrs, node.Addr())
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	rdb := redis.NewClusterClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}

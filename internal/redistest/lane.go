@@ -1,0 +1,78 @@
+// Package redistest gives tests a Redis: miniredis, redis-server or
+// valkey-server, whichever the lane of this test run names.
+//
+// A test is written once and runs in every lane:
+//
+//	func TestMain(m *testing.M) { redistest.Main(m) }
+//
+//	func TestOneHour(t *testing.T) {
+//		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+//			name := redistest.Key(t)
+//			// time.Sleep(time.Hour) takes no time here
+//		})
+//	}
+//
+// [Run] is the usual choice: virtual time, exact waits. [Client] runs on real
+// time. [Start] and [StartCluster] give a test servers of its own, to be
+// killed, paused and restarted. Nothing here ever flushes a database: every
+// test works on names made by [Key], and only those are deleted.
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// The lanes, as the environment variable RATELIMITER_LANE names them.
+const (
+	miniLane   = "miniredis"
+	redisLane  = "redis"
+	valkeyLane = "valkey"
+)
+
+// needRealMark begins the message of a test skipped by NeedReal.
+// tools/test-lanes.sh fails a real lane whose output contains it.
+const needRealMark = "redistest.NeedReal"
+
+// Lane returns the lane of this test run, "miniredis", "redis" or "valkey",
+// from the environment variable RATELIMITER_LANE. The default is "miniredis".
+// It panics at any other value: a typing error must not pass as a green lane.
+func Lane() string {
+	switch lane := os.Getenv("RATELIMITER_LANE"); lane {
+	case "", miniLane:
+		return miniLane
+	case redisLane, valkeyLane:
+		return lane
+	default:
+		panic(fmt.Sprintf("redistest: RATELIMITER_LANE=%q; it is miniredis, redis or valkey", lane))
+	}
+}
+
+// TTLsAreVirtual reports whether the TTLs of keys follow the bubble's time in
+// [Run]. They do in the miniredis lane; a real server keeps real time, so a
+// test that sleeps until a key is gone asks this first.
+func TTLsAreVirtual() bool { return Lane() == miniLane }
+
+// NeedReal skips t in the miniredis lane. In a real lane it fails t, with one
+// line that says what to install, when the lane's server is missing.
+func NeedReal(t testing.TB) {
+	t.Helper()
+	if Lane() == miniLane {
+		t.Skip(needRealMark + ": needs redis-server or valkey-server (RATELIMITER_LANE=redis or valkey)")
+	}
+	binary(t)
+}
+
+// binary returns the path of the lane's server program. A missing one is
+// fatal, here as in CI: whoever names a lane wants it to run.
+func binary(t testing.TB) string {
+	t.Helper()
+	name := Lane() + "-server"
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("redistest: %s is not in PATH: install the package %s, or let `make test` do it", name, name)
+	}
+	return path
+}

@@ -1,0 +1,28 @@
+//go:build !linux
+
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+)
+
+const terminate = syscall.SIGTERM
+
+// dieWithParent: only Linux can tie a child's life to ours. Elsewhere a test
+// run that is killed leaves its servers to be ended by hand.
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func (p *process) pause() error  { return p.signal("-STOP") }
+func (p *process) resume() error { return p.signal("-CONT") }
+
+// signal goes through kill(1): package syscall has no SIGSTOP on Windows, and
+// this package should build there.
+func (p *process) signal(name string) error {
+	if p == nil {
+		return errors.New("the server is not running")
+	}
+	return exec.Command("kill", name, fmt.Sprint(p.cmd.Process.Pid)).Run()
+}

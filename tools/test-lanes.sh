@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Runs every test: `make test`, or tools/test-lanes.sh LANE... for some lanes
+# only. A lane is one run of one module's tests against one kind of server.
+# The closing lines count what ran, lane by lane. Exits non-zero when anything
+# failed, and under CI=true when a lane could not run.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+wanted=" $* "
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p coverage
+
+closing=() passed=0 failed=0 skipped=0 broken=0
+
+# tool NAME prints the path of a program that tools/go.mod pins, built into
+# Go's cache. A workspace does not go with -modfile.
+tool() { GOWORK=off go tool -modfile="$root/tools/go.mod" -n "$1"; }
+
+close() { # close NAME PASSED FAILED SKIPPED
+    closing+=("$1: $2 passed, $3 failed, $4 skipped")
+    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+    [ "$3" -eq 0 ] || broken=1
+}
+
+not_run() { # not_run NAME REASON
+    closing+=("$1: NOT RUN ($2)")
+    [ "${CI:-}" != true ] || broken=1
+}
+
+chosen() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
+
+# The checks that are no tests.
+checks_ok=0 checks_bad=0
+check() { # check NAME COMMAND...
+    echo "== $1"
+    shift
+    if "$@"; then checks_ok=$((checks_ok + 1)); else checks_bad=$((checks_bad + 1)); fi
+}
+formatted() { # gofmt lists the files it would change and exits 0
+    local files
+    files=$(gofmt -l .) || return 1
+    [ -z "$files" ] || { echo "gofmt -w is needed for:"; echo "$files"; return 1; }
+}
+in_module() { (cd "$1" && shift && "$@"); } # in_module DIR COMMAND...
+
+count() { # count ACTION FILE: the tests, subtests included, that ended so
+    grep -c "\"Action\":\"$1\".*\"Test\":" "$2"
+}
+
+# lane NAME DIR VARIABLE=VALUE...: the tests of the module in DIR.
+lane() {
+    local name=$1 dir=$2 json="$work/$1.json" profile="$root/coverage/$1.out" status cover=() hide=() p f s
+    shift 2
+    chosen "$name" || return 0
+    echo "== $name"
+    case $name in unit | redis) # what the library's own packages are covered to
+        packages=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /cmd/ | paste -sd, -)
+        [ -z "$packages" ] || cover=(-covermode=atomic -coverpkg="$packages" -coverprofile="$profile")
+        ;;
+    esac
+    # Every real-server test is skipped on miniredis; a skip elsewhere is news.
+    [ "$name" != unit ] || hide=(--hide-summary=skipped)
+    : >"$json"
+    in_module "$dir" env "$@" "$gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$json" ${hide[@]+"${hide[@]}"} -- \
+        ${race[@]+"${race[@]}"} -shuffle=on -count=1 -timeout=8m ${cover[@]+"${cover[@]}"} ./...
+    status=$?
+    p=$(count pass "$json") f=$(count fail "$json") s=$(count skip "$json")
+    if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then
+        f=1 # a package that does not build, a panic, a timeout
+    fi
+    if [ $((p + f)) -eq 0 ]; then
+        echo "$name: no test ran"
+        f=1
+    fi
+    case " $* " in *=redis\ * | *=valkey\ *)
+        if grep -q 'redistest\.NeedReal: ' "$json"; then
+            echo "$name: a test that needs a real server was skipped"
+            f=$((f + 1))
+        fi
+        ;;
+    esac
+    if [ ${#cover[@]} -gt 0 ] && [ -s "$profile" ]; then
+        echo "$name: coverage $(go tool cover -func="$profile" | awk 'END { print $NF }')"
+    fi
+    close "$name" "$p" "$f" "$s"
+}
+
+# server_lane NAME: the root module against NAME-server, started by the tests.
+server_lane() {
+    chosen "$1" || return 0
+    if command -v "$1-server" >/dev/null; then
+        lane "$1" . RATELIMITER_LANE="$1"
+    else
+        not_run "$1" "install $1-server"
+    fi
+}
+
+servers=()
+chosen redis && servers+=(redis-server)
+chosen valkey && servers+=(valkey-server)
+[ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
+
+race=(-race)
+if [ "$(go env CGO_ENABLED)" != 1 ]; then
+    race=()
+    not_run race "install a C compiler, gcc or clang: the race detector needs it"
+fi
+
+gotestsum=$(tool gotestsum) || { echo "gotestsum does not build"; exit 1; }
+
+if chosen checks; then
+    check gofmt formatted
+    check vet in_module . go vet ./...
+    if staticcheck=$(tool staticcheck); then
+        check staticcheck in_module . "$staticcheck" ./...
+    else
+        checks_bad=$((checks_bad + 1))
+    fi
+    close checks "$checks_ok" "$checks_bad" 0
+fi
+
+lane unit . RATELIMITER_LANE=miniredis
+server_lane redis
+server_lane valkey
+
+echo
+printf '%s\n' ${closing[@]+"${closing[@]}"}
+echo "$passed passed, $failed failed, $skipped skipped"
+if [ ${#closing[@]} -eq 0 ]; then
+    echo "there is no such lane; the lanes are checks unit redis valkey"
+    broken=1
+fi
+exit "$broken"
