@@ -3,6 +3,7 @@ package ratelimiter
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -205,4 +206,44 @@ func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateT
 	ok, err = l.Delete(ctx)
 	require.NoError(t, err)
 	require.True(t, ok)
+}
+
+// The ACL of docs/protocol.md is enough, and its list is the one that the scripts need.
+func TestLeastPrivilege(t *testing.T) {
+	redistest.NeedReal(t)
+	doc, err := os.ReadFile("docs/protocol.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(doc), "## What a limiter needs of an ACL")
+	require.True(t, ok)
+	rest, _, _ = strings.Cut(rest, "on the keys")
+	commands := strings.Fields(rest)
+	require.Greater(t, len(commands), 20)
+
+	s := redistest.Start(t)
+	admin, ctx := s.Client(t), context.Background()
+	setUser := func(commands []string) *redis.Client {
+		args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~small", "~{small}:*", "~a{b}", "~a{b}:*", "+hello", "+ping", "+client"}
+		for _, c := range commands {
+			args = append(args, c)
+		}
+		require.NoError(t, admin.Do(ctx, args...).Err())
+		return s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
+	}
+	c := New(setUser(commands))
+	defer c.Close()
+	for _, typ := range []RateType{Overall, PerClient} {
+		everyOperation(t, ctx, c.RateLimiter("small"), typ)
+		everyOperation(t, ctx, c.RateLimiter("a{b}"), typ)
+	}
+	_, err = c.RateLimiter("other").Try(ctx, 1)
+	require.ErrorContains(t, err, "NOPERM")
+
+	for _, cmd := range commands { // none of them is there for nothing
+		name := strings.TrimPrefix(cmd, "+")
+		used := name == "eval" || name == "evalsha" || name == "exists" || name == "pttl" || name == "hgetall"
+		for _, script := range allScripts() {
+			used = used || strings.Contains(script.src, "'"+strings.ToUpper(name)+"'")
+		}
+		require.True(t, used, cmd)
+	}
 }

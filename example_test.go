@@ -1,0 +1,100 @@
+package ratelimiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/goredisson/ratelimiter"
+	"github.com/redis/go-redis/v9"
+)
+
+// redisAddr is where the examples' Redis is.
+var redisAddr = func() string {
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		panic(err)
+	}
+	return m.Addr()
+}()
+
+// The example of the README.
+func Example() {
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
+	client := ratelimiter.New(rdb)
+	defer client.Close()
+
+	limiter := client.RateLimiter("LIMITER_NAME")
+	rate := ratelimiter.Rate{Type: ratelimiter.Overall, Permits: 5, Interval: 10 * time.Second}
+	if _, err := limiter.TrySetRate(ctx, rate); err != nil {
+		panic(err)
+	}
+	ok, err := limiter.TryAcquire(ctx, 2, time.Minute)
+	fmt.Println(ok, err)
+	// Output: true <nil>
+}
+
+// A worker waits as long as it takes, or until its context ends.
+func ExampleRateLimiter_Acquire() {
+	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	limiter := client.RateLimiter("worker")
+	ctx := context.Background()
+	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 2, Interval: 100 * time.Millisecond})
+
+	for job := range 5 {
+		if err := limiter.Acquire(ctx, 1); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("job", job)
+	}
+	// Output:
+	// job 0
+	// job 1
+	// job 2
+	// job 3
+	// job 4
+}
+
+// Try never waits and says what an HTTP answer needs.
+func ExampleRateLimiter_Try() {
+	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	limiter := client.RateLimiter("http")
+	ctx := context.Background()
+	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 3, Interval: time.Hour})
+
+	for range 2 {
+		r, err := limiter.Try(ctx, 2)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("granted:", r.Granted, "left:", r.Available, "retry after:", r.Wait.Round(time.Hour))
+	}
+	_, err := limiter.Try(ctx, 4)
+	fmt.Println("more than the rate:", errors.Is(err, ratelimiter.ErrPermitsExceedRate))
+	// Output:
+	// granted: true left: 1 retry after: 0s
+	// granted: false left: 1 retry after: 1h0m0s
+	// more than the rate: true
+}
+
+// A new rate for a limiter that is in use, without a second burst.
+func ExampleRateLimiter_UpdateRate() {
+	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	limiter := client.RateLimiter("updated")
+	ctx := context.Background()
+	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 10, Interval: time.Hour})
+	_, _ = limiter.TryAcquire(ctx, 8, 0)
+
+	_, err := limiter.UpdateRate(ctx, ratelimiter.Rate{Permits: 20, Interval: time.Hour}, ratelimiter.KeepState())
+	n, _ := limiter.AvailablePermits(ctx)
+	fmt.Println(n, err)
+	// Output: 12 <nil>
+}
