@@ -21,7 +21,9 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 			require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
 			w.setValue(v)
 			w.available(10)
+			sent := count(w.rdb)
 			w.granted(10)
+			require.LessOrEqual(t, sent.sent.Load(), int64(2), "healed within the call (which may be the first to send the script)")
 			require.Zero(t, w.value())
 			w.refused(1, time.Second)
 		}
@@ -55,10 +57,15 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 		// Also when nothing says that it is a replay, as with a proxy that re-sends.
 		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 		id := newRequestID()
+		begin := time.Now()
 		for range 5 {
 			require.EqualValues(t, 1, send(id, 4, 1, 0)[1])
+			time.Sleep(10 * time.Millisecond)
 		}
 		require.EqualValues(t, 6, w.value())
+		z := w.rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Val()
+		require.Len(t, z, 1)
+		require.EqualValues(t, begin.UnixMilli(), z[0].Score, "granted when it first ran")
 	})
 }
 
@@ -98,10 +105,17 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 		w.granted(7)
 		require.Zero(t, w.value())
 		w.refused(1, time.Second)
-		// Once an interval: a second loss within it waits for the next look.
-		w.at(time.Second)
+		// Also when what is in use would be enough to wait for.
+		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
+		w.at(time.Second) // an interval after the last look
+		w.granted(3)
+		w.setValue(0)
 		w.granted(1)
-		w.setValue(5)
+		require.EqualValues(t, 6, w.value())
+		w.granted(6)
+		// Once an interval: a second loss within it waits for the next look.
+		w.setValue(-3)
+		w.refused(3, time.Second)
 		w.at(2*time.Second + time.Millisecond)
 		w.granted(10)
 	})
@@ -109,8 +123,44 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 3000)
 			w.setValue(10)
-			w.granted(7000)
-			require.Zero(t, w.value())
+			w.granted(11)
+			require.EqualValues(t, 6989, w.value())
+		})
+	})
+	// The set changes while it is counted.
+	t.Run("audit starts over", func(t *testing.T) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
+			w.fill(0, 3*auditStep)
+			w.setValue(7000 - 5)
+			members := w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()
+			for name, gone := range map[string]string{
+				"the newest counted": members[len(members)-1],
+				"the oldest counted": members[len(members)-auditStep],
+				"one between":        members[len(members)-7],
+			} {
+				first, done, _, err := w.l.runAudit(w.ctx, Overall, tally{})
+				require.NoError(t, err)
+				require.False(t, done)
+				require.EqualValues(t, auditStep, first.members)
+				require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), gone).Err())
+				again, done, _, err := w.l.runAudit(w.ctx, Overall, first)
+				require.NoError(t, err)
+				require.False(t, done)
+				require.Equal(t, tally{}, again, name)
+				w.put(0, []byte(gone))
+			}
+			// What is added above and taken away below is counted right.
+			first, _, _, err := w.l.runAudit(w.ctx, Overall, tally{})
+			require.NoError(t, err)
+			w.put(time.Second, grant(9))
+			require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), members[0], members[1]).Err())
+			next, done, _, err := w.l.runAudit(w.ctx, Overall, first)
+			require.NoError(t, err)
+			require.False(t, done)
+			_, done, balance, err := w.l.runAudit(w.ctx, Overall, next)
+			require.NoError(t, err)
+			require.True(t, done)
+			require.EqualValues(t, -5-2+9, balance)
 		})
 	})
 }
@@ -144,6 +194,10 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 			w.refused(1001, 59*time.Second)
 			w.refused(2500, 60*time.Second)
 			w.refused(3000, 60*time.Second)
+			r, err := w.l.runAcquire(w.ctx, ask{permits: 2500, count: 1})
+			require.NoError(t, err)
+			require.EqualValues(t, againWalk, r.again)
+			require.EqualValues(t, 512, r.walked, "a call walks no further")
 		})
 	})
 }

@@ -23,7 +23,7 @@ func TestTryAcquireTimeouts(t *testing.T) {
 			until   time.Duration // since the world began
 		}{
 			{1, 0, false, 4 * time.Second},
-			{1, -time.Millisecond, false, 4 * time.Second}, // Java ≥ 3.37 waits for ever at exactly −1 ms
+			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever here
 			{1, -time.Hour, false, 4 * time.Second},
 			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // sleeps the time left
 			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time left: asked again

@@ -1,0 +1,153 @@
+package compat_test
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A deliberate difference between us and Redisson alone. The list is closed: a difference that
+// none of it explains fails the run, and so does an entry that nothing met.
+type deliberate struct {
+	id    string
+	title string
+	// explains holds for this difference in this state, and for no other.
+	explains func(w where, d difference) bool
+}
+
+// deliberates are the differences that the matrix meets. Ids "b…" are rows of the design's list of
+// defects that we do not copy, ids "v…" are what newer Redisson does and the version at hand does
+// not yet: we do as the newest.
+var deliberates = []deliberate{
+	{
+		"b4", "Permits lost by Redisson before 3.22.1, whose setRate leaves a client's PER_CLIENT state as it was: we raise what is left to rate − used.",
+		func(w where, d difference) bool {
+			return setRateOfOld(w) && w.direction == javaToGo && d.phase == "observe" &&
+				(d.what == "answer" || isState(d) && d.step != "availablePermits") && (d.step == "availablePermits" || healthy(w, d))
+		},
+	},
+	{
+		"b8", "availablePermits changes nothing: it does not create the permits left, does not reclaim, does not drop their TTL.",
+		func(w where, d difference) bool {
+			if d.step != "availablePermits" || !goActs(w, d) {
+				return false
+			}
+			if w.scenario.operation == "availablePermits" && strings.HasSuffix(w.scenario.name, "after the window") && d.phase == "act" {
+				switch {
+				case strings.HasPrefix(d.what, "value") && strings.HasSuffix(d.what, " ttl"):
+					return number(d.together) > 0 && d.alone == "none"
+				case strings.HasPrefix(d.what, "value"):
+					return d.together == "0" && d.alone == "5"
+				default:
+					return strings.HasPrefix(d.what, "permits") && d.together != absent && d.alone == absent
+				}
+			}
+			if !strings.HasPrefix(d.what, "value") || d.together != absent {
+				return false
+			}
+			return strings.HasSuffix(d.what, " ttl") && d.alone == "none" || d.alone == d.state["hash rate"]
+		},
+	},
+	{
+		"b9", "release takes the grants out of the set, newest first; Redisson leaves them to come back a second time.",
+		func(w where, d difference) bool {
+			return w.scenario.operation == "release" && w.direction == goToJava && d.phase != "setup" &&
+				strings.HasPrefix(d.what, "permits") && number(d.together) < number(d.alone) && healthy(w, d) ||
+				w.scenario.operation == "release" && w.direction == goToJava && d.phase == "act" &&
+					strings.HasPrefix(d.what, "permits") && d.together == absent
+		},
+	},
+	{
+		"b12", "setRate deletes this client's state of both types; Redisson that of the new type.",
+		func(w where, d difference) bool {
+			return w.scenario.operation == "setRate" && w.direction == goToJava && d.phase == "act" &&
+				w.scenario.name == "another type" && isState(d) && d.together == absent
+		},
+	},
+	{
+		"k", "Keeping the state with a rate below what is in use shortens the grants to the rate, so that value + used = rate; Redisson leaves them.",
+		func(w where, d difference) bool {
+			return w.scenario.operation == "setRate(args)" && w.scenario.name == "keep state, fewer" && w.direction == goToJava &&
+				strings.HasPrefix(d.what, "permits") && number(d.together) < number(d.alone) && healthy(w, d)
+		},
+	},
+	{
+		"v-delete", "3.13.4 answers false to a delete that removed more than one key.",
+		func(w where, d difference) bool {
+			return !w.version.since("3.15.5") && d.step == "delete" && goActs(w, d) && d.what == "answer" &&
+				d.together == "true" && d.alone == "false"
+		},
+	},
+	{
+		"v-excess", "3.13.4 answers false to more permits than the rate, once the limiter is in use; an error since.",
+		func(w where, d difference) bool {
+			return !w.version.since("3.14.0") && strings.HasPrefix(d.step, "tryAcquire") && goActs(w, d) && d.what == "answer" &&
+				d.together == exceedsRate && d.alone == "false"
+		},
+	},
+	{
+		"v-field", "Redisson before 3.38.0 writes no keepAliveTime; it ignores ours, which is 0.",
+		func(w where, d difference) bool {
+			return !w.version.since("3.38.0") && d.what == "hash keepAliveTime" && d.together == "0" && d.alone == absent
+		},
+	},
+	{
+		"v-ttl", "Redisson before 3.17.3 does not copy the limiter's TTL to its permits at an acquire.",
+		func(w where, d difference) bool {
+			return !w.version.since("3.17.3") && isState(d) && strings.HasSuffix(d.what, " ttl") &&
+				strings.HasPrefix(d.step, "tryAcquire") && number(d.together) > 0 && d.alone == "none"
+		},
+	},
+}
+
+// ownDifference: met wherever the operation is used, not an effect of an earlier one.
+func ownDifference(id string) bool { return id == "b8" || strings.HasPrefix(id, "v-") }
+
+// explain returns the id of the deliberate difference that d is, "" for one that is none.
+func explain(w where, d difference) string {
+	for _, l := range deliberates {
+		if l.explains(w, d) {
+			return l.id
+		}
+	}
+	return ""
+}
+
+// setRateOfOld: setRate of a client's permits by a Redisson before 3.22.1.
+func setRateOfOld(w where) bool {
+	return w.scenario.operation == "setRate" && w.typ == "PER_CLIENT" && !w.version.since("3.22.1")
+}
+
+// goActs reports whether the step was ours where the sides work together.
+func goActs(w where, d difference) bool {
+	if w.lacks {
+		return d.phase != "observe"
+	}
+	return (d.phase == "act") == (w.direction == goToJava)
+}
+
+// isState: of the permits left or in use, not of the hash.
+func isState(d difference) bool {
+	return strings.HasPrefix(d.what, "value") || strings.HasPrefix(d.what, "permits")
+}
+
+// healthy reports whether permits left and in use, of the key that differs, add up to the rate. After
+// a rate below what is in use fewer than 0 are left, which every Redisson takes for a wait.
+func healthy(w where, d difference) bool {
+	of := ""
+	if w.typ == "PER_CLIENT" {
+		of = " of client"
+	}
+	if strings.Contains(d.what, " of newest") {
+		of = " of newest"
+	}
+	rate, value, used := number(d.state["hash rate"]), d.state["value"+of], number(d.state["permits"+of+" used"])
+	if value == "" {
+		return used == 0
+	}
+	return number(value)+used == rate
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}

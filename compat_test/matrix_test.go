@@ -1,0 +1,301 @@
+package compat_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// atOnce is how many scenarios run at once: many, since they sleep, and few, since waits are compared.
+const atOnce = 8
+
+// A direction says who acts and who observes.
+type direction string
+
+const (
+	javaToGo direction = "Java→Go"
+	goToJava direction = "Go→Java"
+)
+
+// TestMatrix runs every scenario with every version, in both directions and for both types, on two
+// limiters in lockstep: on one the two sides work together, on the other Redisson works alone. After
+// each step answers and Redis' contents are compared. What differs must be in the closed list of
+// differences_test.go, and be there for a reason.
+func TestMatrix(t *testing.T) {
+	found := &results{cells: map[cell][]string{}, steps: &compared}
+	eachVersion(t, func(t testing.TB, v version) {
+		m := matrix{version: v, java: fleet.peer(t, v), newest: fleet.peer(t, newestListed()), rdb: redistest.Client(t)}
+		m.prefix = redistest.Key(t)
+		for range 20 { // a JVM's first calls take longer, and elapsed times are compared
+			m.java.must(t, "isExists", m.prefix)
+			_, _ = m.java.call("acquire", m.prefix, 1)
+		}
+		var running sync.WaitGroup
+		slots := make(chan struct{}, atOnce)
+		for _, typ := range []string{"OVERALL", "PER_CLIENT"} {
+			for _, s := range scenarios() {
+				for _, d := range []direction{javaToGo, goToJava} {
+					slots <- struct{}{}
+					running.Go(func() {
+						defer func() { <-slots; caught(recover()) }()
+						for operation, ids := range m.run(t, s, d, typ) {
+							found.add(cell{v.name, operation, d, typ}, ids)
+						}
+					})
+				}
+			}
+		}
+		running.Wait()
+	})
+	found.judge(t)
+}
+
+func newestListed() version {
+	for _, v := range slices.Backward(allVersions) {
+		if !v.newest {
+			return v
+		}
+	}
+	panic("no version listed")
+}
+
+type matrix struct {
+	version version
+	java    *peer
+	newest  *peer // stands in for Redisson alone where version lacks the operation
+	rdb     *redis.Client
+	prefix  string // of the limiters' names
+}
+
+// limiters made and steps compared, by all versions together.
+var limiters, compared atomic.Int64
+
+// absent is the entry of a cell whose scenario the version does not know, equal that of one that ran.
+const (
+	absent = "–"
+	equal  = "="
+)
+
+// run returns the ids of the differences met, by operation: what the observer meets because its own
+// operation differs belongs to that operation, whatever the scenario is about.
+func (m matrix) run(t testing.TB, s scenario, d direction, typ string) map[string][]string {
+	t.Helper()
+	lacks := s.since != "" && !m.version.since(s.since)
+	if lacks && d == javaToGo {
+		return map[string][]string{s.operation: {absent}}
+	}
+	// Before 3.22.1 setRate does not know a client's permits: as a judge of ours it is absent.
+	lacks = lacks || d == goToJava && typ == "PER_CLIENT" && s.operation == "setRate" && !m.version.since("3.22.1")
+	var together, alone [2]side // setup and act by [0], or setup by [1]; observe by [1]
+	java := javaSide{m.java}
+	setup := 1
+	if lacks {
+		// Go does what this version cannot, and the version looks. Alone, the newest does it.
+		together = [2]side{newGoSide(t, m.rdb, m.version, m.newest.id), java}
+		alone = [2]side{javaSide{m.newest}, java}
+		setup = 0
+	} else {
+		goes := newGoSide(t, m.rdb, m.version, m.java.id)
+		alone = [2]side{java, java}
+		together = [2]side{java, goes}
+		if d == goToJava {
+			together = [2]side{goes, java}
+		}
+	}
+	where := where{version: m.version, scenario: s, direction: d, typ: typ, lacks: lacks}
+	number := limiters.Add(1)
+	names := [2]string{fmt.Sprintf("%s%d.a", m.prefix, number), fmt.Sprintf("%s%d.b", m.prefix, number)}
+	ids := map[string][]string{s.operation: {equal}}
+	known := map[string]difference{} // in Redis since an earlier step
+	var late slack
+	play := func(phase string, who int, steps []step) {
+		for _, st := range steps {
+			st.args = slices.Clone(st.args)
+			for i, arg := range st.args {
+				switch {
+				case arg == typeOf && typ == "OVERALL", arg == otherType && typ != "OVERALL":
+					st.args[i] = "OVERALL"
+				case arg == typeOf, arg == otherType:
+					st.args[i] = "PER_CLIENT"
+				}
+			}
+			if st.operation == "getExpireTime" && who == 1 && phase == "observe" && !m.version.since("3.20.1") {
+				continue
+			}
+			diffs := m.step(t, phase, st, names, together[who], alone[who], &late)
+			before := known
+			known = map[string]difference{}
+			for _, diff := range diffs {
+				known[diff.what] = diff
+				if b, ok := before[diff.what]; ok && diff.persists(b) {
+					continue
+				}
+				id := explain(where, diff)
+				if id == "" {
+					t.Errorf("Redisson %s, %s, %s, %s (%s):\n  %v", m.version, d, typ, s.operation, s.name, diff)
+					id = "?"
+				}
+				row := s.operation
+				if phase != "act" && ownDifference(id) {
+					row = st.operation
+				}
+				ids[row] = append(ids[row], id)
+			}
+		}
+	}
+	play("setup", setup, s.setup)
+	play("act", 0, s.act)
+	play("observe", 1, fullView)
+	return ids
+}
+
+// A where is the place of a difference in the matrix.
+type where struct {
+	version   version
+	scenario  scenario
+	direction direction
+	typ       string
+	lacks     bool
+}
+
+// A difference between the sides together and Redisson alone after a step.
+type difference struct {
+	phase, step     string
+	what            string // "answer", "elapsed", or a key such as "hash rate", "value", "value ttl", "permits used"
+	together, alone string
+	state           map[string]string // the snapshot together
+}
+
+func (d difference) String() string {
+	return fmt.Sprintf("%s: after %s: %s: %s together, %s alone", d.phase, d.step, d.what, d.together, d.alone)
+}
+
+// persists reports whether d is the difference b, met again after a later step.
+func (d difference) persists(b difference) bool {
+	return d.what != "answer" && d.what != "elapsed" &&
+		(strings.HasSuffix(d.what, " ttl") || d.together == b.together && d.alone == b.alone)
+}
+
+// elapsedTolerance is for waits on a busy machine; those of the scenarios are longer.
+const elapsedTolerance = 300 * time.Millisecond
+
+// A slack is by how many ms the times in two limiters may differ: a few, and what the calls took
+// that set and read them, for the two limiters are worked on at once but not at one instant.
+type slack struct{ steps, reading time.Duration }
+
+func (s slack) ms() int64 { return 5 + (s.steps + s.reading).Milliseconds() }
+
+// step does one step on both limiters at once and compares.
+func (m matrix) step(t testing.TB, phase string, st step, names [2]string, together, alone side, late *slack) []difference {
+	t.Helper()
+	if st.pause > 0 {
+		time.Sleep(st.pause)
+		return nil
+	}
+	var answers [2]string
+	var elapsed [2]time.Duration
+	var both sync.WaitGroup
+	for i, s := range [2]side{together, alone} {
+		both.Go(func() {
+			began := time.Now()
+			answers[i] = s.do(st.operation, names[i], st.args...)
+			elapsed[i] = time.Since(began)
+			answers[i] = strings.ReplaceAll(answers[i], names[i], "NAME")
+		})
+	}
+	both.Wait()
+	text := strings.TrimSpace(fmt.Sprint(append([]any{st.operation}, st.args...)...))
+	compared.Add(1)
+	waits := strings.HasSuffix(strings.ToLower(st.operation), "acquire")
+	if apart := (elapsed[0] - elapsed[1]).Abs(); waits {
+		late.steps = max(late.steps, apart)
+	} else {
+		late.steps = max(late.steps, elapsed[0], elapsed[1])
+	}
+	reading := time.Now()
+	a, b := m.snapshot(t, names[0]), m.snapshot(t, names[1])
+	late.reading = time.Since(reading)
+	var out []difference
+	differ := func(what, together, alone string) {
+		out = append(out, difference{phase, text, what, together, alone, a})
+	}
+	if !same(st.operation, answers[0], answers[1], *late) {
+		differ("answer", answers[0], answers[1])
+	}
+	if waits && (elapsed[0]-elapsed[1]).Abs() > elapsedTolerance {
+		differ("elapsed", elapsed[0].String(), elapsed[1].String())
+	}
+	union := maps.Clone(a)
+	maps.Copy(union, b)
+	for _, what := range slices.Sorted(maps.Keys(union)) {
+		va, vb := a[what], b[what]
+		if va == "" {
+			va = absent
+		}
+		if vb == "" {
+			vb = absent
+		}
+		if !same(what, va, vb, *late) {
+			differ(what, va, vb)
+		}
+	}
+	return out
+}
+
+// same compares; times may differ by what is late.
+func same(what, a, b string, late slack) bool {
+	if a == b {
+		return true
+	}
+	if what != "remainTimeToLive" && what != "getExpireTime" && !strings.HasSuffix(what, " ttl") {
+		return false
+	}
+	na, errA := strconv.ParseInt(a, 10, 64)
+	nb, errB := strconv.ParseInt(b, 10, 64)
+	return errA == nil && errB == nil && na > 0 && nb > 0 && max(na-nb, nb-na) <= late.ms()
+}
+
+// snapshot is all that Redis holds of a limiter: "hash FIELD", "value", "permits used", "permits
+// members" and the TTL of each, with " of CLIENT" for client keys.
+func (m matrix) snapshot(t testing.TB, name string) map[string]string {
+	t.Helper()
+	ctx := t.Context()
+	out := map[string]string{}
+	ttl := func(what, key string) {
+		out[what+" ttl"] = "none"
+		if d := m.rdb.PTTL(ctx, key).Val(); d > 0 {
+			out[what+" ttl"] = strconv.FormatInt(d.Milliseconds(), 10)
+		}
+	}
+	if hash := m.rdb.HGetAll(ctx, name).Val(); len(hash) > 0 {
+		for field, value := range hash {
+			out["hash "+field] = value
+		}
+		ttl("hash", name)
+	}
+	for _, who := range []struct{ suffix, of string }{{"", ""}, {":" + m.java.id, " of client"}, {":" + m.newest.id, " of newest"}} {
+		if who.of == " of newest" && m.newest == m.java {
+			continue
+		}
+		if key := "{" + name + "}:value" + who.suffix; m.rdb.Exists(ctx, key).Val() == 1 {
+			out["value"+who.of] = m.rdb.Get(ctx, key).Val()
+			ttl("value"+who.of, key)
+		}
+		if key := "{" + name + "}:permits" + who.suffix; m.rdb.Exists(ctx, key).Val() == 1 {
+			out["permits"+who.of+" used"] = strconv.FormatInt(used(t, m.rdb, key), 10)
+			out["permits"+who.of+" members"] = strconv.FormatInt(m.rdb.ZCard(ctx, key).Val(), 10)
+			ttl("permits"+who.of, key)
+		}
+	}
+	return out
+}

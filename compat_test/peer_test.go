@@ -1,0 +1,383 @@
+package compat_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// startLimit is generous: a JVM starts in about a second, two at once on a busy machine in more.
+	startLimit = 30 * time.Second
+	callLimit  = 15 * time.Second
+	stopLimit  = 10 * time.Second
+)
+
+// javaOptions keep a peer small and its start short.
+var javaOptions = []string{
+	"-Xmx128m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+	"--add-opens", "java.base/java.lang=ALL-UNNAMED",
+	"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+	"-Dio.netty.noPreferDirect=true",
+}
+
+// A peer is one JVM with one Redisson client. Its methods may be called from several
+// goroutines, and calls overlap in the JVM as they do here.
+type peer struct {
+	version version
+	id      string // of the Redisson client
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stderr  *tail
+	done    chan struct{} // closed when stdout has ended
+
+	mu     sync.Mutex
+	next   int
+	flying map[string]*pending
+}
+
+// A javaError is an exception that Redisson threw.
+type javaError struct {
+	Class   string // without its package
+	Message string
+}
+
+func (e *javaError) Error() string { return e.Class + ": " + e.Message }
+
+// unsupported reports whether err is the peer's answer to an operation that the version lacks.
+func unsupported(err error) bool {
+	var e *javaError
+	return errors.As(err, &e) && e.Class == "UnsupportedOperationException"
+}
+
+// startPeer runs a JVM until the test ends. addr is host:port; options are the peer's.
+func startPeer(t testing.TB, v version, addr string, options ...string) *peer {
+	t.Helper()
+	p, err := newPeer(v, addr, options...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := p.stop(); err != nil {
+			t.Errorf("Redisson %s: %v", v, err)
+		}
+	})
+	return p
+}
+
+func newPeer(v version, addr string, options ...string) (*peer, error) {
+	args := append([]string{}, javaOptions...)
+	args = append(args, "-cp", classes+":"+strings.Join(v.jars, ":"), "peer.Peer", "--address", "redis://"+addr)
+	p := &peer{
+		version: v, cmd: exec.Command("java", append(args, options...)...),
+		stderr: &tail{}, done: make(chan struct{}), flying: map[string]*pending{},
+	}
+	p.cmd.Stderr = p.stderr
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	greeting := make(chan string, 1)
+	go p.read(bufio.NewReaderSize(stdout, 1<<20), greeting)
+	select {
+	case line := <-greeting:
+		words := strings.Split(line, " ")
+		if words[0] == "ready" && len(words) == 3 && words[1] == v.name {
+			p.id = words[2]
+			return p, nil
+		}
+		err = fmt.Errorf("Redisson %s greets with %q", v, line)
+	case <-time.After(startLimit):
+		err = fmt.Errorf("Redisson %s: no greeting within %v", v, startLimit)
+	}
+	p.kill()
+	return nil, fmt.Errorf("%w\n%s", err, p.stderr)
+}
+
+// read hands out the answers until stdout ends.
+func (p *peer) read(stdout *bufio.Reader, greeting chan<- string) {
+	defer close(p.done)
+	for first := true; ; first = false {
+		line, err := stdout.ReadString('\n')
+		if err != nil {
+			if first {
+				greeting <- ""
+			}
+			return
+		}
+		line = strings.TrimSuffix(line, "\n")
+		if first {
+			greeting <- line
+			continue
+		}
+		id, answer, _ := strings.Cut(line, " ")
+		p.mu.Lock()
+		call := p.flying[id]
+		delete(p.flying, id)
+		p.mu.Unlock()
+		if call == nil {
+			fmt.Fprintf(p.stderr, "harness: answer to no request: %q\n", line)
+			continue
+		}
+		call.answer <- answer
+	}
+}
+
+// A pending is an operation in flight.
+type pending struct {
+	peer   *peer
+	id     string
+	line   string
+	answer chan string
+}
+
+// begin sends an operation and returns at once.
+func (p *peer) begin(operation string, args ...any) *pending {
+	p.mu.Lock()
+	p.next++
+	call := &pending{peer: p, id: strconv.Itoa(p.next), answer: make(chan string, 1)}
+	p.flying[call.id] = call
+	words := []string{operation}
+	for _, arg := range args {
+		if d, ok := arg.(time.Duration); ok {
+			arg = d.Milliseconds()
+		}
+		words = append(words, escape(fmt.Sprint(arg)))
+	}
+	call.line = strings.Join(words, " ")
+	_, err := io.WriteString(p.stdin, call.id+" "+call.line+"\n")
+	p.mu.Unlock()
+	if err != nil {
+		call.answer <- "!harness.StdinClosed " + escape(err.Error())
+	}
+	return call
+}
+
+// wait returns the answer; an exception comes as *javaError.
+func (c *pending) wait(limit time.Duration) (string, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	var answer string
+	select {
+	case answer = <-c.answer:
+	case <-c.peer.done:
+		select {
+		case answer = <-c.answer: // it was the last thing said
+		default:
+			return "", fmt.Errorf("Redisson %s ended during %s\n%s", c.peer.version, c.line, c.peer.stderr)
+		}
+	case <-timer.C:
+		return "", fmt.Errorf("Redisson %s: %s: no answer within %v\n%s", c.peer.version, c.line, limit, c.peer.stderr)
+	}
+	if value, ok := strings.CutPrefix(answer, "="); ok {
+		return unescape(value), nil
+	}
+	class, message, _ := strings.Cut(strings.TrimPrefix(answer, "!"), " ")
+	// What follows is the whole command, script and all: texts of other errors among it.
+	message, _, _ = strings.Cut(unescape(message), " channel: [")
+	return "", &javaError{Class: class[strings.LastIndexByte(class, '.')+1:], Message: message}
+}
+
+// running reports whether the answer is still to come.
+func (c *pending) running() bool { return len(c.answer) == 0 }
+
+// cancel interrupts the operation, or cancels the future of an Async one. Its own answer
+// still comes.
+func (c *pending) cancel() (bool, error) {
+	value, err := c.peer.call("cancel", c.id)
+	return value == "true", err
+}
+
+// call sends an operation and waits for its answer.
+func (p *peer) call(operation string, args ...any) (string, error) {
+	return p.begin(operation, args...).wait(callLimit)
+}
+
+// must calls an operation that is expected to answer.
+func (p *peer) must(t testing.TB, operation string, args ...any) string {
+	t.Helper()
+	value, err := p.call(operation, args...)
+	require.NoError(t, err, "Redisson %s: %s %v", p.version, operation, args)
+	return value
+}
+
+// truth is must for operations that answer a boolean.
+func (p *peer) truth(t testing.TB, operation string, args ...any) bool {
+	t.Helper()
+	value, err := strconv.ParseBool(p.must(t, operation, args...))
+	require.NoError(t, err)
+	return value
+}
+
+// number is must for operations that answer a number.
+func (p *peer) number(t testing.TB, operation string, args ...any) int64 {
+	t.Helper()
+	value, err := strconv.ParseInt(p.must(t, operation, args...), 10, 64)
+	require.NoError(t, err)
+	return value
+}
+
+// load runs a burst or a hammer for at most limit.
+func (p *peer) load(t testing.TB, limit time.Duration, operation string, args ...any) load {
+	t.Helper()
+	text, err := p.begin(operation, args...).wait(limit)
+	require.NoError(t, err)
+	l, err := parseLoad(text)
+	require.NoError(t, err)
+	return l
+}
+
+func (p *peer) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop closes stdin, which shuts the client down, and waits for the process.
+func (p *peer) stop() error {
+	p.mu.Lock()
+	_ = p.stdin.Close()
+	p.mu.Unlock()
+	select {
+	case <-p.done:
+	case <-time.After(stopLimit):
+		p.kill()
+		return fmt.Errorf("did not end within %v of its stdin\n%s", stopLimit, p.stderr)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("%w\n%s", err, p.stderr)
+	}
+	return nil
+}
+
+// kill ends the JVM as a crash would.
+func (p *peer) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+	_ = p.cmd.Wait()
+}
+
+// A load is what burst and hammer answer.
+type load struct {
+	granted, permits, refused, errors int64
+	elapsed                           time.Duration
+	kinds                             []string // "COUNT*TEXT", one for each kind of error
+	grants                            []grant  // of a hammer
+}
+
+type grant struct {
+	at      time.Time // by the JVM's clock, after the answer
+	permits int64
+}
+
+func parseLoad(text string) (load, error) {
+	var l load
+	for word := range strings.SplitSeq(text, " ") {
+		name, value, _ := strings.Cut(word, "=")
+		if name == "error" {
+			l.kinds = append(l.kinds, value)
+			continue
+		}
+		if name == "grants" {
+			for entry := range strings.SplitSeq(value, ",") {
+				if entry == "" {
+					continue
+				}
+				var at, permits int64
+				if _, err := fmt.Sscanf(entry, "%d/%d", &at, &permits); err != nil {
+					return l, fmt.Errorf("grant %q: %w", entry, err)
+				}
+				l.grants = append(l.grants, grant{time.UnixMilli(at), permits})
+			}
+			continue
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return l, fmt.Errorf("%q: %w", word, err)
+		}
+		switch name {
+		case "granted":
+			l.granted = n
+		case "permits":
+			l.permits = n
+		case "refused":
+			l.refused = n
+		case "errors":
+			l.errors = n
+		case "elapsed":
+			l.elapsed = time.Duration(n) * time.Millisecond
+		default:
+			return l, fmt.Errorf("unknown word %q", word)
+		}
+	}
+	return l, nil
+}
+
+// escape and unescape are the peer's: see java/src/main/java/peer/Peer.java.
+func escape(text string) string {
+	if text == "" {
+		return "%"
+	}
+	var word strings.Builder
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c == '%' || c == 0x7f {
+			fmt.Fprintf(&word, "%%%02X", c)
+		} else {
+			word.WriteByte(c)
+		}
+	}
+	return word.String()
+}
+
+func unescape(word string) string {
+	if word == "%" {
+		return ""
+	}
+	text, err := url.PathUnescape(word)
+	if err != nil {
+		return word
+	}
+	return text
+}
+
+// tail keeps the end of what a JVM logged, for the message of a failure.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailSize = 32 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if over := len(t.text) - tailSize; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}

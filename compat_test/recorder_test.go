@@ -1,0 +1,195 @@
+package compat_test
+
+import (
+	"bufio"
+	"crypto/sha1" //nolint:gosec // EVALSHA's, not ours
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A recorder is a TCP proxy in front of a Redis that keeps every command a client sends,
+// labelled with the operation under way. It is how a test gets at Redisson's scripts: none
+// is kept in this repository.
+//
+// A command is recorded before Redis sees it, so when an operation has answered, what it sent
+// is there. Against a server that already knows a script, EVALSHA says nothing about its text:
+// record on a server of the test's own.
+type recorder struct {
+	addr   string // for the client
+	target string
+
+	mu       sync.Mutex
+	label    string
+	commands []command
+}
+
+// A command as it was sent.
+type command struct {
+	label string
+	words []string
+}
+
+// A scriptCall is one EVAL, or one EVALSHA of a text seen before.
+type scriptCall struct {
+	label, text string
+	keys, args  []string
+	bySHA       bool
+}
+
+func startRecorder(t testing.TB, target string) *recorder {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r := &recorder{addr: listener.Addr().String(), target: target}
+	var connections sync.WaitGroup
+	connections.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() { r.serve(client) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		connections.Wait() // the clients are stopped before: their cleanup was registered later
+	})
+	return r
+}
+
+func (r *recorder) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", r.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	}()
+	in := bufio.NewReader(client)
+	for {
+		words, raw, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.commands = append(r.commands, command{r.label, words})
+		r.mu.Unlock()
+		if _, err := server.Write(raw); err != nil {
+			return
+		}
+	}
+}
+
+// readCommand reads an array of bulk strings, the only form in which clients send commands.
+func readCommand(in *bufio.Reader) (words []string, raw []byte, err error) {
+	header := func(kind byte) (int, error) {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return 0, err
+		}
+		raw = append(raw, line...)
+		if line[0] != kind {
+			return 0, fmt.Errorf("recorder: %q where %q was expected", line, kind)
+		}
+		return strconv.Atoi(strings.TrimSpace(string(line[1:])))
+	}
+	n, err := header('*')
+	if err != nil {
+		return nil, nil, err
+	}
+	for range n {
+		size, err := header('$')
+		if err != nil {
+			return nil, nil, err
+		}
+		bulk := make([]byte, size+2)
+		if _, err := io.ReadFull(in, bulk); err != nil {
+			return nil, nil, err
+		}
+		raw = append(raw, bulk...)
+		words = append(words, string(bulk[:size]))
+	}
+	return words, raw, nil
+}
+
+// during labels what is sent while f runs. Calls must not overlap.
+func (r *recorder) during(label string, f func()) {
+	r.setLabel(label)
+	defer r.setLabel("")
+	f()
+}
+
+func (r *recorder) setLabel(label string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.label = label
+}
+
+// sent returns the commands recorded under a label, without those by which a client looks
+// after its connections.
+func (r *recorder) sent(label string) []command {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []command
+	for _, c := range r.commands {
+		if c.label == label && !slices.Contains([]string{"PING", "CLIENT", "HELLO", "AUTH", "SELECT", "INFO"}, c.name()) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (c command) name() string { return strings.ToUpper(c.words[0]) }
+
+// calls returns the scripts that an operation ran. An EVALSHA of an unknown text is left out:
+// Redis answered it with NOSCRIPT, and SCRIPT LOAD and another EVALSHA followed.
+func (r *recorder) calls(label string) []scriptCall {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []scriptCall
+	texts := map[string]string{}
+	for _, c := range r.commands {
+		var text string
+		switch c.name() {
+		case "SCRIPT":
+			if len(c.words) == 3 && strings.EqualFold(c.words[1], "LOAD") {
+				texts[sha(c.words[2])] = c.words[2]
+			}
+			continue
+		case "EVAL":
+			text = c.words[1]
+			texts[sha(text)] = text
+		case "EVALSHA":
+			text = texts[c.words[1]]
+		}
+		if text == "" || c.label != label {
+			continue
+		}
+		n, err := strconv.Atoi(c.words[2])
+		if err != nil {
+			continue
+		}
+		out = append(out, scriptCall{
+			label: c.label, text: text, keys: c.words[3 : 3+n], args: c.words[3+n:], bySHA: c.name() == "EVALSHA",
+		})
+	}
+	return out
+}
+
+func sha(text string) string {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,118 @@
+package compat_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A cell of the matrix.
+type cell struct {
+	version, operation string
+	direction          direction
+	typ                string
+}
+
+// results are the ids of the differences met, by cell, repeated as met. Scenarios add to them at once.
+type results struct {
+	mu    sync.Mutex
+	cells map[cell][]string
+	steps *atomic.Int64
+}
+
+func (r *results) add(c cell, ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cells[c] = append(r.cells[c], ids...)
+}
+
+// judge fails a run of the whole matrix that did not meet every deliberate difference, and writes
+// docs/compatibility.md's table to the file that RATELIMITER_COMPAT_REPORT names.
+func (r *results) judge(t *testing.T) {
+	t.Helper()
+	t.Logf("%d cells, %d steps compared", len(r.cells), r.steps.Load())
+	versions := map[string]bool{}
+	met := map[string]bool{}
+	for c, ids := range r.cells {
+		versions[c.version] = true
+		for _, id := range ids {
+			met[id] = true
+		}
+	}
+	if len(versions) < len(allVersions) {
+		return // -run named some
+	}
+	for _, d := range deliberates {
+		require.True(t, met[d.id], "no scenario met the deliberate difference %s: %s", d.id, d.title)
+	}
+	if file := os.Getenv("RATELIMITER_COMPAT_REPORT"); file != "" && !t.Failed() {
+		require.NoError(t, os.WriteFile(file, []byte(r.markdown()), 0o644))
+	}
+}
+
+// mark is what a cell shows: "=" when nothing differed, else the differences.
+func (r *results) mark(c cell) string {
+	ids := map[string]bool{}
+	for _, id := range r.cells[c] {
+		ids[id] = true
+	}
+	// Some scenarios of an operation are newer than the operation. The keepAliveTime field is
+	// everywhere with old versions, and said once, below the table.
+	only := len(ids) == 1 && ids[absent]
+	delete(ids, absent)
+	delete(ids, equal)
+	delete(ids, "v-field")
+	switch {
+	case only:
+		return absent
+	case len(ids) == 0:
+		return equal
+	}
+	return strings.Join(slices.Sorted(maps.Keys(ids)), " ")
+}
+
+// markdown is without dates and timings, so that a diff shows a change. A newest that the matrix
+// does not list is left out: it would change the text without a change here.
+func (r *results) markdown() string {
+	var out strings.Builder
+	var operations []string
+	for _, s := range scenarios() {
+		if !slices.Contains(operations, s.operation) {
+			operations = append(operations, s.operation)
+		}
+	}
+	for _, typ := range []string{"OVERALL", "PER_CLIENT"} {
+		for _, d := range []direction{javaToGo, goToJava} {
+			fmt.Fprintf(&out, "### %s, %s\n\n| |", typ, d)
+			rule := "|---|"
+			for _, v := range allVersions {
+				if !v.newest {
+					fmt.Fprintf(&out, " %s |", v)
+					rule += "---|"
+				}
+			}
+			fmt.Fprintf(&out, "\n%s\n", rule)
+			for _, operation := range operations {
+				fmt.Fprintf(&out, "| %s |", operation)
+				for _, v := range allVersions {
+					if !v.newest {
+						fmt.Fprintf(&out, " %s |", r.mark(cell{v.name, operation, d, typ}))
+					}
+				}
+				out.WriteString("\n")
+			}
+			out.WriteString("\n")
+		}
+	}
+	for _, d := range deliberates {
+		fmt.Fprintf(&out, "- **%s** %s\n", d.id, d.title)
+	}
+	return out.String()
+}

@@ -1,0 +1,183 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// A side is one of the two implementations. It takes the peer's operations, and answers in the
+// peer's words, so that the two can be compared word by word.
+type side interface {
+	do(operation, name string, args ...any) string
+}
+
+// Errors in the words of both sides.
+const (
+	notInitialized  = "!not initialized"
+	exceedsRate     = "!exceeds rate"
+	invalidArgument = "!invalid argument"
+)
+
+// javaSide is a peer.
+type javaSide struct{ *peer }
+
+func (j javaSide) do(operation, name string, args ...any) string {
+	value, err := j.call(operation, append([]any{name}, args...)...)
+	var thrown *javaError
+	switch {
+	case errors.As(err, &thrown):
+		text := err.Error()
+		switch {
+		case strings.Contains(text, "RateLimiter is not initialized"):
+			return notInitialized
+		case strings.Contains(text, "exceed defined rate"):
+			return exceedsRate
+		case thrown.Class == "IllegalArgumentException":
+			return invalidArgument
+		case operation == "getConfig" && !j.version.since("3.18.0") && thrown.Class == "RedisException":
+			return notInitialized // it fails to parse the absent fields
+		}
+		return "!" + text
+	case err != nil:
+		return "!" + err.Error()
+	case operation == "getConfig" && value == "OVERALL 0 0":
+		return notInitialized // what 3.18.0 and later say
+	case operation == "getExpireTime" && strings.HasPrefix(value, "-"):
+		return "none"
+	}
+	return value
+}
+
+// goSide is this library, in the place of the JVM whose id it takes.
+type goSide struct{ client *ratelimiter.Client }
+
+// newGoSide sets what a deployment shared with v would set.
+func newGoSide(t testing.TB, rdb redis.UniversalClient, v version, id string) goSide {
+	t.Helper()
+	options := []ratelimiter.Option{
+		ratelimiter.WithClientID(id),
+		// The default gives client keys a TTL, which Redisson does not: TestClientKeyTTL.
+		ratelimiter.WithClientKeyTTL(0),
+	}
+	if v.since("3.16.4") && !v.since("3.17.0") {
+		options = append(options, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
+	}
+	client := ratelimiter.New(rdb, options...)
+	t.Cleanup(func() { _ = client.Close() })
+	return goSide{client}
+}
+
+func (g goSide) do(operation, name string, args ...any) string {
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	value, err := g.call(ctx, g.client.RateLimiter(name), operation, args)
+	switch {
+	case err == nil:
+		return value
+	case errors.Is(err, ratelimiter.ErrNotInitialized):
+		return notInitialized
+	case errors.Is(err, ratelimiter.ErrPermitsExceedRate):
+		return exceedsRate
+	case errors.Is(err, ratelimiter.ErrInvalidArgument):
+		return invalidArgument
+	}
+	return "!" + err.Error()
+}
+
+func (g goSide) call(ctx context.Context, l *ratelimiter.RateLimiter, operation string, args []any) (string, error) {
+	truth := func(ok bool, err error) (string, error) { return strconv.FormatBool(ok), err }
+	void := func(err error) (string, error) { return "null", err }
+	switch operation {
+	case "trySetRate":
+		return truth(l.TrySetRate(ctx, rateOf(args)))
+	case "setRate":
+		return void(l.SetRate(ctx, rateOf(args)))
+	case "setRateArgs":
+		return void(l.SetRate(ctx, rateOf(args), optionsOf(args)...))
+	case "updateRate":
+		return truth(l.UpdateRate(ctx, rateOf(args), optionsOf(args)...))
+	case "getConfig":
+		r, err := l.Rate(ctx)
+		return fmt.Sprintf("%v %d %d", r.Type, r.Permits, r.Interval.Milliseconds()), err
+	case "tryAcquire", "tryAcquireDuration":
+		return truth(l.TryAcquire(ctx, permitsOf(args), durationOf(args, 1)))
+	case "acquire":
+		return void(l.Acquire(ctx, permitsOf(args)))
+	case "availablePermits":
+		n, err := l.AvailablePermits(ctx)
+		return strconv.FormatInt(n, 10), err
+	case "release":
+		return void(l.Release(ctx, permitsOf(args)))
+	case "clearExpire":
+		return truth(l.ClearExpire(ctx))
+	case "remainTimeToLive":
+		d, err := l.TTL(ctx)
+		if d == ratelimiter.NoTTL || d == ratelimiter.NoLimiter {
+			return strconv.Itoa(int(d)), err
+		}
+		return strconv.FormatInt(d.Milliseconds(), 10), err
+	case "getExpireTime":
+		at, err := l.ExpireTime(ctx)
+		if at.IsZero() {
+			return "none", err
+		}
+		return strconv.FormatInt(at.UnixMilli(), 10), err
+	case "isExists":
+		return truth(l.Exists(ctx))
+	case "delete":
+		return truth(l.Delete(ctx))
+	case "getName":
+		return l.Name(), nil
+	}
+	conditions := map[string][]ratelimiter.ExpireCondition{
+		"":          nil,
+		"IfSet":     {ratelimiter.IfSet()},
+		"IfNotSet":  {ratelimiter.IfNotSet()},
+		"IfGreater": {ratelimiter.IfGreater()},
+		"IfLess":    {ratelimiter.IfLess()},
+	}
+	if condition, ok := conditions[strings.TrimPrefix(operation, "expireAt")]; ok {
+		return truth(l.ExpireAt(ctx, time.UnixMilli(args[0].(int64)), condition...))
+	}
+	if condition, ok := conditions[strings.TrimPrefix(operation, "expire")]; ok {
+		return truth(l.Expire(ctx, durationOf(args, 0), condition...))
+	}
+	return "", fmt.Errorf("unknown operation %s", operation)
+}
+
+func rateOf(args []any) ratelimiter.Rate {
+	r := ratelimiter.Rate{Permits: permitsOf(args[1:]), Interval: durationOf(args, 2)}
+	if args[0] == "PER_CLIENT" {
+		r.Type = ratelimiter.PerClient
+	}
+	if len(args) > 3 && args[3] != "-" {
+		r.KeepAlive = durationOf(args, 3)
+	}
+	return r
+}
+
+// optionsOf reads KEEPSTATE of setRateArgs and updateRate.
+func optionsOf(args []any) []ratelimiter.RateOption {
+	if args[4] == true {
+		return []ratelimiter.RateOption{ratelimiter.KeepState()}
+	}
+	return nil
+}
+
+func permitsOf(args []any) int64 { return int64(args[0].(int)) }
+
+func durationOf(args []any, i int) time.Duration {
+	if i >= len(args) {
+		return 0
+	}
+	return args[i].(time.Duration)
+}

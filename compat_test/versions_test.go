@@ -1,0 +1,160 @@
+package compat_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// classPaths is where prepare.sh leaves one file a version: its jars, one a line.
+const (
+	classPaths = "java/target/classpath"
+	classes    = "java/target/classes"
+	// newestDiffers is where a run leaves what lenient tests met: go test hides the output of a
+	// package that passes, so whoever runs the lane shows this file. It is absent when nothing differed.
+	newestDiffers = "java/target/newest-differs"
+)
+
+// A version is one Redisson of the matrix, with its jars.
+type version struct {
+	name string
+	jars []string
+	// newest marks a 4.x that Maven resolved at run time and that the matrix does not list.
+	// Where it differs, the run says so loudly and does not fail.
+	newest bool
+}
+
+// allVersions is filled by TestMain, oldest first.
+var allVersions []version
+
+var redissonJar = regexp.MustCompile(`/redisson-(\d[^/]*)\.jar$`)
+
+// loadVersions reads what prepare.sh left. The newest is dropped when the matrix lists it anyway.
+func loadVersions() ([]version, error) {
+	files, err := filepath.Glob(filepath.Join(classPaths, "*"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) < 2 {
+		return nil, fmt.Errorf("no class paths in %s: run compat_test/prepare.sh", classPaths)
+	}
+	var listed []version
+	var newest version
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		jars := strings.Fields(string(text))
+		var found string
+		for _, jar := range jars {
+			if m := redissonJar.FindStringSubmatch(jar); m != nil {
+				found = m[1]
+			}
+		}
+		switch name := filepath.Base(file); {
+		case name == "newest" && found != "":
+			newest = version{name: found, jars: jars, newest: true}
+		case name == found:
+			listed = append(listed, version{name: name, jars: jars})
+		default:
+			return nil, fmt.Errorf("%s holds Redisson %q", file, found)
+		}
+	}
+	slices.SortFunc(listed, func(a, b version) int { return compareVersions(a.name, b.name) })
+	if newest.name != "" && !slices.ContainsFunc(listed, func(v version) bool { return v.name == newest.name }) {
+		listed = append(listed, newest)
+	}
+	return listed, nil
+}
+
+func (v version) String() string { return v.name }
+
+// since reports whether v is at least the release named.
+func (v version) since(release string) bool { return compareVersions(v.name, release) >= 0 }
+
+func compareVersions(a, b string) int {
+	return slices.Compare(numbers(a), numbers(b))
+}
+
+func numbers(version string) []int {
+	var out []int
+	for part := range strings.SplitSeq(version, ".") {
+		n, _ := strconv.Atoi(part)
+		out = append(out, n)
+	}
+	return out
+}
+
+// lenient turns the failures of a test into loud log lines.
+type lenient struct {
+	*testing.T
+	version version
+}
+
+// unwound is how FailNow leaves a lenient test; runtime.Goexit would fail the real one.
+type unwound struct{}
+
+// caught takes what recover answered and lets panics that are none of FailNow's go on.
+func caught(r any) {
+	if _, ok := r.(unwound); r != nil && !ok {
+		panic(r)
+	}
+}
+
+func (l *lenient) Fail()    {} // Errorf has said it
+func (l *lenient) FailNow() { panic(unwound{}) }
+
+func (l *lenient) Error(args ...any) { l.Helper(); l.Errorf("%s", fmt.Sprint(args...)) }
+func (l *lenient) Fatal(args ...any) { l.Helper(); l.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (l *lenient) Fatalf(format string, args ...any) {
+	l.Helper()
+	l.Errorf(format, args...)
+	l.FailNow()
+}
+
+func (l *lenient) Errorf(format string, args ...any) {
+	l.Helper()
+	text := fmt.Sprintf("THE NEWEST REDISSON DIFFERS: %s: "+format, append([]any{l.version}, args...)...)
+	l.Logf("%s", text)
+	if file, err := os.OpenFile(newestDiffers, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+		fmt.Fprintf(file, "%s: %s\n", l.Name(), strings.Join(strings.Fields(text), " "))
+		_ = file.Close()
+	}
+}
+
+// eachVersion runs f as a subtest for every version for which want, if any, holds.
+func eachVersion(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
+	t.Helper()
+	for _, v := range allVersions {
+		if slices.ContainsFunc(want, func(w func(version) bool) bool { return !w(v) }) {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) { onVersion(t, v, f) })
+	}
+}
+
+func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
+	t.Helper()
+	if !v.newest {
+		f(t, v)
+		return
+	}
+	l := &lenient{T: t, version: v}
+	defer func() { caught(recover()) }()
+	f(l, v)
+}
+
+func from(release string) func(version) bool {
+	return func(v version) bool { return v.since(release) }
+}
+
+func before(release string) func(version) bool {
+	return func(v version) bool { return !v.since(release) }
+}
