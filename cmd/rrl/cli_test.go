@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func rrl(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("REDIS_URL", "")
+	var out, errs bytes.Buffer
+	code = run(t.Context(), append([]string{"rrl"}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"dance"}, `no command "dance"`},
+		{[]string{"--fast"}, "fast"},
+		{[]string{"demo", "--fast"}, "fast"},
+		{[]string{"demo", "now"}, `demo takes no argument "now"`},
+		{[]string{"version", "2"}, `version takes no argument "2"`},
+		{[]string{"demo", "--addr", "8080"}, "--addr: address 8080: missing port"},
+		{[]string{"demo", "--redis", "http://x"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
+	} {
+		code, out, errs := rrl(t, c.args...)
+		require.Equal(t, exitUsage, code, "%v", c.args)
+		require.Empty(t, out, "%v", c.args)
+		require.Regexp(t, `^rrl: .* \(see rrl --help\)\n$`, errs)
+		require.Contains(t, errs, c.want)
+	}
+}
+
+// A URL that cannot be parsed is not repeated: it may hold a password.
+func TestBadURLKeepsItsPassword(t *testing.T) {
+	code, _, errs := rrl(t, "demo", "--redis", "redis://user:secret@host:port/0")
+	require.Equal(t, exitUsage, code)
+	require.NotContains(t, errs, "secret")
+	require.Contains(t, errs, "invalid port")
+}
+
+func TestRedisAway(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := ln.Addr().String()
+	require.NoError(t, ln.Close())
+	code, out, errs := rrl(t, "demo", "--redis", "redis://user:secret@"+addr)
+	require.Equal(t, exitFailed, code)
+	require.Empty(t, out)
+	require.Regexp(t, `^rrl: the Redis at \S+ does not answer: .*refused\n$`, errs)
+	require.NotContains(t, errs, "secret")
+	t.Setenv("REDIS_URL", "redis://"+addr)
+	var buf bytes.Buffer
+	require.Equal(t, exitFailed, run(t.Context(), []string{"rrl", "demo"}, &buf, &buf), "the environment is asked too")
+	require.Contains(t, buf.String(), addr)
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
+		code, out, errs := rrl(t, args...)
+		require.Equal(t, exitOK, code)
+		require.Contains(t, out, "demo")
+		require.Contains(t, out, "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
+		require.Empty(t, errs)
+	}
+	code, out, _ := rrl(t, "demo", "--help")
+	require.Equal(t, exitOK, code)
+	for _, want := range []string{"--redis", "REDIS_URL", "--addr", "--serve", "--json"} {
+		require.Contains(t, out, want)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, errs := rrl(t, "version")
+	require.Equal(t, exitOK, code)
+	require.Regexp(t, `^rrl \S.* `+runtime.Version()+` `+runtime.GOOS+`/`+runtime.GOARCH+`\n$`, out)
+	require.Empty(t, errs)
+
+	commit := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
+	for _, c := range []struct {
+		version, want string
+	}{
+		{"", "(devel) 0123456789ab"},
+		{"v1.2.3", "v1.2.3 0123456789ab"},
+		{"v0.0.0-20260101000000-0123456789ab", "v0.0.0-20260101000000-0123456789ab"},
+	} {
+		info := &debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: []debug.BuildSetting{commit}}
+		require.Equal(t, c.want, versionOf(info))
+	}
+}

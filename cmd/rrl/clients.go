@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// A step is one client's request in the play.
+type step struct {
+	at      time.Duration // after the start
+	client  string
+	num     string
+	timeout time.Duration // how long it is willing to wait; 0 leaves that to the service
+	again   bool          // when refused, it comes back after the Retry-After, once
+}
+
+// thePlay is what the demo shows, for 5 permits in 10 s: 21 s in which requests are admitted, delayed,
+// refused and wrong, and in which one that was refused comes back when it was told to. No two wait for
+// the same permits, so that it comes out the same whether or not those who wait are served in order.
+var thePlay = []step{
+	// The window fills up.
+	{at: 0, client: "ann", num: "2"},
+	{at: 400 * time.Millisecond, client: "bob", num: "2"},
+	{at: 800 * time.Millisecond, client: "cat", num: "1"},
+	// No wait would be long enough; not a number; no permits.
+	{at: 1200 * time.Millisecond, client: "dan", num: "6"},
+	{at: 1500 * time.Millisecond, client: "eve", num: "two"},
+	{at: 1600 * time.Millisecond, client: "eve", num: "0"},
+	// Delayed until ann's permits are back, at 10 s, and until bob's and cat's are, at 10.8 s.
+	{at: 2000 * time.Millisecond, client: "fay", num: "2"},
+	{at: 3000 * time.Millisecond, client: "hal", num: "3"},
+	// In a hurry: refused after 2 s.
+	{at: 2500 * time.Millisecond, client: "gus", num: "1", timeout: 2 * time.Second},
+	// Four permits are there when fay's and hal's are back, at 20.8 s.
+	{at: 12 * time.Second, client: "ivy", num: "4"},
+	// Refused at 16.9 s and told to come back in 4 s: the fifth permit is there.
+	{at: 13900 * time.Millisecond, client: "jim", num: "1", timeout: 3 * time.Second, again: true},
+}
+
+// scaled is the play at another speed.
+func scaled(steps []step, num, den time.Duration) []step {
+	out := make([]step, len(steps))
+	for i, s := range steps {
+		s.at, s.timeout = s.at*num/den, s.timeout*num/den
+		out[i] = s
+	}
+	return out
+}
+
+// A troupe plays the clients: over HTTP, each knowing nothing but the endpoint's address.
+type troupe struct {
+	base     string // http://host:port
+	http     *http.Client
+	start    time.Time
+	asked    func(exchange)
+	answered func(exchange)
+}
+
+// play runs all steps and answers when the last one is done or ctx is.
+func (t *troupe) play(ctx context.Context, steps []step) error {
+	var wg sync.WaitGroup
+	for _, s := range steps {
+		wg.Go(func() {
+			if !sleep(ctx, time.Until(t.start.Add(s.at))) {
+				return
+			}
+			e := t.request(ctx, s)
+			if s.again && e.Status == http.StatusTooManyRequests &&
+				sleep(ctx, time.Duration(e.Answer.RetryAfterS)*time.Second) {
+				s.timeout = 0
+				t.request(ctx, s)
+			}
+		})
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// request is one request, reported when it is sent and when it is answered. One that ctx ended is
+// nobody's answer and not reported.
+func (t *troupe) request(ctx context.Context, s step) exchange {
+	e := exchange{Client: s.client, Num: s.num, Timeout: s.timeout, Asked: time.Since(t.start)}
+	t.asked(e)
+	e.Status, e.Answer, e.Err = t.get(ctx, s)
+	e.Done = time.Since(t.start)
+	if ctx.Err() == nil {
+		t.answered(e)
+	}
+	return e
+}
+
+func (t *troupe) get(ctx context.Context, s step) (int, answer, error) {
+	q := url.Values{"num": {s.num}}
+	if s.timeout > 0 {
+		q.Set("timeout", s.timeout.String())
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.base+"/require?"+q.Encode(), nil)
+	if err != nil {
+		return 0, answer{}, err
+	}
+	req.Header.Set("User-Agent", "rrl-demo/"+s.client)
+	resp, err := t.http.Do(req)
+	if err != nil {
+		return 0, answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return 0, answer{}, err
+	}
+	var a answer
+	if err := json.Unmarshal(body, &a); err != nil {
+		return 0, answer{}, fmt.Errorf("%s with a body that is no answer: %w", resp.Status, err)
+	}
+	// What a client that is not ours would go by.
+	a.RetryAfterS = 0
+	if v := resp.Header.Get("Retry-After"); v != "" {
+		if _, err := fmt.Sscan(v, &a.RetryAfterS); err != nil {
+			return 0, answer{}, fmt.Errorf("%s with Retry-After %q", resp.Status, v)
+		}
+	}
+	return resp.StatusCode, a, nil
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// The whole demo, at full length: 21 s that take no time.
+func TestDemo(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDemo(t, rdb, &out)
+		start := time.Now()
+		require.NoError(t, d.run(t.Context()))
+		require.Equal(t, 20_900*time.Millisecond, time.Since(start).Truncate(100*time.Millisecond))
+
+		text := out.String()
+		for _, want := range []string{
+			"  0.00s  ann  num=2     200 granted  waited  0.00s  3 left\n",
+			"  1.20s  dan  num=6     400 num=6 is more than the limiter's rate\n",
+			"  1.50s  eve  num=two   400 num=\"two\" is no number",
+			"  4.50s  gus  num=1     429 refused  waited  2.00s  0 left  Retry-After: 6\n",
+			" 10.00s  fay  num=2     200 granted  waited  8.00s  0 left\n",
+			" 10.80s  hal  num=3     200 granted  waited  7.80s  0 left\n",
+			" 16.90s  jim  num=1     429 refused  waited  3.00s  0 left  Retry-After: 4\n",
+			" 20.80s  ivy  num=4     200 granted  waited  8.80s  1 left\n",
+			" 20.90s  jim  num=1     200 granted  waited  0.00s  0 left\n",
+			"rate=5 interval=10000 type=0 keepAliveTime=0\n",
+			"        value   {" + d.store.name + "}:value    3\n",
+			"        permits {" + d.store.name + "}:permits  2@0.00s 2@0.40s 1@0.80s  as Bc0I\n",
+			"7 granted (15 permits), 2 refused, 3 bad\n",
+		} {
+			require.Contains(t, text, want)
+		}
+		require.Equal(t, "most in any 10s window: 5 (limit 5)", lastLine(t, out.Bytes()))
+		require.NotContains(t, text, "\x1b")
+		n, err := rdb.Exists(t.Context(), d.store.name, "{"+d.store.name+"}:value", "{"+d.store.name+"}:permits").Result()
+		require.NoError(t, err)
+		require.Zero(t, n, "keys left behind")
+	})
+}
+
+func TestDemoAsJSON(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDemo(t, rdb, nil)
+		d.view = &jsonView{out: &out}
+		require.NoError(t, d.run(t.Context()))
+
+		events := map[string]int{}
+		var last map[string]any
+		for line := range bytes.Lines(out.Bytes()) {
+			last = nil
+			require.NoError(t, json.Unmarshal(line, &last), "%s", line)
+			events[last["event"].(string)]++
+			if last["client"] == "hal" && last["event"] == "answered" {
+				require.EqualValues(t, 200, last["status"])
+				require.EqualValues(t, 10_800, last["at_ms"])
+				require.EqualValues(t, 7_800, last["took_ms"])
+				a := last["answer"].(map[string]any)
+				require.Equal(t, true, a["granted"])
+				require.EqualValues(t, 0, a["available"])
+				members := a["redis"].(map[string]any)["permits"].(map[string]any)["members"].([]any)
+				require.Len(t, members, 2)
+				require.EqualValues(t, 3, members[0].(map[string]any)["permits"])
+			}
+		}
+		require.Equal(t, map[string]int{"begin": 1, "asked": 12, "answered": 12, "summary": 1}, events)
+		require.Equal(t, "summary", last["event"])
+		require.Equal(t, true, last["ok"])
+		require.EqualValues(t, 5, last["most"])
+		require.EqualValues(t, 20_900, last["at_ms"])
+		require.Equal(t, "most in any 10s window: 5 (limit 5)", last["text"])
+	})
+}
+
+// A limiter that lets more through than the demo says is found out: the count is not taken from the
+// limiter's own word.
+func TestDemoFindsTooMany(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDemo(t, rdb, &out)
+		l := ratelimiter.New(rdb).RateLimiter(d.store.name)
+		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 6, Interval: 10 * time.Second}))
+		err := d.run(t.Context())
+		require.ErrorContains(t, err, "the limit was exceeded")
+		require.Equal(t, "most in any 10s window: 6 (limit 5)", lastLine(t, out.Bytes()))
+	})
+}
+
+func TestDemoLosesRedis(t *testing.T) {
+	var down atomic.Bool
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDemo(t, rdb, &out)
+		d.steps = thePlay[:3]
+		down.Store(true)
+		require.ErrorContains(t, d.run(t.Context()), "ann got 503")
+		require.Contains(t, out.String(), "503 ")
+		require.Contains(t, out.String(), "3 without Redis")
+	}, away(&down))
+}
+
+func TestDemoEndsInTime(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDemo(t, rdb, &out)
+		d.steps = []step{{client: "ann", num: "5"}, {client: "bob", num: "5"}, {client: "cat", num: "5"}}
+		d.longest = 15 * time.Second
+		start := time.Now()
+		require.ErrorContains(t, d.run(t.Context()), "not over after 15s")
+		require.Less(t, time.Since(start), 18*time.Second)
+	})
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDemo(t, rdb, &out)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Second, cancel)
+		start := time.Now()
+		require.Equal(t, errInterrupted, d.run(ctx))
+		require.Less(t, time.Since(start), 6*time.Second)
+		require.NotContains(t, out.String(), "most in any", "no verdict on half a demo")
+		n, err := rdb.Exists(t.Context(), d.store.name).Result()
+		require.NoError(t, err)
+		require.Zero(t, n, "the limiter is deleted")
+	})
+}
+
+// --serve plays nobody, serves whoever comes, and sums up when it is ended.
+func TestServe(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDemo(t, rdb, &out)
+		d.serve = true
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.run(ctx) }()
+
+		transport := &http.Transport{DialContext: d.dial}
+		defer transport.CloseIdleConnections()
+		curl := &http.Client{Transport: transport}
+		status := func(query string) int {
+			resp, err := curl.Get("http://x/require?" + query)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			return resp.StatusCode
+		}
+		time.Sleep(2 * time.Minute) // it does not stop by itself
+		require.Equal(t, 200, status("num=4"))
+		require.Equal(t, 429, status("num=2&timeout=1s"))
+		require.Equal(t, 400, status("num="))
+		go func() {
+			time.Sleep(time.Second)
+			cancel()
+		}()
+		require.Equal(t, 503, status("num=3"), "waiting when the service ends")
+		require.NoError(t, <-done)
+		require.Contains(t, out.String(), "curl num=4     200 granted")
+		require.Contains(t, out.String(), "1 granted (4 permits), 1 refused, 1 bad, 1 without Redis")
+		require.Equal(t, "most in any 10s window: 4 (limit 5)", lastLine(t, out.Bytes()))
+	})
+}
+
+// Real sockets, real time, at a fiftieth of the length.
+func TestDemoOverSockets(t *testing.T) {
+	s, err := embedredis.Start()
+	require.NoError(t, err)
+	defer s.Close()
+	rdb := s.NewClient()
+	defer func() { _ = rdb.Close() }()
+	var out bytes.Buffer
+	d := newDemo(t, rdb, &out)
+	d.options = nil
+	d.rate.Interval = 200 * time.Millisecond
+	d.steps = scaled(thePlay, 1, 50)
+	d.listen = func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+	d.dial = new(net.Dialer).DialContext
+	require.NoError(t, d.run(t.Context()), "%s", &out)
+	require.Regexp(t, `^most in any 200ms window: [1-5] \(limit 5\)$`, lastLine(t, out.Bytes()))
+	require.Contains(t, out.String(), "400 ")
+}
+
+func TestAddressInUse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	var out, errs bytes.Buffer
+	require.Equal(t, exitFailed, run(t.Context(), []string{"rrl", "demo", "--redis", "", "--addr", ln.Addr().String()}, &out, &errs))
+	require.Regexp(t, `^rrl: .*address already in use\n$`, errs.String())
+}
+
+// The program itself: a signal ends it within a second or two, in one clear line.
+func TestCtrlC(t *testing.T) {
+	for _, c := range []struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		{[]string{"demo"}, exitInterrupted, "rrl: interrupted\n"},
+		{[]string{"demo", "--json"}, exitInterrupted, "rrl: interrupted\n"},
+		{[]string{"demo", "--serve"}, exitOK, ""},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], c.args...)
+			cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			stdout, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			out := bufio.NewScanner(stdout)
+			up := regexp.MustCompile(`http://127.0.0.1:\d+`)
+			var url string
+			for url == "" && out.Scan() {
+				url = up.FindString(out.Text())
+			}
+			require.NotEmpty(t, url, "%s", &errs)
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+			ended := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+			last := ""
+			for out.Scan() {
+				last = out.Text()
+			}
+			require.NoError(t, out.Err())
+			err = cmd.Wait()
+			require.True(t, ended.Stop(), "had to be killed")
+			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
+			require.Equal(t, c.stderr, errs.String())
+			if c.code == exitOK {
+				require.Equal(t, "most in any 10s window: 0 (limit 5)", last)
+			}
+		})
+	}
+}

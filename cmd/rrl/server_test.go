@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// inService runs f on the demo's service, over virtual time.
+func inService(t *testing.T, f func(t *testing.T, s *service), opts ...func(*redis.Options)) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		d := newDemo(t, rdb, nil)
+		client := ratelimiter.New(rdb, d.options...)
+		defer func() { require.NoError(t, client.Close()) }()
+		f(t, &service{limiter: client.RateLimiter(d.store.name), rate: d.rate, timeout: d.timeout})
+	}, opts...)
+}
+
+func get(ctx context.Context, s *service, target string) (*httptest.ResponseRecorder, answer) {
+	w := httptest.NewRecorder()
+	s.handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, target, nil))
+	var a answer
+	_ = json.Unmarshal(w.Body.Bytes(), &a)
+	return w, a
+}
+
+func TestRequireGrants(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		w, a := get(t.Context(), s, "/require?num=2")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+		require.Empty(t, w.Header().Get("Retry-After"))
+		require.True(t, a.Granted)
+		require.EqualValues(t, 2, a.Num)
+		require.EqualValues(t, 3, *a.Available)
+		require.Equal(t, s.limiter.Name(), a.Redis.Hash.Key)
+		require.Equal(t, "5", a.Redis.Hash.Fields["rate"])
+		require.Equal(t, "10000", a.Redis.Hash.Fields["interval"])
+		require.Equal(t, "0", a.Redis.Hash.Fields["type"])
+		require.Equal(t, "3", *a.Redis.Value.Value)
+		require.EqualValues(t, 1, a.Redis.Permits.Count)
+		m := a.Redis.Permits.Members[0]
+		require.EqualValues(t, 2, m.Permits)
+		require.Equal(t, "Bc0I", m.Format)
+		require.Len(t, m.Bytes, 42)
+	})
+}
+
+// The article's minute: who asks for what is not there waits for it.
+func TestRequireDelays(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		get(t.Context(), s, "/require?num=5")
+		start := time.Now()
+		w, a := get(t.Context(), s, "/require?num=1")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, 10*time.Second, time.Since(start))
+		require.EqualValues(t, 10_000, a.WaitedMS)
+		require.EqualValues(t, 4, *a.Available)
+	})
+}
+
+func TestRequireRefuses(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		get(t.Context(), s, "/require?num=3")
+		time.Sleep(1500 * time.Millisecond)
+		get(t.Context(), s, "/require?num=2")
+
+		start := time.Now()
+		w, a := get(t.Context(), s, "/require?num=2&timeout=2s")
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Equal(t, 2*time.Second, time.Since(start))
+		require.False(t, a.Granted)
+		require.Equal(t, "7", w.Header().Get("Retry-After"), "6.5 s, rounded up")
+		require.Equal(t, 7, a.RetryAfterS)
+
+		w, _ = get(t.Context(), s, "/require?num=4&timeout=0s")
+		require.Equal(t, "8", w.Header().Get("Retry-After"), "4 permits take the second grant's, too")
+
+		time.Sleep(6500 * time.Millisecond)
+		w, a = get(t.Context(), s, "/require?num=4&timeout=1s")
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.EqualValues(t, 3, *a.Available)
+		require.Equal(t, "1", w.Header().Get("Retry-After"), "0.5 s, rounded up")
+	})
+}
+
+// The whole minute, which the demo has no time for: here the permits are gone for two.
+func TestRequireRefusesAfterOneMinute(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		require.NoError(t, s.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: 2 * time.Minute}))
+		get(t.Context(), s, "/require?num=5")
+		start := time.Now()
+		w, _ := get(t.Context(), s, "/require?num=5")
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Equal(t, time.Minute, time.Since(start))
+		require.Equal(t, "60", w.Header().Get("Retry-After"), "the rate in Redis decides, not ours")
+	})
+}
+
+func TestRequireBadNum(t *testing.T) {
+	for _, c := range []struct{ query, want string }{
+		{"", `num="" is no number: ask for 1 to 5 permits`},
+		{"?num=", `num="" is no number`},
+		{"?num=two", `num="two" is no number`},
+		{"?num=0", `num="0" is no number`},
+		{"?num=-1", `num="-1" is no number`},
+		{"?num=1.5", `num="1.5" is no number`},
+		{"?num=4294967296", `is no number`},
+		{"?num=99999999999999999999999999", `is no number`},
+		{"?num=6", "num=6 is more than the limiter's rate"},
+		{"?num=1&timeout=soon", `timeout="soon" is none: ask for 0s to 1m0s`},
+		{"?num=1&timeout=-1s", "is none"},
+		{"?num=1&timeout=61s", "is none"},
+	} {
+		t.Run(strings.ReplaceAll(c.query, "/", "_"), func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				w, a := get(t.Context(), s, "/require"+c.query)
+				require.Equal(t, http.StatusBadRequest, w.Code)
+				require.Contains(t, a.Error, c.want)
+				require.False(t, a.Granted)
+				require.Zero(t, a.RetryAfterS)
+			})
+		})
+	}
+}
+
+func TestOtherMethodsAndPaths(t *testing.T) {
+	s := &service{}
+	for target, want := range map[string]int{"POST /require?num=1": http.StatusMethodNotAllowed, "GET /": http.StatusNotFound} {
+		method, path, _ := strings.Cut(target, " ")
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		require.Equal(t, want, w.Code, target)
+	}
+}
+
+// away makes Redis unreachable while it is set.
+func away(down *atomic.Bool) func(*redis.Options) {
+	return func(o *redis.Options) {
+		dial := o.Dialer
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if down.Load() {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
+			}
+			return dial(ctx, network, addr)
+		}
+	}
+}
+
+func TestRequireWithoutRedis(t *testing.T) {
+	var down atomic.Bool
+	down.Store(true)
+	inService(t, func(t *testing.T, s *service) {
+		for _, path := range []string{"/require?num=1", "/state"} {
+			start := time.Now()
+			w, a := get(t.Context(), s, path)
+			require.Equal(t, http.StatusServiceUnavailable, w.Code)
+			require.Equal(t, "1", w.Header().Get("Retry-After"))
+			require.Contains(t, a.Error, "connection refused")
+			require.NotContains(t, a.Error, "\n")
+			require.Less(t, time.Since(start), 10*time.Second)
+		}
+		w, _ := get(t.Context(), s, "/require?num=none")
+		require.Equal(t, http.StatusBadRequest, w.Code, "a bad num is bad without Redis, too")
+		down.Store(false)
+		w, _ = get(t.Context(), s, "/require?num=1")
+		require.Equal(t, http.StatusOK, w.Code)
+	}, away(&down))
+}
+
+func TestState(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		keys := func() (k redisKeys) {
+			w, _ := get(t.Context(), s, "/state")
+			require.Equal(t, http.StatusOK, w.Code)
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &k))
+			return k
+		}
+		k := keys()
+		require.Empty(t, k.Hash.Fields)
+		require.Nil(t, k.Value.Value)
+		require.Empty(t, k.Permits.Members)
+		get(t.Context(), s, "/require?num=2")
+		k = keys()
+		require.Equal(t, "3", *k.Value.Value)
+		require.Len(t, k.Permits.Members, 1)
+	})
+}
+
+func TestAskedHearsOfGoneClients(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		var statuses []int
+		s.asked = func(*http.Request) func(int, answer) {
+			return func(status int, _ answer) { statuses = append(statuses, status) }
+		}
+		get(t.Context(), s, "/require?num=5")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		get(ctx, s, "/require?num=1")
+		stopping, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { stop(errStopping) })
+		_, a := get(stopping, s, "/require?num=1")
+		require.Equal(t, []int{200, 0, 503}, statuses)
+		require.Equal(t, errStopping.Error(), a.Error)
+	})
+}
+
+func TestSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]int{-time.Second: 1, 0: 1, time.Millisecond: 1, time.Second: 1,
+		time.Second + 1: 2, 9500 * time.Millisecond: 10} {
+		require.Equal(t, want, seconds(d), "%v", d)
+	}
+}

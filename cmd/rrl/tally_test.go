@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMostIn(t *testing.T) {
+	const window = 10 * time.Second
+	for _, c := range []struct {
+		name   string
+		grants []string // time and permits
+		want   int64
+	}{
+		{"none", nil, 0},
+		{"one", []string{"0s 3"}, 3},
+		{"a window is half-open", []string{"0s 5", "10s 5"}, 5},
+		{"one ms short of it", []string{"0s 5", "9.999s 5"}, 10},
+		{"across a border", []string{"0s 1", "9s 4", "10s 1", "18.999s 1"}, 6},
+		{"in any order", []string{"18s 1", "0s 1", "10s 1", "9s 4"}, 6},
+		{"one instant", []string{"3s 2", "3s 2", "3s 2"}, 6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var grants []grant
+			for _, text := range c.grants {
+				var after string
+				var g grant
+				_, err := fmt.Sscan(text, &after, &g.permits)
+				require.NoError(t, err)
+				d, err := time.ParseDuration(after)
+				require.NoError(t, err)
+				g.at = time.Unix(1, 0).Add(d)
+				grants = append(grants, g)
+			}
+			require.Equal(t, c.want, mostIn(window, grants))
+		})
+	}
+}
+
+// Against counting every window that begins with a grant, one by one.
+func TestMostInAgainstASum(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		grants := make([]grant, r.IntN(12))
+		for i := range grants {
+			grants[i] = grant{time.UnixMilli(r.Int64N(40)), 1 + r.Int64N(3)}
+		}
+		var want int64
+		for _, from := range grants {
+			var n int64
+			for _, g := range grants {
+				if d := g.at.Sub(from.at); d >= 0 && d < 10*time.Millisecond {
+					n += g.permits
+				}
+			}
+			want = max(want, n)
+		}
+		require.Equal(t, want, mostIn(10*time.Millisecond, grants), "%v", grants)
+	}
+}
+
+// granted is a 200 for num permits whose state has these members, named by their bytes.
+func granted(num int64, members ...member) exchange {
+	return exchange{Client: "x", Status: http.StatusOK,
+		Answer: answer{Num: num, Granted: true, Redis: &redisKeys{Permits: permitsKey{Members: members}}}}
+}
+
+func memberAt(bytes string, ms int64, permits uint32) member {
+	return member{Bytes: bytes, GrantedMS: ms, Permits: permits}
+}
+
+func TestTallyWithinTheLimit(t *testing.T) {
+	tl := newTally(10 * time.Second)
+	a, b := memberAt("a", 1_000, 3), memberAt("b", 2_000, 2)
+	tl.add(granted(2, b, a)) // one member may be two grants, and answers overtake each other
+	tl.add(granted(2, a))
+	tl.add(granted(1, a))
+	tl.add(granted(5, memberAt("c", 12_000, 5)))
+	tl.add(exchange{Status: http.StatusTooManyRequests, Answer: answer{Num: 4}})
+	tl.add(exchange{Status: http.StatusBadRequest, Answer: answer{Num: 9}})
+	s := tl.end(5)
+	require.NoError(t, s.Err)
+	require.NoError(t, s.Failed)
+	require.Equal(t, "most in any 10s window: 5 (limit 5)", s.String())
+	require.EqualValues(t, 10, s.Granted)
+	require.Equal(t, "4 granted (10 permits), 1 refused, 1 bad", s.counts())
+}
+
+func TestTallyAboveTheLimit(t *testing.T) {
+	tl := newTally(10 * time.Second)
+	tl.add(granted(5, memberAt("a", 1_000, 5)))
+	tl.add(granted(1, memberAt("b", 10_999, 1)))
+	s := tl.end(5)
+	require.ErrorContains(t, s.Err, "6 permits in one window of 10s, where 5 are allowed")
+	require.Equal(t, "most in any 10s window: 6 (limit 5)", s.String())
+}
+
+// What was counted is not forgotten when it leaves the memory, nor counted again when it is still in
+// the set much later.
+func TestTallyForgetsMembersNotCounts(t *testing.T) {
+	tl := newTally(time.Second)
+	old := memberAt("old", 0, 6)
+	tl.add(granted(6, old))
+	for i := range int64(100) {
+		tl.add(granted(1, memberAt(fmt.Sprint(i), 1000+i*1000, 1), old))
+	}
+	require.LessOrEqual(t, len(tl.grants), 5)
+	s := tl.end(6)
+	require.NoError(t, s.Err)
+	require.EqualValues(t, 106, tl.recorded)
+	require.EqualValues(t, 6, s.Most)
+}
+
+func TestTallyMissesAGrant(t *testing.T) {
+	tl := newTally(10 * time.Second)
+	tl.add(granted(2, memberAt("a", 1_000, 2)))
+	tl.add(granted(2, memberAt("a", 1_000, 2)))
+	require.ErrorContains(t, tl.end(5).Err, "4 permits were answered with 200, but Redis recorded 2")
+}
+
+func TestTallyRemembersTheFirstFailure(t *testing.T) {
+	tl := newTally(10 * time.Second)
+	cause := errors.New("connection refused")
+	tl.add(exchange{Client: "ann", Err: cause})
+	tl.add(exchange{Client: "bob", Status: http.StatusServiceUnavailable})
+	s := tl.end(5)
+	require.NoError(t, s.Err)
+	require.ErrorIs(t, s.Failed, cause)
+	require.ErrorContains(t, s.Failed, "ann got no answer")
+	require.Contains(t, s.counts(), "2 without Redis or an answer")
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A termView scrolls what happens, in colours, above a panel that shows who waits and the keys as
+// they are at this moment.
+type termView struct {
+	mu      sync.Mutex
+	out     io.Writer
+	colour  bool
+	panel   int // lines of it on the screen
+	waiting []exchange
+	last    *redisKeys
+	clock
+}
+
+// The sequences are those that every terminal since the VT100 knows. Lines too long for the screen
+// are cut, not wrapped, so that the panel's height is known without asking for the width.
+const (
+	wrapOff    = "\x1b[?7l"
+	wrapOn     = "\x1b[?7h"
+	cursorOff  = "\x1b[?25l"
+	cursorOn   = "\x1b[?25h"
+	clearBelow = "\r\x1b[J"
+	green      = "\x1b[32m"
+	red        = "\x1b[31m"
+	yellow     = "\x1b[33m"
+	dim        = "\x1b[2m"
+	bold       = "\x1b[1m"
+	plain      = "\x1b[0m"
+)
+
+// isTerminal says whether f is one that understands the sequences.
+func isTerminal(f io.Writer) bool {
+	file, ok := f.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (v *termView) begin(i intro) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, line := range i.lines() {
+		fmt.Fprintln(v.out, line) // before wrapOff: these may be long
+	}
+	fmt.Fprint(v.out, wrapOff+cursorOff+"\n")
+}
+
+func (v *termView) asked(e exchange) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.waiting = append(v.waiting, e)
+	v.scroll(e.Asked, v.paint(dim, askLine(e)))
+}
+
+func (v *termView) answered(e exchange) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.waiting = slices.DeleteFunc(v.waiting, func(w exchange) bool {
+		return w.Client == e.Client && w.Num == e.Num && w.Asked == e.Asked
+	})
+	if e.Answer.Redis != nil {
+		v.last = e.Answer.Redis
+	}
+	colour := map[int]string{200: green, 429: red}[e.Status]
+	if colour == "" {
+		colour = yellow
+	}
+	v.scroll(e.Done, v.paint(colour, answerLine(e)))
+}
+
+func (v *termView) keys(now time.Duration, k *redisKeys) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.last = k
+	v.scroll(now)
+}
+
+func (v *termView) end(s summary) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.waiting = nil
+	v.erase()
+	colour := green
+	if s.Err != nil {
+		colour = red
+	}
+	fmt.Fprint(v.out, wrapOn+cursorOn+"\n")
+	for _, line := range v.keyLines(0, v.last) {
+		fmt.Fprintln(v.out, line)
+	}
+	fmt.Fprintf(v.out, "\n%s\n%s\n", s.counts(), v.paint(bold+colour, s.String()))
+	v.out = io.Discard
+}
+
+func (v *termView) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.erase()
+	fmt.Fprint(v.out, wrapOn+cursorOn)
+	v.out = io.Discard
+}
+
+// scroll prints lines above the panel and draws it anew, in one write: no flicker.
+func (v *termView) scroll(now time.Duration, lines ...string) {
+	v.erase()
+	for _, line := range lines {
+		fmt.Fprintln(v.out, line)
+	}
+	panel := v.panelLines(now)
+	v.panel = len(panel)
+	fmt.Fprint(v.out, strings.Join(panel, ""))
+}
+
+func (v *termView) erase() {
+	if v.panel > 0 {
+		fmt.Fprintf(v.out, "\x1b[%dA%s", v.panel, clearBelow)
+	}
+	v.panel = 0
+}
+
+func (v *termView) panelLines(now time.Duration) []string {
+	lines := []string{v.paint(dim, fmt.Sprintf("-- %5.1fs %s", now.Seconds(), strings.Repeat("-", 60)))}
+	var who []string
+	for _, w := range v.waiting {
+		who = append(who, fmt.Sprintf("%s num=%s %.1fs", w.Client, w.Num, (now-w.Asked).Seconds()))
+	}
+	if len(who) == 0 {
+		who = []string{"(nobody)"}
+	}
+	lines = append(lines, "waiting "+strings.Join(who, ", "))
+	lines = append(lines, v.keyLines(now, v.last)...)
+	for i := range lines {
+		lines[i] += "\n"
+	}
+	return lines
+}
+
+func (v *termView) paint(colour, text string) string {
+	if !v.colour {
+		return text
+	}
+	return colour + text + plain
+}

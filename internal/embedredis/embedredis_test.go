@@ -1,0 +1,79 @@
+package embedredis
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func start(t *testing.T) (*Server, *redis.Client) {
+	s, err := Start()
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	rdb := s.NewClient()
+	t.Cleanup(func() { _ = rdb.Close() })
+	return s, rdb
+}
+
+func TestListensOnLoopback(t *testing.T) {
+	s, _ := start(t)
+	host, _, err := net.SplitHostPort(s.Addr())
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1", host)
+}
+
+// Keys expire while nobody does anything, which miniredis on its own does not do.
+func TestTTLsRun(t *testing.T) {
+	_, rdb := start(t)
+	ctx := context.Background()
+	require.NoError(t, rdb.Set(ctx, "k", "v", 20*time.Millisecond).Err())
+	require.Equal(t, "v", rdb.Get(ctx, "k").Val())
+	require.Eventually(t, func() bool { return rdb.Exists(ctx, "k").Val() == 0 }, 5*time.Second, time.Millisecond)
+}
+
+func TestTimeIsThatOfTheProcess(t *testing.T) {
+	_, rdb := start(t)
+	before := time.Now().Truncate(time.Microsecond)
+	now, err := rdb.Time(context.Background()).Result()
+	require.NoError(t, err)
+	require.False(t, now.Before(before), "%v is before %v", now, before)
+	require.False(t, now.After(time.Now()))
+}
+
+func TestServersAreApart(t *testing.T) {
+	ctx := context.Background()
+	_, a := start(t)
+	_, b := start(t)
+	require.NoError(t, a.Set(ctx, "k", "v", 0).Err())
+	require.Zero(t, b.Exists(ctx, "k").Val())
+}
+
+func TestLimiterRuns(t *testing.T) {
+	_, rdb := start(t)
+	ctx := context.Background()
+	client := ratelimiter.New(rdb)
+	defer func() { require.NoError(t, client.Close()) }()
+	l := client.RateLimiter("L")
+	_, err := l.TrySetRate(ctx, ratelimiter.Rate{Permits: 2, Interval: 50 * time.Millisecond})
+	require.NoError(t, err)
+	for _, want := range []bool{true, true} {
+		ok, err := l.TryAcquire(ctx, 1, 0)
+		require.NoError(t, err)
+		require.Equal(t, want, ok)
+	}
+	require.NoError(t, l.Acquire(ctx, 2)) // comes only when the first two have expired
+}
+
+func TestClose(t *testing.T) {
+	s, rdb := start(t)
+	require.NoError(t, rdb.Ping(context.Background()).Err())
+	s.Close()
+	s.Close()
+	_, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	require.Error(t, err, "still listening")
+}
