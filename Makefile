@@ -1,13 +1,13 @@
 .DEFAULT_GOAL := help
-.PHONY: help test lint fuzz cover demo tidy
+.PHONY: help test lint fuzz cover compat-report compat-long demo tidy
 
-# The lanes of `make test`: checks unit redis valkey. All of them by default.
+# The lanes of `make test`: checks unit redis valkey compat. All of them by default.
 LANES ?=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## every test on miniredis, redis-server and valkey-server; LANES="unit redis" for some
+test: ## every test: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some
 	@tools/test-lanes.sh $(LANES)
 
 lint: ## gofmt, go vet, staticcheck
@@ -19,6 +19,14 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 cover: ## what the tests on miniredis cover, function by function
 	@tools/test-lanes.sh unit
 	@go tool cover -func=coverage/unit.out
+
+compat-report: ## writes the matrix of docs/compatibility.md from a run of all Redisson versions
+	@compat_test/prepare.sh
+	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_REPORT=write go test -count=1 -run Matrix .
+
+compat-long: ## 1,000,000 operations against the jars' scripts, and a minute of mixed soak
+	@compat_test/prepare.sh
+	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_OPS=1000000 RATELIMITER_COMPAT_LONG=1 go test -count=1 -timeout 60m -v -run 'Differential|Soak' .
 
 demo: ## the command-line demo: a limited HTTP service on an embedded Redis
 	@go run ./cmd/rrl demo

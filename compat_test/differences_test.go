@@ -14,19 +14,19 @@ type deliberate struct {
 	explains func(w where, d difference) bool
 }
 
-// deliberates are the differences that the matrix meets. Ids "b…" are rows of the design's list of
-// defects that we do not copy, ids "v…" are what newer Redisson does and the version at hand does
-// not yet: we do as the newest.
+// deliberates are the differences that the matrix meets. Numbers are the rows of
+// docs/compatibility.md, ids "v…" are what newer Redisson does and the version at hand does not yet:
+// we do as the newest.
 var deliberates = []deliberate{
 	{
-		"b4", "Permits lost by Redisson before 3.22.1, whose setRate leaves a client's PER_CLIENT state as it was: we raise what is left to rate − used.",
+		"4", "Permits lost by Redisson before 3.22.1, whose setRate leaves a client's PER_CLIENT state as it was: we raise what is left to rate − used.",
 		func(w where, d difference) bool {
 			return setRateOfOld(w) && w.direction == javaToGo && d.phase == "observe" &&
 				(d.what == "answer" || isState(d) && d.step != "availablePermits") && (d.step == "availablePermits" || healthy(w, d))
 		},
 	},
 	{
-		"b8", "availablePermits changes nothing: it does not create the permits left, does not reclaim, does not drop their TTL.",
+		"8", "availablePermits changes nothing: it does not create the permits left, does not reclaim, does not drop their TTL.",
 		func(w where, d difference) bool {
 			if d.step != "availablePermits" || !goActs(w, d) {
 				return false
@@ -48,7 +48,7 @@ var deliberates = []deliberate{
 		},
 	},
 	{
-		"b9", "release takes the grants out of the set, newest first; Redisson leaves them to come back a second time.",
+		"9", "release takes the grants out of the set, newest first; Redisson leaves them to come back a second time.",
 		func(w where, d difference) bool {
 			return w.scenario.operation == "release" && w.direction == goToJava && d.phase != "setup" &&
 				strings.HasPrefix(d.what, "permits") && number(d.together) < number(d.alone) && healthy(w, d) ||
@@ -57,14 +57,14 @@ var deliberates = []deliberate{
 		},
 	},
 	{
-		"b12", "setRate deletes this client's state of both types; Redisson that of the new type.",
+		"12", "setRate deletes this client's state of both types; Redisson that of the new type.",
 		func(w where, d difference) bool {
 			return w.scenario.operation == "setRate" && w.direction == goToJava && d.phase == "act" &&
 				w.scenario.name == "another type" && isState(d) && d.together == absent
 		},
 	},
 	{
-		"k", "Keeping the state with a rate below what is in use shortens the grants to the rate, so that value + used = rate; Redisson leaves them.",
+		"18", "Keeping the state with a rate below what is in use shortens the grants to the rate, so that value + used = rate; Redisson leaves them.",
 		func(w where, d difference) bool {
 			return w.scenario.operation == "setRate(args)" && w.scenario.name == "keep state, fewer" && w.direction == goToJava &&
 				strings.HasPrefix(d.what, "permits") && number(d.together) < number(d.alone) && healthy(w, d)
@@ -100,7 +100,7 @@ var deliberates = []deliberate{
 }
 
 // ownDifference: met wherever the operation is used, not an effect of an earlier one.
-func ownDifference(id string) bool { return id == "b8" || strings.HasPrefix(id, "v-") }
+func ownDifference(id string) bool { return id == "8" || strings.HasPrefix(id, "v-") }
 
 // explain returns the id of the deliberate difference that d is, "" for one that is none.
 func explain(w where, d difference) string {

@@ -33,8 +33,15 @@ func (r *results) add(c cell, ids []string) {
 	r.cells[c] = append(r.cells[c], ids...)
 }
 
-// judge fails a run of the whole matrix that did not meet every deliberate difference, and writes
-// docs/compatibility.md's table to the file that RATELIMITER_COMPAT_REPORT names.
+// compatibilityDoc holds the matrix between these two lines.
+const (
+	compatibilityDoc = "../docs/compatibility.md"
+	matrixBegin      = "<!-- The matrix is written by make compat-report. -->\n"
+	matrixEnd        = "<!-- The end of the matrix. -->\n"
+)
+
+// judge fails a run of the whole matrix that did not meet every deliberate difference, or whose table
+// is not the one in docs/compatibility.md. RATELIMITER_COMPAT_REPORT=write writes it there instead.
 func (r *results) judge(t *testing.T) {
 	t.Helper()
 	t.Logf("%d cells, %d steps compared", len(r.cells), r.steps.Load())
@@ -52,9 +59,17 @@ func (r *results) judge(t *testing.T) {
 	for _, d := range deliberates {
 		require.True(t, met[d.id], "no scenario met the deliberate difference %s: %s", d.id, d.title)
 	}
-	if file := os.Getenv("RATELIMITER_COMPAT_REPORT"); file != "" && !t.Failed() {
-		require.NoError(t, os.WriteFile(file, []byte(r.markdown()), 0o644))
+	doc, err := os.ReadFile(compatibilityDoc)
+	require.NoError(t, err)
+	head, rest, ok1 := strings.Cut(string(doc), matrixBegin)
+	table, tail, ok2 := strings.Cut(rest, matrixEnd)
+	require.True(t, ok1 && ok2, "docs/compatibility.md has lost its matrix")
+	if os.Getenv("RATELIMITER_COMPAT_REPORT") == "write" {
+		require.False(t, t.Failed())
+		require.NoError(t, os.WriteFile(compatibilityDoc, []byte(head+matrixBegin+r.markdown()+matrixEnd+tail), 0o644))
+		return
 	}
+	require.Equal(t, table, r.markdown(), "the matrix changed: make compat-report, and look at the diff")
 }
 
 // mark is what a cell shows: "=" when nothing differed, else the differences.
@@ -112,7 +127,9 @@ func (r *results) markdown() string {
 		}
 	}
 	for _, d := range deliberates {
-		fmt.Fprintf(&out, "- **%s** %s\n", d.id, d.title)
+		if strings.HasPrefix(d.id, "v-") {
+			fmt.Fprintf(&out, "- **%s** %s\n", d.id, d.title)
+		}
 	}
 	return out.String()
 }

@@ -97,7 +97,7 @@ server_lane() {
 }
 
 servers=()
-chosen redis && servers+=(redis-server)
+chosen redis || chosen compat && servers+=(redis-server)
 chosen valkey && servers+=(valkey-server)
 [ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
 
@@ -111,9 +111,9 @@ gotestsum=$(tool gotestsum) || { echo "gotestsum does not build"; exit 1; }
 
 if chosen checks; then
     check gofmt formatted
-    check vet in_module . go vet ./...
+    check vet in_module . go vet ./... github.com/goredisson/ratelimiter/compat_test/...
     if staticcheck=$(tool staticcheck); then
-        check staticcheck in_module . "$staticcheck" ./...
+        check staticcheck in_module . "$staticcheck" ./... github.com/goredisson/ratelimiter/compat_test/...
     else
         checks_bad=$((checks_bad + 1))
     fi
@@ -124,11 +124,27 @@ lane unit . RATELIMITER_LANE=miniredis
 server_lane redis
 server_lane valkey
 
+# Real Redisson, of many versions, beside us on one redis-server.
+if chosen compat; then
+    if ! command -v redis-server >/dev/null; then
+        not_run compat "install redis-server"
+    elif compat_test/prepare.sh && [ -s compat_test/java/target/classpath/newest ]; then
+        rm -f compat_test/java/target/newest-differs
+        lane compat compat_test RATELIMITER_LANE=redis
+        if [ -s compat_test/java/target/newest-differs ]; then
+            echo "compat: THE NEWEST REDISSON DIFFERS (this does not fail the lane):"
+            cat compat_test/java/target/newest-differs
+        fi
+    else
+        not_run compat "install openjdk-17-jdk-headless and maven"
+    fi
+fi
+
 echo
 printf '%s\n' ${closing[@]+"${closing[@]}"}
 echo "$passed passed, $failed failed, $skipped skipped"
 if [ ${#closing[@]} -eq 0 ]; then
-    echo "there is no such lane; the lanes are checks unit redis valkey"
+    echo "there is no such lane; the lanes are checks unit redis valkey compat"
     broken=1
 fi
 exit "$broken"
