@@ -3,7 +3,6 @@ package ratelimiter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 )
@@ -120,21 +119,16 @@ func (l *RateLimiter) try(ctx context.Context, permits, count int64) (answer, er
 		return answer{}, err
 	}
 	c := l.client
-	h := c.hint(l.keys.hash)
-	start := time.Now()
-	a := ask{typ: h.typ, permits: permits, count: count, check: !start.Before(h.nextAudit)}
-	audited := false
-	granted := int64(0)
-	for flips := 0; ; {
-		r, err := l.runAcquire(ctx, a)
-		var other *otherTypeError
-		if errors.As(err, &other) {
-			if flips++; flips > 3 {
-				return answer{}, fmt.Errorf("ratelimiter: acquire of %q: its type changed %d times under the call", l.name, flips)
-			}
-			a.typ = other.typ
-			continue
-		}
+	a := ask{permits: permits, count: count}
+	granted, audited := int64(0), false
+	for {
+		begin := time.Now()
+		var r answer
+		err := l.withType("acquire", func(typ RateType) (err error) {
+			a.typ = typ
+			r, err = l.runAcquire(ctx, a)
+			return err
+		})
 		if err != nil {
 			return answer{}, err
 		}
@@ -142,36 +136,35 @@ func (l *RateLimiter) try(ctx context.Context, permits, count int64) (answer, er
 		a.count -= r.granted
 		a.walked, a.walkedPermits = 0, 0
 		r.granted = granted
-
-		var next time.Time // when to look for lost permits again: once an interval, and 1 % of the time
-		if a.check && a.count > 0 || r.again == againAudit {
-			next = time.Now().Add(r.rate.Interval)
+		if a.count == 0 && r.again != againAudit {
+			return r, nil
 		}
-		if r.again == againAudit && !audited {
-			begin := time.Now()
+
+		switch r.again {
+		case againWalk:
+			a.walked, a.walkedPermits = r.walked, r.walkedPermits
+		case againAudit:
+			if audited {
+				// Lost again meanwhile. No wait is known; an instant keeps the caller from spinning.
+				r.wait = max(r.wait, time.Millisecond)
+				return r, nil
+			}
 			if _, err := l.audit(ctx, a.typ); err != nil {
 				return answer{}, err
 			}
-			audited = true
-			next = begin.Add(max(r.rate.Interval, 100*time.Since(begin)))
-		}
-		if h.typ != a.typ || !next.IsZero() {
-			h.typ = a.typ
-			if !next.IsZero() {
-				h.nextAudit = next
-			}
-			c.setHint(h)
-		}
-		switch {
-		case a.count == 0 || r.again == againNot:
-			return r, nil
-		case r.again == againAudit:
-			if !a.check && r.wait > 0 && audited {
+			audited, a.check = true, false
+			c.learn(hint{l.keys.hash, a.typ, begin.Add(max(r.rate.Interval, minAudit, 100*time.Since(begin)))})
+			if a.count == 0 {
 				return r, nil
 			}
-			a.check = false
-		case r.again == againWalk:
-			a.walked, a.walkedPermits = r.walked, r.walkedPermits
+		case againNot:
+			// Refused. Lost permits are looked for now and then: at most once an interval, and in large
+			// sets no more than 1 % of the time.
+			if a.check || audited || !c.claimAudit(l.keys.hash) {
+				return r, nil
+			}
+			a.check = true
+			c.learn(hint{l.keys.hash, a.typ, begin.Add(max(r.rate.Interval, minAudit))})
 		}
 	}
 }

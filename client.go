@@ -130,7 +130,27 @@ func (c *Client) hint(name string) hint {
 	return hint{name: name}
 }
 
-func (c *Client) setHint(h hint) { c.slot(h.name).Store(&h) }
+// learn keeps h. Of two calls that learn at once one is forgotten, which costs a round trip.
+func (c *Client) learn(h hint) { c.slot(h.name).Store(&h) }
+
+// minAudit is how often lost permits are looked for at most where the interval is shorter.
+const minAudit = 50 * time.Millisecond
+
+// claimAudit says whether the caller is to look for lost permits now. Of many callers refused at one
+// instant one is.
+func (c *Client) claimAudit(name string) bool {
+	slot, now := c.slot(name), time.Now()
+	old := slot.Load()
+	h := hint{name: name}
+	if old != nil && old.name == name {
+		h = *old
+	}
+	if now.Before(h.nextAudit) {
+		return false
+	}
+	h.nextAudit = now.Add(minAudit)
+	return slot.CompareAndSwap(old, &h)
+}
 
 // A room is where the callers of one limiter wait in this process. It exists while somebody waits.
 type room struct {

@@ -103,7 +103,7 @@ func TestNamesLeaveNothingBehind(t *testing.T) {
 	c := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	for i := range 100_000 {
 		l := c.RateLimiter(fmt.Sprint("once", i))
-		c.setHint(hint{name: l.keys.hash, typ: PerClient})
+		c.learn(hint{name: l.keys.hash, typ: PerClient})
 		c.leave(l.keys.hash, c.enter(l.keys.hash))
 	}
 	require.Empty(t, c.rooms)

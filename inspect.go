@@ -73,24 +73,23 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	if err := l.ready(ctx); err != nil {
 		return State{}, err
 	}
-	typ := l.client.hint(l.keys.hash).typ
-	for flips := 0; ; flips++ {
+	var s State
+	err := l.withType("inspect", func(typ RateType) error {
 		raw, err := l.send(ctx, inspectScript, l.keys.of(typ), typ.wire(), l.client.now(), inspectMembers)
 		if err != nil {
-			return State{}, err
+			return err
 		}
 		r, ok := raw.([]any)
 		if !ok || len(r) == 0 {
-			return State{}, l.badReply(inspectScript, raw)
+			return l.badReply(inspectScript, raw)
 		}
-		if r[0] != int64(statusOtherType) {
-			return l.readState(typ, r)
+		if r[0] == int64(statusOtherType) {
+			return &otherTypeError{typ.other()}
 		}
-		if flips == 3 {
-			return State{}, fmt.Errorf("ratelimiter: inspect of %q: its type changed %d times under the call", l.name, flips)
-		}
-		typ = typ.other()
-	}
+		s, err = l.readState(typ, r)
+		return err
+	})
+	return s, err
 }
 
 // readState turns the script's answer into a State.

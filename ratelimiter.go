@@ -143,37 +143,44 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}
-	typ := l.client.hint(l.keys.hash).typ
-	side, members, permits, now := "", int64(0), int64(0), l.client.now()
-	for restarts := 0; restarts <= 3; {
-		raw, err := l.send(ctx, availableScript, l.keys.of(typ), typ.wire(), now, side, members, permits)
-		if err != nil {
-			return 0, err
-		}
-		r, ok := raw.([]any)
-		if !ok || len(r) == 0 {
-			return 0, l.badReply(availableScript, raw)
-		}
-		n := make([]int64, len(r))
-		for i, v := range r {
-			n[i], _ = v.(int64)
-		}
-		var other *otherTypeError
-		if n[0] == statusStartOver {
-			side, members, permits = "", 0, 0
-			restarts++
-		} else if err := l.statusError(n, 0); errors.As(err, &other) {
-			typ = other.typ
-			restarts++
-		} else if err != nil {
-			return 0, err
-		} else if len(r) == 4 && n[1] == 1 {
-			return n[2], nil
-		} else if len(r) == 6 {
-			side, _ = r[2].(string)
-			members, permits, now = n[3], n[4], n[5]
-		} else {
-			return 0, l.badReply(availableScript, raw)
+	var n int64
+	err := l.withType("available", func(typ RateType) (err error) {
+		n, err = l.countAvailable(ctx, typ)
+		return err
+	})
+	return n, err
+}
+
+// countAvailable adds up over as many calls as it takes, at the instant of the first.
+func (l *RateLimiter) countAvailable(ctx context.Context, typ RateType) (int64, error) {
+	for range 3 {
+		side, members, permits, now := "", int64(0), int64(0), l.client.now()
+		for changed := false; !changed; {
+			raw, err := l.send(ctx, availableScript, l.keys.of(typ), typ.wire(), now, side, members, permits)
+			if err != nil {
+				return 0, err
+			}
+			r, ok := raw.([]any)
+			if !ok || len(r) == 0 {
+				return 0, l.badReply(availableScript, raw)
+			}
+			n := make([]int64, len(r))
+			for i, v := range r {
+				if n[i], ok = v.(int64); !ok && i != 2 {
+					return 0, l.badReply(availableScript, raw)
+				}
+			}
+			if n[0] == statusStartOver {
+				changed = true
+			} else if err := l.statusError(n, 0); err != nil {
+				return 0, err
+			} else if len(r) == 4 && n[1] == 1 {
+				return n[2], nil
+			} else if side, ok = r[min(2, len(r)-1)].(string); ok && len(r) == 6 {
+				members, permits, now = n[3], n[4], n[5]
+			} else {
+				return 0, l.badReply(availableScript, raw)
+			}
 		}
 	}
 	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted", l.name)
@@ -190,28 +197,27 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
 	}
-	typ := l.client.hint(l.keys.hash).typ
 	left := permits
-	for flips := 0; ; {
-		n, err := l.run(ctx, releaseScript, l.keys.of(typ), typ.wire(), left)
-		if err == nil {
-			err = l.statusError(n, permits)
+	err := l.withType("release", func(typ RateType) error {
+		for left > 0 {
+			n, err := l.run(ctx, releaseScript, l.keys.of(typ), typ.wire(), left)
+			if err == nil {
+				err = l.statusError(n, permits)
+			}
+			if err == nil && len(n) != 3 {
+				err = l.badReply(releaseScript, n)
+			}
+			if err != nil {
+				return err
+			}
+			left = n[1]
 		}
-		var other *otherTypeError
-		if errors.As(err, &other) && flips < 3 {
-			typ, flips = other.typ, flips+1
-			continue
-		}
-		if left < permits || err == nil {
-			l.client.wake(l.keys.hash)
-		}
-		if err != nil {
-			return err
-		}
-		if left = n[1]; left == 0 {
-			return nil
-		}
+		return nil
+	})
+	if left < permits {
+		l.client.wake(l.keys.hash)
 	}
+	return err
 }
 
 // Exists says whether the limiter has a rate.
@@ -236,6 +242,24 @@ func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	}
 	l.client.wake(l.keys.hash)
 	return n[0] == 1, nil
+}
+
+// withType runs f with the type that the hash has, as far as that is known: the one that the last call
+// was told, and when a script answers that it is the other, that.
+func (l *RateLimiter) withType(op string, f func(RateType) error) error {
+	typ := l.client.hint(l.keys.hash).typ
+	for flips := 0; ; flips++ {
+		err := f(typ)
+		var other *otherTypeError
+		if !errors.As(err, &other) {
+			return err
+		}
+		if flips == 3 {
+			return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times under the call", op, l.name, flips)
+		}
+		typ = other.typ
+		l.client.learn(hint{name: l.keys.hash, typ: typ})
+	}
 }
 
 func (l *RateLimiter) checkRate(ctx context.Context, r Rate) error {

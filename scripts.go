@@ -229,11 +229,14 @@ func (l *RateLimiter) statusError(r []int64, permits int64) error {
 		}
 		return fmt.Errorf("%w: the type of %q is neither OVERALL nor PER_CLIENT", ErrMalformed, l.name)
 	case statusExceeds:
+		if len(r) < 2 {
+			break
+		}
 		return fmt.Errorf("%w: %d permits asked of %q, whose rate is %d", ErrPermitsExceedRate, permits, l.name, r[1])
 	case statusMalformed:
 		return fmt.Errorf("%w: the rate or interval of %q is no positive whole number", ErrMalformed, l.name)
 	}
-	return fmt.Errorf("ratelimiter: %q: unknown status %d", l.name, r[0])
+	return fmt.Errorf("ratelimiter: %q: unexpected status in reply %v", l.name, r)
 }
 
 // otherTypeError says that the keys sent were not those of the hash's type. Callers never see it.

@@ -1,0 +1,147 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A forger answers scripts in place of Redis while it has replies.
+type forger struct {
+	mu      sync.Mutex
+	replies []any
+	err     error
+}
+
+func (f *forger) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f *forger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *forger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.err != nil {
+			cmd.SetErr(f.err)
+			return f.err
+		}
+		if once, ok := cmd.(onceCmd); ok && len(f.replies) > 0 {
+			once.SetVal(f.replies[0])
+			f.replies = f.replies[1:]
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// What no script answers (a proxy in between, a script replaced on the server) is an error, never a
+// grant and never a panic.
+func TestForeignReplies(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := &forger{}
+		w.rdb.AddHook(f)
+		operations := map[string]func() error{
+			"Try":              func() error { r, err := w.l.Try(w.ctx, 1); require.False(t, r.Granted); return err },
+			"AvailablePermits": func() error { _, err := w.l.AvailablePermits(w.ctx); return err },
+			"Release":          func() error { return w.l.Release(w.ctx, 1) },
+			"SetRate":          func() error { return w.l.SetRate(w.ctx, overall(10, time.Second)) },
+			"Inspect":          func() error { _, err := w.l.Inspect(w.ctx); return err },
+			"audit":            func() error { _, err := w.l.audit(w.ctx, Overall); return err },
+			"TrySetRate":       func() error { _, err := w.l.TrySetRate(w.ctx, overall(10, time.Second)); return err },
+			"Expire":           func() error { _, err := w.l.Expire(w.ctx, time.Second); return err },
+			"ClearExpire":      func() error { _, err := w.l.ClearExpire(w.ctx); return err },
+			"ExpireTime":       func() error { _, err := w.l.ExpireTime(w.ctx); return err },
+			"Delete":           func() error { _, err := w.l.Delete(w.ctx); return err },
+		}
+		for name, op := range operations {
+			for _, reply := range []any{"OK", nil, 1.5, []any{}, []any{"x"}, []any{nil, int64(1)}, []any{int64(0), "x", "y"}} {
+				f.replies = []any{reply}
+				require.Error(t, op(), "%s answered %v", name, reply)
+			}
+		}
+		for _, name := range []string{"Try", "AvailablePermits", "Inspect", "audit"} {
+			for _, reply := range []any{[]any{int64(0)}, []any{int64(0), int64(1)}, []any{int64(77)}, []any{int64(4)}, []any{int64(3)}} {
+				f.replies = []any{reply}
+				require.Error(t, operations[name](), "%s answered %v", name, reply)
+			}
+		}
+		// A type that flips for ever ends.
+		flip := func(n int) (r []any) {
+			for i := range n {
+				r = append(r, []any{int64(2), int64((i + 1) % 2)})
+			}
+			return r
+		}
+		for _, name := range []string{"Try", "AvailablePermits", "Release", "Inspect"} {
+			f.replies = flip(8)
+			require.ErrorContains(t, operations[name](), w.l.Name(), name)
+			f.replies = nil
+		}
+		f.replies = flip(1)
+		require.NoError(t, operations["audit"](), "the next call will be told")
+		// So does a set that changes under every look.
+		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
+		require.ErrorContains(t, operations["AvailablePermits"](), "faster")
+		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
+		require.NoError(t, operations["audit"]())
+		require.Empty(t, f.replies)
+		f.replies = []any{[]any{int64(5)}}
+		w.available(10)
+	})
+}
+
+// Errors of plain commands carry the limiter's name, and a context's error stays what it is.
+func TestPlainCommandErrors(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		cause := errors.New("out of order")
+		f := &forger{err: cause}
+		w.rdb.AddHook(f)
+		ctx, cancel := context.WithCancel(w.ctx)
+		for _, op := range []func() error{
+			func() error { _, err := w.l.Rate(ctx); return err },
+			func() error { _, err := w.l.TTL(ctx); return err },
+			func() error { _, err := w.l.Exists(ctx); return err },
+		} {
+			require.ErrorIs(t, op(), cause)
+			require.ErrorContains(t, op(), w.l.Name())
+		}
+		f.err = context.Canceled
+		cancel()
+		_, err := w.l.Rate(ctx)
+		require.True(t, err == context.Canceled)
+	})
+}
+
+// Many callers that are refused at one instant look for lost permits once, and not each.
+func TestAuditIsClaimedOnce(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(10)
+		w.at(2 * time.Second)
+		w.granted(10)
+		scripts := inject(w.rdb, false, nil) // breaks nothing, counts scripts
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				r, err := w.l.Try(w.ctx, 1)
+				if err != nil || r.Granted {
+					t.Error(r, err)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 100+1, scripts.sent.Load())
+	})
+}
+
+func TestNamesOfValues(t *testing.T) {
+	for f, want := range map[MemberFormat]string{MemberUnknown: "unknown", MemberFI: "fI", MemberLc0I: "Lc0I", MemberBc0I: "Bc0I"} {
+		require.Equal(t, want, f.String())
+	}
+	require.Equal(t, "ratelimiter: the limiter is PER_CLIENT", (&otherTypeError{PerClient}).Error())
+}
