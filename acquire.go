@@ -153,7 +153,7 @@ func (l *RateLimiter) try(ctx context.Context, permits, count int64) (answer, er
 				return answer{}, err
 			}
 			audited, a.check = true, false
-			c.learn(hint{l.keys.hash, a.typ, begin.Add(max(r.rate.Interval, minAudit, 100*time.Since(begin)))})
+			c.learn(hint{l.keys.hash, a.typ, begin.Add(max(auditEvery(r.rate.Interval), 100*time.Since(begin)))})
 			if a.count == 0 {
 				return r, nil
 			}
@@ -164,7 +164,7 @@ func (l *RateLimiter) try(ctx context.Context, permits, count int64) (answer, er
 				return r, nil
 			}
 			a.check = true
-			c.learn(hint{l.keys.hash, a.typ, begin.Add(max(r.rate.Interval, minAudit))})
+			c.learn(hint{l.keys.hash, a.typ, begin.Add(auditEvery(r.rate.Interval))})
 		}
 	}
 }

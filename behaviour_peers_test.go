@@ -156,13 +156,17 @@ func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 		require.NotContains(t, s.src, "pcall", s.name)
 	}
 	inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
-		_, err := w.client.RateLimiter(redistest.Key(t)).Try(w.ctx, 1) // so that the script is cached
+		peer := newWorld(t, w.rdb) // which has not set the rate and does not know the type
+		peer.l = peer.client.RateLimiter(w.l.Name())
+		_, err := peer.client.RateLimiter(redistest.Key(t)).Try(w.ctx, 1) // so that the script is cached
 		require.ErrorIs(t, err, ErrNotInitialized)
 		sent := count(w.rdb)
-		w.granted(4)
+		peer.granted(4)
 		require.EqualValues(t, 2, sent.sent.Load(), "told the type, then sent with the right keys")
-		w.granted(4)
+		peer.granted(4)
 		require.EqualValues(t, 3, sent.sent.Load(), "the type is remembered")
+		w.granted(4)
+		require.EqualValues(t, 4, sent.sent.Load(), "who sets the rate knows the type")
 	})
 	t.Run("type changes under a waiting caller", func(t *testing.T) {
 		inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {

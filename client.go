@@ -133,7 +133,13 @@ func (c *Client) hint(name string) hint {
 // learn keeps h. Of two calls that learn at once one is forgotten, which costs a round trip.
 func (c *Client) learn(h hint) { c.slot(h.name).Store(&h) }
 
-// minAudit is how often lost permits are looked for at most where the interval is shorter.
+// auditEvery is how often lost permits are looked for: once an interval, but no more often than every
+// 50 ms, and every minute where the interval is longer, since a rate set elsewhere may have made it
+// shorter.
+func auditEvery(interval time.Duration) time.Duration {
+	return min(max(interval, minAudit), time.Minute)
+}
+
 const minAudit = 50 * time.Millisecond
 
 // claimAudit says whether the caller is to look for lost permits now. Of many callers refused at one

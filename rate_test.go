@@ -279,3 +279,25 @@ func TestPerClient(t *testing.T) {
 		require.EqualValues(t, 1, w.rdb.Exists(w.ctx, "{"+w.l.Name()+"}:permits:"+w.client.ID()).Val())
 	})
 }
+
+// A release renews the keep-alive, and the value that it creates does not outlive the hash.
+func TestReleaseAppliesTheTTLRule(t *testing.T) {
+	for r, want := range map[Rate]time.Duration{
+		{Permits: 5, Interval: time.Second, KeepAlive: time.Hour}:                    time.Hour,
+		{Permits: 5, Interval: time.Second}:                                          20 * time.Minute,
+		{Type: PerClient, Permits: 5, Interval: time.Second}:                         20 * time.Minute,
+		{Type: PerClient, Permits: 5, Interval: time.Minute}:                         20 * time.Minute,
+		{Type: PerClient, Permits: 5, Interval: time.Hour, KeepAlive: 2 * time.Hour}: 2 * time.Hour,
+	} {
+		inWorld(t, r, func(t *testing.T, w *world) {
+			require.NoError(t, w.rdb.PExpire(w.ctx, w.l.keys.hash, 20*time.Minute).Err())
+			require.NoError(t, w.l.Release(w.ctx, 1))
+			require.InDelta(t, want, w.rdb.PTTL(w.ctx, w.l.keys.hash).Val(), float64(2*time.Second))
+			require.InDelta(t, want, w.rdb.PTTL(w.ctx, w.valueKey()).Val(), float64(2*time.Second))
+		})
+	}
+	inWorld(t, Rate{Type: PerClient, Permits: 5, Interval: time.Second}, func(t *testing.T, w *world) {
+		require.NoError(t, w.l.Release(w.ctx, 1))
+		require.InDelta(t, time.Hour, w.rdb.PTTL(w.ctx, w.valueKey()).Val(), float64(2*time.Second))
+	})
+}

@@ -98,6 +98,7 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []Rat
 	if len(n) > 1 && n[1] == 1 {
 		err = l.settle(ctx, r.Type)
 	}
+	l.client.learn(hint{name: l.keys.hash, typ: r.Type})
 	l.client.wake(l.keys.hash)
 	return true, err
 }
@@ -200,7 +201,8 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	left := permits
 	err := l.withType("release", func(typ RateType) error {
 		for left > 0 {
-			n, err := l.run(ctx, releaseScript, l.keys.of(typ), typ.wire(), left)
+			n, err := l.run(ctx, releaseScript, l.keys.of(typ), typ.wire(), left,
+				l.client.cfg.clientKeyTTL.Milliseconds())
 			if err == nil {
 				err = l.statusError(n, permits)
 			}

@@ -65,7 +65,7 @@ var (
 	acquireScript     = newScript("acquire", acquireSrc, 3, 10, resendAsReplay)
 	auditScript       = newScript("audit", auditSrc, 3, 6, resendAlways)
 	availableScript   = newScript("available", availableSrc, 3, 5, resendAlways)
-	releaseScript     = newScript("release", releaseSrc, 3, 2, resendUnsent)
+	releaseScript     = newScript("release", releaseSrc, 3, 3, resendUnsent)
 	trySetRateScript  = newScript("try_set_rate", trySetRateSrc, 1, 4, resendUnsent)
 	setRateScript     = newScript("set_rate", setRateSrc, 5, 6, resendUnsent)
 	trimScript        = newScript("trim", trimSrc, 2, 2, resendUnsent)

@@ -8,18 +8,19 @@
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   permits to give back
+-- ARGV[3]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- Returns   {0, left, available} left > 0: too many members for one call, send the rest at once
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (conf[1] and conf[2] and conf[3]) then
   return {1}
 end
 if conf[3] ~= ARGV[1] then
   return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
 end
-local rate = tonumber(conf[1])
-if not rate then
+local rate, interval, keep = tonumber(conf[1]), tonumber(conf[2]), tonumber(conf[4] or 0) or 0
+if not rate or not interval then
   return {4}
 end
 
@@ -93,5 +94,25 @@ if not stored then
   redis.call('SET', KEYS[2], string.format('%.0f', value))
 elseif value ~= stored then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', value - stored))
+end
+
+-- The TTL rule, as in acquire: a value that outlived the hash would be a limiter that Redisson fails
+-- on, should the name come back with a higher rate.
+if keep > 0 then
+  redis.call('PEXPIRE', KEYS[1], conf[4])
+  redis.call('PEXPIRE', KEYS[2], conf[4])
+  redis.call('PEXPIRE', KEYS[3], conf[4])
+else
+  local ttl = redis.call('PTTL', KEYS[1])
+  if ttl > 0 then
+    redis.call('PEXPIRE', KEYS[2], ttl)
+    redis.call('PEXPIRE', KEYS[3], ttl)
+  elseif ARGV[1] == '1' and ARGV[3] ~= '0' then
+    local idle = math.max(tonumber(ARGV[3]), 2 * interval)
+    if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
+      redis.call('PEXPIRE', KEYS[2], string.format('%.0f', idle))
+      redis.call('PEXPIRE', KEYS[3], string.format('%.0f', idle))
+    end
+  end
 end
 return {0, left, math.max(0, value)}
