@@ -154,7 +154,3 @@ func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
 func from(release string) func(version) bool {
 	return func(v version) bool { return v.since(release) }
 }
-
-func before(release string) func(version) bool {
-	return func(v version) bool { return !v.since(release) }
-}

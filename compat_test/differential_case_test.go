@@ -1,0 +1,132 @@
+package compat_test
+
+import "slices"
+
+// A twinCase is one operation of ours in one state. Entries of the closed list decide by it, and by
+// nothing that happened later.
+type twinCase struct {
+	version   version
+	op        twinOp
+	now       int64
+	before    twinState
+	slot      int       // the one that op acts on, -1 where there is no limiter
+	healed    twinState // before, or with the permits left that the set says
+	audits    bool      // our client is due to look for lost permits
+	clientTTL int64     // of PER_CLIENT keys, 0 for none
+}
+
+// A twinOutcome is an answer and what Redis holds after it.
+type twinOutcome struct {
+	answer twinAnswer
+	state  twinState
+}
+
+// usesPermits: acquire, availablePermits and release.
+func (o twinOp) usesPermits() bool {
+	return o.name == "tryAcquire" || o.name == "availablePermits" || o.name == "release"
+}
+
+// permits are those that op acts on, expired and live; none where op gets no further than its
+// arguments.
+func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
+	if c.slot < 0 || !c.op.usesPermits() || c.op.outOfRange() || c.op.name == "tryAcquire" && c.op.permits > c.before.number("rate") {
+		return twinSlot{}, nil, nil
+	}
+	s = c.before.slots[c.slot]
+	expired, live = s.split(c.now, c.before.number("interval"))
+	return s, expired, live
+}
+
+// outOfReach: what is left and all that is in use do not make up the request, which no wait can change.
+func (c twinCase) outOfReach() bool {
+	s, _, _ := c.permits()
+	return s.value+s.members.total() < c.op.permits
+}
+
+// A twinMemory is what one of our clients remembers of the limiter between calls.
+type twinMemory struct {
+	typ       string
+	nextAudit int64 // when it looks for lost permits again, once somebody is refused
+}
+
+// minAudit and maxAudit are how often it looks, in ms, where the interval is shorter or longer.
+const minAudit, maxAudit = 50, 60_000
+
+// learn: a call that names the keys of another type than the hash's is told so, and starts afresh.
+func (m *twinMemory) learn(c twinCase) {
+	if typ := c.before.hash["type"]; c.op.usesPermits() && !c.op.outOfRange() && c.before.initialized() && typ != m.typ {
+		*m = twinMemory{typ: typ}
+	}
+}
+
+// forget: who has set the rate knows the type, and starts afresh.
+func (m *twinMemory) forget(c twinCase, answer twinAnswer) {
+	if c.op.setsRate() && c.op.name != "trySetRate" && (answer.word == "null" || answer.word == "true") {
+		*m = twinMemory{typ: c.op.typ}
+	}
+}
+
+// claims: this call has looked for lost permits, since it was refused before or after.
+func (c twinCase) claims(answer twinAnswer, met []string) bool {
+	return c.audits && (answer.word == refused || answer.word == granted && slices.Contains(met, "4") && !c.outOfReach())
+}
+
+// refuses makes w our refusal of an argument.
+func (c twinCase) refuses(w *twinOutcome) bool {
+	*w = twinOutcome{twinAnswer{word: invalidArgument}, c.before.clone()}
+	return true
+}
+
+// keeps: a rate was set and the permits in use were kept.
+func (c twinCase) keeps(w *twinOutcome) bool {
+	was := c.before.hash["type"]
+	return c.op.setsRate() && c.op.keep && (was == "" || was == c.op.typ) && (w.answer.word == "null" || w.answer.word == "true")
+}
+
+// wait is the exact wait of a refused acquire, over how many members it reaches, and what the jar
+// answers instead: the wait of the oldest member.
+func (c twinCase) wait(w *twinOutcome) (wait int64, members int, oldest int64) {
+	if c.op.name != "tryAcquire" || w.answer.word != refused {
+		return 0, 0, 0
+	}
+	interval := c.before.number("interval")
+	_, live := c.healed.slots[c.slot].split(c.now, interval)
+	free := w.state.slots[c.slot].value
+	for i, m := range live {
+		if free += m.permits; free >= c.op.permits {
+			oldest = live[0].score + interval - c.now
+			if c.version.since("3.16.2") {
+				oldest += 3
+			}
+			return m.score + interval - c.now, i + 1, oldest
+		}
+	}
+	return 0, 0, 0
+}
+
+// explain turns what the jar did into what we must do. inHealed runs the jar's script on a limiter in
+// the state c.healed. The ids are those of the entries that made a difference.
+func (c twinCase) explain(theirs twinOutcome, inHealed func(twinCase) (twinOutcome, error)) (want twinOutcome, met []string, err error) {
+	want = twinOutcome{theirs.answer, theirs.state.clone()}
+	for _, row := range twinRows {
+		switch {
+		case row.heals == nil:
+			if row.alters(c, &want) {
+				met = append(met, row.id)
+			}
+		case row.heals(c):
+			s := &c.healed.slots[c.slot]
+			s.has, s.value = true, c.before.number("rate")-s.members.total()
+			if s.valueTTL == noKey {
+				s.valueTTL = noTTL
+			}
+			if want, err = inHealed(c); err != nil {
+				return want, met, err
+			}
+			if want.answer != theirs.answer || len(want.state.differs(theirs.state)) > 0 {
+				met = append(met, row.id)
+			}
+		}
+	}
+	return want, met, nil
+}

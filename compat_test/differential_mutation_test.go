@@ -1,0 +1,239 @@
+package compat_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// mutations are faults of ours that no other line of a script would mend. Each must be found.
+var mutations = []struct {
+	name, file, old, new string
+	version              string // against which it shows, the newest when empty
+}{
+	{"a grant expires a millisecond late", "acquire",
+		"'-inf', string.format('%.0f', now - interval), 'LIMIT'", "'-inf', string.format('%.0f', now - interval - 1), 'LIMIT'", ""},
+	{"a grant takes one permit, whatever was asked for", "acquire",
+		"value = value - permits * granted", "value = value - granted", ""},
+	{"a wait is a millisecond long", "acquire",
+		"last = math.min(last, seen(part[i]) or last) + interval", "last = math.min(last, seen(part[i]) or last) + interval + 1", ""},
+	{"the limiter's TTL is not given to its grants", "acquire",
+		"redis.call('PEXPIRE', KEYS[3], ttl)", "redis.call('PTTL', KEYS[3])", ""},
+	{"the keep-alive is not refreshed", "acquire",
+		"redis.call('PEXPIRE', KEYS[1], conf[4])", "redis.call('PTTL', KEYS[1])", ""},
+	{"old readers do not find the permits", "acquire",
+		"return '\\16' .. sub(id, 1, 3) .. p ..", "return '\\16' .. sub(id, 1, 7) ..", "3.15.5"},
+	{"a request may exceed the rate", "acquire",
+		"if permits > rate then", "if permits > rate + 1 then", ""},
+	{"release gives back the oldest", "release",
+		"redis.call('ZREVRANGE', KEYS[3], 0,", "redis.call('ZRANGE', KEYS[3], 0,", ""},
+	{"a new rate keeps a grant that has expired", "set_rate",
+		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval - 1))", ""},
+	{"updateRate makes a limiter", "set_rate",
+		"if not was and (", "if false and (", ""},
+	{"availablePermits counts a grant that expires in a millisecond", "available",
+		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval + 1))", ""},
+}
+
+// mutationLimit is how many operations a mutation may hide from.
+const mutationLimit = 20_000
+
+// TestDifferentialCatchesMutations is the proof of the comparer: our scripts as they are pass, and with
+// any one of the faults above they do not.
+func TestDifferentialCatchesMutations(t *testing.T) {
+	seed := newTwinSeed(t)
+	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
+	files, err := filepath.Glob("../scripts/*.lua")
+	require.NoError(t, err)
+	sound := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		sound[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(text)
+	}
+	jars := map[string]*jar{}
+	for _, v := range twinVersions() {
+		if !v.newest {
+			jars[v.name] = newJar(t, v)
+		}
+	}
+	newest := jars[newestListed().name]
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx := context.Background()
+		play := func(j *jar, texts map[string]string, operations int) (done int, err error) {
+			prefix := redistest.Key(t)
+			for world := 0; done < operations && err == nil; world++ {
+				rng := rand.New(rand.NewPCG(seed.run, uint64(world)))
+				w := newTwinWorld(rng, rdb, j, fmt.Sprintf("%s%d", prefix, world), true)
+				w.us = newScripts(rdb, texts, w)
+				err = w.play(ctx, worldLength)
+				done += w.operations
+			}
+			return done, err
+		}
+		for _, j := range jars {
+			require.NoError(t, j.load(ctx, rdb))
+			_, err := play(j, sound, 3000)
+			require.NoError(t, err, "without a mutation")
+		}
+		for _, m := range mutations {
+			j := newest
+			if m.version != "" {
+				j = jars[m.version]
+			}
+			require.Equal(t, 1, strings.Count(sound[m.file], m.old), "%s: the line to change is not in %s.lua: %s", m.name, m.file, m.old)
+			texts := maps.Clone(sound)
+			texts[m.file] = strings.Replace(sound[m.file], m.old, m.new, 1)
+			done, err := play(j, texts, mutationLimit)
+			require.Error(t, err, "not noticed in %d operations: %s", done, m.name)
+			t.Logf("%s: caught by operation %d against %s: %s", m.name, done, j.version, strings.SplitN(err.Error(), "\n", 3)[1])
+		}
+	})
+}
+
+// scripts is our side with script texts of any making: the KEYS and ARGV of the scripts' headers, and
+// as much of the library's loop as small sets need.
+type scripts struct {
+	rdb       *redis.Client
+	texts     map[string]*redis.Script
+	keys      []string // of a twinState
+	memory    [2]twinMemory
+	clientTTL int64
+}
+
+func newScripts(rdb *redis.Client, texts map[string]string, w *twinWorld) *scripts {
+	s := &scripts{rdb: rdb, texts: map[string]*redis.Script{}, keys: w.keys[0], clientTTL: w.clientTTL}
+	for name, text := range texts {
+		s.texts[name] = redis.NewScript(text)
+	}
+	s.memory = [2]twinMemory{{typ: "0"}, {typ: "0"}}
+	return s
+}
+
+func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
+	if op.outOfRange() {
+		return twinAnswer{word: invalidArgument}
+	}
+	memory, now := &s.memory[op.client], time.Now().UnixMilli()
+	switch op.name {
+	case "tryAcquire":
+		return s.acquire(ctx, op, now)
+	case "availablePermits":
+		return s.typed(ctx, memory, op, func(typ string) []any { return []any{typ, now, "", 0, 0} }, func(r []int64) twinAnswer {
+			return twinAnswer{word: fmt.Sprint(r[2])}
+		})
+	case "release":
+		return s.typed(ctx, memory, op, func(typ string) []any { return []any{typ, op.permits, s.clientTTL} }, func([]int64) twinAnswer {
+			return twinAnswer{word: "null"}
+		})
+	case "trySetRate":
+		return truth(s.run(ctx, "try_set_rate", s.keys[:1], op.rate, op.interval, op.keepAlive, op.typ))
+	case "setRate", "setRateArgs", "updateRate":
+		flags := 0
+		if op.name == "updateRate" {
+			flags++
+		}
+		if op.keep {
+			flags += 2
+		}
+		other := map[string]string{"0": "1", "1": "0"}[op.typ]
+		keys := append(s.of(op.typ, op.client), s.of(other, op.client)[1:]...)
+		answer := truth(s.run(ctx, "set_rate", keys, op.rate, op.interval, op.keepAlive, op.typ, now, flags))
+		if answer.word == "true" && op.name != "updateRate" {
+			answer.word = "null"
+		}
+		memory.forget(twinCase{op: op}, answer)
+		return answer
+	}
+	keys := append(s.of("0", op.client), s.of("1", op.client)[1:]...)
+	switch op.name {
+	case "expire":
+		return truth(s.run(ctx, "expire", keys, op.ttl, "", ""))
+	case "clearExpire":
+		return truth(s.run(ctx, "clear_expire", keys))
+	}
+	return truth(s.run(ctx, op.name, keys))
+}
+
+// of are the keys of a type: hash, value, permits.
+func (s *scripts) of(typ string, client int) []string {
+	slot := slotOf(typ, client)
+	return []string{s.keys[0], s.keys[1+2*slot], s.keys[2+2*slot]}
+}
+
+func (s *scripts) run(ctx context.Context, name string, keys []string, args ...any) ([]int64, error) {
+	cmd := s.texts[name].Run(ctx, s.rdb, keys, args...)
+	if n, err := cmd.Int64(); err == nil {
+		return []int64{n}, nil
+	}
+	return cmd.Int64Slice()
+}
+
+func truth(r []int64, err error) twinAnswer {
+	if err != nil {
+		return twinAnswer{word: "!" + err.Error()}
+	}
+	return twinAnswer{word: fmt.Sprint(r[0] == 1)}
+}
+
+// typed runs the script of an operation, again when the hash has another type.
+func (s *scripts) typed(ctx context.Context, m *twinMemory, op twinOp,
+	args func(typ string) []any, answer func([]int64) twinAnswer,
+) twinAnswer {
+	name := map[string]string{"tryAcquire": "acquire", "availablePermits": "available", "release": "release"}[op.name]
+	for {
+		r, err := s.run(ctx, name, s.of(m.typ, op.client), args(m.typ)...)
+		switch {
+		case err != nil:
+			return twinAnswer{word: "!" + err.Error()}
+		case r[0] == 0:
+			return answer(r)
+		case r[0] == 1:
+			return twinAnswer{word: notInitialized}
+		case r[0] == 2:
+			*m = twinMemory{typ: fmt.Sprint(r[1])}
+		case r[0] == 3:
+			return twinAnswer{word: exceedsRate}
+		default:
+			return twinAnswer{word: fmt.Sprint("!", r)}
+		}
+	}
+}
+
+func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer {
+	memory, flags := &s.memory[op.client], 0
+	for range 10 {
+		var r []int64
+		id := fmt.Sprintf("%016x", rand.Uint64())
+		answer := s.typed(ctx, memory, op, func(typ string) []any {
+			return []any{typ, op.permits, 1, id, "B", now, flags, s.clientTTL, 0, 0}
+		}, func(reply []int64) twinAnswer {
+			r = reply
+			return twinAnswer{granted, reply[2], reply[3]}
+		})
+		switch {
+		case r == nil || r[1] == 1:
+			return answer
+		case r[8] == 1: // the rest at once
+		case r[8] != 0:
+			return twinAnswer{word: fmt.Sprint("!more than a small set: ", r)}
+		case flags != 0 || now < memory.nextAudit:
+			return twinAnswer{refused, r[2], r[3]}
+		default:
+			flags = 2
+			memory.nextAudit = now + max(r[6], minAudit)
+		}
+	}
+	return twinAnswer{word: "!for ever the rest"}
+}

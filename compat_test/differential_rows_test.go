@@ -1,0 +1,227 @@
+package compat_test
+
+import "strconv"
+
+// A twinRow is an entry of the closed list: a row of docs/compatibility.md. What we must do is what
+// the jar's script does, changed by the entries that hold in the state before the operation, and
+// nothing else.
+type twinRow struct {
+	id, title string
+	// heals: in this state we do what the jar does once value is rate − permits in the set.
+	heals func(c twinCase) bool
+	// alters turns what the jar does into what we do, and reports whether they are different things.
+	alters func(c twinCase, w *twinOutcome) bool
+}
+
+// twinRows are applied in this order. A run that does not meet each of them fails.
+var twinRows = []twinRow{
+	{id: "1", title: "too little left, nothing in use: everything is free", heals: func(c twinCase) bool {
+		s, expired, live := c.permits()
+		if !s.has || len(live) > 0 || s.value+expired.total() >= c.before.number("rate") {
+			return false
+		}
+		switch c.op.name {
+		case "tryAcquire":
+			return s.value+expired.total() < c.op.permits
+		case "release":
+			return len(expired) == 0
+		}
+		return c.op.name == "availablePermits"
+	}},
+	{id: "3", title: "value lost: rebuilt from the grants in the set", heals: func(c twinCase) bool {
+		s, _, _ := c.permits()
+		return c.op.usesPermits() && !s.has && len(s.members) > 0
+	}},
+	{id: "4", title: "lost permits come back, once an interval when somebody is refused", heals: func(c twinCase) bool {
+		s, expired, live := c.permits()
+		if !s.has || len(live) == 0 || s.value+s.members.total() >= c.before.number("rate") {
+			return false
+		}
+		if c.op.name == "tryAcquire" {
+			return s.value+expired.total() < c.op.permits && (c.audits || c.outOfReach())
+		}
+		return c.op.name == "availablePermits"
+	}},
+	{id: "8, 12", title: "more left than the rate, after availablePermits or another client's setRate: the set decides", heals: func(c twinCase) bool {
+		s, expired, _ := c.permits()
+		if !s.has || s.value+expired.total() <= c.before.number("rate") {
+			return false
+		}
+		// Redisson's own check since 3.16.2 runs when an acquire reclaims something.
+		return c.op.name == "availablePermits" || c.op.name == "tryAcquire" && (len(expired) == 0 || !c.version.since("3.16.2"))
+	}},
+	{id: "10", title: "permits out of range: an error, and nothing changes", alters: func(c twinCase, w *twinOutcome) bool {
+		return c.op.usesPermits() && c.op.outOfRange() && c.refuses(w)
+	}},
+	{id: "11", title: "rates and intervals out of range: an error, and nothing changes", alters: func(c twinCase, w *twinOutcome) bool {
+		return !c.op.usesPermits() && c.op.outOfRange() && c.refuses(w)
+	}},
+	{id: "12", title: "setRate forgets the state of the other type too", alters: func(c twinCase, w *twinOutcome) bool {
+		if !c.op.setsRate() || c.op.keep && c.before.hash["type"] == c.op.typ || c.op.keep && c.before.hash["type"] == "" ||
+			w.answer.word != "null" && w.answer.word != "true" {
+			return false
+		}
+		found := false
+		for _, i := range []int{0, 1 + c.op.client} {
+			s := &w.state.slots[i]
+			found = found || s.has || len(s.members) > 0
+			*s = twinSlot{valueTTL: noKey, permitsTTL: noKey}
+		}
+		return found
+	}},
+	{id: "19", title: "trySetRate that answers false changes nothing", alters: func(c twinCase, w *twinOutcome) bool {
+		if c.op.name != "trySetRate" || !c.before.initialized() || c.before.hash["keepAliveTime"] != "" || w.state.hash["keepAliveTime"] == "" {
+			return false
+		}
+		delete(w.state.hash, "keepAliveTime")
+		return true
+	}},
+	{id: "5 (3 ms)", title: "the wait of the oldest grant is exact", alters: func(c twinCase, w *twinOutcome) bool {
+		wait, members, _ := c.wait(w)
+		if members != 1 || w.answer.wait == wait {
+			return false
+		}
+		w.answer.wait -= 3
+		return true
+	}},
+	{id: "5", title: "the wait is until that many permits are free", alters: func(c twinCase, w *twinOutcome) bool {
+		wait, members, oldest := c.wait(w)
+		if members < 2 || w.answer.wait != oldest {
+			return false
+		}
+		w.answer.wait = wait
+		return oldest != wait
+	}},
+	{id: "13", title: "a score ahead of the clock makes nobody wait longer than an interval", alters: func(c twinCase, w *twinOutcome) bool {
+		interval := c.before.number("interval")
+		if w.answer.word != refused || w.answer.wait <= interval {
+			return false
+		}
+		w.answer.wait = interval
+		return true
+	}},
+	{id: "7", title: "a call reclaims so many grants and no more", alters: alterBounded},
+	{id: "18", title: "a lower rate with the state kept: the oldest grants go", alters: func(c twinCase, w *twinOutcome) bool {
+		if !c.keeps(w) {
+			return false
+		}
+		s := &w.state.slots[c.slot]
+		// Ours by the order in which they lie in our set.
+		_, live := c.before.slots[c.slot].split(c.now, c.op.interval)
+		if live.total() <= c.op.rate || len(c.before.slots[c.slot].members) > setBound {
+			return false
+		}
+		s.members = live.newest(c.op.rate)
+		return true
+	}},
+	{id: "8", title: "availablePermits reads, and answers 0 to rate", alters: func(c twinCase, w *twinOutcome) bool {
+		if c.op.name != "availablePermits" || !c.before.initialized() {
+			return false
+		}
+		n, err := strconv.ParseInt(w.answer.word, 10, 64)
+		if err != nil {
+			return false
+		}
+		changed := len(w.state.differs(c.before)) > 0
+		if free := max(0, min(n, c.before.number("rate"))); free != n {
+			w.answer.word, changed = strconv.FormatInt(free, 10), true
+		}
+		w.state = c.before.clone()
+		return changed
+	}},
+	{id: "9", title: "release takes grants out of the set, newest first", alters: func(c twinCase, w *twinOutcome) bool {
+		if c.op.name != "release" || w.answer.word != "null" {
+			return false
+		}
+		was, s := c.healed.slots[c.slot], &w.state.slots[c.slot]
+		used := was.members.total()
+		if used == 0 {
+			return false
+		}
+		back := min(c.op.permits, used)
+		s.members = was.members.oldest(used - back)
+		s.value = min(c.before.number("rate"), was.value+back)
+		if len(s.members) == 0 {
+			s.value, s.permitsTTL = c.before.number("rate"), noKey
+		}
+		return true
+	}},
+	{id: "17", title: "the keys of a PER_CLIENT client get a TTL and keep it", alters: func(c twinCase, w *twinOutcome) bool {
+		return alterClientTTL(c, w, true)
+	}},
+	{id: "17 (kept)", title: "nor do our writes drop any other TTL that value has", alters: func(c twinCase, w *twinOutcome) bool {
+		return alterClientTTL(c, w, false)
+	}},
+}
+
+// setBound is how many members our scripts look at in one call; reclaimBound is how many expired ones
+// an acquire takes that has enough without them.
+const setBound, reclaimBound = 512, 64
+
+// alterBounded: what is left in the set is expired, and comes back later.
+func alterBounded(c twinCase, w *twinOutcome) bool {
+	switch {
+	case c.op.name == "tryAcquire" && w.answer.word == granted:
+		was, s := c.healed.slots[c.slot], &w.state.slots[c.slot]
+		expired, live := was.split(c.now, c.before.number("interval"))
+		value, taken := was.value, 0
+		if !was.has {
+			return false
+		}
+		for {
+			bound := setBound
+			if value >= c.op.permits {
+				bound = reclaimBound
+			}
+			n := min(bound, len(expired)-taken)
+			value += expired[taken : taken+n].total()
+			taken += n
+			if value >= c.op.permits || n < bound {
+				break
+			}
+		}
+		left := expired[taken:]
+		if len(left) == 0 {
+			return false
+		}
+		s.members = append(left[:len(left):len(left)], s.members...)
+		s.value -= left.total()
+		if len(live) == 0 && s.permitsTTL == noTTL {
+			s.permitsTTL = was.permitsTTL // the set was not emptied
+		}
+		return true
+	case c.keeps(w) && len(c.before.slots[c.slot].members) > setBound:
+		s := &w.state.slots[c.slot]
+		s.members = c.before.slots[c.slot].members.newest(c.op.rate)
+		s.value = c.op.rate - s.members.total()
+		if s.permitsTTL == noKey { // all were expired
+			s.permitsTTL = max(w.state.hashTTL, c.before.slots[c.slot].permitsTTL)
+		}
+		return true
+	}
+	return false
+}
+
+// alterClientTTL: in Redisson the SET of a reclaim or a release drops the TTL that value has, and where
+// the limiter has none nothing puts it back.
+func alterClientTTL(c twinCase, w *twinOutcome, given bool) bool {
+	if c.slot < 0 || given != (c.slot > 0 && c.clientTTL > 0) || w.state.hashTTL >= 0 || w.state.number("keepAliveTime") > 0 {
+		return false // otherwise the limiter's TTL rules
+	}
+	was, s := c.before.slots[c.slot], &w.state.slots[c.slot]
+	value, permits := s.valueTTL, s.permitsTTL
+	acquired := c.op.name == "tryAcquire" && (w.answer.word == granted || w.answer.word == refused)
+	applied := acquired || c.op.name == "release" && w.answer.word == "null"
+	if was.has && applied {
+		value = was.valueTTL
+	}
+	if idle := max(c.clientTTL, 2*c.before.number("interval")); applied && given && min(value, permits) < idle/2 {
+		value, permits = idle, idle
+		if len(s.members) == 0 {
+			permits = noKey
+		}
+	}
+	changed := value != s.valueTTL || permits != s.permitsTTL
+	s.valueTTL, s.permitsTTL = value, permits
+	return changed
+}

@@ -1,0 +1,155 @@
+package compat_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+const (
+	// twinOperations is how many a run compares; RATELIMITER_COMPAT_OPS says another number.
+	twinOperations = 60_000
+	worldLength    = 100
+)
+
+// A twinSeed is what a run starts from: RATELIMITER_COMPAT_SEED, "run" or "run:world" for one world
+// alone.
+type twinSeed struct {
+	run   uint64
+	world int // -1 for all
+}
+
+func newTwinSeed(t testing.TB) twinSeed {
+	t.Helper()
+	text := os.Getenv("RATELIMITER_COMPAT_SEED")
+	if text == "" {
+		return twinSeed{rand.Uint64N(1_000_000_000), -1}
+	}
+	run, world, one := strings.Cut(text, ":")
+	seed := twinSeed{world: -1}
+	var err error
+	seed.run, err = strconv.ParseUint(run, 10, 64)
+	require.NoError(t, err, "RATELIMITER_COMPAT_SEED")
+	if one {
+		seed.world, err = strconv.Atoi(world)
+		require.NoError(t, err, "RATELIMITER_COMPAT_SEED")
+	}
+	return seed
+}
+
+// TestDifferential runs random operations at chosen instants through the scripts that the jar sent
+// and through us, on twin limiters and interleaved on one, and compares answer, permits left and in
+// use, hash and TTLs after each. Differences are those of twinRows, in the states they name; every one
+// of them must be met. Members of one score lie in Redis by their random bytes, which no seed repeats.
+func TestDifferential(t *testing.T) {
+	seed, operations := newTwinSeed(t), twinOperations
+	if text := os.Getenv("RATELIMITER_COMPAT_OPS"); text != "" {
+		var err error
+		operations, err = strconv.Atoi(text)
+		require.NoError(t, err, "RATELIMITER_COMPAT_OPS")
+	}
+	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
+	began, met, done := time.Now(), map[string]int{}, 0
+	var versions []string
+	for _, v := range twinVersions() {
+		share := operations / 5
+		if v.name == newestListed().name {
+			share = operations * 4 / 5
+		}
+		versions = append(versions, v.name)
+		t.Run(v.name, func(t *testing.T) {
+			n, by := runTwins(t, v, seed, share)
+			done += n
+			for id, times := range by {
+				met[id] += times
+			}
+			t.Logf("%d operations against Redisson %s, differences by row: %v", n, v, by)
+		})
+	}
+	if t.Failed() || seed.world >= 0 {
+		return
+	}
+	t.Logf("%d operations against Redisson %s in %v, seed %d; differences outside the closed list: 0; in it, by row: %s",
+		done, strings.Join(versions, ", "), time.Since(began).Round(time.Millisecond), seed.run, inOrder(met))
+	for _, row := range twinRows {
+		require.NotZero(t, met[row.id], "no operation met row %s: %s", row.id, row.title)
+	}
+}
+
+// twinVersions are the newest, which knows every operation, and the article's.
+func twinVersions() (out []version) {
+	for _, v := range allVersions {
+		if oldestAndNewest(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// runTwins plays worlds until they have compared so many operations.
+func runTwins(t *testing.T, v version, seed twinSeed, operations int) (done int, met map[string]int) {
+	var j *jar
+	onVersion(t, v, func(t testing.TB, v version) { j = newJar(t, v) })
+	met = map[string]int{}
+	if j == nil {
+		return 0, met // a newest whose scripts are others, which has been said
+	}
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		onVersion(t, v, func(t testing.TB, v version) {
+			ctx, prefix := context.Background(), redistest.Key(t)
+			require.NoError(t, j.load(ctx, rdb))
+			for world := 0; done < operations; world++ {
+				if seed.world >= 0 {
+					world = seed.world
+				}
+				rng := rand.New(rand.NewPCG(seed.run, uint64(world)))
+				w := newTwinWorld(rng, rdb, j, fmt.Sprintf("%s%d", prefix, world), false)
+				length := worldLength
+				if w.big {
+					length /= 4
+				}
+				err := w.play(ctx, length)
+				require.NoError(t, err, "replay: RATELIMITER_COMPAT_SEED=%d:%d", seed.run, world)
+				done += w.operations
+				for id, n := range w.met {
+					met[id] += n
+				}
+				if seed.world >= 0 {
+					return
+				}
+			}
+		})
+	})
+	return done, met
+}
+
+// TestDifferentialNamesRows: each entry of the closed list is a row that docs/compatibility.md has.
+func TestDifferentialNamesRows(t *testing.T) {
+	text, err := os.ReadFile("../docs/compatibility.md")
+	require.NoError(t, err)
+	for _, row := range twinRows {
+		ids, _, _ := strings.Cut(row.id, " (")
+		for id := range strings.SplitSeq(ids, ", ") {
+			require.Contains(t, string(text), "\n| "+id+" | ", "row %s: %s", row.id, row.title)
+		}
+	}
+}
+
+// inOrder is the counts in the order of the closed list.
+func inOrder(met map[string]int) string {
+	var out []string
+	for _, row := range twinRows {
+		out = append(out, fmt.Sprintf("%s: %d", row.id, met[row.id]))
+	}
+	return strings.Join(out, ", ")
+}

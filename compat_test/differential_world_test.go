@@ -1,0 +1,267 @@
+package compat_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A twinWorld is two limiters, each with two clients, that are in the same state before every
+// operation. On one of them we act, or where the world is mixed now we and now the jar's scripts; on
+// the other the jar's scripts alone, at the same instants.
+type twinWorld struct {
+	rng  *rand.Rand
+	rdb  *redis.Client
+	jar  *jar
+	us   twinUs
+	ids  [2]string
+	keys [3][]string // ours, theirs, and of a limiter in a healed state
+	name [3]string
+
+	mixed     bool
+	damaged   bool          // something else than limiters writes to the keys now and then
+	big       bool          // more grants in the set than one call takes
+	ahead     time.Duration // how far the clock of Java is ahead
+	clientTTL int64
+
+	ours, theirs twinState
+	memory       [2]twinMemory
+	history      []string
+
+	operations int
+	met        map[string]int
+}
+
+// newTwinWorld draws a world, a small one if so wanted. Its limiters are called prefix and a letter.
+func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string, small bool) *twinWorld {
+	w := &twinWorld{rng: rng, rdb: rdb, jar: j, met: map[string]int{}}
+	for i := range w.ids {
+		w.ids[i] = fmt.Sprintf("%08x-0000-4000-8000-%012x", rng.Uint32(), rng.Uint64()>>16)
+	}
+	for i := range w.name {
+		w.name[i] = prefix + string(rune('a'+i))
+		w.keys[i] = twinKeys(w.name[i], w.ids)
+	}
+	w.mixed = rng.IntN(2) == 0
+	switch rng.IntN(20) {
+	case 0, 1, 2, 3:
+		w.damaged = true
+	case 4, 5:
+		w.big, w.mixed = !small, false
+	case 6, 7:
+		w.mixed, w.ahead = true, time.Duration(1+rng.IntN(5000))*time.Millisecond
+	}
+	if rng.IntN(3) == 0 && !w.big {
+		w.clientTTL = time.Hour.Milliseconds()
+	}
+	w.us = newLibrary(rdb, w.name[0], w.ids, w.clientTTL)
+	return w
+}
+
+// play runs n operations. The error of a difference tells the whole story.
+func (w *twinWorld) play(ctx context.Context, n int) error {
+	defer func() {
+		for _, keys := range w.keys {
+			w.rdb.Del(ctx, keys...)
+		}
+	}()
+	w.ours = twinState{hashTTL: noKey}
+	for i := range w.ours.slots {
+		w.ours.slots[i] = twinSlot{valueTTL: noKey, permitsTTL: noKey}
+	}
+	w.memory = [2]twinMemory{{typ: "0"}, {typ: "0"}}
+	w.begin()
+	if err := w.copy(ctx, 0); err != nil {
+		return err
+	}
+	for w.operations < n {
+		var err error
+		switch p := w.rng.IntN(100); {
+		case p < 20:
+			err = w.sleep(ctx)
+		case p < 23 && w.damaged:
+			err = w.damage(ctx)
+		default:
+			err = w.step(ctx, w.operation())
+		}
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, w.story())
+		}
+	}
+	return nil
+}
+
+// step runs one operation on both limiters and compares.
+func (w *twinWorld) step(ctx context.Context, op twinOp) error {
+	w.operations++
+	id, random := w.ids[op.client], w.jar.random(w.rng.Uint64())
+	// What we refuse as an argument, the jar would leave behind.
+	byUs := !w.mixed || w.rng.IntN(2) == 0 || op.outOfRange()
+	c := w.caseOf(op)
+	if byUs {
+		w.memory[op.client].learn(c)
+		c.audits = c.now >= w.memory[op.client].nextAudit
+	} else {
+		c.now += w.ahead.Milliseconds()
+	}
+	w.note("%d %s by %s", c.now, op, map[bool]string{true: "us", false: "the jar"}[byUs])
+
+	var did, alone twinOutcome
+	pipe := w.rdb.Pipeline()
+	var together sent
+	if byUs {
+		did.answer = w.us.do(ctx, op)
+	} else {
+		together = w.jar.send(ctx, pipe, op, w.name[0], id, c.now, random)
+	}
+	theirs := w.jar.send(ctx, pipe, op, w.name[1], id, c.now, random)
+	looks := []*redis.Cmd{twinLook.Eval(ctx, pipe, w.keys[0]), twinLook.Eval(ctx, pipe, w.keys[1])}
+	_, _ = pipe.Exec(ctx) // errors are on the commands
+	alone.answer = theirs.answer()
+	if !byUs {
+		did.answer = together.answer()
+	}
+	var err error
+	if did.state, err = parseState(looks[0]); err != nil {
+		return err
+	}
+	if alone.state, err = parseState(looks[1]); err != nil {
+		return err
+	}
+	w.note("  %v %v", did.answer, did.state)
+
+	want, met := alone, []string(nil)
+	if byUs {
+		if want, met, err = c.explain(alone, func(c twinCase) (twinOutcome, error) { return w.inHealed(ctx, c, random) }); err != nil {
+			return err
+		}
+		if c.claims(did.answer, met) {
+			w.memory[op.client].nextAudit = c.now + min(max(c.before.number("interval"), minAudit), maxAudit)
+		}
+		w.memory[op.client].forget(c, did.answer)
+	}
+	different := did.state.differs(want.state)
+	if acquired := op.name == "tryAcquire" && (did.answer.word == granted || did.answer.word == refused); byUs && acquired {
+		if left := max(0, did.state.slots[c.slot].value); did.answer.left != left {
+			different = append(different, fmt.Sprintf("left, by the answer %d, in Redis %d", did.answer.left, left))
+		}
+		did.answer.left = 0
+	}
+	if did.answer != want.answer {
+		different = append(different, fmt.Sprintf("answer %v, %v", did.answer, want.answer))
+	}
+	if len(different) > 0 {
+		return fmt.Errorf("%s, %s: as it is and as it should be (by entries %v of the closed list)\n%s\nbefore %s\nRedisson alone %v %s",
+			op, map[bool]string{true: "by us", false: "by the jar on what we left"}[byUs], met, strings.Join(different, "\n"), c.before,
+			alone.answer, alone.state)
+	}
+	if err := c.sound(did, byUs); err != nil {
+		return err
+	}
+	for _, id := range met {
+		w.met[id]++
+	}
+	w.ours, w.theirs = did.state, alone.state
+	return w.meet(ctx, met)
+}
+
+func (w *twinWorld) caseOf(op twinOp) twinCase {
+	c := twinCase{
+		version: w.jar.version, op: op, now: time.Now().UnixMilli(),
+		before: w.ours, healed: w.ours.clone(), slot: -1, clientTTL: w.clientTTL,
+	}
+	switch {
+	case op.setsRate():
+		c.slot = slotOf(op.typ, op.client)
+	case c.before.initialized():
+		c.slot = slotOf(c.before.hash["type"], op.client)
+	}
+	return c
+}
+
+// inHealed runs the jar's script on a third limiter.
+func (w *twinWorld) inHealed(ctx context.Context, c twinCase, random string) (out twinOutcome, err error) {
+	pipe := w.rdb.Pipeline()
+	c.healed.inFormatOf(w.jar.version).place(ctx, pipe, w.keys[2])
+	theirs := w.jar.send(ctx, pipe, c.op, w.name[2], w.ids[c.op.client], c.now, random)
+	cmd := twinLook.Eval(ctx, pipe, w.keys[2])
+	_, _ = pipe.Exec(ctx)
+	out.answer = theirs.answer()
+	out.state, err = parseState(cmd)
+	return out, err
+}
+
+// meet makes the two limiters equal where a deliberate difference has parted them: most often as
+// ours is, in mixed worlds also as Redisson's is, so that we act on what it leaves. What Redisson
+// makes of arguments that we refuse is not gone on with.
+func (w *twinWorld) meet(ctx context.Context, met []string) error {
+	if len(w.ours.differs(w.theirs)) == 0 {
+		return nil
+	}
+	from := 0
+	if w.mixed && !w.big && w.rng.IntN(3) == 0 {
+		from = 1
+	}
+	for _, id := range met {
+		if id == "10" || id == "11" || id == "1" {
+			from = 0
+		}
+	}
+	return w.copy(ctx, from)
+}
+
+// copy makes both limiters be what ours (0) or theirs (1) is, theirs with members of its own format.
+func (w *twinWorld) copy(ctx context.Context, from int) error {
+	pipe := w.rdb.Pipeline()
+	if from == 1 {
+		w.ours = w.theirs
+		w.ours.place(ctx, pipe, w.keys[0])
+		w.note("  as Redisson: %v", w.ours)
+	}
+	w.theirs = w.ours.inFormatOf(w.jar.version)
+	w.theirs.place(ctx, pipe, w.keys[1])
+	if from == 0 && w.operations == 0 {
+		w.ours.place(ctx, pipe, w.keys[0])
+	}
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
+// sound is what holds after an operation whatever was compared: in a state where permits left and in
+// use add up to the rate they still do, and no window holds more than the rate.
+func (c twinCase) sound(did twinOutcome, byUs bool) error {
+	if c.slot < 0 || !did.state.initialized() {
+		return nil
+	}
+	healthy := func(s twinState) bool {
+		slot := s.slots[c.slot]
+		return !slot.has && len(slot.members) == 0 || slot.has && slot.value >= 0 && slot.value+slot.members.total() == s.number("rate")
+	}
+	if !healthy(c.before) || healthy(did.state) {
+		return nil
+	}
+	keeps := c.op.setsRate() && c.op.keep
+	if !byUs && (c.op.name == "release" || keeps || c.op.permits < 1) {
+		return nil // rows 9, 10 and 18
+	}
+	if !c.op.usesPermits() && !c.op.setsRate() {
+		return nil // delete, and what the limiter became after it
+	}
+	return fmt.Errorf("%s: permits left and in use no longer add up to the rate: before %s, after %s", c.op, c.before, did.state)
+}
+
+func (w *twinWorld) note(format string, args ...any) {
+	w.history = append(w.history, fmt.Sprintf(format, args...))
+	if len(w.history) > 128 {
+		w.history = w.history[64:]
+	}
+}
+
+func (w *twinWorld) story() string {
+	return fmt.Sprintf("Redisson %s, mixed %t, damaged %t, big %t, Java ahead by %v, client TTL %d\n%s",
+		w.jar.version, w.mixed, w.damaged, w.big, w.ahead, w.clientTTL, strings.Join(w.history[max(0, len(w.history)-60):], "\n"))
+}
