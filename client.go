@@ -2,7 +2,6 @@ package ratelimiter
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -203,8 +202,10 @@ func (c *Client) wake(name string) {
 }
 
 var (
-	_ redis.UniversalClient = (*redis.Client)(nil) // and what NewFailoverClient answers
+	_ redis.UniversalClient = (*redis.Client)(nil)
 	_ redis.UniversalClient = (*redis.ClusterClient)(nil)
 	_ redis.UniversalClient = (*redis.Ring)(nil)
-	_ fmt.Stringer          = Rate{}
+
+	_ func(*redis.FailoverOptions) *redis.Client        = redis.NewFailoverClient
+	_ func(*redis.FailoverOptions) *redis.ClusterClient = redis.NewFailoverClusterClient
 )

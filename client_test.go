@@ -144,6 +144,17 @@ func TestCluster(t *testing.T) {
 	require.Len(t, nodes, 3, "on every node")
 }
 
+// RESP2 and RESP3 answer the same.
+func TestBothProtocols(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		c := New(redistest.Client(t, func(o *redis.Options) { o.Protocol = protocol }))
+		for _, typ := range []RateType{Overall, PerClient} {
+			everyOperation(t, context.Background(), c.RateLimiter(redistest.Key(t)), typ)
+		}
+		require.NoError(t, c.Close())
+	}
+}
+
 // A Ring sends the keys of a limiter to the shard of its name, whatever their suffixes.
 func TestRing(t *testing.T) {
 	redistest.NeedReal(t)
