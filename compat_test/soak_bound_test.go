@@ -1,0 +1,86 @@
+package compat_test
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// underway is how long a Java script may be on its way before its grant counts as late: from the
+// moment at which the JVM read its clock to that at which Redis ran the script.
+const underway = 50 * time.Millisecond
+
+// requireWindows holds what is promised of a limiter that Java and Go share while all clocks are one.
+//
+// Every grant has a score s, the clock of whoever granted it, and an instant e at which Redis ran it;
+// e ≥ s here, since a clock is read before it is used. We read Redis' clock in the script: e − s is
+// below a millisecond, what rounding takes. Java reads its own before it sends: e − s is what its
+// queues, the network and Redis' queue took. A grant is taken out of the set by nobody before
+// s + interval. So:
+//
+//   - among grants of ours, by score: no half-open window of interval holds more than rate. Whoever
+//     took a out of the set before b was granted did so when Redis' clock said s(a) + interval or more,
+//     and s(b) is no less than that;
+//   - among all grants that were not late, e − s ≤ d: no window of interval − d does. Of the window
+//     (T−interval+d, T], let b be the grant that Redis ran last, and a any other. Whoever took a out
+//     before b did so with a clock c ≥ s(a) + interval ≥ e(a) − d + interval > T, but c ≤ e(b) ≤ T.
+//     So all of them were in the set together. The same holds by score;
+//   - grants that were late come on top: they are counted by an instant that is long past, and are free
+//     again that much too early. A JVM that stalls, or sends again after Redis was away, exceeds the
+//     rate with Redisson alone as well. Nobody else can see it: the score says nothing of when.
+func requireWindows(t testing.TB, grants []entry, rate int64, interval time.Duration) {
+	t.Helper()
+	require.NotEmpty(t, grants)
+	ours := only(grants, func(e entry) bool { return !e.java })
+	inTime := only(grants, func(e entry) bool { return e.lag() <= underway })
+	byLag := func(a, b entry) int { return cmp.Compare(a.lag(), b.lag()) }
+	late := permitsIn(grants) - permitsIn(inTime)
+	t.Logf("%d grants, %d of them ours; %d permits granted late; fullest windows of %v at rate %d: all %d by execution, "+
+		"%d by score; ours %d; longest under way %v", len(grants), len(ours), late, interval, rate, fullest(grants, interval, byExecution),
+		fullest(grants, interval, byScore), fullest(ours, interval, byScore), slices.MaxFunc(grants, byLag).lag())
+
+	require.GreaterOrEqual(t, slices.MinFunc(grants, byLag).lag(), time.Duration(0), "a score ahead of Redis' clock")
+	require.LessOrEqual(t, fullest(ours, interval, byScore), rate, "ours, by score")
+	require.LessOrEqual(t, fullest(inTime, interval-underway, byExecution), rate, "all in time, by execution")
+	require.LessOrEqual(t, fullest(inTime, interval-underway, byScore), rate, "all in time, by score")
+	require.Greater(t, 10*permitsIn(inTime), 9*permitsIn(grants), "nearly all grants are in time")
+}
+
+// TestSoakBound holds that the judge sees an excess: Java's second burst after an eviction, of 9 permits
+// where 5 are allowed, and what lies exactly one window apart.
+func TestSoakBound(t *testing.T) {
+	java := fleet.peer(t, newestListed())
+	rdb := redistest.Client(t)
+	seen := startLedger(t, rdb.Options().Addr)
+	name := redistest.Key(t)
+	require.True(t, java.truth(t, "trySetRate", name, overall, 5, time.Minute))
+	require.True(t, java.truth(t, "tryAcquire", name, 4))
+	require.EqualValues(t, 4, fullest(seen.of(rdb, name), time.Minute, byExecution))
+	require.NoError(t, rdb.Del(t.Context(), "{"+name+"}:value").Err())
+	require.True(t, java.truth(t, "tryAcquire", name, 5))
+	for _, when := range []func(entry) time.Time{byExecution, byScore} {
+		require.EqualValues(t, 9, fullest(seen.of(rdb, name), time.Minute, when))
+	}
+	require.NoError(t, newGoSide(t, rdb, newestListed(), java.id).client.RateLimiter(name).SetRate(t.Context(),
+		ratelimiter.Rate{Permits: 3, Interval: time.Hour}))
+	require.Equal(t, "true", newGoSide(t, rdb, newestListed(), java.id).do("tryAcquire", name, 3))
+	grants := seen.of(rdb, name)
+	require.Len(t, grants, 3)
+	require.Equal(t, []bool{true, true, false}, []bool{grants[0].java, grants[1].java, grants[2].java})
+	for _, e := range grants {
+		require.GreaterOrEqual(t, e.lag(), time.Duration(0))
+		require.Less(t, e.lag(), time.Second)
+	}
+
+	at := func(ms float64) entry { return entry{score: ms, permits: 2} }
+	apart := []entry{at(1000), at(0), at(999), at(1)}
+	require.EqualValues(t, 6, fullest(apart, time.Second, byScore))
+	require.EqualValues(t, 8, fullest(apart, 1001*time.Millisecond, byScore))
+	require.EqualValues(t, 2, fullest(apart, time.Millisecond, byScore))
+}

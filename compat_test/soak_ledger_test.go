@@ -1,0 +1,221 @@
+package compat_test
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// A ledger is every grant on a server as Redis itself saw it: what MONITOR says of the ZADDs that
+// scripts ran. It misses none, whoever sent the script and whether or not its answer arrived; a
+// poller of the permits sets would miss what is reclaimed between two looks, and what the callers
+// report lacks the grants whose answers were lost, and says when an answer came, not when it was given.
+type ledger struct {
+	t    testing.TB
+	addr string
+
+	mu      sync.Mutex
+	entries map[string][]entry // by the key of the permits set, in the order of execution
+	known   map[string]float64 // score of the last grant with this key and member
+	echoed  chan string
+	ended   chan struct{}
+}
+
+// An entry is one grant.
+type entry struct {
+	score   float64   // in ms, by the clock of whoever granted
+	at      time.Time // of execution, by the clock of Redis
+	permits int64
+	java    bool
+}
+
+// lag is by how much the score is behind the execution: less than a millisecond where Redis told the
+// time, and the time that the script was under way where Java told it.
+func (e entry) lag() time.Duration { return e.at.Sub(e.scored()) }
+
+func (e entry) scored() time.Time {
+	whole, part := math.Modf(e.score)
+	return time.UnixMilli(int64(whole)).Add(time.Duration(part * float64(time.Millisecond)))
+}
+
+func startLedger(t testing.TB, addr string) *ledger {
+	t.Helper()
+	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}}
+	l.attach()
+	return l
+}
+
+// attach begins to watch. It returns when Redis has said that it reports from now on.
+func (l *ledger) attach() {
+	l.t.Helper()
+	conn, err := net.Dial("tcp", l.addr)
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { _ = conn.Close() })
+	_, err = conn.Write([]byte("MONITOR\r\n"))
+	require.NoError(l.t, err)
+	lines := bufio.NewReaderSize(conn, 1<<20)
+	ok, err := lines.ReadString('\n')
+	require.NoError(l.t, err)
+	require.Equal(l.t, "+OK\r\n", ok)
+	l.echoed, l.ended = make(chan string, 16), make(chan struct{})
+	go l.read(lines, l.echoed, l.ended)
+}
+
+// lost waits until all that a dead server had still said has been read.
+func (l *ledger) lost() { <-l.ended }
+
+func (l *ledger) read(lines *bufio.Reader, echoed chan<- string, ended chan<- struct{}) {
+	defer close(ended)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " ")
+		_, rest, _ = strings.Cut(rest, "] ")
+		operation, _, _ := strings.Cut(rest, " ")
+		switch strings.ToLower(operation) {
+		case `"zadd"`:
+			l.zadd(stamp, words(rest))
+		case `"echo"`:
+			if w := words(rest); len(w) == 2 {
+				echoed <- w[1]
+			}
+		}
+	}
+}
+
+// words undoes the quoting of MONITOR.
+func words(text string) []string {
+	var out []string
+	text = strings.TrimRight(text, "\r\n")
+	for text != "" {
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			return nil
+		}
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			return nil
+		}
+		out = append(out, word)
+		text = strings.TrimPrefix(text[len(quoted):], " ")
+	}
+	return out
+}
+
+func (l *ledger) zadd(stamp string, w []string) {
+	java := len(w) == 4 // ours says NX
+	if !java {
+		if len(w) != 5 {
+			l.t.Errorf("ledger: %q", w)
+			return
+		}
+		w = append(w[:2:2], w[3:]...)
+	}
+	key, member := w[1], w[3]
+	score, err := strconv.ParseFloat(w[2], 64)
+	seconds, micros, _ := strings.Cut(stamp, ".")
+	s, err2 := strconv.ParseInt(seconds, 10, 64)
+	us, err3 := strconv.ParseInt(micros, 10, 64)
+	if err != nil || err2 != nil || err3 != nil || len(member) < 8 {
+		l.t.Errorf("ledger: %q at %q", w, stamp)
+		return
+	}
+	l.add(key, member, entry{score: score, at: time.Unix(s, us*1000), java: java})
+}
+
+// add leaves out what is no new grant: ours with a member that is there, Java's with the score, too,
+// of one that was sent again. Java's 8-byte members repeat now and then by chance.
+func (l *ledger) add(key, member string, e entry) {
+	e.permits = int64(binary.LittleEndian.Uint32([]byte(member[len(member)-4:])))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, ok := l.known[key+member]
+	if ok && (before == e.score || !e.java) {
+		return
+	}
+	l.known[key+member] = e.score
+	l.entries[key] = append(l.entries[key], e)
+}
+
+// reconcile takes grants out of the set that the ledger has not seen, because the server died
+// between keeping a grant and telling of it. Their time of execution is not known.
+func (l *ledger) reconcile(rdb redis.UniversalClient, key string) (missed int) {
+	l.t.Helper()
+	members, err := rdb.ZRangeWithScores(l.t.Context(), key, 0, -1).Result()
+	require.NoError(l.t, err)
+	for _, z := range members {
+		member := z.Member.(string)
+		l.mu.Lock()
+		_, ok := l.known[key+member]
+		l.mu.Unlock()
+		if !ok {
+			missed++
+			m, _ := ratelimiter.ParseMember([]byte(member))
+			e := entry{score: z.Score, java: m.Format != ratelimiter.MemberBc0I || member[4:8] != member[len(member)-4:]}
+			e.at = e.scored()
+			l.add(key, member, e)
+		}
+	}
+	return missed
+}
+
+// of returns the grants of a limiter until now.
+func (l *ledger) of(rdb redis.UniversalClient, limiter string) []entry {
+	l.t.Helper()
+	token := fmt.Sprintf("%s until %d", limiter, time.Now().UnixNano())
+	require.NoError(l.t, rdb.Echo(l.t.Context(), token).Err())
+	for said := ""; said != token; {
+		select {
+		case said = <-l.echoed:
+		case <-l.ended:
+			require.FailNow(l.t, "MONITOR has ended")
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries["{"+limiter+"}:permits"])
+}
+
+// fullest is the most permits in any half-open window, by the clock that when tells.
+func fullest(entries []entry, window time.Duration, when func(entry) time.Time) int64 {
+	entries = slices.SortedStableFunc(slices.Values(entries), func(a, b entry) int { return when(a).Compare(when(b)) })
+	var most, sum int64
+	first := 0
+	for _, e := range entries {
+		sum += e.permits
+		for ; when(e).Sub(when(entries[first])) >= window; first++ {
+			sum -= entries[first].permits
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+func byScore(e entry) time.Time     { return e.scored() }
+func byExecution(e entry) time.Time { return e.at }
+
+func only(entries []entry, want func(entry) bool) []entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return !want(e) })
+}
+
+func permitsIn(entries []entry) (sum int64) {
+	for _, e := range entries {
+		sum += e.permits
+	}
+	return sum
+}

@@ -1,0 +1,283 @@
+package compat_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+const (
+	soakRate     = 100
+	soakInterval = 500 * time.Millisecond
+)
+
+// soakPairs are two limiters, each with two JVMs of different versions that can share one. 3.15.5 and
+// 4.7.0 cannot: TestTroubleFIAndBc0I. The Go processes work on both limiters.
+var soakPairs = [][]string{{"3.15.5", "3.16.3"}, {"3.20.1", "4.7.0"}}
+
+// soakDuration is short in the gate, and a minute where RATELIMITER_COMPAT_LONG is set.
+func soakDuration() time.Duration {
+	if os.Getenv("RATELIMITER_COMPAT_LONG") != "" {
+		return time.Minute
+	}
+	return 15 * time.Second
+}
+
+// TestSoak: JVMs of different versions and three Go processes on one limiter, nothing fails. What
+// every caller was told is, to the permit, what Redis granted; no window has too many; afterwards all
+// permits are back.
+func TestSoak(t *testing.T) {
+	s := startSoak(t, false)
+	s.goes(3, soakDuration())
+	for _, l := range s.limiters {
+		for _, p := range l.java {
+			s.hammer(l, p, soakDuration())
+		}
+	}
+	s.wait()
+	for _, l := range s.limiters {
+		require.Empty(t, l.faults)
+		require.Empty(t, l.errors)
+		grants := s.seen.of(s.rdb, l.name)
+		require.Equal(t, l.told, permitsIn(grants), "%s: a grant that nobody was told of, or the reverse", l.name)
+		require.NotZero(t, l.byJava, "%s: Java got nothing", l.name)
+		requireWindows(t, grants, soakRate, soakInterval)
+		require.Greater(t, permitsIn(grants), soakRate*int64(soakDuration()/soakInterval)*8/10, "hardly a permit is left")
+		t.Logf("%v: %d permits, %d of them to Java", l.versions, l.told, l.byJava)
+	}
+	s.requireAllBack()
+}
+
+// TestSoakRestarts: a JVM of each pair, a Go process and Redis are killed in the middle, and started
+// again. Redis keeps every grant before it answers (AOF, fsync always).
+func TestSoakRestarts(t *testing.T) {
+	s := startSoak(t, true)
+	all := soakDuration()
+	began := time.Now()
+	at := func(part int) { time.Sleep(time.Until(began.Add(all * time.Duration(part) / 10))) }
+	left := func() time.Duration { return time.Until(began.Add(all)) }
+	s.goes(2, all)
+	victim := s.goes(1, all)[0]
+	for _, l := range s.limiters {
+		for _, p := range l.java {
+			s.hammer(l, p, all)
+		}
+	}
+
+	at(2)
+	for _, l := range s.limiters {
+		l.java[1].kill()
+		l.java[1] = s.jvm(l.java[1].version)
+		s.hammer(l, l.java[1], left())
+	}
+	at(4)
+	s.killed.Store(victim, true)
+	victim.kill()
+	s.goes(1, left())
+	at(6)
+	missed := s.restartRedis()
+	at(9)
+	s.wait()
+	for _, l := range s.limiters {
+		require.Empty(t, l.errors, "errors that Redis' restart does not explain")
+		grants := s.seen.of(s.rdb, l.name)
+		require.LessOrEqual(t, l.told, permitsIn(grants), "%s: a grant that Redis does not know of", l.name)
+		require.NotZero(t, l.byJava)
+		requireWindows(t, grants, soakRate, soakInterval)
+		t.Logf("%v: %d permits granted, callers told of %d; %d of the grants from Redis' last moment; faults %v",
+			l.versions, permitsIn(grants), l.told, missed, l.faults)
+	}
+	s.requireAllBack()
+}
+
+// A soak is two limiters on one Redis, with the ledger.
+type soak struct {
+	testing.TB
+	server   *redistest.Server
+	gate     *gate
+	seen     *ledger
+	rdb      *redis.Client
+	limiters []*soakLimiter
+	running  sync.WaitGroup
+	killed   sync.Map // *soaker
+	mu       sync.Mutex
+}
+
+type soakLimiter struct {
+	name     string
+	versions []string
+	java     []*peer
+
+	told, byJava   int64            // permits that callers got
+	faults, errors map[string]int64 // what callers saw instead, by text
+}
+
+func startSoak(t *testing.T, durable bool) *soak {
+	var args []string
+	if durable {
+		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
+	}
+	s := &soak{TB: t, server: redistest.Start(t, args...)}
+	s.gate = startGate(t, s.server.Addr())
+	s.rdb = s.server.Client(t)
+	s.seen = startLedger(t, s.server.Addr())
+	for i, names := range soakPairs {
+		l := &soakLimiter{name: fmt.Sprintf("soak.%d", i), versions: names, faults: map[string]int64{}, errors: map[string]int64{}}
+		s.limiters = append(s.limiters, l)
+		for _, name := range names {
+			for _, v := range allVersions {
+				if v.name == name {
+					l.java = append(l.java, s.jvm(v))
+				}
+			}
+		}
+		require.Len(t, l.java, len(names))
+		require.True(t, l.java[0].truth(t, "trySetRate", l.name, overall, soakRate, soakInterval))
+	}
+	return s
+}
+
+// jvm is startPeer for a JVM that may be killed.
+func (s *soak) jvm(v version) *peer {
+	s.Helper()
+	p, err := newPeer(v, s.gate.addr)
+	require.NoError(s, err)
+	s.Cleanup(func() {
+		if !p.ended() {
+			require.NoError(s, p.stop())
+		}
+	})
+	return p
+}
+
+// goes starts n Go processes.
+func (s *soak) goes(n int, during time.Duration) []*soaker {
+	s.Helper()
+	plan := soakPlan{
+		Addr: s.gate.addr, Mix: []int64{1, 1, 2, 5}, Modes: []string{"try", "wait:200ms", "block"},
+		Pause: 20 * time.Millisecond, During: during,
+	}
+	for _, l := range s.limiters {
+		plan.Limiters = append(plan.Limiters, l.name)
+	}
+	var out []*soaker
+	for range n {
+		out = append(out, startSoaker(s, plan))
+	}
+	for _, worker := range out {
+		worker.begin()
+		s.running.Go(func() {
+			tallies, err := worker.tallies()
+			if _, killed := s.killed.Load(worker); killed {
+				return
+			}
+			if err != nil {
+				s.Errorf("a Go process: %v", err)
+				return
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, l := range s.limiters {
+				tally := tallies[l.name]
+				l.told += tally.Permits
+				for text, n := range tally.Faults {
+					l.faults["Go: "+text] += n
+				}
+				for text, n := range tally.Errors {
+					l.errors["Go: "+text] += n
+				}
+			}
+		})
+	}
+	return out
+}
+
+// javaFault is what Redisson's callers may see while Redis is away.
+var javaFault = regexp.MustCompile(`Redis(Connection|Timeout|ResponseTimeout|NodeNotFound|Loading|Retry)Exception|LOADING|ClosedChannel`)
+
+// hammer starts a JVM's load: the modes of the Go processes, except that a version which forgets
+// callers whom it refuses too often blocks no longer than a second (TestTroubleStarvedAcquire).
+func (s *soak) hammer(l *soakLimiter, p *peer, during time.Duration) {
+	block := "block"
+	if forgetsCallers(p.version) {
+		block = "wait:1000"
+	}
+	for _, mode := range []string{"try", "wait:200", block} {
+		call := p.begin("hammer", l.name, 1, during, "1,1,2,5", mode, 20)
+		s.running.Go(func() {
+			text, err := call.wait(during + 2*callLimit)
+			if p.ended() {
+				return
+			}
+			var told load
+			if err == nil {
+				told, err = parseLoad(text)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if err != nil {
+				l.errors[p.version.name+" "+mode+": "+err.Error()]++
+			}
+			l.told += told.permits
+			l.byJava += told.permits
+			for _, kind := range told.kinds {
+				if _, text, _ := strings.Cut(kind, "*"); javaFault.MatchString(text) {
+					l.faults[p.version.name+": "+text[:min(len(text), 80)]]++
+				} else {
+					l.errors[p.version.name+": "+text]++
+				}
+			}
+		})
+	}
+}
+
+func (s *soak) wait() { s.running.Wait() }
+
+// restartRedis kills Redis while it is busy, and has it back after a moment.
+func (s *soak) restartRedis() (missed int) {
+	s.server.Kill()
+	s.gate.shut()
+	s.seen.lost()
+	time.Sleep(500 * time.Millisecond)
+	s.server.Restart()
+	s.seen.attach()
+	for _, l := range s.limiters {
+		missed += s.seen.reconcile(s.rdb, "{"+l.name+"}:permits")
+	}
+	s.gate.open()
+	return missed
+}
+
+// requireAllBack: after one idle interval everybody sees, and gets, all permits.
+func (s *soak) requireAllBack() {
+	s.Helper()
+	client := ratelimiter.New(s.rdb)
+	defer client.Close()
+	for _, l := range s.limiters {
+		limiter := client.RateLimiter(l.name)
+		idle := func() { time.Sleep(soakInterval + 10*time.Millisecond) }
+		idle()
+		n, err := limiter.AvailablePermits(s.Context())
+		require.NoError(s, err)
+		require.EqualValues(s, soakRate, n)
+		ok, err := limiter.TryAcquire(s.Context(), soakRate, 0)
+		require.NoError(s, err)
+		require.True(s, ok)
+		for _, p := range l.java {
+			idle()
+			require.EqualValues(s, soakRate, p.number(s, "availablePermits", l.name), "%s", p.version)
+			require.True(s, p.truth(s, "tryAcquire", l.name, soakRate), "%s", p.version)
+			require.False(s, p.truth(s, "tryAcquire", l.name, 1), "%s", p.version)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package compat_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// threads has n callers at work for a while: goroutines, Java threads, or half of them each. Each
+// goroutine calls f until the time is over.
+func (s *stage) threads(n int, during time.Duration, mode string, f func()) {
+	s.Helper()
+	goes, javas := n, 0
+	if s.java != nil {
+		javas = n
+		if goes = 0; s.limiter != nil {
+			goes, javas = n/2, n/2
+		}
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	end := time.Now().Add(s.real(during))
+	for range goes {
+		running.Go(func() {
+			for time.Now().Before(end) {
+				f()
+			}
+		})
+	}
+	if javas > 0 {
+		running.Go(func() {
+			l := s.java.load(s, callLimit, "hammer", s.name, javas, s.real(during), "1", mode, 5)
+			require.Zero(s, l.errors, "%v", l.kinds)
+			require.NotZero(s, l.granted)
+		})
+	}
+}
+
+// suiteRateValue: 200 threads that acquire without end keep as many permits in use as the rate has.
+// The original looks at the set once a second, 20 times, and 16 times wants to see 10,000 members.
+func suiteRateValue(s *stage) {
+	rate, looks, step := 10_000, 20, time.Second
+	if s.scale > 0 {
+		rate = 1000 // two cores for a JVM, 200 threads and Redis: the rate is scaled, too
+	}
+	s.done("setRate", overall, rate, 10*time.Second)
+	full := 0
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for range looks {
+			size := s.rdb.ZCard(s.Context(), "{"+s.name+"}:permits").Val()
+			if size == int64(rate) {
+				full++
+			}
+			s.sleep(step)
+		}
+	})
+	s.threads(200, time.Duration(looks)*step, "block", func() {
+		if err := s.limiter.Acquire(s.Context(), 1); err != nil {
+			s.Error(err)
+		}
+	})
+	looking.Wait()
+	require.GreaterOrEqual(s, full, 16)
+}
+
+// suiteConcurrency: eight threads that try and sleep at random. The original wants 940 ms between
+// every tenth grant and the next; here no window holds more than the rate.
+func suiteConcurrency(s *stage) {
+	s.want(true, "trySetRate", overall, 10, time.Second)
+	s.want(false, "trySetRate", overall, 20, time.Second)
+	s.inWindows(10, "try", func(granted func()) {
+		ok, err := s.limiter.TryAcquire(s.Context(), 1, 0)
+		if err != nil {
+			s.Error(err)
+		}
+		if ok {
+			granted()
+		}
+		time.Sleep(rand.N(10 * time.Millisecond))
+	})
+}
+
+// suiteConcurrency2: eight threads that acquire.
+func suiteConcurrency2(s *stage) {
+	s.want(true, "trySetRate", overall, 18, time.Second)
+	s.inWindows(18, "block", func(granted func()) {
+		if err := s.limiter.Acquire(s.Context(), 1); err != nil {
+			s.Error(err)
+		}
+		granted()
+	})
+}
+
+// inWindows has eight threads at work on a limiter of rate a second, and holds that no window has
+// more, and that hardly a permit is left.
+func (s *stage) inWindows(rate int64, mode string, f func(granted func())) {
+	s.Helper()
+	during := 20 * time.Second
+	if s.scale > 0 {
+		during = 10 * time.Second
+	}
+	var mu sync.Mutex
+	var grants []entry
+	count := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		grants = append(grants, entry{score: float64(now.UnixMilli()), at: now, permits: 1})
+	}
+	var seen *ledger
+	if s.scale > 0 {
+		seen = startLedger(s, s.rdb.Options().Addr)
+	}
+	s.threads(8, during, mode, func() { f(count) })
+	if seen == nil {
+		require.Equal(s, rate, fullest(grants, time.Second, byScore)) // whole ms, as Redisson counts
+	} else {
+		grants = seen.of(s.rdb, s.name)
+		requireWindows(s, grants, rate, s.real(time.Second))
+	}
+	require.GreaterOrEqual(s, int64(len(grants)), rate*int64(during/time.Second)*8/10)
+}

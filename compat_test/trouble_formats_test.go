@@ -1,0 +1,128 @@
+package compat_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// Redisson versions whose members differ break each other on one limiter, with or without us. We read
+// all of them, and say in Inspect().Formats which are there; one call of ours reclaims what has expired,
+// whoever wrote it, and puts right what is left. None of this makes such a limiter a good idea.
+
+// tooShort is what Redisson's script says of a member of the layouts before its own, or after it.
+const tooShort = "data string too short"
+
+// formats is how the library tells which layouts meet on a limiter.
+func (t trouble) formats() map[ratelimiter.MemberFormat]int {
+	t.Helper()
+	s, err := t.limiter.Inspect(t.Context())
+	require.NoError(t, err)
+	return s.Formats
+}
+
+func (t trouble) left() int64 {
+	t.Helper()
+	n, err := t.rdb.Get(t.Context(), t.value()).Int64()
+	require.NoError(t, err)
+	return n
+}
+
+// strangers is a limiter of 4.7.0's, and the same as another version sees it.
+func strangers(t *testing.T, other string, permits int, interval time.Duration) (newer, older trouble) {
+	t.Helper()
+	newer = newTrouble(t, newestListed()).another(permits, interval)
+	older = newer
+	for _, v := range allVersions {
+		if v.name == other {
+			older.version, older.java = v, fleet.peer(t, v)
+			return newer, older
+		}
+	}
+	require.FailNow(t, "no such version", other)
+	return newer, older
+}
+
+// TestTroubleLc0IReadByBc0I: 4.7.0 takes random bytes of 3.16.8's members for permits. With one that has
+// expired and one that has not it refuses for ages.
+func TestTroubleLc0IReadByBc0I(t *testing.T) {
+	const interval = 800 * time.Millisecond
+	newer, older := strangers(t, "3.16.8", 5, interval)
+	require.True(t, older.javaTries(1))
+	time.Sleep(interval / 2)
+	require.True(t, older.javaTries(1))
+	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 2}, newer.formats())
+	time.Sleep(interval/2 + 20*time.Millisecond)
+	require.False(t, newer.javaTries(1))
+	require.Less(t, newer.left(), int64(-100_000))
+
+	require.True(t, newer.try(4).Granted, "5 less the one in use")
+	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1, ratelimiter.MemberBc0I: 1}, newer.formats())
+	require.Zero(t, newer.left())
+	time.Sleep(interval + 20*time.Millisecond)
+	newer.spent(1) // reclaims 3.16.8's last
+	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberBc0I: 1}, newer.formats())
+	require.True(t, newer.javaTries(4))
+	require.False(t, newer.javaTries(1))
+}
+
+// TestTroubleBc0IReadByLc0I: 3.16.8 fails at every member of 4.7.0, and of ours unless we are told
+// WithMemberFormat(MemberLc0I), from the moment that it expires.
+func TestTroubleBc0IReadByLc0I(t *testing.T) {
+	const interval = 300 * time.Millisecond
+	for writer, write := range map[string]func(newer trouble){
+		"4.7.0": func(newer trouble) { require.True(t, newer.javaTries(1)) },
+		"ours":  func(newer trouble) { newer.spent(1) },
+	} {
+		t.Run(writer, func(t *testing.T) {
+			newer, older := strangers(t, "3.16.8", 5, interval)
+			write(newer)
+			require.True(t, older.javaTries(1))
+			require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1, ratelimiter.MemberBc0I: 1}, newer.formats())
+			for range 2 {
+				time.Sleep(interval + 20*time.Millisecond)
+				for _, call := range [][]any{{"tryAcquire", newer.name, 1}, {"availablePermits", newer.name}} {
+					_, err := older.java.call(call[0].(string), call[1:]...)
+					require.ErrorContains(t, err, tooShort)
+				}
+			}
+
+			writes := ratelimiter.New(newer.rdb, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
+			defer writes.Close()
+			ok, err := writes.RateLimiter(newer.name).TryAcquire(t.Context(), 2, 0)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.True(t, older.javaTries(3))
+			time.Sleep(interval + 20*time.Millisecond)
+			require.True(t, older.javaTries(5))
+			require.False(t, older.javaTries(1))
+			require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1}, newer.formats())
+		})
+	}
+}
+
+// TestTroubleFIAndBc0I: the article's 3.15.5 and 4.7.0 cannot share a limiter. 4.7.0 fails at an expired
+// member of 3.15.5; 3.15.5 takes random bytes of 4.7.0's for permits and then grants without limit.
+// Either can share one with us, which is why the soak has pairs that can.
+func TestTroubleFIAndBc0I(t *testing.T) {
+	const interval = 600 * time.Millisecond
+	newer, older := strangers(t, "3.15.5", 5, interval)
+	require.True(t, older.javaTries(1))
+	time.Sleep(interval + 20*time.Millisecond)
+	_, err := newer.java.call("tryAcquire", newer.name, 1)
+	require.ErrorContains(t, err, tooShort)
+	require.True(t, newer.try(1).Granted)
+	require.True(t, newer.javaTries(4))
+	require.False(t, newer.javaTries(1))
+
+	time.Sleep(interval + 20*time.Millisecond)
+	require.True(t, older.javaTries(1))
+	require.Greater(t, older.left(), int64(100_000))
+	require.True(t, older.javaTries(5), "6 of 5")
+	require.False(t, newer.try(1).Granted)
+	require.False(t, older.javaTries(1))
+	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberFI: 2}, newer.formats())
+}

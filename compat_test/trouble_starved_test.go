@@ -1,0 +1,51 @@
+package compat_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// forgetsCallers: versions in which each refusal of a blocked acquire adds a link to a chain of futures,
+// until the chain is too long for the stack of the thread that ends it. Then the permits are spent and
+// the caller is never told (Redisson's issue 6959; 4.3.0 waits in a loop). Of the matrix these are
+// 3.20.1, 3.34.1 and 3.52.0; the ones before have no such chain.
+func forgetsCallers(v version) bool { return v.since("3.17.0") && !v.since("4.3.0") }
+
+// TestTroubleStarvedAcquire: a large request of Java's behind small ones of ours. It is starved, as
+// behind anybody's, and asks again at each permit that comes back. When the others stop it is served,
+// except by versions that have forgotten it; its permits come back all the same.
+func TestTroubleStarvedAcquire(t *testing.T) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, name := range []string{"3.15.5", "3.20.1", "4.7.0"} {
+		running.Go(func() { t.Run(name, func(t *testing.T) { starved(t, name) }) })
+	}
+}
+
+func starved(t *testing.T, version string) {
+	const rate, interval, step = 200, time.Second, 5 * time.Millisecond
+	_, l := strangers(t, version, rate, interval)
+	for range rate { // so that they come back one by one
+		l.spent(1)
+		time.Sleep(step - time.Millisecond)
+	}
+	call := l.javaWaiting(rate / 2)
+	for end := time.Now().Add(4 * interval); time.Now().Before(end); {
+		require.NoError(t, l.limiter.Acquire(t.Context(), 1))
+	}
+	require.True(t, call.running(), "it is starved")
+	_, err := call.wait(2 * interval)
+	if forgetsCallers(l.version) {
+		require.ErrorContains(t, err, "no answer within")
+	} else {
+		require.NoError(t, err)
+	}
+	time.Sleep(interval)
+	require.EqualValues(t, rate, l.java.number(t, "availablePermits", l.name))
+	n, err := l.limiter.AvailablePermits(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, rate, n)
+}

@@ -1,0 +1,292 @@
+package compat_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// noticed is within what a waiting caller of ours knows of a change made elsewhere: the default of
+// WithRecheck, and what a busy machine adds.
+const noticed = 1500 * time.Millisecond
+
+// A trouble is a limiter with Java on one side and us on the other.
+type trouble struct {
+	testing.TB
+	version version
+	java    *peer
+	rdb     *redis.Client
+	name    string
+	limiter *ratelimiter.RateLimiter
+}
+
+// eachTrouble runs f with the article's version, 4.7.0 and the newest, at once: f sleeps most of the time.
+func eachTrouble(t *testing.T, f func(t trouble)) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, v := range allVersions {
+		if oldestAndNewest(v) {
+			running.Go(func() {
+				t.Run(v.name, func(t *testing.T) {
+					onVersion(t, v, func(t testing.TB, v version) { f(newTrouble(t, v)) })
+				})
+			})
+		}
+	}
+}
+
+func newTrouble(t testing.TB, v version) trouble {
+	rdb := redistest.Client(t)
+	java := fleet.peer(t, v)
+	name := redistest.Key(t)
+	return trouble{t, v, java, rdb, name, newGoSide(t, rdb, v, java.id).client.RateLimiter(name)}
+}
+
+// another is a further limiter, made by Java.
+func (t trouble) another(permits int, interval time.Duration) trouble {
+	t.Helper()
+	t.name = redistest.Key(t)
+	t.limiter = newGoSide(t, t.rdb, t.version, t.java.id).client.RateLimiter(t.name)
+	require.True(t, t.java.truth(t, "trySetRate", t.name, overall, permits, interval))
+	return t
+}
+
+func (t trouble) value() string   { return "{" + t.name + "}:value" }
+func (t trouble) permits() string { return "{" + t.name + "}:permits" }
+
+// try is one call of ours.
+func (t trouble) try(permits int64) ratelimiter.Result {
+	t.Helper()
+	r, err := t.limiter.Try(t.Context(), permits)
+	require.NoError(t, err)
+	return r
+}
+
+// javaTries is one call of Java's.
+func (t trouble) javaTries(permits int) bool {
+	t.Helper()
+	return t.java.truth(t, "tryAcquire", t.name, permits)
+}
+
+// spent takes n permits with one call of ours.
+func (t trouble) spent(n int64) trouble {
+	t.Helper()
+	require.True(t, t.try(n).Granted)
+	return t
+}
+
+// waiting has a caller of ours wait for permits, and returns once it sleeps.
+func (t trouble) waiting(permits int64) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	go func() { done <- t.limiter.Acquire(ctx, permits) }()
+	time.Sleep(100 * time.Millisecond)
+	require.Empty(t, done, "it has to wait")
+	return done
+}
+
+// javaWaiting is waiting for Java.
+func (t trouble) javaWaiting(permits int) *pending {
+	t.Helper()
+	call := t.java.begin("acquire", t.name, permits)
+	time.Sleep(200 * time.Millisecond)
+	require.True(t, call.running(), "it has to wait")
+	return call
+}
+
+func (t trouble) within(limit time.Duration, done <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(limit):
+		require.FailNow(t, "still waiting", "after %v", limit)
+		return nil
+	}
+}
+
+// TestTroubleRateChangedByJava: a new rate of Java's reaches a caller of ours that waits by the old
+// one, for better and for worse.
+func TestTroubleRateChangedByJava(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		more := t.another(3, time.Hour).spent(3)
+		fewer := t.another(3, time.Hour).spent(3)
+		served, failed := more.waiting(2), fewer.waiting(3)
+		t.java.must(t, "setRate", more.name, overall, 5, time.Hour)
+		t.java.must(t, "setRate", fewer.name, overall, 2, time.Hour)
+		require.NoError(t, more.within(noticed, served))
+		require.ErrorIs(t, fewer.within(noticed, failed), ratelimiter.ErrPermitsExceedRate)
+		require.EqualValues(t, 3, t.java.number(t, "availablePermits", more.name))
+		require.EqualValues(t, 2, t.java.number(t, "availablePermits", fewer.name))
+	})
+}
+
+// TestTroubleRateChangedByGo: a Java caller sleeps as long as it was told, whatever happens. When it
+// asks again, it is told of the new rate.
+func TestTroubleRateChangedByGo(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		const interval = 1500 * time.Millisecond
+		more := t.another(3, interval).spent(3)
+		fewer := t.another(3, interval).spent(3)
+		began := time.Now()
+		served, failed := more.javaWaiting(2), fewer.javaWaiting(3)
+		require.NoError(t, more.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Hour}))
+		require.NoError(t, fewer.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour}))
+		_, err := served.wait(callLimit)
+		require.NoError(t, err)
+		require.Greater(t, time.Since(began), interval-250*time.Millisecond, "nothing wakes Redisson's callers")
+		_, err = failed.wait(callLimit)
+		require.ErrorContains(t, err, "exceed defined rate")
+		require.EqualValues(t, 3, more.try(4).Available)
+		require.EqualValues(t, 2, t.java.number(t, "availablePermits", fewer.name))
+	})
+}
+
+// TestTroubleExpireByJava: the limiter goes while ours wait.
+func TestTroubleExpireByJava(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		l := t.another(1, time.Hour).spent(1)
+		done := l.waiting(1)
+		require.True(t, t.java.truth(t, "expire", l.name, 300*time.Millisecond))
+		require.ErrorIs(t, l.within(300*time.Millisecond+noticed, done), ratelimiter.ErrNotInitialized)
+		require.Zero(t, t.rdb.Exists(t.Context(), l.name, l.value(), l.permits()).Val(), "our looks kept the state's TTL")
+	})
+}
+
+// TestTroubleClearExpireByJava: a limiter about to go stays, and ours get what they waited for.
+func TestTroubleClearExpireByJava(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		l := t.another(1, 2*time.Second)
+		ok, err := l.limiter.Expire(t.Context(), time.Second)
+		require.NoError(t, err)
+		require.True(t, ok)
+		done := l.spent(1).waiting(1)
+		require.True(t, t.java.truth(t, "clearExpire", l.name))
+		require.NoError(t, l.within(2*time.Second+noticed, done))
+		for _, key := range []string{l.name, l.value(), l.permits()} {
+			require.EqualValues(t, -1, t.rdb.PTTL(t.Context(), key).Val(), key)
+		}
+		require.False(t, l.javaTries(1))
+	})
+}
+
+// TestTroubleDeleteByJava: a limiter that is gone is an error; one made anew serves.
+func TestTroubleDeleteByJava(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		gone := t.another(1, time.Hour).spent(1)
+		anew := t.another(1, time.Hour).spent(1)
+		failed, served := gone.waiting(1), anew.waiting(1)
+		require.True(t, t.java.truth(t, "delete", gone.name))
+		require.True(t, t.java.truth(t, "delete", anew.name))
+		require.True(t, t.java.truth(t, "trySetRate", anew.name, overall, 2, time.Hour))
+		require.ErrorIs(t, gone.within(noticed, failed), ratelimiter.ErrNotInitialized)
+		err := anew.within(noticed, served)
+		if err != nil { // it looked in between the two
+			require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
+			anew.spent(1)
+		}
+		require.EqualValues(t, 1, t.java.number(t, "availablePermits", anew.name))
+	})
+}
+
+// TestTroubleDeleteByGo: Java's callers hear of it when their sleep is over.
+func TestTroubleDeleteByGo(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		deleted := t.another(1, time.Second).spent(1)
+		expired := t.another(1, time.Second).spent(1)
+		calls := []*pending{deleted.javaWaiting(1), expired.javaWaiting(1)}
+		ok, err := deleted.limiter.Delete(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		ok, err = expired.limiter.Expire(t.Context(), 100*time.Millisecond)
+		require.NoError(t, err)
+		require.True(t, ok)
+		for _, call := range calls {
+			_, err := call.wait(callLimit)
+			require.ErrorContains(t, err, "RateLimiter is not initialized")
+		}
+	})
+}
+
+// TestTroubleIdleForTwoWindows: what expired long ago comes back once.
+func TestTroubleIdleForTwoWindows(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		const interval = 400 * time.Millisecond
+		byGo, byJava := t.another(7, interval).spent(7), t.another(7, interval)
+		require.True(t, byJava.javaTries(7))
+		time.Sleep(2*interval + 50*time.Millisecond)
+		for _, l := range []trouble{byGo, byJava} {
+			n, err := l.limiter.AvailablePermits(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 7, n)
+		}
+		require.True(t, byGo.javaTries(7))
+		require.False(t, byGo.javaTries(1))
+		require.False(t, byGo.try(1).Granted)
+		byJava.spent(7)
+		require.False(t, byJava.try(1).Granted)
+		require.False(t, byJava.javaTries(1))
+		time.Sleep(2*interval + 50*time.Millisecond)
+		require.EqualValues(t, 7, t.java.number(t, "availablePermits", byGo.name))
+		require.EqualValues(t, 7, t.java.number(t, "availablePermits", byJava.name))
+		require.Equal(t, "7", t.rdb.Get(t.Context(), byJava.value()).Val())
+	})
+}
+
+// TestTroubleKeepAlive: an acquire of either lets the limiter live anew. A Redisson before 3.38.0
+// knows no keep-alive: its acquires count for nothing, and the limiter goes although it is in use.
+func TestTroubleKeepAlive(t *testing.T) {
+	eachTrouble(t, func(t trouble) {
+		const keepAlive, step = 1200 * time.Millisecond, 800 * time.Millisecond
+		refreshes := t.version.since("3.38.0")
+		require.NoError(t, t.limiter.SetRate(t.Context(),
+			ratelimiter.Rate{Permits: 100, Interval: 500 * time.Millisecond, KeepAlive: keepAlive}))
+		for i := range 4 {
+			if i%2 == 1 && refreshes {
+				require.True(t, t.javaTries(1))
+			} else {
+				t.spent(1)
+			}
+			for _, key := range []string{t.name, t.value(), t.permits()} {
+				require.InDelta(t, keepAlive.Milliseconds(), t.rdb.PTTL(t.Context(), key).Val().Milliseconds(), 200, key)
+			}
+			time.Sleep(step)
+		}
+		if !refreshes {
+			t.spent(1)
+			time.Sleep(step)
+			require.True(t, t.javaTries(1))
+			require.LessOrEqual(t, t.rdb.PTTL(t.Context(), t.name).Val(), keepAlive-step)
+		}
+		time.Sleep(keepAlive - step + 100*time.Millisecond)
+		if refreshes {
+			time.Sleep(step)
+		}
+		_, err := t.java.call("tryAcquire", t.name, 1)
+		require.ErrorContains(t, err, "RateLimiter is not initialized")
+		_, err = t.limiter.Try(t.Context(), 1)
+		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
+		left := t.rdb.Exists(t.Context(), t.value(), t.permits()).Val()
+		if refreshes {
+			require.Zero(t, left)
+			return
+		}
+		// Before 3.17.3 nor does it know that the state should go with the limiter: its reclaim drops the
+		// TTL. What stays is of another rate; the next limiter of the name starts full all the same.
+		require.EqualValues(t, 2, left)
+		ok, err := t.limiter.TrySetRate(t.Context(), ratelimiter.Rate{Permits: 3, Interval: 500 * time.Millisecond})
+		require.NoError(t, err)
+		require.True(t, ok)
+		t.spent(3)
+		require.False(t, t.javaTries(1))
+	})
+}
