@@ -232,7 +232,7 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 			return twinAnswer{refused, r[2], r[3]}
 		default:
 			flags = 2
-			memory.nextAudit = now + max(r[6], minAudit)
+			memory.nextAudit = now + min(max(r[6], minAudit), maxAudit)
 		}
 	}
 	return twinAnswer{word: "!for ever the rest"}
