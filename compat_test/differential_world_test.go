@@ -56,7 +56,9 @@ func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string, smal
 		w.mixed, w.ahead = true, time.Duration(1+rng.IntN(5000))*time.Millisecond
 	}
 	if rng.IntN(3) == 0 && !w.big {
-		w.clientTTL = time.Hour.Milliseconds()
+		// Not a number that twice an interval or half of that is too: whether it is renewed is decided
+		// at half of it, and real TTLs run on between two looks.
+		w.clientTTL = (61 * time.Minute).Milliseconds() + 7000
 	}
 	w.us = newLibrary(rdb, w.name[0], w.ids, w.clientTTL)
 	return w
