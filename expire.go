@@ -14,20 +14,20 @@ const (
 )
 
 // An ExpireCondition makes Expire depend on the TTL that a key has. A key without one counts as
-// living for ever.
-type ExpireCondition func(*string)
+// living for ever. The zero value is no condition.
+type ExpireCondition struct{ flag string }
 
 // IfSet: only a key that has a TTL. Redisson: expireIfSet.
-func IfSet() ExpireCondition { return func(c *string) { *c = "XX" } }
+func IfSet() ExpireCondition { return ExpireCondition{"XX"} }
 
 // IfNotSet: only a key that has none. Redisson: expireIfNotSet.
-func IfNotSet() ExpireCondition { return func(c *string) { *c = "NX" } }
+func IfNotSet() ExpireCondition { return ExpireCondition{"NX"} }
 
 // IfGreater: only if the new TTL is longer. Redisson: expireIfGreater.
-func IfGreater() ExpireCondition { return func(c *string) { *c = "GT" } }
+func IfGreater() ExpireCondition { return ExpireCondition{"GT"} }
 
 // IfLess: only if the new TTL is shorter. Redisson: expireIfLess.
-func IfLess() ExpireCondition { return func(c *string) { *c = "LT" } }
+func IfLess() ExpireCondition { return ExpireCondition{"LT"} }
 
 // Expire deletes the limiter after ttl, and the permits in use of all and of this client with it. It
 // answers whether any key took the TTL: the condition, of which there is at most one, holds for each
@@ -65,11 +65,11 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 	if len(cond) > 1 {
 		return false, invalid("%d conditions of which there can be one", len(cond))
 	}
-	var c string
-	for _, set := range cond {
-		set(&c)
+	var c ExpireCondition
+	if len(cond) == 1 {
+		c = cond[0]
 	}
-	n, err := l.run(ctx, expireScript, l.keys.all(Overall), ttl, at, c)
+	n, err := l.run(ctx, expireScript, l.keys.all(Overall), ttl, at, c.flag)
 	if err != nil {
 		return false, err
 	}

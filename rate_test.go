@@ -187,13 +187,9 @@ func TestExpireFamily(t *testing.T) {
 			{3 * time.Hour, IfLess(), false, 2 * time.Hour},
 			{3 * time.Hour, IfGreater(), true, 3 * time.Hour},
 			{time.Hour, IfSet(), true, time.Hour},
-			{30 * time.Minute, nil, true, 30 * time.Minute},
+			{30 * time.Minute, ExpireCondition{}, true, 30 * time.Minute},
 		} {
-			var cond []ExpireCondition
-			if c.cond != nil {
-				cond = append(cond, c.cond)
-			}
-			ok, err := w.l.Expire(w.ctx, c.ttl, cond...)
+			ok, err := w.l.Expire(w.ctx, c.ttl, c.cond)
 			require.NoError(t, err)
 			require.Equal(t, c.took, ok, "%d", i)
 			for _, k := range w.l.keys.of(Overall) {
