@@ -23,7 +23,8 @@ type Result struct {
 	// WithClientClock.
 	Time time.Time
 	// ClockSkew is how far the newest grant found lies ahead of Time; 0 when none does. It is looked
-	// for only when there are too few permits. More than a few ms means that a client which uses its own clock, as Redisson does, is fast.
+	// for only when there are too few permits. More than a few ms means that a client which uses its
+	// own clock, as Redisson does, is fast.
 	ClockSkew time.Duration
 }
 

@@ -50,7 +50,7 @@ func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...Exp
 }
 
 // ExpireAt is Expire for an instant, to the millisecond below. One that is past deletes at once; the
-// zero time is ErrInvalidArgument.
+// zero time is ErrInvalidArgument. The other errors are those of Expire.
 func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -76,7 +76,8 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 	return n[0] == 1, nil
 }
 
-// ClearExpire takes the TTL from the limiter's keys and answers whether any had one.
+// ClearExpire takes the TTL from the limiter's keys and answers whether any had one. Errors: ctx.Err(),
+// ErrClosed, and those of Redis.
 func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -88,7 +89,8 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	return n[0] == 1, nil
 }
 
-// TTL is how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter].
+// TTL is how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. Errors:
+// ctx.Err(), ErrClosed, and those of Redis.
 func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -102,7 +104,7 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 }
 
 // ExpireTime is when the limiter expires, by the clock of Redis, to the millisecond; the zero time
-// when it does not, or does not exist.
+// when it does not, or does not exist. Errors: ctx.Err(), ErrClosed, and those of Redis.
 func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err

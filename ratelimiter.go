@@ -60,8 +60,8 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 
 // SetRate gives the limiter a rate, whether or not it has one, and forgets the permits in use unless
 // [KeepState]: those of all, and those of this client. Other clients' PER_CLIENT permits cannot be
-// named; they adapt to the new rate at those clients' next call. A KeepAlive of 0 leaves a TTL that
-// the limiter has; see [RateLimiter.ClearExpire].
+// named; they adapt to the new rate as those clients go on acquiring. A KeepAlive of 0 leaves a TTL
+// that the limiter has; see [RateLimiter.ClearExpire].
 //
 // Callers of this Client that wait for the limiter ask again at once. Errors are those of TrySetRate;
 // after one of Redis' or the connection's, the rate may or may not have been set.
@@ -71,7 +71,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) e
 }
 
 // UpdateRate is SetRate for a limiter that has a rate: it answers false, and changes nothing, when
-// there is none.
+// there is none. Errors are those of SetRate. Redisson: updateRate, since 4.4.0.
 func (l *RateLimiter) UpdateRate(ctx context.Context, r Rate, opts ...RateOption) (bool, error) {
 	return l.setRate(ctx, r, flagMustExist, opts)
 }
@@ -222,7 +222,7 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Exists says whether the limiter has a rate.
+// Exists says whether the limiter has a rate. Errors: ctx.Err(), ErrClosed, and those of Redis.
 func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -233,7 +233,7 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 
 // Delete removes the limiter, the permits in use of all and those of this client, and answers whether
 // there was anything to remove. Callers of this Client that wait for it ask again at once, and get
-// ErrNotInitialized.
+// ErrNotInitialized. Errors: ctx.Err(), ErrClosed, and those of Redis.
 func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
