@@ -86,7 +86,8 @@ func TestDemoAsJSON(t *testing.T) {
 		require.Equal(t, "summary", last["event"])
 		require.Equal(t, true, last["ok"])
 		require.EqualValues(t, 5, last["most"])
-		require.EqualValues(t, 20_900, last["at_ms"])
+		// After the server was shut down, which looks every few ms whether its connections are idle.
+		require.InDelta(t, 20_900, last["at_ms"], 50)
 		require.Equal(t, "most in any 10s window: 5 (limit 5)", last["text"])
 	})
 }
