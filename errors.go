@@ -27,6 +27,11 @@ var (
 	// ErrClosed: the Client was closed.
 	ErrClosed = errors.New("ratelimiter: client is closed")
 
+	// ErrUnavailable: Redis could not be reached, did not answer, or refused to run anything (it loads
+	// its data, is out of memory, is a read-only replica), also when asked again. The cause is wrapped.
+	// Nothing is granted then; a grant whose answer was lost is back after one interval at the latest.
+	ErrUnavailable = errors.New("ratelimiter: redis is unavailable")
+
 	// ErrMalformed: what Redis holds under the limiter's name is no rate of a limiter: a rate or an
 	// interval that is no positive whole number, or an unknown type.
 	ErrMalformed = errors.New("ratelimiter: malformed limiter")

@@ -77,6 +77,32 @@ func (w *world) refused(permits int64, wait time.Duration) {
 	require.Equal(w.t, wait, r.Wait)
 }
 
+// together asks for count × permits at one instant, so that the engine gathers them.
+func together(ctx context.Context, l *RateLimiter, permits, count int64) (granted int64, last request, err error) {
+	requests := make([]*request, count)
+	l.bucket.mu.Lock()
+	e := l.bucket.engine(l)
+	for i := range requests {
+		r := l.client.newRequest()
+		r.ctx, r.permits, r.wantsWait = ctx, permits, true
+		requests[i] = r
+		e.tries.push(r)
+	}
+	e.kick()
+	l.bucket.mu.Unlock()
+	for _, r := range requests {
+		<-r.done
+		if err == nil {
+			err = r.err
+		}
+		if r.granted {
+			granted++
+		}
+		last = *r
+	}
+	return granted, last, err
+}
+
 func (w *world) available(want int64) {
 	w.t.Helper()
 	n, err := w.l.AvailablePermits(w.ctx)

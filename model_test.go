@@ -163,23 +163,23 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 			if op < 5 {
 				n, count = rapid.Int64Range(1, m.rate).Draw(rt, "permits"), 1
 			}
-			a, err := l.try(w.ctx, n, count)
+			got, last, err := together(w.ctx, l, n, count)
 			require.NoError(rt, err)
 			var want int64
 			for want < count && m.acquire(now(), n) {
 				want++
 			}
-			require.Equal(rt, want, a.granted, "granted of %d × %d at %v", count, n, now())
-			require.Equal(rt, m.available(now()), a.available)
-			if a.granted < count {
-				require.Equal(rt, m.wait(now(), n), a.wait)
+			require.Equal(rt, want, got, "granted of %d × %d at %v", count, n, now())
+			require.Equal(rt, m.available(now()), last.available)
+			if got < count {
+				require.Equal(rt, m.wait(now(), n), last.wait)
 			} else {
-				require.Zero(rt, a.wait)
+				require.Zero(rt, last.wait)
 			}
-			if a.granted > 0 {
-				log.add(now(), a.granted*n)
+			if got > 0 {
+				log.add(now(), got*n)
 			}
-			grants += a.granted
+			grants += got
 		case op < 50:
 			got, err := l.AvailablePermits(w.ctx)
 			require.NoError(rt, err)

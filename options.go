@@ -10,6 +10,8 @@ type config struct {
 	memberFormat MemberFormat
 	clientKeyTTL time.Duration
 	recheck      time.Duration
+	outageLimit  time.Duration
+	refuseEarly  bool
 }
 
 // An Option configures a Client.
@@ -59,6 +61,21 @@ func WithRecheck(d time.Duration) Option {
 	return func(c *config) { c.recheck = d }
 }
 
+// WithEarlyRefusal refuses a caller with a timeout as soon as it is known that the permits take longer
+// than the time it has left, instead of letting it sleep. It may miss a release or a new rate that
+// would have served it. The default is to sleep the time left and then answer false, as Redisson does.
+func WithEarlyRefusal() Option {
+	return func(c *config) { c.refuseEarly = true }
+}
+
+// WithOutageLimit sets how long callers that wait go on waiting while Redis is away, as far as their
+// timeout and context let them; then they get ErrUnavailable. Until then they notice an outage only
+// as a longer wait. Callers that do not wait get it as soon as Redis is known to be away.
+// The default is 30 seconds.
+func WithOutageLimit(d time.Duration) Option {
+	return func(c *config) { c.outageLimit = d }
+}
+
 func (c *config) validate() error {
 	if c.clientID == "" {
 		return invalid("client id is empty")
@@ -76,6 +93,9 @@ func (c *config) validate() error {
 	}
 	if c.recheck < time.Millisecond {
 		return invalid("recheck of %v is shorter than a millisecond", c.recheck)
+	}
+	if c.outageLimit < 0 {
+		return invalid("outage limit %v is negative", c.outageLimit)
 	}
 	return nil
 }

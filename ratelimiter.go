@@ -21,6 +21,7 @@ type RateLimiter struct {
 	client *Client
 	name   string
 	keys   keys
+	bucket *bucket
 	err    error
 }
 
@@ -53,7 +54,7 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 		return false, err
 	}
 	if n[0] == 1 {
-		l.client.wake(l.keys.hash)
+		l.changed()
 	}
 	return n[0] == 1, nil
 }
@@ -98,8 +99,8 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []Rat
 	if len(n) > 1 && n[1] == 1 {
 		err = l.settle(ctx, r.Type)
 	}
-	l.client.learn(hint{name: l.keys.hash, typ: r.Type})
-	l.client.wake(l.keys.hash)
+	l.learn(r.Type)
+	l.changed()
 	return true, err
 }
 
@@ -173,7 +174,7 @@ func (l *RateLimiter) countAvailable(ctx context.Context, typ RateType) (int64, 
 			}
 			if n[0] == statusStartOver {
 				changed = true
-			} else if err := l.statusError(n, 0); err != nil {
+			} else if err := l.statusError(n); err != nil {
 				return 0, err
 			} else if len(r) == 4 && n[1] == 1 {
 				return n[2], nil
@@ -204,7 +205,7 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 			n, err := l.run(ctx, releaseScript, l.keys.of(typ), typ.wire(), left,
 				l.client.cfg.clientKeyTTL.Milliseconds())
 			if err == nil {
-				err = l.statusError(n, permits)
+				err = l.statusError(n)
 			}
 			if err == nil && len(n) != 3 {
 				err = l.badReply(releaseScript, n)
@@ -217,7 +218,7 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 		return nil
 	})
 	if left < permits {
-		l.client.wake(l.keys.hash)
+		l.changed()
 	}
 	return err
 }
@@ -242,25 +243,32 @@ func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	l.client.wake(l.keys.hash)
+	l.changed()
 	return n[0] == 1, nil
+}
+
+// maxFlips is how often a call follows a type that changes under it.
+const maxFlips = 3
+
+func (l *RateLimiter) flipping(op string) error {
+	return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times under the call", op, l.name, maxFlips)
 }
 
 // withType runs f with the type that the hash has, as far as that is known: the one that the last call
 // was told, and when a script answers that it is the other, that.
 func (l *RateLimiter) withType(op string, f func(RateType) error) error {
-	typ := l.client.hint(l.keys.hash).typ
+	typ := l.hint()
 	for flips := 0; ; flips++ {
 		err := f(typ)
 		var other *otherTypeError
 		if !errors.As(err, &other) {
 			return err
 		}
-		if flips == 3 {
-			return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times under the call", op, l.name, flips)
+		if flips == maxFlips {
+			return l.flipping(op)
 		}
 		typ = other.typ
-		l.client.learn(hint{name: l.keys.hash, typ: typ})
+		l.learn(typ)
 	}
 }
 

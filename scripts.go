@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -20,6 +21,8 @@ var (
 	auditSrc string
 	//go:embed scripts/available.lua
 	availableSrc string
+	//go:embed scripts/give_back.lua
+	giveBackSrc string
 	//go:embed scripts/release.lua
 	releaseSrc string
 	//go:embed scripts/try_set_rate.lua
@@ -53,7 +56,7 @@ type resend int
 const (
 	resendUnsent   resend = iota // only when it surely did not run
 	resendAlways                 // it may run twice: it reads, or the second time changes nothing
-	resendAsReplay               // it may run twice when told so: the acquire script
+	resendAsReplay               // it may run twice when told so: the acquire script, by the engine
 )
 
 func newScript(name, src string, keys, args int, r resend) *script {
@@ -62,9 +65,10 @@ func newScript(name, src string, keys, args int, r resend) *script {
 }
 
 var (
-	acquireScript     = newScript("acquire", acquireSrc, 3, 10, resendAsReplay)
+	acquireScript     = newScript("acquire", acquireSrc, 3, 11, resendAsReplay)
 	auditScript       = newScript("audit", auditSrc, 3, 6, resendAlways)
 	availableScript   = newScript("available", availableSrc, 3, 5, resendAlways)
+	giveBackScript    = newScript("give_back", giveBackSrc, 3, 4, resendAlways)
 	releaseScript     = newScript("release", releaseSrc, 3, 3, resendUnsent)
 	trySetRateScript  = newScript("try_set_rate", trySetRateSrc, 1, 4, resendUnsent)
 	setRateScript     = newScript("set_rate", setRateSrc, 5, 6, resendUnsent)
@@ -95,30 +99,43 @@ const (
 
 // ARGV[7] of acquire, and ARGV[6] of set_rate.
 const (
-	flagReplay = 1
-	flagCheck  = 2
-	flagMark   = 4
+	flagReplay  = 1
+	flagCheck   = 2
+	flagMark    = 4
+	flagInOrder = 8
 
 	flagMustExist = 1
 	flagKeepState = 2
 )
 
-// replayArg is the place of acquire's flags among its arguments.
-const replayArg = 6
-
 // An ask is one acquire call.
 type ask struct {
 	typ           RateType
-	permits       int64
-	count         int64
+	id            requestID
+	runs          []run // 1 to maxRuns
+	replay        bool
 	check         bool
+	inOrder       bool
 	walked        int64
 	walkedPermits int64
 }
 
+// A run is a number of equal requests. In one call that number, and that of the runs, is bounded by
+// what a replay has to look for.
+type run struct {
+	permits int64
+	count   int64
+	callers []*request // the engine's; nil where a caller left
+}
+
+const (
+	maxRuns  = 128
+	maxBatch = 1024
+)
+
 // An answer is what an acquire call says.
 type answer struct {
-	granted       int64 // requests
+	granted       []int64 // requests, by run; -1 where the permits exceed the rate
 	wait          time.Duration
 	available     int64
 	now           time.Time
@@ -129,30 +146,59 @@ type answer struct {
 	skew          time.Duration
 }
 
-func (l *RateLimiter) runAcquire(ctx context.Context, a ask) (answer, error) {
+func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
 	c := l.client
 	flags := 0
+	if a.replay {
+		flags |= flagReplay
+	}
 	if a.check {
 		flags |= flagCheck
 	}
 	if c.cfg.trusted {
 		flags |= flagMark
 	}
+	if a.inOrder {
+		flags |= flagInOrder
+	}
 	format := "B"
 	if c.cfg.memberFormat == MemberLc0I {
 		format = "L"
 	}
-	id := newRequestID()
-	r, err := l.run(ctx, acquireScript, l.keys.of(a.typ), a.typ.wire(), a.permits, a.count, id[:], format, c.now(), flags,
-		c.cfg.clientKeyTTL.Milliseconds(), a.walked, a.walkedPermits)
+	return acquireScript.command(l.keys.of(a.typ), a.typ.wire(), a.runs[0].permits, a.runs[0].count, a.id[:],
+		format, c.now(), flags, c.cfg.clientKeyTTL.Milliseconds(), a.walked, a.walkedPermits, furtherRuns(a.runs[1:]))
+}
+
+// readAcquire reads the reply to a.
+func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
+	r, err := l.numbers(acquireScript, raw)
 	if err != nil {
 		return answer{}, err
 	}
-	if err := l.statusError(r, a.permits); err != nil {
+	if r[0] == statusExceeds && len(r) == 2 {
+		none := answer{granted: make([]int64, len(a.runs)), rate: Rate{Permits: r[1]}}
+		for i := range none.granted {
+			none.granted[i] = -1
+		}
+		return none, nil
+	}
+	if err := l.statusError(r); err != nil {
 		return answer{}, err
 	}
+	if len(r) != 11+len(a.runs) {
+		return answer{}, l.badReply(acquireScript, raw)
+	}
+	granted := r[1:2:2]
+	if len(a.runs) > 1 {
+		granted = append(granted, r[12:]...)
+	}
+	for i, n := range granted {
+		if n < -1 || n > a.runs[i].count {
+			return answer{}, l.badReply(acquireScript, raw)
+		}
+	}
 	return answer{
-		granted:       r[1],
+		granted:       granted,
 		wait:          ms(r[2]),
 		available:     r[3],
 		now:           time.UnixMilli(r[4]),
@@ -162,6 +208,29 @@ func (l *RateLimiter) runAcquire(ctx context.Context, a ask) (answer, error) {
 		walkedPermits: r[10],
 		skew:          ms(r[11]),
 	}, nil
+}
+
+func furtherRuns(runs []run) string {
+	if len(runs) == 0 {
+		return ""
+	}
+	var b []byte
+	for _, r := range runs {
+		b = strconv.AppendInt(b, r.permits, 10)
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, r.count, 10)
+		b = append(b, ' ')
+	}
+	return string(b)
+}
+
+func (l *RateLimiter) giveBackCommand(typ RateType, o orphan) ([]any, error) {
+	f := l.client.cfg.memberFormat
+	var smaller []byte
+	if o.keeps > 0 {
+		smaller = encodeMember(f, o.id, uint32(o.keeps))
+	}
+	return giveBackScript.command(l.keys.of(typ), typ.wire(), encodeMember(f, o.id, uint32(o.had)), smaller, o.had-o.keeps)
 }
 
 // A tally is how far an audit has counted.
@@ -196,7 +265,7 @@ func (l *RateLimiter) runAudit(ctx context.Context, typ RateType, t tally) (next
 	case head[0] == statusStartOver:
 		return tally{}, false, 0, nil
 	case head[0] != statusOK:
-		return tally{}, false, 0, l.statusError(head, 0)
+		return tally{}, false, 0, l.statusError(head)
 	case len(r) == 3 && head[1] == 1:
 		balance, ok = r[2].(int64)
 		done = true
@@ -217,7 +286,7 @@ func (l *RateLimiter) runAudit(ctx context.Context, typ RateType, t tally) (next
 }
 
 // statusError turns the first number of a reply into an error; statusOK is none.
-func (l *RateLimiter) statusError(r []int64, permits int64) error {
+func (l *RateLimiter) statusError(r []int64) error {
 	switch r[0] {
 	case statusOK:
 		return nil
@@ -228,11 +297,6 @@ func (l *RateLimiter) statusError(r []int64, permits int64) error {
 			return &otherTypeError{RateType(r[1])}
 		}
 		return fmt.Errorf("%w: the type of %q is neither OVERALL nor PER_CLIENT", ErrMalformed, l.name)
-	case statusExceeds:
-		if len(r) < 2 {
-			break
-		}
-		return fmt.Errorf("%w: %d permits asked of %q, whose rate is %d", ErrPermitsExceedRate, permits, l.name, r[1])
 	case statusMalformed:
 		return fmt.Errorf("%w: the rate or interval of %q is no positive whole number", ErrMalformed, l.name)
 	}
@@ -254,6 +318,10 @@ func (l *RateLimiter) run(ctx context.Context, s *script, keys []string, args ..
 	if err != nil {
 		return nil, err
 	}
+	return l.numbers(s, raw)
+}
+
+func (l *RateLimiter) numbers(s *script, raw any) ([]int64, error) {
 	if n, ok := raw.(int64); ok {
 		return []int64{n}, nil
 	}
@@ -266,9 +334,6 @@ func (l *RateLimiter) run(ctx context.Context, s *script, keys []string, args ..
 		if r[i], ok = v.(int64); !ok {
 			return nil, l.badReply(s, raw)
 		}
-	}
-	if r[0] == statusOK && s == acquireScript && len(r) != 12 {
-		return nil, l.badReply(s, raw)
 	}
 	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,9 +29,49 @@ func (onceCmd) NoRetry() bool { return true }
 // maxAttempts is how often a script is sent when each attempt fails in a way that allows another.
 const maxAttempts = 4
 
+// maxSending is how long after the first attempt another one begins at the latest.
+const maxSending = 5 * time.Second
+
 // send runs a script and answers its raw reply. When ctx is done it answers ctx.Err() as it is; then,
 // and after an error of class unknown, the script may have run.
 func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args ...any) (any, error) {
+	cmd, err := s.command(keys, args...)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	for attempt := 1; ; attempt++ {
+		if err := l.ready(ctx); err != nil {
+			return nil, err
+		}
+		reply, err := l.client.sendOnce(ctx, s, cmd)
+		if err == nil {
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		what := classify(err)
+		may := what == notExecuted || what == unknown && s.resend == resendAlways
+		if !may || attempt == maxAttempts || time.Since(begin) > maxSending {
+			return nil, l.failed(s.name, what, err)
+		}
+		if err := pause(ctx, l.client.closed, backoff(attempt)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// failed is what callers get when a script could not be run to its end.
+func (l *RateLimiter) failed(op string, what outcome, err error) error {
+	if what == executed {
+		return fmt.Errorf("ratelimiter: %s of %q: %w", op, l.name, err)
+	}
+	return fmt.Errorf("%w: %s of %q: %w", ErrUnavailable, op, l.name, err)
+}
+
+// command is the script's EVALSHA.
+func (s *script) command(keys []string, args ...any) ([]any, error) {
 	if len(keys) != s.keys || len(args) != s.args {
 		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d and %d",
 			s.name, s.keys, s.args, len(keys), len(args))
@@ -40,48 +81,28 @@ func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args .
 	for _, k := range keys {
 		cmd = append(cmd, k)
 	}
-	cmd = append(cmd, args...)
-
-	for attempt := 1; ; attempt++ {
-		if err := l.ready(ctx); err != nil {
-			return nil, err
-		}
-		reply, err := l.client.sendOnce(ctx, cmd)
-		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-			// EVAL carries the text and leaves it in the script cache. Sent in place, not loaded
-			// first: between a SCRIPT LOAD and an EVALSHA another SCRIPT FLUSH can come.
-			eval := append([]any{"eval", s.src}, cmd[2:]...)
-			reply, err = l.client.sendOnce(ctx, eval)
-		}
-		if err == nil {
-			return reply, nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		what := classify(err)
-		may := what == notExecuted || what == unknown && s.resend != resendUnsent
-		if !may || attempt == maxAttempts {
-			return nil, fmt.Errorf("ratelimiter: %s of %q: %w", s.name, l.name, err)
-		}
-		if what == unknown && s.resend == resendAsReplay {
-			at := 3 + len(keys) + replayArg
-			cmd[at] = cmd[at].(int) | flagReplay
-		}
-		if err := pause(ctx, l.client.closed, backoff(attempt)); err != nil {
-			return nil, err
-		}
-	}
+	return append(cmd, args...), nil
 }
 
-func (c *Client) sendOnce(ctx context.Context, args []any) (any, error) {
+// sendOnce makes one attempt.
+func (c *Client) sendOnce(ctx context.Context, s *script, evalsha []any) (any, error) {
+	reply, err := c.process(ctx, evalsha)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		// EVAL carries the text and leaves it in the script cache. Sent in place, not loaded
+		// first: between a SCRIPT LOAD and an EVALSHA another SCRIPT FLUSH can come.
+		return c.process(ctx, append([]any{"eval", s.src}, evalsha[2:]...))
+	}
+	return reply, err
+}
+
+func (c *Client) process(ctx context.Context, args []any) (any, error) {
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	// The error is on the command too; both are one.
 	_ = c.rdb.Process(ctx, cmd)
 	return cmd.Result()
 }
 
-// outcome is what an error says of whether the script ran.
+// outcome is what an error says of whether the script ran. Callers get ErrUnavailable for the last two.
 type outcome int
 
 const (
@@ -94,8 +115,15 @@ func classify(err error) outcome {
 	var re redis.Error
 	if errors.As(err, &re) {
 		for _, p := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY",
-			"BUSY", "NOSCRIPT", "ERR max number of clients", "max number of clients"} {
+			"BUSY", "NOSCRIPT", "OOM", "MISCONF", "NOREPLICAS", "ERR max number of clients", "max number of clients"} {
 			if redis.HasErrorPrefix(err, p) {
+				return notExecuted
+			}
+		}
+		// Redis before 7 wraps what a script's first write is refused with. Nothing was written then:
+		// after one write, the next ones of the script are let through.
+		for _, p := range []string{"-OOM ", "-READONLY ", "-MISCONF ", "-NOREPLICAS "} {
+			if strings.Contains(re.Error(), p) {
 				return notExecuted
 			}
 		}

@@ -1,31 +1,36 @@
--- acquire: takes permits for up to ARGV[3] equal requests at one instant.
+-- acquire: takes permits for runs of equal requests at one instant.
 --
--- The answer is that of running the requests one after another at that instant. A run of granted
--- requests is stored as one member, which every Redisson reads as one larger grant. The work of a
--- call is bounded whatever the set holds: where a request needs more, the answer says so and the
--- caller sends the rest at once.
+-- The answer is that of running the requests one after another at that instant. What a run of equal
+-- requests is granted is stored as one member, which every Redisson reads as one larger grant. The
+-- work of a call is bounded whatever the set holds: where a request needs more, the answer says so
+-- and the caller sends the rest at once.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
--- ARGV[2]   permits of one request, 1 .. 2^32-1
--- ARGV[3]   number of requests, >= 1
--- ARGV[4]   request id, 16 bytes; it becomes the random part of the member
+-- ARGV[2]   permits of one request of the first run, 1 .. 2^32-1
+-- ARGV[3]   number of its requests, >= 1
+-- ARGV[4]   request id, 16 bytes; with the run's number in byte 8 it becomes the random part of the
+--           run's member
 -- ARGV[5]   member format to write: B (21 bytes) or L (20 bytes)
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
---           permits, 4 now is everybody's: mark the scores that lie ahead of it
+--           permits, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
+--           first served: grant no run behind a request that does not fit
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked
 -- ARGV[10]  walk, continued: their permits
--- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew}
---           granted: requests granted; wait: ms until one more request can be granted, 0 when all
---           were; available: permits left after the call; again: 0 the answer is complete,
---           1 send the rest at once, 2 lost permits must be looked for by audit, 3 wait is a lower
---           bound, send again with walked and permits; skew: ms that the newest score is ahead of now
+-- ARGV[11]  further runs: permits and number of each, as in "3 1 2 40"; empty for none; 255 at most
+-- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
+--           granted of the second run, ...}
+--           granted: requests of the run that were granted, -1 where its permits exceed the rate;
+--           wait: ms until the first request that was refused can be granted, 0 when all were;
+--           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
+--           at once, 2 lost permits must be looked for by audit, 3 wait is a lower bound, send again
+--           with walked and permits; skew: ms that the newest score is ahead of now
 --           {1} not initialised   {2, type} the hash has another type
---           {3, rate} permits exceed the rate   {4} the hash is malformed
+--           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (conf[1] and conf[2] and conf[3]) then
@@ -39,8 +44,20 @@ if not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
   or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992 then
   return {4}
 end
-local permits, count = tonumber(ARGV[2]), tonumber(ARGV[3])
-if permits > rate then
+-- The runs: permits of a request, number of requests, requests granted.
+local permits, count, granted, wanted = {tonumber(ARGV[2])}, {tonumber(ARGV[3])}, {0}, 0
+if ARGV[11] ~= '' then
+  for p, n in string.gmatch(ARGV[11], '(%d+) (%d+)') do
+    permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
+  end
+end
+for i = 1, #permits do
+  if permits[i] > rate then
+    count[i], granted[i] = 0, -1
+  end
+  wanted = wanted + permits[i] * count[i]
+end
+if wanted == 0 then
   return {3, rate}
 end
 local now = tonumber(ARGV[6])
@@ -67,12 +84,12 @@ end
 
 -- Bytes 4..7 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds them
 -- where it looks and the later ones find them at the end.
-local function member(n)
+local function member(run, n)
   local p, id = u32(n), ARGV[4]
   if ARGV[5] == 'L' then
-    return '\8\0\0\0\0\0\0\0' .. sub(id, 1, 8) .. p
+    return '\8\0\0\0\0\0\0\0' .. sub(id, 1, 7) .. char(run - 1) .. p
   end
-  return '\16' .. sub(id, 1, 3) .. p .. sub(id, 8, 16) .. p
+  return '\16' .. sub(id, 1, 3) .. p .. char(run - 1) .. sub(id, 9, 16) .. p
 end
 
 local function sum(members)
@@ -92,13 +109,17 @@ local function seen(m)
 end
 
 local flags = tonumber(ARGV[7])
-local replay, check, mark = flags % 2 == 1, floor(flags / 2) % 2 == 1, flags >= 4
-local granted, earlier = 0, false
+local replay, check = flags % 2 == 1, floor(flags / 2) % 2 == 1
+local mark, inOrder = floor(flags / 4) % 2 == 1, flags >= 8
+local earlier = false
 if replay then
-  for k = count, 1, -1 do
-    if redis.call('ZSCORE', KEYS[3], member(permits * k)) then
-      granted, earlier = k, true
-      break
+  for i = 1, #permits do
+    for k = math.min(count[i], floor(4294967295 / permits[i])), 1, -1 do
+      if redis.call('ZSCORE', KEYS[3], member(i, permits[i] * k)) then
+        granted[i], earlier = k, true
+        wanted = wanted - permits[i] * k
+        break
+      end
     end
   end
 end
@@ -128,7 +149,6 @@ end
 
 -- Reclaim what has expired, oldest first and bounded. Expired members that stay are legal: Redisson
 -- reclaims lazily too.
-local wanted = permits * (count - granted)
 local limit = value >= wanted and 64 or 512
 local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval), 'LIMIT', 0, limit)
 local walked, walkedPermits = tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -201,23 +221,31 @@ elseif value < wanted then
   value = math.min(value, rate)
 end
 
--- Grant.
-if not earlier then
-  granted = math.min(count, math.max(0, floor(value / permits)), floor(4294967295 / permits))
-  if granted > 0 then
+-- Grant. need is what the first request that is refused asks for.
+local need
+for i = 1, #permits do
+  local p, n = permits[i], count[i]
+  if not earlier and n > 0 and value >= p and not (need and inOrder) then
+    local g = math.min(n, floor(value / p), floor(4294967295 / p))
     -- NX: a call that ran before without our knowing (re-sent by something between us and Redis)
     -- finds its own member and takes nothing twice.
-    if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), member(permits * granted)) == 1 then
-      value = value - permits * granted
+    if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), member(i, p * g)) == 1 then
+      value = value - p * g
     end
+    granted[i] = g
+  end
+  if granted[i] >= 0 and granted[i] < n then
+    if value >= p and not (need and inOrder) then
+      -- One member holds no more, or the replay finds more free than the first call did.
+      again = math.max(again, 1)
+    end
+    need = need or p
   end
 end
 
 -- How long until one more request fits: walk the members until enough permits have come back.
 local wait = 0
-if granted < count and value >= permits then
-  again = math.max(again, 1)
-elseif granted < count and again == 0 then
+if need and again == 0 then
   local at, last, budget, page = nil, nil, 512, 8
   while not at and budget > 0 do
     page = math.min(page, budget)
@@ -227,7 +255,7 @@ elseif granted < count and again == 0 then
       walkedPermits = walkedPermits + worth(part[i])
       last = tonumber(part[i + 1])
       last = math.min(last, seen(part[i]) or last) + interval
-      if value + walkedPermits >= permits then
+      if value + walkedPermits >= need then
         at = last
         break
       end
@@ -277,4 +305,8 @@ else
   end
 end
 
-return {0, granted, wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}
+local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}
+for i = 2, #granted do
+  reply[11 + i] = granted[i]
+end
+return reply

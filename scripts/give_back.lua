@@ -1,0 +1,38 @@
+-- give_back: returns permits of one grant, known by its member, as if they had not been asked for.
+--
+-- release gives back the newest grants, whoever's they are; this one the grant of a caller that left
+-- before its answer came. A member that is no longer there has expired, and its permits are back
+-- already: so the script may run twice.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[2]   string: permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
+-- ARGV[2]   the member
+-- ARGV[3]   the member that takes its place, with fewer permits; empty for none
+-- ARGV[4]   permits to give back: those of the first less those of the second
+-- Returns   {0, given} given: 1 when the member was there
+--           {1} not initialised   {2, type} the hash has another type
+
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'type')
+if not (conf[1] and conf[2]) then
+  return {1}
+end
+if conf[2] ~= ARGV[1] then
+  return {2, conf[2] == '0' and 0 or conf[2] == '1' and 1 or -1}
+end
+local score = redis.call('ZSCORE', KEYS[3], ARGV[2])
+if not score then
+  return {0, 0}
+end
+-- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
+local value, rate = tonumber(redis.call('GET', KEYS[2]) or ''), tonumber(conf[1])
+if value and rate and value < rate then
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', math.min(tonumber(ARGV[4]), rate - value)))
+end
+if ARGV[3] ~= '' then
+  -- Added before the old one goes: an emptied set would lose its TTL.
+  redis.call('ZADD', KEYS[3], score, ARGV[3])
+end
+redis.call('ZREM', KEYS[3], ARGV[2])
+return {0, 1}
