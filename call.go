@@ -16,9 +16,10 @@ type call struct {
 	ask
 	engine  *engine
 	ctx     context.Context // of the first request, without its end
-	changes int             // the engine's, when the call was made
-	again   bool            // the call goes on with those who are left
-	audit   bool            // lost permits have to be looked for before
+	begin   time.Time
+	changes int  // the engine's, when the call was made
+	again   bool // the call goes on with those who are left
+	audit   bool // lost permits have to be looked for before
 	audited bool
 	ended   []*request
 	orphans []orphan

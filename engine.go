@@ -38,8 +38,17 @@ type engine struct {
 }
 
 // maxTrying is how many calls of tries are in flight at most. With one, a caller that comes alone
-// while a call is on its way waits for that; with more, gathering suffers.
-const maxTrying = 2
+// while a call is on its way waits for that; with more, gathering suffers. A call that takes longer
+// than slowCall, for a connection that hangs, does not hold the others up: then up to maxSlow.
+const (
+	maxTrying = 2
+	maxSlow   = 16
+	slowCall  = 100 * time.Millisecond
+)
+
+func (e *engine) mayTry() bool {
+	return e.trying < maxTrying || e.trying < maxSlow && time.Since(e.calls[0].begin) > slowCall
+}
 
 func (e *engine) idle() bool {
 	return len(e.calls) == 0 && e.tries.n == 0 && e.waiters.n == 0
@@ -94,7 +103,7 @@ func (e *engine) left(r *request) {
 // not starve behind small ones.
 func (e *engine) yield() bool {
 	r := e.waiters.first
-	return r != nil && r.answered && e.interval > 0 && time.Since(e.headSince) > e.interval
+	return r != nil && r.answered && e.trouble == nil && e.interval > 0 && time.Since(e.headSince) > e.interval
 }
 
 // kick starts the calls that can be made now.
@@ -116,6 +125,7 @@ func (e *engine) start(c *call) {
 }
 
 func (e *engine) launch(c *call) {
+	c.begin = time.Now()
 	e.calls = append(e.calls, c)
 	e.l.client.calls.Add(1)
 }
@@ -161,7 +171,7 @@ func (e *engine) nextAsking() *call {
 
 // nextTrying is a call for the tries, when there are any.
 func (e *engine) nextTrying() *call {
-	if e.trying >= maxTrying || e.bucket.closed || e.tries.n == 0 {
+	if e.tries.n == 0 || e.bucket.closed || !e.mayTry() {
 		return nil
 	}
 	if e.waiters.n > 0 && e.yield() {

@@ -1,0 +1,314 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A holder delays the replies of scripts: they run at once, and their callers learn of it later.
+type holder struct {
+	mu    sync.Mutex
+	delay time.Duration
+}
+
+func (h *holder) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *holder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return err
+		}
+		h.mu.Lock()
+		d := h.delay
+		h.mu.Unlock()
+		time.Sleep(d)
+		return err
+	}
+}
+
+func (h *holder) set(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.delay = d
+}
+
+func hold(w *world, d time.Duration) *holder {
+	for _, s := range allScripts() { // a reply is delayed once, not first that of NOSCRIPT
+		require.NoError(w.t, w.rdb.ScriptLoad(w.ctx, s.src).Err())
+	}
+	h := &holder{delay: d}
+	w.rdb.AddHook(h)
+	return h
+}
+
+// gathered asks for each of permits at one instant, so that the engine gathers them.
+func gathered(w *world, permits []int64) []request {
+	requests := make([]*request, len(permits))
+	l := w.l
+	l.bucket.mu.Lock()
+	e := l.bucket.engine(l)
+	for i := range requests {
+		r := l.client.newRequest()
+		r.ctx, r.permits, r.wantsWait = w.ctx, permits[i], true
+		requests[i] = r
+		e.tries.push(r)
+	}
+	e.kick()
+	l.bucket.mu.Unlock()
+	answers := make([]request, len(permits))
+	for i, r := range requests {
+		<-r.done
+		answers[i] = *r
+	}
+	return answers
+}
+
+// A queue of many sizes is one call, and each run of equal requests one member.
+func TestGatheredRequestsAreOneCall(t *testing.T) {
+	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		sent := count(w.rdb)
+		var permits []int64
+		for range 100 {
+			permits = append(permits, 1, 2, 5)
+		}
+		for i, r := range gathered(w, permits) {
+			require.NoError(t, r.err)
+			require.True(t, r.granted, i)
+		}
+		require.EqualValues(t, 1, sent.sent.Load())
+		used, members := w.used()
+		require.EqualValues(t, 801, used)
+		require.Equal(t, 1+3, members)
+		require.EqualValues(t, 199, w.value())
+	})
+}
+
+// More than one call carries.
+func TestGatheredRequestsBeyondOneCall(t *testing.T) {
+	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
+		sent := count(w.rdb)
+		granted, _, err := together(w.ctx, w.l, 3, 5*maxBatch)
+		require.NoError(t, err)
+		require.EqualValues(t, 5*maxBatch, granted)
+		require.LessOrEqual(t, sent.sent.Load(), int64(5+2))
+		var permits []int64
+		for i := range 3 * maxRuns {
+			permits = append(permits, int64(i+1))
+		}
+		for i, r := range gathered(w, permits) {
+			require.True(t, r.granted && r.err == nil, "%d: %v", i, r.err)
+		}
+		used, _ := w.used()
+		n := int64(3 * maxRuns)
+		require.EqualValues(t, 15*maxBatch+n*(n+1)/2, used)
+	})
+}
+
+// Gathered requests get the answers that they would get one after another at that instant: grants,
+// permits left, waits, and each its own error.
+func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
+	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
+		check(t, func(rt *rapid.T) {
+			rate := rapid.Int64Range(1, 40).Draw(rt, "rate")
+			require.NoError(rt, w.l.SetRate(w.ctx, overall(rate, time.Minute)))
+			m := &model{rate: rate, interval: time.Minute}
+			for range rapid.IntRange(0, 4).Draw(rt, "before") {
+				if n := rapid.Int64Range(1, rate).Draw(rt, "n"); m.acquire(w.elapsed(), n) {
+					w.granted(n)
+				}
+				time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
+			}
+			permits := rapid.SliceOfN(rapid.Int64Range(1, rate+2), 1, 30).Draw(rt, "permits")
+			// Nobody can tell which of them came first: equal ones in a row, sizes by appearance.
+			var sizes []int64
+			for _, n := range permits {
+				if !slices.Contains(sizes, n) {
+					sizes = append(sizes, n)
+				}
+			}
+			answers := gathered(w, permits)
+			now := w.elapsed()
+			for _, size := range sizes {
+				for i, n := range permits {
+					if n != size {
+						continue
+					}
+					r := answers[i]
+					if n > rate {
+						require.ErrorIs(rt, r.err, ErrPermitsExceedRate)
+						continue
+					}
+					require.NoError(rt, r.err)
+					require.Equal(rt, m.acquire(now, n), r.granted, "%d of %v", n, permits)
+					if r.granted {
+						require.Equal(rt, m.available(now), r.available)
+					}
+				}
+			}
+			for i, n := range permits {
+				if r := answers[i]; r.err == nil && !r.granted {
+					require.Equal(rt, m.wait(now, n), r.wait)
+					require.Equal(rt, m.available(now), r.available)
+				}
+			}
+		})
+	})
+}
+
+// A refused caller that is gone when the answer comes: its grant goes to the next who waits.
+func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
+	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+			w.available(10)
+			hold(w, time.Second)
+			sent := count(w.rdb)
+			ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
+			defer cancel()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				require.ErrorIs(t, w.l.Acquire(ctx, 10), context.DeadlineExceeded)
+				require.Equal(t, 500*time.Millisecond, w.elapsed())
+			})
+			time.Sleep(100 * time.Millisecond)
+			for range 4 {
+				wg.Go(func() {
+					require.NoError(t, w.l.Acquire(w.ctx, 2))
+					require.Equal(t, time.Second, w.elapsed())
+				})
+			}
+			wg.Wait()
+			synctest.Wait()
+			time.Sleep(5 * time.Second)
+			require.LessOrEqual(t, sent.sent.Load(), int64(3), "one call asked, one gave back")
+			used, members := w.used()
+			require.EqualValues(t, 8, used)
+			require.Equal(t, 1, members, "the next share its member")
+			require.EqualValues(t, 2, w.value())
+		}, WithMemberFormat(format))
+	}
+}
+
+// Nobody waits: it goes back to Redis, as if it had not been asked for.
+func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
+	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+		for _, typ := range []RateType{Overall, PerClient} {
+			inWorld(t, Rate{Type: typ, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
+				w.granted(1)
+				h := hold(w, time.Second)
+				for _, ask := range []func(ctx context.Context) error{
+					func(ctx context.Context) error { _, err := w.l.Try(ctx, 4); return err },
+					func(ctx context.Context) error { return w.l.Acquire(ctx, 4) },
+					func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 4, time.Minute); return err },
+				} {
+					ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
+					begin := time.Now()
+					require.True(t, ask(ctx) == context.DeadlineExceeded)
+					require.Equal(t, 300*time.Millisecond, time.Since(begin))
+					cancel()
+					time.Sleep(5 * time.Second)
+					used, members := w.used()
+					require.EqualValues(t, 1, used)
+					require.Equal(t, 1, members)
+					require.EqualValues(t, 9, w.value())
+				}
+				// Of five gathered callers two leave: their part goes back.
+				before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
+				defer leave()
+				var wg sync.WaitGroup
+				go func() { _, _ = w.l.Try(w.ctx, 1) }()
+				go func() { _, _ = w.l.Try(w.ctx, 1) }() // both calls in flight: what follows gathers
+				time.Sleep(time.Millisecond)
+				for i := range 5 {
+					ctx := w.ctx
+					if i%2 == 1 {
+						ctx = before
+					}
+					wg.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						r, err := w.l.Try(ctx, 1)
+						require.Equal(t, i%2 == 1, errors.Is(err, context.DeadlineExceeded))
+						require.Equal(t, i%2 == 0, r.Granted)
+					})
+				}
+				wg.Wait()
+				h.set(0)
+				time.Sleep(5 * time.Second)
+				used, _ := w.used()
+				require.EqualValues(t, 1+2+3, used)
+				require.EqualValues(t, 10-6, w.value())
+			}, WithMemberFormat(format))
+		}
+	}
+}
+
+// The timeout of a caller bounds what it waits, also for Redis; then nobody knows whether the permits
+// were there.
+func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		hold(w, 2*time.Second)
+		begin := time.Now()
+		ok, err := w.l.TryAcquire(w.ctx, 1, 700*time.Millisecond)
+		require.False(t, ok)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.Equal(t, 700*time.Millisecond+grace, time.Since(begin))
+		time.Sleep(time.Minute)
+		ok, err = w.l.TryAcquire(w.ctx, 1, 1999*time.Millisecond)
+		require.True(t, ok, "an answer that is on its way counts")
+		require.NoError(t, err)
+	})
+}
+
+// Close returns what is granted to a caller that it has failed.
+func TestCloseGivesBack(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		hold(w, 400*time.Millisecond)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		errs := make(chan error, 2)
+		go func() { errs <- w.l.Acquire(ctx, 2) }()
+		go func() { _, err := w.l.Try(ctx, 3); errs <- err }()
+		time.Sleep(100 * time.Millisecond)
+		begin := time.Now()
+		go func() {
+			require.ErrorIs(t, <-errs, ErrClosed)
+			require.ErrorIs(t, <-errs, ErrClosed)
+			require.Equal(t, begin, time.Now())
+		}()
+		require.NoError(t, w.client.Close())
+		require.Equal(t, 700*time.Millisecond, time.Since(begin), "the rest of the calls, and the giving back")
+		used, _ := w.used()
+		require.EqualValues(t, 1, used)
+		require.EqualValues(t, 9, w.value())
+	})
+}
+
+// A Redis that does not answer holds Close up for a second.
+func TestCloseDoesNotHang(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		hold(w, 10*time.Second)
+		go func() { _ = w.l.Acquire(w.ctx, 2) }()
+		synctest.Wait()
+		begin := time.Now()
+		require.NoError(t, w.client.Close())
+		require.Equal(t, time.Second, time.Since(begin))
+		time.Sleep(30 * time.Second)
+	})
+}
