@@ -10,8 +10,8 @@ import (
 // other processes, and Java programs through Redisson's RRateLimiter.
 //
 // It allows Rate.Permits within any window of Rate.Interval: a sliding log. A request takes 1 to
-// Rate.Permits permits, which come back one interval after they were acquired. Nothing is reserved
-// for callers that wait, and callers of several processes are served in no particular order. It
+// Rate.Permits permits, which come back one interval after they were acquired. The callers of one
+// Client that wait are served first come, first served; those of several are in no particular order. It
 // counts what it grants, not what its callers then do: 20 calls granted at one instant may reach
 // somebody else's server together with 20 granted an interval later.
 //
