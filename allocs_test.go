@@ -1,0 +1,66 @@
+package ratelimiter
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A granter is a hook in Redis' place that grants all that is asked for, after a moment in which
+// requests gather.
+type granter struct{}
+
+func (granter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (granter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		time.Sleep(100 * time.Microsecond)
+		count := cmd.Args()[3+acquireScript.keys+2].(int64)
+		cmd.(onceCmd).SetVal([]any{int64(0), count, int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0), int64(0),
+			int64(0), int64(0), int64(0)})
+		return nil
+	}
+}
+
+// On the gathered path an acquire allocates twice at most; most of them not at all.
+func TestGatheredAcquiresHardlyAllocate(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	rdb.AddHook(granter{})
+	c := New(rdb)
+	defer c.Close()
+	const callers, each = 256, 200
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	work := func() {
+		var wg sync.WaitGroup
+		for i := range callers {
+			l := c.RateLimiter("allocs")
+			wg.Go(func() {
+				for range each {
+					ok, err := l.TryAcquire(ctx, 1, time.Duration(i%2)*time.Minute)
+					if !ok || err != nil {
+						t.Error(ok, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	work() // fills the pools
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	work()
+	runtime.ReadMemStats(&after)
+	an := float64(after.Mallocs-before.Mallocs) / (callers * each)
+	t.Logf("%.3f allocations an acquire", an)
+	require.LessOrEqual(t, an, 2.0)
+}
