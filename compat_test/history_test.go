@@ -1,0 +1,347 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+const (
+	historyClients = 3
+	historyCallers = 6
+	historyLength  = 5 // of each caller
+	historyShort   = 150 * time.Millisecond
+	historyChecks  = 10 * time.Second
+	// historyLeavers are enough, and what makes a history hard to judge.
+	historyLeavers = 3
+)
+
+// A history is what several clients asked of one limiter at once, and when, and what they heard. None of
+// them releases: a release between a grant and its being asked for again changes the member by which the
+// grant is found.
+type history struct {
+	testing.TB
+	past, through *redis.Client
+	limiters      []*ratelimiter.RateLimiter // the same one, by client
+	mine          *ratelimiter.RateLimiter   // past the proxy
+	rate          ratelimiter.Rate
+	began         time.Time
+
+	mu         sync.Mutex
+	operations []porcupine.Operation
+	leaving    atomic.Int64
+	leavers    int
+	told       int64 // permits
+	faults     atomic.Int64
+}
+
+// A historyPlan is how n histories are made, several at once, each on a limiter of its own.
+type historyPlan struct {
+	n        int
+	interval time.Duration
+	share    float64                                      // of the replies that get lost
+	doubles  bool                                         // of the requests that Redis gets twice, instead
+	clients  int                                          // historyClients when there are no more
+	jar      *jar                                         // whose scripts the server has to know, if any
+	play     func(h *history, rng *rand.Rand, client int) // one operation of one caller
+	settle   func(h *history)                             // when all callers are through
+}
+
+// judged is what became of them.
+type judged struct {
+	histories []*history
+	verdicts  []porcupine.CheckResult
+	counts    map[porcupine.CheckResult]int
+}
+
+func (plan historyPlan) run(t *testing.T) judged {
+	t.Helper()
+	seed := newTwinSeed(t).run
+	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
+	server := redistest.Start(t)
+	p := redistest.StartProxy(t, server.Addr())
+	losers := newLoser(seed, plan.share, lossyMost)
+	losers.doubles = plan.doubles
+	p.Judge(losers.judge)
+	past := server.Client(t)
+	through := server.Client(t, func(o *redis.Options) { o.Addr = p.Addr() })
+	if plan.jar != nil {
+		require.NoError(t, plan.jar.load(t.Context(), past))
+	}
+	var clients []*ratelimiter.Client
+	for range max(plan.clients, historyClients) { // one id, so that PER_CLIENT is one limiter, too
+		clients = append(clients, ratelimiter.New(through, ratelimiter.WithClientID("history")))
+	}
+	name, began := redistest.Key(t), time.Now()
+	out := judged{make([]*history, plan.n), make([]porcupine.CheckResult, plan.n), map[porcupine.CheckResult]int{}}
+	each(plan.n, 32, func(i int) {
+		h := &history{TB: t, past: past, through: through, began: began}
+		out.histories[i] = h
+		rng := rand.New(rand.NewPCG(seed, uint64(i)+2))
+		h.rate = ratelimiter.Rate{Type: ratelimiter.RateType(i & 1), Permits: 8 + rng.Int64N(25), Interval: plan.interval}
+		limiter := fmt.Sprintf("%s%d", name, i)
+		for _, c := range clients {
+			h.limiters = append(h.limiters, c.RateLimiter(limiter))
+		}
+		h.mine = ratelimiter.New(past, ratelimiter.WithClientID("history")).RateLimiter(limiter)
+		if err := h.mine.SetRate(t.Context(), h.rate); err != nil {
+			t.Error(err)
+			return
+		}
+		h.play(plan.play, rng)
+		plan.settle(h)
+	})
+	played := time.Since(began)
+	each(plan.n, runtime.GOMAXPROCS(0), func(i int) { // afterwards: it would keep the players from their clocks
+		h := out.histories[i]
+		out.verdicts[i] = porcupine.CheckOperationsTimeout(historyModel(h.rate.Permits, plan.interval), h.operations, historyChecks)
+	})
+	operations, grants := 0, 0
+	for i, h := range out.histories {
+		out.counts[out.verdicts[i]]++
+		operations += len(h.operations)
+		for _, o := range h.operations {
+			if o.Output.(historyAnswer).granted {
+				grants++
+			}
+		}
+	}
+	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v: %v",
+		plan.n, operations, grants, p.Counts().LostReplies, played.Round(time.Millisecond),
+		(time.Since(began) - played).Round(time.Millisecond), out.counts)
+	require.Equal(t, plan.share > 0, p.Counts().LostReplies+p.Counts().Doubled > 0)
+	return out
+}
+
+// each calls f for 0 to n-1, so many at once.
+func each(n, atOnce int, f func(i int)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range atOnce {
+		workers.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				f(int(i) - 1)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// play has all callers ask at once.
+func (h *history) play(once func(h *history, rng *rand.Rand, client int), rng *rand.Rand) {
+	var callers sync.WaitGroup
+	for caller := range historyCallers {
+		rng := rand.New(rand.NewPCG(rng.Uint64(), uint64(caller)))
+		callers.Go(func() {
+			for range historyLength {
+				once(h, rng, caller%len(h.limiters))
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func (h *history) now() int64 { return int64(time.Since(h.began)) }
+
+// clock is that of Redis, in ms.
+func (h *history) clock() int64 {
+	now, err := h.past.Time(h.Context()).Result()
+	if err != nil {
+		h.Error(err)
+	}
+	return now.UnixMilli()
+}
+
+func (h *history) add(call, ret int64, in historyAsk, out historyAnswer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if out.granted {
+		h.told += in.permits
+	}
+	h.operations = append(h.operations, porcupine.Operation{Input: in, Call: call, Output: out, Return: ret})
+}
+
+// take records one request. decided is the instant of the decision where the answer says it.
+func (h *history) take(permits int64, ask func() (granted bool, decided time.Time, err error)) {
+	before := h.clock() - 1 // a script sees the clock as it was when it began
+	out := historyAnswer{lo: before}
+	call := h.now()
+	granted, decided, err := ask()
+	ret := h.now()
+	if err != nil {
+		h.Errorf("%v", err)
+		return
+	}
+	out.granted = granted
+	if out.hi = decided.UnixMilli(); decided.IsZero() {
+		out.hi = h.clock()
+	} else if !granted {
+		out.lo = out.hi // a grant may be older than the answer that arrived
+	}
+	in := historyAsk{kind: kindTake, permits: permits}
+	h.add(call, ret, in, out)
+	if interval := h.rate.Interval.Milliseconds(); ret-call >= int64(h.rate.Interval) {
+		// What it was granted at first had expired when it was sent again: a second grant.
+		in.kind = kindLeave
+		h.add(call, never, in, historyAnswer{lo: before, hi: out.hi - interval})
+	}
+}
+
+// read records the available permits, past the proxy.
+func (h *history) read() int64 {
+	out := historyAnswer{lo: h.clock() - 1}
+	call := h.now()
+	var err error
+	out.value, err = h.mine.AvailablePermits(h.Context())
+	ret := h.now()
+	if err != nil {
+		h.Errorf("%v", err)
+	}
+	out.hi = h.clock()
+	h.add(call, ret, historyAsk{kind: kindRead}, out)
+	return out.value
+}
+
+// leave records a caller that got no answer.
+func (h *history) leave(call, permits int64) {
+	h.mu.Lock()
+	id := h.leavers
+	h.leavers++
+	h.mu.Unlock()
+	for _, kind := range []historyKind{kindLeave, kindBack} {
+		h.add(call, never, historyAsk{kind: kind, permits: permits, id: id}, historyAnswer{hi: never})
+	}
+}
+
+// try is one request of ours that does not wait.
+func (h *history) try(rng *rand.Rand, client int) {
+	permits := 1 + rng.Int64N(4)
+	h.take(permits, func() (bool, time.Time, error) {
+		if rng.IntN(3) == 0 {
+			granted, err := h.limiters[client].TryAcquire(h.Context(), permits, 0)
+			return granted, time.Time{}, err
+		}
+		r, err := h.limiters[client].Try(h.Context(), permits)
+		return r.Granted, r.Time, err
+	})
+}
+
+// requireAllAccepted: also none that took the judge too long.
+func (j judged) requireAllAccepted(t *testing.T) {
+	t.Helper()
+	require.Equal(t, map[porcupine.CheckResult]int{porcupine.Ok: len(j.histories)}, j.counts)
+}
+
+// TestHistory: callers of several clients at once, with replies lost, none of whose grants expires.
+func TestHistory(t *testing.T) {
+	historyPlan{n: 300, interval: time.Hour, share: 0.3, settle: (*history).settle, play: func(h *history, rng *rand.Rand, client int) {
+		if rng.IntN(8) == 0 {
+			h.read()
+		} else {
+			h.try(rng, client)
+		}
+	}}.run(t).requireAllAccepted(t)
+}
+
+// TestHistoryDoubled: what something between us and Redis sends twice takes its permits once. Each caller
+// is a client of its own: of several requests in one call that is not so.
+func TestHistoryDoubled(t *testing.T) {
+	historyPlan{n: 100, interval: time.Hour, share: 0.5, doubles: true, clients: historyCallers, settle: (*history).settle,
+		play: (*history).try}.run(t).requireAllAccepted(t)
+}
+
+// TestHistoryExpires: the same while grants expire, and with callers that wait.
+func TestHistoryExpires(t *testing.T) {
+	plan := historyPlan{n: 150, interval: historyShort, share: 0.3, settle: (*history).settleShort}
+	plan.play = func(h *history, rng *rand.Rand, client int) {
+		switch rng.IntN(6) {
+		case 0:
+			h.read()
+		case 1:
+			permits := 1 + rng.Int64N(4)
+			h.take(permits, func() (bool, time.Time, error) {
+				return true, time.Time{}, h.limiters[client].Acquire(h.Context(), permits)
+			})
+		default:
+			h.try(rng, client)
+		}
+	}
+	judged := plan.run(t)
+	judged.requireAllAccepted(t)
+	turned := 0
+	for _, h := range judged.histories {
+		if h.told > h.rate.Permits {
+			turned++
+		}
+	}
+	t.Logf("in %d of them permits were granted again", turned)
+	require.Greater(t, turned, plan.n/2)
+}
+
+// settle reads the one sum that the model knows for sure.
+func (h *history) settle() { h.read() }
+
+// settleShort reads at once, and when everything must be free.
+func (h *history) settleShort() {
+	h.read()
+	until := h.clock() + h.rate.Interval.Milliseconds() + 1
+	eventually(time.Second, func() bool { return h.clock() > until })
+	h.read()
+}
+
+// TestHistoryCancelled: callers leave, while they wait and while their call is under way. What one was
+// granted goes to another, or back.
+func TestHistoryCancelled(t *testing.T) {
+	plan := historyPlan{n: 150, interval: time.Hour, share: 0.3}
+	plan.play = func(h *history, rng *rand.Rand, client int) {
+		if rng.IntN(4) > 0 || h.leaving.Add(1) > historyLeavers {
+			h.try(rng, client)
+			return
+		}
+		permits := 1 + rng.Int64N(4)
+		ctx, cancel := context.WithTimeout(h.Context(), time.Duration(rng.IntN(15_000))*time.Microsecond)
+		defer cancel()
+		call := h.now()
+		err := h.limiters[client].Acquire(ctx, permits)
+		switch ret := h.now(); {
+		case err == nil:
+			h.add(call, ret, historyAsk{kind: kindTake, permits: permits}, historyAnswer{granted: true})
+		case errors.Is(err, context.DeadlineExceeded):
+			h.leave(call, permits)
+		default:
+			h.Error(err)
+		}
+	}
+	plan.settle = func(h *history) {
+		eventually(time.Second, func() bool {
+			free, err := h.mine.AvailablePermits(h.Context())
+			return err == nil && free == h.rate.Permits-h.told
+		})
+		h.read()
+	}
+	judged := plan.run(t)
+	judged.requireAllAccepted(t)
+	var leavers int
+	var kept int64
+	for _, h := range judged.histories {
+		leavers += h.leavers
+		o := h.operations[len(h.operations)-1].Output.(historyAnswer)
+		kept += h.rate.Permits - h.told - o.value
+	}
+	require.Greater(t, leavers, len(judged.histories))
+	t.Logf("%d callers left; %d permits stayed with them", leavers, kept)
+	require.Zero(t, kept, "permits that callers kept who had left")
+}

@@ -1,0 +1,100 @@
+package compat_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
+)
+
+// requireRejected holds that of the histories in which something went wrong the checker accepts none.
+func (j judged) requireRejected(t *testing.T) {
+	t.Helper()
+	wrong := 0
+	for i, h := range j.histories {
+		if h.faults.Load() > 0 {
+			wrong++
+			require.Equal(t, porcupine.Illegal, j.verdicts[i], "history %d", i)
+		} else {
+			require.Equal(t, porcupine.Ok, j.verdicts[i], "history %d", i)
+		}
+	}
+	require.Greater(t, wrong, len(j.histories)/2)
+	t.Logf("%d of %d histories have something wrong, and are rejected", wrong, len(j.histories))
+}
+
+// TestHistoryOfRedisson: with its script, sent again as go-redis sends any command, permits get lost
+// and histories are rejected. With no reply lost they are accepted: so it is that which is found.
+func TestHistoryOfRedisson(t *testing.T) {
+	plan := historyPlan{n: 100, interval: time.Hour, jar: newJar(t, newestListed()), settle: (*history).settle}
+	plan.play = func(h *history, rng *rand.Rand, client int) {
+		permits, bits := 1+rng.Int64N(4), rng.Uint64()
+		h.take(permits, func() (bool, time.Time, error) {
+			granted, err := plan.jar.tryAcquire(h.Context(), h.through, h.mine.Name(), "history", permits, bits)
+			return granted, time.Time{}, err
+		})
+	}
+	plan.run(t).requireAllAccepted(t)
+	plan.share = 0.3
+	judged := plan.run(t)
+	leaked := 0
+	for i, h := range judged.histories {
+		if h.operations[len(h.operations)-1].Output.(historyAnswer).value < h.rate.Permits-h.told {
+			leaked++
+			require.Equal(t, porcupine.Illegal, judged.verdicts[i], "history %d", i)
+		}
+	}
+	t.Logf("%d of %d histories have lost permits, and are rejected", leaked, plan.n)
+	require.Greater(t, leaked, plan.n/2)
+}
+
+// TestHistoryGrantsTwice: a limiter that takes a re-sent request for a new one.
+func TestHistoryGrantsTwice(t *testing.T) {
+	plan := historyPlan{n: 60, interval: time.Hour, settle: (*history).settle}
+	plan.play = func(h *history, rng *rand.Rand, client int) {
+		permits := 1 + rng.Int64N(4)
+		h.take(permits, func() (bool, time.Time, error) {
+			if rng.IntN(5) == 0 {
+				r, err := h.limiters[client].Try(h.Context(), permits)
+				if err != nil {
+					return false, time.Time{}, err
+				}
+				if r.Granted {
+					h.faults.Add(1)
+				}
+			}
+			r, err := h.limiters[client].Try(h.Context(), permits)
+			return r.Granted, r.Time, err
+		})
+	}
+	plan.run(t).requireRejected(t)
+}
+
+// TestHistoryTellsTwice: a limiter that tells two callers of one grant.
+func TestHistoryTellsTwice(t *testing.T) {
+	plan := historyPlan{n: 60, interval: time.Hour, settle: (*history).settle}
+	plan.play = func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 4) }
+	plan.run(t).requireRejected(t)
+}
+
+// TestHistoryExpiresTellsTwice: the same where the model has to count by instants.
+func TestHistoryExpiresTellsTwice(t *testing.T) {
+	plan := historyPlan{n: 60, interval: 2 * time.Second, settle: (*history).settle}
+	plan.play = func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 1) }
+	plan.run(t).requireRejected(t)
+}
+
+// tellTwice says yes to one refused request in so many.
+func (h *history) tellTwice(rng *rand.Rand, client, one int) {
+	permits := 1 + rng.Int64N(4)
+	h.take(permits, func() (bool, time.Time, error) {
+		r, err := h.limiters[client].Try(h.Context(), permits)
+		if err == nil && !r.Granted && rng.IntN(one) == 0 {
+			h.faults.Add(1)
+			r.Granted = true
+		}
+		return r.Granted, r.Time, err
+	})
+}

@@ -1,0 +1,304 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Fault is what a [Proxy] does to one request. The zero Fault passes it and
+// its reply on.
+type Fault struct {
+	Lose  Loss
+	Reset bool          // the client sees a reset, not an end of file
+	Hold  time.Duration // how long the reply stays here first
+	Twice bool          // Redis gets it twice, and the client the first reply
+
+	mute bool // of the second
+}
+
+// A Loss is what the client of a [Proxy] never gets to hear of.
+type Loss int
+
+const (
+	LoseNothing Loss = iota
+	LoseRequest      // Redis does not see it
+	LoseReply        // Redis has executed it
+)
+
+// ProxyCounts is what a [Proxy] has done. A lost reply counts when Redis has
+// given it, so that the request was executed.
+type ProxyCounts struct {
+	Connections, Requests, Replies, LostRequests, LostReplies, Held, Doubled int
+}
+
+// A Proxy stands between clients and a Redis and breaks what it is told to
+// break. It knows RESP2 and RESP3 well enough to tell one reply from the next;
+// what is lost is always a whole request or a whole reply, with the connection
+// that it was on. A Proxy is safe for concurrent use.
+type Proxy struct {
+	addr, target string
+	running      sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	listener net.Listener // nil while connections are refused
+	links    map[*link]bool
+	judge    func(words []string) Fault
+	held     chan struct{} // nil unless all replies are held
+	counts   ProxyCounts
+}
+
+// StartProxy starts a proxy in front of target, host:port, which ends with t.
+// It must be called outside of bubbles.
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p := &Proxy{target: target, links: map[*link]bool{}}
+	var err error
+	for range 5 { // another process may take the port first
+		p.addr = fmt.Sprintf("127.0.0.1:%d", freePort())
+		if err = p.listen(); err == nil {
+			t.Cleanup(p.Close)
+			return p
+		}
+	}
+	t.Fatalf("redistest: proxy: %v", err)
+	return nil
+}
+
+// Addr returns the address for clients, which stays the same.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Judge sets what decides on each request from now on, given its words: the
+// command's name and its arguments. Calls never overlap. nil passes all.
+func (p *Proxy) Judge(f func(words []string) Fault) { p.locked(func() { p.judge = f }) }
+
+// Counts returns what the proxy has done until now.
+func (p *Proxy) Counts() (c ProxyCounts) { p.locked(func() { c = p.counts }); return c }
+
+// Cut breaks every connection, by a reset if so told.
+func (p *Proxy) Cut(reset bool) {
+	p.locked(func() {
+		for l := range p.links {
+			l.cut(reset)
+		}
+	})
+}
+
+// Hold keeps all replies, as a network does that is away for a while, until
+// Unhold lets them go on.
+func (p *Proxy) Hold() {
+	p.locked(func() {
+		if p.held == nil {
+			p.held = make(chan struct{})
+		}
+	})
+}
+
+// Unhold ends Hold.
+func (p *Proxy) Unhold() {
+	p.locked(func() {
+		if p.held != nil {
+			close(p.held)
+			p.held = nil
+		}
+	})
+}
+
+// Refuse has the system refuse new connections until Admit. Those that are
+// there stay.
+func (p *Proxy) Refuse() {
+	p.locked(func() {
+		if p.listener != nil {
+			_ = p.listener.Close()
+			p.listener = nil
+		}
+	})
+}
+
+// Admit ends Refuse.
+func (p *Proxy) Admit() {
+	if err := p.listen(); err != nil {
+		panic(fmt.Sprintf("redistest: proxy: %v", err)) // a test that goes on has no meaning
+	}
+}
+
+// Close ends the proxy and returns when none of its goroutines is left.
+func (p *Proxy) Close() {
+	p.locked(func() { p.closed = true })
+	p.Refuse()
+	p.Cut(false)
+	p.running.Wait()
+}
+
+func (p *Proxy) locked(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+func (p *Proxy) listen() (err error) {
+	p.locked(func() {
+		if p.listener != nil || p.closed {
+			return
+		}
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", p.addr); err != nil {
+			return
+		}
+		p.listener = listener
+		p.running.Go(func() {
+			for {
+				client, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				p.running.Go(func() { p.serve(client) })
+			}
+		})
+	})
+	return err
+}
+
+// A link is one client's connection with its own to Redis.
+type link struct {
+	client, server net.Conn
+	asked          chan Fault // the fate of each request that Redis has and has not answered
+	gone           chan struct{}
+	once           sync.Once
+}
+
+func (l *link) cut(reset bool) {
+	l.once.Do(func() {
+		if tcp, ok := l.client.(*net.TCPConn); ok && reset {
+			_ = tcp.SetLinger(0)
+		}
+		_ = l.client.Close()
+		_ = l.server.Close()
+		close(l.gone)
+	})
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	l := &link{client: client, server: server, asked: make(chan Fault, 1024), gone: make(chan struct{})}
+	p.locked(func() {
+		p.counts.Connections++
+		p.links[l] = true
+		if p.closed {
+			l.cut(false)
+		}
+	})
+	p.running.Go(func() { l.cut(p.answer(l)) })
+	l.cut(p.ask(l))
+	p.locked(func() { delete(p.links, l) })
+}
+
+// ask passes requests on until one is to be lost or an end goes.
+func (p *Proxy) ask(l *link) (reset bool) {
+	in := bufio.NewReader(l.client)
+	for {
+		raw, words, err := frame(in, nil, nil)
+		if err != nil || raw[0] != '*' {
+			return false
+		}
+		var f Fault
+		p.locked(func() {
+			p.counts.Requests++
+			if p.judge != nil {
+				f = p.judge(words)
+			}
+			if f.Lose == LoseRequest {
+				p.counts.LostRequests++
+			} else if f.Twice {
+				p.counts.Doubled++
+			}
+		})
+		if f.Lose == LoseRequest {
+			return f.Reset
+		}
+		fates := []Fault{f}
+		if f.Twice {
+			raw = bytes.Repeat(raw, 2)
+			if fates = append(fates, Fault{mute: true}); f.Lose == LoseReply {
+				slices.Reverse(fates) // both are executed before the connection goes
+			}
+		}
+		for _, f := range fates {
+			select {
+			case l.asked <- f: // before Redis can answer
+			case <-l.gone:
+				return false
+			}
+		}
+		if _, err := l.server.Write(raw); err != nil {
+			return false
+		}
+	}
+}
+
+// answer passes replies on until one is to be lost or an end goes.
+func (p *Proxy) answer(l *link) (reset bool) {
+	in := bufio.NewReader(l.server)
+	for {
+		raw, _, err := frame(in, nil, nil)
+		if err != nil {
+			return false
+		}
+		var f Fault
+		if raw[0] != '>' { // a push answers no request
+			select {
+			case f = <-l.asked:
+			default: // nor does what Redis says to a client that it does not want
+			}
+		}
+		if f.mute {
+			continue
+		}
+		if !p.hold(l, f.Hold) {
+			return false
+		}
+		if f.Lose == LoseReply {
+			p.locked(func() { p.counts.LostReplies++ })
+			return f.Reset
+		}
+		p.locked(func() { p.counts.Replies++ })
+		if _, err := l.client.Write(raw); err != nil {
+			return false
+		}
+	}
+}
+
+// hold waits as long as a reply has to, and says whether the link outlived it.
+func (p *Proxy) hold(l *link, d time.Duration) bool {
+	var held chan struct{}
+	p.locked(func() {
+		if held = p.held; held != nil || d > 0 {
+			p.counts.Held++
+		}
+	})
+	if held != nil {
+		select {
+		case <-held:
+		case <-l.gone:
+			return false
+		}
+	}
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-l.gone:
+			return false
+		}
+	}
+	return true
+}

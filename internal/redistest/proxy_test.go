@@ -1,0 +1,249 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// proxied returns a proxy before the lane's server, a client through it that
+// sends everything once, and one past it.
+func proxied(t *testing.T) (p *Proxy, through, past *redis.Client) {
+	past = Client(t)
+	p = StartProxy(t, past.Options().Addr)
+	return p, Client(t, func(o *redis.Options) {
+		o.Addr, o.MaxRetries, o.DialerRetries, o.PoolSize = p.Addr(), -1, 1, 16
+		o.ReadTimeout = 30 * time.Second
+	}), past
+}
+
+// bare sends a command without go-redis, which looks at a connection before it
+// reads and so takes a reset for an end of file.
+func bare(t *testing.T, p *Proxy, words ...string) error {
+	conn, err := net.Dial("tcp", p.Addr())
+	if !assert.NoError(t, err) {
+		return nil
+	}
+	defer conn.Close()
+	request := fmt.Sprintf("*%d\r\n", len(words))
+	for _, w := range words {
+		request += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+	}
+	_, err = io.WriteString(conn, request)
+	assert.NoError(t, err)
+	_, err = conn.Read(make([]byte, 64))
+	return err
+}
+
+// on applies a fault to the commands of that name.
+func on(name string, f Fault) func([]string) Fault {
+	return func(words []string) Fault {
+		if strings.EqualFold(words[0], name) {
+			return f
+		}
+		return Fault{}
+	}
+}
+
+func TestProxyPassesEverything(t *testing.T) {
+	p, through, past := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	binary := "\r\n$5\r\n\x00*3\r\n" + strings.Repeat("x", 100_000)
+	require.NoError(t, through.Set(ctx, name, binary, 0).Err())
+	assert.Equal(t, binary, past.Get(ctx, name).Val())
+	assert.Equal(t, binary, through.Get(ctx, name).Val())
+	assert.ErrorIs(t, through.Get(ctx, name+"absent").Err(), redis.Nil)
+	assert.ErrorContains(t, through.Incr(ctx, name).Err(), "not an integer")
+	nested, err := through.Eval(ctx, `return {1, {'a', {}, {'b', false}}, 'c'}`, nil).Result()
+	require.NoError(t, err)
+	assert.Equal(t, []any{int64(1), []any{"a", []any{}, []any{"b", nil}}, "c"}, nested)
+	require.NoError(t, through.HSet(ctx, name+"hash", "f", "v", "g", "w").Err()) // a map in RESP3
+	assert.Equal(t, map[string]string{"f": "v", "g": "w"}, through.HGetAll(ctx, name+"hash").Val())
+	replies, err := through.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		for range 200 {
+			pipe.Incr(ctx, name+"n")
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, int64(200), replies[199].(*redis.IntCmd).Val())
+	assert.Zero(t, p.Counts().LostReplies+p.Counts().LostRequests+p.Counts().Held)
+}
+
+func TestProxyFrames(t *testing.T) {
+	for _, whole := range []string{
+		"+OK\r\n", "-ERR no\r\n", ":1\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(123\r\n",
+		"$0\r\n\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n", "=7\r\ntxt:a\r\n\r\n", "!3\r\nERR\r\n",
+		"*2\r\n*1\r\n:1\r\n$4\r\n\r\n\r\n\r\n", "~1\r\n+a\r\n", "%2\r\n+a\r\n:1\r\n$1\r\nb\r\n*1\r\n:2\r\n",
+		"|1\r\n+k\r\n+v\r\n*1\r\n:1\r\n", ">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n",
+	} {
+		in := bufio.NewReader(strings.NewReader(whole + "+next\r\n"))
+		raw, _, err := frame(in, nil, nil)
+		require.NoError(t, err, "%q", whole)
+		require.Equal(t, whole, string(raw))
+		_, _, err = frame(bufio.NewReader(strings.NewReader(whole[:len(whole)-1])), nil, nil)
+		require.Error(t, err, "%q cut short", whole)
+	}
+	_, words, err := frame(bufio.NewReader(strings.NewReader("*2\r\n$3\r\nGET\r\n$2\r\na\x00\r\n")), nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"GET", "a\x00"}, words)
+	for _, bad := range []string{"$\n", "*x\r\n", "*1\r\n"} {
+		_, _, err := frame(bufio.NewReader(strings.NewReader(bad)), nil, nil)
+		require.Error(t, err, "%q", bad)
+	}
+}
+
+func TestProxyLosesTheReplyOfWhatWasExecuted(t *testing.T) {
+	p, through, past := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	p.Judge(on("incr", Fault{Lose: LoseReply}))
+	assert.ErrorIs(t, through.Incr(ctx, name).Err(), io.EOF)
+	p.Judge(on("incr", Fault{Lose: LoseReply, Reset: true}))
+	assert.ErrorIs(t, bare(t, p, "incr", name), syscall.ECONNRESET)
+	assert.Equal(t, "2", past.Get(ctx, name).Val())
+	assert.Equal(t, "2", through.Get(ctx, name).Val(), "others pass")
+	p.Judge(nil)
+	assert.Equal(t, int64(3), through.Incr(ctx, name).Val())
+	assert.Equal(t, 2, p.Counts().LostReplies)
+	assert.Zero(t, p.Counts().LostRequests)
+	assert.Equal(t, 3, p.Counts().Connections)
+}
+
+// TestProxyLosesOneOfAPipeline: the replies before it arrive.
+func TestProxyLosesOneOfAPipeline(t *testing.T) {
+	p, through, past := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	seen := 0
+	p.Judge(func(words []string) (f Fault) {
+		if words[0] == "incr" {
+			if seen++; seen == 2 {
+				f.Lose = LoseReply
+			}
+		}
+		return f
+	})
+	replies, err := through.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for range 3 {
+			pipe.Incr(ctx, name)
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, io.EOF)
+	assert.Equal(t, int64(1), replies[0].(*redis.IntCmd).Val())
+	assert.ErrorIs(t, replies[1].Err(), io.EOF)
+	assert.Contains(t, []string{"2", "3"}, past.Get(ctx, name).Val())
+}
+
+func TestProxyLosesRequests(t *testing.T) {
+	p, through, past := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	p.Judge(on("incr", Fault{Lose: LoseRequest}))
+	assert.ErrorIs(t, through.Incr(ctx, name).Err(), io.EOF)
+	p.Judge(on("incr", Fault{Lose: LoseRequest, Reset: true}))
+	assert.ErrorIs(t, bare(t, p, "incr", name), syscall.ECONNRESET)
+	assert.ErrorIs(t, past.Get(ctx, name).Err(), redis.Nil)
+	assert.Equal(t, 2, p.Counts().LostRequests)
+	assert.Zero(t, p.Counts().LostReplies)
+}
+
+func TestProxyDoublesRequests(t *testing.T) {
+	p, through, past := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	p.Judge(on("incr", Fault{Twice: true}))
+	assert.Equal(t, int64(1), through.Incr(ctx, name).Val())
+	assert.Equal(t, int64(3), through.Incr(ctx, name).Val())
+	assert.Equal(t, "4", through.Get(ctx, name).Val(), "the replies that follow are those of what was asked")
+	p.Judge(on("incr", Fault{Twice: true, Lose: LoseReply}))
+	assert.ErrorIs(t, through.Incr(ctx, name).Err(), io.EOF)
+	assert.Equal(t, "6", past.Get(ctx, name).Val())
+	assert.Equal(t, 3, p.Counts().Doubled)
+	assert.Equal(t, 1, p.Counts().LostReplies)
+}
+
+func TestProxyHoldsReplies(t *testing.T) {
+	p, through, past := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	p.Judge(on("incr", Fault{Hold: 50 * time.Millisecond}))
+	began := time.Now()
+	assert.Equal(t, int64(1), through.Incr(ctx, name).Val())
+	assert.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
+	p.Judge(nil)
+
+	p.Hold()
+	done := make(chan int64)
+	go func() { done <- through.Incr(ctx, name).Val() }()
+	require.Eventually(t, func() bool { return past.Get(ctx, name).Val() == "2" }, 5*time.Second, time.Millisecond,
+		"Redis has executed it")
+	require.Eventually(t, func() bool { return p.Counts().Held == 2 }, 5*time.Second, time.Millisecond)
+	assert.Empty(t, done)
+	p.Unhold()
+	assert.Equal(t, int64(2), <-done)
+}
+
+func TestProxyRefusesAndCuts(t *testing.T) {
+	p, through, past := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	require.NoError(t, through.Incr(ctx, name).Err())
+	p.Hold()
+	failed := make(chan error)
+	go func() { failed <- bare(t, p, "incr", name) }()
+	require.Eventually(t, func() bool { return past.Get(ctx, name).Val() == "2" }, 5*time.Second, time.Millisecond)
+	p.Cut(true)
+	assert.ErrorIs(t, <-failed, syscall.ECONNRESET)
+	p.Unhold()
+	require.NoError(t, through.Ping(ctx).Err())
+	p.Refuse()
+	assert.Equal(t, int64(3), through.Incr(ctx, name).Val(), "a connection that is there stays")
+	p.Cut(false)
+	err := through.Incr(ctx, name).Err()
+	var dial *net.OpError
+	require.True(t, errors.As(err, &dial), "%v", err)
+	assert.Equal(t, "dial", dial.Op)
+	p.Admit()
+	assert.Equal(t, int64(4), through.Incr(ctx, name).Val())
+}
+
+// TestProxyEndsWhole: with connections that wait for each thing that one can wait for.
+func TestProxyEndsWhole(t *testing.T) {
+	p, through, _ := proxied(t)
+	name := Key(t)
+	p.Judge(on("incr", Fault{Hold: time.Hour}))
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			assert.Error(t, through.Do(ctx, []string{"incr", "blpop"}[i%2], name+strconv.Itoa(i), 0).Err())
+		})
+	}
+	require.Eventually(t, func() bool { return p.Counts().Requests >= 8 && p.Counts().Held > 0 }, 5*time.Second, time.Millisecond)
+	require.NotZero(t, proxyGoroutines(t))
+	p.Close()
+	p.Close()
+	p.Admit() // of a closed proxy: still refuses
+	require.Zero(t, proxyGoroutines(t))
+	callers.Wait()
+	assert.Error(t, through.Ping(context.Background()).Err())
+}
+
+func proxyGoroutines(t *testing.T) int {
+	t.Helper()
+	var stacks bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 2))
+	return strings.Count(stacks.String(), "redistest.(*Proxy).")
+}
