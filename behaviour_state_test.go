@@ -51,6 +51,15 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 			require.EqualValues(t, 9, used)
 			require.Equal(t, 1, members)
 		}
+		// Also when a release has made the grant smaller meanwhile.
+		for _, n := range []int64{1, 4} {
+			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
+			id := newRequestID()
+			require.EqualValues(t, n, send(id, 2, n, 0)[1])
+			require.NoError(t, w.l.Release(w.ctx, 1))
+			require.EqualValues(t, n, send(id, 2, n, flagReplay)[1])
+			w.available(10 - 2*n + 1)
+		}
 		// Also when nothing says that it is a replay, as with a proxy that re-sends.
 		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 		id := newRequestID()

@@ -113,14 +113,30 @@ local replay, check = flags % 2 == 1, floor(flags / 2) % 2 == 1
 local mark, inOrder = floor(flags / 4) % 2 == 1, flags >= 8
 local earlier = false
 if replay then
+  local missing = {}
   for i = 1, #permits do
-    for k = math.min(count[i], floor(4294967295 / permits[i])), 1, -1 do
-      if redis.call('ZSCORE', KEYS[3], member(i, permits[i] * k)) then
-        granted[i], earlier = k, true
-        wanted = wanted - permits[i] * k
-        break
-      end
+    local k = math.min(count[i], floor(4294967295 / permits[i]))
+    while k > 0 and not redis.call('ZSCORE', KEYS[3], member(i, permits[i] * k)) do
+      k = k - 1
     end
+    if k > 0 then
+      granted[i], earlier = k, true
+    elseif count[i] > 0 then
+      local m = member(i, 0)
+      missing[sub(m, 1, 4) .. sub(m, 9, -5)] = i
+    end
+  end
+  -- A release since then may have made a member smaller: it is among the newest, and has the id.
+  local newest = next(missing) and redis.call('ZREVRANGE', KEYS[3], 0, 255) or {}
+  for j = 1, #newest do
+    local m = newest[j]
+    local i = missing[sub(m, 1, 4) .. sub(m, 9, -5)]
+    if i then
+      granted[i], earlier = math.min(count[i], math.ceil(worth(m) / permits[i])), true
+    end
+  end
+  for i = 1, #permits do
+    wanted = wanted - permits[i] * math.max(0, granted[i])
   end
 end
 
@@ -227,8 +243,8 @@ for i = 1, #permits do
   local p, n = permits[i], count[i]
   if not earlier and n > 0 and value >= p and not (need and inOrder) then
     local g = math.min(n, floor(value / p), floor(4294967295 / p))
-    -- NX: a call that ran before without our knowing (re-sent by something between us and Redis)
-    -- finds its own member and takes nothing twice.
+    -- NX: a lone request that ran before without our knowing (re-sent by something between us and
+    -- Redis) finds its own member and takes nothing twice.
     if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), member(i, p * g)) == 1 then
       value = value - p * g
     end
