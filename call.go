@@ -330,9 +330,6 @@ func (c *call) settle(a *answer, begin time.Time) {
 		}
 		ended = c.refuse(a, ended)
 	}
-	if c.inOrder && !c.again && !left {
-		e.askAt, e.freeAt = time.Time{}, time.Time{} // whoever came meanwhile is due
-	}
 	if e.waiters.first != head {
 		e.headSince = time.Now()
 	}

@@ -256,6 +256,91 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 	}
 }
 
+// Two calls of tries are in flight at most, and what comes meanwhile gathers; unless one hangs.
+func TestTriesGatherBehindTwoCalls(t *testing.T) {
+	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		hold(w, time.Second)
+		sent := count(w.rdb)
+		var wg sync.WaitGroup
+		try := func(at, until time.Duration) {
+			wg.Go(func() {
+				w.at(at)
+				r, err := w.l.Try(w.ctx, 1)
+				require.NoError(t, err)
+				require.True(t, r.Granted)
+				require.Equal(t, until, w.elapsed())
+			})
+		}
+		for i := range 2 {
+			ms := time.Duration(i) * time.Millisecond
+			try(ms, time.Second+ms)
+		}
+		for i := range 90 { // together with the first that comes later than 100 ms after the first call
+			try(time.Duration(10+i)*time.Millisecond, 1101*time.Millisecond)
+		}
+		try(101*time.Millisecond, 1101*time.Millisecond)
+		wg.Wait()
+		require.EqualValues(t, 3, sent.sent.Load())
+	})
+}
+
+// A grant that comes for a caller that left, while those who wait are being asked for, is not theirs:
+// they are about to be answered.
+func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		h := hold(w, time.Second)
+		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = w.l.Try(ctx, 4) })
+		wg.Go(func() {
+			time.Sleep(100 * time.Millisecond)
+			require.NoError(t, w.l.Acquire(w.ctx, 2))
+			require.Equal(t, 1100*time.Millisecond, w.elapsed())
+			h.set(0)
+			require.NoError(t, w.l.Acquire(w.ctx, 3))
+		})
+		wg.Wait()
+		time.Sleep(5 * time.Second)
+		used, members := w.used()
+		require.EqualValues(t, 1+2+3, used)
+		require.Equal(t, 3, members)
+		require.EqualValues(t, 4, w.value())
+	})
+}
+
+// What goes back to Redis may be what somebody waits for.
+func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.available(10)
+		h := hold(w, time.Second)
+		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
+		defer cancel()
+		go func() { _, _ = w.l.Try(ctx, 4) }()
+		w.at(600 * time.Millisecond)
+		h.set(0)
+		require.NoError(t, w.l.Acquire(w.ctx, 10))
+		require.Equal(t, time.Second, w.elapsed())
+	}, WithRecheck(time.Hour))
+}
+
+// An answer that was on its way when a permit was released says what was before.
+func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(10)
+		h := hold(w, time.Second)
+		go func() {
+			time.Sleep(500 * time.Millisecond)
+			h.set(0)
+			require.NoError(t, w.l.Release(w.ctx, 2))
+		}()
+		require.NoError(t, w.l.Acquire(w.ctx, 2))
+		require.LessOrEqual(t, w.elapsed(), 2*time.Second)
+	}, WithRecheck(time.Hour))
+}
+
 // The timeout of a caller bounds what it waits, also for Redis; then nobody knows whether the permits
 // were there.
 func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {

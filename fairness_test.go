@@ -212,7 +212,7 @@ func TestEarlyRefusal(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, 10*time.Second, took)
 		})
-		time.Sleep(time.Second)
+		time.Sleep(1500 * time.Millisecond)
 		sent := count(w.rdb)
 		ok, took = try(1, 8*time.Second) // behind one whose wait is known
 		require.False(t, ok)

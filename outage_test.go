@@ -108,6 +108,31 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// Tries that stand behind the waiters, for one of these was passed over, are told too.
+func TestOutageWhileTriesYield(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(4)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		go func() { _ = w.l.Acquire(ctx, 10) }()
+		w.at(59 * time.Second)
+		w.granted(1)
+		w.at(61500 * time.Millisecond)
+		hold(w, 50*time.Millisecond)
+		cutOff(w, refusedDial).down.Store(true)
+		var wg sync.WaitGroup
+		for i := range 2 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+				_, err := w.l.Try(w.ctx, 1)
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.LessOrEqual(t, w.elapsed(), 63*time.Second)
+			})
+		}
+		wg.Wait()
+	}, WithRecheck(time.Hour))
+}
+
 // After the outage limit those who wait are told too.
 func TestOutageLimit(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
