@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
-.PHONY: help test lint fuzz cover compat-report compat-long demo tidy
+.PHONY: help test lint fuzz cover bench compat-report compat-long demo tidy
 
-# The lanes of `make test`: checks unit redis valkey compat. All of them by default.
+# The lanes of `make test`: checks unit redis valkey bench compat. All of them by default.
 LANES ?=
 
 help: ## list the targets
@@ -19,6 +19,10 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 cover: ## what the tests on miniredis cover, function by function
 	@tools/test-lanes.sh unit
 	@go tool cover -func=coverage/unit.out
+
+bench: ## this library beside Redisson and others, into docs/benchmarks.md; BENCH="-quick" for flags
+	@benchmarks/prepare.sh
+	@cd benchmarks && go run . $(BENCH)
 
 compat-report: ## writes the matrix of docs/compatibility.md from a run of all Redisson versions
 	@compat_test/prepare.sh

@@ -156,7 +156,7 @@ func (c *call) send() (answer, error) {
 		if l.client.isClosed() {
 			return answer{}, ErrClosed
 		}
-		if err, next, over := outage.enter(); err != nil {
+		if next, over, err := outage.enter(); err != nil {
 			if !c.endure(err, begin) {
 				return answer{}, errAbandoned
 			}

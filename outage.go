@@ -20,17 +20,17 @@ const probeEvery = time.Second
 
 // enter says whether a call may be made now: err is nil. Otherwise err is why Redis is away, and the
 // caller may try again at next, or as soon as over is closed.
-func (o *outage) enter() (err error, next time.Time, over <-chan struct{}) {
+func (o *outage) enter() (next time.Time, over <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
-		return nil, time.Time{}, nil
+		return time.Time{}, nil, nil
 	}
 	if now := time.Now(); !now.Before(o.next) {
 		o.next = now.Add(probePause())
-		return nil, time.Time{}, nil
+		return time.Time{}, nil, nil
 	}
-	return o.err, o.next, o.over
+	return o.next, o.over, o.err
 }
 
 // away says that Redis did not run a call, however often it was sent.

@@ -97,7 +97,7 @@ server_lane() {
 }
 
 servers=()
-chosen redis || chosen compat && servers+=(redis-server)
+chosen redis || chosen compat || chosen bench && servers+=(redis-server)
 chosen valkey && servers+=(valkey-server)
 [ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
 
@@ -109,11 +109,12 @@ fi
 
 gotestsum=$(tool gotestsum) || { echo "gotestsum does not build"; exit 1; }
 
+modules=(github.com/goredisson/ratelimiter/compat_test/... github.com/goredisson/ratelimiter/benchmarks/...)
 if chosen checks; then
     check gofmt formatted
-    check vet in_module . go vet ./... github.com/goredisson/ratelimiter/compat_test/...
+    check vet in_module . go vet ./... "${modules[@]}"
     if staticcheck=$(tool staticcheck); then
-        check staticcheck in_module . "$staticcheck" ./... github.com/goredisson/ratelimiter/compat_test/...
+        check staticcheck in_module . "$staticcheck" ./... "${modules[@]}"
     else
         checks_bad=$((checks_bad + 1))
     fi
@@ -123,6 +124,17 @@ fi
 lane unit . RATELIMITER_LANE=miniredis
 server_lane redis
 server_lane valkey
+
+# The harness of the benchmarks: that it measures what was done. It measures nothing here.
+if chosen bench; then
+    if ! command -v redis-server >/dev/null; then
+        not_run bench "install redis-server"
+    elif benchmarks/prepare.sh; then
+        lane bench benchmarks RATELIMITER_LANE=redis
+    else
+        not_run bench "install openjdk-17-jdk-headless and maven"
+    fi
+fi
 
 # Real Redisson, of many versions, beside us on one redis-server.
 if chosen compat; then
@@ -144,7 +156,7 @@ echo
 printf '%s\n' ${closing[@]+"${closing[@]}"}
 echo "$passed passed, $failed failed, $skipped skipped"
 if [ ${#closing[@]} -eq 0 ]; then
-    echo "there is no such lane; the lanes are checks unit redis valkey compat"
+    echo "there is no such lane; the lanes are checks unit redis valkey bench compat"
     broken=1
 fi
 exit "$broken"

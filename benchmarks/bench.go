@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A bench is one run: a server, the contestants on it, and what was measured.
+type bench struct {
+	options     options
+	server      *server
+	rdb         *redis.Client // beside the contestants: looks and seeds
+	contestants []contestant
+	results     results
+	serial      int // of the names, so that no two cells share one
+}
+
+func openBench(ctx context.Context, o options) (*bench, error) {
+	b := &bench{options: o, results: results{}}
+	var err error
+	if b.server, err = startServer(ctx, o.server); err != nil {
+		return nil, err
+	}
+	b.rdb = newClient(b.server.addr, 0)
+	if err := b.addContestants(ctx); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// goContestants makes the contestants that are Go code; workers make them too. Without the text of
+// Redisson's script there is no baseline.
+func goContestants(addr string, pool int, script string) ([]contestant, error) {
+	throttled, err := newThrottled(addr, pool)
+	if err != nil {
+		return nil, err
+	}
+	list := []contestant{newOurs(addr, pool)}
+	if script != "" {
+		list = append(list, newRedissonScript(addr, pool, script))
+	}
+	return append(list, newRedisRate(addr, pool), throttled, local{},
+		ping{newClient(addr, pool), 1}, ping{newClient(addr, pool), 100}), nil
+}
+
+func (b *bench) wanted(key string) bool {
+	return len(b.options.only) == 0 || slices.Contains(b.options.only, key)
+}
+
+func (b *bench) addContestants(ctx context.Context) error {
+	script := ""
+	if !b.options.profiling() { // a profile is of ours alone
+		b.say("starting real Redisson, to take its script from the wire")
+		var err error
+		if script, err = captureScript(ctx, b.options.server); err != nil {
+			return fmt.Errorf("capturing Redisson's script: %w", err)
+		}
+	}
+	list, err := goContestants(b.server.addr, b.options.pool, script)
+	if err != nil {
+		return err
+	}
+	for _, c := range list {
+		if b.wanted(c.about().key) {
+			b.contestants = append(b.contestants, c)
+		}
+	}
+	for _, version := range []string{newestRedisson, olderRedisson} {
+		if b.options.profiling() || !b.wanted("java-"+version) {
+			continue
+		}
+		c, err := newRedissonJava(version, b.server.addr)
+		if err != nil {
+			return err
+		}
+		b.contestants = append(b.contestants, c)
+	}
+	for _, key := range b.options.only {
+		if !slices.ContainsFunc(b.contestants, func(c contestant) bool { return c.about().key == key }) {
+			return fmt.Errorf("-only: there is no contestant %q", key)
+		}
+	}
+	return nil
+}
+
+func (b *bench) close() {
+	var errs []error
+	for _, c := range b.contestants {
+		errs = append(errs, c.close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		b.say("closing: %v", err)
+	}
+	_ = b.rdb.Close()
+	b.server.stop()
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}
+
+// measure runs every cell: each repeat, each row, each contestant in turn, every other repeat in the
+// opposite order, so that what one leaves behind does not always meet the same next one.
+func (b *bench) measure(ctx context.Context) error {
+	var rows []row
+	for _, r := range allRows(b.options) {
+		if b.options.rows.MatchString(r.about().key) {
+			rows = append(rows, r)
+		}
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("-rows %s matches no row", b.options.rows)
+	}
+	if err := b.warmUp(ctx); err != nil {
+		return err
+	}
+	order := slices.Clone(b.contestants)
+	for repeat := range b.options.repeats {
+		for _, r := range rows {
+			for _, c := range order {
+				if !r.takes(c) {
+					continue
+				}
+				s, err := b.cell(ctx, r, c)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", r.about().key, c.about().key, err)
+				}
+				b.results.add(r.about().key, c.about().key, s)
+				b.say("repeat %d/%d  %-16s %-16s %s", repeat+1, b.options.repeats, r.about().key, c.about().key, s)
+			}
+		}
+		slices.Reverse(order)
+	}
+	return nil
+}
+
+// cell measures one contestant in one row, on an empty server.
+func (b *bench) cell(ctx context.Context, r row, c contestant) (sample, error) {
+	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
+		return nil, err
+	}
+	b.serial++
+	return r.measure(ctx, b, c, fmt.Sprintf("bench.%d.", b.serial))
+}
+
+// warmUp fills connection pools and lets the JVMs compile what they will run.
+func (b *bench) warmUp(ctx context.Context) error {
+	for _, c := range b.contestants {
+		d := b.options.duration / 4
+		if c.about().java && !b.options.quick {
+			d = 3 * time.Second
+		}
+		r := loadRow{callers: 64, limiters: 1, duration: d}
+		if _, err := b.cell(ctx, r, c); err != nil {
+			return fmt.Errorf("warming up %s: %w", c.about().key, err)
+		}
+	}
+	return nil
+}

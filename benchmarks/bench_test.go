@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The main rows as ordinary benchmarks, for benchstat and for go test's own profiles.
+
+func BenchmarkAcquire(b *testing.B) {
+	for _, callers := range []int{1, 64, 512} {
+		eachContestant(b, fmt.Sprintf("callers=%d", callers), loadRow{callers: callers, limiters: 1})
+	}
+}
+
+func BenchmarkAcquireManyLimiters(b *testing.B) {
+	eachContestant(b, "callers=64/limiters=10000", loadRow{callers: 64, limiters: 10_000})
+}
+
+func BenchmarkRefuse(b *testing.B) {
+	eachContestant(b, "callers=64", loadRow{callers: 64, limiters: 1, refuse: true})
+}
+
+func eachContestant(b *testing.B, name string, r loadRow) {
+	all := testBench(b)
+	serial := 0
+	for _, c := range all.contestants {
+		// throttled answers errors under load on one limiter, which is no figure of go test's.
+		if !r.takes(c) || c.about().fallible && r.limiters == 1 {
+			continue
+		}
+		b.Run(name+"/"+c.about().key, func(b *testing.B) {
+			serial++
+			j := r.job(fmt.Sprintf("b.%d.", serial))
+			s, err := c.open(b.Context(), j)
+			require.NoError(b, err)
+			if r.refuse {
+				require.NoError(b, exhaust(b.Context(), s, j))
+			}
+			_, err = resetUsage(b.Context(), all.rdb)
+			require.NoError(b, err)
+			t := parallel(b, r.callers, s.(*goSession).ask)
+			require.NoError(b, r.check(b.Context(), c, s, t))
+		})
+	}
+}
+
+// parallel asks b.N times from so many goroutines.
+func parallel(b *testing.B, callers int, ask try) tally {
+	var granted, refused atomic.Int64
+	one := func(ctx context.Context, pick uint64) bool {
+		n, err := ask(ctx, pick)
+		if err != nil {
+			b.Error(err)
+			return false
+		}
+		if n == 0 {
+			refused.Add(1)
+		}
+		granted.Add(n)
+		return true
+	}
+	ctx := b.Context()
+	b.ReportAllocs()
+	b.ResetTimer()
+	began := time.Now()
+	if callers == 1 {
+		for i := range b.N {
+			if !one(ctx, uint64(i)) {
+				break
+			}
+		}
+	} else {
+		b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
+		var seeds atomic.Uint64
+		b.RunParallel(func(pb *testing.PB) {
+			pick := seeds.Add(1)
+			for pb.Next() {
+				// A cheap walk over the limiters, another for each goroutine.
+				pick = pick*6364136223846793005 + 1442695040888963407
+				if !one(ctx, pick>>33) {
+					return
+				}
+			}
+		})
+	}
+	b.StopTimer()
+	return tally{Granted: granted.Load(), Refused: refused.Load(), Elapsed: time.Since(began)}
+}

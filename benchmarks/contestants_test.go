@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestContestantsGrantAndRefuse: each contestant grants what there is, refuses the rest, and Redis holds
+// what was granted.
+func TestContestantsGrantAndRefuse(t *testing.T) {
+	b := testBench(t)
+	for _, c := range b.contestants {
+		a := c.about()
+		t.Run(a.key, func(t *testing.T) {
+			require.NotEqual(t, "unknown", a.version)
+			for _, permits := range []int64{1, 5} {
+				j := job{prefix: fmt.Sprintf("%s.%d.", a.key, permits), limiters: 1, permits: permits, interval: time.Hour}
+				s, err := c.open(t.Context(), j)
+				require.NoError(t, err)
+				_, err = resetUsage(t.Context(), b.rdb)
+				require.NoError(t, err)
+				j.callers, j.calls = 1, permits
+				granted, err := s.load(t.Context(), j)
+				require.NoError(t, err)
+				require.Zero(t, granted.Failed, granted.Error)
+				require.Zero(t, granted.Refused)
+				require.GreaterOrEqual(t, granted.Granted, permits)
+				spent, err := s.spent(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, granted.Granted, spent)
+				for _, key := range s.keys() {
+					require.EqualValues(t, 1, b.rdb.Exists(t.Context(), key).Val(), key)
+				}
+				if a.unlimited {
+					continue
+				}
+				j.calls = 3
+				refused, err := s.load(t.Context(), j)
+				require.NoError(t, err)
+				require.Equal(t, []int64{0, 3, 0}, []int64{refused.Granted, refused.Refused, refused.Failed})
+				spent, err = s.spent(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, permits, spent)
+			}
+		})
+	}
+}
+
+// TestManyLimiters: what is spent is added up over all of them.
+func TestManyLimiters(t *testing.T) {
+	b := testBench(t)
+	for _, c := range b.contestants {
+		if c.about().unlimited {
+			continue
+		}
+		j := job{prefix: c.about().key, limiters: 20, permits: plenty, interval: time.Hour, callers: 2, calls: 50}
+		s, err := c.open(t.Context(), j)
+		require.NoError(t, err)
+		got, err := s.load(t.Context(), j)
+		require.NoError(t, err)
+		require.Equal(t, int64(100), got.Granted+got.Failed, got.Error)
+		spent, err := s.spent(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, got.Granted, spent, c.about().key)
+	}
+}
+
+// TestLayout: a script whose KEYS or ARGV have another order is not called blindly.
+func TestLayout(t *testing.T) {
+	keys := []string{"n", "{n}:value", "{n}:value:id", "{n}:permits", "{n}:permits:id"}
+	args := []string{"3", "1700000000000", "0123456789abcdef"}
+	require.NoError(t, checkLayout("n", 3, keys, args))
+	require.Error(t, checkLayout("n", 4, keys, args))
+	require.Error(t, checkLayout("m", 3, keys, args))
+	require.Error(t, checkLayout("n", 3, keys[:4], args))
+	require.Error(t, checkLayout("n", 3, keys, []string{"3", args[2], args[1]}))
+}
+
+// TestRecorder: the script is the one that ran on the limiter, whether its text came by EVAL or before.
+func TestRecorder(t *testing.T) {
+	for name, commands := range map[string][][]string{
+		"eval": {{"EVAL", "other", "1", "x"}, {"EVAL", "text", "1", "n", "arg"}},
+		"evalsha": {{"EVALSHA", "372ea08cab33e71c02c651dbc83a474d32c676ea", "1", "n", "arg"}, {"SCRIPT", "LOAD", "text"},
+			{"EVALSHA", "372ea08cab33e71c02c651dbc83a474d32c676ea", "1", "n", "arg"}},
+	} {
+		text, keys, args, err := (&recorder{commands: commands}).script("n")
+		require.NoError(t, err, name)
+		require.Equal(t, []string{"text", "n", "arg"}, []string{text, keys[0], args[0]}, name)
+	}
+	_, _, _, err := (&recorder{}).script("n")
+	require.ErrorContains(t, err, "no script")
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// A tally is what callers saw.
+type tally struct {
+	Granted, Refused int64
+	Failed           int64 // calls that answered an error
+	Error            string
+	Elapsed          time.Duration
+	P50, P99         time.Duration
+	Mallocs          float64 // allocations of this process
+	Latency          *histogram
+}
+
+// A try asks once, for the limiter that pick chooses, and answers how many it was granted, 0 for a refusal.
+type try func(ctx context.Context, pick uint64) (int64, error)
+
+// drive has callers ask again and again for a duration, or calls times each unless calls is 0. A call
+// that is under way at the end is waited for and counts.
+func drive(ctx context.Context, j job, ask try) tally {
+	parts := make([]part, j.callers)
+	var ready, done sync.WaitGroup
+	ready.Add(j.callers)
+	start := make(chan struct{})
+	for i := range parts {
+		done.Go(func() {
+			ready.Done()
+			<-start
+			parts[i].run(ctx, j, ask)
+		})
+	}
+	ready.Wait()
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	close(start)
+	done.Wait()
+	t := tally{Elapsed: time.Since(began), Latency: new(histogram)}
+	runtime.ReadMemStats(&after)
+	t.Mallocs = float64(after.Mallocs - before.Mallocs)
+	for i := range parts {
+		p := &parts[i]
+		t.Granted += p.granted
+		t.Refused += p.refused
+		t.Failed += p.failed
+		if p.err != nil {
+			t.Error = p.err.Error()
+		}
+		t.Latency.merge(&p.latency)
+	}
+	t.P50, t.P99 = t.Latency.quantile(0.50), t.Latency.quantile(0.99)
+	return t
+}
+
+// A part is what one caller saw; nobody else looks at it until the caller has ended.
+type part struct {
+	granted, refused, failed int64
+	err                      error
+	latency                  histogram
+}
+
+func (p *part) run(ctx context.Context, j job, ask try) {
+	random := rand.NewPCG(rand.Uint64(), rand.Uint64())
+	before := time.Now()
+	end := before.Add(j.duration)
+	for n := int64(0); j.calls == 0 && before.Before(end) || n < j.calls; n++ {
+		granted, err := ask(ctx, random.Uint64())
+		switch {
+		case err != nil:
+			p.failed++
+			p.err = err
+			if ctx.Err() != nil {
+				return
+			}
+		case granted == 0:
+			p.refused++
+		default:
+			p.granted += granted
+		}
+		now := time.Now()
+		p.latency.add(now.Sub(before))
+		before = now
+	}
+}
+
+// asked is how many requests were answered.
+func (t tally) asked() float64 { return float64(t.Granted + t.Refused) }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// An expiredRow lets a limiter come back to a window in which everything has expired.
+type expiredRow struct {
+	members int
+}
+
+func (r expiredRow) about() rowAbout {
+	return rowAbout{
+		key: fmt.Sprintf("expired-%d", r.members), title: grouped(r.members) + " members have expired at once",
+		text: "The longest script call, by SLOWLOG, while one caller acquires until all of them are reclaimed: every other client waits that long. " +
+			"The log tells real time, and what else runs on the machine is in the longest call; p99.9 is steadier.",
+		metrics: []metric{longestMetric, call999Metric, serverMetric},
+	}
+}
+
+// Java sends the same script as the baseline, and would send it again if it took longer than its timeout.
+func (r expiredRow) takes(c contestant) bool { return c.about().keeps && !c.about().java }
+
+func (r expiredRow) measure(ctx context.Context, b *bench, c contestant, name string) (sample, error) {
+	now, err := redisNow(ctx, b.rdb)
+	if err != nil {
+		return nil, err
+	}
+	const interval = time.Hour
+	oldest := now.Add(-3 * interval).UnixMilli()
+	err = seedMembers(ctx, b.rdb, name, r.members, interval, func(i int) int64 { return oldest + int64(i)/100 })
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.open(ctx, job{prefix: name, limiters: 1, permits: int64(r.members), interval: interval})
+	if err != nil {
+		return nil, err
+	}
+	if err := logSlow(ctx, b, 0); err != nil {
+		return nil, err
+	}
+	out, err := r.reclaim(ctx, b, s, name)
+	if err != nil {
+		return nil, err
+	}
+	return out, logSlow(ctx, b, -1)
+}
+
+// slowLogLength is more than what one look at the log finds: scripts' own commands are in it too.
+const slowLogLength = 100_000
+
+// logSlow logs commands from so many microseconds on, none below 0, and empties the log.
+func logSlow(ctx context.Context, b *bench, micros int) error {
+	if err := b.rdb.ConfigSet(ctx, "slowlog-log-slower-than", fmt.Sprint(micros)).Err(); err != nil {
+		return err
+	}
+	if err := b.rdb.ConfigSet(ctx, "slowlog-max-len", fmt.Sprint(slowLogLength)).Err(); err != nil {
+		return err
+	}
+	return b.rdb.Do(ctx, "slowlog", "reset").Err()
+}
+
+// reclaim acquires until no expired member is left.
+func (r expiredRow) reclaim(ctx context.Context, b *bench, s session, name string) (sample, error) {
+	if _, err := resetUsage(ctx, b.rdb); err != nil {
+		return nil, err
+	}
+	granted, calls := int64(0), new(histogram)
+	longest := time.Duration(0)
+	for left := int64(1); left > 0; {
+		// A few requests at a time: the log holds all of their calls.
+		t, err := s.load(ctx, job{prefix: name, limiters: 1, callers: 1, calls: 50})
+		if err != nil {
+			return nil, err
+		}
+		if t.Failed > 0 || t.Refused > 0 || t.Granted == 0 {
+			return nil, fmt.Errorf("%d requests were granted, %d refused, %d failed: %s", t.Granted, t.Refused, t.Failed, t.Error)
+		}
+		granted += t.Granted
+		slow, err := b.rdb.SlowLogGet(ctx, slowLogLength).Result()
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range slow {
+			if len(entry.Args) > 0 && (strings.HasPrefix(strings.ToLower(entry.Args[0]), "eval")) {
+				longest = max(longest, entry.Duration)
+				calls.add(entry.Duration)
+			}
+		}
+		if err := b.rdb.Do(ctx, "slowlog", "reset").Err(); err != nil {
+			return nil, err
+		}
+		members, err := b.rdb.ZCard(ctx, permitsKey(name)).Result()
+		if err != nil {
+			return nil, err
+		}
+		left = members - granted
+	}
+	u, err := readUsage(ctx, b.rdb)
+	if err != nil {
+		return nil, err
+	}
+	spent, err := s.spent(ctx)
+	if err == nil && spent != granted {
+		err = fmt.Errorf("%d requests were granted, and the limiter holds %d", granted, spent)
+	}
+	if err == nil && longest == 0 {
+		err = fmt.Errorf("the slow log holds no script call")
+	}
+	return sample{
+		longestMetric: longest.Seconds() * 1e3,
+		call999Metric: calls.quantile(0.999).Seconds() * 1e3,
+		serverMetric:  u.scriptTime * 1e6 / float64(u.scriptCalls),
+	}, err
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A loadRow has callers ask as fast as they can.
+type loadRow struct {
+	key, title, text string
+	callers          int // of each process
+	limiters         int
+	processes        int           // 0 for this one alone
+	interval         time.Duration // an hour when 0: nothing expires while the row runs
+	refuse           bool
+	duration         time.Duration
+}
+
+func (r loadRow) about() rowAbout {
+	return rowAbout{key: r.key, title: r.title, text: r.text, metrics: loadMetrics}
+}
+
+func (r loadRow) takes(c contestant) bool {
+	a := c.about()
+	switch {
+	case r.refuse && a.unlimited, r.processes > 0 && a.java:
+		return false
+	case r.processes > 0 && a.key == local{}.about().key:
+		return false // it cannot share
+	case r.interval > 0:
+		return a.keeps // the others' state does not grow with the window
+	case r.limiters > 1:
+		return !a.unlimited
+	}
+	return true
+}
+
+// plenty is a rate that no run uses up, and one that every value here can count.
+const plenty = 100_000_000
+
+func (r loadRow) job(name string) job {
+	j := job{prefix: name, limiters: r.limiters, permits: plenty, interval: time.Hour, callers: r.callers, duration: r.duration}
+	if r.interval > 0 {
+		j.interval = r.interval
+	}
+	if r.refuse {
+		j.permits = 1
+	}
+	return j
+}
+
+func (r loadRow) measure(ctx context.Context, b *bench, c contestant, name string) (sample, error) {
+	j := r.job(name)
+	s, err := c.open(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	if r.refuse {
+		if err := exhaust(ctx, s, j); err != nil {
+			return nil, err
+		}
+	}
+	before, err := resetUsage(ctx, b.rdb)
+	if err != nil {
+		return nil, err
+	}
+	var t tally
+	if r.processes > 0 {
+		t, err = b.workers(ctx, r.processes, c, j)
+	} else {
+		t, err = s.load(ctx, j)
+	}
+	if err != nil {
+		return nil, err
+	}
+	after, err := readUsage(ctx, b.rdb)
+	if err != nil {
+		return nil, err
+	}
+	out := r.sample(c, t, before, after)
+	if err := r.check(ctx, c, s, t); err != nil {
+		return nil, err
+	}
+	if c.about().keeps && !r.refuse && r.limiters == 1 && r.interval == 0 {
+		bytes, err := memory(ctx, b.rdb, s.keys())
+		if err != nil {
+			return nil, err
+		}
+		out[bytesMetric] = float64(bytes) / float64(t.Granted)
+	}
+	return out, nil
+}
+
+// sample turns what callers and server saw into figures.
+func (r loadRow) sample(c contestant, t tally, before, after usage) sample {
+	a := c.about()
+	out := sample{
+		rateMetric: t.asked() / t.Elapsed.Seconds(),
+		p50Metric:  t.P50.Seconds() * 1e3,
+		p99Metric:  t.P99.Seconds() * 1e3,
+	}
+	if a.fallible {
+		out[failedMetric] = 100 * float64(t.Failed) / (t.asked() + float64(t.Failed))
+	}
+	if !a.java && r.processes == 0 {
+		out[allocsMetric] = t.Mallocs / t.asked()
+	}
+	if a.ceiling && !a.unlimited {
+		return out // it does not use Redis
+	}
+	out[cpuMetric] = (after.cpu - before.cpu) * 1e6 / t.asked()
+	if after.scriptCalls > 0 {
+		out[serverMetric] = after.scriptTime * 1e6 / float64(after.scriptCalls)
+		out[callsMetric] = float64(after.scriptCalls) / t.asked()
+	}
+	return out
+}
+
+// check holds what callers saw against what Redis holds.
+func (r loadRow) check(ctx context.Context, c contestant, s session, t tally) error {
+	if t.Failed > 0 && !c.about().fallible {
+		return fmt.Errorf("%d calls failed: %s", t.Failed, t.Error)
+	}
+	spent, err := s.spent(ctx)
+	if err != nil {
+		return err
+	}
+	return r.judge(t, spent)
+}
+
+// judge says what is wrong with a tally, given the permits that the limiters hold as granted.
+func (r loadRow) judge(t tally, spent int64) error {
+	switch {
+	case r.refuse && (t.Granted != 0 || t.Refused == 0 || spent != 1):
+		return fmt.Errorf("of an empty limiter %d requests were granted and %d refused, and it holds %d", t.Granted, t.Refused, spent)
+	case r.refuse:
+		return nil
+	case t.Granted == 0 || t.Refused != 0:
+		return fmt.Errorf("%d requests were granted and %d refused", t.Granted, t.Refused)
+	case r.interval > 0 && (spent == 0 || spent > t.Granted):
+		return fmt.Errorf("%d requests were granted, and the window holds %d", t.Granted, spent)
+	case r.interval == 0 && spent != t.Granted:
+		return fmt.Errorf("%d requests were granted, and the limiter holds %d", t.Granted, spent)
+	}
+	return nil
+}
+
+// exhaust takes the only permit.
+func exhaust(ctx context.Context, s session, j job) error {
+	j.callers, j.calls = 1, 1
+	t, err := s.load(ctx, j)
+	if err == nil && t.Granted != 1 {
+		err = fmt.Errorf("the only permit was not granted: %s", t.Error)
+	}
+	return err
+}

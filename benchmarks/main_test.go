@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerVariable) != "" { // started by a test, as run starts itself
+		if err := work(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv("RATELIMITER_LANE") == "" {
+		_ = os.Setenv("RATELIMITER_LANE", "redis") // INFO, SLOWLOG and others' scripts need a real server
+	}
+	redistest.Main(m)
+}
+
+// capturedScript is Redisson's script, taken from the wire once a process.
+var capturedScript = sync.OnceValues(func() (string, error) {
+	if err := javaReady(newestRedisson); err != nil {
+		return "", err
+	}
+	return captureScript(context.Background(), "redis-server")
+})
+
+// script is Redisson's script, "" with a line in the log where nobody prepared Java; under CI that fails.
+func script(tb testing.TB) string {
+	tb.Helper()
+	if err := javaReady(newestRedisson); err != nil {
+		if os.Getenv("CI") == "true" {
+			tb.Fatal(err)
+		}
+		tb.Logf("without the baseline: %v", err)
+		return ""
+	}
+	text, err := capturedScript()
+	require.NoError(tb, err)
+	return text
+}
+
+// testBench is a bench on a server of the test's own, which its cells may flush.
+func testBench(tb testing.TB) *bench {
+	tb.Helper()
+	addr := redistest.Start(tb).Addr()
+	list, err := goContestants(addr, 0, script(tb))
+	require.NoError(tb, err)
+	b := &bench{options: options{repeats: 1}, server: &server{addr: addr}, rdb: newClient(addr, 0), contestants: list, results: results{}}
+	tb.Cleanup(func() {
+		for _, c := range list {
+			require.NoError(tb, c.close())
+		}
+		require.NoError(tb, b.rdb.Close())
+	})
+	return b
+}
+
+// with is the contestant of that key.
+func (b *bench) with(tb testing.TB, key string) contestant {
+	tb.Helper()
+	for _, c := range b.contestants {
+		if c.about().key == key {
+			return c
+		}
+	}
+	tb.Fatalf("there is no contestant %q", key)
+	return nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What Redisson's keys hold, read here apart from the library: a benchmark must not take the word of
+// what it measures. docs/protocol.md has the meaning.
+
+func valueKey(name string) string   { return "{" + name + "}:value" }
+func permitsKey(name string) string { return "{" + name + "}:permits" }
+
+// writeRates gives limiters an OVERALL rate.
+func writeRates(ctx context.Context, rdb *redis.Client, j job) error {
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, name := range j.names() {
+			p.HSet(ctx, name, "rate", j.permits, "interval", j.interval.Milliseconds(), "type", 0, "keepAliveTime", 0)
+		}
+		return nil
+	})
+	return err
+}
+
+// permitsOf is the number at the end of a member.
+func permitsOf(member string) int64 {
+	if len(member) < 8 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint32([]byte(member[len(member)-4:])))
+}
+
+// spentPermits adds up the members of all limiters, and holds each sum against the limiter's value.
+func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
+	total := int64(0)
+	for _, name := range j.names() {
+		used, err := usedPermits(ctx, rdb, name, "-inf")
+		if err != nil {
+			return 0, err
+		}
+		value, err := rdb.Get(ctx, valueKey(name)).Int64()
+		if err == redis.Nil && used == 0 {
+			continue // never asked
+		}
+		if err != nil {
+			return 0, fmt.Errorf("value of %s: %w", name, err)
+		}
+		if value+used != j.permits {
+			return 0, fmt.Errorf("%s: value %d and %d permits in the set do not make up its rate %d", name, value, used, j.permits)
+		}
+		total += used
+	}
+	return total, nil
+}
+
+// takenPermits is spentPermits for a lossy contestant: what the values lack. The sets may hold less, but
+// no more.
+func takenPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
+	total := int64(0)
+	for _, name := range j.names() {
+		used, err := usedPermits(ctx, rdb, name, "-inf")
+		if err != nil {
+			return 0, err
+		}
+		value, err := rdb.Get(ctx, valueKey(name)).Int64()
+		if err == redis.Nil && used == 0 {
+			continue // never asked
+		}
+		if err != nil {
+			return 0, fmt.Errorf("value of %s: %w", name, err)
+		}
+		taken := j.permits - value
+		if used > taken || used < taken*9/10 {
+			return 0, fmt.Errorf("%s: %d permits are gone from its value and %d are in the set", name, taken, used)
+		}
+		total += taken
+	}
+	return total, nil
+}
+
+// usedPermits is the sum of the members from a score on.
+func usedPermits(ctx context.Context, rdb *redis.Client, name, from string) (int64, error) {
+	members, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: permitsKey(name), Start: from, Stop: "+inf", ByScore: true}).Result()
+	used := int64(0)
+	for _, m := range members {
+		used += permitsOf(m)
+	}
+	return used, err
+}
+
+// seedMembers puts count members of one permit each into a limiter that has as many permits, and leaves
+// none. The i-th gets the score that at answers, in ms.
+func seedMembers(ctx context.Context, rdb *redis.Client, name string, count int, interval time.Duration, at func(i int) int64) error {
+	if err := writeRates(ctx, rdb, job{prefix: name, limiters: 1, permits: int64(count), interval: interval}); err != nil {
+		return err
+	}
+	if err := rdb.Set(ctx, valueKey(name), strconv.Itoa(0), 0).Err(); err != nil {
+		return err
+	}
+	const page = 10_000
+	for from := 0; from < count; from += page {
+		members := make([]redis.Z, min(page, count-from))
+		for i := range members {
+			members[i] = redis.Z{Score: float64(at(from + i)), Member: seedMember()}
+		}
+		added, err := rdb.ZAdd(ctx, permitsKey(name), members...).Result()
+		if err != nil {
+			return err
+		}
+		if added != int64(len(members)) {
+			return fmt.Errorf("%d members of %d were new", added, len(members))
+		}
+	}
+	return nil
+}
+
+// seedMember is a grant of one permit that every Redisson reads: the permits are in bytes 4..7, where
+// 3.15.5 looks, and at the end.
+func seedMember() string {
+	var m [21]byte
+	binary.LittleEndian.PutUint64(m[9:], rand.Uint64())
+	binary.LittleEndian.PutUint32(m[1:], rand.Uint32())
+	m[0] = 16
+	binary.LittleEndian.PutUint32(m[4:], 1)
+	binary.LittleEndian.PutUint32(m[17:], 1)
+	return string(m[:])
+}
+
+// redisNow is the clock of Redis.
+func redisNow(ctx context.Context, rdb *redis.Client) (time.Time, error) {
+	return rdb.Time(ctx).Result()
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRows runs every row in small, for every contestant that takes it.
+func TestRows(t *testing.T) {
+	const d = 30 * time.Millisecond
+	b := testBench(t)
+	for _, r := range []row{
+		loadRow{key: callersKey(1), callers: 1, limiters: 1, duration: d},
+		loadRow{key: callersKey(512), callers: 64, limiters: 1, duration: d},
+		loadRow{key: "expiring", callers: 8, limiters: 1, duration: 2 * d, interval: d},
+		loadRow{key: "limiters", callers: 8, limiters: 50, duration: d},
+		loadRow{key: "refusals", callers: 8, limiters: 1, duration: d, refuse: true},
+		loadRow{key: "processes", callers: 2, limiters: 1, duration: d, processes: 2},
+		waitersRow{40},
+		expiredRow{2000},
+	} {
+		for _, c := range b.contestants {
+			if !r.takes(c) {
+				continue
+			}
+			s, err := b.cell(t.Context(), r, c)
+			require.NoError(t, err, "%s, %s", r.about().key, c.about().key)
+			for m, v := range s {
+				require.GreaterOrEqual(t, v, 0.0, "%s, %s: %s", r.about().key, c.about().key, m)
+				require.Contains(t, metricTitles, m)
+			}
+			b.results.add(r.about().key, c.about().key, s)
+		}
+		require.NotEmpty(t, b.results[r.about().key][oursKey], r.about().key)
+	}
+	for _, m := range []metric{rateMetric, p99Metric, cpuMetric, serverMetric, bytesMetric, allocsMetric} {
+		require.Positive(t, b.results.series(callersKey(512), oursKey, m)[0], m)
+	}
+	require.Positive(t, b.results.series("expired-2000", oursKey, longestMetric)[0])
+}
+
+// A liar answers without asking anybody.
+type liar struct {
+	contestant
+	granted bool
+}
+
+func (l liar) open(ctx context.Context, j job) (session, error) {
+	s, err := l.contestant.open(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	honest := s.(*goSession)
+	return &goSession{
+		count: honest.count, in: honest.in,
+		ask: func(ctx context.Context, pick uint64) (int64, error) {
+			if _, err := honest.ask(ctx, pick); err != nil {
+				return 0, err
+			}
+			return permit(l.granted), nil
+		},
+	}, nil
+}
+
+func (l liar) wait(_ context.Context, _ string, callers int, _ time.Duration) ([]time.Time, error) {
+	returned := make([]time.Time, callers)
+	for i := range returned {
+		returned[i] = time.Now().Add(time.Hour)
+	}
+	return returned, nil
+}
+
+// TestWorkNotDoneFails: a figure without the work behind it ends the run.
+func TestWorkNotDoneFails(t *testing.T) {
+	b := testBench(t)
+	const d = 10 * time.Millisecond
+	honest := b.with(t, oursKey)
+	for name, c := range map[string]struct {
+		row row
+		liar
+		want string
+	}{
+		"granted but refused": {loadRow{callers: 2, limiters: 1, duration: d, refuse: true}, liar{honest, true}, "of an empty limiter"},
+		"refused but granted": {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "refused"},
+		"returned unserved":   {waitersRow{20}, liar{honest, true}, "0 new permits"},
+	} {
+		_, err := b.cell(t.Context(), c.row, c.liar)
+		require.ErrorContains(t, err, c.want, name)
+	}
+
+	name := "short"
+	j := job{prefix: name, limiters: 1, permits: 10, interval: time.Hour, callers: 1, calls: 1}
+	s, err := honest.open(t.Context(), j)
+	require.NoError(t, err)
+	_, err = s.load(t.Context(), j)
+	require.NoError(t, err)
+	require.NoError(t, b.rdb.IncrBy(t.Context(), valueKey(name), 1).Err())
+	_, err = s.spent(t.Context())
+	require.ErrorContains(t, err, "do not make up its rate")
+}
+
+// TestJudge is the table of what a load row accepts.
+func TestJudge(t *testing.T) {
+	all, none, expiring := loadRow{}, loadRow{refuse: true}, loadRow{interval: time.Second}
+	for _, c := range []struct {
+		row              loadRow
+		granted, refused int64
+		spent            int64
+		ok               bool
+	}{
+		{all, 5, 0, 5, true}, {all, 5, 0, 4, false}, {all, 5, 0, 6, false}, {all, 5, 1, 5, false}, {all, 0, 0, 0, false},
+		{none, 0, 9, 1, true}, {none, 0, 0, 1, false}, {none, 1, 9, 1, false}, {none, 0, 9, 2, false},
+		{expiring, 9, 0, 4, true}, {expiring, 9, 0, 0, false}, {expiring, 9, 0, 10, false}, {expiring, 9, 1, 4, false},
+	} {
+		err := c.row.judge(tally{Granted: c.granted, Refused: c.refused}, c.spent)
+		require.Equal(t, c.ok, err == nil, "%+v: %v", c, err)
+	}
+}
+
+// TestWaitSample: lag is counted from the k-th free permit to the k-th return, and arrivals that are
+// overtaken by whole groups are counted.
+func TestWaitSample(t *testing.T) {
+	first := time.Unix(1000, 0)
+	free := func(i int) time.Time { return first.Add(time.Duration(i/waitGroup) * waitEvery) }
+	fifo := make([]time.Time, 2*waitGroup)
+	for i := range fifo {
+		fifo[i] = free(i).Add(2 * time.Millisecond)
+	}
+	s, err := waitSample(fifo, free)
+	require.NoError(t, err)
+	require.InDelta(t, 2, s[lag50Metric], 1e-6)
+	require.InDelta(t, 2, s[lag99Metric], 1e-6)
+	require.Zero(t, s[overtakenMetric])
+
+	turned := append(append([]time.Time{}, fifo[waitGroup:]...), fifo[:waitGroup]...)
+	s, err = waitSample(turned, free)
+	require.NoError(t, err)
+	require.InDelta(t, 2, s[lag99Metric], 1e-6)
+	require.InDelta(t, 100*400.0/780, s[overtakenMetric], 1e-6, "20 × 20 of 40 × 39 / 2 pairs")
+
+	fifo[0] = first.Add(-time.Second)
+	_, err = waitSample(fifo, free)
+	require.ErrorContains(t, err, "before its permit was free")
+}
