@@ -31,8 +31,8 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		send := func(id requestID, permits, n int64, flags int) []int64 {
-			r, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), permits, n, id[:], "B",
-				w.client.now(), flags, 0, 0, 0, "")
+			r, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), permits, n, id[:],
+				w.client.now(), flags)
 			require.NoError(t, err)
 			return r
 		}
@@ -201,7 +201,7 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 			w.refused(2500, 60*time.Second)
 			w.refused(3000, 60*time.Second)
 			r, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), 2500, 1, make([]byte, 16),
-				"B", w.client.now(), 0, 0, 0, 0, "")
+				w.client.now(), 0)
 			require.NoError(t, err)
 			require.EqualValues(t, againWalk, r[8])
 			require.EqualValues(t, 512, r[9], "a call walks no further")

@@ -104,13 +104,13 @@ func FuzzEncodeMember(f *testing.F) {
 
 // The acquire script builds the same bytes as the codec.
 func TestAcquireWritesTheCodecsMember(t *testing.T) {
-	for letter, format := range map[string]MemberFormat{"B": MemberBc0I, "L": MemberLc0I} {
+	for flag, format := range map[int]MemberFormat{0: MemberBc0I, flagLc0I: MemberLc0I} {
 		inWorld(t, overall(1<<32-1, time.Hour), func(t *testing.T, w *world) {
 			for _, n := range []int64{1, 255, 256, 65535, 1 << 24, 1<<31 - 1, 1<<32 - 1} {
 				require.NoError(t, w.l.SetRate(w.ctx, overall(1<<32-1, time.Hour)))
 				id := newRequestID()
-				_, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), n, 1, id[:], letter,
-					w.client.now(), 0, 0, 0, 0, "3 1 7 2 ")
+				_, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), n, 1, id[:],
+					w.client.now(), flag, "3 1 7 2 ", 0, "")
 				require.NoError(t, err)
 				want := []string{string(encodeMember(format, id.run(0), uint32(n)))}
 				if n < 1<<32-1 {

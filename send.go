@@ -72,7 +72,7 @@ func (l *RateLimiter) failed(op string, what outcome, err error) error {
 
 // command is the script's EVALSHA.
 func (s *script) command(keys []string, args ...any) ([]any, error) {
-	if len(keys) != s.keys || len(args) != s.args {
+	if len(keys) != s.keys || len(args) != s.args && len(args) != s.args-s.optional {
 		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d and %d",
 			s.name, s.keys, s.args, len(keys), len(args))
 	}

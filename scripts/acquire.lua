@@ -13,15 +13,15 @@
 -- ARGV[3]   number of its requests, >= 1
 -- ARGV[4]   request id, 16 bytes; with the run's number in byte 8 it becomes the random part of the
 --           run's member
--- ARGV[5]   member format to write: B (21 bytes) or L (20 bytes)
--- ARGV[6]   now in ms, or empty for this server's TIME
--- ARGV[7]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
+-- ARGV[5]   now in ms, or empty for this server's TIME
+-- ARGV[6]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
 --           permits, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
---           first served: grant no run behind a request that does not fit
+--           first served: grant no run behind a request that does not fit, 16 write members of the
+--           20-byte format
+-- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most; may be left out,
+--           as may what follows
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
--- ARGV[9]   walk, continued: members already walked
--- ARGV[10]  walk, continued: their permits
--- ARGV[11]  further runs: permits and number of each, as in "3 1 2 40"; empty for none; 255 at most
+-- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
 -- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
 --           granted of the second run, ...}
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
@@ -44,23 +44,33 @@ if not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
   or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992 then
   return {4}
 end
--- The runs: permits of a request, number of requests, requests granted.
-local permits, count, granted, wanted = {tonumber(ARGV[2])}, {tonumber(ARGV[3])}, {0}, 0
-if ARGV[11] ~= '' then
-  for p, n in string.gmatch(ARGV[11], '(%d+) (%d+)') do
+-- Numbers go to redis.call as they are: Redis writes whole ones up to 2^53 in full, and string.format
+-- costs as much as a command.
+
+local flags = tonumber(ARGV[6])
+local replay, inOrder = flags % 2 == 1, flags % 16 >= 8
+
+-- The runs: permits of a request, number of requests, requests granted. One run, of which all can be
+-- granted, is what mostly happens and needs no tables.
+local first, number = tonumber(ARGV[2]), tonumber(ARGV[3])
+local wanted = first * number
+local permits, count, granted
+if replay or first > rate or ARGV[7] then
+  permits, count, granted, wanted = {first}, {number}, {0}, 0
+  for p, n in string.gmatch(ARGV[7] or '', '(%d+) (%d+)') do
     permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
   end
-end
-for i = 1, #permits do
-  if permits[i] > rate then
-    count[i], granted[i] = 0, -1
+  for i = 1, #permits do
+    if permits[i] > rate then
+      count[i], granted[i] = 0, -1
+    end
+    wanted = wanted + permits[i] * count[i]
   end
-  wanted = wanted + permits[i] * count[i]
+  if wanted == 0 then
+    return {3, rate}
+  end
 end
-if wanted == 0 then
-  return {3, rate}
-end
-local now = tonumber(ARGV[6])
+local now = tonumber(ARGV[5])
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -78,15 +88,12 @@ local function worth(member)
   return a + b * 256 + c * 65536 + d * 16777216
 end
 
-local function u32(n)
-  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-end
-
 -- Bytes 4..7 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds them
 -- where it looks and the later ones find them at the end.
 local function member(run, n)
-  local p, id = u32(n), ARGV[4]
-  if ARGV[5] == 'L' then
+  local p = char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
+  local id = ARGV[4]
+  if flags >= 16 then
     return '\8\0\0\0\0\0\0\0' .. sub(id, 1, 7) .. char(run - 1) .. p
   end
   return '\16' .. sub(id, 1, 3) .. p .. char(run - 1) .. sub(id, 9, 16) .. p
@@ -100,17 +107,6 @@ local function sum(members)
   return n
 end
 
--- A mark is a member that was ahead of the clock when it was first seen, with the instant of that.
-local function seen(m)
-  if #m == 21 and sub(m, 1, 4) == '\16~t~' then
-    local a, b, c, d, e, f = byte(m, 9, 14)
-    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-  end
-end
-
-local flags = tonumber(ARGV[7])
-local replay, check = flags % 2 == 1, floor(flags / 2) % 2 == 1
-local mark, inOrder = floor(flags / 4) % 2 == 1, flags >= 8
 local earlier = false
 if replay then
   local missing = {}
@@ -140,21 +136,15 @@ if replay then
   end
 end
 
--- A value that is no whole number which INCRBY takes counts as lost.
-local function whole(s)
-  local n = tonumber(s or '')
-  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
-    return n
-  end
-end
-
--- What is left. A lost or unreadable value is rebuilt from the set, below 0 if more than the rate is
+-- What is left. A value that is no whole number which INCRBY takes counts as lost, and a lost one is rebuilt from the set, below 0 if more than the rate is
 -- in use: then the window has no room until that has expired. Over a set too large to add up in one
 -- call it starts at 0, which no Redisson mistakes for a second burst, and the audit raises it.
 local again = 0
-local value = whole(redis.call('GET', KEYS[2]))
-local stored = value
-if not value then
+local value, stored = redis.call('GET', KEYS[2]), nil
+if value and (string.find(value, '^-?[1-9]%d*$') or value == '0') and #value <= 16 then
+  value = tonumber(value)
+  stored = value
+else
   local n = redis.call('ZCARD', KEYS[3])
   if n <= 512 then
     value = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))
@@ -166,8 +156,13 @@ end
 -- Reclaim what has expired, oldest first and bounded. Expired members that stay are legal: Redisson
 -- reclaims lazily too.
 local limit = value >= wanted and 64 or 512
-local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval), 'LIMIT', 0, limit)
-local walked, walkedPermits = tonumber(ARGV[9]), tonumber(ARGV[10])
+local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', '0', limit)
+local walked, walkedPermits = 0, 0
+local walk = ARGV[9] or ''
+if walk ~= '' then
+  walked, walkedPermits = string.match(walk, '(%d+) (%d+)')
+  walked, walkedPermits = tonumber(walked), tonumber(walkedPermits)
+end
 if #old > 0 then
   local freed = sum(old)
   redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #old - 1)
@@ -183,123 +178,147 @@ if value > rate then
   end
 end
 
-local skew = 0
-if value < wanted and #old == limit then
-  again = 1
-elseif value < wanted then
-  -- Too few. First the members whose score lies ahead of now: a peer's clock is fast. They keep
-  -- their score (moving it back would hand a fast Java peer a second burst) and are marked with the
-  -- instant at which they were first seen here; one interval later they are spent.
-  local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
-  for i = 1, #ahead, 2 do
-    local m, score = ahead[i], ahead[i + 1]
-    local since = seen(m)
-    skew = tonumber(score) - now
-    if since and since + interval <= now then
-      redis.call('ZREM', KEYS[3], m)
-      value = value + worth(m)
-    elseif mark and not (since and since <= now) and #m >= 8 then
-      local p = sub(m, -4)
-      local t, stamp = now, ''
-      for _ = 1, 6 do
-        stamp = char(t % 256) .. stamp
-        t = floor(t / 256)
-      end
-      -- The place in this call and two random bytes keep marks of one instant apart.
-      local marked = '\16~t~' .. p .. stamp .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
-      if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
-        redis.call('ZREM', KEYS[3], m)
-      end
+local skew, wait = 0, 0
+if not permits and value >= wanted and wanted <= 4294967295 then
+  -- NX: a lone request that ran before without our knowing (re-sent by something between us and
+  -- Redis) finds its own member and takes nothing twice.
+  if redis.call('ZADD', KEYS[3], 'NX', now, member(1, wanted)) == 1 then
+    value = value - wanted
+  end
+else
+  if not permits then
+    permits, count, granted = {first}, {number}, {0}
+  end
+
+  -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that.
+  local function seen(m)
+    if #m == 21 and sub(m, 1, 4) == '\16~t~' then
+      local a, b, c, d, e, f = byte(m, 9, 14)
+      return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     end
   end
 
-  -- Then permits that are neither left nor held by a member: lost by a peer's re-sent scripts, or by
-  -- a rate raised while another client's state stayed. A healthy state has value >= rate - used, so
-  -- raising value to that can never exceed the window.
-  local n = redis.call('ZCARD', KEYS[3])
-  if n == 0 then
-    value = rate
-  elseif check and n <= 512 then
-    local all, used = redis.call('ZRANGE', KEYS[3], 0, -1), 0
-    for i = 1, #all do
-      local since = seen(all[i])
+  if value < wanted and #old == limit then
+    again = 1
+  elseif value < wanted then
+    -- Too few. First the members whose score lies ahead of now: a peer's clock is fast. They keep
+    -- their score (moving it back would hand a fast Java peer a second burst) and are marked with the
+    -- instant at which they were first seen here; one interval later they are spent.
+    local newest = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
+    local ahead = {}
+    if #newest > 0 and tonumber(newest[2]) > now then
+      ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
+    end
+    for i = 1, #ahead, 2 do
+      local m, score = ahead[i], ahead[i + 1]
+      local since = seen(m)
+      skew = tonumber(score) - now
       if since and since + interval <= now then
-        redis.call('ZREM', KEYS[3], all[i])
-        value = value + worth(all[i])
-      else
-        used = used + worth(all[i])
+        redis.call('ZREM', KEYS[3], m)
+        value = value + worth(m)
+      elseif flags % 8 >= 4 and not (since and since <= now) and #m >= 8 then
+        local p = sub(m, -4)
+        local t, stamp = now, ''
+        for _ = 1, 6 do
+          stamp = char(t % 256) .. stamp
+          t = floor(t / 256)
+        end
+        -- The place in this call and two random bytes keep marks of one instant apart.
+        local marked = '\16~t~' .. p .. stamp .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
+        if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
+          redis.call('ZREM', KEYS[3], m)
+        end
       end
     end
-    value = math.max(value, rate - used)
-  elseif check then
-    again = 2
-  end
-  value = math.min(value, rate)
-end
 
--- Grant. need is what the first request that is refused asks for.
-local need
-for i = 1, #permits do
-  local p, n = permits[i], count[i]
-  if not earlier and n > 0 and value >= p and not (need and inOrder) then
-    local g = math.min(n, floor(value / p), floor(4294967295 / p))
-    -- NX: a lone request that ran before without our knowing (re-sent by something between us and
-    -- Redis) finds its own member and takes nothing twice.
-    if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', now), member(i, p * g)) == 1 then
-      value = value - p * g
+    -- Then permits that are neither left nor held by a member: lost by a peer's re-sent scripts, or by
+    -- a rate raised while another client's state stayed. A healthy state has value >= rate - used, so
+    -- raising value to that can never exceed the window.
+    local n = #newest / 2
+    if n > 0 and (#ahead > 0 or flags % 4 >= 2) then
+      n = redis.call('ZCARD', KEYS[3])
     end
-    granted[i] = g
-  end
-  if granted[i] >= 0 and granted[i] < n then
-    if value >= p and not (need and inOrder) then
-      -- One member holds no more, or the replay finds more free than the first call did.
-      again = math.max(again, 1)
+    if n == 0 then
+      value = rate
+    elseif flags % 4 >= 2 and n <= 512 then
+      local all, used = redis.call('ZRANGE', KEYS[3], 0, -1), 0
+      for i = 1, #all do
+        local since = seen(all[i])
+        if since and since + interval <= now then
+          redis.call('ZREM', KEYS[3], all[i])
+          value = value + worth(all[i])
+        else
+          used = used + worth(all[i])
+        end
+      end
+      value = math.max(value, rate - used)
+    elseif flags % 4 >= 2 then
+      again = 2
     end
-    need = need or p
+    value = math.min(value, rate)
   end
-end
 
--- How long until one more request fits: walk the members until enough permits have come back.
-local wait = 0
-if need and again == 0 then
-  local at, last, budget, page = nil, nil, 512, 8
-  while not at and budget > 0 do
-    page = math.min(page, budget)
-    local part = redis.call('ZRANGE', KEYS[3], walked, walked + page - 1, 'WITHSCORES')
-    for i = 1, #part, 2 do
-      walked = walked + 1
-      walkedPermits = walkedPermits + worth(part[i])
-      last = tonumber(part[i + 1])
-      last = math.min(last, seen(part[i]) or last) + interval
-      if value + walkedPermits >= need then
-        at = last
+  -- Grant. need is what the first request that is refused asks for.
+  local need
+  for i = 1, #permits do
+    local p, n = permits[i], count[i]
+    if not earlier and n > 0 and value >= p and not (need and inOrder) then
+      local g = math.min(n, floor(value / p), floor(4294967295 / p))
+      if redis.call('ZADD', KEYS[3], 'NX', now, member(i, p * g)) == 1 then
+        value = value - p * g
+      end
+      granted[i] = g
+    end
+    if granted[i] >= 0 and granted[i] < n then
+      if value >= p and not (need and inOrder) then
+        -- One member holds no more, or the replay finds more free than the first call did.
+        again = math.max(again, 1)
+      end
+      need = need or p
+    end
+  end
+
+  -- How long until one more request fits: walk the members until enough permits have come back.
+  if need and again == 0 then
+    local at, last, budget, page = nil, nil, 512, 8
+    while not at and budget > 0 do
+      page = math.min(page, budget)
+      local part = redis.call('ZRANGE', KEYS[3], walked, walked + page - 1, 'WITHSCORES')
+      for i = 1, #part, 2 do
+        walked = walked + 1
+        walkedPermits = walkedPermits + worth(part[i])
+        last = tonumber(part[i + 1])
+        last = math.min(last, seen(part[i]) or last) + interval
+        if value + walkedPermits >= need then
+          at = last
+          break
+        end
+      end
+      budget = budget - page
+      if not at and #part < page * 2 then
         break
       end
+      page = page * 8
     end
-    budget = budget - page
-    if not at and #part < page * 2 then
-      break
+    if not at then
+      if budget > 0 and walk == '' then
+        -- The whole set and what is left do not make up one request: permits were lost.
+        value = math.max(value, rate - walkedPermits)
+        again = 1
+      elseif budget > 0 then
+        again = 2
+      else
+        again = 3
+      end
     end
-    page = page * 8
+    wait = math.max(1, math.min((at or last or now + 1) - now, interval))
   end
-  if not at then
-    if budget > 0 and ARGV[9] == '0' then
-      -- The whole set and what is left do not make up one request: permits were lost.
-      value = math.max(value, rate - walkedPermits)
-      again = 1
-    elseif budget > 0 then
-      again = 2
-    else
-      again = 3
-    end
-  end
-  wait = math.max(1, math.min((at or last or now + 1) - now, interval))
 end
 
 if not stored then
-  redis.call('SET', KEYS[2], string.format('%.0f', value))
+  redis.call('SET', KEYS[2], value)
 elseif value ~= stored then
-  redis.call('INCRBY', KEYS[2], string.format('%.0f', value - stored))
+  redis.call('INCRBY', KEYS[2], value - stored)
 end
 
 if keep > 0 then
@@ -311,18 +330,18 @@ else
   if ttl > 0 then
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
-  elseif ARGV[1] == '1' and ARGV[8] ~= '0' then
+  elseif ARGV[1] == '1' and ARGV[8] and ARGV[8] ~= '0' then
     -- The keys of a client that never comes back must not stay for ever.
     local idle = math.max(tonumber(ARGV[8]), 2 * interval)
     if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
-      redis.call('PEXPIRE', KEYS[2], string.format('%.0f', idle))
-      redis.call('PEXPIRE', KEYS[3], string.format('%.0f', idle))
+      redis.call('PEXPIRE', KEYS[2], idle)
+      redis.call('PEXPIRE', KEYS[3], idle)
     end
   end
 end
 
-local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}
-for i = 2, #granted do
+local reply = {0, granted and granted[1] or number, wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}
+for i = 2, granted and #granted or 1 do
   reply[11 + i] = granted[i]
 end
 return reply

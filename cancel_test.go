@@ -1,0 +1,321 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Callers that are cancelled or whose time is up return at once, also while Redis does not answer.
+func TestCancelReturnsAtOnce(t *testing.T) {
+	redistest.NeedReal(t)
+	s := redistest.Start(t)
+	rdb, ctx := s.Client(t), context.Background()
+	c := New(rdb)
+	defer c.Close()
+	full, free := c.RateLimiter("full"), c.RateLimiter("free")
+	require.NoError(t, full.SetRate(ctx, overall(1, time.Hour)))
+	require.NoError(t, full.Acquire(ctx, 1))
+	require.NoError(t, free.SetRate(ctx, overall(1_000_000, time.Hour)))
+
+	const after = 20 * time.Millisecond
+	calls := map[string]func(ctx context.Context, l *RateLimiter) error{
+		"Acquire": func(ctx context.Context, l *RateLimiter) error { return l.Acquire(ctx, 1) },
+		"TryAcquire": func(ctx context.Context, l *RateLimiter) error {
+			_, err := l.TryAcquire(ctx, 1, time.Minute)
+			return err
+		},
+		"Try": func(ctx context.Context, l *RateLimiter) error { _, err := l.Try(ctx, 1); return err },
+	}
+	for _, state := range []struct {
+		name       string
+		begin, end func()
+	}{
+		{"answers", func() {}, func() {}},
+		{"stopped", s.Pause, s.Resume},
+		{"paused", func() { require.NoError(t, rdb.Do(ctx, "CLIENT", "PAUSE", "60000", "WRITE").Err()) },
+			func() { require.NoError(t, rdb.Do(ctx, "CLIENT", "UNPAUSE").Err()) }},
+	} {
+		state.begin()
+		var late lags
+		stop := late.control(t)
+		var wg sync.WaitGroup
+		for i := range 60 {
+			if i%20 == 0 {
+				wg.Wait() // three rounds
+			}
+			for name, call := range calls {
+				for _, l := range []*RateLimiter{full, free} {
+					if state.name == "answers" && (name == "Try" || l == free) {
+						continue // the answer comes first
+					}
+					wg.Go(func() {
+						ends, cancel := context.WithTimeout(ctx, after)
+						want := context.DeadlineExceeded
+						defer cancel()
+						if i%2 == 0 {
+							ends, cancel = context.WithCancel(ctx)
+							want = context.Canceled
+							time.AfterFunc(after, cancel)
+						}
+						due := time.Now().Add(after)
+						err := call(ends, l)
+						late.add(due, time.Now())
+						if err != want {
+							t.Error(state.name, name, l.Name(), err)
+						}
+					})
+				}
+			}
+			if state.name == "answers" {
+				continue
+			}
+			wg.Go(func() { // its time is up
+				due := time.Now().Add(after + grace)
+				ok, err := free.TryAcquire(ctx, 1, after)
+				late.add(due, time.Now())
+				if ok || !errors.Is(err, ErrUnavailable) {
+					t.Error(state.name, ok, err)
+				}
+			})
+		}
+		wg.Wait()
+		stop()
+		late.require(t, 20*time.Millisecond)
+		state.end()
+		// What is granted to callers that left would go to those of the next state.
+		soon(t, "nothing is in flight", func() bool { return idle(c) })
+	}
+}
+
+// A hundred thousand calls that end at random: before they begin, in flight, waiting, or not at all.
+// No goroutine, no timer and no permit is lost.
+func TestHundredThousandCancels(t *testing.T) {
+	redistest.NeedReal(t)
+	const callers, each, rate = 200, 500, 300_000
+	s := redistest.Start(t)
+	rdb, ctx := s.Client(t), context.Background()
+	c := New(rdb)
+	wide, narrow := c.RateLimiter("wide"), c.RateLimiter("narrow")
+	require.NoError(t, wide.SetRate(ctx, overall(rate, time.Hour)))
+	require.NoError(t, narrow.SetRate(ctx, overall(1, time.Hour)))
+	before := runtime.NumGoroutine()
+
+	var got [2]atomic.Int64
+	var cancelled, refused atomic.Int64
+	var storm, feed sync.WaitGroup
+	for range callers {
+		storm.Go(func() {
+			for range each {
+				which := rand.N(2)
+				l := [2]*RateLimiter{wide, narrow}[which]
+				ends, cancel := context.WithCancel(ctx)
+				switch at := rand.N(3*time.Millisecond) - 300*time.Microsecond; {
+				case at <= 0:
+					cancel()
+				case rand.N(2) == 0:
+					ends, cancel = context.WithTimeout(ctx, at)
+				default:
+					time.AfterFunc(at, cancel)
+				}
+				permits := 1 + rand.N(int64(3))
+				var ok bool
+				var err error
+				switch rand.N(3) {
+				case 0:
+					var r Result
+					r, err = l.Try(ends, permits)
+					ok = r.Granted
+				case 1:
+					ok, err = l.TryAcquire(ends, permits, rand.N(3*time.Millisecond))
+				default:
+					err = l.Acquire(ends, permits)
+					ok = err == nil
+				}
+				switch {
+				case ok:
+					got[which].Add(permits)
+				case err == nil, errors.Is(err, ErrPermitsExceedRate), errors.Is(err, ErrUnavailable):
+					refused.Add(1) // unavailable: no answer came in its few milliseconds
+				case err == context.Canceled, err == context.DeadlineExceeded:
+					cancelled.Add(1)
+				default:
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	// The narrow one gets wider by a few permits at a time, for which the waiters and their ends race.
+	feeding, stop := context.WithCancel(ctx)
+	wider := int64(1)
+	feed.Go(func() {
+		for feeding.Err() == nil {
+			wider += 4
+			if _, err := narrow.UpdateRate(ctx, overall(wider, time.Hour), KeepState()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	storm.Wait()
+	stop()
+	feed.Wait()
+
+	soon(t, "nothing is in flight, a return of permits neither", func() bool { return idle(c) })
+	for i, l := range []*RateLimiter{wide, narrow} {
+		require.NoError(t, accounts(rdb, l, []int64{rate, wider}[i], got[i].Load()))
+	}
+	requireNoTimers(t, c)
+	soon(t, fmt.Sprint("no more goroutines than ", before), func() bool { return runtime.NumGoroutine() <= before })
+	require.Greater(t, cancelled.Load(), int64(callers*each/4))
+	require.Positive(t, got[1].Load())
+	t.Logf("%d cancelled, %d refused, %d and %d permits granted", cancelled.Load(), refused.Load(), got[0].Load(), got[1].Load())
+	require.NoError(t, c.Close())
+}
+
+func idle(c *Client) bool {
+	for i := range c.buckets {
+		b := &c.buckets[i]
+		b.mu.Lock()
+		for e := b.first; e != nil; e = e.next {
+			if !e.idle() {
+				b.mu.Unlock()
+				return false
+			}
+		}
+		b.mu.Unlock()
+	}
+	return true
+}
+
+func requireNoTimers(t *testing.T, c *Client) {
+	t.Helper()
+	for i := range c.buckets {
+		b := &c.buckets[i]
+		b.mu.Lock()
+		for e := b.first; e != nil; e = e.next {
+			require.False(t, e.timer != nil && e.timer.Stop(), "%s has a timer", e.l.name)
+		}
+		b.mu.Unlock()
+	}
+	for r, ok := c.requests.Get().(*request); ok; r, ok = c.requests.Get().(*request) {
+		require.False(t, r.timer != nil && r.timer.Stop(), "a caller that left has a timer")
+	}
+}
+
+// Close fails the callers in flight at once, and what they are granted all the same goes back.
+func TestCloseInFlight(t *testing.T) {
+	redistest.NeedReal(t)
+	s := redistest.Start(t)
+	rdb, ctx := s.Client(t), context.Background()
+	admin := s.Client(t)
+	ends, cancel := context.WithCancel(ctx) // who can be cancelled does not carry the call himself
+	defer cancel()
+	before := runtime.NumGoroutine()
+	for range 5 {
+		c := New(rdb)
+		l, full := c.RateLimiter("closed"), c.RateLimiter("full")
+		require.NoError(t, l.SetRate(ctx, overall(1000, time.Hour)))
+		require.NoError(t, full.SetRate(ctx, overall(1, time.Hour)))
+		require.NoError(t, full.Acquire(ctx, 1))
+		require.NoError(t, l.Acquire(ctx, 7))
+		require.NoError(t, admin.Do(ctx, "CLIENT", "PAUSE", "60000", "WRITE").Err())
+
+		errs := make(chan error)
+		for range 20 {
+			go func() { errs <- l.Acquire(ends, 2) }()
+			go func() { _, err := l.Try(ends, 3); errs <- err }()
+			go func() { _, err := l.TryAcquire(ends, 5, time.Minute); errs <- err }()
+			go func() { errs <- full.Acquire(ends, 1) }()
+		}
+		soon(t, "everybody is on the way", func() bool { return callers(l)+callers(full) == 80 && blocked(admin) >= 4 })
+		closed, begin := make(chan error), time.Now()
+		go func() { closed <- c.Close() }()
+		for range 80 {
+			require.ErrorIs(t, inTime(t, errs), ErrClosed)
+		}
+		require.Less(t, time.Since(begin), 900*time.Millisecond)
+		require.NoError(t, admin.Do(ctx, "CLIENT", "UNPAUSE").Err())
+		require.NoError(t, inTime(t, closed))
+		soon(t, "what was granted in flight is back", func() bool { return accounts(admin, l, 1000, 7) == nil })
+		require.NoError(t, accounts(admin, full, 1, 1))
+		requireNoTimers(t, c)
+		soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	}
+}
+
+// callers is how many callers l has.
+func callers(l *RateLimiter) (n int) {
+	l.bucket.mu.Lock()
+	defer l.bucket.mu.Unlock()
+	if e := l.bucket.find(l.keys.hash); e != nil {
+		n = e.tries.n + e.waiters.n
+		for _, c := range e.calls {
+			if !c.inOrder { // those of the waiters stand in the queue too
+				n += int(c.size())
+			}
+		}
+	}
+	return n
+}
+
+// blocked is how many clients a paused Redis keeps.
+func blocked(admin *redis.Client) (n int) {
+	_, info, _ := strings.Cut(admin.Info(context.Background(), "clients").Val(), "blocked_clients:")
+	_, _ = fmt.Sscan(info, &n)
+	return n
+}
+
+// Thousands of limiters used once, in every way, hold nothing.
+func TestIdleLimitersHoldNothing(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb, ctx, name := redistest.Client(t), context.Background(), redistest.Key(t)
+	before := runtime.NumGoroutine()
+	c := New(rdb)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 250 {
+				l := c.RateLimiter(fmt.Sprint(name, g, ".", i))
+				_, err := l.TrySetRate(ctx, overall(1, time.Hour))
+				if err == nil {
+					err = l.Acquire(ctx, 1)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				if ok, err := l.TryAcquire(ctx, 1, time.Millisecond); ok || err != nil && !errors.Is(err, ErrUnavailable) {
+					t.Error(ok, err)
+				}
+				ends, cancel := context.WithTimeout(ctx, time.Millisecond)
+				if err := l.Acquire(ends, 1); err != context.DeadlineExceeded {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	soon(t, "nothing is in flight", func() bool { return idle(c) })
+	requireNoTimers(t, c)
+	soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	engines := 0
+	for i := range c.buckets {
+		for e := c.buckets[i].first; e != nil; e = e.next {
+			engines++
+		}
+	}
+	require.LessOrEqual(t, engines, len(c.buckets))
+}

@@ -1,0 +1,263 @@
+package ratelimiter
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A patient is a limiter of ten permits an hour, one of them granted, on a server of its own that can
+// be made to refuse.
+type patient struct {
+	t     *testing.T
+	ctx   context.Context
+	s     *redistest.Server
+	dir   string
+	admin *redis.Client
+	rdb   *redis.Client
+	watch *watch
+	c     *Client
+	l     *RateLimiter
+}
+
+func newPatient(t *testing.T, opts ...func(*redis.Options)) *patient {
+	t.Helper()
+	p := &patient{t: t, ctx: context.Background(), dir: filepath.Join(t.TempDir(), "data")}
+	require.NoError(t, os.Mkdir(p.dir, 0o700))
+	p.s = redistest.Start(t, "--dir", p.dir, "--save", "3600 1000000", "--enable-debug-command", "yes")
+	p.admin = p.s.Client(t, func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = -1, -1 })
+	p.rdb = p.s.Client(t, opts...)
+	p.watch = watched(p.rdb)
+	p.c = New(p.rdb)
+	t.Cleanup(func() { _ = p.c.Close() })
+	p.l = p.c.RateLimiter("patient")
+	require.NoError(t, p.l.SetRate(p.ctx, overall(10, time.Hour)))
+	p.granted(1)
+	return p
+}
+
+func (p *patient) granted(permits int64) {
+	p.t.Helper()
+	r, err := p.l.Try(p.ctx, permits)
+	require.NoError(p.t, err)
+	require.True(p.t, r.Granted)
+}
+
+// do is not fatal: it runs in goroutines of the engine too.
+func (p *patient) do(args ...any) { assert.NoError(p.t, p.admin.Do(p.ctx, args...).Err(), "%v", args) }
+
+// says polls until PING is answered so.
+func (p *patient) says(answer string) {
+	p.t.Helper()
+	soon(p.t, answer, func() bool {
+		return redis.HasErrorPrefix(p.admin.Ping(p.ctx).Err(), answer)
+	})
+}
+
+// parameter sets a parameter, and then sets it back.
+func parameter(name, bad, good string) func(p *patient) func() {
+	return func(p *patient) func() {
+		p.do("CONFIG", "SET", name, bad)
+		return func() { p.do("CONFIG", "SET", name, good) }
+	}
+}
+
+// refusals make a server refuse what it may do another time. Each answers how it ends.
+var refusals = map[string]func(p *patient) (end func()){
+	"OOM":        parameter("maxmemory", "1", "0"),
+	"NOREPLICAS": parameter("min-replicas-to-write", "1", "0"),
+	"READONLY": func(p *patient) func() {
+		p.do("REPLICAOF", "127.0.0.1", "1") // nobody is there, so the data stay
+		return func() { p.do("REPLICAOF", "NO", "ONE") }
+	},
+	"MASTERDOWN": func(p *patient) func() {
+		p.do("CONFIG", "SET", "replica-serve-stale-data", "no")
+		p.do("REPLICAOF", "127.0.0.1", "1")
+		return func() { p.do("REPLICAOF", "NO", "ONE") }
+	},
+	"MISCONF": func(p *patient) func() {
+		p.do("CONFIG", "SET", "stop-writes-on-bgsave-error", "yes")
+		assert.NoError(p.t, os.RemoveAll(p.dir)) // the server's working directory: no file can be made there
+		if !failedSave(p) {
+			p.do("BGSAVE")
+			soon(p.t, "a failed save", func() bool { return failedSave(p) })
+		}
+		return func() { p.do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no") }
+	},
+	"BUSY": func(p *patient) func() {
+		p.do("CONFIG", "SET", "lua-time-limit", "1")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = p.admin.Eval(p.ctx, "while true do end", nil).Err()
+		}()
+		p.says("BUSY")
+		return func() { p.do("SCRIPT", "KILL"); <-ended }
+	},
+	"LOADING": func(p *patient) func() {
+		p.do("DEBUG", "POPULATE", "3000", "key", "100")
+		p.do("CONFIG", "SET", "key-load-delay", "1000") // µs
+		p.do("CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.do("DEBUG", "RELOAD")
+		}()
+		p.says("LOADING")
+		return func() { p.do("CONFIG", "SET", "key-load-delay", "0"); <-ended }
+	},
+}
+
+func failedSave(p *patient) bool {
+	return strings.Contains(p.admin.Info(p.ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
+}
+
+// Redis refuses for a while. Once: nobody notices. For longer: those who do not wait are told why, and
+// those who wait do not notice either. Nothing is spent on what was refused.
+func TestRefusalsOfRealServers(t *testing.T) {
+	redistest.NeedReal(t)
+	tests := map[string]func(*testing.T){}
+	for name, begin := range refusals {
+		tests[name] = func(t *testing.T) { refusedAndCured(t, newPatient(t), name, begin) }
+	}
+	abreast(t, tests)
+}
+
+func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patient) func()) {
+	for i, call := range []func() error{
+		func() error { _, err := p.l.Try(p.ctx, 1); return err },
+		func() error { return p.l.Acquire(p.ctx, 1) },
+	} {
+		end := begin(p)
+		p.watch.cure.Store(&end)
+		require.NoError(t, call(), "sent again")
+		require.EqualValues(t, i+1, p.watch.failed.Load())
+		require.NoError(t, accounts(p.admin, p.l, 10, int64(2+i)))
+	}
+
+	looks := New(p.rdb, WithRecheck(20*time.Millisecond)) // another process: the waiter looks in while Redis refuses
+	defer looks.Close()
+	full := looks.RateLimiter("full")
+	require.NoError(t, full.SetRate(p.ctx, overall(1, time.Hour)))
+	require.NoError(t, full.Acquire(p.ctx, 1))
+	waits, sleeps := make(chan error, 1), make(chan error, 1)
+	go func() { sleeps <- full.Acquire(p.ctx, 1) }()
+	soon(t, "a waiter that has been refused", func() bool { return asleep(full) == 1 })
+	end := begin(p)
+	go func() { waits <- p.l.Acquire(p.ctx, 2) }()
+	for range 2 {
+		_, err := p.l.Try(p.ctx, 3)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, p.l.Name())
+		var re redis.Error
+		require.ErrorAs(t, err, &re)
+		require.True(t, redis.HasErrorPrefix(re, says))
+	}
+	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(2+maxAttempts))
+	require.Empty(t, waits)
+	end()
+	cured := time.Now()
+	require.NoError(t, inTime(t, waits))
+	t.Log("served", time.Since(cured), "after the end")
+	p.granted(1)
+	require.NoError(t, accounts(p.admin, p.l, 10, 6))
+	require.Empty(t, sleeps)
+	require.NoError(t, full.Release(p.ctx, 1))
+	require.NoError(t, inTime(t, sleeps))
+	require.NoError(t, accounts(p.admin, full, 1, 1))
+}
+
+// Out of memory Redis lets a script go on that began by freeing something. Then the grant counts.
+func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
+	redistest.NeedReal(t)
+	p := newPatient(t)
+	key := p.l.keys.permits[Overall]
+	member := p.admin.ZRange(p.ctx, key, 0, -1).Val()[0]
+	p.do("ZINCRBY", key, "-3600000", member) // an hour ago: its permit is back
+	p.do("CONFIG", "SET", "maxmemory", "1")
+	p.granted(10)
+	_, err := p.l.Try(p.ctx, 1)
+	require.NoError(t, err, "a refusal writes nothing")
+	p.do("CONFIG", "SET", "maxmemory", "0")
+	require.NoError(t, accounts(p.admin, p.l, 10, 10))
+}
+
+// What would be refused however often it is sent is told at once, to everybody, as what it is.
+func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
+	redistest.NeedReal(t)
+	tests := map[string]func(*testing.T){}
+	for says, c := range map[string]struct{ begin, end func(p *patient) }{
+		"NOPERM": {
+			func(p *patient) { p.do("ACL", "SETUSER", "default", "-evalsha", "-eval") },
+			func(p *patient) { p.do("ACL", "SETUSER", "default", "+evalsha", "+eval") },
+		},
+		"WRONGPASS": {
+			func(p *patient) {
+				p.do("CONFIG", "SET", "requirepass", "another")
+				p.do("CLIENT", "KILL", "TYPE", "normal") // not the one that asks
+			},
+			func(p *patient) { p.do("CONFIG", "SET", "requirepass", "") },
+		},
+		"WRONGTYPE": {
+			func(p *patient) {
+				p.do("RENAME", p.l.keys.permits[Overall], "{patient}aside")
+				p.do("SET", p.l.keys.permits[Overall], "a string")
+			},
+			func(p *patient) { p.do("RENAME", "{patient}aside", p.l.keys.permits[Overall]) },
+		},
+	} {
+		tests[says] = func(t *testing.T) {
+			p := newPatient(t, func(o *redis.Options) { o.Password = "some" }) // a server without one takes any
+			c.begin(p)
+			for i, call := range []func() error{
+				func() error { _, err := p.l.Try(p.ctx, 1); return err },
+				func() error { _, err := p.l.TryAcquire(p.ctx, 1, time.Minute); return err },
+				func() error { return p.l.Acquire(p.ctx, 1) },
+			} {
+				err := call()
+				require.NotErrorIs(t, err, ErrUnavailable)
+				require.ErrorContains(t, err, says)
+				require.ErrorContains(t, err, p.l.Name())
+				var re redis.Error
+				require.ErrorAs(t, err, &re)
+				require.True(t, redis.HasErrorPrefix(re, says))
+				require.EqualValues(t, i+1, p.watch.failed.Load(), "sent once")
+			}
+			c.end(p)
+			p.granted(1)
+			require.NoError(t, accounts(p.admin, p.l, 10, 2))
+		}
+	}
+	tests["no password"] = func(t *testing.T) {
+		p := newPatient(t)
+		p.do("CONFIG", "SET", "requirepass", "some")
+		p.do("CLIENT", "KILL", "TYPE", "normal")
+		_, err := p.l.Try(p.ctx, 1)
+		require.ErrorContains(t, err, "unauthenticated", "to a command of more than ten words Redis does not say NOAUTH")
+		var re redis.Error
+		require.ErrorAs(t, err, &re)
+		require.NotErrorIs(t, err, ErrUnavailable)
+		require.NoError(t, accounts(p.admin, p.l, 10, 1))
+	}
+	tests["closed by its owner"] = func(t *testing.T) {
+		p := newPatient(t)
+		require.NoError(t, p.rdb.Close())
+		for range 2 {
+			_, err := p.l.Try(p.ctx, 1)
+			require.ErrorIs(t, err, redis.ErrClosed)
+			require.NotErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, p.l.Acquire(p.ctx, 1), redis.ErrClosed)
+		}
+		require.NoError(t, accounts(p.admin, p.l, 10, 1))
+	}
+	abreast(t, tests)
+}
