@@ -72,11 +72,14 @@ func (l *RateLimiter) hint() RateType {
 	return Overall
 }
 
+// learn: the hash has a new rate, or another type than was thought. Lost permits may be looked for
+// again.
 func (l *RateLimiter) learn(typ RateType) {
 	l.bucket.mu.Lock()
 	defer l.bucket.mu.Unlock()
 	if typ != Overall || l.bucket.find(l.keys.hash) != nil {
-		l.bucket.engine(l).typ = typ
+		e := l.bucket.engine(l)
+		e.typ, e.nextAudit = typ, time.Time{}
 	}
 }
 

@@ -181,6 +181,7 @@ func (c *call) send() (answer, error) {
 			}
 			flips++
 			c.typ = other.typ
+			l.learn(other.typ)
 			continue
 		}
 		what := classify(err)

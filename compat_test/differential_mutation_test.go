@@ -23,9 +23,9 @@ var mutations = []struct {
 	version              string // against which it shows, the newest when empty
 }{
 	{"a grant expires a millisecond late", "acquire",
-		"'-inf', string.format('%.0f', now - interval), 'LIMIT'", "'-inf', string.format('%.0f', now - interval - 1), 'LIMIT'", ""},
+		"'-inf', now - interval, 'LIMIT'", "'-inf', now - interval - 1, 'LIMIT'", ""},
 	{"a grant takes one permit, whatever was asked for", "acquire",
-		"value = value - permits * granted", "value = value - granted", ""},
+		"value = value - wanted", "value = value - number", ""},
 	{"a wait is a millisecond long", "acquire",
 		"last = math.min(last, seen(part[i]) or last) + interval", "last = math.min(last, seen(part[i]) or last) + interval + 1", ""},
 	{"the limiter's TTL is not given to its grants", "acquire",
@@ -35,7 +35,7 @@ var mutations = []struct {
 	{"old readers do not find the permits", "acquire",
 		"return '\\16' .. sub(id, 1, 3) .. p ..", "return '\\16' .. sub(id, 1, 7) ..", "3.15.5"},
 	{"a request may exceed the rate", "acquire",
-		"if permits > rate then", "if permits > rate + 1 then", ""},
+		"if replay or first > rate or", "if replay or first > rate + 1 or", ""},
 	{"release gives back the oldest", "release",
 		"redis.call('ZREVRANGE', KEYS[3], 0,", "redis.call('ZRANGE', KEYS[3], 0,", ""},
 	{"a new rate keeps a grant that has expired", "set_rate",
@@ -217,7 +217,7 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 		var r []int64
 		id := fmt.Sprintf("%016x", rand.Uint64())
 		answer := s.typed(ctx, memory, op, func(typ string) []any {
-			return []any{typ, op.permits, 1, id, "B", now, flags, s.clientTTL, 0, 0}
+			return []any{typ, op.permits, 1, id, now, flags, "", s.clientTTL, ""}
 		}, func(reply []int64) twinAnswer {
 			r = reply
 			return twinAnswer{granted, reply[2], reply[3]}

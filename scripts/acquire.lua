@@ -55,7 +55,7 @@ local replay, inOrder = flags % 2 == 1, flags % 16 >= 8
 local first, number = tonumber(ARGV[2]), tonumber(ARGV[3])
 local wanted = first * number
 local permits, count, granted
-if replay or first > rate or ARGV[7] then
+if replay or first > rate or (ARGV[7] or '') ~= '' then
   permits, count, granted, wanted = {first}, {number}, {0}, 0
   for p, n in string.gmatch(ARGV[7] or '', '(%d+) (%d+)') do
     permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
