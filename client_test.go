@@ -106,6 +106,7 @@ func TestNamesLeaveNothingBehind(t *testing.T) {
 		for i := range 100_000 {
 			_, err := c.RateLimiter(fmt.Sprint("once", i)).Try(context.Background(), 1)
 			require.ErrorIs(t, err, ErrNotInitialized)
+			c.RateLimiter(fmt.Sprint("learnt", i)).learn(PerClient)
 		}
 		requireIdle(t, c)
 		for i := range c.buckets {

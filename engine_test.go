@@ -106,6 +106,7 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 5*maxBatch, granted)
 		require.LessOrEqual(t, sent.sent.Load(), int64(5+2))
+		require.GreaterOrEqual(t, sent.sent.Load(), int64(5))
 		var permits []int64
 		for i := range 3 * maxRuns {
 			permits = append(permits, int64(i+1))
@@ -116,6 +117,21 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 		used, _ := w.used()
 		n := int64(3 * maxRuns)
 		require.EqualValues(t, 15*maxBatch+n*(n+1)/2, used)
+	})
+}
+
+// Redisson allows rates that no member holds.
+func TestGatheredRequestsBeyondOneMember(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", 1_000_000_000_000).Err())
+		for _, r := range gathered(w, []int64{3e9, 3e9, 1, 3e9}) {
+			require.NoError(t, r.err)
+			require.True(t, r.granted)
+		}
+		used, members := w.used()
+		require.EqualValues(t, 9e9+1, used)
+		require.Equal(t, 4, members)
+		require.EqualValues(t, 1_000_000_000_000-9e9-1, w.value())
 	})
 }
 
@@ -356,6 +372,29 @@ func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
 		ok, err = w.l.TryAcquire(w.ctx, 1, 1999*time.Millisecond)
 		require.True(t, ok, "an answer that is on its way counts")
 		require.NoError(t, err)
+	})
+}
+
+// A grant that has gone meanwhile is not given back, and never more than the rate is there.
+func TestGiveBackKnowsItsBounds(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		id := newRequestID()
+		w.put(0, encodeMember(MemberBc0I, id, 5))
+		w.setValue(8) // somebody has healed too much
+		w.l.giveBack(w.ctx, Overall, orphan{id: id, had: 5, keeps: 2})
+		require.EqualValues(t, 10, w.value())
+		used, members := w.used()
+		require.EqualValues(t, 2, used)
+		require.Equal(t, 1, members)
+		for range 2 {
+			w.setValue(3)
+			w.l.giveBack(w.ctx, Overall, orphan{id: id, had: 5, keeps: 2})
+			require.EqualValues(t, 3, w.value())
+		}
+		w.l.giveBack(w.ctx, Overall, orphan{id: id, had: 2})
+		require.EqualValues(t, 5, w.value())
+		_, members = w.used()
+		require.Zero(t, members)
 	})
 }
 

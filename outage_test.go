@@ -108,6 +108,45 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// A probe that takes its time is the only one, and what it finds is for all.
+func TestOneProbeAtATime(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		other := w.client.RateLimiter(w.l.Name() + "other")
+		require.NoError(t, other.SetRate(w.ctx, overall(10, time.Minute)))
+		w.granted(1)
+		h := hold(w, 0)
+		c := cutOff(w, refusedDial)
+		c.down.Store(true)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, ErrUnavailable)
+		time.Sleep(1500 * time.Millisecond)
+		h.set(500 * time.Millisecond)
+		sent := c.sent.Load()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				_, err := w.l.Try(w.ctx, 1)
+				require.ErrorIs(t, err, ErrUnavailable)
+			})
+		}
+		wg.Wait()
+		require.Equal(t, sent+1, c.sent.Load())
+
+		var served [2]time.Duration
+		for i, l := range []*RateLimiter{w.l, other} {
+			wg.Go(func() {
+				require.NoError(t, l.Acquire(w.ctx, 1))
+				served[i] = w.elapsed()
+			})
+		}
+		time.Sleep(200 * time.Millisecond)
+		h.set(0)
+		c.down.Store(false)
+		wg.Wait()
+		require.Equal(t, served[0], served[1])
+	})
+}
+
 // Tries that stand behind the waiters, for one of these was passed over, are told too.
 func TestOutageWhileTriesYield(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
