@@ -1,0 +1,171 @@
+package ratelimiter
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// gathered asks for each of permits at one instant, so that the engine gathers them.
+func gathered(w *world, permits []int64) []request {
+	requests := make([]*request, len(permits))
+	l := w.l
+	l.bucket.mu.Lock()
+	e := l.bucket.engine(l)
+	for i := range requests {
+		r := l.client.newRequest()
+		r.ctx, r.permits, r.wantsWait = w.ctx, permits[i], true
+		requests[i] = r
+		e.tries.push(r)
+	}
+	e.kick()
+	l.bucket.mu.Unlock()
+	answers := make([]request, len(permits))
+	for i, r := range requests {
+		<-r.done
+		answers[i] = *r
+	}
+	return answers
+}
+
+// A queue of many sizes is one call, and each run of equal requests one member.
+func TestGatheredRequestsAreOneCall(t *testing.T) {
+	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		sent := count(w.rdb)
+		var permits []int64
+		for range 100 {
+			permits = append(permits, 1, 2, 5)
+		}
+		for i, r := range gathered(w, permits) {
+			require.NoError(t, r.err)
+			require.True(t, r.granted, i)
+		}
+		require.EqualValues(t, 1, sent.sent.Load())
+		used, members := w.used()
+		require.EqualValues(t, 801, used)
+		require.Equal(t, 1+3, members)
+		require.EqualValues(t, 199, w.value())
+	})
+}
+
+// More than one call carries.
+func TestGatheredRequestsBeyondOneCall(t *testing.T) {
+	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
+		sent := count(w.rdb)
+		granted, _, err := together(w.ctx, w.l, 3, 5*maxBatch)
+		require.NoError(t, err)
+		require.EqualValues(t, 5*maxBatch, granted)
+		require.LessOrEqual(t, sent.sent.Load(), int64(5+2))
+		require.GreaterOrEqual(t, sent.sent.Load(), int64(5))
+		var permits []int64
+		for i := range 3 * maxRuns {
+			permits = append(permits, int64(i+1))
+		}
+		for i, r := range gathered(w, permits) {
+			require.True(t, r.granted && r.err == nil, "%d: %v", i, r.err)
+		}
+		used, _ := w.used()
+		n := int64(3 * maxRuns)
+		require.EqualValues(t, 15*maxBatch+n*(n+1)/2, used)
+	})
+}
+
+// Redisson allows rates that no member holds.
+func TestGatheredRequestsBeyondOneMember(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", 1_000_000_000_000).Err())
+		for _, r := range gathered(w, []int64{3e9, 3e9, 1, 3e9}) {
+			require.NoError(t, r.err)
+			require.True(t, r.granted)
+		}
+		used, members := w.used()
+		require.EqualValues(t, 9e9+1, used)
+		require.Equal(t, 4, members)
+		require.EqualValues(t, 1_000_000_000_000-9e9-1, w.value())
+	})
+}
+
+// Gathered requests get the answers that they would get one after another at that instant: grants,
+// permits left, waits, and each its own error.
+func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
+	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
+		check(t, func(rt *rapid.T) {
+			rate := rapid.Int64Range(1, 40).Draw(rt, "rate")
+			require.NoError(rt, w.l.SetRate(w.ctx, overall(rate, time.Minute)))
+			m := &model{rate: rate, interval: time.Minute}
+			for range rapid.IntRange(0, 4).Draw(rt, "before") {
+				if n := rapid.Int64Range(1, rate).Draw(rt, "n"); m.acquire(w.elapsed(), n) {
+					w.granted(n)
+				}
+				time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
+			}
+			permits := rapid.SliceOfN(rapid.Int64Range(1, rate+2), 1, 30).Draw(rt, "permits")
+			// Nobody can tell which of them came first: equal ones in a row, sizes by appearance.
+			var sizes []int64
+			for _, n := range permits {
+				if !slices.Contains(sizes, n) {
+					sizes = append(sizes, n)
+				}
+			}
+			answers := gathered(w, permits)
+			now := w.elapsed()
+			for _, size := range sizes {
+				for i, n := range permits {
+					if n != size {
+						continue
+					}
+					r := answers[i]
+					if n > rate {
+						require.ErrorIs(rt, r.err, ErrPermitsExceedRate)
+						continue
+					}
+					require.NoError(rt, r.err)
+					require.Equal(rt, m.acquire(now, n), r.granted, "%d of %v", n, permits)
+					if r.granted {
+						require.Equal(rt, m.available(now), r.available)
+					}
+				}
+			}
+			for i, n := range permits {
+				if r := answers[i]; r.err == nil && !r.granted {
+					require.Equal(rt, m.wait(now, n), r.wait)
+					require.Equal(rt, m.available(now), r.available)
+				}
+			}
+		})
+	})
+}
+
+// Two calls of tries are in flight at most, and what comes meanwhile gathers; unless one hangs.
+func TestTriesGatherBehindTwoCalls(t *testing.T) {
+	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		hold(w, time.Second)
+		sent := count(w.rdb)
+		var wg sync.WaitGroup
+		try := func(at, until time.Duration) {
+			wg.Go(func() {
+				w.at(at)
+				r, err := w.l.Try(w.ctx, 1)
+				require.NoError(t, err)
+				require.True(t, r.Granted)
+				require.Equal(t, until, w.elapsed())
+			})
+		}
+		for i := range 2 {
+			ms := time.Duration(i) * time.Millisecond
+			try(ms, time.Second+ms)
+		}
+		for i := range 90 { // together with the first that comes later than 100 ms after the first call
+			try(time.Duration(10+i)*time.Millisecond, 1101*time.Millisecond)
+		}
+		try(101*time.Millisecond, 1101*time.Millisecond)
+		wg.Wait()
+		require.EqualValues(t, 3, sent.sent.Load())
+	})
+}
