@@ -157,7 +157,7 @@ func (c *call) send() (answer, error) {
 			return answer{}, ErrClosed
 		}
 		if next, over, err := outage.enter(); err != nil {
-			if !c.endure(err, begin) {
+			if !c.endure(l.failed("acquire", unknown, err), begin) {
 				return answer{}, errAbandoned
 			}
 			sleep(time.Until(next), over, l.client.closed)
@@ -202,7 +202,7 @@ func (c *call) send() (answer, error) {
 		failed := l.failed("acquire", what, err)
 		full := errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 		if !full {
-			outage.away(failed)
+			outage.away(err)
 		}
 		if !c.endure(failed, begin) {
 			return answer{}, errAbandoned

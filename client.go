@@ -72,8 +72,10 @@ func (c *Client) ID() string { return c.cfg.clientID }
 
 // Close fails the callers that wait, and every later call, with ErrClosed. It leaves the redis client
 // open and Redis as it is: permits that were granted to a caller which Close failed are given back.
-// For that, and for the end of calls in flight, it waits a second at most; afterwards the Client has
-// no goroutine and no timer. It answers nil, also the second time.
+// For that, and for the end of calls in flight, it waits a second at most. Afterwards the Client has
+// no timer and no goroutine but those of calls that Redis still does not answer: they end with the
+// redis client's read timeout, as do callers whose context cannot end and who make their calls
+// themselves. It answers nil, also the second time.
 func (c *Client) Close() error {
 	c.once.Do(func() {
 		close(c.closed)

@@ -96,7 +96,7 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	// go-redis answers -1 and -2 as they are.
-	d, err := l.client.rdb.PTTL(ctx, l.keys.hash).Result()
+	d, err := leavable(ctx, func() (time.Duration, error) { return l.client.rdb.PTTL(ctx, l.keys.hash).Result() })
 	if err != nil {
 		return 0, l.wrap(ctx, "ttl", err)
 	}

@@ -125,8 +125,9 @@ func TestOneProbeAtATime(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				_, err := w.l.Try(w.ctx, 1)
+				_, err := other.Try(w.ctx, 1)
 				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorContains(t, err, other.Name(), "names the limiter that was asked")
 			})
 		}
 		wg.Wait()

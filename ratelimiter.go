@@ -125,7 +125,7 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	if err := l.ready(ctx); err != nil {
 		return Rate{}, err
 	}
-	hash, err := l.client.rdb.HGetAll(ctx, l.keys.hash).Result()
+	hash, err := leavable(ctx, func() (map[string]string, error) { return l.client.rdb.HGetAll(ctx, l.keys.hash).Result() })
 	if err != nil {
 		return Rate{}, l.wrap(ctx, "rate", err)
 	}
@@ -228,7 +228,7 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.client.rdb.Exists(ctx, l.keys.hash).Result()
+	n, err := leavable(ctx, func() (int64, error) { return l.client.rdb.Exists(ctx, l.keys.hash).Result() })
 	return n == 1, l.wrap(ctx, "exists", err)
 }
 

@@ -96,6 +96,34 @@ func (c *Client) sendOnce(ctx context.Context, s *script, evalsha []any) (any, e
 }
 
 func (c *Client) process(ctx context.Context, args []any) (any, error) {
+	return leavable(ctx, func() (any, error) { return c.processed(ctx, args) })
+}
+
+// leavable runs f, which talks to Redis, and leaves it when ctx is done: go-redis looks at a context
+// before it sends, and then waits for the answer or its own timeout.
+func leavable[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	if ctx.Done() == nil {
+		return f()
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var zero T
+		return zero, ctx.Err()
+	}
+}
+
+func (c *Client) processed(ctx context.Context, args []any) (any, error) {
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	// The error is on the command too; both are one.
 	_ = c.rdb.Process(ctx, cmd)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,31 +55,74 @@ func TestWaitingCallsAreFew(t *testing.T) {
 	})
 }
 
+// everything is every call that takes a context.
+func everything(w *world, ctx context.Context) map[string]func() error {
+	return map[string]func() error{
+		"Try":              func() error { _, err := w.l.Try(ctx, 1); return err },
+		"TryAcquire":       func() error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
+		"Acquire":          func() error { return w.l.Acquire(ctx, 1) },
+		"Acquire bad n":    func() error { return w.l.Acquire(ctx, -1) },
+		"TrySetRate":       func() error { _, err := w.l.TrySetRate(ctx, Rate{}); return err },
+		"SetRate":          func() error { return w.l.SetRate(ctx, overall(1, time.Second)) },
+		"UpdateRate":       func() error { _, err := w.l.UpdateRate(ctx, overall(1, time.Second)); return err },
+		"Rate":             func() error { _, err := w.l.Rate(ctx); return err },
+		"AvailablePermits": func() error { _, err := w.l.AvailablePermits(ctx); return err },
+		"Release":          func() error { return w.l.Release(ctx, 1) },
+		"Expire":           func() error { _, err := w.l.Expire(ctx, time.Hour); return err },
+		"ExpireAt":         func() error { _, err := w.l.ExpireAt(ctx, time.Now()); return err },
+		"ClearExpire":      func() error { _, err := w.l.ClearExpire(ctx); return err },
+		"TTL":              func() error { _, err := w.l.TTL(ctx); return err },
+		"ExpireTime":       func() error { _, err := w.l.ExpireTime(ctx); return err },
+		"Exists":           func() error { _, err := w.l.Exists(ctx); return err },
+		"Delete":           func() error { _, err := w.l.Delete(ctx); return err },
+		"Inspect":          func() error { _, err := w.l.Inspect(ctx); return err },
+	}
+}
+
+// A context that ends while Redis does not answer ends every call.
+func TestContextEndsEveryCall(t *testing.T) {
+	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+		w.granted(1)
+		w.rdb.AddHook(slow(time.Minute))
+		ctx, cancel := context.WithTimeout(w.ctx, 700*time.Millisecond)
+		defer cancel()
+		calls := everything(w, ctx)
+		delete(calls, "Acquire bad n")
+		calls["TrySetRate"] = func() error { _, err := w.l.TrySetRate(ctx, overall(1, time.Second)); return err }
+		var wg sync.WaitGroup
+		for name, f := range calls {
+			wg.Go(func() {
+				require.True(t, f() == context.DeadlineExceeded, name)
+				require.Equal(t, 700*time.Millisecond, w.elapsed(), name)
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Hour)
+	})
+}
+
+// slow is a hook that delays every command.
+type slow time.Duration
+
+func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		time.Sleep(time.Duration(s))
+		return next(ctx, cmd)
+	}
+}
+
 // Context first at every step, and its error as it is.
 func TestContextErrorsComeThroughUnchanged(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		canceled, cancel := context.WithCancel(w.ctx)
 		cancel()
 		sent := count(w.rdb)
-		for name, f := range map[string]func() error{
-			"Try":              func() error { _, err := w.l.Try(canceled, 1); return err },
-			"TryAcquire":       func() error { _, err := w.l.TryAcquire(canceled, 1, time.Minute); return err },
-			"Acquire":          func() error { return w.l.Acquire(canceled, 1) },
-			"Acquire bad n":    func() error { return w.l.Acquire(canceled, -1) },
-			"TrySetRate":       func() error { _, err := w.l.TrySetRate(canceled, Rate{}); return err },
-			"SetRate":          func() error { return w.l.SetRate(canceled, overall(1, time.Second)) },
-			"UpdateRate":       func() error { _, err := w.l.UpdateRate(canceled, overall(1, time.Second)); return err },
-			"Rate":             func() error { _, err := w.l.Rate(canceled); return err },
-			"AvailablePermits": func() error { _, err := w.l.AvailablePermits(canceled); return err },
-			"Release":          func() error { return w.l.Release(canceled, 1) },
-			"Expire":           func() error { _, err := w.l.Expire(canceled, time.Hour); return err },
-			"ExpireAt":         func() error { _, err := w.l.ExpireAt(canceled, time.Now()); return err },
-			"ClearExpire":      func() error { _, err := w.l.ClearExpire(canceled); return err },
-			"TTL":              func() error { _, err := w.l.TTL(canceled); return err },
-			"ExpireTime":       func() error { _, err := w.l.ExpireTime(canceled); return err },
-			"Exists":           func() error { _, err := w.l.Exists(canceled); return err },
-			"Delete":           func() error { _, err := w.l.Delete(canceled); return err },
-		} {
+		for name, f := range everything(w, canceled) {
 			require.True(t, f() == context.Canceled, name)
 		}
 		require.Zero(t, sent.sent.Load())
