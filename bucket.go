@@ -12,6 +12,7 @@ import (
 type bucket struct {
 	mu     sync.Mutex
 	first  *engine
+	spare  *engine // one that was swept out, for the next limiter
 	closed bool
 	outage outage // of a cluster's or a ring's part
 }
@@ -30,7 +31,11 @@ func (b *bucket) find(hash string) *engine {
 func (b *bucket) engine(l *RateLimiter) *engine {
 	e := b.find(l.keys.hash)
 	if e == nil {
-		e = &engine{l: l, bucket: b, next: b.first}
+		if e = b.spare; e == nil {
+			e = &engine{bucket: b}
+		}
+		b.spare = nil
+		e.l, e.next = l, b.first
 		b.first = e
 		b.sweep(e)
 	}
@@ -42,6 +47,8 @@ func (b *bucket) sweep(keep *engine) {
 	for at := &b.first; *at != nil; {
 		if e := *at; e != keep && e.idle() {
 			*at = e.next
+			e.reset()
+			b.spare = e
 		} else {
 			at = &e.next
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -101,6 +102,10 @@ func (c *call) run() {
 	e := c.engine
 	for c != nil {
 		for c.step() {
+		}
+		if len(c.ended) > 1 {
+			// Those who have their answers may ask again at once. Let them: what they ask for gathers.
+			runtime.Gosched()
 		}
 		e.bucket.mu.Lock()
 		c = e.finished(c)

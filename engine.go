@@ -50,6 +50,11 @@ func (e *engine) mayTry() bool {
 	return e.trying < maxTrying || e.trying < maxSlow && time.Since(e.calls[0].begin) > slowCall
 }
 
+// reset makes an idle engine one that has served nobody.
+func (e *engine) reset() {
+	*e = engine{bucket: e.bucket, timer: e.timer, calls: e.calls, spare: e.spare}
+}
+
 func (e *engine) idle() bool {
 	return len(e.calls) == 0 && e.tries.n == 0 && e.waiters.n == 0
 }

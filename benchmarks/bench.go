@@ -42,7 +42,7 @@ func goContestants(addr string, pool int, script string) ([]contestant, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []contestant{newOurs(addr, pool)}
+	list := []contestant{newOurs(addr, pool, false), newOurs(addr, pool, true)}
 	if script != "" {
 		list = append(list, newRedissonScript(addr, pool, script))
 	}

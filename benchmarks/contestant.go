@@ -27,6 +27,8 @@ type about struct {
 	fallible bool
 	// unlimited says that it grants whatever it is asked.
 	unlimited bool
+	// again says that it is another in other circumstances, for the load rows alone.
+	again bool
 	// java says that it is no Go code of this process: allocations are unknown, workers impossible.
 	java bool
 }

@@ -28,7 +28,7 @@ func (r report) findLosses() []loss {
 			ours := r.results.series(row.key, oursKey, m)
 			for _, a := range r.contestants {
 				theirs := r.results.series(row.key, a.key, m)
-				if a.key == oursKey || len(ours) == 0 || len(theirs) == 0 || !m.better(theirs.median(), ours.median()) ||
+				if a.key == oursKey || a.again || len(ours) == 0 || len(theirs) == 0 || !m.better(theirs.median(), ours.median()) ||
 					number(theirs.median()) == number(ours.median()) { // alike in all digits that are shown
 					continue
 				}

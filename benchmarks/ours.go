@@ -9,20 +9,29 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-const oursKey = "ours"
+const (
+	oursKey    = "ours"
+	endableKey = "ours-endable"
+)
 
 // ours is this library, through its public API.
 type ours struct {
 	rdb    *redis.Client
 	client *ratelimiter.Client
+	// endable says that its contexts can end, as those of requests to a server can: then each caller
+	// must be able to leave while its call is in flight, which costs the way over a goroutine.
+	endable bool
 }
 
-func newOurs(addr string, pool int) *ours {
+func newOurs(addr string, pool int, endable bool) *ours {
 	rdb := newClient(addr, pool)
-	return &ours{rdb, ratelimiter.New(rdb)}
+	return &ours{rdb, ratelimiter.New(rdb), endable}
 }
 
 func (o *ours) about() about {
+	if o.endable {
+		return about{key: endableKey, title: "this library, contexts that can end", version: "this commit", keeps: true, again: true}
+	}
 	return about{key: oursKey, title: "**this library**", version: "this commit", keeps: true}
 }
 
@@ -36,6 +45,9 @@ func (o *ours) open(ctx context.Context, j job) (session, error) {
 	}
 	return &goSession{
 		ask: func(ctx context.Context, pick uint64) (int64, error) {
+			if !o.endable {
+				ctx = context.WithoutCancel(ctx)
+			}
 			granted, err := limiters[pick%uint64(len(limiters))].TryAcquire(ctx, 1, 0)
 			return permit(granted), err
 		},

@@ -33,7 +33,7 @@ func (r waitersRow) about() rowAbout {
 
 func (r waitersRow) takes(c contestant) bool {
 	_, ok := c.(waiter)
-	return ok
+	return ok && !c.about().again
 }
 
 func (r waitersRow) measure(ctx context.Context, b *bench, c contestant, name string) (sample, error) {
