@@ -91,8 +91,9 @@ func (l *RateLimiter) ask(ctx context.Context, want request, timeout time.Durati
 	if ctx.Done() == nil && want.deadline.IsZero() {
 		// Nothing ends the call before Redis does.
 		alone = e.alone(r)
+	} else {
+		e.kick()
 	}
-	e.kick()
 	b.mu.Unlock()
 	if refused {
 		return want, nil

@@ -201,6 +201,9 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 	if err := l.statusError(r); err != nil {
 		return answer{}, err
 	}
+	if len(r) == 8 && len(a.runs) == 1 && r[1] == a.runs[0].count {
+		r = append(r, 0, 0, 0, 0)
+	}
 	if len(r) != 11+len(a.runs) {
 		return answer{}, l.badReply(acquireScript, raw)
 	}

@@ -46,7 +46,7 @@ func (o *ours) open(ctx context.Context, j job) (session, error) {
 	return &goSession{
 		ask: func(ctx context.Context, pick uint64) (int64, error) {
 			if !o.endable {
-				ctx = context.WithoutCancel(ctx)
+				ctx = context.Background()
 			}
 			granted, err := limiters[pick%uint64(len(limiters))].TryAcquire(ctx, 1, 0)
 			return permit(granted), err

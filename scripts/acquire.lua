@@ -23,7 +23,8 @@
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
 -- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
---           granted of the second run, ...}
+--           granted of the second run, ...}; what follows keepAlive is left out when one run was
+--           granted as a whole
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was refused can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
@@ -340,8 +341,11 @@ else
   end
 end
 
-local reply = {0, granted and granted[1] or number, wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}
-for i = 2, granted and #granted or 1 do
+if not granted then
+  return {0, number, 0, value, now, rate, interval, keep}
+end
+local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}
+for i = 2, #granted do
   reply[11 + i] = granted[i]
 end
 return reply
