@@ -22,7 +22,9 @@ func (r expiredRow) about() rowAbout {
 }
 
 // Java sends the same script as the baseline, and would send it again if it took longer than its timeout.
-func (r expiredRow) takes(c contestant) bool { return c.about().keeps && !c.about().java && !c.about().again }
+func (r expiredRow) takes(c contestant) bool {
+	return c.about().keeps && !c.about().java && !c.about().again
+}
 
 func (r expiredRow) measure(ctx context.Context, b *bench, c contestant, name string) (sample, error) {
 	now, err := redisNow(ctx, b.rdb)

@@ -2,10 +2,13 @@ package compat_test
 
 import (
 	"bufio"
+	"crypto/sha1"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +33,8 @@ type ledger struct {
 	mu      sync.Mutex
 	entries map[string][]entry // by the key of the permits set, in the order of execution
 	known   map[string]float64 // score of the last grant with this key and member
+	place   map[string]int     // where among the entries that grant is
+	back    []string           // the give_back that runs, as it was sent
 	echoed  chan string
 	ended   chan struct{}
 }
@@ -53,7 +58,7 @@ func (e entry) scored() time.Time {
 
 func startLedger(t testing.TB, addr string) *ledger {
 	t.Helper()
-	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}}
+	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}, place: map[string]int{}}
 	l.attach()
 	return l
 }
@@ -90,6 +95,13 @@ func (l *ledger) read(lines *bufio.Reader, echoed chan<- string, ended chan<- st
 		switch strings.ToLower(operation) {
 		case `"zadd"`:
 			l.zadd(stamp, words(rest))
+		case `"evalsha"`, `"eval"`:
+			l.back = nil
+			if strings.Contains(rest, giveBackSHA()) || strings.Contains(rest, "give_back: ") {
+				l.back = words(rest)
+			}
+		case `"zrem"`:
+			l.zrem(words(rest))
 		case `"echo"`:
 			if w := words(rest); len(w) == 2 {
 				echoed <- w[1]
@@ -117,7 +129,42 @@ func words(text string) []string {
 	return out
 }
 
+// giveBackSHA is how our script is called that returns grants whose callers have left.
+var giveBackSHA = sync.OnceValue(func() string {
+	text, err := os.ReadFile("../scripts/give_back.lua")
+	if err != nil {
+		panic(err)
+	}
+	sum := sha1.Sum(text)
+	return hex.EncodeToString(sum[:])
+})
+
+// The words of a give_back: what goes back of member is as if it had not been granted.
+const backMember, backSmaller, backWords = 7, 8, 10
+
+func (l *ledger) zrem(w []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.back) != backWords || len(w) != 3 || w[2] != l.back[backMember] {
+		return
+	}
+	key, smaller := w[1], l.back[backSmaller]
+	at, ok := l.place[key+w[2]]
+	if !ok {
+		return
+	}
+	left := int64(0)
+	if smaller != "" {
+		left = int64(binary.LittleEndian.Uint32([]byte(smaller[len(smaller)-4:])))
+		l.known[key+smaller], l.place[key+smaller] = l.entries[key][at].score, at
+	}
+	l.entries[key][at].permits = left
+}
+
 func (l *ledger) zadd(stamp string, w []string) {
+	if len(l.back) == backWords && len(w) == 4 && w[3] == l.back[backSmaller] {
+		return // no grant
+	}
 	java := len(w) == 4 // ours says NX
 	if !java {
 		if len(w) != 5 {
@@ -148,7 +195,7 @@ func (l *ledger) add(key, member string, e entry) {
 	if ok && (before == e.score || !e.java) {
 		return
 	}
-	l.known[key+member] = e.score
+	l.known[key+member], l.place[key+member] = e.score, len(l.entries[key])
 	l.entries[key] = append(l.entries[key], e)
 }
 

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -118,8 +117,7 @@ func soakAsk(limiter *ratelimiter.RateLimiter, n int64, mode string) (bool, erro
 
 // isFault: what a caller may see while Redis is away, and at no other time.
 func isFault(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE) || redis.HasErrorPrefix(err, "LOADING")
+	return errors.Is(err, ratelimiter.ErrUnavailable)
 }
 
 // A soaker is a worker as the test sees it.
