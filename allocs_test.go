@@ -13,12 +13,7 @@ import (
 
 // A granter is a hook in Redis' place that grants all that is asked for, after a moment in which
 // requests gather.
-type granter struct{}
-
-func (granter) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (granter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
+type granter struct{ scriptHook }
 
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {

@@ -15,13 +15,9 @@ import (
 
 // A holder delays the replies of scripts: they run at once, and their callers learn of it later.
 type holder struct {
+	scriptHook
 	mu    sync.Mutex
 	delay time.Duration
-}
-
-func (h *holder) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *holder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

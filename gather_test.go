@@ -10,28 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// gathered asks for each of permits at one instant, so that the engine gathers them.
-func gathered(w *world, permits []int64) []request {
-	requests := make([]*request, len(permits))
-	l := w.l
-	l.bucket.mu.Lock()
-	e := l.bucket.engine(l)
-	for i := range requests {
-		r := l.client.newRequest()
-		r.ctx, r.permits, r.wantsWait = w.ctx, permits[i], true
-		requests[i] = r
-		e.tries.push(r)
-	}
-	e.kick()
-	l.bucket.mu.Unlock()
-	answers := make([]request, len(permits))
-	for i, r := range requests {
-		<-r.done
-		answers[i] = *r
-	}
-	return answers
-}
-
 // A queue of many sizes is one call, and each run of equal requests one member.
 func TestGatheredRequestsAreOneCall(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
@@ -41,7 +19,7 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 		for range 100 {
 			permits = append(permits, 1, 2, 5)
 		}
-		for i, r := range gathered(w, permits) {
+		for i, r := range gathered(w.ctx, w.l, permits) {
 			require.NoError(t, r.err)
 			require.True(t, r.granted, i)
 		}
@@ -66,7 +44,7 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 		for i := range 3 * maxRuns {
 			permits = append(permits, int64(i+1))
 		}
-		for i, r := range gathered(w, permits) {
+		for i, r := range gathered(w.ctx, w.l, permits) {
 			require.True(t, r.granted && r.err == nil, "%d: %v", i, r.err)
 		}
 		used, _ := w.used()
@@ -79,7 +57,7 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 func TestGatheredRequestsBeyondOneMember(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", 1_000_000_000_000).Err())
-		for _, r := range gathered(w, []int64{3e9, 3e9, 1, 3e9}) {
+		for _, r := range gathered(w.ctx, w.l, []int64{3e9, 3e9, 1, 3e9}) {
 			require.NoError(t, r.err)
 			require.True(t, r.granted)
 		}
@@ -112,7 +90,7 @@ func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 					sizes = append(sizes, n)
 				}
 			}
-			answers := gathered(w, permits)
+			answers := gathered(w.ctx, w.l, permits)
 			now := w.elapsed()
 			for _, size := range sizes {
 				for i, n := range permits {

@@ -2,6 +2,7 @@ package ratelimiter
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -77,28 +78,36 @@ func (w *world) refused(permits int64, wait time.Duration) {
 	require.Equal(w.t, wait, r.Wait)
 }
 
-// together asks for count × permits at one instant, so that the engine gathers them.
-func together(ctx context.Context, l *RateLimiter, permits, count int64) (granted int64, last request, err error) {
-	requests := make([]*request, count)
+// gathered asks for each of permits at one instant, so that the engine gathers them.
+func gathered(ctx context.Context, l *RateLimiter, permits []int64) []request {
+	requests := make([]*request, len(permits))
 	l.bucket.mu.Lock()
 	e := l.bucket.engine(l)
 	for i := range requests {
 		r := l.client.newRequest()
-		r.ctx, r.permits, r.wantsWait = ctx, permits, true
+		r.ctx, r.permits, r.wantsWait = ctx, permits[i], true
 		requests[i] = r
 		e.tries.push(r)
 	}
 	e.kick()
 	l.bucket.mu.Unlock()
-	for _, r := range requests {
+	answers := make([]request, len(permits))
+	for i, r := range requests {
 		<-r.done
+		answers[i] = *r
+	}
+	return answers
+}
+
+// together asks for count × permits at one instant.
+func together(ctx context.Context, l *RateLimiter, permits, count int64) (granted int64, last request, err error) {
+	for _, last = range gathered(ctx, l, slices.Repeat([]int64{permits}, int(count))) {
 		if err == nil {
-			err = r.err
+			err = last.err
 		}
-		if r.granted {
+		if last.granted {
 			granted++
 		}
-		last = *r
 	}
 	return granted, last, err
 }
@@ -161,6 +170,14 @@ func (w *world) setValue(v any) {
 
 // grant is a member of our own format with a fresh id.
 func grant(permits uint32) []byte { return encodeMember(MemberBc0I, newRequestID(), permits) }
+
+// A scriptHook is what the hooks of these tests do not change: they look at single commands.
+type scriptHook struct{}
+
+func (scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // A counter counts what a redis client sends.
 type counter struct{ sent atomic.Int64 }

@@ -18,14 +18,10 @@ import (
 
 // A cut is a hook that keeps scripts from Redis while it is down.
 type cut struct {
+	scriptHook
 	down atomic.Bool
 	err  error
 	sent atomic.Int64
-}
-
-func (c *cut) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (c *cut) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

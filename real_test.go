@@ -51,13 +51,9 @@ func inTime[T any](t *testing.T, c <-chan T) (v T) {
 
 // A watch counts the scripts that a redis client sends, and those that fail.
 type watch struct {
+	scriptHook
 	sent, failed atomic.Int64
 	cure         atomic.Pointer[func()] // called once, after a failure and before anybody knows of it
-}
-
-func (w *watch) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (w *watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -13,15 +13,11 @@ import (
 
 // A forger answers scripts in place of Redis while it has replies.
 type forger struct {
+	scriptHook
 	mu      sync.Mutex
 	replies []any
 	forever any // what it answers when it has none left
 	err     error
-}
-
-func (f *forger) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (f *forger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (f *forger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -62,15 +62,11 @@ func TestClassify(t *testing.T) {
 
 // A fault is a hook that spoils scripts: it runs them or not, and answers err.
 type fault struct {
+	scriptHook
 	left atomic.Int64
 	run  bool
 	err  error
 	sent atomic.Int64
-}
-
-func (f *fault) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (f *fault) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (f *fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

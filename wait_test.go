@@ -83,7 +83,7 @@ func everything(w *world, ctx context.Context) map[string]func() error {
 func TestContextEndsEveryCall(t *testing.T) {
 	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.rdb.AddHook(slow(time.Minute))
+		w.rdb.AddHook(slow{by: time.Minute})
 		ctx, cancel := context.WithTimeout(w.ctx, 700*time.Millisecond)
 		defer cancel()
 		calls := everything(w, ctx)
@@ -102,16 +102,14 @@ func TestContextEndsEveryCall(t *testing.T) {
 }
 
 // slow is a hook that delays every command.
-type slow time.Duration
-
-func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+type slow struct {
+	scriptHook
+	by time.Duration
 }
 
 func (s slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		time.Sleep(time.Duration(s))
+		time.Sleep(s.by)
 		return next(ctx, cmd)
 	}
 }
