@@ -61,7 +61,7 @@ func (c *call) takeTries(q *queue) {
 		if !c.put(i, r) {
 			return
 		}
-		q.remove(r)
+		r.unqueue()
 		r.inCall = true
 	}
 }
@@ -161,14 +161,15 @@ func (c *call) send() (answer, error) {
 		if l.client.isClosed() {
 			return answer{}, ErrClosed
 		}
-		if next, over, err := outage.enter(); err != nil {
+		next, over, err := outage.enter()
+		if err != nil {
 			if !c.endure(l.failed("acquire", unknown, err), begin) {
 				return answer{}, errAbandoned
 			}
 			sleep(time.Until(next), over, l.client.closed)
 			continue
 		}
-		probe := outage.known()
+		probe := !next.IsZero()
 		cmd, err := l.acquireCommand(&c.ask)
 		if err != nil {
 			return answer{}, err
@@ -218,17 +219,6 @@ func (c *call) send() (answer, error) {
 	}
 }
 
-// sleep sleeps for d unless one of the channels is closed first.
-func sleep(d time.Duration, one, other <-chan struct{}) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-one:
-	case <-other:
-	}
-}
-
 func (c *call) trouble(err error) {
 	c.engine.bucket.mu.Lock()
 	c.engine.trouble = err
@@ -237,52 +227,44 @@ func (c *call) trouble(err error) {
 
 // endure tells those who do not wait that Redis is away, and after the outage limit everybody. It
 // answers whether somebody in the call waits on.
-func (c *call) endure(err error, since time.Time) (waits bool) {
+func (c *call) endure(err error, since time.Time) bool {
 	e := c.engine
 	e.bucket.mu.Lock()
 	patient := time.Since(since) < e.l.client.cfg.outageLimit
-	ended := c.ended[:0]
-	end := func(r *request) {
-		r.err = err
-		ended = r.end(ended)
-	}
-	for i := range c.runs {
-		for j, r := range c.runs[i].callers {
-			switch {
-			case r == nil || !r.live():
-			case r.blocking && patient:
-				waits = true
-			default:
-				end(r)
-				c.runs[i].callers[j] = nil
-			}
-		}
-	}
+	ended, waits := c.endCallers(err, c.ended[:0], func(r *request) bool { return r.blocking && patient })
 	for e.tries.n > 0 {
-		end(e.tries.first)
+		ended = e.tries.first.fail(err, ended)
 	}
 	for !patient && e.waiters.n > 0 && !e.waiters.first.inCall {
-		end(e.waiters.first)
+		ended = e.waiters.first.fail(err, ended)
 	}
 	e.bucket.mu.Unlock()
 	wake(ended)
 	return waits
 }
 
+// endCallers ends those in the call with err who do not stay; nil for nobody. The lock is held.
+func (c *call) endCallers(err error, ended []*request, stays func(*request) bool) (_ []*request, stay bool) {
+	for i := range c.runs {
+		for j, r := range c.runs[i].callers {
+			switch {
+			case r == nil || !r.live():
+			case stays != nil && stays(r):
+				stay = true
+			default:
+				ended = r.fail(err, ended)
+				c.runs[i].callers[j] = nil
+			}
+		}
+	}
+	return ended, stay
+}
+
 // fail ends everybody in the call with err.
 func (c *call) fail(err error) {
 	e := c.engine
 	e.bucket.mu.Lock()
-	ended := c.ended[:0]
-	for i := range c.runs {
-		for _, r := range c.runs[i].callers {
-			if r != nil && r.live() {
-				r.err = err
-				ended = r.end(ended)
-			}
-		}
-		c.runs[i].callers = c.runs[i].callers[:0]
-	}
+	ended, _ := c.endCallers(err, c.ended[:0], nil)
 	if c.inOrder {
 		e.newHead()
 	}

@@ -93,9 +93,7 @@ func (e *engine) newHead() {
 // left: a request's caller waits no longer.
 func (e *engine) left(r *request) {
 	head := e.waiters.first == r
-	if r.queue != nil {
-		r.queue.remove(r)
-	}
+	r.unqueue()
 	if head && e.waiters.n > 0 {
 		if e.waiters.first.permits == r.permits {
 			e.headSince = time.Now() // its wait is the same
@@ -262,25 +260,14 @@ func (e *engine) due() {
 
 // close fails everybody.
 func (e *engine) close(ended []*request) []*request {
-	fail := func(r *request) {
-		if r != nil && r.live() {
-			r.err = ErrClosed
-			ended = r.end(ended)
-		}
-	}
 	for _, c := range e.calls {
-		for i := range c.runs {
-			for j, r := range c.runs[i].callers {
-				fail(r)
-				c.runs[i].callers[j] = nil
-			}
-		}
+		ended, _ = c.endCallers(ErrClosed, ended, nil)
 	}
 	for e.tries.n > 0 {
-		fail(e.tries.first)
+		ended = e.tries.first.fail(ErrClosed, ended)
 	}
 	for e.waiters.n > 0 {
-		fail(e.waiters.first)
+		ended = e.waiters.first.fail(ErrClosed, ended)
 	}
 	e.rest()
 	return ended

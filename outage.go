@@ -19,7 +19,8 @@ type outage struct {
 const probeEvery = time.Second
 
 // enter says whether a call may be made now: err is nil. Otherwise err is why Redis is away, and the
-// caller may try again at next, or as soon as over is closed.
+// caller may try again at next, or as soon as over is closed. While Redis is there next is zero; when
+// err is nil and it is not, the call is the probe.
 func (o *outage) enter() (next time.Time, over <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -28,7 +29,7 @@ func (o *outage) enter() (next time.Time, over <-chan struct{}, err error) {
 	}
 	if now := time.Now(); !now.Before(o.next) {
 		o.next = now.Add(probePause())
-		return time.Time{}, nil, nil
+		return o.next, nil, nil
 	}
 	return o.next, o.over, o.err
 }

@@ -52,8 +52,10 @@ func (q *queue) push(r *request) {
 	q.n++
 }
 
-func (q *queue) remove(r *request) {
-	if r.queue != q {
+// unqueue takes r out of the queue that it stands in, if any.
+func (r *request) unqueue() {
+	q := r.queue
+	if q == nil {
 		return
 	}
 	if r.prev == nil {
@@ -72,11 +74,19 @@ func (q *queue) remove(r *request) {
 
 // end gives r its answer. Its caller learns of it by wake, after the lock is free.
 func (r *request) end(ended []*request) []*request {
-	if r.queue != nil {
-		r.queue.remove(r)
-	}
+	r.unqueue()
 	r.ended, r.inCall = true, false
 	return append(ended, r)
+}
+
+func (r *request) fail(err error, ended []*request) []*request {
+	r.err = err
+	return r.end(ended)
+}
+
+func (r *request) refuse(a *answer, ended []*request) []*request {
+	r.available, r.wait, r.answer = a.available, a.wait, a
+	return r.end(ended)
 }
 
 // wake lets the callers of ended requests go on. They may use the requests for something else at

@@ -56,9 +56,7 @@ func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args .
 		if !may || attempt == maxAttempts || time.Since(begin) > maxSending {
 			return nil, l.failed(s.name, what, err)
 		}
-		if err := pause(ctx, l.client.closed, backoff(attempt)); err != nil {
-			return nil, err
-		}
+		sleep(backoff(attempt), ctx.Done(), l.client.closed) // ready says which of them ended it
 	}
 }
 
@@ -176,16 +174,13 @@ func backoff(n int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// pause sleeps for d unless ctx ends or the client is closed first.
-func pause(ctx context.Context, closed <-chan struct{}, d time.Duration) error {
+// sleep sleeps for d unless one of the channels is closed first.
+func sleep(d time.Duration, one, other <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-closed:
-		return ErrClosed
+	case <-one:
+	case <-other:
 	}
 }

@@ -75,8 +75,7 @@ func (c *call) grant(a *answer, ended []*request) []*request {
 			switch {
 			case r == nil || !r.live():
 			case n < 0:
-				r.err = c.engine.l.exceeds(run.permits, a.rate.Permits)
-				ended = r.end(ended)
+				ended = r.fail(c.engine.l.exceeds(run.permits, a.rate.Permits), ended)
 			case n > 0:
 				n--
 				left -= run.permits
@@ -161,8 +160,7 @@ func (c *call) refuse(a *answer, ended []*request) []*request {
 			case i > 0 && !c.inOrder && r.wantsWait:
 				rest = append(rest, r)
 			default:
-				r.available, r.wait, r.answer = a.available, a.wait, a
-				ended = r.end(ended)
+				ended = r.refuse(a, ended)
 			}
 		}
 		clear(c.runs[i].callers[len(rest):])
@@ -181,8 +179,7 @@ func (c *call) refuse(a *answer, ended []*request) []*request {
 	for r := e.waiters.first; r != nil; {
 		next := r.next
 		if e.tooLate(r) {
-			r.available, r.wait, r.answer = a.available, a.wait, a
-			ended = r.end(ended)
+			ended = r.refuse(a, ended)
 		}
 		r = next
 	}
