@@ -36,8 +36,9 @@ func permitsOf(member string) int64 {
 	return int64(binary.LittleEndian.Uint32([]byte(member[len(member)-4:])))
 }
 
-// spentPermits adds up the members of all limiters, and holds each sum against the limiter's value.
-func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
+// addUp goes over the limiters that were asked and adds up what judge makes of each one's value and of
+// the permits in its set.
+func addUp(ctx context.Context, rdb *redis.Client, j job, judge func(name string, value, used int64) (int64, error)) (int64, error) {
 	total := int64(0)
 	for _, name := range j.names() {
 		used, err := usedPermits(ctx, rdb, name, "-inf")
@@ -51,37 +52,35 @@ func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) 
 		if err != nil {
 			return 0, fmt.Errorf("value of %s: %w", name, err)
 		}
+		n, err := judge(name, value, used)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// spentPermits adds up the members of all limiters, and holds each sum against the limiter's value.
+func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
+	return addUp(ctx, rdb, j, func(name string, value, used int64) (int64, error) {
 		if value+used != j.permits {
 			return 0, fmt.Errorf("%s: value %d and %d permits in the set do not make up its rate %d", name, value, used, j.permits)
 		}
-		total += used
-	}
-	return total, nil
+		return used, nil
+	})
 }
 
 // takenPermits is spentPermits for a lossy contestant: what the values lack. The sets may hold less, but
 // no more.
 func takenPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
-	total := int64(0)
-	for _, name := range j.names() {
-		used, err := usedPermits(ctx, rdb, name, "-inf")
-		if err != nil {
-			return 0, err
-		}
-		value, err := rdb.Get(ctx, valueKey(name)).Int64()
-		if err == redis.Nil && used == 0 {
-			continue // never asked
-		}
-		if err != nil {
-			return 0, fmt.Errorf("value of %s: %w", name, err)
-		}
+	return addUp(ctx, rdb, j, func(name string, value, used int64) (int64, error) {
 		taken := j.permits - value
 		if used > taken || used < taken*9/10 {
 			return 0, fmt.Errorf("%s: %d permits are gone from its value and %d are in the set", name, taken, used)
 		}
-		total += taken
-	}
-	return total, nil
+		return taken, nil
+	})
 }
 
 // usedPermits is the sum of the members from a score on.
