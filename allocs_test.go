@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -18,9 +19,7 @@ type granter struct{ scriptHook }
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		time.Sleep(100 * time.Microsecond)
-		count := cmd.Args()[3+acquireScript.keys+2].(int64)
-		cmd.(onceCmd).SetVal([]any{int64(0), count, int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0), int64(0),
-			int64(0), int64(0), int64(0)})
+		cmd.(redisscript.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0)})
 		return nil
 	}
 }

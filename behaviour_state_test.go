@@ -30,21 +30,18 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 // The reply was lost and the call is sent again: it answers what the first one granted.
 func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		send := func(id requestID, permits, n int64, flags int) []int64 {
-			r, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), permits, n, id[:],
-				w.client.now(), flags)
-			require.NoError(t, err)
-			return r
+		send := func(id requestID, permits, n int64, flags int) answer {
+			return w.ask(ask{id: id, runs: []run{{permits: permits, count: n}}, replay: flags&flagReplay > 0, check: flags&flagCheck > 0})
 		}
 		for _, flags := range []int{flagReplay, flagReplay | flagCheck} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 			id := newRequestID()
-			require.EqualValues(t, 3, send(id, 3, 4, 0)[1]) // 3 of 4 requests: 9 permits
+			require.EqualValues(t, 3, send(id, 3, 4, 0).granted[0]) // 3 of 4 requests: 9 permits
 			for range 5 {
 				r := send(id, 3, 4, flags)
-				require.EqualValues(t, 3, r[1], "granted")
-				require.EqualValues(t, 1000, r[2], "wait")
-				require.EqualValues(t, 1, r[3], "available")
+				require.EqualValues(t, 3, r.granted[0])
+				require.Equal(t, time.Second, r.wait)
+				require.EqualValues(t, 1, r.available)
 			}
 			require.EqualValues(t, 1, w.value())
 			used, members := w.used()
@@ -55,9 +52,9 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 		for _, n := range []int64{1, 4} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 			id := newRequestID()
-			require.EqualValues(t, n, send(id, 2, n, 0)[1])
+			require.EqualValues(t, n, send(id, 2, n, 0).granted[0])
 			require.NoError(t, w.l.Release(w.ctx, 1))
-			require.EqualValues(t, n, send(id, 2, n, flagReplay)[1])
+			require.EqualValues(t, n, send(id, 2, n, flagReplay).granted[0])
 			w.available(10 - 2*n + 1)
 		}
 		// Also when nothing says that it is a replay, as with a proxy that re-sends.
@@ -65,7 +62,7 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 		id := newRequestID()
 		begin := time.Now()
 		for range 5 {
-			require.EqualValues(t, 1, send(id, 4, 1, 0)[1])
+			require.EqualValues(t, 1, send(id, 4, 1, 0).granted[0])
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.EqualValues(t, 6, w.value())
@@ -200,11 +197,9 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 			w.refused(1001, 59*time.Second)
 			w.refused(2500, 60*time.Second)
 			w.refused(3000, 60*time.Second)
-			r, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), 2500, 1, make([]byte, 16),
-				w.client.now(), 0)
-			require.NoError(t, err)
-			require.EqualValues(t, againWalk, r[8])
-			require.EqualValues(t, 512, r[9], "a call walks no further")
+			r := w.ask(ask{runs: []run{{permits: 2500, count: 1}}})
+			require.EqualValues(t, againWalk, r.again)
+			require.EqualValues(t, 512, r.walked, "a call walks no further")
 		})
 	})
 }

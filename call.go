@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -163,10 +164,10 @@ func (c *call) send() (answer, error) {
 		}
 		next, over, err := outage.enter()
 		if err != nil {
-			if !c.endure(l.failed("acquire", unknown, err), begin) {
+			if !c.endure(l.failed("acquire", redisscript.Unknown, err), begin) {
 				return answer{}, errAbandoned
 			}
-			sleep(time.Until(next), over, l.client.closed)
+			redisscript.Sleep(time.Until(next), over, l.client.closed)
 			continue
 		}
 		probe := !next.IsZero()
@@ -190,18 +191,18 @@ func (c *call) send() (answer, error) {
 			l.learn(other.typ)
 			continue
 		}
-		what := classify(err)
-		if what == executed {
+		what := redisscript.Classify(err)
+		if what == redisscript.Executed {
 			var re redis.Error
 			if errors.As(err, &re) {
 				outage.there()
 			}
 			return answer{}, l.failed("acquire", what, err)
 		}
-		c.replay = c.replay || what == unknown
+		c.replay = c.replay || what == redisscript.Unknown
 		c.trouble(err)
 		if attempt < maxAttempts && !probe && time.Since(begin) <= maxSending {
-			sleep(backoff(attempt), nil, l.client.closed)
+			redisscript.Sleep(redisscript.Backoff(attempt), nil, l.client.closed)
 			attempt++
 			continue
 		}
@@ -214,7 +215,7 @@ func (c *call) send() (answer, error) {
 			return answer{}, errAbandoned
 		}
 		if full { // this process' fault, not Redis': no reason to keep others from asking
-			sleep(probePause(), nil, l.client.closed)
+			redisscript.Sleep(probePause(), nil, l.client.closed)
 		}
 	}
 }

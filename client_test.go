@@ -261,7 +261,7 @@ func TestLeastPrivilege(t *testing.T) {
 		name := strings.TrimPrefix(cmd, "+")
 		used := name == "eval" || name == "evalsha" || name == "exists" || name == "pttl" || name == "hgetall"
 		for _, script := range allScripts() {
-			used = used || strings.Contains(script.src, "'"+strings.ToUpper(name)+"'")
+			used = used || strings.Contains(script.Src, "'"+strings.ToUpper(name)+"'")
 		}
 		require.True(t, used, cmd)
 	}

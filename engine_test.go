@@ -42,7 +42,7 @@ func (h *holder) set(d time.Duration) {
 
 func hold(w *world, d time.Duration) *holder {
 	for _, s := range allScripts() { // a reply is delayed once, not first that of NOSCRIPT
-		require.NoError(w.t, w.rdb.ScriptLoad(w.ctx, s.src).Err())
+		require.NoError(w.t, w.rdb.ScriptLoad(w.ctx, s.Src).Err())
 	}
 	h := &holder{delay: d}
 	w.rdb.AddHook(h)

@@ -3,6 +3,8 @@ package ratelimiter
 import (
 	"context"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 )
 
 // What TTL answers besides a duration, as Redis and Redisson do.
@@ -96,7 +98,7 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	// go-redis answers -1 and -2 as they are.
-	d, err := leavable(ctx, func() (time.Duration, error) { return l.client.rdb.PTTL(ctx, l.keys.hash).Result() })
+	d, err := redisscript.Leavable(ctx, func() (time.Duration, error) { return l.client.rdb.PTTL(ctx, l.keys.hash).Result() })
 	if err != nil {
 		return 0, l.wrap(ctx, "ttl", err)
 	}

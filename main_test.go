@@ -65,6 +65,18 @@ func (w *world) try(permits int64) Result {
 	return r
 }
 
+// ask makes one acquire call.
+func (w *world) ask(a ask) answer {
+	w.t.Helper()
+	cmd, err := w.l.acquireCommand(&a)
+	require.NoError(w.t, err)
+	raw, err := w.client.sendOnce(w.ctx, acquireScript, cmd)
+	require.NoError(w.t, err)
+	got, err := w.l.readAcquire(&a, raw)
+	require.NoError(w.t, err)
+	return got
+}
+
 func (w *world) granted(permits int64) {
 	w.t.Helper()
 	r := w.try(permits)

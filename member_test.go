@@ -104,21 +104,19 @@ func FuzzEncodeMember(f *testing.F) {
 
 // The acquire script builds the same bytes as the codec.
 func TestAcquireWritesTheCodecsMember(t *testing.T) {
-	for flag, format := range map[int]MemberFormat{0: MemberBc0I, flagLc0I: MemberLc0I} {
+	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
 		inWorld(t, overall(1<<32-1, time.Hour), func(t *testing.T, w *world) {
 			for _, n := range []int64{1, 255, 256, 65535, 1 << 24, 1<<31 - 1, 1<<32 - 1} {
 				require.NoError(t, w.l.SetRate(w.ctx, overall(1<<32-1, time.Hour)))
 				id := newRequestID()
-				_, err := w.l.run(w.ctx, acquireScript, w.l.keys.of(Overall), Overall.wire(), n, 1, id[:],
-					w.client.now(), flag, "3 1 7 2 ", 0, "")
-				require.NoError(t, err)
+				w.ask(ask{id: id, runs: []run{{permits: n, count: 1}, {permits: 3, count: 1}, {permits: 7, count: 2}}})
 				want := []string{string(encodeMember(format, id.run(0), uint32(n)))}
 				if n < 1<<32-1 {
 					want = append(want, string(encodeMember(format, id.run(1), 3)), string(encodeMember(format, id.run(2), 14)))
 				}
 				require.ElementsMatch(t, want, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val())
 			}
-		})
+		}, WithMemberFormat(format))
 	}
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)

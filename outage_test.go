@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -202,7 +203,7 @@ func TestHiccup(t *testing.T) {
 		&net.OpError{Op: "read", Err: syscall.ECONNRESET}} {
 		inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 			w.granted(1)
-			executed := classify(err) == unknown
+			executed := redisscript.Classify(err) == redisscript.Unknown
 			f := inject(w.rdb, executed, err)
 			var wg sync.WaitGroup
 			var granted atomic.Int64

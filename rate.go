@@ -24,6 +24,11 @@ type Rate struct {
 	// a limiter that stays, otherwise a whole number of milliseconds and at least Interval.
 	// Redisson before 3.38.0 ignores it.
 	KeepAlive time.Duration
+	// MinGap is the least time between two permits, so that they do not leave in one burst: after a
+	// grant of n permits the next one comes n gaps later at the soonest. It is 0 for none, otherwise
+	// a whole number of milliseconds and at most Interval. Callers of this package obey it, in all
+	// processes; Redisson does not know it and leaves it alone.
+	MinGap time.Duration
 }
 
 // String is the rate as a log line wants it.
@@ -31,6 +36,9 @@ func (r Rate) String() string {
 	s := fmt.Sprintf("%s %d/%v", r.Type, r.Permits, r.Interval)
 	if r.KeepAlive != 0 {
 		s += fmt.Sprintf(" keep-alive %v", r.KeepAlive)
+	}
+	if r.MinGap != 0 {
+		s += fmt.Sprintf(" gap %v", r.MinGap)
 	}
 	return s
 }
@@ -56,6 +64,12 @@ func (r Rate) validate() error {
 	}
 	if r.KeepAlive != 0 && r.KeepAlive < r.Interval {
 		return invalid("keep-alive %v is shorter than the interval %v", r.KeepAlive, r.Interval)
+	}
+	if _, err := millis("least gap", r.MinGap); err != nil {
+		return err
+	}
+	if r.MinGap < 0 || r.MinGap > r.Interval {
+		return invalid("least gap %v is not in 0..%v, the interval", r.MinGap, r.Interval)
 	}
 	return nil
 }
@@ -86,6 +100,9 @@ func parseRate(hash map[string]string) (Rate, error) {
 	r.Interval = duration("interval")
 	if hash["keepAliveTime"] != "" {
 		r.KeepAlive = duration("keepAliveTime")
+	}
+	if hash["minGap"] != "" {
+		r.MinGap = duration("minGap")
 	}
 	r.Type = RateType(number("type"))
 	if err == nil && r.Type != Overall && r.Type != PerClient {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 )
 
 // A RateLimiter is a limiter in Redis, shared by all that use its name: other values of this type,
@@ -49,7 +51,7 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 		return false, err
 	}
 	n, err := l.run(ctx, trySetRateScript, []string{l.keys.hash},
-		r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds(), r.Type.wire())
+		r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds(), r.Type.wire(), r.MinGap.Milliseconds())
 	if err != nil {
 		return false, err
 	}
@@ -89,7 +91,7 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []Rat
 		flags |= flagKeepState
 	}
 	n, err := l.run(ctx, setRateScript, l.keys.all(r.Type), r.Permits, r.Interval.Milliseconds(),
-		r.KeepAlive.Milliseconds(), r.Type.wire(), l.client.now(), flags)
+		r.KeepAlive.Milliseconds(), r.Type.wire(), l.client.now(), flags, r.MinGap.Milliseconds())
 	if err != nil {
 		return false, err
 	}
@@ -125,7 +127,7 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	if err := l.ready(ctx); err != nil {
 		return Rate{}, err
 	}
-	hash, err := leavable(ctx, func() (map[string]string, error) { return l.client.rdb.HGetAll(ctx, l.keys.hash).Result() })
+	hash, err := redisscript.Leavable(ctx, func() (map[string]string, error) { return l.client.rdb.HGetAll(ctx, l.keys.hash).Result() })
 	if err != nil {
 		return Rate{}, l.wrap(ctx, "rate", err)
 	}
@@ -228,7 +230,7 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
-	n, err := leavable(ctx, func() (int64, error) { return l.client.rdb.Exists(ctx, l.keys.hash).Result() })
+	n, err := redisscript.Leavable(ctx, func() (int64, error) { return l.client.rdb.Exists(ctx, l.keys.hash).Result() })
 	return n == 1, l.wrap(ctx, "exists", err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +29,7 @@ func (f *forger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(f.err)
 			return f.err
 		}
-		if once, ok := cmd.(onceCmd); ok && len(f.replies) > 0 {
+		if once, ok := cmd.(redisscript.OnceCmd); ok && len(f.replies) > 0 {
 			once.SetVal(f.replies[0])
 			f.replies = f.replies[1:]
 			return nil

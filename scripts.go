@@ -2,12 +2,12 @@ package ratelimiter
 
 import (
 	"context"
-	"crypto/sha1"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 )
 
 // This file is the only home of what the scripts take and answer: the order of KEYS and ARGV,
@@ -43,12 +43,8 @@ var (
 
 // A script is one embedded file with the numbers of keys and arguments that its wrapper sends.
 type script struct {
-	name       string
-	src        string
-	sha        string
-	keys, args int
-	optional   int // of the args, at their end
-	resend     resend
+	*redisscript.Script
+	resend resend
 }
 
 // resend says when a script may be sent again after an error.
@@ -61,24 +57,23 @@ const (
 )
 
 func newScript(name, src string, keys, args int, r resend) *script {
-	sum := sha1.Sum([]byte(src))
-	return &script{name: name, src: src, sha: hex.EncodeToString(sum[:]), keys: keys, args: args, resend: r}
+	return &script{redisscript.New(name, src, keys, args), r}
 }
 
-// letOut says that the last n arguments may be left out: each costs a tenth of a microsecond in Redis.
+// letOut says that the last n arguments may be left out.
 func (s *script) letOut(n int) *script {
-	s.optional = n
+	s.LetOut(n)
 	return s
 }
 
 var (
-	acquireScript     = newScript("acquire", acquireSrc, 3, 9, resendAsReplay).letOut(3)
+	acquireScript     = newScript("acquire", acquireSrc, 3, 9, resendAsReplay).letOut(4)
 	auditScript       = newScript("audit", auditSrc, 3, 6, resendAlways)
 	availableScript   = newScript("available", availableSrc, 3, 5, resendAlways)
 	giveBackScript    = newScript("give_back", giveBackSrc, 3, 4, resendAlways)
 	releaseScript     = newScript("release", releaseSrc, 3, 3, resendUnsent)
-	trySetRateScript  = newScript("try_set_rate", trySetRateSrc, 1, 4, resendUnsent)
-	setRateScript     = newScript("set_rate", setRateSrc, 5, 6, resendUnsent)
+	trySetRateScript  = newScript("try_set_rate", trySetRateSrc, 1, 5, resendUnsent)
+	setRateScript     = newScript("set_rate", setRateSrc, 5, 7, resendUnsent)
 	trimScript        = newScript("trim", trimSrc, 2, 2, resendUnsent)
 	expireScript      = newScript("expire", expireSrc, 5, 3, resendUnsent)
 	clearExpireScript = newScript("clear_expire", clearExpireSrc, 5, 0, resendUnsent)
@@ -104,13 +99,13 @@ const (
 	againWalk
 )
 
-// ARGV[6] of acquire, and ARGV[6] of set_rate.
+// ARGV[5] of acquire, and ARGV[6] of set_rate.
 const (
 	flagReplay  = 1
 	flagCheck   = 2
 	flagMark    = 4
 	flagInOrder = 8
-	flagLc0I    = 16
+	flagProbe   = 16
 
 	flagMustExist = 1
 	flagKeepState = 2
@@ -124,6 +119,7 @@ type ask struct {
 	replay        bool
 	check         bool
 	inOrder       bool
+	probe         bool // take nothing
 	walked        int64
 	walkedPermits int64
 }
@@ -169,20 +165,22 @@ func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
 	if a.inOrder {
 		flags |= flagInOrder
 	}
-	if c.cfg.memberFormat == MemberLc0I {
-		flags |= flagLc0I
+	if a.probe {
+		flags |= flagProbe
 	}
-	args := [9]any{a.typ.wire(), a.runs[0].permits, a.runs[0].count, a.id[:], c.now(), flags}
-	n := 6
-	if a.typ == PerClient || len(a.runs) > 1 || a.walked > 0 {
+	// Where it is too much for a member the script makes smaller ones.
+	whole := uint32(min(a.runs[0].permits*a.runs[0].count, maxPermits))
+	args := [9]any{a.typ.wire(), a.runs[0].permits, a.runs[0].count, encodeMember(c.cfg.memberFormat, a.id.run(0), whole), flags}
+	n := 5
+	if a.typ == PerClient || len(a.runs) > 1 || a.walked > 0 || c.cfg.clientClock {
 		walk := ""
 		if a.walked > 0 {
 			walk = fmt.Sprint(a.walked, " ", a.walkedPermits)
 		}
-		args[6], args[7], args[8] = furtherRuns(a.runs[1:]), c.cfg.clientKeyTTL.Milliseconds(), walk
+		args[5], args[6], args[7], args[8] = c.now(), furtherRuns(a.runs[1:]), c.cfg.clientKeyTTL.Milliseconds(), walk
 		n = 9
 	}
-	return acquireScript.command(l.keys.of(a.typ), args[:n]...)
+	return acquireScript.Command(l.keys.of(a.typ), args[:n]...)
 }
 
 // readAcquire reads the reply to a.
@@ -190,6 +188,15 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 	r, err := l.numbers(acquireScript, raw)
 	if err != nil {
 		return answer{}, err
+	}
+	if len(r) == 6 && len(a.runs) == 1 && r[0] == statusOK {
+		r[0] = a.runs[0].count
+		return answer{
+			granted:   r[:1:1],
+			available: r[1],
+			now:       time.UnixMilli(r[2]),
+			rate:      Rate{Type: a.typ, Permits: r[3], Interval: ms(r[4]), KeepAlive: ms(r[5])},
+		}, nil
 	}
 	if r[0] == statusExceeds && len(r) == 2 {
 		none := answer{granted: make([]int64, len(a.runs)), rate: Rate{Permits: r[1]}}
@@ -201,15 +208,12 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 	if err := l.statusError(r); err != nil {
 		return answer{}, err
 	}
-	if len(r) == 8 && len(a.runs) == 1 && r[1] == a.runs[0].count {
-		r = append(r, 0, 0, 0, 0)
-	}
-	if len(r) != 11+len(a.runs) {
+	if len(r) != 12+len(a.runs) {
 		return answer{}, l.badReply(acquireScript, raw)
 	}
 	granted := r[1:2:2]
 	if len(a.runs) > 1 {
-		granted = append(granted, r[12:]...)
+		granted = append(granted, r[13:]...)
 	}
 	for i, n := range granted {
 		if n < -1 || n > a.runs[i].count {
@@ -221,7 +225,7 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 		wait:          ms(r[2]),
 		available:     r[3],
 		now:           time.UnixMilli(r[4]),
-		rate:          Rate{Type: a.typ, Permits: r[5], Interval: ms(r[6]), KeepAlive: ms(r[7])},
+		rate:          Rate{Type: a.typ, Permits: r[5], Interval: ms(r[6]), KeepAlive: ms(r[7]), MinGap: ms(r[12])},
 		again:         r[8],
 		walked:        r[9],
 		walkedPermits: r[10],
@@ -249,7 +253,7 @@ func (l *RateLimiter) giveBackCommand(typ RateType, o orphan) ([]any, error) {
 	if o.keeps > 0 {
 		smaller = encodeMember(f, o.id, uint32(o.keeps))
 	}
-	return giveBackScript.command(l.keys.of(typ), typ.wire(), encodeMember(f, o.id, uint32(o.had)), smaller, o.had-o.keeps)
+	return giveBackScript.Command(l.keys.of(typ), typ.wire(), encodeMember(f, o.id, uint32(o.had)), smaller, o.had-o.keeps)
 }
 
 // A tally is how far an audit has counted.
@@ -328,7 +332,7 @@ type otherTypeError struct{ typ RateType }
 func (e *otherTypeError) Error() string { return "ratelimiter: the limiter is " + e.typ.String() }
 
 func (l *RateLimiter) badReply(s *script, r any) error {
-	return fmt.Errorf("ratelimiter: %s of %q: unexpected reply %v", s.name, l.name, r)
+	return fmt.Errorf("ratelimiter: %s of %q: unexpected reply %v", s.Name, l.name, r)
 }
 
 // run sends a script whose reply is numbers.

@@ -30,13 +30,13 @@ func TestScriptHeaders(t *testing.T) {
 	index := regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
 	entry := regexp.MustCompile(`^-- (KEYS|ARGV)\[(\d+)\]   ?\S`)
 	for _, s := range allScripts() {
-		t.Run(s.name, func(t *testing.T) {
-			src, err := os.ReadFile("scripts/" + s.name + ".lua")
+		t.Run(s.Name, func(t *testing.T) {
+			src, err := os.ReadFile("scripts/" + s.Name + ".lua")
 			require.NoError(t, err)
-			require.Equal(t, string(src), s.src)
-			require.True(t, strings.HasPrefix(s.src, "-- "+s.name+": "), "the header names the script")
+			require.Equal(t, string(src), s.Src)
+			require.True(t, strings.HasPrefix(s.Src, "-- "+s.Name+": "), "the header names the script")
 
-			head, body, ok := strings.Cut(s.src, "\n\n")
+			head, body, ok := strings.Cut(s.Src, "\n\n")
 			require.True(t, ok)
 			documented := map[string]int{}
 			for _, line := range strings.Split(head, "\n") {
@@ -51,7 +51,7 @@ func TestScriptHeaders(t *testing.T) {
 			for _, m := range index.FindAllStringSubmatch(body, -1) {
 				used[m[1]][m[2]] = true
 			}
-			for kind, n := range map[string]int{"KEYS": s.keys, "ARGV": s.args} {
+			for kind, n := range map[string]int{"KEYS": s.Keys, "ARGV": s.Args} {
 				require.Equal(t, n, documented[kind], "%s in the header", kind)
 				require.Len(t, used[kind], n, "%s in the body: %v", kind, used[kind])
 				for i := 1; i <= n; i++ {
@@ -66,7 +66,7 @@ func TestScriptHeaders(t *testing.T) {
 func TestSendHoldsToTheHeader(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		sent := count(w.rdb)
-		_, err := w.l.send(w.ctx, acquireScript, w.l.keys.of(Overall)[:2], make([]any, acquireScript.args)...)
+		_, err := w.l.send(w.ctx, acquireScript, w.l.keys.of(Overall)[:2], make([]any, acquireScript.Args)...)
 		require.ErrorContains(t, err, "takes 3 keys and 9 arguments, got 2 and 9")
 		_, err = w.l.send(w.ctx, deleteScript, w.l.keys.all(Overall), 1)
 		require.ErrorContains(t, err, "got 5 and 1")

@@ -2,14 +2,9 @@ package ratelimiter
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net"
-	"os"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,44 +16,6 @@ type redisError string
 
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
-
-func TestClassify(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		want outcome
-	}{
-		{redisError("MOVED 1234 127.0.0.1:7001"), notExecuted},
-		{redisError("ASK 1234 127.0.0.1:7001"), notExecuted},
-		{redisError("TRYAGAIN Multiple keys request during rehashing of slot"), notExecuted},
-		{redisError("CLUSTERDOWN The cluster is down"), notExecuted},
-		{redisError("LOADING Redis is loading the dataset in memory"), notExecuted},
-		{redisError("MASTERDOWN Link with MASTER is down"), notExecuted},
-		{redisError("READONLY You can't write against a read only replica."), notExecuted},
-		{redisError("BUSY Redis is busy running a script."), notExecuted},
-		{redisError("ERR max number of clients reached"), notExecuted},
-		{redis.ErrPoolTimeout, notExecuted},
-		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, notExecuted},
-		{fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}), notExecuted},
-		{redisError("OOM command not allowed when used memory > 'maxmemory'."), notExecuted},
-		{redisError("ERR Error running script (call to f_0): @user_script:9: -OOM command not allowed when used memory"), notExecuted},
-		{redisError("ERR Error running script (call to f_0): @user_script:9: -READONLY You can't write against"), notExecuted},
-		{redisError("MISCONF Redis is configured to save RDB snapshots"), notExecuted},
-		{redisError("NOREPLICAS Not enough good replicas to write."), notExecuted},
-		{redisError("WRONGTYPE Operation against a key holding the wrong kind of value"), executed},
-		{redisError("NOPERM this user has no permissions"), executed},
-		{redisError("ERR user_script:1: something"), executed},
-		{redis.ErrClosed, executed},
-		{io.EOF, unknown},
-		{io.ErrUnexpectedEOF, unknown},
-		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, unknown},
-		{&net.OpError{Op: "write", Err: syscall.EPIPE}, unknown},
-		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, unknown},
-		{context.DeadlineExceeded, unknown},
-		{errors.New("anything else"), unknown},
-	} {
-		require.Equal(t, c.want, classify(c.err), "%v", c.err)
-	}
-}
 
 // A fault is a hook that spoils scripts: it runs them or not, and answers err.
 type fault struct {

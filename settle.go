@@ -3,6 +3,8 @@ package ratelimiter
 import (
 	"context"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 )
 
 // settle hands out what was granted, and decides how the call goes on.
@@ -206,10 +208,10 @@ func (l *RateLimiter) giveBack(ctx context.Context, typ RateType, o orphan) {
 	cmd, err := l.giveBackCommand(typ, o)
 	for attempt := 1; err == nil; attempt++ {
 		_, failed := l.client.sendOnce(ctx, giveBackScript, cmd)
-		if failed == nil || classify(failed) == executed || attempt == maxAttempts {
+		if failed == nil || redisscript.Classify(failed) == redisscript.Executed || attempt == maxAttempts {
 			return
 		}
-		sleep(backoff(attempt), nil, nil)
+		redisscript.Sleep(redisscript.Backoff(attempt), nil, nil)
 	}
 }
 

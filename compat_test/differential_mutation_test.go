@@ -2,6 +2,7 @@ package compat_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -25,17 +26,17 @@ var mutations = []struct {
 	{"a grant expires a millisecond late", "acquire",
 		"'-inf', now - interval, 'LIMIT'", "'-inf', now - interval - 1, 'LIMIT'", ""},
 	{"a grant takes one permit, whatever was asked for", "acquire",
-		"value = value - wanted", "value = value - number", ""},
+		"redis.pcall('INCRBY', KEYS[2], freed - wanted)", "redis.pcall('INCRBY', KEYS[2], freed - number)", ""},
 	{"a wait is a millisecond long", "acquire",
-		"last = math.min(last, seen(part[i]) or last) + interval", "last = math.min(last, seen(part[i]) or last) + interval + 1", ""},
+		"last = math.max(last or 0, due + interval)", "last = math.max(last or 0, due + interval + 1)", ""},
 	{"the limiter's TTL is not given to its grants", "acquire",
 		"redis.call('PEXPIRE', KEYS[3], ttl)", "redis.call('PTTL', KEYS[3])", ""},
 	{"the keep-alive is not refreshed", "acquire",
-		"redis.call('PEXPIRE', KEYS[1], conf[4])", "redis.call('PTTL', KEYS[1])", ""},
+		"redis.call('PEXPIRE', KEYS[1], ttl)", "redis.call('PTTL', KEYS[1])", ""},
 	{"old readers do not find the permits", "acquire",
-		"return '\\16' .. sub(id, 1, 3) .. p ..", "return '\\16' .. sub(id, 1, 7) ..", "3.15.5"},
+		"return sub(m, 1, 4) .. p ..", "return sub(m, 1, 8) ..", "3.15.5"},
 	{"a request may exceed the rate", "acquire",
-		"if replay or first > rate or", "if replay or first > rate + 1 or", ""},
+		"if first > rate or", "if first > rate + 1 or", ""},
 	{"release gives back the oldest", "release",
 		"redis.call('ZREVRANGE', KEYS[3], 0,", "redis.call('ZRANGE', KEYS[3], 0,", ""},
 	{"a new rate keeps a grant that has expired", "set_rate",
@@ -138,7 +139,7 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 			return twinAnswer{word: "null"}
 		})
 	case "trySetRate":
-		return truth(s.run(ctx, "try_set_rate", s.keys[:1], op.rate, op.interval, op.keepAlive, op.typ))
+		return truth(s.run(ctx, "try_set_rate", s.keys[:1], op.rate, op.interval, op.keepAlive, op.typ, 0))
 	case "setRate", "setRateArgs", "updateRate":
 		flags := 0
 		if op.name == "updateRate" {
@@ -149,7 +150,7 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 		}
 		other := map[string]string{"0": "1", "1": "0"}[op.typ]
 		keys := append(s.of(op.typ, op.client), s.of(other, op.client)[1:]...)
-		answer := truth(s.run(ctx, "set_rate", keys, op.rate, op.interval, op.keepAlive, op.typ, now, flags))
+		answer := truth(s.run(ctx, "set_rate", keys, op.rate, op.interval, op.keepAlive, op.typ, now, flags, 0))
 		if answer.word == "true" && op.name != "updateRate" {
 			answer.word = "null"
 		}
@@ -215,12 +216,15 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 	memory, flags := &s.memory[op.client], 0
 	for range 10 {
 		var r []int64
-		id := fmt.Sprintf("%016x", rand.Uint64())
+		id := fmt.Sprintf("%08x", rand.Uint32())
 		answer := s.typed(ctx, memory, op, func(typ string) []any {
-			return []any{typ, op.permits, 1, id, now, flags, "", s.clientTTL, ""}
+			p := string(binary.LittleEndian.AppendUint32(nil, uint32(op.permits)))
+			return []any{typ, op.permits, 1, "\x10" + id[:3] + p + "\x00" + id + p, flags, now, "", s.clientTTL, ""}
 		}, func(reply []int64) twinAnswer {
-			r = reply
-			return twinAnswer{granted, reply[2], reply[3]}
+			if r = reply; len(r) == 6 {
+				r = []int64{0, 1, 0, r[1], 0, 0, 0, 0, 0}
+			}
+			return twinAnswer{granted, r[2], r[3]}
 		})
 		switch {
 		case r == nil || r[1] == 1:

@@ -5,26 +5,25 @@
 -- work of a call is bounded whatever the set holds: where a request needs more, the answer says so
 -- and the caller sends the rest at once.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap and coolDown
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   permits of one request of the first run, 1 .. 2^32-1
 -- ARGV[3]   number of its requests, >= 1
--- ARGV[4]   request id, 16 bytes; with the run's number in byte 8 it becomes the random part of the
---           run's member
--- ARGV[5]   now in ms, or empty for this server's TIME
--- ARGV[6]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
+-- ARGV[4]   the member to store when the first run is granted as a whole, in the format to write. Its
+--           random part is the request id; with the run's number in one byte it is that of each run
+-- ARGV[5]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
 --           permits, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
---           first served: grant no run behind a request that does not fit, 16 write members of the
---           20-byte format
--- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most; may be left out,
---           as may what follows
+--           first served: grant no run behind a request that does not fit, 16 take nothing: say what
+--           would be granted
+-- ARGV[6]   now in ms, or empty for this server's TIME; may be left out, as may what follows
+-- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
--- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
---           granted of the second run, ...}; what follows keepAlive is left out when one run was
---           granted as a whole
+-- Returns   {0, available, now, rate, interval, keepAlive} when one run was granted as a whole, or
+--           {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
+--           minGap, granted of the second run, ...}
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was refused can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
@@ -33,7 +32,7 @@
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
 if not (conf[1] and conf[2] and conf[3]) then
   return {1}
 end
@@ -48,15 +47,19 @@ end
 -- Numbers go to redis.call as they are: Redis writes whole ones up to 2^53 in full, and string.format
 -- costs as much as a command.
 
-local flags = tonumber(ARGV[6])
-local replay, inOrder = flags % 2 == 1, flags % 16 >= 8
+local now = tonumber(ARGV[6])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
 
--- The runs: permits of a request, number of requests, requests granted. One run, of which all can be
--- granted, is what mostly happens and needs no tables.
-local first, number = tonumber(ARGV[2]), tonumber(ARGV[3])
+-- What mostly happens comes first and makes no functions or tables: one run, granted as a whole, from a
+-- value that is there. In the other case: permits of a request, number of requests, requests granted,
+-- by run.
+local first, number, flags = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local wanted = first * number
 local permits, count, granted
-if replay or first > rate or (ARGV[7] or '') ~= '' then
+if first > rate or (ARGV[7] or '') ~= '' then
   permits, count, granted, wanted = {first}, {number}, {0}, 0
   for p, n in string.gmatch(ARGV[7] or '', '(%d+) (%d+)') do
     permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
@@ -71,261 +74,325 @@ if replay or first > rate or (ARGV[7] or '') ~= '' then
     return {3, rate}
   end
 end
-local now = tonumber(ARGV[5])
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
-
-local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
-
--- In every member format the permits are the last four bytes, little endian. Shorter ones are
--- nobody's grants and count for nothing.
-local function worth(member)
-  if #member < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(member, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
-
--- Bytes 4..7 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds them
--- where it looks and the later ones find them at the end.
-local function member(run, n)
-  local p = char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-  local id = ARGV[4]
-  if flags >= 16 then
-    return '\8\0\0\0\0\0\0\0' .. sub(id, 1, 7) .. char(run - 1) .. p
-  end
-  return '\16' .. sub(id, 1, 3) .. p .. char(run - 1) .. sub(id, 9, 16) .. p
-end
-
-local function sum(members)
-  local n = 0
-  for i = 1, #members do
-    n = n + worth(members[i])
-  end
-  return n
-end
-
-local earlier = false
-if replay then
-  local missing = {}
-  for i = 1, #permits do
-    local k = math.min(count[i], floor(4294967295 / permits[i]))
-    while k > 0 and not redis.call('ZSCORE', KEYS[3], member(i, permits[i] * k)) do
-      k = k - 1
-    end
-    if k > 0 then
-      granted[i], earlier = k, true
-    elseif count[i] > 0 then
-      local m = member(i, 0)
-      missing[sub(m, 1, 4) .. sub(m, 9, -5)] = i
-    end
-  end
-  -- A release since then may have made a member smaller: it is among the newest, and has the id.
-  local newest = next(missing) and redis.call('ZREVRANGE', KEYS[3], 0, 255) or {}
-  for j = 1, #newest do
-    local m = newest[j]
-    local i = missing[sub(m, 1, 4) .. sub(m, 9, -5)]
-    if i then
-      granted[i], earlier = math.min(count[i], math.ceil(worth(m) / permits[i])), true
-    end
-  end
-  for i = 1, #permits do
-    wanted = wanted - permits[i] * math.max(0, granted[i])
-  end
-end
-
--- What is left. A value that is no whole number which INCRBY takes counts as lost, and a lost one is rebuilt from the set, below 0 if more than the rate is
--- in use: then the window has no room until that has expired. Over a set too large to add up in one
--- call it starts at 0, which no Redisson mistakes for a second burst, and the audit raises it.
-local again = 0
-local value, stored = redis.call('GET', KEYS[2]), nil
-if value and (string.find(value, '^-?[1-9]%d*$') or value == '0') and #value <= 16 then
-  value = tonumber(value)
-  stored = value
-else
-  local n = redis.call('ZCARD', KEYS[3])
-  if n <= 512 then
-    value = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))
-  else
-    value, again = 0, 2
-  end
-end
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
 
 -- Reclaim what has expired, oldest first and bounded. Expired members that stay are legal: Redisson
--- reclaims lazily too.
-local limit = value >= wanted and 64 or 512
-local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', '0', limit)
-local walked, walkedPermits = 0, 0
-local walk = ARGV[9] or ''
-if walk ~= '' then
-  walked, walkedPermits = string.match(walk, '(%d+) (%d+)')
-  walked, walkedPermits = tonumber(walked), tonumber(walkedPermits)
-end
+-- reclaims lazily too. In every member format the permits are the last four bytes, little endian.
+-- Shorter ones are nobody's grants and count for nothing.
+local limit = value and value >= wanted and 64 or 512
+local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', '0', limit), 0
 if #old > 0 then
-  local freed = sum(old)
+  local byte = string.byte
+  for i = 1, #old do
+    if #old[i] >= 8 then
+      local a, b, c, d = byte(old[i], -4, -1)
+      freed = freed + a + b * 256 + c * 65536 + d * 16777216
+    end
+  end
   redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #old - 1)
-  value = value + freed
-  walked, walkedPermits = math.max(0, walked - #old), math.max(0, walkedPermits - freed)
 end
-if value > rate then
-  -- Somebody gave back more than was out, or the rate was lowered: what the set holds decides.
-  if redis.call('ZCARD', KEYS[3]) <= 512 then
-    value = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))
-  else
-    value, again = 0, 2
+
+local done = false
+if not permits and value and value + freed >= wanted and value + freed <= rate and flags < 16 and flags % 2 == 0
+  and not conf[5] and not conf[6] and wanted <= 4294967295 then
+  -- A value that only looks like a number is an error here, and is rebuilt below.
+  local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
+  if type(left) == 'number' then
+    -- NX: a lone request that ran before without our knowing (re-sent by something between us and
+    -- Redis) finds its own member and takes nothing twice.
+    if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4]) == 0 then
+      left = redis.call('INCRBY', KEYS[2], wanted)
+    end
+    if keep == 0 and ARGV[1] == '0' and value + freed < rate then
+      -- Both keys were there, with the TTL of the hash: what gives it one gives it to all three.
+      return {0, left, now, rate, interval, keep}
+    end
+    value, done = left, true
   end
 end
 
-local skew, wait = 0, 0
-if not permits and value >= wanted and wanted <= 4294967295 then
-  -- NX: a lone request that ran before without our knowing (re-sent by something between us and
-  -- Redis) finds its own member and takes nothing twice.
-  if redis.call('ZADD', KEYS[3], 'NX', now, member(1, wanted)) == 1 then
-    value = value - wanted
-  end
-else
-  if not permits then
-    permits, count, granted = {first}, {number}, {0}
+local skew, wait, again, walked, walkedPermits, cooling = 0, 0, 0, 0, 0, 0
+local gap = tonumber(conf[5] or 0) or 0
+if not done then
+  local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+  local replay, inOrder, take = flags % 2 == 1, flags % 16 >= 8, flags < 16
+
+  local function worth(member)
+    if #member < 8 then
+      return 0
+    end
+    local a, b, c, d = byte(member, -4, -1)
+    return a + b * 256 + c * 65536 + d * 16777216
   end
 
-  -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that.
+  local function sum(members)
+    local n = 0
+    for i = 1, #members do
+      n = n + worth(members[i])
+    end
+    return n
+  end
+
+  -- Bytes 4..7 of 21 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds
+  -- them where it looks and the later ones find them at the end.
+  local function bytes(n)
+    return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
+  end
+  local function member(run, n)
+    local p, m = bytes(n), ARGV[4]
+    if #m == 20 then
+      return sub(m, 1, 15) .. char(run - 1) .. p
+    end
+    return sub(m, 1, 4) .. p .. char(run - 1) .. sub(m, 10, 17) .. p
+  end
+  local function stamp(t)
+    local b = ''
+    for _ = 1, 6 do
+      b = char(t % 256) .. b
+      t = floor(t / 256)
+    end
+    return b
+  end
+
+  -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. A
+  -- block is what a cool-down put there.
   local function seen(m)
     if #m == 21 and sub(m, 1, 4) == '\16~t~' then
       local a, b, c, d, e, f = byte(m, 9, 14)
       return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     end
   end
-
-  if value < wanted and #old == limit then
-    again = 1
-  elseif value < wanted then
-    -- Too few. First the members whose score lies ahead of now: a peer's clock is fast. They keep
-    -- their score (moving it back would hand a fast Java peer a second burst) and are marked with the
-    -- instant at which they were first seen here; one interval later they are spent.
-    local newest = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-    local ahead = {}
-    if #newest > 0 and tonumber(newest[2]) > now then
-      ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
-    end
-    for i = 1, #ahead, 2 do
-      local m, score = ahead[i], ahead[i + 1]
-      local since = seen(m)
-      skew = tonumber(score) - now
-      if since and since + interval <= now then
-        redis.call('ZREM', KEYS[3], m)
-        value = value + worth(m)
-      elseif flags % 8 >= 4 and not (since and since <= now) and #m >= 8 then
-        local p = sub(m, -4)
-        local t, stamp = now, ''
-        for _ = 1, 6 do
-          stamp = char(t % 256) .. stamp
-          t = floor(t / 256)
-        end
-        -- The place in this call and two random bytes keep marks of one instant apart.
-        local marked = '\16~t~' .. p .. stamp .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
-        if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
-          redis.call('ZREM', KEYS[3], m)
-        end
-      end
-    end
-
-    -- Then permits that are neither left nor held by a member: lost by a peer's re-sent scripts, or by
-    -- a rate raised while another client's state stayed. A healthy state has value >= rate - used, so
-    -- raising value to that can never exceed the window.
-    local n = #newest / 2
-    if n > 0 and (#ahead > 0 or flags % 4 >= 2) then
-      n = redis.call('ZCARD', KEYS[3])
-    end
-    if n == 0 then
-      value = rate
-    elseif flags % 4 >= 2 and n <= 512 then
-      local all, used = redis.call('ZRANGE', KEYS[3], 0, -1), 0
-      for i = 1, #all do
-        local since = seen(all[i])
-        if since and since + interval <= now then
-          redis.call('ZREM', KEYS[3], all[i])
-          value = value + worth(all[i])
-        else
-          used = used + worth(all[i])
-        end
-      end
-      value = math.max(value, rate - used)
-    elseif flags % 4 >= 2 then
-      again = 2
-    end
-    value = math.min(value, rate)
+  local function block(m)
+    return #m == 21 and sub(m, 1, 4) == '\16~c~' or #m == 20 and sub(m, 9, 10) == '~c'
   end
 
-  -- Grant. need is what the first request that is refused asks for.
-  local need
-  for i = 1, #permits do
-    local p, n = permits[i], count[i]
-    if not earlier and n > 0 and value >= p and not (need and inOrder) then
-      local g = math.min(n, floor(value / p), floor(4294967295 / p))
-      if redis.call('ZADD', KEYS[3], 'NX', now, member(i, p * g)) == 1 then
-        value = value - p * g
+  if not permits then
+    permits, count, granted = {first}, {number}, {0}
+  end
+  local earlier = false
+  if replay then
+    local missing = {}
+    for i = 1, #permits do
+      local k = math.min(count[i], floor(4294967295 / permits[i]))
+      while k > 0 and not redis.call('ZSCORE', KEYS[3], member(i, permits[i] * k)) do
+        k = k - 1
       end
-      granted[i] = g
+      if k > 0 then
+        granted[i], earlier = k, true
+      elseif count[i] > 0 then
+        local m = member(i, 0)
+        missing[sub(m, 1, 4) .. sub(m, 9, -5)] = i
+      end
     end
-    if granted[i] >= 0 and granted[i] < n then
-      if value >= p and not (need and inOrder) then
-        -- One member holds no more, or the replay finds more free than the first call did.
-        again = math.max(again, 1)
+    -- A release since then may have made a member smaller: it is among the newest, and has the id.
+    local newest = next(missing) and redis.call('ZREVRANGE', KEYS[3], 0, 255) or {}
+    for j = 1, #newest do
+      local m = newest[j]
+      local i = missing[sub(m, 1, 4) .. sub(m, 9, -5)]
+      if i then
+        granted[i], earlier = math.min(count[i], math.ceil(worth(m) / permits[i])), true
       end
-      need = need or p
+    end
+    for i = 1, #permits do
+      wanted = wanted - permits[i] * math.max(0, granted[i])
     end
   end
 
-  -- How long until one more request fits: walk the members until enough permits have come back.
-  if need and again == 0 then
-    local at, last, budget, page = nil, nil, 512, 8
-    while not at and budget > 0 do
-      page = math.min(page, budget)
-      local part = redis.call('ZRANGE', KEYS[3], walked, walked + page - 1, 'WITHSCORES')
-      for i = 1, #part, 2 do
-        walked = walked + 1
-        walkedPermits = walkedPermits + worth(part[i])
-        last = tonumber(part[i + 1])
-        last = math.min(last, seen(part[i]) or last) + interval
-        if value + walkedPermits >= need then
-          at = last
+  -- What is left. A value that is no whole number which INCRBY takes counts as lost, and a lost one is
+  -- rebuilt from the set, below 0 if more than the rate is in use: then the window has no room until
+  -- that has expired. Over a set too large to add up in one call it starts at 0, which no Redisson
+  -- mistakes for a second burst, and the audit raises it.
+  if stored and (string.find(stored, '^-?[1-9]%d*$') or stored == '0') and #stored <= 16 then
+    value = value + freed
+  else
+    value, stored = rate + 1, nil
+  end
+  if value > rate then
+    -- Lost; or somebody gave back more than was out, or the rate was lowered: what the set holds decides.
+    if redis.call('ZCARD', KEYS[3]) <= 512 then
+      value = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))
+    else
+      value, again = 0, 2
+    end
+  end
+
+  if (ARGV[9] or '') ~= '' then
+    walked, walkedPermits = string.match(ARGV[9], '(%d+) (%d+)')
+    walked = math.max(0, tonumber(walked) - #old)
+    walkedPermits = math.max(0, tonumber(walkedPermits) - freed)
+  end
+
+  local pause = 0
+  cooling = (tonumber(conf[6] or 0) or 0) - now
+  if cooling > 0 then
+    -- Whatever has become free meanwhile, by a peer that does not know of the cool-down, joins it: as a
+    -- member that falls due when it ends.
+    if value > 0 then
+      local n = math.min(value, 4294967295)
+      local p, t = bytes(n), stamp(now)
+      local m = '\16~c~' .. p .. t .. sub(ARGV[4], 10, 12) .. p
+      if #ARGV[4] == 20 then
+        m = sub(ARGV[4], 1, 8) .. '~c' .. t .. p
+      end
+      if redis.call('ZADD', KEYS[3], 'NX', now + cooling - interval, m) == 1 then
+        value = value - n
+      end
+    end
+    again, wait = 0, cooling
+  else
+    if conf[6] then
+      redis.call('HDEL', KEYS[1], 'coolDown')
+    end
+    if gap > 0 then
+      -- Each permit of the newest grant takes a gap. Scores ahead of the clock and blocks are no grants.
+      local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
+      for i = 1, #newest, 2 do
+        if not block(newest[i]) then
+          pause = tonumber(newest[i + 1]) + math.min(gap * worth(newest[i]), interval) - now
           break
         end
       end
-      budget = budget - page
-      if not at and #part < page * 2 then
-        break
-      end
-      page = page * 8
     end
-    if not at then
-      if budget > 0 and walk == '' then
-        -- The whole set and what is left do not make up one request: permits were lost.
-        value = math.max(value, rate - walkedPermits)
-        again = 1
-      elseif budget > 0 then
+
+    if value < wanted and #old == limit then
+      again = 1
+    elseif value < wanted then
+      -- Too few. First the members whose score lies ahead of now: a peer's clock is fast. They keep
+      -- their score (moving it back would hand a fast Java peer a second burst) and are marked with the
+      -- instant at which they were first seen here; one interval later they are spent.
+      local newest = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
+      local ahead = {}
+      if #newest > 0 and tonumber(newest[2]) > now then
+        ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
+      end
+      for i = 1, #ahead, 2 do
+        local m, score = ahead[i], ahead[i + 1]
+        local since = seen(m)
+        if not block(m) then
+          skew = tonumber(score) - now
+          if since and since + interval <= now then
+            redis.call('ZREM', KEYS[3], m)
+            value = value + worth(m)
+          elseif flags % 8 >= 4 and not (since and since <= now) and #m >= 8 then
+            -- The place in this call and two random bytes keep marks of one instant apart.
+            local p = sub(m, -4)
+            local marked = '\16~t~' .. p .. stamp(now) .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
+            if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
+              redis.call('ZREM', KEYS[3], m)
+            end
+          end
+        end
+      end
+
+      -- Then permits that are neither left nor held by a member: lost by a peer's re-sent scripts, or by
+      -- a rate raised while another client's state stayed. A healthy state has value >= rate - used, so
+      -- raising value to that can never exceed the window.
+      local n = #newest / 2
+      if n > 0 and (#ahead > 0 or flags % 4 >= 2) then
+        n = redis.call('ZCARD', KEYS[3])
+      end
+      if n == 0 then
+        value = rate
+      elseif flags % 4 >= 2 and n <= 512 then
+        local all, used = redis.call('ZRANGE', KEYS[3], 0, -1), 0
+        for i = 1, #all do
+          local since = seen(all[i])
+          if since and since + interval <= now then
+            redis.call('ZREM', KEYS[3], all[i])
+            value = value + worth(all[i])
+          else
+            used = used + worth(all[i])
+          end
+        end
+        value = math.max(value, rate - used)
+      elseif flags % 4 >= 2 then
         again = 2
-      else
-        again = 3
+      end
+      value = math.min(value, rate)
+    end
+
+    -- Grant. need is what the first request that is refused asks for.
+    local need
+    for i = 1, #permits do
+      local p, n = permits[i], count[i]
+      if not earlier and n > 0 and value >= p and pause <= 0 and not (need and inOrder) then
+        local g = math.min(n, floor(value / p), floor(4294967295 / p))
+        if gap > 0 then
+          g, pause = 1, math.min(gap * p, interval)
+        end
+        if take and redis.call('ZADD', KEYS[3], 'NX', now, member(i, p * g)) == 1 then
+          value = value - p * g
+        end
+        granted[i] = g
+      end
+      if granted[i] >= 0 and granted[i] < n then
+        if value >= p and pause <= 0 and take and not (need and inOrder) then
+          -- One member holds no more, or the replay finds more free than the first call did.
+          again = math.max(again, 1)
+        end
+        need = need or p
       end
     end
-    wait = math.max(1, math.min((at or last or now + 1) - now, interval))
+
+    -- How long until one more request fits: walk the members until enough permits have come back.
+    if need and again == 0 and value < need then
+      local at, last, budget, page = nil, nil, 512, 8
+      while not at and budget > 0 do
+        page = math.min(page, budget)
+        local part = redis.call('ZRANGE', KEYS[3], walked, walked + page - 1, 'WITHSCORES')
+        for i = 1, #part, 2 do
+          walked = walked + 1
+          walkedPermits = walkedPermits + worth(part[i])
+          -- No grant is held for longer than an interval, whatever its score; a block is.
+          local m, due = part[i], tonumber(part[i + 1])
+          if not block(m) then
+            due = math.min(due, seen(m) or due, now)
+          end
+          last = math.max(last or 0, due + interval)
+          if value + walkedPermits >= need then
+            at = last
+            break
+          end
+        end
+        budget = budget - page
+        if not at and #part < page * 2 then
+          break
+        end
+        page = page * 8
+      end
+      if not at then
+        if budget > 0 and (ARGV[9] or '') == '' then
+          -- The whole set and what is left do not make up one request: permits were lost.
+          value = math.max(value, rate - walkedPermits)
+          again = 1
+        elseif budget > 0 then
+          again = 2
+        else
+          again = 3
+        end
+      end
+      wait = math.max(1, (at or last or now + 1) - now)
+    end
+    if need and again == 0 then
+      wait = math.max(wait, pause)
+    end
+  end
+
+  if not stored then
+    redis.call('SET', KEYS[2], value)
+  elseif value ~= tonumber(stored) then
+    redis.call('INCRBY', KEYS[2], value - stored)
   end
 end
 
-if not stored then
-  redis.call('SET', KEYS[2], value)
-elseif value ~= stored then
-  redis.call('INCRBY', KEYS[2], value - stored)
-end
-
+-- A cool-down must not end because nobody dares to call.
+local least = cooling > 0 and cooling + interval or 0
 if keep > 0 then
-  redis.call('PEXPIRE', KEYS[1], conf[4])
-  redis.call('PEXPIRE', KEYS[2], conf[4])
-  redis.call('PEXPIRE', KEYS[3], conf[4])
+  local ttl = math.max(keep, least)
+  redis.call('PEXPIRE', KEYS[1], ttl)
+  redis.call('PEXPIRE', KEYS[2], ttl)
+  redis.call('PEXPIRE', KEYS[3], ttl)
 else
   local ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then
@@ -333,7 +400,7 @@ else
     redis.call('PEXPIRE', KEYS[3], ttl)
   elseif ARGV[1] == '1' and ARGV[8] and ARGV[8] ~= '0' then
     -- The keys of a client that never comes back must not stay for ever.
-    local idle = math.max(tonumber(ARGV[8]), 2 * interval)
+    local idle = math.max(tonumber(ARGV[8]), 2 * interval, least)
     if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
       redis.call('PEXPIRE', KEYS[2], idle)
       redis.call('PEXPIRE', KEYS[3], idle)
@@ -341,11 +408,11 @@ else
   end
 end
 
-if not granted then
-  return {0, number, 0, value, now, rate, interval, keep}
+if done then
+  return {0, value, now, rate, interval, keep}
 end
-local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew}
+local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew, gap}
 for i = 2, #granted do
-  reply[11 + i] = granted[i]
+  reply[12 + i] = granted[i]
 end
 return reply

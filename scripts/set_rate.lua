@@ -1,6 +1,6 @@
 -- set_rate: gives the limiter a new rate, and keeps or drops the permits in use.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap
 -- KEYS[2]   string: permits left, of the new type (the caller's own when PER_CLIENT)
 -- KEYS[3]   sorted set: one member a grant, of the new type
 -- KEYS[4]   string: permits left, of the other type
@@ -11,6 +11,7 @@
 -- ARGV[4]   type: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[5]   now in ms, or empty for this server's TIME
 -- ARGV[6]   flags: 1 only a limiter that has a rate, 2 keep the permits in use
+-- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, 0} done   {1, 1} done but for the permits in use, of which there are too many for one
 --           call: value is 0 and the caller settles it by audit and trim
@@ -20,6 +21,11 @@ if not was and (ARGV[6] == '1' or ARGV[6] == '3') then
   return {0}
 end
 redis.call('HSET', KEYS[1], 'rate', ARGV[1], 'interval', ARGV[2], 'keepAliveTime', ARGV[3], 'type', ARGV[4])
+if ARGV[7] == '0' then
+  redis.call('HDEL', KEYS[1], 'minGap')
+else
+  redis.call('HSET', KEYS[1], 'minGap', ARGV[7])
+end
 local keepAlive = tonumber(ARGV[3])
 if keepAlive > 0 then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
