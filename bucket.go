@@ -86,7 +86,7 @@ func (l *RateLimiter) learn(typ RateType) {
 	defer l.bucket.mu.Unlock()
 	if typ != Overall || l.bucket.find(l.keys.hash) != nil {
 		e := l.bucket.engine(l)
-		e.typ, e.nextAudit = typ, time.Time{}
+		e.typ, e.nextAudit, e.noTTL = typ, time.Time{}, time.Time{}
 	}
 }
 

@@ -34,6 +34,7 @@ type engine struct {
 	typ       RateType      // that of the last answer
 	interval  time.Duration // of the last answer
 	nextAudit time.Time
+	noTTL     time.Time // until when the hash is taken to have no TTL
 	spare     *call
 }
 
@@ -45,6 +46,10 @@ const (
 	maxSlow   = 16
 	slowCall  = 100 * time.Millisecond
 )
+
+// trustNoTTL is how long the hash is taken to have no TTL after it had none. Who gives it one gives it
+// to the other keys too; within this time a key that is made anew could miss it.
+const trustNoTTL = time.Second
 
 func (e *engine) mayTry() bool {
 	if e.trying < maxTrying {
@@ -133,6 +138,7 @@ func (e *engine) start(c *call) {
 
 func (e *engine) launch(c *call) {
 	c.begin = time.Now()
+	c.noTTL = c.begin.Before(e.noTTL)
 	e.calls = append(e.calls, c)
 	e.l.client.calls.Add(1)
 }

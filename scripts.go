@@ -106,6 +106,7 @@ const (
 	flagMark    = 4
 	flagInOrder = 8
 	flagProbe   = 16
+	flagNoTTL   = 32
 
 	flagMustExist = 1
 	flagKeepState = 2
@@ -120,6 +121,7 @@ type ask struct {
 	check         bool
 	inOrder       bool
 	probe         bool // take nothing
+	noTTL         bool // the hash had none a moment ago
 	walked        int64
 	walkedPermits int64
 }
@@ -148,6 +150,7 @@ type answer struct {
 	walked        int64
 	walkedPermits int64
 	skew          time.Duration
+	noTTL         bool // the hash had none; false also where the call did not look
 }
 
 func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
@@ -167,6 +170,9 @@ func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
 	}
 	if a.probe {
 		flags |= flagProbe
+	}
+	if a.noTTL {
+		flags |= flagNoTTL
 	}
 	// Where it is too much for a member the script makes smaller ones.
 	whole := uint32(min(a.runs[0].permits*a.runs[0].count, maxPermits))
@@ -189,13 +195,14 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if len(r) == 6 && len(a.runs) == 1 && r[0] == statusOK {
+	if (len(r) == 6 || len(r) == 7) && len(a.runs) == 1 && r[0] == statusOK {
 		r[0] = a.runs[0].count
 		return answer{
 			granted:   r[:1:1],
 			available: r[1],
 			now:       time.UnixMilli(r[2]),
 			rate:      Rate{Type: a.typ, Permits: r[3], Interval: ms(r[4]), KeepAlive: ms(r[5])},
+			noTTL:     len(r) == 7 && r[6] == 0,
 		}, nil
 	}
 	if r[0] == statusExceeds && len(r) == 2 {
@@ -208,12 +215,12 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 	if err := l.statusError(r); err != nil {
 		return answer{}, err
 	}
-	if len(r) != 12+len(a.runs) {
+	if len(r) != 13+len(a.runs) {
 		return answer{}, l.badReply(acquireScript, raw)
 	}
 	granted := r[1:2:2]
 	if len(a.runs) > 1 {
-		granted = append(granted, r[13:]...)
+		granted = append(granted, r[14:]...)
 	}
 	for i, n := range granted {
 		if n < -1 || n > a.runs[i].count {
@@ -230,6 +237,7 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 		walked:        r[9],
 		walkedPermits: r[10],
 		skew:          ms(r[11]),
+		noTTL:         r[13] == 0,
 	}, nil
 }
 

@@ -15,6 +15,9 @@ func (c *call) settle(a *answer, begin time.Time) {
 	if a.rate.Interval > 0 {
 		e.interval = a.rate.Interval
 	}
+	if a.noTTL && !e.l.client.cfg.clientClock { // with the caller's clock every call looks, as Redisson's do
+		e.noTTL = begin.Add(trustNoTTL)
+	}
 	head := e.waiters.first
 	ended := c.grant(a, c.ended[:0])
 	ended = c.passOn(a, ended)

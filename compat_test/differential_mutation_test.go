@@ -32,9 +32,9 @@ var mutations = []struct {
 	{"the limiter's TTL is not given to its grants", "acquire",
 		"redis.call('PEXPIRE', KEYS[3], ttl)", "redis.call('PTTL', KEYS[3])", ""},
 	{"the keep-alive is not refreshed", "acquire",
-		"redis.call('PEXPIRE', KEYS[1], ttl)", "redis.call('PTTL', KEYS[1])", ""},
+		"redis.call('PEXPIRE', KEYS[1], stay)", "redis.call('PTTL', KEYS[1])", ""},
 	{"old readers do not find the permits", "acquire",
-		"return sub(m, 1, 4) .. p ..", "return sub(m, 1, 8) ..", "3.15.5"},
+		"'NX', now, ARGV[4]) == 0", "'NX', now, string.sub(ARGV[4], 1, 4) .. 'some' .. string.sub(ARGV[4], 9)) == 0", "3.15.5"},
 	{"a request may exceed the rate", "acquire",
 		"if first > rate or", "if first > rate + 1 or", ""},
 	{"release gives back the oldest", "release",
@@ -221,7 +221,7 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 			p := string(binary.LittleEndian.AppendUint32(nil, uint32(op.permits)))
 			return []any{typ, op.permits, 1, "\x10" + id[:3] + p + "\x00" + id + p, flags, now, "", s.clientTTL, ""}
 		}, func(reply []int64) twinAnswer {
-			if r = reply; len(r) == 6 {
+			if r = reply; len(r) == 7 {
 				r = []int64{0, 1, 0, r[1], 0, 0, 0, 0, 0}
 			}
 			return twinAnswer{granted, r[2], r[3]}

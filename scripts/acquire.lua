@@ -16,14 +16,15 @@
 -- ARGV[5]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
 --           permits, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
 --           first served: grant no run behind a request that does not fit, 16 take nothing: say what
---           would be granted
+--           would be granted, 32 the hash had no TTL a moment ago
 -- ARGV[6]   now in ms, or empty for this server's TIME; may be left out, as may what follows
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
--- Returns   {0, available, now, rate, interval, keepAlive} when one run was granted as a whole, or
+-- Returns   {0, available, now, rate, interval, keepAlive, ttl} when one run was granted as a whole; ttl,
+--           1 when the hash has a TTL, is left out when it was not looked at, or
 --           {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
---           minGap, granted of the second run, ...}
+--           minGap, ttl, granted of the second run, ...}
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was refused can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
@@ -94,8 +95,8 @@ if #old > 0 then
 end
 
 local done = false
-if not permits and value and value + freed >= wanted and value + freed <= rate and flags < 16 and flags % 2 == 0
-  and not conf[5] and not conf[6] and wanted <= 4294967295 then
+if not permits and value and value + freed >= wanted and value + freed <= rate
+  and flags % 2 == 0 and flags % 32 < 16 and not conf[5] and not conf[6] and wanted <= 4294967295 then
   -- A value that only looks like a number is an error here, and is rebuilt below.
   local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
   if type(left) == 'number' then
@@ -104,8 +105,8 @@ if not permits and value and value + freed >= wanted and value + freed <= rate a
     if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4]) == 0 then
       left = redis.call('INCRBY', KEYS[2], wanted)
     end
-    if keep == 0 and ARGV[1] == '0' and value + freed < rate then
-      -- Both keys were there, with the TTL of the hash: what gives it one gives it to all three.
+    if flags >= 32 and keep == 0 and ARGV[1] == '0' and #old == 0 and value + freed < rate then
+      -- No key is new, so that none can lack a TTL that the hash has got this moment.
       return {0, left, now, rate, interval, keep}
     end
     value, done = left, true
@@ -116,7 +117,7 @@ local skew, wait, again, walked, walkedPermits, cooling = 0, 0, 0, 0, 0, 0
 local gap = tonumber(conf[5] or 0) or 0
 if not done then
   local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
-  local replay, inOrder, take = flags % 2 == 1, flags % 16 >= 8, flags < 16
+  local replay, inOrder, take = flags % 2 == 1, flags % 16 >= 8, flags % 32 < 16
 
   local function worth(member)
     if #member < 8 then
@@ -387,18 +388,21 @@ if not done then
 end
 
 -- A cool-down must not end because nobody dares to call.
-local least = cooling > 0 and cooling + interval or 0
+local least, has = cooling > 0 and cooling + interval or 0, 1
 if keep > 0 then
-  local ttl = math.max(keep, least)
-  redis.call('PEXPIRE', KEYS[1], ttl)
-  redis.call('PEXPIRE', KEYS[2], ttl)
-  redis.call('PEXPIRE', KEYS[3], ttl)
+  local stay = math.max(keep, least)
+  redis.call('PEXPIRE', KEYS[1], stay)
+  redis.call('PEXPIRE', KEYS[2], stay)
+  redis.call('PEXPIRE', KEYS[3], stay)
 else
   local ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
-  elseif ARGV[1] == '1' and ARGV[8] and ARGV[8] ~= '0' then
+  else
+    has = 0
+  end
+  if ttl <= 0 and ARGV[1] == '1' and ARGV[8] and ARGV[8] ~= '0' then
     -- The keys of a client that never comes back must not stay for ever.
     local idle = math.max(tonumber(ARGV[8]), 2 * interval, least)
     if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
@@ -409,10 +413,10 @@ else
 end
 
 if done then
-  return {0, value, now, rate, interval, keep}
+  return {0, value, now, rate, interval, keep, has}
 end
-local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew, gap}
+local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew, gap, has}
 for i = 2, #granted do
-  reply[12 + i] = granted[i]
+  reply[13 + i] = granted[i]
 end
 return reply
