@@ -1,0 +1,76 @@
+package main
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/limit"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+)
+
+// TestTokenBucketAgreesWithXTimeRate: the same decisions as golang.org/x/time/rate, over 200,000 calls.
+func TestTokenBucketAgreesWithXTimeRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Capacity: 8})
+		require.NoError(t, err)
+		theirs := rate.NewLimiter(3, 8)
+		random := rand.New(rand.NewPCG(1, 1))
+		const calls = 200_000
+		differ := 0
+		for range calls {
+			n := 1 + random.IntN(5)
+			r, err := ours.Allow(t.Context(), int64(n))
+			require.NoError(t, err)
+			if r.Granted != theirs.AllowN(time.Now(), n) {
+				differ++
+				// One divergence is one: both are full again.
+				time.Sleep(time.Minute)
+			}
+			if random.IntN(2) == 0 {
+				// Ours counts what flows in within the current microsecond as there; theirs does not.
+				time.Sleep(r.Wait + time.Microsecond)
+			} else {
+				time.Sleep(time.Duration(random.Int64N(1_500_000)) * time.Microsecond)
+			}
+		}
+		require.Zero(t, differ, "of %d decisions", calls)
+	})
+}
+
+// TestGCRAAgreesWithRedisRate: the same decisions as redis_rate, whose clock is that of Redis: virtual in
+// miniredis.
+func TestGCRAAgreesWithRedisRate(t *testing.T) {
+	t.Setenv("RATELIMITER_LANE", "miniredis")
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		time.Sleep(20 * 365 * 24 * time.Hour) // redis_rate counts from 2017
+		ours, err := limit.NewShared(rdb, redistest.Key(t), limit.GCRA{Rate: limit.Rate{Permits: 4, Interval: time.Second}, Burst: 8})
+		require.NoError(t, err)
+		theirs, key := redis_rate.NewLimiter(rdb), redistest.Key(t)
+		random := rand.New(rand.NewPCG(1, 1))
+		const calls = 3_000
+		differ := 0
+		for range calls {
+			n := 1 + random.IntN(5)
+			r, err := ours.Allow(t.Context(), int64(n))
+			require.NoError(t, err)
+			other, err := theirs.AllowN(t.Context(), key, redis_rate.Limit{Rate: 4, Burst: 8, Period: time.Second}, n)
+			require.NoError(t, err)
+			if r.Granted != (other.Allowed == n) {
+				differ++
+				time.Sleep(time.Minute)
+			} else if !r.Granted {
+				require.InDelta(t, r.Wait.Seconds(), other.RetryAfter.Seconds(), 2e-6)
+			} else {
+				require.InDelta(t, r.Reset.Seconds(), other.ResetAfter.Seconds(), 2e-6)
+			}
+			time.Sleep(time.Duration(random.Int64N(1_500_000)) * time.Microsecond)
+		}
+		require.Zero(t, differ, "of %d decisions", calls)
+	})
+}

@@ -1,0 +1,104 @@
+package limit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestLocalAndSharedAgree: the arithmetic in Go and the one in Lua give the same answers to the same calls
+// at the same instants, clock put back included.
+func TestLocalAndSharedAgree(t *testing.T) {
+	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
+	subjects, calls := 0, 40
+	if redistest.Lane() == "miniredis" {
+		calls = 12 // it compiles the script each time
+	}
+	for kind := range every() {
+		t.Run(kind, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				a := drawAlgorithm(rt, kind)
+				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
+				shared, err := NewShared(rdb, name, a, func(f *family) { f.clock = func() time.Time { return now } })
+				require.NoError(rt, err)
+				subjects++
+				shared = shared.For(string(rune(0x4e00 + subjects%20000)))
+				require.NoError(rt, rdb.Del(ctx, shared.Keys()...).Err())
+				local := a.idle()
+				var last Result
+				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
+					switch rapid.IntRange(0, 11).Draw(rt, "pass") {
+					case 0, 1, 2:
+					case 3, 4:
+						now = now.Add(last.Wait)
+					case 5:
+						now = now.Add(last.Wait - time.Microsecond)
+					case 6:
+						now = now.Add(last.Reset)
+					case 7:
+						now = now.Add(-micros(rapid.Int64Range(1, 5_000_000).Draw(rt, "back")))
+					default:
+						now = now.Add(micros(rapid.Int64Range(0, 3_000_000).Draw(rt, "on")))
+					}
+					q := request{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(rt, "peek") > 0,
+						n: rapid.Int64Range(1, min(10, a.Largest())).Draw(rt, "n")}
+					if a.reserves() && q.spend {
+						q.atMost = rapid.Int64Range(0, 4_000_000).Draw(rt, "atMost")
+					}
+					last, err = shared.ask(ctx, q)
+					require.NoError(rt, err)
+					require.Equal(rt, local.take(q).result(), last, "%+v of %+v", q, a)
+				}
+			})
+		})
+	}
+}
+
+func drawAlgorithm(t *rapid.T, kind string) Algorithm {
+	r := Rate{rapid.Int64Range(1, 12).Draw(t, "permits"), micros(rapid.Int64Range(12, 3_000_000).Draw(t, "interval"))}
+	capacity := rapid.Int64Range(1, 20).Draw(t, "capacity")
+	perSecond := rapid.Float64Range(0.3, 50_000).Draw(t, "per second")
+	period := micros(rapid.Int64Range(1, 5_000_000).Draw(t, "period"))
+	switch kind {
+	case "fixed window":
+		return FixedWindow{r}
+	case "sliding log":
+		return SlidingLog{r}
+	case "sliding counter":
+		return SlidingCounter{r}
+	case "interval bucket":
+		return IntervalBucket{r, capacity}
+	case "token bucket":
+		return TokenBucket{r, capacity}
+	case "debt bucket":
+		return DebtBucket{r, capacity, rapid.Int64Range(1, 20).Draw(t, "debt")}
+	case "gcra":
+		return GCRA{r, capacity}
+	case "leaky queue":
+		return LeakyQueue{r, capacity}
+	case "smooth bursty":
+		return SmoothBursty{perSecond, period}
+	}
+	return SmoothWarmingUp{perSecond, period, rapid.Float64Range(1.1, 9).Draw(t, "cold")}
+}
+
+// GCRA and the token bucket are one limiter in two notations, as long as nobody puts the clock back.
+func TestGCRAIsATokenBucket(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
+		a, b := bucket.idle(), GCRA{bucket.Rate, bucket.Capacity}.idle()
+		now, last := int64(1_790_000_000_000_000), decision{}
+		for range 100 {
+			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, bucket.Rate.micros()}).Draw(rt, "pass")
+			q := request{now: now, n: rapid.Int64Range(1, bucket.Capacity).Draw(rt, "n"), spend: true}
+			last = a.take(q)
+			other := b.take(q)
+			// A full bucket is full within the microsecond in which the arrival passes.
+			last.reset, other.reset = 0, 0
+			require.Equal(rt, last, other)
+		}
+	})
+}

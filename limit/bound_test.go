@@ -1,0 +1,79 @@
+package limit
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBoundIsTheLeast: in a world of a dozen microseconds an interval, random traffic comes up to the
+// bound of each window and never above it. A bound that is too large would let every check pass.
+func TestBoundIsTheLeast(t *testing.T) {
+	interval := micros(12)
+	for kind, c := range map[string]struct {
+		a     Algorithm
+		n     int64
+		loose int64 // by how much the bound may be more than what is reached
+	}{
+		"fixed window":         {FixedWindow{per(4, interval)}, 1, 0},
+		"fixed window of one":  {FixedWindow{per(1, interval)}, 1, 0},
+		"sliding log":          {SlidingLog{per(4, interval)}, 2, 0},
+		"sliding counter":      {SlidingCounter{per(4, interval)}, 1, 0},
+		"interval bucket":      {IntervalBucket{per(2, interval), 5}, 1, 0},
+		"interval bucket, low": {IntervalBucket{per(5, interval), 2}, 1, 0},
+		"token bucket":         {TokenBucket{per(5, interval), 3}, 1, 0},
+		"token bucket of one":  {TokenBucket{per(7, interval), 1}, 1, 0},
+		"debt bucket":          {DebtBucket{per(5, interval), 2, 3}, 5, 0},
+		"debt bucket, low":     {DebtBucket{per(5, interval), 2, 3}, 2, 0},
+		"gcra":                 {GCRA{per(5, interval), 3}, 2, 0},
+		"leaky queue":          {LeakyQueue{per(5, interval), 4}, 1, 0},
+		"leaky queue of two":   {LeakyQueue{per(5, interval), 4}, 2, 0},
+		"smooth bursty":        {SmoothBursty{90_000, micros(40)}, 2, 2},
+		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: micros(100)}, 2, 3},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			const longest, calls = 40, 600_000
+			most := [longest + 1]int64{}
+			random := rand.New(rand.NewPCG(1, 2))
+			s, now := c.a.idle(), int64(1000)
+			grants, newest := [longest]int64{}, now // by instant modulo longest, up to the newest
+			note := func(at, n int64) {
+				for ; newest < at; newest++ {
+					grants[(newest+1)%longest] = 0
+				}
+				grants[at%longest] += n
+				sum := int64(0)
+				for w := int64(1); w <= longest; w++ {
+					sum += grants[(at-w+1)%longest]
+					most[w] = max(most[w], sum)
+				}
+			}
+			calm := 0 // now and then nobody asks for a while, or everybody asks at once
+			for range calls {
+				if calm--; calm < 0 {
+					calm = random.IntN(30)
+					now += random.Int64N(30)
+				}
+				q := request{now: now, n: 1 + random.Int64N(c.n), spend: true}
+				if c.a.reserves() && random.IntN(2) == 0 {
+					q.atMost = random.Int64N(8)
+				}
+				q.n = min(q.n, c.a.Largest())
+				if d := s.take(q); d.granted {
+					if d.wait == 0 || now+d.wait-newest < longest {
+						note(max(now+d.wait, newest), q.n)
+					}
+				} else if random.IntN(3) > 0 {
+					now++
+				}
+			}
+			for w := int64(1); w <= longest; w++ {
+				bound := c.a.Bound(micros(w), c.n)
+				require.LessOrEqual(t, most[w], bound, "in %d µs", w)
+				require.GreaterOrEqual(t, most[w]+c.loose, bound, "in %d µs", w)
+			}
+			require.Zero(t, c.a.Bound(0, c.n))
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package limit_test
+
+import (
+	"context"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/limit"
+	"github.com/goredisson/ratelimiter/limit/limittest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// promised is what the suite is told of an algorithm of limit.Every.
+func promised(a limit.Algorithm) limittest.Subject {
+	s := limittest.Subject{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
+	switch a := a.(type) {
+	case limit.FixedWindow:
+		s.Rate = a.Rate
+	case limit.SlidingLog:
+		s.Rate = a.Rate
+	case limit.SlidingCounter:
+		s.Rate = a.Rate
+	case limit.TokenBucket:
+		s.Rate = a.Rate
+	case limit.DebtBucket:
+		s.Rate = a.Rate
+	case limit.GCRA:
+		s.Rate = a.Rate
+	case limit.LeakyQueue:
+		s.Rate = a.Rate
+	case limit.IntervalBucket:
+		s.Rate = a.Rate
+	case limit.SmoothBursty:
+		s.Largest, s.Unbounded = 8, true
+	case limit.SmoothWarmingUp:
+		// The area of the warm-up above the rate: 2 s.
+		s.Largest, s.Unbounded, s.Behind = 8, true, 6
+	}
+	return s
+}
+
+// unforgiving are numbers that make up for nothing: a permit's time is no whole number of microseconds, short,
+// and nothing is kept in store.
+var unforgiving = map[string]limit.Algorithm{
+	"token bucket of one":    limit.TokenBucket{Rate: short, Capacity: 1},
+	"gcra of one":            limit.GCRA{Rate: short, Burst: 1},
+	"debt bucket of one":     limit.DebtBucket{Rate: short, Capacity: 1, Debt: 1},
+	"leaky queue of one":     limit.LeakyQueue{Rate: short, Capacity: 1},
+	"interval bucket of one": limit.IntervalBucket{Rate: limit.Rate{Permits: 1, Interval: short.Interval}, Capacity: 1},
+	"sliding counter, short": limit.SlidingCounter{Rate: short},
+}
+
+var short = limit.Rate{Permits: 3, Interval: 100 * time.Microsecond}
+
+func TestLocalConformance(t *testing.T) {
+	all := limit.Every()
+	maps.Copy(all, unforgiving)
+	for kind, a := range all {
+		t.Run(kind, func(t *testing.T) {
+			limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
+				synctest.Test(t, func(t *testing.T) {
+					s := promised(a)
+					s.New = func() limit.Limiter {
+						l, err := limit.NewLocal(a)
+						require.NoError(t, err)
+						return l
+					}
+					check(s)
+				})
+			})
+		})
+	}
+}
+
+func TestSharedConformance(t *testing.T) {
+	for kind, a := range limit.Every() {
+		t.Run(kind, func(t *testing.T) {
+			limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
+				redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+					check(sharedSubject(t, rdb, a))
+				})
+			})
+		})
+	}
+}
+
+// calls is how many calls of NoDrift a shared limiter gets here: of miniredis, which compiles a script each
+// time, fewer. TestSharedMillion makes the million.
+func calls() int {
+	if redistest.Lane() == "miniredis" {
+		return 1_000
+	}
+	return 20_000
+}
+
+func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest.Subject {
+	s := promised(a)
+	s.Calls = calls()
+	// The clock of Redis is virtual in miniredis only. Where it is, it decides until somebody steps.
+	var step time.Duration
+	var options []limit.Option
+	if !redistest.TTLsAreVirtual() {
+		options = append(options, limit.WithClientClock())
+	}
+	if strings.HasSuffix(t.Name(), "/ClockSteps") {
+		options = append(options, limit.WithClock(func() time.Time { return time.Now().Add(step) }))
+	}
+	s.StepClock = func(d time.Duration) { step += d }
+	var keys []string
+	s.New = func() limit.Limiter {
+		l, err := limit.NewShared(rdb, redistest.Key(t), a, options...)
+		require.NoError(t, err)
+		keys = append(keys, l.Keys()...)
+		return l
+	}
+	s.Deadlines = func(ctx context.Context) (map[string]time.Duration, error) { return deadlines(ctx, rdb, keys) }
+	s.LoseReply = loser(rdb)
+	return s
+}
+
+// deadlines are the TTLs of those of the keys that are there.
+func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[string]time.Duration, error) {
+	there := map[string]time.Duration{}
+	for _, k := range keys {
+		ttl, err := rdb.PTTL(ctx, k).Result()
+		if err != nil {
+			return nil, err
+		}
+		if ttl != -2 {
+			there[k] = ttl
+		}
+	}
+	return there, nil
+}
+
+// loser makes rdb lose the reply of the next script that runs.
+func loser(rdb *redis.Client) func() {
+	h := &lost{}
+	rdb.AddHook(h)
+	return func() { h.next = true }
+}
+
+type lost struct{ next bool }
+
+func (*lost) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*lost) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h *lost) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if h.next && strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			h.next = false
+			cmd.SetErr(io.EOF)
+			return io.EOF
+		}
+		return err
+	}
+}
+
+// A RRateLimiter keeps the promises of a sliding log, in whole milliseconds.
+func TestAdapterConformance(t *testing.T) {
+	limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			var options []ratelimiter.Option
+			if !redistest.TTLsAreVirtual() {
+				options = append(options, ratelimiter.WithClientClock())
+			}
+			client := ratelimiter.New(rdb, options...)
+			defer client.Close()
+			log := limit.SlidingLog{Rate: limit.Rate{Permits: 7, Interval: time.Second}}
+			check(limittest.Subject{
+				New: func() limit.Limiter {
+					l := client.RateLimiter(redistest.Key(t))
+					require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 7, Interval: time.Second}))
+					return limit.NewAdapter(l)
+				},
+				Bound: log.Bound, Rate: log.Rate, Largest: 7, Resolution: time.Millisecond, Vague: true,
+				Calls: calls(), LoseReply: loser(rdb),
+			})
+		})
+	})
+}

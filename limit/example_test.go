@@ -1,0 +1,49 @@
+package limit_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/limit"
+	"github.com/redis/go-redis/v9"
+)
+
+// A limit of its own for each user, which all processes share.
+func Example() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
+	api, err := limit.NewShared(rdb, "api", limit.TokenBucket{
+		Rate:     limit.Rate{Permits: 10, Interval: time.Second},
+		Capacity: 20,
+	})
+	if err != nil {
+		panic(err)
+	}
+	r, err := api.For("user-42").Allow(context.Background(), 1)
+	switch {
+	case err != nil:
+		fmt.Println("no decision, and no grant:", err)
+	case !r.Granted:
+		fmt.Println("429, Retry-After:", r.Wait)
+	}
+}
+
+// In this process alone, and waiting.
+func ExampleWait() {
+	l, err := limit.NewLocal(limit.LeakyQueue{
+		Rate:     limit.Rate{Permits: 1, Interval: 20 * time.Millisecond},
+		Capacity: 100,
+	})
+	if err != nil {
+		panic(err)
+	}
+	begin := time.Now()
+	for range 3 {
+		if err := limit.Wait(context.Background(), l, 1); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(time.Since(begin) >= 40*time.Millisecond)
+	// Output: true
+}

@@ -1,0 +1,91 @@
+package limit
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
+)
+
+// An IntervalBucket is a token bucket that is filled in steps: Rate.Permits at the end of each interval,
+// up to Capacity. It starts full. Time that is not a whole interval yet is kept, and a full bucket has
+// none to keep: its next interval begins when a permit is taken.
+//
+// Bound: Capacity, and Rate.Permits for each end of an interval that the window can hold.
+//
+// It does not promise an even flow: what an interval brings may go at one instant.
+//
+// Source: the token bucket of https://en.wikipedia.org/wiki/Token_bucket, refilled by intervals as
+// https://bucket4j.com/ has it beside the even ("greedy") refill.
+type IntervalBucket struct {
+	Rate     Rate
+	Capacity int64
+}
+
+//go:embed scripts/interval_bucket.lua
+var intervalBucketSrc string
+
+var intervalBucketScript = redisscript.New("interval_bucket", intervalBucketSrc, 2, 7)
+
+// Bound implements [Algorithm].
+func (a IntervalBucket) Bound(window time.Duration, _ int64) int64 {
+	return stepped(window.Microseconds(), a.Rate.micros(), a.Capacity, min(a.Rate.Permits, a.Capacity))
+}
+
+// Largest implements [Algorithm].
+func (a IntervalBucket) Largest() int64 { return a.Capacity }
+
+func (a IntervalBucket) check() error {
+	if err := a.Rate.check(); err != nil {
+		return err
+	}
+	if a.Capacity < 1 || a.Capacity > maxPermits {
+		return invalid("capacity of %d permits is not in 1..%d", a.Capacity, int64(maxPermits))
+	}
+	return checkProduct("capacity", a.Capacity, a.Rate.micros())
+}
+func (a IntervalBucket) script() *redisscript.Script { return intervalBucketScript }
+func (a IntervalBucket) numbers() []any {
+	return []any{a.Rate.Permits, a.Rate.micros(), a.Capacity}
+}
+func (a IntervalBucket) reserves() bool { return false }
+func (a IntervalBucket) idle() state {
+	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Capacity, left: a.Capacity}
+}
+
+type intervalBucket struct {
+	permits, interval, capacity int64
+	begun, left                 int64
+}
+
+func (s *intervalBucket) take(q request) decision {
+	next, back := *s, q.now < s.begun
+	if back {
+		next.begun = q.now // the clock was put back: the interval begins anew
+	}
+	if ends := (q.now - next.begun) / s.interval; ends >= ceilDiv(s.capacity-s.left, s.permits) {
+		next.begun, next.left = q.now, s.capacity
+	} else {
+		next.begun += ends * s.interval
+		next.left += ends * s.permits
+	}
+	d := decision{granted: q.n <= next.left}
+	if !d.granted {
+		d.wait = next.until(q.n) - q.now
+	} else if q.spend {
+		next.left -= q.n
+	}
+	d.remaining = next.left
+	if next.left < s.capacity {
+		d.reset = next.until(s.capacity) - q.now
+	}
+	if q.spend && (d.granted || back) {
+		*s = next
+	}
+	return d
+}
+
+// until is the instant at which that many are left if nobody takes any.
+func (s *intervalBucket) until(left int64) int64 {
+	return s.begun + ceilDiv(left-s.left, s.permits)*s.interval
+}

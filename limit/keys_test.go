@@ -1,0 +1,98 @@
+package limit
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// hashTag is what a cluster hashes of a key.
+func hashTag(key string) string {
+	_, rest, ok := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !ok || !closed || tag == "" {
+		return key
+	}
+	return tag
+}
+
+func TestKeys(t *testing.T) {
+	names, subjects := []string{"api", "a:b", "a", "%", "x:gcra"}, []string{"", "u", "b:u", "}", "}}", "{", "{}", "{a}b", "%7D", "%", "用户", " "}
+	seen := map[string]string{}
+	for _, name := range names {
+		for _, subject := range subjects {
+			for _, a := range every() {
+				keys := subjectKeys(name, subject, signature(a))
+				require.Len(t, keys, 2)
+				require.Equal(t, hashTag(keys[0]), hashTag(keys[1]))
+				require.NotEqual(t, keys[0], hashTag(keys[0]), "%q %q has no tag", name, subject)
+				for _, k := range keys {
+					who := name + "\x00" + subject + "\x00" + signature(a) + "\x00" + k[len(k)-3:]
+					require.Empty(t, seen[k], "%q is of two limiters", k)
+					seen[k] = who
+				}
+			}
+		}
+	}
+	a := GCRA{per(10, time.Second), 20}
+	require.Equal(t, []string{"limit:{api}:gcra:1:100000:2000000", "limit:{api}:gcra:1:100000:2000000:ids"},
+		subjectKeys("api", "", signature(a)))
+	require.Equal(t, "limit:api:{user 42}:gcra:1:100000:2000000", subjectKeys("api", "user 42", signature(a))[0])
+	require.Equal(t, hashTag(subjectKeys("api", "u", "x")[0]), hashTag(subjectKeys("other", "u", "y")[0]),
+		"all limiters of a subject share its slot")
+}
+
+// Subjects, names and numbers are told apart; the same are one.
+func TestWhoSharesWhat(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l := shared(t, rdb, FixedWindow{per(1, time.Hour)})
+		allow := func(l *Shared, want bool) {
+			t.Helper()
+			r, err := l.Allow(t.Context(), 1)
+			require.NoError(t, err)
+			require.Equal(t, want, r.Granted)
+		}
+		allow(l, true)
+		allow(l, false)
+		allow(l.For("u"), true)
+		allow(l.For("u"), false)
+		allow(l.For("v"), true)
+		allow(l.For("u").For("v"), false)
+		allow(l.For("u").For(""), false)
+		other := shared(t, rdb, FixedWindow{per(1, time.Hour)})
+		allow(other, true)
+		same, err := NewShared(redistest.Peer(t, rdb), l.family.name, FixedWindow{per(1, time.Hour)})
+		require.NoError(t, err)
+		same.family.clock = l.family.clock
+		allow(same, false)
+		changed, err := NewShared(rdb, l.family.name, FixedWindow{per(2, time.Hour)})
+		require.NoError(t, err)
+		changed.family.clock = l.family.clock
+		allow(changed, true)
+		allow(changed, true)
+		allow(changed, false)
+	})
+}
+
+// In a cluster every key is where its script runs.
+func TestCluster(t *testing.T) {
+	rdb := redistest.StartCluster(t).Client(t)
+	for kind, a := range every() {
+		l, err := NewShared(rdb, redistest.Key(t), a)
+		require.NoError(t, err)
+		for _, subject := range []string{"", "a", "b", "}", "{x}", "用户"} {
+			l := l.For(subject)
+			r, err := l.Allow(t.Context(), 1)
+			require.NoError(t, err, "%s for %q", kind, subject)
+			require.True(t, r.Granted)
+			_, err = l.Peek(t.Context(), 1)
+			require.NoError(t, err, "%s for %q", kind, subject)
+			_, err = l.Allow(t.Context(), 2)
+			require.NoError(t, err, "%s for %q", kind, subject)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package limittest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit"
+)
+
+// checkWait: who asks just before the wait is over is refused, and who asks then is granted.
+func checkWait(ctx context.Context, s Subject) error {
+	c := s.caller(ctx)
+	refused := 0
+	for range 300 {
+		n := 1 + c.random.Int64N(c.Largest)
+		r, err := c.allow(n)
+		if err != nil {
+			return err
+		}
+		if r.Granted {
+			time.Sleep(c.upTo(c.each()))
+			continue
+		}
+		refused++
+		if r.Wait > c.Resolution {
+			time.Sleep(r.Wait - c.Resolution)
+			early, err := c.allow(n)
+			if err != nil {
+				return err
+			}
+			if early.Granted || early.Wait != c.Resolution {
+				return fmt.Errorf("%d permits, told to wait %v: just before that the answer was %+v", n, r.Wait, early)
+			}
+			time.Sleep(c.Resolution)
+		} else {
+			time.Sleep(r.Wait)
+		}
+		then, err := c.allow(n)
+		if err != nil {
+			return err
+		}
+		if !then.Granted {
+			return fmt.Errorf("%d permits, told to wait %v: after that the answer was %+v", n, r.Wait, then)
+		}
+	}
+	if refused == 0 {
+		return errors.New("nothing was ever refused")
+	}
+	return nil
+}
+
+// checkRefused: however often a caller is refused meanwhile, its wait stays as it was told.
+func checkRefused(ctx context.Context, s Subject) error {
+	c := s.caller(ctx)
+	for range 20 {
+		_, r, err := c.exhaust()
+		if err != nil {
+			return err
+		}
+		due := c.now() + r.Wait
+		for range 50 {
+			if err := c.stillRefused(due, r.Remaining); err != nil {
+				return err
+			}
+		}
+		for step := c.round(r.Wait / 40); c.now()+step < due; time.Sleep(step) {
+			if err := c.stillRefused(due, r.Remaining); err != nil {
+				return err
+			}
+		}
+		time.Sleep(due - c.now())
+		if r, err = c.allow(1); err != nil {
+			return err
+		}
+		if !r.Granted {
+			return fmt.Errorf("refused calls made the wait longer: %+v", r)
+		}
+	}
+	return nil
+}
+
+func (c *caller) stillRefused(due time.Duration, remaining int64) error {
+	r, err := c.allow(1)
+	if err != nil {
+		return err
+	}
+	if r.Granted || r.Remaining != remaining || c.now()+r.Wait != due {
+		return fmt.Errorf("asked again %v before the wait was over: %+v", due-c.now(), r)
+	}
+	return nil
+}
+
+// checkPeek: a peek says what the call then answers, and changes nothing.
+func checkPeek(ctx context.Context, s Subject) error {
+	c := s.caller(ctx)
+	for range 300 {
+		n := 1 + c.random.Int64N(c.Largest)
+		p, err := c.l.Peek(ctx, n)
+		if err != nil {
+			return err
+		}
+		for range 3 {
+			q, err := c.l.Peek(ctx, n)
+			if err != nil {
+				return err
+			}
+			if p != q {
+				return fmt.Errorf("two peeks differ: %+v, %+v", p, q)
+			}
+		}
+		r, err := c.allow(n)
+		if err != nil {
+			return err
+		}
+		if p.Granted != r.Granted || !c.Vague && p.Wait != r.Wait || p.Wait < r.Wait {
+			return fmt.Errorf("a peek for %d said %+v, the call %+v", n, p, r)
+		}
+		if !r.Granted && p.Remaining != r.Remaining || r.Granted && !c.Unbounded && p.Remaining < n {
+			return fmt.Errorf("a peek for %d said %+v, the call %+v", n, p, r)
+		}
+		time.Sleep(c.upTo(c.Rate.Interval))
+	}
+	return nil
+}
+
+// checkMany: several permits are granted together or not at all, and what no wait can grant is an error.
+func checkMany(ctx context.Context, s Subject) error {
+	c := s.caller(ctx)
+	before, err := c.l.Peek(ctx, 1)
+	if err != nil {
+		return err
+	}
+	bad := map[int64]error{
+		0: ratelimiter.ErrInvalidArgument, -1: ratelimiter.ErrInvalidArgument,
+		math.MinInt64: ratelimiter.ErrInvalidArgument, math.MaxInt64: ratelimiter.ErrInvalidArgument,
+	}
+	if !c.Unbounded {
+		bad[c.Largest+1] = ratelimiter.ErrPermitsExceedRate
+	}
+	for n, want := range bad {
+		if r, err := c.l.Allow(ctx, n); !errors.Is(err, want) || r.Granted {
+			return fmt.Errorf("%d permits: %+v, %v instead of %v", n, r, err, want)
+		}
+		if r, err := c.l.Peek(ctx, n); !errors.Is(err, want) || r.Granted {
+			return fmt.Errorf("a peek for %d permits: %+v, %v instead of %v", n, r, err, want)
+		}
+	}
+	after, err := c.l.Peek(ctx, 1)
+	if err != nil {
+		return err
+	}
+	if before != after {
+		return fmt.Errorf("calls that are errors changed %+v to %+v", before, after)
+	}
+	for range 100 {
+		if _, err := c.allow(1 + c.random.Int64N(c.Largest)); err != nil {
+			return err
+		}
+		before, err := c.l.Peek(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if r, err := c.allow(c.Largest); err != nil {
+			return err
+		} else if r.Granted {
+			continue
+		}
+		// What is left is not enough for all. It is still there for one who wants no more.
+		p, err := c.l.Peek(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if p != before {
+			return fmt.Errorf("a call that was refused changed %+v to %+v", before, p)
+		}
+		if p.Remaining > 0 && !c.Unbounded {
+			r, err := c.allow(p.Remaining)
+			if err != nil {
+				return err
+			}
+			if !r.Granted {
+				return fmt.Errorf("%d permits remained and were refused: %+v", p.Remaining, r)
+			}
+		}
+		time.Sleep(c.upTo(c.Rate.Interval))
+	}
+	return c.withinBound()
+}
+
+// checkReserve: the instants from which reserved permits may be used keep to the bound, and nobody is told
+// to wait longer than they would.
+func checkReserve(ctx context.Context, s Subject) error {
+	c := s.caller(ctx)
+	l, ok := c.l.(limit.Reserver)
+	if !ok {
+		return ErrSkipped
+	}
+	ahead := 0
+	for range c.few(1500) {
+		n := 1 + c.random.Int64N(min(3, c.Largest))
+		atMost := c.upTo(4 * c.each())
+		r, err := l.Reserve(ctx, n, atMost)
+		if err != nil {
+			return err
+		}
+		if r.Granted && r.Wait > atMost || !r.Granted && r.Wait <= 0 {
+			return fmt.Errorf("Reserve(%d) within %v: %+v", n, atMost, r)
+		}
+		if r.Granted && r.Wait > 0 {
+			ahead++
+		}
+		c.book(n, r.Wait, r)
+		if c.random.IntN(3) == 0 {
+			time.Sleep(c.upTo(2 * c.each()))
+		}
+		if !r.Granted && c.random.IntN(4) == 0 {
+			time.Sleep(r.Wait)
+			if again, err := l.Reserve(ctx, n, atMost); err != nil || !again.Granted {
+				return fmt.Errorf("Reserve(%d) within %v was told to wait %v; after that %+v, %v", n, atMost, r.Wait, again, err)
+			} else {
+				c.book(n, again.Wait, again)
+			}
+		}
+	}
+	return c.withinBound()
+}

@@ -1,0 +1,30 @@
+package limit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func per(permits int64, interval time.Duration) Rate {
+	return Rate{Permits: permits, Interval: interval}
+}
+
+// every is each algorithm with numbers that do not divide.
+func every() map[string]Algorithm {
+	return map[string]Algorithm{
+		"fixed window":      FixedWindow{per(7, time.Second)},
+		"sliding log":       SlidingLog{per(7, time.Second)},
+		"sliding counter":   SlidingCounter{per(7, time.Second)},
+		"interval bucket":   IntervalBucket{per(3, time.Second), 8},
+		"token bucket":      TokenBucket{per(3, time.Second), 8},
+		"debt bucket":       DebtBucket{per(3, time.Second), 4, 5},
+		"gcra":              GCRA{per(3, time.Second), 8},
+		"leaky queue":       LeakyQueue{per(3, time.Second), 8},
+		"smooth bursty":     SmoothBursty{3, 2 * time.Second},
+		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 3, Warmup: 4 * time.Second},
+	}
+}

@@ -1,0 +1,62 @@
+-- fixed_window: takes permits of the current window.
+--
+-- KEYS[1]   hash: start of the window in us, count of what it has granted
+-- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
+-- ARGV[1]   now in us, or empty for this server's TIME
+-- ARGV[2]   permits
+-- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[5]   permits of a window
+-- ARGV[6]   us of a window
+-- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
+--           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+
+local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local again = false
+if ARGV[4] ~= '0' then
+  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
+  for i = 1, #ids do
+    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+  end
+  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
+    return {-1}
+  end
+end
+
+local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
+local start, count, back = now, 0, false
+local state = redis.call('HMGET', KEYS[1], 'start', 'count')
+if state[1] or state[2] then
+  start, count = tonumber(state[1]), tonumber(state[2])
+  if not (start and count) then
+    return {-2}
+  end
+  back = now < start
+  if back then
+    start = now
+  end
+  if now >= start + interval then
+    start, count = now, 0
+  end
+end
+
+local granted = again or count + n <= permits
+local wait = granted and 0 or start + interval - now
+local take = granted and not again and ARGV[3] ~= ''
+if take then
+  count = count + n
+  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+    redis.call('LPOP', KEYS[2])
+  end
+  redis.call('PEXPIRE', KEYS[2], 60000)
+end
+local reset = count > 0 and start + interval - now or 0
+if take or back and ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[1], 'start', start, 'count', count)
+  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
+end
+return {granted and 1 or 0, permits - count, wait, reset}

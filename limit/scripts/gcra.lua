@@ -1,0 +1,72 @@
+-- gcra: takes permits while the instant at which they would all have flowed out is near enough.
+--
+-- A part is the share of a permit that makes both the flow and the cost whole, so that nothing is rounded.
+--
+-- KEYS[1]   hash: that instant, the theoretical arrival time: us, and part: the rest below a us
+-- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
+-- ARGV[1]   now in us, or empty for this server's TIME
+-- ARGV[2]   permits
+-- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[5]   parts that flow in each us
+-- ARGV[6]   parts that a permit costs
+-- ARGV[7]   parts of a full bucket
+-- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
+--           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+
+local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local again = false
+if ARGV[4] ~= '0' then
+  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
+  for i = 1, #ids do
+    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+  end
+  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
+    return {-1}
+  end
+end
+
+local flow, cost, full = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local us, part, back = now, 0, false
+local state = redis.call('HMGET', KEYS[1], 'us', 'part')
+if state[1] or state[2] then
+  us, part = tonumber(state[1]), tonumber(state[2])
+  if not (us and part) then
+    return {-2}
+  end
+  if us < now then
+    us, part = now, 0
+  end
+  -- No more than a full bucket is ever ahead, unless the clock was put back: then it is full.
+  back = us - now > math.ceil((full + flow) / flow)
+  if back then
+    us, part = now + math.floor(full / flow), full % flow
+  end
+end
+local ahead = (us - now) * flow + part
+
+-- What flows in a microsecond fits in on top: without that the us to which waits are rounded would flow over.
+local room = full + flow - 1 - ahead
+local granted = again or n * cost <= room
+local wait = granted and 0 or math.ceil((n * cost - room) / flow)
+local take = granted and not again and ARGV[3] ~= ''
+if take then
+  local ahead_then = part + n * cost
+  us, part = us + math.floor(ahead_then / flow), ahead_then % flow
+  ahead = ahead + n * cost
+  room = room - n * cost
+  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+    redis.call('LPOP', KEYS[2])
+  end
+  redis.call('PEXPIRE', KEYS[2], 60000)
+end
+local reset = math.ceil(ahead / flow)
+if take or back and ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[1], 'us', us, 'part', part)
+  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
+end
+return {granted and 1 or 0, math.max(0, math.floor(room / cost)), wait, reset}

@@ -1,0 +1,90 @@
+-- sliding_counter: takes permits when two windows' counts, the older by its share, leave room for them.
+--
+-- KEYS[1]   hash: start of the current window in us, current and previous count
+-- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
+-- ARGV[1]   now in us, or empty for this server's TIME
+-- ARGV[2]   permits
+-- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[5]   permits of a window
+-- ARGV[6]   us of a window
+-- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
+--           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+
+local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local again = false
+if ARGV[4] ~= '0' then
+  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
+  for i = 1, #ids do
+    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+  end
+  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
+    return {-1}
+  end
+end
+
+local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
+local start, current, previous, back = now, 0, 0, false
+local state = redis.call('HMGET', KEYS[1], 'start', 'current', 'previous')
+if state[1] or state[2] or state[3] then
+  start, current, previous = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
+  if not (start and current and previous) then
+    return {-2}
+  end
+  back = now < start
+  if back then
+    start = now
+  end
+  local windows = math.floor((now - start) / interval)
+  if windows == 1 then
+    start, previous = start + interval, current
+    current = 0
+  elseif windows > 1 then
+    start, current, previous = now, 0, 0
+  end
+end
+
+-- How far into a window the share of the count before it is no more than room.
+local function shrunk(count, room)
+  if count <= room then
+    return 0
+  end
+  return interval - math.floor(((room + 1) * interval - 1) / count)
+end
+
+local left = permits - current - math.floor(previous * (start + interval - now) / interval)
+local granted = again or n <= left
+local wait = 0
+if not granted then
+  local at = interval
+  if permits - current - n >= 0 then
+    at = shrunk(previous, permits - current - n)
+  end
+  if at >= interval then
+    at = interval + shrunk(current, permits - n)
+  end
+  wait = start + at - now
+end
+local take = granted and not again and ARGV[3] ~= ''
+if take then
+  current, left = current + n, left - n
+  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+    redis.call('LPOP', KEYS[2])
+  end
+  redis.call('PEXPIRE', KEYS[2], 60000)
+end
+local reset = 0
+if current > 0 then
+  reset = start + 2 * interval - now
+elseif previous > 0 then
+  reset = start + interval - now
+end
+if take or back and ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[1], 'start', start, 'current', current, 'previous', previous)
+  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
+end
+return {granted and 1 or 0, math.max(0, left), wait, reset}

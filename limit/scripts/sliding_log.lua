@@ -1,0 +1,94 @@
+-- sliding_log: takes permits when those of the last interval leave room for them.
+--
+-- Each member says how many permits have been granted since the set began, its own included, so that
+-- what is in use is a difference of two members and the wait a search by halves: neither adds up the
+-- set. Members that have expired are dropped a few at a time.
+--
+-- KEYS[1]   sorted set: one member a grant, "sum:permits", the sum in 16 digits; its score the us of the grant
+-- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
+-- ARGV[1]   now in us, or empty for this server's TIME
+-- ARGV[2]   permits
+-- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[5]   permits in any interval
+-- ARGV[6]   us of the interval
+-- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
+--           {-1} whether the call has run before can no longer be told   {-2} a member is malformed
+
+local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local again = false
+if ARGV[4] ~= '0' then
+  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
+  for i = 1, #ids do
+    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+  end
+  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
+    return {-1}
+  end
+end
+
+local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
+local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local sum, at, used, expired, size = 0, now - interval, 0, 0, 0
+if newest[1] then
+  sum, at = tonumber(string.sub(newest[1], 1, 16)), tonumber(newest[2])
+  if not sum then
+    return {-2}
+  end
+  -- At the end of its interval a grant no longer counts.
+  expired = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now - interval))
+  size = redis.call('ZCARD', KEYS[1])
+  if expired < size then
+    local oldest = redis.call('ZRANGE', KEYS[1], expired, expired)[1]
+    local before = tonumber(string.sub(oldest, 1, 16)) - (tonumber(string.sub(oldest, 18)) or 0)
+    used = sum - before
+    if at > now then
+      -- Members ahead of the clock were made before it was put back. They count from now on.
+      if ARGV[3] ~= '' then
+        local ahead = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now))
+        if ahead > expired then
+          before = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], ahead - 1, ahead - 1)[1], 1, 16))
+        end
+        redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, sum - before))
+        redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
+        redis.call('PEXPIRE', KEYS[1], math.ceil(interval / 1000) + 60000)
+        size = redis.call('ZCARD', KEYS[1])
+      end
+      at = now
+    end
+  end
+end
+
+local granted = again or used + n <= permits
+local wait = 0
+if not granted then
+  -- The first member with which enough is free again.
+  local low, high, enough = expired, size - 1, sum + n - permits
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if tonumber(string.sub(redis.call('ZRANGE', KEYS[1], middle, middle)[1], 1, 16)) >= enough then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  wait = math.min(now, tonumber(redis.call('ZRANGE', KEYS[1], low, low, 'WITHSCORES')[2])) + interval - now
+end
+if granted and not again and ARGV[3] ~= '' then
+  used, at = used + n, now
+  redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum + n, n))
+  -- After the new one is in: an emptied set would lose its TTL, and its sum.
+  if expired > 0 then
+    redis.call('ZREMRANGEBYRANK', KEYS[1], 0, math.min(expired, 512) - 1)
+  end
+  redis.call('PEXPIRE', KEYS[1], math.ceil(interval / 1000) + 60000)
+  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+    redis.call('LPOP', KEYS[2])
+  end
+  redis.call('PEXPIRE', KEYS[2], 60000)
+end
+return {granted and 1 or 0, permits - used, wait, used > 0 and at + interval - now or 0}

@@ -1,0 +1,76 @@
+-- smooth_bursty: gives permits as Guava's SmoothBursty does.
+--
+-- Guava's arithmetic, operation for operation: doubles, kept with all their digits, and waits truncated to
+-- whole us.
+--
+-- KEYS[1]   hash: stored permits, next: us of the next free ticket, at: us of the last call
+-- KEYS[2]   list: the last 128 grants, 8 bytes of id, the us of the grant, the us of its turn
+-- ARGV[1]   now in us, or empty for this server's TIME
+-- ARGV[2]   permits
+-- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[5]   us between two permits at the rate
+-- ARGV[6]   permits that can be stored
+-- ARGV[7]   us that the caller would wait for its turn
+-- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
+--           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+
+local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local again = false
+if ARGV[4] ~= '0' then
+  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
+  for i = 1, #ids do
+    if string.sub(ids[i], 1, 8) == ARGV[3] then
+      again = tonumber(string.sub(ids[i], 25))
+    end
+  end
+  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
+    return {-1}
+  end
+end
+
+local stable, most, cool = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[5])
+local stored, ticket, at = most, now, now
+local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at')
+if state[1] or state[2] or state[3] then
+  stored, ticket, at = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
+  if not (stored and ticket and at) then
+    return {-2}
+  end
+end
+local back = now < at
+if back then
+  -- The clock was put back: what is owed stays as it was.
+  ticket = ticket - (at - now)
+end
+if now > ticket then
+  stored = math.min(most, stored + (now - ticket) / cool)
+  ticket = now
+end
+
+local turn, most_wait = ticket - now, tonumber(ARGV[7])
+local granted = again and true or turn <= most_wait
+local wait = again and math.max(0, again - now) or granted and turn or turn - most_wait
+local take = granted and not again and ARGV[3] ~= ''
+if take then
+  local entry = ARGV[3] .. string.format('%016.0f%016.0f', now, ticket)
+  local spent = math.min(n, stored)
+  ticket = ticket + math.floor((n - spent) * stable)
+  stored = stored - spent
+  if redis.call('RPUSH', KEYS[2], entry) > 128 then
+    redis.call('LPOP', KEYS[2])
+  end
+  redis.call('PEXPIRE', KEYS[2], 60000)
+end
+local reset = ticket - now + math.ceil((most - stored) * cool)
+if take or back and ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[1], 'stored', string.format('%.17g', stored), 'next', ticket, 'at', now)
+  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
+end
+-- Whoever comes next pays: any number that is still exact then.
+local largest = math.min(4294967295, math.floor(1125899906842624 / stable))
+return {granted and 1 or 0, ticket - now <= most_wait and largest or 0, wait, reset}

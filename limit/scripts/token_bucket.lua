@@ -1,0 +1,67 @@
+-- token_bucket: takes permits from a bucket that is filled evenly.
+--
+-- A part is the share of a permit that makes both the flow and the cost whole, so that nothing is rounded.
+--
+-- KEYS[1]   hash: level in parts, and at: us when it was that
+-- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
+-- ARGV[1]   now in us, or empty for this server's TIME
+-- ARGV[2]   permits
+-- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[5]   parts that flow in each us
+-- ARGV[6]   parts that a permit costs
+-- ARGV[7]   parts of a full bucket
+-- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
+--           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+
+local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local again = false
+if ARGV[4] ~= '0' then
+  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
+  for i = 1, #ids do
+    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+  end
+  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
+    return {-1}
+  end
+end
+
+local flow, cost = tonumber(ARGV[5]), tonumber(ARGV[6])
+-- What flows in a microsecond fits in on top: without that the us to which waits are rounded would flow over.
+local full = ARGV[7] + flow - 1
+local at, level, back = now, full, false
+local state = redis.call('HMGET', KEYS[1], 'at', 'level')
+if state[1] or state[2] then
+  at, level = tonumber(state[1]), tonumber(state[2])
+  if not (at and level) then
+    return {-2}
+  end
+  back = now < at
+  if now - at >= math.ceil((full - level) / flow) then
+    level = full
+  elseif not back then
+    level = level + (now - at) * flow
+  end
+end
+
+local granted = again or level >= n * cost
+local wait = granted and 0 or math.ceil((n * cost - level) / flow)
+local take = granted and not again and ARGV[3] ~= ''
+if take then
+  level = level - n * cost
+  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+    redis.call('LPOP', KEYS[2])
+  end
+  redis.call('PEXPIRE', KEYS[2], 60000)
+end
+local reset = math.ceil((full - level) / flow)
+-- Refused calls need not be saved, as no part is ever lost; but when the clock was put back it counts from now on.
+if take or back and ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[1], 'at', now, 'level', level)
+  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
+end
+return {granted and 1 or 0, math.floor(level / cost), wait, reset}

@@ -1,0 +1,308 @@
+package limit
+
+import (
+	"context"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
+	t.Helper()
+	var opts []Option
+	if !redistest.TTLsAreVirtual() {
+		opts = append(opts, WithClientClock())
+	}
+	l, err := NewShared(rdb, redistest.Key(t), a, opts...)
+	require.NoError(t, err)
+	return l
+}
+
+// A saboteur stands in for what goes wrong between a script and its sender.
+type saboteur struct {
+	left int   // calls that it spoils
+	run  bool  // whether Redis runs them first
+	err  error // what the sender gets
+	then func()
+	sent int
+}
+
+func (*saboteur) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*saboteur) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (s *saboteur) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		s.sent++
+		if s.left <= 0 {
+			return next(ctx, cmd)
+		}
+		if s.run {
+			if err := next(ctx, cmd); redis.HasErrorPrefix(err, "NOSCRIPT") {
+				return err
+			}
+		}
+		s.left--
+		if s.then != nil {
+			s.then()
+		}
+		cmd.SetErr(s.err)
+		return s.err
+	}
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// However many replies are lost, a call spends once.
+func TestLostReplies(t *testing.T) {
+	for kind, a := range every() {
+		for _, lost := range []int{1, 2, 3, 4} {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				s := &saboteur{left: lost, run: true, err: io.EOF}
+				rdb.AddHook(s)
+				l := shared(t, rdb, a)
+				r, err := l.Reserve(t.Context(), 2, 0)
+				if lost == 4 {
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
+					require.ErrorIs(t, err, io.EOF, kind)
+				} else {
+					require.NoError(t, err, kind)
+					require.True(t, r.Granted, kind)
+				}
+				require.EqualValues(t, 1, rdb.LLen(t.Context(), l.keys[1]).Val(), "%s, %d lost: one grant", kind, lost)
+			})
+		}
+	}
+}
+
+// A turn that was told is told again.
+func TestLostReplyOfAReservation(t *testing.T) {
+	for _, kind := range []string{"leaky queue", "smooth bursty", "smooth warming up"} {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			s := &saboteur{run: true, err: io.EOF}
+			rdb.AddHook(s)
+			l := shared(t, rdb, every()[kind])
+			ctx, begin := t.Context(), time.Now()
+			for range 30 {
+				r, err := l.Reserve(ctx, 1, 0)
+				require.NoError(t, err)
+				if !r.Granted {
+					break
+				}
+			}
+			p, err := l.Peek(ctx, 1)
+			require.NoError(t, err)
+			due := time.Now().Add(p.Wait)
+			s.left = 1
+			r, err := l.Reserve(ctx, 1, time.Minute)
+			require.NoError(t, err)
+			require.True(t, r.Granted)
+			require.NotEqual(t, begin, time.Now(), "sent again after a pause")
+			require.WithinDuration(t, due, time.Now().Add(r.Wait), time.Microsecond, kind)
+		})
+	}
+}
+
+// Where more grants have come in between than are remembered nobody can tell, and nothing is spent twice.
+func TestForgottenGrantIsAnError(t *testing.T) {
+	for _, others := range []int{127, 128} {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l := shared(t, rdb, FixedWindow{per(1000, time.Hour)})
+			peer, err := NewShared(redistest.Peer(t, rdb), l.family.name, l.family.algorithm, func(f *family) { f.clock = l.family.clock })
+			require.NoError(t, err)
+			s := &saboteur{left: 1, run: true, err: io.EOF, then: func() {
+				for range others {
+					r, err := peer.Allow(t.Context(), 1)
+					require.NoError(t, err)
+					require.True(t, r.Granted)
+				}
+			}}
+			rdb.AddHook(s)
+			r, err := l.Allow(t.Context(), 1)
+			if others == 127 {
+				require.NoError(t, err)
+				require.True(t, r.Granted)
+			} else {
+				require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+				require.ErrorContains(t, err, "too many")
+			}
+			p, err := l.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			require.EqualValues(t, 1000-1-others, p.Remaining)
+			require.EqualValues(t, 128, rdb.LLen(t.Context(), l.keys[1]).Val(), "what is remembered is bounded")
+
+			// Grants from before the call was first sent say nothing of it.
+			time.Sleep(time.Second)
+			*s = saboteur{left: 1, run: true, err: io.EOF, then: func() { rdb.LPop(t.Context(), l.keys[1]) }}
+			r, err = l.Allow(t.Context(), 1)
+			require.NoError(t, err)
+			require.True(t, r.Granted)
+		})
+	}
+}
+
+func TestErrorsThatAreSentAgain(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s := &saboteur{left: 3, err: redisError("LOADING Redis is loading the dataset in memory")}
+		rdb.AddHook(s)
+		l := shared(t, rdb, GCRA{per(3, time.Second), 8})
+		r, err := l.Allow(t.Context(), 1)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+		s.left = 4
+		_, err = l.Allow(t.Context(), 1)
+		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+		require.ErrorContains(t, err, "LOADING")
+		require.ErrorContains(t, err, l.family.name)
+	})
+}
+
+func TestErrorsThatAreNotSentAgain(t *testing.T) {
+	for kind, a := range every() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			s := &saboteur{}
+			rdb.AddHook(s)
+			l := shared(t, rdb, a)
+			require.NoError(t, rdb.Set(t.Context(), l.keys[0], "a string", 0).Err())
+			_, err := l.Allow(t.Context(), 1)
+			require.ErrorContains(t, err, "WRONGTYPE", kind)
+			require.NotErrorIs(t, err, ratelimiter.ErrUnavailable)
+			require.LessOrEqual(t, s.sent, 2, "EVALSHA, and EVAL where it was not there")
+
+			if _, ok := a.(SlidingLog); ok {
+				return
+			}
+			require.NoError(t, rdb.Del(t.Context(), l.keys[0]).Err())
+			for _, field := range []string{"at", "us", "start", "begun", "stored"} {
+				require.NoError(t, rdb.HSet(t.Context(), l.keys[0], field, "x").Err())
+			}
+			_, err = l.Peek(t.Context(), 1)
+			require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
+			r, err := l.Allow(t.Context(), 1)
+			require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
+			require.False(t, r.Granted)
+		})
+	}
+}
+
+// What no script answers is an error, never a grant and never a panic.
+func TestForeignReplies(t *testing.T) {
+	l := &Shared{family: &family{}}
+	for _, reply := range []any{nil, "OK", int64(1), []any{}, []any{"x"}, []any{int64(1)}, []any{int64(1), int64(0), int64(0)},
+		[]any{int64(2), int64(0), int64(0), int64(0)}, []any{int64(1), int64(-1), int64(0), int64(0)},
+		[]any{int64(1), int64(0), 1.5, int64(0)}, []any{int64(1), int64(0), int64(0), nil}} {
+		r, err := l.read(reply)
+		require.Error(t, err, "%v", reply)
+		require.Zero(t, r)
+	}
+}
+
+func TestContexts(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s := &saboteur{}
+		rdb.AddHook(s)
+		l := shared(t, rdb, GCRA{per(3, time.Second), 8})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := l.Allow(ctx, 1)
+		require.True(t, err == context.Canceled, "%v", err)
+		require.Zero(t, s.sent)
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		*s = saboteur{left: 100, err: redisError("LOADING")}
+		begin := time.Now()
+		_, err = l.Allow(ctx, 1)
+		require.True(t, err == context.DeadlineExceeded, "%v", err)
+		require.Equal(t, time.Millisecond, time.Since(begin))
+		require.Equal(t, 1, s.sent)
+	})
+}
+
+// Numbers out of their range are refused before anything is made or sent.
+func TestNumbers(t *testing.T) {
+	second := time.Second
+	for name, a := range map[string]Algorithm{
+		"no permits":             FixedWindow{per(0, second)},
+		"negative permits":       SlidingLog{per(-1, second)},
+		"too many permits":       SlidingLog{per(1<<32, 2*time.Hour)},
+		"no interval":            FixedWindow{per(1, 0)},
+		"negative interval":      SlidingCounter{per(1, -second)},
+		"nanoseconds":            SlidingCounter{per(1, second+1)},
+		"more than one a µs":     GCRA{per(11, micros(10)), 1},
+		"inexact rate":           FixedWindow{per(math.MaxUint32, 1000*time.Hour)},
+		"inexact counter":        SlidingCounter{per(1<<32-1, micros(1<<20))},
+		"no capacity":            TokenBucket{per(1, second), 0},
+		"too large a capacity":   TokenBucket{per(1, second), 1 << 32},
+		"inexact capacity":       TokenBucket{per(1, 24*time.Hour), 1 << 30},
+		"inexact burst":          GCRA{per(1, 24*time.Hour), 1 << 30},
+		"inexact queue":          LeakyQueue{per(1, 24*time.Hour), 1 << 30},
+		"inexact steps":          IntervalBucket{per(1, 24*time.Hour), 1 << 30},
+		"no steps":               IntervalBucket{per(1, second), -1},
+		"no debt":                DebtBucket{per(1, second), 1, 0},
+		"no capacity, but debt":  DebtBucket{per(1, second), 0, 1},
+		"inexact debt":           DebtBucket{per(1, 24*time.Hour), 1, 1 << 30},
+		"rate of a debt":         DebtBucket{per(0, second), 1, 1},
+		"no rate":                SmoothBursty{0, second},
+		"not a number":           SmoothBursty{math.NaN(), second},
+		"infinite":               SmoothBursty{math.Inf(1), second},
+		"too fast":               SmoothBursty{100_001, second},
+		"too slow":               SmoothBursty{1e-9, second},
+		"no burst":               SmoothBursty{1, 0},
+		"burst in nanoseconds":   SmoothBursty{1, 1},
+		"burst of years":         SmoothBursty{1, 2 * longest},
+		"no warm-up":             SmoothWarmingUp{PermitsPerSecond: 1},
+		"negative warm-up":       SmoothWarmingUp{PermitsPerSecond: 1, Warmup: -second},
+		"cold factor of one":     SmoothWarmingUp{1, second, 1},
+		"cold factor of nothing": SmoothWarmingUp{1, second, math.NaN()},
+	} {
+		_, err := NewLocal(a)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
+		_, err = NewShared(&redis.Client{}, "x", a)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
+	}
+	_, err := NewLocal(nil)
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+	_, err = NewShared(nil, "x", FixedWindow{per(1, second)})
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+	for _, name := range []string{"", "{", "a}"} {
+		_, err = NewShared(&redis.Client{}, name, FixedWindow{per(1, second)})
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
+	}
+}
+
+// Bad permits are refused before anything is sent.
+func TestPermits(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	s := &saboteur{}
+	rdb.AddHook(s)
+	for kind, a := range every() {
+		l, err := NewShared(rdb, "x", a)
+		require.NoError(t, err)
+		for _, n := range []int64{0, -1, 1 << 32} {
+			_, err := l.Allow(t.Context(), n)
+			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, kind)
+			_, err = l.Reserve(t.Context(), n, time.Second)
+			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, kind)
+		}
+		if a.Largest() < maxPermits {
+			_, err := l.Peek(t.Context(), a.Largest()+1)
+			require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate, kind)
+		}
+	}
+	require.Zero(t, s.sent)
+}

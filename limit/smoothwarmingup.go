@@ -1,0 +1,70 @@
+package limit
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
+)
+
+// A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), shared too: a
+// [SmoothBursty] whose stored permits cost more time than fresh ones, so that what was not used for a
+// while is used slowly at first. Cold, a permit takes ColdFactor times as long; under full demand it
+// takes Warmup to come down to the rate. It begins cold. Waits are those of Guava to the microsecond.
+//
+// Bound: PermitsPerSecond × window + n, and a little more by Guava's truncation of waits to whole
+// microseconds, twice a call: as if a permit took 2 µs less.
+//
+// It does not promise that a caller without a pause gets the rate before it is warm, nor a bound on the
+// debt of one call.
+//
+// Source: as of [SmoothBursty].
+type SmoothWarmingUp struct {
+	// PermitsPerSecond is at most 100,000 and at least one a year.
+	PermitsPerSecond float64
+	// Warmup is Guava's warmupPeriod.
+	Warmup time.Duration
+	// ColdFactor is more than 1; 0 stands for 3, the one that Guava has.
+	ColdFactor float64
+}
+
+//go:embed scripts/smooth_warming_up.lua
+var smoothWarmingUpSrc string
+
+var smoothWarmingUpScript = redisscript.New("smooth_warming_up", smoothWarmingUpSrc, 2, 10)
+
+func (a SmoothWarmingUp) guava() guava {
+	factor := a.ColdFactor
+	if factor == 0 {
+		factor = 3
+	}
+	warmup := float64(a.Warmup.Microseconds())
+	stable := 1e6 / a.PermitsPerSecond
+	cold := float64(stable * factor)
+	threshold := float64(0.5*warmup) / stable
+	most := threshold + float64(2*warmup)/(stable+cold)
+	return guava{stable: stable, most: most, coolDown: warmup / most, threshold: threshold,
+		slope: (cold - stable) / (most - threshold), warms: true}
+}
+
+// Bound implements [Algorithm].
+func (a SmoothWarmingUp) Bound(window time.Duration, n int64) int64 {
+	return a.guava().bound(window.Microseconds(), n, 0, 2)
+}
+
+// Largest implements [Algorithm].
+func (a SmoothWarmingUp) Largest() int64 { return a.guava().largest() }
+
+func (a SmoothWarmingUp) check() error {
+	if a.ColdFactor != 0 && !(a.ColdFactor > 1 && a.ColdFactor <= 1000) {
+		return invalid("cold factor %v is not more than 1 and at most 1000", a.ColdFactor)
+	}
+	return checkGuava(a.PermitsPerSecond, "warm-up", a.Warmup)
+}
+func (a SmoothWarmingUp) script() *redisscript.Script { return smoothWarmingUpScript }
+func (a SmoothWarmingUp) numbers() []any {
+	g := a.guava()
+	return []any{g.stable, g.most, g.coolDown, g.threshold, g.slope}
+}
+func (a SmoothWarmingUp) reserves() bool { return true }
+func (a SmoothWarmingUp) idle() state    { return a.guava().idle() }

@@ -1,0 +1,165 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Exact virtual times of WaitTimeout: what it answers, and when.
+func TestWaitTimeout(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l := shared(t, rdb, TokenBucket{per(4, time.Second), 4})
+		for _, c := range []struct {
+			n       int64
+			timeout time.Duration
+			want    bool
+			after   time.Duration
+		}{
+			{4, 0, true, 0},
+			{1, 0, false, 0},
+			{1, -time.Second, false, 0},
+			{1, 249 * time.Millisecond, false, 0}, // known at once
+			{1, 250 * time.Millisecond, true, 250 * time.Millisecond},
+			{3, time.Minute, true, 750 * time.Millisecond},
+		} {
+			begin := time.Now()
+			ok, err := WaitTimeout(t.Context(), l, c.n, c.timeout)
+			require.NoError(t, err)
+			require.Equal(t, c.want, ok, "%+v", c)
+			require.Equal(t, c.after, time.Since(begin), "%+v", c)
+		}
+	})
+}
+
+// A queue hands out turns at an even pace, first come, first served, and refuses when it is full.
+func TestWaitInAQueue(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l := shared(t, rdb, LeakyQueue{per(10, time.Second), 3})
+		begin := time.Now()
+		var turns []time.Duration
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 7 {
+			time.Sleep(time.Microsecond)
+			all.Go(func() {
+				ok, err := WaitTimeout(t.Context(), l, 1, 450*time.Millisecond)
+				require.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				if ok {
+					turns = append(turns, time.Since(begin).Round(time.Millisecond))
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		ms := time.Millisecond
+		// The sixth's turn would have come after its time.
+		require.Equal(t, []time.Duration{0, 100 * ms, 200 * ms, 300 * ms, 400 * ms}, turns)
+	})
+}
+
+func TestWaitAndContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for kind, a := range every() {
+			l, err := NewLocal(a)
+			require.NoError(t, err)
+			begin := time.Now()
+			for range 40 { // whatever the waits are, they end
+				require.NoError(t, Wait(t.Context(), l, 1), kind)
+			}
+			require.Less(t, time.Since(begin), 30*time.Second, kind)
+
+			// A deadline that is too soon is known at once; permits are not spent.
+			for r := (Result{Granted: true}); r.Granted; {
+				r, err = l.Allow(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			p, err := l.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), p.Wait-1)
+			begin = time.Now()
+			require.True(t, Wait(ctx, l, 1) == context.DeadlineExceeded, kind)
+			ok, err := WaitTimeout(ctx, l, 1, time.Hour)
+			require.False(t, ok)
+			require.True(t, err == context.DeadlineExceeded, kind)
+			require.Zero(t, time.Since(begin), kind)
+			cancel()
+			q, err := l.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			require.Equal(t, p, q, kind)
+
+			// A context that ends meanwhile ends the wait.
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(p.Wait/2, cancel)
+			require.True(t, Wait(ctx, l, 1) == context.Canceled, kind)
+			require.Equal(t, p.Wait/2, time.Since(begin), kind)
+			after, err := l.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			if a.reserves() {
+				require.Greater(t, after.Wait, p.Wait-p.Wait/2, "%s: the turn is spent", kind)
+			} else {
+				require.InDelta(t, p.Wait/2, after.Wait, float64(time.Microsecond), kind)
+			}
+			require.ErrorIs(t, Wait(t.Context(), l, 0), ratelimiter.ErrInvalidArgument)
+		}
+	})
+}
+
+// A never grants, and does not say when it will.
+type never struct{ asked int }
+
+func (l *never) Allow(context.Context, int64) (Result, error) { l.asked++; return Result{}, nil }
+func (l *never) Peek(context.Context, int64) (Result, error) {
+	return Result{}, errors.New("not asked")
+}
+
+func TestWaitDoesNotSpin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &never{}
+		ok, err := WaitTimeout(t.Context(), l, 1, time.Second)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.LessOrEqual(t, l.asked, 1001)
+	})
+}
+
+// An adapter waits in the line of its RRateLimiter, which serves who came first.
+func TestAdapterWaits(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var opts []ratelimiter.Option
+		if !redistest.TTLsAreVirtual() {
+			opts = append(opts, ratelimiter.WithClientClock())
+		}
+		client := ratelimiter.New(rdb, opts...)
+		defer client.Close()
+		r := client.RateLimiter(redistest.Key(t))
+		l := NewAdapter(r)
+		require.ErrorIs(t, Wait(t.Context(), l, 1), ratelimiter.ErrNotInitialized)
+		_, err := l.Peek(t.Context(), 1)
+		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
+		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Second}))
+		begin := time.Now()
+		var all sync.WaitGroup
+		for i, n := range []int64{2, 2, 1, 1} {
+			all.Go(func() {
+				require.NoError(t, Wait(t.Context(), l, n))
+				require.Equal(t, []time.Duration{0, 1, 2, 2}[i]*time.Second, time.Since(begin))
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		ok, err := WaitTimeout(t.Context(), l, 1, 0)
+		require.NoError(t, err)
+		require.False(t, ok)
+	})
+}
