@@ -1,0 +1,231 @@
+// Package dinggate is a gateway that throttles as DingTalk's does, for tests and demos: an
+// http.Handler that counts the calls it gets, punishes who goes over a limit, answers with DingTalk's
+// status codes and bodies, and keeps a [Ledger] of all that.
+//
+// It serves the old API (/topapi/…, /user/…, /robot/send) and the new one (/v1.0/…) under one
+// address, tells them apart by the path, and knows who calls by the token, as made by [AppToken],
+// [ISVToken] or the token endpoints. It executes nothing: a call that passes gets an empty success.
+//
+// What is known of the platform and what this package chose:
+//
+//   - The limits and the lengths of the penalties are the documented ones; see [Standard].
+//   - How the platform counts is not documented. The text of its refusals names one calendar second
+//     as the window and the next second as the end of the penalty, which is [WithFixedWindows]. The
+//     default is stricter than anything it can be: a sliding window, exact to the clock, over the
+//     instants at which calls arrive.
+//   - What happens to a call during a penalty, except that it is refused, is not documented. Here the
+//     penalty stays as long as it was ([Limit.Prolong] is the option), the call is counted in the
+//     ledger alone, and what was counted before the penalty is forgotten: with the real lengths no
+//     window reaches back over one.
+//   - The platform looks at all dimensions of a call. Here the first that refuses answers, in the order
+//     ip, robot, api, app-api or corp-api, month; those behind it do not count the call.
+//
+// Sources: https://open.dingtalk.com/document/development/call-frequency-limit,
+// https://open.dingtalk.com/document/development/how-to-process-api-throttling-on-the-dingtalk-server,
+// https://open.dingtalk.com/document/development/custom-robots-send-group-messages. The bodies have theirs
+// in answer.go.
+package dinggate
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// The headers of a test that tells the Gate more than a real caller would.
+const (
+	// HeaderIP is the egress IP that a request claims to come from; see [WithIPHeader].
+	HeaderIP = "X-Dinggate-Ip"
+	// HeaderCaller names the process that sends a request, for the ledger: [Ledger.Callers].
+	HeaderCaller = "X-Dinggate-Caller"
+)
+
+// LedgerPath is where a Gate answers GET with its [Ledger] as JSON. Such requests are not counted.
+const LedgerPath = "/dinggate/ledger"
+
+// A Gate is the gateway. It does not promise to be fast: one lock orders all calls, so that what it
+// counts is exact. Its methods are safe for concurrent use. Make it with [New].
+type Gate struct {
+	cfg  config
+	apis *http.ServeMux // patterns of WithAPIs
+
+	mu        sync.Mutex
+	meters    map[meterKey]*meter
+	penalties []*Penalty
+	started   int64
+	callers   map[string]*CallerLedger
+	total     Counts
+	since     time.Time
+	answers   int64 // numbers the request ids
+}
+
+type meterKey struct {
+	dimension Dimension
+	key       string
+}
+
+type config struct {
+	limits   Limits
+	fixed    bool
+	ipHeader bool
+	banPage  BanPage
+	robot    RobotAnswer
+	apis     []string
+	now      func() time.Time
+}
+
+// An Option changes a Gate.
+type Option func(*config)
+
+// WithLimits sets the limits and the lengths of the penalties. The default is [Standard].
+func WithLimits(l Limits) Option { return func(c *config) { c.limits = l } }
+
+// WithFixedWindows counts in windows that begin at whole multiples of their length, as seconds and
+// minutes on the wall do. Who is careless of where they begin gets twice the limit through around an
+// edge. The default is sliding windows.
+func WithFixedWindows() Option { return func(c *config) { c.fixed = true } }
+
+// WithIPHeader takes the egress IP of a request from its [HeaderIP], where it has one, so that many
+// IPs fit on one loopback address. The default is the address of the connection.
+func WithIPHeader() Option { return func(c *config) { c.ipHeader = true } }
+
+// WithBanPage chooses what a banned IP is answered. The default is BanHTML.
+func WithBanPage(p BanPage) Option { return func(c *config) { c.banPage = p } }
+
+// WithRobotAnswer chooses which of the known bodies a robot gets that sends too much. The default is
+// RobotDocumented.
+func WithRobotAnswer(a RobotAnswer) Option { return func(c *config) { c.robot = a } }
+
+// WithAPIs adds patterns of http.ServeMux, with a method, for APIs that have parameters in their path,
+// such as "GET /v1.0/contact/users/{id}": all requests that match are calls of that API. The default
+// is that each method and path is an API of its own.
+func WithAPIs(patterns ...string) Option {
+	return func(c *config) { c.apis = append(c.apis, patterns...) }
+}
+
+// WithClock sets the clock. Times must not go back. The default is time.Now, which in a synctest
+// bubble is the bubble's.
+func WithClock(now func() time.Time) Option { return func(c *config) { c.now = now } }
+
+// New is a Gate that has seen no call. It panics, as http.ServeMux does, at a pattern of WithAPIs that
+// is none: that is a mistake in the test.
+func New(opts ...Option) *Gate {
+	g := &Gate{
+		cfg:     config{limits: Standard(), banPage: BanHTML, robot: RobotDocumented, now: time.Now},
+		apis:    http.NewServeMux(),
+		meters:  map[meterKey]*meter{},
+		callers: map[string]*CallerLedger{},
+	}
+	for _, o := range opts {
+		o(&g.cfg)
+	}
+	for _, p := range g.cfg.apis {
+		g.apis.Handle(p, http.NotFoundHandler())
+	}
+	g.since = g.cfg.now()
+	return g
+}
+
+// ServeHTTP answers one call.
+func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == LedgerPath {
+		g.serveLedger(w)
+		return
+	}
+	c := g.identify(r)
+	g.arrive(c).write(w)
+}
+
+// arrive counts a call, and answers what its caller gets. The instant is taken under the lock, so that
+// calls are counted in the order of their times.
+func (g *Gate) arrive(c call) answer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.cfg.now()
+	g.answers++
+	id := requestID{n: g.answers, at: now}
+	caller := g.callers[c.caller]
+	if caller == nil {
+		caller = &CallerLedger{}
+		g.callers[c.caller] = caller
+	}
+	counts := []*Counts{&g.total, &caller.Counts}
+
+	for _, d := range c.dimensions {
+		m := g.meter(d.dimension, d.key)
+		punished := m.punished(now)
+		ok := m.arrive(now)
+		if ok {
+			continue
+		}
+		if !punished {
+			g.record(m.penalty)
+			caller.Penalties++
+		}
+		for _, n := range counts {
+			n.refused(punished)
+		}
+		return g.refusal(c, m, id, now)
+	}
+	for _, n := range counts {
+		n.Calls++
+		if c.invalid {
+			n.Invalid++
+		} else {
+			n.Admitted++
+		}
+	}
+	return g.success(c, id)
+}
+
+// meter is that of a dimension's key.
+func (g *Gate) meter(d Dimension, key string) *meter {
+	k := meterKey{d, key}
+	m := g.meters[k]
+	if m == nil {
+		m = &meter{dimension: d, key: key, limit: g.cfg.limits.of(d), fixed: g.cfg.fixed}
+		g.meters[k] = m
+	}
+	return m
+}
+
+// record keeps a penalty for the ledger.
+func (g *Gate) record(p *Penalty) {
+	g.started++
+	if len(g.penalties) < maxPenalties {
+		g.penalties = append(g.penalties, p)
+	}
+}
+
+// Ban starts a penalty of that length now, as if the key had gone over its limit: the platform's own
+// doing, or somebody else's behind the same IP. A penalty that lasts longer stays as it is. The keys
+// are those of [AppAPI], [CorpAPI] and [API] for these dimensions, an IP for [DimIP], the robot's
+// access token for [DimRobot], and an organisation for [DimMonth].
+func (g *Gate) Ban(d Dimension, key string, length time.Duration) error {
+	if !d.known() || key == "" || length <= 0 {
+		return fmt.Errorf("dinggate: no ban of dimension %q, key %q, length %v", d, key, length)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.cfg.now()
+	m := g.meter(d, key)
+	if m.until.After(now.Add(length)) {
+		return nil
+	}
+	m.punish(now, now.Add(length), true)
+	g.record(m.penalty)
+	return nil
+}
+
+// ip is where a request comes from, as far as the Gate believes it.
+func (g *Gate) ip(r *http.Request) string {
+	if ip := r.Header.Get(HeaderIP); g.cfg.ipHeader && ip != "" {
+		return ip
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		return host
+	}
+	return r.RemoteAddr // a pipe's, in a bubble
+}

@@ -1,0 +1,366 @@
+package dinggate
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A desk is a Gate in a bubble, and somebody who calls it.
+type desk struct {
+	t     *testing.T
+	g     *Gate
+	epoch time.Time
+}
+
+func inBubble(t *testing.T, f func(d *desk), opts ...Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(&desk{t, New(opts...), time.Now()}) })
+}
+
+// at sleeps until d after the beginning.
+func (d *desk) at(after time.Duration) { time.Sleep(after - time.Since(d.epoch)) }
+
+// ask sends a request: "POST /topapi/v2/user/get?…", and headers as name and value.
+func (d *desk) ask(line string, header ...string) *httptest.ResponseRecorder {
+	method, target, _ := strings.Cut(line, " ")
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	d.g.ServeHTTP(w, r)
+	return w
+}
+
+// An op is a call of one of the kinds that the step tables use; it answers whether it was admitted.
+type op func(d *desk) bool
+
+func admitted(w *httptest.ResponseRecorder) bool {
+	return w.Code == 200 && !strings.Contains(w.Body.String(), "deny") &&
+		(!strings.Contains(w.Body.String(), "errcode") || strings.Contains(w.Body.String(), `"errcode":0,`))
+}
+
+func old(app, path string) op {
+	return func(d *desk) bool { return admitted(d.ask("POST " + path + "?access_token=" + AppToken(app))) }
+}
+
+func isv(suite, corp, path string) op {
+	return func(d *desk) bool {
+		return admitted(d.ask("POST "+path, "X-Acs-Dingtalk-Access-Token", ISVToken(suite, corp)))
+	}
+}
+
+func robot(token string) op {
+	return func(d *desk) bool { return admitted(d.ask("POST /robot/send?access_token=" + token)) }
+}
+
+func fromIP(ip string, o string) op {
+	return func(d *desk) bool { return admitted(d.ask("POST /robot/send?access_token="+o, HeaderIP, ip)) }
+}
+
+// A step is n calls at an instant, of which so many are admitted: the first ones.
+type step struct {
+	at   time.Duration
+	n    int
+	call op
+	want int
+}
+
+func (d *desk) play(steps []step) {
+	d.t.Helper()
+	for i, s := range steps {
+		d.at(s.at)
+		got := 0
+		for j := range s.n {
+			if s.call(d) {
+				require.Equal(d.t, j, got, "step %d: call %d is admitted after one that was refused", i, j)
+				got++
+			}
+		}
+		require.Equal(d.t, s.want, got, "step %d, at %v", i, s.at)
+	}
+}
+
+const (
+	ms = time.Millisecond
+	ns = time.Nanosecond
+)
+
+func TestLimits(t *testing.T) {
+	user := old("a", "/topapi/v2/user/get")
+	r := robot("R")
+	for name, c := range map[string]struct {
+		opts  []Option
+		steps []step
+	}{
+		"the 21st of a second is refused, and everything for one second more": {steps: []step{
+			{0, 20, user, 20}, {300 * ms, 1, user, 0}, {301 * ms, 5, user, 0},
+			{1300*ms - ns, 1, user, 0}, {1300 * ms, 20, user, 20}, {1300 * ms, 1, user, 0},
+		}},
+		"windows slide and are half-open": {steps: []step{
+			{0, 10, user, 10}, {900 * ms, 10, user, 10},
+			{time.Second, 10, user, 10}, // those of 0 count no more
+			{1900*ms - ns, 1, user, 0},  // those of 900 ms do
+		}},
+		"exactly one window later all are back": {steps: []step{
+			{0, 20, user, 20}, {time.Second, 20, user, 20}, {2 * time.Second, 20, user, 20},
+		}},
+		"one nanosecond earlier none is": {steps: []step{
+			{0, 20, user, 20}, {time.Second - ns, 1, user, 0},
+		}},
+		"a penalty is not prolonged": {steps: []step{
+			{0, 21, user, 20}, {500 * ms, 1000, user, 0}, {time.Second, 20, user, 20},
+		}},
+		"unless it says so": {
+			opts: []Option{limits(func(l *Limits) { l.AppAPI.Prolong = true })},
+			steps: []step{
+				{0, 21, user, 20}, {500 * ms, 1, user, 0}, {time.Second, 1, user, 0}, {2*time.Second - ns, 1, user, 0},
+				{3*time.Second - ns, 1, user, 1},
+			},
+		},
+		"fixed windows let twice as much through around an edge": {
+			opts: []Option{WithFixedWindows()},
+			steps: []step{
+				{990 * ms, 20, user, 20}, {time.Second, 20, user, 20}, {1500 * ms, 1, user, 0},
+				{2 * time.Second, 1, user, 0}, {2500 * ms, 20, user, 20},
+			},
+		},
+		"apps and APIs are apart": {steps: []step{
+			{0, 21, user, 20}, {0, 20, old("b", "/topapi/v2/user/get"), 20}, {0, 20, old("a", "/topapi/v2/user/list"), 20},
+			{0, 20, old("a", "/user/get"), 20},
+		}},
+		"an ISV has 40 for each organisation": {steps: []step{
+			{0, 41, isv("s", "c1", "/v1.0/x"), 40}, {0, 41, isv("s", "c2", "/v1.0/x"), 40}, {0, 40, isv("s2", "c1", "/v1.0/x"), 40},
+			{time.Second, 40, isv("s", "c1", "/v1.0/x"), 40},
+		}},
+		"a robot has 20 a minute, or 10 minutes of silence": {steps: []step{
+			{0, 20, r, 20}, {time.Minute, 20, r, 20}, {90 * time.Second, 1, r, 0}, {90 * time.Second, 1, robot("other"), 1},
+			{2 * time.Minute, 3, r, 0}, {11*time.Minute + 30*time.Second - ns, 1, r, 0}, {11*time.Minute + 30*time.Second, 20, r, 20},
+		}},
+		"an IP has 10,000 in 20 seconds of everything, or 5 minutes of silence": {
+			opts: []Option{limits(func(l *Limits) { l.AppAPI.Calls, l.Robot.Calls, l.Month.Calls = 0, 0, 0 })},
+			steps: []step{
+				{0, 5000, r, 5000}, {19999 * ms, 5000, user, 5000},
+				{20 * time.Second, 5000, r, 5000}, {30 * time.Second, 1, user, 0}, {30 * time.Second, 1, robot("other"), 0},
+				{5*time.Minute + 30*time.Second - ns, 1, r, 0}, {5*time.Minute + 30*time.Second, 10_001, user, 10_000},
+			},
+		},
+		"IPs are apart, when the header may say them": {
+			opts: []Option{WithIPHeader(), limits(func(l *Limits) { l.IP.Calls = 3 })},
+			steps: []step{
+				{0, 4, fromIP("1.1.1.1", "a"), 3}, {0, 4, fromIP("2.2.2.2", "a"), 3}, {0, 3, r, 3},
+			},
+		},
+		"and are one when it may not": {
+			opts: []Option{limits(func(l *Limits) { l.IP.Calls = 3 })},
+			steps: []step{
+				{0, 2, fromIP("1.1.1.1", "a"), 2}, {0, 2, fromIP("2.2.2.2", "a"), 1}, {0, 1, r, 0},
+			},
+		},
+		"an API may have a limit for all": {
+			opts: []Option{limits(func(l *Limits) { l.API.Calls = 30 })},
+			steps: []step{
+				{0, 20, user, 20}, {0, 11, old("b", "/topapi/v2/user/get"), 10}, {0, 1, old("c", "/topapi/v2/user/get"), 0},
+				{0, 1, old("c", "/topapi/v2/user/list"), 1}, {time.Second, 20, user, 20},
+			},
+		},
+		"a shortened penalty ends with an empty window": {
+			opts: []Option{limits(func(l *Limits) { l.Robot.Penalty = 5 * time.Second })},
+			steps: []step{
+				{0, 21, r, 20}, {5*time.Second - ns, 1, r, 0}, {5 * time.Second, 21, r, 20},
+			},
+		},
+		"patterns make one API of many paths": {
+			opts: []Option{WithAPIs("POST /v1.0/users/{id}")},
+			steps: []step{
+				{0, 40, isv("s", "c", "/v1.0/users/1"), 40}, {0, 1, isv("s", "c", "/v1.0/users/2"), 0}, {0, 1, isv("s", "c", "/v1.0/groups/2"), 1},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(d *desk) { d.play(c.steps) }, c.opts...)
+		})
+	}
+}
+
+func limits(change func(*Limits)) Option {
+	l := Standard()
+	change(&l)
+	return WithLimits(l)
+}
+
+// The month is that of Shanghai: the bubble begins on 2000-01-01 00:00 UTC, 08:00 there.
+func TestMonth(t *testing.T) {
+	const january = 31*24*time.Hour - 8*time.Hour // what is left of it
+	user, other := old("a", "/topapi/v2/user/get"), isv("s", "c", "/v1.0/x")
+	inBubble(t, func(d *desk) {
+		d.play([]step{
+			{0, 10, user, 10}, {time.Hour, 3, user, 2}, {time.Hour, 12, other, 12},
+			{2 * time.Hour, 1, old("b", "/user/list"), 0}, // the same organisation's
+			{january - ns, 1, user, 0}, {january, 13, user, 12},
+			{january + 29*24*time.Hour - ns, 1, user, 0}, // 2000 is a leap year
+			{january + 29*24*time.Hour, 1, user, 1},
+		})
+		require.Equal(t, 13, d.g.Ledger().Key(DimMonth, OwnOrg).Worst)
+	}, limits(func(l *Limits) { l.Month.Calls = 12 }))
+}
+
+// What another dimension refuses is no call of the month.
+func TestRefusedCallsAreNoneOfTheMonth(t *testing.T) {
+	user := old("a", "/topapi/v2/user/get")
+	inBubble(t, func(d *desk) {
+		d.play([]step{{0, 500, user, 20}})
+		l := d.g.Ledger()
+		require.EqualValues(t, 20, l.Key(DimMonth, OwnOrg).Calls)
+		require.EqualValues(t, 500, l.Key(DimIP, "192.0.2.1").Calls)
+	})
+}
+
+func TestBanFromOutside(t *testing.T) {
+	user, r := old("a", "/topapi/v2/user/get"), robot("R")
+	key := AppAPI("a", API("POST", "/topapi/v2/user/get"))
+	inBubble(t, func(d *desk) {
+		require.NoError(t, d.g.Ban(DimIP, "192.0.2.1", 30*time.Second))
+		require.NoError(t, d.g.Ban(DimIP, "192.0.2.1", 10*time.Second), "a shorter one changes nothing")
+		d.play([]step{{10 * time.Second, 2, user, 0}, {30*time.Second - ns, 1, r, 0}, {30 * time.Second, 1, user, 1}})
+		require.NoError(t, d.g.Ban(DimAppAPI, key, time.Second))
+		require.NoError(t, d.g.Ban(DimRobot, "R", time.Minute))
+		d.play([]step{{30 * time.Second, 1, user, 0}, {30 * time.Second, 1, r, 0}, {31 * time.Second, 1, user, 1}, {90 * time.Second, 1, r, 1}})
+
+		l := d.g.Ledger()
+		require.Len(t, l.Penalties, 3)
+		require.Equal(t, Penalty{Dimension: DimIP, Key: "192.0.2.1", Start: d.epoch, Until: d.epoch.Add(30 * time.Second),
+			Outside: true, Calls: 3, Last: 30*time.Second - ns}, l.Penalties[0])
+		require.EqualValues(t, 3, l.Total.Penalties)
+		require.EqualValues(t, 5, l.Total.During)
+		require.EqualValues(t, 5, l.Total.Refused, "nobody went over a limit")
+
+		for _, bad := range []error{d.g.Ban("who", "k", 1), d.g.Ban(DimIP, "", 1), d.g.Ban(DimIP, "k", 0)} {
+			require.Error(t, bad)
+		}
+	})
+}
+
+func TestLedger(t *testing.T) {
+	inBubble(t, func(d *desk) {
+		send := func(n int, who string) {
+			for range n {
+				d.ask("POST /robot/send?access_token=R", HeaderCaller, who)
+			}
+		}
+		send(12, "p1")
+		d.at(59 * time.Second)
+		send(8, "p2")
+		d.at(time.Minute)
+		send(12, "p1") // the first 12 are back
+		send(2, "p2")  // one too many, and one more
+		d.at(2 * time.Minute)
+		send(3, "p1")
+		d.ask("POST /topapi/v2/user/get", HeaderCaller, "p3")
+
+		l := d.g.Ledger()
+		require.Equal(t, d.epoch, l.Since)
+		require.Equal(t, d.epoch.Add(2*time.Minute), l.Now)
+		require.Equal(t, Counts{Calls: 38, Admitted: 32, Refused: 5, Invalid: 1, Penalties: 1, During: 4}, l.Total)
+		require.Equal(t, map[string]CallerLedger{
+			"p1": {Counts{Calls: 27, Admitted: 24, Refused: 3, During: 3}},
+			"p2": {Counts{Calls: 10, Admitted: 8, Refused: 2, Penalties: 1, During: 1}},
+			"p3": {Counts{Calls: 1, Invalid: 1}},
+		}, l.Callers)
+		require.Equal(t, KeyLedger{Dimension: DimRobot, Key: "R", Limit: 20, Worst: 22,
+			Counts: Counts{Calls: 37, Admitted: 32, Refused: 5, Penalties: 1, During: 4}}, l.Key(DimRobot, "R"))
+		require.Equal(t, Counts{Calls: 37, Admitted: 32, Refused: 5, Penalties: 1, During: 4}, l.Dimensions[DimRobot])
+		require.Equal(t, 22, l.Key(DimIP, "192.0.2.1").Worst, "8 at 59 s and 14 at 60 s")
+		require.Equal(t, []Penalty{{Dimension: DimRobot, Key: "R", Start: d.epoch.Add(time.Minute), Until: d.epoch.Add(11 * time.Minute),
+			Calls: 4, Last: time.Minute}}, l.Penalties)
+		require.Zero(t, l.Key(DimRobot, "nobody"))
+
+		w := d.ask("GET " + LedgerPath)
+		require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+		var read Ledger
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &read))
+		require.Equal(t, l.Total, read.Total, "a look at the ledger is no call")
+		require.Equal(t, l.Keys, read.Keys)
+		require.Equal(t, l.Callers, read.Callers)
+		require.True(t, l.Penalties[0].Until.Equal(read.Penalties[0].Until))
+	})
+}
+
+// Worst is what a fleet that keeps the limit shows: how near it came.
+func TestWorstIsTheFullestWindow(t *testing.T) {
+	user := old("a", "/topapi/v2/user/get")
+	inBubble(t, func(d *desk) {
+		d.play([]step{{0, 3, user, 3}, {400 * ms, 9, user, 9}, {999 * ms, 2, user, 2}, {time.Second, 4, user, 4}, {5 * time.Second, 1, user, 1}})
+		k := d.g.Ledger().Key(DimAppAPI, AppAPI("a", "POST /topapi/v2/user/get"))
+		require.Equal(t, 15, k.Worst) // from 400 ms to 1 s
+		require.EqualValues(t, 19, k.Admitted)
+	})
+}
+
+// Calls that arrive at once are counted one by one: exactly 20 pass.
+func TestManyAtOnce(t *testing.T) {
+	s, err := Start()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 25 {
+				r, err := http.NewRequest("POST", s.URL+"/robot/send?access_token=R", nil)
+				if err == nil {
+					r.Header.Set(HeaderCaller, strconv.Itoa(i))
+					var resp *http.Response
+					if resp, err = client.Do(r); err == nil {
+						_ = resp.Body.Close()
+					}
+				}
+				assert.NoError(t, err)
+				s.Ledger()
+			}
+		})
+	}
+	wg.Wait()
+	l := s.Ledger()
+	require.Equal(t, Counts{Calls: 200, Admitted: 20, Refused: 180, Penalties: 1, During: 179}, l.Total)
+	require.Len(t, l.Callers, 8)
+	require.Equal(t, 200, l.Key(DimRobot, "R").Worst)
+}
+
+func TestServerListensOnLoopback(t *testing.T) {
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	s, err := Start(WithClock(func() time.Time { return now }), WithRobotAnswer(Robot130101))
+	require.NoError(t, err)
+	client := &http.Client{Transport: &http.Transport{}}
+	post := func() string {
+		resp, err := client.Post(s.URL+"/robot/send?access_token=R", "application/json", strings.NewReader(`{"msgtype":"text"}`))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, resp.Body.Close()) }()
+		var body struct {
+			Code int `json:"errcode"`
+		}
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
+		return http.StatusText(resp.StatusCode) + " " + map[int]string{0: "ok", 130101: "too fast"}[body.Code]
+	}
+	for range 20 {
+		require.Equal(t, "OK ok", post())
+	}
+	require.Equal(t, "OK too fast", post())
+	now = now.Add(10 * time.Minute)
+	require.Equal(t, "OK ok", post())
+	require.EqualValues(t, 22, s.Ledger().Key(DimIP, "127.0.0.1").Calls)
+	require.NoError(t, s.Close())
+	_, err = client.Get(s.URL + LedgerPath)
+	require.Error(t, err, "still listening")
+}
