@@ -24,6 +24,9 @@ type Result struct {
 	// for only when there are too few permits. More than a few ms means that a client which uses its
 	// own clock, as Redisson does, is fast.
 	ClockSkew time.Duration
+	// Degraded says that Redis was away and the outage policy decided: then Rate is the last that Redis
+	// told, or zero, Available what is left of the local share, and Time by this process' clock.
+	Degraded bool
 }
 
 // TryAcquire acquires permits, waiting for them at most timeout. It answers whether it got them; when
@@ -37,7 +40,7 @@ type Result struct {
 // When ctx is done it returns at once with ctx.Err() unchanged; permits that were granted to it at
 // that moment go to the next caller that waits or back to Redis. Further errors: ErrInvalidArgument
 // for permits outside 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed,
-// ErrUnavailable, and those of Redis.
+// ErrUnavailable, and those of Redis. While Redis is away the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	r, err := l.ask(ctx, request{permits: permits, blocking: timeout > 0}, timeout)
 	return r.granted, err
@@ -64,7 +67,7 @@ func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
 	}
 	a := r.answer
 	return Result{Granted: r.granted, Wait: r.wait, Available: r.available, Rate: a.rate, Time: a.now,
-		ClockSkew: a.skew}, nil
+		ClockSkew: a.skew, Degraded: r.degraded}, nil
 }
 
 // ask takes a request through the limiter's engine, and answers it as it ended.
@@ -73,9 +76,12 @@ func (l *RateLimiter) ask(ctx context.Context, want request, timeout time.Durati
 		return want, err
 	}
 	r := l.client.newRequest()
-	want.ctx, want.done, want.timer = ctx, r.done, r.timer
+	want.ctx, want.done, want.timer, want.policy = ctx, r.done, r.timer, l.policy
 	if want.blocking && timeout > 0 {
 		want.deadline = time.Now().Add(timeout)
+	}
+	if want.blocking {
+		want.seq = l.client.seq.Add(1)
 	}
 	*r = want
 
@@ -86,9 +92,15 @@ func (l *RateLimiter) ask(ctx context.Context, want request, timeout time.Durati
 		return want, ErrClosed
 	}
 	e := b.engine(l)
+	if r.policy != nil && e.withoutRedis(r) {
+		b.mu.Unlock()
+		answer, err := *r, r.err
+		l.client.recycle(r)
+		return answer, err
+	}
 	var alone *call
 	refused := e.add(r)
-	if ctx.Done() == nil && want.deadline.IsZero() {
+	if ctx.Done() == nil && want.deadline.IsZero() && !r.degraded {
 		// Nothing ends the call before Redis does.
 		alone = e.alone(r)
 	} else {

@@ -146,7 +146,7 @@ func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 				args := rest
 				cmd, _, _ := strings.Cut(args, ",")
 				if cmd = strings.Trim(cmd, "' )"); cmd != "TIME" {
-					require.Regexp(t, `^'[A-Z]+', KEYS\[\d\]`, args, "%s:%d", s.Name, i+1)
+					require.Regexp(t, `^'[A-Z]+', KEYS\[\d+\]`, args, "%s:%d", s.Name, i+1)
 				}
 				_, rest, ok = strings.Cut(rest, "redis.call(")
 			}

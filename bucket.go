@@ -15,6 +15,8 @@ type bucket struct {
 	spare  *engine // one that was swept out, for the next limiter
 	closed bool
 	outage outage // of a cluster's or a ring's part
+
+	memories map[string]*memory // by hash key
 }
 
 // find is the engine of the limiter with that hash key, nil when there is none.
@@ -87,6 +89,15 @@ func (l *RateLimiter) learn(typ RateType) {
 	if typ != Overall || l.bucket.find(l.keys.hash) != nil {
 		e := l.bucket.engine(l)
 		e.typ, e.nextAudit, e.noTTL = typ, time.Time{}, time.Time{}
+	}
+}
+
+// lookAtTTL: the limiter may have got a TTL.
+func (l *RateLimiter) lookAtTTL() {
+	l.bucket.mu.Lock()
+	defer l.bucket.mu.Unlock()
+	if e := l.bucket.find(l.keys.hash); e != nil {
+		e.noTTL = time.Time{}
 	}
 }
 

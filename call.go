@@ -23,6 +23,10 @@ type call struct {
 	again   bool // the call goes on with those who are left
 	audit   bool // lost permits have to be looked for before
 	audited bool
+	ghost   bool // nobody's: it has been let to probe Redis
+	alone   bool // in its caller's goroutine
+	resumed bool // in another now, under the same id
+	memory  *memory
 	ended   []*request
 	orphans []orphan
 }
@@ -36,6 +40,9 @@ type orphan struct {
 
 // errAbandoned: nobody waits for the answer any more.
 var errAbandoned = errors.New("abandoned")
+
+// errLater: the call goes on, but not in its caller's goroutine.
+var errLater = errors.New("later")
 
 func (c *call) reset() {
 	*c = call{engine: c.engine, ask: ask{runs: c.runs[:0]}, ended: c.ended[:0], orphans: c.orphans[:0]}
@@ -117,12 +124,14 @@ func (c *call) run() {
 // runAlone carries the call of one caller in that caller's goroutine, as far as one step goes.
 func (c *call) runAlone() {
 	e := c.engine
+	c.alone = true
 	if !c.step() {
 		e.bucket.mu.Lock()
 		c = e.finished(c)
 		e.bucket.mu.Unlock()
 	}
 	if c != nil {
+		c.alone = false
 		go c.run()
 	}
 }
@@ -137,11 +146,21 @@ func (c *call) step() (more bool) {
 			return false
 		}
 	}
-	c.id, c.replay = newRequestID(), false
+	if !c.resumed {
+		c.id, c.replay = newRequestID(), false
+	}
+	c.resumed = false
 	begin := time.Now()
 	a, err := c.send()
+	if err == errLater {
+		c.resumed = true
+		return true
+	}
 	if err != nil {
 		c.fail(err)
+		return false
+	}
+	if c.ghost {
 		return false
 	}
 	c.settle(&a, begin)
@@ -157,17 +176,32 @@ func (c *call) send() (answer, error) {
 		outage = l.outage()
 		begin  = time.Now()
 		flips  = 0
+		first  = c.ghost // which was claimed when the call was made
 	)
 	for attempt := 1; ; {
 		if l.client.isClosed() {
 			return answer{}, ErrClosed
 		}
-		next, over, err := outage.enter()
+		var (
+			next = begin
+			over <-chan struct{}
+			err  error
+		)
+		if !first {
+			next, over, err = outage.enter()
+		}
+		first = false
 		if err != nil {
 			if !c.endure(l.failed("acquire", redisscript.Unknown, err), begin) {
 				return answer{}, errAbandoned
 			}
+			if c.alone {
+				return answer{}, errLater // its caller may be served without Redis
+			}
 			redisscript.Sleep(time.Until(next), over, l.client.closed)
+			if !c.trim() {
+				return answer{}, errAbandoned
+			}
 			continue
 		}
 		probe := !next.IsZero()
@@ -175,9 +209,12 @@ func (c *call) send() (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		raw, err := l.client.sendOnce(c.ctx, acquireScript, cmd)
+		var raw any
+		if err = c.pay(); err == nil {
+			raw, err = l.client.sendOnce(c.ctx, acquireScript, cmd)
+		}
 		if err == nil {
-			outage.there()
+			l.there()
 			a, err := l.readAcquire(&c.ask, raw)
 			var other *otherTypeError
 			if !errors.As(err, &other) {
@@ -195,7 +232,7 @@ func (c *call) send() (answer, error) {
 		if what == redisscript.Executed {
 			var re redis.Error
 			if errors.As(err, &re) {
-				outage.there()
+				l.there()
 			}
 			return answer{}, l.failed("acquire", what, err)
 		}
@@ -209,7 +246,7 @@ func (c *call) send() (answer, error) {
 		failed := l.failed("acquire", what, err)
 		full := errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted)
 		if !full {
-			outage.away(err)
+			l.away(err)
 		}
 		if !c.endure(failed, begin) {
 			return answer{}, errAbandoned
@@ -226,18 +263,37 @@ func (c *call) trouble(err error) {
 	c.engine.bucket.mu.Unlock()
 }
 
-// endure tells those who do not wait that Redis is away, and after the outage limit everybody. It
-// answers whether somebody in the call waits on.
+// trim drops those who have left or were answered without Redis while the call slept. It answers whether
+// somebody is left.
+func (c *call) trim() bool {
+	c.engine.bucket.mu.Lock()
+	defer c.engine.bucket.mu.Unlock()
+	c.memory = c.engine.memory
+	if c.replay {
+		return true // it asks for what it asked for
+	}
+	c.walked, c.walkedPermits = 0, 0
+	return c.prune()
+}
+
+// endure has those answered whom an outage policy answers, tells the others who do not wait that Redis is
+// away, and after the outage limit everybody. It answers whether somebody in the call waits on.
 func (c *call) endure(err error, since time.Time) bool {
 	e := c.engine
 	e.bucket.mu.Lock()
 	patient := time.Since(since) < e.l.client.cfg.outageLimit
-	ended, waits := c.endCallers(err, c.ended[:0], func(r *request) bool { return r.blocking && patient })
+	ended := c.degrade(c.ended[:0])
+	stays := func(r *request) bool { return r.blocking && (patient || r.degraded) }
+	ended, waits := c.endCallers(err, ended, stays)
 	for e.tries.n > 0 {
 		ended = e.tries.first.fail(err, ended)
 	}
-	for !patient && e.waiters.n > 0 && !e.waiters.first.inCall {
-		ended = e.waiters.first.fail(err, ended)
+	for r := e.waiters.first; r != nil && !patient; {
+		next := r.next
+		if !r.inCall && !stays(r) {
+			ended = r.fail(err, ended)
+		}
+		r = next
 	}
 	e.bucket.mu.Unlock()
 	wake(ended)

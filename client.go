@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,6 +20,7 @@ type Client struct {
 	rdb    redis.UniversalClient
 	cfg    config
 	err    error // of the options; every call answers it
+	policy *OutagePolicy
 	closed chan struct{}
 	once   sync.Once
 
@@ -30,6 +32,9 @@ type Client struct {
 
 	requests sync.Pool      // of *request
 	calls    sync.WaitGroup // goroutines that talk to Redis
+
+	seq    atomic.Uint64             // of callers that may wait, by their coming
+	keeper atomic.Pointer[allWaiter] // the caller of several limiters that keeps its turns
 }
 
 // New is a Client on rdb: a redis.Client, ClusterClient, Ring or failover client, which stays the
@@ -52,7 +57,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	for _, o := range opts {
 		o(&c.cfg)
 	}
-	c.err = c.cfg.validate()
+	c.err, c.policy = c.cfg.validate(), c.cfg.policy.effective()
 	if rdb == nil && c.err == nil {
 		c.err = invalid("the redis client is nil")
 	}
@@ -101,7 +106,7 @@ func (c *Client) Close() error {
 // are the same limiter. A name that cannot be used makes every call of it answer ErrInvalidArgument
 // or ErrNameNotClusterSafe.
 func (c *Client) RateLimiter(name string) *RateLimiter {
-	l := &RateLimiter{client: c, name: name, err: c.err}
+	l := &RateLimiter{client: c, name: name, err: c.err, policy: c.policy}
 	if l.err != nil {
 		return l
 	}

@@ -54,14 +54,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/redis/go-redis/v9"
 )
 
+var sdk struct{ HTTPClient *http.Client }
+
 var (
 	_ = errors.Is
+	_ = httplimit.New
 	_ = fmt.Println
 	_ = time.Second
 )

@@ -20,9 +20,10 @@ type engine struct {
 
 	tries   queue
 	waiters queue
-	trying  int     // calls of tries in flight
-	asking  bool    // a call of waiters is in flight
-	calls   []*call // in flight
+	trying  int      // calls of tries in flight
+	asking  bool     // a call of waiters is in flight
+	held    *request // has its turn: nobody of the waiters asks
+	calls   []*call  // in flight
 
 	askAt     time.Time // when the waiters are due; zero for now
 	freeAt    time.Time // when the first of them can be served at the soonest, as Redis said
@@ -33,9 +34,14 @@ type engine struct {
 
 	typ       RateType      // that of the last answer
 	interval  time.Duration // of the last answer
+	rate      Rate          // of the last answer to a call
 	nextAudit time.Time
 	noTTL     time.Time // until when the hash is taken to have no TTL
 	spare     *call
+
+	memory     *memory // for the time without Redis; nil as long as all policies are closed
+	shareTimer *time.Timer
+	shareDue   time.Time // when it serves
 }
 
 // maxTrying is how many calls of tries are in flight at most. With one, a caller that comes alone
@@ -61,11 +67,11 @@ func (e *engine) mayTry() bool {
 
 // reset makes an idle engine one that has served nobody.
 func (e *engine) reset() {
-	*e = engine{bucket: e.bucket, timer: e.timer, calls: e.calls, spare: e.spare}
+	*e = engine{bucket: e.bucket, timer: e.timer, shareTimer: e.shareTimer, calls: e.calls, spare: e.spare}
 }
 
 func (e *engine) idle() bool {
-	return len(e.calls) == 0 && e.tries.n == 0 && e.waiters.n == 0
+	return len(e.calls) == 0 && e.tries.n == 0 && e.waiters.n == 0 && e.held == nil
 }
 
 // add takes a request in, or refuses it at once and answers true. kick or alone goes on with it.
@@ -73,7 +79,7 @@ func (e *engine) add(r *request) (refused bool) {
 	if !r.blocking {
 		e.tries.push(r)
 	} else {
-		if e.waiters.n > 0 && e.tooLate(r) {
+		if e.waiters.n > 0 && !r.degraded && e.tooLate(r) {
 			return true
 		}
 		e.waiters.push(r)
@@ -137,7 +143,7 @@ func (e *engine) start(c *call) {
 }
 
 func (e *engine) launch(c *call) {
-	c.begin = time.Now()
+	c.begin, c.memory = time.Now(), e.memory
 	c.noTTL = c.begin.Before(e.noTTL)
 	e.calls = append(e.calls, c)
 	e.l.client.calls.Add(1)
@@ -166,12 +172,16 @@ func (e *engine) alone(r *request) *call {
 
 // nextAsking is a call for the waiters, when they are due.
 func (e *engine) nextAsking() *call {
-	if e.asking || e.bucket.closed || e.waiters.n == 0 || !e.askAt.IsZero() && time.Now().Before(e.askAt) {
+	if e.asking || e.held != nil || e.bucket.closed || e.waiters.n == 0 || !e.askAt.IsZero() && time.Now().Before(e.askAt) {
+		return nil
+	}
+	if r := e.waiters.first; r.turn != nil {
+		e.giveTurn(r)
 		return nil
 	}
 	c := e.newCall()
 	c.inOrder = true
-	for r := e.waiters.first; r != nil && c.append(r); r = r.next {
+	for r := e.waiters.first; r != nil && r.turn == nil && c.append(r); r = r.next {
 		r.inCall = true
 	}
 	if e.tries.n > 0 && e.yield() {
@@ -187,7 +197,8 @@ func (e *engine) nextTrying() *call {
 	if e.tries.n == 0 || e.bucket.closed || !e.mayTry() {
 		return nil
 	}
-	if e.waiters.n > 0 && e.yield() {
+	reserved := e.reserved()
+	if !reserved && e.waiters.n > 0 && e.yield() {
 		if e.asking {
 			return nil
 		}
@@ -198,6 +209,7 @@ func (e *engine) nextTrying() *call {
 		return nil
 	}
 	c := e.newCall()
+	c.probe = reserved
 	c.takeTries(&e.tries)
 	e.trying++
 	return c
@@ -244,7 +256,7 @@ func (e *engine) finished(c *call) *call {
 // rest sets the timer for the waiters, and lets an engine go that nobody needs.
 func (e *engine) rest() {
 	switch {
-	case e.waiters.n == 0 || e.asking || e.bucket.closed:
+	case e.waiters.n == 0 || e.asking || e.held != nil || e.bucket.closed:
 		if e.timer != nil {
 			e.timer.Stop()
 		}
@@ -276,5 +288,6 @@ func (e *engine) close(ended []*request) []*request {
 		ended = e.waiters.first.fail(ErrClosed, ended)
 	}
 	e.rest()
+	e.setShareTimer(time.Time{})
 	return ended
 }

@@ -72,6 +72,7 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 		c = cond[0]
 	}
 	n, err := l.run(ctx, expireScript, l.keys.all(Overall), ttl, at, c.flag)
+	l.lookAtTTL()
 	if err != nil {
 		return false, err
 	}

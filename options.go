@@ -12,6 +12,8 @@ type config struct {
 	recheck      time.Duration
 	outageLimit  time.Duration
 	refuseEarly  bool
+	policy       OutagePolicy
+	observer     func(Event)
 }
 
 // An Option configures a Client.
@@ -70,10 +72,17 @@ func WithEarlyRefusal() Option {
 
 // WithOutageLimit sets how long callers that wait go on waiting while Redis is away, as far as their
 // timeout and context let them; then they get ErrUnavailable. Until then they notice an outage only
-// as a longer wait. Callers that do not wait get it as soon as Redis is known to be away.
+// as a longer wait. Callers that do not wait get it as soon as Redis is known to be away. Those whose
+// outage policy is open or a local share need no limit: they are served without Redis.
 // The default is 30 seconds.
 func WithOutageLimit(d time.Duration) Option {
 	return func(c *config) { c.outageLimit = d }
+}
+
+// WithOutagePolicy sets what becomes of requests for permits while Redis is away; [RateLimiter.OnOutage]
+// does it for one limiter. The default is FailClosed.
+func WithOutagePolicy(p OutagePolicy) Option {
+	return func(c *config) { c.policy = p }
 }
 
 func (c *config) validate() error {
@@ -97,5 +106,5 @@ func (c *config) validate() error {
 	if c.outageLimit < 0 {
 		return invalid("outage limit %v is negative", c.outageLimit)
 	}
-	return nil
+	return c.policy.Validate()
 }

@@ -25,6 +25,7 @@ type RateLimiter struct {
 	keys   keys
 	bucket *bucket
 	err    error
+	policy *OutagePolicy // nil for FailClosed
 }
 
 // A RateOption changes what SetRate and UpdateRate do. Redisson: RateLimiterArgs, since 4.4.0.
@@ -89,6 +90,9 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []Rat
 	}
 	if o.keepState {
 		flags |= flagKeepState
+	}
+	if l.client.cfg.memberFormat == MemberLc0I {
+		flags |= flagSetLc0I
 	}
 	n, err := l.run(ctx, setRateScript, l.keys.all(r.Type), r.Permits, r.Interval.Milliseconds(),
 		r.KeepAlive.Milliseconds(), r.Type.wire(), l.client.now(), flags, r.MinGap.Milliseconds())
@@ -205,7 +209,7 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	err := l.withType("release", func(typ RateType) error {
 		for left > 0 {
 			n, err := l.run(ctx, releaseScript, l.keys.of(typ), typ.wire(), left,
-				l.client.cfg.clientKeyTTL.Milliseconds())
+				l.client.cfg.clientKeyTTL.Milliseconds(), l.client.now())
 			if err == nil {
 				err = l.statusError(n)
 			}

@@ -12,9 +12,15 @@ type request struct {
 	permits  int64
 	ctx      context.Context // the caller's, for what hooks of the redis client find in it
 	blocking bool
+	policy   *OutagePolicy // nil for FailClosed
 	deadline time.Time     // of a blocking one; zero for none
 	done     chan struct{} // one send, when the request has ended
 	timer    *time.Timer
+
+	seq   uint64  // of its coming, where it may wait
+	turn  *engine // it waits for its turn there, and not for permits
+	place int     // of that limiter in its caller's list
+	keeps bool    // its caller keeps the turn while it stands in other lines
 
 	prev, next *request
 	queue      *queue // that it stands in
@@ -23,6 +29,7 @@ type request struct {
 	overdue    bool // its time is up, it takes the answer that is on its way
 	ended      bool // it has its answer
 	gone       bool // its caller left
+	degraded   bool // its policy has answered it, or has it wait for the local share
 
 	wantsWait bool // when it is refused
 	granted   bool
@@ -148,7 +155,7 @@ func (e *engine) await(ctx context.Context, r *request, timeout time.Duration) (
 func (e *engine) graceFor(r *request) <-chan time.Time {
 	e.bucket.mu.Lock()
 	defer e.bucket.mu.Unlock()
-	if r.overdue || e.trouble != nil {
+	if r.overdue || r.degraded || e.trouble != nil {
 		return nil
 	}
 	if !time.Now().Before(e.freeAt) {
@@ -166,13 +173,18 @@ func (e *engine) graceFor(r *request) <-chan time.Time {
 // An answer that came first counts.
 func (e *engine) leave(r *request, err error) (*request, error) {
 	e.bucket.mu.Lock()
+	var ended []*request
+	if r.degraded && !r.ended && err == nil {
+		ended = e.serve(false, nil) // its share may be due at this very instant
+	}
 	if r.ended {
 		e.bucket.mu.Unlock()
+		wake(ended)
 		<-r.done
 		return r, nil
 	}
 	r.gone = true
-	if err == nil && (e.asking && !r.answered || e.trouble != nil || e.l.outage().known()) {
+	if err == nil && !r.degraded && (e.asking && !r.answered && r.turn == nil || e.trouble != nil || e.l.outage().known()) {
 		// Nobody knows whether it was refused.
 		err = fmt.Errorf("%w: acquire of %q: no answer in time", ErrUnavailable, e.l.name)
 		if e.trouble != nil {
@@ -180,6 +192,10 @@ func (e *engine) leave(r *request, err error) (*request, error) {
 		}
 	}
 	e.left(r)
+	if r.degraded {
+		ended = e.serve(false, ended) // who stood behind it
+	}
 	e.bucket.mu.Unlock()
+	wake(ended)
 	return nil, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redisscript"
@@ -17,6 +16,8 @@ import (
 var (
 	//go:embed scripts/acquire.lua
 	acquireSrc string
+	//go:embed scripts/acquire_all.lua
+	acquireAllSrc string
 	//go:embed scripts/audit.lua
 	auditSrc string
 	//go:embed scripts/available.lua
@@ -39,6 +40,12 @@ var (
 	expireTimeSrc string
 	//go:embed scripts/delete.lua
 	deleteSrc string
+	//go:embed scripts/cool_down.lua
+	coolDownSrc string
+	//go:embed scripts/cool_down_until.lua
+	coolDownUntilSrc string
+	//go:embed scripts/lift_cool_down.lua
+	liftCoolDownSrc string
 )
 
 // A script is one embedded file with the numbers of keys and arguments that its wrapper sends.
@@ -67,18 +74,22 @@ func (s *script) letOut(n int) *script {
 }
 
 var (
-	acquireScript     = newScript("acquire", acquireSrc, 3, 9, resendAsReplay).letOut(4)
-	auditScript       = newScript("audit", auditSrc, 3, 6, resendAlways)
-	availableScript   = newScript("available", availableSrc, 3, 5, resendAlways)
-	giveBackScript    = newScript("give_back", giveBackSrc, 3, 4, resendAlways)
-	releaseScript     = newScript("release", releaseSrc, 3, 3, resendUnsent)
-	trySetRateScript  = newScript("try_set_rate", trySetRateSrc, 1, 5, resendUnsent)
-	setRateScript     = newScript("set_rate", setRateSrc, 5, 7, resendUnsent)
-	trimScript        = newScript("trim", trimSrc, 2, 2, resendUnsent)
-	expireScript      = newScript("expire", expireSrc, 5, 3, resendUnsent)
-	clearExpireScript = newScript("clear_expire", clearExpireSrc, 5, 0, resendUnsent)
-	expireTimeScript  = newScript("expire_time", expireTimeSrc, 1, 0, resendAlways)
-	deleteScript      = newScript("delete", deleteSrc, 5, 0, resendUnsent)
+	acquireScript       = newScript("acquire", acquireSrc, 3, 9, resendAsReplay).letOut(4)
+	acquireAllScript    = newScript("acquire_all", acquireAllSrc, 3*scriptParts, 4+scriptParts, resendAsReplay)
+	auditScript         = newScript("audit", auditSrc, 3, 6, resendAlways)
+	availableScript     = newScript("available", availableSrc, 3, 5, resendAlways)
+	giveBackScript      = newScript("give_back", giveBackSrc, 3, 4, resendAlways)
+	releaseScript       = newScript("release", releaseSrc, 3, 4, resendUnsent)
+	trySetRateScript    = newScript("try_set_rate", trySetRateSrc, 1, 5, resendUnsent)
+	setRateScript       = newScript("set_rate", setRateSrc, 5, 7, resendUnsent)
+	trimScript          = newScript("trim", trimSrc, 2, 2, resendUnsent)
+	expireScript        = newScript("expire", expireSrc, 5, 3, resendUnsent)
+	clearExpireScript   = newScript("clear_expire", clearExpireSrc, 5, 0, resendUnsent)
+	expireTimeScript    = newScript("expire_time", expireTimeSrc, 1, 0, resendAlways)
+	deleteScript        = newScript("delete", deleteSrc, 5, 0, resendUnsent)
+	coolDownScript      = newScript("cool_down", coolDownSrc, 3, 6, resendAlways)
+	coolDownUntilScript = newScript("cool_down_until", coolDownUntilSrc, 1, 1, resendAlways)
+	liftCoolDownScript  = newScript("lift_cool_down", liftCoolDownSrc, 2, 2, resendAlways)
 )
 
 // The first number of a reply.
@@ -110,159 +121,8 @@ const (
 
 	flagMustExist = 1
 	flagKeepState = 2
+	flagSetLc0I   = 4
 )
-
-// An ask is one acquire call.
-type ask struct {
-	typ           RateType
-	id            requestID
-	runs          []run // 1 to maxRuns
-	replay        bool
-	check         bool
-	inOrder       bool
-	probe         bool // take nothing
-	noTTL         bool // the hash had none a moment ago
-	walked        int64
-	walkedPermits int64
-}
-
-// A run is a number of equal requests. In one call that number, and that of the runs, is bounded by
-// what a replay has to look for.
-type run struct {
-	permits int64
-	count   int64
-	callers []*request // the engine's; nil where a caller left
-}
-
-const (
-	maxRuns  = 128
-	maxBatch = 1024
-)
-
-// An answer is what an acquire call says.
-type answer struct {
-	granted       []int64 // requests, by run; -1 where the permits exceed the rate
-	wait          time.Duration
-	available     int64
-	now           time.Time
-	rate          Rate
-	again         int64
-	walked        int64
-	walkedPermits int64
-	skew          time.Duration
-	noTTL         bool // the hash had none; false also where the call did not look
-}
-
-func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
-	c := l.client
-	flags := 0
-	if a.replay {
-		flags |= flagReplay
-	}
-	if a.check {
-		flags |= flagCheck
-	}
-	if c.cfg.trusted {
-		flags |= flagMark
-	}
-	if a.inOrder {
-		flags |= flagInOrder
-	}
-	if a.probe {
-		flags |= flagProbe
-	}
-	if a.noTTL {
-		flags |= flagNoTTL
-	}
-	// Where it is too much for a member the script makes smaller ones.
-	whole := uint32(min(a.runs[0].permits*a.runs[0].count, maxPermits))
-	args := [9]any{a.typ.wire(), a.runs[0].permits, a.runs[0].count, encodeMember(c.cfg.memberFormat, a.id.run(0), whole), flags}
-	n := 5
-	if a.typ == PerClient || len(a.runs) > 1 || a.walked > 0 || c.cfg.clientClock {
-		walk := ""
-		if a.walked > 0 {
-			walk = fmt.Sprint(a.walked, " ", a.walkedPermits)
-		}
-		args[5], args[6], args[7], args[8] = c.now(), furtherRuns(a.runs[1:]), c.cfg.clientKeyTTL.Milliseconds(), walk
-		n = 9
-	}
-	return acquireScript.Command(l.keys.of(a.typ), args[:n]...)
-}
-
-// readAcquire reads the reply to a.
-func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
-	r, err := l.numbers(acquireScript, raw)
-	if err != nil {
-		return answer{}, err
-	}
-	if (len(r) == 6 || len(r) == 7) && len(a.runs) == 1 && r[0] == statusOK {
-		r[0] = a.runs[0].count
-		return answer{
-			granted:   r[:1:1],
-			available: r[1],
-			now:       time.UnixMilli(r[2]),
-			rate:      Rate{Type: a.typ, Permits: r[3], Interval: ms(r[4]), KeepAlive: ms(r[5])},
-			noTTL:     len(r) == 7 && r[6] == 0,
-		}, nil
-	}
-	if r[0] == statusExceeds && len(r) == 2 {
-		none := answer{granted: make([]int64, len(a.runs)), rate: Rate{Permits: r[1]}}
-		for i := range none.granted {
-			none.granted[i] = -1
-		}
-		return none, nil
-	}
-	if err := l.statusError(r); err != nil {
-		return answer{}, err
-	}
-	if len(r) != 13+len(a.runs) {
-		return answer{}, l.badReply(acquireScript, raw)
-	}
-	granted := r[1:2:2]
-	if len(a.runs) > 1 {
-		granted = append(granted, r[14:]...)
-	}
-	for i, n := range granted {
-		if n < -1 || n > a.runs[i].count {
-			return answer{}, l.badReply(acquireScript, raw)
-		}
-	}
-	return answer{
-		granted:       granted,
-		wait:          ms(r[2]),
-		available:     r[3],
-		now:           time.UnixMilli(r[4]),
-		rate:          Rate{Type: a.typ, Permits: r[5], Interval: ms(r[6]), KeepAlive: ms(r[7]), MinGap: ms(r[12])},
-		again:         r[8],
-		walked:        r[9],
-		walkedPermits: r[10],
-		skew:          ms(r[11]),
-		noTTL:         r[13] == 0,
-	}, nil
-}
-
-func furtherRuns(runs []run) string {
-	if len(runs) == 0 {
-		return ""
-	}
-	var b []byte
-	for _, r := range runs {
-		b = strconv.AppendInt(b, r.permits, 10)
-		b = append(b, ' ')
-		b = strconv.AppendInt(b, r.count, 10)
-		b = append(b, ' ')
-	}
-	return string(b)
-}
-
-func (l *RateLimiter) giveBackCommand(typ RateType, o orphan) ([]any, error) {
-	f := l.client.cfg.memberFormat
-	var smaller []byte
-	if o.keeps > 0 {
-		smaller = encodeMember(f, o.id, uint32(o.keeps))
-	}
-	return giveBackScript.Command(l.keys.of(typ), typ.wire(), encodeMember(f, o.id, uint32(o.had)), smaller, o.had-o.keeps)
-}
 
 // A tally is how far an audit has counted.
 type tally struct {

@@ -13,10 +13,20 @@ func (c *call) settle(a *answer, begin time.Time) {
 	e.bucket.mu.Lock()
 	e.trouble, e.typ = nil, c.typ
 	if a.rate.Interval > 0 {
-		e.interval = a.rate.Interval
+		e.interval, e.rate = a.rate.Interval, a.rate
+		if e.memory != nil {
+			e.memory.learn(a.rate, a.wait)
+		}
 	}
 	if a.noTTL && !e.l.client.cfg.clientClock { // with the caller's clock every call looks, as Redisson's do
 		e.noTTL = begin.Add(trustNoTTL)
+	}
+	if c.probe {
+		// What it found is somebody else's; see engine.reserved.
+		for i := range a.granted {
+			a.granted[i] = min(a.granted[i], 0)
+		}
+		a.wait = max(a.wait, time.Millisecond)
 	}
 	head := e.waiters.first
 	ended := c.grant(a, c.ended[:0])
@@ -109,7 +119,7 @@ func (c *call) passOn(a *answer, ended []*request) []*request {
 	}
 	for i := range c.orphans {
 		o := &c.orphans[i]
-		for r := e.waiters.first; r != nil && r.permits <= o.had-o.keeps; r = e.waiters.first {
+		for r := e.waiters.first; r != nil && r.turn == nil && r.permits <= o.had-o.keeps; r = e.waiters.first {
 			o.keeps += r.permits
 			r.grant(a, a.available)
 			ended = r.end(ended)
@@ -129,7 +139,7 @@ func (c *call) prune() bool {
 	for i := range c.runs {
 		rest := c.runs[i].callers[:0]
 		for _, r := range c.runs[i].callers {
-			if r.live() {
+			if r != nil && r.live() {
 				rest = append(rest, r)
 			}
 		}
@@ -158,7 +168,7 @@ func (c *call) refuse(a *answer, ended []*request) []*request {
 	for i := range c.runs {
 		rest := c.runs[i].callers[:0]
 		for _, r := range c.runs[i].callers {
-			r.answered = true
+			r.answered, r.degraded = true, false
 			switch {
 			case r.blocking && !r.overdue:
 				r.inCall = false

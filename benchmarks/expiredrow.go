@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,7 +17,8 @@ func (r expiredRow) about() rowAbout {
 	return rowAbout{
 		key: fmt.Sprintf("expired-%d", r.members), title: grouped(r.members) + " members have expired at once",
 		text: "The longest script call, by SLOWLOG, while one caller acquires until all of them are reclaimed: every other client waits that long. " +
-			"The log tells real time, and what else runs on the machine is in the longest call; p99.9 is steadier.",
+			"The log tells real time, in which the machine may stall. So it is done twice, and of each call, which has the same to reclaim " +
+			"both times, the shorter counts: what the script does is in both, a stall in one.",
 		metrics: []metric{longestMetric, call999Metric, serverMetric},
 	}
 }
@@ -27,6 +29,41 @@ func (r expiredRow) takes(c contestant) bool {
 }
 
 func (r expiredRow) measure(ctx context.Context, b *bench, c contestant, name string) (sample, error) {
+	var runs [2][]time.Duration
+	if _, err := resetUsage(ctx, b.rdb); err != nil {
+		return nil, err
+	}
+	for i := range runs {
+		var err error
+		if runs[i], err = r.reclaimAll(ctx, b, c, fmt.Sprint(name, "-", i)); err != nil {
+			return nil, err
+		}
+	}
+	u, err := readUsage(ctx, b.rdb)
+	if err != nil {
+		return nil, err
+	}
+	if len(runs[0]) != len(runs[1]) {
+		return nil, fmt.Errorf("one run took %d calls, the other %d", len(runs[0]), len(runs[1]))
+	}
+	longest, calls := time.Duration(0), new(histogram)
+	for i := range runs[0] {
+		d := min(runs[0][i], runs[1][i])
+		longest = max(longest, d)
+		calls.add(d)
+	}
+	if longest == 0 {
+		return nil, fmt.Errorf("the slow log holds no script call")
+	}
+	return sample{
+		longestMetric: longest.Seconds() * 1e3,
+		call999Metric: calls.quantile(0.999).Seconds() * 1e3,
+		serverMetric:  u.scriptTime * 1e6 / float64(u.scriptCalls),
+	}, nil
+}
+
+// reclaimAll answers how long each script call took, in their order.
+func (r expiredRow) reclaimAll(ctx context.Context, b *bench, c contestant, name string) ([]time.Duration, error) {
 	now, err := redisNow(ctx, b.rdb)
 	if err != nil {
 		return nil, err
@@ -44,11 +81,11 @@ func (r expiredRow) measure(ctx context.Context, b *bench, c contestant, name st
 	if err := logSlow(ctx, b, 0); err != nil {
 		return nil, err
 	}
-	out, err := r.reclaim(ctx, b, s, name)
+	calls, err := r.reclaim(ctx, b, s, name)
 	if err != nil {
 		return nil, err
 	}
-	return out, logSlow(ctx, b, -1)
+	return calls, logSlow(ctx, b, -1)
 }
 
 // slowLogLength is more than what one look at the log finds: scripts' own commands are in it too.
@@ -66,12 +103,9 @@ func logSlow(ctx context.Context, b *bench, micros int) error {
 }
 
 // reclaim acquires until no expired member is left.
-func (r expiredRow) reclaim(ctx context.Context, b *bench, s session, name string) (sample, error) {
-	if _, err := resetUsage(ctx, b.rdb); err != nil {
-		return nil, err
-	}
-	granted, calls := int64(0), new(histogram)
-	longest := time.Duration(0)
+func (r expiredRow) reclaim(ctx context.Context, b *bench, s session, name string) ([]time.Duration, error) {
+	granted := int64(0)
+	var calls []time.Duration
 	for left := int64(1); left > 0; {
 		// A few requests at a time: the log holds all of their calls.
 		t, err := s.load(ctx, job{prefix: name, limiters: 1, callers: 1, calls: 50})
@@ -86,10 +120,9 @@ func (r expiredRow) reclaim(ctx context.Context, b *bench, s session, name strin
 		if err != nil {
 			return nil, err
 		}
-		for _, entry := range slow {
+		for _, entry := range slices.Backward(slow) { // the newest comes first
 			if len(entry.Args) > 0 && (strings.HasPrefix(strings.ToLower(entry.Args[0]), "eval")) {
-				longest = max(longest, entry.Duration)
-				calls.add(entry.Duration)
+				calls = append(calls, entry.Duration)
 			}
 		}
 		if err := b.rdb.Do(ctx, "slowlog", "reset").Err(); err != nil {
@@ -101,20 +134,9 @@ func (r expiredRow) reclaim(ctx context.Context, b *bench, s session, name strin
 		}
 		left = members - granted
 	}
-	u, err := readUsage(ctx, b.rdb)
-	if err != nil {
-		return nil, err
-	}
 	spent, err := s.spent(ctx)
 	if err == nil && spent != granted {
 		err = fmt.Errorf("%d requests were granted, and the limiter holds %d", granted, spent)
 	}
-	if err == nil && longest == 0 {
-		err = fmt.Errorf("the slow log holds no script call")
-	}
-	return sample{
-		longestMetric: longest.Seconds() * 1e3,
-		call999Metric: calls.quantile(0.999).Seconds() * 1e3,
-		serverMetric:  u.scriptTime * 1e6 / float64(u.scriptCalls),
-	}, err
+	return calls, err
 }

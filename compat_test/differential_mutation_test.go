@@ -24,7 +24,7 @@ var mutations = []struct {
 	version              string // against which it shows, the newest when empty
 }{
 	{"a grant expires a millisecond late", "acquire",
-		"'-inf', now - interval, 'LIMIT'", "'-inf', now - interval - 1, 'LIMIT'", ""},
+		"local due = now - interval", "local due = now - interval - 1", ""},
 	{"a grant takes one permit, whatever was asked for", "acquire",
 		"redis.pcall('INCRBY', KEYS[2], freed - wanted)", "redis.pcall('INCRBY', KEYS[2], freed - number)", ""},
 	{"a wait is a millisecond long", "acquire",
@@ -135,7 +135,7 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 			return twinAnswer{word: fmt.Sprint(r[2])}
 		})
 	case "release":
-		return s.typed(ctx, memory, op, func(typ string) []any { return []any{typ, op.permits, s.clientTTL} }, func([]int64) twinAnswer {
+		return s.typed(ctx, memory, op, func(typ string) []any { return []any{typ, op.permits, s.clientTTL, now} }, func([]int64) twinAnswer {
 			return twinAnswer{word: "null"}
 		})
 	case "trySetRate":

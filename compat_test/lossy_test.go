@@ -39,9 +39,9 @@ func (l *loser) judge(words []string) (f redistest.Fault) {
 	if !strings.HasPrefix(strings.ToLower(words[0]), "eval") {
 		return f
 	}
-	// Our acquire says in its flags that it is sent again; its id stays. All else is repeated to the letter.
+	// Our acquire says in its flags that it is sent again; its member stays. All else is repeated to the letter.
 	request := strings.Join(words, "\x00")
-	if len(words) > 9 && len(words[9]) == 16 && words[2] == "3" {
+	if len(words) > 9 && (len(words[9]) == 20 || len(words[9]) == 21) && words[2] == "3" {
 		request = words[9]
 	}
 	l.mu.Lock()

@@ -182,6 +182,9 @@ func (l *ledger) zadd(stamp string, w []string) {
 		l.t.Errorf("ledger: %q at %q", w, stamp)
 		return
 	}
+	if isBlock(member) {
+		return
+	}
 	l.add(key, member, entry{score: score, at: time.Unix(s, us*1000), java: java})
 }
 

@@ -82,7 +82,12 @@ local value = tonumber(stored)
 -- reclaims lazily too. In every member format the permits are the last four bytes, little endian.
 -- Shorter ones are nobody's grants and count for nothing.
 local limit = value and value >= wanted and 64 or 512
-local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', '0', limit), 0
+local due = now - interval
+if conf[6] and (tonumber(conf[6]) or 0) > now then
+  -- Grants that peers have made during a cool-down and that fall due before it ends join it.
+  due = string.format('(%.0f', conf[6] - interval)
+end
+local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', due, 'LIMIT', '0', limit), 0
 if #old > 0 then
   local byte = string.byte
   for i = 1, #old do

@@ -4,7 +4,7 @@
 -- A call reads a bounded number of members; of a larger set it adds up the smaller side, expired or
 -- not, over several calls at the instant of the first.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -17,7 +17,7 @@
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 --           {5} the set changed under the sum, start over
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown')
 if not (conf[1] and conf[2] and conf[3]) then
   return {1}
 end
@@ -50,6 +50,10 @@ local function total(from, to)
 end
 local function answer(n)
   return {0, 1, math.max(0, math.min(rate, n)), now}
+end
+
+if (tonumber(conf[4] or 0) or 0) > now then
+  return answer(0)
 end
 
 -- A value that is no whole number which INCRBY takes counts as lost.

@@ -3,16 +3,17 @@
 -- Redisson (3.52.0 to 4.7.0) leaves the members: a released permit returns a second time when its
 -- member expires. Newest first: taking the oldest would make the next waiter wait longer.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   permits to give back
 -- ARGV[3]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
+-- ARGV[4]   now in ms, or empty for this server's TIME
 -- Returns   {0, left, available} left > 0: too many members for one call, send the rest at once
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'coolDown')
 if not (conf[1] and conf[2] and conf[3]) then
   return {1}
 end
@@ -24,6 +25,22 @@ if not rate or not interval then
   return {4}
 end
 
+if conf[5] then
+  local now = tonumber(ARGV[4])
+  if not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  if (tonumber(conf[5]) or 0) > now then
+    -- A cool-down has taken the place of all grants: there is nothing to give back.
+    return {0, 0, 0}
+  end
+end
+
+-- What a cool-down put there is no grant.
+local function block(m)
+  return #m == 21 and string.sub(m, 1, 4) == '\16~c~' or #m == 20 and string.sub(m, 9, 10) == '~c'
+end
 local function worth(m)
   if #m < 8 then
     return 0
@@ -54,13 +71,15 @@ if not value then
   end
 end
 
-local left, gone = tonumber(ARGV[2]), 0
+local left, gone, blocks = tonumber(ARGV[2]), 0, 0
 local cut, score, smaller
-local members = redis.call('ZREVRANGE', KEYS[3], 0, math.min(left, 512) - 1, 'WITHSCORES')
+local members = redis.call('ZREVRANGE', KEYS[3], 0, math.min(left + 64, 512) - 1, 'WITHSCORES')
 for i = 1, #members, 2 do
   local m = members[i]
   local n = worth(m)
-  if n > left then
+  if block(m) then
+    blocks = blocks + 1
+  elseif n > left then
     if left > 0 then
       local r = n - left
       local p = string.char(r % 256, math.floor(r / 256) % 256, math.floor(r / 65536) % 256,
@@ -72,12 +91,20 @@ for i = 1, #members, 2 do
       left = 0
     end
     break
+  elseif blocks > 0 then
+    redis.call('ZREM', KEYS[3], m)
+    left = left - n
+  else
+    left = left - n
+    gone = gone + 1
   end
-  left = left - n
-  gone = gone + 1
 end
-if gone > 0 then
+if gone > 0 and blocks == 0 then
   redis.call('ZREMRANGEBYRANK', KEYS[3], -gone, -1)
+elseif gone > 0 then
+  for i = 1, 2 * gone, 2 do
+    redis.call('ZREM', KEYS[3], members[i])
+  end
 end
 if cut then
   -- Added before the old one goes: an emptied set would lose its TTL.
@@ -86,6 +113,9 @@ if cut then
 end
 
 value = math.min(rate, value + tonumber(ARGV[2]) - left)
+if left == tonumber(ARGV[2]) then
+  left = 0 -- blocks only: there is nothing to give back
+end
 if redis.call('EXISTS', KEYS[3]) == 0 then
   -- Nothing is in use, so everything is free.
   value, left = rate, 0

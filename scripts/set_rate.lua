@@ -1,6 +1,6 @@
 -- set_rate: gives the limiter a new rate, and keeps or drops the permits in use.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap and coolDown
 -- KEYS[2]   string: permits left, of the new type (the caller's own when PER_CLIENT)
 -- KEYS[3]   sorted set: one member a grant, of the new type
 -- KEYS[4]   string: permits left, of the other type
@@ -10,14 +10,16 @@
 -- ARGV[3]   keepAliveTime, ms, 0 for none
 -- ARGV[4]   type: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[5]   now in ms, or empty for this server's TIME
--- ARGV[6]   flags: 1 only a limiter that has a rate, 2 keep the permits in use
+-- ARGV[6]   flags: 1 only a limiter that has a rate, 2 keep the permits in use, 4 write
+--           blocks of the 20-byte format
 -- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, 0} done   {1, 1} done but for the permits in use, of which there are too many for one
 --           call: value is 0 and the caller settles it by audit and trim
 
-local was = redis.call('HGET', KEYS[1], 'type')
-if not was and (ARGV[6] == '1' or ARGV[6] == '3') then
+local conf, flags = redis.call('HMGET', KEYS[1], 'type', 'coolDown'), tonumber(ARGV[6])
+local was = conf[1]
+if not was and flags % 2 == 1 then
   return {0}
 end
 redis.call('HSET', KEYS[1], 'rate', ARGV[1], 'interval', ARGV[2], 'keepAliveTime', ARGV[3], 'type', ARGV[4])
@@ -31,21 +33,42 @@ if keepAlive > 0 then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end
 
-local keep = ARGV[6] == '2' or ARGV[6] == '3'
-if not keep or (was and was ~= ARGV[4]) then
-  -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
-  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-  return {1, 0}
-end
-
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+-- A cool-down goes on: what the new rate has more is blocked until it ends, see cool_down.
+local till = tonumber(conf[2] or 0) or 0
+local function free(n)
+  if till <= now or n <= 0 then
+    return n
+  end
+  local p = string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
+    math.floor(n / 16777216) % 256)
+  local t, stamp = now, ''
+  for _ = 1, 6 do
+    stamp = string.char(t % 256) .. stamp
+    t = math.floor(t / 256)
+  end
+  local m = '\16~c~' .. p .. stamp .. '\0\0\1' .. p
+  if flags % 8 >= 4 then
+    m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
+  end
+  redis.call('ZADD', KEYS[3], string.format('%.0f', till - interval), m)
+  return 0
+end
+
 local later = 0
-if redis.call('ZCARD', KEYS[3]) > 512 then
+if flags % 4 < 2 or (was and was ~= ARGV[4]) then
+  -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
+  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  if till <= now then
+    return {1, 0}
+  end
+  redis.call('SET', KEYS[2], string.format('%.0f', free(rate)))
+elseif redis.call('ZCARD', KEYS[3]) > 512 then
   redis.call('SET', KEYS[2], '0')
   later = 1
 else
@@ -82,7 +105,7 @@ else
       used = rate
     end
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', rate - used))
+  redis.call('SET', KEYS[2], string.format('%.0f', free(rate - used)))
 end
 
 if keepAlive > 0 then

@@ -1,0 +1,374 @@
+package ratelimiter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// others are further limiters of the world's client; with apart their keys fall into different slots.
+func (w *world) others(rates ...Rate) []*RateLimiter {
+	w.t.Helper()
+	var list []*RateLimiter
+	for i, r := range rates {
+		l := w.client.RateLimiter(fmt.Sprintf("%s-%d", w.l.Name(), i))
+		require.NoError(w.t, l.SetRate(w.ctx, r))
+		list = append(list, l)
+	}
+	return list
+}
+
+// apart has the client think that its Redis is one of many, so that limiters are asked in turn.
+func apart(c *Client, yes bool) { c.sharded = yes }
+
+// inBothWays runs f where one script decides and where the limiters are asked in turn.
+func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...Option) {
+	for _, way := range []string{"one script", "in turn"} {
+		t.Run(way, func(t *testing.T) {
+			inWorld(t, Rate{}, func(t *testing.T, w *world) {
+				apart(w.client, way == "in turn")
+				f(t, w)
+			}, opts...)
+		})
+	}
+}
+
+func (w *world) all(want AllResult, demands ...Demand) {
+	w.t.Helper()
+	got, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
+	require.NoError(w.t, err)
+	w.same(want, got)
+}
+
+func (w *world) same(want, got AllResult) {
+	w.t.Helper()
+	name := func(r AllResult) string {
+		if r.Limiter == nil {
+			return ""
+		}
+		return r.Limiter.Name()
+	}
+	require.Equal(w.t, name(want), name(got))
+	require.Equal(w.t, want.Wait, got.Wait)
+	require.Equal(w.t, want.Granted, got.Granted)
+}
+
+func (w *world) has(l *RateLimiter, want int64) {
+	w.t.Helper()
+	n, err := l.AvailablePermits(w.ctx)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, n, l.Name())
+}
+
+func TestAllOrNothing(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(5, time.Second), overall(20, 10*time.Second), Rate{Type: PerClient, Permits: 3, Interval: time.Minute})
+		a, b, c := l[0], l[1], l[2]
+		w.all(AllResult{Granted: true}, Demand{a, 1}, Demand{b, 2}, Demand{c, 3})
+		w.has(a, 4)
+		w.has(b, 18)
+		w.has(c, 0)
+		w.all(AllResult{Limiter: c, Wait: time.Minute}, Demand{c, 1}, Demand{a, 1})
+		w.has(a, 4)
+		w.all(AllResult{Limiter: c, Wait: time.Minute}, Demand{a, 5}, Demand{b, 1}, Demand{c, 1})
+		w.has(b, 18)
+		w.all(AllResult{Limiter: a, Wait: time.Second}, Demand{a, 5}, Demand{b, 1})
+		w.at(999 * time.Millisecond)
+		w.all(AllResult{Limiter: a, Wait: time.Millisecond}, Demand{a, 5}, Demand{b, 1})
+		w.at(time.Second)
+		w.all(AllResult{Granted: true}, Demand{a, 5}, Demand{b, 1})
+		w.has(b, 17)
+	})
+}
+
+// The limiter with the longest wait is the one that bound.
+func TestTheOneThatBound(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Second), overall(1, time.Minute), overall(1, 10*time.Second))
+		for _, l := range l {
+			require.NoError(t, l.Acquire(w.ctx, 1))
+		}
+		w.all(AllResult{Limiter: l[1], Wait: time.Minute}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[2], 1})
+		require.NoError(t, l[1].Release(w.ctx, 1))
+		w.all(AllResult{Limiter: l[2], Wait: 10 * time.Second}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[2], 1})
+	})
+}
+
+func TestAllWaits(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
+		demands := []Demand{{l[0], 1}, {l[1], 1}}
+		for i, at := range []time.Duration{0, 0, 1, 5, 5, 6, 10, 10, 11} {
+			require.NoError(t, w.client.AcquireAll(w.ctx, demands...))
+			require.Equal(t, at*time.Second, w.elapsed(), i)
+		}
+		r, err := w.client.TryAcquireAll(w.ctx, 3*time.Second, demands...)
+		require.NoError(t, err)
+		w.same(AllResult{Limiter: l[1], Wait: time.Second}, r)
+		require.Equal(t, 14*time.Second, w.elapsed(), "refused when its time was up")
+		r, err = w.client.TryAcquireAll(w.ctx, 3*time.Second, demands...)
+		require.NoError(t, err)
+		w.same(AllResult{Granted: true}, r)
+		require.Equal(t, 15*time.Second, w.elapsed())
+	})
+}
+
+func TestAllOfBadInput(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
+		other := New(w.rdb)
+		defer other.Close()
+		for name, demands := range map[string][]Demand{
+			"none":              {},
+			"nil":               {{l[0], 1}, {nil, 1}},
+			"no permits":        {{l[0], 1}, {l[1], 0}},
+			"too many":          {{l[0], 1}, {l[1], 1 << 32}},
+			"too many together": {{l[0], 1}, {l[1], 1 << 31}, {l[1], 1 << 31}},
+			"another client":    {{l[0], 1}, {other.RateLimiter(l[1].Name()), 1}},
+			"a long list":       make([]Demand, 65),
+		} {
+			_, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
+			require.ErrorIs(t, err, ErrInvalidArgument, name)
+			require.ErrorIs(t, w.client.AcquireAll(w.ctx, demands...), ErrInvalidArgument, name)
+		}
+		_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{w.l, 1})
+		require.ErrorIs(t, err, ErrNotInitialized)
+		require.ErrorContains(t, err, w.l.Name())
+		_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{l[1], 4})
+		require.ErrorIs(t, err, ErrPermitsExceedRate)
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", "x", "interval", "1", "type", "0").Err())
+		_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{w.l, 1})
+		require.ErrorIs(t, err, ErrMalformed)
+		w.has(l[0], 2)
+		w.all(AllResult{Granted: true}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[0], 1}) // added up
+		w.has(l[0], 0)
+		w.all(AllResult{Limiter: l[0], Wait: time.Second}, Demand{l[0], 1})
+		ctx, cancel := context.WithCancel(w.ctx)
+		cancel()
+		require.ErrorIs(t, w.client.AcquireAll(ctx, Demand{l[0], 1}, Demand{l[1], 1}), context.Canceled)
+	})
+}
+
+// Each limiter of a list holds its window as it does alone, whatever is asked for by whom.
+func TestWindowSafetyOfAll(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		round := 0
+		check(t, func(rt *rapid.T) {
+			round++
+			models, logs := []*model{}, []*windowLog{}
+			var limiters []*RateLimiter
+			for i := range rapid.IntRange(2, 8).Draw(rt, "limiters") {
+				interval := rapid.SampledFrom([]time.Duration{7 * time.Millisecond, 250 * time.Millisecond, time.Second, time.Minute}).Draw(rt, "interval")
+				rate := rapid.SampledFrom([]int64{1, 3, 20, 100}).Draw(rt, "rate")
+				l := w.client.RateLimiter(fmt.Sprintf("%s#%s%d", w.l.Name(), rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"), i))
+				require.NoError(rt, l.SetRate(w.ctx, overall(rate, interval)))
+				limiters, models, logs = append(limiters, l), append(models, &model{rate: rate, interval: interval}), append(logs, &windowLog{})
+			}
+			for range rapid.IntRange(10, 60).Draw(rt, "steps") {
+				now := w.elapsed()
+				switch op := rapid.IntRange(0, 9).Draw(rt, "op"); {
+				case op < 6:
+					var demands []Demand
+					var of []int
+					for i, m := range models {
+						if rapid.Bool().Draw(rt, "takes part") {
+							demands = append(demands, Demand{limiters[i], rapid.Int64Range(1, min(m.rate, 5)).Draw(rt, "permits")})
+							of = append(of, i)
+						}
+					}
+					if len(demands) == 0 {
+						continue
+					}
+					got, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
+					require.NoError(rt, err)
+					fits := true
+					for j, i := range of {
+						fits = fits && models[i].available(now) >= demands[j].Permits
+					}
+					require.Equal(rt, fits, got.Granted)
+					for j, i := range of {
+						switch {
+						case fits:
+							models[i].acquire(now, demands[j].Permits)
+							logs[i].add(now, demands[j].Permits)
+						case got.Limiter == limiters[i]:
+							require.Equal(rt, models[i].wait(now, demands[j].Permits), got.Wait)
+						}
+					}
+				case op < 7:
+					i := rapid.IntRange(0, len(models)-1).Draw(rt, "which")
+					n := rapid.Int64Range(1, models[i].rate).Draw(rt, "permits")
+					r, err := limiters[i].Try(w.ctx, n)
+					require.NoError(rt, err)
+					require.Equal(rt, models[i].acquire(now, n), r.Granted)
+					if r.Granted {
+						logs[i].add(now, n)
+					}
+				default:
+					time.Sleep(time.Duration(rapid.SampledFrom([]int{1, 7, 100, 250, 999, 1000, 30_000}).Draw(rt, "ms")) * time.Millisecond)
+				}
+			}
+			for i, l := range limiters {
+				require.LessOrEqual(rt, logs[i].worst(models[i].interval), models[i].rate)
+				n, err := l.AvailablePermits(w.ctx)
+				require.NoError(rt, err)
+				require.Equal(rt, models[i].available(w.elapsed()), n, "nothing is kept, nothing lost")
+				_, err = l.Delete(w.ctx)
+				require.NoError(rt, err)
+			}
+		})
+		require.Greater(t, round, 50)
+	})
+}
+
+// Callers of overlapping lists and of single limiters: all are served, and nobody passes for ever.
+func TestNobodyStarvesInOverlappingLists(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(4, time.Second), overall(4, time.Second), overall(4, 1500*time.Millisecond))
+		ctx, cancel := context.WithCancel(w.ctx)
+		var crowd sync.WaitGroup
+		for i := range 24 { // each limiter is wanted by eight for ever
+			crowd.Go(func() {
+				for l[i%3].Acquire(ctx, 1) == nil {
+				}
+			})
+		}
+		var lists sync.WaitGroup
+		done := make([]int, 3)
+		for i := range 3 { // and by three lists, in every order
+			lists.Go(func() {
+				for range 5 {
+					require.NoError(t, w.client.AcquireAll(ctx, Demand{l[i], 2}, Demand{l[(i+1)%3], 3}, Demand{l[(i+2)%3], 1}))
+					done[i]++
+				}
+			})
+		}
+		lists.Wait()
+		t.Logf("15 lists served in %v", w.elapsed())
+		require.Less(t, w.elapsed(), 3*time.Minute)
+		cancel()
+		crowd.Wait()
+		require.Nil(t, w.client.keeper.Load())
+	})
+}
+
+// Requests that do not wait take what is free for an interval; then what a list waits for is kept for it.
+func TestTriesDoNotStarveAList(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(5, time.Second), overall(5, time.Second))
+		ctx, cancel := context.WithCancel(w.ctx)
+		var crowd sync.WaitGroup
+		for i := range 10 {
+			crowd.Go(func() {
+				for ctx.Err() == nil {
+					_, err := l[i%2].Try(ctx, 1)
+					if err != nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		w.at(100 * time.Millisecond)
+		require.NoError(t, w.client.AcquireAll(w.ctx, Demand{l[0], 5}, Demand{l[1], 5}))
+		t.Logf("served after %v", w.elapsed())
+		require.Less(t, w.elapsed(), 10*time.Second)
+		cancel()
+		crowd.Wait()
+	})
+}
+
+// The permits of the limiters that did not bind are free for others meanwhile.
+func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Minute), overall(10, time.Second))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		done := make(chan error, 1)
+		go func() { done <- w.client.AcquireAll(w.ctx, Demand{l[0], 1}, Demand{l[1], 1}) }()
+		for range 50 {
+			require.NoError(t, l[1].Acquire(w.ctx, 1))
+		}
+		require.Equal(t, 4*time.Second, w.elapsed())
+		require.NoError(t, <-done)
+		require.Equal(t, time.Minute, w.elapsed())
+	})
+}
+
+// A release wakes a list that waits, also by another caller of the Client.
+func TestReleaseWakesAList(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Hour), overall(10, time.Second))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		done := make(chan error, 1)
+		go func() { done <- w.client.AcquireAll(w.ctx, Demand{l[0], 1}, Demand{l[1], 1}) }()
+		w.at(1300 * time.Millisecond)
+		require.NoError(t, l[0].Release(w.ctx, 1))
+		require.NoError(t, <-done)
+		require.Equal(t, 1300*time.Millisecond, w.elapsed())
+	})
+}
+
+// First come, first served: a list among callers of one limiter, by the time at which each came.
+func TestAListStandsInLine(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Second), overall(10, time.Second))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		order := make(chan int, 3)
+		for i := range 3 {
+			go func() {
+				if i == 1 {
+					require.NoError(t, w.client.AcquireAll(w.ctx, Demand{l[0], 1}, Demand{l[1], 1}))
+				} else {
+					require.NoError(t, l[0].Acquire(w.ctx, 1))
+				}
+				order <- i
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		for i := range 3 {
+			require.Equal(t, i, <-order)
+			require.Equal(t, time.Duration(i+1)*time.Second, w.elapsed())
+		}
+	})
+}
+
+func TestALeavingListLeavesNothing(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Hour), overall(10, time.Hour))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		for range 20 {
+			ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+			require.ErrorIs(t, w.client.AcquireAll(ctx, Demand{l[0], 1}, Demand{l[1], 1}), context.DeadlineExceeded)
+			cancel()
+		}
+		require.Equal(t, time.Second, w.elapsed())
+		w.has(l[1], 10)
+		require.NoError(t, l[0].Release(w.ctx, 1))
+		w.all(AllResult{Granted: true}, Demand{l[0], 1}, Demand{l[1], 1})
+		done := make(chan error, 1)
+		go func() { done <- w.client.AcquireAll(w.ctx, Demand{l[0], 1}, Demand{l[1], 1}) }()
+		time.Sleep(time.Millisecond)
+		require.NoError(t, w.client.Close())
+		require.ErrorIs(t, <-done, ErrClosed)
+	})
+}
+
+// A cool-down and a gap hold for lists too.
+func TestAllObeysCoolDownAndGap(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, time.Second), paced(20, time.Second, 50*time.Millisecond))
+		demands := []Demand{{l[0], 1}, {l[1], 2}}
+		for i := range 5 {
+			require.NoError(t, w.client.AcquireAll(w.ctx, demands...))
+			require.Equal(t, time.Duration(i)*100*time.Millisecond, w.elapsed())
+		}
+		require.NoError(t, l[0].CoolDown(w.ctx, w.epoch.Add(time.Minute)))
+		require.NoError(t, w.client.AcquireAll(w.ctx, demands...))
+		require.Equal(t, time.Minute, w.elapsed())
+	})
+}

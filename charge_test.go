@@ -1,0 +1,215 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// What was granted without Redis is charged there, as of its instant: right after the outage the window
+// holds it, and it falls due when it would have.
+func TestLocalGrantsAreCharged(t *testing.T) {
+	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+		l := w.l.OnOutage(LocalShare(overall(10, 4*time.Second), 2))
+		w.granted(1)
+		c := cutOff(w, refusedDial)
+		goesAway(w, c)
+		begun, _ := w.l.outage().begun()
+		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
+		for i, permits := range []int64{2, 1, 2} { // at 4, 5, 6 s
+			at(time.Duration(4+i) * time.Second)
+			r, err := l.Try(w.ctx, permits)
+			require.NoError(t, err)
+			require.True(t, r.Granted && r.Degraded)
+		}
+		at(6500 * time.Millisecond)
+		c.down.Store(false)
+		require.NoError(t, l.Acquire(w.ctx, 5))
+		require.False(t, w.l.outage().known())
+		ended := time.Since(begun)
+		require.Less(t, ended, 7750*time.Millisecond)
+		require.Zero(t, w.value(), "10 in use")
+		members, err := w.rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Result()
+		require.NoError(t, err)
+		require.Len(t, members, 4)
+		for i, want := range []granted{{4 * time.Second, 2}, {5 * time.Second, 1}, {6 * time.Second, 2}, {ended, 5}} {
+			d, err := ParseMember([]byte(members[i].Member.(string)))
+			require.NoError(t, err)
+			require.EqualValues(t, want.permits, d.Permits)
+			require.InDelta(t, want.at, time.UnixMilli(int64(members[i].Score)).Sub(begun), float64(2*time.Millisecond))
+		}
+		at(9500 * time.Millisecond)
+		w.granted(3)
+		require.Empty(t, l.bucket.find(l.keys.hash).memory.debts)
+	})
+}
+
+// Redis has less room than is owed: the rest is charged as room appears, before anybody is granted more.
+func TestChargeWithoutRoom(t *testing.T) {
+	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+		peer := newWorld(t, redistest.Peer(t, w.rdb))
+		peer.l = peer.client.RateLimiter(w.l.Name())
+		defer func() { require.NoError(t, peer.client.Close()) }()
+		l := w.l.OnOutage(LocalShare(overall(10, 4*time.Second), 2))
+		w.granted(1)
+		c := cutOff(w, refusedDial)
+		goesAway(w, c)
+		begun, _ := w.l.outage().begun()
+		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
+		at(5 * time.Second)
+		r, err := l.Try(w.ctx, 5)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+		at(6 * time.Second)
+		c.down.Store(false)
+		peer.granted(8) // it came back first
+		require.NoError(t, l.Acquire(w.ctx, 1))
+		ended := time.Since(begun)
+		require.Greater(t, ended, 9*time.Second-time.Millisecond, "2 were charged, for 3 there was no room until they had expired")
+		require.LessOrEqual(t, ended, 9*time.Second+20*time.Millisecond)
+		used, _ := w.used()
+		require.EqualValues(t, 8+1, used)
+		at(14 * time.Second)
+		w.granted(10)
+	})
+}
+
+// A loser is a hook that loses the answer to one script: the one after as many others.
+type loser struct {
+	scriptHook
+	after atomic.Int64
+}
+
+func (h *loser) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && h.after.Add(-1) == -1 {
+			err = errors.New("reset")
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// A lost answer is no second charge, nor a charge that is missing.
+func TestChargeWhoseAnswerIsLost(t *testing.T) {
+	for after := range int64(4) { // that to the question of the time, to each charge, to the probe
+		inWorld(t, overall(10, 6*time.Second), func(t *testing.T, w *world) {
+			l := w.l.OnOutage(LocalShare(overall(10, 6*time.Second), 2))
+			w.granted(1)
+			h := &loser{}
+			h.after.Store(1 << 40)
+			w.rdb.AddHook(h)
+			c := cutOff(w, refusedDial)
+			goesAway(w, c)
+			begun, _ := w.l.outage().begun()
+			for _, at := range []time.Duration{7, 8} {
+				time.Sleep(time.Until(begun.Add(at * time.Second)))
+				r, err := l.Try(w.ctx, 2)
+				require.NoError(t, err)
+				require.True(t, r.Granted && r.Degraded)
+			}
+			c.down.Store(false)
+			h.after.Store(after)
+			require.NoError(t, l.Acquire(w.ctx, 5))
+			w.granted(1)
+			require.Less(t, h.after.Load(), int64(0), "an answer was lost")
+			require.Less(t, time.Since(begun), 13*time.Second)
+			used, members := w.used()
+			require.EqualValues(t, 10, used)
+			require.Equal(t, 4, members)
+			require.Zero(t, w.value())
+		})
+	}
+}
+
+// A fleet that loses Redis, all of it, again and again: no window holds more than the rate but for the
+// moment in which some have Redis back and others have not.
+func TestFleetWithLocalShares(t *testing.T) {
+	const rate, interval, nodes = 40, 3 * time.Second, 4
+	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
+		var (
+			grants, degraded grantLog
+			cuts             [nodes]*cut
+			fleet            [nodes]*world
+			backs            []time.Duration
+			wg               sync.WaitGroup
+			stop             atomic.Bool
+		)
+		for i := range nodes {
+			fleet[i] = newWorld(t, redistest.Peer(t, w.rdb), WithOutagePolicy(LocalShare(overall(1, time.Hour), nodes)))
+			fleet[i].l = fleet[i].client.RateLimiter(w.l.Name())
+			cuts[i] = cutOff(fleet[i], refusedDial)
+			for k := range 3 {
+				wg.Go(func() {
+					l, n := fleet[i].l, int64(0)
+					for !stop.Load() {
+						n = n%3 + 1
+						if k == 0 {
+							ok, err := l.TryAcquire(w.ctx, n, 500*time.Millisecond)
+							if ok {
+								grants.add(w.elapsed(), n)
+							} else if err != nil {
+								require.ErrorIs(t, err, ErrUnavailable)
+							}
+							time.Sleep(time.Duration(27+i) * time.Millisecond)
+							continue
+						}
+						r, err := l.Try(w.ctx, n)
+						if err == nil && r.Granted {
+							grants.add(w.elapsed(), n)
+							if r.Degraded {
+								degraded.add(w.elapsed(), n)
+							}
+						}
+						time.Sleep(time.Duration(30*k+3*i) * time.Millisecond)
+					}
+				})
+			}
+		}
+		for range 3 {
+			time.Sleep(5 * time.Second)
+			for _, c := range cuts {
+				c.down.Store(true)
+			}
+			time.Sleep(8 * time.Second)
+			for _, c := range cuts {
+				c.down.Store(false)
+			}
+			backs = append(backs, w.elapsed())
+		}
+		time.Sleep(5 * time.Second)
+		stop.Store(true)
+		wg.Wait()
+		for _, f := range fleet {
+			require.NoError(t, f.client.Close())
+		}
+		const window = interval - time.Millisecond // Redis counts whole ones
+		most, at := grants.worst(window)
+		t.Log(grants.total(), "granted,", degraded.total(), "without Redis; most in any window", most, "at", at, "of", rate, "; back at", backs)
+		require.Greater(t, degraded.total(), int64(2*rate), "the share is used")
+		require.Less(t, most, int64(2*rate))
+		share, _ := degraded.worst(window)
+		require.LessOrEqual(t, share, int64(rate))
+		// Any window that does not reach into the moments in which processes come back one by one.
+		var calm grantLog
+		for _, g := range grants.grants {
+			near := false
+			for _, b := range backs {
+				near = near || g.at > b && g.at < b+1300*time.Millisecond
+			}
+			if !near {
+				calm.add(g.at, g.permits)
+			}
+		}
+		most, at = calm.worst(window)
+		require.LessOrEqual(t, most, int64(rate), "at %v", at)
+	})
+}

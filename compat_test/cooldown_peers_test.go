@@ -1,0 +1,202 @@
+package compat_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// setRateByJava: what it frees is blocked again by the next call of ours.
+func (c cooled) setRateByJava() {
+	const rate = 8
+	c.limited(overall, 5, coolInterval)
+	c.spent(5)
+	_, until := c.coolDown(3 * time.Second)
+	c.java.must(c, "setRate", c.name, overall, rate, coolInterval)
+	require.True(c, c.javaTries(1), "which is why it says so")
+	c.refusedByAll(until)
+	begun := time.Now()
+	require.Equal(c, until, c.until())
+	c.javaLoad(2, time.Until(until)+underWay, "1", "try")()
+	c.none(begun, until)
+	require.LessOrEqual(c, c.first(until), soonAfter)
+	require.LessOrEqual(c, c.granted(until, until.Add(coolInterval)), int64(rate))
+	// Ours keeps it.
+	_, until = c.coolDown(1200 * time.Millisecond)
+	begun = time.Now()
+	require.NoError(c, c.limiter.SetRate(c.Context(), ratelimiter.Rate{Permits: rate, Interval: coolInterval}))
+	c.refusedByJava()
+	c.refusedByAll(until)
+	time.Sleep(time.Until(until))
+	c.none(begun, until)
+	c.wholeAgain(rate, coolInterval)
+}
+
+func (c cooled) releaseByJava() {
+	const rate = 5
+	c.limited(overall, rate, coolInterval)
+	require.True(c, c.javaTries(rate))
+	begun, until := c.coolDown(2500 * time.Millisecond)
+	c.java.must(c, "release", c.name, 2)
+	c.refusedByAll(until) // ours asks first
+	require.NoError(c, c.limiter.Release(c.Context(), 2))
+	c.refusedByJava()
+	c.javaLoad(2, time.Until(until)+underWay, "1", "try")()
+	c.none(begun, until)
+	require.EqualValues(c, rate, c.granted(until, until.Add(coolInterval)), "not 7")
+	c.wholeAgain(rate, coolInterval)
+}
+
+func (c cooled) deleteByJava() {
+	c.limited(overall, 5, coolInterval)
+	c.coolDown(time.Hour)
+	c.refusedByJava()
+	require.True(c, c.java.truth(c, "delete", c.name))
+	require.Zero(c, c.rdb.Exists(c.Context(), c.name, c.valueKey, c.permitsKey).Val())
+	require.True(c, c.java.truth(c, "trySetRate", c.name, overall, 5, coolInterval))
+	require.True(c, c.javaTries(2))
+	require.True(c, c.try(3).Granted)
+	at, err := c.limiter.CoolDownUntil(c.Context())
+	require.NoError(c, err)
+	require.Zero(c, at)
+}
+
+// keepAlive: the limiter must not be gone before the cool-down is over. Ours give it the TTL for that; a
+// call of Java's gives it the keep-alive again, so that it lasts only as long as somebody asks.
+func (c cooled) keepAlive() {
+	const rate, keepAlive = 5, time.Second
+	c.name = redistest.Key(c)
+	c.limiter = newGoSide(c, c.rdb, c.version, c.java.id).client.RateLimiter(c.name)
+	require.True(c, c.java.truth(c, "trySetRate", c.name, overall, rate, coolInterval, keepAlive))
+	c.valueKey, c.permitsKey = "{"+c.name+"}:value", "{"+c.name+"}:permits"
+	require.True(c, c.javaTries(rate))
+	begun, until := c.coolDown(2500 * time.Millisecond)
+	require.Greater(c, c.rdb.PTTL(c.Context(), c.name).Val(), time.Until(until))
+	c.refusedByAll(until)
+	require.LessOrEqual(c, c.rdb.PTTL(c.Context(), c.name).Val(), keepAlive, "Java's was the last")
+	for time.Until(until) > 400*time.Millisecond {
+		require.False(c, c.javaTries(1))
+		time.Sleep(200 * time.Millisecond)
+	}
+	time.Sleep(time.Until(until.Add(20 * time.Millisecond)))
+	c.none(begun, until)
+	require.True(c, c.javaTries(rate))
+}
+
+// TestCoolDownAndTheOldest: 3.13.4 answers an error while a score lies ahead of its clock, which is until
+// an interval before the end, and grants nothing either; afterwards it goes on.
+func TestCoolDownAndTheOldest(t *testing.T) {
+	rdb := redistest.Client(t)
+	c := cooled{trouble: newTrouble(t, allVersions[0]), watch: &watchedGrants{ledger: startLedger(t, rdb.Options().Addr), rdb: rdb}}
+	require.Equal(t, "3.13.4", c.version.name)
+	const rate = 5
+	c.limited(overall, rate, coolInterval)
+	require.True(t, c.javaTries(rate))
+	begun, until := c.coolDown(2 * time.Second)
+	for due := until.Add(-coolInterval); time.Until(due) > 300*time.Millisecond; {
+		for _, call := range [][]any{{"tryAcquire", c.name, 1}, {"acquire", c.name, 1}, {"tryAcquire", c.name, 1, 5 * time.Second}} {
+			_, err := c.java.call(call[0].(string), call[1:]...)
+			require.ErrorContains(t, err, "bad argument #2 to 'unpack' (string expected, got nil)")
+		}
+		r := c.try(1)
+		require.False(t, r.Granted, "%v before the end", until.Sub(r.Time))
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(time.Until(until.Add(-coolInterval / 2))) // the blocks' score does not any longer
+	require.False(t, c.javaTries(1))
+	time.Sleep(time.Until(until.Add(20 * time.Millisecond)))
+	c.none(begun, until)
+	require.True(t, c.javaTries(1))
+	require.True(t, c.try(rate-1).Granted)
+	require.False(t, c.javaTries(1))
+	c.wholeAgain(rate, coolInterval)
+}
+
+// TestFieldsAreHarmless: every version works on a limiter whose hash has a gap and a cool-down as on
+// one without: it is the blocks that keep Redisson from granting.
+func TestFieldsAreHarmless(t *testing.T) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, v := range allVersions {
+		for _, typ := range []string{overall, "PER_CLIENT"} {
+			running.Go(func() {
+				t.Run(v.name+"/"+typ, func(t *testing.T) {
+					onVersion(t, v, func(t testing.TB, v version) { fieldsAreHarmless(newTrouble(t, v), typ) })
+				})
+			})
+		}
+	}
+}
+
+func fieldsAreHarmless(t trouble, typ string) {
+	java := javaSide{t.java}
+	m := matrix{version: t.version, java: t.java, newest: t.java, rdb: t.rdb}
+	with, without := t.name+"with", t.name+"without"
+	for _, name := range []string{with, without} {
+		require.Equal(t, "true", java.do("trySetRate", name, typ, 9, time.Second))
+	}
+	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	require.NoError(t, t.rdb.HSet(t.Context(), with, "minGap", "20", "coolDown", until).Err())
+	steps := []step{
+		{operation: "getConfig"},
+		{operation: "isExists"},
+		{operation: "tryAcquire", args: []any{2}},
+		{operation: "tryAcquire", args: []any{7}},
+		{operation: "tryAcquire", args: []any{1}},
+		{operation: "availablePermits"},
+		{operation: "tryAcquire", args: []any{3, 2 * time.Second}},
+		{operation: "acquire", args: []any{6}},
+		{operation: "tryAcquire", args: []any{10}},
+		{operation: "trySetRate", args: []any{typ, 4, time.Second}},
+		{operation: "release", args: []any{1}},
+		{operation: "setRate", args: []any{typ, 7, time.Second}},
+		{operation: "getConfig"},
+		{operation: "tryAcquire", args: []any{7}},
+		{operation: "setRateArgs", args: []any{typ, 8, time.Second, "-", true}},
+		{operation: "availablePermits"},
+		{operation: "updateRate", args: []any{typ, 6, time.Second, "-", false}},
+		{operation: "getConfig"},
+		{operation: "tryAcquire", args: []any{5}},
+		{operation: "availablePermits"},
+		{operation: "expire", args: []any{time.Minute}},
+		{operation: "tryAcquire", args: []any{1}},
+		{operation: "clearExpire"},
+		{operation: "remainTimeToLive"},
+	}
+	for _, s := range steps {
+		text := fmt.Sprint(s.operation, s.args)
+		var answers [2]string
+		var both sync.WaitGroup
+		for i, name := range []string{without, with} {
+			both.Go(func() { answers[i] = strings.ReplaceAll(java.do(s.operation, name, s.args...), name, "NAME") })
+		}
+		both.Wait()
+		require.Equal(t, answers[0], answers[1], text)
+		a, b := m.snapshot(t, with), m.snapshot(t, without)
+		require.Equal(t, "20", a["hash minGap"], text)
+		require.Equal(t, until, a["hash coolDown"], text)
+		delete(a, "hash minGap")
+		delete(a, "hash coolDown")
+		for what, v := range b {
+			if !same(what, a[what], v, slack{steps: underWay}) {
+				require.Equal(t, v, a[what], "%s: %s", text, what)
+			}
+		}
+		require.Len(t, a, len(b), text)
+	}
+	ours := newGoSide(t, t.rdb, t.version, t.java.id).client.RateLimiter(with)
+	r, err := ours.Rate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 20*time.Millisecond, r.MinGap)
+	require.Equal(t, java.do("delete", without), java.do("delete", with))
+	require.Zero(t, t.rdb.Exists(t.Context(), with).Val())
+	require.Equal(t, java.do("getConfig", without), java.do("getConfig", with))
+}

@@ -1,0 +1,119 @@
+package ratelimiter
+
+import (
+	"context"
+	"time"
+)
+
+// A CoolDownOption changes how a cool-down ends.
+type CoolDownOption func(*coolDown)
+
+type coolDown struct{ reopen time.Duration }
+
+// Reopen gives the permits back one after another over d, in up to 64 steps, instead of all at once when
+// the cool-down ends: a platform that has just lifted a ban meets no burst. It is a whole number of
+// milliseconds. The default is all at once.
+func Reopen(d time.Duration) CoolDownOption { return func(c *coolDown) { c.reopen = d } }
+
+// maxCoolDown bounds a cool-down: one that is longer is an instant in the wrong unit.
+const maxCoolDown = 366 * 24 * time.Hour
+
+// CoolDown lets nobody have a permit before until: no process that uses this package, and no Redisson
+// from 3.15.5 on, whose callers find all permits in use. It is for an API that has answered with a
+// penalty. The outage policies of this process obey it too, also where Redis could not be told. The longest wins: while one lasts that ends later, it changes nothing. It ends by itself.
+//
+// until is by this process' clock and rounded up to a millisecond; what counts is how far away it is,
+// so that clocks need not agree. The grants of the moment are forgotten, except those which fall due
+// after until. While it lasts a release has no effect, and SetRate keeps it; Delete ends it, as does
+// a peer that deletes the limiter. What a Java peer frees by its own setRate or release is blocked
+// again by the next call of this package, whoever makes it. A limiter with a KeepAlive shorter than the
+// cool-down is kept for its length by every call of this package; callers of Redisson alone shorten it
+// again, so that a limiter which nobody but they use can expire, cool-down and all. Of a [PerClient] limiter callers of this
+// package obey it in all processes, Redisson only where it shares this client's id, which it cannot.
+//
+// Errors: ErrInvalidArgument for an until more than a year away and for a Reopen that is negative, longer
+// than a year or finer than a millisecond; ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed,
+// ErrUnavailable, and those of Redis, after which it may or may not have begun. An until in the past
+// is no error and changes nothing.
+func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...CoolDownOption) error {
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	var c coolDown
+	for _, o := range opts {
+		o(&c)
+	}
+	reopen, err := millis("re-opening", c.reopen)
+	if err != nil {
+		return err
+	}
+	if c.reopen < 0 || c.reopen > maxCoolDown {
+		return invalid("re-opening over %v is not in 0..%v", c.reopen, maxCoolDown)
+	}
+	left := time.Until(until)
+	if left > maxCoolDown {
+		return invalid("a cool-down until %v, longer than %v", until, maxCoolDown)
+	}
+	if left <= 0 {
+		return nil
+	}
+	format := 21
+	if l.client.cfg.memberFormat == MemberLc0I {
+		format = 20
+	}
+	l.noteCoolDown(until) // also where Redis is away and cannot be told
+	ms := (left + time.Millisecond - 1).Milliseconds()
+	err = l.withType("cool_down", func(typ RateType) error {
+		n, err := l.run(ctx, coolDownScript, l.keys.of(typ), typ.wire(), ms, reopen, l.client.now(), format,
+			l.client.cfg.clientKeyTTL.Milliseconds())
+		if err == nil {
+			err = l.statusError(n)
+		}
+		return err
+	})
+	if err == nil {
+		l.changed() // those who wait learn the new wait
+	}
+	return err
+}
+
+// CoolDownUntil is when the cool-down of the limiter ends, by this process' clock, to the millisecond
+// and later by as long as the call took; the zero time when there is none. Errors: ErrNotInitialized, ctx.Err(), ErrClosed,
+// ErrUnavailable, and those of Redis.
+func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
+	if err := l.ready(ctx); err != nil {
+		return time.Time{}, err
+	}
+	n, err := l.run(ctx, coolDownUntilScript, []string{l.keys.hash}, l.client.now())
+	if err == nil {
+		err = l.statusError(n)
+	}
+	if err != nil || n[1] == 0 {
+		return time.Time{}, err
+	}
+	return time.Now().Add(ms(n[1])), nil
+}
+
+// LiftCoolDown ends the cool-down of the limiter, and its re-opening, before the time. It answers
+// whether there was one. Its permits come back one interval after it was set at the latest, as the
+// grants would have done whose place it took. Callers of this Client that wait ask again at once.
+// Errors: ErrNotInitialized, ctx.Err(), ErrClosed, ErrUnavailable, and those of Redis.
+func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
+	if err := l.ready(ctx); err != nil {
+		return false, err
+	}
+	lifted := false
+	l.noteCoolDown(time.Time{})
+	err := l.withType("lift_cool_down", func(typ RateType) error {
+		n, err := l.run(ctx, liftCoolDownScript, []string{l.keys.hash, l.keys.permits[typ]}, typ.wire(), l.client.now())
+		if err == nil {
+			err = l.statusError(n)
+		}
+		lifted = err == nil && n[1] == 1
+		return err
+	})
+	if err == nil {
+		l.changed()
+	}
+	return lifted, err
+}

@@ -1,0 +1,248 @@
+// Command dingtalk sends messages by custom robots from several services that share the robots' limit,
+// against a gateway that bans as DingTalk's does.
+//
+//	go run ./examples/dingtalk
+//	go run ./examples/dingtalk -limit=false    what happens without: a robot is banned, messages are lost
+//
+// It starts a Redis of its own (or uses the one at REDIS_ADDR), and the gateway; three services send as
+// fast as they may; the last line counts the messages and the penalties. It takes about 11 s. What to
+// take over is newHTTPClient: an SDK that accepts an http.Client, here robot.go, stays as it is.
+//
+// A robot's limit is 20 messages a minute. So that nobody has to watch for minutes, a minute has 5 s
+// here: in the gateway, and in the profile by WithRate.
+//
+// Exit codes: 0 all sent and no penalty, 1 otherwise, 2 wrong usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	perMinute = 20
+	services  = 3
+)
+
+func main() {
+	// go-redis logs what it also answers as an error.
+	logging.Disable()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the program without the process.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	d := &demo{out: stdout}
+	f := flag.NewFlagSet("dingtalk", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&d.addr, "redis", os.Getenv("REDIS_ADDR"), "`host:port` of a Redis; empty for an embedded one")
+	f.StringVar(&d.name, "name", "dingtalk-example:"+uuid.NewString()+":", "what the limiters' names begin with")
+	f.DurationVar(&d.minute, "minute", 5*time.Second, "how long a minute is, 100ms to 1m")
+	f.IntVar(&d.messages, "messages", 60, "how many messages there are to send")
+	f.BoolVar(&d.limit, "limit", true, "whether the services keep the limit")
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return 2
+	}
+	if f.NArg() > 0 || d.messages < 1 || d.minute < 100*time.Millisecond || d.minute > time.Minute || d.minute%time.Millisecond != 0 {
+		fmt.Fprintf(stderr, "dingtalk: arguments %q, %d messages, a minute of %v: one of them is out of its range\n", f.Args(), d.messages, d.minute)
+		return 2
+	}
+	if err := d.run(ctx); err != nil {
+		fmt.Fprintln(stderr, "dingtalk:", err)
+		return 1
+	}
+	return 0
+}
+
+// newHTTPClient is the http.Client of one service. It keeps the robots' limits together with all others
+// on the same Redis, waits for a permit as long as a request's context allows, and stops everybody when
+// DingTalk says that a robot is banned.
+func newHTTPClient(limits *ratelimiter.Client, opts ...httplimit.ProfileOption) (*http.Client, error) {
+	transport, err := httplimit.New(limits, httplimit.WithProfile(httplimit.DingTalkRobot(opts...)))
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport}, nil
+}
+
+// A demo is one run.
+type demo struct {
+	addr     string
+	name     string
+	minute   time.Duration
+	messages int
+	limit    bool
+	out      io.Writer
+
+	begin    time.Time
+	mu       sync.Mutex // of out
+	sent     atomic.Int64
+	limiters sync.Map // the names of those that were used
+}
+
+func (d *demo) run(ctx context.Context) error {
+	// Twice what the limit makes it take.
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+2*time.Duration(1+d.messages/perMinute)*d.minute)
+	defer cancel()
+	where := "the Redis at " + d.addr
+	if d.addr == "" {
+		embedded, err := embedredis.Start()
+		if err != nil {
+			return err
+		}
+		defer embedded.Close()
+		d.addr, where = embedded.Addr(), "an embedded Redis"
+	}
+	limits := dinggate.Standard()
+	limits.Robot.Window = d.minute
+	gate, err := dinggate.Start(dinggate.WithLimits(limits))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = gate.Close() }()
+
+	const token = "a-robot-of-the-demo"
+	d.begin = time.Now()
+	d.say("%d messages from %d services, %d in any %v, on %s", d.messages, services, perMinute, d.minute, where)
+	defer d.cleanUp(ctx)
+	d.send(ctx, gate.URL, token)
+	return d.sumUp(ctx, gate, token)
+}
+
+// send has all services send, each as fast as it may.
+func (d *demo) send(ctx context.Context, gateway, token string) {
+	todo := make(chan int)
+	var wg sync.WaitGroup
+	for i := range services {
+		wg.Go(func() {
+			if err := d.service(ctx, fmt.Sprintf("service-%d", i+1), gateway, token, todo); err != nil {
+				d.say("service-%d: %v", i+1, err)
+			}
+		})
+	}
+	for i := range d.messages {
+		select {
+		case todo <- i + 1:
+		case <-ctx.Done():
+		}
+	}
+	close(todo)
+	wg.Wait()
+}
+
+// service is one of them: a Redis connection, an http.Client and a robot of its own. They could be
+// processes on many machines.
+func (d *demo) service(ctx context.Context, name, gateway, token string, todo <-chan int) error {
+	rdb := newRedis(d.addr)
+	defer func() { _ = rdb.Close() }()
+	limits := d.newLimits(rdb)
+	defer func() { _ = limits.Close() }()
+	httpClient := &http.Client{}
+	if d.limit {
+		base, err := url.Parse(gateway)
+		if err != nil {
+			return err
+		}
+		httpClient, err = newHTTPClient(limits,
+			// In a program that calls DingTalk itself none of these is needed.
+			httplimit.WithHosts(base.Hostname()),
+			httplimit.WithRate(httplimit.ScopeRobot, 0, time.Minute),
+			httplimit.WithRate(httplimit.ScopeRobot, perMinute, d.minute),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	robot := &Robot{BaseURL: gateway, Token: token, HTTP: httpClient}
+	for i := range todo {
+		if err := robot.SendText(ctx, fmt.Sprintf("disk %d is nearly full, says %s", i, name)); err != nil {
+			d.say("%s: message %d: %v", name, i, err)
+		} else if n := d.sent.Add(1); n%10 == 0 {
+			d.say("%s has sent the %dth message", name, n)
+		}
+	}
+	return nil
+}
+
+// newLimits is a ratelimiter.Client whose limiters are the demo's own, also in a Redis that others use;
+// a program of yours shares them by their names, and needs ratelimiter.New(rdb) and no more.
+func (d *demo) newLimits(rdb *redis.Client) *ratelimiter.Client {
+	return ratelimiter.New(rdb, ratelimiter.WithNameMapper(func(name string) string {
+		d.limiters.Store(name, true)
+		return d.name + name
+	}))
+}
+
+// cleanUp deletes the limiters.
+func (d *demo) cleanUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	rdb := newRedis(d.addr)
+	defer func() { _ = rdb.Close() }()
+	limits := d.newLimits(rdb)
+	defer func() { _ = limits.Close() }()
+	d.limiters.Range(func(name, _ any) bool {
+		if _, err := limits.RateLimiter(name.(string)).Delete(ctx); err != nil {
+			d.say("could not delete the limiter %s: %v", name, err)
+		}
+		return true
+	})
+}
+
+// sumUp says how it went, from what the gateway saw.
+func (d *demo) sumUp(ctx context.Context, gate *dinggate.Server, token string) error {
+	l := gate.Ledger()
+	robot := l.Key(dinggate.DimRobot, token)
+	d.say("sent %d of %d, calls %d, penalties %d, calls during penalties %d; most in any %v: %d (limit %d)",
+		robot.Admitted, d.messages, l.Total.Calls, l.Total.Penalties, l.Total.During, d.minute, robot.Worst, robot.Limit)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("not over after %v: %w", time.Since(d.begin).Round(time.Second), context.Cause(ctx))
+	case l.Total.Penalties > 0:
+		return fmt.Errorf("the robot was banned until %s, in %v", l.Penalties[0].Until.Format(time.TimeOnly),
+			l.Penalties[0].Until.Sub(l.Penalties[0].Start))
+	case robot.Admitted < int64(d.messages):
+		return fmt.Errorf("%d of %d messages were not sent", int64(d.messages)-robot.Admitted, d.messages)
+	}
+	return nil
+}
+
+func (d *demo) say(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fmt.Fprintf(d.out, "%5.1fs  %s\n", time.Since(d.begin).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func newRedis(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr,
+		// Both are commands that the embedded Redis does not know.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}

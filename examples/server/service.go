@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+)
+
+// newService is the API behind its limit.
+func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) (http.Handler, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "order %q\n", r.PathValue("id"))
+	})
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "well") })
+
+	// The proxy in front of this server, which is on the same machine here. Only what it notes in
+	// X-Forwarded-For counts; nobody else can be believed.
+	clients := httplimit.ByClientAddress(httplimit.ClientAddress{
+		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+	})
+	limit, err := httplimit.NewMiddleware(client, name, rate,
+		httplimit.WithKeys(func(r *http.Request) (string, bool) {
+			if _, pattern := mux.Handler(r); pattern == "GET /health" {
+				return "", false // not limited
+			}
+			return clients(r)
+		}),
+		// Without Redis nobody is served. A page that anybody may have would say ratelimiter.FailOpen().
+		httplimit.WithOnOutage(ratelimiter.FailClosed()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return limit.Handler(mux), nil
+}

@@ -1,0 +1,191 @@
+// Command worker is a queue that is drained at a limiter's pace: jobs come into a Redis Stream as fast
+// as they like, and workers, each a process of its own, take them out as fast as a limit that they
+// share allows. The queue is the bucket, the limiter its leak.
+//
+//	go run ./examples/worker
+//
+// It starts a Redis of its own, or uses the one at REDIS_ADDR (6.2 or later, for XAUTOCLAIM), puts jobs
+// into the stream, starts the workers, kills one in the middle of a job, and ends with a line that says
+// that no job was lost and that the pace was kept. What to take over into a program of your own is in
+// queue.go and worker.go; the rest of it starts, kills and counts.
+//
+// Exit codes: 0 all is well, 1 it is not, 2 wrong usage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+func main() {
+	// go-redis logs what it also answers as an error.
+	logging.Disable()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// settings are those of a run; its workers get them as flags.
+type settings struct {
+	addr      string
+	name      string // of the limiter; the stream and the results begin with it
+	jobs      int
+	workers   int
+	kills     int
+	permits   int64
+	interval  time.Duration
+	busy      time.Duration
+	abandoned time.Duration
+	worker    string // the name of the worker that this process is; empty for the one that starts them
+}
+
+func (s *settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("worker", flag.ContinueOnError)
+	f.StringVar(&s.addr, "redis", os.Getenv("REDIS_ADDR"), "`host:port` of a Redis; empty for an embedded one")
+	f.StringVar(&s.name, "name", "worker-example:"+uuid.NewString(), "of the limiter")
+	f.IntVar(&s.jobs, "jobs", 60, "how many jobs there are to do")
+	f.IntVar(&s.workers, "workers", 4, "how many work at a time")
+	f.IntVar(&s.kills, "kills", 1, "how many workers to kill in the middle of a job; each is replaced")
+	f.Int64Var(&s.permits, "rate", 20, "jobs in any interval, 1 to 100")
+	f.DurationVar(&s.interval, "interval", time.Second, "of the rate")
+	f.DurationVar(&s.busy, "busy", 100*time.Millisecond, "how long a job takes")
+	f.DurationVar(&s.abandoned, "abandoned", 3*time.Second, "after which a job that somebody has taken is given to another;\nlonger than a job takes with its wait for a permit")
+	f.StringVar(&s.worker, "worker", "", "be this worker, until stdin ends")
+	return f
+}
+
+// args are the flags that make a process one of this run's workers.
+func (s *settings) args(worker string) []string {
+	return []string{"-redis", s.addr, "-name", s.name, "-rate", strconv.FormatInt(s.permits, 10), "-interval", s.interval.String(),
+		"-busy", s.busy.String(), "-abandoned", s.abandoned.String(), "-worker", worker}
+}
+
+func (s *settings) check() error {
+	if s.jobs < 1 || s.workers < 1 || s.kills < 0 || s.permits < 1 || s.permits > 100 || s.busy < 0 || s.abandoned < time.Millisecond {
+		return fmt.Errorf("%d jobs, %d workers, %d kills, rate %d, busy %v, abandoned %v: one of them is out of its range",
+			s.jobs, s.workers, s.kills, s.permits, s.busy, s.abandoned)
+	}
+	return nil
+}
+
+// rate lets jobs out one by one, as a bucket leaks. Without MinGap it is the same number of jobs, the
+// first of them in a burst.
+func (s *settings) rate() ratelimiter.Rate {
+	gap := (s.interval / time.Duration(s.permits)).Truncate(time.Millisecond)
+	return ratelimiter.Rate{Type: ratelimiter.Overall, Permits: s.permits, Interval: s.interval, MinGap: gap}
+}
+
+// run is the program without the process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var s settings
+	f := s.flags()
+	f.SetOutput(stderr)
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return 2
+	}
+	err := s.check()
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("it takes no argument %q", f.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "worker:", err)
+		return 2
+	}
+	if s.worker != "" {
+		err = s.runWorker(ctx, stdin, stdout)
+	} else {
+		err = s.runFleet(ctx, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "worker:", err)
+		return 1
+	}
+	return 0
+}
+
+// runFleet plays the whole story on a Redis.
+func (s *settings) runFleet(ctx context.Context, stdout, stderr io.Writer) error {
+	where := "the Redis at " + s.addr
+	if s.addr == "" {
+		embedded, err := embedredis.Start()
+		if err != nil {
+			return err
+		}
+		defer embedded.Close()
+		s.addr, where = embedded.Addr(), "an embedded Redis"
+	}
+	rdb := newRedis(s.addr)
+	defer func() { _ = rdb.Close() }()
+	fmt.Fprintf(stdout, "%d jobs for %d workers on %s, %s\n", s.jobs, s.workers, where, s.rate())
+	fl := &fleet{settings: s, rdb: rdb, stdout: stdout, stderr: &shared{w: stderr}}
+	return fl.run(ctx)
+}
+
+// runWorker is one worker, until ctx or stdin ends: a worker whose parent has died ends too.
+func (s *settings) runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		cancel()
+	}()
+	rdb := newRedis(s.addr)
+	defer func() { _ = rdb.Close() }()
+	client := ratelimiter.New(rdb)
+	defer func() { _ = client.Close() }()
+	limiter := client.RateLimiter(s.name)
+	if _, err := limiter.TrySetRate(ctx, s.rate()); err != nil {
+		return err
+	}
+	w := &worker{
+		jobs:    &consumer{queue: s.queue(rdb), name: s.worker},
+		limiter: limiter,
+		handle:  s.handler(rdb),
+		report:  func(event string, j *job) { fmt.Fprintln(stdout, event, j.Payload) },
+	}
+	w.run(ctx)
+	return nil
+}
+
+func (s *settings) queue(rdb redis.UniversalClient) *queue {
+	return &queue{rdb: rdb, stream: s.name + ":jobs", group: "workers", abandoned: s.abandoned, block: 250 * time.Millisecond}
+}
+
+// handler is the work: it takes its time, and then it counts in Redis that the job was done.
+func (s *settings) handler(rdb redis.UniversalClient) func(context.Context, *job) error {
+	return func(ctx context.Context, j *job) error {
+		if !sleep(ctx, s.busy) {
+			return ctx.Err()
+		}
+		return rdb.HIncrBy(ctx, s.results(), j.Payload, 1).Err()
+	}
+}
+
+func (s *settings) results() string { return s.name + ":results" }
+
+func newRedis(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr,
+		// Both are commands that the embedded Redis does not know.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A queue is a stream with one group of consumers. A job is in the stream until it is done: delivering
+// it marks it as somebody's, and only done removes it. So a job is done at least once, whatever dies
+// in between, and a job whose worker died after the work and before done is done twice: what the work
+// does must bear that.
+type queue struct {
+	rdb           redis.UniversalClient
+	stream, group string
+	// abandoned is after which time a job that was taken and is not done goes to whoever asks next.
+	abandoned time.Duration
+	// block is how long take waits for a job. A command in flight does not end with its context, so
+	// it is also how long a worker may take to notice that it is to end.
+	block time.Duration
+}
+
+// A job is an entry of the stream.
+type job struct {
+	ID      string
+	Payload string
+	// Again says that another worker had taken it before and has not finished it.
+	Again bool
+}
+
+// create makes the stream and its group, unless they are there.
+func (q *queue) create(ctx context.Context) error {
+	err := q.rdb.XGroupCreateMkStream(ctx, q.stream, q.group, "0").Err()
+	if err != nil && strings.HasPrefix(err.Error(), "BUSYGROUP") {
+		return nil
+	}
+	return err
+}
+
+func (q *queue) add(ctx context.Context, payload string) error {
+	return q.rdb.XAdd(ctx, &redis.XAddArgs{Stream: q.stream, Values: []string{"payload", payload}}).Err()
+}
+
+// left is how many jobs are not done.
+func (q *queue) left(ctx context.Context) (int64, error) { return q.rdb.XLen(ctx, q.stream).Result() }
+
+// done removes a job. In one transaction: an entry that is acknowledged and still in the stream would
+// be counted as left and never be delivered.
+func (q *queue) done(ctx context.Context, j *job) error {
+	_, err := q.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.XAck(ctx, q.stream, q.group, j.ID)
+		p.XDel(ctx, q.stream, j.ID)
+		return nil
+	})
+	return err
+}
+
+// A consumer is one worker's end of the queue.
+type consumer struct {
+	*queue
+	name   string
+	cursor string // of XAUTOCLAIM, which looks at a few jobs a call
+}
+
+// take gives the next job: first one that somebody has left behind, else a new one, else none after
+// block.
+func (c *consumer) take(ctx context.Context) (*job, error) {
+	if c.cursor == "" {
+		c.cursor = "0-0"
+	}
+	left, cursor, err := c.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+		Stream: c.stream, Group: c.group, Consumer: c.name, MinIdle: c.abandoned, Start: c.cursor, Count: 1,
+	}).Result()
+	if err != nil {
+		return nil, err
+	}
+	c.cursor = cursor
+	if len(left) > 0 {
+		return newJob(left[0], true), nil
+	}
+	streams, err := c.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: c.group, Consumer: c.name, Streams: []string{c.stream, ">"}, Count: 1, Block: c.block,
+	}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newJob(streams[0].Messages[0], false), nil
+}
+
+func newJob(m redis.XMessage, again bool) *job {
+	payload, _ := m.Values["payload"].(string)
+	return &job{ID: m.ID, Payload: payload, Again: again}
+}

@@ -1,0 +1,177 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+const (
+	// forever is longer than anybody waits, and short enough to be added to a time.
+	forever = 10 * 365 * 24 * time.Hour
+	// dryRunDelay is how long a dry run waits for Redis at most.
+	dryRunDelay = 100 * time.Millisecond
+	// reserve is what a deadline leaves for the request itself, or a fifth of the time when that is
+	// less: a permit that comes with the deadline is lost, and http.Client.Timeout hides every error
+	// that comes after it. The limiter waits up to 10 ms for an answer that is on its way.
+	reserve = 20 * time.Millisecond
+)
+
+// admit answers nil when the request may be sent, otherwise an *Error.
+func (c *call) admit() error {
+	if len(c.plan.rules) == 0 {
+		return nil
+	}
+	start := time.Now()
+	ctx, degraded := c.req.Context(), false
+	var err error
+	if c.t.cfg.dryRun {
+		var cancel context.CancelFunc
+		ctx, cancel = c.context(dryRunDelay)
+		defer cancel()
+		degraded, err = c.acquire(ctx, 0, false)
+	} else {
+		limit, byContext := c.patience(ctx)
+		degraded, err = c.acquire(ctx, limit, byContext)
+	}
+	if err != nil {
+		c.refused(err)
+		if !c.t.cfg.dryRun {
+			return err
+		}
+	}
+	c.sent = time.Now()
+	e := c.event
+	e.Wait = c.sent.Sub(start)
+	if degraded {
+		e.Kind = EventDegraded
+		c.t.emit(e)
+	}
+	e.Kind = EventAdmitted
+	c.t.emit(e)
+	return nil
+}
+
+// refused tells of an error that is an *Error.
+func (c *call) refused(err error) {
+	e := c.event
+	e.Kind, e.Err = EventRefused, err
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		e.Limiter, e.Wait, e.Reason = refusal.Limiter, refusal.Wait, refusal.Reason
+	}
+	c.t.emit(e)
+}
+
+// patience is how long the request may wait, and whether it is its context that says so.
+func (c *call) patience(ctx context.Context) (limit time.Duration, byContext bool) {
+	limit = forever
+	if c.t.cfg.maxWait >= 0 {
+		limit = c.t.cfg.maxWait
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		left -= min(reserve, left/5)
+		if left < limit {
+			return max(left, 0), true
+		}
+	}
+	return limit, false
+}
+
+// acquire takes the permits of the whole plan within limit.
+func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool) (degraded bool, err error) {
+	end := time.Now().Add(limit)
+	refusal := func(name string, wait time.Duration, reason string) error {
+		e := &Error{Limiter: name, Wait: wait, Reason: reason}
+		if byContext {
+			e.Err = context.DeadlineExceeded
+		}
+		return e
+	}
+	for again := false; ; {
+		if err := ctx.Err(); err != nil {
+			return false, c.failed(err)
+		}
+		if len(c.plan.demands) == 0 {
+			return false, nil
+		}
+		if l, wait := c.held(ctx); l != nil {
+			if err := hold(ctx, wait, time.Until(end)); err != nil {
+				return false, c.failed(err)
+			}
+			if !time.Now().Before(end) {
+				return false, refusal(l.name, wait, ReasonCoolDown)
+			}
+			continue
+		}
+		if err := c.t.prepare(ctx, c.plan, c.event, again); err != nil {
+			return false, c.failed(err)
+		}
+		r, err := c.ask(ctx, max(time.Until(end), 0))
+		if errors.Is(err, ratelimiter.ErrNotInitialized) && !again {
+			again = true
+			continue
+		}
+		if err != nil {
+			return false, c.failed(err)
+		}
+		if !r.Granted {
+			name, reason := "", ReasonWait
+			if r.Limiter != nil {
+				name = r.Limiter.Name()
+			}
+			if d := c.plan.find(name); d != nil && time.Until(d.coolingUntil()) > 0 {
+				reason = ReasonCoolDown
+			}
+			return false, refusal(name, r.Wait, reason)
+		}
+		return r.Degraded, nil
+	}
+}
+
+// ask asks Redis, twice where a request that would wait too long is to be refused at once.
+func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
+	asked := c.plan.asked()
+	if c.t.cfg.refuseEarly && timeout > 0 {
+		r, err := c.t.client.TryAcquireAll(ctx, 0, asked...)
+		if err != nil || r.Granted || r.Wait > timeout {
+			return r, err
+		}
+	}
+	return c.t.client.TryAcquireAll(ctx, timeout, asked...)
+}
+
+// failed makes an *Error of an error of the limiter or of the context.
+func (c *call) failed(err error) error {
+	e := &Error{Reason: ReasonRule, Err: err}
+	if len(c.plan.demands) == 1 {
+		e.Limiter = c.plan.demands[0].name
+	}
+	switch {
+	case c.req.Context().Err() != nil:
+		// Not the limiter's error, which may be that of a connection the context broke.
+		e.Reason, e.Err = ReasonContext, c.req.Context().Err()
+	case errors.Is(err, ratelimiter.ErrNotInitialized), errors.Is(err, ratelimiter.ErrInvalidArgument),
+		errors.Is(err, ratelimiter.ErrPermitsExceedRate), errors.Is(err, ratelimiter.ErrNameNotClusterSafe),
+		errors.Is(err, ratelimiter.ErrMalformed):
+	default:
+		e.Reason = ReasonUnavailable
+	}
+	return e
+}
+
+// hold sleeps until the cool-down or the patience ends, a second at most: then it is worth a look
+// whether Redis is back.
+func hold(ctx context.Context, wait, left time.Duration) error {
+	timer := time.NewTimer(min(wait, left, time.Second))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

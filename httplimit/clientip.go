@@ -1,0 +1,218 @@
+package httplimit
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// A ClientAddress finds out from which address a request comes, also behind proxies. What a client
+// writes into its own headers never counts: of the addresses that the proxies have noted the right-most
+// one is taken that is not a trusted proxy's, and where nobody trusted has sent the request none of them.
+//
+// The zero value trusts nobody: the address is that of the connection.
+type ClientAddress struct {
+	// Trusted are the proxies whose notes count: those that add the address of who connected to them.
+	Trusted []netip.Prefix
+	// Header is where they note it: "X-Forwarded-For", which is the default, or "Forwarded" (RFC 7239).
+	// It must be the one that all trusted proxies write: another one comes from the client untouched.
+	Header string
+	// IPv6Bits is how much of an IPv6 address counts, 1 to 128: a subscriber usually has a whole /64 and
+	// takes any address of it. The default, for 0 and for what no address has, is 64.
+	IPv6Bits int
+}
+
+// maxHops is how many notes are looked at. No honest chain is that long.
+const maxHops = 64
+
+// Of is the client's address, and false when the connection has none (a Unix socket) or one that cannot
+// be read. It has no zone, and an IPv4 address is one also where it came as IPv6. Where a trusted proxy
+// did not say who connected to it ("unknown", a made-up name, nonsense) it is that proxy's address: who
+// hides behind it shares its limit.
+func (c ClientAddress) Of(r *http.Request) (netip.Addr, bool) {
+	addr, ok := parseNode(r.RemoteAddr)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	notes := xForwardedFor
+	name := c.Header
+	if http.CanonicalHeaderKey(name) == "Forwarded" {
+		notes = forwardedFor
+	} else if name == "" {
+		name = "X-Forwarded-For"
+	}
+	hops := 0
+	lines := r.Header.Values(name)
+	for i := len(lines) - 1; i >= 0; i-- {
+		rest, more := lines[i], true
+		for more {
+			if hops++; hops > maxHops || !c.trusts(addr) {
+				return addr, true
+			}
+			var next netip.Addr
+			var found, empty bool
+			if next, rest, more, found, empty = notes(rest); empty {
+				continue
+			}
+			if !found {
+				return addr, true
+			}
+			addr = next
+		}
+	}
+	return addr, true
+}
+
+// group is the address, or the IPv6 network that counts as one client.
+func (c ClientAddress) group(a netip.Addr) string {
+	if a.Is4() {
+		return a.String()
+	}
+	bits := c.IPv6Bits
+	if bits < 1 || bits > 128 {
+		bits = 64
+	}
+	return netip.PrefixFrom(a, bits).Masked().String()
+}
+
+func (c ClientAddress) trusts(a netip.Addr) bool {
+	for _, p := range c.Trusted {
+		if p.Contains(a) {
+			return true
+		}
+		// 10.0.0.0/8 written as ::ffff:10.0.0.0/104 means the same.
+		if b := p.Addr(); b.Is4In6() && p.Bits() >= 96 && netip.PrefixFrom(b.Unmap(), p.Bits()-96).Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// xForwardedFor takes the last element of a list. Lists have empty elements (RFC 9110 section 5.6.1),
+// which count for nothing.
+func xForwardedFor(list string) (a netip.Addr, rest string, more, found, empty bool) {
+	element := list
+	if i := strings.LastIndexByte(list, ','); i >= 0 {
+		element, rest, more = list[i+1:], list[:i], true
+	}
+	if element = trim(element); element == "" {
+		return a, rest, more, false, true
+	}
+	a, found = parseNode(element)
+	return a, rest, more, found, false
+}
+
+// parseNode reads an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
+// [2001:db8::1], [2001:db8::1]:80.
+func parseNode(s string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(s)
+	if err != nil && strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") {
+		if a, err = netip.ParseAddr(s[1 : len(s)-1]); err == nil && a.Is4() {
+			return netip.Addr{}, false
+		}
+	}
+	if err != nil {
+		var ap netip.AddrPort
+		ap, err = netip.ParseAddrPort(s)
+		a = ap.Addr()
+	}
+	return a.WithZone("").Unmap(), err == nil
+}
+
+func trim(s string) string { return strings.Trim(s, " \t") }
+
+// forwardedFor takes the last element of a Forwarded list, and from it the node in "for" (RFC 7239
+// sections 4 and 6). It reads backwards: what the client began the list with, an open quote for
+// instance, cannot spoil what the proxies have added.
+func forwardedFor(list string) (a netip.Addr, rest string, more, found, empty bool) {
+	element := list
+	for i, quoted := len(list)-1, false; i >= 0; i-- {
+		switch c := list[i]; {
+		case c == '"' && !(quoted && escaped(list, i)):
+			quoted = !quoted
+		case c == ',' && !quoted:
+			element, rest, more = list[i+1:], list[:i], true
+			i = 0
+		}
+	}
+	if element = trim(element); element == "" {
+		return a, rest, more, false, true
+	}
+	node, ok := forParameter(element)
+	if !ok {
+		return a, rest, more, false, false
+	}
+	// Node ports may be obfuscated, as in "192.0.2.1:_port": only the address counts.
+	if host, port, cut := strings.Cut(node, ":_"); cut && port != "" {
+		node = host
+	}
+	if strings.IndexByte(node, ':') >= 0 && !strings.HasPrefix(node, "[") && strings.Count(node, ":") > 1 {
+		return a, rest, more, false, false // IPv6 is in brackets
+	}
+	a, found = parseNode(node)
+	return a, rest, more, found, false
+}
+
+// escaped says that a backslash stands before s[i] which is not escaped itself.
+func escaped(s string, i int) bool {
+	n := 0
+	for i--; i >= 0 && s[i] == '\\'; i-- {
+		n++
+	}
+	return n%2 == 1
+}
+
+// forParameter is the value of the "for" of a Forwarded element; false when it has none, more than one,
+// or is not well formed.
+func forParameter(element string) (value string, found bool) {
+	for rest := element; ; {
+		name, after, ok := strings.Cut(rest, "=")
+		if !ok {
+			return "", false
+		}
+		var v string
+		if v, rest, ok = parameterValue(after); !ok {
+			return "", false
+		}
+		if strings.EqualFold(trim(name), "for") {
+			if found {
+				return "", false
+			}
+			value, found = v, true
+		}
+		if rest = trim(rest); rest == "" {
+			return value, found
+		}
+		if rest[0] != ';' {
+			return "", false
+		}
+		if rest = trim(rest[1:]); rest == "" {
+			return value, found
+		}
+	}
+}
+
+// parameterValue reads a token or a quoted string (RFC 9110 section 5.6.4) from the start of s.
+func parameterValue(s string) (value, rest string, ok bool) {
+	if !strings.HasPrefix(s, `"`) {
+		end := strings.IndexByte(s, ';')
+		if end < 0 {
+			end = len(s)
+		}
+		value = trim(s[:end])
+		return value, s[end:], value != "" && !strings.ContainsAny(value, "\" \t\\=")
+	}
+	var b strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return b.String(), s[i+1:], true
+		case '\\':
+			if i++; i == len(s) {
+				return "", "", false
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return "", "", false
+}

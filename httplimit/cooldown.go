@@ -1,0 +1,173 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+const (
+	// tellTime bounds how long an answer is held up because Redis is told of a cool-down.
+	tellTime = 2 * time.Second
+	// tellAgain is how often Redis is tried when it could not be told.
+	tellAgain = time.Second
+)
+
+// throttled does what a verdict asks for, and answers when calls may go on.
+func (c *call) throttled(v Verdict, status int) time.Time {
+	now := time.Now()
+	if !v.Until.After(now) {
+		v.Until = time.Time{} // it did not say, or names an instant that is over and it throttles still
+	} else if latest := now.Add(c.t.cfg.maxCoolDown); v.Until.After(latest) {
+		v.Until = latest
+	}
+	e := c.event
+	e.Kind, e.Until, e.Scope, e.Banned, e.Status, e.Reason = EventThrottled, v.Until, v.Scope, v.Banned, status, v.Reason
+	c.t.emit(e)
+	e.Kind = EventCoolDown
+	end := v.Until
+	for _, d := range c.plan.concerned(v.Scope) {
+		until := v.Until
+		if until.IsZero() {
+			until = d.backOff(c.sent, now, c.t.cfg)
+		}
+		if until.After(end) {
+			end = until
+		}
+		e.Limiter, e.Until, e.Err = d.name, until, nil
+		if !c.t.cfg.dryRun {
+			e.Err = c.coolDown(d, until)
+		}
+		c.t.emit(e)
+	}
+	if end.IsZero() {
+		end = now.Add(c.t.cfg.backOff)
+	}
+	return end
+}
+
+// concerned is the demands of the scope, or all when none has it: a penalty that cannot be told apart
+// must not be met again by way of a limiter that was left open.
+func (p *plan) concerned(s Scope) []*demand {
+	var some, all []*demand
+	for i := range p.demands {
+		d := &p.demands[i]
+		all = append(all, d)
+		if s != "" && slices.Contains(d.scopes, s) {
+			some = append(some, d)
+		}
+	}
+	if len(some) > 0 {
+		return some
+	}
+	return all
+}
+
+func (p *plan) find(name string) *demand {
+	if i := slices.IndexFunc(p.demands, func(d demand) bool { return d.name == name }); i >= 0 {
+		return &p.demands[i]
+	}
+	return nil
+}
+
+// coolDown tells Redis. When that fails this process obeys on its own, and goes on trying.
+func (c *call) coolDown(d *demand, until time.Time) error {
+	d.cool(until, d.reopen)
+	ctx, cancel := c.context(tellTime)
+	defer cancel()
+	err := c.tell(ctx, d.limiter, until, d.reopen)
+	if err != nil {
+		d.mu.Lock()
+		d.untold, d.tell = true, time.Now().Add(tellAgain)
+		d.mu.Unlock()
+	}
+	return err
+}
+
+func (c *call) tell(ctx context.Context, l *limiter, until time.Time, reopen time.Duration) error {
+	var opts []ratelimiter.CoolDownOption
+	if reopen > 0 {
+		opts = append(opts, ratelimiter.Reopen(reopen))
+	}
+	err := l.handle.CoolDown(ctx, until, opts...)
+	if errors.Is(err, ratelimiter.ErrNotInitialized) && l.rate != (ratelimiter.Rate{}) {
+		if err = c.t.prepareOne(ctx, l, c.event, true); err == nil {
+			err = l.handle.CoolDown(ctx, until, opts...)
+		}
+	}
+	return err
+}
+
+// held answers a limiter whose cool-down Redis does not know of, and how long it lasts; the longest.
+func (c *call) held(ctx context.Context) (longest *limiter, wait time.Duration) {
+	for i := range c.plan.demands {
+		l := c.plan.demands[i].limiter
+		now := time.Now()
+		l.mu.Lock()
+		left, reopen := l.until.Sub(now), l.reopen
+		holds := l.untold && left > 0
+		try := holds && !now.Before(l.tell)
+		if try {
+			l.tell = now.Add(tellAgain)
+		}
+		until := l.until
+		l.mu.Unlock()
+		if !holds {
+			continue
+		}
+		if try && c.tell(ctx, l, until, reopen) == nil {
+			l.mu.Lock()
+			l.untold = l.until != until // a longer one has come meanwhile
+			l.mu.Unlock()
+			continue
+		}
+		if left > wait {
+			longest, wait = l, left
+		}
+	}
+	return longest, wait
+}
+
+// coolingUntil is the end of the longest cool-down that this process began.
+func (l *limiter) coolingUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+// cool notes a cool-down that this process begins.
+func (l *limiter) cool(until time.Time, reopen time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until.After(l.until) {
+		l.until, l.reopen = until, reopen
+	}
+}
+
+// A backOff is the cool-downs whose length the platform left to us.
+type backOff struct {
+	began, until time.Time
+	last         time.Duration
+}
+
+// backOff is the end of a cool-down now, because of a request that was sent at the given time. Soon
+// after the last one it is twice as long. Requests that were on their way when that one began say
+// nothing new.
+func (l *limiter) backOff(sent, now time.Time, cfg config) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := &l.back
+	switch {
+	case !sent.After(b.began) && now.Before(b.until):
+		return b.until
+	case b.last > 0 && now.Sub(b.until) < b.last:
+		b.last = min(2*b.last, cfg.maxBackOff)
+	default:
+		b.last = cfg.backOff
+	}
+	b.began, b.until = now, now.Add(b.last)
+	return b.until
+}

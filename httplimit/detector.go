@@ -1,0 +1,137 @@
+package httplimit
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// MaxPeek is how many bytes of a response's body a Detector sees at most, unless WithPeek says less.
+const MaxPeek = 64 << 10
+
+// A Response is what a [Detector] sees of a platform's answer: its status, its header and the start of
+// its body. A Detector must not change it, nor keep it: it belongs to the [Transport].
+type Response struct {
+	// Request is the request that was sent. Its body has been read.
+	Request *http.Request
+	// Status is the status code, such as 200.
+	Status int
+	// Header is the response's header. It is the caller's too.
+	Header http.Header
+	// Body is the start of the body, at most MaxPeek bytes. A gzip or deflate Content-Encoding that
+	// net/http has left in place is undone, as far as the bytes that were read go.
+	Body []byte
+	// Complete says that Body is all of the body.
+	Complete bool
+	// Now is when the response arrived, by this process' clock.
+	Now time.Time
+
+	object object // of Body, parsed by the first Detector that asks
+}
+
+// A Verdict is what a platform's answer says of the caller's rate. The zero Verdict says that the
+// request was not throttled.
+type Verdict struct {
+	// Throttled says that the platform refused the request because of a limit, and did not execute it.
+	Throttled bool
+	// Until is when calls may go on. It is zero when the platform did not say and the Detector knows
+	// no number.
+	Until time.Time
+	// Banned says that it is a penalty which further calls make worse.
+	Banned bool
+	// Scope says which of the platform's limits was met; empty when that is not known.
+	Scope Scope
+	// Reason is short, for errors and events: the platform's code, as a rule.
+	Reason string
+}
+
+// A Scope names one of a platform's limits, so that a [Verdict] finds the [Limit] that it speaks of.
+type Scope string
+
+// The scopes of the detectors and profiles here. Others may be made up.
+const (
+	ScopeAppAPI      Scope = "app-api"     // one application, one API
+	ScopeCorpAPI     Scope = "corp-api"    // one organisation, one API
+	ScopeAPI         Scope = "api"         // one API, whoever calls it
+	ScopeIP          Scope = "ip"          // one address, all APIs
+	ScopeRobot       Scope = "robot"       // one robot's webhook
+	ScopeMonth       Scope = "month"       // a quota of the calendar month
+	ScopeDay         Scope = "day"         // a quota of the day
+	ScopeAccount     Scope = "account"     // one user or token, all APIs
+	ScopeSecondary   Scope = "secondary"   // GitHub's secondary limits
+	ScopeContent     Scope = "content"     // GitHub's limit of what creates content
+	ScopeConcurrency Scope = "concurrency" // requests at the same time; no wait is known to help
+)
+
+// MaxPenalty bounds what a platform's text or header can make a fleet wait: an Until read from it is
+// never before Response.Now and never more than this after it. Only quotas of a month, whose end is
+// known without the platform's word, may be longer.
+const MaxPenalty = 24 * time.Hour
+
+// A Detector tells from a platform's answer whether the platform throttled the request. Detect is
+// called once for each response, by several goroutines at once, and must not block.
+type Detector interface{ Detect(*Response) Verdict }
+
+// A DetectorFunc is a function that is a [Detector].
+type DetectorFunc func(*Response) Verdict
+
+// Detect calls f.
+func (f DetectorFunc) Detect(r *Response) Verdict { return f(r) }
+
+// First is the verdict of the first of the detectors that says Throttled, otherwise the zero Verdict.
+// Detectors that are surer, or that know a longer penalty, come first.
+func First(detectors ...Detector) Detector { return first(slices.Clone(detectors)) }
+
+type first []Detector
+
+func (f first) Detect(r *Response) Verdict {
+	for _, d := range f {
+		if v := d.Detect(r); v.Throttled {
+			return v
+		}
+	}
+	return Verdict{}
+}
+
+func (f first) NeedsBody(status int, header http.Header) bool {
+	for _, d := range f {
+		if needsBody(d, status, header) {
+			return true
+		}
+	}
+	return false
+}
+
+// needsBody asks a detector, or the Content-Type where the detector has no say.
+func needsBody(d Detector, status int, header http.Header) bool {
+	if s, ok := d.(BodySelector); ok {
+		return s.NeedsBody(status, header)
+	}
+	return isText(header.Get("Content-Type"))
+}
+
+// A selective is a detector of answers that can be told from their status and header, most of the time.
+type selective struct {
+	DetectorFunc
+	needs func(status int, header http.Header) bool
+}
+
+func (s selective) NeedsBody(status int, header http.Header) bool { return s.needs(status, header) }
+
+// after is the instant d after the response, within 0 and MaxPenalty.
+func (r *Response) after(d time.Duration) time.Time {
+	return r.Now.Add(min(max(d, 0), MaxPenalty))
+}
+
+// serverNow is what the platform's clock showed when it answered: the Date header (RFC 9110 §6.6.1),
+// which is rounded down to a second, or this process' clock where there is none. An end that the
+// platform names is on its clock, and hosts whose clock is off must not wait the difference.
+func (r *Response) serverNow() time.Time {
+	if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+		return date
+	}
+	return r.Now
+}
+
+// at is when the platform's clock shows t, on this process' clock, within the bounds of after.
+func (r *Response) at(t time.Time) time.Time { return r.after(t.Sub(r.serverNow())) }

@@ -1,0 +1,93 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// HTTPDetector knows what HTTP itself has for refusals, for platforms without a detector of their own.
+//
+//   - 429 (RFC 6585 §4) is Throttled, with whatever header or none.
+//   - 503 is Throttled when Retry-After, or RateLimit with nothing remaining, says when to come back;
+//     otherwise it is a server that is down.
+//
+// Until is Retry-After's, in seconds or as a date (RFC 9110 §10.2.3). Without that it is the longest of
+// the "t" of the RateLimit items whose "r" is 0, or the window "w" of the policy of that name in
+// RateLimit-Policy where the item has no "t" (draft-ietf-httpapi-ratelimit-headers-11,
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/). Without that it is zero.
+//
+// "r=0" on any other status is not Throttled: the request was executed, and the draft ties no meaning
+// to it, so that a hint to one client would silence a fleet. X-RateLimit-Reset and the like are
+// not read: some platforms write an instant there, others a number of seconds.
+func HTTPDetector() Detector {
+	never := func(int, http.Header) bool { return false }
+	return selective{needs: never, DetectorFunc: func(r *Response) Verdict {
+		if r.Status != http.StatusTooManyRequests && r.Status != http.StatusServiceUnavailable {
+			return Verdict{}
+		}
+		v := Verdict{Throttled: true, Reason: "status " + strconv.Itoa(r.Status)}
+		var known bool
+		if v.Until, known = r.retryAfter(); !known {
+			v.Until, known = r.rateLimitReset()
+		}
+		if !known && r.Status == http.StatusServiceUnavailable {
+			return Verdict{}
+		}
+		return v
+	}}
+}
+
+// retryAfter is the instant that Retry-After names.
+func (r *Response) retryAfter() (time.Time, bool) {
+	value := r.Header.Get("Retry-After")
+	if wait, ok := parseSeconds(value); ok {
+		return r.after(wait), true
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return r.at(date), true
+	}
+	return time.Time{}, false
+}
+
+// rateLimitReset is the instant by which the exhausted quotas of RateLimit are open again.
+func (r *Response) rateLimitReset() (until time.Time, known bool) {
+	items, _ := parseItems(r.Header.Values("Ratelimit"))
+	policies, _ := parseItems(r.Header.Values("Ratelimit-Policy"))
+	for _, item := range items {
+		if left, ok := item.integers["r"]; !ok || left != 0 {
+			continue
+		}
+		wait, ok := item.integers["t"]
+		for _, p := range policies {
+			if !ok && p.name == item.name {
+				wait, ok = p.integers["w"]
+			}
+		}
+		if !ok || wait < 0 {
+			continue
+		}
+		if end := r.after(seconds(wait)); !known || end.After(until) {
+			until, known = end, true
+		}
+	}
+	return until, known
+}
+
+// maxSeconds is more than any number of seconds that means something here, the epoch's included, and
+// far from what a Duration can hold.
+const maxSeconds = 1 << 32
+
+func seconds(n int64) time.Duration { return time.Duration(min(n, maxSeconds)) * time.Second }
+
+// parseSeconds reads 1*DIGIT. A number that is too large is a large one, not none.
+func parseSeconds(s string) (time.Duration, bool) {
+	if !isDigits(s) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		n = maxSeconds
+	}
+	return seconds(n), true
+}

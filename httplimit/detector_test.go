@@ -1,0 +1,149 @@
+package httplimit
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// arrival is when the responses of these tests arrive: 2026-09-03 00:01:02.5 in China.
+var arrival = time.Date(2026, 9, 2, 16, 1, 2, 500_000_000, time.UTC)
+
+// A detection is one row of a table: what a platform answers, and what a detector makes of it.
+type detection struct {
+	name   string
+	status int // 200 when 0
+	header string
+	body   string
+	cut    bool   // the body goes on after what is here
+	url    string // of the request
+
+	want  Verdict       // without Until
+	until time.Duration // after arrival; -1 for a zero Until
+}
+
+// response is the row's answer, with a Date that is what the platform's clock shows at arrival, rounded
+// down. header is "Name: value" lines; a Date in it replaces that, and one without a value leaves none.
+func (d detection) response() *Response {
+	r := &Response{
+		Status: d.status, Body: []byte(d.body), Complete: !d.cut, Now: arrival,
+		Header: http.Header{"Date": {arrival.Format(http.TimeFormat)}},
+	}
+	if r.Status == 0 {
+		r.Status = http.StatusOK
+	}
+	if d.url != "" {
+		r.Request = httptest.NewRequest(http.MethodPost, d.url, nil)
+	}
+	set := map[string]bool{}
+	for _, line := range headerLines(d.header) {
+		if !set[line[0]] {
+			r.Header.Del(line[0])
+		}
+		if set[line[0]] = true; line[1] != "" {
+			r.Header.Add(line[0], line[1])
+		}
+	}
+	return r
+}
+
+// check runs a detector over a table.
+func check(t *testing.T, d Detector, table []detection) {
+	t.Helper()
+	for _, row := range table {
+		t.Run(row.name, func(t *testing.T) {
+			want := row.want
+			if want.Throttled && row.until >= 0 {
+				want.Until = arrival.Add(row.until)
+			}
+			got := d.Detect(row.response())
+			require.Equal(t, want, got, "%s", row.body)
+		})
+	}
+}
+
+func throttled(scope Scope, reason string) Verdict {
+	return Verdict{Throttled: true, Scope: scope, Reason: reason}
+}
+
+func banned(scope Scope, reason string) Verdict {
+	return Verdict{Throttled: true, Banned: true, Scope: scope, Reason: reason}
+}
+
+// TestFirst: the order decides, and the detectors are those of the call.
+func TestFirst(t *testing.T) {
+	say := func(v Verdict) Detector { return DetectorFunc(func(*Response) Verdict { return v }) }
+	no, a, b := say(Verdict{Reason: "ignored"}), say(throttled("a", "")), say(banned("b", ""))
+	list := []Detector{no, a, b}
+	first := First(list...)
+	list[1] = b
+	require.Equal(t, throttled("a", ""), first.Detect(&Response{}))
+	require.Equal(t, banned("b", ""), First(no, b, a).Detect(&Response{}))
+	require.Equal(t, Verdict{}, First(no).Detect(&Response{}))
+	require.Equal(t, Verdict{}, First().Detect(&Response{}))
+}
+
+// TestNeedsBody: an answer is not read ahead for detectors that can tell without its body.
+func TestNeedsBody(t *testing.T) {
+	text, image := http.Header{"Content-Type": {"application/json"}}, http.Header{"Content-Type": {"image/png"}}
+	for _, c := range []struct {
+		name            string
+		d               Detector
+		ok, no, picture bool // a text with 200, one with 403, a picture with 403
+	}{
+		{"old", DingTalkOldDetector(), true, true, false},
+		{"new", DingTalkNewDetector(), false, true, true},
+		{"GitHub", GitHubDetector(), false, true, true},
+		{"HTTP", HTTPDetector(), false, false, false},
+		{"none", First(), false, false, false},
+		{"first of those without", First(HTTPDetector(), GitHubDetector()), false, true, true},
+		{"first of all", First(HTTPDetector(), WeComDetector()), true, true, false},
+		{"adjusted", adjusted{Detector: GitHubDetector()}, false, true, true},
+	} {
+		require.Equal(t, c.ok, needsBody(c.d, 200, text), c.name)
+		require.Equal(t, c.no, needsBody(c.d, 403, text), c.name)
+		require.Equal(t, c.picture, needsBody(c.d, 403, image), c.name)
+	}
+}
+
+// TestUntilIsBounded: whatever a platform writes, nobody waits for an instant in the past nor longer than
+// MaxPenalty.
+func TestUntilIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		at   time.Duration // on the platform's clock, from arrival
+		want time.Duration
+	}{
+		{-time.Hour, 0},
+		{0, 500 * time.Millisecond}, // the Date is 0.5 s old
+		{time.Second, 1500 * time.Millisecond},
+		{23 * time.Hour, 23*time.Hour + 500*time.Millisecond},
+		{25 * time.Hour, MaxPenalty},
+		{1 << 62, MaxPenalty},
+	} {
+		r := detection{}.response()
+		require.Equal(t, arrival.Add(c.want), r.at(arrival.Add(c.at)), "%v", c.at)
+	}
+	r := detection{}.response()
+	require.Equal(t, arrival, r.after(-1))
+	require.Equal(t, arrival.Add(MaxPenalty), r.after(1<<62))
+	require.Equal(t, arrival.Add(MaxPenalty), r.at(time.Unix(1<<40, 0)))
+	require.Equal(t, arrival, r.at(time.Unix(-1<<40, 0)))
+}
+
+// TestPlatformsClock: an end that a platform names is on its clock. A host that is an hour behind or ahead
+// waits as long as one that is right; without a Date only its own clock is left.
+func TestPlatformsClock(t *testing.T) {
+	end := arrival.Add(2 * time.Second)
+	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
+		r := detection{}.response()
+		r.Now = arrival.Add(off)
+		require.Equal(t, 2500*time.Millisecond, r.at(end).Sub(r.Now), "%v", off)
+	}
+	r := detection{header: "Date:"}.response()
+	require.Equal(t, end, r.at(end))
+	r = detection{header: "Date: yesterday"}.response()
+	require.Equal(t, end, r.at(end))
+}

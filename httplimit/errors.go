@@ -1,0 +1,64 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ErrThrottled: the Transport refused the request. Nothing was sent to the platform; with [WithRetry]
+// nothing that it executed.
+var ErrThrottled = errors.New("httplimit: refused before it was sent")
+
+// The reasons of an [Error].
+const (
+	ReasonWait        = "no permit in time"          // the permits take longer than the request may wait
+	ReasonCoolDown    = "cool-down"                  // the same, after the platform throttled a call of this process
+	ReasonContext     = "the request's context"      // it ended while the request waited
+	ReasonUnavailable = "no answer from the limiter" // Redis is away, and the outage policy is closed
+	ReasonRule        = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
+)
+
+// An Error is a request that was refused before it was sent: errors.Is(err, [ErrThrottled]) holds for
+// every Error. http.Client wraps it in a *url.Error, through which errors.As finds it.
+type Error struct {
+	// Limiter is the one that bound, by its name in Redis; empty when it was none of them.
+	Limiter string
+	// Wait is how long until that limiter could grant the request; 0 when that is not known.
+	Wait time.Duration
+	// Reason is one of the reasons above.
+	Reason string
+	// Err is the cause, if there is one: the context's error, which is context.DeadlineExceeded also
+	// where its deadline left too little time for the wait, or one of the limiter's such as
+	// ratelimiter.ErrUnavailable.
+	Err error
+}
+
+// Error is the limiter, the reason, the wait and the cause.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(ErrThrottled.Error())
+	b.WriteString(": " + e.Reason)
+	if e.Limiter != "" {
+		fmt.Fprintf(&b, " (limiter %q", e.Limiter)
+		if e.Wait > 0 {
+			fmt.Fprintf(&b, ", %v to wait", e.Wait)
+		}
+		b.WriteString(")")
+	}
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	return b.String()
+}
+
+// Is reports whether target is ErrThrottled.
+func (e *Error) Is(target error) bool { return target == ErrThrottled }
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Timeout reports whether the request ran out of time, as net.Error and *url.Error do.
+func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }

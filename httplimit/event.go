@@ -1,0 +1,47 @@
+package httplimit
+
+import (
+	"net/http"
+	"time"
+)
+
+// An EventKind says what happened.
+type EventKind string
+
+// The kinds of events, in the order in which a request may meet them.
+const (
+	// EventRateDiffers: the limiter has another rate than its Limit says, and keeps it. It is looked for
+	// when the Transport first uses the limiter.
+	EventRateDiffers EventKind = "rate differs"
+	// EventAdmitted: the permits are there, after Wait, and the request is sent.
+	EventAdmitted EventKind = "admitted"
+	// EventDegraded: Redis is away and the outage policy admitted the request. Before EventAdmitted.
+	EventDegraded EventKind = "degraded"
+	// EventRefused: nothing was sent; Err is the *Error. With DryRun it was sent all the same.
+	EventRefused EventKind = "refused"
+	// EventThrottled: the platform throttled the request, until Until as far as it is known; Reason,
+	// Scope, Banned and Status say how.
+	EventThrottled EventKind = "throttled"
+	// EventCoolDown: Limiter grants nothing before Until, in the whole fleet. When Err is set Redis
+	// could not be told, and only this process obeys until it can be. With DryRun nobody does.
+	EventCoolDown EventKind = "cool-down"
+	// EventRetry: the throttled request is sent again after Wait.
+	EventRetry EventKind = "retry"
+)
+
+// An Event is something to count or to log. What a kind does not speak of is zero.
+type Event struct {
+	Kind    EventKind
+	Request *http.Request // the caller's; not to be changed. Its URL may hold secrets.
+	Rules   []string      // the names of the rules that matched; not to be changed
+	Limiter string        // the one it is about, by its name in Redis
+	Wait    time.Duration // how long the request waited, would have to, or will
+	Until   time.Time     // the end of a penalty, by this process' clock
+	Scope   Scope         // which of the platform's limits
+	Banned  bool          // a penalty that further calls make worse
+	Status  int           // of the platform's answer
+	Attempt int           // 1 for the first time that the request is sent
+	Reason  string        // the platform's, or one of an Error's reasons
+	DryRun  bool          // nothing was held up
+	Err     error
+}

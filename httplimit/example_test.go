@@ -1,0 +1,147 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/rulefile"
+	"github.com/redis/go-redis/v9"
+)
+
+// exampleClient is a limiter's client on a Redis of the examples' own.
+func exampleClient() *ratelimiter.Client {
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		panic(err)
+	}
+	return ratelimiter.New(redis.NewClient(&redis.Options{Addr: m.Addr()}))
+}
+
+// platform answers whatever it is asked, or that it is asked too often.
+func platform() *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			w.Header().Set("Retry-After", "300")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		_, _ = io.WriteString(w, `{"errcode":0}`)
+	}))
+}
+
+// Two messages a minute for each token, three calls a minute in all. What cannot be sent in time is an
+// error that says which limiter bound and for how long; nothing was sent then, nor spent.
+func Example() {
+	client := exampleClient()
+	defer client.Close()
+	server := platform()
+	defer server.Close()
+
+	perMinute := func(n int64) ratelimiter.Rate { return ratelimiter.Rate{Permits: n, Interval: time.Minute} }
+	transport, err := httplimit.New(client, httplimit.WithMaxWait(0), httplimit.WithRules(
+		httplimit.Rule{
+			Match:  httplimit.Match{Patterns: []string{"POST /robot/send"}},
+			Limits: []httplimit.Limit{{Name: "robot:{query.token|hash}", Rate: perMinute(2)}},
+		},
+		httplimit.Rule{
+			Limits: []httplimit.Limit{{Name: "all", Rate: perMinute(3)}},
+		},
+	))
+	if err != nil {
+		panic(err)
+	}
+	httpClient := &http.Client{Transport: transport}
+
+	for _, token := range []string{"a", "a", "a", "b", "b"} {
+		resp, err := httpClient.Post(server.URL+"/robot/send?token="+token, "application/json", strings.NewReader(`{}`))
+		if refused := (*httplimit.Error)(nil); errors.As(err, &refused) {
+			fmt.Println(token, "refused:", refused.Reason, "of", refused.Limiter)
+			continue
+		} else if err != nil {
+			panic(err)
+		}
+		resp.Body.Close()
+		fmt.Println(token, resp.StatusCode)
+	}
+	// Output:
+	// a 200
+	// a 200
+	// a refused: no permit in time of robot:ca978112ca1bbdcafac231b39a23dc4d
+	// b 200
+	// b refused: no permit in time of all
+}
+
+// The platform says that it is asked too often: until the end that it names nobody in the fleet gets a
+// permit. The answer itself reaches the caller.
+func ExampleNew_coolDown() {
+	client := exampleClient()
+	defer client.Close()
+	server := platform()
+	defer server.Close()
+
+	transport, err := httplimit.New(client,
+		httplimit.WithMaxWait(time.Second),
+		httplimit.WithEarlyRefusal(),
+		httplimit.WithDetectors(httplimit.HTTPDetector()),
+		httplimit.WithEvents(func(e httplimit.Event) {
+			if e.Kind == httplimit.EventCoolDown {
+				fmt.Println("cool-down of", e.Limiter, "for", time.Until(e.Until).Round(time.Minute))
+			}
+		}),
+		httplimit.WithRules(httplimit.Rule{Limits: []httplimit.Limit{
+			{Name: "api", Rate: ratelimiter.Rate{Permits: 20, Interval: time.Second}},
+		}}))
+	if err != nil {
+		panic(err)
+	}
+	httpClient := &http.Client{Transport: transport}
+	resp, err := httpClient.Get(server.URL + "/busy")
+	if err != nil {
+		panic(err)
+	}
+	resp.Body.Close()
+	fmt.Println(resp.StatusCode)
+
+	_, err = httpClient.Get(server.URL)
+	fmt.Println(errors.Is(err, httplimit.ErrThrottled))
+	until, _ := client.RateLimiter("api").CoolDownUntil(context.Background())
+	fmt.Println(time.Until(until).Round(time.Minute))
+	// Output:
+	// cool-down of api for 5m0s
+	// 429
+	// true
+	// 5m0s
+}
+
+// Rules from a file.
+func Example_rulefile() {
+	client := exampleClient()
+	defer client.Close()
+	rules, err := rulefile.Load(strings.NewReader(`
+rules:
+  - name: everything
+    limits:
+      - {name: "api:{host}", permits: 20, interval: 1s, min_gap: 40ms}
+    detectors: [http]
+`))
+	if err != nil {
+		panic(err)
+	}
+	_, err = httplimit.New(client, httplimit.WithRules(rules...))
+	fmt.Println(len(rules), err)
+
+	_, err = rulefile.Parse([]byte("rules:\n  - name: everything\n    limits:\n      - {name: api, permits: 20, intervall: 1s}\n"))
+	fmt.Println(strings.Split(err.Error(), ";")[0])
+	// Output:
+	// 1 <nil>
+	// rulefile: line 4: rules[0].limits[0].intervall: unknown field
+}

@@ -1,0 +1,373 @@
+package httplimit
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// onServers runs f against a real server of HTTP/1.1 and one of HTTP/2, through a Transport that counts
+// requests and looks into every answer. No goroutine is left.
+func onServers(t *testing.T, handler http.Handler, f func(t *testing.T, s *served)) {
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(proto, func(t *testing.T) {
+			client := ratelimiter.New(redistest.Client(t))
+			s := &served{proto: proto, name: redistest.Key(t)}
+			srv := httptest.NewUnstartedServer(handler)
+			if proto == "HTTP/2.0" {
+				srv.EnableHTTP2 = true
+				srv.StartTLS()
+			} else {
+				srv.Start()
+			}
+			s.url = srv.URL
+			s.base = srv.Client().Transport.(*http.Transport)
+			tr, err := New(client, WithBase(s.base),
+				WithRules(Rule{Limits: []Limit{{Name: s.name, Rate: ratelimiter.Rate{Permits: 1000, Interval: time.Hour}}}}),
+				WithDetectors(DetectorFunc(func(r *Response) Verdict {
+					s.seen.Add(1)
+					if strings.Contains(string(r.Body), "slow down") {
+						s.throttled.Add(1)
+						return Verdict{Throttled: true, Until: r.Now.Add(time.Hour)}
+					}
+					return Verdict{}
+				})))
+			require.NoError(t, err)
+			s.client = &http.Client{Transport: tr}
+			f(t, s)
+			n, err := client.RateLimiter(s.name).AvailablePermits(t.Context())
+			if err == nil {
+				s.spent = 1000 - n
+			}
+			if s.check != nil {
+				s.check()
+			}
+			s.client.CloseIdleConnections()
+			require.Eventually(t, func() bool { return left() == "" }, 10*time.Second, 5*time.Millisecond)
+			srv.Close()
+			require.NoError(t, client.Close())
+		})
+	}
+}
+
+// left is a goroutine of ours, or of a connection whose answer nobody has ended.
+func left() string {
+	stacks := make([]byte, 1<<20)
+	for g := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(g, "httplimit.(*ahead)") || strings.Contains(g, "http.(*persistConn)") {
+			return g
+		}
+	}
+	return ""
+}
+
+type served struct {
+	proto, url, name string
+	base             *http.Transport
+	client           *http.Client
+	seen, throttled  atomic.Int64
+	spent            int64  // permits, when f has returned
+	check            func() // then
+}
+
+func (s *served) get(t *testing.T, path string) *http.Response {
+	t.Helper()
+	resp, err := s.client.Do(request(t, "GET", s.url+path, nil))
+	require.NoError(t, err)
+	require.Equal(t, s.proto, resp.Proto)
+	return resp
+}
+
+func readAll(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return string(b)
+}
+
+func TestRealAnswers(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/json", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, `{"method":%q,"body":%q}`, r.Method, body)
+	})
+	mux.HandleFunc("/gzip", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = io.WriteString(z, "slow down, says "+r.Header.Get("Accept-Encoding"))
+		_ = z.Close()
+	})
+	mux.Handle("/hop", http.RedirectHandler("/hop2", http.StatusFound))
+	mux.Handle("/hop2", http.RedirectHandler("/json", http.StatusTemporaryRedirect))
+	onServers(t, mux, func(t *testing.T, s *served) {
+		require.Equal(t, `{"method":"GET","body":""}`, readAll(t, s.get(t, "/json")))
+
+		resp, err := s.client.Do(request(t, "POST", s.url+"/json", strings.NewReader("hello")))
+		require.NoError(t, err)
+		require.Equal(t, `{"method":"POST","body":"hello"}`, readAll(t, resp))
+
+		resp, err = s.client.Do(request(t, "HEAD", s.url+"/json", nil))
+		require.NoError(t, err)
+		require.Empty(t, readAll(t, resp))
+		require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
+
+		require.Equal(t, `{"method":"GET","body":""}`, readAll(t, s.get(t, "/hop")))
+
+		resp = s.get(t, "/gzip")
+		require.True(t, resp.Uncompressed)
+		require.Equal(t, "slow down, says gzip", readAll(t, resp))
+		require.EqualValues(t, 1, s.throttled.Load())
+
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err = s.client.Do(request(t, "GET", s.url+"/json", nil).WithContext(ctx))
+		var refused *Error
+		require.ErrorAs(t, err, &refused, "the hour that a compressed answer asked for has begun")
+		require.Equal(t, ReasonCoolDown, refused.Reason)
+	})
+}
+
+// Each hop of a redirect spends permits; a coding the caller asked for reaches it as it was sent.
+func TestRealRedirectsAndCodings(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/a", http.RedirectHandler("/b", http.StatusFound))
+	mux.HandleFunc("/b", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = io.WriteString(z, "plain words")
+		_ = z.Close()
+	})
+	onServers(t, mux, func(t *testing.T, s *served) {
+		req := request(t, "GET", s.url+"/a", nil)
+		req.Header.Set("Accept-Encoding", "gzip")
+		resp, err := s.client.Do(req)
+		require.NoError(t, err)
+		require.Equal(t, "gzip", resp.Header.Get("Content-Encoding"))
+		z, err := gzip.NewReader(strings.NewReader(readAll(t, resp)))
+		require.NoError(t, err)
+		text, err := io.ReadAll(z)
+		require.NoError(t, err)
+		require.Equal(t, "plain words", string(text))
+		s.check = func() {
+			require.EqualValues(t, 2, s.spent)
+			require.EqualValues(t, 2, s.seen.Load())
+		}
+	})
+}
+
+// Events reach the caller while the server is still sending, also where they are looked into.
+func TestRealStreams(t *testing.T) {
+	next := make(chan string)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", r.URL.Query().Get("type"))
+		for text := range next {
+			if text == "" {
+				return
+			}
+			_, _ = io.WriteString(w, text+"\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	onServers(t, mux, func(t *testing.T, s *served) {
+		for _, contentType := range []string{"text/event-stream", "application/json"} {
+			go func() { next <- "first" }()
+			resp := s.get(t, "/?type="+contentType)
+			lines := bufio.NewReader(resp.Body)
+			for _, text := range []string{"first", "second", "third"} {
+				if text != "first" {
+					next <- text // the handler waits for us: nothing else can be on its way
+				}
+				line, err := lines.ReadString('\n')
+				require.NoError(t, err)
+				require.Equal(t, text+"\n", line)
+			}
+			next <- ""
+			_, err := lines.ReadByte()
+			require.Equal(t, io.EOF, err)
+			require.NoError(t, resp.Body.Close())
+		}
+	})
+}
+
+// A caller that closes a stream early ends it for the server too.
+func TestRealStreamsCanBeClosed(t *testing.T) {
+	gone := make(chan struct{}, 1)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "[")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		gone <- struct{}{}
+	})
+	onServers(t, handler, func(t *testing.T, s *served) {
+		resp := s.get(t, "/")
+		require.NoError(t, resp.Body.Close())
+		select {
+		case <-gone:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the server still sends")
+		}
+		require.EqualValues(t, 1, s.seen.Load())
+	})
+}
+
+// Trailers are there when the caller has read the end, whether that was read ahead or not.
+func TestRealTrailers(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Trailer", "X-Sum")
+		switch r.URL.Path {
+		case "/long":
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 3*MaxPeek))
+		case "/late":
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(200 * time.Millisecond)
+		default:
+			_, _ = io.WriteString(w, "x")
+		}
+		w.Header().Set("X-Sum", "42")
+	})
+	onServers(t, handler, func(t *testing.T, s *served) {
+		for _, path := range []string{"/short", "/late", "/long"} {
+			resp := s.get(t, path)
+			require.Contains(t, resp.Trailer, "X-Sum")
+			for range 100 {
+				_ = resp.Trailer.Get("X-Sum") // under -race: nobody writes while the caller does not read
+				time.Sleep(3 * time.Millisecond)
+				if path != "/late" {
+					break
+				}
+			}
+			readAll(t, resp)
+			require.Equal(t, "42", resp.Trailer.Get("X-Sum"), path)
+		}
+	})
+}
+
+// The connection of a protocol switch is the caller's to write to.
+func TestRealSwitchingProtocols(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "echo")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		line, _ := rw.ReadString('\n')
+		_, _ = io.WriteString(conn, "echo "+line)
+	}))
+	defer srv.Close()
+	client := ratelimiter.New(redistest.Client(t))
+	defer client.Close()
+	tr, err := New(client, WithBase(srv.Client().Transport), WithDetectors(DetectorFunc(func(*Response) Verdict { panic("not for detectors") })),
+		WithRules(Rule{Limits: []Limit{{Name: redistest.Key(t), Rate: ratelimiter.Rate{Permits: 1000, Interval: time.Hour}}}}))
+	require.NoError(t, err)
+	req := request(t, "GET", srv.URL, nil)
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "echo")
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	require.True(t, ok)
+	_, err = io.WriteString(conn, "hello\n")
+	require.NoError(t, err)
+	require.Equal(t, "echo hello\n", readAll(t, resp))
+}
+
+// A connection is used again, also when the caller does not read a short answer, which the look at it
+// has read to its end.
+func TestRealConnectionsAreReused(t *testing.T) {
+	var conns atomic.Int64
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"errcode":0}`)
+	}))
+	srv.Config.ConnState = connCounter(&conns)
+	srv.Start()
+	defer srv.Close()
+	client := ratelimiter.New(redistest.Client(t))
+	defer client.Close()
+	tr, err := New(client, WithBase(srv.Client().Transport), WithDetectors(says("x", 0, "")))
+	require.NoError(t, err)
+	for range 20 {
+		resp, err := tr.RoundTrip(request(t, "GET", srv.URL, nil))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	require.EqualValues(t, 1, conns.Load())
+}
+
+// A gigabyte streams through in constant memory, though it is looked into; a quarter of it on HTTP/2, which
+// is slow under the race detector.
+func TestRealGigabyte(t *testing.T) {
+	block := bytes.Repeat([]byte("0123456789abcdef"), 64<<10/16)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		for n := 0; n < 1<<(30-2*(r.ProtoMajor-1)); n += len(block) {
+			if _, err := w.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	onServers(t, handler, func(t *testing.T, s *served) {
+		runtime.GC()
+		var before runtime.MemStats
+		runtime.ReadMemStats(&before)
+		resp := s.get(t, "/")
+		to := &sink{t: t, want: block}
+		n, err := io.Copy(to, resp.Body)
+		require.NoError(t, err)
+		require.EqualValues(t, 1<<(30-2*(resp.ProtoMajor-1)), n)
+		require.NoError(t, resp.Body.Close())
+		require.Less(t, to.peak, before.HeapAlloc+32<<20)
+		require.EqualValues(t, 1, s.seen.Load())
+	})
+}
+
+// A sink compares what comes with what was sent, and looks at the heap every 16 MiB.
+type sink struct {
+	t    *testing.T
+	want []byte
+	off  int
+	had  int
+	peak uint64
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if s.had += len(p); s.had >= 16<<20 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		s.had, s.peak = 0, max(s.peak, m.HeapAlloc)
+	}
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), len(s.want)-s.off)
+		if !bytes.Equal(rest[:n], s.want[s.off:s.off+n]) {
+			s.t.Fatal("not what was sent")
+		}
+		rest, s.off = rest[n:], (s.off+n)%len(s.want)
+	}
+	return len(p), nil
+}

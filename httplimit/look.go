@@ -1,0 +1,147 @@
+package httplimit
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A BodySelector is a [Detector] that says itself which answers it needs the body of. The others get
+// the start of every body that is text by its Content-Type, or has none: JSON, XML, HTML, plain text,
+// but no stream of events or lines.
+type BodySelector interface {
+	NeedsBody(status int, header http.Header) bool
+}
+
+// An answer is what the platform said, and what was made of it.
+type answer struct {
+	response *http.Response
+	body     *ahead // nil when nothing was read ahead
+	ended    bool   // all of the body was read, or there is none
+	verdict  Verdict
+	until    time.Time // when calls may go on, if it was throttled
+}
+
+// look shows the response to the detectors. The response in its answer takes the place of resp.
+func (c *call) look(resp *http.Response) *answer {
+	a := &answer{response: resp}
+	if len(c.plan.detectors) == 0 {
+		return a
+	}
+	if _, ok := resp.Body.(io.Writer); ok {
+		return a // a connection that was handed over, as with 101
+	}
+	seen := Response{Request: c.req, Status: resp.StatusCode, Header: resp.Header}
+	if resp.Body == nil || resp.Body == http.NoBody {
+		seen.Complete, a.ended = true, true
+		c.judge(a, seen)
+		return a
+	}
+	needed := c.needsBody(resp)
+	if !needed {
+		if c.judge(a, seen); !a.verdict.Throttled || c.t.cfg.retries == 0 {
+			return a
+		}
+	}
+	a.body = readAhead(resp, c.t.cfg.peek)
+	a.response = a.body.out
+	var late func(body []byte, ended bool)
+	if needed {
+		header := resp.Header.Clone() // from now on resp.Header is the caller's
+		late = func(body []byte, ended bool) {
+			seen := seen
+			seen.Header = header
+			seen.show(body, ended)
+			c.judge(&answer{}, seen)
+		}
+	}
+	if !a.body.wait(c.req.Context(), c.t.cfg.hold, late) {
+		return a
+	}
+	a.ended = a.body.err == io.EOF
+	if needed {
+		seen.show(a.body.buf, a.body.complete())
+		c.judge(a, seen)
+	}
+	return a
+}
+
+// judge asks the detectors and does what they say.
+func (c *call) judge(a *answer, seen Response) {
+	seen.Now = time.Now() // and not when the header came: a late body counts from its end
+	for _, d := range c.plan.detectors {
+		if v := d.Detect(&seen); v.Throttled {
+			a.verdict, a.until = v, c.throttled(v, seen.Status)
+			return
+		}
+	}
+}
+
+func (c *call) needsBody(resp *http.Response) bool {
+	for _, d := range c.plan.detectors {
+		if s, ok := d.(BodySelector); ok {
+			if s.NeedsBody(resp.StatusCode, resp.Header) {
+				return true
+			}
+		} else if isText(resp.Header.Get("Content-Type")) {
+			return true
+		}
+	}
+	return false
+}
+
+// isText says whether a platform may say in such a body that it throttles. An error that comes as an
+// image is nobody's, and a stream is not to be held up for it.
+func isText(contentType string) bool {
+	if contentType == "" {
+		return true
+	}
+	t, _, err := mime.ParseMediaType(contentType)
+	if t == "" || err != nil && t == "" {
+		return true // unreadable: as good as none
+	}
+	switch {
+	case t == "text/event-stream", t == "application/stream+json":
+		return false
+	case strings.HasPrefix(t, "text/"), strings.HasSuffix(t, "+json"), strings.HasSuffix(t, "+xml"):
+		return true
+	}
+	return t == "application/json" || t == "application/xml" || t == "application/javascript"
+}
+
+// show gives the detectors the start of the body, decoded where the caller asked for a coding itself
+// and net/http therefore leaves it to the caller. What cannot be decoded is not shown.
+func (r *Response) show(body []byte, complete bool) {
+	r.Body, r.Complete = body, complete
+	coding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	if coding == "" || coding == "identity" {
+		return
+	}
+	var source io.Reader
+	var err error
+	switch coding {
+	case "gzip", "x-gzip":
+		source, err = gzip.NewReader(bytes.NewReader(body))
+	case "deflate":
+		// RFC 9110 §8.4.1.2: the zlib format; some send the bare one.
+		if source, err = zlib.NewReader(bytes.NewReader(body)); err != nil {
+			source, err = flate.NewReader(bytes.NewReader(body)), nil
+		}
+	default:
+		source, err = nil, io.ErrNoProgress
+	}
+	r.Body, r.Complete = nil, false
+	if err != nil {
+		return
+	}
+	// Bounded: some hundred bytes can decode to gigabytes.
+	plain, err := io.ReadAll(io.LimitReader(source, MaxPeek+1))
+	r.Complete = complete && err == nil && len(plain) <= MaxPeek
+	r.Body = plain[:min(len(plain), MaxPeek)]
+}

@@ -1,0 +1,235 @@
+package httplimit
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/stretchr/testify/require"
+)
+
+func compiled(t *testing.T, m Match) *matcher {
+	t.Helper()
+	var list []error
+	c := compileMatch(m, problems{list: &list})
+	require.Empty(t, list)
+	return c
+}
+
+func TestMatch(t *testing.T) {
+	header := map[string]string{"X-App": "blue"}
+	any := map[string]string{"x-app": "*"}
+	cases := []struct {
+		name  string
+		match Match
+		yes   []string // METHOD URL
+		no    []string
+	}{
+		{"all", Match{}, []string{"GET http://x/", "POST https://y:1/z"}, nil},
+		{"host and path", Match{Patterns: []string{"api.example.com/a/"}},
+			[]string{"GET http://api.example.com/a/", "PUT http://API.EXAMPLE.com:8080/a/b", "GET http://api.example.com./a/b",
+				"GET http://api.example.com//a//b", "GET http://api.example.com/x/../a/b", "GET http://api.example.com/%61/b"},
+			[]string{"GET http://api.example.com/a", "GET http://example.com/a/", "GET http://xapi.example.com/a/",
+				"GET http://api.example.com/a/../b"}},
+		{"method", Match{Patterns: []string{"POST /send"}}, []string{"POST http://x/send"}, []string{"GET http://x/send", "POST http://x/send/"}},
+		{"get is head", Match{Patterns: []string{"GET /"}}, []string{"GET http://x", "HEAD http://x/a"}, []string{"POST http://x"}},
+		{"wildcard", Match{Patterns: []string{"/v1/{robot}/send"}}, []string{"GET http://x/v1/a%2Fb/send"},
+			[]string{"GET http://x/v1/a/b/send", "GET http://x/v1/send"}},
+		{"rest", Match{Patterns: []string{"/v1/{rest...}"}}, []string{"GET http://x/v1/", "GET http://x/v1/a/b"}, []string{"GET http://x/v1"}},
+		{"exact", Match{Patterns: []string{"/v1/{$}"}}, []string{"GET http://x/v1/"}, []string{"GET http://x/v1/a", "GET http://x/v1"}},
+		{"root alone", Match{Patterns: []string{"/{$}"}}, []string{"GET http://x", "GET http://x/", "GET http://x?a=b"}, []string{"GET http://x/a"}},
+		{"overlapping patterns", Match{Patterns: []string{"/a/{x}", "/{x}/b"}}, []string{"GET http://x/a/c", "GET http://x/c/b", "GET http://x/a/b"}, []string{"GET http://x/c/c"}},
+		{"upper case host in a pattern", Match{Patterns: []string{"API.Example.com/"}}, []string{"GET http://api.example.com/"}, nil},
+		{"hosts", Match{Hosts: []string{"a.com", "*.B.com"}},
+			[]string{"GET http://a.com/", "GET http://A.com:99/", "GET http://x.b.com", "GET http://x.y.b.com"},
+			[]string{"GET http://b.com/", "GET http://xb.com", "GET http://x.a.com", "GET http://b.com.x"}},
+		{"methods", Match{Methods: []string{"POST", "PUT"}}, []string{"PUT http://x"}, []string{"GET http://x"}},
+		{"query", Match{Query: map[string]string{"a": "1", "b": "*"}},
+			[]string{"GET http://x?a=1&b=", "GET http://x?b=2&a=0&a=1"}, []string{"GET http://x?a=1", "GET http://x?a=2&b=1"}},
+		{"header", Match{Header: header}, []string{"GET http://x X-App=blue"}, []string{"GET http://x", "GET http://x X-App=red"}},
+		{"any header", Match{Header: any}, []string{"GET http://x X-App=red"}, []string{"GET http://x"}},
+		{"func", Match{Func: func(r *http.Request) bool { return r.URL.Path == "/a" }}, []string{"GET http://x//a"}, []string{"GET http://x/b"}},
+		{"all must hold", Match{Hosts: []string{"x"}, Methods: []string{"GET"}, Query: map[string]string{"a": "*"}},
+			[]string{"GET http://x?a"}, []string{"GET http://y?a", "PUT http://x?a", "GET http://x"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m := compiled(t, c.match)
+			check := func(list []string, want bool) {
+				for _, s := range list {
+					fields := strings.Fields(s)
+					r := request(t, fields[0], fields[1], nil)
+					if len(fields) > 2 {
+						name, value, _ := strings.Cut(fields[2], "=")
+						r.Header.Set(name, value)
+					}
+					require.Equal(t, want, m.matches(newProbe(r)) != nil, s)
+				}
+			}
+			check(c.yes, true)
+			check(c.no, false)
+		})
+	}
+}
+
+// The host is the one that the server is told, and the path the one that is sent.
+func TestMatchWhatGoesOut(t *testing.T) {
+	m := compiled(t, Match{Patterns: []string{"api.example.com/a"}})
+	r := request(t, "GET", "http://10.0.0.1:8443/a", nil)
+	require.Nil(t, m.matches(newProbe(r)))
+	r.Host = "api.example.com"
+	require.NotNil(t, m.matches(newProbe(r)))
+
+	r = &http.Request{URL: &url.URL{Scheme: "http", Host: "api.example.com", Opaque: "//api.example.com/a?b"}}
+	require.NotNil(t, m.matches(newProbe(r)), "no method is GET; an opaque URL is what goes out")
+	r.URL.Opaque = "/b"
+	require.Nil(t, m.matches(newProbe(r)))
+	r.URL.Opaque = "//api.example.com"
+	require.Nil(t, m.matches(newProbe(r)))
+	require.NotNil(t, compiled(t, Match{Patterns: []string{"CONNECT example.com/"}}).matches(
+		newProbe(&http.Request{Method: "CONNECT", URL: &url.URL{Host: "example.com:443"}, Host: "example.com:443"})))
+}
+
+// The path values of one rule are not there for the next.
+func TestPathValuesStayInTheirRule(t *testing.T) {
+	p := newProbe(request(t, "GET", "http://x/a/b", nil))
+	require.Equal(t, "b", compiled(t, Match{Patterns: []string{"/a/{v}"}}).matches(p).PathValue("v"))
+	require.Empty(t, compiled(t, Match{}).matches(p).PathValue("v"))
+}
+
+func TestNames(t *testing.T) {
+	patterns := []string{"POST /robot/{id}/{rest...}"}
+	long := strings.Repeat("x", 129)
+	cases := []struct{ template, url, want string }{
+		{"plain", "http://x/robot/1/", "plain"},
+		{"a:{host}:{method}", "http://X.com:1/robot/1/", "a:x.com:POST"},
+		{"{path}", "http://x/robot//1/a%20b/{c}", "/robot/1/a%20b/%7Bc%7D"},
+		{"r{path.id}:{path.rest}", "http://x/robot/a%2Fb:/c/d", "ra%2Fb%3A:c%2Fd"},
+		{"{query.t|hash}", "http://x/robot/1/?t=secret", "2bb80d537b1da3e38bd30361aa855686"},
+		{"{query.t}", "http://x/robot/1/?t=ok-._~@&t=2", "ok-._~@"},
+		{"{query.t}", "http://x/robot/1/?t=" + long[1:], long[1:]},
+		{"{query.t}", "http://x/robot/1/?t=" + long, Hash(long)},
+		{"{query.t}", "http://x/robot/1/?t=" + strings.Repeat("%20", 43), Hash(strings.Repeat(" ", 43))},
+		{"{query.t}", "http://x/robot/1/?t=%C3%A9%00", "%C3%A9%00"},
+		{"x{query.none}y", "http://x/robot/1/", "xy"},
+		{"{header.X-App}", "http://x/robot/1/", "blue"},
+		{"{{ding}}:{host}", "http://x/robot/1/", "{ding}:x"},
+	}
+	for _, c := range cases {
+		n, err := parseTemplate(c.template, wildcards(patterns))
+		require.NoError(t, err, c.template)
+		r := request(t, "POST", c.url, nil)
+		r.Header.Set("x-app", "blue")
+		p := newProbe(r)
+		matched := compiled(t, Match{Patterns: patterns}).matches(p)
+		require.NotNil(t, matched, c.url)
+		require.Equal(t, c.want, n.expand(matched, p.queryValues), c.template)
+	}
+	require.Len(t, Hash(""), 32)
+}
+
+// Different parts never make the same name, whatever they hold.
+func TestNamesDoNotCollide(t *testing.T) {
+	n, err := parseTemplate("{query.a}:{query.b}", nil)
+	require.NoError(t, err)
+	seen := map[string]string{}
+	parts := []string{"", ":", "a", "a:", ":a", "%3A", "%", "{", "}", "/", "a/b", " ", "+", "é", strings.Repeat(":", 60)}
+	for _, a := range parts {
+		for _, b := range parts {
+			q := url.Values{"a": {a}, "b": {b}}
+			name := n.expand(&http.Request{}, func() url.Values { return q })
+			require.NotContains(t, seen, name)
+			require.NotRegexp(t, `[{}]`, name)
+			seen[name] = a + b
+		}
+	}
+}
+
+func TestInvalidRules(t *testing.T) {
+	rate := ratelimiter.Rate{Permits: 1, Interval: 1e9}
+	limits := []Limit{{Name: "a", Rate: rate}}
+	limit := func(f func(*Limit)) Rule {
+		l := Limit{Name: "a", Rate: rate}
+		f(&l)
+		return Rule{Limits: []Limit{l}}
+	}
+	cases := []struct {
+		rule  Rule
+		field string
+		says  string
+	}{
+		{Rule{}, "limits", "none"},
+		{Rule{Limits: limits, Match: Match{Patterns: []string{"/", "GET"}}}, "match.patterns[1]", "no path"},
+		{Rule{Limits: limits, Match: Match{Patterns: []string{"a.com:80/"}}}, "match.patterns[0]", "port"},
+		{Rule{Limits: limits, Match: Match{Patterns: []string{"/{a}/{a}"}}}, "match.patterns[0]", "duplicate"},
+		{Rule{Limits: limits, Match: Match{Patterns: []string{"/{a"}}}, "match.patterns[0]", "wildcard"},
+		{Rule{Limits: limits, Match: Match{Patterns: []string{""}}}, "match.patterns[0]", "no path"},
+		{Rule{Limits: limits, Match: Match{Hosts: []string{"*"}}}, "match.hosts[0]", "host"},
+		{Rule{Limits: limits, Match: Match{Hosts: []string{"a:1"}}}, "match.hosts[0]", "port"},
+		{Rule{Limits: limits, Match: Match{Methods: []string{"get"}}}, "match.methods[0]", "POST"},
+		{Rule{Limits: limits, Match: Match{Header: map[string]string{"host": "a"}}}, "match.header", "hosts"},
+		{Rule{Limits: limits, Match: Match{Header: map[string]string{"": "a"}}}, "match.header", "name"},
+		{Rule{Limits: limits, Match: Match{Query: map[string]string{"": "a"}}}, "match.query", "name"},
+		{Rule{Detectors: []Detector{nil}}, "detectors[0]", "nil"},
+		{limit(func(l *Limit) { l.Name = "" }), "limits[0].name", "empty"},
+		{limit(func(l *Limit) { l.Name = "{path.a}" }), "limits[0].name", "wildcard"},
+		{limit(func(l *Limit) { l.Name = "{a}" }), "limits[0].name", "not known"},
+		{limit(func(l *Limit) { l.Name = "{host.a}" }), "limits[0].name", "no parts"},
+		{limit(func(l *Limit) { l.Name = "{query.}" }), "limits[0].name", "which one"},
+		{limit(func(l *Limit) { l.Name = "{host|upper}" }), "limits[0].name", "hash is"},
+		{limit(func(l *Limit) { l.Name = "{host" }), "limits[0].name", "single {"},
+		{limit(func(l *Limit) { l.Name = "host}" }), "limits[0].name", "single }"},
+		{limit(func(l *Limit) { l.Key = func(*http.Request) string { return "" } }), "limits[0].name", "one of them"},
+		{limit(func(l *Limit) { l.Weight = -1 }), "limits[0].weight", "negative"},
+		{limit(func(l *Limit) { l.Weight = 2 }), "limits[0].weight", "more than the 1"},
+		{limit(func(l *Limit) { l.Weight = 1; l.WeightFunc = func(*http.Request) int64 { return 1 } }), "limits[0].weight", "one of them"},
+		{limit(func(l *Limit) { l.Reopen = -1 }), "limits[0].reopen", "negative"},
+		{limit(func(l *Limit) { l.Reopen = 1 }), "limits[0].reopen", "milliseconds"},
+		{limit(func(l *Limit) { l.Rate.Type = 7 }), "limits[0].type", "7"},
+		{limit(func(l *Limit) { l.Rate.Permits = 0 }), "limits[0].permits", "0 is not in"},
+		{limit(func(l *Limit) { l.Rate.Permits = -3 }), "limits[0].permits", "-3 is not in"},
+		{limit(func(l *Limit) { l.Rate.Interval = 0 }), "limits[0].interval", "shorter"},
+		{limit(func(l *Limit) { l.Rate.Interval = 1500001 }), "limits[0].interval", "milliseconds"},
+		{limit(func(l *Limit) { l.Rate.KeepAlive = 1e6 }), "limits[0].keep_alive", "shorter"},
+		{limit(func(l *Limit) { l.Rate.KeepAlive = -1e6 }), "limits[0].keep_alive", "negative"},
+		{limit(func(l *Limit) { l.Rate.MinGap = 2e9 }), "limits[0].min_gap", "longer"},
+		{limit(func(l *Limit) { l.Rate.MinGap = 1 }), "limits[0].min_gap", "milliseconds"},
+	}
+	for _, c := range cases {
+		err := CheckRules([]Rule{{Limits: limits}, c.rule})
+		require.ErrorIs(t, err, ErrInvalidRule)
+		var f *FieldError
+		require.ErrorAs(t, err, &f)
+		require.Equal(t, "rules[1]."+c.field, f.Field, f.Problem)
+		require.Contains(t, f.Problem, c.says)
+	}
+	err := CheckRules([]Rule{{Limits: limits}, limit(func(l *Limit) { l.Rate.Permits = 2 })})
+	require.ErrorContains(t, err, `rules[1].limits[0]: limiter "a" has the rate`)
+	require.NoError(t, CheckRules([]Rule{{Limits: limits}}))
+}
+
+// A secret in a URL or a header is nowhere in the names that go to Redis, nor in our errors.
+func TestSecretsAreHashed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l := w.limit("{query.access_token|hash}:{header.Authorization|hash}", 1, 60e9)
+		tr := w.transport(base(ok), rules(l), WithMaxWait(0))
+		for i := range 2 {
+			r := request(t, "POST", "http://x/?access_token=TOPSECRET", nil)
+			r.Header.Set("Authorization", "Bearer TOPSECRET")
+			_, err := tr.RoundTrip(r)
+			if i == 1 {
+				require.ErrorIs(t, err, ErrThrottled)
+				require.NotContains(t, err.Error(), "TOPSECRET")
+				require.Contains(t, err.Error(), Hash("TOPSECRET"))
+			}
+		}
+		keys, err := w.rdb.Keys(t.Context(), "*"+w.key+"*").Result()
+		require.NoError(t, err)
+		require.NotEmpty(t, keys)
+		for _, k := range keys {
+			require.NotContains(t, k, "TOPSECRET")
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package httplimit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// A Middleware limits inbound requests: the server's side of this package. A request takes its permits
+// before the handler runs. One that gets none is answered 429 (RFC 6585) with Retry-After, and one that
+// nobody can decide, since Redis is away and the outage policy is closed, 503 with Retry-After.
+//
+//	m, err := httplimit.NewMiddleware(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
+//		httplimit.WithKeys(httplimit.ByClientAddress(httplimit.ClientAddress{})))
+//	http.ListenAndServe(addr, m.Handler(mux))
+//
+// The limit is that of all servers that use the name, which Java services may share. Nobody waits: a
+// request that is refused costs one round trip to Redis and spends nothing. Several Middlewares can be
+// put around each other, for a limit a second and one a day for instance; a request that the inner one
+// refuses has spent its permits in the outer.
+//
+// The zero value is not usable. Its methods are safe for concurrent use.
+type Middleware struct {
+	client *ratelimiter.Client
+	name   string
+	policy string // the name as a structured field
+	rate   ratelimiter.Rate
+	cfg    middlewareConfig
+}
+
+type middlewareConfig struct {
+	keys    []KeyFunc
+	weight  func(*http.Request) int64
+	outage  *ratelimiter.OutagePolicy
+	headers Headers
+	refused func(http.ResponseWriter, *http.Request, Refusal)
+	failed  func(*http.Request, error)
+	longest time.Duration
+}
+
+// A MiddlewareOption configures a Middleware.
+type MiddlewareOption func(*middlewareConfig)
+
+// WithKeys divides the limit: requests for which all keys are the same share a limiter of their own,
+// named by the Middleware and the keys. The default is one limiter for all requests.
+func WithKeys(keys ...KeyFunc) MiddlewareOption {
+	return func(c *middlewareConfig) { c.keys = append(c.keys, keys...) }
+}
+
+// WithWeight sets how many permits a request takes. 0 or less is a request that is not limited. More than
+// the rate can never be had: it is refused, without a Retry-After. The default is one permit.
+func WithWeight(weight func(*http.Request) int64) MiddlewareOption {
+	return func(c *middlewareConfig) { c.weight = weight }
+}
+
+// WithOnOutage sets what becomes of requests while Redis is away. With ratelimiter.FailOpen every
+// request passes that cannot be decided, whatever the reason: also where Redis answers with an error, or
+// takes too long. With the others such a request is answered 503. The default is the policy of the
+// Client, which is ratelimiter.FailClosed unless it was made with another.
+func WithOnOutage(p ratelimiter.OutagePolicy) MiddlewareOption {
+	return func(c *middlewareConfig) { c.outage = &p }
+}
+
+// WithHeaders says on which responses there are RateLimit and RateLimit-Policy. The default is
+// HeadersAlways.
+func WithHeaders(h Headers) MiddlewareOption { return func(c *middlewareConfig) { c.headers = h } }
+
+// WithRefusal sets what writes the response to a request that is refused. The header fields are there
+// already; f calls WriteHeader with Refusal.Status, or another. The default is a problem of RFC 9457
+// in JSON.
+func WithRefusal(f func(w http.ResponseWriter, r *http.Request, why Refusal)) MiddlewareOption {
+	return func(c *middlewareConfig) { c.refused = f }
+}
+
+// WithFailures sets what is told of errors that are not the client's: those of Redis, for logs and
+// alarms. It runs in the request's goroutine. The default is nobody.
+func WithFailures(f func(*http.Request, error)) MiddlewareOption {
+	return func(c *middlewareConfig) { c.failed = f }
+}
+
+// WithDecisionTime bounds how long a request waits for Redis; then it counts as one that cannot be
+// decided. It has to be longer than the fifth of a second in which a call is sent again.
+// The default is one second.
+func WithDecisionTime(d time.Duration) MiddlewareOption {
+	return func(c *middlewareConfig) { c.longest = d }
+}
+
+// A Refusal is why a request is refused.
+type Refusal struct {
+	// Status is 429, or 503 when nobody could decide.
+	Status int
+	// Limiter is the limiter's name in Redis. It may tell the client more than it should know.
+	Limiter string
+	// Policy is the name of the Middleware, as in RateLimit-Policy.
+	Policy string
+	// RetryAfter is what the header field of that name says, whole seconds; 0 where it says nothing,
+	// since the request can never be granted.
+	RetryAfter time.Duration
+	// Err is the cause of a 503, and of a 429 for more permits than there are.
+	Err error
+}
+
+// NewMiddleware limits requests to r by limiters whose names begin with name, which is also that of the
+// policy in the header fields: printable ASCII. Where a limiter has a rate already, that one counts. A
+// rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
+// client that was ever seen would stay in Redis for ever.
+//
+// Errors: ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be.
+func NewMiddleware(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...MiddlewareOption) (*Middleware, error) {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ratelimiter.ErrInvalidArgument, fmt.Sprintf(format, args...))
+	}
+	m := &Middleware{client: client, name: name, rate: r, cfg: middlewareConfig{longest: time.Second}}
+	for _, o := range opts {
+		o(&m.cfg)
+	}
+	var ok bool
+	if m.policy, ok = sfString(name); !ok || name == "" {
+		return nil, bad("a middleware's name is printable ASCII, not %q", name)
+	}
+	switch {
+	case client == nil:
+		return nil, bad("the client is nil")
+	case m.cfg.longest <= 0:
+		return nil, bad("decision time %v is not positive", m.cfg.longest)
+	case m.cfg.headers < HeadersAlways || m.cfg.headers > HeadersNever:
+		return nil, bad("headers %d are not known", m.cfg.headers)
+	}
+	for _, k := range m.cfg.keys {
+		if k == nil {
+			return nil, bad("a key is nil")
+		}
+	}
+	var faults []error
+	checkRate(r, problems{at: "rate", list: &faults})
+	if len(faults) > 0 {
+		return nil, bad("%v", errors.Join(faults...))
+	}
+	if m.cfg.outage != nil {
+		if err := m.cfg.outage.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	if r.KeepAlive == 0 {
+		m.rate.KeepAlive = max(10*time.Minute, r.Interval)
+	}
+	return m, nil
+}
+
+// Handler is next behind the limit.
+func (m *Middleware) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if m.admit(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// admit says whether the request may go on; otherwise it has answered it.
+func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
+	name, limited := m.limiterName(r)
+	weight := int64(1)
+	if m.cfg.weight != nil {
+		weight = m.cfg.weight(r)
+	}
+	if !limited || weight < 1 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), m.cfg.longest)
+	defer cancel()
+	limiter := m.client.RateLimiter(name)
+	if m.cfg.outage != nil {
+		limiter = limiter.OnOutage(*m.cfg.outage)
+	}
+	a, err := m.try(ctx, limiter, weight)
+	if err != nil {
+		return m.undecided(w, r, name, err)
+	}
+	if known := a.Rate.Permits > 0 && a.Rate.Interval > 0; known && m.cfg.headers == HeadersAlways ||
+		known && m.cfg.headers == HeadersRefused && !a.Granted {
+		setHeaders(w.Header(), m.policy, a.Rate, a.Available, a.Wait)
+	}
+	if a.Granted {
+		return true
+	}
+	m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name,
+		RetryAfter: time.Duration(wholeSeconds(a.Wait)) * time.Second})
+	return false
+}
+
+// try asks, and gives the limiter its rate when it has none: it is new, it has expired, or somebody has
+// deleted it. Asking first spares a list of those that have one, and leaves the first word to the outage
+// policy when Redis is away.
+func (m *Middleware) try(ctx context.Context, l *ratelimiter.RateLimiter, weight int64) (ratelimiter.Result, error) {
+	a, err := l.Try(ctx, weight)
+	if errors.Is(err, ratelimiter.ErrNotInitialized) {
+		if _, err = l.TrySetRate(ctx, m.rate); err == nil {
+			a, err = l.Try(ctx, weight)
+		}
+	}
+	return a, err
+}
+
+// undecided answers a request that nobody could decide, or lets it pass.
+func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name string, err error) (pass bool) {
+	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
+		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
+		return false
+	}
+	if r.Context().Err() == nil {
+		if m.cfg.failed != nil {
+			m.cfg.failed(r, err)
+		}
+		if m.cfg.outage != nil && *m.cfg.outage == ratelimiter.FailOpen() {
+			return true
+		}
+	}
+	m.refuse(w, r, Refusal{Status: http.StatusServiceUnavailable, Limiter: name, RetryAfter: time.Second, Err: err})
+	return false
+}
+
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, why Refusal) {
+	why.Policy = m.name
+	if why.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(why.RetryAfter/time.Second), 10))
+	}
+	if m.cfg.refused != nil {
+		m.cfg.refused(w, r, why)
+		return
+	}
+	// The problem types are the draft's.
+	p := problem{"https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", why.Status, []string{m.name}}
+	if why.Status == http.StatusServiceUnavailable {
+		p.Type, p.Title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "The limit cannot be checked now"
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(why.Status)
+	_ = json.NewEncoder(w).Encode(p) // fails only when nobody listens any more
+}
+
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Violated []string `json:"violated-policies"`
+}

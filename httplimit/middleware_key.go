@@ -1,0 +1,74 @@
+package httplimit
+
+import (
+	"net/http"
+	"strings"
+)
+
+// A KeyFunc is the part of a limiter's name that a request has for itself: requests of one key share the
+// permits. It answers false for a request that is not limited. What it answers is escaped, and hashed
+// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see [Hash].
+type KeyFunc func(r *http.Request) (key string, limited bool)
+
+// ByClientAddress gives each client its own permits, by its address. Requests without an address, such as
+// those from a Unix socket, share theirs.
+func ByClientAddress(c ClientAddress) KeyFunc {
+	return func(r *http.Request) (string, bool) {
+		a, ok := c.Of(r)
+		if !ok {
+			return "unknown", true
+		}
+		return c.group(a), true
+	}
+}
+
+// ByHeader gives each value of a header its own permits: an API key, a token. The value is hashed. All
+// requests without the header, or with an empty one, share theirs: leaving it out is no way around the
+// limit. A header that nobody has checked is the client's to choose: limit by address too.
+func ByHeader(name string) KeyFunc {
+	return func(r *http.Request) (string, bool) {
+		v := r.Header.Get(name)
+		if v == "" {
+			return "none", true
+		}
+		return Hash(v), true
+	}
+}
+
+// ByPattern gives each pattern of mux its own permits, whatever the requests' paths. With a nil mux it is
+// the pattern that the request was already matched to, for a Middleware that wraps the handlers inside
+// of a mux. Requests that no pattern matches share theirs.
+func ByPattern(mux *http.ServeMux) KeyFunc {
+	return func(r *http.Request) (string, bool) {
+		pattern := r.Pattern
+		if mux != nil {
+			_, pattern = mux.Handler(r)
+		}
+		if pattern == "" {
+			pattern = "none"
+		}
+		return pattern, true
+	}
+}
+
+// limiterName is the name of the request's limiter; false when it is not limited.
+func (m *Middleware) limiterName(r *http.Request) (string, bool) {
+	if len(m.cfg.keys) == 0 {
+		return m.name, true
+	}
+	var b strings.Builder
+	b.WriteString(m.name)
+	for _, key := range m.cfg.keys {
+		k, limited := key(r)
+		if !limited {
+			return "", false
+		}
+		safe := escape(k, true)
+		if len(safe) > maxPart {
+			safe = Hash(k)
+		}
+		b.WriteByte(':')
+		b.WriteString(safe)
+	}
+	return b.String(), true
+}

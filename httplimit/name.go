@@ -1,0 +1,188 @@
+package httplimit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// maxPart is how long a part of a request may be in a limiter's name, escaped; a longer one is hashed.
+const maxPart = 128
+
+// Hash is what stands for a secret in a limiter's name: the first 16 bytes of its SHA-256 in
+// hexadecimal, which other languages can make as well. Who reads Redis cannot turn a random token back
+// from it; a secret that can be guessed, such as a telephone number, can be tried out.
+func Hash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:16])
+}
+
+// A template is a limiter's name with parts of the request in it.
+type template []part
+
+// A part is text, or where to take it from.
+type part struct {
+	text string
+	kind string // "" text, host, method, path, pathvalue, query, header
+	hash bool
+}
+
+// parseTemplate answers the template, or what is wrong with it. wildcards are those that every pattern
+// of the rule has.
+func parseTemplate(name string, wildcards []string) (template, error) {
+	if name == "" {
+		return nil, fmt.Errorf("it is empty")
+	}
+	var t template
+	var text strings.Builder
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if c != '{' && c != '}' {
+			text.WriteByte(c)
+			continue
+		}
+		if i+1 < len(name) && name[i+1] == c {
+			text.WriteByte(c)
+			i++
+			continue
+		}
+		end := strings.IndexByte(name[i:], '}')
+		if c == '}' || end < 0 {
+			return nil, fmt.Errorf("%q has a single %c; {{ and }} are braces", name, c)
+		}
+		p, err := parsePart(name[i+1:i+end], wildcards)
+		if err != nil {
+			return nil, err
+		}
+		if text.Len() > 0 {
+			t = append(t, part{text: text.String()})
+			text.Reset()
+		}
+		t = append(t, p)
+		i += end
+	}
+	if text.Len() > 0 {
+		t = append(t, part{text: text.String()})
+	}
+	return t, nil
+}
+
+func parsePart(s string, wildcards []string) (part, error) {
+	source, filter, filtered := strings.Cut(s, "|")
+	if filtered && filter != "hash" {
+		return part{}, fmt.Errorf("{%s}: %q is not known; hash is", s, filter)
+	}
+	kind, name, named := strings.Cut(source, ".")
+	p := part{text: name, kind: kind, hash: filtered}
+	switch kind {
+	case "host", "method":
+		if named {
+			return part{}, fmt.Errorf("{%s}: %s has no parts", s, kind)
+		}
+		return p, nil
+	case "path":
+		if !named {
+			return p, nil
+		}
+		p.kind = "pathvalue"
+		if !slices.Contains(wildcards, name) {
+			return part{}, fmt.Errorf("{%s}: the wildcard %q is not in every pattern of the rule", s, name)
+		}
+		return p, nil
+	case "query", "header":
+		if name == "" {
+			return part{}, fmt.Errorf("{%s}: which one? It is such as {%s.NAME}", s, kind)
+		}
+		return p, nil
+	}
+	return part{}, fmt.Errorf("{%s} is not known; {host}, {method}, {path}, {path.NAME}, {query.NAME}, {header.NAME} are", s)
+}
+
+// wildcards are the names that all patterns have.
+func wildcards(patterns []string) []string {
+	var all []string
+	for i, p := range patterns {
+		var names []string
+		for _, segment := range strings.Split(p, "/") {
+			if name, ok := strings.CutPrefix(segment, "{"); ok {
+				names = append(names, strings.TrimSuffix(strings.TrimSuffix(name, "}"), "..."))
+			}
+		}
+		if i == 0 {
+			all = names
+			continue
+		}
+		all = slices.DeleteFunc(all, func(s string) bool { return !slices.Contains(names, s) })
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return s == "$" })
+}
+
+// constant says that the name is the same for all requests.
+func (t template) constant() bool {
+	return !slices.ContainsFunc(t, func(p part) bool { return p.kind != "" })
+}
+
+// expand is the name for a request that has path values; query is that of its URL.
+func (t template) expand(r *http.Request, query func() url.Values) string {
+	if len(t) == 1 && t[0].kind == "" {
+		return t[0].text
+	}
+	var b strings.Builder
+	for _, p := range t {
+		var value string
+		switch p.kind {
+		case "":
+			b.WriteString(p.text)
+			continue
+		case "host":
+			value = r.Host
+		case "method":
+			value = r.Method
+		case "path":
+			value = r.URL.Path
+		case "pathvalue":
+			value = r.PathValue(p.text)
+		case "query":
+			value = query().Get(p.text)
+		case "header":
+			value = r.Header.Get(p.text)
+		}
+		if !p.hash {
+			if escaped := escape(value, p.kind == "path"); len(escaped) <= maxPart {
+				b.WriteString(escaped)
+				continue
+			}
+		}
+		b.WriteString(Hash(value))
+	}
+	return b.String()
+}
+
+// escape keeps what is harmless in a key's name. Colons and braces are not: one would let two parts
+// pass for others, the other moves the key to another hash slot.
+func escape(s string, slashes bool) string {
+	plain := func(c byte) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.IndexByte("-._~@", c) >= 0 || c == '/' && slashes
+	}
+	i := 0
+	for i < len(s) && plain(s[i]) {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	b := []byte(s[:i])
+	for ; i < len(s) && len(b) <= maxPart; i++ { // no further: it is hashed then
+		if plain(s[i]) {
+			b = append(b, s[i])
+		} else {
+			b = fmt.Appendf(b, "%%%02X", s[i])
+		}
+	}
+	return string(b)
+}

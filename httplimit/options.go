@@ -1,0 +1,125 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+type config struct {
+	base        http.RoundTripper
+	rules       []Rule
+	detectors   []Detector
+	events      func(Event)
+	maxWait     time.Duration // negative: as long as the context allows
+	refuseEarly bool
+	dryRun      bool
+	retries     int
+	peek        int
+	hold        time.Duration
+	backOff     time.Duration
+	maxBackOff  time.Duration
+	maxCoolDown time.Duration
+}
+
+// An Option configures a Transport.
+type Option func(*config)
+
+// WithBase sets what sends the requests. The default is http.DefaultTransport.
+func WithBase(base http.RoundTripper) Option { return func(c *config) { c.base = base } }
+
+// WithRules adds rules. The default is none: every request passes.
+func WithRules(rules ...Rule) Option {
+	return func(c *config) { c.rules = append(c.rules, rules...) }
+}
+
+// WithDetectors adds detectors that look at every answer, after those of the rules that matched.
+// The default is none.
+func WithDetectors(detectors ...Detector) Option {
+	return func(c *config) { c.detectors = append(c.detectors, detectors...) }
+}
+
+// WithEvents sets what is told of events, by the goroutine that they happen in; it must not block.
+// The default is nobody.
+func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } }
+
+// WithMaxWait bounds the wait for permits, beside the request's context; 0 refuses what cannot be sent
+// at once. The default is no bound but the context's: a request without a deadline waits for the end of
+// a cool-down, however far off.
+func WithMaxWait(d time.Duration) Option {
+	return func(c *config) {
+		if c.maxWait = d; d < 0 {
+			c.maxWait = badDuration
+		}
+	}
+}
+
+// WithEarlyRefusal refuses a request as soon as its wait is known to be longer than it may wait, instead
+// of letting it use that time up. It costs a second question to Redis for each request that waits, may
+// pass over requests that wait already, and may miss permits that come back early. The default is to
+// wait as long as the request may.
+func WithEarlyRefusal() Option { return func(c *config) { c.refuseEarly = true } }
+
+// WithDryRun lets every request go out at once. Permits are counted in Redis, where they are missing
+// for others that share the limiter, and events say what would have been refused. Nothing is cooled
+// down. Redis delays a request by 100 ms at most. The default is to limit.
+func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
+
+// WithRetry sends a throttled request again, up to n times, each time when the penalty is over and with
+// permits of its own. Only a request that a detector saw throttled, which was not executed then; whose
+// body can be had again (none, or GetBody is set); whose answer ended within the peek; and whose penalty
+// is no ban and ends within the time that it may wait. Otherwise the answer goes to the caller. The
+// default is 0.
+func WithRetry(n int) Option { return func(c *config) { c.retries = n } }
+
+// WithPeek sets how much of a body is read ahead for the detectors, 1 to [MaxPeek] bytes, and how long
+// an answer is held back for them. A body that has not ended by then goes to the caller as it
+// arrives, while the detectors wait for the rest. The default is MaxPeek and 50 ms.
+func WithPeek(bytes int, hold time.Duration) Option {
+	return func(c *config) { c.peek, c.hold = bytes, hold }
+}
+
+// WithBackOff sets for how long to cool down when the platform did not say: first, and twice as long
+// each time that it throttles again soon after, up to most. The default is 1 s, up to 1 min.
+func WithBackOff(first, most time.Duration) Option {
+	return func(c *config) { c.backOff, c.maxBackOff = first, most }
+}
+
+// WithMaxCoolDown bounds every cool-down, so that a platform's wrong answer cannot silence the fleet
+// for years. The default is 31 days, since some quotas are of a month.
+func WithMaxCoolDown(d time.Duration) Option { return func(c *config) { c.maxCoolDown = d } }
+
+// badDuration stands for a maxWait that New refuses.
+const badDuration = -1 << 63
+
+// ErrInvalidOption: an option is out of its range.
+var ErrInvalidOption = errors.New("httplimit: invalid option")
+
+func (c *config) validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrInvalidOption, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case c.base == nil:
+		return bad("the base is nil")
+	case c.maxWait == badDuration:
+		return bad("the longest wait is negative")
+	case c.retries < 0:
+		return bad("%d retries", c.retries)
+	case c.peek < 1 || c.peek > MaxPeek:
+		return bad("a peek of %d bytes is not in 1..%d", c.peek, MaxPeek)
+	case c.hold < 0:
+		return bad("an answer held back for %v", c.hold)
+	case c.backOff < time.Millisecond || c.maxBackOff < c.backOff:
+		return bad("a back-off of %v up to %v", c.backOff, c.maxBackOff)
+	case c.maxCoolDown < time.Millisecond:
+		return bad("a longest cool-down of %v", c.maxCoolDown)
+	}
+	for i, d := range c.detectors {
+		if d == nil {
+			return bad("detector %d is nil", i)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// A rule is a Rule that was found to be in order.
+type rule struct {
+	Rule
+	matcher *matcher
+	names   []template // of the limits; nil where Key answers
+}
+
+func compile(r Rule) (*rule, error) {
+	var list []error
+	p := problems{list: &list}
+	c := &rule{Rule: r, matcher: compileMatch(r.Match, p.in("match"))}
+	shared := wildcards(r.Match.Patterns)
+	if len(r.Limits) == 0 && len(r.Detectors) == 0 {
+		p.add("limits", "there is none, and no detector")
+	}
+	for i, l := range r.Limits {
+		p := problems{fmt.Sprintf("limits[%d]", i), &list}
+		var name template
+		if l.Key == nil {
+			var err error
+			if name, err = parseTemplate(l.Name, shared); err != nil {
+				p.add("name", "%v", err)
+			}
+		} else if l.Name != "" {
+			p.add("name", "%q and a Key: it takes one of them", l.Name)
+		}
+		c.names = append(c.names, name)
+		if l.Rate != (ratelimiter.Rate{}) {
+			checkRate(l.Rate, p)
+		}
+		if l.Weight < 0 {
+			p.add("weight", "%d is negative", l.Weight)
+		} else if l.Rate.Permits > 0 && l.Weight > l.Rate.Permits {
+			p.add("weight", "%d is more than the %d permits that there are", l.Weight, l.Rate.Permits)
+		}
+		if l.Weight != 0 && l.WeightFunc != nil {
+			p.add("weight", "%d and a WeightFunc: it takes one of them", l.Weight)
+		}
+		if l.Reopen < 0 {
+			p.add("reopen", "%v is negative", l.Reopen)
+		} else if l.Reopen%time.Millisecond != 0 {
+			p.add("reopen", "%v is no whole number of milliseconds", l.Reopen)
+		}
+	}
+	for i, d := range r.Detectors {
+		if d == nil {
+			p.in("detectors[%d]", i).add("", "it is nil")
+		}
+	}
+	return c, errors.Join(list...)
+}
+
+// CheckRules answers what is wrong with rules: nil, or one or more [*FieldError], joined, whose fields begin
+// with rules[0] and so on. [New] does the same.
+func CheckRules(rules []Rule) error {
+	_, err := compileAll(rules)
+	return err
+}
+
+// compileAll compiles a transport's rules, and finds the limiters that two of them give different rates.
+func compileAll(rules []Rule) ([]*rule, error) {
+	var list []error
+	var all []*rule
+	first := map[string]ratelimiter.Rate{}
+	for i, r := range rules {
+		c, err := compile(r)
+		at := problems{at: fmt.Sprintf("rules[%d]", i), list: &list}
+		for _, e := range flatten(err) {
+			at.add(e.Field, "%s", e.Problem)
+		}
+		all = append(all, c)
+		for j, l := range r.Limits {
+			if l.Key != nil || !c.names[j].constant() || l.Rate == (ratelimiter.Rate{}) {
+				continue
+			}
+			if other, ok := first[l.Name]; ok && other != l.Rate {
+				at.add(fmt.Sprintf("limits[%d]", j), "limiter %q has the rate %v elsewhere and %v here", l.Name, other, l.Rate)
+			}
+			first[l.Name] = l.Rate
+		}
+	}
+	return all, errors.Join(list...)
+}
+
+// flatten is the field errors of a joined error.
+func flatten(err error) []*FieldError {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil
+	}
+	var list []*FieldError
+	for _, e := range joined.Unwrap() {
+		if f, ok := e.(*FieldError); ok {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// A plan is what the rules say of one request.
+type plan struct {
+	rules     []string
+	demands   []demand
+	detectors []Detector
+}
+
+// A demand is what a request spends of one limiter.
+type demand struct {
+	*limiter
+	permits int64
+	scopes  []Scope
+	reopen  time.Duration
+}
+
+// plan applies the rules to a request. Its error is an *Error.
+func (t *Transport) plan(req *http.Request) (*plan, error) {
+	p := &plan{detectors: t.cfg.detectors}
+	if len(t.rules) == 0 {
+		return p, nil
+	}
+	probe := newProbe(req)
+	var detectors []Detector
+	for _, r := range t.rules {
+		matched := r.matcher.matches(probe)
+		if matched == nil {
+			continue
+		}
+		p.rules = append(p.rules, r.Name)
+		detectors = append(detectors, r.Detectors...)
+		for i := range r.Limits {
+			if err := t.demand(p, r, i, matched, probe); err != nil {
+				return p, err
+			}
+		}
+	}
+	if len(detectors) > 0 {
+		p.detectors = append(detectors, t.cfg.detectors...)
+	}
+	return p, nil
+}
+
+// demand adds what limit i of a rule wants of a request. A limiter that is named twice is asked once,
+// for both.
+func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe *probe) error {
+	l := &r.Limits[i]
+	name := ""
+	if l.Key != nil {
+		name = l.Key(matched)
+	} else {
+		name = r.names[i].expand(matched, probe.queryValues)
+	}
+	permits := max(l.Weight, 1)
+	if l.WeightFunc != nil {
+		permits = l.WeightFunc(matched)
+	}
+	if name == "" || permits == 0 {
+		return nil
+	}
+	if permits < 0 || permits > maxPermits {
+		return &Error{Limiter: name, Reason: ReasonRule,
+			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(maxPermits))}
+	}
+	if k := slices.IndexFunc(p.demands, func(d demand) bool { return d.name == name }); k >= 0 {
+		d := &p.demands[k]
+		d.permits += permits
+		d.reopen = max(d.reopen, l.Reopen)
+		d.scopes = append(d.scopes, l.Scope)
+		return nil
+	}
+	p.demands = append(p.demands, demand{limiter: t.limiters.get(name, l), permits: permits,
+		scopes: []Scope{l.Scope}, reopen: l.Reopen})
+	return nil
+}
+
+// asked is the demands as the Client takes them.
+func (p *plan) asked() []ratelimiter.Demand {
+	list := make([]ratelimiter.Demand, len(p.demands))
+	for i, d := range p.demands {
+		list[i] = ratelimiter.Demand{Limiter: d.handle, Permits: d.permits}
+	}
+	return list
+}

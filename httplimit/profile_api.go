@@ -1,0 +1,131 @@
+package httplimit
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// literal is a text as a limiter's name has it, "" for "".
+func literal(s string) string {
+	if escaped := escape(s, false); len(escaped) <= maxPart {
+		return escaped
+	}
+	return Hash(s)
+}
+
+// apiRules are the rules of limits that the platform keeps for each API of a caller: one for each WithAPI,
+// and one for all other requests but those of the patterns in except. name answers the API of a
+// request in the latter.
+func (p *profile) apiRules(scope Scope, caller string, name func(*http.Request) string, except ...string) []Rule {
+	var rules []Rule
+	for _, a := range p.apis {
+		except = append(except, a.pattern)
+		rules = append(rules, p.apiRule(scope, caller, a))
+	}
+	return append(rules, Rule{Name: p.name + ": API", Match: Match{Hosts: p.hosts, Func: others(except)},
+		Limits: p.called(scope, caller, name)})
+}
+
+// apiRule is that of a WithAPI, with the rate that it has or the scope's.
+func (p *profile) apiRule(scope Scope, caller string, a api) Rule {
+	one := *p
+	if q := a.quota; q.permits != 0 {
+		q.scope = scope
+		q.paced = slices.ContainsFunc(p.quotas, func(q quota) bool { return q.scope == scope && q.paced })
+		one.quotas = []quota{q}
+	}
+	name := strings.NewReplacer(" ", ":", "{", "<", "}", ">").Replace(a.pattern)
+	return Rule{
+		Name:   p.name + ": " + a.pattern,
+		Match:  Match{Hosts: p.hosts, Patterns: []string{a.pattern}},
+		Limits: one.called(scope, caller, func(*http.Request) string { return name }),
+	}
+}
+
+// called are the limits of a caller, of its organisation where it has several, and of an API.
+func (p *profile) called(scope Scope, caller string, api func(*http.Request) string) []Limit {
+	if caller == "" {
+		return p.limits(scope, "") // New says so
+	}
+	caller, corp := literal(caller), p.corp
+	return p.keyed(scope, func(r *http.Request) string {
+		if corp == nil {
+			return caller + ":" + api(r)
+		}
+		return caller + ":" + literal(corp(r)) + ":" + api(r)
+	})
+}
+
+// others answers whether a request is of none of the patterns. One that cannot be parsed is left to the
+// rule that it belongs to.
+func others(patterns []string) func(*http.Request) bool {
+	var list []*http.ServeMux
+	for _, pattern := range patterns {
+		if mux, problem := compilePattern(pattern); problem == "" {
+			list = append(list, mux)
+		}
+	}
+	return func(r *http.Request) bool {
+		for _, mux := range list {
+			if h, _ := mux.Handler(r); h == (hit{}) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// pathOf names the API of a path that has no ids in it, whatever the method.
+func pathOf(r *http.Request) string {
+	if name := escape(r.URL.Path, true); len(name) <= maxPart {
+		return name
+	}
+	return Hash(r.URL.Path)
+}
+
+// maxStars bounds a limiter's name, whatever path a request has.
+const maxStars = 8
+
+// apiOf names the API of a method and a path whose first segments are fixed and whose others may be
+// ids: /v1.0/contact/users/zhangsan is GET:/v1.0/contact/users/*. Several APIs may get one name, which
+// makes the limit tighter; one API must not get several, which would be no limit at all. An id cannot be
+// told from a word, so every later segment counts as one.
+func apiOf(r *http.Request, fixed int) string {
+	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	fixed = min(fixed, len(segments))
+	head := escape("/"+strings.Join(segments[:fixed], "/"), true)
+	if len(head) > maxPart {
+		head = Hash(head)
+	}
+	return literal(r.Method) + ":" + head + strings.Repeat("/*", min(len(segments)-fixed, maxStars))
+}
+
+// An adjusted detector speaks of the limits that a profile has.
+type adjusted struct {
+	Detector
+	profile *profile
+	scopes  map[Scope]Scope
+}
+
+func (a adjusted) Detect(r *Response) Verdict {
+	v := a.Detector.Detect(r)
+	if !v.Throttled {
+		return v
+	}
+	if to, ok := a.scopes[v.Scope]; ok {
+		if v.Scope == ScopeMonth && !a.profile.has(to) {
+			v.Until = time.Time{} // it would fall on whatever limiters are left, and silence an address for a month
+		}
+		v.Scope = to
+	}
+	if d, ok := a.profile.penalties[v.Scope]; ok {
+		v.Until = r.Now.Add(d)
+	}
+	return v
+}
+
+func (a adjusted) NeedsBody(status int, header http.Header) bool {
+	return needsBody(a.Detector, status, header)
+}

@@ -1,0 +1,121 @@
+package httplimit
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// dingTalkQuotas are DingTalk's numbers. The pages are those of detector_dingtalk.go.
+func dingTalkQuotas() []quota {
+	return []quota{
+		// how-to-process-api-throttling-on-the-dingtalk-server: 20 a second for an application and an API
+		// in the standard edition. 60 with the add-on.
+		{scope: ScopeAppAPI, permits: 20, interval: time.Second, paced: true},
+		// 40 a second for a third party's application, an organisation and an API:
+		// https://developer.aliyun.com/ask/491711 cites the page.
+		{scope: ScopeCorpAPI, permits: 40, interval: time.Second, paced: true},
+		// call-frequency-limit: 10,000 in 20 s for an address; then it is banned for 5 minutes.
+		{scope: ScopeIP, permits: 10_000, interval: 20 * time.Second, reopen: 20 * time.Second},
+		// custom-robots-send-group-messages: 20 a minute for a robot; then it is banned for 10 minutes.
+		{scope: ScopeRobot, permits: 20, interval: time.Minute, reopen: time.Minute},
+	}
+}
+
+var dingTalkHosts = []string{"oapi.dingtalk.com", "api.dingtalk.com"}
+
+const dingTalkRobotPath = "/robot/send"
+
+// DingTalk is the profile of an application of an organisation, or with [WithCorp] of a third party's, on
+// oapi.dingtalk.com and api.dingtalk.com:
+//
+//	app-api   20 in 1 s, 50 ms apart, for the application and the API
+//	corp-api  40 in 1 s, 25 ms apart, in place of app-api: with WithCorp, for application, organisation and API
+//	ip        10,000 in 20 s, for the address of WithEgress and whatever DingTalk API
+//	robot     20 in 1 min, for a custom robot's access_token
+//	month     with WithMonthlyQuota, for the organisation
+//
+// appKey says which application the limiters are for; the requests do not tell. A [Transport] with this
+// profile is for one application; several on one Transport would each spend the permits of all.
+//
+// An API is a path of oapi.dingtalk.com, and a method and the first three segments of a path of
+// api.dingtalk.com (two for oauth2): /v1.0/contact/users/zhangsan and /v1.0/contact/users/me share a
+// limiter, since a user's id cannot be told from a word. So have all 902 APIs of the
+// documentation of August 2026 one limiter each, some of them together. [WithAPI] tells them apart.
+//
+// A refusal by 90002 (all tenants together) or, without WithMonthlyQuota, by 90020 (the month's quota)
+// cools down the limiter of that API alone, although the platform's limit is a wider one: other callers'
+// load, or calls that are not metered, do not stop this application's other APIs.
+func DingTalk(appKey string, opts ...ProfileOption) Profile {
+	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
+	p.closed = true
+	scope := ScopeAppAPI
+	if p.corp != nil {
+		scope = ScopeCorpAPI
+	}
+	scopes := map[Scope]Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope}
+	var rules []Rule
+	if m := p.monthly; m != nil {
+		// First, so that its detectors are: their month is the limiter's.
+		rules = append(rules, p.monthRule(*m, p.adjust(scopes, DingTalkOldDetector(), DingTalkNewDetector())))
+	}
+	rules = append(rules, p.robotRule())
+	scopes = map[Scope]Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope, ScopeMonth: scope}
+	rules = append(rules, p.egressRule(Match{Hosts: p.hosts},
+		p.adjust(scopes, DingTalkBanDetector(), DingTalkOldDetector(), DingTalkNewDetector())))
+	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobotPath)...)
+	return p.made(rules...)
+}
+
+// DingTalkRobot is the profile of what only sends messages by custom robots: the robot and ip limits of
+// [DingTalk], which has them too. Install one of the two: a robot's message would spend both's permits.
+func DingTalkRobot(opts ...ProfileOption) Profile {
+	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
+	p.closed = true
+	return p.made(p.robotRule(), p.egressRule(Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}}, nil))
+}
+
+// robotRule has its own detectors, asked before the others: a robot's ban may come as the page of an
+// address's, with the robot's code in it, and what is said of an API to a robot is about the robot.
+func (p *profile) robotRule() Rule {
+	return Rule{
+		Name:   p.name + ": custom robot",
+		Match:  Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}},
+		Limits: p.limits(ScopeRobot, "{query.access_token|hash}"),
+		Detectors: p.adjust(map[Scope]Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
+			DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector()),
+	}
+}
+
+func (p *profile) egressRule(m Match, detectors []Detector) Rule {
+	return Rule{Name: p.name + ": address", Match: m, Limits: p.limits(ScopeIP, literal(p.egress)), Detectors: detectors}
+}
+
+func (p *profile) monthRule(m monthly, detectors []Detector) Rule {
+	if len(m.metered.Hosts) == 0 {
+		m.metered.Hosts = p.hosts
+	}
+	q := quota{scope: ScopeMonth, permits: m.calls, interval: 31 * 24 * time.Hour}
+	return Rule{Name: p.name + ": month", Match: m.metered, Limits: []Limit{p.limit(q, literal(m.organisation))}, Detectors: detectors}
+}
+
+func (p *profile) adjust(scopes map[Scope]Scope, detectors ...Detector) []Detector {
+	list := make([]Detector, len(detectors))
+	for i, d := range detectors {
+		list[i] = adjusted{d, p, scopes}
+	}
+	return list
+}
+
+// dingTalkAPI names a request's API.
+func dingTalkAPI(r *http.Request) string {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	version, ok := strings.CutPrefix(first, "v")
+	switch {
+	case !ok || !isDigits(strings.Replace(version, ".", "", 1)):
+		return pathOf(r) // the old API has no ids in its paths, and takes one call by GET and POST
+	case strings.HasPrefix(rest, "oauth2/"):
+		return apiOf(r, 2) // /v1.0/oauth2/{corpId}/token
+	}
+	return apiOf(r, 3)
+}

@@ -1,0 +1,108 @@
+package httplimit
+
+import (
+	"net/http"
+	"time"
+)
+
+// WeCom is the profile of an organisation's calls of qyapi.weixin.qq.com:
+//
+//	corp-api  10,000 in 1 min and 150,000 in 1 h, for the organisation and the path
+//	robot     20 in 1 min, for a group robot's key
+//
+// (https://developer.work.weixin.qq.com/document/path/90454, of 2023-08; the robot's number is from
+// https://developer.work.weixin.qq.com/document/path/91770). The page has further numbers, for some APIs
+// and for an address (20,000 in 1 min, 600,000 in 1 h for each API, 40,000 and 1,200,000 for a
+// provider): [WithAPI] and rules of your own keep them. Which requests run at the same time (45033)
+// is not limited; a refusal for it cools down the API's limiters.
+func WeCom(corpID string, opts ...ProfileOption) Profile {
+	const robot = "/cgi-bin/webhook/send"
+	p := newProfile("wecom", []string{"qyapi.weixin.qq.com"}, []quota{
+		{scope: ScopeCorpAPI, permits: 10_000, interval: time.Minute},
+		{scope: ScopeCorpAPI, permits: 150_000, interval: time.Hour},
+		{scope: ScopeRobot, permits: 20, interval: time.Minute, reopen: time.Minute},
+	}, opts)
+	p.closed = true
+	scopes := map[Scope]Scope{ScopeConcurrency: ScopeCorpAPI}
+	rules := []Rule{
+		{Name: p.name + ": answers", Match: Match{Hosts: p.hosts}, Detectors: p.adjust(scopes, WeComDetector(), HTTPDetector())},
+		{Name: p.name + ": group robot", Match: Match{Hosts: p.hosts, Patterns: []string{robot}}, Limits: p.limits(ScopeRobot, "{query.key|hash}")},
+	}
+	return p.made(append(rules, p.apiRules(ScopeCorpAPI, corpID, pathOf, robot)...)...)
+}
+
+// Feishu is the profile of an application's calls of open.feishu.cn and open.larksuite.com:
+//
+//	app-api  50 in 1 s and 1,000 in 1 min, for the application, the tenant ([WithCorp]) and the API
+//	robot    5 in 1 s and 100 in 1 min, for a custom bot's webhook
+//
+// (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). The first is what most
+// APIs' pages say; others have less or more, which [WithAPI] sets. An API is a method and the first four
+// segments of the path, as DingTalk has it: /open-apis/im/v1/messages/om_1 is
+// GET:/open-apis/im/v1/messages/*. Feishu does not punish: a margin of 0 and FailOpen may do.
+func Feishu(appID string, opts ...ProfileOption) Profile {
+	bots := []string{"/open-apis/bot/v2/hook/{token}", "/open-apis/bot/hook/{token}"}
+	p := newProfile("feishu", []string{"open.feishu.cn", "open.larksuite.com"}, []quota{
+		{scope: ScopeAppAPI, permits: 50, interval: time.Second},
+		{scope: ScopeAppAPI, permits: 1_000, interval: time.Minute},
+		{scope: ScopeRobot, permits: 5, interval: time.Second},
+		{scope: ScopeRobot, permits: 100, interval: time.Minute},
+	}, opts)
+	rules := []Rule{
+		{Name: p.name + ": answers", Match: Match{Hosts: p.hosts}, Detectors: p.adjust(nil, FeishuDetector(), HTTPDetector())},
+		{Name: p.name + ": custom bot", Match: Match{Hosts: p.hosts, Patterns: bots}, Limits: p.limits(ScopeRobot, "{path.token|hash}")},
+	}
+	api := func(r *http.Request) string { return apiOf(r, 4) }
+	return p.made(append(rules, p.apiRules(ScopeAppAPI, appID, api, bots...)...)...)
+}
+
+// GitHub is the profile of one account's calls of the REST API, where account names the user, the app's
+// installation or the token that they are made with:
+//
+//	account    5,000 in 1 h
+//	secondary  900 points in 1 min; GET, HEAD and OPTIONS are one point, other methods five
+//	content    80 in 1 min, 1 s apart, and 500 in 1 h: methods other than GET, HEAD and OPTIONS
+//
+// (https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api, and for the second
+// between them https://docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api).
+// GitHub counts as content what creates content; here every change does. GraphQL, which has points
+// of its own, is watched and not limited; that no more than 100 requests run at once is for the
+// caller. [WithAPI] adds a limit for a pattern, such as the search's.
+func GitHub(account string, opts ...ProfileOption) Profile {
+	const graphQL = "/graphql"
+	p := newProfile("github", []string{"api.github.com"}, []quota{
+		{scope: ScopeAccount, permits: 5_000, interval: time.Hour},
+		{scope: ScopeSecondary, permits: 900, interval: time.Minute},
+		{scope: ScopeContent, permits: 80, interval: time.Minute, gap: time.Second},
+		{scope: ScopeContent, permits: 500, interval: time.Hour},
+	}, opts)
+	caller := literal(account)
+	points := p.limits(ScopeSecondary, caller)
+	for i := range points {
+		points[i].WeightFunc = func(r *http.Request) int64 {
+			if changes(r) {
+				return 5
+			}
+			return 1
+		}
+	}
+	rest := others([]string{graphQL})
+	rules := []Rule{
+		{Name: p.name + ": answers", Match: Match{Hosts: p.hosts}, Detectors: p.adjust(nil, GitHubDetector(), HTTPDetector())},
+		{Name: p.name + ": REST", Match: Match{Hosts: p.hosts, Func: rest}, Limits: append(p.limits(ScopeAccount, caller), points...)},
+		{Name: p.name + ": changes", Match: Match{Hosts: p.hosts, Func: func(r *http.Request) bool { return rest(r) && changes(r) }},
+			Limits: p.limits(ScopeContent, caller)},
+	}
+	for _, a := range p.apis {
+		rule := p.apiRule(ScopeAPI, account, a)
+		if len(rule.Limits) == 0 { // New says that it has no permits
+			rule.Limits = []Limit{p.limit(quota{scope: ScopeAPI, interval: time.Second}, caller)}
+		}
+		rules = append(rules, rule)
+	}
+	return p.made(rules...)
+}
+
+func changes(r *http.Request) bool {
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+}

@@ -1,0 +1,413 @@
+package httplimit
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A platform is a base that notes when requests arrive, and answers what it is told to.
+type platform struct {
+	w       *world
+	mu      sync.Mutex
+	arrived []time.Duration
+	answer  func(*http.Request) *http.Response // nil: 200
+	delay   func(n int) time.Duration          // of the nth request on its way
+}
+
+func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
+	at := p.w.elapsed()
+	p.mu.Lock()
+	n := len(p.arrived)
+	if p.delay != nil {
+		at += p.delay(n)
+	}
+	p.arrived = append(p.arrived, at)
+	p.mu.Unlock()
+	if p.answer != nil {
+		if resp := p.answer(r); resp != nil {
+			return resp, nil
+		}
+	}
+	return respond(200, "application/json", `{"errcode":0,"errmsg":"ok"}`), nil
+}
+
+// worst is the most requests that arrived in any window.
+func (p *platform) worst(window time.Duration) int {
+	at := slices.Sorted(slices.Values(p.arrived))
+	worst := 0
+	for i := range at {
+		end, _ := slices.BinarySearchFunc(at, at[i]+window, cmp.Compare[time.Duration])
+		worst = max(worst, end-i)
+	}
+	return worst
+}
+
+// names are the limiters that a request spends, and how many permits of each.
+func names(t *testing.T, tr *Transport, method, url string) map[string]int64 {
+	t.Helper()
+	p, err := tr.plan(request(t, method, url, nil))
+	require.NoError(t, err)
+	list := map[string]int64{}
+	for _, d := range p.demands {
+		list[d.name] = d.permits
+	}
+	return list
+}
+
+// profiled is a Transport with a profile, for looking at its plans.
+func profiled(t *testing.T, p Profile) *Transport {
+	t.Helper()
+	tr, err := New(ratelimiter.New(nil), WithProfile(p))
+	require.NoError(t, err)
+	return tr
+}
+
+func TestProfilesLimiters(t *testing.T) {
+	corp := WithCorp(func(r *http.Request) string { return r.Header.Get("Corp") + "corp 1" })
+	token := Hash("T")
+	for _, c := range []struct {
+		name    string
+		profile Profile
+		method  string
+		url     string
+		want    map[string]int64
+	}{
+		{"old API", DingTalk("ding1"), "POST", "https://oapi.dingtalk.com/topapi/v2/user/get?access_token=T",
+			map[string]int64{"{dingtalk}:app-api:ding1:/topapi/v2/user/get:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"new API", DingTalk("ding1", WithEgress("nat a")), "GET", "https://api.dingtalk.com/v1.0/contact/users/zhangsan",
+			map[string]int64{"{dingtalk}:app-api:ding1:GET:/v1.0/contact/users/*:1s": 1, "{dingtalk}:ip:nat%20a:20s": 1}},
+		{"deeper", DingTalk("ding1"), "PUT", "https://api.dingtalk.com/v1.0/todo/users/u1/tasks/t1/",
+			map[string]int64{"{dingtalk}:app-api:ding1:PUT:/v1.0/todo/users/*/*/*:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"deep beyond measure", DingTalk("ding1"), "PUT", "https://api.dingtalk.com/v1.0/a/b" + strings.Repeat("/c", 1000),
+			map[string]int64{"{dingtalk}:app-api:ding1:PUT:/v1.0/a/b/*/*/*/*/*/*/*/*:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"a long path", DingTalk("ding1"), "PUT", "https://oapi.dingtalk.com/" + strings.Repeat("c", 1000),
+			map[string]int64{"{dingtalk}:app-api:ding1:" + Hash("/"+strings.Repeat("c", 1000)) + ":1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"short", DingTalk("ding1"), "GET", "https://api.dingtalk.com/v1.0",
+			map[string]int64{"{dingtalk}:app-api:ding1:GET:/v1.0:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"oauth2's organisation", DingTalk("ding1"), "POST", "https://api.dingtalk.com/v1.0/oauth2/corp1/token",
+			map[string]int64{"{dingtalk}:app-api:ding1:POST:/v1.0/oauth2/*/*:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"an API of its own", DingTalk("ding1", WithAPI("GET api.dingtalk.com/v1.0/contact/users/{id}", 60, time.Second)), "GET", "https://api.dingtalk.com/v1.0/contact/users/zhangsan",
+			map[string]int64{"{dingtalk}:app-api:ding1:GET:api.dingtalk.com/v1.0/contact/users/<id>:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"beside an API of its own", DingTalk("ding1", WithAPI("GET api.dingtalk.com/v1.0/contact/users/{id}", 60, time.Second)), "POST", "https://api.dingtalk.com/v1.0/contact/users/zhangsan",
+			map[string]int64{"{dingtalk}:app-api:ding1:POST:/v1.0/contact/users/*:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"a third party's", DingTalk("suite1", corp), "POST", "https://oapi.dingtalk.com/topapi/v2/user/get",
+			map[string]int64{"{dingtalk}:corp-api:suite1:corp%201:/topapi/v2/user/get:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"a robot", DingTalk("ding1"), "POST", "https://oapi.dingtalk.com/robot/send?access_token=T&timestamp=1&sign=x",
+			map[string]int64{"{dingtalk}:robot:" + token + ":1m": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"a robot alone", DingTalkRobot(), "POST", "https://oapi.dingtalk.com/robot/send?access_token=T",
+			map[string]int64{"{dingtalk}:robot:" + token + ":1m": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"not a robot's message", DingTalkRobot(), "POST", "https://oapi.dingtalk.com/topapi/v2/user/get", map[string]int64{}},
+		{"another host", DingTalk("ding1"), "GET", "https://example.com/v1.0/contact/users/me", map[string]int64{}},
+		{"a gateway", DingTalk("ding1", WithHosts("gw.example.com")), "GET", "https://gw.example.com:8443/robot/send?access_token=T",
+			map[string]int64{"{dingtalk}:robot:" + token + ":1m": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"the month", DingTalk("ding1", WithMonthlyQuota("org", 5000, Match{Methods: []string{"POST"}})), "POST", "https://oapi.dingtalk.com/x",
+			map[string]int64{"{dingtalk}:month:org:31d": 1, "{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"not metered", DingTalk("ding1", WithMonthlyQuota("org", 5000, Match{Methods: []string{"POST"}})), "GET", "https://oapi.dingtalk.com/x",
+			map[string]int64{"{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"a limit less", DingTalk("ding1", WithRate(ScopeIP, 0, 20*time.Second)), "GET", "https://oapi.dingtalk.com/x",
+			map[string]int64{"{dingtalk}:app-api:ding1:/x:1s": 1}},
+		{"a limit more", DingTalk("ding1", WithRate(ScopeAppAPI, 600, time.Minute), WithRate(ScopeIP, 0, 20*time.Second)), "GET", "https://oapi.dingtalk.com/x",
+			map[string]int64{"{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:app-api:ding1:/x:1m": 1}},
+		{"WeCom", WeCom("ww1"), "GET", "https://qyapi.weixin.qq.com/cgi-bin/user/get?access_token=T&userid=u",
+			map[string]int64{"{wecom}:corp-api:ww1:/cgi-bin/user/get:1m": 1, "{wecom}:corp-api:ww1:/cgi-bin/user/get:1h": 1}},
+		{"a group robot", WeCom("ww1"), "POST", "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=T",
+			map[string]int64{"{wecom}:robot:" + token + ":1m": 1}},
+		{"Feishu", Feishu("cli_1"), "GET", "https://open.feishu.cn/open-apis/im/v1/messages/om_1/reactions",
+			map[string]int64{"{feishu}:app-api:cli_1:GET:/open-apis/im/v1/messages/*/*:1s": 1, "{feishu}:app-api:cli_1:GET:/open-apis/im/v1/messages/*/*:1m": 1}},
+		{"Lark, a tenant's", Feishu("cli_1", corp), "GET", "https://open.larksuite.com/open-apis/contact/v3/users/u",
+			map[string]int64{"{feishu}:app-api:cli_1:corp%201:GET:/open-apis/contact/v3/users/*:1s": 1, "{feishu}:app-api:cli_1:corp%201:GET:/open-apis/contact/v3/users/*:1m": 1}},
+		{"a custom bot", Feishu("cli_1"), "POST", "https://open.feishu.cn/open-apis/bot/v2/hook/T",
+			map[string]int64{"{feishu}:robot:" + token + ":1s": 1, "{feishu}:robot:" + token + ":1m": 1}},
+		{"GitHub", GitHub("octocat"), "GET", "https://api.github.com/repos/o/r",
+			map[string]int64{"{github}:account:octocat:1h": 1, "{github}:secondary:octocat:1m": 1}},
+		{"a change", GitHub("octocat"), "PATCH", "https://api.github.com/repos/o/r",
+			map[string]int64{"{github}:account:octocat:1h": 1, "{github}:secondary:octocat:1m": 5, "{github}:content:octocat:1m": 1, "{github}:content:octocat:1h": 1}},
+		{"GraphQL", GitHub("octocat"), "POST", "https://api.github.com/graphql", map[string]int64{}},
+		{"a search", GitHub("octocat", WithAPI("GET /search/{what}", 30, time.Minute)), "GET", "https://api.github.com/search/code?q=x",
+			map[string]int64{"{github}:account:octocat:1h": 1, "{github}:secondary:octocat:1m": 1, "{github}:api:octocat:GET:/search/<what>:1m": 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.want, names(t, profiled(t, c.profile), c.method, c.url))
+		})
+	}
+}
+
+// TestProfilesRates: the margin, the gaps and the outage policies, as they are and as the options make them.
+func TestProfilesRates(t *testing.T) {
+	rates := func(p Profile) map[string]string {
+		list := map[string]string{}
+		for _, r := range p.Rules {
+			for _, l := range r.Limits {
+				policy := "client's"
+				if l.OnOutage != nil {
+					policy = l.OnOutage.String()
+				}
+				list[string(l.Scope)+" "+l.Rate.String()] = policy + " " + l.Reopen.String()
+			}
+		}
+		return list
+	}
+	require.Equal(t, map[string]string{
+		"app-api OVERALL 20/1.05s gap 50ms": "closed 0s",
+		"ip OVERALL 10000/21s":              "closed 20s",
+		"robot OVERALL 20/1m1s":             "closed 1m0s",
+	}, rates(DingTalk("a")))
+	require.Equal(t, map[string]string{
+		"ip OVERALL 10000/21s":  "closed 20s",
+		"robot OVERALL 20/1m1s": "closed 1m0s",
+	}, rates(DingTalkRobot()))
+	require.Equal(t, map[string]string{
+		"corp-api OVERALL 40/1.05s gap 25ms": "closed 0s",
+		"ip OVERALL 10000/21s":               "closed 20s",
+		"robot OVERALL 20/1m1s":              "closed 1m0s",
+		"month OVERALL 5000/744h0m1s":        "closed 0s",
+	}, rates(DingTalk("a", WithCorp(func(*http.Request) string { return "c" }), WithMonthlyQuota("o", 5000, Match{}))))
+	require.Equal(t, map[string]string{
+		"app-api OVERALL 60/1.02s gap 16ms": "open 0s",
+		"app-api OVERALL 5/10.02s gap 2s":   "open 0s",
+		"ip OVERALL 10000/20.02s gap 1ms":   "open 20s",
+		"robot OVERALL 10/1m0.02s gap 3s":   "open 1m0s",
+		"month OVERALL 10000/744h0m0.02s":   "open 0s",
+	}, rates(DingTalk("a", WithRate(ScopeAppAPI, 60, time.Second), WithMargin(20*time.Millisecond), WithMinGap(ScopeRobot, 3*time.Second),
+		WithMinGap(ScopeIP, time.Millisecond), WithRate(ScopeRobot, 10, time.Minute), WithOutage(ratelimiter.FailOpen()),
+		WithAPI("/x", 5, 10*time.Second), WithMonthlyQuota("o", 10_000, Match{}))))
+	require.Equal(t, map[string]string{
+		"app-api OVERALL 20/1s": "local share of OVERALL 20/1s among 4 0s",
+		"ip OVERALL 10000/20s":  "local share of OVERALL 10000/20s among 4 20s",
+		"robot OVERALL 20/1m0s": "local share of OVERALL 20/1m0s among 4 1m0s",
+	}, rates(DingTalk("a", WithMargin(0), WithMinGap(ScopeAppAPI, 0), WithLocalShare(4))))
+	require.Equal(t, map[string]string{
+		"corp-api OVERALL 10000/1m1s":    "closed 0s",
+		"corp-api OVERALL 150000/1h0m1s": "closed 0s",
+		"robot OVERALL 20/1m1s":          "closed 1m0s",
+	}, rates(WeCom("a")))
+	require.Equal(t, map[string]string{
+		"app-api OVERALL 50/1.05s":  "client's 0s",
+		"app-api OVERALL 1000/1m1s": "client's 0s",
+		"robot OVERALL 5/1.05s":     "client's 0s",
+		"robot OVERALL 100/1m1s":    "client's 0s",
+	}, rates(Feishu("a")))
+	require.Equal(t, map[string]string{
+		"account OVERALL 5000/1h0m1s":    "client's 0s",
+		"secondary OVERALL 900/1m1s":     "client's 0s",
+		"content OVERALL 80/1m1s gap 1s": "client's 0s",
+		"content OVERALL 500/1h0m1s":     "client's 0s",
+	}, rates(GitHub("a")))
+}
+
+// TestProfilesFindBadOptions: what is out of its range is found by New, not by a request, and names the
+// field.
+func TestProfilesFindBadOptions(t *testing.T) {
+	for _, c := range []struct {
+		profile Profile
+		want    string
+	}{
+		{DingTalk(""), "limits[0].name: it is empty"},
+		{WeCom(""), "limits[0].name: it is empty"},
+		{Feishu(""), "limits[0].name: it is empty"},
+		{GitHub(""), "limits[0].name: it is empty"},
+		{DingTalk("a", WithEgress("")), "limits[0].name: it is empty"},
+		{DingTalk("a", WithMonthlyQuota("", 5, Match{})), "limits[0].name: it is empty"},
+		{DingTalk("a", WithMonthlyQuota("o", 0, Match{})), "permits: 0 is not in"},
+		{DingTalk("a", WithRate(ScopeAppAPI, -1, time.Second)), "permits: -1 is not in"},
+		{DingTalk("a", WithRate(ScopeAppAPI, 5, 0)), "interval: 0s is shorter"},
+		{DingTalk("a", WithMargin(-time.Second)), "interval: -1s is shorter"},
+		{DingTalk("a", WithMargin(time.Microsecond)), "no whole number of milliseconds"},
+		{DingTalk("a", WithMinGap(ScopeRobot, -1)), "min_gap: -1ns is negative"},
+		{DingTalk("a", WithHosts("http://x/")), "hosts[0]"},
+		{DingTalk("a", WithAPI("no path", 1, time.Second)), "patterns[0]"},
+		{DingTalk("a", WithAPI("/x", 5, 0)), "interval: 0s is shorter"},
+		{GitHub("a", WithAPI("/x", 0, time.Minute)), "permits: 0 is not in"},
+	} {
+		_, err := New(ratelimiter.New(nil), WithProfile(c.profile))
+		require.ErrorIs(t, err, ErrInvalidRule, c.want)
+		require.ErrorContains(t, err, c.want)
+		var field *FieldError
+		require.True(t, errors.As(err, &field))
+	}
+}
+
+// TestMarginHoldsAgainstDelays: eight times as many requests as may go are there at once, and their delays on the way
+// are the worst that differ by less than 50 ms: the platform sees no more than 20 in a second, at 95 % of
+// the rate. Without margin and gap it sees 40.
+func TestMarginHoldsAgainstDelays(t *testing.T) {
+	push := func(opts ...ProfileOption) (worst int, took time.Duration) {
+		inWorld(t, func(t *testing.T, w *world) {
+			// The 20 of a second are late, the 20 of the next are not.
+			p := &platform{w: w, delay: func(n int) time.Duration {
+				if n/20%2 == 0 {
+					return 49 * time.Millisecond
+				}
+				return 0
+			}}
+			tr := w.transport(p, WithProfile(DingTalk(w.key, append(opts, WithEgress(w.key))...)))
+			var all sync.WaitGroup
+			for range 160 {
+				all.Go(func() { get(t, tr, "https://oapi.dingtalk.com/user/get") })
+			}
+			all.Wait()
+			worst, took = p.worst(time.Second), w.elapsed()
+		})
+		return worst, took
+	}
+	worst, took := push()
+	require.Equal(t, 20, worst)
+	require.Equal(t, 7*1050*time.Millisecond+19*50*time.Millisecond, took)
+	worst, took = push(WithMargin(0), WithMinGap(ScopeAppAPI, 0))
+	require.Equal(t, 40, worst)
+	require.Equal(t, 7*time.Second, took)
+}
+
+// A send is a request of a step table, and how long it has to wait.
+type send struct {
+	url  string
+	wait time.Duration
+}
+
+// penalty lets the platform throttle one request and sees how long others would have to wait. Nobody waits:
+// a bubble takes a second's look at Redis for each second of the month.
+func penalty(t *testing.T, profile func(key string) Profile, first string, answer *http.Response, then ...send) {
+	t.Helper()
+	inWorld(t, func(t *testing.T, w *world) {
+		p := &platform{w: w, answer: func(*http.Request) *http.Response { r := answer; answer = nil; return r }}
+		tr := w.transport(p, WithProfile(profile(w.key)), WithMaxWait(0))
+		get(t, tr, strings.ReplaceAll(first, "KEY", Hash(w.key)))
+		for _, s := range then {
+			var wait time.Duration
+			resp, err := tr.RoundTrip(request(t, "GET", strings.ReplaceAll(s.url, "KEY", Hash(w.key)), nil))
+			if err != nil {
+				var refused *Error
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, ReasonCoolDown, refused.Reason)
+				wait = refused.Wait
+			} else {
+				require.NoError(t, resp.Body.Close())
+			}
+			require.Equal(t, s.wait, wait, s.url)
+		}
+	})
+}
+
+func TestDingTalkPenalties(t *testing.T) {
+	const (
+		user    = "https://oapi.dingtalk.com/topapi/v2/user/get"
+		dept    = "https://oapi.dingtalk.com/topapi/v2/department/get"
+		robot   = "https://oapi.dingtalk.com/robot/send?access_token=KEY1"
+		another = "https://oapi.dingtalk.com/robot/send?access_token=KEY2"
+	)
+	profile := func(opts ...ProfileOption) func(string) Profile {
+		return func(key string) Profile {
+			return DingTalk(key, append([]ProfileOption{WithEgress(key)}, opts...)...)
+		}
+	}
+	counted := func(metered Match) func(string) Profile {
+		return func(key string) Profile { return profile(WithMonthlyQuota(key, 5000, metered))(key) }
+	}
+	says := func(body string) *http.Response { return respond(200, "application/json", body) }
+	// The bubble's clock starts at 2000-01-01 00:00 UTC, 08:00 in China.
+	month := 31*24*time.Hour - 8*time.Hour
+
+	penalty(t, profile(), user, says(`{"errcode":90018}`), send{dept, 0}, send{robot, 0}, send{user, time.Second})
+	penalty(t, profile(), user, says(`{"errcode":90002}`), send{dept, 0}, send{user, time.Second})
+	penalty(t, profile(), user, says(`{"errcode":90020}`), send{dept, 0}, send{user, month})
+	penalty(t, profile(WithRate(ScopeAppAPI, 0, time.Second)), user, says(`{"errcode":90020}`), send{dept, time.Second})
+	penalty(t, profile(), robot, says(`{"errcode":90020}`), send{user, 0}, send{another, 0}, send{robot, month})
+	penalty(t, profile(), robot, says(`{"errcode":90018}`), send{another, 0}, send{robot, time.Second})
+	penalty(t, profile(), robot, says(`{"errcode":130101}`), send{user, 0}, send{another, 0}, send{robot, 10 * time.Minute})
+	penalty(t, profile(), robot, says(`{"status":1111,"wait":5,"punish":"deny","errcode":130101}`), send{user, 0}, send{robot, 10 * time.Minute})
+	penalty(t, profile(), user, says(`{"status":1111,"wait":5,"punish":"deny"}`), send{another, 5 * time.Minute})
+	penalty(t, profile(), robot, says(`{"status":1111,"wait":5,"punish":"deny"}`), send{user, 5 * time.Minute})
+	penalty(t, profile(WithPenalty(ScopeIP, 7*time.Second)), user, says(`{"status":1111,"wait":5,"punish":"deny"}`), send{dept, 7 * time.Second})
+	penalty(t, counted(Match{}), user, says(`{"errcode":90020}`), send{dept, month})
+	metered := Match{Patterns: []string{"/topapi/v2/user/"}}
+	penalty(t, counted(metered), user, says(`{"errcode":90020}`), send{dept, 0}, send{user, month})
+	penalty(t, counted(metered), user, says(`{"errcode":90002}`), send{dept, 0}, send{user, time.Second})
+	penalty(t, func(key string) Profile { return DingTalkRobot(WithEgress(key)) }, robot, says(`{"errcode":410100}`),
+		send{another, 0}, send{user, 0}, send{robot, 10 * time.Minute})
+	corp := WithCorp(func(r *http.Request) string { return r.URL.Query().Get("corp") })
+	penalty(t, profile(corp), user+"?corp=a", says(`{"errcode":90019}`), send{user + "?corp=b", 0}, send{user + "?corp=a", time.Second})
+
+	forbidden := respond(403, "application/json", `{"code":"Forbidden.AccessDenied.QpsLimitForAppkeyAndApi"}`)
+	penalty(t, profile(), "https://api.dingtalk.com/v1.0/contact/users/a", forbidden, send{user, 0}, send{"https://api.dingtalk.com/v1.0/contact/users/b", time.Second})
+}
+
+func TestOtherPenalties(t *testing.T) {
+	const (
+		weCom  = "https://qyapi.weixin.qq.com/cgi-bin/user/get"
+		feishu = "https://open.feishu.cn/open-apis/im/v1/chats"
+		github = "https://api.github.com/repos/o/r"
+	)
+	says := func(status int, body string, header ...string) *http.Response {
+		r := respond(status, "application/json", body)
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		return r
+	}
+	wx := func(key string) Profile { return WeCom(key) }
+	penalty(t, wx, weCom, says(200, `{"errcode":45009}`), send{"https://qyapi.weixin.qq.com/cgi-bin/user/list", 0}, send{weCom, time.Minute})
+	penalty(t, wx, weCom, says(200, `{"errcode":45033}`), send{weCom, time.Second})
+	// Not a limiter that somebody else's rule adds.
+	require.Equal(t, ScopeCorpAPI, First(WeCom("a").Rules[0].Detectors...).Detect(detection{body: `{"errcode":45033}`}.response()).Scope)
+	penalty(t, wx, "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=KEY", says(200, `{"errcode":45009}`), send{weCom, 0}, send{"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=KEY", time.Minute})
+	fs := func(key string) Profile { return Feishu(key) }
+	penalty(t, fs, feishu, says(429, `{"code":99991400}`, "x-ogw-ratelimit-reset", "52"), send{"https://open.feishu.cn/open-apis/im/v1/messages", 0}, send{feishu, 52 * time.Second})
+	penalty(t, fs, feishu, says(429, ``, "Retry-After", "7"), send{feishu, 7 * time.Second})
+	gh := func(key string) Profile { return GitHub(key) }
+	penalty(t, gh, github, says(403, `{}`, "x-ratelimit-remaining", "0", "x-ratelimit-reset", "946685400"), send{github + "/issues", 10 * time.Minute})
+	penalty(t, gh, github, says(403, `{}`, "retry-after", "30"), send{github + "/issues", 30 * time.Second})
+	penalty(t, gh, github, says(403, `{}`), send{github + "/issues", 0})
+}
+
+// TestRobotsMinute: twenty messages leave at once, the next one when a minute and the margin are over; another
+// robot has its own; and no token gets into Redis.
+func TestRobotsMinute(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p := &platform{w: w}
+		tr := w.transport(p, WithProfile(DingTalkRobot(WithEgress(w.key))))
+		a, b := "secret-a-"+Hash(w.key), "secret-b-"+Hash(w.key)
+		for range 21 {
+			get(t, tr, "https://oapi.dingtalk.com/robot/send?access_token="+a)
+			if w.elapsed() == 0 {
+				get(t, tr, "https://oapi.dingtalk.com/robot/send?access_token="+b)
+			}
+		}
+		require.Equal(t, 61*time.Second, w.elapsed())
+		require.Len(t, p.arrived, 41)
+		keys, err := w.rdb.Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+		require.Contains(t, keys, "{dingtalk}:robot:"+Hash(a)+":1m")
+		for _, key := range keys {
+			require.NotContains(t, key, "secret")
+			require.NotContains(t, key, a)
+		}
+	})
+}
+
+// TestProfileIsClosedWithoutRedis: while Redis is away nothing goes to a platform that bans, also where the
+// Client's own policy lets everything pass.
+func TestProfileIsClosedWithoutRedis(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.rdb.AddHook(&faultHook{fail: func(redis.Cmder) error { return refusedDial }})
+		client := ratelimiter.New(w.rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
+		defer client.Close()
+		p := &platform{w: w}
+		tr, err := New(client, WithBase(p), WithProfile(DingTalk(w.key)), WithMaxWait(0))
+		require.NoError(t, err)
+		for range 3 {
+			_, err = tr.RoundTrip(request(t, "GET", "https://oapi.dingtalk.com/x", nil))
+			require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+		}
+		require.Empty(t, p.arrived)
+	})
+}

@@ -1,0 +1,149 @@
+package httplimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// A Rule says what a class of requests spends. Every rule that matches a request applies to it; the
+// limits of all of them are taken together, all or nothing.
+type Rule struct {
+	// Name is for events and errors. It need not be unique.
+	Name string
+	// Match says which requests the rule is for. The zero Match is for all.
+	Match Match
+	// Limits are what such a request spends.
+	Limits []Limit
+	// Detectors look at the answers to such requests, in this order, before those of [WithDetectors].
+	// The first that says throttled counts.
+	Detectors []Detector
+}
+
+// A Match is a class of requests. A request belongs to it when every field that is set holds.
+type Match struct {
+	// Patterns are in the language of [http.ServeMux], "[METHOD ][HOST]/[PATH]" with wildcards such as
+	// {name}, {name...} and {$}; one of them must match. As there, GET stands for HEAD too, a path
+	// that ends in a slash stands for all below it, and the path is cleaned first: /a//b is /a/b. A
+	// host is that of the Host header, in lower case and without its port. Unlike there, several
+	// patterns never conflict, and /tree is not redirected to /tree/: it does not match it.
+	Patterns []string
+	// Hosts are "api.example.com", or "*.example.com" for all below it; the request's must be one of
+	// them. Ports do not matter.
+	Hosts []string
+	// Methods are such as "POST"; the request's must be one of them.
+	Methods []string
+	// Header holds values that the request's header must have, "*" for any value.
+	Header map[string]string
+	// Query holds values that the URL's query must have, "*" for any value.
+	Query map[string]string
+	// Func must answer true. It gets a copy of the request whose path values are those of the pattern
+	// that matched; it must not change its header nor read its body.
+	Func func(*http.Request) bool
+}
+
+// A Limit is one limiter that a request spends permits of, and how many.
+type Limit struct {
+	// Name is the limiter's name in Redis. It may have parts of the request in it:
+	//
+	//	{host} {method} {path}   the host without its port, the method, the whole cleaned path
+	//	{path.NAME}              a wildcard of the pattern that matched
+	//	{query.NAME}             a parameter of the query, the first of that name
+	//	{header.NAME}            a field of the header, the first of that name
+	//
+	// An absent part is empty, so that all requests without it share a limiter. What is not a letter,
+	// a digit or one of - . _ ~ @ becomes %XX (a slash stays one in {path}), and a part longer than 128
+	// bytes its hash. A part that is a secret, or a person's name, is hashed when it reads
+	// {query.access_token|hash}: see [Hash]. {{ and }} are braces, for a Redis Cluster's hash tags.
+	Name string
+	// Key, when set, answers the name in place of Name; "" for a request that does not spend this
+	// limit. It gets the request as [Match.Func] does. A secret belongs through [Hash].
+	Key func(*http.Request) string
+	// Rate is what the limiter gets when it has no rate yet. A limiter that has another one keeps it,
+	// and [EventRateDiffers] says so. The zero Rate is for a limiter whose rate is set elsewhere.
+	Rate ratelimiter.Rate
+	// Weight is how many permits a request spends. The default is 1.
+	Weight int64
+	// WeightFunc, when set, answers the weight in place of Weight; 0 for a request that does not spend
+	// this limit. It gets the request as [Match.Func] does.
+	WeightFunc func(*http.Request) int64
+	// Scope names the platform's limit that this one keeps, so that a [Verdict] with that scope cools
+	// down this limiter and not the others.
+	Scope Scope
+	// OnOutage is what happens while Redis is away. The default is the policy of the Client.
+	OnOutage *ratelimiter.OutagePolicy
+	// Reopen is how long the limiter takes to open again, gradually, after a cool-down. The default is
+	// to open at once.
+	Reopen time.Duration
+}
+
+// ErrInvalidRule: a rule cannot be used. It is wrapped with the field and what is wrong with it.
+var ErrInvalidRule = errors.New("httplimit: invalid rule")
+
+// A FieldError is what is wrong with one field of a rule. It is an [ErrInvalidRule].
+type FieldError struct {
+	// Field is the way to the field as in a rule file: "rules[0].limits[1].interval".
+	Field string
+	// Problem is what is wrong, with the value.
+	Problem string
+}
+
+// Error is the field and the problem.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
+
+// Is reports whether target is ErrInvalidRule.
+func (e *FieldError) Is(target error) bool { return target == ErrInvalidRule }
+
+// A problems is a list of field errors with the way to where it looks.
+type problems struct {
+	at   string
+	list *[]error
+}
+
+func (p problems) in(format string, args ...any) problems {
+	return problems{p.at + fmt.Sprintf(format, args...), p.list}
+}
+
+func (p problems) add(field, format string, args ...any) {
+	at := strings.Trim(p.at+"."+field, ".")
+	*p.list = append(*p.list, &FieldError{Field: at, Problem: fmt.Sprintf(format, args...)})
+}
+
+// checkRate holds a rate to what the limiter accepts, so that a typing error is found when the
+// transport is made and not with the first request.
+func checkRate(r ratelimiter.Rate, p problems) {
+	if r.Type != ratelimiter.Overall && r.Type != ratelimiter.PerClient {
+		p.add("type", "%d is neither overall nor per_client", int(r.Type))
+	}
+	if r.Permits < 1 || r.Permits > maxPermits {
+		p.add("permits", "%d is not in 1..%d", r.Permits, int64(maxPermits))
+	}
+	if r.Interval < time.Millisecond {
+		p.add("interval", "%v is shorter than a millisecond", r.Interval)
+	}
+	whole := func(field string, d time.Duration) {
+		if d < 0 {
+			p.add(field, "%v is negative", d)
+		} else if d%time.Millisecond != 0 {
+			p.add(field, "%v is no whole number of milliseconds", d)
+		}
+	}
+	if r.Interval > time.Millisecond {
+		whole("interval", r.Interval)
+	}
+	whole("keep_alive", r.KeepAlive)
+	whole("min_gap", r.MinGap)
+	if r.KeepAlive > 0 && r.KeepAlive < r.Interval {
+		p.add("keep_alive", "%v is shorter than the interval %v", r.KeepAlive, r.Interval)
+	}
+	if r.MinGap > r.Interval {
+		p.add("min_gap", "%v is longer than the interval %v", r.MinGap, r.Interval)
+	}
+}
+
+// maxPermits is what a member of the permits set can hold.
+const maxPermits = 1<<32 - 1

@@ -1,0 +1,221 @@
+package rulefile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// The oracle of a file: plain structs, filled by the decoders of encoding/json and yaml.
+type (
+	oracleFile struct {
+		Rules []oracleRule `json:"rules,omitempty" yaml:"rules,omitempty"`
+	}
+	oracleRule struct {
+		Name      string        `json:"name,omitempty" yaml:"name,omitempty"`
+		Match     oracleMatch   `json:"match,omitzero" yaml:"match,omitempty"`
+		Limits    []oracleLimit `json:"limits,omitempty" yaml:"limits,omitempty"`
+		Detectors []string      `json:"detectors,omitempty" yaml:"detectors,omitempty"`
+	}
+	oracleMatch struct {
+		Patterns []string          `json:"patterns,omitempty" yaml:"patterns,omitempty"`
+		Hosts    []string          `json:"hosts,omitempty" yaml:"hosts,omitempty"`
+		Methods  []string          `json:"methods,omitempty" yaml:"methods,omitempty"`
+		Header   map[string]string `json:"header,omitempty" yaml:"header,omitempty"`
+		Query    map[string]string `json:"query,omitempty" yaml:"query,omitempty"`
+	}
+	oracleLimit struct {
+		Name      string `json:"name,omitempty" yaml:"name,omitempty"`
+		Permits   int64  `json:"permits,omitempty" yaml:"permits,omitempty"`
+		Interval  string `json:"interval,omitempty" yaml:"interval,omitempty"`
+		KeepAlive string `json:"keep_alive,omitempty" yaml:"keep_alive,omitempty"`
+		MinGap    string `json:"min_gap,omitempty" yaml:"min_gap,omitempty"`
+		Reopen    string `json:"reopen,omitempty" yaml:"reopen,omitempty"`
+		Type      string `json:"type,omitempty" yaml:"type,omitempty"`
+		Weight    int64  `json:"weight,omitempty" yaml:"weight,omitempty"`
+		Scope     string `json:"scope,omitempty" yaml:"scope,omitempty"`
+		OnOutage  any    `json:"on_outage,omitempty" yaml:"on_outage,omitempty"`
+	}
+)
+
+// fuzzDetectors are those of the fuzzer, which can be told apart.
+func fuzzDetectors() []Option {
+	var opts []Option
+	for name := range known() {
+		opts = append(opts, WithDetector(name, &mine{name}))
+	}
+	return opts
+}
+
+// oracle is what a file should have said for these rules to come of it.
+func oracle(rules []httplimit.Rule) (f oracleFile) {
+	duration := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return d.String()
+	}
+	for _, r := range rules {
+		o := oracleRule{Name: r.Name, Match: oracleMatch{r.Match.Patterns, r.Match.Hosts, r.Match.Methods, r.Match.Header, r.Match.Query}}
+		for _, d := range r.Detectors {
+			o.Detectors = append(o.Detectors, d.(*mine).name)
+		}
+		for _, l := range r.Limits {
+			p := oracleLimit{Name: l.Name, Permits: l.Rate.Permits, Interval: duration(l.Rate.Interval),
+				KeepAlive: duration(l.Rate.KeepAlive), MinGap: duration(l.Rate.MinGap), Reopen: duration(l.Reopen),
+				Weight: l.Weight, Scope: string(l.Scope)}
+			if l.Rate.Type == ratelimiter.PerClient {
+				p.Type = "per_client"
+			}
+			if l.OnOutage != nil {
+				p.OnOutage = l.OnOutage.String()
+			}
+			o.Limits = append(o.Limits, p)
+		}
+		f.Rules = append(f.Rules, o)
+	}
+	return f.normal()
+}
+
+// normal is the file with one spelling of everything.
+func (f oracleFile) normal() oracleFile {
+	for i := range f.Rules {
+		r := &f.Rules[i]
+		if len(r.Limits) == 0 {
+			r.Limits = nil
+		}
+		if len(r.Detectors) == 0 {
+			r.Detectors = nil
+		}
+		for _, list := range []*[]string{&r.Match.Patterns, &r.Match.Hosts, &r.Match.Methods} {
+			if len(*list) == 0 {
+				*list = nil
+			}
+		}
+		for _, m := range []*map[string]string{&r.Match.Header, &r.Match.Query} {
+			if len(*m) == 0 {
+				*m = nil
+			}
+		}
+		for j := range r.Limits {
+			l := &r.Limits[j]
+			for _, d := range []*string{&l.Interval, &l.KeepAlive, &l.MinGap, &l.Reopen} {
+				if v, err := time.ParseDuration(*d); err == nil {
+					if *d = v.String(); v == 0 {
+						*d = ""
+					}
+				}
+			}
+			if l.Type == "overall" {
+				l.Type = ""
+			}
+			if share, ok := l.OnOutage.(map[string]any); ok {
+				typ := ratelimiter.Overall
+				if l.Type != "" {
+					typ = ratelimiter.PerClient
+				}
+				parse := func(s string) time.Duration { d, _ := time.ParseDuration(s); return d }
+				var n int
+				_, _ = fmt.Sscan(fmt.Sprint(share["local_share"]), &n)
+				l.OnOutage = ratelimiter.LocalShare(ratelimiter.Rate{Type: typ, Permits: l.Permits, Interval: parse(l.Interval),
+					KeepAlive: parse(l.KeepAlive), MinGap: parse(l.MinGap)}, n).String()
+			}
+		}
+	}
+	return f
+}
+
+// decode is the oracle's own reading of a file.
+func decode(data []byte) (f oracleFile, err error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		d.UseNumber()
+		err = d.Decode(&f)
+		return f.normal(), err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err = d.Decode(&f); err == io.EOF {
+		err = nil
+	}
+	return f.normal(), err
+}
+
+// FuzzParse: what is accepted is what plain decoders read in the file, a Transport takes it, its numbers
+// are in their ranges, and the same rules written as JSON or as YAML are read the same.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(everything))
+	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","on_outage":{"local_share":3}}]}]}`))
+	f.Add([]byte("rules:\n- match: {hosts: [a.b], query: {a: \"*\"}}\n  detectors: [http, wecom]\n"))
+	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))
+	f.Add([]byte("rules:\n- limits:\n  - name: |\n      a\n    permits: 010\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if bytes.Contains(data, []byte("mine")) {
+			data = bytes.ReplaceAll(data, []byte("mine"), []byte("http"))
+		}
+		opts := fuzzDetectors()
+		rules, err := Parse(data, opts...)
+		if err != nil {
+			require.Nil(t, rules)
+			return
+		}
+		want, err := decode(data)
+		require.NoError(t, err, "%q", data)
+		require.Equal(t, want, oracle(rules), "%q", data)
+		require.NoError(t, httplimit.CheckRules(rules))
+		for _, r := range rules {
+			require.NotZero(t, len(r.Limits)+len(r.Detectors))
+			for _, l := range r.Limits {
+				require.NotEmpty(t, l.Name)
+				require.GreaterOrEqual(t, l.Weight, int64(0))
+				if l.Rate != (ratelimiter.Rate{}) {
+					require.Positive(t, l.Rate.Permits)
+					require.GreaterOrEqual(t, l.Rate.Interval, time.Millisecond)
+					require.GreaterOrEqual(t, l.Rate.MinGap, time.Duration(0))
+				}
+			}
+		}
+		again, err := decode(data) // with on_outage as it stood: String has no way back
+		require.NoError(t, err)
+		raw := rawOutage(t, data, again)
+		asJSON, err := json.Marshal(raw)
+		require.NoError(t, err)
+		asYAML, err := yaml.Marshal(raw)
+		require.NoError(t, err)
+		for _, text := range [][]byte{asJSON, asYAML} {
+			if len(text) > MaxSize || !json.Valid(asJSON) || bytes.Contains(asJSON, []byte(`\ufffd`)) {
+				return // what is no UTF-8 cannot be written as JSON
+			}
+			same, err := Parse(text, opts...)
+			require.NoError(t, err, "%s", text)
+			require.Equal(t, oracle(rules), oracle(same), "%s", text)
+		}
+	})
+}
+
+// rawOutage puts the on_outage of the file back in place of their String.
+func rawOutage(t *testing.T, data []byte, f oracleFile) oracleFile {
+	var raw oracleFile
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		require.NoError(t, json.Unmarshal(data, &raw))
+	} else {
+		require.NoError(t, yaml.Unmarshal(data, &raw))
+	}
+	for i, r := range raw.Rules {
+		for j, l := range r.Limits {
+			f.Rules[i].Limits[j].OnOutage = l.OnOutage
+		}
+	}
+	return f
+}

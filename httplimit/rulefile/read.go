@@ -1,0 +1,272 @@
+package rulefile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+)
+
+// maxProblems is how many are told at once.
+const maxProblems = 20
+
+// A reader turns nodes into rules. It goes on after a problem, to tell all of them.
+type reader struct {
+	detectors map[string]httplimit.Detector
+	problems  []*Error
+	lines     map[string]int // of each field by its way
+}
+
+func (r *reader) bad(n *node, field, format string, args ...any) {
+	r.problems = append(r.problems, &Error{Line: n.line, Field: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) err() error {
+	slices.SortStableFunc(r.problems, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+	var list []error
+	for i, p := range r.problems {
+		if i == maxProblems {
+			list = append(list, &Error{Problem: fmt.Sprintf("and %d more", len(r.problems)-i)})
+			break
+		}
+		list = append(list, p)
+	}
+	return errors.Join(list...)
+}
+
+// A field reads the value of a field that stands at the given way.
+type field func(n *node, at string)
+
+// fields reads a mapping. Those that are not there are not called.
+func (r *reader) fields(n *node, at string, known map[string]field) {
+	if !r.is(n, at, aMap) {
+		return
+	}
+	seen := map[string]bool{}
+	for i, key := range n.keys {
+		name := key.text
+		way := strings.TrimPrefix(at+"."+name, ".")
+		switch read := known[name]; {
+		case read == nil:
+			r.bad(key, strings.TrimPrefix(at+"."+clip(name), "."), "unknown field; there are %s",
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case seen[name]:
+			r.bad(key, way, "it stands here twice")
+		default:
+			seen[name] = true
+			r.lines[way] = key.line
+			read(n.values[i], way)
+		}
+	}
+}
+
+func (r *reader) is(n *node, at string, want kind) bool {
+	if n.kind == want {
+		return true
+	}
+	is := string(n.kind)
+	if n.kind == aNumber && want == aString {
+		is += fmt.Sprintf("; put it in quotes: \"%s\"", clip(n.text))
+	} else if n.text != "" {
+		is += fmt.Sprintf(": %s", clip(n.text))
+	}
+	r.bad(n, at, "it is %s, not %s", strings.TrimPrefix(string(want), " "), is)
+	return false
+}
+
+// clip bounds what an error repeats.
+func clip(s string) string {
+	if len(s) > 60 {
+		s = s[:60] + "…"
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}
+
+func (r *reader) list(n *node, at string, read func(i int, n *node, at string)) {
+	if !r.is(n, at, aList) {
+		return
+	}
+	for i, v := range n.values {
+		way := fmt.Sprintf("%s[%d]", at, i)
+		r.lines[way] = v.line
+		read(i, v, way)
+	}
+}
+
+func (r *reader) text(to *string) field {
+	return func(n *node, at string) {
+		if r.is(n, at, aString) {
+			*to = n.text
+		}
+	}
+}
+
+func (r *reader) texts(to *[]string) field {
+	return func(n *node, at string) {
+		r.list(n, at, func(_ int, n *node, at string) {
+			s := ""
+			r.text(&s)(n, at)
+			*to = append(*to, s)
+		})
+	}
+}
+
+func (r *reader) pairs(to *map[string]string) field {
+	return func(n *node, at string) {
+		if !r.is(n, at, aMap) {
+			return
+		}
+		*to = map[string]string{}
+		for i, key := range n.keys {
+			if _, ok := (*to)[key.text]; ok {
+				r.bad(key, at, "%q stands here twice", clip(key.text))
+				continue
+			}
+			s := ""
+			r.text(&s)(n.values[i], at+"."+key.text)
+			(*to)[key.text] = s
+		}
+	}
+}
+
+func (r *reader) whole(to *int64) field {
+	return func(n *node, at string) {
+		if !r.is(n, at, aNumber) {
+			return
+		}
+		v, err := strconv.ParseInt(n.text, 10, 64)
+		digits := strings.TrimPrefix(n.text, "-")
+		if err != nil || n.text[0] == '+' || len(digits) > 1 && digits[0] == '0' {
+			// A leading 0 is octal to some that read YAML.
+			r.bad(n, at, "%s is no whole number in decimal digits, or too large", clip(n.text))
+			return
+		}
+		*to = v
+	}
+}
+
+func (r *reader) duration(to *time.Duration) field {
+	return func(n *node, at string) {
+		if n.kind == aNumber {
+			r.bad(n, at, "%s has no unit; a duration is such as 20s, 1m30s or 100ms", clip(n.text))
+			return
+		}
+		if !r.is(n, at, aString) {
+			return
+		}
+		d, err := time.ParseDuration(n.text)
+		if err != nil {
+			r.bad(n, at, "%q is no duration; it is such as 20s, 1m30s or 100ms", clip(n.text))
+			return
+		}
+		if d < 0 {
+			r.bad(n, at, "%v is negative", d)
+			return
+		}
+		*to = d
+	}
+}
+
+func (r *reader) file(root *node) (rules []httplimit.Rule) {
+	r.fields(root, "", map[string]field{"rules": func(n *node, at string) {
+		r.list(n, at, func(_ int, n *node, at string) { rules = append(rules, r.rule(n, at)) })
+	}})
+	if len(rules) == 0 && len(r.problems) == 0 {
+		r.bad(root, "rules", "there are none")
+	}
+	return rules
+}
+
+func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
+	r.fields(n, at, map[string]field{
+		"name": r.text(&rule.Name),
+		"match": func(n *node, at string) {
+			m := &rule.Match
+			r.fields(n, at, map[string]field{
+				"patterns": r.texts(&m.Patterns), "hosts": r.texts(&m.Hosts), "methods": r.texts(&m.Methods),
+				"header": r.pairs(&m.Header), "query": r.pairs(&m.Query),
+			})
+		},
+		"limits": func(n *node, at string) {
+			r.list(n, at, func(_ int, n *node, at string) { rule.Limits = append(rule.Limits, r.limit(n, at)) })
+		},
+		"detectors": func(n *node, at string) {
+			r.list(n, at, func(_ int, n *node, at string) {
+				name := ""
+				r.text(&name)(n, at)
+				if d := r.detectors[name]; d != nil {
+					rule.Detectors = append(rule.Detectors, d)
+				} else if n.kind == aString {
+					r.bad(n, at, "detector %q is not known; there are %s", clip(name),
+						strings.Join(slices.Sorted(maps.Keys(r.detectors)), ", "))
+				}
+			})
+		},
+	})
+	return rule
+}
+
+func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
+	scope := ""
+	nodes, outage := int64(0), ""
+	var outageNode *node
+	r.fields(n, at, map[string]field{
+		"name": r.text(&l.Name), "scope": r.text(&scope),
+		"permits": r.whole(&l.Rate.Permits), "interval": r.duration(&l.Rate.Interval),
+		"keep_alive": r.duration(&l.Rate.KeepAlive), "min_gap": r.duration(&l.Rate.MinGap),
+		"reopen": r.duration(&l.Reopen),
+		"weight": func(n *node, at string) {
+			l.Weight = -1
+			if r.whole(&l.Weight)(n, at); l.Weight == 0 {
+				r.bad(n, at, "a limit that spends nothing; leave it out")
+			}
+		},
+		"type": func(n *node, at string) {
+			name := ""
+			r.text(&name)(n, at)
+			switch name {
+			case "overall":
+				l.Rate.Type = ratelimiter.Overall
+			case "per_client":
+				l.Rate.Type = ratelimiter.PerClient
+			default:
+				if n.kind == aString {
+					r.bad(n, at, "%q is neither overall nor per_client", clip(name))
+				}
+			}
+		},
+		"on_outage": func(n *node, at string) {
+			outageNode = n
+			if n.kind == aMap {
+				outage = "local"
+				r.fields(n, at, map[string]field{"local_share": r.whole(&nodes)})
+				return
+			}
+			r.text(&outage)(n, at)
+		},
+	})
+	l.Scope = httplimit.Scope(scope)
+	if outageNode == nil {
+		return l
+	}
+	switch {
+	case outage == "closed":
+		l.OnOutage = new(ratelimiter.FailClosed())
+	case outage == "open":
+		l.OnOutage = new(ratelimiter.FailOpen())
+	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31 && l.Rate.Permits > 0:
+		l.OnOutage = new(ratelimiter.LocalShare(l.Rate, int(nodes)))
+	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31:
+		r.bad(outageNode, at+".on_outage", "a local share needs permits and interval here")
+	default:
+		r.bad(outageNode, at+".on_outage", "it is closed, open, or {local_share: N} for N processes, 1 or more")
+	}
+	return l
+}

@@ -1,0 +1,148 @@
+package rulefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+)
+
+// MaxSize is how many bytes a file may have.
+const MaxSize = 1 << 20
+
+// An Error is one thing that is wrong with a file.
+type Error struct {
+	// Line is where, from 1; 0 when that is not known.
+	Line int
+	// Field is the way to it: rules[0].limits[1].interval. It is empty for what is no YAML or JSON.
+	Field string
+	// Problem is what is wrong.
+	Problem string
+}
+
+// Error is line, field and problem.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("rulefile: ")
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "line %d: ", e.Line)
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field + ": ")
+	}
+	return b.String() + e.Problem
+}
+
+// An Option changes how a file is read.
+type Option func(*config)
+
+type config struct {
+	detectors map[string]httplimit.Detector
+}
+
+// WithDetector gives a detector a name for the file, in place of one of the same name that is known
+// already. The default is those that [Parse] lists.
+func WithDetector(name string, d httplimit.Detector) Option {
+	return func(c *config) { c.detectors[name] = d }
+}
+
+// Load is Parse for what r holds.
+func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("rulefile: %w", err)
+	}
+	return Parse(data, opts...)
+}
+
+// Parse reads rules. A file that begins with { is JSON, any other YAML without anchors, tags and further
+// documents. It is one mapping with the list rules, of which each has
+//
+//   - name
+//   - match: patterns, hosts and methods, which are lists; header and query, which map a name to its
+//     value, "*" for any. See [httplimit.Match].
+//   - limits: a list of name, with the placeholders of [httplimit.Limit]; permits, interval, keep_alive,
+//     min_gap and type (overall or per_client), which are its ratelimiter.Rate, none of them where that is
+//     set elsewhere; weight, scope, reopen; on_outage, which is closed, open, or {local_share: N} for N
+//     processes
+//   - detectors: a list of names: dingtalk-old, dingtalk-new, dingtalk-robot, dingtalk-ban, wecom, wechat,
+//     feishu, github, http, and those of [WithDetector]
+//
+// Durations are such as 20s, 1m30s or 100ms. Errors: one or more [*Error], joined, in the order of their
+// lines.
+func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
+	c := config{detectors: known()}
+	for _, o := range opts {
+		o(&c)
+	}
+	if len(data) > MaxSize {
+		return nil, &Error{Problem: fmt.Sprintf("it is longer than %d bytes", MaxSize)}
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	parse := parseYAML
+	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
+		parse = parseJSON
+	}
+	root, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{detectors: c.detectors, lines: map[string]int{}}
+	rules := r.file(root)
+	if len(r.problems) == 0 {
+		r.check(rules)
+	}
+	if len(r.problems) > 0 {
+		return nil, r.err()
+	}
+	return rules, nil
+}
+
+// check lets httplimit look at the rules, and finds the lines of what it does not like.
+func (r *reader) check(rules []httplimit.Rule) {
+	err := httplimit.CheckRules(rules)
+	if err == nil {
+		return
+	}
+	list := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	for _, err := range list {
+		var f *httplimit.FieldError
+		if !errors.As(err, &f) {
+			r.problems = append(r.problems, &Error{Problem: err.Error()})
+			continue
+		}
+		r.problems = append(r.problems, &Error{Line: r.line(f.Field), Field: f.Field, Problem: f.Problem})
+	}
+}
+
+// line is where a field stands, or else what it belongs to.
+func (r *reader) line(field string) int {
+	for field != "" {
+		if line, ok := r.lines[field]; ok {
+			return line
+		}
+		field = field[:max(strings.LastIndexAny(field, ".["), 0)]
+	}
+	return 0
+}
+
+func known() map[string]httplimit.Detector { return maps.Clone(detectors) }
+
+var detectors = map[string]httplimit.Detector{
+	"dingtalk-old":   httplimit.DingTalkOldDetector(),
+	"dingtalk-new":   httplimit.DingTalkNewDetector(),
+	"dingtalk-robot": httplimit.DingTalkRobotDetector(),
+	"dingtalk-ban":   httplimit.DingTalkBanDetector(),
+	"wecom":          httplimit.WeComDetector(),
+	"wechat":         httplimit.WeChatDetector(),
+	"feishu":         httplimit.FeishuDetector(),
+	"github":         httplimit.GitHubDetector(),
+	"http":           httplimit.HTTPDetector(),
+}

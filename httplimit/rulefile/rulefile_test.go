@@ -1,0 +1,185 @@
+package rulefile
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/stretchr/testify/require"
+)
+
+const everything = `# a comment
+rules:
+  - name: messages of a robot
+    match:
+      patterns: ["POST oapi.example.com/robot/{kind}"]
+      hosts: ["*.example.com"]
+      methods:
+        - POST
+      header: {X-App: "*"}
+      query:
+        access_token: "*"
+        "n": "1"
+    limits:
+      - name: "robot:{path.kind}:{query.access_token|hash}"
+        permits: 20
+        interval: 1m30s
+        min_gap: 100ms
+        keep_alive: 1h
+        type: per_client
+        weight: 2
+        scope: robot
+        reopen: 10s
+        on_outage: closed
+      - {name: ip, permits: 10000, interval: 20s, on_outage: {local_share: 8}, type: overall}
+      - {name: elsewhere, on_outage: open}
+    detectors: [http, mine]
+  - detectors: [github]
+`
+
+// A mine is a detector that can be told from others.
+type mine struct{ name string }
+
+func (*mine) Detect(*httplimit.Response) httplimit.Verdict { return httplimit.Verdict{} }
+
+func TestParseEverything(t *testing.T) {
+	own := &mine{}
+	rules, err := Parse([]byte(everything), WithDetector("mine", own))
+	require.NoError(t, err)
+	require.Len(t, rules, 2)
+	r := rules[0]
+	require.Equal(t, "messages of a robot", r.Name)
+	require.Equal(t, httplimit.Match{
+		Patterns: []string{"POST oapi.example.com/robot/{kind}"},
+		Hosts:    []string{"*.example.com"},
+		Methods:  []string{"POST"},
+		Header:   map[string]string{"X-App": "*"},
+		Query:    map[string]string{"access_token": "*", "n": "1"},
+	}, r.Match)
+	ip := ratelimiter.Rate{Permits: 10000, Interval: 20 * time.Second}
+	require.Equal(t, []httplimit.Limit{
+		{
+			Name: "robot:{path.kind}:{query.access_token|hash}",
+			Rate: ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 20, Interval: 90 * time.Second,
+				KeepAlive: time.Hour, MinGap: 100 * time.Millisecond},
+			Weight: 2, Scope: "robot", Reopen: 10 * time.Second, OnOutage: new(ratelimiter.FailClosed()),
+		},
+		{Name: "ip", Rate: ip, OnOutage: new(ratelimiter.LocalShare(ip, 8))},
+		{Name: "elsewhere", OnOutage: new(ratelimiter.FailOpen())},
+	}, r.Limits)
+	require.Len(t, r.Detectors, 2)
+	require.Same(t, own, r.Detectors[1])
+	require.Len(t, rules[1].Detectors, 1)
+}
+
+// What is wrong is named by its line and its field; all of it at once.
+func TestErrorsNameLineAndField(t *testing.T) {
+	limit := func(s string) string { return "rules:\n- limits:\n  - name: a\n    " + s + "\n" }
+	cases := []struct {
+		name, file string
+		line       int
+		field      string
+		says       string
+	}{
+		{"empty", "", 0, "", "it is empty"},
+		{"only a comment", "# nothing\n", 0, "", "it is empty"},
+		{"null", "rules:\n", 1, "rules", "a list"},
+		{"no rules", "rules: []", 1, "rules", "none"},
+		{"not a mapping", "\n- a\n", 2, "", "a mapping, not a list"},
+		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, limits, match, name"},
+		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are rules"},
+		{"unknown in a limit", limit("intervall: 3s"), 4, "rules[0].limits[0].intervall", "interval,"},
+		{"twice", limit("name: b"), 4, "rules[0].limits[0].name", "twice"},
+		{"a number for a name", "rules:\n- name: 12\n", 2, "rules[0].name", `put it in quotes: "12"`},
+		{"true for a name", "rules:\n- name: true\n", 2, "rules[0].name", "true"},
+		{"a duration without a unit", limit("interval: 20"), 4, "rules[0].limits[0].interval", "20 has no unit"},
+		{"a bad duration", limit("interval: 20 seconds"), 4, "rules[0].limits[0].interval", `"20 seconds" is no duration`},
+		{"a negative duration", limit("interval: -20s"), 4, "rules[0].limits[0].interval", "negative"},
+		{"too fine a duration", limit("permits: 1\n    interval: 1ms500us"), 5, "rules[0].limits[0].interval", "milliseconds"},
+		{"a negative rate", limit("permits: -1\n    interval: 1s"), 4, "rules[0].limits[0].permits", "-1 is not in 1..4294967295"},
+		{"a rate of 0", limit("permits: 0\n    interval: 1s"), 4, "rules[0].limits[0].permits", "0 is not in"},
+		{"no permits", limit("interval: 1s"), 3, "rules[0].limits[0].permits", "0 is not in"},
+		{"permits as a string", limit(`permits: "20"`), 4, "rules[0].limits[0].permits", "a number, not a string"},
+		{"permits that are no whole number", limit("permits: 1.5"), 4, "rules[0].limits[0].permits", "whole number"},
+		{"octal permits", limit("permits: 010"), 4, "rules[0].limits[0].permits", "whole number"},
+		{"hexadecimal permits", limit("permits: 0x10"), 4, "rules[0].limits[0].permits", "whole number"},
+		{"too many permits", limit("permits: 99999999999999999999"), 4, "rules[0].limits[0].permits", "too large"},
+		{"a weight of 0", limit("weight: 0"), 4, "rules[0].limits[0].weight", "leave it out"},
+		{"a negative weight", limit("weight: -2"), 4, "rules[0].limits[0].weight", "negative"},
+		{"a weight above the rate", limit("permits: 3\n    interval: 1s\n    weight: 4"), 6, "rules[0].limits[0].weight", "more than the 3"},
+		{"a type", limit("type: global"), 4, "rules[0].limits[0].type", "overall"},
+		{"a policy", limit("on_outage: maybe"), 4, "rules[0].limits[0].on_outage", "closed, open"},
+		{"a share of nobody", limit("on_outage: {local_share: 0}"), 4, "rules[0].limits[0].on_outage", "1 or more"},
+		{"a share of nothing", limit("on_outage: {local_share: 2}"), 4, "rules[0].limits[0].on_outage", "needs permits"},
+		{"a detector", "rules:\n- detectors:\n  - http\n  - htpp\n", 4, "rules[0].detectors[1]", `"htpp" is not known; there are dingtalk-ban,`},
+		{"a pattern", "rules:\n- match:\n    patterns:\n    - /a\n    - /{a}{b}\n  detectors: [http]\n", 5, "rules[0].match.patterns[1]", "/{a}{b}"},
+		{"a host", "rules:\n- match: {hosts: [\"a:1\"]}\n  detectors: [http]\n", 2, "rules[0].match.hosts[0]", "port"},
+		{"a method", "rules:\n- detectors: [http]\n  match:\n    methods: [post]\n", 4, "rules[0].match.methods[0]", "post"},
+		{"a header that is a list", "rules:\n- match:\n    header: [a]\n", 3, "rules[0].match.header", "a mapping, not a list"},
+		{"a header twice", "rules:\n- match:\n    header:\n      a: b\n      a: c\n", 5, "rules[0].match.header", "twice"},
+		{"a template", "rules:\n- limits:\n  - name: \"{body}\"\n", 3, "rules[0].limits[0].name", "{body} is not known"},
+		{"a rule of nothing", "rules:\n- detectors: [http]\n- name: b\n", 3, "rules[1].limits", "none"},
+		{"two rates", "rules:\n- limits:\n  - {name: a, permits: 1, interval: 1s}\n  - {name: a, permits: 2, interval: 1s}\n", 4, "rules[0].limits[1]", "elsewhere"},
+		{"an alias", "rules:\n- &a {detectors: [http]}\n- *a\n", 2, "", "anchors"},
+		{"a merge", "rules:\n- <<: {name: a}\n", 2, "", "the name of a field"},
+		{"a tag", "rules:\n- name: !!str a\n", 2, "", "tags"},
+		{"a second document", "rules: []\n---\nrules: []\n", 0, "", "more"},
+		{"no YAML", "rules:\n  - a: [\n", 0, "", ""},
+		{"a tab", "rules:\n\t- a\n", 2, "", "cannot start"},
+		{"no JSON", "{\n\"rules\": [}\n", 2, "", "invalid"},
+		{"half of it", `{"rules": [`, 1, "", "unexpected"},
+		{"JSON and more", "{\"rules\": []}\n\n{}", 3, "", "more"},
+		{"JSON with an unknown field", "{\n\t\"rules\": [\n\t\t{\"nam\": \"a\"}\n\t]\n}", 3, "rules[0].nam", "unknown"},
+		{"JSON with a field twice", "{\"rules\": [{\"name\": \"a\",\n \"name\": \"b\"}]}", 2, "rules[0].name", "twice"},
+		{"JSON null", `{"rules": null}`, 1, "rules", "a list"},
+		{"JSON number", `{"rules": [{"limits": [{"name": "a", "permits": 1e3}]}]}`, 1, "rules[0].limits[0].permits", "whole"},
+		{"deep YAML", "rules: " + strings.Repeat("[", 40) + strings.Repeat("]", 40), 1, "", "deep"},
+		{"deep JSON", `{"rules": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}", 1, "", "deep"},
+		{"long", strings.Repeat(" ", MaxSize+1), 0, "", "longer than"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			rules, err := Parse([]byte(c.file))
+			require.Error(t, err)
+			require.Nil(t, rules)
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.Contains(t, err.Error(), c.says)
+			if c.line > 0 {
+				require.Equal(t, c.line, e.Line, err)
+			}
+			require.Equal(t, c.field, e.Field, err)
+		})
+	}
+}
+
+// All that is wrong is told at once, in the order of the lines, and not without end.
+func TestAllErrorsAreTold(t *testing.T) {
+	_, err := Parse([]byte("rules:\n- limits:\n  - permits: x\n    name: 7\n  matsch: 1\n- detectors: [a, b]\n"))
+	want := []string{
+		`rulefile: line 3: rules[0].limits[0].permits: it is a number, not a string: x`,
+		`rulefile: line 4: rules[0].limits[0].name: it is a string, not a number; put it in quotes: "7"`,
+		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, limits, match, name`,
+	}
+	require.Equal(t, want, strings.Split(err.Error(), "\n")[:3])
+	_, err = Parse([]byte("rules:\n" + strings.Repeat("- a\n", 50)))
+	require.Len(t, strings.Split(err.Error(), "\n"), maxProblems+1)
+	require.ErrorContains(t, err, "and 30 more")
+	_, err = Parse([]byte("rules:\n- \"" + strings.Repeat("x", 1000) + "\"\n"))
+	require.Less(t, len(err.Error()), 200)
+}
+
+func TestLoad(t *testing.T) {
+	rules, err := Load(strings.NewReader("\xef\xbb\xbfrules:\n- detectors: [http]\n"))
+	require.NoError(t, err)
+	require.Len(t, rules, 1)
+	broken := errors.New("broken")
+	_, err = Load(iotest.ErrReader(broken))
+	require.ErrorIs(t, err, broken)
+	_, err = Load(strings.NewReader(strings.Repeat("# long\n", MaxSize/4)))
+	require.ErrorContains(t, err, "longer than")
+}

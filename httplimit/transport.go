@@ -1,0 +1,141 @@
+package httplimit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// A Transport is an [http.RoundTripper] that keeps requests within the limits of its rules. It does
+// with a request what they say and hands it to its base; it never changes it, and closes its body when
+// it refuses it. The answer reaches the caller as it is: the detectors see a copy of its start.
+//
+// It limits when requests leave. They may arrive closer together than they left; where the platform
+// punishes that, leave some head-room or space them by Rate.MinGap. A request that fails on its way
+// has spent its permits, since it may have arrived.
+//
+// Each hop of a redirect is a request of its own. A Transport is safe for concurrent use and holds no
+// goroutine, but one for each answer that is being read ahead; make it with [New].
+type Transport struct {
+	client   *ratelimiter.Client
+	cfg      config
+	rules    []*rule
+	limiters *limiters
+}
+
+// New is a Transport whose limiters are those of client, which stays the caller's to close. Errors:
+// [ErrInvalidOption], and [ErrInvalidRule] for each field that is wrong, as a [*FieldError].
+func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: the client is nil", ErrInvalidOption)
+	}
+	t := &Transport{client: client, limiters: newLimiters(client), cfg: config{
+		base:        http.DefaultTransport,
+		maxWait:     -1,
+		peek:        MaxPeek,
+		hold:        50 * time.Millisecond,
+		backOff:     time.Second,
+		maxBackOff:  time.Minute,
+		maxCoolDown: 31 * 24 * time.Hour,
+	}}
+	for _, o := range opts {
+		o(&t.cfg)
+	}
+	if err := t.cfg.validate(); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.rules, err = compileAll(t.cfg.rules); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// RoundTrip sends the request when its limiters grant it, and answers the platform's response. It
+// answers an [*Error] when they do not, and the base's error as it is.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL == nil {
+		return t.cfg.base.RoundTrip(req) // which says so
+	}
+	p, err := t.plan(req)
+	c := &call{t: t, req: req, plan: p, event: Event{Request: req, Rules: p.rules, DryRun: t.cfg.dryRun}}
+	if err != nil {
+		c.refused(err)
+		if !t.cfg.dryRun {
+			closeBody(req)
+			return nil, err
+		}
+	}
+	return c.run()
+}
+
+// CloseIdleConnections closes those of the base, if it has the method, as http.Client's calls it.
+func (t *Transport) CloseIdleConnections() {
+	if b, ok := t.cfg.base.(interface{ CloseIdleConnections() }); ok {
+		b.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) emit(e Event) {
+	if t.cfg.events != nil {
+		t.cfg.events(e)
+	}
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close() // what a refused request's body has to say changes nothing
+	}
+}
+
+// A call is one RoundTrip.
+type call struct {
+	t     *Transport
+	req   *http.Request
+	plan  *plan
+	event Event     // what all events of the call have in common
+	sent  time.Time // when it was admitted last
+}
+
+func (c *call) run() (*http.Response, error) {
+	send := c.req
+	var last *answer // what the platform throttled, kept while it is tried again
+	for attempt := 1; ; attempt++ {
+		c.event.Attempt = attempt
+		if err := c.admit(); err != nil {
+			closeBody(send)
+			if last != nil && c.req.Context().Err() == nil {
+				return last.response, nil
+			}
+			return nil, err
+		}
+		resp, err := c.t.cfg.base.RoundTrip(send)
+		if err != nil {
+			return nil, err
+		}
+		resp.Request = c.req
+		a := c.look(resp)
+		if attempt > c.t.cfg.retries || !c.mayRetry(a) {
+			return a.response, nil
+		}
+		again, ok := c.again()
+		if !ok {
+			return a.response, nil
+		}
+		a.body.settle()
+		if err := c.pause(a); err != nil {
+			closeBody(again)
+			return nil, err
+		}
+		send, last = again, a
+	}
+}
+
+// context is that of the request, without its end: what must be told to Redis also when the caller
+// has gone.
+func (c *call) context(bound time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.req.Context()), bound)
+}

@@ -1,0 +1,406 @@
+package httplimit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Requests leave at the limiter's pace, at exact times.
+func TestRequestsWaitForTheirPermits(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var at []time.Duration
+		tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
+			at = append(at, w.elapsed())
+			return ok(r)
+		}), rules(w.limit("a", 2, time.Second)))
+		for range 5 {
+			_, text := get(t, tr, "http://x/")
+			require.Equal(t, "ok", text)
+		}
+		require.Equal(t, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second}, at)
+		events := w.taken()
+		require.Len(t, events, 5)
+		for i, wait := range []time.Duration{0, 0, time.Second, 0, time.Second} {
+			require.Equal(t, EventAdmitted, events[i].Kind)
+			require.Equal(t, wait, events[i].Wait)
+			require.Equal(t, []string{"r"}, events[i].Rules)
+			require.Equal(t, 1, events[i].Attempt)
+		}
+	})
+}
+
+// All limits of all rules that match are taken together: when one refuses, the others keep their permits.
+func TestSeveralLimitsAllOrNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		tr := w.transport(base(ok), WithMaxWait(0),
+			WithRules(
+				Rule{Limits: []Limit{w.limit("app", 3, time.Second), w.limit("ip", 10, time.Second)}},
+				Rule{Match: Match{Methods: []string{"POST"}}, Limits: []Limit{w.limit("robot", 1, time.Minute)}},
+			))
+		send := func() error {
+			_, err := tr.RoundTrip(request(t, "POST", "http://x/", nil))
+			return err
+		}
+		require.NoError(t, send())
+		var refused *Error
+		require.ErrorAs(t, send(), &refused)
+		require.Equal(t, w.key+"robot", refused.Limiter)
+		require.Equal(t, time.Minute, refused.Wait)
+		require.Equal(t, ReasonWait, refused.Reason)
+		require.NoError(t, refused.Err)
+		require.EqualValues(t, 2, w.available("app"))
+		require.EqualValues(t, 9, w.available("ip"))
+		get(t, tr, "http://x/")
+		require.EqualValues(t, 1, w.available("app"))
+	})
+}
+
+// Weights are spent, and add up where a limiter is named twice.
+func TestWeights(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.limit("a", 100, time.Second)
+		a.Weight = 5
+		b := w.limit("a", 100, time.Second)
+		b.WeightFunc = func(r *http.Request) int64 { return int64(len(r.URL.Path)) }
+		tr := w.transport(base(ok), rules(a, b))
+		get(t, tr, "http://x/234567")
+		require.EqualValues(t, 100-5-7, w.available("a"))
+
+		b.WeightFunc = func(*http.Request) int64 { return -1 }
+		body := &closer{Reader: strings.NewReader("x")}
+		_, err := w.transport(base(ok), rules(b)).RoundTrip(request(t, "POST", "http://x/", body))
+		require.ErrorIs(t, err, ErrInvalidRule)
+		require.ErrorIs(t, err, ErrThrottled)
+		require.EqualValues(t, 1, body.closed.Load())
+
+		b.WeightFunc = func(*http.Request) int64 { return 101 }
+		_, err = w.transport(base(ok), rules(b)).RoundTrip(request(t, "GET", "http://x/", nil))
+		require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
+		require.ErrorContains(t, err, ReasonRule)
+
+		b.WeightFunc = func(*http.Request) int64 { return 0 }
+		get(t, w.transport(base(ok), rules(b)), "http://x/")
+		require.EqualValues(t, 100-5-7, w.available("a"), "a weight of 0 spends nothing")
+	})
+}
+
+// The context, or the longest wait, bounds the wait; a refused body is closed once; nothing is sent.
+func TestRefusals(t *testing.T) {
+	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
+	}
+	cases := []struct {
+		name    string
+		ctx     func(context.Context) (context.Context, context.CancelFunc)
+		opts    []Option
+		elapsed time.Duration
+		is      error
+		reason  string
+		wait    time.Duration
+	}{
+		{"deadline", deadline(2 * time.Second), nil, 2*time.Second - reserve, context.DeadlineExceeded, ReasonWait, 0},
+		{"short deadline", deadline(50 * time.Millisecond), nil, 40 * time.Millisecond, context.DeadlineExceeded, ReasonWait, 0},
+		{"longest wait", deadline(time.Hour), []Option{WithMaxWait(3 * time.Second)}, 3 * time.Second, nil, ReasonWait, 0},
+		{"no wait", nil, []Option{WithMaxWait(0)}, 0, nil, ReasonWait, time.Minute},
+		{"early", deadline(2 * time.Second), []Option{WithEarlyRefusal()}, 0, context.DeadlineExceeded, ReasonWait, time.Minute},
+		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		}, nil, time.Second, context.Canceled, ReasonContext, 0},
+		{"over before", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx, cancel
+		}, nil, 0, context.Canceled, ReasonContext, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				sent := 0
+				tr := w.transport(base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) }),
+					append(c.opts, rules(w.limit("a", 1, time.Minute)))...)
+				get(t, tr, "http://x/")
+				w.epoch = time.Now()
+				w.taken()
+
+				ctx := t.Context()
+				if c.ctx != nil {
+					var cancel context.CancelFunc
+					ctx, cancel = c.ctx(ctx)
+					defer cancel()
+				}
+				body := &closer{Reader: strings.NewReader("hello")}
+				req := request(t, "POST", "http://x/", body).WithContext(ctx)
+				_, err := (&http.Client{Transport: tr}).Do(req)
+
+				require.Equal(t, c.elapsed, w.elapsed())
+				require.Equal(t, 1, sent)
+				require.EqualValues(t, 1, body.closed.Load())
+				require.ErrorIs(t, err, ErrThrottled)
+				var outer *url.Error
+				require.ErrorAs(t, err, &outer)
+				var refused *Error
+				require.ErrorAs(t, err, &refused)
+				require.Equal(t, w.key+"a", refused.Limiter)
+				require.Equal(t, c.reason, refused.Reason)
+				if c.wait > 0 {
+					require.Equal(t, c.wait, refused.Wait)
+				}
+				if c.is == nil {
+					require.NoError(t, refused.Err)
+				} else {
+					require.ErrorIs(t, err, c.is)
+				}
+				require.Equal(t, c.is == context.DeadlineExceeded, outer.Timeout())
+				events := w.taken()
+				require.Len(t, events, 1)
+				require.Equal(t, EventRefused, events[0].Kind)
+				require.Equal(t, error(refused), events[0].Err)
+				require.Equal(t, refused.Limiter, events[0].Limiter)
+			})
+		})
+	}
+}
+
+// http.Client.Timeout replaces every error that comes after it by one that says nothing of the cause.
+// Ours comes before.
+func TestErrorSurvivesTheClientsTimeout(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		client := &http.Client{Timeout: 5 * time.Second,
+			Transport: w.transport(base(ok), rules(w.limit("a", 1, time.Minute)))}
+		resp, err := client.Do(request(t, "GET", "http://x/", nil))
+		require.NoError(t, err)
+		resp.Body.Close()
+		_, err = client.Do(request(t, "GET", "http://x/", nil))
+		var refused *Error
+		require.ErrorAs(t, err, &refused)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 5*time.Second-reserve, w.elapsed())
+	})
+}
+
+// deepCopy is what can be compared of a request after RoundTrip.
+func deepCopy(r *http.Request) *http.Request {
+	c := r.Clone(r.Context())
+	c.Body, c.GetBody, c.Response = nil, nil, nil
+	return c
+}
+
+// A RoundTripper must not change the request; not even where rules normalise it to match.
+func TestRequestIsNotModified(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		throttle := true
+		var seen []*http.Request
+		tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
+			seen = append(seen, r)
+			_, _ = io.Copy(io.Discard, r.Body)
+			_ = r.Body.Close()
+			if throttle = !throttle; !throttle {
+				return respond(200, "text/plain", "slow down"), nil
+			}
+			return ok(r)
+		}), WithRetry(1), WithRules(Rule{
+			Match: Match{Patterns: []string{"POST api.example.com/a/{id}/"}, Header: map[string]string{"X-App": "*"},
+				Query: map[string]string{"token": "*"},
+				Func:  func(r *http.Request) bool { r.SetPathValue("id", "changed"); return true }},
+			Limits:    []Limit{{Name: w.key + "{path.id}{query.token|hash}{header.x-app}{host}", Rate: ratelimiter.Rate{Permits: 9, Interval: time.Second}}},
+			Detectors: []Detector{says("slow down", time.Second, "")},
+		}))
+		req := request(t, "POST", "http://API.example.com:8080//a/../a/%31/b?token=s&b=%20", strings.NewReader("hello"))
+		req.Header.Set("X-App", "app")
+		req.Trailer = http.Header{"X-End": nil}
+		req.SetPathValue("id", "the caller's")
+		before, values := deepCopy(req), *req
+		resp, err := tr.RoundTrip(req)
+		require.NoError(t, err)
+		require.Same(t, req, resp.Request)
+		require.True(t, reflect.DeepEqual(before, deepCopy(req)), "%v\n%v", before, deepCopy(req))
+		require.Equal(t, "the caller's", req.PathValue("id"))
+		require.True(t, values.Body == req.Body)
+		require.Len(t, seen, 2)
+		require.Same(t, req, seen[0], "the base gets the caller's request, not a normalised one")
+		require.Equal(t, "http://API.example.com:8080//a/../a/%31/b?token=s&b=%20", seen[1].URL.String())
+		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventCoolDown, EventRetry, EventAdmitted}, w.kinds())
+	})
+}
+
+// A request that no rule is for passes, and nothing is asked of Redis.
+func TestRequestsWithoutRulesPass(t *testing.T) {
+	tr, err := New(ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})), WithBase(base(ok)),
+		WithRules(Rule{Match: Match{Hosts: []string{"*.example.com"}}, Limits: []Limit{{Name: "x"}}}))
+	require.NoError(t, err)
+	_, text := get(t, tr, "http://example.com/")
+	require.Equal(t, "ok", text)
+}
+
+// The base's error comes through as it is, and the permits are spent: the request may have arrived.
+func TestErrorsOfTheBase(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		mine := errors.New("mine")
+		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return nil, mine }), WithRetry(3),
+			rules(w.limit("a", 5, time.Second)))
+		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
+		require.Equal(t, mine, err)
+		require.EqualValues(t, 4, w.available("a"))
+	})
+}
+
+// A dry run holds nothing up, and says what it would have refused.
+func TestDryRun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "slow down"), nil }),
+			WithDryRun(), WithRetry(5), WithDetectors(says("slow down", time.Hour, "")),
+			rules(w.limit("a", 1, time.Minute)))
+		for range 2 {
+			_, text := get(t, tr, "http://x/")
+			require.Equal(t, "slow down", text)
+		}
+		require.Zero(t, w.elapsed())
+		require.Zero(t, w.until("a"), "a dry run cools nothing down")
+		require.Zero(t, w.available("a"))
+		events := w.taken()
+		var kinds []EventKind
+		for _, e := range events {
+			kinds = append(kinds, e.Kind)
+			require.True(t, e.DryRun)
+		}
+		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventCoolDown,
+			EventRefused, EventAdmitted, EventThrottled, EventCoolDown}, kinds)
+		require.Equal(t, time.Minute, events[3].Wait)
+		require.ErrorIs(t, events[3].Err, ErrThrottled)
+		require.Equal(t, w.key+"a", events[3].Limiter)
+	})
+}
+
+// Without Redis nothing is sent, and a dry run is delayed by dryRunDelay at most.
+func TestRedisAway(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.rdb.AddHook(&faultHook{func(redis.Cmder) error { return refusedDial }})
+		sent := 0
+		counted := base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) })
+		tr := w.transport(counted, rules(w.limit("a", 1, time.Minute)), WithMaxWait(0))
+		body := &closer{Reader: strings.NewReader("hello")}
+		_, err := tr.RoundTrip(request(t, "POST", "http://x/", body))
+		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+		require.ErrorIs(t, err, ErrThrottled)
+		require.ErrorContains(t, err, ReasonUnavailable)
+		require.Zero(t, sent)
+		require.EqualValues(t, 1, body.closed.Load())
+
+		before := w.elapsed()
+		dry := w.transport(counted, rules(w.limit("a", 1, time.Minute)), WithDryRun())
+		get(t, dry, "http://x/")
+		require.Equal(t, 1, sent)
+		require.LessOrEqual(t, w.elapsed()-before, dryRunDelay)
+	})
+}
+
+// A limiter that has expired gets its rate again; one that has another rate is left, and told of once.
+func TestRatesOfLimiters(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		tr := w.transport(base(ok), rules(w.limit("a", 2, time.Minute)), WithMaxWait(0))
+		get(t, tr, "http://x/")
+		_, err := w.client.RateLimiter(w.key + "a").Delete(ctx)
+		require.NoError(t, err)
+		get(t, tr, "http://x/")
+		require.EqualValues(t, 1, w.available("a"))
+		require.Equal(t, []EventKind{EventAdmitted, EventAdmitted}, w.kinds())
+
+		other := w.client.RateLimiter(w.key + "b")
+		require.NoError(t, other.SetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: time.Second}))
+		tr = w.transport(base(ok), rules(w.limit("b", 2, time.Minute)), WithMaxWait(0))
+		get(t, tr, "http://x/")
+		get(t, tr, "http://x/")
+		rate, err := other.Rate(ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, rate.Permits)
+		events := w.taken()
+		require.Equal(t, EventRateDiffers, events[0].Kind)
+		require.Equal(t, w.key+"b", events[0].Limiter)
+		require.Contains(t, events[0].Reason, "5/1s")
+		require.Len(t, events, 3)
+
+		_, err = w.transport(base(ok), rules(Limit{Name: w.key + "c"})).RoundTrip(request(t, "GET", "http://x/", nil))
+		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
+		require.ErrorIs(t, err, ErrThrottled)
+	})
+}
+
+// A hundred first requests at one instant give a limiter its rate once, and as many limiters as there
+// are requests are forgotten in time.
+func TestLimitersAreRemembered(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		sets := &scriptCounter{keys: 1}
+		w.rdb.AddHook(sets)
+		tr := w.transport(base(ok), rules(w.limit("a", 1000, time.Minute)))
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { get(t, tr, "http://x/") })
+		}
+		all.Wait()
+		require.EqualValues(t, 1, sets.n.Load())
+
+		for i := range 3 * maxLimiters {
+			tr.limiters.get(fmt.Sprint(i), &Limit{})
+		}
+		require.LessOrEqual(t, len(tr.limiters.young)+len(tr.limiters.old), 2*maxLimiters)
+		kept := tr.limiters.get("kept", &Limit{})
+		for i := range 3 * maxLimiters {
+			tr.limiters.get(fmt.Sprint(i), &Limit{})
+			require.Same(t, kept, tr.limiters.get("kept", &Limit{}), "one in use stays")
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	_, err := New(nil)
+	require.ErrorIs(t, err, ErrInvalidOption)
+	for _, o := range []Option{WithBase(nil), WithMaxWait(-1), WithRetry(-1), WithPeek(0, 0), WithPeek(MaxPeek+1, 0),
+		WithPeek(1, -1), WithBackOff(0, 0), WithBackOff(2*time.Second, time.Second), WithMaxCoolDown(0), WithDetectors(nil)} {
+		_, err := New(client, o)
+		require.ErrorIs(t, err, ErrInvalidOption)
+	}
+	_, err = New(client)
+	require.NoError(t, err)
+}
+
+// A nil URL is the base's to refuse; idle connections are the base's to close.
+func TestWhatTheBaseDecides(t *testing.T) {
+	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	tr, err := New(client)
+	require.NoError(t, err)
+	body := &closer{Reader: &bytes.Buffer{}}
+	_, err = tr.RoundTrip(&http.Request{Body: body})
+	require.Error(t, err)
+	require.EqualValues(t, 1, body.closed.Load())
+
+	idle := &idleBase{}
+	tr, err = New(client, WithBase(idle))
+	require.NoError(t, err)
+	(&http.Client{Transport: tr}).CloseIdleConnections()
+	require.True(t, idle.closed)
+}
+
+type idleBase struct {
+	http.RoundTripper
+	closed bool
+}
+
+func (b *idleBase) CloseIdleConnections() { b.closed = true }

@@ -1,0 +1,349 @@
+package ratelimiter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A grantLog is what was granted when, for the sliding check.
+type grantLog struct {
+	mu     sync.Mutex
+	grants []granted
+}
+
+type granted struct {
+	at      time.Duration
+	permits int64
+}
+
+func (g *grantLog) add(at time.Duration, permits int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.grants = append(g.grants, granted{at, permits})
+}
+
+// worst is the most permits in any (t-interval, t], and that t.
+func (g *grantLog) worst(interval time.Duration) (most int64, at time.Duration) {
+	slices.SortFunc(g.grants, func(a, b granted) int { return int(a.at - b.at) })
+	sum, oldest := int64(0), 0
+	for _, x := range g.grants {
+		for sum += x.permits; g.grants[oldest].at <= x.at-interval; oldest++ {
+			sum -= g.grants[oldest].permits
+		}
+		if sum > most {
+			most, at = sum, x.at
+		}
+	}
+	return most, at
+}
+
+func (g *grantLog) total() (n int64) {
+	for _, x := range g.grants {
+		n += x.permits
+	}
+	return n
+}
+
+// goesAway has w's process find out that Redis is away.
+func goesAway(w *world, c *cut) {
+	c.down.Store(true)
+	_, err := w.l.OnOutage(FailClosed()).Try(w.ctx, 1)
+	require.ErrorIs(w.t, err, ErrUnavailable)
+	require.True(w.t, w.l.outage().known())
+}
+
+func TestOutagePolicyArguments(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		for _, p := range []OutagePolicy{
+			LocalShare(overall(10, time.Second), 0),
+			LocalShare(overall(10, time.Second), -1),
+			LocalShare(overall(0, time.Second), 1),
+			LocalShare(overall(10, time.Microsecond), 1),
+			LocalShare(Rate{}, 1),
+		} {
+			l := w.l.OnOutage(p)
+			_, err := l.Try(w.ctx, 1)
+			require.ErrorIs(t, err, ErrInvalidArgument, "%v", p)
+			_, err = l.Exists(w.ctx)
+			require.ErrorIs(t, err, ErrInvalidArgument)
+			_, err = New(w.rdb, WithOutagePolicy(p)).RateLimiter("x").Try(w.ctx, 1)
+			require.ErrorIs(t, err, ErrInvalidArgument)
+		}
+		for _, p := range []OutagePolicy{{}, FailClosed(), FailOpen(), LocalShare(overall(10, time.Second), 11)} {
+			l := w.l.OnOutage(p)
+			require.NoError(t, l.err)
+			require.Equal(t, w.l.Name(), l.Name())
+			require.NotEmpty(t, p.String())
+			_, err := l.Try(w.ctx, 1)
+			require.NoError(t, err, "Redis is there")
+		}
+		w.available(6) // one limiter
+		bad := w.client.RateLimiter("").OnOutage(LocalShare(Rate{}, 0))
+		_, err := bad.Try(w.ctx, 1)
+		require.ErrorContains(t, err, "name", "the first fault is told")
+	})
+}
+
+// Open: whoever asks is granted at once, blocking or not, alone or in line, and is told.
+func TestFailOpen(t *testing.T) {
+	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
+		open := w.l.OnOutage(FailOpen())
+		w.granted(2)
+		r, err := open.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "Redis is there and decides")
+		require.False(t, r.Degraded)
+
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		var line sync.WaitGroup
+		var served [3]time.Duration
+		for i := range served {
+			line.Go(func() {
+				var err error
+				switch i {
+				case 0:
+					err = open.Acquire(w.ctx, 1)
+				case 1:
+					err = open.Acquire(ctx, 2)
+				case 2:
+					var ok bool
+					ok, err = open.TryAcquire(ctx, 2, 30*time.Second)
+					require.True(t, ok)
+				}
+				require.NoError(t, err)
+				served[i] = w.elapsed()
+			})
+		}
+		w.at(5100 * time.Millisecond)
+		c := cutOff(w, refusedDial)
+		c.down.Store(true)
+		line.Wait()
+		for _, at := range served { // the call of the line at 6 s makes its attempts
+			require.Greater(t, at, 6*time.Second)
+			require.LessOrEqual(t, at, 6*time.Second+315*time.Millisecond)
+		}
+		for range 1000 {
+			begin := time.Now()
+			r, err := open.Try(w.ctx, 7)
+			require.NoError(t, err)
+			require.True(t, r.Granted && r.Degraded)
+			require.Zero(t, r.Wait)
+			require.Equal(t, overall(2, time.Minute), r.Rate, "what Redis told last")
+			ok, err := open.TryAcquire(w.ctx, 1, time.Second)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.NoError(t, open.Acquire(w.ctx, 1))
+			require.Zero(t, time.Since(begin))
+			_, err = w.l.Try(w.ctx, 1)
+			require.ErrorIs(t, err, ErrUnavailable, "the policy is the handle's")
+		}
+		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		requireIdle(t, w.client)
+	})
+}
+
+// What Redis executed, and what is wrong with a request, is no policy's business.
+func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(10, time.Second), 1)} {
+			l := w.l.OnOutage(p)
+			_, err := l.Try(w.ctx, 1)
+			require.ErrorIs(t, err, ErrNotInitialized)
+			require.NoError(t, l.SetRate(w.ctx, overall(10, time.Second)))
+			_, err = l.Try(w.ctx, 11)
+			require.ErrorIs(t, err, ErrPermitsExceedRate)
+			_, err = l.Try(w.ctx, 0)
+			require.ErrorIs(t, err, ErrInvalidArgument)
+			for _, text := range []string{"WRONGTYPE Operation against a key", "NOPERM this user has no permissions", "ERR unknown command"} {
+				f := inject(w.rdb, false, redisError(text))
+				f.left.Store(1)
+				_, err = l.Try(w.ctx, 1)
+				require.ErrorContains(t, err, text)
+				require.NotErrorIs(t, err, ErrUnavailable)
+			}
+			c := cutOff(w, refusedDial)
+			goesAway(w, c)
+			_, err = l.Rate(w.ctx)
+			require.Error(t, err)
+			require.Error(t, l.Release(w.ctx, 1))
+			require.Error(t, l.SetRate(w.ctx, overall(3, time.Second)))
+			gone, cancel := context.WithCancel(w.ctx)
+			cancel()
+			_, err = l.Try(gone, 1)
+			require.Equal(t, context.Canceled, err)
+			require.ErrorIs(t, l.Acquire(gone, 1), context.Canceled)
+			time.Sleep(1250 * time.Millisecond)
+			c.err = redisError("NOPERM no more")
+			_, err = l.OnOutage(FailClosed()).Try(w.ctx, 1) // the probe
+			require.ErrorContains(t, err, "NOPERM")
+			require.False(t, l.outage().known(), "Redis is there, and says no")
+			c.down.Store(false)
+			_, err = l.Delete(w.ctx)
+			require.NoError(t, err)
+		}
+	})
+}
+
+// While requests are answered without Redis somebody probes, once a second and in nobody's way, whoever
+// asks; and whoever waits is served by Redis when it is back.
+func TestPoliciesProbe(t *testing.T) {
+	for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(1000, time.Second), 10)} {
+		for _, blocking := range []bool{false, true} {
+			inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
+				l := w.l.OnOutage(p)
+				c := cutOff(w, refusedDial)
+				goesAway(w, c)
+				sent, begin := c.sent.Load(), time.Now()
+				back := time.Duration(0)
+				for time.Since(begin) < 40*time.Second {
+					if time.Since(begin) > 30*time.Second && c.down.Swap(false) {
+						back = time.Since(begin)
+					}
+					before := time.Now()
+					if blocking {
+						require.NoError(t, l.Acquire(w.ctx, 1))
+					} else {
+						r, err := l.Try(w.ctx, 1)
+						require.NoError(t, err)
+						require.False(t, r.Degraded && time.Since(begin) > back+1250*time.Millisecond+40*time.Millisecond && back > 0)
+						require.True(t, r.Granted || r.Wait > 0)
+						require.True(t, r.Degraded || !c.down.Load())
+					}
+					if p.kind == failOpen {
+						require.Zero(t, time.Since(before), "not delayed by the probe")
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+				require.False(t, w.l.outage().known())
+				require.LessOrEqual(t, c.sent.Load()-sent, int64(30))
+				require.GreaterOrEqual(t, c.sent.Load()-sent, int64(30*8/10-1))
+			})
+		}
+	}
+}
+
+// A probe that hangs holds nobody up.
+func TestProbeThatHangs(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		h := hold(w, 0)
+		c := cutOff(w, refusedDial)
+		goesAway(w, c)
+		h.set(20 * time.Second)
+		l := w.l.OnOutage(FailOpen())
+		begin := time.Now()
+		for range 1000 {
+			before := time.Now()
+			r, err := l.Try(w.ctx, 1)
+			require.NoError(t, err)
+			require.True(t, r.Granted)
+			require.Zero(t, time.Since(before))
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Equal(t, 10*time.Second, time.Since(begin))
+		h.set(0)
+		time.Sleep(20 * time.Second)
+		requireIdle(t, w.client)
+	})
+}
+
+// A cool-down that this process knows of holds its requests back without Redis too.
+func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
+	for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(10, time.Second), 2)} {
+		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			l := w.l.OnOutage(p)
+			goesAway(w, cutOff(w, refusedDial))
+			until := time.Now().Add(30 * time.Second)
+			l.noteCoolDown(until)
+			l.noteCoolDown(until.Add(-time.Second)) // longer wins
+			r, err := l.Try(w.ctx, 1)
+			require.NoError(t, err)
+			require.False(t, r.Granted)
+			require.Equal(t, 30*time.Second, r.Wait)
+			require.NoError(t, l.Acquire(w.ctx, 1))
+			require.Equal(t, until, time.Now())
+			l.noteCoolDown(time.Now().Add(time.Hour))
+			l.noteCoolDown(time.Time{})
+			require.NoError(t, l.Acquire(w.ctx, 1))
+			require.Equal(t, until, time.Now())
+		})
+	}
+}
+
+// The observer hears of each outage once, with what it was.
+func TestObserver(t *testing.T) {
+	var mu sync.Mutex
+	var events []Event
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		require.Empty(t, events)
+		c := cutOff(w, refusedDial)
+		goesAway(w, c)
+		begun := time.Now()
+		open := w.l.OnOutage(FailOpen())
+		for range 50 {
+			_, err := open.Try(w.ctx, 1)
+			require.NoError(t, err)
+			_, err = w.l.Try(w.ctx, 1)
+			require.Error(t, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+		c.down.Store(false)
+		require.NoError(t, w.l.Acquire(w.ctx, 1))
+		w.granted(1)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, events, 2)
+		require.Equal(t, Event{Kind: OutageBegan, Limiter: w.l.Name(), Time: begun, Err: refusedDial}, events[0])
+		require.Equal(t, OutageEnded, events[1].Kind)
+		require.Equal(t, w.l.Name(), events[1].Limiter)
+		require.EqualValues(t, 50, events[1].Degraded)
+		require.Equal(t, events[1].Time.Sub(begun), events[1].Duration)
+		require.InDelta(t, 5500*time.Millisecond, events[1].Duration, float64(750*time.Millisecond))
+		require.NoError(t, events[1].Err)
+		require.Equal(t, "outage began, outage ended, unknown event", fmt.Sprintf("%v, %v, %v", events[0].Kind, events[1].Kind, EventKind(0)))
+	}, WithObserver(func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		events = append(events, e)
+	}))
+}
+
+// What a process remembers for the time without Redis is bounded, and what it needs stays.
+func TestMemoriesAreBounded(t *testing.T) {
+	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+		p := LocalShare(overall(10, time.Second), 2)
+		goesAway(w, cutOff(w, refusedDial))
+		time.Sleep(time.Second)
+		kept := w.client.RateLimiter(w.l.Name() + "kept").OnOutage(p)
+		r, err := kept.Try(w.ctx, 5)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+		for i := range 10 * maxMemories {
+			l := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).OnOutage(p)
+			l.bucket = kept.bucket
+			_, err := l.Try(w.ctx, 1)
+			require.NoError(t, err)
+			time.Sleep(100 * time.Microsecond)
+		}
+		r, err = kept.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "%d are remembered", len(kept.bucket.memories))
+		time.Sleep(time.Second)
+		for i := range maxMemories {
+			l := w.client.RateLimiter(fmt.Sprint(w.l.Name(), "again", i)).OnOutage(p)
+			l.bucket = kept.bucket
+			_, err := l.Try(w.ctx, 6)
+			require.ErrorIs(t, err, ErrUnavailable)
+		}
+		require.LessOrEqual(t, len(kept.bucket.memories), maxMemories)
+	})
+}

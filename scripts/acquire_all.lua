@@ -1,0 +1,267 @@
+-- acquire_all: takes permits of several limiters at one instant, all of them or none.
+--
+-- It takes what is plainly there: a refusal writes nothing, and tells which limiters refuse. The caller
+-- then asks each of them by acquire, without taking anything, which reclaims, heals and tells the wait.
+-- What is granted is what acquire would grant.
+--
+-- Every key is named where it is used, since some proxies want it so; hence one list of functions for
+-- each limiter, and not a loop over KEYS. Places that the call does not use repeat a key of it.
+--
+-- KEYS[1]   hash of limiter 1: rate, interval, type, keepAliveTime, minGap, coolDown
+-- KEYS[2]   string: its permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: its members, one a grant
+-- KEYS[4]   hash of limiter 2: rate, interval, type, keepAliveTime, minGap, coolDown
+-- KEYS[5]   string: its permits left, of the type in ARGV[1]
+-- KEYS[6]   sorted set: its members, one a grant
+-- KEYS[7]   hash of limiter 3: rate, interval, type, keepAliveTime, minGap, coolDown
+-- KEYS[8]   string: its permits left, of the type in ARGV[1]
+-- KEYS[9]   sorted set: its members, one a grant
+-- KEYS[10]   hash of limiter 4: rate, interval, type, keepAliveTime, minGap, coolDown
+-- KEYS[11]   string: its permits left, of the type in ARGV[1]
+-- KEYS[12]   sorted set: its members, one a grant
+-- KEYS[13]   hash of limiter 5: rate, interval, type, keepAliveTime, minGap, coolDown
+-- KEYS[14]   string: its permits left, of the type in ARGV[1]
+-- KEYS[15]   sorted set: its members, one a grant
+-- KEYS[16]   hash of limiter 6: rate, interval, type, keepAliveTime, minGap, coolDown
+-- KEYS[17]   string: its permits left, of the type in ARGV[1]
+-- KEYS[18]   sorted set: its members, one a grant
+-- ARGV[1]   type and permits of each limiter, as in "0 1 0 20 1 3"
+-- ARGV[2]   now in ms, or empty for this server's TIME
+-- ARGV[3]   1 when this call may have run before with the same members, otherwise 0
+-- ARGV[4]   least TTL in ms of PER_CLIENT state when a limiter has none, 0 for no TTL
+-- ARGV[5]   the member to store for limiter 1, or empty
+-- ARGV[6]   the member to store for limiter 2, or empty
+-- ARGV[7]   the member to store for limiter 3, or empty
+-- ARGV[8]   the member to store for limiter 4, or empty
+-- ARGV[9]   the member to store for limiter 5, or empty
+-- ARGV[10]   the member to store for limiter 6, or empty
+-- Returns   {0} granted   {0, number, ...} refused by the limiters of these numbers, from 1 on
+--           {1, number} not initialised   {2, number, type} the hash has another type
+--           {3, number, rate} the permits exceed the rate   {4, number} the hash is malformed
+
+local all = {
+  {
+    conf = function()
+      return redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+    end,
+    value = function() return redis.call('GET', KEYS[2]) end,
+    old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', till, 'LIMIT', 0, 64) end,
+    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    ran = function() return redis.call('ZSCORE', KEYS[3], ARGV[5]) end,
+    take = function(now, old, change)
+      if old > 0 then
+        redis.call('ZREMRANGEBYRANK', KEYS[3], 0, old - 1)
+      end
+      redis.call('ZADD', KEYS[3], now, ARGV[5])
+      redis.call('INCRBY', KEYS[2], change)
+    end,
+    ttl = function() return redis.call('PTTL', KEYS[1]) end,
+    keep = function(ms) redis.call('PEXPIRE', KEYS[1], ms) end,
+    stay = function(ms)
+      redis.call('PEXPIRE', KEYS[2], ms)
+      redis.call('PEXPIRE', KEYS[3], ms)
+    end,
+  },
+  {
+    conf = function()
+      return redis.call('HMGET', KEYS[4], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+    end,
+    value = function() return redis.call('GET', KEYS[5]) end,
+    old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', till, 'LIMIT', 0, 64) end,
+    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[6], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    ran = function() return redis.call('ZSCORE', KEYS[6], ARGV[6]) end,
+    take = function(now, old, change)
+      if old > 0 then
+        redis.call('ZREMRANGEBYRANK', KEYS[6], 0, old - 1)
+      end
+      redis.call('ZADD', KEYS[6], now, ARGV[6])
+      redis.call('INCRBY', KEYS[5], change)
+    end,
+    ttl = function() return redis.call('PTTL', KEYS[4]) end,
+    keep = function(ms) redis.call('PEXPIRE', KEYS[4], ms) end,
+    stay = function(ms)
+      redis.call('PEXPIRE', KEYS[5], ms)
+      redis.call('PEXPIRE', KEYS[6], ms)
+    end,
+  },
+  {
+    conf = function()
+      return redis.call('HMGET', KEYS[7], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+    end,
+    value = function() return redis.call('GET', KEYS[8]) end,
+    old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[9], '-inf', till, 'LIMIT', 0, 64) end,
+    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[9], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    ran = function() return redis.call('ZSCORE', KEYS[9], ARGV[7]) end,
+    take = function(now, old, change)
+      if old > 0 then
+        redis.call('ZREMRANGEBYRANK', KEYS[9], 0, old - 1)
+      end
+      redis.call('ZADD', KEYS[9], now, ARGV[7])
+      redis.call('INCRBY', KEYS[8], change)
+    end,
+    ttl = function() return redis.call('PTTL', KEYS[7]) end,
+    keep = function(ms) redis.call('PEXPIRE', KEYS[7], ms) end,
+    stay = function(ms)
+      redis.call('PEXPIRE', KEYS[8], ms)
+      redis.call('PEXPIRE', KEYS[9], ms)
+    end,
+  },
+  {
+    conf = function()
+      return redis.call('HMGET', KEYS[10], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+    end,
+    value = function() return redis.call('GET', KEYS[11]) end,
+    old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[12], '-inf', till, 'LIMIT', 0, 64) end,
+    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[12], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    ran = function() return redis.call('ZSCORE', KEYS[12], ARGV[8]) end,
+    take = function(now, old, change)
+      if old > 0 then
+        redis.call('ZREMRANGEBYRANK', KEYS[12], 0, old - 1)
+      end
+      redis.call('ZADD', KEYS[12], now, ARGV[8])
+      redis.call('INCRBY', KEYS[11], change)
+    end,
+    ttl = function() return redis.call('PTTL', KEYS[10]) end,
+    keep = function(ms) redis.call('PEXPIRE', KEYS[10], ms) end,
+    stay = function(ms)
+      redis.call('PEXPIRE', KEYS[11], ms)
+      redis.call('PEXPIRE', KEYS[12], ms)
+    end,
+  },
+  {
+    conf = function()
+      return redis.call('HMGET', KEYS[13], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+    end,
+    value = function() return redis.call('GET', KEYS[14]) end,
+    old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[15], '-inf', till, 'LIMIT', 0, 64) end,
+    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[15], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    ran = function() return redis.call('ZSCORE', KEYS[15], ARGV[9]) end,
+    take = function(now, old, change)
+      if old > 0 then
+        redis.call('ZREMRANGEBYRANK', KEYS[15], 0, old - 1)
+      end
+      redis.call('ZADD', KEYS[15], now, ARGV[9])
+      redis.call('INCRBY', KEYS[14], change)
+    end,
+    ttl = function() return redis.call('PTTL', KEYS[13]) end,
+    keep = function(ms) redis.call('PEXPIRE', KEYS[13], ms) end,
+    stay = function(ms)
+      redis.call('PEXPIRE', KEYS[14], ms)
+      redis.call('PEXPIRE', KEYS[15], ms)
+    end,
+  },
+  {
+    conf = function()
+      return redis.call('HMGET', KEYS[16], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+    end,
+    value = function() return redis.call('GET', KEYS[17]) end,
+    old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[18], '-inf', till, 'LIMIT', 0, 64) end,
+    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[18], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    ran = function() return redis.call('ZSCORE', KEYS[18], ARGV[10]) end,
+    take = function(now, old, change)
+      if old > 0 then
+        redis.call('ZREMRANGEBYRANK', KEYS[18], 0, old - 1)
+      end
+      redis.call('ZADD', KEYS[18], now, ARGV[10])
+      redis.call('INCRBY', KEYS[17], change)
+    end,
+    ttl = function() return redis.call('PTTL', KEYS[16]) end,
+    keep = function(ms) redis.call('PEXPIRE', KEYS[16], ms) end,
+    stay = function(ms)
+      redis.call('PEXPIRE', KEYS[17], ms)
+      redis.call('PEXPIRE', KEYS[18], ms)
+    end,
+  },
+}
+
+local now = tonumber(ARGV[2])
+if not now then
+  local t = redis.call('TIME')
+  now = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function worth(m)
+  if #m < 8 then
+    return 0
+  end
+  local a, b, c, d = string.byte(m, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+local plan, refuse, ran = {}, {}, false
+for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
+  local i = #plan + 1
+  local on = all[i]
+  local conf, p = on.conf(), tonumber(permits)
+  if not (conf[1] and conf[2] and conf[3]) then
+    return {1, i}
+  end
+  if conf[3] ~= typ then
+    return {2, i, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+  end
+  local rate, interval = tonumber(conf[1]), tonumber(conf[2])
+  if not rate or rate < 1 or rate % 1 ~= 0 or not interval or interval < 1 or interval % 1 ~= 0 then
+    return {4, i}
+  end
+  if p > rate then
+    return {3, i, rate}
+  end
+  if ARGV[3] == '1' and on.ran() then
+    ran = true
+  end
+
+  local old, freed = on.old(now - interval), 0
+  for j = 1, #old do
+    freed = freed + worth(old[j])
+  end
+  local stored = on.value()
+  local value = tonumber(stored)
+  -- What is not plainly a number that INCRBY takes is for acquire to rebuild.
+  local free = value and #stored <= 15 and string.find(stored, '^-?%d+$') and value + freed <= rate and value + freed >= p
+  if free and (tonumber(conf[6] or 0) or 0) > now then
+    free = false
+  end
+  local gap = tonumber(conf[5] or 0) or 0
+  if free and gap > 0 then
+    local newest = on.newest(now)
+    for j = 1, #newest, 2 do
+      local m = newest[j]
+      if not (#m == 21 and string.sub(m, 1, 4) == '\16~c~' or #m == 20 and string.sub(m, 9, 10) == '~c') then
+        free = tonumber(newest[j + 1]) + math.min(gap * worth(m), interval) <= now
+        break
+      end
+    end
+  end
+  if not free then
+    refuse[#refuse + 1] = i
+  end
+  plan[i] = {on = on, old = #old, change = freed - p, typ = typ, interval = interval, keep = conf[4]}
+end
+if ran then
+  return {0}
+end
+if #refuse > 0 then
+  local reply = {0}
+  for j = 1, #refuse do
+    reply[1 + j] = refuse[j]
+  end
+  return reply
+end
+
+for i = 1, #plan do
+  local l = plan[i]
+  l.on.take(now, l.old, l.change)
+  -- The TTL rule, as in acquire.
+  if (tonumber(l.keep or 0) or 0) > 0 then
+    l.on.keep(l.keep)
+    l.on.stay(l.keep)
+  else
+    local ttl = l.on.ttl()
+    if ttl > 0 then
+      l.on.stay(ttl)
+    elseif l.typ == '1' and ARGV[4] ~= '0' then
+      l.on.stay(math.max(tonumber(ARGV[4]), 2 * l.interval))
+    end
+  end
+end
+return {0}
