@@ -42,14 +42,14 @@ type Result struct {
 // for permits outside 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed,
 // ErrUnavailable, and those of Redis. While Redis is away the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
-	r, err := l.ask(ctx, request{permits: permits, blocking: timeout > 0}, timeout)
+	r, err := l.ask(ctx, wish{permits: permits, blocking: timeout > 0}, timeout)
 	return r.granted, err
 }
 
 // Acquire acquires permits, waiting as long as it takes. It answers nil when it has them. Errors are
 // those of TryAcquire.
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
-	_, err := l.ask(ctx, request{permits: permits, blocking: true}, 0)
+	_, err := l.ask(ctx, wish{permits: permits, blocking: true}, 0)
 	return err
 }
 
@@ -61,7 +61,7 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 // Only where one of these has been passed over for a whole interval, it is refused until that one is
 // served.
 func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
-	r, err := l.ask(ctx, request{permits: permits, wantsWait: true}, 0)
+	r, err := l.ask(ctx, wish{permits: permits, wantsWait: true}, 0)
 	if err != nil || r.answer == nil {
 		return Result{}, err
 	}
@@ -70,56 +70,63 @@ func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
 		ClockSkew: a.skew, Degraded: r.degraded}, nil
 }
 
-// ask takes a request through the limiter's engine, and answers it as it ended.
-func (l *RateLimiter) ask(ctx context.Context, want request, timeout time.Duration) (request, error) {
+// A wish is what a caller asks for.
+type wish struct {
+	permits   int64
+	blocking  bool
+	wantsWait bool // when it is refused
+}
+
+// ask takes a wish through the limiter's engine, and answers how it ended. Each copy of a request is felt
+// where hundreds ask at once: there is none.
+func (l *RateLimiter) ask(ctx context.Context, want wish, timeout time.Duration) (outcome, error) {
 	if err := l.checkPermits(ctx, want.permits); err != nil {
-		return want, err
+		return outcome{}, err
 	}
 	r := l.client.newRequest()
-	want.ctx, want.done, want.timer, want.policy = ctx, r.done, r.timer, l.policy
-	if want.blocking && timeout > 0 {
-		want.deadline = time.Now().Add(timeout)
-	}
+	r.ctx, r.permits, r.blocking, r.wantsWait, r.policy = ctx, want.permits, want.blocking, want.wantsWait, l.policy
 	if want.blocking {
-		want.seq = l.client.seq.Add(1)
+		r.seq = l.client.seq.Add(1)
+		if timeout > 0 {
+			r.deadline = time.Now().Add(timeout)
+		}
 	}
-	*r = want
+	endless := ctx.Done() == nil && r.deadline.IsZero() // nothing ends the call before Redis does
 
 	b := l.bucket
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
-		return want, ErrClosed
+		return outcome{}, ErrClosed
 	}
 	e := b.engine(l)
 	if r.policy != nil && e.withoutRedis(r) {
 		b.mu.Unlock()
-		answer, err := *r, r.err
+		got := r.outcome
 		l.client.recycle(r)
-		return answer, err
+		return got, got.err
 	}
 	var alone *call
 	refused := e.add(r)
-	if ctx.Done() == nil && want.deadline.IsZero() && !r.degraded {
-		// Nothing ends the call before Redis does.
+	if endless && !r.degraded {
 		alone = e.alone(r)
 	} else {
 		e.kick()
 	}
 	b.mu.Unlock()
 	if refused {
-		return want, nil
+		return outcome{}, nil
 	}
 	if alone != nil {
 		alone.runAlone()
 	}
 	ended, err := e.await(ctx, r, timeout)
 	if ended == nil {
-		return want, err
+		return outcome{}, err
 	}
-	answer, err := *ended, ended.err
+	got := ended.outcome
 	l.client.recycle(ended)
-	return answer, err
+	return got, got.err
 }
 
 // ready answers why a call must not be made: context first.

@@ -208,7 +208,7 @@ func (p part) alone(ctx context.Context, blocking bool, deadline time.Time) (All
 	if !deadline.IsZero() {
 		timeout = max(time.Until(deadline), 1)
 	}
-	r, err := p.Limiter.ask(ctx, request{permits: p.Permits, blocking: blocking, wantsWait: true}, timeout)
+	r, err := p.Limiter.ask(ctx, wish{permits: p.Permits, blocking: blocking, wantsWait: true}, timeout)
 	switch {
 	case err != nil:
 		return AllResult{}, err

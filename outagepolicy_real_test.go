@@ -78,7 +78,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	for range 4 {
 		waiters.Go(func() {
 			for !stop.Load() {
-				if r, _ := l.ask(t.Context(), request{permits: 1, blocking: true}, 200*time.Millisecond); r.granted {
+				if r, _ := l.ask(t.Context(), wish{permits: 1, blocking: true}, 200*time.Millisecond); r.granted {
 					all.add(r.answer.now.Sub(begin), 1)
 				}
 				time.Sleep(time.Millisecond)

@@ -29,10 +29,15 @@ type request struct {
 	overdue    bool // its time is up, it takes the answer that is on its way
 	ended      bool // it has its answer
 	gone       bool // its caller left
-	degraded   bool // its policy has answered it, or has it wait for the local share
 
 	wantsWait bool // when it is refused
+	outcome
+}
+
+// An outcome is how a request ended.
+type outcome struct {
 	granted   bool
+	degraded  bool // its policy has answered it, or has it wait for the local share
 	available int64
 	wait      time.Duration
 	answer    *answer // what the call said; shared, nil when it made none
@@ -136,6 +141,10 @@ func (e *engine) await(ctx context.Context, r *request, timeout time.Duration) (
 		}
 		timeUp = r.timer.C
 		defer r.timer.Stop()
+	}
+	if timeUp == nil && ctx.Done() == nil {
+		<-r.done
+		return r, nil
 	}
 	for {
 		select {

@@ -46,7 +46,7 @@ func TestWakeUpLag(t *testing.T) {
 				wg.Go(func() {
 					for range each {
 						asked := time.Now()
-						r, err := l.ask(ctx, request{permits: 1, blocking: true}, 0)
+						r, err := l.ask(ctx, wish{permits: 1, blocking: true}, 0)
 						back := time.Now()
 						if err != nil {
 							t.Error(err)

@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	soakWorker() // does not return in a process that TestSoak started
+	work() // does not return in a process that a test started
 	flag.Parse()
 	if os.Getenv("RATELIMITER_LANE") == "" {
 		// Redisson needs a real server. RATELIMITER_LANE=valkey judges on Valkey.

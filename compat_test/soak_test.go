@@ -109,7 +109,7 @@ type soak struct {
 	rdb      *redis.Client
 	limiters []*soakLimiter
 	running  sync.WaitGroup
-	killed   sync.Map // *soaker
+	killed   sync.Map // *worker
 	mu       sync.Mutex
 }
 
@@ -161,23 +161,24 @@ func (s *soak) jvm(v version) *peer {
 }
 
 // goes starts n Go processes.
-func (s *soak) goes(n int, during time.Duration) []*soaker {
+func (s *soak) goes(n int, during time.Duration) []*worker {
 	s.Helper()
-	plan := soakPlan{
+	plan := &soakPlan{
 		Addr: s.gate.addr, Mix: []int64{1, 1, 2, 5}, Modes: []string{"try", "wait:200ms", "block"},
 		Pause: 20 * time.Millisecond, During: during,
 	}
 	for _, l := range s.limiters {
 		plan.Limiters = append(plan.Limiters, l.name)
 	}
-	var out []*soaker
+	var out []*worker
 	for range n {
-		out = append(out, startSoaker(s, plan))
+		out = append(out, startWorker(s, "soak", plan))
 	}
 	for _, worker := range out {
 		worker.begin()
 		s.running.Go(func() {
-			tallies, err := worker.tallies()
+			var tallies map[string]*soakTally
+			err := worker.result(&tallies)
 			if _, killed := s.killed.Load(worker); killed {
 				return
 			}

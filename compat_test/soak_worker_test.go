@@ -1,27 +1,17 @@
 package compat_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
 )
-
-// soakPlanEnv holds, in the environment of a process of this test binary, what it is to do as a worker.
-const soakPlanEnv = "RATELIMITER_SOAK_PLAN"
 
 // A soakPlan is the load of one Go process. On each limiter one goroutine a mode is at work.
 type soakPlan struct {
@@ -39,33 +29,9 @@ type soakTally struct {
 	Faults, Errors            map[string]int64
 }
 
-// soakWorker makes this process a worker if it was started as one: it never returns then.
-func soakWorker() {
-	text, ok := os.LookupEnv(soakPlanEnv)
-	if !ok {
-		return
-	}
-	var plan soakPlan
-	if err := json.Unmarshal([]byte(text), &plan); err != nil {
-		os.Exit(2)
-	}
-	_, _ = os.Stdout.WriteString("ready\n")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		os.Exit(3)
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(4) // whoever started this is gone
-	}()
-	if err := json.NewEncoder(os.Stdout).Encode(plan.run()); err != nil {
-		os.Exit(5)
-	}
-	os.Exit(0)
-}
-
 // run ends each goroutine after its last call, which it never breaks off: a permit granted to a call
 // that is cancelled would be nobody's.
-func (p soakPlan) run() map[string]*soakTally {
+func (p *soakPlan) run() any {
 	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr}))
 	tallies := map[string]*soakTally{}
 	var mu sync.Mutex
@@ -118,55 +84,4 @@ func soakAsk(limiter *ratelimiter.RateLimiter, n int64, mode string) (bool, erro
 // isFault: what a caller may see while Redis is away, and at no other time.
 func isFault(err error) bool {
 	return errors.Is(err, ratelimiter.ErrUnavailable)
-}
-
-// A soaker is a worker as the test sees it.
-type soaker struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	lines *bufio.Reader
-}
-
-func startSoaker(t testing.TB, plan soakPlan) *soaker {
-	t.Helper()
-	text, err := json.Marshal(plan)
-	require.NoError(t, err)
-	s := &soaker{t: t, cmd: exec.Command(os.Args[0])}
-	s.cmd.Env = append(os.Environ(), soakPlanEnv+"="+string(text))
-	s.cmd.Stderr = os.Stderr
-	s.stdin, err = s.cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := s.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, s.cmd.Start())
-	t.Cleanup(s.kill)
-	s.lines = bufio.NewReader(stdout)
-	line, err := s.lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "ready\n", line)
-	return s
-}
-
-func (s *soaker) begin() {
-	s.t.Helper()
-	_, err := io.WriteString(s.stdin, "go\n")
-	require.NoError(s.t, err)
-}
-
-// tallies waits for the worker's end.
-func (s *soaker) tallies() (map[string]*soakTally, error) {
-	out := map[string]*soakTally{}
-	if err := json.NewDecoder(s.lines).Decode(&out); err != nil {
-		return nil, err
-	}
-	return out, s.cmd.Wait()
-}
-
-// kill ends the worker as a crash would.
-func (s *soaker) kill() {
-	if s.cmd.ProcessState == nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
-	}
 }

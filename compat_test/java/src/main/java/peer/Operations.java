@@ -4,6 +4,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.List;
 import java.util.TreeSet;
 import java.util.concurrent.Future;
@@ -36,7 +37,7 @@ import org.redisson.api.RedissonClient;
  * id      the client's id              currentTimeMillis   this JVM's clock
  * operations    the names above that this version of Redisson has, sorted, separated by spaces; among them
  *               "keepAliveTime" when trySetRate and setRate take KEEPALIVE
- * burst, hammer see {@link Load}
+ * burst, hammer see {@link Load}       callAPI see {@link Caller}
  * </pre>
  *
  * What the version lacks is answered with java.lang.UnsupportedOperationException. Methods that 3.13.4 has are called
@@ -68,6 +69,10 @@ final class Operations {
         }
         if (a.length == 0) {
             throw new UnsupportedOperationException(operation);
+        }
+        if (operation.equals("callAPI")) {
+            return new Caller(a[0], number(a[3]), Arrays.stream(a).skip(4).map(client::getRateLimiter).toList())
+                    .run(Integer.parseInt(a[1]), number(a[2]));
         }
         RRateLimiter limiter = client.getRateLimiter(a[0]);
         switch (operation) {

@@ -36,8 +36,8 @@ import org.redisson.api.RedissonClient;
  * Every request runs on a thread of its own, so answers come in the order of completion and a blocked acquire holds
  * up nothing. "cancel ID" cancels a request in flight: it interrupts the thread of a blocking operation, and cancels
  * the future of an Async one; the cancelled request still gets its own answer. The operations are listed in
- * {@link Operations} and {@link Load}. The end of stdin shuts the client down and ends the process with code 0;
- * requests still in flight then are interrupted and may go unanswered.
+ * {@link Operations}, {@link Load} and {@link Caller}. The end of stdin shuts the client down and ends the process
+ * with code 0; requests still in flight then are interrupted and may go unanswered.
  *
  * Options: --address redis://HOST:PORT, --cluster (the address is then one of its nodes), --name-prefix TEXT (a
  * NameMapper that puts TEXT before every name), --connections N (the pool's size; the default is Redisson's).

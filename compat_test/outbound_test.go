@@ -1,0 +1,169 @@
+package compat_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/dinggate"
+)
+
+const (
+	apiPath       = "/topapi/v2/user/get"
+	apiRate       = 20 // a second, for an application and the API
+	robotRate     = 20
+	robotInterval = 6 * time.Second // the platform's minute, scaled
+	banLength     = 8 * time.Second // its 5 and 10 minutes, scaled
+
+	// pauseInCalls is how long nobody may call although all push: Java takes what is free at once, and
+	// then there is nothing for the rest of the interval.
+	pauseInCalls = 1500 * time.Millisecond
+
+	goProcesses  = 8
+	goGoroutines = 4
+	javaThreads  = 2
+)
+
+// TestOutbound: eight Go processes with the DingTalk profile and a JVM with Redisson 4.7.0 call one API of
+// a gateway that punishes as DingTalk does, over HTTP, as fast as their limiters let them. Java knows of
+// the limiters and of nothing else.
+func TestOutbound(t *testing.T) {
+	o := startOutbound(t)
+	t.Run("with the profile", o.profile)
+	t.Run("without", o.plain)
+	t.Run("a ban", o.ban)
+	t.Run("Redis is killed", o.redisAway)
+}
+
+// profile: half a minute without a penalty, and hardly a permit is left.
+func (o *outbound) profile(t *testing.T) {
+	p := o.phase(t, 31*time.Second)
+	p.starts(false)
+	ledger := p.wait()
+
+	calls, java := p.gateway.calls(toAPI), p.gateway.calls(byJava)
+	require.NotEmpty(t, calls)
+	lasted := calls[len(calls)-1].at.Sub(calls[0].at)
+	api, robot := ledger.Key(dinggate.DimAppAPI, p.keyOfAPI()), ledger.Key(dinggate.DimRobot, "robot-"+p.app)
+	allowed := apiRate * lasted.Seconds()
+	t.Logf("%d penalties; %d calls in %v, %.1f %% of what is allowed, %d of them Java's; %d in the fullest second, %d in %v at the "+
+		"closest; %d robot messages, %d in the fullest %v", ledger.Total.Penalties, api.Admitted, lasted, 100*float64(api.Admitted)/allowed,
+		len(java), api.Worst, apiRate+1, closest(calls), robot.Admitted, robot.Worst, robotInterval)
+	excused := p.requireNoPenalty(ledger, 0)
+	require.Empty(t, p.events(httplimit.EventRateDiffers))
+	require.Empty(t, p.errors())
+	require.GreaterOrEqual(t, lasted, 30*time.Second)
+	allowed -= apiRate * 2 * float64(excused) // a penalty ends with the second in which it is over
+	require.GreaterOrEqual(t, float64(api.Admitted), 0.9*allowed)
+	require.GreaterOrEqual(t, robot.Admitted, int64(0.9*robotRate*float64(lasted)/float64(robotInterval)))
+	require.NotEmpty(t, java, "Java got nothing")
+	for i := range goProcesses {
+		require.NotZero(t, ledger.Callers[fmt.Sprint("go-", i)].Admitted, "a process got nothing: %v", ledger.Callers)
+	}
+}
+
+// plain: the gateway bites.
+func (o *outbound) plain(t *testing.T) {
+	p := o.phase(t, 2500*time.Millisecond)
+	p.starts(true)
+	ledger := p.wait()
+	api, robot := ledger.Dimensions[dinggate.DimAppAPI], ledger.Dimensions[dinggate.DimRobot]
+	t.Logf("%d penalties, %d of the API, %d of the robot; %d of %d calls were refused", ledger.Total.Penalties, api.Penalties,
+		robot.Penalties, ledger.Total.Refused, ledger.Total.Calls)
+	require.GreaterOrEqual(t, api.Penalties, int64(2), "one a second")
+	require.EqualValues(t, 1, robot.Penalties)
+	require.Greater(t, ledger.Total.Refused, ledger.Total.Admitted)
+}
+
+// ban: the address is banned for nothing that the fleet did. Whoever calls next finds out, and then nobody
+// calls until it is over: Java finds no permits.
+func (o *outbound) ban(t *testing.T) {
+	p := o.phase(t, 2500*time.Millisecond+banLength+3500*time.Millisecond)
+	p.starts(false)
+	p.at(2500 * time.Millisecond)
+	require.NoError(t, p.gateway.Ban(dinggate.DimIP, "127.0.0.1", banLength))
+	ledger := p.wait()
+
+	ban := ledger.Penalties[0]
+	require.True(t, ban.Outside)
+	told := p.events(httplimit.EventCoolDown)
+	require.NotEmpty(t, told, "nobody noticed")
+	require.Empty(t, told[0].Err, "Redis was not told")
+	require.Equal(t, p.ofAddress(), told[0].Limiter)
+	known := told[0].At
+	during := p.gateway.calls(func(a arrival) bool { return !a.at.Before(ban.Start) && a.at.Before(ban.Until) })
+	until, flying, later := 0, 0, 0
+	for _, a := range during {
+		switch {
+		case !a.at.After(known):
+			until++
+		case !a.sent.After(known.Add(underway)): // its grant may be older than the cool-down
+			flying++
+		default:
+			later++
+		}
+	}
+	before := p.gateway.calls(func(a arrival) bool { return byJava(a) && a.at.Before(ban.Start) })
+	after := p.gateway.calls(func(a arrival) bool { return !a.at.Before(ban.Until) })
+	javaAfter := p.gateway.calls(func(a arrival) bool { return byJava(a) && !a.at.Before(ban.Until) })
+	require.NotEmpty(t, before, "Java does not call")
+	require.NotEmpty(t, after, "service does not resume")
+	t.Logf("the ban was known after %v; calls until then %d, in flight at that moment %d, later ones %d; the first call %v after its "+
+		"end, %d in the %v that follow, %d of them Java's; %d penalties in all", known.Sub(ban.Start), until, flying, later,
+		after[0].at.Sub(ban.Until), len(after), after[len(after)-1].at.Sub(ban.Until), len(javaAfter), ledger.Total.Penalties)
+	require.Less(t, known.Sub(ban.Start), pauseInCalls)
+	require.LessOrEqual(t, until+flying, goProcesses+javaThreads)
+	require.Zero(t, later)
+	require.Less(t, after[0].at.Sub(ban.Until), pauseInCalls)
+	require.NotEmpty(t, javaAfter)
+	require.Greater(t, len(after), apiRate)
+	p.requireNoPenalty(ledger, 1)
+}
+
+// redisAway: Redis is killed, and comes back with what it has written. Nobody calls without it.
+//
+// Redisson sends a command again that Redis did not answer, with the clock of the first time. When Redis
+// comes back later than that, the permit counts in a window that is over, and the platform sees a call more
+// for each thread of Java that waited. Only head-room helps: a permit for each of these threads.
+func (o *outbound) redisAway(t *testing.T) {
+	p := o.phase(t, 12*time.Second)
+	p.headRoom = javaThreads
+	p.starts(false)
+	gone := p.at(3500 * time.Millisecond)
+	o.server.Kill()
+	o.seen.lost()
+	starts := p.at(6500 * time.Millisecond)
+	o.server.Restart()
+	back := time.Now()
+	o.seen.attach()
+	o.seen.reconcile(o.server.Client(t), p.permitsOfApp())
+	ledger := p.wait()
+
+	first := func(want func(arrival) bool) string {
+		calls := p.gateway.calls(func(a arrival) bool { return want(a) && !a.at.Before(starts) })
+		if len(calls) == 0 {
+			return "never"
+		}
+		return calls[0].at.Sub(back).String()
+	}
+	flying := p.gateway.calls(func(a arrival) bool { return a.at.After(gone) && !a.sent.After(gone.Add(underway)) })
+	away := p.gateway.calls(func(a arrival) bool { return a.sent.After(gone.Add(underway)) && a.at.Before(starts) })
+	after := p.gateway.calls(func(a arrival) bool { return !byJava(a) && !a.at.Before(starts) })
+	require.NotEmpty(t, after, "service does not resume")
+	t.Logf("%d penalties; in flight when Redis went %d, calls without it %d; the first call of Go %v after Redis was back, of Java %s; "+
+		"%d calls of Go's in the %v that follow", ledger.Total.Penalties, len(flying), len(away), after[0].at.Sub(back),
+		first(byJava), len(after), after[len(after)-1].at.Sub(back))
+	require.LessOrEqual(t, len(flying), goProcesses+javaThreads)
+	require.Zero(t, len(away), "calls without Redis")
+	require.Empty(t, p.events(httplimit.EventDegraded))
+	require.Empty(t, p.errors())
+	require.LessOrEqual(t, after[0].at.Sub(back), 2500*time.Millisecond)
+	require.Greater(t, len(after), apiRate)
+	p.requireNoPenalty(ledger, 0)
+}
+
+func byJava(a arrival) bool { return a.caller == "java" }
+func toAPI(a arrival) bool  { return !a.robot }

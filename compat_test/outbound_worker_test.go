@@ -1,0 +1,149 @@
+package compat_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/dinggate"
+)
+
+// headerSent is the clock in nanoseconds when a request left its process: after it was granted.
+const headerSent = "X-Sent"
+
+// An outboundPlan is the load of one Go process: goroutines that call one API, and one that sends robot
+// messages, each as fast as its client lets it.
+type outboundPlan struct {
+	Addr       string // of Redis
+	URL        string // of the gateway
+	Name       string // of the process, for the gateway
+	App        string
+	Robot      string // access token; none are sent without
+	Goroutines int
+	During     time.Duration
+	Plain      bool  // without a Transport of ours
+	Permits    int64 // of the API, a second
+}
+
+// An outboundTally is what became of them.
+type outboundTally struct {
+	Answers int64            // that came
+	Errors  map[string]int64 // what callers saw instead, by text
+	Events  []outboundEvent  // those that are worth a look, by the clock
+	Counts  map[httplimit.EventKind]int64
+}
+
+type outboundEvent struct {
+	At      time.Time
+	Kind    httplimit.EventKind
+	Limiter string
+	Until   time.Time
+	Reason  string
+	Err     string
+}
+
+func (p *outboundPlan) run() any {
+	redis.SetLogger(silent{}) // a Redis that is away is what one of the phases is about
+	tally := &outboundTally{Errors: map[string]int64{}, Counts: map[httplimit.EventKind]int64{}}
+	var mu sync.Mutex
+	base := stamped{&http.Transport{MaxIdleConnsPerHost: p.Goroutines + 1}, p.Name}
+	client := &http.Client{Transport: base}
+	if !p.Plain {
+		transport, err := httplimit.New(ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr})),
+			httplimit.WithProfile(p.profile()), httplimit.WithBase(base), httplimit.WithEvents(func(e httplimit.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				tally.Counts[e.Kind]++
+				if e.Kind != httplimit.EventAdmitted && e.Kind != httplimit.EventRefused {
+					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until, Reason: e.Reason}
+					if e.Err != nil {
+						event.Err = e.Err.Error()
+					}
+					tally.Events = append(tally.Events, event)
+				}
+			}))
+		if err != nil {
+			tally.Errors[err.Error()]++
+			return tally
+		}
+		client.Transport = transport
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.During)
+	defer cancel()
+	var running sync.WaitGroup
+	push := func(url string) {
+		for ctx.Err() == nil {
+			err := post(ctx, client, url)
+			mu.Lock()
+			switch {
+			case err == nil:
+				tally.Answers++
+			case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
+				tally.Errors[err.Error()]++
+			}
+			mu.Unlock()
+			if err != nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+	for range p.Goroutines {
+		running.Go(func() { push(p.URL + apiPath + "?access_token=" + dinggate.AppToken(p.App)) })
+	}
+	if p.Robot != "" {
+		running.Go(func() { push(p.URL + "/robot/send?access_token=" + p.Robot) })
+	}
+	running.Wait()
+	return tally
+}
+
+// profile is DingTalk's, as it comes, but for the gateway's address, the scaled lengths, and a robot's
+// minute that is six seconds.
+func (p *outboundPlan) profile() httplimit.Profile {
+	return httplimit.DingTalk(p.App, httplimit.WithHosts("127.0.0.1"),
+		httplimit.WithPenalty(httplimit.ScopeIP, banLength),
+		httplimit.WithRate(httplimit.ScopeAppAPI, p.Permits, time.Second),
+		httplimit.WithRate(httplimit.ScopeRobot, 0, time.Minute),
+		httplimit.WithRate(httplimit.ScopeRobot, robotRate, robotInterval))
+}
+
+func post(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// stamped is below the Transport, where a request has its permits.
+type stamped struct {
+	base http.RoundTripper
+	name string
+}
+
+func (s stamped) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set(dinggate.HeaderCaller, s.name)
+	req.Header.Set(headerSent, strconv.FormatInt(time.Now().UnixNano(), 10))
+	return s.base.RoundTrip(req)
+}
