@@ -80,6 +80,30 @@ func TestCoolDown(t *testing.T) {
 		})
 	})
 
+	t.Run("met by many, it re-opens as slowly", func(t *testing.T) {
+		inWorld(t, overall(20, 10*time.Second), func(t *testing.T, w *world) {
+			for range 5 {
+				require.NoError(t, w.l.CoolDown(w.ctx, until(w, 5*time.Second), Reopen(10*time.Second)))
+				w.at(w.elapsed() + 10*time.Millisecond)
+			}
+			for i := range 20 {
+				require.NoError(t, w.l.Acquire(w.ctx, 1))
+				require.Equal(t, 5*time.Second+time.Duration(i)*500*time.Millisecond, w.elapsed(), i)
+			}
+		})
+	})
+
+	t.Run("a short one does not speed up the re-opening of a long one", func(t *testing.T) {
+		inWorld(t, overall(20, time.Second), func(t *testing.T, w *world) {
+			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 10*time.Second), Reopen(20*time.Second)))
+			w.at(10*time.Second + time.Millisecond)
+			w.granted(1)
+			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 12*time.Second)))
+			w.at(12 * time.Second)
+			w.available(3) // of 10 s, 11 s and 12 s
+		})
+	})
+
 	t.Run("lifted", func(t *testing.T) {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			w.granted(10)

@@ -43,16 +43,8 @@ end
 redis.call('HSET', KEYS[1], 'coolDown', string.format('%.0f', till))
 
 local char, floor = string.char, math.floor
--- The instant at which a block was made; nil for other members.
-local function made(m)
-  local stamp = #m == 21 and string.sub(m, 1, 4) == '\16~c~' and 9 or #m == 20 and string.sub(m, 9, 10) == '~c' and 11
-  if stamp then
-    local t = 0
-    for j = stamp, stamp + 5 do
-      t = t * 256 + string.byte(m, j)
-    end
-    return t
-  end
+local function block(m)
+  return #m == 21 and string.sub(m, 1, 4) == '\16~c~' or #m == 20 and string.sub(m, 9, 10) == '~c'
 end
 
 -- What falls due later than the cool-down ends stays in use; the rest becomes blocks. Of a set too large
@@ -60,12 +52,12 @@ end
 local due, kept = till - interval, 0
 if redis.call('ZCARD', KEYS[3]) <= 512 then
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', due))
-  local members = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
-  for i = 1, #members, 2 do
+  local members = redis.call('ZRANGE', KEYS[3], 0, -1)
+  for i = 1, #members do
     local m = members[i]
-    local t = made(m)
-    -- One that was lifted counts as the grants that it stands for.
-    if t and tonumber(members[i + 1]) > t then
+    -- The blocks of a cool-down that is in force make room for these. One that is over and re-opens later than this one
+    -- ends goes on doing so.
+    if before > now and block(m) then
       redis.call('ZREM', KEYS[3], m)
     elseif #m >= 8 then
       local a, b, c, d = string.byte(m, -4, -1)

@@ -1,7 +1,8 @@
 -- lift_cool_down: ends a cool-down before its time.
 --
 -- The permits that it holds come back as if they had been granted when it was set: after one interval
--- from then on at the latest. At once would be a second burst where it took the place of grants.
+-- from then on at the latest. At once would be a second burst where it took the place of grants. So the blocks
+-- become members like others, with the score of that instant.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown
 -- KEYS[2]   sorted set: one member a grant, of the type in ARGV[1]
@@ -40,7 +41,10 @@ for i = 1, #members, 2 do
       t = t * 256 + string.byte(stamp, j)
     end
     if tonumber(members[i + 1]) > t then
-      redis.call('ZADD', KEYS[2], string.format('%.0f', t), m)
+      -- Added before the block goes: an emptied set would lose its TTL.
+      redis.call('ZADD', KEYS[2], string.format('%.0f', t), #m == 21 and '\16~l~' .. string.sub(m, 5)
+        or string.sub(m, 1, 8) .. '~l' .. string.sub(m, 11))
+      redis.call('ZREM', KEYS[2], m)
       lifted = 1
     end
   end

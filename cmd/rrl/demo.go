@@ -28,10 +28,14 @@ func demoCommand() *cli.Command {
 			"With --json each line is an object with an event: begin, asked, answered, summary. The last is\n" +
 			"the summary; its text is the line that the demo otherwise ends with.",
 		OnUsageError: onUsageError,
+		// It would take the word help for a command of its own, which is wrong usage.
+		HideHelpCommand: true,
+		Commands:        []*cli.Command{dingtalkCommand()},
+		// Those that are not Local belong to the sub-commands too.
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "redis", Usage: "the Redis to use: redis://[user:password@]host:port/db", Sources: cli.EnvVars("REDIS_URL"), DefaultText: "an embedded one"},
-			&cli.StringFlag{Name: "addr", Value: "127.0.0.1:0", Usage: "where the endpoint listens; port 0 is any free one"},
-			&cli.BoolFlag{Name: "serve", Usage: "play no clients: serve curl until Ctrl-C, which is exit code 0 then"},
+			&cli.StringFlag{Name: "addr", Value: "127.0.0.1:0", Usage: "where the endpoint listens; port 0 is any free one", Local: true},
+			&cli.BoolFlag{Name: "serve", Usage: "play no clients: serve curl until Ctrl-C, which is exit code 0 then", Local: true},
 			&cli.BoolFlag{Name: "json", Usage: "one JSON object a line"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -107,7 +111,7 @@ func (d *demo) run(ctx context.Context) error {
 	if d.serve {
 		svc.asked = d.watch(begin, tally)
 	}
-	stop := start(ln, svc)
+	stop := start(ln, svc.handler())
 	base := "http://" + ln.Addr().String()
 	d.view.begin(intro{Where: d.store.where, Limiter: d.store.name, URL: base, Rate: d.rate, Timeout: d.timeout, Serve: d.serve})
 	stopLive := d.live(ctx, begin, limiter)
@@ -157,12 +161,12 @@ func (d *demo) play(ctx context.Context, base string, start time.Time, tally *ta
 	return nil
 }
 
-// start serves on ln. The function that it answers ends the server: requests that wait are answered
+// start serves h on ln. The function that it answers ends the server: requests that wait are answered
 // with 503, and it returns the error that ended the server before, if any.
-func start(ln net.Listener, svc *service) (stop func() error) {
+func start(ln net.Listener, h http.Handler) (stop func() error) {
 	base, cancel := context.WithCancelCause(context.Background())
 	srv := &http.Server{
-		Handler:           svc.handler(),
+		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return base },
 	}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/urfave/cli/v3"
+)
+
+func dingtalkCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "dingtalk",
+		Usage: "watch services call a DingTalk-like gateway: without a limiter, with one, and through a ban",
+		Description: "Four services call two APIs as fast as they can for some 40s, in four parts: without a limiter;\n" +
+			"with the profile httplimit.DingTalk; while the address that they share is banned, because of\n" +
+			"somebody else; and after that. Beside them is the gateway's own count. The services are in this\n" +
+			"process, each with a Redis connection, a ratelimiter.Client and a httplimit.Transport of its own.\n" +
+			"The gateway is a model of DingTalk's on loopback, and a ban of 5m is one of 10s.\n\n" +
+			"The last line is the verdict. A penalty with the profile on is exit code 1, and so is a call sent\n" +
+			"during the ban after the fleet knew of it. On a machine that is busy with other things calls are\n" +
+			"later than the profile's margin allows for: a larger --margin helps. --margin 0s shows what it is for.\n\n" +
+			"Without --redis it runs on a Redis inside this program. In a Redis of yours it uses limiters of\n" +
+			"its own, rrl-demo:<random>:…, and deletes them at the end.\n\n" +
+			"With --json each line is an object with an event: begin, act, second, ban, met, known, over,\n" +
+			"resumed, summary. The last is the summary; its text is the line that the demo otherwise ends with.",
+		OnUsageError: onUsageError,
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "margin", Value: dingMargin, Usage: "by how much delays may differ: 0s to 1s"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			for _, name := range []string{"addr", "serve"} {
+				if c.IsSet(name) {
+					return usageError{fmt.Errorf("demo dingtalk has no --%s", name)}
+				}
+			}
+			margin := c.Duration("margin")
+			if margin < 0 || margin > time.Second || margin%time.Millisecond != 0 {
+				return usageError{fmt.Errorf("--margin: %v is not in 0s to 1s, in whole milliseconds", margin)}
+			}
+			st, err := openStore(ctx, c.String("redis"))
+			if err != nil {
+				return err
+			}
+			defer st.close()
+			out := c.Root().Writer
+			d := &dingDemo{
+				store:  st,
+				parts:  theDingParts,
+				margin: margin,
+				view:   newDingView(out, c.Bool("json")),
+				warn:   c.Root().ErrWriter,
+				listen: func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") },
+				dial:   new(net.Dialer).DialContext,
+			}
+			return d.run(ctx)
+		},
+	}
+}
+
+// dingParts are how long the parts of the story last.
+type dingParts struct {
+	Without, With, Ban, After time.Duration
+}
+
+var theDingParts = dingParts{Without: 5 * time.Second, With: 12 * time.Second, Ban: 10 * time.Second, After: 10 * time.Second}
+
+// A dingDemo is one run. The tests run it over virtual time and pipes.
+type dingDemo struct {
+	store   *store
+	options []ratelimiter.Option
+	adjust  []httplimit.ProfileOption // by which the tests weaken the profile, to see it fail
+	parts   dingParts
+	margin  time.Duration
+	view    dingView
+	warn    io.Writer
+	listen  func() (net.Listener, error)
+	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	begin time.Time
+	fleet *dingFleet
+	gate  atomic.Pointer[dinggate.Gate] // each comparison has one of its own, which starts at 0
+	look  *dingLook
+}
+
+// run tells the story, and answers why the demo failed; errInterrupted when ctx ended it.
+func (d *dingDemo) run(outer context.Context) error {
+	ctx, fail := context.WithCancelCause(outer)
+	defer fail(nil)
+	ln, err := d.listen()
+	if err != nil {
+		return err
+	}
+	limits := newDingLimits(d.store, d.options)
+	defer limits.close(outer, d.warn)
+	defer d.view.close()
+
+	d.begin = time.Now()
+	d.gate.Store(dinggate.New(dinggate.WithIPHeader()))
+	d.fleet = &dingFleet{begin: d.begin, base: "http://" + ln.Addr().String(), dial: d.dial, limits: limits, fail: fail}
+	stopServer := start(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.fleet.arrived(r)
+		d.gate.Load().ServeHTTP(w, r)
+	}))
+	d.look = &dingLook{begin: d.begin, gate: d.gate.Load, fleet: d.fleet, limits: limits}
+	d.view.begin(dingIntro{Where: d.store.where, URL: d.fleet.base, Ban: d.parts.Ban})
+
+	s, ok := d.play(ctx)
+	if serr := stopServer(); serr != nil && outer.Err() == nil && ok {
+		return serr
+	}
+	switch {
+	case outer.Err() != nil:
+		return errInterrupted
+	case !ok:
+		return context.Cause(ctx)
+	}
+	d.view.end(s)
+	return s.Err
+}
+
+// play is the four parts; ok is false when ctx ended them.
+func (d *dingDemo) play(ctx context.Context) (s dingSummary, ok bool) {
+	d.act("without", "Without a limiter, as it is today.")
+	stop, err := d.fleet.start(ctx, nil)
+	if err != nil {
+		d.fleet.fail(err)
+		return s, false
+	}
+	ok = d.watch(ctx, d.parts.Without)
+	stop()
+	if !ok || ctx.Err() != nil {
+		return s, false
+	}
+	s.Parts, s.Without = d.parts, d.gate.Load().Ledger()
+
+	gate := dinggate.New(dinggate.WithIPHeader())
+	d.gate.Store(gate)
+	d.act("profile", "With the profile httplimit.DingTalk.")
+	profile := append([]httplimit.ProfileOption{
+		// In a program that calls DingTalk itself only the address is needed, and that for one of several.
+		httplimit.WithEgress(dingAddress),
+		httplimit.WithHosts("127.0.0.1"),
+		httplimit.WithPenalty(httplimit.ScopeIP, d.parts.Ban),
+	}, d.adjust...)
+	if d.margin != dingMargin {
+		profile = append(profile, httplimit.WithMargin(d.margin))
+	}
+	stop, err = d.fleet.start(ctx, profile)
+	if err != nil {
+		d.fleet.fail(err)
+		return s, false
+	}
+	defer stop()
+	if !d.watch(ctx, d.parts.With) {
+		return s, false
+	}
+	s.With = gate.Ledger()
+
+	d.act("ban", fmt.Sprintf("Somebody else behind %s has called too often: the gateway bans the address for %v (DingTalk: %v).",
+		dingAddress, d.parts.Ban, dinggate.Standard().IP.Penalty))
+	if err := d.fleet.ban.begin(gate, d.parts.Ban); err != nil {
+		d.fleet.fail(err)
+		return s, false
+	}
+	d.tell("ban", time.Now(), "the gateway bans the address")
+	if !d.watch(ctx, d.parts.Ban) {
+		return s, false
+	}
+	d.tell("over", time.Now(), "the ban is over")
+	d.act("after", "After the ban. The address opens little by little in Redis, over 20s.")
+	if !d.watch(ctx, d.parts.After) {
+		return s, false
+	}
+	stop() // and look at the ledger when the last answer is there
+	if ctx.Err() != nil {
+		return s, false
+	}
+	s.End, s.Ban = gate.Ledger(), d.fleet.ban.record()
+	s.Margin, s.Slowest, s.At = d.margin, time.Duration(d.fleet.slowest.Load()), time.Since(d.begin)
+	return s.judged(), true
+}
+
+func (d *dingDemo) act(name, text string) {
+	d.look.reset()
+	d.view.act(dingEvent{Kind: name, At: time.Since(d.begin), Text: text})
+}
+
+func (d *dingDemo) tell(kind string, at time.Time, format string, args ...any) {
+	d.view.tell(dingEvent{Kind: kind, At: at.Sub(d.begin), Text: fmt.Sprintf(format, args...)})
+}
+
+// dingTick is how often a view that shows the present is drawn.
+const dingTick = 200 * time.Millisecond
+
+// watch shows what happens for that long; it answers false when ctx ended it. Nobody but its caller
+// writes to the view, so that the lines are in the order of their times.
+func (d *dingDemo) watch(ctx context.Context, length time.Duration) bool {
+	from := time.Now()
+	for at := min(dingTick, length); ; at = min(at+dingTick, length) {
+		if !sleep(ctx, time.Until(from.Add(at))) {
+			return false
+		}
+		for _, e := range d.fleet.ban.news() {
+			d.tell(e.kind, e.at, "%s", e.text)
+		}
+		live, isLive := d.view.(dingLiveView)
+		second := at%time.Second == 0 || at == length
+		if isLive || second {
+			row := d.look.now(ctx)
+			if isLive {
+				live.now(row)
+			}
+			if second {
+				d.view.second(d.look.since(row))
+			}
+		}
+		if at == length {
+			return ctx.Err() == nil
+		}
+	}
+}

@@ -1,0 +1,401 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// newDingDemo is newDemo's like. A bubble in which it leaves a goroutine fails.
+func newDingDemo(t *testing.T, rdb *redis.Client, out io.Writer) *dingDemo {
+	l := newPipes()
+	d := &dingDemo{
+		store:  &store{rdb: rdb, where: "a test's Redis", name: redistest.Key(t), close: func() {}},
+		parts:  theDingParts,
+		margin: dingMargin,
+		view:   &dingPlain{out},
+		warn:   io.Discard,
+		listen: func() (net.Listener, error) { return l, nil },
+		dial:   l.dial,
+	}
+	if !redistest.TTLsAreVirtual() {
+		d.options = append(d.options, ratelimiter.WithClientClock())
+	}
+	return d
+}
+
+func (d *dingDemo) requireNoKeys(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), "*"+d.store.name+"*").Result()
+	require.NoError(t, err)
+	require.Empty(t, keys, "left behind")
+}
+
+var dingVerdict = regexp.MustCompile(`^penalties: (\d+) \(without the limiter (\d+)\); most in any 1s: (\d+) \(limit 20\); ` +
+	`sent during the known ban: (\d+); (\d+)% of the allowed rate$`)
+
+func verdict(t *testing.T, out []byte) (n [5]int) {
+	t.Helper()
+	line := lastLine(t, out)
+	m := dingVerdict.FindStringSubmatch(line)
+	require.NotNil(t, m, "%q", line)
+	for i := range n {
+		var err error
+		n[i], err = strconv.Atoi(m[i+1])
+		require.NoError(t, err)
+	}
+	return n
+}
+
+// dingBoth shows a demo twice.
+type dingBoth struct{ dingPlain, dingJSON dingView }
+
+func (v dingBoth) begin(i dingIntro) { v.dingPlain.begin(i); v.dingJSON.begin(i) }
+func (v dingBoth) act(e dingEvent)   { v.dingPlain.act(e); v.dingJSON.act(e) }
+func (v dingBoth) second(r dingRow)  { v.dingPlain.second(r); v.dingJSON.second(r) }
+func (v dingBoth) tell(e dingEvent)  { v.dingPlain.tell(e); v.dingJSON.tell(e) }
+func (v dingBoth) end(s dingSummary) { v.dingPlain.end(s); v.dingJSON.end(s) }
+func (v dingBoth) close()            { v.dingPlain.close(); v.dingJSON.close() }
+
+// The whole demo, its quiet parts shortened: 19 s that take no time.
+func TestDingtalk(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out, lines bytes.Buffer
+		d := newDingDemo(t, rdb, nil)
+		d.view = dingBoth{&dingPlain{&out}, &dingJSON{jsonView{out: &lines}}}
+		p := d.parts
+		require.Less(t, p.Without+p.With+p.Ban+p.After, 45*time.Second)
+		d.parts = dingParts{2 * time.Second, 4 * time.Second, p.Ban, 3 * time.Second}
+		start := time.Now()
+		require.NoError(t, d.run(t.Context()))
+		require.InDelta(t, 19.1, time.Since(start).Seconds(), 0.2, "19 s, and the last calls")
+		requireDingText(t, out.Bytes())
+		requireDingJSON(t, lines.Bytes())
+		d.requireNoKeys(t, rdb)
+	})
+}
+
+func requireDingText(t *testing.T, out []byte) {
+	t.Helper()
+	text := string(out)
+	for _, want := range []string{
+		`A ban of 5m0s is shortened to 10s, in the gateway and in the profile; all else is as it is.`,
+		`Without a limiter, as it is today.`,
+		`With the profile httplimit.DingTalk.`,
+		`Somebody else behind 203.0.113.7 .* bans the address for 10s \(DingTalk: 5m0s\).`,
+		`  6.0\ds  \w+ meets the ban: status 1111, punish deny`,
+		`  6.0\ds  {dingtalk}:ip:203.0.113.7:20s cools down: the whole fleet is silent`,
+		// Nobody calls: 8 wait, the address has no permit, and both countdowns run.
+		`   9.0s       8       0    7.1s      0        0       0   20/20         0  7.0s`,
+		` 16.0\ds  the ban is over`,
+		` 16.0\ds  the first call since: \d+ms after the ban ended`,
+		`no limiter   +\d+ calls in 2s, 80 admitted, \d+ refused`,
+		`the ban      known to all after \d+ms; the gateway saw \d calls in it, the last after \d+ms`,
+	} {
+		require.Regexp(t, `(?m)^`+want+`$`, text)
+	}
+	require.NotContains(t, text, "\x1b")
+	n := verdict(t, out)
+	require.Zero(t, n[0])
+	require.Equal(t, 4, n[1], "each API is punished twice in 2 s")
+	require.LessOrEqual(t, n[2], 20)
+	require.Zero(t, n[3])
+	require.InDelta(t, 95, n[4], 2)
+}
+
+func requireDingJSON(t *testing.T, out []byte) {
+	t.Helper()
+	events, acts := map[string]int{}, []string{}
+	var seconds []map[string]any
+	var begin, last map[string]any
+	for line := range bytes.Lines(out) {
+		last = nil
+		require.NoError(t, json.Unmarshal(line, &last), "%s", line)
+		event := last["event"].(string)
+		events[event]++
+		switch event {
+		case "begin":
+			begin = last
+		case "act":
+			acts = append(acts, last["act"].(string))
+		case "known":
+			require.Len(t, seconds, 6)
+		case "resumed":
+			require.Len(t, seconds, 16)
+		case "second":
+			seconds = append(seconds, last)
+		}
+	}
+	require.Equal(t, []string{"without", "profile", "ban", "after"}, acts)
+	require.Equal(t, map[string]int{"begin": 1, "act": 4, "second": 19, "ban": 1, "met": 1, "known": 1, "over": 1, "resumed": 1, "summary": 1}, events)
+	require.EqualValues(t, 10_000, begin["ban_ms"])
+	require.EqualValues(t, 300_000, begin["real_ban_ms"])
+
+	for _, s := range seconds[7:15] {
+		require.Zero(t, s["calls"], "in the ban")
+		require.Zero(t, s["address_permits"])
+		require.EqualValues(t, len(dingServices)*len(dingAPIs), s["waiting"])
+		require.InDelta(t, 16_020-s["at_ms"].(float64), s["banned_ms"], 50)
+		more := s["cool_down_ms"].(float64) - s["banned_ms"].(float64)
+		require.True(t, 0 < more && more < 100, "it ends %v ms after the ban", more)
+	}
+	require.Nil(t, seconds[0]["address_permits"], "there is no limiter")
+	first, end := seconds[16]["address_permits"].(float64), seconds[18]["address_permits"].(float64)
+	require.Less(t, first, 1000.0, "the address opens little by little")
+	require.Greater(t, end, 1.5*first)
+
+	require.Equal(t, "summary", last["event"])
+	require.Equal(t, true, last["ok"])
+	require.Zero(t, last["penalties"])
+	require.Zero(t, last["sent_during_known_ban"])
+	require.Less(t, last["last_after_ms"], 80.0, "the gateway too saw nobody after that")
+	require.Positive(t, last["admitted_after_ban"])
+	require.Regexp(t, dingVerdict, last["text"])
+
+	// What the services sent is what the gateways counted.
+	var sent, calls float64
+	for _, n := range seconds[18]["sent"].(map[string]any) {
+		sent += n.(float64)
+	}
+	for _, s := range seconds {
+		calls += s["calls"].(float64)
+	}
+	require.InDelta(t, sent, calls, 10, "but for those on their way where a part ends")
+}
+
+// A profile whose margin is gone: 20 calls a second leave, and 21 arrive in one.
+func TestDingtalkFindsPenalties(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDingDemo(t, rdb, &out)
+		d.margin = 0
+		d.parts = dingParts{500 * time.Millisecond, 3 * time.Second, 500 * time.Millisecond, 500 * time.Millisecond}
+		err := d.run(t.Context())
+		require.Error(t, err)
+		require.Regexp(t, `^penalties with the limiter: \d+; the delays of the calls differed by up to \d+ms, and the margin is 0s$`, err.Error())
+		n := verdict(t, out.Bytes())
+		require.Positive(t, n[0])
+		require.Greater(t, n[2], 20)
+	})
+}
+
+// A cool-down that is too short: the fleet is silent no longer than that.
+func TestDingtalkFindsCallsDuringTheBan(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		d := newDingDemo(t, rdb, &out)
+		d.adjust = []httplimit.ProfileOption{httplimit.WithPenalty(httplimit.ScopeIP, 200*time.Millisecond)}
+		d.parts = dingParts{500 * time.Millisecond, time.Second, 2 * time.Second, 500 * time.Millisecond}
+		err := d.run(t.Context())
+		require.ErrorContains(t, err, "calls sent although the ban was known: ")
+		n := verdict(t, out.Bytes())
+		require.Positive(t, n[3])
+		require.Contains(t, out.String(), "  a call was sent although the ban was known\n")
+	})
+}
+
+func TestDingtalkInterrupted(t *testing.T) {
+	for _, after := range []time.Duration{0, 300 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			var c connections
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				var out bytes.Buffer
+				d := newDingDemo(t, rdb, &out)
+				d.parts = dingParts{500 * time.Millisecond, time.Second, time.Second, time.Second}
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(after, cancel)
+				start := time.Now()
+				require.Equal(t, errInterrupted, d.run(ctx))
+				require.Less(t, time.Since(start), after+500*time.Millisecond)
+				require.NotContains(t, out.String(), "of the allowed rate", "no verdict on half a demo")
+				d.requireNoKeys(t, rdb)
+				require.EqualValues(t, rdb.PoolStats().TotalConns, c.count(), "connections that nobody closed")
+			}, c.option)
+		})
+	}
+}
+
+func TestDingtalkLosesRedis(t *testing.T) {
+	var c connections
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out, warn bytes.Buffer
+		d := newDingDemo(t, rdb, &out)
+		d.warn = &warn
+		d.parts = dingParts{500 * time.Millisecond, time.Minute, time.Second, time.Second}
+		time.AfterFunc(time.Second, c.cut)
+		start := time.Now()
+		err := d.run(t.Context())
+		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+		require.Regexp(t, `^the service (orders|payroll|alerts|crm): `, err.Error())
+		require.Less(t, time.Since(start), 40*time.Second, "not at the end")
+		require.NotContains(t, out.String(), "of the allowed rate")
+		require.Equal(t, 1, strings.Count(warn.String(), "could not delete the limiter"), "one line for one fault")
+	}, c.option)
+}
+
+// connections are those to a Redis that can go away.
+type connections struct {
+	down atomic.Bool
+	mu   sync.Mutex
+	open map[*connection]bool
+}
+
+type connection struct {
+	net.Conn
+	all *connections
+}
+
+func (c *connections) option(o *redis.Options) {
+	away(&c.down)(o)
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.open == nil {
+			c.open = map[*connection]bool{}
+		}
+		k := &connection{conn, c}
+		c.open[k] = true
+		return k, nil
+	}
+}
+
+// Close closes it and forgets it.
+func (k *connection) Close() error {
+	k.all.mu.Lock()
+	defer k.all.mu.Unlock()
+	delete(k.all.open, k)
+	return k.Conn.Close()
+}
+
+// cut is what a Redis that dies does to them.
+func (c *connections) cut() {
+	c.down.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.open {
+		_ = k.Conn.Close()
+	}
+}
+
+func (c *connections) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
+}
+
+// Real sockets and real time, in which a busy machine may do anything: but the demo comes to its
+// verdict, and nothing of it goes on.
+func TestDingtalkOverSockets(t *testing.T) {
+	s, err := embedredis.Start()
+	require.NoError(t, err)
+	defer s.Close()
+	rdb := s.NewClient()
+	defer func() { _ = rdb.Close() }()
+	var out bytes.Buffer
+	d := newDingDemo(t, rdb, &out)
+	d.options = nil
+	d.parts = dingParts{200 * time.Millisecond, 300 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond}
+	d.listen = func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
+	d.dial = new(net.Dialer).DialContext
+	_ = d.run(t.Context())
+	n := verdict(t, out.Bytes())
+	require.Positive(t, n[4], "%s", &out)
+	require.Contains(t, out.String(), "cools down")
+	require.Eventually(t, func() bool {
+		buf := make([]byte, 1<<20)
+		stacks := string(buf[:runtime.Stack(buf, true)])
+		for _, whose := range []string{"net/http.", "/ratelimiter/httplimit.", "/ratelimiter.(", "rrl.(*ding"} {
+			if strings.Contains(stacks, whose) {
+				return false
+			}
+		}
+		return true
+	}, 5*time.Second, 5*time.Millisecond, "a goroutine is left")
+}
+
+func TestDingtalkUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"demo", "dingtalk", "now"}, `dingtalk takes no argument "now"`},
+		{[]string{"demo", "dingtalk", "--fast"}, "fast"},
+		{[]string{"demo", "dingtalk", "--serve"}, "serve"},
+		{[]string{"demo", "dingtalk", "--addr", "127.0.0.1:0"}, "addr"},
+		{[]string{"demo", "--serve", "dingtalk"}, "demo dingtalk has no --serve"},
+		{[]string{"demo", "--addr", "127.0.0.1:0", "dingtalk"}, "demo dingtalk has no --addr"},
+		{[]string{"demo", "dingtalk", "--margin", "2s"}, "--margin: 2s is not in 0s to 1s"},
+		{[]string{"demo", "dingtalk", "--margin", "-1ms"}, "--margin: -1ms is not in 0s to 1s"},
+		{[]string{"demo", "dingtalk", "--margin", "1us"}, "in whole milliseconds"},
+		{[]string{"demo", "dingtalk", "--redis", "http://x"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
+		{[]string{"demo", "--redis", "http://x", "dingtalk"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
+		// What the demo refused before it had a command of its own.
+		{[]string{"demo", "help"}, `demo takes no argument "help"`},
+		{[]string{"demo", "dingtal"}, `demo takes no argument "dingtal"`},
+	} {
+		code, out, errs := rrl(t, c.args...)
+		require.Equal(t, exitUsage, code, "%v: %s", c.args, errs)
+		require.Empty(t, out, "%v", c.args)
+		require.Regexp(t, `^rrl: .* \(see rrl --help\)\n$`, errs)
+		require.Contains(t, errs, c.want)
+	}
+	code, out, _ := rrl(t, "demo", "dingtalk", "--help")
+	require.Equal(t, exitOK, code)
+	for _, want := range []string{"--redis", "REDIS_URL", "--json", "exit code 1"} {
+		require.Contains(t, out, want)
+	}
+	require.NotContains(t, out, "--serve")
+}
+
+func TestDingtalkCtrlC(t *testing.T) {
+	for _, args := range [][]string{{"demo", "dingtalk"}, {"demo", "dingtalk", "--json"}, {"demo", "--json", "dingtalk"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], args...)
+			cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			stdout, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			out := bufio.NewScanner(stdout)
+			require.True(t, out.Scan(), "%s", &errs)
+			first := out.Text()
+			require.Equal(t, len(args) == 3, strings.HasPrefix(first, `{"event":"begin",`), first)
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+			ended := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+			for out.Scan() {
+				require.NotContains(t, out.Text(), "summary")
+			}
+			require.NoError(t, out.Err())
+			err = cmd.Wait()
+			require.True(t, ended.Stop(), "had to be killed")
+			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
+			require.Equal(t, "rrl: interrupted\n", errs.String())
+		})
+	}
+}
