@@ -42,7 +42,7 @@ var mutations = []struct {
 	{"a new rate keeps a grant that has expired", "set_rate",
 		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval - 1))", ""},
 	{"updateRate makes a limiter", "set_rate",
-		"if not was and (", "if false and (", ""},
+		"if not was and flags", "if false and flags", ""},
 	{"availablePermits counts a grant that expires in a millisecond", "available",
 		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval + 1))", ""},
 }
