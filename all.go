@@ -204,11 +204,7 @@ func (c *Client) acquireAll(ctx context.Context, blocking bool, deadline time.Ti
 
 // alone is a list of one limiter: its own line, its own answer.
 func (p part) alone(ctx context.Context, blocking bool, deadline time.Time) (AllResult, error) {
-	timeout := time.Duration(0)
-	if !deadline.IsZero() {
-		timeout = max(time.Until(deadline), 1)
-	}
-	r, err := p.Limiter.ask(ctx, wish{permits: p.Permits, blocking: blocking, wantsWait: true}, timeout)
+	r, err := p.Limiter.ask(ctx, wish{permits: p.Permits, blocking: blocking, wantsWait: true}, timeout(deadline))
 	switch {
 	case err != nil:
 		return AllResult{}, err
@@ -223,6 +219,14 @@ func (w *allWaiter) late(d time.Duration) bool {
 	return !w.deadline.IsZero() && time.Until(w.deadline) <= d
 }
 
+// timeout is the time that is left, as await takes it: 0 for no end.
+func timeout(deadline time.Time) time.Duration {
+	if deadline.IsZero() {
+		return 0
+	}
+	return max(time.Until(deadline), 1)
+}
+
 // endure waits while Redis is away.
 func (w *allWaiter) endure(ctx context.Context, err error) error {
 	next, over := time.Now().Add(probePause()), (<-chan struct{})(nil)
@@ -232,24 +236,34 @@ func (w *allWaiter) endure(ctx context.Context, err error) error {
 			break
 		}
 	}
-	pause := time.Until(next)
-	if !w.deadline.IsZero() {
-		pause = min(pause, time.Until(w.deadline))
+	slept, stopped := w.sleep(ctx, time.Until(next), over)
+	if stopped != nil {
+		return stopped
 	}
-	t := time.NewTimer(max(pause, time.Millisecond))
+	if slept && w.late(0) {
+		return err
+	}
+	return nil
+}
+
+// sleep sleeps until d or the caller's time is up, or over is closed; slept is false then. Errors say that
+// the caller waits no longer.
+func (w *allWaiter) sleep(ctx context.Context, d time.Duration, over <-chan struct{}) (slept bool, err error) {
+	if !w.deadline.IsZero() {
+		d = min(d, time.Until(w.deadline))
+	}
+	t := time.NewTimer(max(d, time.Millisecond))
 	defer t.Stop()
 	select {
 	case <-t.C:
-		if w.late(0) {
-			return err
-		}
+		return true, nil
 	case <-over:
+		return false, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	case <-w.client.closed:
-		return ErrClosed
+		return false, ErrClosed
 	}
-	return nil
 }
 
 // busy is the first of the limiters whose line is not empty, -1 when there is none: who comes later does
@@ -271,30 +285,20 @@ func (w *allWaiter) stand(ctx context.Context, a allAnswer) (bool, error) {
 			w.keepTurns()
 		}
 	}
-	bound, mine := w.parts[a.bound], -1
+	var r *request // the turn that it has there
 	for i := len(w.turns) - 1; i >= 0; i-- {
 		if w.turns[i].place == a.bound {
-			mine = i
+			r = w.turns[i]
+			w.turns = slices.Delete(w.turns, i, i+1)
 		} else if !w.keeps {
 			w.endTurn(i)
-			mine--
 		}
 	}
-	var r *request
-	if mine >= 0 {
-		r = w.turns[mine]
-		w.turns = slices.Delete(w.turns, mine, mine+1)
-	}
-	r, err := bound.Limiter.stand(ctx, r, w, a)
+	r, err := w.parts[a.bound].Limiter.stand(ctx, r, w, a)
 	if err != nil {
 		return false, err
 	}
-	timeout := time.Duration(0)
-	if !w.deadline.IsZero() {
-		timeout = max(time.Until(w.deadline), 1)
-	}
-	e := r.turn
-	ended, err := e.await(ctx, r, timeout)
+	ended, err := r.turn.await(ctx, r, timeout(w.deadline))
 	if ended == nil {
 		return false, err
 	}

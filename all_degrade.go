@@ -111,21 +111,10 @@ func (m *memory) undo(permits int64, at time.Time) {
 // time is up; false then.
 func (w *allWaiter) waitWithoutRedis(ctx context.Context, wait time.Duration) (bool, error) {
 	next, over, _ := w.parts[0].Limiter.outage().look()
-	wait = min(wait, time.Until(next))
-	if !w.deadline.IsZero() {
-		wait = min(wait, time.Until(w.deadline))
+	if _, err := w.sleep(ctx, min(wait, time.Until(next)), over); err != nil {
+		return false, err
 	}
-	t := time.NewTimer(max(wait, time.Millisecond))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-over:
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-w.client.closed:
-		return false, ErrClosed
-	}
-	return w.deadline.IsZero() || time.Now().Before(w.deadline), nil
+	return !w.late(0), nil
 }
 
 // payDebts charges what was granted of the parts without Redis, before more is asked for.

@@ -84,7 +84,7 @@ func (c *call) pay() error {
 	close(m.paying)
 	m.paying = nil
 	e.bucket.mu.Unlock()
-	if redisscript.Classify(err) == redisscript.Executed {
+	if err != nil && redisscript.Classify(err) == redisscript.Executed {
 		return nil
 	}
 	return err
@@ -93,7 +93,7 @@ func (c *call) pay() error {
 // charge sends the debts. It first asks for the time, by which they are dated back.
 func (c *call) charge(m *memory) error {
 	l, begin := c.engine.l, time.Now()
-	there, err := c.chargeOnce(ask{id: newRequestID(), runs: []run{{permits: 1, count: 1}}, probe: true}, time.Time{})
+	there, err := c.chargeOnce(ask{id: newRequestID(), runs: []run{{permits: 1, count: 1}}, probe: true})
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (c *call) charge(m *memory) error {
 			continue
 		}
 		var a answer
-		a, err = c.chargeOnce(ask{id: d.id, runs: []run{{permits: d.permits, count: 1}}, replay: d.replay}, there.now.Add(-age))
+		a, err = c.chargeOnce(ask{id: d.id, runs: []run{{permits: d.permits, count: 1}}, replay: d.replay, at: there.now.Add(-age)})
 		switch room := a.room(); {
 		case err != nil:
 			debts[0].replay = d.replay || redisscript.Classify(err) == redisscript.Unknown
@@ -138,14 +138,11 @@ func (a *answer) room() int64 {
 	return a.available
 }
 
-// chargeOnce makes one acquire call, dated at unless that is zero.
-func (c *call) chargeOnce(a ask, at time.Time) (answer, error) {
+// chargeOnce makes one acquire call.
+func (c *call) chargeOnce(a ask) (answer, error) {
 	l := c.engine.l
 	a.typ = c.typ
 	cmd, err := l.acquireCommand(&a)
-	if !at.IsZero() {
-		cmd, err = l.chargeCommand(&a, at)
-	}
 	if err != nil {
 		return answer{}, err
 	}

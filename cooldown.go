@@ -20,7 +20,8 @@ const maxCoolDown = 366 * 24 * time.Hour
 
 // CoolDown lets nobody have a permit before until: no process that uses this package, and no Redisson
 // from 3.15.5 on, whose callers find all permits in use. It is for an API that has answered with a
-// penalty. The outage policies of this process obey it too, also where Redis could not be told. The longest wins: while one lasts that ends later, it changes nothing. It ends by itself.
+// penalty. The outage policies of this process obey it too, also where Redis could not be told. The
+// longest wins: while one lasts that ends later, it changes nothing. It ends by itself.
 //
 // until is by this process' clock and rounded up to a millisecond; what counts is how far away it is,
 // so that clocks need not agree. The grants of the moment are forgotten, except those which fall due

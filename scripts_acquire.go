@@ -17,8 +17,9 @@ type ask struct {
 	replay        bool
 	check         bool
 	inOrder       bool
-	probe         bool // take nothing
-	noTTL         bool // the hash had none a moment ago
+	probe         bool      // take nothing
+	at            time.Time // another instant than now; zero for now
+	noTTL         bool      // the hash had none a moment ago
 	walked        int64
 	walkedPermits int64
 }
@@ -59,7 +60,10 @@ func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
 	if a.check {
 		flags |= flagCheck
 	}
-	if c.cfg.trusted {
+	now := c.now()
+	if !a.at.IsZero() {
+		now = a.at.UnixMilli()
+	} else if c.cfg.trusted { // behind now every score would be marked
 		flags |= flagMark
 	}
 	if a.inOrder {
@@ -75,27 +79,15 @@ func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
 	whole := uint32(min(a.runs[0].permits*a.runs[0].count, maxPermits))
 	args := [9]any{a.typ.wire(), a.runs[0].permits, a.runs[0].count, encodeMember(c.cfg.memberFormat, a.id.run(0), whole), flags}
 	n := 5
-	if a.typ == PerClient || len(a.runs) > 1 || a.walked > 0 || c.cfg.clientClock {
+	if a.typ == PerClient || len(a.runs) > 1 || a.walked > 0 || now != "" {
 		walk := ""
 		if a.walked > 0 {
 			walk = fmt.Sprint(a.walked, " ", a.walkedPermits)
 		}
-		args[5], args[6], args[7], args[8] = c.now(), furtherRuns(a.runs[1:]), c.cfg.clientKeyTTL.Milliseconds(), walk
+		args[5], args[6], args[7], args[8] = now, furtherRuns(a.runs[1:]), c.cfg.clientKeyTTL.Milliseconds(), walk
 		n = 9
 	}
 	return acquireScript.Command(l.keys.of(a.typ), args[:n]...)
-}
-
-// chargeCommand is acquireCommand at another instant than now: without flagMark, since every score behind
-// that instant would be marked.
-func (l *RateLimiter) chargeCommand(a *ask, at time.Time) ([]any, error) {
-	cfg, flags := &l.client.cfg, 0
-	if a.replay {
-		flags |= flagReplay
-	}
-	member := encodeMember(cfg.memberFormat, a.id.run(0), uint32(a.runs[0].permits))
-	return acquireScript.Command(l.keys.of(a.typ), a.typ.wire(), a.runs[0].permits, a.runs[0].count, member, flags,
-		at.UnixMilli(), "", cfg.clientKeyTTL.Milliseconds(), "")
 }
 
 // readAcquire reads the reply to a.
