@@ -5,12 +5,11 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,38 +26,8 @@ func TestScriptHeaders(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, allScripts(), len(files), "a script without a wrapper, or the other way round")
 
-	index := regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
-	entry := regexp.MustCompile(`^-- (KEYS|ARGV)\[(\d+)\]   ?\S`)
 	for _, s := range allScripts() {
-		t.Run(s.Name, func(t *testing.T) {
-			src, err := os.ReadFile("scripts/" + s.Name + ".lua")
-			require.NoError(t, err)
-			require.Equal(t, string(src), s.Src)
-			require.True(t, strings.HasPrefix(s.Src, "-- "+s.Name+": "), "the header names the script")
-
-			head, body, ok := strings.Cut(s.Src, "\n\n")
-			require.True(t, ok)
-			documented := map[string]int{}
-			for _, line := range strings.Split(head, "\n") {
-				require.True(t, strings.HasPrefix(line, "--"), line)
-				if m := entry.FindStringSubmatch(line); m != nil {
-					documented[m[1]]++
-					require.Equal(t, strconv.Itoa(documented[m[1]]), m[2], "in order, without gaps: %s", line)
-				}
-			}
-			require.Contains(t, head, "\n-- Returns ")
-			used := map[string]map[string]bool{"KEYS": {}, "ARGV": {}}
-			for _, m := range index.FindAllStringSubmatch(body, -1) {
-				used[m[1]][m[2]] = true
-			}
-			for kind, n := range map[string]int{"KEYS": s.Keys, "ARGV": s.Args} {
-				require.Equal(t, n, documented[kind], "%s in the header", kind)
-				require.Len(t, used[kind], n, "%s in the body: %v", kind, used[kind])
-				for i := 1; i <= n; i++ {
-					require.True(t, used[kind][strconv.Itoa(i)], "%s[%d] is not used", kind, i)
-				}
-			}
-		})
+		t.Run(s.Name, func(t *testing.T) { redistest.ScriptHeader(t, s.Script) })
 	}
 }
 

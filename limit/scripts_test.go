@@ -2,11 +2,9 @@ package limit
 
 import (
 	"os"
-	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,39 +14,12 @@ func TestScriptHeaders(t *testing.T) {
 	files, err := os.ReadDir("scripts")
 	require.NoError(t, err)
 	require.Len(t, every(), len(files), "a script without an algorithm, or the other way round")
-	index := regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
-	entry := regexp.MustCompile(`^-- (KEYS|ARGV)\[(\d+)\]   ?\S`)
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
-			src, err := os.ReadFile("scripts/" + s.Name + ".lua")
-			require.NoError(t, err)
-			require.Equal(t, string(src), s.Src)
-			require.True(t, strings.HasPrefix(s.Src, "-- "+s.Name+": "), "the header names the script")
-			head, body, ok := strings.Cut(s.Src, "\n\n")
-			require.True(t, ok)
-			documented := map[string]int{}
-			for _, line := range strings.Split(head, "\n") {
-				require.True(t, strings.HasPrefix(line, "--"), line)
-				if m := entry.FindStringSubmatch(line); m != nil {
-					documented[m[1]]++
-					require.Equal(t, strconv.Itoa(documented[m[1]]), m[2], "in order, without gaps: %s", line)
-				}
-			}
-			require.Contains(t, head, "\n-- Returns ")
-			used := map[string]map[string]bool{"KEYS": {}, "ARGV": {}}
-			for _, m := range index.FindAllStringSubmatch(body, -1) {
-				used[m[1]][m[2]] = true
-			}
 			f := &family{algorithm: a, numbers: a.numbers()}
 			require.Len(t, f.arguments(request{}, nil, timeless, false), s.Args)
-			for what, n := range map[string]int{"KEYS": s.Keys, "ARGV": s.Args} {
-				require.Equal(t, n, documented[what], "%s in the header", what)
-				require.Len(t, used[what], n, "%s in the body: %v", what, used[what])
-				for i := 1; i <= n; i++ {
-					require.True(t, used[what][strconv.Itoa(i)], "%s[%d] is not used", what, i)
-				}
-			}
+			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})
 	}
