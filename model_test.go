@@ -180,10 +180,21 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 				log.add(now(), got*n)
 			}
 			grants += got
-		case op < 50:
+		case op < 48:
 			got, err := l.AvailablePermits(w.ctx)
 			require.NoError(rt, err)
 			require.Equal(rt, m.available(now()), got)
+		case op < 50:
+			n := rapid.Int64Range(1, m.rate).Draw(rt, "peek")
+			got, err := l.Peek(w.ctx, n)
+			require.NoError(rt, err)
+			require.Equal(rt, m.available(now()), got.Available)
+			require.Equal(rt, m.available(now()) >= n, got.Granted)
+			if got.Granted {
+				require.Zero(rt, got.Wait)
+			} else {
+				require.Equal(rt, m.wait(now(), n), got.Wait, "until %d at %v", n, now())
+			}
 		case op < 55:
 			n := rapid.Int64Range(1, m.rate).Draw(rt, "release")
 			require.NoError(rt, l.Release(w.ctx, n))

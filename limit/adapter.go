@@ -24,35 +24,22 @@ func (a *Adapter) Allow(ctx context.Context, n int64) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return adapted(r.Granted, r.Available, r.Wait, r.Rate), nil
+	return adapted(r), nil
 }
 
-// Peek looks at l's rate and available permits, in two calls, of which the state can change in between.
-// Result.Wait is an upper bound: one interval. Errors are those of Rate and AvailablePermits, and
-// ratelimiter.ErrInvalidArgument and ErrPermitsExceedRate.
+// Peek is l's Peek. Errors are those of Peek.
 func (a *Adapter) Peek(ctx context.Context, n int64) (Result, error) {
-	rate, err := a.limiter.Rate(ctx)
+	r, err := a.limiter.Peek(ctx, n)
 	if err != nil {
 		return Result{}, err
 	}
-	// What a sliding log of that many permits refuses, l does.
-	if err := checkPermits(SlidingLog{Rate{Permits: rate.Permits}}, n); err != nil {
-		return Result{}, err
-	}
-	left, err := a.limiter.AvailablePermits(ctx)
-	if err != nil {
-		return Result{}, err
-	}
-	if left < n {
-		return adapted(false, left, rate.Interval, rate), nil
-	}
-	return adapted(true, left, 0, rate), nil
+	return adapted(r), nil
 }
 
-func adapted(granted bool, left int64, wait time.Duration, rate ratelimiter.Rate) Result {
-	r := Result{Granted: granted, Remaining: left, Wait: wait}
-	if left < rate.Permits {
-		r.Reset = rate.Interval
+func adapted(from ratelimiter.Result) Result {
+	r := Result{Granted: from.Granted, Remaining: from.Available, Wait: from.Wait}
+	if r.Remaining < from.Rate.Permits {
+		r.Reset = from.Rate.Interval
 	}
 	return r
 }

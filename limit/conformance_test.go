@@ -188,7 +188,7 @@ func TestAdapterConformance(t *testing.T) {
 					require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 7, Interval: time.Second}))
 					return limit.NewAdapter(l)
 				},
-				Bound: log.Bound, Rate: log.Rate, Largest: 7, Resolution: time.Millisecond, Vague: true,
+				Bound: log.Bound, Rate: log.Rate, Largest: 7, Resolution: time.Millisecond,
 				Calls: calls(), LoseReply: loser(rdb),
 			})
 		})

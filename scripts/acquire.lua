@@ -15,8 +15,8 @@
 --           random part is the request id; with the run's number in one byte it is that of each run
 -- ARGV[5]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
 --           permits, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
---           first served: grant no run behind a request that does not fit, 16 take nothing: say what
---           would be granted, 32 the hash had no TTL a moment ago
+--           first served: grant no run behind a request that does not fit, 16 take nothing, and keep
+--           nothing alive: say what would be granted, 32 the hash had no TTL a moment ago
 -- ARGV[6]   now in ms, or empty for this server's TIME; may be left out, as may what follows
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
@@ -394,7 +394,7 @@ end
 
 -- A cool-down must not end because nobody dares to call.
 local least, has = cooling > 0 and cooling + interval or 0, 1
-if keep > 0 then
+if keep > 0 and flags % 32 < 16 then
   local stay = math.max(keep, least)
   redis.call('PEXPIRE', KEYS[1], stay)
   redis.call('PEXPIRE', KEYS[2], stay)

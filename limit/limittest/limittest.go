@@ -49,8 +49,6 @@ type Subject struct {
 	// Calls is how many NoDrift makes. The default is 1,000,000. With fewer than 10,000 other checks make
 	// fewer, too.
 	Calls int
-	// Vague says that Peek's Wait is no more than an upper bound.
-	Vague bool
 
 	// StepClock puts the limiter's clock forward, or back when d is negative. nil: not checked.
 	StepClock func(d time.Duration)
