@@ -222,7 +222,7 @@ func TestWindowSafetyOfAll(t *testing.T) {
 				require.NoError(rt, err)
 			}
 		})
-		require.Greater(t, round, 50)
+		require.GreaterOrEqual(t, round, 20) // with -short rapid makes a fifth of its 100
 	})
 }
 

@@ -270,8 +270,7 @@ func (l *RateLimiter) auditIsDue(interval time.Duration) bool {
 // answered sends a script until Redis has answered, as a replay where it may have run before. While
 // Redis is known to be away it does not reach the network, but for the probe.
 func (l *RateLimiter) answered(ctx context.Context, s *script, command func(replay bool) ([]any, error)) (any, error) {
-	begin, replay := time.Now(), false
-	for attempt := 1; ; attempt++ {
+	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(nil, l.client.closed) {
 		if err := l.ready(ctx); err != nil {
 			return nil, err
 		}
@@ -279,7 +278,7 @@ func (l *RateLimiter) answered(ctx context.Context, s *script, command func(repl
 		if err != nil {
 			return nil, l.failed(s.Name, redisscript.Unknown, err)
 		}
-		cmd, err := command(replay)
+		cmd, err := command(tries.Replay)
 		if err != nil {
 			return nil, err
 		}
@@ -288,7 +287,7 @@ func (l *RateLimiter) answered(ctx context.Context, s *script, command func(repl
 			l.there()
 			return raw, nil
 		}
-		what := redisscript.Classify(err)
+		what, again := tries.Failed(err)
 		var re redis.Error
 		if what == redisscript.Executed {
 			if errors.As(err, &re) {
@@ -296,9 +295,7 @@ func (l *RateLimiter) answered(ctx context.Context, s *script, command func(repl
 			}
 			return nil, l.failed(s.Name, what, err)
 		}
-		replay = replay || what == redisscript.Unknown
-		if attempt < maxAttempts && next.IsZero() && time.Since(begin) <= maxSending {
-			redisscript.Sleep(redisscript.Backoff(attempt), nil, l.client.closed)
+		if again && next.IsZero() {
 			continue
 		}
 		if !errors.Is(err, redis.ErrPoolTimeout) && !errors.Is(err, redis.ErrPoolExhausted) {

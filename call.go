@@ -174,16 +174,16 @@ func (c *call) send() (answer, error) {
 	var (
 		l      = c.engine.l
 		outage = l.outage()
-		begin  = time.Now()
+		tries  = redisscript.Attempts{Begin: time.Now()}
 		flips  = 0
 		first  = c.ghost // which was claimed when the call was made
 	)
-	for attempt := 1; ; {
+	for {
 		if l.client.isClosed() {
 			return answer{}, ErrClosed
 		}
 		var (
-			next = begin
+			next = tries.Begin
 			over <-chan struct{}
 			err  error
 		)
@@ -192,7 +192,7 @@ func (c *call) send() (answer, error) {
 		}
 		first = false
 		if err != nil {
-			if !c.endure(l.failed("acquire", redisscript.Unknown, err), begin) {
+			if !c.endure(l.failed("acquire", redisscript.Unknown, err), tries.Begin) {
 				return answer{}, errAbandoned
 			}
 			if c.alone {
@@ -228,7 +228,7 @@ func (c *call) send() (answer, error) {
 			l.learn(other.typ)
 			continue
 		}
-		what := redisscript.Classify(err)
+		what, again := tries.Failed(err)
 		if what == redisscript.Executed {
 			var re redis.Error
 			if errors.As(err, &re) {
@@ -236,11 +236,10 @@ func (c *call) send() (answer, error) {
 			}
 			return answer{}, l.failed("acquire", what, err)
 		}
-		c.replay = c.replay || what == redisscript.Unknown
+		c.replay = c.replay || tries.Replay
 		c.trouble(err)
-		if attempt < maxAttempts && !probe && time.Since(begin) <= maxSending {
-			redisscript.Sleep(redisscript.Backoff(attempt), nil, l.client.closed)
-			attempt++
+		if again && !probe {
+			tries.Pause(nil, l.client.closed)
 			continue
 		}
 		failed := l.failed("acquire", what, err)
@@ -248,7 +247,7 @@ func (c *call) send() (answer, error) {
 		if !full {
 			l.away(err)
 		}
-		if !c.endure(failed, begin) {
+		if !c.endure(failed, tries.Begin) {
 			return answer{}, errAbandoned
 		}
 		if full { // this process' fault, not Redis': no reason to keep others from asking

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -46,7 +47,7 @@ func TestConnectionsOfRealServers(t *testing.T) {
 // when it goes on.
 func hangs(p *patient, pause, goOn func()) {
 	t, served := p.t, make(chan error, 1)
-	var conns [2 * maxAttempts]*redis.Conn // a connection that is made meanwhile gets no further than HELLO
+	var conns [2 * redisscript.MaxAttempts]*redis.Conn // a connection that is made meanwhile gets no further than HELLO
 	for i := range conns {
 		conns[i] = p.rdb.Conn()
 		require.NoError(t, conns[i].Ping(p.ctx).Err())
@@ -59,7 +60,7 @@ func hangs(p *patient, pause, goOn func()) {
 	_, err := p.l.Try(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(maxAttempts+1))
+	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(redisscript.MaxAttempts+1))
 	require.Empty(t, served)
 	goOn()
 	require.NoError(t, inTime(t, served))

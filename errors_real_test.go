@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -162,7 +163,7 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 		require.ErrorAs(t, err, &re)
 		require.True(t, redis.HasErrorPrefix(re, says))
 	}
-	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(2+maxAttempts))
+	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(2+redisscript.MaxAttempts))
 	require.Empty(t, waits)
 	end()
 	cured := time.Now()

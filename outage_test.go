@@ -87,7 +87,7 @@ func TestOutage(t *testing.T) {
 		})
 		w.at(time.Second)
 		first := c.sent.Load()
-		require.LessOrEqual(t, first, int64(11*maxTrying*maxAttempts))
+		require.LessOrEqual(t, first, int64(11*maxTrying*redisscript.MaxAttempts))
 		w.at(25 * time.Second)
 		require.LessOrEqual(t, c.sent.Load()-first, int64(24), "one probe a second")
 		require.Greater(t, c.sent.Load()-first, int64(24*8/10))
@@ -219,7 +219,7 @@ func TestHiccup(t *testing.T) {
 			}
 			for range 20 {
 				time.Sleep(100 * time.Millisecond)
-				f.left.Store(maxAttempts - 1)
+				f.left.Store(redisscript.MaxAttempts - 1)
 			}
 			wg.Wait()
 			require.EqualValues(t, 200, granted.Load())
@@ -267,7 +267,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 func TestExhaustedPoolIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		f := inject(w.rdb, false, redis.ErrPoolTimeout)
-		f.left.Store(maxAttempts)
+		f.left.Store(redisscript.MaxAttempts)
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorIs(t, err, redis.ErrPoolTimeout)

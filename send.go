@@ -17,11 +17,6 @@ func newRequestID() (id requestID) {
 	return id
 }
 
-const (
-	maxAttempts = redisscript.MaxAttempts
-	maxSending  = redisscript.MaxSending
-)
-
 // send runs a script and answers its raw reply. When ctx is done it answers ctx.Err() as it is; then,
 // and after an error of class unknown, the script may have run.
 func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args ...any) (any, error) {
@@ -29,9 +24,8 @@ func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args .
 	if err != nil {
 		return nil, err
 	}
-	begin := time.Now()
-	for attempt := 1; ; attempt++ {
-		if err := l.ready(ctx); err != nil {
+	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), l.client.closed) {
+		if err := l.ready(ctx); err != nil { // which of them ended the pause
 			return nil, err
 		}
 		reply, err := l.client.sendOnce(ctx, s, cmd)
@@ -41,12 +35,10 @@ func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args .
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		what := redisscript.Classify(err)
-		may := what == redisscript.NotExecuted || what == redisscript.Unknown && s.resend == resendAlways
-		if !may || attempt == maxAttempts || time.Since(begin) > maxSending {
+		what, again := tries.Failed(err)
+		if !again || what == redisscript.Unknown && s.resend != resendAlways {
 			return nil, l.failed(s.Name, what, err)
 		}
-		redisscript.Sleep(redisscript.Backoff(attempt), ctx.Done(), l.client.closed) // ready says which of them ended it
 	}
 }
 

@@ -219,12 +219,14 @@ func (c *call) giveBack() {
 // giveBack is done also when the Client is closed: nothing else returns what its callers left.
 func (l *RateLimiter) giveBack(ctx context.Context, typ RateType, o orphan) {
 	cmd, err := l.giveBackCommand(typ, o)
-	for attempt := 1; err == nil; attempt++ {
+	for tries := (redisscript.Attempts{Begin: time.Now()}); err == nil; tries.Pause(nil, nil) {
 		_, failed := l.client.sendOnce(ctx, giveBackScript, cmd)
-		if failed == nil || redisscript.Classify(failed) == redisscript.Executed || attempt == maxAttempts {
+		if failed == nil {
 			return
 		}
-		redisscript.Sleep(redisscript.Backoff(attempt), nil, nil)
+		if _, again := tries.Failed(failed); !again {
+			return
+		}
 	}
 }
 

@@ -4,11 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 )
-
-// timeless is when calls begin whose age does not matter.
-var timeless = time.Now()
 
 var literalKey = regexp.MustCompile(`^'[A-Z]+', KEYS\[\d\][,)]`)
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +19,7 @@ func TestScriptHeaders(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
 			f := &family{algorithm: a, numbers: a.numbers()}
-			require.Len(t, f.arguments(request{}, nil, timeless, false), s.Args)
+			require.Len(t, f.arguments(request{}, nil, &redisscript.Attempts{}), s.Args)
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})

@@ -104,7 +104,7 @@ func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Re
 }
 
 func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil { // the context first, then what is asked
 		return Result{}, err
 	}
 	f := s.family
@@ -116,9 +116,11 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 	if q.spend {
 		id = binary.NativeEndian.AppendUint64(make([]byte, 0, 8), rand.Uint64())
 	}
-	begin, replay := time.Now(), false
-	for attempt := 1; ; attempt++ {
-		cmd, err := script.Command(s.keys, f.arguments(q, id, begin, replay)...)
+	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), nil) {
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		cmd, err := script.Command(s.keys, f.arguments(q, id, &tries)...)
 		if err != nil {
 			return Result{}, err
 		}
@@ -129,30 +131,25 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
-		what := redisscript.Classify(err)
+		what, again := tries.Failed(err)
 		if what == redisscript.Executed {
 			return Result{}, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
 		}
-		replay = replay || what == redisscript.Unknown
-		if attempt == redisscript.MaxAttempts || time.Since(begin) > redisscript.MaxSending {
+		if !again {
 			return Result{}, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s, err)
-		}
-		redisscript.Sleep(redisscript.Backoff(attempt), ctx.Done(), nil)
-		if ctx.Err() != nil {
-			return Result{}, ctx.Err()
 		}
 	}
 }
 
 // arguments are what every script gets, and then its numbers.
-func (f *family) arguments(q request, id []byte, begin time.Time, replay bool) []any {
+func (f *family) arguments(q request, id []byte, tries *redisscript.Attempts) []any {
 	args := make([]any, 0, 10)
 	var now, age any = "", 0
 	if f.clock != nil {
 		now = f.clock().UnixMicro()
 	}
-	if replay {
-		age = time.Since(begin).Microseconds() + 1
+	if tries.Replay {
+		age = time.Since(tries.Begin).Microseconds() + 1
 	}
 	args = append(args, now, q.n, id, age)
 	args = append(args, f.numbers...)

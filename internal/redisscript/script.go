@@ -9,8 +9,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -102,28 +100,5 @@ func Leavable[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	case <-ctx.Done():
 		var zero T
 		return zero, ctx.Err()
-	}
-}
-
-// MaxAttempts is how often a script is sent when each attempt fails in a way that allows another.
-const MaxAttempts = 4
-
-// MaxSending is how long after the first attempt another one begins at the latest.
-const MaxSending = 5 * time.Second
-
-// Backoff is the pause before the attempt after the n-th: 10, 40, 160 ms, each ± half.
-func Backoff(n int) time.Duration {
-	d := 10 * time.Millisecond << (2 * (n - 1))
-	return d/2 + rand.N(d)
-}
-
-// Sleep sleeps for d unless one of the channels is closed first.
-func Sleep(d time.Duration, one, other <-chan struct{}) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-one:
-	case <-other:
 	}
 }
