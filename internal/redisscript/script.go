@@ -1,5 +1,5 @@
-// Package redisscript sends Lua scripts so that the sender knows whether each may have run. It says
-// neither what a script does nor when it may be sent again: that is for its users.
+// Package redisscript sends Lua scripts so that the sender knows whether each may have run, and how often
+// and for how long one is sent. What a script does, and whether it may run twice, is for its users to say.
 //
 // Its functions are safe for concurrent use.
 package redisscript
