@@ -22,7 +22,11 @@ func TestLocalAndSharedAgree(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				a := drawAlgorithm(rt, kind)
 				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
-				shared, err := NewShared(rdb, name, a, func(f *family) { f.clock = func() time.Time { return now } })
+				opts := []Option{func(f *family) { f.clock = func() time.Time { return now } }}
+				if rapid.Bool().Draw(rt, "without replay") {
+					opts = append(opts, WithoutReplay())
+				}
+				shared, err := NewShared(rdb, name, a, opts...)
 				require.NoError(rt, err)
 				subjects++
 				shared = shared.For(string(rune(0x4e00 + subjects%20000)))

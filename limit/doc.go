@@ -30,5 +30,6 @@
 // holds a limiter, these and yours, to what it promises.
 //
 // A shared limiter is one script on two keys of one hash slot. It decides by the clock of Redis and needs
-// Redis 5 or Valkey. A call whose reply is lost is sent again and spends once; see [Shared].
+// Redis 5 or Valkey. A call whose reply is lost is sent again and spends once; see [Shared], and
+// [WithoutReplay] for what that costs.
 package limit

@@ -19,7 +19,7 @@ import (
 // Each call is one script. A call that surely did not run is sent again, up to four times within five
 // seconds; a call whose reply was lost, too, with its id: when it had been granted the answer is that
 // grant, and nothing is spent twice. For that Redis remembers the last 128 grants of each subject for a
-// minute. Where more than those came in between, nobody can tell any more: then, as after the fourth
+// minute, unless [WithoutReplay]. Where more than those came in between, nobody can tell any more: then, as after the fourth
 // attempt, the answer is ratelimiter.ErrUnavailable, and the permits may have been spent. So they may
 // when ctx ends a call in flight.
 //
@@ -47,6 +47,7 @@ type family struct {
 	algorithm Algorithm
 	numbers   []any
 	clock     func() time.Time // nil for that of Redis
+	forgetful bool
 }
 
 // An Option configures a [Shared].
@@ -55,6 +56,16 @@ type Option func(*family)
 // WithClientClock takes the time from this process. Then a clock that is fast or slow against the others'
 // changes what is granted: it is for tests with virtual time. The default is the clock of Redis.
 func WithClientClock() Option { return func(f *family) { f.clock = time.Now } }
+
+// WithoutReplay has Redis remember no grants. Then a call whose reply was lost is not sent again, and still
+// spends at most once: its answer is ratelimiter.ErrUnavailable, and the permits may have been spent. It
+// saves the list of ids, which is a quarter to a half of a granted call's time in Redis and most of a
+// subject's memory: for millions of subjects, of which none is worth much. It says nothing to others that
+// share the limiter. The default is to remember.
+func WithoutReplay() Option { return func(f *family) { f.forgetful = true } }
+
+// noID is an id that the scripts do not keep.
+const noID = "-"
 
 // NewShared is the limiter of that name in rdb: a redis.Client, ClusterClient, Ring or failover client,
 // which stays the caller's to close. It sends nothing. Errors: ratelimiter.ErrInvalidArgument for numbers
@@ -113,7 +124,9 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 	}
 	script := f.algorithm.script()
 	var id []byte
-	if q.spend {
+	if q.spend && f.forgetful {
+		id = []byte(noID)
+	} else if q.spend {
 		id = binary.NativeEndian.AppendUint64(make([]byte, 0, 8), rand.Uint64())
 	}
 	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), nil) {
@@ -135,7 +148,7 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 		if what == redisscript.Executed {
 			return Result{}, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
 		}
-		if !again {
+		if !again || tries.Replay && q.spend && f.forgetful {
 			return Result{}, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s, err)
 		}
 	}

@@ -88,6 +88,54 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// Without replay a call whose reply is lost is sent once, one that surely did not run again, and nothing is
+// kept to tell them apart.
+func TestWithoutReplay(t *testing.T) {
+	for kind, a := range every() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			s := &saboteur{}
+			rdb.AddHook(s)
+			ctx, remembers := t.Context(), shared(t, rdb, a)
+			l := &Shared{family: new(*remembers.family), keys: remembers.keys}
+			WithoutReplay()(l.family)
+			_, err := l.Peek(ctx, 2) // Redis has the script
+			require.NoError(t, err)
+
+			s.left, s.run, s.err, s.sent = 1, true, io.EOF, 0
+			_, err = l.Reserve(ctx, 2, 0)
+			require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
+			require.ErrorIs(t, err, io.EOF, kind)
+			require.Equal(t, 1, s.sent, kind)
+			after, err := remembers.Peek(ctx, 1)
+			require.NoError(t, err)
+			twin := shared(t, rdb, a).For("twin")
+			_, err = twin.Reserve(ctx, 2, 0)
+			require.NoError(t, err)
+			want, err := twin.Peek(ctx, 1)
+			require.NoError(t, err)
+			require.Equal(t, want.Remaining, after.Remaining, "%s: spent once", kind)
+
+			s.left, s.run, s.sent = 1, false, 0
+			_, err = l.Peek(ctx, 1)
+			require.NoError(t, err, "who takes nothing may ask again")
+			require.Equal(t, 2, s.sent, kind)
+			s.left, s.err, s.sent = 1, redisError("LOADING"), 0
+			_, err = l.Allow(ctx, 1)
+			require.NoError(t, err)
+			require.Equal(t, 2, s.sent, kind)
+			require.Zero(t, rdb.Exists(ctx, l.keys[1]).Val(), kind)
+
+			// A peer that remembers shares it, and its own calls are told apart as ever.
+			time.Sleep(time.Hour)
+			s.left, s.run, s.err = 1, true, io.EOF
+			r, err := remembers.Allow(ctx, 1)
+			require.NoError(t, err)
+			require.True(t, r.Granted, kind)
+			require.EqualValues(t, 1, rdb.LLen(ctx, l.keys[1]).Val(), kind)
+		})
+	}
+}
+
 // A turn that was told is told again.
 func TestLostReplyOfAReservation(t *testing.T) {
 	for _, kind := range []string{"leaky queue", "smooth bursty", "smooth warming up"} {

@@ -6,7 +6,7 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
 -- ARGV[4]   us since the call was first sent, when it may have run before; else 0
 -- ARGV[5]   parts that flow in each us
 -- ARGV[6]   parts that a permit costs
@@ -57,10 +57,12 @@ local wait = granted and 0 or math.ceil((least - level) / flow)
 local take = granted and not again and ARGV[3] ~= ''
 if take then
   level = level - n * cost
-  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-    redis.call('LPOP', KEYS[2])
+  if #ARGV[3] == 8 then
+    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+      redis.call('LPOP', KEYS[2])
+    end
+    redis.call('PEXPIRE', KEYS[2], 60000)
   end
-  redis.call('PEXPIRE', KEYS[2], 60000)
 end
 local reset = math.ceil((full - level) / flow)
 -- Refused calls need not be saved, as no part is ever lost; but when the clock was put back it counts from now on.

@@ -4,7 +4,7 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
 -- ARGV[4]   us since the call was first sent, when it may have run before; else 0
 -- ARGV[5]   permits of a window
 -- ARGV[6]   us of a window
@@ -49,10 +49,12 @@ local wait = granted and 0 or start + interval - now
 local take = granted and not again and ARGV[3] ~= ''
 if take then
   count = count + n
-  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-    redis.call('LPOP', KEYS[2])
+  if #ARGV[3] == 8 then
+    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+      redis.call('LPOP', KEYS[2])
+    end
+    redis.call('PEXPIRE', KEYS[2], 60000)
   end
-  redis.call('PEXPIRE', KEYS[2], 60000)
 end
 local reset = count > 0 and start + interval - now or 0
 if take or back and ARGV[3] ~= '' then

@@ -6,7 +6,7 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
 -- ARGV[4]   us since the call was first sent, when it may have run before; else 0
 -- ARGV[5]   parts that flow in each us
 -- ARGV[6]   parts that a permit costs
@@ -59,10 +59,12 @@ if take then
   us, part = us + math.floor(ahead_then / flow), ahead_then % flow
   ahead = ahead + n * cost
   room = room - n * cost
-  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-    redis.call('LPOP', KEYS[2])
+  if #ARGV[3] == 8 then
+    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+      redis.call('LPOP', KEYS[2])
+    end
+    redis.call('PEXPIRE', KEYS[2], 60000)
   end
-  redis.call('PEXPIRE', KEYS[2], 60000)
 end
 local reset = math.ceil(ahead / flow)
 if take or back and ARGV[3] ~= '' then

@@ -4,7 +4,7 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
 -- ARGV[4]   us since the call was first sent, when it may have run before; else 0
 -- ARGV[5]   permits of a window
 -- ARGV[6]   us of a window
@@ -72,10 +72,12 @@ end
 local take = granted and not again and ARGV[3] ~= ''
 if take then
   current, left = current + n, left - n
-  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-    redis.call('LPOP', KEYS[2])
+  if #ARGV[3] == 8 then
+    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+      redis.call('LPOP', KEYS[2])
+    end
+    redis.call('PEXPIRE', KEYS[2], 60000)
   end
-  redis.call('PEXPIRE', KEYS[2], 60000)
 end
 local reset = 0
 if current > 0 then

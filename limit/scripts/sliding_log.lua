@@ -8,7 +8,7 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
 -- ARGV[4]   us since the call was first sent, when it may have run before; else 0
 -- ARGV[5]   permits in any interval
 -- ARGV[6]   us of the interval
@@ -86,9 +86,11 @@ if granted and not again and ARGV[3] ~= '' then
     redis.call('ZREMRANGEBYRANK', KEYS[1], 0, math.min(expired, 512) - 1)
   end
   redis.call('PEXPIRE', KEYS[1], math.ceil(interval / 1000) + 60000)
-  if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-    redis.call('LPOP', KEYS[2])
+  if #ARGV[3] == 8 then
+    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
+      redis.call('LPOP', KEYS[2])
+    end
+    redis.call('PEXPIRE', KEYS[2], 60000)
   end
-  redis.call('PEXPIRE', KEYS[2], 60000)
 end
 return {granted and 1 or 0, permits - used, wait, used > 0 and at + interval - now or 0}

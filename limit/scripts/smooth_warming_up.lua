@@ -7,7 +7,7 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id, the us of the grant, the us of its turn
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; empty to take nothing
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
 -- ARGV[4]   us since the call was first sent, when it may have run before; else 0
 -- ARGV[5]   us between two permits at the rate
 -- ARGV[6]   permits that can be stored
@@ -72,10 +72,12 @@ if take then
   end
   ticket = ticket + us + math.floor(stable * rest) + math.floor((n - spent) * stable)
   stored = stored - spent
-  if redis.call('RPUSH', KEYS[2], entry) > 128 then
-    redis.call('LPOP', KEYS[2])
+  if #ARGV[3] == 8 then
+    if redis.call('RPUSH', KEYS[2], entry) > 128 then
+      redis.call('LPOP', KEYS[2])
+    end
+    redis.call('PEXPIRE', KEYS[2], 60000)
   end
-  redis.call('PEXPIRE', KEYS[2], 60000)
 end
 local reset = ticket - now + math.ceil((most - stored) * cool)
 if take or back and ARGV[3] ~= '' then
