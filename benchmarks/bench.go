@@ -16,14 +16,27 @@ type bench struct {
 	options     options
 	server      *server
 	rdb         *redis.Client // beside the contestants: looks and seeds
+	rows        []row
 	contestants []contestant
+	costsInto   string // the document for the table of costs, "" when there is none
 	results     results
 	serial      int // of the names, so that no two cells share one
 }
 
 func openBench(ctx context.Context, o options) (*bench, error) {
 	b := &bench{options: o, results: results{}}
+	for _, r := range allRows(o) {
+		if o.rows.MatchString(r.about().key) {
+			b.rows = append(b.rows, r)
+		}
+	}
+	if len(b.rows) == 0 {
+		return nil, fmt.Errorf("-rows %s matches no row", o.rows)
+	}
 	var err error
+	if b.costsInto, err = b.costsDocument(); err != nil {
+		return nil, err
+	}
 	if b.server, err = startServer(ctx, o.server); err != nil {
 		return nil, err
 	}
@@ -46,17 +59,28 @@ func goContestants(addr string, pool int, script string) ([]contestant, error) {
 	if script != "" {
 		list = append(list, newRedissonScript(addr, pool, script))
 	}
-	return append(list, newRedisRate(addr, pool), throttled, local{},
-		ping{newClient(addr, pool), 1}, ping{newClient(addr, pool), 100}), nil
+	list = append(list, newRedisRate(addr, pool), throttled, local{},
+		ping{newClient(addr, pool), 1}, ping{newClient(addr, pool), 100})
+	return append(list, newLimits(addr, pool)...), nil
 }
 
 func (b *bench) wanted(key string) bool {
 	return len(b.options.only) == 0 || slices.Contains(b.options.only, key)
 }
 
+// taken reports whether some row takes c.
+func (b *bench) taken(c contestant) bool {
+	return slices.ContainsFunc(b.rows, func(r row) bool { return r.takes(c) })
+}
+
+// needsRedisson reports whether Redisson, or its script, is in a row. A profile is of ours alone.
+func (b *bench) needsRedisson() bool {
+	return !b.options.profiling() && slices.ContainsFunc(b.rows, func(r row) bool { return r.about().by() == baselineKey })
+}
+
 func (b *bench) addContestants(ctx context.Context) error {
 	script := ""
-	if !b.options.profiling() { // a profile is of ours alone
+	if b.needsRedisson() {
 		b.say("starting real Redisson, to take its script from the wire")
 		var err error
 		if script, err = captureScript(ctx, b.options.server); err != nil {
@@ -67,13 +91,16 @@ func (b *bench) addContestants(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	known := []string{baselineKey}
 	for _, c := range list {
-		if b.wanted(c.about().key) {
+		known = append(known, c.about().key)
+		if b.wanted(c.about().key) && b.taken(c) && !(b.options.profiling() && c.about().limit) {
 			b.contestants = append(b.contestants, c)
 		}
 	}
 	for _, version := range []string{newestRedisson, olderRedisson} {
-		if b.options.profiling() || !b.wanted("java-"+version) {
+		known = append(known, "java-"+version)
+		if !b.needsRedisson() || !b.wanted("java-"+version) {
 			continue
 		}
 		c, err := newRedissonJava(version, b.server.addr)
@@ -83,7 +110,7 @@ func (b *bench) addContestants(ctx context.Context) error {
 		b.contestants = append(b.contestants, c)
 	}
 	for _, key := range b.options.only {
-		if !slices.ContainsFunc(b.contestants, func(c contestant) bool { return c.about().key == key }) {
+		if !slices.Contains(known, key) {
 			return fmt.Errorf("-only: there is no contestant %q", key)
 		}
 	}
@@ -109,21 +136,12 @@ func (b *bench) say(format string, args ...any) {
 // measure runs every cell: each repeat, each row, each contestant in turn, every other repeat in the
 // opposite order, so that what one leaves behind does not always meet the same next one.
 func (b *bench) measure(ctx context.Context) error {
-	var rows []row
-	for _, r := range allRows(b.options) {
-		if b.options.rows.MatchString(r.about().key) {
-			rows = append(rows, r)
-		}
-	}
-	if len(rows) == 0 {
-		return fmt.Errorf("-rows %s matches no row", b.options.rows)
-	}
 	if err := b.warmUp(ctx); err != nil {
 		return err
 	}
 	order := slices.Clone(b.contestants)
 	for repeat := range b.options.repeats {
-		for _, r := range rows {
+		for _, r := range b.rows {
 			for _, c := range order {
 				if !r.takes(c) {
 					continue

@@ -41,7 +41,7 @@ func eachContestant(b *testing.B, name string, r loadRow) {
 			s, err := c.open(b.Context(), j)
 			require.NoError(b, err)
 			if r.refuse {
-				require.NoError(b, exhaust(b.Context(), s, j))
+				require.NoError(b, exhaust(b.Context(), s, j, c.about().held(j)))
 			}
 			_, err = resetUsage(b.Context(), all.rdb)
 			require.NoError(b, err)

@@ -55,7 +55,7 @@ func (r report) panel(title string, m metric) (*plot.Plot, error) {
 	p.X.Tick.Marker, p.Y.Tick.Marker = callerTicks(callerCounts(r.options)), decades{}
 	p.Add(plotter.NewGrid())
 	drawn := 0
-	for i, a := range r.contestants {
+	for _, a := range r.contestants {
 		pts := r.points(a.key, m)
 		if len(pts.XYs) == 0 {
 			continue
@@ -68,8 +68,9 @@ func (r report) panel(title string, m metric) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		line.Color, marks.Color, bars.Color = hue(i), hue(i), hue(i)
-		line.Dashes, marks.Shape = plotutil.Dashes(0), plotutil.Shape(i)
+		colour := hue(drawn)
+		line.Color, marks.Color, bars.Color = colour, colour, colour
+		line.Dashes, marks.Shape = plotutil.Dashes(0), plotutil.Shape(drawn)
 		if a.ceiling {
 			line.Dashes = plotutil.Dashes(2)
 		}
@@ -106,7 +107,7 @@ func (r report) points(contestant string, m metric) seriesPoints {
 	return pts
 }
 
-// hue is the colour of the i-th contestant; the first is ours.
+// hue is the colour of the i-th line; the first is ours.
 func hue(i int) color.Color {
 	colors := []color.RGBA{
 		{0xd0, 0, 0, 0xff}, {0x1f, 0x77, 0xb4, 0xff}, {0xff, 0x7f, 0x0e, 0xff}, {0x2c, 0xa0, 0x2c, 0xff}, {0x94, 0x67, 0xbd, 0xff},

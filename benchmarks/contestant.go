@@ -29,6 +29,14 @@ type about struct {
 	unlimited bool
 	// again says that it is another in other circumstances, for the load rows alone.
 	again bool
+	// limit says that it is one of package limit's, for the rows about those.
+	limit bool
+	// beside says that it stands in the rows about package limit, too: it does the same, each request by itself.
+	beside bool
+	// ahead says that a limiter grants one permit more than it has, which the next one waits for.
+	ahead bool
+	// reads says that it asks Redis outside of its script, too.
+	reads bool
 	// java says that it is no Go code of this process: allocations are unknown, workers impossible.
 	java bool
 }
@@ -54,6 +62,10 @@ type job struct {
 	limiters int
 	permits  int64 // of each limiter
 	interval time.Duration
+	logs     time.Duration // what a SlidingLog has for interval, unless 0
+	// flows says that the permits come back at permits an interval, as users have it. Else those that count
+	// no window give one back each emission, so that what is gone from them was granted.
+	flows    bool
 	callers  int
 	duration time.Duration
 	calls    int64 // of each caller, instead of a duration
@@ -64,6 +76,22 @@ func (j job) name(i int) string {
 		return j.prefix
 	}
 	return fmt.Sprintf("%s%d", j.prefix, i)
+}
+
+// refill is the rate at which permits come back to a limiter that counts no window.
+func (j job) refill() (permits int64, interval time.Duration) {
+	if j.flows {
+		return j.permits, j.interval
+	}
+	return 1, emission
+}
+
+// held is how many permits a contestant's limiter of that job grants at once.
+func (a about) held(j job) int64 {
+	if a.ahead {
+		return j.permits + 1
+	}
+	return j.permits
 }
 
 func (j job) names() []string {

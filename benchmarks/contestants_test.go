@@ -22,6 +22,7 @@ func TestContestantsGrantAndRefuse(t *testing.T) {
 				require.NoError(t, err)
 				_, err = resetUsage(t.Context(), b.rdb)
 				require.NoError(t, err)
+				permits = a.held(j)
 				j.callers, j.calls = 1, permits
 				granted, err := s.load(t.Context(), j)
 				require.NoError(t, err)

@@ -51,7 +51,8 @@ func newRedisRate(addr string, pool int) *redisRate {
 }
 
 func (r *redisRate) about() about {
-	return about{key: redisRateKey, title: "go-redis/redis_rate (GCRA)", version: moduleVersion("github.com/go-redis/redis_rate/v10")}
+	return about{key: redisRateKey, title: "go-redis/redis_rate (GCRA)", version: moduleVersion("github.com/go-redis/redis_rate/v10"),
+		beside: true}
 }
 
 func (r *redisRate) open(ctx context.Context, j job) (session, error) {
@@ -60,7 +61,8 @@ func (r *redisRate) open(ctx context.Context, j job) (session, error) {
 		return nil, err
 	}
 	names := j.names()
-	limit := redis_rate.Limit{Rate: 1, Period: emission, Burst: int(j.permits)}
+	permits, interval := j.refill()
+	limit := redis_rate.Limit{Rate: int(permits), Period: interval, Burst: int(j.permits)}
 	return &goSession{
 		ask: func(ctx context.Context, pick uint64) (int64, error) {
 			answer, err := r.limiter.Allow(ctx, names[pick%uint64(len(names))], limit)
@@ -98,7 +100,7 @@ func newThrottled(addr string, pool int) (*throttledGCRA, error) {
 
 func (t *throttledGCRA) about() about {
 	return about{key: "throttled", title: "throttled (GCRA by compare and swap)", version: moduleVersion("github.com/throttled/throttled/v2"),
-		fallible: true}
+		fallible: true, beside: true, reads: true}
 }
 
 func (t *throttledGCRA) open(ctx context.Context, j job) (session, error) {
@@ -106,8 +108,9 @@ func (t *throttledGCRA) open(ctx context.Context, j job) (session, error) {
 	if err != nil {
 		return nil, err
 	}
+	permits, interval := j.refill()
 	limiter, err := throttled.NewGCRARateLimiterCtx(t.store,
-		throttled.RateQuota{MaxRate: throttled.PerDuration(1, emission), MaxBurst: int(j.permits) - 1})
+		throttled.RateQuota{MaxRate: throttled.PerDuration(int(permits), interval), MaxBurst: int(j.permits) - 1})
 	if err != nil {
 		return nil, err
 	}

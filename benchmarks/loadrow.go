@@ -14,16 +14,25 @@ type loadRow struct {
 	processes        int           // 0 for this one alone
 	interval         time.Duration // an hour when 0: nothing expires while the row runs
 	refuse           bool
+	limits           bool // the row is about package limit
 	duration         time.Duration
 }
 
 func (r loadRow) about() rowAbout {
-	return rowAbout{key: r.key, title: r.title, text: r.text, metrics: loadMetrics}
+	a := rowAbout{key: r.key, title: r.title, text: r.text, metrics: loadMetrics}
+	if r.limits {
+		a.metrics, a.baseline = limitMetrics, redisRateKey
+	}
+	return a
 }
 
 func (r loadRow) takes(c contestant) bool {
 	a := c.about()
 	switch {
+	case r.limits:
+		return a.limit || a.beside
+	case a.limit:
+		return false
 	case r.refuse && a.unlimited, r.processes > 0 && a.java:
 		return false
 	case r.processes > 0 && a.key == local{}.about().key:
@@ -46,6 +55,8 @@ func (r loadRow) job(name string) job {
 	}
 	if r.refuse {
 		j.permits = 1
+	} else if r.limits {
+		j.logs = logWindow
 	}
 	return j
 }
@@ -57,7 +68,7 @@ func (r loadRow) measure(ctx context.Context, b *bench, c contestant, name strin
 		return nil, err
 	}
 	if r.refuse {
-		if err := exhaust(ctx, s, j); err != nil {
+		if err := exhaust(ctx, s, j, c.about().held(j)); err != nil {
 			return nil, err
 		}
 	}
@@ -82,12 +93,12 @@ func (r loadRow) measure(ctx context.Context, b *bench, c contestant, name strin
 	if err := r.check(ctx, c, s, t); err != nil {
 		return nil, err
 	}
-	if c.about().keeps && !r.refuse && r.limiters == 1 && r.interval == 0 {
+	if (c.about().keeps || r.limits) && !r.refuse && r.limiters == 1 && r.interval == 0 {
 		bytes, err := memory(ctx, b.rdb, s.keys())
 		if err != nil {
 			return nil, err
 		}
-		out[bytesMetric] = float64(bytes) / float64(t.Granted)
+		out[bytesMetric], out[keysMetric] = float64(bytes)/float64(t.Granted), float64(bytes)
 	}
 	return out, nil
 }
@@ -110,6 +121,7 @@ func (r loadRow) sample(c contestant, t tally, before, after usage) sample {
 		return out // it does not use Redis
 	}
 	out[cpuMetric] = (after.cpu - before.cpu) * 1e6 / t.asked()
+	out[askMetric] = after.asking(a) * 1e6 / t.asked()
 	if after.scriptCalls > 0 {
 		out[serverMetric] = after.scriptTime * 1e6 / float64(after.scriptCalls)
 		out[callsMetric] = float64(after.scriptCalls) / t.asked()
@@ -126,13 +138,14 @@ func (r loadRow) check(ctx context.Context, c contestant, s session, t tally) er
 	if err != nil {
 		return err
 	}
-	return r.judge(t, spent)
+	return r.judge(t, spent, c.about().held(r.job("")))
 }
 
-// judge says what is wrong with a tally, given the permits that the limiters hold as granted.
-func (r loadRow) judge(t tally, spent int64) error {
+// judge says what is wrong with a tally, given the permits that the limiters hold as granted, and how many
+// one had before it refused.
+func (r loadRow) judge(t tally, spent, held int64) error {
 	switch {
-	case r.refuse && (t.Granted != 0 || t.Refused == 0 || spent != 1):
+	case r.refuse && (t.Granted != 0 || t.Refused == 0 || spent != held):
 		return fmt.Errorf("of an empty limiter %d requests were granted and %d refused, and it holds %d", t.Granted, t.Refused, spent)
 	case r.refuse:
 		return nil
@@ -146,12 +159,12 @@ func (r loadRow) judge(t tally, spent int64) error {
 	return nil
 }
 
-// exhaust takes the only permit.
-func exhaust(ctx context.Context, s session, j job) error {
-	j.callers, j.calls = 1, 1
+// exhaust takes the permits that a limiter has, the only one of most.
+func exhaust(ctx context.Context, s session, j job, held int64) error {
+	j.callers, j.calls = 1, held
 	t, err := s.load(ctx, j)
-	if err == nil && t.Granted != 1 {
-		err = fmt.Errorf("the only permit was not granted: %s", t.Error)
+	if err == nil && t.Granted != held {
+		err = fmt.Errorf("of %d permits %d were granted: %s", held, t.Granted, t.Error)
 	}
 	return err
 }

@@ -25,10 +25,13 @@ func (r report) findLosses() []loss {
 			metrics = slices.Concat(metrics, resourceMetrics)
 		}
 		for _, m := range metrics {
+			if m == commandsMetric {
+				continue // their time tells
+			}
 			ours := r.results.series(row.key, oursKey, m)
 			for _, a := range r.contestants {
 				theirs := r.results.series(row.key, a.key, m)
-				if a.key == oursKey || a.again || len(ours) == 0 || len(theirs) == 0 || !m.better(theirs.median(), ours.median()) ||
+				if a.key == oursKey || a.again || a.limit || len(ours) == 0 || len(theirs) == 0 || !m.better(theirs.median(), ours.median()) ||
 					number(theirs.median()) == number(ours.median()) { // alike in all digits that are shown
 					continue
 				}
@@ -56,6 +59,7 @@ func (r report) losses(w *strings.Builder) {
 		fmt.Fprintf(w, "And to what limits nothing that processes share, the ceilings:\n\n")
 		lossTable(w, ceilings)
 	}
+	r.limitLosses(w)
 }
 
 func lossTable(w *strings.Builder, losses []loss) {

@@ -20,6 +20,7 @@ type options struct {
 	quick    bool
 	server   string // the redis-server program
 	out      string // docs/benchmarks.md; the chart goes beside it
+	costs    string // docs/algorithms.md, in which the costs of package limit go; "" for the one beside out
 	pool     int
 
 	callers                  int // of a profile
@@ -33,10 +34,11 @@ func parseFlags(args []string) (options, error) {
 	f.IntVar(&o.repeats, "repeats", 5, "how often each figure is taken")
 	seconds := f.Float64("seconds", 1, "how long each load runs")
 	rows := f.String("rows", "", "only the rows whose key matches this regular expression")
-	only := f.String("only", "", "only these contestants, by key, separated by commas; the baseline is always among them")
+	only := f.String("only", "", "only these contestants, by key, separated by commas; the baselines are always among them")
 	f.BoolVar(&o.quick, "quick", false, "one repeat of 0.2 s, small sets: shows that everything works, measures nothing")
 	f.StringVar(&o.server, "server", "redis-server", "the server program")
 	f.StringVar(&o.out, "out", "../docs/benchmarks.md", "where the tables go; the chart goes beside them")
+	f.StringVar(&o.costs, "costs", "", "the document whose table of costs is replaced; by default algorithms.md beside -out, if it is there")
 	f.IntVar(&o.pool, "pool", 0, "connections of a Go client; 0 is the default of go-redis")
 	f.IntVar(&o.callers, "callers", 512, "callers of a profile")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "run only ours, and write a CPU profile here")
@@ -61,8 +63,14 @@ func parseFlags(args []string) (options, error) {
 	}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
-		if !slices.Contains(o.only, baselineKey) {
-			o.only = append(o.only, baselineKey)
+		baselines := []string{baselineKey}
+		if slices.ContainsFunc(o.only, func(key string) bool { return strings.HasPrefix(key, "limit-") }) {
+			baselines = append(baselines, redisRateKey)
+		}
+		for _, key := range baselines {
+			if !slices.Contains(o.only, key) {
+				o.only = append(o.only, key)
+			}
 		}
 	}
 	return o, nil

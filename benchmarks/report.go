@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,7 @@ func (b *bench) write(ctx context.Context) error {
 	for _, c := range b.contestants {
 		r.contestants = append(r.contestants, c.about())
 	}
-	for _, row := range allRows(b.options) {
+	for _, row := range b.rows {
 		if len(b.results[row.about().key]) > 0 {
 			r.rows = append(r.rows, row.about())
 		}
@@ -29,7 +30,15 @@ func (b *bench) write(ctx context.Context) error {
 		return err
 	}
 	b.say("writing %s and %s", b.options.out, chart)
-	return os.WriteFile(b.options.out, []byte(r.markdown(filepath.Base(chart))), 0o644) //nolint:gosec // a document
+	if err := os.WriteFile(b.options.out, []byte(r.markdown(filepath.Base(chart))), 0o644); err != nil { //nolint:gosec // a document
+		return err
+	}
+	table := r.costs()
+	if b.costsInto == "" || table == "" {
+		return nil
+	}
+	b.say("writing the table of costs into %s", b.costsInto)
+	return writeCosts(b.costsInto, &table)
 }
 
 // A report turns results into a document.
@@ -55,7 +64,7 @@ func (r report) markdown(chart string) string {
 	fmt.Fprintf(&w, "- %d repeats of %v. In each repeat and each row every contestant has its turn, so that all meet the same minutes.\n",
 		r.options.repeats, r.options.duration)
 	fmt.Fprintf(&w, "- Every figure is min / **median** / max over the repeats. × is the ratio to the baseline, %s, of the same repeat.\n",
-		r.title(baselineKey))
+		r.baselines())
 	pool := fmt.Sprintf("%d connections each", r.options.pool)
 	if r.options.pool == 0 {
 		pool = "the default number of connections of go-redis"
@@ -67,14 +76,37 @@ func (r report) markdown(chart string) string {
 	r.goals(&w)
 	r.losses(&w)
 	for _, row := range r.rows {
-		r.table(&w, row.title, row.text, row.key, row.metrics)
+		if row.by() == baselineKey {
+			r.table(&w, row)
+		}
 	}
 	for _, row := range r.rows {
 		if row.key == callersKey(1) || row.key == callersKey(512) {
-			r.table(&w, "What it costs: "+row.title, resourceText, row.key, resourceMetrics)
+			row.title, row.text, row.metrics = "What it costs: "+row.title, resourceText, resourceMetrics
+			r.table(&w, row)
+		}
+	}
+	for _, row := range r.rows {
+		if row.by() != baselineKey {
+			r.table(&w, row)
 		}
 	}
 	return w.String()
+}
+
+// baselines are those of the rows that were measured.
+func (r report) baselines() string {
+	var all []string
+	for _, row := range r.rows {
+		words := r.title(row.by())
+		if row.by() != baselineKey {
+			words = "in the rows of limit/ " + words
+		}
+		if !slices.Contains(all, words) {
+			all = append(all, words)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 const resourceText = "CPU and server time are from INFO, bytes from MEMORY USAGE of the limiter's keys by permits granted, " +
@@ -100,21 +132,21 @@ type column struct {
 }
 
 // table is one row of the run: a line for each contestant, a column for each metric that somebody has.
-func (r report) table(w *strings.Builder, title, text, row string, metrics []metric) {
+func (r report) table(w *strings.Builder, row rowAbout) {
 	var columns []column
-	for _, m := range metrics {
+	for _, m := range row.metrics {
 		some, ratio := false, false
 		for _, a := range r.contestants {
-			some = some || len(r.results.series(row, a.key, m)) > 0
-			ratio = ratio || a.key != baselineKey && len(r.results.ratio(row, a.key, baselineKey, m)) > 0
+			some = some || len(r.results.series(row.key, a.key, m)) > 0
+			ratio = ratio || a.key != row.by() && len(r.results.ratio(row.key, a.key, row.by(), m)) > 0
 		}
 		if some {
 			columns = append(columns, column{m, ratio})
 		}
 	}
-	fmt.Fprintf(w, "## %s\n\n", title)
-	if text != "" {
-		fmt.Fprintf(w, "%s\n\n", text)
+	fmt.Fprintf(w, "## %s\n\n", row.title)
+	if row.text != "" {
+		fmt.Fprintf(w, "%s\n\n", row.text)
 	}
 	head, rule := "| |", "|---|"
 	for _, c := range columns {
@@ -127,16 +159,16 @@ func (r report) table(w *strings.Builder, title, text, row string, metrics []met
 	}
 	fmt.Fprintf(w, "%s\n%s\n", head, rule)
 	for _, a := range r.contestants {
-		if len(r.results[row][a.key]) == 0 {
+		if len(r.results[row.key][a.key]) == 0 {
 			continue
 		}
 		fmt.Fprintf(w, "| %s |", a.titleWithVersion())
 		for _, c := range columns {
-			fmt.Fprintf(w, " %s |", spread(r.results.series(row, a.key, c.metric)))
-			if c.ratio && a.key == baselineKey {
+			fmt.Fprintf(w, " %s |", spread(r.results.series(row.key, a.key, c.metric)))
+			if c.ratio && a.key == row.by() {
 				fmt.Fprintf(w, " 1 |")
 			} else if c.ratio {
-				fmt.Fprintf(w, " %s |", spread(r.results.ratio(row, a.key, baselineKey, c.metric)))
+				fmt.Fprintf(w, " %s |", spread(r.results.ratio(row.key, a.key, row.by(), c.metric)))
 			}
 		}
 		fmt.Fprintln(w)

@@ -86,11 +86,20 @@ const (
 	callsMetric     metric = "calls"
 	bytesMetric     metric = "bytes"
 	allocsMetric    metric = "allocs"
+	askMetric       metric = "ask"
+	keysMetric      metric = "keys"
 	lag50Metric     metric = "lag50"
 	lag99Metric     metric = "lag99"
 	overtakenMetric metric = "overtaken"
 	longestMetric   metric = "longest"
 	call999Metric   metric = "call999"
+
+	grantMetric     metric = "grant"
+	refusalMetric   metric = "refusal"
+	commandsMetric  metric = "commands"
+	freshMetric     metric = "fresh"
+	full100Metric   metric = "full100"
+	full10000Metric metric = "full10000"
 )
 
 // metricTitles are the heads of columns.
@@ -104,11 +113,20 @@ var metricTitles = map[metric]string{
 	callsMetric:     "script calls a request",
 	bytesMetric:     "bytes a permit",
 	allocsMetric:    "allocations a request",
+	askMetric:       "server time, µs a request",
+	keysMetric:      "bytes of its keys",
 	lag50Metric:     "lag p50, ms",
 	lag99Metric:     "lag p99, ms",
 	overtakenMetric: "overtaken pairs, %",
 	longestMetric:   "longest call, ms",
 	call999Metric:   "p99.9 of the calls, ms",
+
+	grantMetric:     "Redis time of a granted call, µs",
+	refusalMetric:   "Redis time of a refused call, µs",
+	commandsMetric:  "Redis commands of a granted call",
+	freshMetric:     "bytes after one call",
+	full100Metric:   "bytes, 100 in a minute",
+	full10000Metric: "bytes, 10,000 in a minute",
 }
 
 // better reports whether a is the better value of m.

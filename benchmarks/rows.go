@@ -17,6 +17,14 @@ type row interface {
 type rowAbout struct {
 	key, title, text string
 	metrics          []metric
+	baseline         string // the contestant by which the others' figures are divided, baselineKey when empty
+}
+
+func (r rowAbout) by() string {
+	if r.baseline == "" {
+		return baselineKey
+	}
+	return r.baseline
 }
 
 // callerCounts are the loads on one limiter.
@@ -61,10 +69,32 @@ func allRows(o options) []row {
 	for _, n := range expired {
 		rows = append(rows, expiredRow{n})
 	}
-	return rows
+	return append(rows, limitRows(o, limiters)...)
 }
+
+// limitRows are those about package limit, shorter than the others: there are many contestants.
+func limitRows(o options, subjects int) []row {
+	r := loadRow{limits: true, callers: 64, limiters: 1, duration: o.duration * 3 / 10}
+	one, many, each, none := r, r, r, r
+	one.callers = 1
+	one.key, one.title, one.text = "limit-1", "limit/: 1 caller on one limiter, all granted", fmt.Sprintf(limitText, r.duration)
+	many.key, many.title = "limit-64", "limit/: 64 callers on one limiter, all granted"
+	each.limiters = subjects
+	each.key, each.title = "limit-subjects", fmt.Sprintf("limit/: 64 callers, a limiter for each of %s subjects", grouped(subjects))
+	each.text = "Each request is of a subject at random, as where every user has a limiter."
+	none.refuse = true
+	none.key, none.title = "limit-refused", "limit/: 64 callers on one limiter, all refused"
+	return []row{one, many, each, none, newCostRow(o)}
+}
+
+// limitText is about all rows of package limit.
+const limitText = "The limiters of package limit beside those that do the same, each request one call; × is the ratio to redis_rate's. " +
+	"%v each. Server time is all that Redis did for a request, throttled's reads included. LeakyQueue and SmoothWarmingUp, " +
+	"which let go one permit at a time, are asked for a turn (Reserve) that nobody waits for, the others for a permit (Allow). " +
+	"SlidingLog has an interval of 250 ms, so that its set is as long as a quarter of a second's grants and calls drop what has expired."
 
 var (
 	loadMetrics     = []metric{rateMetric, p50Metric, p99Metric, failedMetric}
+	limitMetrics    = []metric{rateMetric, p50Metric, p99Metric, askMetric, keysMetric, failedMetric}
 	resourceMetrics = []metric{cpuMetric, serverMetric, callsMetric, bytesMetric, allocsMetric}
 )

@@ -21,6 +21,11 @@ func TestRows(t *testing.T) {
 		loadRow{key: "processes", callers: 2, limiters: 1, duration: d, processes: 2},
 		waitersRow{40},
 		expiredRow{2000},
+		loadRow{key: "limit-1", callers: 1, limiters: 1, duration: d, limits: true},
+		loadRow{key: "limit-64", callers: 8, limiters: 1, duration: d, limits: true},
+		loadRow{key: "limit-subjects", callers: 8, limiters: 50, duration: d, limits: true},
+		loadRow{key: "limit-refused", callers: 8, limiters: 1, duration: d, limits: true, refuse: true},
+		costRow{calls: 50, many: 100},
 	} {
 		for _, c := range b.contestants {
 			if !r.takes(c) {
@@ -34,12 +39,28 @@ func TestRows(t *testing.T) {
 			}
 			b.results.add(r.about().key, c.about().key, s)
 		}
-		require.NotEmpty(t, b.results[r.about().key][oursKey], r.about().key)
+		about := r.about()
+		measured := map[string]string{baselineKey: oursKey, redisRateKey: limitGCRAKey}[about.by()]
+		require.NotEmpty(t, b.results[about.key][measured], about.key)
 	}
 	for _, m := range []metric{rateMetric, p99Metric, cpuMetric, serverMetric, bytesMetric, allocsMetric} {
 		require.Positive(t, b.results.series(callersKey(512), oursKey, m)[0], m)
 	}
 	require.Positive(t, b.results.series("expired-2000", oursKey, longestMetric)[0])
+	for _, key := range append(limitKeys(), redisRateKey, "throttled") {
+		for _, m := range []metric{rateMetric, p99Metric, askMetric, keysMetric} {
+			require.Positive(t, b.results.series("limit-64", key, m)[0], "%s: %s", key, m)
+		}
+		for _, m := range costMetrics {
+			require.Positive(t, b.results.series(costsKey, key, m)[0], "%s: %s", key, m)
+		}
+		require.NotEmpty(t, b.results["limit-refused"][key], key)
+		require.NotEmpty(t, b.results["limit-subjects"][key], key)
+	}
+	for key, commands := range map[string]float64{limitGCRAKey: 7, "limit-smooth-bursty": 7, redisRateKey: 3, "throttled": 4} {
+		require.Equal(t, commands, b.results.series(costsKey, key, commandsMetric)[0], "commands of a call of %s", key)
+	}
+	require.NotEmpty(t, b.results[costsKey][oursKey], "RRateLimiter is in the table of costs")
 }
 
 // A liar answers without asking anybody.
@@ -77,15 +98,19 @@ func (l liar) wait(_ context.Context, _ string, callers int, _ time.Duration) ([
 func TestWorkNotDoneFails(t *testing.T) {
 	b := testBench(t)
 	const d = 10 * time.Millisecond
-	honest := b.with(t, oursKey)
+	honest, limited := b.with(t, oursKey), b.with(t, limitGCRAKey)
 	for name, c := range map[string]struct {
 		row row
 		liar
 		want string
 	}{
-		"granted but refused": {loadRow{callers: 2, limiters: 1, duration: d, refuse: true}, liar{honest, true}, "of an empty limiter"},
-		"refused but granted": {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "refused"},
-		"returned unserved":   {waitersRow{20}, liar{honest, true}, "0 new permits"},
+		"granted but refused":        {loadRow{callers: 2, limiters: 1, duration: d, refuse: true}, liar{honest, true}, "of an empty limiter"},
+		"refused but granted":        {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "refused"},
+		"limit, granted but refused": {loadRow{callers: 2, limiters: 1, duration: d, refuse: true, limits: true}, liar{limited, true}, "of an empty limiter"},
+		"limit, refused but granted": {loadRow{callers: 2, limiters: 1, duration: d, limits: true}, liar{limited, false}, "refused"},
+		"costs, granted but refused": {costRow{calls: 5, many: 10}, liar{limited, true}, "of an empty limiter"},
+		"costs, refused but granted": {costRow{calls: 5, many: 10}, liar{limited, false}, "of 129 permits 0 were granted"},
+		"returned unserved":          {waitersRow{20}, liar{honest, true}, "0 new permits"},
 	} {
 		_, err := b.cell(t.Context(), c.row, c.liar)
 		require.ErrorContains(t, err, c.want, name)
@@ -115,7 +140,7 @@ func TestJudge(t *testing.T) {
 		{none, 0, 9, 1, true}, {none, 0, 0, 1, false}, {none, 1, 9, 1, false}, {none, 0, 9, 2, false},
 		{expiring, 9, 0, 4, true}, {expiring, 9, 0, 0, false}, {expiring, 9, 0, 10, false}, {expiring, 9, 1, 4, false},
 	} {
-		err := c.row.judge(tally{Granted: c.granted, Refused: c.refused}, c.spent)
+		err := c.row.judge(tally{Granted: c.granted, Refused: c.refused}, c.spent, 1)
 		require.Equal(t, c.ok, err == nil, "%+v: %v", c, err)
 	}
 }

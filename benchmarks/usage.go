@@ -15,6 +15,44 @@ type usage struct {
 	scriptCalls int64   // EVAL and EVALSHA
 	scriptTime  float64 // seconds in them
 	pings       int64
+	commands    map[string]commandCount
+}
+
+// A commandCount is what one command took; those that scripts ran are in it.
+type commandCount struct {
+	calls   int64
+	seconds float64
+}
+
+// asking is the server time, in seconds, of what a contestant asked: its scripts, and what it sent beside
+// them.
+func (u usage) asking(a about) float64 {
+	total := u.scriptTime
+	if !a.reads {
+		return total
+	}
+	for _, name := range []string{"time", "setnx", "expire"} {
+		total += u.commands[name].seconds
+	}
+	// It reads by GET, and its script does too, once a call.
+	if get := u.commands["get"]; get.calls > u.scriptCalls {
+		total += get.seconds * float64(get.calls-u.scriptCalls) / float64(get.calls)
+	}
+	return total
+}
+
+// ran is how many commands the server ran for what was asked, those in scripts included and the script
+// calls themselves not.
+func (u usage) ran() int64 {
+	total := int64(0)
+	for name, c := range u.commands {
+		switch name {
+		case "eval", "evalsha", "info", "config|resetstat": // the last two are of the one who looks
+		default:
+			total += c.calls
+		}
+	}
+	return total
 }
 
 // resetUsage begins a new count of commands.
@@ -34,7 +72,7 @@ func readUsage(ctx context.Context, rdb *redis.Client) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	var u usage
+	u := usage{commands: map[string]commandCount{}}
 	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
 		seconds, err := strconv.ParseFloat(cpu[name], 64)
 		if err != nil {
@@ -42,12 +80,16 @@ func readUsage(ctx context.Context, rdb *redis.Client) (usage, error) {
 		}
 		u.cpu += seconds
 	}
-	for _, name := range []string{"eval", "evalsha"} {
-		calls, micros := commandStat(commands["cmdstat_"+name])
-		u.scriptCalls += calls
-		u.scriptTime += micros / 1e6
+	for name, line := range commands {
+		name, _ = strings.CutPrefix(name, "cmdstat_")
+		calls, micros := commandStat(line)
+		u.commands[name] = commandCount{calls, micros / 1e6}
 	}
-	u.pings, _ = commandStat(commands["cmdstat_ping"])
+	for _, name := range []string{"eval", "evalsha"} {
+		u.scriptCalls += u.commands[name].calls
+		u.scriptTime += u.commands[name].seconds
+	}
+	u.pings = u.commands["ping"].calls
 	return u, nil
 }
 

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A costRow says what a limiter costs Redis: time by one caller, back to back, and bytes.
+type costRow struct {
+	calls int64 // of each time
+	many  int64 // permits of the larger of the two limits
+}
+
+func newCostRow(o options) costRow {
+	if o.quick {
+		return costRow{calls: 200, many: 1000}
+	}
+	return costRow{calls: 2000, many: 10_000}
+}
+
+const costsKey = "limit-costs"
+
+// idsKept is how many grants a limiter of package limit remembers by their ids.
+const idsKept int64 = 128
+
+// dropSoon is so short an interval that nearly every call to a SlidingLog drops what has expired.
+const dropSoon = 20 * time.Millisecond
+
+func (r costRow) about() rowAbout {
+	return rowAbout{
+		key: costsKey, title: "limit/: what a call and a subject cost Redis",
+		text: fmt.Sprintf("Time, from INFO commandstats: %s calls of one caller, back to back, on one subject, all granted, then as many "+
+			"of a subject that has no permit left, all refused. Commands are those of the scripts included, without the script call itself. "+
+			"Bytes, from MEMORY USAGE of all keys of one subject: after its first call, and with all permits of a limit "+
+			"used up, 100 a minute and %s a minute. SlidingLog and RRateLimiter remember the window; what the others keep is as large for any limit. "+
+			"Beside it all of limit/ keep the ids of the last %d grants of a minute, so that a call whose reply is lost spends once: three of their commands, unless WithoutReplay. "+
+			"throttled computes in the caller, which asks twice. While time is taken SlidingLog's interval is %v, so that calls drop what has expired.",
+			grouped(int(r.calls)), grouped(int(r.many)), idsKept, dropSoon),
+		metrics: costMetrics, baseline: redisRateKey,
+	}
+}
+
+var costMetrics = []metric{grantMetric, refusalMetric, commandsMetric, freshMetric, full100Metric, full10000Metric}
+
+func (r costRow) takes(c contestant) bool {
+	a := c.about()
+	return (a.limit || a.beside || a.key == oursKey) && !a.again
+}
+
+func (r costRow) measure(ctx context.Context, b *bench, c contestant, name string) (sample, error) {
+	out := sample{}
+	if err := r.time(ctx, b, c, name, out); err != nil {
+		return nil, err
+	}
+	var err error
+	if out[freshMetric], out[full100Metric], err = r.weigh(ctx, b, c, name+"hundred.", 100); err != nil {
+		return nil, err
+	}
+	_, out[full10000Metric], err = r.weigh(ctx, b, c, name+"many.", r.many)
+	return out, err
+}
+
+// time takes the time of calls that are all granted, and of calls that are all refused, each held against
+// what Redis holds.
+func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, out sample) error {
+	for _, part := range []struct {
+		m   metric
+		row loadRow
+	}{
+		{grantMetric, loadRow{callers: 1, limiters: 1}},
+		{refusalMetric, loadRow{callers: 1, limiters: 1, refuse: true}},
+	} {
+		j := part.row.job(name + string(part.m) + ".")
+		if !part.row.refuse {
+			j.logs = dropSoon
+		}
+		s, err := c.open(ctx, j)
+		if err != nil {
+			return err
+		}
+		// Before time is taken: the first call may carry the script's text, and lists of ids fill up.
+		before := idsKept + 1
+		if part.row.refuse {
+			before = c.about().held(j)
+		}
+		if err := exhaust(ctx, s, j, before); err != nil {
+			return err
+		}
+		if _, err := resetUsage(ctx, b.rdb); err != nil {
+			return err
+		}
+		j.calls = r.calls
+		t, err := s.load(ctx, j)
+		if err != nil {
+			return err
+		}
+		u, err := readUsage(ctx, b.rdb)
+		if err != nil {
+			return err
+		}
+		if t.Granted+t.Refused != r.calls {
+			return fmt.Errorf("of %d calls %d were granted, %d refused, %d failed: %s", r.calls, t.Granted, t.Refused, t.Failed, t.Error)
+		}
+		if !part.row.refuse {
+			out[commandsMetric] = float64(u.ran()) / float64(r.calls)
+			t.Granted += before
+		}
+		if err := part.row.check(ctx, c, s, t); err != nil {
+			return err
+		}
+		out[part.m] = u.asking(c.about()) * 1e6 / float64(r.calls)
+	}
+	return nil
+}
+
+// weigh answers the bytes of a subject's keys after one call, and when so many permits a minute are used up:
+// a power of ten.
+func (r costRow) weigh(ctx context.Context, b *bench, c contestant, name string, permits int64) (fresh, full float64, err error) {
+	j := job{prefix: name, limiters: 1, permits: permits, interval: time.Minute, flows: true, callers: 1, calls: 1}
+	s, err := c.open(ctx, j)
+	if err != nil {
+		return 0, 0, err
+	}
+	take := func(j job) (float64, error) {
+		t, err := s.load(ctx, j)
+		if err != nil {
+			return 0, err
+		}
+		if t.Granted != j.calls*int64(j.callers) {
+			return 0, fmt.Errorf("of %d permits a minute %d more were granted, %d refused and %d failed: %s",
+				permits, t.Granted, t.Refused, t.Failed, t.Error)
+		}
+		bytes, err := memory(ctx, b.rdb, s.keys())
+		return float64(bytes), err
+	}
+	if fresh, err = take(j); err != nil {
+		return 0, 0, err
+	}
+	if !c.about().fallible {
+		j.callers = 9 // which divides what is left of a power of ten
+	}
+	j.calls = (permits - 1) / int64(j.callers)
+	full, err = take(j)
+	return fresh, full, err
+}

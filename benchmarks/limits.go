@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/goredisson/ratelimiter/limit"
+)
+
+// limitPlenty is plenty for package limit, which counts in whole numbers of up to 2^52: more permits an
+// hour are too many for some of its limiters.
+const limitPlenty = 1_000_000
+
+// sharedLimit is one of package limit's limiters, in Redis and by the clock of Redis.
+type sharedLimit struct {
+	limitKind
+	rdb     *redis.Client
+	endable bool // as of ours
+	unkept  bool // Redis keeps no ids
+}
+
+func newLimits(addr string, pool int) []contestant {
+	var list []contestant
+	for _, k := range limitKinds() {
+		list = append(list, &sharedLimit{limitKind: k, rdb: newClient(addr, pool)})
+		if k.key == limitGCRAKey {
+			list = append(list, &sharedLimit{limitKind: k, rdb: newClient(addr, pool), unkept: true},
+				&sharedLimit{limitKind: k, rdb: newClient(addr, pool), endable: true})
+		}
+	}
+	return list
+}
+
+func (l *sharedLimit) about() about {
+	a := about{key: l.key, title: l.title, version: "this commit", limit: true, ahead: l.ahead}
+	if l.unkept {
+		a.key, a.title = l.key+"-without-replay", l.title+", WithoutReplay"
+	}
+	if l.endable {
+		a.key, a.title, a.again = l.key+"-endable", l.title+", contexts that can end", true
+	}
+	return a
+}
+
+func (l *sharedLimit) open(ctx context.Context, j job) (session, error) {
+	opened, err := redisNow(ctx, l.rdb)
+	if err != nil {
+		return nil, err
+	}
+	j.permits = min(j.permits, limitPlenty)
+	var opts []limit.Option
+	if l.unkept {
+		opts = append(opts, limit.WithoutReplay())
+	}
+	all, err := limit.NewShared(l.rdb, j.prefix, l.algorithm(j), opts...)
+	if err != nil {
+		return nil, err
+	}
+	subjects := []*limit.Shared{all}
+	if j.limiters > 1 {
+		subjects = make([]*limit.Shared, j.limiters)
+		for i := range subjects {
+			subjects[i] = all.For(strconv.Itoa(i))
+		}
+	}
+	patience := turnOfLast(j)
+	return &goSession{
+		ask: func(ctx context.Context, pick uint64) (int64, error) {
+			if !l.endable {
+				ctx = context.Background()
+			}
+			s := subjects[pick%uint64(len(subjects))]
+			if l.reserves {
+				r, err := s.Reserve(ctx, 1, patience)
+				return permit(r.Granted), err
+			}
+			r, err := s.Allow(ctx, 1)
+			return permit(r.Granted), err
+		},
+		count: func(ctx context.Context) (int64, error) {
+			states, err := l.states(ctx, subjects)
+			if err != nil {
+				return 0, err
+			}
+			total := int64(0)
+			for _, s := range states {
+				n, err := l.granted(s, j, opened)
+				if err != nil {
+					return 0, err
+				}
+				total += n
+			}
+			return total, nil
+		},
+		in: l.keys(subjects[0]),
+	}, nil
+}
+
+// keys are those that the limiter uses.
+func (l *sharedLimit) keys(s *limit.Shared) []string {
+	if l.unkept {
+		return s.Keys()[:1]
+	}
+	return s.Keys()
+}
+
+// turnOfLast is what a caller waits that is granted as long as there are permits, and no longer: half a
+// permit's time keeps apart the turns of the last one and of the one behind it.
+func turnOfLast(j job) time.Duration {
+	permits, interval := j.refill()
+	turn := interval / time.Duration(permits)
+	patience := time.Duration(j.permits)*turn - turn/2
+	if j.flows {
+		patience *= 2 // a cold SmoothWarmingUp takes up to twice the time
+	}
+	return patience
+}
+
+// states reads what Redis holds of the limiters that were asked.
+func (l *sharedLimit) states(ctx context.Context, subjects []*limit.Shared) ([]limitState, error) {
+	const page = 1000
+	var states []limitState
+	for from := 0; from < len(subjects); from += page {
+		part := subjects[from:min(from+page, len(subjects))]
+		commands, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, s := range part {
+				if l.logs {
+					p.ZRange(ctx, s.Keys()[0], 0, -1)
+				} else {
+					p.HGetAll(ctx, s.Keys()[0])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range commands {
+			var s limitState
+			switch c := c.(type) {
+			case *redis.StringSliceCmd:
+				s.members = c.Val()
+			case *redis.MapStringStringCmd:
+				s.fields = c.Val()
+			}
+			if len(s.members)+len(s.fields) > 0 {
+				states = append(states, s)
+			}
+		}
+	}
+	return states, nil
+}
+
+func (l *sharedLimit) close() error { return l.rdb.Close() }

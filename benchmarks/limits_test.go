@@ -1,0 +1,110 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func limitKeys() []string {
+	var keys []string
+	for _, k := range limitKinds() {
+		keys = append(keys, k.key)
+	}
+	return keys
+}
+
+// TestEveryLimitIsMeasured: a limiter of package limit that is no contestant is in no table.
+func TestEveryLimitIsMeasured(t *testing.T) {
+	files, err := os.ReadDir("../limit/scripts")
+	require.NoError(t, err)
+	var keys []string
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), ".lua")
+		require.True(t, ok, f.Name())
+		keys = append(keys, "limit-"+strings.ReplaceAll(name, "_", "-"))
+	}
+	require.ElementsMatch(t, keys, limitKeys())
+
+	b := testBench(t)
+	for _, k := range limitKinds() {
+		s, err := b.with(t, k.key).open(t.Context(), job{prefix: "p", limiters: 1, permits: 5, interval: time.Hour})
+		require.NoError(t, err)
+		script := strings.ReplaceAll(strings.TrimPrefix(k.key, "limit-"), "-", "_")
+		require.Contains(t, s.keys()[0], ":"+script+":", "the contestant is what it is called")
+	}
+}
+
+// TestLimitCountsBite: one grant more or less in Redis than callers saw ends the run, whatever keeps it.
+func TestLimitCountsBite(t *testing.T) {
+	b := testBench(t)
+	for _, limiters := range []int{1, 3} {
+		row := loadRow{callers: 1, limiters: limiters, limits: true}
+		for _, key := range append(limitKeys(), limitGCRAKey+"-endable", limitGCRAKey+"-without-replay") {
+			c := b.with(t, key)
+			require.True(t, row.takes(c))
+			j := row.job("bite." + key + string(rune('a'+limiters)))
+			s, err := c.open(t.Context(), j)
+			require.NoError(t, err)
+			j.calls = 7
+			tally, err := s.load(t.Context(), j)
+			require.NoError(t, err)
+			require.NoError(t, row.check(t.Context(), c, s, tally), key)
+			granted, err := s.(*goSession).ask(t.Context(), 0) // unseen by the tally
+			require.NoError(t, err)
+			require.EqualValues(t, 1, granted, key)
+			require.ErrorContains(t, row.check(t.Context(), c, s, tally), "7 requests were granted, and the limiter holds 8", key)
+			tally.Granted += 2
+			require.ErrorContains(t, row.check(t.Context(), c, s, tally), "9 requests were granted, and the limiter holds 8", key)
+		}
+	}
+}
+
+// TestLogWithAGap: a log whose members do not add up is told, not counted.
+func TestLogWithAGap(t *testing.T) {
+	n, err := limitState{members: []string{"0000000000000041:1", "0000000000000044:3"}}.logged()
+	require.NoError(t, err)
+	require.EqualValues(t, 44, n, "what has been dropped was granted too")
+	for _, bad := range [][]string{{"1:1", "3:1"}, {"x:1"}, {"1"}} {
+		_, err := limitState{members: bad}.logged()
+		require.Error(t, err, "%q", bad)
+	}
+}
+
+// TestLimitRowsByThemselves: -rows limit- takes those rows and no other, without Java.
+func TestLimitRowsByThemselves(t *testing.T) {
+	o, err := parseFlags(strings.Fields("-rows limit- -only limit-gcra"))
+	require.NoError(t, err)
+	require.Equal(t, []string{limitGCRAKey, baselineKey, redisRateKey}, o.only)
+	b := &bench{options: o}
+	keys := []string{}
+	for _, r := range allRows(o) {
+		if o.rows.MatchString(r.about().key) {
+			b.rows = append(b.rows, r)
+			keys = append(keys, r.about().key)
+			require.False(t, r.takes(newOurs("", 1, true)), "%s: RRateLimiter has rows of its own", r.about().key)
+		}
+	}
+	require.Equal(t, []string{"limit-1", "limit-64", "limit-subjects", "limit-refused", costsKey}, keys)
+	require.False(t, b.needsRedisson())
+	b.rows = allRows(o)
+	require.True(t, b.needsRedisson())
+	for _, r := range b.rows[:len(b.rows)-len(keys)] {
+		for _, c := range newLimits("", 1) {
+			require.False(t, r.takes(c), "%s takes %s", r.about().key, c.about().key)
+		}
+	}
+}
+
+// TestServerTime: what is asked outside of a script counts for who asks so, and nobody's nested command twice.
+func TestServerTime(t *testing.T) {
+	u := usage{scriptCalls: 10, scriptTime: 5, commands: map[string]commandCount{
+		"eval": {10, 5}, "time": {10, 1}, "get": {20, 4}, "setex": {9, 3}, "setnx": {1, 7}, "info": {2, 100}, "config|resetstat": {1, 100},
+	}}
+	require.InDelta(t, 5, u.asking(about{}), 1e-9)
+	require.InDelta(t, 5+1+2+7, u.asking(about{reads: true}), 1e-9)
+	require.EqualValues(t, 10+20+9+1, u.ran())
+}
