@@ -1,5 +1,6 @@
 // Package compat_test puts real Redisson, driven by the Java peer below java/, and this
-// library on one Redis and compares what each does with what the other left there.
+// library on one Redis and compares what each does with what the other left there. Guava's limiter, of
+// which limit has a shared form, is asked the same as ours below java/guava.
 //
 // Before the tests, prepare.sh fetches the jars and compiles the peer. Where it found no
 // Java the tests are skipped, and fail instead when CI=true.

@@ -6,7 +6,8 @@ import (
 )
 
 // Guava counts in doubles and truncates each wait to whole µs; this is that arithmetic, operation for
-// operation. Products are converted one by one, so that no compiler fuses them with a sum.
+// operation, as it is since 23.2. Products are converted one by one, so that no compiler fuses them with
+// a sum.
 
 // A guava is the numbers that both of Guava's limiters are made of.
 type guava struct {

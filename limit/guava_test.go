@@ -89,3 +89,18 @@ func TestGuavaToTheMicrosecond(t *testing.T) {
 		require.Equal(t, 3_666_665*time.Microsecond, r.Wait)
 	})
 }
+
+// The burst is the double nearest to its seconds, which Duration.Seconds is not always: of two permits
+// 1.118 are stored, and the rest takes 882 ms less a trifle.
+func TestGuavasBurstIsTheNearestDouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := NewLocal(SmoothBursty{1, 1118 * time.Millisecond})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		_, err = l.Reserve(t.Context(), 2, 0)
+		require.NoError(t, err)
+		r, err := l.Reserve(t.Context(), 1, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, 881_999*time.Microsecond, r.Wait)
+	})
+}

@@ -10,9 +10,11 @@ import (
 // A SmoothBursty is Guava's RateLimiter.create(permitsPerSecond), shared too: permits that nobody takes
 // are stored, MaxBurst worth of them, and cost no time; a call passes at once unless the one before
 // still owes time, and what it takes beyond the stored permits, however much, the next one waits for.
-// Waits are those of Guava to the microsecond.
 //
 // Guava's acquire is [Wait], its tryAcquire [Limiter.Allow], its tryAcquire with a timeout [WaitTimeout].
+// They are compared request by request with the jars of Guava 23.2 and 33.8.0, local and shared: the same
+// grants and refusals, and the same waits, to the microsecond. Guava's setRate has no counterpart.
+//
 // As Guava's, a local one begins with nothing stored. A shared one begins with all: whether nobody has
 // used it yet, or nobody for long, is the same in Redis.
 //
@@ -38,7 +40,9 @@ var smoothBurstyScript = redisscript.New("smooth_bursty", smoothBurstySrc, 2, 7)
 
 func (a SmoothBursty) guava() guava {
 	stable := 1e6 / a.PermitsPerSecond
-	return guava{stable: stable, most: a.MaxBurst.Seconds() * a.PermitsPerSecond, coolDown: stable}
+	// MaxBurst.Seconds() rounds twice: of 1.118s it is not the 1.118 that a Java program has.
+	burst := float64(a.MaxBurst.Microseconds()) / 1e6
+	return guava{stable: stable, most: float64(burst * a.PermitsPerSecond), coolDown: stable}
 }
 
 // Bound implements [Algorithm].

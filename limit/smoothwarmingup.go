@@ -10,7 +10,10 @@ import (
 // A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), shared too: a
 // [SmoothBursty] whose stored permits cost more time than fresh ones, so that what was not used for a
 // while is used slowly at first. Cold, a permit takes ColdFactor times as long; under full demand it
-// takes Warmup to come down to the rate. It begins cold. Waits are those of Guava to the microsecond.
+// takes Warmup to come down to the rate. It begins cold.
+//
+// It is compared with Guava as a SmoothBursty is, with the same outcome. Guava 23.1 and older truncate two
+// of the numbers in one, and can be a microsecond later for each call.
 //
 // Bound: PermitsPerSecond × window + n, and a little more by Guava's truncation of waits to whole
 // microseconds, twice a call: as if a permit took 2 µs less.

@@ -1,0 +1,167 @@
+package compat_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/limit"
+)
+
+const (
+	// guavaRequests is how many a run compares; RATELIMITER_COMPAT_OPS says another number.
+	guavaRequests = 150_000
+	// guavaShared: of so many plays, one is played to a shared limiter, too. An even number: it is one that
+	// begins with all that can be stored.
+	guavaShared = 6
+)
+
+// TestDifferentialGuava plays random requests to Guava's real RateLimiter and to ours, local and shared,
+// and holds the answers together: the same grants and refusals and the same waits, with no tolerance.
+// Guava's setRate is left out: a limiter of ours with other numbers is another limiter.
+func TestDifferentialGuava(t *testing.T) {
+	seed, requests := newTwinSeed(t), guavaRequests
+	if text := os.Getenv("RATELIMITER_COMPAT_OPS"); text != "" {
+		var err error
+		requests, err = strconv.Atoi(text)
+		require.NoError(t, err, "RATELIMITER_COMPAT_OPS")
+	}
+	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
+	began := time.Now()
+	all, some := guavaSides{seed: seed.run}, guavaSides{seed: seed.run}
+	for i := range (requests + guavaLength - 1) / guavaLength {
+		if seed.world >= 0 && seed.world != i {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed.run, uint64(i)))
+			p, answers, err := drawGuava(t.Context(), rng, i%2 == 0)
+			require.NoError(t, err, "replay: RATELIMITER_COMPAT_SEED=%d:%d", seed.run, i)
+			all.add(i, p, answers)
+		})
+		if i%guavaShared == 0 {
+			some.add(i, all.plays[len(all.plays)-1], nil)
+		}
+	}
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		name := redistest.Key(t)
+		for i, p := range some.plays {
+			some.ours = append(some.ours, playShared(t, rdb, name, i, p))
+		}
+	}, func(o *redis.Options) { o.ConnMaxIdleTime = -1 })
+	for _, j := range guavaJars(t) {
+		answers := j.play(t, all.plays)
+		all.agree(t, "local", j.version, answers)
+		var those [][]guavaAnswer
+		for i, number := range all.numbers {
+			if number%guavaShared == 0 {
+				those = append(those, answers[i])
+			}
+		}
+		some.agree(t, "shared", j.version, those)
+		if seed.world < 0 {
+			all.met(t, answers)
+		}
+	}
+	t.Logf("in %v", time.Since(began).Round(time.Millisecond))
+}
+
+// guavaSides are plays, with what ours answered.
+type guavaSides struct {
+	seed    uint64
+	numbers []int
+	plays   []guavaPlay
+	ours    [][]guavaAnswer
+}
+
+func (s *guavaSides) add(number int, p guavaPlay, ours []guavaAnswer) {
+	s.numbers, s.plays = append(s.numbers, number), append(s.plays, p)
+	if ours != nil {
+		s.ours = append(s.ours, ours)
+	}
+}
+
+// agree fails at any difference and says how large the largest is. A play counts up to its first: what
+// comes after follows from it.
+func (s *guavaSides) agree(t *testing.T, what, version string, theirs [][]guavaAnswer) {
+	t.Helper()
+	requests, differ, largest, first := 0, 0, time.Duration(0), ""
+	for i, p := range s.plays {
+		for k, ask := range p.asks {
+			requests++
+			ours, guavas := s.ours[i][k], theirs[i][k]
+			if ours == guavas {
+				continue
+			}
+			differ++
+			if ours.granted == guavas.granted {
+				largest = max(largest, (ours.wait - guavas.wait).Abs())
+			}
+			if first == "" {
+				first = fmt.Sprintf("%#v, request %d, %v: Guava %v; ours %v; replay: RATELIMITER_COMPAT_SEED=%d:%d",
+					p.algorithm, k, ask, guavas, ours, s.seed, s.numbers[i])
+			}
+			break
+		}
+	}
+	t.Logf("%s beside Guava %s: %d requests to %d limiters, %d of which differ, by %d µs at most",
+		what, version, requests, len(s.plays), differ, largest.Microseconds())
+	if differ > 0 {
+		t.Errorf("%s beside Guava %s: %s", what, version, first)
+	}
+}
+
+// met holds the plays to having been where answers change.
+func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
+	t.Helper()
+	var refused, early, within, waits int
+	for i, p := range s.plays {
+		for k, ask := range p.asks {
+			a := answers[i][k]
+			try := ask.call == guavaTryAcquire || ask.call == guavaTryReserve
+			switch {
+			case !a.granted:
+				refused++
+				if a.wait == time.Microsecond {
+					early++
+				}
+			case a.wait > 0:
+				waits++
+				if try && a.wait == ask.timeout {
+					within++
+				}
+			}
+		}
+	}
+	t.Logf("%d refused, %d of them short of 1 µs; %d waited, %d of them as long as they would", refused, early, waits, within)
+	for _, n := range []int{refused, early, waits, within} {
+		require.NotZero(t, n)
+	}
+}
+
+// playLocal and playShared play to new limiters, in a bubble.
+func playLocal(t *testing.T, p guavaPlay) []guavaAnswer {
+	t.Helper()
+	l, err := limit.NewLocal(p.algorithm)
+	require.NoError(t, err)
+	answers, err := p.ours(t.Context(), l)
+	require.NoError(t, err)
+	return answers
+}
+
+func playShared(t *testing.T, rdb *redis.Client, name string, subject int, p guavaPlay) []guavaAnswer {
+	t.Helper()
+	l, err := limit.NewShared(rdb, name, p.algorithm, limit.WithClientClock())
+	require.NoError(t, err)
+	answers, err := p.ours(t.Context(), l.For(strconv.Itoa(subject)))
+	require.NoError(t, err)
+	return answers
+}
