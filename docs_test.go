@@ -59,6 +59,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -67,6 +68,7 @@ var sdk struct{ HTTPClient *http.Client }
 var (
 	_ = errors.Is
 	_ = httplimit.New
+	_ = limit.NewShared
 	_ = fmt.Println
 	_ = time.Second
 )

@@ -70,7 +70,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		Version:   version(),
 		Writer:    stdout,
 		ErrWriter: stderr,
-		Commands:  []*cli.Command{demoCommand(), versionCommand()},
+		Commands:  []*cli.Command{demoCommand(), compareCommand(), versionCommand()},
 		// The default would call os.Exit and print on its own.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   onUsageError,

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// writeDocs makes the tests below write what they otherwise compare.
+const writeDocs = "RRL_TEST_DOCS"
+
+const algorithmsDoc = "../../docs/algorithms.md"
+
+// inOrder are the comparisons of all cases, as the command makes them.
+func inOrder(t *testing.T) (all []comparison) {
+	by := compared(t)
+	for _, name := range caseNames() {
+		all = append(all, by[name])
+	}
+	return all
+}
+
+// TestDocsTables: the tables of docs/algorithms.md are those that the command shows now.
+func TestDocsTables(t *testing.T) {
+	text, err := os.ReadFile(algorithmsDoc)
+	require.NoError(t, err)
+	doc := string(text)
+	for _, c := range inOrder(t) {
+		var out bytes.Buffer
+		v := &compareTable{out: &out}
+		v.comparison(c)
+		require.NoError(t, v.err)
+		// The reader of the page has read what is before the table.
+		_, table, _ := strings.Cut(out.String(), "\n\n")
+		want := fmt.Sprintf("<!-- %s: begin -->\n```text\n%s\n```\n<!-- %s: end -->", c.name, strings.TrimSpace(table), c.name)
+		block := regexp.MustCompile(fmt.Sprintf("(?s)<!-- %s: begin -->.*?<!-- %s: end -->", c.name, c.name))
+		require.Len(t, block.FindAllString(doc, -1), 1, c.name)
+		if os.Getenv(writeDocs) != "" {
+			doc = block.ReplaceAllLiteralString(doc, want)
+			continue
+		}
+		require.Equal(t, want, block.FindString(doc), "%s=write go test -run Docs ./cmd/rrl writes it", writeDocs)
+		require.Contains(t, doc, c.about, "the page tells the case")
+	}
+	if doc != string(text) {
+		require.NoError(t, os.WriteFile(algorithmsDoc, []byte(doc), 0o600))
+	}
+}
+
+// TestDocsPictures: the pictures in docs are those that the command draws now, and no others.
+func TestDocsPictures(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("where products and sums are fused the last digits of coordinates can differ")
+	}
+	const dir = "../../docs/algorithms"
+	text, err := os.ReadFile(algorithmsDoc)
+	require.NoError(t, err)
+	all := inOrder(t)
+	drawn := map[string]bool{}
+	for _, k := range []compare{
+		{by: byCase, svg: filepath.Join(dir, "case.svg"), cases: theCases(), who: theContestants()},
+		{by: byLimiter, svg: filepath.Join(dir, "limiter.svg"), cases: theCases(), who: theContestants()},
+	} {
+		files, err := k.draw(all)
+		require.NoError(t, err)
+		require.Len(t, files, k.pictures())
+		for _, f := range files {
+			drawn[filepath.Base(f.name)] = true
+			require.Less(t, len(f.data), 150_000, f.name)
+			if os.Getenv(writeDocs) != "" {
+				require.NoError(t, os.WriteFile(f.name, f.data, 0o600))
+				continue
+			}
+			there, err := os.ReadFile(f.name)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(f.data, there), "%s is another; docs/algorithms.md says how to draw it", f.name)
+			require.Contains(t, string(text), "](algorithms/"+filepath.Base(f.name)+")", "the page shows it")
+		}
+	}
+	for _, name := range names(t, dir) {
+		require.True(t, drawn[name], "%s is drawn by nobody", name)
+	}
+}
+
+// The commands that the page names draw its pictures.
+func TestDocsCommands(t *testing.T) {
+	text, err := os.ReadFile(algorithmsDoc)
+	require.NoError(t, err)
+	for _, command := range []string{
+		"go run ./cmd/rrl compare --svg docs/algorithms/case.svg\n",
+		"go run ./cmd/rrl compare --by limiter --svg docs/algorithms/limiter.svg\n",
+	} {
+		require.Contains(t, string(text), command)
+	}
+}
