@@ -69,9 +69,9 @@ type part struct {
 
 func (p *part) run(ctx context.Context, j job, ask try) {
 	random := rand.NewPCG(rand.Uint64(), rand.Uint64())
-	before := time.Now()
-	end := before.Add(j.duration)
-	for n := int64(0); j.calls == 0 && before.Before(end) || n < j.calls; n++ {
+	// Since reads one clock, as System.nanoTime does for Java's callers; Now reads two.
+	began, before := time.Now(), time.Duration(0)
+	for n := int64(0); j.calls == 0 && before < j.duration || n < j.calls; n++ {
 		granted, err := ask(ctx, random.Uint64())
 		switch {
 		case err != nil:
@@ -85,8 +85,8 @@ func (p *part) run(ctx context.Context, j job, ask try) {
 		default:
 			p.granted += granted
 		}
-		now := time.Now()
-		p.latency.add(now.Sub(before))
+		now := time.Since(began)
+		p.latency.add(now - before)
 		before = now
 	}
 }
