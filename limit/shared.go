@@ -59,8 +59,8 @@ func WithClientClock() Option { return func(f *family) { f.clock = time.Now } }
 
 // WithoutReplay has Redis remember no grants. Then a call whose reply was lost is not sent again, and still
 // spends at most once: its answer is ratelimiter.ErrUnavailable, and the permits may have been spent. It
-// saves the list of ids, which is a quarter to a half of a granted call's time in Redis and most of a
-// subject's memory: for millions of subjects, of which none is worth much. It says nothing to others that
+// saves the list of ids, which is a fifth to a third of a granted call's time in Redis and most of a
+// subject's memory, 3 KB or more: for millions of subjects, of which none is worth much. It says nothing to others that
 // share the limiter. The default is to remember.
 func WithoutReplay() Option { return func(f *family) { f.forgetful = true } }
 
