@@ -21,7 +21,7 @@ import (
 func compareCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "compare",
-		Usage: "what each limiter admits of the same traffic: a table, and pictures",
+		Usage: "what each limiter admits of the same traffic: a table, a chart, and pictures",
 		Description: "Plays traffic to the limiters of package limit and to a RRateLimiter, each in the Redis inside\n" +
 			"this program, over virtual time, and shows what they admit. The cases are " + strings.Join(caseNames(), ", ") + ".\n\n" +
 			"A traffic of yours is a file of lines, and --rate is its limit. # begins a comment:\n\n" +

@@ -78,7 +78,28 @@ FixedWindow            10        0         9   1.80x !       9        -        -
 SlidingLog              6        4         5   1.00x         5        -    900ms
 LeakyQueue              6        4         5   1.00x         5    700ms    100ms
 
+admitted per 100ms; █ is up to 5, · nothing
+asked           ▂········▇█·······
+FixedWindow     ▂········▇█·······
+SlidingLog      ▂········▇▂·······
+LeakyQueue      ▂········▂·▂·▂·▂·▂
+
 `
+
+// A long traffic has several bins in a column.
+func TestCompareChartOfALongTraffic(t *testing.T) {
+	edge := compared(t)["trickle"]
+	var out bytes.Buffer
+	v := &compareTable{out: &out}
+	v.chart(edge)
+	require.NoError(t, v.err)
+	lines := strings.Split(out.String(), "\n")
+	require.Equal(t, "admitted per 300ms; █ is up to 4, · nothing", lines[0], "149 bins of 100ms, 12 requests a second")
+	for _, line := range lines[1 : len(lines)-2] {
+		require.Equal(t, 16+50, utf8.RuneCountInString(line), line)
+	}
+	require.Equal(t, []int64{6, 15, 7}, columns([]int64{1, 2, 3, 4, 5, 6, 7}, 3))
+}
 
 func TestCompareTable(t *testing.T) {
 	code, out, errs := rrl(t, "compare", "--case", "edge", "--limiter", "leakyqueue,FixedWindow", "--limiter", "SLIDINGLOG")
@@ -102,6 +123,8 @@ func TestCompareTableInColour(t *testing.T) {
 	require.NoError(t, v.end())
 	require.Contains(t, out.String(), red+"FixedWindow  ")
 	require.Contains(t, out.String(), "\nSlidingLog   ", "what is within the limit is not red")
+	require.Contains(t, out.String(), "FixedWindow     ▂········▇"+red+"█·········"+plain+"·\n", "the window that ends there has 9")
+	require.Contains(t, out.String(), "\nasked           ▂········▇█··········\n", "what is asked is no fault")
 	p := &compareTable{out: &plainOut}
 	p.comparison(edge)
 	require.NoError(t, p.end())

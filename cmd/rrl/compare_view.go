@@ -24,7 +24,7 @@ func newCompareView(out io.Writer, asJSON bool) compareView {
 	return &compareTable{out: out, colour: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
 }
 
-// A compareTable shows a table for each, at most 79 columns wide.
+// A compareTable shows a table and a chart for each, at most 79 columns wide.
 type compareTable struct {
 	out    io.Writer
 	colour bool
@@ -68,6 +68,7 @@ func (v *compareTable) comparison(c comparison) {
 		v.println(row)
 	}
 	v.println("")
+	v.chart(c)
 }
 
 func (v *compareTable) file(name string) { v.println("wrote " + name) }

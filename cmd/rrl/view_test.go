@@ -42,7 +42,7 @@ func screen(t *testing.T, out string) []string {
 		case '\r':
 		default:
 			require.NotEqual(t, byte('\x1b'), c, "an unknown sequence: %.10q", out)
-			lines[row] += string(c)
+			lines[row] += out[:1]
 		}
 		out = out[1:]
 	}

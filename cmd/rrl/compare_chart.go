@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// chartColumns is how many blocks beside each other fit behind a limiter's name.
+const chartColumns = 62
+
+// blocks are the heights of a column, of which the first is for nothing.
+var blocks = []rune("·▁▂▃▄▅▆▇█")
+
+// chart shows what was asked, and what each limiter admitted, as blocks over the time: a picture's upper
+// plots, without a picture. Where it is in colours, red is what the lower ones have in red.
+func (v *compareTable) chart(c comparison) {
+	bins := (int(c.length/c.bin) + chartColumns - 1) / chartColumns // in a column
+	rows := append([]outcome{c.asked()}, c.outcomes...)
+	most := int64(1)
+	for _, o := range rows {
+		most = max(most, slices.Max(columns(c.perBin(o), bins)))
+	}
+	v.println(v.paint(dim, fmt.Sprintf("admitted per %v; %c is up to %d, %c nothing", c.bin*time.Duration(bins), blocks[len(blocks)-1], most, blocks[0])))
+	for i, o := range rows {
+		above := make([]bool, 0, chartColumns)
+		for n := range slices.Chunk(c.windows(o), bins) {
+			above = append(above, i > 0 && slices.Max(n) > c.rate.Permits)
+		}
+		v.println(fmt.Sprintf("%-15s ", o.limiter) + v.row(columns(c.perBin(o), bins), most, above))
+	}
+	v.println("")
+}
+
+// columns are the sums of so many bins each.
+func columns(bins []int64, each int) (sums []int64) {
+	for part := range slices.Chunk(bins, each) {
+		sum := int64(0)
+		for _, n := range part {
+			sum += n
+		}
+		sums = append(sums, sum)
+	}
+	return sums
+}
+
+// row is a block for each number, those above in red.
+func (v *compareTable) row(heights []int64, most int64, above []bool) string {
+	var b strings.Builder
+	for i := 0; i < len(heights); {
+		end := i + 1
+		for end < len(heights) && above[end] == above[i] {
+			end++
+		}
+		var part []rune
+		for _, n := range heights[i:end] {
+			part = append(part, blocks[(n*int64(len(blocks)-1)+most-1)/most])
+		}
+		if above[i] {
+			b.WriteString(v.paint(red, string(part)))
+		} else {
+			b.WriteString(string(part))
+		}
+		i = end
+	}
+	return b.String()
+}
