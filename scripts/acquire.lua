@@ -100,21 +100,27 @@ if #old > 0 then
 end
 
 local done = false
-if not permits and value and value + freed >= wanted and value + freed <= rate
-  and flags % 2 == 0 and flags % 32 < 16 and not conf[5] and not conf[6] and wanted <= 4294967295 then
-  -- A value that only looks like a number is an error here, and is rebuilt below.
-  local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
-  if type(left) == 'number' then
-    -- NX: a lone request that ran before without our knowing (re-sent by something between us and
-    -- Redis) finds its own member and takes nothing twice.
-    if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4]) == 0 then
-      left = redis.call('INCRBY', KEYS[2], wanted)
+if not permits and flags % 2 == 0 and flags % 32 < 16 and not conf[5] and not conf[6] and wanted <= 4294967295 then
+  if value and value + freed >= wanted and value + freed <= rate then
+    -- A value that only looks like a number is an error here, and is rebuilt below.
+    local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
+    if type(left) == 'number' then
+      -- NX: a lone request that ran before without our knowing (re-sent by something between us and
+      -- Redis) finds its own member and takes nothing twice.
+      if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4]) == 0 then
+        left = redis.call('INCRBY', KEYS[2], wanted)
+      end
+      if flags >= 32 and keep == 0 and ARGV[1] == '0' and #old == 0 and value + freed < rate then
+        -- No key is new, so that none can lack a TTL that the hash has got this moment.
+        return {0, left, now, rate, interval, keep}
+      end
+      value, done = left, true
     end
-    if flags >= 32 and keep == 0 and ARGV[1] == '0' and #old == 0 and value + freed < rate then
-      -- No key is new, so that none can lack a TTL that the hash has got this moment.
-      return {0, left, now, rate, interval, keep}
-    end
-    value, done = left, true
+  elseif not stored and wanted <= rate and #old == 0 and redis.call('ZCARD', KEYS[3]) == 0 then
+    -- Nobody has used it yet.
+    redis.call('SET', KEYS[2], rate - wanted)
+    redis.call('ZADD', KEYS[3], now, ARGV[4])
+    value, done = rate - wanted, true
   end
 end
 
