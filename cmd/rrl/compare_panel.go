@@ -136,13 +136,14 @@ func (c cell) lower(lowest bool) *plot.Plot {
 	if c.asked {
 		p.Add(c.area(c.windows, pale))
 	} else {
-		within, above := make([]int64, len(c.windows)), make([]int64, len(c.windows))
+		within := make([]int64, len(c.windows))
 		for i, n := range c.windows {
-			if within[i] = min(n, c.axes.limit); n > c.axes.limit {
-				above[i] = n
-			}
+			within[i] = min(n, c.axes.limit)
 		}
-		p.Add(c.area(above, warning), c.area(within, lightish))
+		p.Add(c.area(within, lightish))
+		for _, part := range c.aboveLimit() {
+			p.Add(part)
+		}
 	}
 	p.Add(c.level(float64(c.axes.limit)))
 	return p
@@ -158,6 +159,32 @@ func (c cell) area(values []int64, fill color.Color) *plotter.Line {
 	}
 	steps = append(steps, plotter.XY{X: c.axes.length.Seconds()})
 	return &plotter.Line{XYs: steps, StepStyle: plotter.PostStep, FillColor: fill}
+}
+
+// aboveLimit is what windows held beyond the limit: a shape for each time without a gap. An area down to 0,
+// with the rest painted over it, would leave an edge of its colour there.
+func (c cell) aboveLimit() (parts []*plotter.Polygon) {
+	at := func(i int) float64 { return (time.Duration(i) * c.axes.bin).Seconds() }
+	limit := float64(c.axes.limit)
+	for i := 0; i < len(c.windows); i++ {
+		if c.windows[i] <= c.axes.limit {
+			continue
+		}
+		outline, last := plotter.XYs{{X: at(i), Y: limit}}, limit
+		for ; i < len(c.windows) && c.windows[i] > c.axes.limit; i++ {
+			n := float64(c.windows[i])
+			if last > limit && n != last {
+				outline = append(outline, plotter.XY{X: at(i), Y: last})
+			}
+			if n != last {
+				outline = append(outline, plotter.XY{X: at(i), Y: n})
+			}
+			last = n
+		}
+		outline = append(outline, plotter.XY{X: at(i), Y: last}, plotter.XY{X: at(i), Y: limit})
+		parts = append(parts, &plotter.Polygon{XYs: []plotter.XYs{outline}, Color: warning})
+	}
+	return parts
 }
 
 func (c cell) level(y float64) *plotter.Line {

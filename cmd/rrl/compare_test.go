@@ -264,3 +264,19 @@ func TestBinFor(t *testing.T) {
 		require.Equal(t, want, binFor(length), "%v", length)
 	}
 }
+
+// What is red begins at the limit and ends there, step by step.
+func TestCompareAboveTheLimit(t *testing.T) {
+	c := cell{windows: []int64{1, 5, 7, 7, 4, 6}, axes: axes{limit: 4, bin: time.Second}}
+	var outlines [][]float64
+	for _, p := range c.aboveLimit() {
+		require.Len(t, p.XYs, 1)
+		var flat []float64
+		for _, xy := range p.XYs[0] {
+			flat = append(flat, xy.X, xy.Y)
+		}
+		outlines = append(outlines, flat)
+	}
+	require.Equal(t, [][]float64{{1, 4, 1, 5, 2, 5, 2, 7, 4, 7, 4, 4}, {5, 4, 5, 6, 6, 6, 6, 4}}, outlines)
+	require.Empty(t, cell{windows: []int64{4}, axes: axes{limit: 4}}.aboveLimit())
+}
