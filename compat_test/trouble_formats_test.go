@@ -110,7 +110,9 @@ func TestTroubleBc0IReadByLc0I(t *testing.T) {
 func TestTroubleFIAndBc0I(t *testing.T) {
 	const interval = 600 * time.Millisecond
 	newer, older := strangers(t, "3.15.5", 5, interval)
-	require.True(t, older.javaTries(1))
+	for range 3 { // one in 64 has random bytes that 4.7.0 can read
+		require.True(t, older.javaTries(1))
+	}
 	time.Sleep(interval + 20*time.Millisecond)
 	_, err := newer.java.call("tryAcquire", newer.name, 1)
 	require.ErrorContains(t, err, tooShort)

@@ -119,7 +119,7 @@ if not permits and flags % 2 == 0 and flags % 32 < 16 and not conf[5] and not co
   elseif not stored and wanted <= rate and #old == 0 and redis.call('ZCARD', KEYS[3]) == 0 then
     -- Nobody has used it yet.
     redis.call('SET', KEYS[2], rate - wanted)
-    redis.call('ZADD', KEYS[3], now, ARGV[4])
+    redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4])
     value, done = rate - wanted, true
   end
 end
