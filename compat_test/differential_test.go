@@ -47,17 +47,24 @@ func newTwinSeed(t testing.TB) twinSeed {
 	return seed
 }
 
+// comparedOperations is how many a run compares: what RATELIMITER_COMPAT_OPS says, or so many.
+func comparedOperations(t testing.TB, standard int) int {
+	t.Helper()
+	text := os.Getenv("RATELIMITER_COMPAT_OPS")
+	if text == "" {
+		return standard
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, "RATELIMITER_COMPAT_OPS")
+	return n
+}
+
 // TestDifferential runs random operations at chosen instants through the scripts that the jar sent
 // and through us, on twin limiters and interleaved on one, and compares answer, permits left and in
 // use, hash and TTLs after each. Differences are those of twinRows, in the states they name; every one
 // of them must be met. Members of one score lie in Redis by their random bytes, which no seed repeats.
 func TestDifferential(t *testing.T) {
-	seed, operations := newTwinSeed(t), twinOperations
-	if text := os.Getenv("RATELIMITER_COMPAT_OPS"); text != "" {
-		var err error
-		operations, err = strconv.Atoi(text)
-		require.NoError(t, err, "RATELIMITER_COMPAT_OPS")
-	}
+	seed, operations := newTwinSeed(t), comparedOperations(t, twinOperations)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
 	began, met, done := time.Now(), map[string]int{}, 0
 	var versions []string

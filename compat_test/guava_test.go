@@ -3,7 +3,6 @@ package compat_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -28,12 +27,7 @@ const (
 // and holds the answers together: the same grants and refusals and the same waits, with no tolerance.
 // Guava's setRate is left out: a limiter of ours with other numbers is another limiter.
 func TestDifferentialGuava(t *testing.T) {
-	seed, requests := newTwinSeed(t), guavaRequests
-	if text := os.Getenv("RATELIMITER_COMPAT_OPS"); text != "" {
-		var err error
-		requests, err = strconv.Atoi(text)
-		require.NoError(t, err, "RATELIMITER_COMPAT_OPS")
-	}
+	seed, requests := newTwinSeed(t), comparedOperations(t, guavaRequests)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
 	began := time.Now()
 	all, some := guavaSides{seed: seed.run}, guavaSides{seed: seed.run}
