@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/embedredis"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -184,11 +183,7 @@ func TestServe(t *testing.T) {
 
 // Real sockets, real time, at a fiftieth of the length.
 func TestDemoOverSockets(t *testing.T) {
-	s, err := embedredis.Start()
-	require.NoError(t, err)
-	defer s.Close()
-	rdb := s.NewClient()
-	defer func() { _ = rdb.Close() }()
+	rdb := embedded(t)
 	var out bytes.Buffer
 	d := newDemo(t, rdb, &out)
 	d.options = nil

@@ -20,7 +20,6 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/embedredis"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -311,11 +310,7 @@ func (c *connections) count() int {
 // Real sockets and real time, in which a busy machine may do anything: but the demo comes to its
 // verdict, and nothing of it goes on.
 func TestDingtalkOverSockets(t *testing.T) {
-	s, err := embedredis.Start()
-	require.NoError(t, err)
-	defer s.Close()
-	rdb := s.NewClient()
-	defer func() { _ = rdb.Close() }()
+	rdb := embedded(t)
 	var out bytes.Buffer
 	d := newDingDemo(t, rdb, &out)
 	d.options = nil

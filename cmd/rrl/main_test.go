@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/embedredis"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -47,6 +48,17 @@ func newDemo(t *testing.T, rdb *redis.Client, out io.Writer) *demo {
 		d.options = append(d.options, ratelimiter.WithClientClock())
 	}
 	return d
+}
+
+// embedded is the Redis inside the command, in real time.
+func embedded(t *testing.T) *redis.Client {
+	t.Helper()
+	s, err := embedredis.Start()
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	rdb := s.NewClient()
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
 
 // pipes is a network of its own, for the inside of a bubble.
