@@ -10,10 +10,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisscript"
 )
 
-// newRequestID is not a secret; it only must not repeat.
+// newRequestID is not a secret; it only must not repeat, nor begin as the members do that are nobody's grants.
 func newRequestID() (id requestID) {
 	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+	if id[0] == '~' {
+		id[0] = 0
+	}
 	return id
 }
 
