@@ -91,6 +91,14 @@ func (c *Client) tryAll(ctx context.Context, parts []part) (allAnswer, error) {
 		return c.tryInTurn(ctx, parts)
 	}
 	for i := range parts {
+		// acquire_all takes what is plainly there and checks nothing.
+		if check, lowered := parts[i].Limiter.checkIsDue(); check {
+			if _, err := parts[i].askChecking(ctx, true, true, lowered); err != nil {
+				return allAnswer{bound: -1}, err
+			}
+		}
+	}
+	for i := range parts {
 		parts[i].typ = parts[i].Limiter.hint()
 		parts[i].id = newRequestID().run(0)
 	}
@@ -205,10 +213,20 @@ const maxAsks = 10_000
 
 // ask asks for the part alone, without taking it when it is a probe, until the answer is whole.
 func (p *part) ask(ctx context.Context, probe bool) (answer, error) {
+	check, lowered := false, false
+	if !probe {
+		check, lowered = p.Limiter.checkIsDue()
+	}
+	return p.askChecking(ctx, probe, check, lowered)
+}
+
+// askChecking is ask that first has value and the permits in use make up the rate, if check says so.
+func (p *part) askChecking(ctx context.Context, probe, check, lowered bool) (answer, error) {
 	l := p.Limiter
-	a := ask{typ: l.hint(), runs: []run{{permits: p.Permits, count: 1}}, probe: probe}
+	a := ask{typ: l.hint(), runs: []run{{permits: p.Permits, count: 1}}, probe: probe, check: check, lowered: lowered}
 	audited, flips := false, 0
 	for range maxAsks {
+		begin := time.Now()
 		a.id = newRequestID()
 		p.id, p.typ = a.id.run(0), a.typ
 		raw, err := l.answered(ctx, acquireScript, func(replay bool) ([]any, error) {
@@ -234,8 +252,12 @@ func (p *part) ask(ctx context.Context, probe bool) (answer, error) {
 		if got.granted[0] < 0 {
 			return answer{}, l.exceeds(p.Permits, got.rate.Permits)
 		}
+		l.told(&got, begin)
 		a.walked, a.walkedPermits = 0, 0
 		switch {
+		case got.granted[0] > 0 && got.again == againAudit && a.check:
+			_ = l.audit(ctx, a.typ, a.lowered) // granted is granted
+			return got, nil
 		case got.granted[0] > 0:
 			return got, nil
 		case got.again == againRest:
@@ -243,7 +265,7 @@ func (p *part) ask(ctx context.Context, probe bool) (answer, error) {
 			a.walked, a.walkedPermits = got.walked, got.walkedPermits
 		case got.again == againAudit && !audited:
 			audited, a.check = true, false
-			if _, err := l.audit(ctx, a.typ); err != nil {
+			if err := l.audit(ctx, a.typ, a.lowered); err != nil {
 				return answer{}, err
 			}
 		case got.again == againNot && !a.check && !audited && l.auditIsDue(got.rate.Interval):
@@ -264,7 +286,27 @@ func (l *RateLimiter) auditIsDue(interval time.Duration) bool {
 		return false
 	}
 	e.nextAudit = now.Add(auditEvery(interval))
+	e.nextCheck = e.nextAudit
 	return true
+}
+
+// checkIsDue is takeCheck for a list, each check of which is a call of its own. The limiter has an engine from then on
+// that knows when the next is due.
+func (l *RateLimiter) checkIsDue() (check, lowered bool) {
+	l.bucket.mu.Lock()
+	defer l.bucket.mu.Unlock()
+	e, now := l.bucket.engine(l), time.Now()
+	check, lowered = e.takeCheck(now, 4*checkSample)
+	if e.nextCheck.IsZero() {
+		e.nextCheck = now.Add(time.Second) // no answer has told the interval
+	}
+	return check, lowered
+}
+
+func (l *RateLimiter) told(a *answer, begin time.Time) {
+	l.bucket.mu.Lock()
+	defer l.bucket.mu.Unlock()
+	l.bucket.engine(l).told(a, begin)
 }
 
 // answered sends a script until Redis has answered, as a replay where it may have run before. While

@@ -163,7 +163,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 			_, done, balance, err := w.l.runAudit(w.ctx, Overall, next)
 			require.NoError(t, err)
 			require.True(t, done)
-			require.EqualValues(t, -5-2+9, balance)
+			require.EqualValues(t, -5-2+9, balance.surplus)
 		})
 	})
 }

@@ -62,7 +62,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 	if l.client.cfg.memberFormat == MemberLc0I {
 		format = 20
 	}
-	l.noteCoolDown(until) // also where Redis is away and cannot be told
+	l.noteCoolDown(until) // which holds also where Redis is away and cannot be told
 	ms := (left + time.Millisecond - 1).Milliseconds()
 	err = l.withType("cool_down", func(typ RateType) error {
 		n, err := l.run(ctx, coolDownScript, l.keys.of(typ), typ.wire(), ms, reopen, l.client.now(), format,
@@ -73,6 +73,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 		return err
 	})
 	if err == nil {
+		l.toldCoolDown(until)
 		l.changed() // those who wait learn the new wait
 	}
 	return err
@@ -106,7 +107,7 @@ func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 	lifted := false
 	l.noteCoolDown(time.Time{})
 	err := l.withType("lift_cool_down", func(typ RateType) error {
-		n, err := l.run(ctx, liftCoolDownScript, []string{l.keys.hash, l.keys.permits[typ]}, typ.wire(), l.client.now())
+		n, err := l.run(ctx, liftCoolDownScript, l.keys.of(typ), typ.wire(), l.client.now())
 		if err == nil {
 			err = l.statusError(n)
 		}

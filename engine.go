@@ -35,8 +35,11 @@ type engine struct {
 	typ       RateType      // that of the last answer
 	interval  time.Duration // of the last answer
 	rate      Rate          // of the last answer to a call
-	nextAudit time.Time
-	noTTL     time.Time // until when the hash is taken to have no TTL
+	nextAudit time.Time     // for a refusal
+	nextCheck time.Time     // for a call that may be granted
+	suspect   bool          // the next call checks: the rate is another
+	lowered   bool          // and it is a lower one
+	noTTL     time.Time     // until when the hash is taken to have no TTL
 	spare     *call
 
 	memory     *memory // for the time without Redis; nil as long as all policies are closed
@@ -145,6 +148,9 @@ func (e *engine) start(c *call) {
 func (e *engine) launch(c *call) {
 	c.begin, c.memory = time.Now(), e.memory
 	c.noTTL = c.begin.Before(e.noTTL)
+	if !c.ask.probe {
+		c.check, c.lowered = e.takeCheck(c.begin, checkSample)
+	}
 	e.calls = append(e.calls, c)
 	e.l.client.calls.Add(1)
 }

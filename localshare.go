@@ -10,7 +10,9 @@ import (
 // the limiter's engine. The bucket's lock guards it.
 type memory struct {
 	rate    Rate          // the last one that Redis told; zero until then
-	cooling time.Time     // no permit before
+	cooling time.Time     // no permit before, as Redis said or was told
+	known   time.Time     // since when that is so
+	untold  time.Time     // no permit before, which Redis could not be told as yet
 	paced   time.Time     // nor before
 	log     []localGrant  // oldest first
 	window  time.Duration // how long they count
@@ -64,23 +66,58 @@ func (b *bucket) forget() {
 	}
 }
 
-// learn: Redis told the rate, and how long it takes until a permit is free. Longer than an interval is
-// a cool-down, which outlives Redis.
-func (m *memory) learn(r Rate, wait time.Duration) {
-	m.rate = r
-	if wait > r.Interval {
-		m.cooling = time.Now().Add(wait)
+// learn: Redis answered a call that began then. Longer than an interval its wait is a cool-down, which outlives
+// Redis. A cool-down that is longer than the answer allows is over, by whoever it was lifted.
+func (m *memory) learn(a *answer, begin time.Time) {
+	m.rate = a.rate
+	now := time.Now()
+	switch {
+	case a.wait > a.rate.Interval:
+		if at := now.Add(a.wait); at.After(m.cooling) || !begin.Before(m.known) {
+			m.cooling, m.known = at, now
+		}
+	case begin.Before(m.known) || len(a.granted) == 0 || a.granted[0] < 0:
+		// It may have been answered before the cool-down began, or says nothing of it.
+	case a.wait == 0:
+		m.cooling = time.Time{}
+	case m.cooling.After(now.Add(a.wait)):
+		m.cooling = now.Add(a.wait)
 	}
 }
 
-// noteCoolDown has the policies of this process obey a cool-down that Redis has or could not be told; the
-// zero time ends it.
+// noteCoolDown has the policies of this process obey a cool-down, until Redis has been told of it too; the zero time
+// ends it.
 func (l *RateLimiter) noteCoolDown(until time.Time) {
 	l.bucket.mu.Lock()
 	defer l.bucket.mu.Unlock()
-	if m := l.bucket.engine(l).remember(); until.IsZero() || until.After(m.cooling) {
+	m := l.bucket.engine(l).remember()
+	if until.IsZero() {
+		m.cooling, m.untold = until, until
+	} else if until.After(m.untold) {
+		m.untold = until
+	}
+}
+
+// toldCoolDown: Redis has been told of a cool-down, and may from now on say that it is over.
+func (l *RateLimiter) toldCoolDown(until time.Time) {
+	l.bucket.mu.Lock()
+	defer l.bucket.mu.Unlock()
+	m := l.bucket.engine(l).remember()
+	m.known = time.Now()
+	if until.After(m.cooling) {
 		m.cooling = until
 	}
+	if !m.untold.After(until) {
+		m.untold = time.Time{}
+	}
+}
+
+// coolsUntil is before when nothing is granted without Redis.
+func (m *memory) coolsUntil() time.Time {
+	if m.untold.After(m.cooling) {
+		return m.untold
+	}
+	return m.cooling
 }
 
 // share is how many permits of an interval are this process', under p.
@@ -95,7 +132,7 @@ func (m *memory) share(p *OutagePolicy) (permits int64, r Rate) {
 // how many are left now. A request for more than the share is an error.
 func (m *memory) when(p *OutagePolicy, permits int64, now, since time.Time) (at time.Time, left int64, err error) {
 	if p.kind == failOpen {
-		return m.cooling, 0, nil
+		return m.coolsUntil(), 0, nil
 	}
 	share, r := m.share(p)
 	if permits > share {
@@ -107,7 +144,7 @@ func (m *memory) when(p *OutagePolicy, permits int64, now, since time.Time) (at 
 	if left = max(0, share-m.used); at.After(now) {
 		left = 0
 	}
-	for _, t := range []time.Time{m.cooling, m.paced} {
+	for _, t := range []time.Time{m.coolsUntil(), m.paced} {
 		if t.After(at) {
 			at = t
 		}

@@ -103,26 +103,13 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []Rat
 		return false, nil
 	}
 	if len(n) > 1 && n[1] == 1 {
-		err = l.settle(ctx, r.Type)
+		// They are too many for one call. The script has set value to 0, so that whatever happens here no permit is
+		// granted too many.
+		err = l.audit(ctx, r.Type, true)
 	}
 	l.learn(r.Type)
 	l.changed()
 	return true, err
-}
-
-// settle makes value and the permits in use add up to a new rate where they are too many for one
-// call. The script has set value to 0, so that whatever happens here no permit is granted too many.
-func (l *RateLimiter) settle(ctx context.Context, typ RateType) error {
-	surplus, err := l.audit(ctx, typ)
-	for err == nil && surplus > 0 {
-		var n []int64
-		n, err = l.run(ctx, trimScript, []string{l.keys.hash, l.keys.permits[typ]}, typ.wire(), surplus)
-		if err != nil || n[0] == 0 {
-			break
-		}
-		surplus -= n[0]
-	}
-	return err
 }
 
 // Rate is the limiter's rate. Without one it answers ErrNotInitialized, where Redisson's getConfig
@@ -239,8 +226,9 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 }
 
 // Delete removes the limiter, the permits in use of all and those of this client, and answers whether
-// there was anything to remove. Callers of this Client that wait for it ask again at once, and get
-// ErrNotInitialized. Errors: ctx.Err(), ErrClosed, and those of Redis.
+// there was anything to remove. A cool-down ends with it, for the callers of all processes: should the limiter
+// be set again, another client of a PER_CLIENT limiter finds its own permits as [RateLimiter.LiftCoolDown]
+// leaves them. Callers of this Client that wait for it ask again at once, and get ErrNotInitialized. Errors: ctx.Err(), ErrClosed, and those of Redis.
 func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err

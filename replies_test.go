@@ -53,7 +53,7 @@ func TestForeignReplies(t *testing.T) {
 			"Release":          func() error { return w.l.Release(w.ctx, 1) },
 			"SetRate":          func() error { return w.l.SetRate(w.ctx, overall(10, time.Second)) },
 			"Inspect":          func() error { _, err := w.l.Inspect(w.ctx); return err },
-			"audit":            func() error { _, err := w.l.audit(w.ctx, Overall); return err },
+			"audit":            func() error { return w.l.audit(w.ctx, Overall, false) },
 			"TrySetRate":       func() error { _, err := w.l.TrySetRate(w.ctx, overall(10, time.Second)); return err },
 			"Expire":           func() error { _, err := w.l.Expire(w.ctx, time.Second); return err },
 			"ClearExpire":      func() error { _, err := w.l.ClearExpire(w.ctx); return err },

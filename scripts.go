@@ -82,14 +82,14 @@ var (
 	releaseScript       = newScript("release", releaseSrc, 3, 4, resendUnsent)
 	trySetRateScript    = newScript("try_set_rate", trySetRateSrc, 1, 5, resendUnsent)
 	setRateScript       = newScript("set_rate", setRateSrc, 5, 7, resendUnsent)
-	trimScript          = newScript("trim", trimSrc, 2, 2, resendUnsent)
+	trimScript          = newScript("trim", trimSrc, 3, 2, resendUnsent)
 	expireScript        = newScript("expire", expireSrc, 5, 3, resendUnsent)
 	clearExpireScript   = newScript("clear_expire", clearExpireSrc, 5, 0, resendUnsent)
 	expireTimeScript    = newScript("expire_time", expireTimeSrc, 1, 0, resendAlways)
 	deleteScript        = newScript("delete", deleteSrc, 5, 0, resendUnsent)
 	coolDownScript      = newScript("cool_down", coolDownSrc, 3, 6, resendAlways)
 	coolDownUntilScript = newScript("cool_down_until", coolDownUntilSrc, 1, 1, resendAlways)
-	liftCoolDownScript  = newScript("lift_cool_down", liftCoolDownSrc, 2, 2, resendAlways)
+	liftCoolDownScript  = newScript("lift_cool_down", liftCoolDownSrc, 3, 2, resendAlways)
 )
 
 // The first number of a reply.
@@ -118,6 +118,7 @@ const (
 	flagInOrder = 8
 	flagProbe   = 16
 	flagNoTTL   = 32
+	flagLowered = 64
 
 	flagMustExist = 1
 	flagKeepState = 2
@@ -134,32 +135,38 @@ type tally struct {
 // auditStep is how many members one audit call reads: a third of a millisecond.
 const auditStep = 1000
 
-// runAudit goes on counting from t. When it is done it answers value + used − rate as it was found.
-func (l *RateLimiter) runAudit(ctx context.Context, typ RateType, t tally) (next tally, done bool, balance int64, err error) {
+// A balance is what an audit found: value + used − rate, and value as it left it, which makes up the rate with
+// what is in use.
+type balance struct{ surplus, value int64 }
+
+// runAudit goes on counting from t. When it is done it returns what it found.
+func (l *RateLimiter) runAudit(ctx context.Context, typ RateType, t tally) (next tally, done bool, found balance, err error) {
 	raw, err := l.send(ctx, auditScript, l.keys.of(typ), typ.wire(), auditStep, t.oldest, t.newest, t.members, t.permits)
 	if err != nil {
-		return tally{}, false, 0, err
+		return tally{}, false, balance{}, err
 	}
 	r, ok := raw.([]any)
 	if !ok || len(r) == 0 {
-		return tally{}, false, 0, l.badReply(auditScript, raw)
+		return tally{}, false, balance{}, l.badReply(auditScript, raw)
 	}
 	var head []int64
 	for _, v := range r[:min(len(r), 2)] {
 		n, ok := v.(int64)
 		if !ok {
-			return tally{}, false, 0, l.badReply(auditScript, raw)
+			return tally{}, false, balance{}, l.badReply(auditScript, raw)
 		}
 		head = append(head, n)
 	}
 	switch {
 	case head[0] == statusStartOver:
-		return tally{}, false, 0, nil
+		return tally{}, false, balance{}, nil
 	case head[0] != statusOK:
-		return tally{}, false, 0, l.statusError(head)
-	case len(r) == 3 && head[1] == 1:
-		balance, ok = r[2].(int64)
-		done = true
+		return tally{}, false, balance{}, l.statusError(head)
+	case len(r) == 4 && head[1] == 1:
+		var ok1 bool
+		found.surplus, ok1 = r[2].(int64)
+		found.value, ok = r[3].(int64)
+		ok, done = ok && ok1, true
 	case len(r) == 6:
 		var ok1, ok2, ok3, ok4 bool
 		next.oldest, ok1 = r[2].(string)
@@ -171,9 +178,9 @@ func (l *RateLimiter) runAudit(ctx context.Context, typ RateType, t tally) (next
 		ok = false
 	}
 	if !ok {
-		return tally{}, false, 0, l.badReply(auditScript, raw)
+		return tally{}, false, balance{}, l.badReply(auditScript, raw)
 	}
-	return next, done, balance, nil
+	return next, done, found, nil
 }
 
 // statusError turns the first number of a reply into an error; statusOK is none.

@@ -15,7 +15,8 @@ type ask struct {
 	id            requestID
 	runs          []run // 1 to maxRuns
 	replay        bool
-	check         bool
+	check         bool // that value and the permits in use make up the rate
+	lowered       bool // the rate was; with check
 	inOrder       bool
 	probe         bool      // take nothing
 	at            time.Time // another instant than now; zero for now
@@ -59,6 +60,9 @@ func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
 	}
 	if a.check {
 		flags |= flagCheck
+		if a.lowered {
+			flags |= flagLowered
+		}
 	}
 	now := c.now()
 	if !a.at.IsZero() {

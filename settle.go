@@ -13,10 +13,7 @@ func (c *call) settle(a *answer, begin time.Time) {
 	e.bucket.mu.Lock()
 	e.trouble, e.typ = nil, c.typ
 	if a.rate.Interval > 0 {
-		e.interval, e.rate = a.rate.Interval, a.rate
-		if e.memory != nil {
-			e.memory.learn(a.rate, a.wait)
-		}
+		e.told(a, begin)
 	}
 	if a.noTTL && !e.l.client.cfg.clientClock { // with the caller's clock every call looks, as Redisson's do
 		e.noTTL = begin.Add(trustNoTTL)
@@ -42,22 +39,24 @@ func (c *call) settle(a *answer, begin time.Time) {
 	heir := refused < len(c.runs) && len(c.runs[refused].callers) == 0 // it has left
 	permits, left := c.runs[0].permits, c.prune()
 
-	c.walked, c.walkedPermits, c.again = 0, 0, false
+	checked := c.check
+	c.walked, c.walkedPermits, c.again, c.check = 0, 0, false, false
 	switch {
 	case a.again == againAudit && !c.audited:
-		c.again, c.audit, c.audited, c.check = left, true, true, false
+		c.again, c.audit, c.audited = left, true, true
 	case !left:
 	case a.again == againRest || heir:
-		c.again = true
+		c.again, c.check = true, checked
 	case a.again == againWalk:
 		c.again = true
 		if c.runs[0].permits == permits {
 			c.walked, c.walkedPermits = a.walked, a.walkedPermits
 		}
-	case a.again == againNot && !c.check && !c.audited && !begin.Before(e.nextAudit):
+	case a.again == againNot && !checked && !c.audited && !begin.Before(e.nextAudit):
 		// Refused. Lost permits are looked for now and then: at most once an interval, and in large
 		// sets no more than 1 % of the time.
 		e.nextAudit = begin.Add(auditEvery(a.rate.Interval))
+		e.nextCheck = e.nextAudit
 		c.again, c.check = true, true
 	default:
 		if a.again == againAudit {
@@ -230,12 +229,13 @@ func (l *RateLimiter) giveBack(ctx context.Context, typ RateType, o orphan) {
 	}
 }
 
-// runAudit looks for lost permits.
+// runAudit looks for permits that are lost or too many.
 func (c *call) runAudit() {
 	begin := time.Now()
-	_, _ = c.engine.l.audit(context.WithoutCancel(c.ctx), c.typ) // the next answer tells
+	_ = c.engine.l.audit(context.WithoutCancel(c.ctx), c.typ, c.lowered) // the next answer tells
 	e := c.engine
 	e.bucket.mu.Lock()
 	e.nextAudit = begin.Add(max(auditEvery(e.interval), 100*time.Since(begin)))
+	e.nextCheck = e.nextAudit
 	e.bucket.mu.Unlock()
 }

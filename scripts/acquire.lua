@@ -5,7 +5,7 @@
 -- work of a call is bounded whatever the set holds: where a request needs more, the answer says so
 -- and the caller sends the rest at once.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap and coolDown
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown, reopenUntil
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -13,10 +13,11 @@
 -- ARGV[3]   number of its requests, >= 1
 -- ARGV[4]   the member to store when the first run is granted as a whole, in the format to write. Its
 --           random part is the request id; with the run's number in one byte it is that of each run
--- ARGV[5]   flags, added up: 1 this call may have run before under the same id, 2 check for lost
---           permits, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
+-- ARGV[5]   flags, added up: 1 this call may have run before under the same id, 2 check that value and
+--           the permits in the set add up to the rate, and make them, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
 --           first served: grant no run behind a request that does not fit, 16 take nothing, and keep
---           nothing alive: say what would be granted, 32 the hash had no TTL a moment ago
+--           nothing alive: say what would be granted, 32 the hash had no TTL a moment ago, 64 the rate was
+--           lowered: a check that finds too much takes it from value first, and not from the set
 -- ARGV[6]   now in ms, or empty for this server's TIME; may be left out, as may what follows
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
@@ -28,7 +29,7 @@
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was refused can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
---           at once, 2 lost permits must be looked for by audit, 3 wait is a lower bound, send again
+--           at once, 2 the check is audit's, which reads a large set in steps, 3 wait is a lower bound, send again
 --           with walked and permits; skew: ms that the newest score is ahead of now
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
@@ -82,12 +83,7 @@ local value = tonumber(stored)
 -- reclaims lazily too. In every member format the permits are the last four bytes, little endian.
 -- Shorter ones are nobody's grants and count for nothing.
 local limit = value and value >= wanted and 64 or 512
-local due = now - interval
-if conf[6] and (tonumber(conf[6]) or 0) > now then
-  -- Grants that peers have made during a cool-down and that fall due before it ends join it.
-  due = string.format('(%.0f', conf[6] - interval)
-end
-local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', due, 'LIMIT', '0', limit), 0
+local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', '0', limit), 0
 if #old > 0 then
   local byte = string.byte
   for i = 1, #old do
@@ -100,7 +96,7 @@ if #old > 0 then
 end
 
 local done = false
-if not permits and flags % 2 == 0 and flags % 32 < 16 and not conf[5] and not conf[6] and wanted <= 4294967295 then
+if not permits and flags % 4 == 0 and flags % 32 < 16 and not conf[5] and not conf[6] and wanted <= 4294967295 then
   if value and value + freed >= wanted and value + freed <= rate then
     -- A value that only looks like a number is an error here, and is rebuilt below.
     local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
@@ -128,7 +124,7 @@ local skew, wait, again, walked, walkedPermits, cooling = 0, 0, 0, 0, 0, 0
 local gap = tonumber(conf[5] or 0) or 0
 if not done then
   local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
-  local replay, inOrder, take = flags % 2 == 1, flags % 16 >= 8, flags % 32 < 16
+  local replay, check, inOrder, take = flags % 2 == 1, flags % 4 >= 2, flags % 16 >= 8, flags % 32 < 16
 
   local function worth(member)
     if #member < 8 then
@@ -167,16 +163,24 @@ if not done then
     return b
   end
 
-  -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. A
-  -- block is what a cool-down put there.
+  -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that.
   local function seen(m)
     if #m == 21 and sub(m, 1, 4) == '\16~t~' then
       local a, b, c, d, e, f = byte(m, 9, 14)
       return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     end
   end
-  local function block(m)
-    return #m == 21 and sub(m, 1, 4) == '\16~c~' or #m == 20 and sub(m, 9, 10) == '~c'
+
+  -- A block is what a cool-down put there. held returns the instant of the grants whose place it took, 0
+  -- for permits that were free, and whether it joined the cool-down here, when a call found its permits.
+  local function held(m)
+    local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
+      or #m == 20 and sub(m, 9, 10) == '~c' and 11
+    if at then
+      local a, b, c, d, e, f = byte(m, at, at + 5)
+      local t = ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+      return t < 4294967296 and 0 or t, a >= 128
+    end
   end
 
   if not permits then
@@ -235,32 +239,96 @@ if not done then
     walkedPermits = math.max(0, tonumber(walkedPermits) - freed)
   end
 
-  local pause = 0
-  cooling = (tonumber(conf[6] or 0) or 0) - now
+  local pause, till, ends = 0, tonumber(conf[6] or 0) or 0, 0
+  cooling = till - now
+
+  -- Lifts a block whose cool-down is over although the block is not: it was lifted or the limiter deleted
+  -- by somebody who could not name this set, or a shorter one came after it. Its permits become what they were:
+  -- grants of their own instant, or free. Returns what became free, nil for a member that stays.
+  local function lift(m, score)
+    local t, joined = held(m)
+    score = tonumber(score)
+    if not t or score + interval <= math.max(now, joined and till or ends) then
+      return nil
+    end
+    if t > 0 and (t > now or t > score or t < score - 63244800000) then
+      return nil -- a peer's random bytes: no block is longer than two times 366 days
+    end
+    if t <= now - interval then
+      redis.call('ZREM', KEYS[3], m)
+      value = value + worth(m)
+      return worth(m)
+    end
+    if redis.call('ZADD', KEYS[3], 'NX', t, #m == 21 and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 0 then
+      return nil
+    end
+    redis.call('ZREM', KEYS[3], m)
+    return 0
+  end
+
   if cooling > 0 then
-    -- Whatever has become free meanwhile, by a peer that does not know of the cool-down, joins it: as a
-    -- member that falls due when it ends.
+    -- What falls due before the end joins the cool-down: grants of before, made by peers that do not know of it, and
+    -- whatever has become free. Each becomes a block that falls due when it ends.
+    local function join(t, n)
+      local left = n
+      for k = 0, 1023 do
+        if left <= 0 then
+          break
+        end
+        local p, m = bytes(math.min(left, 4294967295)), nil
+        local apart = t == 0 and now + k or k
+        if #ARGV[4] == 20 then
+          m = stamp(t == 0 and apart % 4294967296 or t + k)
+          m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128) .. sub(m, 2) .. p
+        else
+          m = stamp(t)
+          m = '\16~c~' .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(bytes(apart), 1, 3) .. p
+        end
+        if redis.call('ZADD', KEYS[3], 'NX', till - interval, m) == 1 then
+          left = left - math.min(left, 4294967295)
+        end
+      end
+      return n - left
+    end
+    local early = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', till - interval), 'WITHSCORES', 'LIMIT', 0, 256)
+    if #early > 0 then
+      local times, sums = {}, {}
+      for i = 1, #early, 2 do
+        local m = early[i]
+        local t = held(m) or math.min(seen(m) or now, now, tonumber(early[i + 1]))
+        if t <= now - interval then
+          t = 0
+        end
+        if not sums[t] then
+          times[#times + 1], sums[t] = t, 0
+        end
+        sums[t] = sums[t] + worth(m)
+      end
+      redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #early / 2 - 1)
+      for i = 1, #times do
+        join(times[i], sums[times[i]])
+      end
+    end
+    if value > 0 and redis.call('ZCARD', KEYS[3]) <= 512 then
+      -- A peer's release gives nothing back: what it gives is in the blocks already.
+      value = math.min(value, math.max(0, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))))
+    end
     if value > 0 then
-      local n = math.min(value, 4294967295)
-      local p, t = bytes(n), stamp(now)
-      local m = '\16~c~' .. p .. t .. sub(ARGV[4], 10, 12) .. p
-      if #ARGV[4] == 20 then
-        m = sub(ARGV[4], 1, 8) .. '~c' .. t .. p
-      end
-      if redis.call('ZADD', KEYS[3], 'NX', now + cooling - interval, m) == 1 then
-        value = value - n
-      end
+      value = value - join(0, value)
     end
     again, wait = 0, cooling
   else
     if conf[6] then
-      redis.call('HDEL', KEYS[1], 'coolDown')
+      ends = math.max(till, tonumber(redis.call('HGET', KEYS[1], 'reopenUntil') or 0) or 0)
+      if ends <= now then
+        redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
+      end
     end
     if gap > 0 then
       -- Each permit of the newest grant takes a gap. Scores ahead of the clock and blocks are no grants.
       local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
       for i = 1, #newest, 2 do
-        if not block(newest[i]) then
+        if not held(newest[i]) then
           pause = tonumber(newest[i + 1]) + math.min(gap * worth(newest[i]), interval) - now
           break
         end
@@ -269,19 +337,21 @@ if not done then
 
     if value < wanted and #old == limit then
       again = 1
-    elseif value < wanted then
+    elseif value < wanted or check then
       -- Too few. First the members whose score lies ahead of now: a peer's clock is fast. They keep
       -- their score (moving it back would hand a fast Java peer a second burst) and are marked with the
       -- instant at which they were first seen here; one interval later they are spent.
       local newest = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-      local ahead = {}
+      local ahead, moved = {}, false
       if #newest > 0 and tonumber(newest[2]) > now then
         ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
       end
       for i = 1, #ahead, 2 do
         local m, score = ahead[i], ahead[i + 1]
         local since = seen(m)
-        if not block(m) then
+        if held(m) then
+          moved = lift(m, score) or moved
+        else
           skew = tonumber(score) - now
           if since and since + interval <= now then
             redis.call('ZREM', KEYS[3], m)
@@ -296,32 +366,81 @@ if not done then
           end
         end
       end
+      -- Blocks that are not ahead are the oldest members, since all that was due sooner became one.
+      local page, at = 8, 1
+      local oldest = #newest > 0 and value < wanted and redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES') or {}
+      while at <= #oldest do
+        if lift(oldest[at], oldest[at + 1]) then
+          moved = true
+          if page == 8 then
+            page = 256
+            oldest = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES')
+            at = -1
+          end
+        end
+        at = at + 2
+      end
 
-      -- Then permits that are neither left nor held by a member: lost by a peer's re-sent scripts, or by
-      -- a rate raised while another client's state stayed. A healthy state has value >= rate - used, so
-      -- raising value to that can never exceed the window.
+      -- Then value and what the set holds, which make up the rate. Too few permits were lost by a peer's
+      -- re-sent scripts, or by a rate raised while another client's state stayed: raising value to rate - used
+      -- can never exceed the window. Too many were left by a peer's release, which keeps the members, or by a rate
+      -- that was lowered over this state: every window would hold as many more.
       local n = #newest / 2
-      if n > 0 and (#ahead > 0 or flags % 4 >= 2) then
+      if n > 0 and (#ahead > 0 or moved or check) then
         n = redis.call('ZCARD', KEYS[3])
       end
       if n == 0 then
         value = rate
-      elseif flags % 4 >= 2 and n <= 512 then
-        local all, used = redis.call('ZRANGE', KEYS[3], 0, -1), 0
-        for i = 1, #all do
-          local since = seen(all[i])
+      elseif check and n <= 512 then
+        local all, used = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), 0
+        for i = 1, #all, 2 do
+          local m = all[i]
+          local since = seen(m)
           if since and since + interval <= now then
-            redis.call('ZREM', KEYS[3], all[i])
-            value = value + worth(all[i])
+            redis.call('ZREM', KEYS[3], m)
+            value, moved = value + worth(m), true
           else
-            used = used + worth(all[i])
+            local free = lift(m, all[i + 1])
+            used, moved = used + worth(m) - (free or 0), moved or free
           end
         end
         value = math.max(value, rate - used)
-      elseif flags % 4 >= 2 then
+        local over = value + used - rate
+        if over > 0 and flags % 128 >= 64 then
+          local less = math.max(0, math.min(over, value))
+          value, over = value - less, over - less
+        end
+        if over > 0 then
+          -- The oldest go, so that a release of Java's keeps what it gave.
+          if moved then
+            all = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+          end
+          local i = 1
+          while over > 0 and worth(all[i]) <= over do
+            over = over - worth(all[i])
+            i = i + 2
+          end
+          if over > 0 then
+            local m, p = all[i], bytes(worth(all[i]) - over)
+            local smaller = sub(m, 1, -5) .. p
+            if #m == 21 and sub(m, 5, 8) == sub(m, -4) then
+              smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
+            end
+            redis.call('ZADD', KEYS[3], all[i + 1], smaller)
+            redis.call('ZREM', KEYS[3], m)
+          end
+          -- The smaller member may stand before or behind the others of its score: so by name.
+          for j = 1, i - 2, 2 do
+            redis.call('ZREM', KEYS[3], all[j])
+          end
+        end
+      elseif check then
         again = 2
       end
       value = math.min(value, rate)
+      if (page == 256 or moved and #ahead == 512) and value < wanted and again == 0 then
+        again = 1 -- there may be more blocks behind these
+      end
     end
 
     -- Grant. need is what the first request that is refused asks for.
@@ -358,7 +477,7 @@ if not done then
           walkedPermits = walkedPermits + worth(part[i])
           -- No grant is held for longer than an interval, whatever its score; a block is.
           local m, due = part[i], tonumber(part[i + 1])
-          if not block(m) then
+          if not held(m) then
             due = math.min(due, seen(m) or due, now)
           end
           last = math.max(last or 0, due + interval)

@@ -1,9 +1,11 @@
--- audit: adds up the permits in the set, a bounded part a call, and gives back what was lost.
+-- audit: adds up the permits in the set, a bounded part a call, and has value make up the rate with them.
 --
 -- The caller carries the state. The members counted so far are one unbroken range of ranks, named by
 -- its first and last member; a call extends it downwards to the oldest member and then upwards to the
 -- newest. Grants, reclaims and releases keep value + used as it is, so permits are missing exactly
--- when value + used < rate at the instant at which the range covers the set. Where the range has been
+-- when value + used < rate at the instant at which the range covers the set, and there are too many
+-- exactly when it is more. Then value falls by as many at once, below 0 if need be, and whoever called takes
+-- members for them out of the set by trim, which gives their permits to value. Where the range has been
 -- cut meanwhile (reclaimed from below, released from above), its size tells, and the caller starts over.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
@@ -16,8 +18,7 @@
 -- ARGV[5]   number of members counted so far
 -- ARGV[6]   their permits
 -- Returns   {0, 0, oldest, newest, number, permits} not done, go on with these
---           {0, 1, balance} done: value + used - rate as found; below 0 it was given back,
---           above 0 it was left alone
+--           {0, 1, balance, value} done: value + used - rate as found, and value as it is now
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 --           {5} the set changed under the range, start over
 
@@ -87,9 +88,9 @@ end
 local value = whole(redis.call('GET', KEYS[2]))
 if not value then
   redis.call('SET', KEYS[2], string.format('%.0f', rate - total))
-  return {0, 1, 0}
+  return {0, 1, 0, rate - total}
 end
-if value + total < rate then
+if value + total ~= rate then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', rate - total - value))
 end
-return {0, 1, value + total - rate}
+return {0, 1, value + total - rate, rate - total}

@@ -4,7 +4,7 @@
 -- A call reads a bounded number of members; of a larger set it adds up the smaller side, expired or
 -- not, over several calls at the instant of the first.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown and reopenUntil
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -17,7 +17,7 @@
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 --           {5} the set changed under the sum, start over
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
 if not (conf[1] and conf[2] and conf[3]) then
   return {1}
 end
@@ -72,8 +72,27 @@ if live == 0 then
   return answer(rate)
 end
 if card <= 1000 then
-  local free = rate - total(expired, card - 1)
-  local left = value and value + total(0, expired - 1) or free
+  -- Blocks of a cool-down that is over for the hash hold nothing but the grants whose place they took: what acquire
+  -- lifts when it meets them.
+  local till = tonumber(conf[4] or 0) or 0
+  local ends = conf[4] and math.max(till, tonumber(conf[5] or 0) or 0) or 0
+  local members, void = redis.call('ZRANGE', KEYS[3], expired, card - 1, 'WITHSCORES'), 0
+  for i = 1, #members, 2 do
+    local m, byte, sub = members[i], string.byte, string.sub
+    local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
+      or #m == 20 and sub(m, 9, 10) == '~c' and 11
+    if at then
+      local a, b, c, d, e, f = byte(m, at, at + 5)
+      local score, t = tonumber(members[i + 1]), ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+      if score + interval > math.max(now, a >= 128 and till or ends)
+        and (t < 4294967296 or t <= now - interval and t > score - 63244800000) then
+        a, b, c, d = byte(m, -4, -1)
+        void = void + a + b * 256 + c * 65536 + d * 16777216
+      end
+    end
+  end
+  local free = rate - total(expired, card - 1) + void
+  local left = value and value + total(0, expired - 1) + void or free
   -- Less than free means lost permits, which the next acquire gives back; more than the rate means
   -- that the set decides.
   if left < free or left > rate then

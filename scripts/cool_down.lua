@@ -2,11 +2,11 @@
 --
 -- Redisson knows no cool-down, but it knows permits in use: all permits become blocks, members that fall
 -- due at that instant or, to open gradually, one after another from then on. This package's scripts
--- also obey the field, so that a peer that resets value or permits does not end it for them. The
--- instant at which a block was made is in its bytes: whoever lifts the cool-down must hold its permits
--- for one interval from then on, as those of the grants whose place it took.
+-- also obey the fields, so that a peer that resets value or permits does not end it for them. A block's
+-- bytes hold the instant of the grants whose place it took, or none for permits that were free: whoever lifts
+-- the cool-down makes them again what they were.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown and reopenUntil
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -19,7 +19,7 @@
 --           unless there is one that lasts longer, which stays as it is
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
 if not (conf[1] and conf[2] and conf[3]) then
   return {1}
 end
@@ -36,60 +36,195 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 local till, reopen = now + tonumber(ARGV[2]), tonumber(ARGV[3])
-local before = tonumber(conf[4] or 0) or 0
+local before, ends = tonumber(conf[4] or 0) or 0, tonumber(conf[5] or 0) or 0
 if before > till then
   return {0, before, now}
 end
-redis.call('HSET', KEYS[1], 'coolDown', string.format('%.0f', till))
+ends = before > 0 and math.max(before, ends) or 0
 
-local char, floor = string.char, math.floor
-local function block(m)
-  return #m == 21 and string.sub(m, 1, 4) == '\16~c~' or #m == 20 and string.sub(m, 9, 10) == '~c'
+local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+local most = 4294967295
+
+local function worth(m)
+  if #m < 8 then
+    return 0
+  end
+  local a, b, c, d = byte(m, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
 end
 
--- What falls due later than the cool-down ends stays in use; the rest becomes blocks. Of a set too large
--- for one call all does, to fall due with its newest member.
-local due, kept = till - interval, 0
-if redis.call('ZCARD', KEYS[3]) <= 512 then
-  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', due))
-  local members = redis.call('ZRANGE', KEYS[3], 0, -1)
-  for i = 1, #members do
-    local m = members[i]
-    -- The blocks of a cool-down that is in force make room for these. One that is over and re-opens later than this one
-    -- ends goes on doing so.
-    if before > now and block(m) then
+-- The instant that a block holds, as in acquire; nil for other members.
+local function held(m)
+  local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
+    or #m == 20 and sub(m, 9, 10) == '~c' and 11
+  if at then
+    local a, b, c, d, e, f = byte(m, at, at + 5)
+    local t = ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    return t < 4294967296 and 0 or t
+  end
+end
+
+-- What falls due before the cool-down ends is taken out, by the instant at which it was granted; 0 holds what
+-- has expired and what was free.
+local due = till - interval
+local times, sums = {0}, {[0] = 0}
+local function take(t, n)
+  if t <= now - interval then
+    t = 0
+  end
+  if not sums[t] then
+    times[#times + 1], sums[t] = t, 0
+  end
+  sums[t] = sums[t] + n
+end
+local function takeMember(m, score)
+  take(math.min(held(m) or now, now, tonumber(score)), worth(m))
+end
+
+-- A value that is no whole number which INCRBY takes counts as lost.
+local value = redis.call('GET', KEYS[2])
+if value and (value == '0' or string.find(value, '^-?[1-9]%d*$')) and #value <= 16 then
+  value = math.min(tonumber(value), rate)
+else
+  value = nil
+end
+
+local card, left = redis.call('ZCARD', KEYS[3]), 0
+local early = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', due))
+local late = {} -- what falls due later than the end, of a set too large to read
+if card <= 512 then
+  local members = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+  local kept, taken = 0, 0
+  for i = 1, #members, 2 do
+    local m, score = members[i], members[i + 1]
+    if i < 2 * early then
+      taken = taken + worth(m)
+      takeMember(m, score)
+    elseif held(m) and (before > now or score + interval > ends) then
+      -- The blocks of a cool-down that is in force, and those of one that was lifted, make room for these. One that is
+      -- over and re-opens later than this one ends goes on doing so.
+      taken = taken + worth(m)
+      takeMember(m, score)
       redis.call('ZREM', KEYS[3], m)
-    elseif #m >= 8 then
-      local a, b, c, d = string.byte(m, -4, -1)
-      kept = kept + a + b * 256 + c * 65536 + d * 16777216
+    else
+      kept = kept + worth(m)
     end
   end
+  if early > 0 then
+    redis.call('ZREMRANGEBYRANK', KEYS[3], 0, early - 1)
+  end
+  -- Together they are the rate, whatever value says. Of too many the oldest are dropped.
+  local over = taken + kept - rate
+  table.sort(times)
+  for i = 1, #times do
+    local n = math.max(0, math.min(over, sums[times[i]]))
+    sums[times[i]], over = sums[times[i]] - n, over - n
+  end
+  if over < 0 then
+    sums[0] = sums[0] + math.min(-over, most - math.min(taken, most))
+  end
+  left = math.min(0, -over) -- below 0 when more than the rate is in use beyond the end
+  if before > now then
+    ends = 0
+  end
+elseif early <= 512 then
+  local members = early > 0 and redis.call('ZRANGE', KEYS[3], 0, early - 1, 'WITHSCORES') or {}
+  for i = 1, #members, 2 do
+    takeMember(members[i], members[i + 1])
+  end
+  if early > 0 then
+    redis.call('ZREMRANGEBYRANK', KEYS[3], 0, early - 1)
+  end
+  sums[0] = sums[0] + math.max(0, value or 0)
+  left = math.min(0, value or 0)
 else
-  local newest = redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')
-  due = math.max(due, math.min(tonumber(newest[2]), now))
+  -- Too many to read. Each holds one permit at least: so many count as granted at the end of the 128th of the interval in
+  -- which they were, and what the members hold beyond that as the newest of them.
+  local used = math.max(0, math.min(most, rate - (value or 0)))
+  sums[0] = math.max(0, value or 0)
+  left = math.min(0, value or 0)
+  local top = 128
+  while top > 0 and used > 0 do
+    local from, to = now - interval + floor(interval * (top - 1) / 128), now - interval + floor(interval * top / 128)
+    local n = redis.call('ZCOUNT', KEYS[3], string.format('(%.0f', from), top == 128 and '+inf' or string.format('%.0f', to))
+    if n > 0 then
+      card = card - n
+      if #late == 0 and #times == 1 then
+        n = math.max(n, used - card) -- what is older holds one each at least
+      end
+      n = math.min(n, used)
+      used = used - n
+      if to > due then
+        late[#late + 1] = {to, n}
+      else
+        take(to, n)
+      end
+    end
+    top = top - 1
+  end
+  sums[0] = sums[0] + used
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[3])
 end
 
-local blocked = math.min(math.max(0, rate - kept), 4294967295)
-local steps = reopen > 0 and math.min(blocked, 64) or 1
-for i = 0, steps - 1 do
-  local n = floor(blocked * (i + 1) / steps) - floor(blocked * i / steps)
-  if n > 0 then
-    local p = char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-    local t, stamp = ARGV[5] == '20' and now + i or now, ''
-    for _ = 1, 6 do
-      stamp = char(t % 256) .. stamp
-      t = floor(t / 256)
-    end
-    local m = '\16~c~' .. p .. stamp .. char(i) .. '\0\0' .. p
+local function bytes(n)
+  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
+end
+local function stamp(t)
+  return char(floor(t / 1099511627776), floor(t / 4294967296) % 256, floor(t / 16777216) % 256, floor(t / 65536) % 256,
+    floor(t / 256) % 256, t % 256)
+end
+-- Blocks of one instant and number of permits are kept apart by a count, and by the end of the cool-down
+-- from those of another that re-opens still.
+local function put(score, t, n)
+  local p = bytes(n)
+  for k = 0, 255 do
+    local m
     if ARGV[5] == '20' then
-      m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
+      m = '\8\0\0\0\0\0\0\0~c' .. stamp(t > 0 and t + k or (till + k) % 4294967296) .. p
+    else
+      m = '\16~c~' .. p .. stamp(t) .. char(k, till % 256, floor(till / 256) % 256) .. p
     end
-    redis.call('ZADD', KEYS[3], string.format('%.0f', due + floor(reopen * i / steps)), m)
+    if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', score), m) == 1 then
+      return
+    end
   end
 end
-redis.call('SET', KEYS[2], string.format('%.0f', math.min(0, rate - kept - blocked)))
+
+local blocked = 0
+for i = 1, #times do
+  blocked = blocked + sums[times[i]]
+end
+blocked = math.min(blocked, most)
+local steps = reopen > 0 and math.max(1, math.min(blocked, 64)) or 1
+local step, room = 0, floor(blocked / steps)
+table.sort(times)
+for i = 1, #times do
+  local n = sums[times[i]]
+  while n > 0 and step < steps do
+    local part = math.min(n, room)
+    if part > 0 then
+      put(due + floor(reopen * step / steps), times[i], part)
+    end
+    n, room = n - part, room - part
+    if room == 0 then
+      step = step + 1
+      room = floor(blocked * (step + 1) / steps) - floor(blocked * step / steps)
+    end
+  end
+end
+for i = 1, #late do
+  put(late[i][1], late[i][1], late[i][2])
+end
+redis.call('SET', KEYS[2], string.format('%.0f', left))
+
+redis.call('HSET', KEYS[1], 'coolDown', string.format('%.0f', till))
+ends = math.max(ends, till + reopen)
+if ends > till then
+  redis.call('HSET', KEYS[1], 'reopenUntil', string.format('%.0f', ends))
+else
+  redis.call('HDEL', KEYS[1], 'reopenUntil')
+end
 
 -- It must not end because the limiter expires.
 local least, ttl = till + reopen + interval - now, redis.call('PTTL', KEYS[1])

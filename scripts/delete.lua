@@ -1,5 +1,8 @@
 -- delete: removes the limiter: its rate, the permits in use of all, and those of the calling client.
 --
+-- A cool-down goes with the hash: the blocks in the sets of other PER_CLIENT clients, which cannot be named,
+-- are lifted by the next acquire that meets them.
+--
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
 -- KEYS[2]   string: permits left, OVERALL
 -- KEYS[3]   sorted set: one member a grant, OVERALL

@@ -1,14 +1,14 @@
 -- inspect: the limiter as it lies in Redis, at one instant. Reads only, and a bounded number of
 -- members: the newest.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap and coolDown
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown, reopenUntil
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   now in ms, or empty for this server's TIME
 -- ARGV[3]   how many members to read
 -- Returns   {0, now, fields, value, count, members, ttl, value ttl, permits ttl}
---           fields: of the hash, name and value in turn, the six above alone when it has more than
+--           fields: of the hash, name and value in turn, the seven above alone when it has more than
 --           64; value: as it is, nil when absent; members: newest first, each and its score in turn;
 --           TTLs in ms, as PTTL answers them. A hash that is absent or malformed is answered too.
 --           {2, type} the hash has another type
@@ -22,7 +22,7 @@ if redis.call('HLEN', KEYS[1]) <= 64 then
   fields = redis.call('HGETALL', KEYS[1])
 else
   fields = {}
-  for _, name in ipairs({'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown'}) do
+  for _, name in ipairs({'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown', 'reopenUntil'}) do
     local v = redis.call('HGET', KEYS[1], name)
     if v then
       fields[#fields + 1] = name

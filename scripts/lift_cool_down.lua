@@ -1,52 +1,76 @@
 -- lift_cool_down: ends a cool-down before its time.
 --
--- The permits that it holds come back as if they had been granted when it was set: after one interval
--- from then on at the latest. At once would be a second burst where it took the place of grants. So the blocks
--- become members like others, with the score of that instant.
+-- The permits that were free when it was set are free at once. Those that were in use are so again as if it
+-- had not been: at once would be a second burst. So the blocks that took the place of grants become
+-- members like others, with the instant of those grants as their score, and the rest goes. The fields go from the
+-- hash, and by that the blocks that this call cannot name are void, those of other PER_CLIENT clients and what is
+-- beyond the bound of a call: the acquire that meets one lifts it.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown
--- KEYS[2]   sorted set: one member a grant, of the type in ARGV[1]
--- ARGV[1]   type that KEYS[2] stands for: 0 OVERALL, 1 PER_CLIENT
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown and reopenUntil
+-- KEYS[2]   string: permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   now in ms, or empty for this server's TIME
 -- Returns   {0, lifted} lifted: 1 when a cool-down was in force or re-opening
---           {1} not initialised   {2, type} the hash has another type
+--           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'type', 'coolDown')
-if not (conf[1] and conf[2]) then
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
+if not (conf[1] and conf[2] and conf[3]) then
   return {1}
 end
-if conf[2] ~= ARGV[1] then
-  return {2, conf[2] == '0' and 0 or conf[2] == '1' and 1 or -1}
+if conf[3] ~= ARGV[1] then
+  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+end
+local rate, interval = tonumber(conf[1]), tonumber(conf[2])
+if not rate or not interval then
+  return {4}
 end
 local now = tonumber(ARGV[2])
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
-local lifted = (tonumber(conf[3] or 0) or 0) > now and 1 or 0
-redis.call('HDEL', KEYS[1], 'coolDown')
+local till = tonumber(conf[4] or 0) or 0
+local ends = math.max(till, tonumber(conf[5] or 0) or 0)
+local lifted = ends > now and 1 or 0
+redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
 
--- The blocks are the newest members but for grants that peers made in spite of it.
-local members = redis.call('ZREVRANGE', KEYS[2], 0, 511, 'WITHSCORES')
+-- They fall due from the end of the cool-down on; where the hash does not say when that is, they are what
+-- lies ahead of the others.
+local members
+if redis.call('ZCARD', KEYS[3]) <= 640 then
+  members = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+elseif ends > now then
+  members = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('%.0f', till - interval), string.format('%.0f', ends - interval),
+    'WITHSCORES', 'LIMIT', 0, 640)
+else
+  members = redis.call('ZREVRANGE', KEYS[3], 0, 511, 'WITHSCORES')
+end
+local byte, sub, freed = string.byte, string.sub, 0
 for i = 1, #members, 2 do
-  local m, stamp = members[i], nil
-  if #m == 21 and string.sub(m, 1, 4) == '\16~c~' then
-    stamp = string.sub(m, 9, 14)
-  elseif #m == 20 and string.sub(m, 9, 10) == '~c' then
-    stamp = string.sub(m, 11, 16)
-  end
-  if stamp then
-    local t = 0
-    for j = 1, 6 do
-      t = t * 256 + string.byte(stamp, j)
-    end
-    if tonumber(members[i + 1]) > t then
+  local m, score = members[i], tonumber(members[i + 1])
+  local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
+    or #m == 20 and sub(m, 9, 10) == '~c' and 11
+  if at and score + interval > now then
+    local a, b, c, d, e, f = byte(m, at, at + 5)
+    local t = ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    if t < 4294967296 or t <= now - interval and t > score - 63244800000 then
+      redis.call('ZREM', KEYS[3], m)
+      a, b, c, d = byte(m, -4, -1)
+      freed, lifted = freed + a + b * 256 + c * 65536 + d * 16777216, 1
+    elseif t <= now and t <= score and t > score - 63244800000 then
       -- Added before the block goes: an emptied set would lose its TTL.
-      redis.call('ZADD', KEYS[2], string.format('%.0f', t), #m == 21 and '\16~l~' .. string.sub(m, 5)
-        or string.sub(m, 1, 8) .. '~l' .. string.sub(m, 11))
-      redis.call('ZREM', KEYS[2], m)
-      lifted = 1
+      if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', t), #m == 21 and '\16~l~' .. sub(m, 5)
+        or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 1 then
+        redis.call('ZREM', KEYS[3], m)
+        lifted = 1
+      end
     end
   end
+end
+-- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
+local value = tonumber(redis.call('GET', KEYS[2]) or '')
+if freed > 0 and value and value < rate then
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', math.min(freed, rate - value)))
 end
 return {0, lifted}

@@ -39,7 +39,7 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- A cool-down goes on: what the new rate has more is blocked until it ends, see cool_down.
+-- A cool-down goes on: what the new rate has more is blocked until it ends, as free permits are in cool_down.
 local till = tonumber(conf[2] or 0) or 0
 local function free(n)
   if till <= now or n <= 0 then
@@ -47,7 +47,7 @@ local function free(n)
   end
   local p = string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
     math.floor(n / 16777216) % 256)
-  local t, stamp = now, ''
+  local t, stamp = now % 4294967296, ''
   for _ = 1, 6 do
     stamp = string.char(t % 256) .. stamp
     t = math.floor(t / 256)
@@ -83,14 +83,23 @@ else
   if used > rate then
     -- More is in use than the new rate allows. Redisson leaves the members, and each that expires
     -- would free a permit which the new rate does not have. The oldest go, until used = rate: the
-    -- first permit then comes back exactly when the window has room for it.
+    -- first permit then comes back exactly when the window has room for it. During a cool-down those go
+    -- before that were free when it was set.
+    local function unused(m)
+      local at = #m == 21 and string.sub(m, 1, 4) == '\16~c~' and 9 or #m == 20 and string.sub(m, 9, 10) == '~c' and 11
+      return at and string.byte(m, at) % 128 == 0 and string.byte(m, at + 1) == 0
+    end
+    for i = 1, till > now and #members or 0, 2 do
+      if used > rate and unused(members[i]) and used - worth[i] >= rate then
+        redis.call('ZREM', KEYS[3], members[i])
+        used, worth[i] = used - worth[i], 0
+      end
+    end
     local i = 1
     while used - worth[i] >= rate do
+      redis.call('ZREM', KEYS[3], members[i])
       used = used - worth[i]
       i = i + 2
-    end
-    if i > 1 then
-      redis.call('ZREMRANGEBYRANK', KEYS[3], 0, (i - 1) / 2 - 1)
     end
     if used > rate then
       local m, left = members[i], worth[i] - (used - rate)
