@@ -144,7 +144,7 @@ func fieldsAreHarmless(t trouble, typ string) {
 		require.Equal(t, "true", java.do("trySetRate", name, typ, 9, time.Second))
 	}
 	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
-	require.NoError(t, t.rdb.HSet(t.Context(), with, "minGap", "20", "coolDown", until).Err())
+	require.NoError(t, t.rdb.HSet(t.Context(), with, "minGap", "20", "coolDown", until, "reopenUntil", until).Err())
 	steps := []step{
 		{operation: "getConfig"},
 		{operation: "isExists"},
@@ -183,8 +183,10 @@ func fieldsAreHarmless(t trouble, typ string) {
 		a, b := m.snapshot(t, with), m.snapshot(t, without)
 		require.Equal(t, "20", a["hash minGap"], text)
 		require.Equal(t, until, a["hash coolDown"], text)
+		require.Equal(t, until, a["hash reopenUntil"], text)
 		delete(a, "hash minGap")
 		delete(a, "hash coolDown")
+		delete(a, "hash reopenUntil")
 		for what, v := range b {
 			if !same(what, a[what], v, slack{steps: underWay}) {
 				require.Equal(t, v, a[what], "%s: %s", text, what)

@@ -389,23 +389,30 @@ func (c cooled) lifted() {
 	c.wholeAgain(rate, coolInterval)
 }
 
-// liftedSoon: at once would be a second burst within the interval.
+// liftedSoon: what was free is free at once, and what was granted within the interval comes back when it would have:
+// at once would be a second burst.
 func (c cooled) liftedSoon() {
-	const rate = 5
-	c.limited(overall, rate, coolInterval)
-	require.True(c, c.javaTries(rate))
-	java := c.javaLoad(1, 2500*time.Millisecond, "1", "try")
-	time.Sleep(300 * time.Millisecond)
-	before := time.Now().Truncate(time.Millisecond)
+	const rate, interval = 7, 3 * time.Second
+	c.limited(overall, rate, interval)
+	early := time.Now().Truncate(time.Millisecond)
+	require.True(c, c.javaTries(3))
+	time.Sleep(time.Second)
+	late := time.Now().Truncate(time.Millisecond)
+	require.True(c, c.javaTries(2))
 	begun, _ := c.coolDown(time.Hour)
-	time.Sleep(200 * time.Millisecond)
+	java := c.javaLoad(1, time.Until(late.Add(interval+underWay)), "1", "try")
+	time.Sleep(300 * time.Millisecond)
 	ok, err := c.limiter.LiftCoolDown(c.Context())
 	require.NoError(c, err)
 	require.True(c, ok)
+	lifted := time.Now()
 	java()
-	c.none(begun, before.Add(coolInterval))
-	require.LessOrEqual(c, c.first(before.Add(coolInterval)), soonAfter, "an interval after it was set")
-	c.wholeAgain(rate, coolInterval)
+	c.none(begun, lifted.Add(-underWay))
+	require.LessOrEqual(c, c.first(lifted.Add(-underWay)), soonAfter)
+	require.EqualValues(c, 2, c.granted(begun, early.Add(interval)), "the five in use are so on")
+	require.EqualValues(c, 5, c.granted(begun, late.Add(interval)))
+	require.EqualValues(c, 7, c.granted(begun, late.Add(interval+underWay)))
+	c.windows(rate, interval)
 }
 
 // shorterThanInterval: what falls due later than the end stays in use.

@@ -178,7 +178,7 @@ if not done then
       or #m == 20 and sub(m, 9, 10) == '~c' and 11
     if at then
       local a, b, c, d, e, f = byte(m, at, at + 5)
-      local t = ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+      local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
       return t < 4294967296 and 0 or t, a >= 128
     end
   end
@@ -251,7 +251,7 @@ if not done then
     if not t or score + interval <= math.max(now, joined and till or ends) then
       return nil
     end
-    if t > 0 and (t > now or t > score or t < score - 63244800000) then
+    if t > 0 and (t > now or t > score + 32 or t < score - 63244800000) then
       return nil -- a peer's random bytes: no block is longer than two times 366 days
     end
     if t <= now - interval then
@@ -278,8 +278,8 @@ if not done then
         local p, m = bytes(math.min(left, 4294967295)), nil
         local apart = t == 0 and now + k or k
         if #ARGV[4] == 20 then
-          m = stamp(t == 0 and apart % 4294967296 or t + k)
-          m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128) .. sub(m, 2) .. p
+          m = stamp(t == 0 and apart % 4294967296 or t + floor(k / 32))
+          m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
         else
           m = stamp(t)
           m = '\16~c~' .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(bytes(apart), 1, 3) .. p
@@ -366,19 +366,21 @@ if not done then
           end
         end
       end
-      -- Blocks that are not ahead are the oldest members, since all that was due sooner became one.
-      local page, at = 8, 1
-      local oldest = #newest > 0 and value < wanted and redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES') or {}
-      while at <= #oldest do
-        if lift(oldest[at], oldest[at + 1]) then
-          moved = true
-          if page == 8 then
-            page = 256
-            oldest = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES')
-            at = -1
+      -- Blocks that are not ahead are the oldest members, since all that was due sooner became one; those that have just
+      -- been lifted stand before them.
+      local page = moved and 512 or 8
+      if #newest > 0 and value < wanted then
+        local oldest, at = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES'), 1
+        while at <= #oldest do
+          if lift(oldest[at], oldest[at + 1]) then
+            moved = true
+            if page == 8 then
+              page, at = 512, -1
+              oldest = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES')
+            end
           end
+          at = at + 2
         end
-        at = at + 2
       end
 
       -- Then value and what the set holds, which make up the rate. Too few permits were lost by a peer's
@@ -404,7 +406,7 @@ if not done then
             used, moved = used + worth(m) - (free or 0), moved or free
           end
         end
-        value = math.max(value, rate - used)
+        value = math.min(rate, math.max(value, rate - used))
         local over = value + used - rate
         if over > 0 and flags % 128 >= 64 then
           local less = math.max(0, math.min(over, value))
@@ -438,7 +440,7 @@ if not done then
         again = 2
       end
       value = math.min(value, rate)
-      if (page == 256 or moved and #ahead == 512) and value < wanted and again == 0 then
+      if moved and #ahead == 512 and value < wanted and again == 0 then
         again = 1 -- there may be more blocks behind these
       end
     end
@@ -479,6 +481,8 @@ if not done then
           local m, due = part[i], tonumber(part[i + 1])
           if not held(m) then
             due = math.min(due, seen(m) or due, now)
+          elseif lift(m, due) then
+            again = 1
           end
           last = math.max(last or 0, due + interval)
           if value + walkedPermits >= need then

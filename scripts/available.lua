@@ -83,7 +83,7 @@ if card <= 1000 then
       or #m == 20 and sub(m, 9, 10) == '~c' and 11
     if at then
       local a, b, c, d, e, f = byte(m, at, at + 5)
-      local score, t = tonumber(members[i + 1]), ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+      local score, t = tonumber(members[i + 1]), ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
       if score + interval > math.max(now, a >= 128 and till or ends)
         and (t < 4294967296 or t <= now - interval and t > score - 63244800000) then
         a, b, c, d = byte(m, -4, -1)

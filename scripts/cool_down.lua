@@ -59,18 +59,21 @@ local function held(m)
     or #m == 20 and sub(m, 9, 10) == '~c' and 11
   if at then
     local a, b, c, d, e, f = byte(m, at, at + 5)
-    local t = ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     return t < 4294967296 and 0 or t
   end
 end
 
 -- What falls due before the cool-down ends is taken out, by the instant at which it was granted; 0 holds what
--- has expired and what was free.
+-- has expired and what was free. Grants that fall due later are members like others.
 local due = till - interval
-local times, sums = {0}, {[0] = 0}
+local times, sums, late = {0}, {[0] = 0}, {}
 local function take(t, n)
   if t <= now - interval then
     t = 0
+  elseif t > due then
+    late[#late + 1] = {t, n}
+    return
   end
   if not sums[t] then
     times[#times + 1], sums[t] = t, 0
@@ -91,7 +94,6 @@ end
 
 local card, left = redis.call('ZCARD', KEYS[3]), 0
 local early = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', due))
-local late = {} -- what falls due later than the end, of a set too large to read
 if card <= 512 then
   local members = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
   local kept, taken = 0, 0
@@ -112,6 +114,9 @@ if card <= 512 then
   end
   if early > 0 then
     redis.call('ZREMRANGEBYRANK', KEYS[3], 0, early - 1)
+  end
+  for i = 1, #late do
+    taken, kept = taken - late[i][2], kept + late[i][2]
   end
   -- Together they are the rate, whatever value says. Of too many the oldest are dropped.
   local over = taken + kept - rate
@@ -154,11 +159,7 @@ else
       end
       n = math.min(n, used)
       used = used - n
-      if to > due then
-        late[#late + 1] = {to, n}
-      else
-        take(to, n)
-      end
+      take(to, n)
     end
     top = top - 1
   end
@@ -176,14 +177,16 @@ local function stamp(t)
 end
 -- Blocks of one instant and number of permits are kept apart by a count, and by the end of the cool-down
 -- from those of another that re-opens still.
-local function put(score, t, n)
+local function put(score, t, n, mark)
   local p = bytes(n)
   for k = 0, 255 do
     local m
     if ARGV[5] == '20' then
-      m = '\8\0\0\0\0\0\0\0~c' .. stamp(t > 0 and t + k or (till + k) % 4294967296) .. p
+      -- There is no other room for the count than above the instant.
+      m = t > 0 and stamp(t + floor(k / 32) + k % 32 * 4398046511104) or stamp((till + k) % 4294967296)
+      m = '\8\0\0\0\0\0\0\0~' .. mark .. m .. p
     else
-      m = '\16~c~' .. p .. stamp(t) .. char(k, till % 256, floor(till / 256) % 256) .. p
+      m = '\16~' .. mark .. '~' .. p .. stamp(t) .. char(k, till % 256, floor(till / 256) % 256) .. p
     end
     if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', score), m) == 1 then
       return
@@ -204,7 +207,7 @@ for i = 1, #times do
   while n > 0 and step < steps do
     local part = math.min(n, room)
     if part > 0 then
-      put(due + floor(reopen * step / steps), times[i], part)
+      put(due + floor(reopen * step / steps), times[i], part, 'c')
     end
     n, room = n - part, room - part
     if room == 0 then
@@ -214,7 +217,7 @@ for i = 1, #times do
   end
 end
 for i = 1, #late do
-  put(late[i][1], late[i][1], late[i][2])
+  put(late[i][1], late[i][1], late[i][2], 'l')
 end
 redis.call('SET', KEYS[2], string.format('%.0f', left))
 

@@ -53,12 +53,12 @@ for i = 1, #members, 2 do
     or #m == 20 and sub(m, 9, 10) == '~c' and 11
   if at and score + interval > now then
     local a, b, c, d, e, f = byte(m, at, at + 5)
-    local t = ((((a % 128 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     if t < 4294967296 or t <= now - interval and t > score - 63244800000 then
       redis.call('ZREM', KEYS[3], m)
       a, b, c, d = byte(m, -4, -1)
       freed, lifted = freed + a + b * 256 + c * 65536 + d * 16777216, 1
-    elseif t <= now and t <= score and t > score - 63244800000 then
+    elseif t <= now and t <= score + 32 and t > score - 63244800000 then
       -- Added before the block goes: an emptied set would lose its TTL.
       if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', t), #m == 21 and '\16~l~' .. sub(m, 5)
         or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 1 then
