@@ -86,6 +86,7 @@ func (e *engine) shareLine() bool {
 func (e *engine) serve(all bool, ended []*request) []*request {
 	since, cause := e.l.outage().begun()
 	if cause == nil {
+		e.setShareTimer(time.Time{})
 		return ended
 	}
 	var (
@@ -147,15 +148,23 @@ func (e *engine) setShareTimer(due time.Time) {
 			e.shareTimer.Stop()
 		}
 	case e.shareTimer == nil:
-		e.shareTimer = time.AfterFunc(time.Until(due), func() {
-			e.bucket.mu.Lock()
-			ended := e.serve(false, nil)
-			e.bucket.mu.Unlock()
-			wake(ended)
-		})
+		e.shareTimer = time.AfterFunc(time.Until(due), e.serveShare)
 	default:
 		e.shareTimer.Reset(time.Until(due))
 	}
+}
+
+// serveShare is what the timer of the share runs. A timer that has fired cannot be stopped any more: the
+// engine may by now have been let go, or be another limiter's, and only shareDue says what it waits for.
+func (e *engine) serveShare() {
+	e.bucket.mu.Lock()
+	var ended []*request
+	if !e.shareDue.IsZero() && !time.Now().Before(e.shareDue) {
+		ended = e.serve(false, nil)
+		e.rest()
+	}
+	e.bucket.mu.Unlock()
+	wake(ended)
 }
 
 // degrade answers those in the call and in the queues whom their policy can answer, when Redis is known to

@@ -68,8 +68,13 @@ func (e *engine) mayTry() bool {
 	return e.trying < maxSlow && (e.tries.n < 8 || e.tries.n%64 == 0) && time.Since(e.calls[0].begin) > slowCall
 }
 
-// reset makes an idle engine one that has served nobody.
+// reset makes an idle engine one that has served nobody, with nothing armed.
 func (e *engine) reset() {
+	for _, t := range []*time.Timer{e.timer, e.shareTimer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
 	*e = engine{bucket: e.bucket, timer: e.timer, shareTimer: e.shareTimer, calls: e.calls, spare: e.spare}
 }
 
@@ -259,7 +264,7 @@ func (e *engine) finished(c *call) *call {
 	return next
 }
 
-// rest sets the timer for the waiters, and lets an engine go that nobody needs.
+// rest sets the timer for the waiters, and lets an engine go that nobody needs: nothing of it stays armed.
 func (e *engine) rest() {
 	switch {
 	case e.waiters.n == 0 || e.asking || e.held != nil || e.bucket.closed:
@@ -272,10 +277,13 @@ func (e *engine) rest() {
 		e.timer.Reset(time.Until(e.askAt))
 	}
 	if e.idle() {
+		e.setShareTimer(time.Time{})
 		e.bucket.sweep(e)
 	}
 }
 
+// due is what the timer of the waiters runs. One that has fired cannot be stopped any more: kick starts
+// nothing that the engine, whoever's it is by now, is not due to start.
 func (e *engine) due() {
 	e.bucket.mu.Lock()
 	defer e.bucket.mu.Unlock()

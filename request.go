@@ -185,6 +185,7 @@ func (e *engine) leave(r *request, err error) (*request, error) {
 	var ended []*request
 	if r.degraded && !r.ended && err == nil {
 		ended = e.serve(false, nil) // its share may be due at this very instant
+		e.rest()
 	}
 	if r.ended {
 		e.bucket.mu.Unlock()
@@ -203,6 +204,7 @@ func (e *engine) leave(r *request, err error) (*request, error) {
 	e.left(r)
 	if r.degraded {
 		ended = e.serve(false, ended) // who stood behind it
+		e.rest()
 	}
 	e.bucket.mu.Unlock()
 	wake(ended)
