@@ -2,8 +2,12 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/redis/go-redis/v9"
 )
 
 // This file is what callers of several limiters do while Redis is known to be away and no policy is
@@ -120,16 +124,46 @@ func (w *allWaiter) waitWithoutRedis(ctx context.Context, wait time.Duration) (b
 // payDebts charges what was granted of the parts without Redis, before more is asked for.
 func (c *Client) payDebts(ctx context.Context, parts []part) error {
 	for _, p := range parts {
-		if l := p.Limiter; l.policy != nil {
-			l.bucket.mu.Lock()
-			e := l.bucket.engine(l)
-			c := call{engine: e, ctx: context.WithoutCancel(ctx), memory: e.remember()}
-			c.typ = e.typ
-			l.bucket.mu.Unlock()
-			if err := c.pay(); err != nil {
+		if p.Limiter.policy != nil {
+			if err := p.Limiter.payDebts(context.WithoutCancel(ctx)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// payDebts sends until Redis has answered. While Redis is known to be away it does not reach the network,
+// but for the probe.
+func (l *RateLimiter) payDebts(ctx context.Context) error {
+	l.bucket.mu.Lock()
+	m, owes := l.bucket.memories[l.keys.hash], false
+	if m != nil {
+		owes = m.paying != nil || m.owes(time.Now())
+	}
+	l.bucket.mu.Unlock()
+	if !owes {
+		return nil
+	}
+	typ := l.hint()
+	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(nil, l.client.closed) {
+		if err := l.ready(ctx); err != nil {
+			return err
+		}
+		next, _, err := l.outage().enter()
+		if err != nil {
+			return l.failed("charge", redisscript.Unknown, err)
+		}
+		if err = l.pay(ctx, m, &typ); err == nil {
+			return nil
+		}
+		what, again := tries.Failed(err)
+		if again && next.IsZero() {
+			continue
+		}
+		if !errors.Is(err, redis.ErrPoolTimeout) && !errors.Is(err, redis.ErrPoolExhausted) {
+			l.away(err)
+		}
+		return l.failed("charge", what, err)
+	}
 }

@@ -85,7 +85,7 @@ func (w *allWaiter) try(ctx context.Context) (allAnswer, error) {
 // tryAll asks until Redis has answered.
 func (c *Client) tryAll(ctx context.Context, parts []part) (allAnswer, error) {
 	if err := c.payDebts(ctx, parts); err != nil {
-		return allAnswer{bound: -1}, parts[0].Limiter.failed("acquire_all", redisscript.Unknown, err)
+		return allAnswer{bound: -1}, err
 	}
 	if !c.oneScript(parts) {
 		return c.tryInTurn(ctx, parts)

@@ -205,12 +205,12 @@ func (c *call) send() (answer, error) {
 			continue
 		}
 		probe := !next.IsZero()
-		cmd, err := l.acquireCommand(&c.ask)
-		if err != nil {
-			return answer{}, err
-		}
 		var raw any
 		if err = c.pay(); err == nil {
+			var cmd []any
+			if cmd, err = l.acquireCommand(&c.ask); err != nil {
+				return answer{}, err
+			}
 			raw, err = l.client.sendOnce(c.ctx, acquireScript, cmd)
 		}
 		if err == nil {

@@ -1,9 +1,12 @@
 package ratelimiter
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/redis/go-redis/v9"
 )
 
 // A debt is what was granted without Redis and is yet to be charged there, as a grant of that instant.
@@ -21,13 +24,18 @@ const maxDebts = 8
 // reclaim more than it may at once.
 const maxCharges = 16
 
-func (m *memory) owes() bool {
+// owes reports whether anything is left to charge. What was granted an interval ago or longer is not.
+func (m *memory) owes(now time.Time) bool {
+	if len(m.log) == 0 && len(m.debts) == 0 {
+		return false
+	}
+	m.lapse(now)
 	n := len(m.log)
 	return len(m.debts) > 0 || n > 0 && !m.log[n-1].charged
 }
 
-// owe makes debts of what the log holds and forgets those that have expired. Nobody else pays meanwhile.
-func (m *memory) owe(now time.Time) {
+// lapse forgets the grants and the debts that no longer count. Nobody pays meanwhile.
+func (m *memory) lapse(now time.Time) {
 	m.expire(now)
 	kept := m.debts[:0]
 	for _, d := range m.debts {
@@ -36,6 +44,11 @@ func (m *memory) owe(now time.Time) {
 		}
 	}
 	m.debts = kept
+}
+
+// owe makes debts of what the log holds. Nobody else pays meanwhile.
+func (m *memory) owe(now time.Time) {
+	m.lapse(now)
 	var begin time.Time
 	for i := range m.log {
 		g := &m.log[i]
@@ -52,21 +65,30 @@ func (m *memory) owe(now time.Time) {
 	}
 }
 
-// pay charges Redis with what this process granted without it, before the call asks for more. While
-// Redis has no room for it, it has none for others either. Only errors of the way to Redis are answered:
-// what Redis itself has to say, the call will be told.
+// pay charges Redis with what this process granted without it, before the call asks for more.
 func (c *call) pay() error {
-	m, e := c.memory, c.engine
-	if m == nil {
+	if c.memory == nil {
 		return nil
 	}
+	return c.engine.l.pay(c.ctx, c.memory, &c.typ)
+}
+
+// pay charges Redis with what m holds of l. Every error it returns is one of the way to Redis. A reply
+// that is an error, such as that the limiter has no rate, is none: Redis is there, and what it has to say
+// the caller's own request is told. What could not be charged then stays owed until the limiter can be
+// charged again or the interval in which it counts is over. While Redis has no room for a debt, it has
+// none for other requests either.
+//
+// It needs no engine: one that is idle may be let go, and be another limiter's, while the call is on its way.
+func (l *RateLimiter) pay(ctx context.Context, m *memory, typ *RateType) error {
 	for {
-		e.bucket.mu.Lock()
-		busy, owes := m.paying, m.owes()
-		if busy == nil && owes {
+		l.bucket.mu.Lock()
+		busy := m.paying
+		owes := busy == nil && m.owes(time.Now())
+		if owes {
 			m.paying = make(chan struct{})
 		}
-		e.bucket.mu.Unlock()
+		l.bucket.mu.Unlock()
 		if busy == nil && !owes {
 			return nil
 		}
@@ -75,34 +97,30 @@ func (c *call) pay() error {
 		}
 		select {
 		case <-busy:
-		case <-e.l.client.closed:
+		case <-l.client.closed:
 			return nil
 		}
 	}
-	err := c.charge(m)
-	e.bucket.mu.Lock()
+	err := l.charge(ctx, m, typ)
+	l.bucket.mu.Lock()
 	close(m.paying)
 	m.paying = nil
-	e.bucket.mu.Unlock()
-	if err != nil && redisscript.Classify(err) == redisscript.Executed {
-		return nil
-	}
+	l.bucket.mu.Unlock()
 	return err
 }
 
 // charge sends the debts. It first asks for the time, by which they are dated back.
-func (c *call) charge(m *memory) error {
-	l, begin := c.engine.l, time.Now()
-	there, err := c.chargeOnce(ask{id: newRequestID(), runs: []run{{permits: 1, count: 1}}, probe: true})
-	if err != nil {
+func (l *RateLimiter) charge(ctx context.Context, m *memory, typ *RateType) error {
+	begin := time.Now()
+	there, refusal, err := l.chargeOnce(ctx, ask{id: newRequestID(), runs: []run{{permits: 1, count: 1}}, probe: true}, typ)
+	if err != nil || refusal != nil {
 		return err
 	}
-	l.there() // from now on nothing more is granted without Redis
 	l.bucket.mu.Lock()
 	m.owe(time.Now())
 	debts := m.debts
 	l.bucket.mu.Unlock()
-	for sent := 0; err == nil && len(debts) > 0 && sent < maxCharges; sent++ {
+	for sent := 0; err == nil && refusal == nil && len(debts) > 0 && sent < maxCharges; sent++ {
 		d := debts[0]
 		age := begin.Sub(d.at)
 		if age >= there.rate.Interval {
@@ -110,10 +128,11 @@ func (c *call) charge(m *memory) error {
 			continue
 		}
 		var a answer
-		a, err = c.chargeOnce(ask{id: d.id, runs: []run{{permits: d.permits, count: 1}}, replay: d.replay, at: there.now.Add(-age)})
+		a, refusal, err = l.chargeOnce(ctx, ask{id: d.id, runs: []run{{permits: d.permits, count: 1}}, replay: d.replay, at: there.now.Add(-age)}, typ)
 		switch room := a.room(); {
 		case err != nil:
 			debts[0].replay = d.replay || redisscript.Classify(err) == redisscript.Unknown
+		case refusal != nil:
 		case a.granted[0] == 1:
 			debts = debts[1:]
 		case a.again == againRest:
@@ -138,17 +157,34 @@ func (a *answer) room() int64 {
 	return a.available
 }
 
-// chargeOnce makes one acquire call.
-func (c *call) chargeOnce(a ask) (answer, error) {
-	l := c.engine.l
-	a.typ = c.typ
-	cmd, err := l.acquireCommand(&a)
-	if err != nil {
-		return answer{}, err
+// chargeOnce makes one acquire call, and another where the limiter has the other type than *typ, which it
+// then corrects. A refusal is what Redis replied instead of an answer; err is one of the way to Redis.
+// After any reply nothing more is granted without Redis.
+func (l *RateLimiter) chargeOnce(ctx context.Context, a ask, typ *RateType) (got answer, refusal, err error) {
+	for flips := 0; ; flips++ {
+		a.typ = *typ
+		cmd, err := l.acquireCommand(&a)
+		if err != nil {
+			return answer{}, err, nil
+		}
+		raw, err := l.client.sendOnce(ctx, acquireScript, cmd)
+		if err != nil {
+			if redisscript.Classify(err) != redisscript.Executed {
+				return answer{}, nil, err
+			}
+			var re redis.Error
+			if errors.As(err, &re) {
+				l.there()
+			}
+			return answer{}, err, nil
+		}
+		l.there()
+		got, err := l.readAcquire(&a, raw)
+		var other *otherTypeError
+		if !errors.As(err, &other) || flips == maxFlips {
+			return got, err, nil
+		}
+		*typ = other.typ
+		l.learn(other.typ)
 	}
-	raw, err := l.client.sendOnce(c.ctx, acquireScript, cmd)
-	if err != nil {
-		return answer{}, err
-	}
-	return l.readAcquire(&a, raw)
 }
