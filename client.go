@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -17,7 +18,7 @@ import (
 // While nobody acquires it holds no goroutine, and never a connection or a finalizer of its own. Its
 // methods are safe for concurrent use.
 type Client struct {
-	rdb    redis.UniversalClient
+	rdb    redisscript.Sender
 	cfg    config
 	err    error // of the options; every call answers it
 	policy *OutagePolicy
@@ -41,7 +42,7 @@ type Client struct {
 // caller's to close. An option out of its range makes every call answer ErrInvalidArgument.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	c := &Client{
-		rdb: rdb,
+		rdb: redisscript.Pin(rdb),
 		cfg: config{
 			clientID:     uuid.NewString(),
 			nameMapper:   func(name string) string { return name },

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/redis/go-redis/v9"
 )
 
 // What TTL answers besides a duration, as Redis and Redisson do.
@@ -99,7 +100,11 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	// go-redis answers -1 and -2 as they are.
-	d, err := redisscript.Leavable(ctx, func() (time.Duration, error) { return l.client.rdb.PTTL(ctx, l.keys.hash).Result() })
+	cmd := redis.NewDurationCmd(ctx, time.Millisecond, "pttl", l.keys.hash)
+	d, err := redisscript.Leavable(ctx, func() (time.Duration, error) {
+		_ = l.client.rdb.Process(ctx, cmd)
+		return cmd.Result()
+	})
 	if err != nil {
 		return 0, l.wrap(ctx, "ttl", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/redis/go-redis/v9"
 )
 
 // A RateLimiter is a limiter in Redis, shared by all that use its name: other values of this type,
@@ -118,7 +119,11 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	if err := l.ready(ctx); err != nil {
 		return Rate{}, err
 	}
-	hash, err := redisscript.Leavable(ctx, func() (map[string]string, error) { return l.client.rdb.HGetAll(ctx, l.keys.hash).Result() })
+	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", l.keys.hash)
+	hash, err := redisscript.Leavable(ctx, func() (map[string]string, error) {
+		_ = l.client.rdb.Process(ctx, cmd)
+		return cmd.Result()
+	})
 	if err != nil {
 		return Rate{}, l.wrap(ctx, "rate", err)
 	}
@@ -221,7 +226,11 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
-	n, err := redisscript.Leavable(ctx, func() (int64, error) { return l.client.rdb.Exists(ctx, l.keys.hash).Result() })
+	cmd := redis.NewIntCmd(ctx, "exists", l.keys.hash)
+	n, err := redisscript.Leavable(ctx, func() (int64, error) {
+		_ = l.client.rdb.Process(ctx, cmd)
+		return cmd.Result()
+	})
 	return n == 1, l.wrap(ctx, "exists", err)
 }
 
@@ -273,7 +282,8 @@ func (l *RateLimiter) checkRate(ctx context.Context, r Rate) error {
 	return r.validate()
 }
 
-// wrap names the limiter in an error of a plain command; context errors come through unchanged.
+// wrap names the limiter in an error of a plain command, which is ErrUnavailable where Redis was not
+// reached; context errors come through unchanged.
 func (l *RateLimiter) wrap(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
@@ -281,5 +291,5 @@ func (l *RateLimiter) wrap(ctx context.Context, op string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("ratelimiter: %s of %q: %w", op, l.name, err)
+	return l.failed(op, redisscript.Classify(err), err)
 }

@@ -19,10 +19,12 @@ func TestReplyToAChargeIsNoOutage(t *testing.T) {
 		err     error
 		charged bool
 	}{
-		"Redis came back without its data":  {func(w *world, peer *RateLimiter) { _, _ = peer.Delete(w.ctx) }, false, ErrNotInitialized, false},
-		"a rate that is none":               {func(w *world, peer *RateLimiter) { peer.client.rdb.HSet(w.ctx, w.l.keys.hash, "rate", "many") }, false, ErrMalformed, false},
-		"a type that is none":               {func(w *world, peer *RateLimiter) { peer.client.rdb.HSet(w.ctx, w.l.keys.hash, "type", "7") }, false, ErrMalformed, false},
-		"the hash is a string":              {func(w *world, peer *RateLimiter) { peer.client.rdb.Set(w.ctx, w.l.keys.hash, "x", 0) }, false, nil, false},
+		"Redis came back without its data": {func(w *world, peer *RateLimiter) { _, _ = peer.Delete(w.ctx) }, false, ErrNotInitialized, false},
+		"a rate that is none": {func(w *world, peer *RateLimiter) {
+			redistest.Peer(w.t, w.rdb).HSet(w.ctx, w.l.keys.hash, "rate", "many")
+		}, false, ErrMalformed, false},
+		"a type that is none":               {func(w *world, peer *RateLimiter) { redistest.Peer(w.t, w.rdb).HSet(w.ctx, w.l.keys.hash, "type", "7") }, false, ErrMalformed, false},
+		"the hash is a string":              {func(w *world, peer *RateLimiter) { redistest.Peer(w.t, w.rdb).Set(w.ctx, w.l.keys.hash, "x", 0) }, false, nil, false},
 		"a smaller rate":                    {func(w *world, peer *RateLimiter) { _ = peer.SetRate(w.ctx, overall(3, 4*time.Second)) }, false, nil, false},
 		"another type":                      {func(w *world, peer *RateLimiter) { _ = peer.SetRate(w.ctx, Rate{PerClient, 10, 4 * time.Second, 0, 0}) }, false, nil, true},
 		"another type, and it is forgotten": {func(w *world, peer *RateLimiter) { _ = peer.SetRate(w.ctx, Rate{PerClient, 10, 4 * time.Second, 0, 0}) }, true, nil, true},

@@ -41,7 +41,7 @@ type Shared struct {
 
 // A family is what the limiters of all subjects have in common.
 type family struct {
-	rdb       redis.UniversalClient
+	rdb       redisscript.Sender
 	name      string
 	signature string
 	algorithm Algorithm
@@ -80,7 +80,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	f := &family{rdb: rdb, name: name, signature: signature(a), algorithm: a, numbers: a.numbers()}
+	f := &family{rdb: redisscript.Pin(rdb), name: name, signature: signature(a), algorithm: a, numbers: a.numbers()}
 	for _, o := range opts {
 		o(f)
 	}

@@ -39,7 +39,7 @@ func Classify(err error) Outcome {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrCrossSlot) {
 		return Executed
 	}
-	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errShardDown) {
 		return NotExecuted
 	}
 	var op *net.OpError

@@ -47,7 +47,7 @@ func (s *Script) Command(keys []string, args ...any) ([]any, error) {
 
 // Once makes one attempt at a command that [Script.Command] made. When ctx is done it answers ctx.Err();
 // then, and after an error of outcome Unknown, the script may have run.
-func (s *Script) Once(ctx context.Context, rdb redis.UniversalClient, evalsha []any) (any, error) {
+func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
 	reply, err := process(ctx, rdb, evalsha)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// EVAL carries the text and leaves it in the script cache. Sent in place, not loaded
@@ -65,14 +65,14 @@ type OnceCmd struct{ *redis.Cmd }
 // NoRetry is what go-redis asks.
 func (OnceCmd) NoRetry() bool { return true }
 
-func process(ctx context.Context, rdb redis.UniversalClient, args []any) (any, error) {
+func process(ctx context.Context, rdb Sender, args []any) (any, error) {
 	if ctx.Done() == nil {
 		return processed(ctx, rdb, args)
 	}
 	return Leavable(ctx, func() (any, error) { return processed(ctx, rdb, args) })
 }
 
-func processed(ctx context.Context, rdb redis.UniversalClient, args []any) (any, error) {
+func processed(ctx context.Context, rdb Sender, args []any) (any, error) {
 	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
 	// The error is on the command too; both are one.
 	_ = rdb.Process(ctx, cmd)

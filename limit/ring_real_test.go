@@ -1,0 +1,75 @@
+package limit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/limit"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A shard of a ring that the heartbeat takes out keeps its limiters: they are unavailable, and not new on
+// another shard, where each would have a second burst.
+func TestSharedOnARingThatLosesAShard(t *testing.T) {
+	redistest.NeedReal(t)
+	o := &redis.RingOptions{Addrs: map[string]string{}, DisableIdentity: true}
+	servers := map[string]*redistest.Server{}
+	for i := range 3 {
+		s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+		servers[s.Addr()] = s
+		o.Addrs[fmt.Sprint("shard", i)] = s.Addr()
+	}
+	ring := redis.NewRing(o)
+	t.Cleanup(func() { require.NoError(t, ring.Close()) })
+	ctx := t.Context()
+	var victim *redistest.Server
+	var here, there []*limit.Shared // on the victim, on other shards
+	for i := range 12 {
+		l, err := limit.NewShared(ring, fmt.Sprint(t.Name(), i), limit.FixedWindow{Rate: limit.Rate{Permits: 20, Interval: 1000 * time.Hour}})
+		require.NoError(t, err)
+		shard, err := ring.GetShardClientForKey(l.Keys()[0])
+		require.NoError(t, err)
+		if s := servers[shard.Options().Addr]; victim == nil || victim == s {
+			victim, here = s, append(here, l)
+		} else {
+			there = append(there, l)
+		}
+		r, err := l.Allow(ctx, 15)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+	}
+	require.NotEmpty(t, there)
+
+	victim.Kill()
+	var down time.Time
+	for begin := time.Now(); down.IsZero() || time.Since(down) < time.Second; time.Sleep(20 * time.Millisecond) {
+		if down.IsZero() && ring.Len() == 2 {
+			down = time.Now()
+		}
+		for _, l := range here {
+			_, err := l.Allow(ctx, 1)
+			require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+		}
+		for _, l := range there {
+			_, err := l.Peek(ctx, 1)
+			require.NoError(t, err)
+		}
+		require.Less(t, time.Since(begin), 30*time.Second)
+	}
+	victim.Restart()
+	for back := time.Now(); ring.Len() < 3; time.Sleep(20 * time.Millisecond) {
+		require.Less(t, time.Since(back), 10*time.Second)
+	}
+	for _, l := range append(here, there...) {
+		r, err := l.Allow(ctx, 6)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "a second burst")
+		r, err = l.Allow(ctx, 5)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+	}
+}
