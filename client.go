@@ -40,6 +40,10 @@ type Client struct {
 
 // New is a Client on rdb: a redis.Client, ClusterClient, Ring or failover client, which stays the
 // caller's to close. An option out of its range makes every call answer ErrInvalidArgument.
+//
+// A Ring sends the keys of a shard that fails three heartbeats, about 2 s, to other shards. The limiters of
+// a Client stay where they are: while their shard is down they are ErrUnavailable or what their
+// [OutagePolicy] says. For that New adds a hook to each shard. Make the Client while all shards are up.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	c := &Client{
 		rdb: redisscript.Pin(rdb),

@@ -94,7 +94,7 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 }
 
 // TTL is how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. Errors:
-// ctx.Err(), ErrClosed, and those of Redis.
+// ctx.Err(), ErrClosed, ErrUnavailable, and those of Redis.
 func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err

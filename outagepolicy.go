@@ -52,8 +52,8 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: failOpen} }
 //     later. Until then a window may hold the rate and their shares, less than twice the rate;
 //   - a process that loses Redis while others keep it (a network that is split) adds its share to the
 //     rate, and so do Redisson's clients, which know no shares;
-//   - a Redis that comes back without its data knows neither its own grants nor, until the limiter has a
-//     rate again, those charged.
+//   - a Redis that comes back without its data does not know its own grants. What this process granted is
+//     charged when the limiter has a rate again, as far as it still counts then.
 //
 // With [Rate].MinGap the share is paced at nodes gaps a permit.
 func LocalShare(r Rate, nodes int) OutagePolicy {

@@ -114,7 +114,8 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []Rat
 }
 
 // Rate is the limiter's rate. Without one it answers ErrNotInitialized, where Redisson's getConfig
-// answers a rate of 0 since 3.18.0. Errors: also ErrMalformed, ctx.Err(), ErrClosed, those of Redis.
+// answers a rate of 0 since 3.18.0. Errors: also ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, and
+// those of Redis.
 func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	if err := l.ready(ctx); err != nil {
 		return Rate{}, err
@@ -221,7 +222,8 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Exists says whether the limiter has a rate. Errors: ctx.Err(), ErrClosed, and those of Redis.
+// Exists says whether the limiter has a rate. Errors: ctx.Err(), ErrClosed, ErrUnavailable, and those of
+// Redis.
 func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err

@@ -70,6 +70,9 @@ const noID = "-"
 // NewShared is the limiter of that name in rdb: a redis.Client, ClusterClient, Ring or failover client,
 // which stays the caller's to close. It sends nothing. Errors: ratelimiter.ErrInvalidArgument for numbers
 // out of their range and for a name that is empty or has braces.
+//
+// On a Ring a limiter stays on its shard, as those of a ratelimiter.Client do: while that is down it is
+// ratelimiter.ErrUnavailable, and not a new limiter on another shard.
 func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Option) (*Shared, error) {
 	if rdb == nil || a == nil {
 		return nil, invalid("the redis client or the algorithm is nil")
