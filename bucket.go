@@ -14,7 +14,7 @@ type bucket struct {
 	first  *engine
 	spare  *engine // one that was swept out, for the next limiter
 	closed bool
-	outage outage // of a cluster's or a ring's part
+	outage outage // of a cluster's part
 
 	memories map[string]*memory // by hash key
 }

@@ -29,7 +29,8 @@ type Client struct {
 	sharded bool // a cluster or a ring: one Redis may be away while others are there
 	seed    maphash.Seed
 	buckets [512]bucket
-	outage  outage // of the one Redis, when not sharded
+	outage  outage   // of the one Redis, when not sharded
+	shards  sync.Map // of *outage, by redisscript.Shard
 
 	requests sync.Pool      // of *request
 	calls    sync.WaitGroup // goroutines that talk to Redis

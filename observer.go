@@ -35,8 +35,9 @@ type Event struct {
 	Err      error
 }
 
-// WithObserver has f called with every event of the Client: for logs, metrics and alarms. On a cluster or
-// a ring outages are those of one limiter, or of several whose names hash alike; elsewhere of the Client.
+// WithObserver has f called with every event of the Client: for logs, metrics and alarms. On a ring
+// an outage is that of a shard, on a cluster that of one limiter, or of several whose names hash alike;
+// elsewhere that of the Client.
 //
 // f is called outside of all locks, by the goroutine that found out, which carries other callers'
 // requests: it must not block. Calls may overlap, and the events of an outage that is over at once may

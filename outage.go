@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redisscript"
 )
 
 // An outage is what a process knows of a Redis that is away. While it lasts one call at a time probes
@@ -106,11 +108,22 @@ func (o *outage) granted() {
 
 func probePause() time.Duration { return probeEvery + rand.N(probeEvery/4) }
 
+// outage is that of the Redis in which l lives: of a ring its shard. Which node of a cluster that is, this
+// package does not know, nor always which shard: then it is that of l and those whose names hash alike.
 func (l *RateLimiter) outage() *outage {
-	if l.client.sharded {
+	c := l.client
+	if !c.sharded {
+		return &c.outage
+	}
+	shard, ok := redisscript.ShardOf(c.rdb, l.keys.hash)
+	if !ok {
 		return &l.bucket.outage
 	}
-	return &l.client.outage
+	o, ok := c.shards.Load(shard)
+	if !ok {
+		o, _ = c.shards.LoadOrStore(shard, new(outage))
+	}
+	return o.(*outage)
 }
 
 // away and there tell the observer what is news.

@@ -100,6 +100,7 @@ func TestRingLosesAShard(t *testing.T) {
 	open, share := r.limiter(true, short).OnOutage(FailOpen()), r.limiter(true, short).OnOutage(LocalShare(short, 2))
 	waits, cools := r.limiter(true, overall(1, time.Second)), r.limiter(true, hour)
 	elsewhere := []*RateLimiter{r.limiter(false, overall(1_000_000, time.Hour)), r.limiter(false, overall(1_000_000, time.Hour))}
+	elsewhere[1].bucket = burst.bucket // as the names of many limiters would have it
 	onVictim := []*RateLimiter{burst, never, open, share, waits, cools}
 	require.NoError(t, burst.Acquire(r.ctx, 15))
 	require.NoError(t, waits.Acquire(r.ctx, 1))
@@ -157,15 +158,13 @@ func TestRingLosesAShard(t *testing.T) {
 				func() error { _, err := burst.Exists(r.ctx); return err },
 				func() error { _, err := burst.TTL(r.ctx); return err },
 				func() error { _, err := burst.AvailablePermits(r.ctx); return err },
-				func() error {
-					_, err := r.client.TryAcquireAll(r.ctx, 0, Demand{burst, 1}, Demand{elsewhere[0], 1})
-					return err
-				},
 			} {
 				err := f()
 				require.ErrorIs(t, err, ErrUnavailable)
 				require.ErrorContains(t, err, "2 of 3 shards are up")
 			}
+			_, err := r.client.TryAcquireAll(r.ctx, 0, Demand{burst, 1}, Demand{elsewhere[0], 1})
+			require.ErrorIs(t, err, ErrUnavailable)
 		}
 		if !down.IsZero() && time.Since(down) > 3*time.Second {
 			break
@@ -239,4 +238,29 @@ func TestRingWithAFrozenShard(t *testing.T) {
 	require.LessOrEqual(t, granted, 20)
 	require.NoError(t, accounts(r.victim.Client(t), l, 20, 20))
 	r.noCopies(l)
+}
+
+// The limiters of a shard have one outage, whatever their names, and those of another shard another.
+func TestOutageOfAShardOfARing(t *testing.T) {
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"},
+		HeartbeatFrequency: time.Hour})
+	defer func() { require.NoError(t, rdb.Close()) }()
+	c := New(rdb)
+	defer func() { require.NoError(t, c.Close()) }()
+	outages := map[*redis.Client]*outage{}
+	for i := range 1000 {
+		l := c.RateLimiter(fmt.Sprint(i))
+		shard, err := rdb.GetShardClientForKey(l.keys.hash)
+		require.NoError(t, err)
+		if outages[shard] == nil {
+			outages[shard] = l.outage()
+		}
+		require.Same(t, outages[shard], l.outage())
+	}
+	require.Len(t, outages, 3)
+	different := map[*outage]bool{}
+	for _, o := range outages {
+		different[o] = true
+	}
+	require.Len(t, different, 3)
 }

@@ -65,6 +65,22 @@ func (r *pinnedRing) Process(ctx context.Context, cmd redis.Cmder) error {
 	return r.rdb.Process(ctx, pinned{cmd, shard})
 }
 
+// A Shard stands for a shard of a ring and does not keep it. It is comparable.
+type Shard = weak.Pointer[redis.Client]
+
+// ShardOf returns the shard of a ring that a key belongs to, whether or not it is up. It reports false when
+// s is no ring's, or the shard is not known.
+func ShardOf(s Sender, key string) (Shard, bool) {
+	r, ok := s.(*pinnedRing)
+	if !ok {
+		return Shard{}, false
+	}
+	r.pins.mu.RLock()
+	defer r.pins.mu.RUnlock()
+	owner := r.pins.owner(hashTag(key))
+	return weak.Make(owner), owner != nil
+}
+
 // firstKey returns the first key of an EVAL, an EVALSHA, or a command whose first argument is a key.
 func firstKey(cmd redis.Cmder) string {
 	args, i := cmd.Args(), 1
