@@ -98,12 +98,15 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 		if len(c.plan.demands) == 0 {
 			return false, nil
 		}
-		if l, wait := c.held(ctx); l != nil {
+		if l, wait, reason := c.held(ctx); l != nil {
+			if c.t.cfg.refuseEarly && wait > time.Until(end) {
+				return false, refusal(l.name, wait, reason)
+			}
 			if err := hold(ctx, wait, time.Until(end)); err != nil {
 				return false, c.failed(err)
 			}
 			if !time.Now().Before(end) {
-				return false, refusal(l.name, wait, ReasonCoolDown)
+				return false, refusal(l.name, wait, reason)
 			}
 			continue
 		}

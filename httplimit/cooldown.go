@@ -22,24 +22,29 @@ func (c *call) throttled(v Verdict, status int) time.Time {
 	if !v.Until.After(now) {
 		v.Until = time.Time{} // it did not say, or names an instant that is over and it throttles still
 	} else if latest := now.Add(c.t.cfg.maxCoolDown); v.Until.After(latest) {
+		if v.Asked.Before(v.Until) {
+			v.Asked = v.Until
+		}
 		v.Until = latest
 	}
 	e := c.event
-	e.Kind, e.Until, e.Scope, e.Banned, e.Status, e.Reason = EventThrottled, v.Until, v.Scope, v.Banned, status, v.Reason
+	e.Kind, e.Until, e.Asked, e.Host = EventThrottled, v.Until, v.Asked, c.plan.host
+	e.Scope, e.Banned, e.Status, e.Reason = v.Scope, v.Banned, status, v.Reason
 	c.t.emit(e)
-	e.Kind = EventCoolDown
 	end := v.Until
 	for _, d := range c.plan.concerned(v.Scope) {
-		until := v.Until
-		if until.IsZero() {
-			until = d.backOff(c.sent, now, c.t.cfg)
+		e.Kind, e.Limiter, e.Until, e.Err = EventCoolDown, d.name, v.Until, nil
+		if !d.whole {
+			e.Kind = EventHostCoolDown
+			e.Until = d.holdHost(c.plan.host, v.Until, c.sent, now, c.t.cfg)
+		} else if e.Until.IsZero() {
+			e.Until = d.backOff(c.sent, now, c.t.cfg)
 		}
-		if until.After(end) {
-			end = until
+		if e.Until.After(end) {
+			end = e.Until
 		}
-		e.Limiter, e.Until, e.Err = d.name, until, nil
-		if !c.t.cfg.dryRun {
-			e.Err = c.coolDown(d, until)
+		if d.whole && !c.t.cfg.dryRun {
+			e.Err = c.coolDown(d, e.Until)
 		}
 		c.t.emit(e)
 	}
@@ -101,34 +106,44 @@ func (c *call) tell(ctx context.Context, l *limiter, until time.Time, reopen tim
 	return err
 }
 
-// held answers a limiter whose cool-down Redis does not know of, and how long it lasts; the longest.
-func (c *call) held(ctx context.Context) (longest *limiter, wait time.Duration) {
+// held answers a limiter whose cool-down Redis does not know of, or does not keep because it is that of one
+// host, and how long it lasts; the longest.
+func (c *call) held(ctx context.Context) (longest *limiter, wait time.Duration, reason string) {
 	for i := range c.plan.demands {
-		l := c.plan.demands[i].limiter
-		now := time.Now()
-		l.mu.Lock()
-		left, reopen := l.until.Sub(now), l.reopen
-		holds := l.untold && left > 0
-		try := holds && !now.Before(l.tell)
-		if try {
-			l.tell = now.Add(tellAgain)
+		d := &c.plan.demands[i]
+		if left := d.hostLeft(c.plan.host, time.Now()); left > wait {
+			longest, wait, reason = d.limiter, left, ReasonHost
 		}
-		until := l.until
-		l.mu.Unlock()
-		if !holds {
-			continue
-		}
-		if try && c.tell(ctx, l, until, reopen) == nil {
-			l.mu.Lock()
-			l.untold = l.until != until // a longer one has come meanwhile
-			l.mu.Unlock()
-			continue
-		}
-		if left > wait {
-			longest, wait = l, left
+		if left := c.untold(ctx, d.limiter); left > wait {
+			longest, wait, reason = d.limiter, left, ReasonCoolDown
 		}
 	}
-	return longest, wait
+	return longest, wait, reason
+}
+
+// untold is how long the cool-down of a limiter lasts that Redis could not be told of. It tries again to
+// tell it.
+func (c *call) untold(ctx context.Context, l *limiter) time.Duration {
+	now := time.Now()
+	l.mu.Lock()
+	left, reopen := l.until.Sub(now), l.reopen
+	holds := l.untold && left > 0
+	try := holds && !now.Before(l.tell)
+	if try {
+		l.tell = now.Add(tellAgain)
+	}
+	until := l.until
+	l.mu.Unlock()
+	if !holds {
+		return 0
+	}
+	if try && c.tell(ctx, l, until, reopen) == nil {
+		l.mu.Lock()
+		l.untold = l.until != until // a longer one has come meanwhile
+		l.mu.Unlock()
+		return 0
+	}
+	return left
 }
 
 // coolingUntil is the end of the longest cool-down that this process began.
@@ -153,13 +168,16 @@ type backOff struct {
 	last         time.Duration
 }
 
-// backOff is the end of a cool-down now, because of a request that was sent at the given time. Soon
-// after the last one it is twice as long. Requests that were on their way when that one began say
-// nothing new.
+// backOff is the end of a cool-down of the limiter now: see backOff.next.
 func (l *limiter) backOff(sent, now time.Time, cfg config) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := &l.back
+	return l.back.next(sent, now, cfg)
+}
+
+// next is the end of a cool-down now, because of a request that was sent at the given time. Soon after the
+// last one it is twice as long. Requests that were on their way when that one began say nothing new.
+func (b *backOff) next(sent, now time.Time, cfg config) time.Time {
 	switch {
 	case !sent.After(b.began) && now.Before(b.until):
 		return b.until

@@ -28,10 +28,11 @@ func TestCoolDownFindsItsLimits(t *testing.T) {
 				l.Scope = s
 				return l
 			}
+			x := Match{Hosts: []string{"x"}}
 			tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "slow down"), nil }),
 				WithRules(
-					Rule{Limits: []Limit{scoped("robot", "robot"), scoped("plain", "")}, Detectors: []Detector{says("slow down", time.Minute, c.scope)}},
-					Rule{Limits: []Limit{scoped("ip", "ip"), scoped("ip2", "ip")}},
+					Rule{Match: x, Limits: []Limit{scoped("robot", "robot"), scoped("plain", "")}, Detectors: []Detector{says("slow down", time.Minute, c.scope)}},
+					Rule{Match: x, Limits: []Limit{scoped("ip", "ip"), scoped("ip2", "ip")}},
 					Rule{Match: Match{Hosts: []string{"other"}}, Limits: []Limit{scoped("other", c.scope)}},
 				))
 			_, text := get(t, tr, "http://x/")
@@ -61,7 +62,7 @@ func TestCoolDownFindsItsLimits(t *testing.T) {
 func TestFirstDetectorCounts(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		tr := w.transport(base(ok), WithDetectors(says("ok", 5*time.Second, "")),
-			WithRules(Rule{Limits: []Limit{w.limit("a", 9, time.Second)},
+			WithRules(Rule{Match: Match{Hosts: []string{"x"}}, Limits: []Limit{w.limit("a", 9, time.Second)},
 				Detectors: []Detector{says("no", time.Hour, ""), says("ok", 3*time.Second, ""), says("ok", time.Hour, "")}}))
 		get(t, tr, "http://x/")
 		require.Equal(t, 3*time.Second, w.until("a"))

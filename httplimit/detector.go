@@ -26,7 +26,8 @@ type Response struct {
 	// Now is when the response arrived, by this process' clock.
 	Now time.Time
 
-	object object // of Body, parsed by the first Detector that asks
+	object        *object       // of Body, parsed by the first Detector that asks
+	maxRetryAfter time.Duration // of WithMaxRetryAfter; 0: the default
 }
 
 // A Verdict is what a platform's answer says of the caller's rate. The zero Verdict says that the
@@ -43,6 +44,12 @@ type Verdict struct {
 	Scope Scope
 	// Reason is short, for errors and events: the platform's code, as a rule.
 	Reason string
+	// Asked is when the platform, or who speaks in its name, asked calls to go on, where Until is earlier
+	// or zero because such a wait is bounded; otherwise it is zero. It is for events.
+	Asked time.Time
+	// Ignored says why an answer that looks like a refusal is none, such as "the body is a file". It is
+	// for events; Throttled is false then, and Reason says what it looks like.
+	Ignored string
 }
 
 // A Scope names one of a platform's limits, so that a [Verdict] finds the [Limit] that it speaks of.
@@ -64,7 +71,8 @@ const (
 )
 
 // MaxPenalty bounds what a platform's text or header can make a fleet wait: an Until read from it is
-// never before Response.Now and never more than this after it. Only quotas of a month, whose end is
+// never before Response.Now and never more than this after it. Each detector has a tighter bound for each
+// of its limits, and what an Until was before is in [Verdict.Asked]. Only quotas of a month, whose end is
 // known without the platform's word, may be longer.
 const MaxPenalty = 24 * time.Hour
 
@@ -78,19 +86,25 @@ type DetectorFunc func(*Response) Verdict
 // Detect calls f.
 func (f DetectorFunc) Detect(r *Response) Verdict { return f(r) }
 
-// First is the verdict of the first of the detectors that says Throttled, otherwise the zero Verdict.
+// First is the verdict of the first of the detectors that says Throttled, otherwise of the first that says
+// Ignored, otherwise the zero Verdict.
 // Detectors that are surer, or that know a longer penalty, come first.
 func First(detectors ...Detector) Detector { return first(slices.Clone(detectors)) }
 
 type first []Detector
 
 func (f first) Detect(r *Response) Verdict {
+	var ignored Verdict
 	for _, d := range f {
-		if v := d.Detect(r); v.Throttled {
+		v := d.Detect(r)
+		if v.Throttled {
 			return v
 		}
+		if ignored.Ignored == "" && v.Ignored != "" {
+			ignored = v
+		}
 	}
-	return Verdict{}
+	return ignored
 }
 
 func (f first) NeedsBody(status int, header http.Header) bool {
@@ -102,12 +116,12 @@ func (f first) NeedsBody(status int, header http.Header) bool {
 	return false
 }
 
-// needsBody asks a detector, or the Content-Type where the detector has no say.
+// needsBody asks a detector, or the header where the detector has no say.
 func needsBody(d Detector, status int, header http.Header) bool {
 	if s, ok := d.(BodySelector); ok {
 		return s.NeedsBody(status, header)
 	}
-	return isText(header.Get("Content-Type"))
+	return isText(header.Get("Content-Type")) && !isFile(status, header)
 }
 
 // A selective is a detector of answers that can be told from their status and header, most of the time.
@@ -123,6 +137,22 @@ func (r *Response) after(d time.Duration) time.Time {
 	return r.Now.Add(min(max(d, 0), MaxPenalty))
 }
 
+// bounded is the verdict with an Until that is d after the response, within 0 and most.
+func (v Verdict) bounded(r *Response, d, most time.Duration) Verdict {
+	v.Until, v.Asked = r.after(min(d, most)), time.Time{}
+	if d > most {
+		v.Asked = r.Now.Add(d)
+	}
+	return v
+}
+
+// doubted is the verdict of an answer that is not trusted to begin a long cool-down: it leaves the length
+// to the Transport, which begins with a second.
+func (v Verdict) doubted() Verdict {
+	v.Asked, v.Until, v.Banned = v.Until, time.Time{}, false
+	return v
+}
+
 // serverNow is what the platform's clock showed when it answered: the Date header (RFC 9110 §6.6.1),
 // which is rounded down to a second, or this process' clock where there is none. An end that the
 // platform names is on its clock, and hosts whose clock is off must not wait the difference.
@@ -133,5 +163,6 @@ func (r *Response) serverNow() time.Time {
 	return r.Now
 }
 
-// at is when the platform's clock shows t, on this process' clock, within the bounds of after.
-func (r *Response) at(t time.Time) time.Time { return r.after(t.Sub(r.serverNow())) }
+// left is how long it is until the platform's clock shows t. It may be negative, and as long as a
+// Duration can be.
+func (r *Response) left(t time.Time) time.Duration { return t.Sub(r.serverNow()) }

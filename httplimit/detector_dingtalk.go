@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,6 +22,24 @@ const (
 	dingTalkBan       = 5 * time.Minute  // of an address
 	dingTalkRobotBan  = 10 * time.Minute // of a robot
 	dingTalkSecondMax = time.Minute      // the most that a text may make of a penalty of a second
+	dingTalkTextMax   = 10 * time.Minute // the most that it may make of one without a documented length
+	dingTalkBanMax    = 10 * time.Minute // the most that wait may make of an address's ban
+)
+
+// The envelopes. No API of oapi.dingtalk.com answers a refusal with another status than 200, none of
+// api.dingtalk.com with another than 403. Of the ban the documentation names neither status nor content
+// type: a body with 200 may be a user's, and an error's is the gateway's.
+var (
+	dingTalkFiles     = []string{"/media/downloadfile", "/media/get"}
+	dingTalkOldAnswer = envelope{status: only(http.StatusOK), types: jsonOnly, files: dingTalkFiles}
+	dingTalkNewAnswer = envelope{status: only(http.StatusForbidden), types: jsonOnly}
+	dingTalkBanAnswer = envelope{files: dingTalkFiles, types: []string{"application/json", "text/html"},
+		status: func(status int) bool { return status == http.StatusOK || status >= 400 }}
+
+	dingTalkOldFrame = []string{"errcode", "errmsg", "sub_code", "sub_msg", "request_id", "requestId", "success"}
+	dingTalkNewFrame = []string{"code", "message", "requestid", "requestId"}
+	dingTalkBanFrame = []string{"status", "wait", "source", "punish", "uuid"}
+	dingTalkBotFrame = slices.Concat(dingTalkOldFrame, dingTalkBanFrame)
 )
 
 // shanghai is the zone of the instants in DingTalk's texts. It has had no daylight saving since 1991,
@@ -65,101 +84,184 @@ var dingTalkNew = map[string]dingTalkLimit{
 	"Forbidden.AccessDenied.ApiCountLimitForOrg":             {ScopeMonth, 0},
 }
 
-// DingTalkOldDetector knows the refusals of oapi.dingtalk.com: errcode 90018 and its like, or errcode
-// 88 with such a sub_code. errcode 88 with any other sub_code is a matter of authorisation.
+// DingTalkOldDetector knows the refusals of oapi.dingtalk.com: HTTP 200 and application/json with errcode
+// 90018 and its like, or errcode 88 with such a sub_code. errcode 88 with any other sub_code is a matter
+// of authorisation. What /media/downloadFile and other downloads answer with 200 is a file, whatever
+// it says.
 //
 // Until is the end that the text names (处罚将在 … 结束, 限制将在 … 结束), otherwise the documented
-// second, otherwise zero. For 90020 it is the end of the month in China. DingTalk asks to back off 1, 2,
-// 4 s from 90002; the verdict has the first step, the growing ones are the caller's.
+// second, otherwise zero; a text makes a penalty no longer than a minute where a second is
+// documented, and than ten elsewhere. For 90020 it is the end of the month in China, if the body has
+// the fields of a refusal and no other; if not, Until is zero. DingTalk asks to back off 1, 2, 4 s
+// from 90002; the verdict has the first step, the growing ones are the caller's.
 func DingTalkOldDetector() Detector {
 	return DetectorFunc(func(r *Response) Verdict {
 		o := r.json()
-		code := o["errcode"]
+		code := o.text("errcode")
 		if code == "88" {
-			code = o["sub_code"]
+			code = o.text("sub_code")
 		}
 		limit, known := dingTalkOld[code]
 		if !known {
 			return Verdict{}
 		}
-		return limit.verdict(r, code, o["sub_msg"], o["errmsg"])
+		if why := dingTalkOldAnswer.outside(r); why != "" {
+			return ignored(code, why)
+		}
+		if dingTalkOldAnswer.serves(r) {
+			return ignored(code, atDownload)
+		}
+		return limit.verdict(r, code, dingTalkOldFrame, o.text("sub_msg"), o.text("errmsg"))
 	})
 }
 
-// DingTalkNewDetector knows the refusals of api.dingtalk.com: HTTP 403 with one of the codes
-// Forbidden.AccessDenied.QpsLimitFor…, QpmLimitFor… or ApiCountLimitForOrg. Other codes with 403 are
+// DingTalkNewDetector knows the refusals of api.dingtalk.com: HTTP 403 and application/json with one of the
+// codes Forbidden.AccessDenied.QpsLimitFor…, QpmLimitFor… or ApiCountLimitForOrg. Other codes with 403 are
 // missing permissions. Until is as DingTalkOldDetector has it.
 func DingTalkNewDetector() Detector {
-	forbidden := func(status int, _ http.Header) bool { return status == http.StatusForbidden }
-	return selective{needs: forbidden, DetectorFunc: func(r *Response) Verdict {
+	needs := func(status int, header http.Header) bool {
+		return status == http.StatusForbidden && !isFile(status, header)
+	}
+	return selective{needs: needs, DetectorFunc: func(r *Response) Verdict {
 		if r.Status != http.StatusForbidden {
 			return Verdict{}
 		}
 		o := r.json()
-		code := o["code"]
+		code := o.str("code")
 		limit, known := dingTalkNew[code]
 		if !known {
 			return Verdict{}
 		}
-		return limit.verdict(r, code, o["message"])
+		if why := dingTalkNewAnswer.outside(r); why != "" {
+			return ignored(code, why)
+		}
+		return limit.verdict(r, code, dingTalkNewFrame, o.text("message"))
 	}}
 }
 
-// DingTalkRobotDetector knows the refusals of a custom robot: errcode 410100, and two that robots
-// answer and the page does not list: 130101 ("send too fast, exceed 20 times per minute") and 660026 ("sending
-// too many messages per minute"). The robot is banned for 10 minutes.
+// DingTalkRobotDetector knows the refusals of a custom robot: HTTP 200 and application/json with errcode
+// 410100, and two that robots answer and the page does not list: 130101 ("send too fast, exceed 20 times
+// per minute") and 660026 ("sending too many messages per minute"). The robot is banned for 10 minutes.
+// Where the body has other fields than those of a refusal, or of a refusal and a ban, Until is zero.
 func DingTalkRobotDetector() Detector {
 	return DetectorFunc(func(r *Response) Verdict {
-		code := r.json()["errcode"]
+		code := r.json().text("errcode")
 		if code != "410100" && code != "130101" && code != "660026" {
 			return Verdict{}
 		}
-		return Verdict{Throttled: true, Banned: true, Until: r.after(dingTalkRobotBan), Scope: ScopeRobot, Reason: code}
+		if why := dingTalkOldAnswer.outside(r); why != "" {
+			return ignored(code, why)
+		}
+		if dingTalkOldAnswer.serves(r) {
+			return ignored(code, atDownload)
+		}
+		v := Verdict{Throttled: true, Banned: true, Until: r.after(dingTalkRobotBan), Scope: ScopeRobot, Reason: code}
+		if !r.exact(dingTalkBotFrame...) {
+			return v.doubted()
+		}
+		return v
 	})
 }
 
+// banReason is the Reason of an address's ban, which has no code.
+const banReason = "status 1111, punish deny"
+
 // DingTalkBanDetector knows the answer to an address that made more than 10,000 calls in 20 s:
-// {"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"…"}, alone or within an HTML page; the
-// documentation has no other example of the page. Both status and punish must be there: taking any
-// other HTML page, such as a proxy's error, for a ban would silence a fleet for minutes.
+// {"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"…"}, as application/json or text/html, or
+// as all that the body element of a small HTML page holds; the documentation has no other example of
+// the page. The status is 200 or an error's. Taking any other HTML page, such as a proxy's error, for a
+// ban would silence a fleet for minutes, and so would one that quotes what a user wrote: status, source,
+// punish and uuid must be there with these types, and nothing else but wait. An answer that has
+// only some of it, or in another place, is [Verdict.Ignored].
 //
 // The ban lasts 5 minutes. wait is read as minutes, which agrees with the page, and counts when it is
-// longer.
+// longer, up to 10.
 func DingTalkBanDetector() Detector {
 	return DetectorFunc(func(r *Response) Verdict {
 		o := r.json()
-		if !isBan(o) {
-			o = embeddedBan(r.Body)
+		like := looksLikeBan(o)
+		if !like {
+			if o = wholePage(r); o == nil {
+				o = &object{}
+			}
+			like = looksLikeBan(o)
 		}
-		if o == nil {
+		switch why := dingTalkBanAnswer.outside(r); {
+		case !like && !embedsBan(r.Body):
 			return Verdict{}
+		case why != "":
+			return ignored(banReason, why)
+		case dingTalkBanAnswer.serves(r):
+			return ignored(banReason, atDownload)
+		case !like:
+			return ignored(banReason, "it is part of a page")
+		case !isBan(r, o):
+			return ignored(banReason, "the fields are not the documented ones")
 		}
-		ban := dingTalkBan
-		if wait, ok := parseSeconds(o["wait"]); ok {
-			ban = max(ban, min(wait, MaxPenalty)*60)
-		}
-		return Verdict{Throttled: true, Banned: true, Until: r.after(ban), Scope: ScopeIP, Reason: "status 1111, punish deny"}
+		v := Verdict{Throttled: true, Banned: true, Scope: ScopeIP, Reason: banReason}
+		wait, _ := parseSeconds(o.number("wait"))
+		return v.bounded(r, max(dingTalkBan, min(wait, MaxPenalty)*60), dingTalkBanMax)
 	})
 }
 
-func isBan(o object) bool { return o["status"] == "1111" && o["punish"] == "deny" }
+func looksLikeBan(o *object) bool { return o.text("status") == "1111" && o.text("punish") == "deny" }
+
+// isBan reports whether the object of r's body is the documented one.
+func isBan(r *Response, o *object) bool {
+	_, waits := o.members["wait"]
+	return o.number("status") == "1111" && o.str("punish") == "deny" && o.str("source") != "" && o.str("uuid") != "" &&
+		(!waits || o.number("wait") != "") && r.Complete && len(r.Body) <= maxEnvelope && o.only(dingTalkBanFrame...)
+}
+
+// wholePage is the object of an HTML page whose body element holds an object and nothing else, nil for any
+// other. A page that shows what a user wrote has that among its own elements, and quotation marks escaped
+// as a rule: neither is undone here.
+func wholePage(r *Response) *object {
+	page := bytes.TrimLeft(bytes.TrimPrefix(r.Body, []byte("\ufeff")), " \t\r\n")
+	if !r.Complete || len(page) > maxEnvelope || len(page) == 0 || page[0] != '<' {
+		return nil
+	}
+	lower := asciiLower(page)
+	start := bytes.Index(lower, []byte("<body"))
+	end := bytes.LastIndex(lower, []byte("</body>"))
+	if start < 0 || end < start {
+		return nil
+	}
+	attributes, _, found := bytes.Cut(lower[start+len("<body"):end], []byte(">"))
+	rest := bytes.Trim(bytes.TrimPrefix(bytes.TrimLeft(lower[end+len("</body>"):], " \t\r\n"), []byte("</html>")), " \t\r\n")
+	if !found || len(rest) > 0 || len(attributes) > 0 && !bytes.ContainsAny(attributes[:1], " \t\r\n") {
+		return nil
+	}
+	return parseObject(page[start+len("<body")+len(attributes)+1:end], true)
+}
+
+// asciiLower is b with the letters of ASCII in lower case, byte for byte, whatever its charset.
+func asciiLower(b []byte) []byte {
+	lower := bytes.Clone(b)
+	for i, c := range lower {
+		if 'A' <= c && c <= 'Z' {
+			lower[i] = c | 0x20
+		}
+	}
+	return lower
+}
 
 const (
 	maxEmbedded     = 64      // objects of a page that are looked at
 	maxEmbeddedSize = 1 << 10 // bytes of each
 )
 
-// embeddedBan is the ban's object within an HTML page, nil when there is none.
-func embeddedBan(body []byte) object {
+// embedsBan reports whether an HTML page has an object like a ban's somewhere, which is worth an event.
+func embedsBan(body []byte) bool {
 	page := bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\ufeff")), " \t\r\n")
 	if len(page) == 0 || page[0] != '<' {
-		return nil
+		return false
 	}
 	rest := []byte(html.UnescapeString(string(page)))
 	for tries := 0; tries < maxEmbedded; {
 		_, inside, found := bytes.Cut(rest, []byte("{"))
 		if !found {
-			return nil
+			return false
 		}
 		start := rest[len(rest)-len(inside)-1:]
 		rest = inside
@@ -167,35 +269,38 @@ func embeddedBan(body []byte) object {
 			continue // a brace of a style or a script
 		}
 		tries++
-		if o := parseObject(start[:min(len(start), maxEmbeddedSize)], false); isBan(o) {
-			return o
+		if looksLikeBan(parseObject(start[:min(len(start), maxEmbeddedSize)], false)) {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-func (l dingTalkLimit) verdict(r *Response, code string, texts ...string) Verdict {
+// verdict is that of a refusal with the code; frame is what the body of one has.
+func (l dingTalkLimit) verdict(r *Response, code string, frame []string, texts ...string) Verdict {
 	v := Verdict{Throttled: true, Scope: l.scope, Reason: code}
 	if l.scope == ScopeMonth {
-		// The one Until that may be more than MaxPenalty away.
+		// The one Until that may be more than MaxPenalty away. The month is that of the platform's clock, and
+		// no month has more than 31 days, whatever that clock shows.
 		now := r.serverNow().In(shanghai)
 		end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, shanghai)
 		v.Until = r.Now.Add(end.Sub(now))
+		if !r.exact(frame...) {
+			return v.doubted()
+		}
 		return v
 	}
+	most := dingTalkTextMax
 	if l.penalty > 0 {
 		v.Until = r.after(l.penalty)
+		most = dingTalkSecondMax
 	}
 	for _, text := range texts {
 		end, ok := penaltyEnd(text)
 		if !ok || !end.After(r.serverNow()) {
 			continue
 		}
-		v.Until = r.at(end)
-		if limit := r.after(dingTalkSecondMax); l.penalty == dingTalkSecond && v.Until.After(limit) {
-			v.Until = limit
-		}
-		break
+		return v.bounded(r, r.left(end), most)
 	}
 	return v
 }

@@ -8,6 +8,9 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,16 +22,17 @@ import (
 var bodyDetectors = []struct {
 	name   string
 	detect Detector
-	slow   func(status int, o map[string]any) Verdict
+	slow   func(status int, body []byte, o map[string]any) Verdict
 	rows   []detection
+	most   time.Duration // of what is no quota of a month
 }{
-	{"old", DingTalkOldDetector(), slowOld, dingTalkOldRows},
-	{"new", DingTalkNewDetector(), slowNew, dingTalkNewRows},
-	{"robot", DingTalkRobotDetector(), slowRobot, dingTalkRobotRows},
-	{"ban", DingTalkBanDetector(), slowBan, dingTalkBanRows},
-	{"wecom", WeComDetector(), slowWeCom, weComRows},
-	{"wechat", WeChatDetector(), slowWeChat, weChatRows},
-	{"feishu", FeishuDetector(), slowFeishu, feishuRows},
+	{"old", DingTalkOldDetector(), slowOld, dingTalkOldRows, 10 * time.Minute},
+	{"new", DingTalkNewDetector(), slowNew, dingTalkNewRows, 10 * time.Minute},
+	{"robot", DingTalkRobotDetector(), slowRobot, dingTalkRobotRows, 10 * time.Minute},
+	{"ban", DingTalkBanDetector(), slowBan, dingTalkBanRows, 10 * time.Minute},
+	{"wecom", WeComDetector(), slowWeCom, weComRows, time.Minute},
+	{"wechat", WeChatDetector(), slowWeChat, weChatRows, 24 * time.Hour},
+	{"feishu", FeishuDetector(), slowFeishu, feishuRows, 2 * time.Minute},
 }
 
 // slowObject reads a whole body as one object, the plain way.
@@ -74,18 +78,33 @@ func slowCode(code string) Verdict {
 	return Verdict{}
 }
 
-func slowOld(_ int, o map[string]any) Verdict {
+// slowExact reports whether a body is small and has no members but those of the names, none of them nested.
+func slowExact(body []byte, o map[string]any, names string) bool {
+	for key, v := range o {
+		switch v.(type) {
+		case string, json.Number, bool:
+		default:
+			return false
+		}
+		if !slices.Contains(strings.Fields(names), key) {
+			return false
+		}
+	}
+	return len(body) <= 4096 && len(o) > 0 && keysOnce(body, o)
+}
+
+func slowOld(status int, _ []byte, o map[string]any) Verdict {
 	code := written(o["errcode"])
 	if code == "88" {
 		code = written(o["sub_code"])
 	}
-	if !strings.HasPrefix(code, "90") {
+	if status != 200 || !strings.HasPrefix(code, "90") {
 		return Verdict{}
 	}
 	return slowCode(code)
 }
 
-func slowNew(status int, o map[string]any) Verdict {
+func slowNew(status int, _ []byte, o map[string]any) Verdict {
 	code, _ := o["code"].(string)
 	if status != 403 || !strings.HasPrefix(code, "F") {
 		return Verdict{}
@@ -93,49 +112,67 @@ func slowNew(status int, o map[string]any) Verdict {
 	return slowCode(code)
 }
 
-func slowRobot(_ int, o map[string]any) Verdict {
-	if code := written(o["errcode"]); code == "410100" || code == "130101" || code == "660026" {
-		return banned(ScopeRobot, code)
+func slowRobot(status int, body []byte, o map[string]any) Verdict {
+	code := written(o["errcode"])
+	if status != 200 || code != "410100" && code != "130101" && code != "660026" {
+		return Verdict{}
+	}
+	v := banned(ScopeRobot, code)
+	v.Banned = slowExact(body, o, "errcode errmsg sub_code sub_msg request_id requestId success status wait source punish uuid")
+	return v
+}
+
+func slowBan(status int, body []byte, o map[string]any) Verdict {
+	if status != 200 && status < 400 || !slowExact(body, o, "status wait source punish uuid") {
+		return Verdict{}
+	}
+	source, _ := o["source"].(string)
+	uuid, _ := o["uuid"].(string)
+	wait, waits := o["wait"]
+	if _, number := wait.(json.Number); waits && !number {
+		return Verdict{}
+	}
+	if o["status"] == json.Number("1111") && o["punish"] == "deny" && source != "" && uuid != "" {
+		return banned(ScopeIP, banReason)
 	}
 	return Verdict{}
 }
 
-func slowBan(_ int, o map[string]any) Verdict {
-	if written(o["status"]) == "1111" && o["punish"] == "deny" {
-		return banned(ScopeIP, "status 1111, punish deny")
+func slowWeCom(status int, _ []byte, o map[string]any) Verdict {
+	switch code := written(o["errcode"]); {
+	case status != 200:
+	case code == "45009":
+		return throttled(ScopeCorpAPI, code)
+	case code == "45033":
+		return throttled(ScopeConcurrency, code)
 	}
 	return Verdict{}
 }
 
-func slowWeCom(_ int, o map[string]any) Verdict {
-	switch written(o["errcode"]) {
-	case "45009":
-		return throttled(ScopeCorpAPI, "45009")
-	case "45033":
-		return throttled(ScopeConcurrency, "45033")
+func slowWeChat(status int, _ []byte, o map[string]any) Verdict {
+	switch code := written(o["errcode"]); {
+	case status != 200:
+	case code == "45009":
+		return throttled(ScopeDay, code)
+	case code == "45011":
+		return throttled(ScopeAppAPI, code)
 	}
 	return Verdict{}
 }
 
-func slowWeChat(_ int, o map[string]any) Verdict {
-	switch written(o["errcode"]) {
-	case "45009":
-		return throttled(ScopeDay, "45009")
-	case "45011":
-		return throttled(ScopeAppAPI, "45011")
-	}
-	return Verdict{}
-}
-
-func slowFeishu(_ int, o map[string]any) Verdict {
-	switch written(o["code"]) {
-	case "99991400":
+func slowFeishu(status int, _ []byte, o map[string]any) Verdict {
+	switch {
+	case status != 429 && status != 400:
+	case o["code"] == json.Number("99991400"):
 		return throttled(ScopeAppAPI, "99991400")
-	case "11232":
+	case o["code"] == json.Number("11232"):
 		return throttled(ScopeRobot, "11232")
 	}
 	return Verdict{}
 }
+
+// slowPage is a page whose body element has the first group in it.
+var slowPage = regexp.MustCompile(`(?is)^.*?<body(?:[ \t\r\n][^>]*)?>(.*)</body>[ \t\r\n]*(?:</html>)?[ \t\r\n]*$`)
 
 // keysOnce says that no key of the outermost object comes twice: then what is before a cut stays true.
 func keysOnce(body []byte, o map[string]any) bool {
@@ -182,17 +219,25 @@ func FuzzBodies(f *testing.F) {
 		page := bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\ufeff")), " \t\r\n"), []byte("<"))
 		cut := body[:min(int(at), len(body))]
 		for _, d := range bodyDetectors {
-			got := detectBounded(t, d.detect, &Response{Status: status, Body: body, Complete: true})
-			prefix := detectBounded(t, d.detect, &Response{Status: status, Body: cut})
+			header := http.Header{"Content-Type": {"application/json"}}
+			if page && d.name == "ban" {
+				header.Set("Content-Type", "text/html")
+			}
+			got := detectBounded(t, d.detect, d.most, &Response{Status: status, Header: header, Body: body, Complete: true})
+			prefix := detectBounded(t, d.detect, d.most, &Response{Status: status, Header: header, Body: cut})
+			got.Until, got.Asked = time.Time{}, time.Time{}
 			if d.name == "ban" && page {
-				text := html.UnescapeString(string(body))
-				require.True(t, !got.Throttled || strings.Contains(text, "deny"))
+				if got.Throttled {
+					m := slowPage.FindSubmatch(body)
+					require.NotNil(t, m)
+					require.Equal(t, slowBan(status, m[1], slowObject(m[1])), got)
+				}
+				require.False(t, prefix.Throttled)
 				continue
 			}
-			got.Until = time.Time{}
-			require.Equal(t, d.slow(status, whole), got, "%s", d.name)
+			require.Equal(t, d.slow(status, body, whole), got, "%s", d.name)
 			if prefix.Throttled && whole != nil && keysOnce(body, whole) {
-				prefix.Until = time.Time{}
+				prefix.Until, prefix.Asked, got.Banned = time.Time{}, time.Time{}, false
 				require.Equal(t, got, prefix, "%s of %q", d.name, cut)
 			}
 		}
@@ -201,7 +246,7 @@ func FuzzBodies(f *testing.F) {
 
 // detectBounded asks a detector about a response whose body is followed, in memory, by what would decide
 // otherwise.
-func detectBounded(t *testing.T, d Detector, r *Response) Verdict {
+func detectBounded(t *testing.T, d Detector, most time.Duration, r *Response) Verdict {
 	t.Helper()
 	tail := []byte(`8","errcode":90018,"sub_code":"90018","code":99991400,"status":1111,"punish":"deny"}`)
 	clean := bytes.Clone(r.Body)
@@ -216,12 +261,17 @@ func detectBounded(t *testing.T, d Detector, r *Response) Verdict {
 	again.Body, again.object = clean[:len(clean):len(clean)], nil
 	require.Equal(t, v, d.Detect(&again))
 	if !v.Throttled {
-		require.Equal(t, Verdict{}, v)
-		return v
+		require.Equal(t, v.Reason == "", v.Ignored == "")
+		require.Equal(t, Verdict{Reason: v.Reason, Ignored: v.Ignored}, v)
+		return Verdict{}
 	}
 	require.NotEmpty(t, v.Reason)
+	require.Empty(t, v.Ignored)
+	if !v.Asked.IsZero() {
+		require.True(t, v.Asked.After(v.Until))
+	}
 	if !v.Until.IsZero() {
-		longest := MaxPenalty
+		longest := most
 		if v.Scope == ScopeMonth {
 			longest = 31 * 24 * time.Hour
 		}
@@ -244,8 +294,9 @@ func FuzzHeaders(f *testing.F) {
 			"X-Ratelimit-Remaining": remaining, "X-Ratelimit-Reset": reset, "X-Ogw-Ratelimit-Reset": reset} {
 			h[k] = []string{v}
 		}
+		h.Set("Content-Type", "application/json")
 		for _, d := range []Detector{HTTPDetector(), GitHubDetector(), FeishuDetector()} {
-			v := detectBounded(t, d, &Response{Status: status, Header: h, Body: []byte(`{"code":99991400}`)})
+			v := detectBounded(t, d, 61*time.Minute, &Response{Status: status, Header: h, Body: []byte(`{"code":99991400}`)})
 			if status == 429 {
 				require.True(t, v.Throttled)
 			}
@@ -267,7 +318,98 @@ func FuzzHeaders(f *testing.F) {
 		v := HTTPDetector().Detect(&Response{Status: 503, Now: arrival, Header: http.Header{"Ratelimit": {field}}})
 		require.Equal(t, r == 0 && wait >= 0, v.Throttled, "%s", field)
 		if v.Throttled {
-			require.Equal(t, min(float64(wait), MaxPenalty.Seconds()), v.Until.Sub(arrival).Seconds())
+			require.Equal(t, min(float64(wait), DefaultMaxRetryAfter.Seconds()), v.Until.Sub(arrival).Seconds())
+		}
+	})
+}
+
+// FuzzUserBytes: nothing that a user of a platform writes changes a verdict. Not inside a string nor a nested
+// value of an answer, whatever the answer is; not in a page that quotes it; not as an attachment or a
+// part of a file, whatever its content type; and not as what a path answers that serves files, but for
+// an error of WeCom's to the letter, which costs a minute.
+func FuzzUserBytes(f *testing.F) {
+	for _, d := range bodyDetectors {
+		for _, row := range d.rows {
+			if len(row.body) < 2048 && row.want.Throttled {
+				f.Add(row.body, "application/json", "attachment")
+			}
+		}
+	}
+	f.Add(ban("5"), "text/html", "inline; filename=a.html")
+	detectors := map[string]Detector{"GitHub": GitHubDetector(), "HTTP": HTTPDetector()}
+	for _, d := range bodyDetectors {
+		detectors[d.name] = d.detect
+	}
+	answer := func(status int, contentType, body, path string) *Response {
+		return &Response{Status: status, Header: http.Header{"Content-Type": {contentType}}, Body: []byte(body), Complete: true, Now: arrival,
+			Request: httptest.NewRequest("GET", "http://x"+path, nil)}
+	}
+	frames := []string{ // %s is a JSON value
+		`{"errcode":0,"errmsg":"ok","name":%s}`, `{"errcode":0,"result":{"list":[%s]}}`, `{"code":0,"data":%s}`, `{"name":%s}`, `[%s]`, `%s `,
+		`{"errcode":90018,"name":%s}`, `{"errcode":88,"sub_code":"90019","result":[%s]}`, `{"errcode":90020,"name":%s}`, `{"errcode":45009,"name":%s}`,
+		`{"errcode":410100,"name":%s}`, `{"code":99991400,"data":%s}`, `{"code":"Forbidden.AccessDenied.QpsLimitForApi","data":%s}`,
+		`{"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"u","name":%s}`, `{"documentation_url":"https://docs.github.com/","name":%s}`,
+	}
+	type asked struct {
+		name   string
+		status int
+		frame  string
+		nested bool
+	}
+	wants := map[asked]Verdict{} // of the same answers with a harmless text
+	for name, d := range detectors {
+		for _, status := range []int{200, 400, 403, 429} {
+			for _, frame := range frames {
+				wants[asked{name, status, frame, false}] = d.Detect(answer(status, "application/json", fmt.Sprintf(frame, `"x"`), "/"))
+				wants[asked{name, status, frame, true}] = d.Detect(answer(status, "application/json", fmt.Sprintf(frame, `["x"]`), "/"))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text, contentType, disposition string) {
+		if len(text) > 2048 {
+			return
+		}
+		quoted, err := json.Marshal(text)
+		require.NoError(t, err)
+		values := []string{string(quoted), "[" + string(quoted) + "]", `{"text":` + string(quoted) + `}`}
+		if json.Valid([]byte(text)) {
+			values = append(values, "["+text+"]", `{"text":`+text+`}`)
+		}
+		for name, d := range detectors {
+			for _, status := range []int{200, 400, 403, 429} {
+				for _, frame := range frames {
+					for j, value := range values {
+						if frame == "%s " && j > 1 {
+							continue // it is the outermost object itself
+						}
+						got := d.Detect(answer(status, "application/json", fmt.Sprintf(frame, value), "/"))
+						if want := wants[asked{name, status, frame, j > 0}]; want != got {
+							require.Equal(t, want, got, "%s, status %d, "+frame, name, status, value)
+						}
+					}
+				}
+			}
+			for _, page := range []string{page(html.EscapeString(text)), "<html><body>" + html.EscapeString(text) + "</body></html>"} {
+				for _, status := range []int{200, 403} {
+					require.False(t, d.Detect(answer(status, "text/html", page, "/")).Throttled, name)
+				}
+			}
+			for _, status := range []int{200, 203, 206} {
+				r := answer(status, contentType, text, "/")
+				r.Header["Content-Disposition"] = []string{disposition}
+				require.False(t, d.Detect(r).Throttled, name)
+				r = answer(status, contentType, text, "/")
+				r.Header["Content-Range"] = []string{disposition}
+				require.False(t, d.Detect(r).Throttled, name)
+			}
+			for _, path := range []string{"/media/downloadFile", "/v1.0/robot/messageFiles/download", "/open-apis/drive/v1/files/f/download", "/cgi-bin/media/get"} {
+				v := d.Detect(answer(200, contentType, text, path))
+				if v.Throttled {
+					require.Contains(t, []string{"wecom", "wechat"}, name)
+					require.Len(t, slowObject([]byte(text)), 2)
+					require.LessOrEqual(t, v.Until.Sub(arrival), time.Minute)
+				}
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -17,6 +18,8 @@ import (
 // RateLimit-Policy where the item has no "t" (draft-ietf-httpapi-ratelimit-headers-11,
 // https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/). Without that it is zero.
 //
+// An Until is never further off than [WithMaxRetryAfter] says.
+//
 // "r=0" on any other status is not Throttled: the request was executed, and the draft ties no meaning
 // to it, so that a hint to one client would silence a fleet. X-RateLimit-Reset and the like are
 // not read: some platforms write an instant there, others a number of seconds.
@@ -27,31 +30,43 @@ func HTTPDetector() Detector {
 			return Verdict{}
 		}
 		v := Verdict{Throttled: true, Reason: "status " + strconv.Itoa(r.Status)}
-		var known bool
-		if v.Until, known = r.retryAfter(); !known {
-			v.Until, known = r.rateLimitReset()
+		wait, known := r.retryAfter()
+		if !known {
+			wait, known = r.rateLimitReset()
 		}
-		if !known && r.Status == http.StatusServiceUnavailable {
+		if known {
+			return v.bounded(r, wait, r.longestRetryAfter())
+		}
+		if r.Status == http.StatusServiceUnavailable {
 			return Verdict{}
 		}
 		return v
 	}}
 }
 
-// retryAfter is the instant that Retry-After names.
-func (r *Response) retryAfter() (time.Time, bool) {
-	value := r.Header.Get("Retry-After")
-	if wait, ok := parseSeconds(value); ok {
-		return r.after(wait), true
-	}
-	if date, err := http.ParseTime(value); err == nil {
-		return r.at(date), true
-	}
-	return time.Time{}, false
+// DefaultMaxRetryAfter is the bound of [WithMaxRetryAfter] unless it is set. The header is the word of
+// whoever answers. An hour is the longest window of a documented limit that ends by such a header
+// (GitHub's); a host that asks for more is asked again every hour, which costs it one refusal.
+const DefaultMaxRetryAfter = time.Hour
+
+func (r *Response) longestRetryAfter() time.Duration {
+	return cmp.Or(r.maxRetryAfter, DefaultMaxRetryAfter)
 }
 
-// rateLimitReset is the instant by which the exhausted quotas of RateLimit are open again.
-func (r *Response) rateLimitReset() (until time.Time, known bool) {
+// retryAfter is how long Retry-After asks to wait.
+func (r *Response) retryAfter() (time.Duration, bool) {
+	value := r.Header.Get("Retry-After")
+	if wait, ok := parseSeconds(value); ok {
+		return wait, true
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return r.left(date), true
+	}
+	return 0, false
+}
+
+// rateLimitReset is how long it is until the exhausted quotas of RateLimit are open again.
+func (r *Response) rateLimitReset() (longest time.Duration, known bool) {
 	items, _ := parseItems(r.Header.Values("Ratelimit"))
 	policies, _ := parseItems(r.Header.Values("Ratelimit-Policy"))
 	for _, item := range items {
@@ -67,11 +82,9 @@ func (r *Response) rateLimitReset() (until time.Time, known bool) {
 		if !ok || wait < 0 {
 			continue
 		}
-		if end := r.after(seconds(wait)); !known || end.After(until) {
-			until, known = end, true
-		}
+		longest, known = max(longest, seconds(wait)), true
 	}
-	return until, known
+	return longest, known
 }
 
 // maxSeconds is more than any number of seconds that means something here, the epoch's included, and

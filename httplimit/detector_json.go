@@ -5,20 +5,60 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 )
 
 // An object is what is known of a body that is a JSON object (RFC 8259): the members of the outermost
-// object whose values are strings or numbers. Members of nested objects are not among them, so that a
-// field of a platform's payload is never taken for the field of its envelope.
+// object. Of nested values it knows only that they are there, so that a field of a platform's payload
+// is never taken for a field of its envelope.
 //
-// A string's member is its content, a number's is how it is written. Platforms write the same code as 90018
+// A string's text is its content, a number's is how it is written. Platforms write the same code as 90018
 // and as "90018"; what is written otherwise (90018.0, 9.0018e4) is nobody's code, and comparing text
 // spares the question how large a number may be.
-type object map[string]string
+type object struct {
+	members map[string]member
+	twice   bool // a key stood twice: parsers differ in which of the two counts
+}
 
-// json is the body's outermost object, empty when it has none.
-func (r *Response) json() object {
+// A member is the value of one key.
+type member struct {
+	kind byte // '"' a string, '0' a number, 't' true or false, 0 anything else
+	text string
+}
+
+// text is the content of a member that is a string or a number, otherwise empty.
+func (o *object) text(key string) string { return o.members[key].text }
+
+// str is the content of a member that is a string, otherwise empty.
+func (o *object) str(key string) string {
+	if m := o.members[key]; m.kind == '"' {
+		return m.text
+	}
+	return ""
+}
+
+// number is how a member that is a number is written, otherwise empty.
+func (o *object) number(key string) string {
+	if m := o.members[key]; m.kind == '0' {
+		return m.text
+	}
+	return ""
+}
+
+// only reports whether the object has no members but those of the names, each once, and each a string or
+// a number or a boolean.
+func (o *object) only(names ...string) bool {
+	for key, m := range o.members {
+		if m.kind == 0 || !slices.Contains(names, key) {
+			return false
+		}
+	}
+	return !o.twice && len(o.members) > 0
+}
+
+// json is the body's outermost object, without members when it has none.
+func (r *Response) json() *object {
 	if r.object == nil {
 		r.object = parseObject(r.Body, r.Complete)
 	}
@@ -31,15 +71,15 @@ func (r *Response) json() object {
 // rule. A number that touches the cut is left out, since 90018 may be the start of 900181. A complete
 // body must be one object and nothing else; a body with a syntax error is no object, wherever the error
 // lies before the cut. Of a key that comes twice the last one counts, as in most parsers.
-func parseObject(body []byte, complete bool) object {
-	none := object{}
+func parseObject(body []byte, complete bool) *object {
+	none := &object{}
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // RFC 8259 §8.1 lets a parser ignore it
 	if start := bytes.TrimLeft(body, " \t\r\n"); len(start) == 0 || start[0] != '{' {
 		return none
 	}
-	o := object{}
+	o := &object{members: map[string]member{}}
 	d := json.NewDecoder(bytes.NewReader(body))
-	cut := func(err error) object {
+	cut := func(err error) *object {
 		if !complete && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 			return o
 		}
@@ -75,17 +115,23 @@ func parseObject(body []byte, complete bool) object {
 	return o
 }
 
-func (o object) set(key string, value json.RawMessage) {
-	delete(o, key)
+func (o *object) set(key string, value json.RawMessage) {
+	if _, ok := o.members[key]; ok {
+		o.twice = true
+	}
+	m := member{}
 	switch c := value[0]; {
 	case c == '"':
 		var s string
 		if json.Unmarshal(value, &s) == nil {
-			o[key] = s
+			m = member{'"', s}
 		}
 	case c == '-' || '0' <= c && c <= '9':
-		o[key] = string(value)
+		m = member{'0', string(value)}
+	case c == 't' || c == 'f':
+		m = member{kind: 't'}
 	}
+	o.members[key] = m
 }
 
 // isDigits says whether s is 1*DIGIT.

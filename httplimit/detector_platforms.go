@@ -7,8 +7,35 @@ import (
 	"time"
 )
 
-// WeComDetector knows the refusals of qyapi.weixin.qq.com: errcode 45009 (frequency) and 45033 (too many
-// requests at the same time).
+// The envelopes of the other platforms. WeChat's gateway writes some of its JSON as text/plain.
+var (
+	weComAnswer  = envelope{status: only(http.StatusOK), types: jsonOnly, files: []string{"/media/get", "/media/get/jssdk"}}
+	weChatAnswer = envelope{status: only(http.StatusOK), types: []string{"application/json", "text/plain"},
+		files: []string{"/media/get", "/media/get/jssdk", "/material/get_material"}}
+	feishuAnswer    = envelope{status: only(http.StatusTooManyRequests, http.StatusBadRequest), types: jsonOnly}
+	feishuBotAnswer = envelope{status: only(http.StatusOK, http.StatusTooManyRequests, http.StatusBadRequest), types: jsonOnly}
+	gitHubAnswer    = envelope{status: only(http.StatusForbidden), types: jsonOnly}
+
+	weComFrame = []string{"errcode", "errmsg"}
+)
+
+// The most that a platform's header may make of a penalty: its windows are of a minute, and of an hour.
+const (
+	feishuMax = 2 * time.Minute
+	gitHubMax = time.Hour + time.Minute
+)
+
+// isWeComError reports whether the body is an error of WeCom or WeChat and nothing else. Where the platform
+// serves files it answers its errors with 200 as well, and a file goes with a Content-Disposition: a file
+// of just these bytes that comes without one would be taken for an error.
+func isWeComError(r *Response) bool {
+	o := r.json()
+	return r.exact(weComFrame...) && len(o.members) == len(weComFrame)
+}
+
+// WeComDetector knows the refusals of qyapi.weixin.qq.com: HTTP 200 and application/json with errcode 45009
+// (frequency) or 45033 (too many requests at the same time). What a download answers with 200 counts
+// where it is the two fields errcode and errmsg, and nothing else.
 //
 // Exceeding a limit per minute blocks for 60 s, one per hour for 60 minutes
 // (https://developer.work.weixin.qq.com/document/path/90454). The answer does not say which it was, so
@@ -17,58 +44,92 @@ import (
 // calls in flight have to end.
 func WeComDetector() Detector {
 	return DetectorFunc(func(r *Response) Verdict {
-		switch r.json()["errcode"] {
-		case "45009":
-			scope := ScopeCorpAPI
-			if r.Request != nil && r.Request.URL != nil && strings.HasPrefix(r.Request.URL.Path, "/cgi-bin/webhook/") {
-				scope = ScopeRobot
-			}
-			return Verdict{Throttled: true, Until: r.after(time.Minute), Scope: scope, Reason: "45009"}
-		case "45033":
-			return Verdict{Throttled: true, Scope: ScopeConcurrency, Reason: "45033"}
+		code := r.json().text("errcode")
+		if code != "45009" && code != "45033" {
+			return Verdict{}
 		}
-		return Verdict{}
+		if why := weComAnswer.outside(r); why != "" {
+			return ignored(code, why)
+		}
+		if weComAnswer.serves(r) && !isWeComError(r) {
+			return ignored(code, atDownload)
+		}
+		if code == "45033" {
+			return Verdict{Throttled: true, Scope: ScopeConcurrency, Reason: code}
+		}
+		scope := ScopeCorpAPI
+		if r.Request != nil && r.Request.URL != nil && strings.HasPrefix(r.Request.URL.Path, "/cgi-bin/webhook/") {
+			scope = ScopeRobot
+		}
+		return Verdict{Throttled: true, Until: r.after(time.Minute), Scope: scope, Reason: code}
 	})
 }
 
-// WeChatDetector knows the refusals of api.weixin.qq.com: errcode 45009 (the quota of the day is used
-// up, https://developers.weixin.qq.com/doc/service/en/guide/dev/api/limit.html) and 45011 ("api
-// minute-quota reach limit, must slower, retry next minute").
+// WeChatDetector knows the refusals of api.weixin.qq.com: HTTP 200 and application/json or text/plain with
+// errcode 45009 (the quota of the day is used up,
+// https://developers.weixin.qq.com/doc/service/en/guide/dev/api/limit.html) or 45011 ("api
+// minute-quota reach limit, must slower, retry next minute"). What is text/plain counts where it is the
+// two fields errcode and errmsg and nothing else, and what a download answers with 200 where it is
+// these and application/json.
 //
-// After 45009 Until is the end of the day in China; the page says "daily" and not when the day ends.
-// After 45011 it is a minute away. Do not put it beside WeComDetector: 45009 means another thing there.
+// After 45009 Until is the end of the day in China, if the body has these two fields alone and the path is
+// no download's; if not, Until is zero. The page says "daily" and not when the day ends. After 45011 it
+// is a minute away. Do not put it beside WeComDetector: 45009 means another thing there.
 func WeChatDetector() Detector {
 	return DetectorFunc(func(r *Response) Verdict {
-		switch r.json()["errcode"] {
-		case "45009":
-			now := r.serverNow().In(shanghai)
-			end := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, shanghai)
-			return Verdict{Throttled: true, Until: r.at(end), Scope: ScopeDay, Reason: "45009"}
-		case "45011":
-			return Verdict{Throttled: true, Until: r.after(time.Minute), Scope: ScopeAppAPI, Reason: "45011"}
+		code := r.json().text("errcode")
+		if code != "45009" && code != "45011" {
+			return Verdict{}
 		}
-		return Verdict{}
+		if why := weChatAnswer.outside(r); why != "" {
+			return ignored(code, why)
+		}
+		json, download := mediaType(r.Header) == "application/json", weChatAnswer.serves(r)
+		if download && !(json && isWeComError(r)) {
+			return ignored(code, atDownload)
+		}
+		if !json && !isWeComError(r) {
+			return ignored(code, "plain text with other fields than an error's")
+		}
+		if code == "45011" {
+			return Verdict{Throttled: true, Until: r.after(time.Minute), Scope: ScopeAppAPI, Reason: code}
+		}
+		now := r.serverNow().In(shanghai)
+		end := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, shanghai)
+		v := Verdict{Throttled: true, Until: r.after(r.left(end)), Scope: ScopeDay, Reason: code}
+		if download || !r.exact(weComFrame...) {
+			return v.doubted()
+		}
+		return v
 	})
 }
 
-// FeishuDetector knows the refusals of open.feishu.cn and open.larksuite.com: code 99991400, with HTTP
-// 429, or 400 from older APIs, and the seconds to wait in x-ogw-ratelimit-reset; and 11232, which a
-// custom bot gets when the platform is busy
-// (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). Without the header
-// Until is zero.
+// FeishuDetector knows the refusals of open.feishu.cn and open.larksuite.com: application/json with code
+// 99991400 and HTTP 429, or 400 from older APIs, and the seconds to wait in x-ogw-ratelimit-reset; and
+// 11232, which a custom bot gets when the platform is busy, with 200 under /bot/ or with one of the
+// two. (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). What comes
+// with 200 from anywhere else is what users wrote. Until is two minutes away at most, since the limits
+// are those of a second and of a minute, and zero without the header.
 func FeishuDetector() Detector {
 	return DetectorFunc(func(r *Response) Verdict {
-		v := Verdict{Throttled: true, Reason: r.json()["code"]}
-		switch v.Reason {
+		code := r.json().number("code")
+		v, answer := Verdict{Throttled: true, Reason: code}, feishuAnswer
+		switch code {
 		case "99991400":
 			v.Scope = ScopeAppAPI
 			if wait, ok := parseSeconds(r.Header.Get("X-Ogw-Ratelimit-Reset")); ok {
-				v.Until = r.after(wait)
+				v = v.bounded(r, wait, feishuMax)
 			}
 		case "11232":
 			v.Scope = ScopeRobot
+			if r.Request != nil && r.Request.URL != nil && strings.Contains(r.Request.URL.Path, "/bot/") {
+				answer = feishuBotAnswer
+			}
 		default:
 			return Verdict{}
+		}
+		if why := answer.outside(r); why != "" {
+			return ignored(code, why)
 		}
 		return v
 	})
@@ -77,27 +138,30 @@ func FeishuDetector() Detector {
 // GitHubDetector knows the refusals of api.github.com: HTTP 403 or 429 with a Retry-After
 // (ScopeSecondary), with x-ratelimit-remaining 0 (ScopeAccount, until x-ratelimit-reset), or with a
 // documentation_url that leads to the section on secondary limits. A 403 with none of them is a missing
-// permission. Where GitHub names no time it asks for a minute at least, and to wait exponentially longer
+// permission. No Until is more than an hour and a minute away, since the longest window is an hour. Where
+// GitHub names no time it asks for a minute at least, and to wait exponentially longer
 // if that does not help; the minute is the verdict's
 // (https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
 //
 // That a refusal may come without headers, and then only the documentation_url tells, is from
 // https://github.com/hub4j/github-api/issues/1805 and from go-github's CheckResponse.
 func GitHubDetector() Detector {
-	forbidden := func(status int, _ http.Header) bool { return status == http.StatusForbidden }
-	return selective{needs: forbidden, DetectorFunc: func(r *Response) Verdict {
+	needs := func(status int, header http.Header) bool {
+		return status == http.StatusForbidden && !isFile(status, header)
+	}
+	return selective{needs: needs, DetectorFunc: func(r *Response) Verdict {
 		if r.Status != http.StatusForbidden && r.Status != http.StatusTooManyRequests {
 			return Verdict{}
 		}
 		v := Verdict{Throttled: true, Until: r.after(time.Minute), Scope: ScopeSecondary}
-		if until, ok := r.retryAfter(); ok {
-			v.Until, v.Reason = until, "retry-after"
-			return v
+		if wait, ok := r.retryAfter(); ok {
+			v.Reason = "retry-after"
+			return v.bounded(r, wait, gitHubMax)
 		}
 		if r.Header.Get("X-Ratelimit-Remaining") == "0" {
 			v.Scope, v.Reason = ScopeAccount, "x-ratelimit-remaining 0"
 			if epoch, ok := parseSeconds(r.Header.Get("X-Ratelimit-Reset")); ok {
-				v.Until = r.at(time.Unix(int64(epoch/time.Second), 0))
+				v = v.bounded(r, r.left(time.Unix(int64(epoch/time.Second), 0)), gitHubMax)
 			}
 			return v
 		}
@@ -105,18 +169,22 @@ func GitHubDetector() Detector {
 			v.Reason = "status 429"
 			return v
 		}
-		if isSecondaryLimit(r.json()["documentation_url"]) {
-			v.Reason = "secondary rate limit"
-			return v
+		if !isSecondaryLimit(r.json().str("documentation_url")) {
+			return Verdict{}
 		}
-		return Verdict{}
+		v.Reason = "secondary rate limit"
+		if why := gitHubAnswer.outside(r); why != "" {
+			return ignored(v.Reason, why)
+		}
+		return v
 	}}
 }
 
-// isSecondaryLimit compares the URL's fragment, whose page has moved more than once.
+// isSecondaryLimit compares the URL's fragment, whose page has moved more than once within
+// docs.github.com.
 func isSecondaryLimit(documentation string) bool {
 	u, err := url.Parse(documentation)
-	if err != nil {
+	if err != nil || u.Host != "docs.github.com" && u.Host != "developer.github.com" {
 		return false
 	}
 	switch u.Fragment {

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,16 +22,22 @@ type detection struct {
 	cut    bool   // the body goes on after what is here
 	url    string // of the request
 
-	want  Verdict       // without Until
-	until time.Duration // after arrival; -1 for a zero Until
+	want    Verdict       // without Until, Asked and Ignored
+	until   time.Duration // after arrival; -1 for a zero Until
+	asked   time.Duration // after arrival; 0 for a zero Asked
+	ignored string        // of an answer that only looks like a refusal
 }
 
 // response is the row's answer, with a Date that is what the platform's clock shows at arrival, rounded
-// down. header is "Name: value" lines; a Date in it replaces that, and one without a value leaves none.
+// down, and the Content-Type of a page or of JSON. header is "Name: value" lines; a Date or a Content-Type
+// in it replaces these, and one without a value leaves none.
 func (d detection) response() *Response {
 	r := &Response{
 		Status: d.status, Body: []byte(d.body), Complete: !d.cut, Now: arrival,
-		Header: http.Header{"Date": {arrival.Format(http.TimeFormat)}},
+		Header: http.Header{"Date": {arrival.Format(http.TimeFormat)}, "Content-Type": {"application/json"}},
+	}
+	if strings.HasPrefix(strings.TrimSpace(d.body), "<") {
+		r.Header.Set("Content-Type", "text/html;charset=UTF-8")
 	}
 	if r.Status == 0 {
 		r.Status = http.StatusOK
@@ -59,7 +66,15 @@ func check(t *testing.T, d Detector, table []detection) {
 			if want.Throttled && row.until >= 0 {
 				want.Until = arrival.Add(row.until)
 			}
+			if row.asked > 0 {
+				want.Asked = arrival.Add(row.asked)
+			}
 			got := d.Detect(row.response())
+			require.Equal(t, row.ignored, got.Ignored)
+			if row.ignored != "" {
+				require.NotEmpty(t, got.Reason)
+				got.Ignored, got.Reason = "", ""
+			}
 			require.Equal(t, want, got, "%s", row.body)
 		})
 	}
@@ -124,13 +139,13 @@ func TestUntilIsBounded(t *testing.T) {
 		{1 << 62, MaxPenalty},
 	} {
 		r := detection{}.response()
-		require.Equal(t, arrival.Add(c.want), r.at(arrival.Add(c.at)), "%v", c.at)
+		require.Equal(t, arrival.Add(c.want), r.after(r.left(arrival.Add(c.at))), "%v", c.at)
 	}
 	r := detection{}.response()
 	require.Equal(t, arrival, r.after(-1))
 	require.Equal(t, arrival.Add(MaxPenalty), r.after(1<<62))
-	require.Equal(t, arrival.Add(MaxPenalty), r.at(time.Unix(1<<40, 0)))
-	require.Equal(t, arrival, r.at(time.Unix(-1<<40, 0)))
+	require.Equal(t, arrival.Add(MaxPenalty), r.after(r.left(time.Unix(1<<40, 0))))
+	require.Equal(t, arrival, r.after(r.left(time.Unix(-1<<40, 0))))
 }
 
 // TestPlatformsClock: an end that a platform names is on its clock. A host that is an hour behind or ahead
@@ -140,10 +155,10 @@ func TestPlatformsClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
 		r := detection{}.response()
 		r.Now = arrival.Add(off)
-		require.Equal(t, 2500*time.Millisecond, r.at(end).Sub(r.Now), "%v", off)
+		require.Equal(t, 2500*time.Millisecond, r.after(r.left(end)).Sub(r.Now), "%v", off)
 	}
 	r := detection{header: "Date:"}.response()
-	require.Equal(t, end, r.at(end))
+	require.Equal(t, end, r.after(r.left(end)))
 	r = detection{header: "Date: yesterday"}.response()
-	require.Equal(t, end, r.at(end))
+	require.Equal(t, end, r.after(r.left(end)))
 }

@@ -16,6 +16,7 @@ var ErrThrottled = errors.New("httplimit: refused before it was sent")
 const (
 	ReasonWait        = "no permit in time"          // the permits take longer than the request may wait
 	ReasonCoolDown    = "cool-down"                  // the same, after the platform throttled a call of this process
+	ReasonHost        = "cool-down of the host"      // the same, of the one host that throttled it
 	ReasonContext     = "the request's context"      // it ended while the request waited
 	ReasonUnavailable = "no answer from the limiter" // Redis is away, and the outage policy is closed
 	ReasonRule        = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate

@@ -19,12 +19,18 @@ const (
 	EventDegraded EventKind = "degraded"
 	// EventRefused: nothing was sent; Err is the *Error. With DryRun it was sent all the same.
 	EventRefused EventKind = "refused"
+	// EventIgnored: an answer looks like a refusal for Reason and is not taken for one, since Err: it is
+	// not the envelope of the platform's gateway, or another host gave it. Nothing cools down.
+	EventIgnored EventKind = "penalty ignored"
 	// EventThrottled: the platform throttled the request, until Until as far as it is known; Reason,
-	// Scope, Banned and Status say how.
+	// Scope, Banned and Status say how. Asked is set when the platform asked for more than that.
 	EventThrottled EventKind = "throttled"
 	// EventCoolDown: Limiter grants nothing before Until, in the whole fleet. When Err is set Redis
 	// could not be told, and only this process obeys until it can be. With DryRun nobody does.
 	EventCoolDown EventKind = "cool-down"
+	// EventHostCoolDown: Limiter does not cool down, because requests to other hosts spend it too.
+	// Those of this process to Host wait until Until.
+	EventHostCoolDown EventKind = "host cool-down"
 	// EventRetry: the throttled request is sent again after Wait.
 	EventRetry EventKind = "retry"
 )
@@ -37,6 +43,8 @@ type Event struct {
 	Limiter string        // the one it is about, by its name in Redis
 	Wait    time.Duration // how long the request waited, would have to, or will
 	Until   time.Time     // the end of a penalty, by this process' clock
+	Asked   time.Time     // what the platform asked for, when Until is earlier or not known
+	Host    string        // the one that answered, in lower case and without its port
 	Scope   Scope         // which of the platform's limits
 	Banned  bool          // a penalty that further calls make worse
 	Status  int           // of the platform's answer

@@ -97,9 +97,10 @@ func ExampleNew_coolDown() {
 				fmt.Println("cool-down of", e.Limiter, "for", time.Until(e.Until).Round(time.Minute))
 			}
 		}),
-		httplimit.WithRules(httplimit.Rule{Limits: []httplimit.Limit{
-			{Name: "api", Rate: ratelimiter.Rate{Permits: 20, Interval: time.Second}},
-		}}))
+		httplimit.WithRules(httplimit.Rule{
+			Match:  httplimit.Match{Hosts: []string{"127.0.0.1"}}, // one host, whose word counts for the limiter
+			Limits: []httplimit.Limit{{Name: "api", Rate: ratelimiter.Rate{Permits: 20, Interval: time.Second}}},
+		}))
 	if err != nil {
 		panic(err)
 	}

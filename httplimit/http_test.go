@@ -37,7 +37,7 @@ func onServers(t *testing.T, handler http.Handler, f func(t *testing.T, s *serve
 			s.url = srv.URL
 			s.base = srv.Client().Transport.(*http.Transport)
 			tr, err := New(client, WithBase(s.base),
-				WithRules(Rule{Limits: []Limit{{Name: s.name, Rate: ratelimiter.Rate{Permits: 1000, Interval: time.Hour}}}}),
+				WithRules(Rule{Match: Match{Hosts: []string{"127.0.0.1"}}, Limits: []Limit{{Name: s.name, Rate: ratelimiter.Rate{Permits: 1000, Interval: time.Hour}}}}),
 				WithDetectors(DetectorFunc(func(r *Response) Verdict {
 					s.seen.Add(1)
 					if strings.Contains(string(r.Body), "slow down") {

@@ -37,6 +37,7 @@ type limiter struct {
 	reopen time.Duration // of that one
 	untold bool          // Redis does not know of it
 	tell   time.Time     // when to try again
+	hosts  map[string]*hostHold
 }
 
 func newLimiters(client *ratelimiter.Client) *limiters {

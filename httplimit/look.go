@@ -5,6 +5,7 @@ import (
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -14,7 +15,8 @@ import (
 
 // A BodySelector is a [Detector] that says itself which answers it needs the body of. The others get
 // the start of every body that is text by its Content-Type, or has none: JSON, XML, HTML, plain text,
-// but no stream of events or lines.
+// but no stream of events or lines, and nothing that is a file or a part of one: that has a
+// Content-Disposition or a Content-Range, or comes with 206.
 type BodySelector interface {
 	NeedsBody(status int, header http.Header) bool
 }
@@ -37,7 +39,7 @@ func (c *call) look(resp *http.Response) *answer {
 	if _, ok := resp.Body.(io.Writer); ok {
 		return a // a connection that was handed over, as with 101
 	}
-	seen := Response{Request: c.req, Status: resp.StatusCode, Header: resp.Header}
+	seen := Response{Request: c.req, Status: resp.StatusCode, Header: resp.Header, maxRetryAfter: c.t.cfg.maxRetry}
 	if resp.Body == nil || resp.Body == http.NoBody {
 		seen.Complete, a.ended = true, true
 		c.judge(a, seen)
@@ -75,25 +77,30 @@ func (c *call) look(resp *http.Response) *answer {
 // judge asks the detectors and does what they say.
 func (c *call) judge(a *answer, seen Response) {
 	seen.Now = time.Now() // and not when the header came: a late body counts from its end
-	for _, d := range c.plan.detectors {
-		if v := d.Detect(&seen); v.Throttled {
-			a.verdict, a.until = v, c.throttled(v, seen.Status)
-			return
-		}
+	switch v := first(c.plan.detectors).Detect(&seen); {
+	case v.Throttled && c.other != "":
+		v.Ignored = "host " + c.other + " answered, after a redirect"
+		c.ignored(v, seen.Status)
+	case v.Throttled:
+		a.verdict, a.until = v, c.throttled(v, seen.Status)
+	case v.Ignored != "":
+		c.ignored(v, seen.Status)
 	}
 }
 
-func (c *call) needsBody(resp *http.Response) bool {
-	for _, d := range c.plan.detectors {
-		if s, ok := d.(BodySelector); ok {
-			if s.NeedsBody(resp.StatusCode, resp.Header) {
-				return true
-			}
-		} else if isText(resp.Header.Get("Content-Type")) {
-			return true
-		}
+// ignored tells of what looks like a penalty and is none.
+func (c *call) ignored(v Verdict, status int) {
+	e := c.event
+	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.plan.host
+	e.Err = errors.New("httplimit: " + v.Ignored)
+	if c.other != "" {
+		e.Host = c.other
 	}
-	return false
+	c.t.emit(e)
+}
+
+func (c *call) needsBody(resp *http.Response) bool {
+	return first(c.plan.detectors).NeedsBody(resp.StatusCode, resp.Header)
 }
 
 // isText says whether a platform may say in such a body that it throttles. An error that comes as an

@@ -104,7 +104,10 @@ func (w *world) available(name string) int64 {
 	return n
 }
 
-func rules(limits ...Limit) Option { return WithRules(Rule{Name: "r", Limits: limits}) }
+// rules is a rule for the host x, whose limiters are that host's.
+func rules(limits ...Limit) Option {
+	return WithRules(Rule{Name: "r", Match: Match{Hosts: []string{"x"}}, Limits: limits})
+}
 
 // get sends a GET and reads the answer.
 func get(t *testing.T, rt http.RoundTripper, url string) (*http.Response, string) {

@@ -21,6 +21,7 @@ type config struct {
 	backOff     time.Duration
 	maxBackOff  time.Duration
 	maxCoolDown time.Duration
+	maxRetry    time.Duration
 }
 
 // An Option configures a Transport.
@@ -87,8 +88,14 @@ func WithBackOff(first, most time.Duration) Option {
 }
 
 // WithMaxCoolDown bounds every cool-down, so that a platform's wrong answer cannot silence the fleet
-// for years. The default is 31 days, since some quotas are of a month.
+// for years. Detectors have tighter bounds of their own. The default is 31 days, since some quotas are of
+// a month.
 func WithMaxCoolDown(d time.Duration) Option { return func(c *config) { c.maxCoolDown = d } }
+
+// WithMaxRetryAfter bounds what a Retry-After or RateLimit field makes anybody wait, up to [MaxPenalty]: the
+// host that answers chooses the number. The event of a wait that was cut has what was asked for. The
+// default is [DefaultMaxRetryAfter], an hour.
+func WithMaxRetryAfter(d time.Duration) Option { return func(c *config) { c.maxRetry = d } }
 
 // badDuration stands for a maxWait that New refuses.
 const badDuration = -1 << 63
@@ -115,6 +122,8 @@ func (c *config) validate() error {
 		return bad("a back-off of %v up to %v", c.backOff, c.maxBackOff)
 	case c.maxCoolDown < time.Millisecond:
 		return bad("a longest cool-down of %v", c.maxCoolDown)
+	case c.maxRetry < time.Millisecond || c.maxRetry > MaxPenalty:
+		return bad("a longest Retry-After of %v is not in %v..%v", c.maxRetry, time.Millisecond, MaxPenalty)
 	}
 	for i, d := range c.detectors {
 		if d == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -15,12 +16,18 @@ type rule struct {
 	Rule
 	matcher *matcher
 	names   []template // of the limits; nil where Key answers
+	hosts   []string   // that the match names, in the language of Match.Hosts; nil when it names none
+	whole   []bool     // of the limits: it cools down as a whole
 }
 
 func compile(r Rule) (*rule, error) {
 	var list []error
 	p := problems{list: &list}
 	c := &rule{Rule: r, matcher: compileMatch(r.Match, p.in("match"))}
+	c.hosts = namedHosts(r.Match)
+	if r.OnePlatform && len(c.hosts) == 0 {
+		p.add("one_platform", "the match names no host, in hosts or in every pattern")
+	}
 	shared := wildcards(r.Match.Patterns)
 	if len(r.Limits) == 0 && len(r.Detectors) == 0 {
 		p.add("limits", "there is none, and no detector")
@@ -91,7 +98,68 @@ func compileAll(rules []Rule) ([]*rule, error) {
 			first[l.Name] = l.Rate
 		}
 	}
+	findWhole(all)
 	return all, errors.Join(list...)
+}
+
+// findWhole finds the limits whose limiters cool down as a whole: see Rule.OnePlatform. Limits of the same
+// Name are the same limiters; of those with a Key only the rule itself is known.
+func findWhole(rules []*rule) {
+	named := map[string]map[string]bool{} // the hosts of all rules that have a Name; "*" for one that names none
+	add := func(to map[string]bool, r *rule) map[string]bool {
+		if to == nil {
+			to = map[string]bool{}
+		}
+		for _, host := range r.hosts {
+			to[host] = true
+		}
+		if len(r.hosts) == 0 {
+			to["*"] = true
+		}
+		return to
+	}
+	for _, r := range rules {
+		for _, l := range r.Limits {
+			named[l.Name] = add(named[l.Name], r)
+		}
+	}
+	for _, r := range rules {
+		for i, l := range r.Limits {
+			hosts := named[l.Name]
+			if l.Key != nil {
+				hosts = add(nil, r)
+			}
+			one := len(hosts) == 1
+			for host := range hosts {
+				one = one && !strings.HasPrefix(host, "*")
+			}
+			ofHost := slices.ContainsFunc(r.names[i], func(p part) bool { return p.kind == "host" })
+			r.whole = append(r.whole, one || ofHost || r.OnePlatform)
+		}
+	}
+}
+
+// namedHosts are the hosts of a match, in lower case: those of the patterns when every one has a host,
+// otherwise Hosts.
+func namedHosts(m Match) []string {
+	var hosts []string
+	for _, pattern := range m.Patterns {
+		if _, rest, ok := strings.Cut(pattern, " "); ok {
+			pattern = strings.TrimLeft(rest, " \t")
+		}
+		host, _, _ := strings.Cut(pattern, "/")
+		if host == "" {
+			hosts = nil
+			break
+		}
+		hosts = append(hosts, strings.ToLower(host))
+	}
+	if len(hosts) == 0 {
+		for _, host := range m.Hosts {
+			hosts = append(hosts, strings.ToLower(host))
+		}
+	}
+	return hosts
 }
 
 // flatten is the field errors of a joined error.
@@ -114,6 +182,7 @@ type plan struct {
 	rules     []string
 	demands   []demand
 	detectors []Detector
+	host      string // of the request, in the form in which rules match it
 }
 
 // A demand is what a request spends of one limiter.
@@ -122,6 +191,7 @@ type demand struct {
 	permits int64
 	scopes  []Scope
 	reopen  time.Duration
+	whole   bool // it cools down as a whole
 }
 
 // plan applies the rules to a request. Its error is an *Error.
@@ -131,6 +201,7 @@ func (t *Transport) plan(req *http.Request) (*plan, error) {
 		return p, nil
 	}
 	probe := newProbe(req)
+	p.host = probe.request.Host
 	var detectors []Detector
 	for _, r := range t.rules {
 		matched := r.matcher.matches(probe)
@@ -177,10 +248,11 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 		d.permits += permits
 		d.reopen = max(d.reopen, l.Reopen)
 		d.scopes = append(d.scopes, l.Scope)
+		d.whole = d.whole || r.whole[i]
 		return nil
 	}
 	p.demands = append(p.demands, demand{limiter: t.limiters.get(name, l), permits: permits,
-		scopes: []Scope{l.Scope}, reopen: l.Reopen})
+		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i]})
 	return nil
 }
 

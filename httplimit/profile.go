@@ -172,6 +172,9 @@ func WithMonthlyQuota(organisation string, calls int64, metered Match) ProfileOp
 // made is the Profile of the rules that are left: one whose limits WithRate took away has nothing to say.
 func (p *profile) made(rules ...Rule) Profile {
 	rules = slices.DeleteFunc(rules, func(r Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
+	for i := range rules {
+		rules[i].OnePlatform = len(namedHosts(rules[i].Match)) > 0
+	}
 	return Profile{Name: p.name, Rules: rules}
 }
 

@@ -114,14 +114,15 @@ func (a adjusted) Detect(r *Response) Verdict {
 	if !v.Throttled {
 		return v
 	}
+	doubted := v.Until.IsZero() && !v.Asked.IsZero()
 	if to, ok := a.scopes[v.Scope]; ok {
 		if v.Scope == ScopeMonth && !a.profile.has(to) {
-			v.Until = time.Time{} // it would fall on whatever limiters are left, and silence an address for a month
+			v = v.doubted() // it would fall on whatever limiters are left, and silence an address for a month
 		}
 		v.Scope = to
 	}
-	if d, ok := a.profile.penalties[v.Scope]; ok {
-		v.Until = r.Now.Add(d)
+	if d, ok := a.profile.penalties[v.Scope]; ok && !doubted {
+		v.Until, v.Asked = r.Now.Add(d), time.Time{}
 	}
 	return v
 }

@@ -19,6 +19,12 @@ type Rule struct {
 	Match Match
 	// Limits are what such a request spends.
 	Limits []Limit
+	// OnePlatform says that the hosts which Match names, in Hosts or in every pattern, belong to one
+	// platform, so that a penalty which one of them announces is for the limiters as a whole. Without it a
+	// limiter cools down as a whole only when it is one host's: when the rules that have it name one host,
+	// or when its Name has {host} in it. Of any other the requests to the host that announced the penalty
+	// wait, in the process that saw it: one receiver of webhooks must not stop those to all others.
+	OnePlatform bool
 	// Detectors look at the answers to such requests, in this order, before those of [WithDetectors].
 	// The first that says throttled counts.
 	Detectors []Detector

@@ -40,6 +40,7 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 		backOff:     time.Second,
 		maxBackOff:  time.Minute,
 		maxCoolDown: 31 * 24 * time.Hour,
+		maxRetry:    DefaultMaxRetryAfter,
 	}}
 	for _, o := range opts {
 		o(&t.cfg)
@@ -98,6 +99,7 @@ type call struct {
 	plan  *plan
 	event Event     // what all events of the call have in common
 	sent  time.Time // when it was admitted last
+	other string    // the host that answered after the base followed a redirect; "" when it is the request's
 }
 
 func (c *call) run() (*http.Response, error) {
@@ -116,6 +118,7 @@ func (c *call) run() (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+		c.other = redirected(c.req, resp)
 		resp.Request = c.req
 		a := c.look(resp)
 		if attempt > c.t.cfg.retries || !c.mayRetry(a) {
@@ -132,6 +135,17 @@ func (c *call) run() (*http.Response, error) {
 		}
 		send, last = again, a
 	}
+}
+
+// redirected is the host that gave the response when the base followed a redirect to another one, otherwise
+// "". A base that sends to another host of its own accord, such as a proxy or a gateway, speaks for the one
+// that was asked.
+func redirected(req *http.Request, resp *http.Response) string {
+	r := resp.Request
+	if r == nil || r.URL == nil || r.Response == nil || bareHost(r.URL.Host) == bareHost(req.URL.Host) {
+		return ""
+	}
+	return bareHost(r.URL.Host)
 }
 
 // context is that of the request, without its end: what must be told to Redis also when the caller

@@ -1,0 +1,377 @@
+package httplimit
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A hostile answer is one whose bytes, or whose numbers, somebody other than the platform's gateway chose.
+type hostile struct {
+	name   string
+	url    string
+	status int    // 200 when 0
+	header string // "Name: value" lines
+	body   string
+	packed bool          // sent with gzip
+	most   time.Duration // that anybody may be made to wait; 0: nothing at all
+}
+
+// A hostilePlatform is a platform's detectors, with its profile and without.
+type hostilePlatform struct {
+	profile   func(key string) Profile // nil: it has none
+	detectors []Detector
+	rows      []hostile
+}
+
+const (
+	jsonType   = "Content-Type: application/json\n"
+	attachment = jsonType + "Content-Disposition: attachment; filename=\"a.json\"\n"
+	fullBan    = `{"status":1111,"wait":1440,"source":"x5","punish":"deny","uuid":"9ff0e7e2"}`
+	dingFile   = "http://oapi.dingtalk.com/media/downloadFile?media_id=m"
+	dingNew    = "http://api.dingtalk.com/v1.0/robot/messageFiles/download"
+	dingUser   = "http://oapi.dingtalk.com/topapi/v2/user/get"
+	dingRobot  = "http://oapi.dingtalk.com/robot/send?access_token=t"
+	weComFile  = "http://qyapi.weixin.qq.com/cgi-bin/media/get?media_id=m"
+	weComUser  = "http://qyapi.weixin.qq.com/cgi-bin/user/get?userid=u"
+	weChatFile = "http://api.weixin.qq.com/cgi-bin/media/get?media_id=m"
+	weChatUser = "http://api.weixin.qq.com/cgi-bin/user/info?openid=o"
+	feishuFile = "http://open.feishu.cn/open-apis/im/v1/messages/om_1/resources/file_1?type=file"
+	feishuDisk = "http://open.feishu.cn/open-apis/drive/v1/files/f/download"
+	feishuChat = "http://open.feishu.cn/open-apis/im/v1/chats"
+	feishuBot  = "http://open.feishu.cn/open-apis/bot/v2/hook/t"
+	gitHubRepo = "http://api.github.com/repos/o/r/contents/f"
+)
+
+func page(text string) string {
+	return "<!DOCTYPE html><html><head><title>Minutes</title></head><body><h1>Minutes</h1><p>" + text + "</p></body></html>"
+}
+
+var escapedText = strings.NewReplacer(`"`, "&quot;", "<", "&lt;").Replace
+
+var hostilePlatforms = map[string]hostilePlatform{
+	"DingTalk": {
+		profile: func(key string) Profile { return DingTalk(key, WithEgress(key)) },
+		detectors: []Detector{DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector(),
+			DingTalkNewDetector()},
+		rows: []hostile{
+			{name: "a ban in an attachment", url: dingFile, header: attachment, body: `{"status":1111,"punish":"deny","wait":1440}`},
+			{name: "the documented ban in an attachment", url: dingFile, header: attachment, body: fullBan},
+			{name: "the documented ban in an attachment of any API", url: dingUser, header: attachment, body: fullBan},
+			{name: "a ban shown inline", url: dingUser, header: jsonType + "Content-Disposition: inline; filename=a.json\n", body: fullBan},
+			{name: "a disposition without a value", url: dingUser, header: jsonType + "Content-Disposition: \n", body: fullBan},
+			{name: "a ban as a file, without a disposition", url: dingFile, header: jsonType, body: fullBan},
+			{name: "a ban as a robot's file", url: dingNew, header: jsonType, body: fullBan},
+			{name: "a ban in a packed attachment", url: dingFile, header: attachment, body: fullBan, packed: true},
+			{name: "a part of a file", url: dingUser, status: 206, header: jsonType + "Content-Range: bytes 0-74/99\n", body: fullBan},
+			{name: "a part of a file with 200", url: dingUser, header: jsonType + "Content-Range: bytes 0-74/99\n", body: fullBan},
+			{name: "a ban as plain text", url: dingUser, header: "Content-Type: text/plain\n", body: fullBan},
+			{name: "a ban as XML", url: dingUser, header: "Content-Type: text/xml\n", body: fullBan},
+			{name: "a ban as another JSON", url: dingUser, header: "Content-Type: application/geo+json\n", body: fullBan},
+			{name: "two content types", url: dingUser, header: jsonType + "Content-Type: text/html\n", body: fullBan},
+			{name: "a ban of half the shape", url: dingUser, header: jsonType, body: `{"status":1111,"punish":"deny","wait":1440}`},
+			{name: "a ban with other members", url: dingUser, header: jsonType, body: `{"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"u","title":"minutes"}`},
+			{name: "a ban of other types", url: dingUser, header: jsonType, body: `{"status":"1111","wait":5,"source":5,"punish":"deny","uuid":"u"}`},
+			{name: "a large ban", url: dingUser, header: jsonType, body: fullBan + strings.Repeat(" ", 5000)},
+			{name: "a ban in a string", url: dingUser, header: jsonType, body: `{"errcode":0,"errmsg":"ok","result":{"name":"{\"status\":1111,\"punish\":\"deny\"}"}}`},
+			{name: "a ban further in", url: dingUser, header: jsonType, body: `{"errcode":0,"result":` + fullBan + `}`},
+			{name: "escaped text in a page", url: dingUser, header: "Content-Type: text/html\n", body: page(escapedText(fullBan))},
+			{name: "text in a page", url: dingUser, header: "Content-Type: text/html\n", body: page(fullBan)},
+			{name: "escaped text that is all of a page", url: dingUser, header: "Content-Type: text/html\n", body: "<html><body>" + escapedText(fullBan) + "</body></html>"},
+			{name: "text in a page's attribute", url: dingUser, header: "Content-Type: text/html\n", body: `<html><body data-x='` + fullBan + `'></body></html>`},
+			{name: "text in a page's script", url: dingUser, header: "Content-Type: text/html\n", body: `<html><body><script>var name = '` + fullBan + `'</script></body></html>`},
+			{name: "text in a page's title", url: dingUser, header: "Content-Type: text/html\n", body: `<html><head><title>` + fullBan + `</title></head><body></body></html>`},
+			{name: "a page that is a file", url: dingFile, header: "Content-Type: text/html\n", body: "<html><body>" + fullBan + "</body></html>"},
+			{name: "a page in an attachment", url: dingUser, header: "Content-Type: text/html\nContent-Disposition: attachment\n", body: "<html><body>" + fullBan + "</body></html>"},
+			{name: "a picture", url: dingUser, header: "Content-Type: image/png\n", body: fullBan},
+			{name: "the month's quota in an attachment", url: dingFile, header: attachment, body: `{"errcode":90020,"errmsg":"x"}`},
+			{name: "the month's quota in a file", url: dingFile, header: jsonType, body: `{"errcode":90020,"errmsg":"x"}`},
+			{name: "the month's quota in plain text", url: dingUser, header: "Content-Type: text/plain\n", body: `{"errcode":90020,"errmsg":"x"}`},
+			{name: "the month's quota with 404", url: dingUser, status: 404, header: jsonType, body: `{"errcode":90020,"errmsg":"x"}`},
+			{name: "the month's quota in a string", url: dingUser, header: jsonType, body: `{"errcode":0,"errmsg":"{\"errcode\":90020}"}`},
+			{name: "the month's quota in an answer of another shape", url: dingUser, header: jsonType, body: `{"errcode":90020,"errmsg":"x","media":{}}`, most: time.Minute},
+			{name: "the new API's month in an attachment", url: dingNew, status: 403, header: attachment, body: `{"code":"Forbidden.AccessDenied.ApiCountLimitForOrg","message":"x"}`},
+			{name: "the new API's month with 200", url: dingNew, header: jsonType, body: `{"code":"Forbidden.AccessDenied.ApiCountLimitForOrg","message":"x"}`},
+			{name: "the new API's month in a page", url: dingNew, status: 403, header: "Content-Type: text/html\n", body: `{"code":"Forbidden.AccessDenied.ApiCountLimitForOrg","message":"x"}`},
+			{name: "a second in an attachment", url: dingFile, header: attachment, body: `{"errcode":88,"sub_code":"90018","sub_msg":"x"}`},
+			{name: "a robot in an attachment", url: dingRobot, header: attachment, body: `{"errcode":410100,"errmsg":"x"}`},
+			{name: "a robot in a file", url: dingFile, header: jsonType, body: `{"errcode":410100,"errmsg":"x"}`},
+
+			{name: "a ban of a day", url: dingUser, header: jsonType, body: fullBan, most: 10 * time.Minute},
+			{name: "a ban of for ever", url: dingUser, header: jsonType, body: strings.Replace(fullBan, "1440", "99999999999999999999", 1), most: 10 * time.Minute},
+			{name: "a ban of 1e999", url: dingUser, header: jsonType, body: strings.Replace(fullBan, "1440", "1e999", 1), most: 10 * time.Minute},
+			{name: "a ban of -1", url: dingUser, header: jsonType, body: strings.Replace(fullBan, "1440", "-1", 1), most: 10 * time.Minute},
+			{name: "a ban of NaN", url: dingUser, header: jsonType, body: strings.Replace(fullBan, "1440", "NaN", 1)},
+			{name: "a second that ends in a thousand years", url: dingUser, header: jsonType, body: `{"errcode":90018,"errmsg":"处罚将在 3026-09-03 01:00:00 结束"}`, most: time.Minute},
+			{name: "a second that ends in the year 9999", url: dingUser, header: jsonType, body: `{"errcode":90002,"errmsg":"处罚将在 9999-12-31 23:59:59 结束"}`, most: time.Minute},
+			{name: "a platform's clock that is wrong", url: dingUser, header: jsonType + "Date: Thu, 01 Jan 1970 00:00:00 GMT\n", body: `{"errcode":90018,"errmsg":"处罚将在 2026-09-03 01:00:00 结束"}`, most: time.Minute},
+			{name: "an address's code that ends in a thousand years", url: dingUser, header: jsonType, body: `{"errcode":90001,"errmsg":"处罚将在 3026-09-03 01:00:00 结束"}`, most: 10 * time.Minute},
+		},
+	},
+	"WeCom": {
+		profile:   func(key string) Profile { return WeCom(key) },
+		detectors: []Detector{WeComDetector(), HTTPDetector()},
+		rows: []hostile{
+			{name: "an attachment", url: weComFile, header: attachment, body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "an attachment of a user's name", url: weComUser, header: attachment, body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "a part of a file", url: weComFile, status: 206, header: jsonType, body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "plain text", url: weComUser, header: "Content-Type: text/plain\n", body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "a file of more members", url: weComFile, header: jsonType, body: `{"errcode":45009,"errmsg":"x","title":"minutes"}`},
+			{name: "a file of fewer members", url: weComFile, header: jsonType, body: `{"errcode":45009}`},
+			{name: "a large file", url: weComFile, header: jsonType, body: `{"errcode":45009,"errmsg":"` + strings.Repeat("x", 5000) + `"}`},
+			{name: "a voice", url: "http://qyapi.weixin.qq.com/cgi-bin/media/get/jssdk?media_id=m", header: "Content-Type: text/plain\n", body: `{"errcode":45033,"errmsg":"x"}`},
+			{name: "a name", url: weComUser, header: jsonType, body: `{"errcode":0,"errmsg":"ok","name":"{\"errcode\":45009}"}`},
+			{name: "an error", url: weComUser, status: 502, header: jsonType, body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "a file that is the platform's error to the letter", url: weComFile, header: jsonType, body: `{"errcode":45009,"errmsg":"x"}`, most: time.Minute},
+			{name: "a gateway's Retry-After", url: weComUser, status: 429, header: "Retry-After: 99999999\n", most: time.Hour},
+		},
+	},
+	"WeChat": {
+		detectors: []Detector{WeChatDetector()},
+		rows: []hostile{
+			{name: "an attachment", url: weChatFile, header: attachment, body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "a file", url: weChatFile, header: "Content-Type: text/plain\n", body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "a page", url: weChatUser, header: "Content-Type: text/html\n", body: `{"errcode":45009,"errmsg":"x"}`},
+			{name: "another shape", url: weChatUser, header: jsonType, body: `{"errcode":45009,"errmsg":"x","nickname":"n"}`, most: time.Minute},
+			{name: "a day to the letter in a file", url: weChatFile, header: jsonType, body: `{"errcode":45009,"errmsg":"x"}`, most: time.Minute},
+		},
+	},
+	"Feishu": {
+		profile:   func(key string) Profile { return Feishu(key) },
+		detectors: []Detector{FeishuDetector(), HTTPDetector()},
+		rows: []hostile{
+			{name: "an attachment", url: feishuFile, header: attachment + "X-Ogw-Ratelimit-Reset: 86400\n", body: `{"code":99991400,"msg":"x"}`},
+			{name: "a file", url: feishuFile, header: jsonType + "X-Ogw-Ratelimit-Reset: 86400\n", body: `{"code":99991400,"msg":"x"}`},
+			{name: "a file of the drive", url: feishuDisk, header: jsonType, body: `{"code":11232,"msg":"x"}`},
+			{name: "an attachment with 400", url: feishuDisk, status: 400, header: attachment, body: `{"code":99991400,"msg":"x"}`},
+			{name: "success that says so", url: feishuChat, header: jsonType, body: `{"code":99991400,"msg":"x"}`},
+			{name: "a message", url: feishuChat, header: jsonType, body: `{"code":0,"msg":"ok","data":{"code":99991400,"text":"{\"code\":99991400}"}}`},
+			{name: "a page", url: feishuChat, status: 400, header: "Content-Type: text/html\n", body: `{"code":99991400,"msg":"x"}`},
+			{name: "a code in a string", url: feishuChat, status: 400, header: jsonType, body: `{"code":"99991400","msg":"x"}`},
+			{name: "a bot's code of another API", url: feishuChat, header: jsonType, body: `{"code":11232,"msg":"x"}`},
+			{name: "a reset of a day", url: feishuChat, status: 429, header: jsonType + "X-Ogw-Ratelimit-Reset: 86400\n", body: `{"code":99991400,"msg":"x"}`, most: 2 * time.Minute},
+			{name: "a reset beyond all numbers", url: feishuChat, status: 429, header: jsonType + "X-Ogw-Ratelimit-Reset: 99999999999999999999\n", body: `{"code":99991400,"msg":"x"}`, most: 2 * time.Minute},
+			{name: "a busy bot", url: feishuBot, header: jsonType, body: `{"code":11232,"msg":"x"}`, most: time.Minute},
+		},
+	},
+	"GitHub": {
+		profile:   func(key string) Profile { return GitHub(key) },
+		detectors: []Detector{GitHubDetector(), HTTPDetector()},
+		rows: []hostile{
+			{name: "a file", url: gitHubRepo, header: jsonType, body: `{"documentation_url":"https://docs.github.com/x#secondary-rate-limits"}`},
+			{name: "an attachment with 403", url: gitHubRepo, status: 403, header: attachment, body: `{"documentation_url":"https://docs.github.com/x#secondary-rate-limits"}`},
+			{name: "a page with 403", url: gitHubRepo, status: 403, header: "Content-Type: text/html\n", body: `{"documentation_url":"https://docs.github.com/x#secondary-rate-limits"}`},
+			{name: "another's documentation", url: gitHubRepo, status: 403, header: jsonType, body: `{"documentation_url":"https://example.com/x#secondary-rate-limits"}`},
+			{name: "a reset in the year 2106", url: gitHubRepo, status: 403, header: "X-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 4294967295\n", most: 61 * time.Minute},
+			{name: "a Retry-After of years", url: gitHubRepo, status: 403, header: "Retry-After: 99999999\n", most: 61 * time.Minute},
+		},
+	},
+	"HTTP": {
+		detectors: []Detector{HTTPDetector()},
+		rows: []hostile{
+			{name: "years", url: "http://hooks.example.com/a", status: 429, header: "Retry-After: 99999999\n", most: time.Hour},
+			{name: "beyond all numbers", url: "http://hooks.example.com/a", status: 503, header: "Retry-After: 99999999999999999999\n", most: time.Hour},
+			{name: "negative", url: "http://hooks.example.com/a", status: 503, header: "Retry-After: -99999999\n"},
+			{name: "an exponent", url: "http://hooks.example.com/a", status: 503, header: "Retry-After: 1e999\n"},
+			{name: "no number", url: "http://hooks.example.com/a", status: 429, header: "Retry-After: NaN\n", most: time.Minute},
+			{name: "the year 9999", url: "http://hooks.example.com/a", status: 503, header: "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT\n", most: time.Hour},
+			{name: "the past", url: "http://hooks.example.com/a", status: 503, header: "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT\n", most: time.Minute},
+			{name: "a clock that is wrong", url: "http://hooks.example.com/a", status: 503, header: "Date: Thu, 01 Jan 1970 00:00:00 GMT\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\n", most: time.Hour},
+			{name: "RateLimit for ever", url: "http://hooks.example.com/a", status: 429, header: "RateLimit: \"a\";r=0;t=999999999999999\n", most: time.Hour},
+			{name: "a window for ever", url: "http://hooks.example.com/a", status: 429, header: "RateLimit: \"a\";r=0\nRateLimit-Policy: \"a\";q=1;w=999999999999999\n", most: time.Hour},
+			{name: "served", url: "http://hooks.example.com/a", header: "Retry-After: 99999999\nRateLimit: \"a\";r=0;t=999999999\n"},
+			{name: "not modified", url: "http://hooks.example.com/a", status: 304, header: "Retry-After: 99999999\n"},
+		},
+	},
+}
+
+// A stage is a real server that answers what it is told to, under every host's name.
+type stage struct {
+	server *httptest.Server
+	client *ratelimiter.Client
+	key    string
+
+	mu     sync.Mutex
+	answer http.HandlerFunc
+	events []Event
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{client: ratelimiter.New(redistest.Client(t)), key: redistest.Key(t)}
+	t.Cleanup(func() { require.NoError(t, s.client.Close()) })
+	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		answer := s.answer
+		s.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+func (s *stage) tell(answer http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer, s.events = answer, nil
+}
+
+func (s *stage) transport(t *testing.T, opts ...Option) *Transport {
+	base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, s.server.Listener.Addr().String())
+	}}
+	t.Cleanup(base.CloseIdleConnections)
+	tr, err := New(s.client, append([]Option{WithBase(base), WithMaxWait(0), WithPeek(MaxPeek, 10*time.Second), WithEvents(func(e Event) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.events = append(s.events, e)
+	})}, opts...)...)
+	require.NoError(t, err)
+	return tr
+}
+
+// told is the events of a kind since the last tell.
+func (s *stage) told(kind EventKind) (list []Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if e.Kind == kind {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// longest is how long the limiters of a request are cooled down, the longest of them.
+func (s *stage) longest(t *testing.T, tr *Transport, url string) (wait time.Duration) {
+	t.Helper()
+	p, err := tr.plan(request(t, "GET", url, nil))
+	require.NoError(t, err)
+	require.NotEmpty(t, p.demands)
+	for _, d := range p.demands {
+		until, err := d.handle.CoolDownUntil(t.Context())
+		if errors.Is(err, ratelimiter.ErrNotInitialized) {
+			continue
+		}
+		require.NoError(t, err)
+		if !until.IsZero() {
+			wait = max(wait, time.Until(until))
+		}
+	}
+	return wait
+}
+
+func (h hostile) serve(w http.ResponseWriter, _ *http.Request) {
+	for _, line := range headerLines(h.header) {
+		w.Header().Add(line[0], line[1])
+	}
+	body := []byte(h.body)
+	if h.packed {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write(body)
+		_ = z.Close()
+		w.Header().Set("Content-Encoding", "gzip")
+		body = b.Bytes()
+	}
+	w.WriteHeader(cmp.Or(h.status, http.StatusOK))
+	_, _ = w.Write(body)
+}
+
+// someScopes is limits of the stage's own, with and without the scope of a verdict.
+func (s *stage) someScopes(name string) (list []Limit) {
+	for _, scope := range []Scope{ScopeAppAPI, ScopeIP, ScopeRobot} {
+		list = append(list, Limit{Name: "{{" + name + "}}:" + string(scope), Scope: scope, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}})
+	}
+	return list
+}
+
+// What users of a platform, or third parties, make it answer cools nothing down, or for no longer than
+// the platform documents: with the profile and with the detectors alone, from a real server.
+func TestHostileAnswers(t *testing.T) {
+	s := newStage(t)
+	n := 0
+	for platform, p := range hostilePlatforms {
+		for _, row := range p.rows {
+			for _, with := range []string{"profile", "detectors"} {
+				if with == "profile" && p.profile == nil {
+					continue
+				}
+				t.Run(platform+"/"+row.name+"/"+with, func(t *testing.T) {
+					n++
+					key := fmt.Sprintf("%s-%d", s.key, n) // limiters of its own
+					opts := []Option{WithDetectors(p.detectors...)}
+					u, err := url.Parse(row.url)
+					require.NoError(t, err)
+					opts = append(opts, WithRules(Rule{Match: Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}))
+					if with == "profile" {
+						opts = []Option{WithProfile(p.profile(key))}
+					}
+					tr := s.transport(t, opts...)
+					s.tell(row.serve)
+					before := time.Now()
+					resp, err := tr.RoundTrip(request(t, "GET", row.url, nil))
+					require.NoError(t, err)
+					_, err = io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					require.NoError(t, resp.Body.Close())
+					wait := s.longest(t, tr, row.url)
+					if row.most == 0 {
+						require.Empty(t, s.told(EventThrottled))
+						require.Zero(t, wait, "cooled down")
+						return
+					}
+					require.NotEmpty(t, s.told(EventThrottled))
+					require.Positive(t, wait)
+					require.LessOrEqual(t, wait, row.most)
+					for _, e := range s.told(EventCoolDown) {
+						require.LessOrEqual(t, e.Until.Sub(before), row.most+time.Since(before))
+					}
+				})
+			}
+		}
+	}
+}
+
+// One receiver of webhooks cannot stop a limiter that it shares with others.
+func TestOneHostsRetryAfter(t *testing.T) {
+	for name, rule := range map[string]Rule{
+		"any host":        {},
+		"several hosts":   {Match: Match{Hosts: []string{"a.example.com", "b.example.com"}}},
+		"a wildcard":      {Match: Match{Hosts: []string{"*.example.com"}}},
+		"several by path": {Match: Match{Patterns: []string{"a.example.com/", "b.example.com/"}}},
+		"a path":          {Match: Match{Patterns: []string{"/hook"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			rule.Limits = []Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+			tr := s.transport(t, WithRules(rule), WithDetectors(HTTPDetector()))
+			s.tell(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "99999999")
+				w.WriteHeader(429)
+			})
+			get(t, tr, "http://a.example.com/hook")
+			s.tell(func(http.ResponseWriter, *http.Request) {})
+			resp, err := tr.RoundTrip(request(t, "GET", "http://b.example.com/hook", nil))
+			require.NoError(t, err, "the other host's requests go on")
+			require.NoError(t, resp.Body.Close())
+			require.Zero(t, s.longest(t, tr, "http://b.example.com/hook"))
+		})
+	}
+}
