@@ -28,7 +28,7 @@ func (c *call) throttled(v Verdict, status int) time.Time {
 		v.Until = latest
 	}
 	e := c.event
-	e.Kind, e.Until, e.Asked, e.Host = EventThrottled, v.Until, v.Asked, c.plan.host
+	e.Kind, e.Until, e.Asked, e.Host = EventThrottled, v.Until, v.Asked, c.host()
 	e.Scope, e.Banned, e.Status, e.Reason = v.Scope, v.Banned, status, v.Reason
 	c.t.emit(e)
 	end := v.Until
@@ -111,8 +111,10 @@ func (c *call) tell(ctx context.Context, l *limiter, until time.Time, reopen tim
 func (c *call) held(ctx context.Context) (longest *limiter, wait time.Duration, reason string) {
 	for i := range c.plan.demands {
 		d := &c.plan.demands[i]
-		if left := d.hostLeft(c.plan.host, time.Now()); left > wait {
-			longest, wait, reason = d.limiter, left, ReasonHost
+		if !d.whole {
+			if left := d.hostLeft(c.plan.host, time.Now()); left > wait {
+				longest, wait, reason = d.limiter, left, ReasonHost
+			}
 		}
 		if left := c.untold(ctx, d.limiter); left > wait {
 			longest, wait, reason = d.limiter, left, ReasonCoolDown

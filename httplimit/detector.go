@@ -153,6 +153,9 @@ func (v Verdict) doubted() Verdict {
 	return v
 }
 
+// isDoubted reports whether it is such a verdict.
+func (v Verdict) isDoubted() bool { return v.Until.IsZero() && !v.Asked.IsZero() }
+
 // serverNow is what the platform's clock showed when it answered: the Date header (RFC 9110 §6.6.1),
 // which is rounded down to a second, or this process' clock where there is none. An end that the
 // platform names is on its clock, and hosts whose clock is off must not wait the difference.

@@ -375,3 +375,34 @@ func TestOneHostsRetryAfter(t *testing.T) {
 		})
 	}
 }
+
+// What an object storage answers, to which a platform redirects a download, is not the platform's word.
+func TestRedirectToAStorage(t *testing.T) {
+	for name, rule := range map[string]Rule{
+		"the platform's host": {Match: Match{Hosts: []string{"platform.example.com"}}},
+		"any host":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			rule.Limits = []Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+			tr := s.transport(t, WithRules(rule), WithDetectors(HTTPDetector(), DingTalkBanDetector()))
+			s.tell(func(w http.ResponseWriter, r *http.Request) {
+				if r.Host == "platform.example.com" {
+					http.Redirect(w, r, "http://storage.example.com/f", http.StatusFound)
+					return
+				}
+				w.Header().Set("Retry-After", "99999999")
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(503)
+				_, _ = io.WriteString(w, ban("5"))
+			})
+			resp, err := (&http.Client{Transport: tr}).Get("http://platform.example.com/f")
+			require.NoError(t, err)
+			require.Equal(t, 503, resp.StatusCode)
+			readAll(t, resp)
+			require.Zero(t, s.longest(t, tr, "http://platform.example.com/f"))
+			s.tell(func(http.ResponseWriter, *http.Request) {})
+			get(t, tr, "http://platform.example.com/f")
+		})
+	}
+}

@@ -91,11 +91,8 @@ func (c *call) judge(a *answer, seen Response) {
 // ignored tells of what looks like a penalty and is none.
 func (c *call) ignored(v Verdict, status int) {
 	e := c.event
-	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.plan.host
-	e.Err = errors.New("httplimit: " + v.Ignored)
-	if c.other != "" {
-		e.Host = c.other
-	}
+	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.host()
+	e.Err = errors.New("httplimit: no refusal: " + v.Ignored)
 	c.t.emit(e)
 }
 

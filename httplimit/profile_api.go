@@ -114,7 +114,7 @@ func (a adjusted) Detect(r *Response) Verdict {
 	if !v.Throttled {
 		return v
 	}
-	doubted := v.Until.IsZero() && !v.Asked.IsZero()
+	doubted := v.isDoubted()
 	if to, ok := a.scopes[v.Scope]; ok {
 		if v.Scope == ScopeMonth && !a.profile.has(to) {
 			v = v.doubted() // it would fall on whatever limiters are left, and silence an address for a month

@@ -7,7 +7,7 @@ import (
 
 // mayRetry says whether the request was surely not executed and may be sent again in time.
 func (c *call) mayRetry(a *answer) bool {
-	if !a.verdict.Throttled || a.verdict.Banned || !a.ended || c.t.cfg.dryRun {
+	if !a.verdict.Throttled || a.verdict.Banned || a.verdict.isDoubted() || !a.ended || c.t.cfg.dryRun {
 		return false
 	}
 	limit, _ := c.patience(c.req.Context())

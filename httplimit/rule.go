@@ -21,8 +21,8 @@ type Rule struct {
 	Limits []Limit
 	// OnePlatform says that the hosts which Match names, in Hosts or in every pattern, belong to one
 	// platform, so that a penalty which one of them announces is for the limiters as a whole. Without it a
-	// limiter cools down as a whole only when it is one host's: when the rules that have it name one host,
-	// or when its Name has {host} in it. Of any other the requests to the host that announced the penalty
+	// limiter cools down as a whole only when it is one host's: when the rules of this Transport that have its
+	// Name all name one host, or when that has {host} in it. Of any other the requests to the host that announced the penalty
 	// wait, in the process that saw it: one receiver of webhooks must not stop those to all others.
 	OnePlatform bool
 	// Detectors look at the answers to such requests, in this order, before those of [WithDetectors].
@@ -67,7 +67,8 @@ type Limit struct {
 	// {query.access_token|hash}: see [Hash]. {{ and }} are braces, for a Redis Cluster's hash tags.
 	Name string
 	// Key, when set, answers the name in place of Name; "" for a request that does not spend this
-	// limit. It gets the request as [Match.Func] does. A secret belongs through [Hash].
+	// limit. It gets the request as [Match.Func] does. A secret belongs through [Hash]. A limiter that it
+	// names is taken to be spent by requests to the hosts of this rule alone: see [Rule.OnePlatform].
 	Key func(*http.Request) string
 	// Rate is what the limiter gets when it has no rate yet. A limiter that has another one keeps it,
 	// and [EventRateDiffers] says so. The zero Rate is for a limiter whose rate is set elsewhere.

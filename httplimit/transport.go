@@ -148,6 +148,17 @@ func redirected(req *http.Request, resp *http.Response) string {
 	return bareHost(r.URL.Host)
 }
 
+// host is the one that answered, for events.
+func (c *call) host() string {
+	switch {
+	case c.other != "":
+		return c.other
+	case c.plan.host != "":
+		return c.plan.host
+	}
+	return bareHost(c.req.URL.Host)
+}
+
 // context is that of the request, without its end: what must be told to Redis also when the caller
 // has gone.
 func (c *call) context(bound time.Duration) (context.Context, context.CancelFunc) {

@@ -22,6 +22,7 @@ type (
 	oracleRule struct {
 		Name      string        `json:"name,omitempty" yaml:"name,omitempty"`
 		Match     oracleMatch   `json:"match,omitzero" yaml:"match,omitempty"`
+		Platform  bool          `json:"one_platform,omitempty" yaml:"one_platform,omitempty"`
 		Limits    []oracleLimit `json:"limits,omitempty" yaml:"limits,omitempty"`
 		Detectors []string      `json:"detectors,omitempty" yaml:"detectors,omitempty"`
 	}
@@ -64,7 +65,8 @@ func oracle(rules []httplimit.Rule) (f oracleFile) {
 		return d.String()
 	}
 	for _, r := range rules {
-		o := oracleRule{Name: r.Name, Match: oracleMatch{r.Match.Patterns, r.Match.Hosts, r.Match.Methods, r.Match.Header, r.Match.Query}}
+		o := oracleRule{Name: r.Name, Match: oracleMatch{r.Match.Patterns, r.Match.Hosts, r.Match.Methods, r.Match.Header, r.Match.Query},
+			Platform: r.OnePlatform}
 		for _, d := range r.Detectors {
 			o.Detectors = append(o.Detectors, d.(*mine).name)
 		}
@@ -157,6 +159,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(everything))
 	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","on_outage":{"local_share":3}}]}]}`))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b], query: {a: \"*\"}}\n  detectors: [http, wecom]\n"))
+	f.Add([]byte("rules:\n- match: {hosts: [a.b, c.d]}\n  one_platform: true\n  detectors: [wecom]\n"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))
 	f.Add([]byte("rules:\n- limits:\n  - name: |\n      a\n    permits: 010\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

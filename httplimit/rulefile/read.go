@@ -187,6 +187,13 @@ func (r *reader) file(root *node) (rules []httplimit.Rule) {
 func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 	r.fields(n, at, map[string]field{
 		"name": r.text(&rule.Name),
+		"one_platform": func(n *node, at string) {
+			if n.kind != other || n.text != "true" && n.text != "false" {
+				r.bad(n, at, "%s is neither true nor false", clip(cmp.Or(n.text, string(n.kind))))
+				return
+			}
+			rule.OnePlatform = n.text == "true"
+		},
 		"match": func(n *node, at string) {
 			m := &rule.Match
 			r.fields(n, at, map[string]field{

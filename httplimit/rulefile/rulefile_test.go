@@ -24,6 +24,7 @@ rules:
       query:
         access_token: "*"
         "n": "1"
+    one_platform: true
     limits:
       - name: "robot:{path.kind}:{query.access_token|hash}"
         permits: 20
@@ -53,6 +54,8 @@ func TestParseEverything(t *testing.T) {
 	require.Len(t, rules, 2)
 	r := rules[0]
 	require.Equal(t, "messages of a robot", r.Name)
+	require.True(t, r.OnePlatform)
+	require.False(t, rules[1].OnePlatform)
 	require.Equal(t, httplimit.Match{
 		Patterns: []string{"POST oapi.example.com/robot/{kind}"},
 		Hosts:    []string{"*.example.com"},
@@ -90,7 +93,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"null", "rules:\n", 1, "rules", "a list"},
 		{"no rules", "rules: []", 1, "rules", "none"},
 		{"not a mapping", "\n- a\n", 2, "", "a mapping, not a list"},
-		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, limits, match, name"},
+		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, limits, match, name, one_platform"},
 		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are rules"},
 		{"unknown in a limit", limit("intervall: 3s"), 4, "rules[0].limits[0].intervall", "interval,"},
 		{"twice", limit("name: b"), 4, "rules[0].limits[0].name", "twice"},
@@ -118,6 +121,9 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a detector", "rules:\n- detectors:\n  - http\n  - htpp\n", 4, "rules[0].detectors[1]", `"htpp" is not known; there are dingtalk-ban,`},
 		{"a pattern", "rules:\n- match:\n    patterns:\n    - /a\n    - /{a}{b}\n  detectors: [http]\n", 5, "rules[0].match.patterns[1]", "/{a}{b}"},
 		{"a host", "rules:\n- match: {hosts: [\"a:1\"]}\n  detectors: [http]\n", 2, "rules[0].match.hosts[0]", "port"},
+		{"a platform that is a text", "rules:\n- one_platform: \"true\"\n  detectors: [http]\n", 2, "rules[0].one_platform", "neither true nor false"},
+		{"a platform that is a mapping", "rules:\n- one_platform: {}\n  detectors: [http]\n", 2, "rules[0].one_platform", "a mapping is neither true nor false"},
+		{"a platform without hosts", "rules:\n- detectors: [http]\n  one_platform: true\n", 3, "rules[0].one_platform", "names no host"},
 		{"a method", "rules:\n- detectors: [http]\n  match:\n    methods: [post]\n", 4, "rules[0].match.methods[0]", "post"},
 		{"a header that is a list", "rules:\n- match:\n    header: [a]\n", 3, "rules[0].match.header", "a mapping, not a list"},
 		{"a header twice", "rules:\n- match:\n    header:\n      a: b\n      a: c\n", 5, "rules[0].match.header", "twice"},
@@ -163,7 +169,7 @@ func TestAllErrorsAreTold(t *testing.T) {
 	want := []string{
 		`rulefile: line 3: rules[0].limits[0].permits: it is a number, not a string: x`,
 		`rulefile: line 4: rules[0].limits[0].name: it is a string, not a number; put it in quotes: "7"`,
-		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, limits, match, name`,
+		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, limits, match, name, one_platform`,
 	}
 	require.Equal(t, want, strings.Split(err.Error(), "\n")[:3])
 	_, err = Parse([]byte("rules:\n" + strings.Repeat("- a\n", 50)))
