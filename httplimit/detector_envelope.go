@@ -63,7 +63,7 @@ func (r *Response) exact(names ...string) bool {
 }
 
 // isFile reports whether a body is something that was stored, by its header: with a Content-Disposition
-// of any kind, since inline has a file's name as well, or a range of it. No platform's gateway answers so.
+// of any kind, since inline has a file's name as well, or a range of it. No documented refusal has one.
 func isFile(status int, header http.Header) bool {
 	return status == http.StatusPartialContent || len(header["Content-Disposition"]) > 0 || len(header["Content-Range"]) > 0
 }

@@ -3,8 +3,8 @@
 // Outbound, a [Transport] wraps any [http.RoundTripper]: before a request leaves it takes permits from
 // every limiter that the request's [Rule]s name, all or nothing, and waits for them as long as the
 // request's context allows. What the platform answers is shown to [Detector]s; when one sees that the
-// platform throttled the call, the limiters cool down and nobody in the fleet, Redisson in Java
-// included, gets a permit before the penalty ends.
+// platform throttled the call, the limiters of that host or platform cool down and nobody in the fleet,
+// Redisson in Java included, gets a permit before the penalty ends.
 //
 //	transport, err := httplimit.New(client, httplimit.WithRules(httplimit.Rule{
 //		Match:  httplimit.Match{Patterns: []string{"POST api.example.com/messages/"}},
