@@ -218,7 +218,7 @@ func isBan(r *Response, o *object) bool {
 // as a rule: neither is undone here.
 func wholePage(r *Response) *object {
 	page := bytes.TrimLeft(bytes.TrimPrefix(r.Body, []byte("\ufeff")), " \t\r\n")
-	if !r.Complete || len(page) > maxEnvelope || len(page) == 0 || page[0] != '<' {
+	if !r.Complete || len(page) > maxEnvelope || len(page) == 0 || page[0] != '<' || mediaType(r.Header) != "text/html" {
 		return nil
 	}
 	lower := asciiLower(page)

@@ -178,6 +178,7 @@ var dingTalkBanRows = []detection{
 	{name: "a download", url: "https://api.dingtalk.com/v1.0/robot/messageFiles/download", ignored: "the path serves files", body: ban("5")},
 	{name: "an error at a download", url: "https://oapi.dingtalk.com/media/downloadFile", status: 403, until: 5 * time.Minute, want: banned(ScopeIP, banReason), body: ban("5")},
 	{name: "plain text", header: "Content-Type: text/plain\n", ignored: `content type "text/plain"`, body: ban("5")},
+	{name: "a page that is called JSON", header: "Content-Type: application/json\n", ignored: "it is part of a page", body: "<html><body>" + ban("5") + "</body></html>"},
 	{name: "within a page's script", ignored: "it is part of a page",
 		body: "<!DOCTYPE html><html><head><style>body{margin:0}</style></head><body><script>var x = {\"a\":{}};\nwindow.p=" + ban("5") + ";</script></body></html>"},
 	{name: "behind styles", ignored: "it is part of a page", body: "<style>" + strings.Repeat("a{b:c}", 5000) + "</style>" + ban("5")},

@@ -328,6 +328,8 @@ func TestDingTalkPenalties(t *testing.T) {
 	penalty(t, profile(), user, says(ban("5")), send{another, 5 * time.Minute})
 	penalty(t, profile(), robot, says(ban("5")), send{user, 5 * time.Minute})
 	penalty(t, profile(WithPenalty(ScopeIP, 7*time.Second)), user, says(ban("5")), send{dept, 7 * time.Second})
+	penalty(t, profile(WithPenalty(ScopeRobot, time.Hour)), robot, says(`{"errcode":410100,"errmsg":"x"}`), send{robot, time.Hour})
+	penalty(t, profile(WithPenalty(ScopeRobot, time.Hour)), robot, says(`{"errcode":410100,"title":"x"}`), send{robot, time.Second})
 	penalty(t, counted(Match{}), user, says(`{"errcode":90020}`), send{dept, month})
 	metered := Match{Patterns: []string{"/topapi/v2/user/"}}
 	penalty(t, counted(metered), user, says(`{"errcode":90020}`), send{dept, 0}, send{user, month})
