@@ -1,6 +1,7 @@
 package ratelimiter
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,10 +15,37 @@ func TestImportersGetLittle(t *testing.T) {
 	require.Empty(t, redistest.Strangers(t, ".", "", "internal/redisscript"))
 }
 
-// TestImportersGetLittleCanFail: the same look at the command finds what the root must not link.
+// TestImportersGetLittleCanFail: the same look at an internal package finds what the root must not link. The
+// test of this name in cmd/rrl looks at the command.
 func TestImportersGetLittleCanFail(t *testing.T) {
-	found := strings.Join(redistest.Strangers(t, "./cmd/rrl", "", "internal/redisscript"), "\n")
-	for _, want := range []string{"urfave/cli", "miniredis", "/internal/embedredis"} {
+	found := strings.Join(redistest.Strangers(t, "./internal/embedredis", "", "internal/redisscript"), "\n")
+	for _, want := range []string{"miniredis", "/internal/embedredis"} {
 		require.Contains(t, found, want)
 	}
+}
+
+// TestImportersModuleGraph holds the modules that an importer's go.mod is concerned with: those of which a
+// program that imports the root package depends on a version, linked or not. Each is here for the reason
+// that heads its list; a new one is a cost that every importer pays.
+func TestImportersModuleGraph(t *testing.T) {
+	want := slices.Concat(
+		[]string{"importer", "github.com/goredisson/ratelimiter"},
+		// What the library is made of.
+		[]string{"github.com/redis/go-redis/v9", "github.com/google/uuid"},
+		// What go-redis links.
+		[]string{"github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sys"},
+		// What httplimit/rulefile reads files with.
+		[]string{"go.yaml.in/yaml/v3"},
+		// What our tests are made of: a module's tests are in its go.mod.
+		[]string{"github.com/alicebob/miniredis/v2", "github.com/yuin/gopher-lua",
+			"github.com/stretchr/testify", "pgregory.net/rapid"},
+	)
+	require.Len(t, want, 12)
+	require.ElementsMatch(t, want, redistest.ImportersModules(t), "before anything is built")
+
+	// As soon as a package is built, go-redis stands in the importer's own go.mod, and what the tests of
+	// go-redis need counts, too.
+	want = append(want, "github.com/bsm/ginkgo/v2", "github.com/bsm/gomega",
+		"github.com/klauspost/cpuid/v2", "github.com/zeebo/xxh3")
+	require.ElementsMatch(t, want, redistest.ImportersModules(t, "github.com/goredisson/ratelimiter"))
 }

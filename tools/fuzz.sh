@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the root module for FUZZTIME each (60s): `make fuzz`.
+# Runs every fuzz target of the root module and of cmd/rrl for FUZZTIME each (60s): `make fuzz`.
 set -eu
 cd "$(dirname "$0")/.."
-for package in $(go list ./...); do
+for package in $(go list ./... github.com/goredisson/ratelimiter/cmd/rrl/...); do
     for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
         echo "== $package $target"
         go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-60s}" "$package"

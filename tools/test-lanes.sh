@@ -6,6 +6,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
+path=github.com/goredisson/ratelimiter
 wanted=" $* "
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -48,14 +49,15 @@ count() { # count ACTION FILE: the tests, subtests included, that ended so
     grep -c "\"Action\":\"$1\".*\"Test\":" "$2"
 }
 
-# lane NAME DIR VARIABLE=VALUE...: the tests of the module in DIR.
+# lane NAME DIR PACKAGES VARIABLE=VALUE...: the tests of the module in DIR and of the further PACKAGES, words of one argument.
 lane() {
-    local name=$1 dir=$2 json="$work/$1.json" profile="$root/coverage/$1.out" status cover=() hide=() p f s
-    shift 2
+    local name=$1 dir=$2 json="$work/$1.json" profile="$root/coverage/$1.out" status cover=() hide=() p f s more
+    read -ra more <<<"$3"
+    shift 3
     chosen "$name" || return 0
     echo "== $name"
     case $name in unit | redis) # what the library's own packages are covered to
-        packages=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate -e /examples/ -e /cmd/ | paste -sd, -)
+        packages=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate | paste -sd, -)
         [ -z "$packages" ] || cover=(-covermode=atomic -coverpkg="$packages" -coverprofile="$profile")
         ;;
     esac
@@ -63,7 +65,7 @@ lane() {
     [ "$name" != unit ] || hide=(--hide-summary=skipped)
     : >"$json"
     in_module "$dir" env "$@" "$gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$json" ${hide[@]+"${hide[@]}"} -- \
-        ${race[@]+"${race[@]}"} -shuffle=on -count=1 -timeout=8m ${cover[@]+"${cover[@]}"} ./...
+        ${race[@]+"${race[@]}"} -shuffle=on -count=1 -timeout=8m ${cover[@]+"${cover[@]}"} ./... ${more[@]+"${more[@]}"}
     status=$?
     p=$(count pass "$json") f=$(count fail "$json") s=$(count skip "$json")
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then
@@ -86,14 +88,17 @@ lane() {
     close "$name" "$p" "$f" "$s"
 }
 
-# server_lane NAME: the root module against NAME-server, started by the tests.
+# programs are the tests of the modules that users run, beside those of the root module.
+programs="$path/cmd/rrl/... $path/examples/..."
+
+# server_lane NAME: the root module and the programs against NAME-server, started by the tests.
 server_lane() {
     chosen "$1" || return 0
     if command -v "$1-server" >/dev/null; then
         # Valkey runs what the other lanes have run under the race detector, and without it what takes long in full.
         local race=(${race[@]+"${race[@]}"})
         [ "$1" != valkey ] || race=()
-        lane "$1" . RATELIMITER_LANE="$1"
+        lane "$1" . "$programs" RATELIMITER_LANE="$1"
     else
         not_run "$1" "install $1-server"
     fi
@@ -112,10 +117,18 @@ fi
 
 gotestsum=$(tool gotestsum) || { echo "gotestsum does not build"; exit 1; }
 
-modules=(github.com/goredisson/ratelimiter/compat_test/... github.com/goredisson/ratelimiter/benchmarks/...)
+modules=("$path"/{benchmarks,cmd/rrl,compat_test,examples}/...)
+# alone compiles each module, its tests too, as one who has that module only: by its own go.mod, without go.work.
+alone() {
+    local file
+    for file in go.mod benchmarks/go.mod cmd/rrl/go.mod compat_test/go.mod examples/go.mod; do
+        in_module "$(dirname "$file")" env GOWORK=off go vet ./... || { echo "in $file, with GOWORK=off"; return 1; }
+    done
+}
 if chosen checks; then
     check gofmt formatted
     check vet in_module . go vet ./... "${modules[@]}"
+    check "modules, each alone" alone
     if staticcheck=$(tool staticcheck); then
         check staticcheck in_module . "$staticcheck" ./... "${modules[@]}"
     else
@@ -124,7 +137,7 @@ if chosen checks; then
     close checks "$checks_ok" "$checks_bad" 0
 fi
 
-lane unit . RATELIMITER_LANE=miniredis
+lane unit . "$programs" RATELIMITER_LANE=miniredis
 server_lane redis
 server_lane valkey
 
@@ -133,7 +146,7 @@ if chosen bench; then
     if ! command -v redis-server >/dev/null; then
         not_run bench "install redis-server"
     elif benchmarks/prepare.sh; then
-        lane bench benchmarks RATELIMITER_LANE=redis
+        lane bench benchmarks "" RATELIMITER_LANE=redis
     else
         not_run bench "install openjdk-17-jdk-headless and maven"
     fi
@@ -145,7 +158,7 @@ if chosen compat; then
         not_run compat "install redis-server"
     elif compat_test/prepare.sh && [ -s compat_test/java/target/classpath/newest ]; then
         rm -f compat_test/java/target/newest-differs
-        lane compat compat_test RATELIMITER_LANE=redis
+        lane compat compat_test "" RATELIMITER_LANE=redis
         if [ -s compat_test/java/target/newest-differs ]; then
             echo "compat: THE NEWEST REDISSON DIFFERS (this does not fail the lane):"
             cat compat_test/java/target/newest-differs

@@ -1,7 +1,11 @@
 package redistest
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,16 +45,59 @@ func Strangers(t testing.TB, pkg string, ours ...string) []string {
 // module.
 func Linked(t testing.TB, pkg string) map[string]string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}{{end}}", pkg)
-	cmd.Stderr = &strings.Builder{}
-	out, err := cmd.Output()
-	require.NoError(t, err, "go list: %s", cmd.Stderr)
+	out := goCommand(t, ".", nil, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}{{end}}", pkg)
 	packages := map[string]string{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		if path, module, _ := strings.Cut(strings.TrimSpace(line), " "); path != "" {
 			packages[path] = module
 		}
 	}
 	require.Greater(t, len(packages), 5, "go list answered next to nothing")
 	return packages
+}
+
+// ImportersModules returns the modules in the module graph of a program that requires this module and
+// imports packages of it, the program's own module among them, which is called importer. It asks the go
+// command about a module in a new folder, which takes this module from the working directory, the root.
+// Nothing is fetched that the module cache has.
+func ImportersModules(t testing.TB, packages ...string) []string {
+	t.Helper()
+	root, err := os.Getwd()
+	require.NoError(t, err)
+	mod, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	require.Equal(t, "module "+modulePath, strings.SplitN(string(mod), "\n", 2)[0], "the working directory is the root")
+	version := regexp.MustCompile(`(?m)^go \S+$`).FindString(string(mod))
+	sum, err := os.ReadFile("go.sum")
+	require.NoError(t, err)
+
+	var src strings.Builder
+	src.WriteString("package importer\n\n")
+	for _, p := range packages {
+		fmt.Fprintf(&src, "import _ %q\n", p)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": fmt.Sprintf("module importer\n\n%s\n\nrequire %s v0.0.0\n\nreplace %[2]s => %s\n", version, modulePath, root),
+		"go.sum": string(sum),
+		"x.go":   src.String(),
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	env := []string{"GOWORK=off", "GOFLAGS=" + os.Getenv("GOFLAGS") + " -mod=mod"}
+	if len(packages) > 0 {
+		goCommand(t, dir, env, "build", "./...")
+	}
+	return strings.Fields(goCommand(t, dir, env, "list", "-m", "-f", "{{.Path}}", "all"))
+}
+
+// goCommand returns what the go command prints in dir with env added to the environment.
+func goCommand(t testing.TB, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Stderr = &strings.Builder{}
+	out, err := cmd.Output()
+	require.NoError(t, err, "go %s: %s", args[0], cmd.Stderr)
+	return string(out)
 }

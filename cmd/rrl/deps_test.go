@@ -1,0 +1,18 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestImportersGetLittleCanFail: the look that TestImportersGetLittle takes at the root package finds in this
+// command what the root must not link.
+func TestImportersGetLittleCanFail(t *testing.T) {
+	found := strings.Join(redistest.Strangers(t, ".", "", "internal/redisscript"), "\n")
+	for _, want := range []string{"urfave/cli", "miniredis", "/internal/embedredis"} {
+		require.Contains(t, found, want)
+	}
+}
