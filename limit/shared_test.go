@@ -96,7 +96,8 @@ func TestWithoutReplay(t *testing.T) {
 			s := &saboteur{}
 			rdb.AddHook(s)
 			ctx, remembers := t.Context(), shared(t, rdb, a)
-			l := &Shared{family: new(*remembers.family), keys: remembers.keys}
+			family := *remembers.family
+			l := &Shared{family: &family, keys: remembers.keys}
 			WithoutReplay()(l.family)
 			_, err := l.Peek(ctx, 2) // Redis has the script
 			require.NoError(t, err)

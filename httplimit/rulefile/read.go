@@ -263,17 +263,21 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 	if outageNode == nil {
 		return l
 	}
+	var policy ratelimiter.OutagePolicy
 	switch {
 	case outage == "closed":
-		l.OnOutage = new(ratelimiter.FailClosed())
+		policy = ratelimiter.FailClosed()
 	case outage == "open":
-		l.OnOutage = new(ratelimiter.FailOpen())
+		policy = ratelimiter.FailOpen()
 	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31 && l.Rate.Permits > 0:
-		l.OnOutage = new(ratelimiter.LocalShare(l.Rate, int(nodes)))
+		policy = ratelimiter.LocalShare(l.Rate, int(nodes))
 	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31:
 		r.bad(outageNode, at+".on_outage", "a local share needs permits and interval here")
+		return l
 	default:
 		r.bad(outageNode, at+".on_outage", "it is closed, open, or {local_share: N} for N processes, 1 or more")
+		return l
 	}
+	l.OnOutage = &policy
 	return l
 }

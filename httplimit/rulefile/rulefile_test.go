@@ -63,16 +63,17 @@ func TestParseEverything(t *testing.T) {
 		Header:   map[string]string{"X-App": "*"},
 		Query:    map[string]string{"access_token": "*", "n": "1"},
 	}, r.Match)
+	policy := func(p ratelimiter.OutagePolicy) *ratelimiter.OutagePolicy { return &p }
 	ip := ratelimiter.Rate{Permits: 10000, Interval: 20 * time.Second}
 	require.Equal(t, []httplimit.Limit{
 		{
 			Name: "robot:{path.kind}:{query.access_token|hash}",
 			Rate: ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 20, Interval: 90 * time.Second,
 				KeepAlive: time.Hour, MinGap: 100 * time.Millisecond},
-			Weight: 2, Scope: "robot", Reopen: 10 * time.Second, OnOutage: new(ratelimiter.FailClosed()),
+			Weight: 2, Scope: "robot", Reopen: 10 * time.Second, OnOutage: policy(ratelimiter.FailClosed()),
 		},
-		{Name: "ip", Rate: ip, OnOutage: new(ratelimiter.LocalShare(ip, 8))},
-		{Name: "elsewhere", OnOutage: new(ratelimiter.FailOpen())},
+		{Name: "ip", Rate: ip, OnOutage: policy(ratelimiter.LocalShare(ip, 8))},
+		{Name: "elsewhere", OnOutage: policy(ratelimiter.FailOpen())},
 	}, r.Limits)
 	require.Len(t, r.Detectors, 2)
 	require.Same(t, own, r.Detectors[1])
