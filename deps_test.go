@@ -41,9 +41,9 @@ func TestImportersModuleGraph(t *testing.T) {
 			"github.com/stretchr/testify", "pgregory.net/rapid"},
 	)
 	require.Len(t, want, 11)
-	require.ElementsMatch(t, want, redistest.ImportersModules(t), "before anything is built")
+	require.ElementsMatch(t, want, redistest.ImportersModules(t), "of one that imports no package yet")
 
-	// As soon as a package is built, go-redis stands in the importer's own go.mod, and all that go-redis
+	// As soon as a package is imported, go-redis stands in the importer's own go.mod, and all that go-redis
 	// requires counts, what its tests need too. Only an older go-redis has less.
 	want = append(want, "github.com/bsm/ginkgo/v2", "github.com/bsm/gomega",
 		"github.com/klauspost/cpuid/v2", "github.com/zeebo/xxh3", "golang.org/x/sys")
