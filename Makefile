@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
-.PHONY: help test lint fuzz cover bench compat-report compat-long demo tidy
+.PHONY: help test test-long lint fuzz cover bench compat-report compat-long demo tidy
 
-# The lanes of `make test`: checks unit redis valkey bench compat. All of them by default.
+# The lanes of `make test`: checks unit oldest compat bench redis valkey. All of them by default.
 LANES ?=
 
 help: ## list the targets
@@ -9,6 +9,10 @@ help: ## list the targets
 
 test: ## every test: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some
 	@tools/test-lanes.sh $(LANES)
+
+test-long: ## before a release: the lanes with every case of what is long and rare, then compat-long
+	@RATELIMITER_LONG=1 tools/test-lanes.sh $(LANES)
+	@$(MAKE) --no-print-directory compat-long
 
 lint: ## gofmt, go vet, staticcheck
 	@tools/test-lanes.sh checks

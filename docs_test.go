@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,6 +19,7 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 // TestDocsCompile vets every Go block of the README and the docs: each is a whole file, or statements
 // that have ctx, rdb, client, limiter and the imports that they use.
 func TestDocsCompile(t *testing.T) {
+	redistest.NoServer(t)
 	files, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	files = append(files, "README.md", "README.zh-CN.md", "CONTRIBUTING.md")

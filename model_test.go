@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -126,8 +127,8 @@ func check(t *testing.T, f func(rt *rapid.T)) {
 // noDeadline hides Deadline, which must not be asked for inside a bubble.
 type noDeadline struct{ testing.TB }
 
-// windowGrants is how many grants the window test checks.
-const windowGrants = 200_000
+// windowGrants is how many grants the window test checks: 200,000 in a run that is long.
+var windowGrants = int64(redistest.Cases(25_000, 200_000))
 
 // TestWindowSafety: random operations over virtual time, and never more than rate permits in any
 // half-open window; every answer is the model's; after one idle interval everything is free again.

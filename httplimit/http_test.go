@@ -323,6 +323,7 @@ func TestRealConnectionsAreReused(t *testing.T) {
 // A gigabyte streams through in constant memory, though it is looked into; a quarter of it on HTTP/2, which
 // is slow under the race detector.
 func TestRealGigabyte(t *testing.T) {
+	redistest.NoServer(t)
 	block := bytes.Repeat([]byte("0123456789abcdef"), 64<<10/16)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")

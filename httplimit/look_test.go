@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -338,6 +339,8 @@ func TestNoDetectorNoLook(t *testing.T) {
 
 // Codings that the caller asked for are undone for the detectors alone, within their bound.
 func TestCodings(t *testing.T) {
+	redistest.NoServer(t)
+	redistest.NoRace(t, "one goroutine unpacks")
 	pack := func(f func(io.Writer) io.WriteCloser, text string) string {
 		var b bytes.Buffer
 		z := f(&b)

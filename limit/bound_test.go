@@ -4,12 +4,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 // TestBoundIsTheLeast: in a world of a dozen microseconds an interval, random traffic comes up to the
 // bound of each window and never above it. A bound that is too large would let every check pass.
 func TestBoundIsTheLeast(t *testing.T) {
+	redistest.NoServer(t)
+	redistest.NoRace(t, "one goroutine calculates")
 	interval := micros(12)
 	for kind, c := range map[string]struct {
 		a     Algorithm

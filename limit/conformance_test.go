@@ -60,6 +60,7 @@ var unforgiving = map[string]limit.Algorithm{
 var short = limit.Rate{Permits: 3, Interval: 100 * time.Microsecond}
 
 func TestLocalConformance(t *testing.T) {
+	redistest.NoServer(t)
 	all := limit.Every()
 	maps.Copy(all, unforgiving)
 	for kind, a := range all {
@@ -68,7 +69,7 @@ func TestLocalConformance(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := promised(a)
 					if limit.UnderRace {
-						s.Calls = 20_000 // otherwise the suite's own million
+						s.Calls = redistest.Cases(1_000, 20_000) // otherwise the suite's own million
 					}
 					s.New = func() limit.Limiter {
 						l, err := limit.NewLocal(a)
@@ -101,9 +102,9 @@ func calls() int {
 	case redistest.Lane() == "miniredis":
 		return 500
 	case limit.UnderRace:
-		return 2_000
+		return redistest.Cases(500, 2_000)
 	}
-	return 20_000
+	return redistest.Cases(2_000, 20_000)
 }
 
 func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest.Subject {

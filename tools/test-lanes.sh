@@ -1,73 +1,76 @@
 #!/usr/bin/env bash
 # Runs every test: `make test`, or tools/test-lanes.sh LANE... for some lanes
-# only. A lane is one run of one module's tests against one kind of server.
-# The closing lines count what ran, lane by lane. Exits non-zero when anything
-# failed, and under CI=true when a lane could not run.
+# only. A lane is one run of tests against one kind of server. The closing
+# lines count what ran, lane by lane. Exits non-zero when anything failed, and
+# under CI=true when a lane could not run.
+#
+# The lanes that tell time by a server and by the clock on the wall (compat,
+# bench, redis, valkey) run one after another, with the machine to themselves
+# but for what is nice: the lanes in virtual time and the checks (checks, unit,
+# oldest), which run beside them on what they leave idle. Their output follows
+# in one piece.
+#
+# RATELIMITER_LONG=1 (`make test-long`) draws all cases of the properties that
+# are long and rare, makes the unit lane look for races, too, and runs the
+# lanes one after another.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 path=github.com/goredisson/ratelimiter
+lanes="checks unit oldest compat bench redis valkey"
 wanted=" $* "
+long=${RATELIMITER_LONG:-}
+timeout=15m
+[ -z "$long" ] || timeout=60m
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+beside=
+trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 mkdir -p coverage
 
-closing=() passed=0 failed=0 skipped=0 broken=0
+for lane in "$@"; do
+    if [[ " $lanes " != *" $lane "* ]]; then
+        echo "there is no lane $lane; the lanes are $lanes"
+        exit 1
+    fi
+done
+chosen() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
 
 # tool NAME prints the path of a program that tools/go.mod pins, built into
 # Go's cache. A workspace does not go with -modfile.
 tool() { GOWORK=off go tool -modfile="$root/tools/go.mod" -n "$1"; }
 
-close() { # close NAME PASSED FAILED SKIPPED
-    closing+=("$1: $2 passed, $3 failed, $4 skipped")
-    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
-    [ "$3" -eq 0 ] || broken=1
-}
+close() { echo "$2 $3 $4" >"$work/$1.closed"; } # close NAME PASSED FAILED SKIPPED
+not_run() { echo "$2" >"$work/$1.closed"; }     # not_run NAME REASON, which begins with no digit
 
-not_run() { # not_run NAME REASON
-    closing+=("$1: NOT RUN ($2)")
-    [ "${CI:-}" != true ] || broken=1
-}
-
-chosen() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
-
-# The checks that are no tests.
-checks_ok=0 checks_bad=0
-check() { # check NAME COMMAND...
-    echo "== $1"
-    shift
-    if "$@"; then checks_ok=$((checks_ok + 1)); else checks_bad=$((checks_bad + 1)); fi
-}
-formatted() { # gofmt lists the files it would change and exits 0
-    local files
-    files=$(gofmt -l .) || return 1
-    [ -z "$files" ] || { echo "gofmt -w is needed for:"; echo "$files"; return 1; }
-}
 in_module() { (cd "$1" && shift && "$@"); } # in_module DIR COMMAND...
 
 count() { # count ACTION FILE: the tests, subtests included, that ended so
     grep -c "\"Action\":\"$1\".*\"Test\":" "$2"
 }
 
-# lane NAME DIR PACKAGES VARIABLE=VALUE...: the tests of the module in DIR and of the further PACKAGES, words of one argument.
+# skips FILE prints the tests that were skipped, but for those which said that this lane is not theirs.
+skips() {
+    awk '!match($0, /"Package":"[^"]*","Test":"[^"]*"/) { next }
+        { test = substr($0, RSTART, RLENGTH) }
+        /"Action":"output"/ && /redistest\.(NeedReal|NoServer|NoRace): / { expected[test] }
+        /"Action":"skip"/ && !(test in expected) { print "skipped: " test }' "$1"
+}
+
+# lane NAME DIR "PACKAGE..." VARIABLE=VALUE... -- FLAG...: the tests of packages, seen from DIR.
 lane() {
-    local name=$1 dir=$2 json="$work/$1.json" profile="$root/coverage/$1.out" status cover=() hide=() p f s more
-    read -ra more <<<"$3"
+    local name=$1 dir=$2 json="$work/$1.json" status p f s packages variables=() begun=$SECONDS
+    read -ra packages <<<"$3"
     shift 3
-    chosen "$name" || return 0
-    echo "== $name"
-    case $name in unit | redis) # what the library's own packages are covered to
-        packages=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate | paste -sd, -)
-        [ -z "$packages" ] || cover=(-covermode=atomic -coverpkg="$packages" -coverprofile="$profile")
-        ;;
-    esac
-    # Every real-server test is skipped on miniredis; a skip elsewhere is news.
-    [ "$name" != unit ] || hide=(--hide-summary=skipped)
+    while [ "$1" != -- ]; do variables+=("$1"); shift; done
+    shift
     : >"$json"
-    in_module "$dir" env "$@" "$gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$json" ${hide[@]+"${hide[@]}"} -- \
-        ${race[@]+"${race[@]}"} -shuffle=on -count=1 -timeout=8m ${cover[@]+"${cover[@]}"} ./... ${more[@]+"${more[@]}"}
+    echo "$name: $(in_module "$dir" env "${variables[@]}" go version | cut -d' ' -f3), go-redis $(in_module "$dir" env "${variables[@]}" go list -m -f '{{.Version}}' github.com/redis/go-redis/v9)"
+    in_module "$dir" env "${variables[@]}" "$gotestsum" --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$json" -- \
+        -shuffle=on -count=1 -timeout="$timeout" "$@" "${packages[@]}"
     status=$?
     p=$(count pass "$json") f=$(count fail "$json") s=$(count skip "$json")
+    skips "$json"
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then
         f=1 # a package that does not build, a panic, a timeout
     fi
@@ -75,90 +78,83 @@ lane() {
         echo "$name: no test ran"
         f=1
     fi
-    case " $* " in *=redis\ * | *=valkey\ *)
-        if grep -q 'redistest\.NeedReal: ' "$json"; then
-            echo "$name: a test that needs a real server was skipped"
-            f=$((f + 1))
-        fi
-        ;;
-    esac
-    if [ ${#cover[@]} -gt 0 ] && [ -s "$profile" ]; then
-        echo "$name: coverage $(go tool cover -func="$profile" | awk 'END { print $NF }')"
+    if [[ " ${variables[*]} " =~ =(redis|valkey)\  ]] && grep -q 'redistest\.NeedReal: ' "$json"; then
+        echo "$name: a test that needs a real server was skipped"
+        f=$((f + 1))
     fi
+    echo "$name: took $((SECONDS - begun)) s"
     close "$name" "$p" "$f" "$s"
 }
 
-# programs are the tests of the modules that users run, beside those of the root module.
+# What a user gets: the root module, and the modules of the programs.
 programs="$path/cmd/rrl/... $path/examples/..."
+modules=("$path"/{benchmarks,cmd/rrl,compat_test,examples}/...)
 
-# server_lane NAME: the root module and the programs against NAME-server, started by the tests.
-server_lane() {
-    chosen "$1" || return 0
-    if command -v "$1-server" >/dev/null; then
-        # Valkey runs what the other lanes have run under the race detector, and without it what takes long in full.
-        local race=(${race[@]+"${race[@]}"})
-        [ "$1" != valkey ] || race=()
-        lane "$1" . "$programs" RATELIMITER_LANE="$1"
-    else
-        not_run "$1" "install $1-server"
-    fi
+formatted() { # gofmt lists the files it would change and exits 0
+    local files
+    files=$(gofmt -l .) || return 1
+    [ -z "$files" ] || { echo "gofmt -w is needed for:"; echo "$files"; return 1; }
 }
 
-servers=()
-chosen redis || chosen compat || chosen bench && servers+=(redis-server)
-chosen valkey && servers+=(valkey-server)
-[ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
-
-race=(-race)
-if [ "$(go env CGO_ENABLED)" != 1 ]; then
-    race=()
-    not_run race "install a C compiler, gcc or clang: the race detector needs it"
-fi
-
-gotestsum=$(tool gotestsum) || { echo "gotestsum does not build"; exit 1; }
-
-modules=("$path"/{benchmarks,cmd/rrl,compat_test,examples}/...)
 # alone compiles each module, its tests too, as one who has that module only: by its own go.mod, without go.work.
 alone() {
-    local file
-    for file in go.mod benchmarks/go.mod cmd/rrl/go.mod compat_test/go.mod examples/go.mod; do
-        in_module "$(dirname "$file")" env GOWORK=off go vet ./... || { echo "in $file, with GOWORK=off"; return 1; }
+    local dir
+    for dir in . benchmarks cmd/rrl compat_test examples; do
+        in_module "$dir" env GOWORK=off go vet ./... || { echo "in $dir, with GOWORK=off"; return 1; }
     done
 }
-if chosen checks; then
+
+run_checks() {
+    local ok=0 bad=0
+    check() { # check NAME COMMAND...
+        echo "== $1"
+        shift
+        if "$@"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+    }
     check gofmt formatted
-    check vet in_module . go vet ./... "${modules[@]}"
+    check vet go vet ./... "${modules[@]}"
     check "modules, each alone" alone
     if staticcheck=$(tool staticcheck); then
-        check staticcheck in_module . "$staticcheck" ./... "${modules[@]}"
+        check staticcheck "$staticcheck" ./... "${modules[@]}"
     else
-        checks_bad=$((checks_bad + 1))
+        bad=$((bad + 1))
     fi
-    close checks "$checks_ok" "$checks_bad" 0
-fi
+    close checks "$ok" "$bad" 0
+}
 
-lane unit . "$programs" RATELIMITER_LANE=miniredis
-server_lane redis
-server_lane valkey
-
-# The harness of the benchmarks: that it measures what was done. It measures nothing here.
-if chosen bench; then
-    if ! command -v redis-server >/dev/null; then
-        not_run bench "install redis-server"
-    elif benchmarks/prepare.sh; then
-        lane bench benchmarks "" RATELIMITER_LANE=redis
-    else
-        not_run bench "install openjdk-17-jdk-headless and maven"
+# Virtual time on miniredis; go-redis as the modules of go.work have it together, the newest.
+run_unit() {
+    local covered profile="$root/coverage/unit.out" newer race=()
+    covered=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate | paste -sd, -)
+    [ -z "$long" ] || race=("${detector[@]+"${detector[@]}"}")
+    lane unit . "./... $programs" RATELIMITER_LANE=miniredis -- \
+        ${race[@]+"${race[@]}"} -covermode=atomic -coverpkg="$covered" -coverprofile="$profile"
+    if [ -s "$profile" ]; then
+        echo "unit: coverage $(go tool cover -func="$profile" | awk 'END { print $NF }')"
     fi
-fi
+    newer=$(cd cmd/rrl && GOWORK=off go list -m -u -f '{{with .Update}}{{.Version}}{{end}}' github.com/redis/go-redis/v9 2>/dev/null)
+    [ -z "$newer" ] || echo "unit: THERE IS A NEWER go-redis, $newer (this does not fail the lane)"
+}
+
+# What go.mod promises to importers: the toolchain that it names and the go-redis that it requires, alone.
+run_oldest() {
+    local toolchain
+    toolchain=go$(awk '$1 == "go" { print $2 }' go.mod)
+    if ! GOTOOLCHAIN=$toolchain go version >"$work/toolchain" 2>&1; then
+        cat "$work/toolchain"
+        not_run oldest "the toolchain $toolchain is not to be had"
+        return
+    fi
+    lane oldest . ". ./limit/... ./httplimit/..." RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" --
+}
 
 # Real Redisson, of many versions, beside us on one redis-server.
-if chosen compat; then
+run_compat() {
     if ! command -v redis-server >/dev/null; then
         not_run compat "install redis-server"
     elif compat_test/prepare.sh && [ -s compat_test/java/target/classpath/newest ]; then
         rm -f compat_test/java/target/newest-differs
-        lane compat compat_test "" RATELIMITER_LANE=redis
+        lane compat compat_test ./... RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
         if [ -s compat_test/java/target/newest-differs ]; then
             echo "compat: THE NEWEST REDISSON DIFFERS (this does not fail the lane):"
             cat compat_test/java/target/newest-differs
@@ -166,13 +162,114 @@ if chosen compat; then
     else
         not_run compat "install openjdk-17-jdk-headless and maven"
     fi
+}
+
+# The harness of the benchmarks: that it measures what was done. It measures nothing here.
+run_bench() {
+    if ! command -v redis-server >/dev/null; then
+        not_run bench "install redis-server"
+    elif benchmarks/prepare.sh; then
+        lane bench benchmarks ./... RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+    else
+        not_run bench "install openjdk-17-jdk-headless and maven"
+    fi
+}
+
+# The same tests on a redis-server, under the race detector.
+run_redis() {
+    if ! command -v redis-server >/dev/null; then
+        not_run redis "install redis-server"
+        return
+    fi
+    lane redis . "./... $programs" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+}
+
+# What talks to a server, on a valkey-server: the packages whose tests have one, and of those the tests that
+# do not call redistest.NoServer.
+run_valkey() {
+    local with
+    if ! command -v valkey-server >/dev/null; then
+        not_run valkey "install valkey-server"
+        return
+    fi
+    # shellcheck disable=SC2086
+    with=$(go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... $programs |
+        awk -v server="$path/internal/redistest" '{ for (i = 1; i <= NF; i++) if (index($i, server) == 1) print $1 }' | sort -u | paste -sd' ' -)
+    lane valkey . "$with" RATELIMITER_LANE=valkey --
+}
+
+servers=()
+{ chosen redis || chosen compat || chosen bench; } && servers+=(redis-server)
+chosen valkey && servers+=(valkey-server)
+[ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
+
+detector=(-race)
+if [ "$(go env CGO_ENABLED)" != 1 ]; then
+    detector=()
+    not_run race "install a C compiler, gcc or clang: the race detector needs it"
+fi
+
+gotestsum=$(tool gotestsum) || { echo "gotestsum does not build"; exit 1; }
+
+run() { # run LANE...: those that are chosen, one after another
+    local lane
+    for lane in "$@"; do
+        chosen "$lane" || continue
+        echo "== $lane"
+        "run_$lane"
+    done
+}
+any() { # any LANE...: one of them is chosen
+    local lane
+    for lane in "$@"; do
+        ! chosen "$lane" || return 0
+    done
+    return 1
+}
+
+in_virtual_time=(checks unit oldest)
+by_the_clock=(compat bench redis valkey)
+if [ -z "$long" ] && any "${in_virtual_time[@]}" && any "${by_the_clock[@]}"; then
+    set -m # a process group of its own, to be ended as one
+    (
+        renice -n 19 "$BASHPID" >/dev/null 2>&1
+        run "${in_virtual_time[@]}"
+    ) >"$work/beside" 2>&1 &
+    beside=$!
+    set +m
+    run "${by_the_clock[@]}"
+    wait "$beside"
+    beside=
+    cat "$work/beside"
+else
+    run "${in_virtual_time[@]}" "${by_the_clock[@]}"
 fi
 
 echo
-printf '%s\n' ${closing[@]+"${closing[@]}"}
+broken=0 passed=0 failed=0 skipped=0
+for lane in race $lanes; do
+    if [ "$lane" = race ]; then
+        [ -e "$work/race.closed" ] || continue
+    elif ! chosen "$lane"; then
+        continue
+    fi
+    closed=$(cat "$work/$lane.closed" 2>/dev/null)
+    case $closed in
+    [0-9]*)
+        read -r p f s <<<"$closed"
+        echo "$lane: $p passed, $f failed, $s skipped"
+        passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+        [ "$f" -eq 0 ] || broken=1
+        ;;
+    "") # its part of this script came to no end
+        echo "$lane: 0 passed, 1 failed, 0 skipped"
+        failed=$((failed + 1)) broken=1
+        ;;
+    *)
+        echo "$lane: NOT RUN ($closed)"
+        [ "${CI:-}" != true ] || broken=1
+        ;;
+    esac
+done
 echo "$passed passed, $failed failed, $skipped skipped"
-if [ ${#closing[@]} -eq 0 ]; then
-    echo "there is no such lane; the lanes are checks unit redis valkey bench compat"
-    broken=1
-fi
 exit "$broken"

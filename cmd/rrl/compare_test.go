@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/stretchr/testify/require"
 )
@@ -15,6 +16,8 @@ import (
 // compared are the comparisons of all cases, which many tests look at.
 func compared(t *testing.T) map[string]comparison {
 	t.Helper()
+	redistest.NoServer(t)
+	redistest.NoRace(t, "the tests of the command have its goroutines")
 	all, err := comparedOnce()
 	require.NoError(t, err)
 	return all

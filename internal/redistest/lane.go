@@ -33,8 +33,13 @@ const (
 )
 
 // needRealMark begins the message of a test skipped by NeedReal.
-// tools/test-lanes.sh fails a real lane whose output contains it.
-const needRealMark = "redistest.NeedReal"
+// tools/test-lanes.sh fails a real lane whose output contains it. It expects
+// those of NoServer and NoRace, and names every other skipped test.
+const (
+	needRealMark = "redistest.NeedReal"
+	noServerMark = "redistest.NoServer"
+	noRaceMark   = "redistest.NoRace"
+)
 
 // Lane returns the lane of this test run, "miniredis", "redis" or "valkey",
 // from the environment variable RATELIMITER_LANE. The default is "miniredis".
@@ -63,6 +68,38 @@ func NeedReal(t testing.TB) {
 		t.Skip(needRealMark + ": needs redis-server or valkey-server (RATELIMITER_LANE=redis or valkey)")
 	}
 	binary(t)
+}
+
+// NoServer skips t in the valkey lane. A test calls it that asks no server and
+// takes long: that lane could only repeat what the miniredis lane has shown.
+func NoServer(t testing.TB) {
+	t.Helper()
+	if Lane() == valkeyLane && !Long() {
+		t.Skip(noServerMark + ": asks no server; the miniredis lane runs it")
+	}
+}
+
+// NoRace skips t under the race detector, for the reason why. A test calls it
+// in which nothing new can race, and which the detector makes many times as
+// long. The miniredis lane runs it without.
+func NoRace(t testing.TB, why string) {
+	t.Helper()
+	if UnderRace && !Long() {
+		t.Skip(noRaceMark + ": " + why + "; it runs without the race detector")
+	}
+}
+
+// Long reports whether this run has time for what is long and rare: the
+// environment variable RATELIMITER_LONG is set, as `make test-long` does.
+func Long() bool { return os.Getenv("RATELIMITER_LONG") != "" }
+
+// Cases returns how many cases a test draws: short of them as a rule, and long
+// in a run that is [Long].
+func Cases(short, long int) int {
+	if Long() {
+		return long
+	}
+	return short
 }
 
 // binary returns the path of the lane's server program. A missing one is

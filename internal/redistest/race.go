@@ -1,0 +1,6 @@
+//go:build race
+
+package redistest
+
+// UnderRace reports whether the race detector is on.
+const UnderRace = true
