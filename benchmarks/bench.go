@@ -37,10 +37,10 @@ func openBench(ctx context.Context, o options) (*bench, error) {
 	if b.costsInto, err = b.costsDocument(); err != nil {
 		return nil, err
 	}
-	if b.server, err = startServer(ctx, o.server); err != nil {
+	if b.server, err = startServer(o.server); err != nil {
 		return nil, err
 	}
-	b.rdb = newClient(b.server.addr, 0)
+	b.rdb = newClient(b.server.Addr(), 0)
 	if err := b.addContestants(ctx); err != nil {
 		b.close()
 		return nil, err
@@ -87,7 +87,7 @@ func (b *bench) addContestants(ctx context.Context) error {
 			return fmt.Errorf("capturing Redisson's script: %w", err)
 		}
 	}
-	list, err := goContestants(b.server.addr, b.options.pool, script)
+	list, err := goContestants(b.server.Addr(), b.options.pool, script)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (b *bench) addContestants(ctx context.Context) error {
 		if !b.needsRedisson() || !b.wanted("java-"+version) {
 			continue
 		}
-		c, err := newRedissonJava(version, b.server.addr)
+		c, err := newRedissonJava(version, b.server.Addr())
 		if err != nil {
 			return err
 		}

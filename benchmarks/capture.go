@@ -1,40 +1,41 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha1" //nolint:gosec // EVALSHA's, not ours
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 // captureScript runs real Redisson once, on a server of its own behind a recording proxy, and answers
 // the acquire script that it sent. No text of Redisson's is kept in this repository.
 func captureScript(ctx context.Context, program string) (string, error) {
-	s, err := startServer(ctx, program)
+	s, err := startServer(program)
 	if err != nil {
 		return "", err
 	}
 	defer s.stop()
-	r, err := startRecorder(s.addr)
+	proxy, err := redistest.NewProxy(s.Addr())
 	if err != nil {
 		return "", err
 	}
-	defer r.listener.Close()
+	defer proxy.Close()
+	r := &recorder{}
+	proxy.Judge(r.record)
 	const name, permits = "captured", 3
-	rdb := newClient(s.addr, 1)
+	rdb := newClient(s.Addr(), 1)
 	defer rdb.Close()
 	if err := writeRates(ctx, rdb, job{prefix: name, limiters: 1, permits: 7, interval: time.Minute}); err != nil {
 		return "", err
 	}
-	j, err := startJava(newestRedisson, r.listener.Addr().String())
+	j, err := startJava(newestRedisson, proxy.Addr())
 	if err != nil {
 		return "", err
 	}
@@ -52,85 +53,17 @@ func captureScript(ctx context.Context, program string) (string, error) {
 	return text, checkLayout(name, permits, keys, args)
 }
 
-// A recorder is a proxy before a Redis that keeps what clients send.
+// A recorder keeps what clients of a proxy before a Redis send.
 type recorder struct {
-	listener net.Listener
-	target   string
 	mu       sync.Mutex
 	commands [][]string
 }
 
-func startRecorder(target string) (*recorder, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	r := &recorder{listener: l, target: target}
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go r.serve(client)
-		}
-	}()
-	return r, nil
-}
-
-func (r *recorder) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", r.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		_, _ = io.Copy(client, server)
-		_ = client.Close()
-	}()
-	in := bufio.NewReader(io.TeeReader(client, server))
-	for {
-		words, err := readCommand(in)
-		if err != nil {
-			return
-		}
-		r.mu.Lock()
-		r.commands = append(r.commands, words)
-		r.mu.Unlock()
-	}
-}
-
-// readCommand reads an array of bulk strings, the only form in which Redisson sends commands.
-func readCommand(in *bufio.Reader) ([]string, error) {
-	n, err := readHeader(in, '*')
-	if err != nil {
-		return nil, err
-	}
-	words := make([]string, n)
-	for i := range words {
-		size, err := readHeader(in, '$')
-		if err != nil {
-			return nil, err
-		}
-		bulk := make([]byte, size+2)
-		if _, err := io.ReadFull(in, bulk); err != nil {
-			return nil, err
-		}
-		words[i] = string(bulk[:size])
-	}
-	return words, nil
-}
-
-func readHeader(in *bufio.Reader, kind byte) (int, error) {
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	if line[0] != kind {
-		return 0, fmt.Errorf("%q where %q was expected", line, kind)
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
+func (r *recorder) record(words []string) redistest.Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.commands = append(r.commands, words)
+	return redistest.Fault{}
 }
 
 // script is the script that ran on a limiter; Redisson runs another one when it connects. A text may

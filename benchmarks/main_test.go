@@ -52,10 +52,11 @@ func script(tb testing.TB) string {
 // testBench is a bench on a server of the test's own, which its cells may flush.
 func testBench(tb testing.TB) *bench {
 	tb.Helper()
-	addr := redistest.Start(tb).Addr()
+	started := redistest.Start(tb)
+	addr := started.Addr()
 	list, err := goContestants(addr, 0, script(tb))
 	require.NoError(tb, err)
-	b := &bench{options: options{repeats: 1}, server: &server{addr: addr}, rdb: newClient(addr, 0), contestants: list, results: results{}}
+	b := &bench{options: options{repeats: 1}, server: &server{Server: started}, rdb: newClient(addr, 0), contestants: list, results: results{}}
 	tb.Cleanup(func() {
 		for _, c := range list {
 			require.NoError(tb, c.close())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -82,10 +83,8 @@ func (s *redissonScript) wait(ctx context.Context, name string, callers int, sta
 			if err != nil || wait == 0 {
 				return err
 			}
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := retry.Sleep(ctx, wait); err != nil {
+				return err
 			}
 		}
 	})

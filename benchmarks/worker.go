@@ -80,7 +80,7 @@ func (b *bench) workers(ctx context.Context, count int, c contestant, j job) (to
 			script = s.text
 		}
 	}
-	o := order{b.server.addr, script, c.about().key, b.options.pool, j.prefix, j.permits, j.interval, j.duration, j.callers}
+	o := order{b.server.Addr(), script, c.about().key, b.options.pool, j.prefix, j.permits, j.interval, j.duration, j.callers}
 	var crew []*workerProcess
 	defer func() {
 		for _, w := range crew {

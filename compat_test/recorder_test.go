@@ -1,31 +1,26 @@
 package compat_test
 
 import (
-	"bufio"
 	"crypto/sha1" //nolint:gosec // EVALSHA's, not ours
 	"encoding/hex"
-	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A recorder is a TCP proxy in front of a Redis that keeps every command a client sends,
-// labelled with the operation under way. It is how a test gets at Redisson's scripts: none
-// is kept in this repository.
+// A recorder keeps every command that clients of a proxy in front of a Redis send, labelled
+// with the operation under way. It is how a test gets at Redisson's scripts: none is kept in
+// this repository.
 //
 // A command is recorded before Redis sees it, so when an operation has answered, what it sent
 // is there. Against a server that already knows a script, EVALSHA says nothing about its text:
 // record on a server of the test's own.
 type recorder struct {
-	addr   string // for the client
-	target string
+	addr string // for the client
 
 	mu       sync.Mutex
 	label    string
@@ -47,82 +42,15 @@ type scriptCall struct {
 
 func startRecorder(t testing.TB, target string) *recorder {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	r := &recorder{addr: listener.Addr().String(), target: target}
-	var connections sync.WaitGroup
-	connections.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			connections.Go(func() { r.serve(client) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		connections.Wait() // the clients are stopped before: their cleanup was registered later
+	proxy := redistest.StartProxy(t, target)
+	r := &recorder{addr: proxy.Addr()}
+	proxy.Judge(func(words []string) redistest.Fault {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.commands = append(r.commands, command{r.label, words})
+		return redistest.Fault{}
 	})
 	return r
-}
-
-func (r *recorder) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.Dial("tcp", r.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		_, _ = io.Copy(client, server)
-		_ = client.Close()
-	}()
-	in := bufio.NewReader(client)
-	for {
-		words, raw, err := readCommand(in)
-		if err != nil {
-			return
-		}
-		r.mu.Lock()
-		r.commands = append(r.commands, command{r.label, words})
-		r.mu.Unlock()
-		if _, err := server.Write(raw); err != nil {
-			return
-		}
-	}
-}
-
-// readCommand reads an array of bulk strings, the only form in which clients send commands.
-func readCommand(in *bufio.Reader) (words []string, raw []byte, err error) {
-	header := func(kind byte) (int, error) {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			return 0, err
-		}
-		raw = append(raw, line...)
-		if line[0] != kind {
-			return 0, fmt.Errorf("recorder: %q where %q was expected", line, kind)
-		}
-		return strconv.Atoi(strings.TrimSpace(string(line[1:])))
-	}
-	n, err := header('*')
-	if err != nil {
-		return nil, nil, err
-	}
-	for range n {
-		size, err := header('$')
-		if err != nil {
-			return nil, nil, err
-		}
-		bulk := make([]byte, size+2)
-		if _, err := io.ReadFull(in, bulk); err != nil {
-			return nil, nil, err
-		}
-		raw = append(raw, bulk...)
-		words = append(words, string(bulk[:size]))
-	}
-	return words, raw, nil
 }
 
 // during labels what is sent while f runs. Calls must not overlap.

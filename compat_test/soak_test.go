@@ -104,7 +104,7 @@ func TestSoakRestarts(t *testing.T) {
 type soak struct {
 	testing.TB
 	server   *redistest.Server
-	gate     *gate
+	gate     *redistest.Proxy // shut after a restart, so that nobody calls before the ledger listens
 	seen     *ledger
 	rdb      *redis.Client
 	limiters []*soakLimiter
@@ -128,7 +128,7 @@ func startSoak(t *testing.T, durable bool) *soak {
 		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
 	}
 	s := &soak{TB: t, server: redistest.Start(t, args...)}
-	s.gate = startGate(t, s.server.Addr())
+	s.gate = redistest.StartProxy(t, s.server.Addr())
 	s.rdb = s.server.Client(t)
 	s.seen = startLedger(t, s.server.Addr())
 	for i, names := range soakPairs {
@@ -150,7 +150,7 @@ func startSoak(t *testing.T, durable bool) *soak {
 // jvm is startPeer for a JVM that may be killed.
 func (s *soak) jvm(v version) *peer {
 	s.Helper()
-	p, err := newPeer(v, s.gate.addr)
+	p, err := newPeer(v, s.gate.Addr())
 	require.NoError(s, err)
 	s.Cleanup(func() {
 		if !p.ended() {
@@ -164,7 +164,7 @@ func (s *soak) jvm(v version) *peer {
 func (s *soak) goes(n int, during time.Duration) []*worker {
 	s.Helper()
 	plan := &soakPlan{
-		Addr: s.gate.addr, Mix: []int64{1, 1, 2, 5}, Modes: []string{"try", "wait:200ms", "block"},
+		Addr: s.gate.Addr(), Mix: []int64{1, 1, 2, 5}, Modes: []string{"try", "wait:200ms", "block"},
 		Pause: 20 * time.Millisecond, During: during,
 	}
 	for _, l := range s.limiters {
@@ -247,7 +247,8 @@ func (s *soak) wait() { s.running.Wait() }
 // restartRedis kills Redis while it is busy, and has it back after a moment.
 func (s *soak) restartRedis() (missed int) {
 	s.server.Kill()
-	s.gate.shut()
+	s.gate.Refuse()
+	s.gate.Cut(false)
 	s.seen.lost()
 	time.Sleep(500 * time.Millisecond)
 	s.server.Restart()
@@ -255,7 +256,7 @@ func (s *soak) restartRedis() (missed int) {
 	for _, l := range s.limiters {
 		missed += s.seen.reconcile(s.rdb, "{"+l.name+"}:permits")
 	}
-	s.gate.open()
+	s.gate.Admit()
 	return missed
 }
 

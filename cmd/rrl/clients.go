@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A step is one client's request in the play.
@@ -67,12 +69,12 @@ func (t *troupe) play(ctx context.Context, steps []step) error {
 	var wg sync.WaitGroup
 	for _, s := range steps {
 		wg.Go(func() {
-			if !sleep(ctx, time.Until(t.start.Add(s.at))) {
+			if retry.Sleep(ctx, time.Until(t.start.Add(s.at))) != nil {
 				return
 			}
 			e := t.request(ctx, s)
 			if s.again && e.Status == http.StatusTooManyRequests &&
-				sleep(ctx, time.Duration(e.Answer.RetryAfterS)*time.Second) {
+				retry.Sleep(ctx, time.Duration(e.Answer.RetryAfterS)*time.Second) == nil {
 				s.timeout = 0
 				t.request(ctx, s)
 			}
@@ -80,17 +82,6 @@ func (t *troupe) play(ctx context.Context, steps []step) error {
 	}
 	wg.Wait()
 	return ctx.Err()
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // request is one request, reported when it is sent and when it is answered. One that ctx ended is

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/urfave/cli/v3"
 )
 
@@ -209,7 +210,7 @@ func (d *demo) live(ctx context.Context, start time.Time, l *ratelimiter.RateLim
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for sleep(ctx, 200*time.Millisecond) {
+		for retry.Sleep(ctx, 200*time.Millisecond) == nil {
 			s, err := l.Inspect(ctx)
 			if err == nil || errors.Is(err, ratelimiter.ErrNotInitialized) {
 				v.keys(time.Since(start), keysOf(s))

@@ -12,6 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/urfave/cli/v3"
 )
 
@@ -208,7 +209,7 @@ const dingTick = 200 * time.Millisecond
 func (d *dingDemo) watch(ctx context.Context, length time.Duration) bool {
 	from := time.Now()
 	for at := min(dingTick, length); ; at = min(at+dingTick, length) {
-		if !sleep(ctx, time.Until(from.Add(at))) {
+		if retry.Sleep(ctx, time.Until(from.Add(at))) != nil {
 			return false
 		}
 		for _, e := range d.fleet.ban.news() {

@@ -17,6 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -167,7 +168,7 @@ func (n *dingNetwork) RoundTrip(req *http.Request) (*http.Response, error) {
 	left := time.Since(n.begin)
 	defer n.left()()
 	ctx := req.Context()
-	if !sleep(ctx, dingDelay()) {
+	if retry.Sleep(ctx, dingDelay()) != nil {
 		_ = req.Body.Close()
 		return nil, ctx.Err()
 	}
@@ -176,7 +177,7 @@ func (n *dingNetwork) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.Header.Set(dinggate.HeaderCaller, n.service)
 	r.Header.Set(dingLeft, strconv.FormatInt(int64(left), 10))
 	resp, err := n.base.RoundTrip(r)
-	if err == nil && !sleep(ctx, dingDelay()) {
+	if err == nil && retry.Sleep(ctx, dingDelay()) != nil {
 		_ = resp.Body.Close()
 		return nil, ctx.Err()
 	}

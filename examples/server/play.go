@@ -10,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A play is clients, whose requests reach the servers through a proxy that notes their addresses, and
@@ -40,10 +41,7 @@ func (p *play) scenes(embedded *embedredis.Server) {
 	p.title("health checks are not limited")
 	p.get(0, "/health", "198.51.100.1", 200)
 	p.title(fmt.Sprintf("ann waits for %v, as Retry-After says", after))
-	select {
-	case <-time.After(after):
-	case <-p.ctx.Done():
-	}
+	_ = retry.Sleep(p.ctx, after)
 	p.get(1, "/orders/1", "198.51.100.1", 200)
 	if embedded != nil {
 		p.title("Redis goes away")

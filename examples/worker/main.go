@@ -27,6 +27,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -172,7 +173,7 @@ func (s *settings) queue(rdb redis.UniversalClient) *queue {
 // handler is the work: it takes its time, and then it counts in Redis that the job was done.
 func (s *settings) handler(rdb redis.UniversalClient) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) error {
-		if !sleep(ctx, s.busy) {
+		if retry.Sleep(ctx, s.busy) != nil {
 			return ctx.Err()
 		}
 		return rdb.HIncrBy(ctx, s.results(), j.Payload, 1).Err()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A pace counts what a limiter grants, from what Redis recorded: the instants at which workers notice
@@ -26,7 +27,7 @@ type grant struct {
 
 // watch looks ten times as often as grants expire, until ctx ends.
 func (p *pace) watch(ctx context.Context, interval time.Duration) {
-	for sleep(ctx, interval/10) {
+	for retry.Sleep(ctx, interval/10) == nil {
 		p.look(ctx)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A worker does jobs, each for one permit.
@@ -35,7 +36,7 @@ func (w *worker) run(ctx context.Context) {
 			if j != nil {
 				w.report(eventFailed, j)
 			}
-			sleep(ctx, time.Second) // Redis is away, as a rule
+			_ = retry.Sleep(ctx, time.Second) // Redis is away, as a rule
 		}
 	}
 }
@@ -57,16 +58,4 @@ func (w *worker) do(ctx context.Context, j *job) error {
 	}
 	w.report(eventDone, j)
 	return nil
-}
-
-// sleep answers whether it slept through.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -58,17 +58,26 @@ type Proxy struct {
 // It must be called outside of bubbles.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
+	p, err := NewProxy(target)
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// NewProxy is [StartProxy] for a program that is no test: the caller closes
+// the proxy.
+func NewProxy(target string) (*Proxy, error) {
 	p := &Proxy{target: target, links: map[*link]bool{}}
 	var err error
 	for range 5 { // another process may take the port first
 		p.addr = fmt.Sprintf("127.0.0.1:%d", freePort())
 		if err = p.listen(); err == nil {
-			t.Cleanup(p.Close)
-			return p
+			return p, nil
 		}
 	}
-	t.Fatalf("redistest: proxy: %v", err)
-	return nil
+	return nil, fmt.Errorf("proxy: %w", err)
 }
 
 // Addr returns the address for clients, which stays the same.

@@ -35,17 +35,20 @@ type Server struct {
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	NeedReal(t)
-	s, err := newServer(binary(t), t.TempDir(), args)
+	s, err := NewServer(binary(t), t.TempDir(), args...)
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
-	t.Cleanup(s.close)
+	t.Cleanup(s.Close)
 	return s
 }
 
-// newServer starts bin on a free port. Another process may take the port
-// between the look and the start, so it tries several.
-func newServer(bin, dir string, args []string) (*Server, error) {
+// NewServer starts the program bin on a free port, with dir as its working
+// directory, and returns when it answers PING. It is [Start] for a program
+// that is no test: the caller closes the server.
+func NewServer(bin, dir string, args ...string) (*Server, error) {
+	// Another process may take the port between the look and the start, so it
+	// tries several.
 	s := &Server{bin: bin, dir: dir, args: args, jobs: make(chan func() error), errs: make(chan error)}
 	go s.supervise()
 	var err error
@@ -96,8 +99,9 @@ func (s *Server) halt(sig os.Signal) error {
 	return p.end(sig)
 }
 
-// close kills the server for good.
-func (s *Server) close() {
+// Close kills the server for good. It may be called once, and is not for
+// servers of [Start].
+func (s *Server) Close() {
 	_ = s.do(func() error { return s.halt(os.Kill) })
 	close(s.jobs)
 }

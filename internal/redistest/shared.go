@@ -29,7 +29,7 @@ func Main(m *testing.M) {
 	code := m.Run()
 	shared.Lock()
 	if shared.real != nil {
-		shared.real.close()
+		shared.real.Close()
 	}
 	if shared.mini != nil {
 		shared.mini.Close()
@@ -67,7 +67,7 @@ func sharedServer(t testing.TB) *Server {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.real == nil {
-		s, err := newServer(binary(t), os.TempDir(), nil) // it writes no file
+		s, err := NewServer(binary(t), os.TempDir()) // it writes no file
 		if err != nil {
 			t.Fatalf("redistest: %v", err)
 		}
