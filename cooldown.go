@@ -24,9 +24,9 @@ const maxCoolDown = 366 * 24 * time.Hour
 // longest wins: while one lasts that ends later, it changes nothing. It ends by itself.
 //
 // until is by this process' clock and rounded up to a millisecond; what counts is how far away it is,
-// so that clocks need not agree. The grants of the moment are forgotten, except those which fall due
-// after until. While it lasts a release has no effect, and SetRate keeps it; Delete ends it, as does
-// a peer that deletes the limiter. What a Java peer frees by its own setRate or release is blocked
+// so that clocks need not agree. At its end all permits are free but those whose grants fall due later.
+// While it lasts a release has no effect, and SetRate keeps it; LiftCoolDown ends it, and so do Delete and
+// a peer that deletes the limiter, for the callers of all processes. What a Java peer frees by its own setRate or release is blocked
 // again by the next call of this package, whoever makes it. A limiter with a KeepAlive shorter than the
 // cool-down is kept for its length by every call of this package; callers of Redisson alone shorten it
 // again, so that a limiter which nobody but they use can expire, cool-down and all. Of a [PerClient] limiter callers of this
@@ -96,10 +96,17 @@ func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
 	return time.Now().Add(ms(n[1])), nil
 }
 
-// LiftCoolDown ends the cool-down of the limiter, and its re-opening, before the time. It answers
-// whether there was one. Its permits come back one interval after it was set at the latest, as the
-// grants would have done whose place it took. Callers of this Client that wait ask again at once.
-// Errors: ErrNotInitialized, ctx.Err(), ErrClosed, ErrUnavailable, and those of Redis.
+// LiftCoolDown ends the cool-down of the limiter, and its re-opening, before the time, and reports
+// whether there was one. It ends at once and for all, whoever set it: permits that were free when it was set are free
+// again, and those of grants come back one interval after they were granted, as if there had been no cool-down. Of more
+// than 512 grants that would have come back before its end, each may come back a 128th of an interval later,
+// and those that were of several permits up to an interval after the newest.
+//
+// Callers of this Client that wait ask again at once, those of other processes within their [WithRecheck]; an
+// outage policy elsewhere learns of it with the next answer of Redis. A caller of Redisson's that has been told to
+// sleep until the end sleeps until then.
+//
+// Errors: ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, and those of Redis.
 func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err

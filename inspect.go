@@ -32,7 +32,8 @@ type State struct {
 	// for ever, or [NoLimiter] when there is no such key.
 	HashTTL, ValueTTL, PermitsTTL time.Duration
 
-	// Fields are those of the hash as they are; of a hash of more than 64 only those of a limiter.
+	// Fields are those of the hash as they are; of a hash of more than 64 only those of a limiter. coolDown and
+	// reopenUntil, in ms since the epoch, are there while a cool-down is in force or re-opens.
 	Fields map[string]string
 	// Rate is what they say.
 	Rate Rate
@@ -51,7 +52,8 @@ type State struct {
 }
 
 // A StoredMember is one member of a permits set with its score. One that no Redisson writes has the
-// Format MemberUnknown, and the Permits that a reader finds in its last four bytes.
+// Format MemberUnknown, and the Permits that a reader finds in its last four bytes. The permits that a
+// cool-down holds are members too, whose ID begins with ~c; those that were lifted begin with ~l.
 type StoredMember struct {
 	Member
 	// Raw is the member as it is.

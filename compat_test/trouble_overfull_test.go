@@ -1,0 +1,91 @@
+package compat_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// overFull asks for n permits an interval, evenly and for five intervals, and returns the fullest window of those that
+// began an interval and two calls after the first.
+func (t trouble) overFull(n int, interval time.Duration) int {
+	t.Helper()
+	begin, every := time.Now(), interval/time.Duration(n)
+	var grants []time.Time
+	for i := range 5 * n {
+		time.Sleep(time.Until(begin.Add(time.Duration(i) * every)))
+		if r := t.try(1); r.Granted && r.Time.After(begin.Add(interval+2*every)) {
+			grants = append(grants, r.Time)
+		}
+	}
+	most := 0
+	for i, first := range grants {
+		in := 0
+		for _, g := range grants[i:] {
+			if g.Sub(first) < interval {
+				in++
+			}
+		}
+		most = max(most, in)
+	}
+	return most
+}
+
+// spread has Java take n permits, one by one and evenly over the interval.
+func (t trouble) spread(n int, interval time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	for i := range n {
+		time.Sleep(time.Until(begin.Add(time.Duration(i) * interval / time.Duration(n))))
+		require.True(t, t.javaTries(1))
+	}
+}
+
+// requireWhole holds that value and the permits in use make up the rate.
+func (t trouble) requireWhole(rate int64) {
+	t.Helper()
+	left, err := t.rdb.Get(t.Context(), t.value()).Int64()
+	require.NoError(t, err)
+	require.Equal(t, rate, left+used(t, t.rdb, t.permits()))
+}
+
+// TestTroubleReleaseByJava: Redisson's release keeps the grants, so that value and members are more than the rate: a
+// caller of ours that is never refused would have as many more in every window. It loses nothing that was released.
+func TestTroubleReleaseByJava(t *testing.T) {
+	eachVersion(t, func(tb testing.TB, v version) {
+		const rate, interval = 10, time.Second
+		l := newTrouble(tb, v).another(rate, interval)
+		l.spread(rate, interval)
+		l.java.must(l, "release", l.name, 5)
+		require.EqualValues(l, 5, l.java.number(l, "availablePermits", l.name))
+		for range 5 {
+			require.True(l, l.try(1).Granted, "what was released is free")
+		}
+		most := l.overFull(15, interval)
+		require.LessOrEqual(l, most, rate)
+		require.GreaterOrEqual(l, most, rate-1)
+		l.requireWhole(rate)
+	}, from("3.52.0"))
+}
+
+// TestTroubleUpdateRateByJava: it keeps all grants of before, also where the new rate is less.
+func TestTroubleUpdateRateByJava(t *testing.T) {
+	eachVersion(t, func(tb testing.TB, v version) {
+		const rate, interval = 5, time.Second
+		for _, seen := range []bool{false, true} {
+			l := newTrouble(tb, v).another(8, interval)
+			if seen {
+				require.True(l, l.try(1).Granted)
+				time.Sleep(interval)
+			}
+			l.spread(8, interval)
+			require.True(l, l.java.truth(l, "updateRate", l.name, overall, rate, interval, "-", true))
+			require.EqualValues(l, 8, used(l, l.rdb, l.permits()))
+			most := l.overFull(8, interval)
+			require.LessOrEqual(l, most, rate)
+			require.GreaterOrEqual(l, most, rate-1)
+			l.requireWhole(rate)
+		}
+	}, from("4.4.0"))
+}
