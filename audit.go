@@ -17,7 +17,7 @@ func auditEvery(interval time.Duration) time.Duration {
 // checkSample is of how many calls of a limiter that is asked less than once an interval, or whose engine is new, one
 // checks its state: a limiter in constant use checks once an interval. Every call of such a limiter could be the only one
 // for an interval, so that checking each would cost more than it finds.
-const checkSample = 16
+const checkSample = 64
 
 // takeCheck says whether the call that begins now checks that value and the permits in use make up the rate,
 // although nothing may be refused, and if so that another need not for an interval; and whether the rate was lowered
@@ -30,14 +30,15 @@ func (e *engine) takeCheck(now time.Time, sample uint32) (check, lowered bool) {
 	switch {
 	case e.suspect:
 	case now.Before(e.nextCheck):
+		e.unchecked = true
 		return false, false
-	case e.nextCheck.IsZero() || now.Sub(e.nextCheck) > often:
+	case e.nextCheck.IsZero() || !e.unchecked && now.Sub(e.nextCheck)+auditEvery(often) > often:
 		if rand.Uint32N(sample) > 0 {
 			return false, false
 		}
 	}
 	lowered = e.lowered
-	e.suspect, e.lowered = false, false
+	e.suspect, e.lowered, e.unchecked = false, false, false
 	e.nextCheck = now.Add(auditEvery(e.interval))
 	return true, lowered
 }

@@ -38,6 +38,7 @@ type engine struct {
 	nextAudit time.Time     // for a refusal
 	nextCheck time.Time     // for a call that may be granted
 	suspect   bool          // the next call checks: the rate is another
+	unchecked bool          // there have been calls since the last check that did not
 	lowered   bool          // and it is a lower one
 	noTTL     time.Time     // until when the hash is taken to have no TTL
 	spare     *call
