@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -23,7 +24,8 @@ func dingtalkCommand() *cli.Command {
 		Description: "Four services call two APIs as fast as they can for some 40s, in four parts: without a limiter;\n" +
 			"with the profile httplimit.DingTalk; while the address that they share is banned, because of\n" +
 			"somebody else; and after that. Beside them is the gateway's own count. The services are in this\n" +
-			"process, each with a Redis connection, a ratelimiter.Client and a httplimit.Transport of its own.\n" +
+			"process, each with a Redis connection, a ratelimiter.Client and a httplimit.Transport of its own;\n" +
+			"they are the fleet of examples/dingtalk.\n" +
 			"The gateway is a model of DingTalk's on loopback, and a ban of 5m is one of 10s.\n\n" +
 			"The last line is the verdict. A penalty with the profile on is exit code 1, and so is a call sent\n" +
 			"during the ban after the fleet knew of it. On a machine that is busy with other things calls are\n" +
@@ -102,8 +104,14 @@ func (d *dingDemo) run(outer context.Context) error {
 	if err != nil {
 		return err
 	}
-	limits := newDingLimits(d.store, d.options)
-	defer limits.close(outer, d.warn)
+	limits := fleet.NewLimits(d.store.rdb, d.store.name+":", d.options...)
+	own := limits.On(d.store.rdb)
+	defer func() {
+		if name, err := limits.Delete(outer); err != nil {
+			fmt.Fprintf(d.warn, "rrl: could not delete the limiter %s: %s\n", name, oneLine(err))
+		}
+		_ = own.Close()
+	}()
 	defer d.view.close()
 
 	d.begin = time.Now()
@@ -113,7 +121,7 @@ func (d *dingDemo) run(outer context.Context) error {
 		d.fleet.arrived(r)
 		d.gate.Load().ServeHTTP(w, r)
 	}))
-	d.look = &dingLook{begin: d.begin, gate: d.gate.Load, fleet: d.fleet, limits: limits}
+	d.look = &dingLook{begin: d.begin, gate: d.gate.Load, fleet: d.fleet, own: own}
 	d.view.begin(dingIntro{Where: d.store.where, URL: d.fleet.base, Ban: d.parts.Ban})
 
 	s, ok := d.play(ctx)

@@ -10,15 +10,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/retry"
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -46,12 +44,12 @@ var (
 	dingAPIs = []string{"/topapi/message/corpconversation/asyncsend_v2", "/v1.0/robot/oToMessages/batchSend"}
 )
 
-// A dingFleet is the company's services.
+// A dingFleet is the company's services, and what is seen of them.
 type dingFleet struct {
 	begin  time.Time
 	base   string // http://host:port of the gateway
 	dial   func(ctx context.Context, network, addr string) (net.Conn, error)
-	limits *dingLimits
+	limits *fleet.Limits
 	fail   context.CancelCauseFunc
 	ban    dingBan
 
@@ -63,56 +61,43 @@ type dingFleet struct {
 // start has every service call every API, one call after another, without a limiter when profile is
 // nil. The function that it answers lets the calls under way end, and may be called twice.
 func (f *dingFleet) start(ctx context.Context, profile []httplimit.ProfileOption) (stop func(), err error) {
-	calls, cancelCalls := context.WithCancel(ctx)
-	loop, cancelLoop := context.WithCancel(calls)
 	f.slowest.Store(0)
-	var wg sync.WaitGroup
-	var ends []func()
-	stop = func() {
-		cancelLoop()
-		late := time.AfterFunc(dingGrace, cancelCalls)
-		wg.Wait()
-		late.Stop()
-		cancelCalls()
-		for _, end := range ends {
-			end()
-		}
-		ends = nil
-	}
+	var services []fleet.Service
 	for i, name := range dingServices {
-		network := &http.Transport{DialContext: f.dial, MaxIdleConnsPerHost: len(dingAPIs)}
-		ends = append(ends, network.CloseIdleConnections)
-		var transport http.RoundTripper = &dingNetwork{base: network, service: name, begin: f.begin, left: func() (back func()) {
-			f.outside.Add(1)
-			f.sent[i].Add(1)
-			f.ban.left(time.Now())
-			return func() { f.outside.Add(-1) }
-		}}
+		s := fleet.Service{
+			Name:    name,
+			Network: &http.Transport{DialContext: f.dial, MaxIdleConnsPerHost: len(dingAPIs)},
+			Through: func(network http.RoundTripper) http.RoundTripper {
+				return &dingNetwork{base: network, service: name, begin: f.begin, left: func() (back func()) {
+					f.outside.Add(1)
+					f.sent[i].Add(1)
+					f.ban.left(time.Now())
+					return func() { f.outside.Add(-1) }
+				}}
+			},
+		}
 		if profile != nil {
-			client, end := f.limits.client()
-			ends = append(ends, end)
-			transport, err = httplimit.New(client, httplimit.WithBase(transport),
+			s.Limited = []httplimit.Option{
 				httplimit.WithProfile(httplimit.DingTalk(dingApp, profile...)),
-				httplimit.WithEvents(func(e httplimit.Event) { f.heard(name, e) }))
-			if err != nil {
-				stop()
-				return nil, err
+				httplimit.WithEvents(func(e httplimit.Event) { f.heard(name, e) }),
 			}
 		}
 		for _, api := range dingAPIs {
-			wg.Go(func() {
-				for loop.Err() == nil {
-					if err := f.call(calls, &http.Client{Transport: transport}, api); err != nil {
-						if calls.Err() == nil {
-							f.fail(fmt.Errorf("the service %s: %w", name, err))
-						}
-						return
-					}
+			s.Calls = append(s.Calls, func(ctx context.Context, client *http.Client) (more bool) {
+				err := f.call(ctx, client, api)
+				if err != nil && ctx.Err() == nil {
+					f.fail(fmt.Errorf("the service %s: %w", name, err))
 				}
+				return err == nil
 			})
 		}
+		services = append(services, s)
 	}
-	return stop, nil
+	started, err := fleet.Start(ctx, f.limits, dingGrace, services)
+	if err != nil {
+		return nil, err
+	}
+	return started.Stop, nil
 }
 
 // call is one call of an API; what it is answered is the gateway's to count.
@@ -198,50 +183,4 @@ func (f *dingFleet) arrived(r *http.Request) {
 
 func dingDelay() time.Duration {
 	return dingLeastDelay + rand.N(dingMostDelay-dingLeastDelay)
-}
-
-// dingLimits gives the services their limiters in the demo's Redis, all under the demo's own name: the
-// profile's names are those of the company's real limiters.
-type dingLimits struct {
-	store   *store
-	options []ratelimiter.Option
-	names   sync.Map // of the limiters that were used
-	own     *ratelimiter.Client
-}
-
-func newDingLimits(st *store, options []ratelimiter.Option) *dingLimits {
-	l := &dingLimits{store: st, options: options}
-	l.own = l.on(st.rdb)
-	return l
-}
-
-func (l *dingLimits) on(rdb *redis.Client) *ratelimiter.Client {
-	return ratelimiter.New(rdb, append([]ratelimiter.Option{ratelimiter.WithNameMapper(func(name string) string {
-		l.names.Store(name, true)
-		return l.store.name + ":" + name
-	})}, l.options...)...)
-}
-
-// client is that of one service, on connections of its own.
-func (l *dingLimits) client() (c *ratelimiter.Client, end func()) {
-	rdb := redis.NewClient(l.store.rdb.Options())
-	c = l.on(rdb)
-	return c, func() {
-		_ = c.Close()
-		_ = rdb.Close()
-	}
-}
-
-// close leaves nothing in a Redis that others use, also after Ctrl-C.
-func (l *dingLimits) close(ctx context.Context, warn io.Writer) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dingGrace)
-	defer cancel()
-	l.names.Range(func(name, _ any) bool {
-		_, err := l.own.RateLimiter(name.(string)).Delete(ctx)
-		if err != nil {
-			fmt.Fprintf(warn, "rrl: could not delete the limiter %s:%s: %s\n", l.store.name, name, oneLine(err))
-		}
-		return err == nil // one line for one fault
-	})
-	_ = l.own.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
@@ -31,11 +32,11 @@ type dingRow struct {
 
 // A dingLook takes the rows.
 type dingLook struct {
-	begin  time.Time
-	gate   func() *dinggate.Gate
-	fleet  *dingFleet
-	limits *dingLimits
-	last   dingRow
+	begin time.Time
+	gate  func() *dinggate.Gate
+	fleet *dingFleet
+	own   *ratelimiter.Client
+	last  dingRow
 }
 
 // reset begins a part.
@@ -46,7 +47,7 @@ func (l *dingLook) now(ctx context.Context) dingRow {
 	ctx, cancel := context.WithTimeout(ctx, dingTick)
 	defer cancel()
 	r := l.row(l.gate().Ledger())
-	address := l.limits.own.RateLimiter(dingAddressLimiter)
+	address := l.own.RateLimiter(dingAddressLimiter)
 	if n, err := address.AvailablePermits(ctx); err == nil {
 		r.Free = n
 		if until, err := address.CoolDownUntil(ctx); err == nil && !until.IsZero() {

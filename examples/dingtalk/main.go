@@ -6,7 +6,8 @@
 //
 // It starts a Redis of its own (or uses the one at REDIS_ADDR), and the gateway; three services send as
 // fast as they may; the last line counts the messages and the penalties. It takes about 11 s. What to
-// take over is newHTTPClient: an SDK that accepts an http.Client, here robot.go, stays as it is.
+// take over is fleet.NewHTTPClient: an SDK that accepts an http.Client, here robot.go, stays as it is.
+// `rrl demo dingtalk` runs the same fleet on other calls, and bans it.
 //
 // A robot's limit is 20 messages a minute. So that nobody has to watch for minutes, a minute has 5 s
 // here: in the gateway, and in the profile by WithRate.
@@ -30,7 +31,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
@@ -79,17 +80,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// newHTTPClient is the http.Client of one service. It keeps the robots' limits together with all others
-// on the same Redis, waits for a permit as long as a request's context allows, and stops everybody when
-// DingTalk says that a robot is banned.
-func newHTTPClient(limits *ratelimiter.Client, opts ...httplimit.ProfileOption) (*http.Client, error) {
-	transport, err := httplimit.New(limits, httplimit.WithProfile(httplimit.DingTalkRobot(opts...)))
-	if err != nil {
-		return nil, err
-	}
-	return &http.Client{Transport: transport}, nil
-}
-
 // A demo is one run.
 type demo struct {
 	addr     string
@@ -99,10 +89,9 @@ type demo struct {
 	limit    bool
 	out      io.Writer
 
-	begin    time.Time
-	mu       sync.Mutex // of out
-	sent     atomic.Int64
-	limiters sync.Map // the names of those that were used
+	begin time.Time
+	mu    sync.Mutex // of out
+	sent  atomic.Int64
 }
 
 func (d *demo) run(ctx context.Context) error {
@@ -118,33 +107,63 @@ func (d *demo) run(ctx context.Context) error {
 		defer embedded.Close()
 		d.addr, where = embedded.Addr(), "an embedded Redis"
 	}
-	limits := dinggate.Standard()
-	limits.Robot.Window = d.minute
-	gate, err := dinggate.Start(dinggate.WithLimits(limits))
+	bounds := dinggate.Standard()
+	bounds.Robot.Window = d.minute
+	gate, err := dinggate.Start(dinggate.WithLimits(bounds))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = gate.Close() }()
 
+	rdb := newRedis(d.addr)
+	defer func() { _ = rdb.Close() }()
+	limits := fleet.NewLimits(rdb, d.name)
 	const token = "a-robot-of-the-demo"
 	d.begin = time.Now()
 	d.say("%d messages from %d services, %d in any %v, on %s", d.messages, services, perMinute, d.minute, where)
-	defer d.cleanUp(ctx)
-	d.send(ctx, gate.URL, token)
+	defer func() {
+		if name, err := limits.Delete(ctx); err != nil {
+			d.say("could not delete the limiter %s: %v", name, err)
+		}
+	}()
+	if err := d.send(ctx, limits, gate.URL, token); err != nil {
+		return err
+	}
 	return d.sumUp(ctx, gate, token)
 }
 
 // send has all services send, each as fast as it may.
-func (d *demo) send(ctx context.Context, gateway, token string) {
-	todo := make(chan int)
-	var wg sync.WaitGroup
-	for i := range services {
-		wg.Go(func() {
-			if err := d.service(ctx, fmt.Sprintf("service-%d", i+1), gateway, token, todo); err != nil {
-				d.say("service-%d: %v", i+1, err)
-			}
-		})
+func (d *demo) send(ctx context.Context, limits *fleet.Limits, gateway, token string) error {
+	base, err := url.Parse(gateway)
+	if err != nil {
+		return err
 	}
+	todo := make(chan int)
+	var all []fleet.Service
+	for i := range services {
+		s := fleet.Service{Name: fmt.Sprintf("service-%d", i+1), Network: &http.Transport{}}
+		if d.limit {
+			s.Limited = []httplimit.Option{httplimit.WithProfile(httplimit.DingTalkRobot(
+				// In a program that calls DingTalk itself none of these is needed.
+				httplimit.WithHosts(base.Hostname()),
+				httplimit.WithRate(httplimit.ScopeRobot, 0, time.Minute),
+				httplimit.WithRate(httplimit.ScopeRobot, perMinute, d.minute),
+			))}
+		}
+		s.Calls = append(s.Calls, func(ctx context.Context, client *http.Client) (more bool) {
+			n, more := <-todo
+			if more {
+				d.message(ctx, s.Name, &Robot{BaseURL: gateway, Token: token, HTTP: client}, n)
+			}
+			return more
+		})
+		all = append(all, s)
+	}
+	working, err := fleet.Start(ctx, limits, time.Second, all)
+	if err != nil {
+		return err
+	}
+	defer working.Stop()
 	for i := range d.messages {
 		select {
 		case todo <- i + 1:
@@ -152,66 +171,17 @@ func (d *demo) send(ctx context.Context, gateway, token string) {
 		}
 	}
 	close(todo)
-	wg.Wait()
-}
-
-// service is one of them: a Redis connection, an http.Client and a robot of its own. They could be
-// processes on many machines.
-func (d *demo) service(ctx context.Context, name, gateway, token string, todo <-chan int) error {
-	rdb := newRedis(d.addr)
-	defer func() { _ = rdb.Close() }()
-	limits := d.newLimits(rdb)
-	defer func() { _ = limits.Close() }()
-	httpClient := &http.Client{}
-	if d.limit {
-		base, err := url.Parse(gateway)
-		if err != nil {
-			return err
-		}
-		httpClient, err = newHTTPClient(limits,
-			// In a program that calls DingTalk itself none of these is needed.
-			httplimit.WithHosts(base.Hostname()),
-			httplimit.WithRate(httplimit.ScopeRobot, 0, time.Minute),
-			httplimit.WithRate(httplimit.ScopeRobot, perMinute, d.minute),
-		)
-		if err != nil {
-			return err
-		}
-	}
-	robot := &Robot{BaseURL: gateway, Token: token, HTTP: httpClient}
-	for i := range todo {
-		if err := robot.SendText(ctx, fmt.Sprintf("disk %d is nearly full, says %s", i, name)); err != nil {
-			d.say("%s: message %d: %v", name, i, err)
-		} else if n := d.sent.Add(1); n%10 == 0 {
-			d.say("%s has sent the %dth message", name, n)
-		}
-	}
+	working.Wait()
 	return nil
 }
 
-// newLimits is a ratelimiter.Client whose limiters are the demo's own, also in a Redis that others use;
-// a program of yours shares them by their names, and needs ratelimiter.New(rdb) and no more.
-func (d *demo) newLimits(rdb *redis.Client) *ratelimiter.Client {
-	return ratelimiter.New(rdb, ratelimiter.WithNameMapper(func(name string) string {
-		d.limiters.Store(name, true)
-		return d.name + name
-	}))
-}
-
-// cleanUp deletes the limiters.
-func (d *demo) cleanUp(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	rdb := newRedis(d.addr)
-	defer func() { _ = rdb.Close() }()
-	limits := d.newLimits(rdb)
-	defer func() { _ = limits.Close() }()
-	d.limiters.Range(func(name, _ any) bool {
-		if _, err := limits.RateLimiter(name.(string)).Delete(ctx); err != nil {
-			d.say("could not delete the limiter %s: %v", name, err)
-		}
-		return true
-	})
+// message is sent by a service.
+func (d *demo) message(ctx context.Context, service string, robot *Robot, number int) {
+	if err := robot.SendText(ctx, fmt.Sprintf("disk %d is nearly full, says %s", number, service)); err != nil {
+		d.say("%s: message %d: %v", service, number, err)
+	} else if n := d.sent.Add(1); n%10 == 0 {
+		d.say("%s has sent the %dth message", service, n)
+	}
 }
 
 // sumUp says how it went, from what the gateway saw.

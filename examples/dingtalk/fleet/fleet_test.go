@@ -1,0 +1,94 @@
+package fleet
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	redistest.Main(m)
+}
+
+// A fleet whose services have no more to do is over; one that is stopped lets the calls under way end, and
+// ends them when the grace is over.
+func TestWaitAndStop(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		limits := NewLimits(rdb, redistest.Key(t))
+		var left, abandoned atomic.Int64
+		left.Store(5)
+		f, err := Start(t.Context(), limits, time.Second, []Service{
+			{Name: "a", Network: &http.Transport{}, Calls: []func(context.Context, *http.Client) bool{
+				func(context.Context, *http.Client) bool { return left.Add(-1) > 0 },
+			}},
+		})
+		require.NoError(t, err)
+		f.Wait()
+		require.Zero(t, left.Load())
+		f.Stop()
+		f.Stop()
+
+		for _, takes := range []time.Duration{500 * time.Millisecond, time.Minute} {
+			begin := time.Now()
+			f, err = Start(t.Context(), limits, time.Second, []Service{
+				{Name: "b", Network: &http.Transport{}, Calls: []func(context.Context, *http.Client) bool{
+					func(ctx context.Context, _ *http.Client) bool {
+						select {
+						case <-time.After(takes):
+						case <-ctx.Done():
+							abandoned.Add(1)
+						}
+						return true
+					},
+				}},
+			})
+			require.NoError(t, err)
+			time.Sleep(100 * time.Millisecond)
+			f.Stop()
+			require.Equal(t, min(takes, 1100*time.Millisecond), time.Since(begin))
+		}
+		require.EqualValues(t, 1, abandoned.Load())
+	})
+}
+
+// What the options of a service do not allow is an error of Start, which leaves nothing behind.
+func TestStartRefusesWrongOptions(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		_, err := Start(t.Context(), NewLimits(rdb, redistest.Key(t)), time.Second, []Service{
+			{Name: "a", Network: &http.Transport{}, Limited: []httplimit.Option{httplimit.WithProfile(httplimit.DingTalk(""))}},
+		})
+		require.Error(t, err)
+	})
+}
+
+// Delete leaves no limiter that a service used.
+func TestDelete(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		prefix := redistest.Key(t) + ":"
+		limits := NewLimits(rdb, prefix)
+		c, end := limits.Client()
+		defer end()
+		require.NoError(t, c.RateLimiter("x").SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Second}))
+		count := func() int {
+			keys, err := rdb.Keys(t.Context(), "*"+prefix+"*").Result()
+			require.NoError(t, err)
+			return len(keys)
+		}
+		require.Equal(t, 1, count())
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := limits.Delete(ended)
+		require.NoError(t, err)
+		require.Zero(t, count())
+	})
+}
