@@ -111,13 +111,16 @@ type allWaiter struct {
 	deadline time.Time // zero for none
 	seq      uint64
 	since    time.Time  // since when it waits
-	turns    []*request // held: that of the limiter that bound, and those kept by one that would starve
+	turns    []*request // that of the limiter that bound, if it has it
 	moves    int        // how often another limiter bound
-	keeps    bool       // it keeps the lines that it has been through
+
+	boundSince time.Time // since when the one that bound has done so
+	contends   bool      // it is among the Client's contenders
+	next       chan struct{}
 }
 
-// movesToKeep is after how many moves from line to line a waiter keeps its place in all of them.
-const movesToKeep = 2
+// movesToReserve is after how many moves from line to line a waiter reserves permits.
+const movesToReserve = 2
 
 func (c *Client) acquireAll(ctx context.Context, blocking bool, deadline time.Time, demands []Demand) (AllResult, error) {
 	parts, err := c.parts(ctx, demands)
@@ -161,13 +164,20 @@ func (c *Client) acquireAll(ctx context.Context, blocking bool, deadline time.Ti
 			}
 			continue
 		}
+		var next allAnswer
+		var err error
 		if a.bound >= 0 { // it refused, or others wait for it
 			if a.refused && (w.late(0) || c.cfg.refuseEarly && w.late(a.Wait)) {
 				return a.AllResult, nil
 			}
 			asked := time.Now()
-			ok, err := w.stand(ctx, a)
-			if err != nil {
+			var ok bool
+			if w.starves(a) {
+				next, ok, err = w.contend(ctx, a)
+			} else if ok, err = w.stand(ctx, a, false); ok {
+				next, err = w.try(ctx)
+			}
+			if !ok && err != nil {
 				return AllResult{}, err
 			}
 			if !ok {
@@ -177,14 +187,18 @@ func (c *Client) acquireAll(ctx context.Context, blocking bool, deadline time.Ti
 				a.Wait = max(a.Wait-time.Since(asked).Truncate(time.Millisecond), time.Millisecond)
 				return a.AllResult, nil
 			}
+		} else {
+			next, err = w.try(ctx)
 		}
-		next, err := w.try(ctx)
 		switch {
 		case err == nil && next.Granted:
 			return next.AllResult, nil
 		case err == nil:
 			if a.refused && next.bound != a.bound {
 				w.moves++
+			}
+			if !a.refused || next.bound != a.bound {
+				w.boundSince = time.Now()
 			}
 			a = next
 		case errors.Is(err, ErrUnavailable) && time.Since(w.since) < c.cfg.outageLimit && !w.late(0):
@@ -277,24 +291,19 @@ func (w *allWaiter) busy() int {
 	})
 }
 
-// stand waits in the line of the limiter that bound until it is this caller's turn. It answers false
-// when the caller's time is up.
-func (w *allWaiter) stand(ctx context.Context, a allAnswer) (bool, error) {
-	if w.moves >= movesToKeep && !w.keeps {
-		if w.keeps = w.client.keeper.CompareAndSwap(nil, w); w.keeps {
-			w.keepTurns()
-		}
-	}
+// stand waits in the line of the limiter that bound until it is this caller's turn: until its permits are
+// due, or to reserve until it is the first there. It answers false when the caller's time is up.
+func (w *allWaiter) stand(ctx context.Context, a allAnswer, reserves bool) (bool, error) {
 	var r *request // the turn that it has there
 	for i := len(w.turns) - 1; i >= 0; i-- {
 		if w.turns[i].place == a.bound {
 			r = w.turns[i]
 			w.turns = slices.Delete(w.turns, i, i+1)
-		} else if !w.keeps {
+		} else {
 			w.endTurn(i)
 		}
 	}
-	r, err := w.parts[a.bound].Limiter.stand(ctx, r, w, a)
+	r, err := w.parts[a.bound].Limiter.stand(ctx, r, w, a, reserves)
 	if err != nil {
 		return false, err
 	}
@@ -312,11 +321,15 @@ func (w *allWaiter) stand(ctx context.Context, a allAnswer) (bool, error) {
 }
 
 func (w *allWaiter) leaveLines() {
+	w.endTurns()
+	w.client.lists.leave(w)
+	w.moves = 0
+}
+
+func (w *allWaiter) endTurns() {
 	for i := len(w.turns) - 1; i >= 0; i-- {
 		w.endTurn(i)
 	}
-	w.client.keeper.CompareAndSwap(w, nil)
-	w.keeps, w.moves = false, 0
 }
 
 func (w *allWaiter) endTurn(i int) {

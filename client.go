@@ -35,8 +35,8 @@ type Client struct {
 	requests sync.Pool      // of *request
 	calls    sync.WaitGroup // goroutines that talk to Redis
 
-	seq    atomic.Uint64             // of callers that may wait, by their coming
-	keeper atomic.Pointer[allWaiter] // the caller of several limiters that keeps its turns
+	seq   atomic.Uint64 // of callers that may wait, by their coming
+	lists contenders    // the callers of several limiters that would starve
 }
 
 // New is a Client on rdb: a redis.Client, ClusterClient, Ring or failover client, which stays the

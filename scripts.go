@@ -26,6 +26,8 @@ var (
 	giveBackSrc string
 	//go:embed scripts/release.lua
 	releaseSrc string
+	//go:embed scripts/reserve.lua
+	reserveSrc string
 	//go:embed scripts/try_set_rate.lua
 	trySetRateSrc string
 	//go:embed scripts/set_rate.lua
@@ -80,6 +82,7 @@ var (
 	availableScript     = newScript("available", availableSrc, 3, 5, resendAlways)
 	giveBackScript      = newScript("give_back", giveBackSrc, 3, 4, resendAlways)
 	releaseScript       = newScript("release", releaseSrc, 3, 4, resendUnsent)
+	reserveScript       = newScript("reserve", reserveSrc, 3, 7, resendAsReplay)
 	trySetRateScript    = newScript("try_set_rate", trySetRateSrc, 1, 5, resendUnsent)
 	setRateScript       = newScript("set_rate", setRateSrc, 5, 7, resendUnsent)
 	trimScript          = newScript("trim", trimSrc, 3, 2, resendUnsent)
@@ -110,7 +113,7 @@ const (
 	againWalk
 )
 
-// ARGV[5] of acquire, and ARGV[6] of set_rate.
+// ARGV[5] of acquire, ARGV[6] of set_rate, and ARGV[5] of reserve.
 const (
 	flagReplay  = 1
 	flagCheck   = 2
@@ -123,6 +126,9 @@ const (
 	flagMustExist = 1
 	flagKeepState = 2
 	flagSetLc0I   = 4
+
+	flagWhole  = 1
+	flagUnsure = 2
 )
 
 // A tally is how far an audit has counted.

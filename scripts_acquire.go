@@ -224,3 +224,34 @@ func (l *RateLimiter) giveBackCommand(typ RateType, o orphan) ([]any, error) {
 	}
 	return giveBackScript.Command(l.keys.of(typ), typ.wire(), encodeMember(f, o.id, uint32(o.had)), smaller, o.had-o.keeps)
 }
+
+func (v *reservation) command(want int64, whole bool) ([]any, error) {
+	c, flags := v.l.client, 0
+	if whole {
+		flags |= flagWhole
+	}
+	if v.unsure {
+		flags |= flagUnsure
+	}
+	return reserveScript.Command(v.l.keys.of(v.typ), v.typ.wire(), want, encodeMember(c.cfg.memberFormat, v.id, uint32(v.held)),
+		v.held, flags, c.now(), c.cfg.clientKeyTTL.Milliseconds())
+}
+
+// readReserve returns how many permits are reserved from now on.
+func (v *reservation) readReserve(raw any) (held int64, err error) {
+	r, err := v.l.numbers(reserveScript, raw)
+	if err != nil {
+		return 0, err
+	}
+	if r[0] == statusExceeds && len(r) == 2 {
+		return 0, v.l.exceeds(v.permits, r[1])
+	}
+	if err := v.l.statusError(r); err != nil {
+		return 0, err
+	}
+	if len(r) != 4 || r[1] < 0 || r[1] > maxPermits {
+		return 0, v.l.badReply(reserveScript, raw)
+	}
+	v.rate.Permits, v.rate.Interval = r[2], ms(r[3])
+	return r[1], nil
+}

@@ -16,7 +16,7 @@ import (
 func allScripts() []*script {
 	return []*script{acquireScript, auditScript, availableScript, releaseScript, trySetRateScript, setRateScript,
 		trimScript, expireScript, clearExpireScript, expireTimeScript, deleteScript, inspectScript,
-		giveBackScript, acquireAllScript, coolDownScript, coolDownUntilScript, liftCoolDownScript}
+		giveBackScript, acquireAllScript, reserveScript, coolDownScript, coolDownUntilScript, liftCoolDownScript}
 }
 
 // TestScriptHeaders holds together the header of each script, the KEYS and ARGV of its body, and the

@@ -9,8 +9,9 @@ import (
 // line asks while it asks for all of its permits. Its request is one whose turn is set, to the engine.
 
 // stand puts w into the line of the limiter that bound, by the time at which it came. r is the turn that it has
-// there and gives up for that, or nil.
-func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a allAnswer) (*request, error) {
+// there and gives up for that, or nil. With reserves its turn comes as soon as it is the first, and what is free
+// is left for it from then on.
+func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a allAnswer, reserves bool) (*request, error) {
 	b, part := l.bucket, w.parts[a.bound]
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -24,7 +25,7 @@ func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a all
 		r = l.client.newRequest()
 	}
 	*r = request{ctx: ctx, permits: part.Permits, blocking: true, deadline: w.deadline, seq: w.seq, done: r.done,
-		timer: r.timer, turn: e, place: a.bound, keeps: w.keeps, answered: a.refused}
+		timer: r.timer, turn: e, place: a.bound, keeps: reserves, answered: a.refused}
 	if a.rate.Interval > 0 {
 		e.interval = a.rate.Interval
 	}
@@ -32,7 +33,7 @@ func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a all
 	if e.waiters.first == r {
 		e.newHead()
 		e.headSince = w.since // it has been passed over wherever it stood
-		if a.refused && e.changes == part.changes {
+		if a.refused && !reserves && e.changes == part.changes {
 			e.freeAt = time.Now().Add(a.Wait)
 			e.askAt = time.Now().Add(min(a.Wait, l.client.cfg.recheck))
 		}
@@ -40,15 +41,6 @@ func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a all
 	e.kick()
 	e.rest()
 	return r, nil
-}
-
-// keepTurns marks the turns that w has as kept.
-func (w *allWaiter) keepTurns() {
-	for _, r := range w.turns {
-		r.turn.bucket.mu.Lock()
-		r.keeps = true
-		r.turn.bucket.mu.Unlock()
-	}
 }
 
 // giveTurn lets the first in line ask by itself. Until it ends its turn the line waits.
