@@ -174,7 +174,7 @@ func (c *Client) acquireAll(ctx context.Context, blocking bool, deadline time.Ti
 			var ok bool
 			if w.starves(a) {
 				next, ok, err = w.contend(ctx, a)
-			} else if ok, err = w.stand(ctx, a, false); ok {
+			} else if ok, err = w.stand(ctx, a); ok {
 				next, err = w.try(ctx)
 			}
 			if !ok && err != nil {
@@ -287,13 +287,13 @@ func (w *allWaiter) busy() int {
 		p.Limiter.bucket.mu.Lock()
 		defer p.Limiter.bucket.mu.Unlock()
 		e := p.Limiter.bucket.find(p.Limiter.keys.hash)
-		return e != nil && (e.waiters.n > 0 || e.held != nil)
+		return e != nil && (e.waiters.n > 0 || e.held != nil || e.reserver != nil)
 	})
 }
 
-// stand waits in the line of the limiter that bound until it is this caller's turn: until its permits are
-// due, or to reserve until it is the first there. It answers false when the caller's time is up.
-func (w *allWaiter) stand(ctx context.Context, a allAnswer, reserves bool) (bool, error) {
+// stand waits in the line of the limiter that bound until it is this caller's turn. It answers false
+// when the caller's time is up.
+func (w *allWaiter) stand(ctx context.Context, a allAnswer) (bool, error) {
 	var r *request // the turn that it has there
 	for i := len(w.turns) - 1; i >= 0; i-- {
 		if w.turns[i].place == a.bound {
@@ -303,7 +303,7 @@ func (w *allWaiter) stand(ctx context.Context, a allAnswer, reserves bool) (bool
 			w.endTurn(i)
 		}
 	}
-	r, err := w.parts[a.bound].Limiter.stand(ctx, r, w, a, reserves)
+	r, err := w.parts[a.bound].Limiter.stand(ctx, r, w, a)
 	if err != nil {
 		return false, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -22,15 +21,16 @@ import (
 
 const (
 	// maxReserved is for how many intervals of a limiter a list reserves its permits, from when it begins to
-	// gather them, and thus for how long other callers of that limiter in this process are held up. Without
-	// peers in other processes the permits of any list are there after one interval.
-	maxReserved = 2
+	// gather them. Without peers in other processes they are there after one interval, and so are those of the
+	// others.
+	maxReserved = 4
 	// idleShare is the part of a limiter's rate that may lie idle for lists, and the part of the time for which lists that
 	// fail to gather its permits hold up its callers. After that the limiter is not reserved until the time is made up for.
 	idleShare = 0.1
-	// gatherSteps is into how many steps the permits of a reservation are gathered at least, where they come
-	// back one by one: each is a call.
-	gatherSteps = 8
+	// gatherSteps is in how many steps of an interval permits are gathered at most that come back one by one: each
+	// is a call. In a long interval a step is maxGatherStep.
+	gatherSteps   = 100
+	maxGatherStep = 100 * time.Millisecond
 )
 
 // contenders are the lists of a Client that would starve, by the time at which their callers came. A list may
@@ -152,7 +152,15 @@ func (w *allWaiter) contend(ctx context.Context, a allAnswer) (next allAnswer, o
 	if a.rate.Interval > 0 && a.Wait > a.rate.Interval {
 		// A cool-down: nobody can have anything. The line is the place to wait for its end.
 		w.client.lists.leave(w)
-		if ok, err := w.stand(ctx, a, false); !ok || err != nil {
+		if ok, err := w.stand(ctx, a); !ok || err != nil {
+			return a, ok, err
+		}
+		next, err = w.try(ctx)
+		return next, true, err
+	}
+	if i := w.olderAhead(); i >= 0 {
+		a.bound, a.Limiter, a.Wait = i, w.parts[i].Limiter, time.Until(w.parts[i].Limiter.freeAt())
+		if ok, err := w.stand(ctx, a); !ok || err != nil {
 			return a, ok, err
 		}
 		next, err = w.try(ctx)
@@ -161,14 +169,12 @@ func (w *allWaiter) contend(ctx context.Context, a allAnswer) (next allAnswer, o
 	w.client.lists.enter(w)
 	may, at := w.client.lists.mayReserve(w)
 	if may {
-		if ok, err := w.stand(ctx, a, true); !ok || err != nil {
-			return a, ok, err
-		}
+		w.endTurns()
 		return w.reserve(ctx, a)
 	}
 	w.endTurns()
 	// Trying now and then costs the others nothing; all lists together do so every other millisecond at most.
-	d := max(a.Wait, a.rate.Interval/gatherSteps, 2*time.Millisecond*time.Duration(w.client.lists.count()))
+	d := max(a.Wait, a.rate.Interval/8, 2*time.Millisecond*time.Duration(w.client.lists.count()))
 	d = min(d, max(w.client.cfg.recheck, a.Wait))
 	if !at.IsZero() {
 		d = min(d, time.Until(at))
@@ -190,38 +196,61 @@ func (w *allWaiter) behindOthers() bool {
 		p.Limiter.bucket.mu.Lock()
 		defer p.Limiter.bucket.mu.Unlock()
 		e := p.Limiter.bucket.find(p.Limiter.keys.hash)
-		return e != nil && (e.held != nil || e.yield())
+		return e != nil && (e.held != nil || e.reserver != nil || e.yield())
 	})
 }
 
-// A reservation is what a list has taken of one limiter before it has all. It is used by one goroutine at a
-// time.
+// olderAhead returns the place of the first limiter in whose line somebody stands who came before w, or -1.
+func (w *allWaiter) olderAhead() int {
+	return slices.IndexFunc(w.parts, func(p part) bool {
+		p.Limiter.bucket.mu.Lock()
+		defer p.Limiter.bucket.mu.Unlock()
+		e := p.Limiter.bucket.find(p.Limiter.keys.hash)
+		return e != nil && e.waiters.first != nil && e.waiters.first.seq < w.seq
+	})
+}
+
+// A reservation is what a list has taken of one limiter before it has all.
 type reservation struct {
 	l       *RateLimiter
 	permits int64 // wanted
 	typ     RateType
 	id      requestID
 	held    int64
-	unsure  bool      // it may hold others than held: a call has been lost
-	keeps   bool      // what it holds is kept while others refuse
-	since   time.Time // when it began to be gathered
-	moved   time.Time // when it was last moved to the present
-	rate    Rate      // as last told, without the type
-	idle    float64   // permits × seconds
+	unsure  bool          // it may hold others than held: a call has been lost
+	begun   time.Time     // when it began to be gathered; zero: what others leave is enough, so far
+	due     time.Time     // when all of it can be there, as far as that is known
+	wait    time.Duration // until then, when that was asked
+	look    time.Time     // when there may be more, or it is time to begin
+	moved   time.Time     // when it was last moved to the present
+	rate    Rate          // as last told, without the type
+	idle    float64       // permits × seconds
+	line    *engine       // whose callers are held up meanwhile, nil for none
 }
 
-// reservations are those of one attempt of a list.
+func (v *reservation) whole() bool        { return v.held == v.permits }
+func (v *reservation) renewal() time.Time { return v.moved.Add(v.rate.Interval / 2) }
+
+// reservations are those of one attempt of a list. They have a goroutine of their own, so that the caller can
+// leave at once.
 type reservations struct {
 	w    *allWaiter
 	list []reservation
-	lost chan error // of the step that was left alone, nil for none
+	stop chan struct{} // closed when the caller has left
+	done chan struct{} // closed when the attempt is over
+	a    allAnswer
+	err  error
+
+	mu    sync.Mutex
+	left  bool      // the caller has
+	ended bool      // the attempt has
+	lines []*engine // that are held up
 }
 
-// reserve gathers the permits of the limiter that bound, whose turn w has, then of each that refuses while it
-// has those, until all are granted or what it holds may be held no longer. What it has not been granted
-// goes back at once.
-func (w *allWaiter) reserve(ctx context.Context, a allAnswer) (_ allAnswer, ok bool, err error) {
-	s := &reservations{w: w, list: make([]reservation, len(w.parts))}
+// reserve gathers the permits of all limiters that refuse, so that they are there at about the same time, until
+// all are granted or what it has may be held no longer. What it has not been granted goes back at once.
+func (w *allWaiter) reserve(ctx context.Context, a allAnswer) (next allAnswer, ok bool, err error) {
+	s := &reservations{w: w, stop: make(chan struct{}), done: make(chan struct{}), list: make([]reservation, len(w.parts))}
 	for i, p := range w.parts {
 		s.list[i] = reservation{l: p.Limiter, permits: p.Permits, typ: p.Limiter.hint(), id: newRequestID().run(0)}
 	}
@@ -229,208 +258,222 @@ func (w *allWaiter) reserve(ctx context.Context, a allAnswer) (_ allAnswer, ok b
 	b.mu.Lock()
 	if b.closed { // Close waits for those that were counted before
 		b.mu.Unlock()
-		return a, false, ErrClosed
+		return a, true, ErrClosed
 	}
 	w.client.calls.Add(1)
 	b.mu.Unlock()
-	granted := false
-	defer func() { s.end(granted) }()
-	for {
-		v := &s.list[a.bound]
-		v.since, v.keeps, v.rate = time.Now(), true, a.rate
-		next, ok, err := s.gather(ctx, a)
-		if err != nil || !ok || next.bound >= 0 {
-			return next, ok, err
-		}
-		w.endTurns()
-		if next, err = s.takeAll(ctx); err != nil {
-			return next, true, err
-		}
-		if granted = next.Granted; granted {
-			return next, true, nil
-		}
-		a = next
-		if time.Now().Add(a.Wait).After(s.limit()) {
-			return a, true, nil
-		}
-		if ok, err := s.stand(ctx, a); err != nil || !ok {
-			return a, !w.late(0), err
-		}
+	go s.run(context.WithoutCancel(ctx))
+	var timeUp <-chan time.Time
+	if !w.deadline.IsZero() {
+		t := time.NewTimer(time.Until(w.deadline) + grace)
+		defer t.Stop()
+		timeUp = t.C
+	}
+	select {
+	case <-s.done:
+		return s.a, true, s.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-w.client.closed:
+		err = ErrClosed
+	case <-timeUp:
+		err = fmt.Errorf("%w: reserve of %s: no answer in time", ErrUnavailable, names(w.parts))
+	}
+	s.mu.Lock()
+	s.left = !s.ended
+	s.mu.Unlock()
+	if !s.left {
+		<-s.done
+		return s.a, true, s.err
+	}
+	close(s.stop)
+	s.letGo()
+	return a, true, err
+}
+
+// run makes the attempt. What was granted to a caller that has left goes back, too.
+func (s *reservations) run(ctx context.Context) {
+	defer s.w.client.calls.Done()
+	a, err := s.attempt(ctx)
+	s.letGo()
+	s.account(a.Granted)
+	if err == nil && !a.Granted {
+		s.giveBack()
+	}
+	s.mu.Lock()
+	s.a, s.err = a, err
+	s.ended = !s.left
+	s.mu.Unlock()
+	if s.ended {
+		close(s.done)
+	}
+	if err != nil || !s.ended {
+		s.giveBack()
 	}
 }
 
-// limit is until when what is held may be held.
-func (s *reservations) limit() time.Time {
-	var t time.Time
-	for i := range s.list {
-		if v := &s.list[i]; v.keeps {
-			if at := v.since.Add(maxReserved * v.rate.Interval); t.IsZero() || at.Before(t) {
-				t = at
+// attempt begins with the limiter that takes longest, and with each of the others when that takes no longer.
+func (s *reservations) attempt(ctx context.Context) (allAnswer, error) {
+	none := allAnswer{bound: -1}
+	if err := s.w.client.payDebts(ctx, s.w.parts); err != nil {
+		return none, s.list[0].l.failed("reserve", redisscript.Unknown, err)
+	}
+	for {
+		if err := s.lookAll(ctx); err != nil {
+			return none, err
+		}
+		last := s.last()
+		if last < 0 {
+			granted, err := s.takeAll(ctx)
+			if err != nil {
+				return none, err
+			}
+			if granted {
+				return allAnswer{AllResult: AllResult{Granted: true}, bound: -1}, nil
+			}
+			if last = s.last(); last < 0 {
+				last = 0
 			}
 		}
-	}
-	return t
-}
-
-// gather takes the permits of the limiter that bound as they come back. The answer's bound is -1 when it has
-// all; ok is false when the caller's time is up.
-func (s *reservations) gather(ctx context.Context, a allAnswer) (_ allAnswer, ok bool, err error) {
-	v := &s.list[a.bound]
-	for {
-		var wait time.Duration
-		err := s.do(ctx, func(ctx context.Context) (err error) {
-			if err = s.w.client.payDebts(ctx, s.w.parts); err == nil {
-				wait, err = v.take(ctx, false)
-			}
-			return err
-		})
-		if err != nil {
-			return a, true, err
-		}
-		if wait == 0 {
-			return allAnswer{bound: -1}, true, nil
-		}
-		if time.Now().Add(wait).After(s.limit()) {
-			return refused(s.w.parts, a.bound, wait, v.rate), true, nil
-		}
-		if s.w.late(0) {
-			return a, false, nil
-		}
-		if _, err := s.rest(ctx, time.Now().Add(wait), nil); err != nil {
-			return a, true, err
-		}
-	}
-}
-
-// rest sleeps until then, or the caller's time is up, or done gets something: woken is true then. Meanwhile what is held is
-// moved on.
-func (s *reservations) rest(ctx context.Context, until time.Time, done <-chan struct{}) (woken bool, err error) {
-	for {
-		next := until
+		now, due := time.Now(), s.list[last].due
+		next := due
 		for i := range s.list {
-			if v := &s.list[i]; v.held > 0 && v.renewal().Before(next) {
+			v := &s.list[i]
+			if !v.whole() && v.begun.IsZero() && !v.due.IsZero() {
+				if v.look = due.Add(-v.wait); !v.look.After(now) && due.Sub(now) <= maxReserved*v.rate.Interval {
+					v.begun = now
+				}
+			}
+			tooLong := !v.begun.IsZero() && due.After(v.begun.Add(maxReserved*v.rate.Interval)) || v.begun.IsZero() && i == last
+			if tooLong || s.w.late(0) || s.hasLeft() {
+				return refusal(s.w.parts, last, answer{wait: due.Sub(now), rate: s.list[last].rate}), nil
+			}
+			if !v.whole() && !v.due.IsZero() && v.look.Before(next) {
+				next = v.look
+			}
+			if v.held > 0 && v.renewal().Before(next) {
 				next = v.renewal()
 			}
 		}
-		slept, err := s.w.sleep(ctx, time.Until(next), done)
-		if err != nil || !slept || s.w.late(0) || !time.Now().Before(until) {
-			return err == nil && !slept, err
-		}
-		err = s.do(ctx, func(ctx context.Context) error {
-			for i := range s.list {
-				if v := &s.list[i]; v.held > 0 && !time.Now().Before(v.renewal()) {
-					if err := v.send(ctx, v.held, false); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return false, err
+		if next.After(now) {
+			s.sleep(next.Sub(now))
 		}
 	}
 }
 
-func (v *reservation) renewal() time.Time { return v.moved.Add(v.rate.Interval / 2) }
-
-// stand waits for the turn in the line of the limiter that bound, as long as what is held may be held; false
-// when it has not come by then.
-func (s *reservations) stand(ctx context.Context, a allAnswer) (bool, error) {
-	w := s.w
-	r, err := w.parts[a.bound].Limiter.stand(ctx, nil, w, a, true)
-	if err != nil {
-		return false, err
-	}
-	ended := r
-	woken, err := s.rest(ctx, s.limit(), r.done)
-	if !woken {
-		var left error
-		if ended, left = r.turn.leave(r, err); ended == nil {
-			if err == nil {
-				err = left
-			}
-			return false, err
+// last returns the place of the limiter that is due last, of those that refuse; -1 when none does.
+func (s *reservations) last() int {
+	last := -1
+	for i := range s.list {
+		if v := &s.list[i]; !v.whole() && !v.due.IsZero() && (last < 0 || v.due.After(s.list[last].due)) {
+			last = i
 		}
 	}
-	if ended.err != nil || !ended.granted {
-		err := ended.err
-		w.client.recycle(ended)
-		return false, err
+	return last
+}
+
+// lookAll takes what has come back, moves what is held, and asks for how long the rest takes.
+func (s *reservations) lookAll(ctx context.Context) error {
+	for i := range 2 * len(s.list) { // first those that peers may be after at this instant
+		v, now := &s.list[i%len(s.list)], time.Now()
+		switch {
+		case v.begun.IsZero() == (i < len(s.list)):
+			continue
+		case now.Before(v.look) && (v.held == 0 || now.Before(v.renewal())), s.hasLeft():
+			continue
+		case v.begun.IsZero():
+			wait, err := v.ask(ctx, v.permits)
+			if err != nil {
+				return err
+			}
+			v.due, v.look, v.wait = time.Time{}, now, wait
+			if wait > 0 {
+				v.due = now.Add(wait)
+			}
+			continue
+		}
+		if !v.whole() {
+			s.holdUp(v)
+		}
+		wait, err := v.take(ctx)
+		if err != nil {
+			return err
+		}
+		if v.whole() {
+			v.due, v.look = time.Time{}, v.renewal()
+			if v.line != nil {
+				s.goOn(v.line)
+				v.line = nil
+			}
+			continue
+		}
+		v.look = now.Add(wait)
+		if v.due.Before(v.look) {
+			v.due = v.look
+		}
 	}
-	w.turns = append(w.turns, ended)
-	return err == nil, err
+	return nil
 }
 
 // takeAll moves what is held to the present and takes the rest, all or nothing of each limiter. When one
-// refuses, only what is kept stays.
-func (s *reservations) takeAll(ctx context.Context) (a allAnswer, err error) {
-	for range 3 { // a limiter may be healed meanwhile
-		a = allAnswer{bound: -1}
-		whole := true
-		err = s.do(ctx, func(ctx context.Context) error {
-			for i := range s.list {
-				v := &s.list[i]
-				wait, err := v.take(ctx, !v.keeps)
-				if err != nil {
-					return err
-				}
-				whole = whole && v.held == v.permits
-				if wait > 0 && (a.bound < 0 || wait > a.Wait) {
-					a = refused(s.w.parts, i, wait, v.rate)
-				}
-			}
-			for i := range s.list {
-				if v := &s.list[i]; !whole && !v.keeps && v.held > 0 {
-					if err := v.send(ctx, 0, false); err != nil {
-						return err
-					}
-					v.l.changed()
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return allAnswer{bound: -1}, err
+// refuses, only what has been gathered stays.
+func (s *reservations) takeAll(ctx context.Context) (granted bool, err error) {
+	granted = true
+	for i := range s.list {
+		v := &s.list[i]
+		if err := v.send(ctx, v.permits, v.begun.IsZero()); err != nil {
+			return false, err
 		}
-		if whole {
-			return allAnswer{AllResult: AllResult{Granted: true}, bound: -1}, nil
-		}
-		if a.bound >= 0 {
-			return a, nil
+		if !v.whole() {
+			granted = false
+			wait, err := v.ask(ctx, v.permits-v.held)
+			if err != nil {
+				return false, err
+			}
+			v.look, v.wait = time.Now(), max(wait, time.Millisecond) // 0: healed meanwhile
+			v.due = v.look.Add(v.wait)
 		}
 	}
-	i := slices.IndexFunc(s.list, func(v reservation) bool { return v.held < v.permits })
-	return refused(s.w.parts, max(i, 0), time.Millisecond, s.list[max(i, 0)].rate), nil
+	for i := range s.list {
+		if v := &s.list[i]; !granted && v.begun.IsZero() && v.held > 0 {
+			if err := v.send(ctx, 0, false); err != nil {
+				return false, err
+			}
+			v.l.changed()
+		}
+	}
+	return granted, nil
 }
 
-func refused(parts []part, i int, wait time.Duration, rate Rate) allAnswer {
-	return refusal(parts, i, answer{wait: wait, rate: rate})
-}
-
-// take takes as much as there is, or with whole all or nothing. When that is less than wanted, wait is how
-// long it takes until there is more; 0 when there may be at once.
-func (v *reservation) take(ctx context.Context, whole bool) (wait time.Duration, err error) {
+// take takes as much as there is. When that is less than wanted, wait is how long it takes until there is more.
+func (v *reservation) take(ctx context.Context) (wait time.Duration, err error) {
 	for range 3 {
-		if err := v.send(ctx, v.permits, whole); err != nil || v.held == v.permits {
+		if err := v.send(ctx, v.permits, false); err != nil || v.whole() {
 			return 0, err
 		}
-		missing := v.permits - v.held
-		p := part{Demand: Demand{Limiter: v.l, Permits: missing}}
-		if step := max(1, v.permits/gatherSteps); !whole && v.rate.MinGap == 0 {
-			// At random, so as not to keep step with a peer that is always a little faster.
-			p.Permits = min(missing, 1+rand.Int64N(3*step))
+		next := int64(1) // each as soon as it is back: a peer may be after it, too
+		if v.rate.MinGap > 0 {
+			next = v.permits - v.held
 		}
-		a, err := p.ask(ctx, true)
-		if err != nil {
-			return 0, err
-		}
-		v.rate.MinGap = a.rate.MinGap
-		if a.granted[0] == 0 {
-			return max(a.wait, time.Millisecond), nil
+		if wait, err = v.ask(ctx, next); err != nil || wait > 0 {
+			return max(wait, min(v.rate.Interval/gatherSteps, maxGatherStep)), err
 		}
 	}
 	return time.Millisecond, nil // others are always faster
+}
+
+// ask returns how long it takes until there are so many permits more.
+func (v *reservation) ask(ctx context.Context, permits int64) (time.Duration, error) {
+	p := part{Demand: Demand{Limiter: v.l, Permits: permits}}
+	a, err := p.ask(ctx, true)
+	if err != nil {
+		return 0, err
+	}
+	v.rate, v.typ = a.rate, a.rate.Type
+	if a.granted[0] > 0 {
+		return 0, nil
+	}
+	return max(a.wait, time.Millisecond), nil
 }
 
 // send makes the call, until Redis has answered it.
@@ -471,89 +514,94 @@ func (v *reservation) count(held int64) {
 	v.held, v.moved = held, now
 }
 
-// do runs f in a goroutine, so that the caller can leave: then end waits for it.
-func (s *reservations) do(ctx context.Context, f func(ctx context.Context) error) error {
-	done := make(chan error, 1)
-	go func() { done <- f(context.WithoutCancel(ctx)) }()
-	var timeUp <-chan time.Time
-	if w := s.w; !w.deadline.IsZero() {
-		t := time.NewTimer(time.Until(w.deadline) + grace)
-		defer t.Stop()
-		timeUp = t.C
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		s.lost = done
-		return ctx.Err()
-	case <-s.w.client.closed:
-		s.lost = done
-		return ErrClosed
-	case <-timeUp:
-		s.lost = done
-		return fmt.Errorf("%w: reserve of %s: no answer in time", ErrUnavailable, names(s.w.parts))
+// account has the limiters not reserved until what lay idle is made up for.
+func (s *reservations) account(granted bool) {
+	for i := range s.list {
+		v := &s.list[i]
+		if v.begun.IsZero() || v.rate.Permits == 0 {
+			continue
+		}
+		v.count(v.held)
+		d := v.idle / idleShare / float64(v.rate.Permits)
+		if !granted {
+			d = max(d, time.Since(v.begun).Seconds()/idleShare, v.rate.Interval.Seconds())
+		}
+		s.w.client.lists.rest(v.l.keys.hash, v.begun.Add(time.Duration(d*float64(time.Second))))
 	}
 }
 
-// end accounts for what lay idle, and gives back what is held unless it was granted.
-func (s *reservations) end(granted bool) {
-	c := s.w.client
-	finish := func() {
-		now := time.Now()
-		for i := range s.list {
-			v := &s.list[i]
-			if v.rate.Permits == 0 || v.since.IsZero() {
-				continue
-			}
-			v.count(v.held)
-			d := v.idle / idleShare / float64(v.rate.Permits)
-			if !granted {
-				d = max(d, now.Sub(v.since).Seconds()/idleShare)
-			}
-			c.lists.rest(v.l.keys.hash, v.since.Add(time.Duration(d*float64(time.Second))))
+// giveBack returns what is held.
+func (s *reservations) giveBack() {
+	for i := range s.list {
+		if v := &s.list[i]; v.held > 0 || v.unsure {
+			v.giveBack()
 		}
 	}
-	held := slices.ContainsFunc(s.list, func(v reservation) bool { return v.held > 0 || v.unsure })
-	if s.lost == nil && (granted || !held) {
-		finish()
-		c.calls.Done()
-		return
-	}
-	lost, list := s.lost, s.list
-	if lost == nil {
-		finish()
-	}
-	go func() {
-		defer c.calls.Done()
-		if lost != nil {
-			<-lost
-			finish()
-		}
-		for i := range list {
-			list[i].giveBack()
-		}
-	}()
 }
 
-// giveBack returns what is held. When that fails it is back after one interval.
+// giveBack is done also when the Client is closed. When it fails the permits are back after one interval.
 func (v *reservation) giveBack() {
-	if v.held == 0 && !v.unsure {
-		return
-	}
-	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(nil, nil) {
-		cmd, err := v.command(0, false)
-		if err != nil {
-			return
-		}
-		_, err = v.l.client.sendOnce(context.Background(), reserveScript, cmd)
-		if err == nil {
+	cmd, err := v.command(0, false)
+	for tries := (redisscript.Attempts{Begin: time.Now()}); err == nil; tries.Pause(nil, nil) {
+		_, failed := v.l.client.sendOnce(context.Background(), reserveScript, cmd)
+		if failed == nil {
+			v.held, v.unsure = 0, false
 			v.l.changed()
 			return
 		}
-		if _, again := tries.Failed(err); !again {
+		if _, again := tries.Failed(failed); !again {
 			return
 		}
-		v.unsure = v.unsure || tries.Replay
+	}
+}
+
+func (s *reservations) hasLeft() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left
+}
+
+func (s *reservations) sleep(d time.Duration) {
+	if w := s.w; !w.deadline.IsZero() {
+		d = min(d, time.Until(w.deadline))
+	}
+	redisscript.Sleep(d, s.stop, s.w.client.closed)
+}
+
+// holdUp has the others of this process wait, those that are in line and those that try: what comes back
+// is gathered.
+func (s *reservations) holdUp(v *reservation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left || v.line != nil {
+		return
+	}
+	b := v.l.bucket
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v.line = b.engine(v.l)
+	v.line.reserver = s
+	v.line.rest()
+	s.lines = append(s.lines, v.line)
+}
+
+// letGo has all go on that are held up.
+func (s *reservations) letGo() {
+	s.mu.Lock()
+	lines := s.lines
+	s.lines = nil
+	s.mu.Unlock()
+	for _, e := range lines {
+		s.goOn(e)
+	}
+}
+
+func (s *reservations) goOn(e *engine) {
+	e.bucket.mu.Lock()
+	defer e.bucket.mu.Unlock()
+	if e.reserver == s {
+		e.reserver, e.askAt = nil, time.Time{}
+		e.kick()
+		e.rest()
 	}
 }

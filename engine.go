@@ -25,6 +25,8 @@ type engine struct {
 	held    *request // has its turn: nobody of the waiters asks
 	calls   []*call  // in flight
 
+	reserver *reservations // gathers permits: nobody of the waiters asks
+
 	askAt     time.Time // when the waiters are due; zero for now
 	freeAt    time.Time // when the first of them can be served at the soonest, as Redis said
 	headSince time.Time // when the first of them became it
@@ -80,7 +82,7 @@ func (e *engine) reset() {
 }
 
 func (e *engine) idle() bool {
-	return len(e.calls) == 0 && e.tries.n == 0 && e.waiters.n == 0 && e.held == nil
+	return len(e.calls) == 0 && e.tries.n == 0 && e.waiters.n == 0 && e.held == nil && e.reserver == nil
 }
 
 // add takes a request in, or refuses it at once and answers true. kick or alone goes on with it.
@@ -184,7 +186,7 @@ func (e *engine) alone(r *request) *call {
 
 // nextAsking is a call for the waiters, when they are due.
 func (e *engine) nextAsking() *call {
-	if e.asking || e.held != nil || e.bucket.closed || e.waiters.n == 0 || !e.askAt.IsZero() && time.Now().Before(e.askAt) {
+	if e.asking || e.held != nil || e.reserver != nil || e.bucket.closed || e.waiters.n == 0 || !e.askAt.IsZero() && time.Now().Before(e.askAt) {
 		return nil
 	}
 	if r := e.waiters.first; r.turn != nil {
@@ -268,7 +270,7 @@ func (e *engine) finished(c *call) *call {
 // rest sets the timer for the waiters, and lets an engine go that nobody needs: nothing of it stays armed.
 func (e *engine) rest() {
 	switch {
-	case e.waiters.n == 0 || e.asking || e.held != nil || e.bucket.closed:
+	case e.waiters.n == 0 || e.asking || e.held != nil || e.reserver != nil || e.bucket.closed:
 		if e.timer != nil {
 			e.timer.Stop()
 		}

@@ -20,7 +20,7 @@ type request struct {
 	seq   uint64  // of its coming, where it may wait
 	turn  *engine // it waits for its turn there, and not for permits
 	place int     // of that limiter in its caller's list
-	keeps bool    // what is free is kept for its caller while it has the turn
+	keeps bool    // it has been passed over: what is free is kept for its caller while that has the turn
 
 	prev, next *request
 	queue      *queue // that it stands in

@@ -9,9 +9,8 @@ import (
 // line asks while it asks for all of its permits. Its request is one whose turn is set, to the engine.
 
 // stand puts w into the line of the limiter that bound, by the time at which it came. r is the turn that it has
-// there and gives up for that, or nil. With reserves its turn comes as soon as it is the first, and what is free
-// is left for it from then on.
-func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a allAnswer, reserves bool) (*request, error) {
+// there and gives up for that, or nil.
+func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a allAnswer) (*request, error) {
 	b, part := l.bucket, w.parts[a.bound]
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -25,7 +24,7 @@ func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a all
 		r = l.client.newRequest()
 	}
 	*r = request{ctx: ctx, permits: part.Permits, blocking: true, deadline: w.deadline, seq: w.seq, done: r.done,
-		timer: r.timer, turn: e, place: a.bound, keeps: reserves, answered: a.refused}
+		timer: r.timer, turn: e, place: a.bound, answered: a.refused}
 	if a.rate.Interval > 0 {
 		e.interval = a.rate.Interval
 	}
@@ -33,7 +32,7 @@ func (l *RateLimiter) stand(ctx context.Context, r *request, w *allWaiter, a all
 	if e.waiters.first == r {
 		e.newHead()
 		e.headSince = w.since // it has been passed over wherever it stood
-		if a.refused && !reserves && e.changes == part.changes {
+		if a.refused && e.changes == part.changes {
 			e.freeAt = time.Now().Add(a.Wait)
 			e.askAt = time.Now().Add(min(a.Wait, l.client.cfg.recheck))
 		}
@@ -66,6 +65,9 @@ func (e *engine) endTurn(r *request) {
 // reserved: what is free is kept for a caller of several limiters, who has been passed over for long.
 // Requests that do not wait are then asked for without taking anything, and refused.
 func (e *engine) reserved() bool {
+	if e.reserver != nil {
+		return true
+	}
 	if e.held != nil {
 		return e.held.keeps
 	}
