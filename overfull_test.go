@@ -29,11 +29,11 @@ var overFullStates = map[string]overFull{
 	"a value below 0":                       {rate: 5, value: -3, used: 15},
 }
 
-// make puts it into the keys, each permit a member of its own, as old as it can be.
+// make puts it into the keys, each permit a member of its own. The first is back at once, so that nobody is refused.
 func (s overFull) make(w *world, r Rate) {
 	w.t.Helper()
 	for i := range s.used {
-		w.put(w.elapsed()-r.Interval+time.Duration(i+1)*r.Interval/time.Duration(s.used), grant(1))
+		w.put(w.elapsed()-r.Interval+time.Duration(i)*r.Interval/time.Duration(s.used), grant(1))
 	}
 	w.setValue(s.value)
 }
