@@ -223,3 +223,61 @@ func TestListsThatAreGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// On real servers: callers of A, those that wait and those that try, keep at least nine tenths of its rate while a list waits
+// for B, of which a peer in another process takes half.
+func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
+	const d = 10 * time.Second
+	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		client, other, name := New(dial()), New(dial()), redistest.Key(t)
+		defer client.Close()
+		defer other.Close()
+		a, b := client.RateLimiter(name+"a"), client.RateLimiter(name+"b")
+		for _, l := range []*RateLimiter{a, b} {
+			require.NoError(t, l.SetRate(ctx, overall(10, 200*time.Millisecond)))
+		}
+		var singles, lists, peers atomic.Int64
+		var longest time.Duration
+		var running sync.WaitGroup
+		for range 4 {
+			running.Go(func() {
+				for a.Acquire(ctx, 1) == nil {
+					singles.Add(1)
+				}
+			})
+			running.Go(func() {
+				for ctx.Err() == nil {
+					if r, err := a.Try(ctx, 1); err == nil && r.Granted {
+						singles.Add(1)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		running.Go(func() {
+			for tick := time.NewTicker(40 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+				if r, err := other.RateLimiter(b.Name()).Try(ctx, 1); err == nil && r.Granted {
+					peers.Add(1)
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		singles.Store(0)
+		running.Go(func() {
+			for begin := time.Now(); client.AcquireAll(ctx, Demand{a, 3}, Demand{b, 9}) == nil; begin = time.Now() {
+				lists.Add(1)
+				longest = max(longest, time.Since(begin))
+			}
+		})
+		time.Sleep(d)
+		got, served := singles.Load(), lists.Load()
+		cancel()
+		running.Wait()
+		t.Logf("callers of A got %.1f/s, lists were served %.2f/s, the longest took %v, the peer got %.1f/s of B",
+			float64(got)/d.Seconds(), float64(served)/d.Seconds(), longest, float64(peers.Load())/(d+time.Second).Seconds())
+		require.GreaterOrEqual(t, float64(got+3*served)/d.Seconds(), 45.0)
+		require.NotZero(t, served)
+	})
+}

@@ -22,6 +22,7 @@ type contest struct {
 	singles atomic.Int64 // permits that callers of one limiter got
 	lists   atomic.Int64 // lists that were served
 	longest atomic.Int64 // the longest that a list took, in ns
+	paused  atomic.Int64 // the longest that no caller of one limiter got a permit of it, in ns
 	peers   atomic.Int64 // permits that the peer got
 }
 
@@ -37,10 +38,14 @@ func newContest(w *world) (*contest, func()) {
 
 // saturate has n callers that wait, and as many that try every few milliseconds, take permits of l.
 func (c *contest) saturate(l *RateLimiter, n int, tries bool) {
+	var last atomic.Int64
+	last.Store(int64(c.elapsed()))
 	for i := range n {
 		c.wg.Go(func() {
 			for l.Acquire(c.stop, 1) == nil {
 				c.singles.Add(1)
+				now := int64(c.elapsed())
+				c.paused.Store(max(c.paused.Load(), now-last.Swap(now)))
 			}
 		})
 		if tries {
@@ -58,11 +63,7 @@ func (c *contest) saturate(l *RateLimiter, n int, tries bool) {
 
 // peer takes a permit of l, in another process, whenever pause is over and it gets one.
 func (c *contest) peer(l *RateLimiter, pause func() time.Duration) {
-	opts := []Option{}
-	if !redistest.TTLsAreVirtual() {
-		opts = append(opts, WithClientClock(), func(c *config) { c.trusted = true })
-	}
-	other := New(redistest.Peer(c.t, c.rdb), opts...)
+	other := c.otherProcess()
 	l = other.RateLimiter(l.Name())
 	c.wg.Go(func() {
 		defer other.Close()
@@ -73,6 +74,11 @@ func (c *contest) peer(l *RateLimiter, pause func() time.Duration) {
 			time.Sleep(pause())
 		}
 	})
+}
+
+// otherProcess returns a Client of another process.
+func (w *world) otherProcess() *Client {
+	return newWorld(w.t, redistest.Peer(w.t, w.rdb)).client
 }
 
 // want has a caller acquire the list again and again.
@@ -92,34 +98,275 @@ func (c *contest) want(demands ...Demand) {
 	})
 }
 
-// A list waits for a limiter that a peer takes steadily; this process' callers of the other limiter go on.
+// every returns a pause that is always the same, or at random with the same mean.
+func every(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+func atRandom(d time.Duration) func() time.Duration {
+	return func() time.Duration { return time.Duration(rand.ExpFloat64() * float64(d)) }
+}
+
+// perSecond returns n in d as a rate.
+func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
+
+// A list wants 3 permits of A, which this process' callers take 50/s of, and 9 of the 10 of B, of which a peer
+// takes half: the callers of A go on, and the list is served.
 func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
-	const d = 20 * time.Second
-	for name, pause := range map[string]func() time.Duration{
-		"every 40 ms": func() time.Duration { return 40 * time.Millisecond },
-		"every 37 ms": func() time.Duration { return 37 * time.Millisecond },
-		"at random":   func() time.Duration { return time.Duration(rand.ExpFloat64() * float64(40*time.Millisecond)) },
-	} {
-		for rname, ra := range map[string]Rate{"10 in 200 ms": overall(10, 200*time.Millisecond), "50 in 1 s": overall(50, time.Second)} {
-			t.Run(name+", "+rname, func(t *testing.T) {
-				inBothWays(t, func(t *testing.T, w *world) {
-					l := w.others(ra, overall(10, 200*time.Millisecond))
+	const d = 12 * time.Second
+	a, b := []Rate{overall(10, 200*time.Millisecond), overall(50, time.Second)}, overall(10, 200*time.Millisecond)
+	for name, pause := range map[string]func() time.Duration{"every 37 ms": every(37 * time.Millisecond), "at random": atRandom(40 * time.Millisecond)} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				for i, a := range a {
+					l := w.others(a, b)
 					c, stop := newContest(w)
 					c.saturate(l[0], 4, true)
 					c.peer(l[1], pause)
-					w.at(2 * time.Second)
+					time.Sleep(2 * time.Second)
 					c.singles.Store(0)
-					c.peers.Store(0)
 					c.want(Demand{l[0], 3}, Demand{l[1], 9})
 					time.Sleep(d)
-					singles, lists, longest, peers := c.singles.Load(), c.lists.Load(), time.Duration(c.longest.Load()), c.peers.Load()
-					t.Logf("callers of A got %.1f/s, lists were served %.2f/s, the longest took %v, the peer got %.1f/s of B",
-						float64(singles)/d.Seconds(), float64(lists)/d.Seconds(), longest, float64(peers)/d.Seconds())
+					singles, lists := c.singles.Load(), c.lists.Load()
+					t.Logf("A of %v: its callers got %.1f/s, lists were served %.2f/s, the longest took %v", a,
+						perSecond(singles, d), perSecond(lists, d), time.Duration(c.longest.Load()))
 					stop()
-					require.GreaterOrEqual(t, float64(singles+3*lists)/d.Seconds(), 45.0)
-					require.NotZero(t, lists)
-				})
+					require.GreaterOrEqual(t, perSecond(singles+3*lists, d), 45.0, "what callers of A got, and the list")
+					require.NotZero(t, lists, i)
+					require.LessOrEqual(t, time.Duration(c.longest.Load()), 50*b.Interval)
+				}
+			})
+		})
+	}
+}
+
+// A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers of A do
+// not pay for that.
+func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		const d = 20 * time.Second
+		l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
+		c, stop := newContest(w)
+		defer stop()
+		c.saturate(l[0], 4, true)
+		for range 3 {
+			c.peer(l[1], every(20*time.Millisecond))
+		}
+		time.Sleep(time.Second)
+		c.singles.Store(0)
+		c.want(Demand{l[0], 3}, Demand{l[1], 9})
+		time.Sleep(d)
+		t.Logf("callers of A got %.1f/s, %d lists", perSecond(c.singles.Load(), d), c.lists.Load())
+		require.GreaterOrEqual(t, perSecond(c.singles.Load()+3*c.lists.Load(), d), 45.0)
+	})
+}
+
+// In a cool-down of B nobody of A notices that a list waits, also where it has begun to gather.
+func TestAListInACoolDownHoldsNothing(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		t.Run(map[bool]string{false: "before", true: "while it gathers"}[begun], func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				const d = 10 * time.Second
+				l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
+				other := w.otherProcess()
+				defer other.Close()
+				c, stop := newContest(w)
+				defer stop()
+				c.saturate(l[0], 4, true)
+				coolDown := func() {
+					require.NoError(t, other.RateLimiter(l[1].Name()).CoolDown(w.ctx, time.Now().Add(time.Hour)))
+				}
+				if begun {
+					c.peer(l[1], every(40*time.Millisecond))
+					c.peer(l[1], every(41*time.Millisecond))
+				} else {
+					coolDown()
+				}
+				time.Sleep(2 * time.Second)
+				c.want(Demand{l[0], 3}, Demand{l[1], 9})
+				if begun {
+					for !reserving(l[1]) {
+						time.Sleep(time.Millisecond)
+					}
+					coolDown()
+				}
+				time.Sleep(time.Second)
+				c.singles.Store(0)
+				time.Sleep(d)
+				t.Logf("callers of A got %.1f/s", perSecond(c.singles.Load(), d))
+				require.GreaterOrEqual(t, perSecond(c.singles.Load(), d), 49.5)
+				require.False(t, reserving(l[0]) || reserving(l[1]))
+			})
+		})
+	}
+}
+
+func reserving(l *RateLimiter) bool {
+	l.bucket.mu.Lock()
+	defer l.bucket.mu.Unlock()
+	e := l.bucket.find(l.keys.hash)
+	return e != nil && e.reserver != nil
+}
+
+// Whoever ends the wait of a list, what it has reserved goes back at once.
+func TestAReservationGoesBack(t *testing.T) {
+	for name, end := range map[string]func(w *world, cancel func()){
+		"ctx is done": func(_ *world, cancel func()) { cancel() },
+		"time is up":  func(*world, func()) { time.Sleep(time.Second) },
+		"Close":       func(w *world, _ func()) { require.NoError(w.t, w.client.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				l := w.others(overall(10, time.Minute), overall(10, time.Minute))
+				other := w.otherProcess()
+				defer other.Close()
+				peer := other.RateLimiter(l[1].Name())
+				take := func(n int64) {
+					ok, err := peer.TryAcquire(w.ctx, n, 0)
+					require.True(t, ok && err == nil)
+				}
+				take(6)
+				w.at(30 * time.Second)
+				take(4)
+				ctx, cancel := context.WithCancel(w.ctx)
+				defer cancel()
+				done := make(chan error, 1)
+				go func() {
+					_, err := w.client.TryAcquireAll(ctx, 70*time.Second, Demand{l[0], 3}, Demand{l[1], 9})
+					done <- err
+				}()
+				// At 60 s the peer is a little faster, so the list is refused for longer than an interval.
+				w.at(time.Minute - time.Millisecond)
+				for range 40 {
+					if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
+						break
+					}
+					time.Sleep(100 * time.Microsecond)
+				}
+				w.at(99 * time.Second)
+				require.True(t, reserving(l[1]))
+				n, err := other.RateLimiter(l[1].Name()).AvailablePermits(w.ctx)
+				require.NoError(t, err)
+				require.Zero(t, n, "reserved")
+				end(w, cancel)
+				<-done
+				time.Sleep(time.Millisecond)
+				require.False(t, reserving(l[0]) || reserving(l[1]))
+				n, err = peer.AvailablePermits(w.ctx)
+				require.NoError(t, err)
+				require.NotZero(t, n, "given back")
+				used, err := other.RateLimiter(l[0].Name()).AvailablePermits(w.ctx)
+				require.NoError(t, err)
+				require.EqualValues(t, 10, used)
+			})
+		})
+	}
+}
+
+// Redis goes away while a list gathers: nobody is held up any longer, and it is served when Redis is back.
+func TestAnOutageEndsAReservation(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, 10*time.Second), overall(10, 10*time.Second))
+		cut := cutOff(w, refusedDial)
+		c, stop := newContest(w)
+		defer stop()
+		c.saturate(l[0], 2, false)
+		c.peer(l[1], every(1700*time.Millisecond))
+		c.want(Demand{l[0], 3}, Demand{l[1], 9})
+		for !reserving(l[1]) && !reserving(l[0]) {
+			time.Sleep(100 * time.Millisecond)
+			require.Less(t, w.elapsed(), time.Hour)
+		}
+		cut.down.Store(true)
+		time.Sleep(30 * time.Second)
+		require.False(t, reserving(l[0]) || reserving(l[1]))
+		cut.down.Store(false)
+		time.Sleep(2 * time.Minute)
+		require.NotZero(t, c.lists.Load())
+	}, WithOutageLimit(time.Hour))
+}
+
+// Lists over (A, B), (B, A) and (A, B, C), and callers of each: all are served, and none waits for long.
+func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		const d = 2 * time.Minute
+		r := overall(10, 500*time.Millisecond)
+		l := w.others(r, r, r)
+		c, stop := newContest(w)
+		defer stop()
+		for _, l := range l {
+			c.saturate(l, 4, false)
+		}
+		var served [3]atomic.Int64
+		for i, demands := range [][]Demand{{{l[0], 3}, {l[1], 4}}, {{l[1], 5}, {l[0], 2}}, {{l[0], 2}, {l[1], 2}, {l[2], 9}}} {
+			c.wg.Go(func() {
+				for w.client.AcquireAll(c.stop, demands...) == nil {
+					served[i].Add(1)
+				}
 			})
 		}
-	}
+		time.Sleep(d)
+		var used int64
+		for i, n := range []int64{7, 7, 13} {
+			used += n * served[i].Load()
+			require.Greater(t, served[i].Load(), int64(d/r.Interval/60), "list %d", i)
+		}
+		used += c.singles.Load()
+		paused := time.Duration(c.paused.Load())
+		t.Logf("lists were served %d, %d, %d times; %.1f of 60 permits a second were used; singles paused %v at most",
+			served[0].Load(), served[1].Load(), served[2].Load(), perSecond(used, d), paused)
+		require.LessOrEqual(t, paused, 2*r.Interval, "an interval later than they come back anyway")
+		require.GreaterOrEqual(t, perSecond(used, d), 54.0, "at most a tenth lies idle")
+	})
+}
+
+// The script: what a reservation holds is in use for everybody, moves to now, and is exact after a release by
+// others, a lost reply, a cool-down and an expiry.
+func TestReserve(t *testing.T) {
+	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+		v := &reservation{l: w.l, permits: 8, id: newRequestID().run(0)}
+		sum := func() {
+			t.Helper()
+			used, _ := w.used()
+			require.EqualValues(t, 10, w.value()+used)
+		}
+		takes := func(want, held int64, whole bool) {
+			t.Helper()
+			require.NoError(t, v.send(w.ctx, want, whole))
+			require.Equal(t, held, v.held)
+			sum()
+		}
+		w.granted(5)
+		takes(8, 0, true)
+		takes(8, 5, false)
+		w.available(0)
+		w.at(9 * time.Second)
+		takes(8, 5, false) // moved to 9 s
+		w.at(10 * time.Second)
+		takes(8, 8, false) // 5 have come back
+		w.available(2)
+		w.at(19*time.Second + 999*time.Millisecond)
+		w.available(2)
+		v.unsure, v.held = true, 3 // a reply was lost that said 8
+		takes(8, 8, false)
+		require.NoError(t, w.l.Release(w.ctx, 2)) // by others
+		takes(8, 8, false)
+		w.available(2)
+		w.granted(2)
+		w.at(40 * time.Second) // nobody has moved it: it has expired, and nobody has taken its place
+		takes(8, 8, false)
+		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
+		takes(8, 0, false)
+		w.refused(1, time.Minute)
+		sum()
+		w.at(101 * time.Second)
+		takes(8, 8, true)
+		takes(0, 0, false)
+		w.available(10)
+		takes(0, 0, false)
+		_, err := w.rdb.Del(w.ctx, w.valueKey()).Result()
+		require.NoError(t, err)
+		require.NoError(t, v.send(w.ctx, 8, false))
+		require.Zero(t, v.held, "for acquire to rebuild")
+		require.NoError(t, w.l.SetRate(w.ctx, overall(7, time.Second)))
+		require.ErrorIs(t, v.send(w.ctx, 8, false), ErrPermitsExceedRate)
+	})
 }
