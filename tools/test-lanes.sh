@@ -232,7 +232,7 @@ by_the_clock=(compat bench redis valkey)
 if [ -z "$long" ] && any "${in_virtual_time[@]}" && any "${by_the_clock[@]}"; then
     set -m # a process group of its own, to be ended as one
     (
-        renice -n 19 "$BASHPID" >/dev/null 2>&1
+        renice -n 15 "$BASHPID" >/dev/null 2>&1
         run "${in_virtual_time[@]}"
     ) >"$work/beside" 2>&1 &
     beside=$!
