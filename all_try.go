@@ -100,7 +100,7 @@ func (c *Client) tryAll(ctx context.Context, parts []part) (allAnswer, error) {
 	}
 	for i := range parts {
 		parts[i].typ = parts[i].Limiter.hint()
-		parts[i].id = newRequestID().run(0)
+		parts[i].id = c.requestID().run(0)
 	}
 	for rounds := 0; ; rounds++ {
 		refused, err := c.takeAll(ctx, parts)
@@ -227,7 +227,7 @@ func (p *part) askChecking(ctx context.Context, probe, check, lowered bool) (ans
 	audited, flips := false, 0
 	for range maxAsks {
 		begin := time.Now()
-		a.id = newRequestID()
+		a.id = l.client.requestID()
 		p.id, p.typ = a.id.run(0), a.typ
 		raw, err := l.answered(ctx, acquireScript, func(replay bool) ([]any, error) {
 			a.replay = replay && !probe

@@ -147,7 +147,7 @@ func (c *call) step() (more bool) {
 		}
 	}
 	if !c.resumed {
-		c.id, c.replay = newRequestID(), false
+		c.id, c.replay = c.engine.l.client.requestID(), false
 	}
 	c.resumed = false
 	begin := time.Now()

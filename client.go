@@ -25,6 +25,7 @@ type Client struct {
 	closed chan struct{}
 	once   sync.Once
 
+	tag     int // of this process, in its members
 	cluster bool
 	sharded bool // a cluster or a ring: one Redis may be away while others are there
 	seed    maphash.Seed
@@ -59,9 +60,13 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		},
 		closed: make(chan struct{}),
 		seed:   maphash.MakeSeed(),
+		tag:    newTag(),
 	}
 	for _, o := range opts {
 		o(&c.cfg)
+	}
+	if c.cfg.memberFormat == MemberLc0I {
+		c.tag &^= 0xff // its members have few random bytes
 	}
 	c.err, c.policy = c.cfg.validate(), c.cfg.policy.effective()
 	if rdb == nil && c.err == nil {

@@ -45,6 +45,8 @@ type engine struct {
 	noTTL     time.Time     // until when the hash is taken to have no TTL
 	spare     *call
 
+	sharing sharing
+
 	memory     *memory // for the time without Redis; nil as long as all policies are closed
 	shareTimer *time.Timer
 	shareDue   time.Time // when it serves
@@ -202,6 +204,7 @@ func (e *engine) nextAsking() *call {
 		c.takeTries(&e.tries)
 	}
 	c.changes = e.changes
+	c.share = e.share()
 	e.asking = true
 	return c
 }
@@ -226,6 +229,7 @@ func (e *engine) nextTrying() *call {
 	c.probe = reserved
 	c.takeTries(&e.tries)
 	e.trying++
+	e.sharing.wire = false // the call reclaims it
 	return c
 }
 

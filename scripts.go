@@ -76,7 +76,7 @@ func (s *script) letOut(n int) *script {
 }
 
 var (
-	acquireScript       = newScript("acquire", acquireSrc, 3, 9, resendAsReplay).letOut(4)
+	acquireScript       = newScript("acquire", acquireSrc, 3, 10, resendAsReplay).letOut(5)
 	acquireAllScript    = newScript("acquire_all", acquireAllSrc, 3*scriptParts, 4+scriptParts, resendAsReplay)
 	auditScript         = newScript("audit", auditSrc, 3, 6, resendAlways)
 	availableScript     = newScript("available", availableSrc, 3, 5, resendAlways)

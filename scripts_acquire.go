@@ -23,6 +23,7 @@ type ask struct {
 	noTTL         bool      // the hash had none a moment ago
 	walked        int64
 	walkedPermits int64
+	share         share // of callers that wait
 }
 
 // A run is a number of equal requests. In one call that number, and that of the runs, is bounded by
@@ -49,7 +50,8 @@ type answer struct {
 	walked        int64
 	walkedPermits int64
 	skew          time.Duration
-	noTTL         bool // the hash had none; false also where the call did not look
+	noTTL         bool  // the hash had none; false also where the call did not look
+	found         found // where the call had a share
 }
 
 func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
@@ -81,15 +83,18 @@ func (l *RateLimiter) acquireCommand(a *ask) ([]any, error) {
 	}
 	// Where it is too much for a member the script makes smaller ones.
 	whole := uint32(min(a.runs[0].permits*a.runs[0].count, maxPermits))
-	args := [9]any{a.typ.wire(), a.runs[0].permits, a.runs[0].count, encodeMember(c.cfg.memberFormat, a.id.run(0), whole), flags}
+	args := [10]any{a.typ.wire(), a.runs[0].permits, a.runs[0].count, encodeMember(c.cfg.memberFormat, a.id.run(0), whole), flags}
 	n := 5
-	if a.typ == PerClient || len(a.runs) > 1 || a.walked > 0 || now != "" {
+	if a.typ == PerClient || len(a.runs) > 1 || a.walked > 0 || now != "" || a.share.on {
 		walk := ""
 		if a.walked > 0 {
 			walk = fmt.Sprint(a.walked, " ", a.walkedPermits)
 		}
 		args[5], args[6], args[7], args[8] = now, furtherRuns(a.runs[1:]), c.cfg.clientKeyTTL.Milliseconds(), walk
-		n = 9
+		args[9], n = "", 10
+		if a.share.on {
+			args[9] = a.share.String()
+		}
 	}
 	return acquireScript.Command(l.keys.of(a.typ), args[:n]...)
 }
@@ -120,7 +125,12 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 	if err := l.statusError(r); err != nil {
 		return answer{}, err
 	}
-	if len(r) != 13+len(a.runs) {
+	var f found
+	if n := 13 + len(a.runs); a.share.on && len(r) >= n+7 && int64(len(r)-n-7) >= 2*r[n+6] {
+		f = found{soon: ms(r[n]), young: r[n+1], wire: r[n+2] == 1, mine: r[n+3], theirs: r[n+4], ours: r[n+5]}
+		f.waiting, f.tags = r[n+7:n+7+2*int(r[n+6])], r[n+7+2*int(r[n+6]):]
+		r = r[:n:n]
+	} else if a.share.on || len(r) != n {
 		return answer{}, l.badReply(acquireScript, raw)
 	}
 	granted := r[1:2:2]
@@ -143,6 +153,7 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 		walkedPermits: r[10],
 		skew:          ms(r[11]),
 		noTTL:         r[13] == 0,
+		found:         f,
 	}, nil
 }
 

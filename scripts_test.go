@@ -36,7 +36,7 @@ func TestSendHoldsToTheHeader(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		sent := count(w.rdb)
 		_, err := w.l.send(w.ctx, acquireScript, w.l.keys.of(Overall)[:2], make([]any, acquireScript.Args)...)
-		require.ErrorContains(t, err, "takes 3 keys and 9 arguments, got 2 and 9")
+		require.ErrorContains(t, err, "takes 3 keys and 10 arguments, got 2 and 10")
 		_, err = w.l.send(w.ctx, deleteScript, w.l.keys.all(Overall), 1)
 		require.ErrorContains(t, err, "got 5 and 1")
 		require.Zero(t, sent.sent.Load())

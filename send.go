@@ -20,6 +20,25 @@ func newRequestID() (id requestID) {
 	return id
 }
 
+// requestID is one whose first bytes are the tag of this process, so that others tell its grants from theirs.
+func (c *Client) requestID() requestID {
+	id := newRequestID()
+	id[0] = byte(c.tag >> 8)
+	if c.cfg.memberFormat != MemberLc0I {
+		id[1] = byte(c.tag)
+	}
+	return id
+}
+
+// newTag does not begin with what marks and blocks begin with.
+func newTag() int {
+	for {
+		if tag := rand.IntN(1 << 16); tag>>8 != '~' {
+			return tag
+		}
+	}
+}
+
 // send runs a script and answers its raw reply. When ctx is done it answers ctx.Err() as it is; then,
 // and after an error of class unknown, the script may have run.
 func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args ...any) (any, error) {

@@ -25,6 +25,9 @@ func (c *call) settle(a *answer, begin time.Time) {
 		}
 		a.wait = max(a.wait, time.Millisecond)
 	}
+	if c.inOrder && c.share.on && a.rate.Interval > 0 {
+		e.learn(c, a)
+	}
 	head := e.waiters.first
 	ended := c.grant(a, c.ended[:0])
 	ended = c.passOn(a, ended)
@@ -185,8 +188,9 @@ func (c *call) refuse(a *answer, ended []*request) []*request {
 		return ended
 	}
 	now := time.Now()
-	e.freeAt = now.Add(a.wait)
-	e.askAt = now.Add(min(a.wait, e.l.client.cfg.recheck))
+	soon, wait := e.shareWait(c, a)
+	e.freeAt = now.Add(soon)
+	e.askAt = now.Add(min(wait, e.l.client.cfg.recheck))
 	if c.changes != e.changes {
 		e.askAt = time.Time{}
 	}

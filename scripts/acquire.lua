@@ -22,15 +22,23 @@
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
+-- ARGV[10]  of callers that wait beside others, five numbers: the grace in ms, for which permits that fall
+--           due are left to others; how many of them may be taken all the same; the tag of this process
+--           in its members; what the first caller wants of the rate, in 255ths, when others are to save it
+--           up, otherwise 0; 1 to look who holds the newest grants when nothing is free. May be left out
 -- Returns   {0, available, now, rate, interval, keepAlive, ttl} when one run was granted as a whole; ttl,
 --           1 when the hash has a TTL, is left out when it was not looked at, or
 --           {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
---           minGap, ttl, granted of the second run, ...}
+--           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
+--           soon, young, found, mine, theirs, ours, processes, tag and want of each, tags of further ones
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was refused can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
 --           at once, 2 the check is audit's, which reads a large set in steps, 3 wait is a lower bound, send again
---           with walked and permits; skew: ms that the newest score is ahead of now
+--           with walked and permits; skew: ms that the newest score is ahead of now; soon: wait without
+--           the grace; young: permits that were taken within their grace; found: 1 when the tripwire was
+--           there; mine, theirs, ours: permits that this process, Redisson and other processes of this
+--           package hold among the newest 128 grants; processes: others whose callers wait
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
@@ -61,7 +69,7 @@ end
 local first, number, flags = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
 local wanted = first * number
 local permits, count, granted
-if first > rate or (ARGV[7] or '') ~= '' then
+if first > rate or (ARGV[7] or '') ~= '' or (ARGV[10] or '') ~= '' then
   permits, count, granted, wanted = {first}, {number}, {0}, 0
   for p, n in string.gmatch(ARGV[7] or '', '(%d+) (%d+)') do
     permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
@@ -83,7 +91,14 @@ local value = tonumber(stored)
 -- reclaims lazily too. In every member format the permits are the last four bytes, little endian.
 -- Shorter ones are nobody's grants and count for nothing.
 local limit = value and value >= wanted and 64 or 512
-local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', '0', limit), 0
+local due = now - interval
+local shared, grace, may, tag, want, look = (ARGV[10] or '') ~= '', 0, 0, 0, 0, 0
+if shared then
+  grace, may, tag, want, look = string.match(ARGV[10], '(%d+) (%d+) (%d+) (%d+) (%d+)')
+  grace, may, tag, want = tonumber(grace), tonumber(may), tonumber(tag), tonumber(want)
+  due = due - grace
+end
+local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', due, 'LIMIT', '0', limit), 0
 if #old > 0 then
   local byte = string.byte
   for i = 1, #old do
@@ -121,7 +136,8 @@ if not permits and flags % 4 == 0 and flags % 32 < 16 and not conf[5] and not co
 end
 
 local skew, wait, again, walked, walkedPermits, cooling = 0, 0, 0, 0, 0, 0
-local gap = tonumber(conf[5] or 0) or 0
+local soon, young, found, mine, theirs, ours, waiting, tags = 0, 0, 0, 0, 0, 0, {}, {}
+local gap, planted = tonumber(conf[5] or 0) or 0, 0
 if not done then
   local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
   local replay, check, inOrder, take = flags % 2 == 1, flags % 4 >= 2, flags % 16 >= 8, flags % 32 < 16
@@ -183,6 +199,23 @@ if not done then
     end
   end
 
+  -- A tripwire is a member of one permit with score 0, and value is one less for it: no permit is missing. Its
+  -- six bytes are the tag of the process whose callers wait, the part of the rate that the first of them
+  -- wants, in 255ths, and when it was planted.
+  local function wire(m)
+    return #m == 21 and sub(m, 1, 4) == '\16~w~' and sub(m, 9, 14) or #m == 20 and sub(m, 9, 10) == '~w' and sub(m, 11, 16)
+  end
+  local wires = {}
+  if shared then
+    for i = 1, math.min(#old, 60) do
+      local b = wire(old[i])
+      if not b then
+        break
+      end
+      wires[i] = b
+    end
+  end
+
   if not permits then
     permits, count, granted = {first}, {number}, {0}
   end
@@ -235,8 +268,8 @@ if not done then
 
   if (ARGV[9] or '') ~= '' then
     walked, walkedPermits = string.match(ARGV[9], '(%d+) (%d+)')
-    walked = math.max(0, tonumber(walked) - #old)
-    walkedPermits = math.max(0, tonumber(walkedPermits) - freed)
+    walked = math.max(0, tonumber(walked) - (#old - #wires))
+    walkedPermits = math.max(0, tonumber(walkedPermits) - (freed - #wires))
   end
 
   local pause, till, ends = 0, tonumber(conf[6] or 0) or 0, 0
@@ -332,6 +365,32 @@ if not done then
           pause = tonumber(newest[i + 1]) + math.min(gap * worth(newest[i]), interval) - now
           break
         end
+      end
+    end
+
+    if grace > 0 and may > 0 and value < wanted and #old < limit then
+      -- Of the permits within their grace only as many are reclaimed as are granted: the others keep the
+      -- instant at which they fell due.
+      local part = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', 0, 64)
+      local p = permits[1]
+      local n = math.min(wanted, value + math.min(may, sum(part)))
+      n = (#permits > 1 and n >= p and n or floor(n / p) * p) - value
+      for i = 1, #part do
+        if n <= 0 then
+          break
+        end
+        local m, w = part[i], worth(part[i])
+        if w > n then
+          local r = bytes(w - n)
+          local smaller = sub(m, 1, -5) .. r
+          if #m == 21 and sub(m, 5, 8) == sub(m, -4) then
+            smaller = sub(m, 1, 4) .. r .. sub(m, 9, 17) .. r
+          end
+          redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
+          w = n
+        end
+        redis.call('ZREM', KEYS[3], m)
+        value, young, n = value + w, young + w, n - w
       end
     end
 
@@ -507,10 +566,64 @@ if not done then
           again = 3
         end
       end
-      wait = math.max(1, (at or last or now + 1) - now)
+      soon = math.max(0, (at or last or now + 1) - now)
+      wait = math.max(1, soon + grace)
     end
     if need and again == 0 then
-      wait = math.max(wait, pause)
+      wait, soon = math.max(wait, pause), math.max(soon, pause)
+    end
+
+    if shared and look == '1' and need and soon > 0 then
+      -- Who holds the newest grants, at a moment when nothing is free. A mark is Redisson's, whatever lies in a block nobody's.
+      local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], '+inf', '(' .. string.format('%.0f', now - interval), 'LIMIT', 0, 128)
+      local known = {}
+      for i = 1, #newest do
+        local m, t = newest[i], nil
+        if #m == 21 and sub(m, 5, 8) == sub(m, -4) then
+          t = byte(m, 2) * 256 + byte(m, 3)
+        elseif #m == 20 and #ARGV[4] == 20 and byte(m, 9) * 256 == tag then
+          t = tag
+        end
+        if not t or seen(m) then
+          theirs = theirs + worth(m)
+        elseif t == tag then
+          mine = mine + worth(m)
+        elseif byte(m, 2) ~= 126 then
+          ours = ours + worth(m)
+          if not known[t] then
+            known[t] = true
+            tags[#tags + 1] = t
+          end
+        end
+      end
+    end
+    if shared and ARGV[1] == '0' and now - interval > 0 then
+      -- Those of the others stay, as long as they are not from callers that have long been served. Ours is
+      -- planted anew while somebody waits.
+      local function plant(b)
+        local m = '\16~w~\1\0\0\0' .. b .. '\0\0\0\1\0\0\0'
+        if #ARGV[4] == 20 then
+          m = sub(ARGV[4], 1, 8) .. '~w' .. b .. '\1\0\0\0'
+        end
+        if redis.call('ZADD', KEYS[3], 'NX', 0, m) == 1 then
+          planted = planted + 1
+        end
+      end
+      local time = floor(now) % 16777216
+      for i = 1, #wires do
+        local a, b, c, d, e, f = byte(wires[i], 1, 6)
+        local t = a * 256 + b
+        if t == tag then
+          found = 1
+        elseif (time - (d * 65536 + e * 256 + f)) % 16777216 <= math.min(3 * interval + 1000, 8388608) then
+          waiting[#waiting + 1], waiting[#waiting + 2] = t, c
+          plant(wires[i])
+        end
+      end
+      if need then
+        plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
+      end
+      value = value - planted
     end
   end
 
@@ -549,8 +662,15 @@ end
 if done then
   return {0, value, now, rate, interval, keep, has}
 end
-local reply = {0, granted[1], wait, math.max(0, value), now, rate, interval, keep, again, walked, walkedPermits, skew, gap, has}
+local reply = {0, granted[1], wait, math.max(0, value + planted), now, rate, interval, keep, again, walked, walkedPermits, skew, gap, has}
 for i = 2, #granted do
   reply[13 + i] = granted[i]
+end
+if shared then
+  for _, list in ipairs({{soon, young, found, mine, theirs, ours, #waiting / 2}, waiting, tags}) do
+    for i = 1, #list do
+      reply[#reply + 1] = list[i]
+    end
+  end
 end
 return reply

@@ -14,12 +14,13 @@ import org.redisson.api.RRateLimiter;
  *
  * <pre>
  * burst NAME THREADS CALLS N             THREADS threads call tryAcquire(N) CALLS times each, all started together
- * hammer NAME THREADS DURATION MIX MODE [PAUSE]
+ * hammer NAME THREADS DURATION MIX MODE [PAUSE [THINK]]
  * </pre>
  *
  * MIX is a list such as 1,1,3: each call asks for one of these at random. MODE is "try" for tryAcquire(n), "wait:MS"
  * for tryAcquire(n, MS) and "block" for acquire(n). PAUSE is the sleep in milliseconds after a refusal and after an
- * error, 1 unless said. A hammer ends after DURATION; a call begun before the end is waited for.
+ * error, 1 unless said; THINK is that after a grant, 0 unless said. A hammer ends after DURATION; a call begun before the
+ * end is waited for.
  *
  * Both answer "granted=CALLS permits=SUM refused=CALLS errors=CALLS elapsed=MS", then "error=COUNT*TEXT" for every
  * kind of error, spaces in TEXT written "_", then for a hammer "grants=T/N,T/N,…": this JVM's clock after the answer
@@ -30,11 +31,11 @@ final class Load {
     private Load() {
     }
 
-    record Plan(int threads, long duration, long[] mix, String mode, long pause) {
+    record Plan(int threads, long duration, long[] mix, String mode, long pause, long think) {
         static Plan parse(String[] a) {
             return new Plan(Integer.parseInt(a[1]), Long.parseLong(a[2]),
                     Arrays.stream(a[3].split(",")).mapToLong(Long::parseLong).toArray(), a[4],
-                    a.length > 5 ? Long.parseLong(a[5]) : 1);
+                    a.length > 5 ? Long.parseLong(a[5]) : 1, a.length > 6 ? Long.parseLong(a[6]) : 0);
         }
 
         boolean ask(RRateLimiter limiter, long permits) {
@@ -53,7 +54,7 @@ final class Load {
     }
 
     static String burst(RRateLimiter limiter, int threads, int calls, long permits) throws InterruptedException {
-        Plan plan = new Plan(threads, 0, new long[]{permits}, "try", 0);
+        Plan plan = new Plan(threads, 0, new long[]{permits}, "try", 0, 0);
         return run(plan, (tally, end) -> {
             for (int i = 0; i < calls; i++) {
                 tally.ask(limiter, plan, permits);
@@ -65,8 +66,9 @@ final class Load {
         Tally total = run(plan, (tally, end) -> {
             while (System.nanoTime() < end) {
                 long permits = plan.mix[ThreadLocalRandom.current().nextInt(plan.mix.length)];
-                if (!tally.ask(limiter, plan, permits) && plan.pause > 0) {
-                    Thread.sleep(plan.pause);
+                long sleep = tally.ask(limiter, plan, permits) ? plan.think : plan.pause;
+                if (sleep > 0) {
+                    Thread.sleep(sleep);
                 }
             }
         });
