@@ -25,8 +25,8 @@ func (c *call) settle(a *answer, begin time.Time) {
 		}
 		a.wait = max(a.wait, time.Millisecond)
 	}
-	if c.inOrder && c.share.on && a.rate.Interval > 0 {
-		e.learn(c, a)
+	if a.rate.Interval > 0 && !e.sharing.refused.IsZero() {
+		e.heard(c, a)
 	}
 	head := e.waiters.first
 	ended := c.grant(a, c.ended[:0])

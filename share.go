@@ -28,12 +28,23 @@ type sharing struct {
 	theirs float64   // permits of an interval that Redisson held at the last look
 	kin    []process // others of this package
 	ours   float64   // permits that they held
+	less   float64   // permits of the rate that a cool-down had not given back
 
 	target float64 // permits an interval that are this process' share
+	pace   float64 // by which the credit grows: the target, and more while a cool-down gives permits back
 	credit float64 // of them, that it has not taken yet; below 0 for what it took early
 	paid   time.Time
-	urgent bool // the first of the waiters has no time for the grace
+	full   time.Time   // when the credit became the most that is kept; zero while it is less
+	mine   []grantedAt // what this process was granted within the last interval, oldest first
+	holds  int64       // the sum of that
+	room   int64       // when it became less than the share, by the limiter's clock in ms
+	told   int64       // that clock's last instant
+	toldAt time.Time   // when it was told
+	urgent bool        // the first of the waiters has no time for the grace
 }
+
+// A grantedAt is what was granted at one instant of the limiter's clock, in ms.
+type grantedAt struct{ at, permits int64 }
 
 // A process is another one of this package.
 type process struct {
@@ -47,6 +58,10 @@ const (
 	javaGrace = 120 * time.Millisecond
 	// kinGrace covers that the timers of two processes do not go off at one instant.
 	kinGrace = 10 * time.Millisecond
+	// timerSlack is how late a waiter's call may be.
+	timerSlack = 3 * time.Millisecond
+	// surplus makes up for the moments by which calls come late: without it a share would never be whole.
+	surplus = 1.05
 	// forgetAfter is for how many intervals without a sign others are taken to be there.
 	forgetAfter = 3
 	// maxKin bounds how many processes are told apart.
@@ -58,6 +73,7 @@ type share struct {
 	on    bool
 	grace time.Duration
 	may   int64
+	age   int64 // of the oldest permits that it takes, ms since they fell due; -1 for none
 	tag   int
 	want  int // in 255ths of the rate
 	look  bool
@@ -68,15 +84,16 @@ func (s *share) String() string {
 	if s.look {
 		look = 1
 	}
-	return fmt.Sprint(s.grace.Milliseconds(), " ", s.may, " ", s.tag, " ", s.want, " ", look)
+	return fmt.Sprint(s.grace.Milliseconds(), " ", s.may, " ", s.age, " ", s.tag, " ", s.want, " ", look)
 }
 
 // What a call with a share is told beside its answer.
 type found struct {
-	soon               time.Duration // until the permits are there, without the grace
+	soon               time.Duration // until permits fall due that may be taken then
 	young              int64         // permits taken within their grace
 	wire               bool          // the tripwire was there
 	mine, theirs, ours int64         // permits among the newest members
+	blocked            int64         // permits that a cool-down has not given back
 	waiting            []int64       // processes whose callers wait: the tag of each and what it wants
 	tags               []int64       // those that hold permits
 }
@@ -84,25 +101,55 @@ type found struct {
 // others reports whether somebody else takes part.
 func (s *sharing) others() bool { return !s.java.IsZero() || len(s.kin) > 0 }
 
+// heard takes in what any call was told, since its waiters were last refused.
+func (e *engine) heard(c *call, a *answer) {
+	s, permits := &e.sharing, int64(0)
+	s.told, s.toldAt = a.now.UnixMilli(), time.Now()
+	for i := range c.runs {
+		permits += max(0, a.granted[i]) * c.runs[i].permits
+	}
+	s.note(s.told, permits, a.rate.Interval)
+	if c.inOrder && c.share.on {
+		e.learn(c, a)
+	}
+}
+
 // share is that of the call which the waiters are about to make.
 func (e *engine) share() share {
 	s, now := &e.sharing, time.Now()
 	if e.typ != Overall || e.interval <= 0 || s.refused.IsZero() || now.Sub(s.refused) > forgetAfter*e.interval {
 		return share{} // permits are not short
 	}
-	sh := share{on: true, tag: e.l.client.tag}
-	sh.look = now.Sub(s.looked) >= max(e.interval, 50*time.Millisecond)
+	sh := share{on: true, age: -1, tag: e.l.client.tag}
+	every := e.interval
+	if s.less > 0 {
+		every /= 10 // the rate grows
+	}
+	sh.look = now.Sub(s.looked) >= max(every, 50*time.Millisecond)
 	if s.others() {
 		s.accrue(now, e.interval)
 		sh.grace = s.grace(e.interval)
 		r := e.waiters.first
-		if s.credit >= s.least(r.permits) {
+		if spare := s.credit - s.least(r.permits); spare >= 0 {
 			sh.may = max(r.permits, int64(s.credit+1e-6))
-			if r.permits > 1 && r.answered {
+			// What fell due before there was the credit for it is others', until its grace is over.
+			since := time.Duration(spare / s.pace * float64(e.interval))
+			if !s.full.IsZero() {
+				since += now.Sub(s.full)
+			}
+			clock := s.clock(now)
+			s.expire(clock, e.interval)
+			if free := s.target - float64(s.holds); free > 0 {
+				sh.may = max(r.permits, min(sh.may, int64(math.Ceil(free))))
+				sh.age = min(since.Milliseconds(), clock-s.room, e.interval.Milliseconds()) + timerSlack.Milliseconds()
+			} else {
+				sh.may = 0
+			}
+			if sh.may > 0 && r.permits > 1 && r.answered {
 				sh.want = int(min(255, math.Ceil(255*float64(r.permits)/float64(max(1, e.rate.Permits)))))
 			}
 		} else if s.urgent && s.credit > -s.most()/4 {
-			sh.may = r.permits
+			sh.may, sh.age = r.permits, e.interval.Milliseconds()
 		}
 	}
 	s.urgent = false
@@ -129,8 +176,60 @@ func (s *sharing) most() float64 { return max(1, s.target) }
 func (s *sharing) least(permits int64) float64 { return min(float64(permits), s.most()) - 1e-6 }
 
 func (s *sharing) accrue(now time.Time, interval time.Duration) {
-	s.credit = min(s.most(), s.credit+s.target*float64(now.Sub(s.paid))/float64(interval))
+	s.credit += s.pace * surplus * float64(now.Sub(s.paid)) / float64(interval)
 	s.paid = now
+	switch {
+	case s.credit < s.most():
+		s.full = time.Time{}
+	case s.full.IsZero():
+		s.full = now
+		fallthrough
+	default:
+		s.credit = s.most()
+	}
+}
+
+// clock is what the limiter's clock says now, as far as that is known.
+func (s *sharing) clock(now time.Time) int64 { return s.told + now.Sub(s.toldAt).Milliseconds() }
+
+// note takes in what the process was granted.
+func (s *sharing) note(at, permits int64, interval time.Duration) {
+	s.expire(at, interval)
+	if permits == 0 {
+		return
+	}
+	s.holds += permits
+	if n := len(s.mine); n > 0 && at-s.mine[n-1].at <= interval.Milliseconds()/1024 {
+		s.mine[n-1].permits += permits
+		return
+	}
+	s.mine = append(s.mine, grantedAt{at, permits})
+}
+
+// expire forgets what was granted an interval ago or longer.
+func (s *sharing) expire(clock int64, interval time.Duration) {
+	n := 0
+	for ; n < len(s.mine) && s.mine[n].at+interval.Milliseconds() <= clock; n++ {
+		if float64(s.holds) >= s.target && float64(s.holds-s.mine[n].permits) < s.target {
+			s.room = s.mine[n].at + interval.Milliseconds()
+		}
+		s.holds -= s.mine[n].permits
+	}
+	s.mine = append(s.mine[:0], s.mine[n:]...)
+}
+
+// roomIn is how long it takes until the process holds less than its share.
+func (s *sharing) roomIn(clock int64, interval time.Duration) time.Duration {
+	holds := s.holds
+	for _, g := range s.mine {
+		if float64(holds) < s.target {
+			return 0
+		}
+		if holds -= g.permits; float64(holds) < s.target {
+			return ms(max(0, g.at+interval.Milliseconds()-clock))
+		}
+	}
+	return 0
 }
 
 // meet notes a process that takes part.
@@ -182,7 +281,8 @@ func (e *engine) learn(c *call, a *answer) {
 			s.meet(tag, 0, now)
 		}
 		// Of a large set the newest are a part.
-		scale := rate / float64(sum)
+		s.less = float64(f.blocked)
+		scale := max(1, rate-s.less) / float64(sum)
 		s.theirs, s.ours = max(float64(f.theirs)*scale, s.theirs/2), max(float64(f.ours)*scale, s.ours/2)
 		if f.theirs > 0 {
 			s.java = now
@@ -197,8 +297,10 @@ func (e *engine) learn(c *call, a *answer) {
 		return
 	}
 	if !before {
-		s.credit, s.paid = 0, now
+		s.credit, s.paid, s.full = 0, now, time.Time{}
 	}
+	whole := rate
+	rate = max(1, rate-s.less)
 	// A part that is used may double, and one that is not begins with an eighth.
 	more, reserve := max(1, rate/8), 0.0
 	if !s.java.IsZero() {
@@ -215,6 +317,7 @@ func (e *engine) learn(c *call, a *answer) {
 		reserve += min(each*kin, 2*s.ours+more)
 	}
 	s.target = max(rate-reserve, rate/1000)
+	s.pace = s.target * whole / rate
 }
 
 // shareWait is for how long the waiters sleep who were refused, and how long it takes until the first of them could be
@@ -227,8 +330,10 @@ func (e *engine) shareWait(c *call, a *answer) (soon, wait time.Duration) {
 	if c.share.grace == 0 || a.again != againNot || r == nil {
 		return a.wait, a.wait
 	}
+	s.expire(s.clock(s.refused), e.interval)
 	lacks := max(0, s.least(r.permits)-s.credit)
-	paid := time.Duration(min(lacks/s.target, 100) * float64(e.interval))
+	paid := time.Duration(min(lacks/s.pace, 100) * float64(e.interval))
+	paid = max(paid, s.roomIn(s.clock(s.refused), e.interval))
 	wait = min(a.wait, max(a.found.soon, paid, time.Millisecond))
 	if left := time.Until(r.deadline); !r.deadline.IsZero() && left < wait && left >= a.found.soon && s.credit > -s.most()/4 {
 		wait, s.urgent = max(a.found.soon, time.Millisecond), true

@@ -3,6 +3,7 @@ package ratelimiter
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,14 @@ func javaSide(w *world, callers int, phase time.Duration) *side {
 	return &side{callers: callers, permits: 1, acquire: j.acquire}
 }
 
+// spread takes the rate, so that its permits come back one by one.
+func (w *world) spread(rate int64, interval time.Duration) {
+	for range rate {
+		w.granted(1)
+		time.Sleep(interval / time.Duration(rate))
+	}
+}
+
 func play(w *world, lasts time.Duration, sides ...*side) {
 	w.epoch = time.Now()
 	var wg sync.WaitGroup
@@ -160,15 +169,19 @@ func TestJavaThatWaitsGetsItsShare(t *testing.T) {
 		{10, 200 * time.Millisecond, .25, .85},
 		{10, 100 * time.Millisecond, .20, .80},
 	} {
-		for _, phase := range []time.Duration{0, 3 * time.Millisecond, 37 * time.Millisecond, 70 * time.Millisecond, 99 * time.Millisecond} {
+		for i, phase := range []time.Duration{0, 3 * time.Millisecond, 37 * time.Millisecond, 70 * time.Millisecond, 99 * time.Millisecond, 1, 37 * time.Millisecond, 90 * time.Millisecond} {
+			spread := i > 4
 			inWorld(t, overall(c.rate, c.interval), func(t *testing.T, w *world) {
 				java, ours := javaSide(w, 8, phase), goSide(w.client, w, 8, 1)
+				if spread {
+					w.spread(c.rate, c.interval)
+				}
 				lasts := 30 * c.interval
 				play(w, lasts, ours, java)
 				from := 10 * c.interval
 				j, g := java.in(from, lasts), ours.in(from, lasts)
 				most := c.rate * int64((lasts-from)/c.interval)
-				t.Logf("%v phase %v: Java %d, Go %d of %d: share %.3f, all %.3f", w.l.Name(), phase, j, g, most, float64(j)/float64(j+g), float64(j+g)/float64(most))
+				t.Logf("%v phase %v spread %v: Java %d, Go %d of %d: share %.3f, all %.3f", c, phase, spread, j, g, most, float64(j)/float64(j+g), float64(j+g)/float64(most))
 				if float64(j) < c.share*float64(j+g) || float64(g) < c.share*float64(j+g) || float64(j+g) < c.all*float64(most) {
 					t.Errorf("%d in %v BAD", c.rate, c.interval)
 				}
@@ -188,24 +201,47 @@ func TestProcessesShareFairly(t *testing.T) {
 		"five at a time":   {[]int{8, 2}, []int64{1, 5}},
 		"five, one caller": {[]int{8, 1}, []int64{1, 5}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-				var sides []*side
-				for i := range c.callers {
-					client := newWorld(t, redistest.Peer(t, w.rdb)).client
-					defer client.Close()
-					sides = append(sides, goSide(client, w, c.callers[i], c.permits[i]))
-				}
-				const lasts = 60 * time.Second
-				play(w, lasts, sides...)
-				all := int64(0)
-				for i, s := range sides {
-					n := s.in(10*time.Second, lasts)
-					all += n
-					t.Logf("%s: process %d: %d", name, i, n)
-				}
-				t.Logf("all %d of 500", all)
+		for _, spread := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, spread), func(t *testing.T) {
+				inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+					var sides []*side
+					for i := range c.callers {
+						client := newWorld(t, redistest.Peer(t, w.rdb)).client
+						defer client.Close()
+						sides = append(sides, goSide(client, w, c.callers[i], c.permits[i]))
+					}
+					if spread {
+						w.spread(10, time.Second)
+					}
+					const lasts = 60 * time.Second
+					play(w, lasts, sides...)
+					all := int64(0)
+					for i, s := range sides {
+						n := s.in(10*time.Second, lasts)
+						all += n
+						t.Logf("%s %v: process %d: %d", name, spread, i, n)
+					}
+					t.Logf("all %d of 500", all)
+				})
 			})
-		})
+		}
+	}
+}
+
+func TestReopenProbe(t *testing.T) {
+	for _, reopen := range []time.Duration{3 * time.Second, 10 * time.Second} {
+		for _, rate := range []int64{10, 100} {
+			inWorld(t, overall(rate, time.Second), func(t *testing.T, w *world) {
+				w.granted(rate)
+				if err := w.l.CoolDown(w.ctx, time.Now().Add(2*time.Second), Reopen(reopen)); err != nil {
+					t.Fatal(err)
+				}
+				ours, java := goSide(w.client, w, 8, 1), javaSide(w, 8, 37*time.Millisecond)
+				play(w, 10*time.Second, ours, java)
+				for at := time.Duration(0); at < 10*time.Second; at += 500 * time.Millisecond {
+					t.Logf("rate %d reopen %v at %v: Go %d Java %d", rate, reopen, at, ours.in(at, at+500*time.Millisecond), java.in(at, at+500*time.Millisecond))
+				}
+			})
+		}
 	}
 }

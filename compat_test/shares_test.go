@@ -185,3 +185,53 @@ func TestSharesLag(t *testing.T) {
 		fmt.Println(v, "n", len(lag), "lags", lag)
 	}
 }
+
+func TestSharesReopen(t *testing.T) {
+	if os.Getenv("RATELIMITER_COMPAT_LONG") == "" {
+		t.Skip()
+	}
+	for _, v := range allVersions {
+		if want := os.Getenv("VERSION"); v.name != "4.7.0" && v.name != "3.15.5" || want != "" && want != v.name {
+			continue
+		}
+		p := fleet.peer(t, v)
+		rdb := redistest.Client(t)
+		for _, r := range []struct {
+			rate   int
+			reopen time.Duration
+		}{{10, 3 * time.Second}, {100, 3 * time.Second}, {100, 1500 * time.Millisecond}} {
+			name := redistest.Key(t)
+			require.True(t, p.truth(t, "trySetRate", name, "OVERALL", r.rate, time.Second))
+			client := ratelimiter.New(rdb)
+			l := client.RateLimiter(name)
+			begin := time.Now()
+			require.NoError(t, l.CoolDown(t.Context(), begin.Add(2*time.Second), ratelimiter.Reopen(r.reopen)))
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			call := p.begin("hammer", name, 8, 8*time.Second, "1", "block")
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			goN, javaN := make([]int, 40), make([]int, 40)
+			for range 8 {
+				wg.Go(func() {
+					for l.Acquire(ctx, 1) == nil {
+						mu.Lock()
+						goN[time.Since(begin)/(500*time.Millisecond)]++
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			cancel()
+			call.cancel()
+			text, err := call.wait(20 * time.Second)
+			require.NoError(t, err)
+			ld, err := parseLoad(text)
+			require.NoError(t, err)
+			for _, g := range ld.grants {
+				javaN[g.at.Sub(begin)/(500*time.Millisecond)]++
+			}
+			fmt.Println("reopen", v, r.rate, r.reopen, "go", goN[:16], "java", javaN[:16])
+			client.Close()
+		}
+	}
+}

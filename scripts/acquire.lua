@@ -22,23 +22,25 @@
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
--- ARGV[10]  of callers that wait beside others, five numbers: the grace in ms, for which permits that fall
---           due are left to others; how many of them may be taken all the same; the tag of this process
+-- ARGV[10]  of callers that wait beside others, six numbers: the grace in ms, for which permits that fall
+--           due are left to others; how many of them may be taken all the same, and how many ms ago they
+--           fell due at most, -1 for none; the tag of this process
 --           in its members; what the first caller wants of the rate, in 255ths, when others are to save it
 --           up, otherwise 0; 1 to look who holds the newest grants when nothing is free. May be left out
 -- Returns   {0, available, now, rate, interval, keepAlive, ttl} when one run was granted as a whole; ttl,
 --           1 when the hash has a TTL, is left out when it was not looked at, or
 --           {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
 --           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
---           soon, young, found, mine, theirs, ours, processes, tag and want of each, tags of further ones
+--           soon, young, found, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was refused can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
 --           at once, 2 the check is audit's, which reads a large set in steps, 3 wait is a lower bound, send again
---           with walked and permits; skew: ms that the newest score is ahead of now; soon: wait without
---           the grace; young: permits that were taken within their grace; found: 1 when the tripwire was
---           there; mine, theirs, ours: permits that this process, Redisson and other processes of this
---           package hold among the newest 128 grants; processes: others whose callers wait
+--           with walked and permits; skew: ms that the newest score is ahead of now; soon: ms until the
+--           permits fall due that may be taken then; young: permits that were taken within their grace;
+--           found: 1 when the tripwire was there; mine, theirs, ours: permits that this process, Redisson
+--           and other processes of this package hold among the newest 128 grants, and those that a
+--           cool-down has not given back; processes: others whose callers wait
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
@@ -92,10 +94,10 @@ local value = tonumber(stored)
 -- Shorter ones are nobody's grants and count for nothing.
 local limit = value and value >= wanted and 64 or 512
 local due = now - interval
-local shared, grace, may, tag, want, look = (ARGV[10] or '') ~= '', 0, 0, 0, 0, 0
+local shared, grace, may, age, tag, want, look = (ARGV[10] or '') ~= '', 0, 0, 0, 0, 0, 0
 if shared then
-  grace, may, tag, want, look = string.match(ARGV[10], '(%d+) (%d+) (%d+) (%d+) (%d+)')
-  grace, may, tag, want = tonumber(grace), tonumber(may), tonumber(tag), tonumber(want)
+  grace, may, age, tag, want, look = string.match(ARGV[10], '(%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+)')
+  grace, may, age, tag, want = tonumber(grace), tonumber(may), tonumber(age), tonumber(tag), tonumber(want)
   due = due - grace
 end
 local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', due, 'LIMIT', '0', limit), 0
@@ -136,7 +138,7 @@ if not permits and flags % 4 == 0 and flags % 32 < 16 and not conf[5] and not co
 end
 
 local skew, wait, again, walked, walkedPermits, cooling = 0, 0, 0, 0, 0, 0
-local soon, young, found, mine, theirs, ours, waiting, tags = 0, 0, 0, 0, 0, 0, {}, {}
+local soon, young, found, mine, theirs, ours, blocked, waiting, tags = 0, 0, 0, 0, 0, 0, 0, {}, {}
 local gap, planted = tonumber(conf[5] or 0) or 0, 0
 if not done then
   local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
@@ -205,7 +207,11 @@ if not done then
   local function wire(m)
     return #m == 21 and sub(m, 1, 4) == '\16~w~' and sub(m, 9, 14) or #m == 20 and sub(m, 9, 10) == '~w' and sub(m, 11, 16)
   end
-  local wires = {}
+  local wires, hold = {}, false
+  local function wireAge(b)
+    local d, e, f = byte(b, 4, 6)
+    return (now - (d * 65536 + e * 256 + f)) % 16777216
+  end
   if shared then
     for i = 1, math.min(#old, 60) do
       local b = wire(old[i])
@@ -213,6 +219,10 @@ if not done then
         break
       end
       wires[i] = b
+      local x, y, c = byte(b, 1, 3)
+      if c > 0 and x * 256 + y ~= tag and wireAge(b) <= math.min(3 * interval + 1000, 8388608) then
+        hold = true -- what is free is saved up for that process
+      end
     end
   end
 
@@ -371,7 +381,7 @@ if not done then
     if grace > 0 and may > 0 and value < wanted and #old < limit then
       -- Of the permits within their grace only as many are reclaimed as are granted: the others keep the
       -- instant at which they fell due.
-      local part = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', 0, 64)
+      local part = redis.call('ZRANGEBYSCORE', KEYS[3], now - interval - age, now - interval, 'LIMIT', 0, 64)
       local p = permits[1]
       local n = math.min(wanted, value + math.min(may, sum(part)))
       n = (#permits > 1 and n >= p and n or floor(n / p) * p) - value
@@ -506,20 +516,22 @@ if not done then
 
     -- Grant. need is what the first request that is refused asks for.
     local need
+    local spend = hold and math.min(value, may) or value
     for i = 1, #permits do
       local p, n = permits[i], count[i]
-      if not earlier and n > 0 and value >= p and pause <= 0 and not (need and inOrder) then
-        local g = math.min(n, floor(value / p), floor(4294967295 / p))
+      if not earlier and n > 0 and spend >= p and pause <= 0 and not (need and inOrder) then
+        local g = math.min(n, floor(spend / p), floor(4294967295 / p))
         if gap > 0 then
           g, pause = 1, math.min(gap * p, interval)
         end
         if take and redis.call('ZADD', KEYS[3], 'NX', now, member(i, p * g)) == 1 then
           value = value - p * g
         end
+        spend = spend - p * g
         granted[i] = g
       end
       if granted[i] >= 0 and granted[i] < n then
-        if value >= p and pause <= 0 and take and not (need and inOrder) then
+        if spend >= p and pause <= 0 and take and not (need and inOrder) then
           -- One member holds no more, or the replay finds more free than the first call did.
           again = math.max(again, 1)
         end
@@ -530,12 +542,12 @@ if not done then
     -- How long until one more request fits: walk the members until enough permits have come back.
     if need and again == 0 and value < need then
       local at, last, budget, page = nil, nil, 512, 8
-      while not at and budget > 0 do
+      local rank, fresh, soonAt = walked, 0, nil
+      while not (at and (soonAt or grace == 0)) and budget > 0 do
         page = math.min(page, budget)
-        local part = redis.call('ZRANGE', KEYS[3], walked, walked + page - 1, 'WITHSCORES')
+        local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
+        rank = rank + page
         for i = 1, #part, 2 do
-          walked = walked + 1
-          walkedPermits = walkedPermits + worth(part[i])
           -- No grant is held for longer than an interval, whatever its score; a block is.
           local m, due = part[i], tonumber(part[i + 1])
           if not held(m) then
@@ -543,14 +555,25 @@ if not done then
           elseif lift(m, due) then
             again = 1
           end
-          last = math.max(last or 0, due + interval)
-          if value + walkedPermits >= need then
-            at = last
+          if not at then
+            walked = walked + 1
+            walkedPermits = walkedPermits + worth(m)
+            last = math.max(last or 0, due + interval)
+            if value + walkedPermits >= need then
+              at = last
+            end
+          end
+          if grace == 0 and at then
             break
+          elseif grace > 0 and not soonAt and due + interval >= now - age then
+            fresh = fresh + worth(m)
+            if value + fresh >= need then
+              soonAt = math.max(due + interval, at or 0)
+            end
           end
         end
         budget = budget - page
-        if not at and #part < page * 2 then
+        if #part < page * 2 then
           break
         end
         page = page * 8
@@ -566,8 +589,10 @@ if not done then
           again = 3
         end
       end
-      soon = math.max(0, (at or last or now + 1) - now)
-      wait = math.max(1, soon + grace)
+      wait = math.max(1, (at or last or now + 1) + grace - now)
+      soon = math.max(0, (soonAt or now + wait) - now)
+    elseif need and again == 0 and hold then
+      wait, soon = math.max(1, math.min(grace, 100)), 1
     end
     if need and again == 0 then
       wait, soon = math.max(wait, pause), math.max(soon, pause)
@@ -584,7 +609,9 @@ if not done then
         elseif #m == 20 and #ARGV[4] == 20 and byte(m, 9) * 256 == tag then
           t = tag
         end
-        if not t or seen(m) then
+        if held(m) then
+          blocked = blocked + worth(m)
+        elseif not t or seen(m) then
           theirs = theirs + worth(m)
         elseif t == tag then
           mine = mine + worth(m)
@@ -611,16 +638,19 @@ if not done then
       end
       local time = floor(now) % 16777216
       for i = 1, #wires do
-        local a, b, c, d, e, f = byte(wires[i], 1, 6)
-        local t = a * 256 + b
+        local a, b, c = byte(wires[i], 1, 3)
+        local t, since = a * 256 + b, wireAge(wires[i])
         if t == tag then
           found = 1
-        elseif (time - (d * 65536 + e * 256 + f)) % 16777216 <= math.min(3 * interval + 1000, 8388608) then
+          if need and c == want and since <= math.min(interval, 4194304) then
+            plant(wires[i]) -- unchanged: an audit may have counted it
+          end
+        elseif since <= math.min(3 * interval + 1000, 8388608) then
           waiting[#waiting + 1], waiting[#waiting + 2] = t, c
           plant(wires[i])
         end
       end
-      if need then
+      if need and (found == 0 or planted == #waiting / 2) then
         plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
       end
       value = value - planted
@@ -667,7 +697,7 @@ for i = 2, #granted do
   reply[13 + i] = granted[i]
 end
 if shared then
-  for _, list in ipairs({{soon, young, found, mine, theirs, ours, #waiting / 2}, waiting, tags}) do
+  for _, list in ipairs({{soon, young, found, mine, theirs, ours, blocked, #waiting / 2}, waiting, tags}) do
     for i = 1, #list do
       reply[#reply + 1] = list[i]
     end
