@@ -127,7 +127,7 @@ func (l *RateLimiter) readAcquire(a *ask, raw any) (answer, error) {
 	}
 	var f found
 	if n := 13 + len(a.runs); a.share.on && len(r) >= n+8 && r[n+7] >= 0 && int64(len(r)-n-8) >= 2*r[n+7] {
-		f = found{soon: ms(r[n]), young: r[n+1], wire: r[n+2] == 1, mine: r[n+3], theirs: r[n+4], ours: r[n+5],
+		f = found{soon: ms(r[n]), young: r[n+1], wire: r[n+2]&1 == 1, left: r[n+2]&2 == 2, mine: r[n+3], theirs: r[n+4], ours: r[n+5],
 			blocked: r[n+6]}
 		f.waiting, f.tags = r[n+8:n+8+2*int(r[n+7])], r[n+8+2*int(r[n+7]):]
 		r = r[:n:n]

@@ -25,9 +25,9 @@ type sharing struct {
 	looked  time.Time // at the newest members
 
 	java   time.Time // when Redisson, or somebody who does not wait, was last seen; zero for not lately
-	theirs float64   // permits of an interval that Redisson held at the last look
+	theirs float64   // permits of an interval that are left to Redisson, as it used them at the last look
 	kin    []process // others of this package
-	ours   float64   // permits that they held
+	ours   float64   // permits that are left to them
 	less   float64   // permits of the rate that a cool-down had not given back
 
 	target float64 // permits an interval that are this process' share
@@ -91,7 +91,7 @@ func (s *share) String() string {
 type found struct {
 	soon               time.Duration // until permits fall due that may be taken then
 	young              int64         // permits taken within their grace
-	wire               bool          // the tripwire was there
+	wire, left         bool          // the tripwire was there, and is there now
 	mine, theirs, ours int64         // permits among the newest members
 	blocked            int64         // permits that a cool-down has not given back
 	waiting            []int64       // processes whose callers wait: the tag of each and what it wants
@@ -271,7 +271,7 @@ func (e *engine) learn(c *call, a *answer) {
 	if s.wire && !f.wire {
 		s.java = now
 	}
-	s.wire = false
+	s.wire = f.left
 	for i := range s.kin {
 		s.kin[i].wants = 0
 	}
@@ -283,7 +283,9 @@ func (e *engine) learn(c *call, a *answer) {
 		// Of a large set the newest are a part.
 		s.less = float64(f.blocked)
 		scale := max(1, rate-s.less) / float64(sum)
-		s.theirs, s.ours = max(float64(f.theirs)*scale, s.theirs/2), max(float64(f.ours)*scale, s.ours/2)
+		more := max(1, (rate-s.less)/8)
+		s.theirs = leftTo(s.theirs, float64(f.theirs)*scale, more)
+		s.ours = leftTo(s.ours, float64(f.ours)*scale, more)
 		if f.theirs > 0 {
 			s.java = now
 		}
@@ -301,10 +303,9 @@ func (e *engine) learn(c *call, a *answer) {
 	}
 	whole := rate
 	rate = max(1, rate-s.less)
-	// A part that is used may double, and one that is not begins with an eighth.
-	more, reserve := max(1, rate/8), 0.0
+	reserve := 0.0
 	if !s.java.IsZero() {
-		reserve = min(rate/2, 2*s.theirs+more)
+		reserve = min(rate/2, max(s.theirs, 1, rate/8))
 	}
 	kin, wants := float64(len(s.kin)), 0.0
 	each := (rate - reserve) / (kin + 1)
@@ -314,10 +315,19 @@ func (e *engine) learn(c *call, a *answer) {
 	if wants > 0 {
 		reserve = max(reserve+each*kin, wants*rate+each*(kin-1))
 	} else if kin > 0 {
-		reserve += min(each*kin, 2*s.ours+more)
+		reserve += min(each*kin, max(s.ours, 1, rate/8))
 	}
 	s.target = max(rate-reserve, rate/1000)
 	s.pace = s.target * whole / rate
+}
+
+// leftTo is what is left to others, who held so many permits of what was left to them before: twice that where
+// they had nearly used it up, otherwise a little more than they use.
+func leftTo(before, held, more float64) float64 {
+	if held >= .8*before {
+		return 2*held + more
+	}
+	return held + more
 }
 
 // shareWait is for how long the waiters sleep who were refused, and how long it takes until the first of them could be
@@ -325,7 +335,6 @@ func (e *engine) learn(c *call, a *answer) {
 func (e *engine) shareWait(c *call, a *answer) (soon, wait time.Duration) {
 	s := &e.sharing
 	s.refused = time.Now()
-	s.wire = c.share.on
 	r := e.waiters.first
 	if c.share.grace == 0 || a.again != againNot || r == nil {
 		return a.wait, a.wait

@@ -4,116 +4,177 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sort"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-type shareRun struct {
-	rate                   int
-	interval               time.Duration
-	think                  time.Duration
-	lasts                  time.Duration
-	timeout                time.Duration
-	goCallers, javaThreads int
+// A contest is callers of ours beside threads of one JVM, who all wait in acquire for one limiter.
+type contest struct {
+	rate     int
+	interval time.Duration
+	callers  int           // on each side
+	think    time.Duration // after a grant
+	timeout  time.Duration // of each acquire; 0 for none
+	reopen   time.Duration // with it, the limiter comes out of a cool-down of 2 s
+	begin    time.Duration // what is granted before that does not count
+	lasts    time.Duration
 }
 
-func (r shareRun) measure(t testing.TB, v version, ps ...*peer) (goN int, javaN []int, members []redis.Z) {
-	rdb := redistest.Client(t)
-	name := redistest.Key(t)
-	require.True(t, ps[0].truth(t, "trySetRate", name, "OVERALL", r.rate, r.interval))
-	ctx, cancel := context.WithTimeout(t.Context(), r.lasts)
-	defer cancel()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	began := time.Now()
-	var goAt []time.Time
-	var javaAt [][]time.Time = make([][]time.Time, len(ps))
-	for i, p := range ps {
-		if r.javaThreads == 0 {
-			continue
-		}
-		wg.Go(func() {
-			mode := "block"
-			if r.timeout > 0 {
-				mode = fmt.Sprintf("wait:%d", r.timeout.Milliseconds())
-			}
-			call := p.begin("hammer", name, r.javaThreads, r.lasts, "1", mode, 1, r.think)
-			time.Sleep(time.Until(began.Add(r.lasts)))
-			time.Sleep(50 * time.Millisecond)
-			call.cancel()
-			text, err := call.wait(60 * time.Second)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			l, err := parseLoad(text)
-			if err != nil {
-				t.Error(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, g := range l.grants {
-				javaAt[i] = append(javaAt[i], g.at)
-			}
-		})
+// sharedOut is how often each side was granted a permit.
+type sharedOut struct{ ours, java int }
+
+func (s sharedOut) all() int { return s.ours + s.java }
+
+// smaller is the part of the side that got less.
+func (s sharedOut) smaller() float64 { return float64(min(s.ours, s.java)) / float64(max(1, s.all())) }
+
+// whole is how many permits there were.
+func (c contest) whole() float64 {
+	return float64(c.rate) * float64(c.lasts-c.begin) / float64(c.interval)
+}
+
+func (c contest) String() string {
+	return fmt.Sprintf("%d in %v, %d callers a side, think %v, timeout %v, reopen %v", c.rate, c.interval, c.callers,
+		c.think, c.timeout, c.reopen)
+}
+
+func (c contest) play(t testing.TB, v version) sharedOut {
+	rdb, java, name := redistest.Client(t), fleet.peer(t, v), redistest.Key(t)
+	require.True(t, java.truth(t, "trySetRate", name, overall, c.rate, c.interval))
+	client := newGoSide(t, rdb, v, java.id).client
+	l := client.RateLimiter(name)
+	begun := time.Now()
+	if c.reopen > 0 {
+		require.NoError(t, l.CoolDown(t.Context(), begun.Add(2*time.Second), ratelimiter.Reopen(c.reopen)))
 	}
-	client := ratelimiter.New(rdb)
-	defer client.Close()
-	for range r.goCallers {
-		wg.Go(func() {
-			l := client.RateLimiter(name)
+	mode := "block"
+	if c.timeout > 0 {
+		mode = fmt.Sprintf("wait:%d", c.timeout.Milliseconds())
+	}
+	hammer := java.begin("hammer", name, c.callers, c.lasts, 1, mode, 1, c.think)
+	ctx, cancel := context.WithDeadline(t.Context(), begun.Add(c.lasts))
+	defer cancel()
+	var (
+		mu      sync.Mutex
+		out     sharedOut
+		callers sync.WaitGroup
+	)
+	counts := func(at time.Time) bool { return at.Sub(begun) >= c.begin && at.Sub(begun) < c.lasts }
+	for range c.callers {
+		callers.Go(func() {
 			for ctx.Err() == nil {
-				var ok bool
-				var err error
-				if r.timeout > 0 {
-					ok, err = l.TryAcquire(ctx, 1, r.timeout)
+				ok, err := true, error(nil)
+				if c.timeout > 0 {
+					ok, err = l.TryAcquire(ctx, 1, c.timeout)
 				} else {
 					err = l.Acquire(ctx, 1)
-					ok = err == nil
 				}
-				if err == nil && ok {
-					mu.Lock()
-					goAt = append(goAt, time.Now())
-					mu.Unlock()
-					time.Sleep(r.think)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				mu.Lock()
+				if ok && counts(time.Now()) {
+					out.ours++
+				}
+				mu.Unlock()
+				if ok {
+					time.Sleep(c.think)
 				}
 			}
 		})
 	}
-	wg.Wait()
-	skip := began.Add(2 * r.interval)
-	end := began.Add(r.lasts)
-	n := func(at []time.Time) (k int) {
-		for _, x := range at {
-			if x.After(skip) && x.Before(end) {
-				k++
-			}
+	callers.Wait()
+	_, err := hammer.cancel() // the threads that wait would do so for long
+	require.NoError(t, err)
+	text, err := hammer.wait(callLimit)
+	require.NoError(t, err)
+	l2, err := parseLoad(text)
+	require.NoError(t, err)
+	for _, g := range l2.grants {
+		if counts(g.at) {
+			out.java++
 		}
-		return k
 	}
-	goN = n(goAt)
-	for _, at := range javaAt {
-		javaN = append(javaN, n(at))
-	}
-	members, _ = rdb.ZRangeWithScores(context.Background(), "{"+name+"}:permits", 0, -1).Result()
-	return
+	return out
 }
 
-func TestSharesMeasure(t *testing.T) {
-	if os.Getenv("RATELIMITER_COMPAT_LONG") == "" {
-		t.Skip()
+// shareVersions are the article's and those whose timers differ.
+func shareVersions(t *testing.T, f func(t *testing.T, v version)) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, v := range allVersions {
+		switch v.name {
+		case "3.15.5", "3.34.1", "3.52.0", "4.7.0":
+			running.Go(func() { t.Run(v.name, func(t *testing.T) { f(t, v) }) })
+		}
 	}
-	secs, _ := time.ParseDuration(os.Getenv("LASTS"))
-	if secs == 0 {
-		secs = 15 * time.Second
+}
+
+// TestSharesBesideJava: whoever waits gets a part. Redisson's threads wake late, and a caller of ours that was always
+// there at the instant left them 2 %.
+func TestSharesBesideJava(t *testing.T) {
+	shareVersions(t, func(t *testing.T, v version) {
+		c := contest{rate: 20, interval: time.Second, callers: 8, begin: 5 * time.Second, lasts: 17 * time.Second}
+		got := c.play(t, v)
+		t.Logf("%v: %+v of %.0f", c, got, c.whole())
+		require.GreaterOrEqual(t, got.smaller(), .35, "%+v", got)
+		require.GreaterOrEqual(t, float64(got.all()), .95*c.whole(), "%+v", got)
+	})
+}
+
+// TestTripwireByEveryVersion: to a call of Redisson's the tripwire of those who wait is a grant that has expired. It
+// takes it away, and sees the limiter as it is.
+func TestTripwireByEveryVersion(t *testing.T) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, v := range allVersions {
+		running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersion(t, v, tripped) }) })
+	}
+}
+
+func tripped(t testing.TB, v version) {
+	l := newTrouble(t, v).another(3, time.Hour).spent(2).spent(1)
+	planted := func() {
+		require.Eventually(t, func() bool {
+			return l.rdb.Get(t.Context(), l.value()).Val() == "-1" && l.rdb.ZCard(t.Context(), l.permits()).Val() == 3
+		}, 5*time.Second, 10*time.Millisecond, "the line looks in once a second")
+	}
+	gone := func() {
+		require.Equal(t, "0", l.rdb.Get(t.Context(), l.value()).Val())
+		require.EqualValues(t, 2, l.rdb.ZCard(t.Context(), l.permits()).Val())
+	}
+	l.waiting(1)
+	planted()
+	require.False(t, l.javaTries(1))
+	gone()
+	planted()
+	require.Zero(t, l.java.number(t, "availablePermits", l.name))
+	gone()
+	planted()
+	begun := time.Now()
+	call := l.java.begin("tryAcquire", l.name, 1, 300*time.Millisecond)
+	answer, err := call.wait(callLimit)
+	require.NoError(t, err)
+	require.Equal(t, "false", answer)
+	require.GreaterOrEqual(t, time.Since(begun), 250*time.Millisecond, "it slept its time and did not spin")
+	planted()
+	l.java.must(t, "setRate", l.name, overall, 4, time.Hour)
+	require.NotZero(t, l.java.number(t, "availablePermits", l.name))
+}
+
+// TestSharesLong measures the shares by version, interval and think time.
+func TestSharesLong(t *testing.T) {
+	if os.Getenv("RATELIMITER_COMPAT_LONG") == "" {
+		t.Skip("RATELIMITER_COMPAT_LONG is not set")
 	}
 	for _, v := range allVersions {
 		switch v.name {
@@ -121,11 +182,7 @@ func TestSharesMeasure(t *testing.T) {
 		default:
 			continue
 		}
-		if want := os.Getenv("VERSION"); want != "" && want != v.name {
-			continue
-		}
-		p := fleet.peer(t, v)
-		for _, r := range []shareRun{
+		for _, c := range []contest{
 			{rate: 10, interval: time.Second},
 			{rate: 100, interval: time.Second},
 			{rate: 10, interval: time.Second, think: 50 * time.Millisecond},
@@ -134,104 +191,12 @@ func TestSharesMeasure(t *testing.T) {
 			{rate: 10, interval: 200 * time.Millisecond},
 			{rate: 10, interval: 100 * time.Millisecond},
 		} {
-			r.lasts, r.goCallers, r.javaThreads = secs, 8, 8
-			if want := os.Getenv("ROW"); want != "" && want != fmt.Sprint(r.rate, r.interval, r.think, r.timeout) {
-				continue
-			}
-			g, j, _ := r.measure(t, v, p)
-			most := float64(r.rate) * float64(r.lasts-2*r.interval) / float64(r.interval)
-			fmt.Printf("%s %d/%v think %v timeout %v: go %d java %v  java share %.1f%% throughput %.1f%%\n", v, r.rate, r.interval, r.think, r.timeout, g, j,
-				100*float64(j[0])/float64(g+j[0]), 100*float64(g+j[0])/most)
+			c.callers, c.begin, c.lasts = 8, 4*time.Second, 16*time.Second
+			got := c.play(t, v)
+			t.Logf("%s: %v: Go %d, Java %d: Java's share %.0f %%, of the rate used %.0f %%", v, c, got.ours, got.java,
+				100*float64(got.java)/float64(got.all()), 100*float64(got.all())/c.whole())
 		}
-	}
-}
-
-// lag of Java alone.
-func TestSharesLag(t *testing.T) {
-	if os.Getenv("RATELIMITER_COMPAT_LONG") == "" {
-		t.Skip()
-	}
-	for _, v := range allVersions {
-		switch v.name {
-		case "3.15.5", "3.34.1", "3.52.0", "4.7.0":
-		default:
-			continue
-		}
-		p := fleet.peer(t, v)
-		rdb := redistest.Client(t)
-		name := redistest.Key(t)
-		require.True(t, p.truth(t, "trySetRate", name, "OVERALL", 10, time.Second))
-		var scores []float64
-		seen := map[string]bool{}
-		call := p.begin("hammer", name, 8, 12*time.Second, "1", "block")
-		for end := time.Now().Add(12 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			zs, err := rdb.ZRangeWithScores(t.Context(), "{"+name+"}:permits", 0, -1).Result()
-			require.NoError(t, err)
-			for _, z := range zs {
-				if !seen[z.Member.(string)] {
-					seen[z.Member.(string)] = true
-					scores = append(scores, z.Score)
-				}
-			}
-		}
-		call.cancel()
-		call.wait(20 * time.Second)
-		sort.Float64s(scores)
-		var lag []int
-		for i := 10; i < len(scores); i++ {
-			lag = append(lag, int(scores[i]-scores[i-10]-1000))
-		}
-		sort.Ints(lag)
-		fmt.Println(v, "n", len(lag), "lags", lag)
-	}
-}
-
-func TestSharesReopen(t *testing.T) {
-	if os.Getenv("RATELIMITER_COMPAT_LONG") == "" {
-		t.Skip()
-	}
-	for _, v := range allVersions {
-		if want := os.Getenv("VERSION"); v.name != "4.7.0" && v.name != "3.15.5" || want != "" && want != v.name {
-			continue
-		}
-		p := fleet.peer(t, v)
-		rdb := redistest.Client(t)
-		for _, r := range []struct {
-			rate   int
-			reopen time.Duration
-		}{{10, 3 * time.Second}, {100, 3 * time.Second}, {100, 1500 * time.Millisecond}} {
-			name := redistest.Key(t)
-			require.True(t, p.truth(t, "trySetRate", name, "OVERALL", r.rate, time.Second))
-			client := ratelimiter.New(rdb)
-			l := client.RateLimiter(name)
-			begin := time.Now()
-			require.NoError(t, l.CoolDown(t.Context(), begin.Add(2*time.Second), ratelimiter.Reopen(r.reopen)))
-			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-			call := p.begin("hammer", name, 8, 8*time.Second, "1", "block")
-			var mu sync.Mutex
-			var wg sync.WaitGroup
-			goN, javaN := make([]int, 40), make([]int, 40)
-			for range 8 {
-				wg.Go(func() {
-					for l.Acquire(ctx, 1) == nil {
-						mu.Lock()
-						goN[time.Since(begin)/(500*time.Millisecond)]++
-						mu.Unlock()
-					}
-				})
-			}
-			wg.Wait()
-			cancel()
-			call.cancel()
-			text, err := call.wait(20 * time.Second)
-			require.NoError(t, err)
-			ld, err := parseLoad(text)
-			require.NoError(t, err)
-			for _, g := range ld.grants {
-				javaN[g.at.Sub(begin)/(500*time.Millisecond)]++
-			}
-			fmt.Println("reopen", v, r.rate, r.reopen, "go", goN[:16], "java", javaN[:16])
-			client.Close()
-		}
+		c := contest{rate: 100, interval: time.Second, callers: 8, reopen: 3 * time.Second, begin: 2 * time.Second, lasts: 5 * time.Second}
+		t.Logf("%s: %v: %+v", v, c, c.play(t, v))
 	}
 }

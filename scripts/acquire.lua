@@ -38,9 +38,9 @@
 --           at once, 2 the check is audit's, which reads a large set in steps, 3 wait is a lower bound, send again
 --           with walked and permits; skew: ms that the newest score is ahead of now; soon: ms until the
 --           permits fall due that may be taken then; young: permits that were taken within their grace;
---           found: 1 when the tripwire was there; mine, theirs, ours: permits that this process, Redisson
---           and other processes of this package hold among the newest 128 grants, and those that a
---           cool-down has not given back; processes: others whose callers wait
+--           found: 1 when the tripwire was there, 2 more when it is there now; mine, theirs, ours: permits
+--           that this process, Redisson and other processes of this package hold among the newest 128
+--           grants, and those that a cool-down has not given back; processes: others whose callers wait
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
@@ -650,8 +650,11 @@ if not done then
           plant(wires[i])
         end
       end
-      if need and (found == 0 or planted == #waiting / 2) then
+      if need and planted == #waiting / 2 then
         plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
+      end
+      if need then
+        found = found + 2
       end
       value = value - planted
     end
