@@ -120,7 +120,9 @@ if card <= 512 then
   end
   -- Together they are the rate, whatever value says. Of too many the oldest are dropped.
   local over = taken + kept - rate
-  table.sort(times)
+  if over > 0 then
+    table.sort(times)
+  end
   for i = 1, #times do
     local n = math.max(0, math.min(over, sums[times[i]]))
     sums[times[i]], over = sums[times[i]] - n, over - n
@@ -188,7 +190,7 @@ local function put(score, t, n, mark)
     else
       m = '\16~' .. mark .. '~' .. p .. stamp(t) .. char(k, till % 256, floor(till / 256) % 256) .. p
     end
-    if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', score), m) == 1 then
+    if redis.call('ZADD', KEYS[3], 'NX', score, m) == 1 then
       return
     end
   end
@@ -201,7 +203,6 @@ end
 blocked = math.min(blocked, most)
 local steps = reopen > 0 and math.max(1, math.min(blocked, 64)) or 1
 local step, room = 0, floor(blocked / steps)
-table.sort(times)
 for i = 1, #times do
   local n = sums[times[i]]
   while n > 0 and step < steps do
