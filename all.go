@@ -32,17 +32,30 @@ type AllResult struct {
 // timeout <= 0 it asks once. The answer names the limiter that bound. Demands of the same limiter are
 // added up.
 //
-// All limiters grant at one instant: nothing is held while it waits for another. Where all keys are in
-// one hash slot (or the Redis is no cluster and no ring), and there are at most 6 limiters, one script
-// decides. Otherwise they are asked one after another, in the order of their keys, and what was granted
-// is given back when one refuses: then others may for a moment be refused what nobody gets.
+// Where all keys are in one hash slot (or the Redis is no cluster and no ring), and there are at most 6
+// limiters, one script decides at one instant. Otherwise the limiters are asked one after another, in the
+// order of their keys, and what was granted is given back when one refuses: then others may for a moment be
+// refused what nobody gets.
 //
 // A caller that waits stands in the line of the limiter that bound, among that limiter's other callers
 // of this Client, by the time at which it came; the permits of the other limiters are free for others
-// meanwhile. Where several limiters refuse in turns it gets to keep the lines that it has been through
-// until it is served, so that it does not starve; only one caller of a Client at a time does that, which
-// is why it cannot be deadlocked. When ctx is done it returns at once; what was granted at that moment
-// goes back.
+// meanwhile. A list that is passed over, because its limiters refuse it in turns or one has refused it for
+// longer than an interval, reserves its permits: it gathers them in Redis as they come back, and is granted
+// all of them when it has them. They count in the window from the instant of the grant on.
+//
+// That is bounded for others. While permits of a limiter are gathered, its other callers of this Client wait:
+// for an interval of that limiter at most, and where other processes take permits of it too, for four. What
+// has been gathered is kept for four intervals at most, counted from the beginning, and goes back at once
+// when another limiter is known to take longer, as in a cool-down. In the long run no more than a tenth of a limiter's
+// rate lies idle for the lists of a Client: afterwards the limiter is left alone until that is made up for,
+// at most ten times as long as the attempt took, 40 intervals.
+//
+// Of lists that want the same limiter one at a time does so, the oldest first. Where only callers of this
+// Client compete, an attempt takes about an interval. Where other processes do too, a list competes with them
+// for each permit as it comes back, and keeps those that it has got; it is not promised to win. A process that
+// takes every permit at the instant at which it comes back can keep a list waiting for as long as it does so.
+//
+// When ctx is done it returns at once; what was granted or reserved at that moment goes back.
 //
 // Errors are those of TryAcquire, and ErrInvalidArgument when there is no demand or a limiter is of
 // another Client. Then nothing is kept.
@@ -115,7 +128,8 @@ type allWaiter struct {
 	moves    int        // how often another limiter bound
 
 	boundSince time.Time // since when the one that bound has done so
-	contends   bool      // it is among the Client's contenders
+	contends   bool      // it is among the Client's contenders, which may read the following
+	wants      []string  // hash keys
 	next       chan struct{}
 }
 

@@ -51,6 +51,9 @@ func (c *contenders) enter(w *allWaiter) {
 	w.contends = true
 	if w.next == nil {
 		w.next = make(chan struct{}, 1)
+		for _, p := range w.parts {
+			w.wants = append(w.wants, p.Limiter.keys.hash)
+		}
 	}
 	i := len(c.lists)
 	for i > 0 && c.lists[i-1].seq > w.seq {
@@ -93,8 +96,7 @@ func (c *contenders) mayReserve(w *allWaiter) (ok bool, at time.Time) {
 		return false, time.Time{}
 	}
 	now := time.Now()
-	for _, p := range w.parts {
-		hash := p.Limiter.keys.hash
+	for _, hash := range w.wants {
 		until, rests := c.rests[hash]
 		if rests && !until.After(now) {
 			delete(c.rests, hash)
@@ -130,14 +132,7 @@ func (c *contenders) count() int {
 }
 
 func (w *allWaiter) overlaps(o *allWaiter) bool {
-	for _, p := range w.parts {
-		for _, q := range o.parts {
-			if p.Limiter.keys.hash == q.Limiter.keys.hash {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.wants, func(hash string) bool { return slices.Contains(o.wants, hash) })
 }
 
 // starves reports whether the list that a has refused has been passed over: its limiters refuse in turns, or

@@ -313,8 +313,8 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 		paused := time.Duration(c.paused.Load())
 		t.Logf("lists were served %d, %d, %d times; %.1f of 60 permits a second were used; singles paused %v at most",
 			served[0].Load(), served[1].Load(), served[2].Load(), perSecond(used, d), paused)
-		require.LessOrEqual(t, paused, 2*r.Interval, "an interval later than they come back anyway")
-		require.GreaterOrEqual(t, perSecond(used, d), 54.0, "at most a tenth lies idle")
+		require.LessOrEqual(t, paused, 3*r.Interval)
+		require.GreaterOrEqual(t, perSecond(used, d), 56.0, "at most a tenth may lie idle")
 	})
 }
 

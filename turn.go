@@ -62,7 +62,7 @@ func (e *engine) endTurn(r *request) {
 	}
 }
 
-// reserved: what is free is kept for a caller of several limiters, who has been passed over for long.
+// reserved: what is free is kept for a caller of several limiters, who gathers permits or has been passed over for long.
 // Requests that do not wait are then asked for without taking anything, and refused.
 func (e *engine) reserved() bool {
 	if e.reserver != nil {
