@@ -247,7 +247,7 @@ type reservations struct {
 func (w *allWaiter) reserve(ctx context.Context, a allAnswer) (next allAnswer, ok bool, err error) {
 	s := &reservations{w: w, stop: make(chan struct{}), done: make(chan struct{}), list: make([]reservation, len(w.parts))}
 	for i, p := range w.parts {
-		s.list[i] = reservation{l: p.Limiter, permits: p.Permits, typ: p.Limiter.hint(), id: newRequestID().run(0)}
+		s.list[i] = reservation{l: p.Limiter, permits: p.Permits, typ: p.Limiter.hint(), id: w.client.requestID().run(0)}
 	}
 	b := w.parts[0].Limiter.bucket
 	b.mu.Lock()

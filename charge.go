@@ -46,8 +46,8 @@ func (m *memory) lapse(now time.Time) {
 	m.debts = kept
 }
 
-// owe makes debts of what the log holds. Nobody else pays meanwhile.
-func (m *memory) owe(now time.Time) {
+// owe makes debts of what the log holds, each with an id of newID. Nobody else pays meanwhile.
+func (m *memory) owe(now time.Time, newID func() requestID) {
 	m.lapse(now)
 	var begin time.Time
 	for i := range m.log {
@@ -57,7 +57,7 @@ func (m *memory) owe(now time.Time) {
 		}
 		if begin.IsZero() || g.last.Sub(begin) > m.window/maxDebts {
 			begin = g.first
-			m.debts = append(m.debts, debt{id: newRequestID()})
+			m.debts = append(m.debts, debt{id: newID()})
 		}
 		d := &m.debts[len(m.debts)-1]
 		d.at, d.permits = g.last, d.permits+g.permits
@@ -112,12 +112,12 @@ func (l *RateLimiter) pay(ctx context.Context, m *memory, typ *RateType) error {
 // charge sends the debts. It first asks for the time, by which they are dated back.
 func (l *RateLimiter) charge(ctx context.Context, m *memory, typ *RateType) error {
 	begin := time.Now()
-	there, refusal, err := l.chargeOnce(ctx, ask{id: newRequestID(), runs: []run{{permits: 1, count: 1}}, probe: true}, typ)
+	there, refusal, err := l.chargeOnce(ctx, ask{id: l.client.requestID(), runs: []run{{permits: 1, count: 1}}, probe: true}, typ)
 	if err != nil || refusal != nil {
 		return err
 	}
 	l.bucket.mu.Lock()
-	m.owe(time.Now())
+	m.owe(time.Now(), l.client.requestID)
 	debts := m.debts
 	l.bucket.mu.Unlock()
 	for sent := 0; err == nil && refusal == nil && len(debts) > 0 && sent < maxCharges; sent++ {
@@ -139,8 +139,8 @@ func (l *RateLimiter) charge(ctx context.Context, m *memory, typ *RateType) erro
 		case room < 1 || room >= d.permits:
 			sent = maxCharges // Redis has no room now
 		default:
-			debts[0] = debt{at: d.at, permits: room, id: newRequestID()}
-			debts = append(debts, debt{at: d.at, permits: d.permits - room, id: newRequestID()})
+			debts[0] = debt{at: d.at, permits: room, id: l.client.requestID()}
+			debts = append(debts, debt{at: d.at, permits: d.permits - room, id: l.client.requestID()})
 		}
 	}
 	l.bucket.mu.Lock()
