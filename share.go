@@ -166,7 +166,7 @@ func (s *sharing) grace(interval time.Duration) time.Duration {
 	if s.java.IsZero() {
 		return min(kinGrace, interval/10)
 	}
-	return min(javaGrace, interval/4)
+	return min(javaGrace, interval*6/10)
 }
 
 // most is the most credit that is kept.
