@@ -4,11 +4,10 @@
 # lines count what ran, lane by lane. Exits non-zero when anything failed, and
 # under CI=true when a lane could not run.
 #
-# The lanes that tell time by a server and by the clock on the wall (compat,
-# bench, redis, valkey) run one after another, with the machine to themselves
-# but for what is nice: the lanes in virtual time and the checks (checks, unit,
-# oldest), which run beside them on what they leave idle. Their output follows
-# in one piece.
+# The compat lane, whose tests judge how late real callers are, has the machine
+# to itself. The lanes that need no server (checks, unit, oldest) then run
+# beside those on servers (bench, redis, valkey), at a low priority, and their
+# output follows in one piece.
 #
 # RATELIMITER_LONG=1 (`make test-long`) draws all cases of the properties that
 # are long and rare, makes the unit lane look for races, too, and runs the
@@ -227,22 +226,23 @@ any() { # any LANE...: one of them is chosen
     return 1
 }
 
-in_virtual_time=(checks unit oldest)
-by_the_clock=(compat bench redis valkey)
-if [ -z "$long" ] && any "${in_virtual_time[@]}" && any "${by_the_clock[@]}"; then
+without_server=(checks unit oldest)
+on_servers=(bench redis valkey)
+run compat
+if [ -z "$long" ] && any "${without_server[@]}" && any "${on_servers[@]}"; then
     set -m # a process group of its own, to be ended as one
     (
         renice -n 15 "$BASHPID" >/dev/null 2>&1
-        run "${in_virtual_time[@]}"
+        run "${without_server[@]}"
     ) >"$work/beside" 2>&1 &
     beside=$!
     set +m
-    run "${by_the_clock[@]}"
+    run "${on_servers[@]}"
     wait "$beside"
     beside=
     cat "$work/beside"
 else
-    run "${in_virtual_time[@]}" "${by_the_clock[@]}"
+    run "${without_server[@]}" "${on_servers[@]}"
 fi
 
 echo
