@@ -87,7 +87,6 @@ lane() {
 
 # What a user gets: the root module, and the modules of the programs.
 programs="$path/cmd/rrl/... $path/examples/..."
-modules=("$path"/{benchmarks,cmd/rrl,compat_test,examples}/...)
 
 formatted() { # gofmt lists the files it would change and exits 0
     local files
@@ -98,23 +97,24 @@ formatted() { # gofmt lists the files it would change and exits 0
 # alone compiles each module, its tests too, as one who has that module only: by its own go.mod, without go.work.
 alone() {
     local dir
-    for dir in . benchmarks cmd/rrl compat_test examples; do
+    for dir in $(go list -m -f '{{.Dir}}'); do
         in_module "$dir" env GOWORK=off go vet ./... || { echo "in $dir, with GOWORK=off"; return 1; }
     done
 }
 
 run_checks() {
-    local ok=0 bad=0
+    local ok=0 bad=0 modules
+    mapfile -t modules < <(go list -m -f '{{.Path}}/...') # of go.work
     check() { # check NAME COMMAND...
         echo "== $1"
         shift
         if "$@"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
     }
     check gofmt formatted
-    check vet go vet ./... "${modules[@]}"
+    check vet go vet "${modules[@]}"
     check "modules, each alone" alone
     if staticcheck=$(tool staticcheck); then
-        check staticcheck "$staticcheck" ./... "${modules[@]}"
+        check staticcheck "$staticcheck" "${modules[@]}"
     else
         bad=$((bad + 1))
     fi

@@ -162,3 +162,28 @@ func TestClusterServesEverySlot(t *testing.T) {
 	c.Nodes()[1].Restart() // its slots come back from nodes.conf
 	assert.Eventually(t, func() bool { return rdb.Set(ctx, "a", 1, 0).Err() == nil }, 20*time.Second, 20*time.Millisecond)
 }
+
+func TestCases(t *testing.T) {
+	t.Setenv("RATELIMITER_LONG", "")
+	assert.Equal(t, 3, Cases(3, 50))
+	t.Setenv("RATELIMITER_LONG", "1")
+	assert.Equal(t, 50, Cases(3, 50))
+}
+
+// A test is skipped in the lane that is not its own, and nowhere else; where there is time for everything, nowhere.
+func TestLanesOfATest(t *testing.T) {
+	skipped := func(of func(t testing.TB)) (is bool) {
+		t.Run("of", func(t *testing.T) {
+			defer func() { is = t.Skipped() }()
+			of(t)
+		})
+		return is
+	}
+	noRace := func(t testing.TB) { NoRace(t, "a test of this") }
+	t.Setenv("RATELIMITER_LONG", "")
+	assert.Equal(t, UnderRace, skipped(noRace))
+	assert.Equal(t, Lane() == valkeyLane, skipped(NoServer))
+	t.Setenv("RATELIMITER_LONG", "1")
+	assert.False(t, skipped(noRace))
+	assert.False(t, skipped(NoServer))
+}
