@@ -1,6 +1,7 @@
 // Command rrl shows and serves rate limiters that live in Redis as Redisson's RRateLimiter does.
 //
-//	go run github.com/goredisson/ratelimiter/cmd/rrl@latest demo
+//	go run ./cmd/rrl demo                                           in a clone
+//	go run github.com/goredisson/ratelimiter/cmd/rrl@latest demo    of a release
 //
 // Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. What is asked for goes to stdout,
 // errors go to stderr, one line each.
