@@ -3,5 +3,5 @@
 package limit
 
 // UnderRace: the race detector makes virtual time ten times as dear. What only takes long is done in full
-// without it, which is how the valkey lane runs.
+// without it, which is how the lanes run that are not about races.
 const UnderRace = true
