@@ -151,6 +151,13 @@ func (c *Client) oneScript(parts []part) bool {
 
 // takeAll answers which of the parts refuse; none when all are granted.
 func (c *Client) takeAll(ctx context.Context, parts []part) ([]int, error) {
+	touched := func() {
+		for _, p := range parts {
+			p.Limiter.touched()
+		}
+	}
+	touched()
+	defer touched()
 	for flips := 0; ; flips++ {
 		raw, err := parts[0].Limiter.answered(ctx, acquireAllScript, func(replay bool) ([]any, error) {
 			return c.acquireAllCommand(parts, replay)
@@ -312,6 +319,8 @@ func (l *RateLimiter) told(a *answer, begin time.Time) {
 // answered sends a script until Redis has answered, as a replay where it may have run before. While
 // Redis is known to be away it does not reach the network, but for the probe.
 func (l *RateLimiter) answered(ctx context.Context, s *script, command func(replay bool) ([]any, error)) (any, error) {
+	l.touched()
+	defer l.touched()
 	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(nil, l.client.closed) {
 		if err := l.ready(ctx); err != nil {
 			return nil, err

@@ -167,7 +167,9 @@ func (l *RateLimiter) chargeOnce(ctx context.Context, a ask, typ *RateType) (got
 		if err != nil {
 			return answer{}, err, nil
 		}
+		l.touched()
 		raw, err := l.client.sendOnce(ctx, acquireScript, cmd)
+		l.touched()
 		if err != nil {
 			if redisscript.Classify(err) != redisscript.Executed {
 				return answer{}, nil, err

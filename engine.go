@@ -229,7 +229,7 @@ func (e *engine) nextTrying() *call {
 	c.probe = reserved
 	c.takeTries(&e.tries)
 	e.trying++
-	e.sharing.wire = false // the call reclaims it
+	e.sharing.touched = time.Now()
 	return c
 }
 

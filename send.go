@@ -46,6 +46,8 @@ func (l *RateLimiter) send(ctx context.Context, s *script, keys []string, args .
 	if err != nil {
 		return nil, err
 	}
+	l.touched()
+	defer l.touched()
 	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), l.client.closed) {
 		if err := l.ready(ctx); err != nil { // which of them ended the pause
 			return nil, err

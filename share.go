@@ -22,6 +22,8 @@ import (
 type sharing struct {
 	refused time.Time // when the waiters were last refused
 	wire    bool      // they left a tripwire then
+	since   time.Time // when the call of that refusal was made
+	touched time.Time // when another call of this process, which may have reclaimed the tripwire, last began or ended
 	looked  time.Time // at the newest members
 
 	java   time.Time // when Redisson, or somebody who does not wait, was last seen; zero for not lately
@@ -268,10 +270,10 @@ func (e *engine) learn(c *call, a *answer) {
 		s.accrue(now, interval)
 		s.credit -= float64(f.young)
 	}
-	if s.wire && !f.wire {
+	if s.wire && !f.wire && s.touched.Before(s.since) {
 		s.java = now
 	}
-	s.wire = f.left
+	s.wire, s.since = f.left && len(e.calls) == 1, c.begin // another call on its way may reclaim it yet
 	for i := range s.kin {
 		s.kin[i].wants = 0
 	}
@@ -319,6 +321,16 @@ func (e *engine) learn(c *call, a *answer) {
 	}
 	s.target = max(rate-reserve, rate/1000)
 	s.pace = s.target * whole / rate
+}
+
+// touched notes that a call of this process which is not of the waiters begins or has ended. It may reclaim their
+// tripwire, whose absence then says nothing of others.
+func (l *RateLimiter) touched() {
+	l.bucket.mu.Lock()
+	defer l.bucket.mu.Unlock()
+	if e := l.bucket.find(l.keys.hash); e != nil {
+		e.sharing.touched = time.Now()
+	}
 }
 
 // leftTo is what is left to others, who held so many permits of what was left to them before: twice that where

@@ -369,3 +369,46 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 		}, WithMemberFormat(format))
 	}
 }
+
+// What this process asks for beside its waiters may reclaim their tripwire, and is no sign of others: the waiters
+// are served at the instant.
+func TestOwnCallsAreNoSignOfOthers(t *testing.T) {
+	for name, ask := range map[string]func(w *world) error{
+		"Peek":    func(w *world) error { _, err := w.l.Peek(w.ctx, 1); return err },
+		"Try":     func(w *world) error { _, err := w.l.Try(w.ctx, 10); return err },
+		"a list": func(w *world) error {
+			_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 10}, Demand{w.client.RateLimiter("another"), 1})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+				require.NoError(t, w.client.RateLimiter("another").SetRate(w.ctx, overall(10, time.Second)))
+				ctx, cancel := context.WithCancel(w.ctx)
+				done := make(chan error, 1)
+				go func() {
+					for ctx.Err() == nil {
+						if err := ask(w); err != nil {
+							done <- err
+							return
+						}
+						time.Sleep(70 * time.Millisecond)
+					}
+					done <- nil
+				}()
+				time.Sleep(10 * time.Millisecond)
+				begin := time.Now()
+				for range 50 {
+					require.NoError(t, w.l.Acquire(w.ctx, 1))
+				}
+				took := time.Since(begin)
+				cancel()
+				require.NoError(t, <-done)
+				require.LessOrEqual(t, took, 5*time.Second)
+				if name == "Peek" { // the others take a window of their own
+					require.Equal(t, 4*time.Second, took)
+				}
+			})
+		})
+	}
+}
