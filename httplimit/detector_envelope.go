@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
 // An envelope is the frame in which a platform's gateway says that it refused a call. Whatever users of
@@ -50,7 +52,7 @@ func (e envelope) serves(r *Response) bool {
 	if r.Request == nil || r.Request.URL == nil || r.Status >= 300 {
 		return false
 	}
-	path := strings.ToLower(strings.TrimSuffix(cleanPath(r.Request.URL.Path), "/"))
+	path := strings.ToLower(strings.TrimSuffix(muxpattern.CleanPath(r.Request.URL.Path), "/"))
 	return strings.Contains(path, "download") ||
 		slices.ContainsFunc(e.files, func(end string) bool { return strings.HasSuffix(path, end) })
 }

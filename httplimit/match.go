@@ -3,8 +3,9 @@ package httplimit
 import (
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
 // A probe is a request as the rules see it: a copy whose host, method and path are in one normal form,
@@ -17,7 +18,7 @@ type probe struct {
 
 func newProbe(req *http.Request) *probe {
 	u := *req.URL
-	escaped := cleanPath(requestPath(&u))
+	escaped := muxpattern.CleanPath(requestPath(&u))
 	u.Opaque = ""
 	if plain, err := url.PathUnescape(escaped); err == nil {
 		u.Path, u.RawPath = plain, escaped
@@ -51,18 +52,6 @@ func requestPath(u *url.URL) string {
 	return p
 }
 
-// cleanPath is what http.ServeMux makes of a path before it matches it.
-func cleanPath(p string) string {
-	if p == "" || p[0] != '/' {
-		p = "/" + p
-	}
-	clean := path.Clean(p)
-	if clean != "/" && strings.HasSuffix(p, "/") {
-		clean += "/"
-	}
-	return clean
-}
-
 // bareHost is a host in lower case without its port and without the dot of a rooted name.
 func bareHost(host string) string {
 	host = (&url.URL{Host: host}).Hostname()
@@ -79,23 +68,18 @@ func (p *probe) queryValues() url.Values {
 // A matcher is a Match that was found to be in order.
 type matcher struct {
 	match    Match
-	patterns []*http.ServeMux // one each: an http.ServeMux refuses patterns that overlap
+	patterns []muxpattern.Pattern
 }
-
-// hit is the handler of every pattern: that it was chosen is all that it says.
-type hit struct{}
-
-func (hit) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 func compileMatch(m Match, p problems) *matcher {
 	c := &matcher{match: m}
 	for i, pattern := range m.Patterns {
-		mux, err := compilePattern(pattern)
+		compiled, err := muxpattern.Compile(pattern)
 		if err != "" {
 			p.in(".patterns[%d]", i).add("", "%q: %s", pattern, err)
 			continue
 		}
-		c.patterns = append(c.patterns, mux)
+		c.patterns = append(c.patterns, compiled)
 	}
 	for i, host := range m.Hosts {
 		bare := strings.TrimPrefix(host, "*.")
@@ -122,38 +106,6 @@ func compileMatch(m Match, p problems) *matcher {
 		}
 	}
 	return c
-}
-
-// compilePattern lets http.ServeMux parse a pattern. It panics at one that it cannot parse: its words
-// become the problem.
-func compilePattern(pattern string) (mux *http.ServeMux, problem string) {
-	method, rest, ok := strings.Cut(pattern, " ")
-	if !ok {
-		method, rest = "", pattern
-	}
-	rest = strings.TrimLeft(rest, " \t")
-	slash := strings.IndexByte(rest, '/')
-	if slash < 0 {
-		return nil, "it has no path; it is such as POST api.example.com/messages/"
-	}
-	host := rest[:slash]
-	if strings.ContainsAny(host, ": \t") {
-		return nil, "a host has no port here"
-	}
-	pattern = strings.TrimSpace(method + " " + strings.ToLower(host) + rest[slash:])
-	defer func() {
-		if r := recover(); r != nil {
-			mux, problem = nil, "it is no pattern of http.ServeMux"
-			if text, ok := r.(string); ok {
-				problem = text
-			} else if err, ok := r.(error); ok {
-				problem = err.Error()
-			}
-		}
-	}()
-	mux = http.NewServeMux()
-	mux.Handle(pattern, hit{})
-	return mux, ""
 }
 
 // matches answers the request with the path values of the pattern that matched, or nil when the request
@@ -188,12 +140,11 @@ func (m *matcher) matches(p *probe) *http.Request {
 }
 
 func (m *matcher) matchPatterns(r *http.Request) *http.Request {
-	for _, mux := range m.patterns {
-		// Not the pattern that Handler answers: it names one for redirects too.
-		if h, _ := mux.Handler(r); h == (hit{}) {
+	for _, p := range m.patterns {
+		if p.Matches(r) {
 			// A copy, so that the path values of one rule are not there for the next.
 			r = r.WithContext(r.Context())
-			mux.ServeHTTP(nil, r) // sets the path values; hit writes nothing
+			p.SetPathValues(r)
 			return r
 		}
 	}

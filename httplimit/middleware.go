@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
 // A Middleware limits inbound requests: the server's side of this package. A request takes its permits
@@ -138,7 +139,9 @@ func NewMiddleware(client *ratelimiter.Client, name string, r ratelimiter.Rate, 
 		}
 	}
 	var faults []error
-	checkRate(r, problems{at: "rate", list: &faults})
+	rates.Check(r, func(field, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("rate.%s: %s", field, fmt.Sprintf(format, args...)))
+	})
 	if len(faults) > 0 {
 		return nil, bad("%v", errors.Join(faults...))
 	}

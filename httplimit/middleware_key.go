@@ -3,6 +3,8 @@ package httplimit
 import (
 	"net/http"
 	"strings"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
 // A KeyFunc is the part of a limiter's name that a request has for itself: requests of one key share the
@@ -63,12 +65,8 @@ func (m *Middleware) limiterName(r *http.Request) (string, bool) {
 		if !limited {
 			return "", false
 		}
-		safe := escape(k, true)
-		if len(safe) > maxPart {
-			safe = Hash(k)
-		}
 		b.WriteByte(':')
-		b.WriteString(safe)
+		b.WriteString(keyname.Part(k, true))
 	}
 	return b.String(), true
 }

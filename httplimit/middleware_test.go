@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -163,7 +164,7 @@ func TestMiddlewareKeys(t *testing.T) {
 				require.NoError(t, err)
 				for _, k := range keys {
 					require.NotContains(t, k, "s3cret")
-					require.LessOrEqual(t, len(k), len(w.key)+2*maxPart+20)
+					require.LessOrEqual(t, len(k), len(w.key)+2*keyname.MaxPart+20)
 					ttl, err := w.rdb.PTTL(context.Background(), k).Result()
 					require.NoError(t, err)
 					require.Positive(t, ttl, "%s stays for ever", k)

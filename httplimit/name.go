@@ -1,24 +1,20 @@
 package httplimit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-)
 
-// maxPart is how long a part of a request may be in a limiter's name, escaped; a longer one is hashed.
-const maxPart = 128
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
+)
 
 // Hash is what stands for a secret in a limiter's name: the first 16 bytes of its SHA-256 in
 // hexadecimal, which other languages can make as well. Who reads Redis cannot turn a random token back
 // from it; a secret that can be guessed, such as a telephone number, can be tried out.
 func Hash(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:16])
+	return keyname.Hash(secret)
 }
 
 // A template is a limiter's name with parts of the request in it.
@@ -151,38 +147,11 @@ func (t template) expand(r *http.Request, query func() url.Values) string {
 		case "header":
 			value = r.Header.Get(p.text)
 		}
-		if !p.hash {
-			if escaped := escape(value, p.kind == "path"); len(escaped) <= maxPart {
-				b.WriteString(escaped)
-				continue
-			}
+		if p.hash {
+			b.WriteString(Hash(value))
+		} else {
+			b.WriteString(keyname.Part(value, p.kind == "path"))
 		}
-		b.WriteString(Hash(value))
 	}
 	return b.String()
-}
-
-// escape keeps what is harmless in a key's name. Colons and braces are not: one would let two parts
-// pass for others, the other moves the key to another hash slot.
-func escape(s string, slashes bool) string {
-	plain := func(c byte) bool {
-		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
-			strings.IndexByte("-._~@", c) >= 0 || c == '/' && slashes
-	}
-	i := 0
-	for i < len(s) && plain(s[i]) {
-		i++
-	}
-	if i == len(s) {
-		return s
-	}
-	b := []byte(s[:i])
-	for ; i < len(s) && len(b) <= maxPart; i++ { // no further: it is hashed then
-		if plain(s[i]) {
-			b = append(b, s[i])
-		} else {
-			b = fmt.Appendf(b, "%%%02X", s[i])
-		}
-	}
-	return string(b)
 }

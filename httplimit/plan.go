@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
 // A rule is a Rule that was found to be in order.
@@ -24,7 +26,7 @@ func compile(r Rule) (*rule, error) {
 	var list []error
 	p := problems{list: &list}
 	c := &rule{Rule: r, matcher: compileMatch(r.Match, p.in("match"))}
-	c.hosts = namedHosts(r.Match)
+	c.hosts = muxpattern.Hosts(r.Match.Patterns, r.Match.Hosts)
 	if r.OnePlatform && len(c.hosts) == 0 {
 		p.add("one_platform", "the match names no host, in hosts or in every pattern")
 	}
@@ -45,7 +47,7 @@ func compile(r Rule) (*rule, error) {
 		}
 		c.names = append(c.names, name)
 		if l.Rate != (ratelimiter.Rate{}) {
-			checkRate(l.Rate, p)
+			rates.Check(l.Rate, p.add)
 		}
 		if l.Weight < 0 {
 			p.add("weight", "%d is negative", l.Weight)
@@ -139,29 +141,6 @@ func findWhole(rules []*rule) {
 	}
 }
 
-// namedHosts are the hosts of a match, in lower case: those of the patterns when every one has a host,
-// otherwise Hosts.
-func namedHosts(m Match) []string {
-	var hosts []string
-	for _, pattern := range m.Patterns {
-		if _, rest, ok := strings.Cut(pattern, " "); ok {
-			pattern = strings.TrimLeft(rest, " \t")
-		}
-		host, _, _ := strings.Cut(pattern, "/")
-		if host == "" {
-			hosts = nil
-			break
-		}
-		hosts = append(hosts, strings.ToLower(host))
-	}
-	if len(hosts) == 0 {
-		for _, host := range m.Hosts {
-			hosts = append(hosts, strings.ToLower(host))
-		}
-	}
-	return hosts
-}
-
 // flatten is the field errors of a joined error.
 func flatten(err error) []*FieldError {
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -239,9 +218,9 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 	if name == "" || permits == 0 {
 		return nil
 	}
-	if permits < 0 || permits > maxPermits {
+	if permits < 0 || permits > rates.MaxPermits {
 		return &Error{Limiter: name, Reason: ReasonRule,
-			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(maxPermits))}
+			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(rates.MaxPermits))}
 	}
 	if k := slices.IndexFunc(p.demands, func(d demand) bool { return d.name == name }); k >= 0 {
 		d := &p.demands[k]

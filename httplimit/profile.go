@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
 // A Profile is what a platform asks of its callers, as rules: which requests spend which limiters, at
@@ -173,7 +174,7 @@ func WithMonthlyQuota(organisation string, calls int64, metered Match) ProfileOp
 func (p *profile) made(rules ...Rule) Profile {
 	rules = slices.DeleteFunc(rules, func(r Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
 	for i := range rules {
-		rules[i].OnePlatform = len(namedHosts(rules[i].Match)) > 0
+		rules[i].OnePlatform = len(muxpattern.Hosts(rules[i].Match.Patterns, rules[i].Match.Hosts)) > 0
 	}
 	return Profile{Name: p.name, Rules: rules}
 }

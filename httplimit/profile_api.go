@@ -5,15 +5,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
+	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
 // literal is a text as a limiter's name has it, "" for "".
-func literal(s string) string {
-	if escaped := escape(s, false); len(escaped) <= maxPart {
-		return escaped
-	}
-	return Hash(s)
-}
+func literal(s string) string { return keyname.Part(s, false) }
 
 // apiRules are the rules of limits that the platform keeps for each API of a caller: one for each WithAPI,
 // and one for all other requests but those of the patterns in except. name answers the API of a
@@ -61,15 +59,15 @@ func (p *profile) called(scope Scope, caller string, api func(*http.Request) str
 // others answers whether a request is of none of the patterns. One that cannot be parsed is left to the
 // rule that it belongs to.
 func others(patterns []string) func(*http.Request) bool {
-	var list []*http.ServeMux
+	var list []muxpattern.Pattern
 	for _, pattern := range patterns {
-		if mux, problem := compilePattern(pattern); problem == "" {
-			list = append(list, mux)
+		if p, problem := muxpattern.Compile(pattern); problem == "" {
+			list = append(list, p)
 		}
 	}
 	return func(r *http.Request) bool {
-		for _, mux := range list {
-			if h, _ := mux.Handler(r); h == (hit{}) {
+		for _, p := range list {
+			if p.Matches(r) {
 				return false
 			}
 		}
@@ -79,10 +77,7 @@ func others(patterns []string) func(*http.Request) bool {
 
 // pathOf names the API of a path that has no ids in it, whatever the method.
 func pathOf(r *http.Request) string {
-	if name := escape(r.URL.Path, true); len(name) <= maxPart {
-		return name
-	}
-	return Hash(r.URL.Path)
+	return keyname.Part(r.URL.Path, true)
 }
 
 // maxStars bounds a limiter's name, whatever path a request has.
@@ -95,9 +90,9 @@ const maxStars = 8
 func apiOf(r *http.Request, fixed int) string {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	fixed = min(fixed, len(segments))
-	head := escape("/"+strings.Join(segments[:fixed], "/"), true)
-	if len(head) > maxPart {
-		head = Hash(head)
+	head := keyname.Escape("/"+strings.Join(segments[:fixed], "/"), true)
+	if len(head) > keyname.MaxPart {
+		head = keyname.Hash(head)
 	}
 	return literal(r.Method) + ":" + head + strings.Repeat("/*", min(len(segments)-fixed, maxStars))
 }

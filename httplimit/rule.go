@@ -119,38 +119,3 @@ func (p problems) add(field, format string, args ...any) {
 	at := strings.Trim(p.at+"."+field, ".")
 	*p.list = append(*p.list, &FieldError{Field: at, Problem: fmt.Sprintf(format, args...)})
 }
-
-// checkRate holds a rate to what the limiter accepts, so that a typing error is found when the
-// transport is made and not with the first request.
-func checkRate(r ratelimiter.Rate, p problems) {
-	if r.Type != ratelimiter.Overall && r.Type != ratelimiter.PerClient {
-		p.add("type", "%d is neither overall nor per_client", int(r.Type))
-	}
-	if r.Permits < 1 || r.Permits > maxPermits {
-		p.add("permits", "%d is not in 1..%d", r.Permits, int64(maxPermits))
-	}
-	if r.Interval < time.Millisecond {
-		p.add("interval", "%v is shorter than a millisecond", r.Interval)
-	}
-	whole := func(field string, d time.Duration) {
-		if d < 0 {
-			p.add(field, "%v is negative", d)
-		} else if d%time.Millisecond != 0 {
-			p.add(field, "%v is no whole number of milliseconds", d)
-		}
-	}
-	if r.Interval > time.Millisecond {
-		whole("interval", r.Interval)
-	}
-	whole("keep_alive", r.KeepAlive)
-	whole("min_gap", r.MinGap)
-	if r.KeepAlive > 0 && r.KeepAlive < r.Interval {
-		p.add("keep_alive", "%v is shorter than the interval %v", r.KeepAlive, r.Interval)
-	}
-	if r.MinGap > r.Interval {
-		p.add("min_gap", "%v is longer than the interval %v", r.MinGap, r.Interval)
-	}
-}
-
-// maxPermits is what a member of the permits set can hold.
-const maxPermits = 1<<32 - 1

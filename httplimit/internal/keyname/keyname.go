@@ -1,0 +1,52 @@
+// Package keyname turns parts of a request into parts of a limiter's name.
+package keyname
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// MaxPart is how long a part of a request may be in a limiter's name, escaped; a longer one is hashed.
+const MaxPart = 128
+
+// Hash returns the first 16 bytes of the SHA-256 of s in hexadecimal.
+func Hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Escape keeps what is harmless in a key's name. Colons and braces are not: one would let two parts
+// pass for others, the other moves the key to another hash slot. A result longer than MaxPart is only the
+// start of the escaped text.
+func Escape(s string, slashes bool) string {
+	plain := func(c byte) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+			strings.IndexByte("-._~@", c) >= 0 || c == '/' && slashes
+	}
+	i := 0
+	for i < len(s) && plain(s[i]) {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	b := []byte(s[:i])
+	for ; i < len(s) && len(b) <= MaxPart; i++ { // no further: it is hashed then
+		if plain(s[i]) {
+			b = append(b, s[i])
+		} else {
+			b = fmt.Appendf(b, "%%%02X", s[i])
+		}
+	}
+	return string(b)
+}
+
+// Part returns s as a part of a limiter's name: escaped, or hashed where that is longer than MaxPart.
+func Part(s string, slashes bool) string {
+	if escaped := Escape(s, slashes); len(escaped) <= MaxPart {
+		return escaped
+	}
+	return Hash(s)
+}
