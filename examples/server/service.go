@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/inbound"
 )
 
 // newService is the API behind its limit.
@@ -19,18 +19,18 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) 
 
 	// The proxy in front of this server, which is on the same machine here. Only what it notes in
 	// X-Forwarded-For counts; nobody else can be believed.
-	clients := httplimit.ByClientAddress(httplimit.ClientAddress{
+	clients := inbound.ByClientAddress(inbound.ClientAddress{
 		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 	})
-	limit, err := httplimit.NewMiddleware(client, name, rate,
-		httplimit.WithKeys(func(r *http.Request) (string, bool) {
+	limit, err := inbound.NewMiddleware(client, name, rate,
+		inbound.WithKeys(func(r *http.Request) (string, bool) {
 			if _, pattern := mux.Handler(r); pattern == "GET /health" {
 				return "", false // not limited
 			}
 			return clients(r)
 		}),
 		// Without Redis nobody is served. A page that anybody may have would say ratelimiter.FailOpen().
-		httplimit.WithOnOutage(ratelimiter.FailClosed()),
+		inbound.WithOnOutage(ratelimiter.FailClosed()),
 	)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package httplimit
+package inbound
 
 import (
 	"net/http"
@@ -9,7 +9,8 @@ import (
 
 // A KeyFunc is the part of a limiter's name that a request has for itself: requests of one key share the
 // permits. It answers false for a request that is not limited. What it answers is escaped, and hashed
-// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see [Hash].
+// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see
+// [github.com/goredisson/ratelimiter/httplimit.Hash].
 type KeyFunc func(r *http.Request) (key string, limited bool)
 
 // ByClientAddress gives each client its own permits, by its address. Requests without an address, such as
@@ -33,7 +34,7 @@ func ByHeader(name string) KeyFunc {
 		if v == "" {
 			return "none", true
 		}
-		return Hash(v), true
+		return keyname.Hash(v), true
 	}
 }
 

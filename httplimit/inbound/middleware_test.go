@@ -1,4 +1,4 @@
-package httplimit
+package inbound
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -329,7 +330,7 @@ func TestNewMiddlewareErrors(t *testing.T) {
 		}
 		_, err := NewMiddleware(c.client, c.name, c.rate, opts...)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, "%+v", c)
-		require.False(t, errors.Is(err, ErrThrottled))
+		require.False(t, errors.Is(err, httplimit.ErrThrottled))
 	}
 }
 

@@ -1,4 +1,4 @@
-package httplimit
+package inbound
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // before the handler runs. One that gets none is answered 429 (RFC 6585) with Retry-After, and one that
 // nobody can decide, since Redis is away and the outage policy is closed, 503 with Retry-After.
 //
-//	m, err := httplimit.NewMiddleware(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
-//		httplimit.WithKeys(httplimit.ByClientAddress(httplimit.ClientAddress{})))
+//	m, err := inbound.NewMiddleware(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
+//		inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{})))
 //	http.ListenAndServe(addr, m.Handler(mux))
 //
 // The limit is that of all servers that use the name, which Java services may share. Nobody waits: a

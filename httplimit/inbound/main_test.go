@@ -1,0 +1,32 @@
+package inbound
+
+import (
+	"testing"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A world is a Client in a bubble of virtual time.
+type world struct {
+	t      *testing.T
+	client *ratelimiter.Client
+	rdb    *redis.Client
+	key    string // the start of every limiter's name
+}
+
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var opts []ratelimiter.Option
+		if !redistest.TTLsAreVirtual() {
+			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
+		}
+		w := &world{t: t, client: ratelimiter.New(rdb, opts...), rdb: rdb, key: redistest.Key(t)}
+		defer w.client.Close()
+		f(t, w)
+	})
+}
