@@ -22,7 +22,7 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) 
 	clients := inbound.ByClientAddress(inbound.ClientAddress{
 		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 	})
-	limit, err := inbound.NewMiddleware(client, name, rate,
+	limit, err := inbound.New(client, name, rate,
 		inbound.WithKeys(func(r *http.Request) (string, bool) {
 			if _, pattern := mux.Handler(r); pattern == "GET /health" {
 				return "", false // not limited
@@ -30,7 +30,7 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) 
 			return clients(r)
 		}),
 		// Without Redis nobody is served. A page that anybody may have would say ratelimiter.FailOpen().
-		inbound.WithOnOutage(ratelimiter.FailClosed()),
+		inbound.WithOutagePolicy(ratelimiter.FailClosed()),
 	)
 	if err != nil {
 		return nil, err

@@ -13,11 +13,11 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
-// A Middleware limits inbound requests: the server's side of this package. A request takes its permits
+// A Middleware limits the requests that a server gets. A request takes its permits
 // before the handler runs. One that gets none is answered 429 (RFC 6585) with Retry-After, and one that
 // nobody can decide, since Redis is away and the outage policy is closed, 503 with Retry-After.
 //
-//	m, err := inbound.NewMiddleware(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
+//	m, err := inbound.New(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
 //		inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{})))
 //	http.ListenAndServe(addr, m.Handler(mux))
 //
@@ -32,10 +32,10 @@ type Middleware struct {
 	name   string
 	policy string // the name as a structured field
 	rate   ratelimiter.Rate
-	cfg    middlewareConfig
+	cfg    config
 }
 
-type middlewareConfig struct {
+type config struct {
 	keys    []KeyFunc
 	weight  func(*http.Request) int64
 	outage  *ratelimiter.OutagePolicy
@@ -45,51 +45,51 @@ type middlewareConfig struct {
 	longest time.Duration
 }
 
-// A MiddlewareOption configures a Middleware.
-type MiddlewareOption func(*middlewareConfig)
+// A Option configures a Middleware.
+type Option func(*config)
 
 // WithKeys divides the limit: requests for which all keys are the same share a limiter of their own,
 // named by the Middleware and the keys. The default is one limiter for all requests.
-func WithKeys(keys ...KeyFunc) MiddlewareOption {
-	return func(c *middlewareConfig) { c.keys = append(c.keys, keys...) }
+func WithKeys(keys ...KeyFunc) Option {
+	return func(c *config) { c.keys = append(c.keys, keys...) }
 }
 
 // WithWeight sets how many permits a request takes. 0 or less is a request that is not limited. More than
 // the rate can never be had: it is refused, without a Retry-After. The default is one permit.
-func WithWeight(weight func(*http.Request) int64) MiddlewareOption {
-	return func(c *middlewareConfig) { c.weight = weight }
+func WithWeight(weight func(*http.Request) int64) Option {
+	return func(c *config) { c.weight = weight }
 }
 
-// WithOnOutage sets what becomes of requests while Redis is away. With ratelimiter.FailOpen every
+// WithOutagePolicy sets what becomes of requests while Redis is away. With ratelimiter.FailOpen every
 // request passes that cannot be decided, whatever the reason: also where Redis answers with an error, or
 // takes too long. With the others such a request is answered 503. The default is the policy of the
 // Client, which is ratelimiter.FailClosed unless it was made with another.
-func WithOnOutage(p ratelimiter.OutagePolicy) MiddlewareOption {
-	return func(c *middlewareConfig) { c.outage = &p }
+func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
+	return func(c *config) { c.outage = &p }
 }
 
 // WithHeaders says on which responses there are RateLimit and RateLimit-Policy. The default is
 // HeadersAlways.
-func WithHeaders(h Headers) MiddlewareOption { return func(c *middlewareConfig) { c.headers = h } }
+func WithHeaders(h Headers) Option { return func(c *config) { c.headers = h } }
 
 // WithRefusal sets what writes the response to a request that is refused. The header fields are there
 // already; f calls WriteHeader with Refusal.Status, or another. The default is a problem of RFC 9457
 // in JSON.
-func WithRefusal(f func(w http.ResponseWriter, r *http.Request, why Refusal)) MiddlewareOption {
-	return func(c *middlewareConfig) { c.refused = f }
+func WithRefusal(f func(w http.ResponseWriter, r *http.Request, why Refusal)) Option {
+	return func(c *config) { c.refused = f }
 }
 
 // WithFailures sets what is told of errors that are not the client's: those of Redis, for logs and
 // alarms. It runs in the request's goroutine. The default is nobody.
-func WithFailures(f func(*http.Request, error)) MiddlewareOption {
-	return func(c *middlewareConfig) { c.failed = f }
+func WithFailures(f func(*http.Request, error)) Option {
+	return func(c *config) { c.failed = f }
 }
 
 // WithDecisionTime bounds how long a request waits for Redis; then it counts as one that cannot be
 // decided. It has to be longer than the fifth of a second in which a call is sent again.
 // The default is one second.
-func WithDecisionTime(d time.Duration) MiddlewareOption {
-	return func(c *middlewareConfig) { c.longest = d }
+func WithDecisionTime(d time.Duration) Option {
+	return func(c *config) { c.longest = d }
 }
 
 // A Refusal is why a request is refused.
@@ -107,17 +107,17 @@ type Refusal struct {
 	Err error
 }
 
-// NewMiddleware limits requests to r by limiters whose names begin with name, which is also that of the
+// New returns a Middleware that limits requests to r by limiters whose names begin with name, which is also that of the
 // policy in the header fields: printable ASCII. Where a limiter has a rate already, that one counts. A
 // rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
 // client that was ever seen would stay in Redis for ever.
 //
 // Errors: ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be.
-func NewMiddleware(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...MiddlewareOption) (*Middleware, error) {
+func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Option) (*Middleware, error) {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ratelimiter.ErrInvalidArgument, fmt.Sprintf(format, args...))
 	}
-	m := &Middleware{client: client, name: name, rate: r, cfg: middlewareConfig{longest: time.Second}}
+	m := &Middleware{client: client, name: name, rate: r, cfg: config{longest: time.Second}}
 	for _, o := range opts {
 		o(&m.cfg)
 	}

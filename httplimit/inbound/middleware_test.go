@@ -24,9 +24,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func (w *world) middleware(r ratelimiter.Rate, opts ...MiddlewareOption) *Middleware {
+func (w *world) middleware(r ratelimiter.Rate, opts ...Option) *Middleware {
 	w.t.Helper()
-	m, err := NewMiddleware(w.client, w.key, r, opts...)
+	m, err := New(w.client, w.key, r, opts...)
 	require.NoError(w.t, err)
 	return m
 }
@@ -103,7 +103,7 @@ func TestMiddlewareHeadersByChoice(t *testing.T) {
 func TestMiddlewaresAroundEachOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		second := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Second})
-		hour, err := NewMiddleware(w.client, w.key+"-hour", ratelimiter.Rate{Permits: 2, Interval: time.Hour})
+		hour, err := New(w.client, w.key+"-hour", ratelimiter.Rate{Permits: 2, Interval: time.Hour})
 		require.NoError(t, err)
 		h := second.Handler(hour.Handler(answers))
 		a := ask(h, "203.0.113.9:1", "/")
@@ -257,7 +257,7 @@ func TestMiddlewareOverSockets(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		client := ratelimiter.New(redistest.Client(t))
 		defer client.Close()
-		m, err := NewMiddleware(client, redistest.Key(t), ratelimiter.Rate{Permits: 20, Interval: time.Hour, KeepAlive: 2 * time.Hour},
+		m, err := New(client, redistest.Key(t), ratelimiter.Rate{Permits: 20, Interval: time.Hour, KeepAlive: 2 * time.Hour},
 			WithDecisionTime(time.Minute), // on a loaded machine
 			WithKeys(ByClientAddress(ClientAddress{Trusted: prefixes("127.0.0.0/8", "::1/128")})))
 		require.NoError(t, err)
@@ -309,7 +309,7 @@ func TestNewMiddlewareErrors(t *testing.T) {
 		client *ratelimiter.Client
 		name   string
 		rate   ratelimiter.Rate
-		opt    MiddlewareOption
+		opt    Option
 	}{
 		{nil, "x", rate, nil},
 		{client, "", rate, nil},
@@ -322,13 +322,13 @@ func TestNewMiddlewareErrors(t *testing.T) {
 		{client, "x", rate, WithDecisionTime(0)},
 		{client, "x", rate, WithHeaders(3)},
 		{client, "x", rate, WithKeys(nil)},
-		{client, "x", rate, WithOnOutage(ratelimiter.LocalShare(rate, 0))},
+		{client, "x", rate, WithOutagePolicy(ratelimiter.LocalShare(rate, 0))},
 	} {
-		opts := []MiddlewareOption{}
+		opts := []Option{}
 		if c.opt != nil {
 			opts = append(opts, c.opt)
 		}
-		_, err := NewMiddleware(c.client, c.name, c.rate, opts...)
+		_, err := New(c.client, c.name, c.rate, opts...)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, "%+v", c)
 		require.False(t, errors.Is(err, httplimit.ErrThrottled))
 	}

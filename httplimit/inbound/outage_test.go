@@ -43,19 +43,19 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestMiddlewareWithoutRedis(t *testing.T) {
 	rate := ratelimiter.Rate{Permits: 4, Interval: time.Second}
 	dial := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	run := func(name string, f func(t *testing.T, w *world, g *gate, failures *[]error, with func(...MiddlewareOption) http.Handler)) {
+	run := func(name string, f func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler)) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				g := &gate{err: dial}
 				w.rdb.AddHook(g)
 				var failures []error
-				f(t, w, g, &failures, func(opts ...MiddlewareOption) http.Handler {
+				f(t, w, g, &failures, func(opts ...Option) http.Handler {
 					return w.middleware(rate, append(opts, WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }))...).Handler(answers)
 				})
 			})
 		})
 	}
-	run("closed", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...MiddlewareOption) http.Handler) {
+	run("closed", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
 		h := with()
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 		g.down.Store(true)
@@ -76,8 +76,8 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 		time.Sleep(1250 * time.Millisecond)
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 	})
-	run("open", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...MiddlewareOption) http.Handler) {
-		h := with(WithOnOutage(ratelimiter.FailOpen()), WithKeys(ByHeader("X-Key")))
+	run("open", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
+		h := with(WithOutagePolicy(ratelimiter.FailOpen()), WithKeys(ByHeader("X-Key")))
 		g.down.Store(true)
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 		sent := g.sent.Load()
@@ -99,16 +99,16 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 			require.Equal(t, i == 4, ask(h, "1.1.1.1:1", "/", "X-Key", "new").Code == 429)
 		}
 	})
-	run("open, and Redis says no", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...MiddlewareOption) http.Handler) {
-		open, closed := with(WithOnOutage(ratelimiter.FailOpen())), with()
+	run("open, and Redis says no", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
+		open, closed := with(WithOutagePolicy(ratelimiter.FailOpen())), with()
 		require.NoError(t, w.rdb.Set(context.Background(), w.key, "no hash", 0).Err())
 		require.Equal(t, 200, ask(open, "1.1.1.1:1", "/").Code)
 		require.Len(t, *failures, 1)
 		require.ErrorContains(t, (*failures)[0], "WRONGTYPE")
 		require.Equal(t, 503, ask(closed, "1.1.1.1:1", "/").Code)
 	})
-	run("slow", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...MiddlewareOption) http.Handler) {
-		open, closed := with(WithOnOutage(ratelimiter.FailOpen()), WithDecisionTime(300*time.Millisecond)), with()
+	run("slow", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
+		open, closed := with(WithOutagePolicy(ratelimiter.FailOpen()), WithDecisionTime(300*time.Millisecond)), with()
 		ask(open, "1.1.1.1:1", "/")
 		g.slow.Store(int64(time.Minute))
 		begin := time.Now()
@@ -120,8 +120,8 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 		g.slow.Store(0)
 		time.Sleep(2 * time.Minute)
 	})
-	run("local", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...MiddlewareOption) http.Handler) {
-		h := with(WithOnOutage(ratelimiter.LocalShare(rate, 2)))
+	run("local", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
+		h := with(WithOutagePolicy(ratelimiter.LocalShare(rate, 2)))
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 		g.down.Store(true)
 		a := ask(h, "1.1.1.1:1", "/")
@@ -136,8 +136,8 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 		time.Sleep(1250 * time.Millisecond)
 		require.Empty(t, *failures)
 	})
-	run("the client left", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...MiddlewareOption) http.Handler) {
-		h := with(WithOnOutage(ratelimiter.FailOpen()))
+	run("the client left", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
+		h := with(WithOutagePolicy(ratelimiter.FailOpen()))
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		a := httptest.NewRecorder()
