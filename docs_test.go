@@ -61,6 +61,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 )
@@ -71,6 +72,7 @@ var (
 	_ = errors.Is
 	_ = httplimit.New
 	_ = limit.NewShared
+	_ = platform.DingTalk
 	_ = fmt.Println
 	_ = time.Second
 )

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
@@ -109,11 +110,11 @@ func (p *outboundPlan) run() any {
 // profile is DingTalk's, as it comes, but for the gateway's address, the scaled lengths, and a robot's
 // minute that is six seconds.
 func (p *outboundPlan) profile() httplimit.Profile {
-	return httplimit.DingTalk(p.App, httplimit.WithHosts("127.0.0.1"),
-		httplimit.WithPenalty(httplimit.ScopeIP, banLength),
-		httplimit.WithRate(httplimit.ScopeAppAPI, p.Permits, time.Second),
-		httplimit.WithRate(httplimit.ScopeRobot, 0, time.Minute),
-		httplimit.WithRate(httplimit.ScopeRobot, robotRate, robotInterval))
+	return platform.DingTalk(p.App, platform.WithHosts("127.0.0.1"),
+		platform.WithPenalty(platform.ScopeIP, banLength),
+		platform.WithRate(platform.ScopeAppAPI, p.Permits, time.Second),
+		platform.WithRate(platform.ScopeRobot, 0, time.Minute),
+		platform.WithRate(platform.ScopeRobot, robotRate, robotInterval))
 }
 
 func post(ctx context.Context, client *http.Client, url string) error {

@@ -1,19 +1,38 @@
 package httplimit
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// TestImportersGetLittle: the YAML parser comes with package rulefile alone.
+// TestImportersGetLittle: who imports one of the packages gets no more of this module than it is made of. The
+// transport knows neither platforms nor the middleware, the middleware neither the transport nor platforms,
+// and the YAML parser comes with package rulefile alone.
 func TestImportersGetLittle(t *testing.T) {
-	ours := []string{"", "internal/redisscript", "httplimit",
-		"httplimit/internal/keyname", "httplimit/internal/muxpattern", "httplimit/internal/rates"}
-	require.Empty(t, redistest.Strangers(t, ".", ours...))
-	for _, p := range redistest.Strangers(t, "./rulefile", append(ours, "httplimit/rulefile")...) {
+	within := func(list ...string) (paths []string) {
+		for _, p := range list {
+			paths = append(paths, "httplimit/"+p)
+		}
+		return paths
+	}
+	root := []string{"", "internal/redisscript"}
+	inbound := slices.Concat(root, within("inbound", "internal/keyname", "internal/rates"))
+	transport := slices.Concat(root, []string{"httplimit"},
+		within("internal/envelope", "internal/keyname", "internal/muxpattern", "internal/rates"))
+	platform := slices.Concat(transport, within("platform"))
+	rulefile := slices.Concat(platform, within("rulefile"))
+	require.Empty(t, redistest.Strangers(t, ".", transport...))
+	require.Empty(t, redistest.Strangers(t, "./platform", platform...))
+	require.Empty(t, redistest.Strangers(t, "./inbound", inbound...))
+	for _, p := range redistest.Strangers(t, "./rulefile", rulefile...) {
 		require.Contains(t, p, " of go.yaml.in/yaml/v3")
 	}
-	require.NotEmpty(t, redistest.Strangers(t, "./rulefile", append(ours, "httplimit/rulefile")...), "the look finds what is there")
+
+	// The look finds what is there.
+	require.NotEmpty(t, redistest.Strangers(t, "./rulefile", rulefile...))
+	require.NotEmpty(t, redistest.Strangers(t, "./platform", transport...))
+	require.NotEmpty(t, redistest.Strangers(t, "./inbound", transport...))
 }

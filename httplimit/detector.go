@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
 // MaxPeek is how many bytes of a response's body a Detector sees at most, unless WithPeek says less.
@@ -26,8 +28,20 @@ type Response struct {
 	// Now is when the response arrived, by this process' clock.
 	Now time.Time
 
-	object        *object       // of Body, parsed by the first Detector that asks
-	maxRetryAfter time.Duration // of WithMaxRetryAfter; 0: the default
+	object        *envelope.Object // of Body, parsed by the first Detector that asks
+	maxRetryAfter time.Duration    // of WithMaxRetryAfter; 0: the default
+}
+
+func init() {
+	envelope.ObjectOf = func(response any) *envelope.Object { return response.(*Response).json() }
+}
+
+// json is the body's outermost object, without members when it has none.
+func (r *Response) json() *envelope.Object {
+	if r.object == nil {
+		r.object = envelope.ParseObject(r.Body, r.Complete)
+	}
+	return r.object
 }
 
 // A Verdict is what a platform's answer says of the caller's rate. The zero Verdict says that the
@@ -53,22 +67,8 @@ type Verdict struct {
 }
 
 // A Scope names one of a platform's limits, so that a [Verdict] finds the [Limit] that it speaks of.
+// Package platform has those of its detectors and profiles; others may be made up.
 type Scope string
-
-// The scopes of the detectors and profiles here. Others may be made up.
-const (
-	ScopeAppAPI      Scope = "app-api"     // one application, one API
-	ScopeCorpAPI     Scope = "corp-api"    // one organisation, one API
-	ScopeAPI         Scope = "api"         // one API, whoever calls it
-	ScopeIP          Scope = "ip"          // one address, all APIs
-	ScopeRobot       Scope = "robot"       // one robot's webhook
-	ScopeMonth       Scope = "month"       // a quota of the calendar month
-	ScopeDay         Scope = "day"         // a quota of the day
-	ScopeAccount     Scope = "account"     // one user or token, all APIs
-	ScopeSecondary   Scope = "secondary"   // GitHub's secondary limits
-	ScopeContent     Scope = "content"     // GitHub's limit of what creates content
-	ScopeConcurrency Scope = "concurrency" // requests at the same time; no wait is known to help
-)
 
 // MaxPenalty bounds what a platform's text or header can make a fleet wait: an Until read from it is
 // never before Response.Now and never more than this after it. Each detector has a tighter bound for each
@@ -109,19 +109,11 @@ func (f first) Detect(r *Response) Verdict {
 
 func (f first) NeedsBody(status int, header http.Header) bool {
 	for _, d := range f {
-		if needsBody(d, status, header) {
+		if envelope.NeedsBody(d, status, header) {
 			return true
 		}
 	}
 	return false
-}
-
-// needsBody asks a detector, or the header where the detector has no say.
-func needsBody(d Detector, status int, header http.Header) bool {
-	if s, ok := d.(BodySelector); ok {
-		return s.NeedsBody(status, header)
-	}
-	return isText(header.Get("Content-Type")) && !isFile(status, header)
 }
 
 // A selective is a detector of answers that can be told from their status and header, most of the time.
@@ -132,40 +124,8 @@ type selective struct {
 
 func (s selective) NeedsBody(status int, header http.Header) bool { return s.needs(status, header) }
 
-// after is the instant d after the response, within 0 and MaxPenalty.
-func (r *Response) after(d time.Duration) time.Time {
-	return r.Now.Add(min(max(d, 0), MaxPenalty))
-}
-
 // bounded is the verdict with an Until that is d after the response, within 0 and most.
 func (v Verdict) bounded(r *Response, d, most time.Duration) Verdict {
-	v.Until, v.Asked = r.after(min(d, most)), time.Time{}
-	if d > most {
-		v.Asked = r.Now.Add(d)
-	}
+	v.Until, v.Asked = envelope.Bounded(r.Now, d, most)
 	return v
 }
-
-// doubted is the verdict of an answer that is not trusted to begin a long cool-down: it leaves the length
-// to the Transport, which begins with a second.
-func (v Verdict) doubted() Verdict {
-	v.Asked, v.Until, v.Banned = v.Until, time.Time{}, false
-	return v
-}
-
-// isDoubted reports whether it is such a verdict.
-func (v Verdict) isDoubted() bool { return v.Until.IsZero() && !v.Asked.IsZero() }
-
-// serverNow is what the platform's clock showed when it answered: the Date header (RFC 9110 §6.6.1),
-// which is rounded down to a second, or this process' clock where there is none. An end that the
-// platform names is on its clock, and hosts whose clock is off must not wait the difference.
-func (r *Response) serverNow() time.Time {
-	if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
-		return date
-	}
-	return r.Now
-}
-
-// left is how long it is until the platform's clock shows t. It may be negative, and as long as a
-// Duration can be.
-func (r *Response) left(t time.Time) time.Duration { return t.Sub(r.serverNow()) }

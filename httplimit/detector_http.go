@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
 // HTTPDetector knows what HTTP itself has for refusals, for platforms without a detector of their own.
@@ -30,7 +32,7 @@ func HTTPDetector() Detector {
 			return Verdict{}
 		}
 		v := Verdict{Throttled: true, Reason: "status " + strconv.Itoa(r.Status)}
-		wait, known := r.retryAfter()
+		wait, known := envelope.RetryAfter(r.Header, r.Now)
 		if !known {
 			wait, known = r.rateLimitReset()
 		}
@@ -53,18 +55,6 @@ func (r *Response) longestRetryAfter() time.Duration {
 	return cmp.Or(r.maxRetryAfter, DefaultMaxRetryAfter)
 }
 
-// retryAfter is how long Retry-After asks to wait.
-func (r *Response) retryAfter() (time.Duration, bool) {
-	value := r.Header.Get("Retry-After")
-	if wait, ok := parseSeconds(value); ok {
-		return wait, true
-	}
-	if date, err := http.ParseTime(value); err == nil {
-		return r.left(date), true
-	}
-	return 0, false
-}
-
 // rateLimitReset is how long it is until the exhausted quotas of RateLimit are open again.
 func (r *Response) rateLimitReset() (longest time.Duration, known bool) {
 	items, _ := parseItems(r.Header.Values("Ratelimit"))
@@ -82,25 +72,7 @@ func (r *Response) rateLimitReset() (longest time.Duration, known bool) {
 		if !ok || wait < 0 {
 			continue
 		}
-		longest, known = max(longest, seconds(wait)), true
+		longest, known = max(longest, envelope.Seconds(wait)), true
 	}
 	return longest, known
-}
-
-// maxSeconds is more than any number of seconds that means something here, the epoch's included, and
-// far from what a Duration can hold.
-const maxSeconds = 1 << 32
-
-func seconds(n int64) time.Duration { return time.Duration(min(n, maxSeconds)) * time.Second }
-
-// parseSeconds reads 1*DIGIT. A number that is too large is a large one, not none.
-func parseSeconds(s string) (time.Duration, bool) {
-	if !isDigits(s) {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		n = maxSeconds
-	}
-	return seconds(n), true
 }

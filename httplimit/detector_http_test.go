@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +25,7 @@ var httpRows = []detection{
 	{name: "a date in the past", status: 429, until: 0, want: throttled("", "status 429"), header: "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT\n"},
 	{name: "at once", status: 429, until: 0, want: throttled("", "status 429"), header: "Retry-After: 0\n"},
 	{name: "a month", status: 429, until: time.Hour, asked: 30 * 24 * time.Hour, want: throttled("", "status 429"), header: "Retry-After: 2592000\n"},
-	{name: "a huge number", status: 429, until: time.Hour, asked: maxSeconds * time.Second, want: throttled("", "status 429"), header: "Retry-After: 123456789012345678901234567890\n"},
+	{name: "a huge number", status: 429, until: time.Hour, asked: envelope.MaxSeconds * time.Second, want: throttled("", "status 429"), header: "Retry-After: 123456789012345678901234567890\n"},
 	{name: "without any header", status: 429, until: -1, want: throttled("", "status 429"), body: `{"message":"slow down"}`},
 	{name: "a Retry-After that is none", status: 429, until: -1, want: throttled("", "status 429"), header: "Retry-After: -5\n"},
 	{name: "a fraction", status: 429, until: -1, want: throttled("", "status 429"), header: "Retry-After: 1.5\n"},

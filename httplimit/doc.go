@@ -1,6 +1,6 @@
-// Package httplimit keeps HTTP requests within limits that a whole fleet shares through Redis.
+// Package httplimit keeps the HTTP requests that a fleet sends within limits that it shares through Redis.
 //
-// Outbound, a [Transport] wraps any [http.RoundTripper]: before a request leaves it takes permits from
+// A [Transport] wraps any [http.RoundTripper]: before a request leaves it takes permits from
 // every limiter that the request's [Rule]s name, all or nothing, and waits for them as long as the
 // request's context allows. What the platform answers is shown to [Detector]s; when one sees that the
 // platform throttled the call, the limiters of that host or platform cool down and nobody in the fleet,
@@ -15,6 +15,7 @@
 // The httpClient goes wherever a client is accepted; SDKs as a rule do. A request that is refused was
 // not sent, and its error is an [*Error] for which errors.Is(err, [ErrThrottled]) holds.
 //
-// Rules can come from a YAML or JSON file too: package rulefile, apart so that this one links nothing
-// but what the limiter itself needs.
+// Package platform has the rules of some platforms and the detectors of their refusals, and package rulefile
+// reads rules from a YAML or JSON file. Package inbound is for the requests that a server gets. All three are
+// apart, so that this one links nothing but what the limiter itself needs.
 package httplimit

@@ -3,10 +3,10 @@ package httplimit
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/stretchr/testify/require"
 )
 
@@ -200,53 +200,6 @@ func TestRedirectedBase(t *testing.T) {
 	}
 }
 
-// What looks like a penalty and is none is told; what is not looked into is not, and is not read ahead.
-func TestIgnoredPenaltiesAreTold(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		resp := respond(200, "text/plain", ban("5"))
-		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return resp, nil }),
-			rules(w.limit("l", 99, time.Second)), WithDetectors(HTTPDetector(), DingTalkBanDetector(), DingTalkOldDetector()))
-		get(t, tr, "http://x/")
-		events := w.taken()
-		require.Len(t, events, 2)
-		e := events[1]
-		require.Equal(t, EventIgnored, e.Kind)
-		require.Equal(t, banReason, e.Reason)
-		require.EqualError(t, e.Err, `httplimit: no refusal: content type "text/plain"`)
-		require.Equal(t, 200, e.Status)
-		require.Equal(t, "x", e.Host)
-
-		resp = respond(200, "application/json", ban("5"))
-		resp.Header.Set("Content-Disposition", "attachment")
-		body := resp.Body
-		got, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.NoError(t, err)
-		require.Equal(t, body, got.Body)
-		require.Equal(t, []EventKind{EventAdmitted}, w.kinds())
-
-		resp = respond(200, "application/json", `{"errcode":90020,"errmsg":"x","title":"x"}`)
-		get(t, tr, "http://x/")
-		events = w.taken()
-		require.Equal(t, EventThrottled, events[1].Kind)
-		require.Zero(t, events[1].Until)
-		require.Equal(t, 31*24*time.Hour-8*time.Hour, events[1].Asked.Sub(w.epoch))
-		require.Equal(t, time.Second, w.until("l"))
-	})
-}
-
-// A verdict that is not trusted so far is no ground to send a request again: it may have been executed.
-func TestDoubtedAnswersAreNotRetried(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		sent := 0
-		tr := w.transport(base(func(*http.Request) (*http.Response, error) {
-			sent++
-			return respond(200, "application/json", `{"errcode":90020,"errmsg":"x","title":"x"}`), nil
-		}), rules(w.limit("l", 99, time.Second)), WithDetectors(DingTalkOldDetector()), WithRetry(3))
-		get(t, tr, "http://x/")
-		require.Equal(t, 1, sent)
-	})
-}
-
 func TestMaxRetryAfter(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, MaxPenalty: MaxPenalty} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -256,7 +209,7 @@ func TestMaxRetryAfter(t *testing.T) {
 		})
 	}
 	for _, d := range []time.Duration{0, -1, MaxPenalty + 1} {
-		_, err := New(profiled(t, GitHub("x")).client, WithMaxRetryAfter(d))
+		_, err := New(ratelimiter.New(nil), WithMaxRetryAfter(d))
 		require.ErrorIs(t, err, ErrInvalidOption)
 	}
 }
@@ -265,13 +218,5 @@ func TestOnePlatformNeedsHosts(t *testing.T) {
 	for _, m := range []Match{{}, {Patterns: []string{"/a"}}, {Patterns: []string{"a.b/", "/a"}}} {
 		err := CheckRules([]Rule{{Match: m, OnePlatform: true, Detectors: []Detector{HTTPDetector()}}})
 		require.ErrorContains(t, err, "rules[0].one_platform: the match names no host", fmt.Sprint(m))
-	}
-	for _, p := range []Profile{DingTalk("a"), DingTalkRobot(), WeCom("a"), Feishu("a"), GitHub("a")} {
-		for _, r := range p.Rules {
-			require.True(t, r.OnePlatform, r.Name)
-		}
-	}
-	for _, r := range DingTalk("a", WithHosts()).Rules {
-		require.Equal(t, strings.Contains(r.Name, "nothing"), r.OnePlatform)
 	}
 }

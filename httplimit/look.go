@@ -7,7 +7,6 @@ import (
 	"compress/zlib"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"time"
@@ -98,25 +97,6 @@ func (c *call) ignored(v Verdict, status int) {
 
 func (c *call) needsBody(resp *http.Response) bool {
 	return first(c.plan.detectors).NeedsBody(resp.StatusCode, resp.Header)
-}
-
-// isText says whether a platform may say in such a body that it throttles. An error that comes as an
-// image is nobody's, and a stream is not to be held up for it.
-func isText(contentType string) bool {
-	if contentType == "" {
-		return true
-	}
-	t, _, err := mime.ParseMediaType(contentType)
-	if t == "" || err != nil && t == "" {
-		return true // unreadable: as good as none
-	}
-	switch {
-	case t == "text/event-stream", t == "application/stream+json":
-		return false
-	case strings.HasPrefix(t, "text/"), strings.HasSuffix(t, "+json"), strings.HasSuffix(t, "+xml"):
-		return true
-	}
-	return t == "application/json" || t == "application/xml" || t == "application/javascript"
 }
 
 // show gives the detectors the start of the body, decoded where the caller asked for a coding itself

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -107,7 +108,7 @@ func TestWhichBodiesAreLookedInto(t *testing.T) {
 		"text/event-stream": false, "application/x-ndjson": false, "application/octet-stream": false, "image/png": false,
 		"application/grpc": false, "application/stream+json": false, "multipart/x-mixed-replace": false, "video/mp4": false,
 	} {
-		require.Equal(t, want, isText(contentType), contentType)
+		require.Equal(t, want, envelope.IsText(contentType), contentType)
 		inWorld(t, func(t *testing.T, w *world) {
 			body, closed := trickle(step{time.Hour, "late", io.EOF})
 			var seen []string

@@ -35,6 +35,9 @@ func WithRules(rules ...Rule) Option {
 	return func(c *config) { c.rules = append(c.rules, rules...) }
 }
 
+// WithProfile adds the rules of a profile. The default is none.
+func WithProfile(p Profile) Option { return WithRules(p.Rules...) }
+
 // WithDetectors adds detectors that look at every answer, after those of the rules that matched.
 // The default is none.
 func WithDetectors(detectors ...Detector) Option {

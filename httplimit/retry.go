@@ -3,11 +3,13 @@ package httplimit
 import (
 	"net/http"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
 // mayRetry says whether the request was surely not executed and may be sent again in time.
 func (c *call) mayRetry(a *answer) bool {
-	if !a.verdict.Throttled || a.verdict.Banned || a.verdict.isDoubted() || !a.ended || c.t.cfg.dryRun {
+	if !a.verdict.Throttled || a.verdict.Banned || envelope.IsDoubted(a.verdict.Until, a.verdict.Asked) || !a.ended || c.t.cfg.dryRun {
 		return false
 	}
 	limit, _ := c.patience(c.req.Context())

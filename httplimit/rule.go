@@ -88,6 +88,19 @@ type Limit struct {
 	Reopen time.Duration
 }
 
+// A Profile is what a platform asks of its callers, as rules: which requests spend which limiters, at
+// what rates and how far apart, what tells that the platform throttled one, and what happens while Redis
+// is away. Package platform makes those of some platforms; their rules may be changed and added to.
+//
+// A limiter keeps the rate that it has in Redis. After a change of a number in a profile
+// [EventRateDiffers] says so; ratelimiter's SetRate changes it.
+type Profile struct {
+	// Name is the platform's.
+	Name string
+	// Rules are in the order in which their detectors are asked.
+	Rules []Rule
+}
+
 // ErrInvalidRule: a rule cannot be used. It is wrapped with the field and what is wrong with it.
 var ErrInvalidRule = errors.New("httplimit: invalid rule")
 

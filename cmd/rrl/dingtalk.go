@@ -11,7 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
-	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/urfave/cli/v3"
@@ -22,7 +22,7 @@ func dingtalkCommand() *cli.Command {
 		Name:  "dingtalk",
 		Usage: "watch services call a DingTalk-like gateway: without a limiter, with one, and through a ban",
 		Description: "Four services call two APIs as fast as they can for some 40s, in four parts: without a limiter;\n" +
-			"with the profile httplimit.DingTalk; while the address that they share is banned, because of\n" +
+			"with the profile platform.DingTalk; while the address that they share is banned, because of\n" +
 			"somebody else; and after that. Beside them is the gateway's own count. The services are in this\n" +
 			"process, each with a Redis connection, a ratelimiter.Client and a httplimit.Transport of its own;\n" +
 			"they are the fleet of examples/dingtalk.\n" +
@@ -82,7 +82,7 @@ var theDingParts = dingParts{Without: 5 * time.Second, With: 12 * time.Second, B
 type dingDemo struct {
 	store   *store
 	options []ratelimiter.Option
-	adjust  []httplimit.ProfileOption // by which the tests weaken the profile, to see it fail
+	adjust  []platform.Option // by which the tests weaken the profile, to see it fail
 	parts   dingParts
 	margin  time.Duration
 	view    dingView
@@ -155,15 +155,15 @@ func (d *dingDemo) play(ctx context.Context) (s dingSummary, ok bool) {
 
 	gate := dinggate.New(dinggate.WithIPHeader())
 	d.gate.Store(gate)
-	d.act("profile", "With the profile httplimit.DingTalk.")
-	profile := append([]httplimit.ProfileOption{
+	d.act("profile", "With the profile platform.DingTalk.")
+	profile := append([]platform.Option{
 		// In a program that calls DingTalk itself only the address is needed, and that for one of several.
-		httplimit.WithEgress(dingAddress),
-		httplimit.WithHosts("127.0.0.1"),
-		httplimit.WithPenalty(httplimit.ScopeIP, d.parts.Ban),
+		platform.WithEgress(dingAddress),
+		platform.WithHosts("127.0.0.1"),
+		platform.WithPenalty(platform.ScopeIP, d.parts.Ban),
 	}, d.adjust...)
 	if d.margin != dingMargin {
-		profile = append(profile, httplimit.WithMargin(d.margin))
+		profile = append(profile, platform.WithMargin(d.margin))
 	}
 	stop, err = d.fleet.start(ctx, profile)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -60,7 +61,7 @@ type dingFleet struct {
 
 // start has every service call every API, one call after another, without a limiter when profile is
 // nil. The function that it answers lets the calls under way end, and may be called twice.
-func (f *dingFleet) start(ctx context.Context, profile []httplimit.ProfileOption) (stop func(), err error) {
+func (f *dingFleet) start(ctx context.Context, profile []platform.Option) (stop func(), err error) {
 	f.slowest.Store(0)
 	var services []fleet.Service
 	for i, name := range dingServices {
@@ -78,7 +79,7 @@ func (f *dingFleet) start(ctx context.Context, profile []httplimit.ProfileOption
 		}
 		if profile != nil {
 			s.Limited = []httplimit.Option{
-				httplimit.WithProfile(httplimit.DingTalk(dingApp, profile...)),
+				httplimit.WithProfile(platform.DingTalk(dingApp, profile...)),
 				httplimit.WithEvents(func(e httplimit.Event) { f.heard(name, e) }),
 			}
 		}

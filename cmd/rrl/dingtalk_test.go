@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -100,7 +100,7 @@ func requireDingText(t *testing.T, out []byte) {
 	for _, want := range []string{
 		`A ban of 5m0s is shortened to 10s, in the gateway and in the profile; all else is as it is.`,
 		`Without a limiter, as it is today.`,
-		`With the profile httplimit.DingTalk.`,
+		`With the profile platform.DingTalk.`,
 		`Somebody else behind 203.0.113.7 .* bans the address for 10s \(DingTalk: 5m0s\).`,
 		`  6.0\ds  \w+ meets the ban: status 1111, punish deny`,
 		`  6.0\ds  {dingtalk}:ip:203.0.113.7:20s cools down: the whole fleet is silent`,
@@ -203,7 +203,7 @@ func TestDingtalkFindsCallsDuringTheBan(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out bytes.Buffer
 		d := newDingDemo(t, rdb, &out)
-		d.adjust = []httplimit.ProfileOption{httplimit.WithPenalty(httplimit.ScopeIP, 200*time.Millisecond)}
+		d.adjust = []platform.Option{platform.WithPenalty(platform.ScopeIP, 200*time.Millisecond)}
 		d.parts = dingParts{500 * time.Millisecond, time.Second, 2 * time.Second, 500 * time.Millisecond}
 		err := d.run(t.Context())
 		require.ErrorContains(t, err, "calls sent although the ban was known: ")

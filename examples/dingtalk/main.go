@@ -33,6 +33,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
 	"github.com/redis/go-redis/v9"
@@ -143,11 +144,11 @@ func (d *demo) send(ctx context.Context, limits *fleet.Limits, gateway, token st
 	for i := range services {
 		s := fleet.Service{Name: fmt.Sprintf("service-%d", i+1), Network: &http.Transport{}}
 		if d.limit {
-			s.Limited = []httplimit.Option{httplimit.WithProfile(httplimit.DingTalkRobot(
+			s.Limited = []httplimit.Option{httplimit.WithProfile(platform.DingTalkRobot(
 				// In a program that calls DingTalk itself none of these is needed.
-				httplimit.WithHosts(base.Hostname()),
-				httplimit.WithRate(httplimit.ScopeRobot, 0, time.Minute),
-				httplimit.WithRate(httplimit.ScopeRobot, perMinute, d.minute),
+				platform.WithHosts(base.Hostname()),
+				platform.WithRate(platform.ScopeRobot, 0, time.Minute),
+				platform.WithRate(platform.ScopeRobot, perMinute, d.minute),
 			))}
 		}
 		s.Calls = append(s.Calls, func(ctx context.Context, client *http.Client) (more bool) {

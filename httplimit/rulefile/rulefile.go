@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 )
 
 // MaxSize is how many bytes a file may have.
@@ -137,13 +138,13 @@ func (r *reader) line(field string) int {
 func known() map[string]httplimit.Detector { return maps.Clone(detectors) }
 
 var detectors = map[string]httplimit.Detector{
-	"dingtalk-old":   httplimit.DingTalkOldDetector(),
-	"dingtalk-new":   httplimit.DingTalkNewDetector(),
-	"dingtalk-robot": httplimit.DingTalkRobotDetector(),
-	"dingtalk-ban":   httplimit.DingTalkBanDetector(),
-	"wecom":          httplimit.WeComDetector(),
-	"wechat":         httplimit.WeChatDetector(),
-	"feishu":         httplimit.FeishuDetector(),
-	"github":         httplimit.GitHubDetector(),
+	"dingtalk-old":   platform.DingTalkOldDetector(),
+	"dingtalk-new":   platform.DingTalkNewDetector(),
+	"dingtalk-robot": platform.DingTalkRobotDetector(),
+	"dingtalk-ban":   platform.DingTalkBanDetector(),
+	"wecom":          platform.WeComDetector(),
+	"wechat":         platform.WeChatDetector(),
+	"feishu":         platform.FeishuDetector(),
+	"github":         platform.GitHubDetector(),
 	"http":           httplimit.HTTPDetector(),
 }

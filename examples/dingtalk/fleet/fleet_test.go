@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -65,7 +66,7 @@ func TestWaitAndStop(t *testing.T) {
 func TestStartRefusesWrongOptions(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		_, err := Start(t.Context(), NewLimits(rdb, redistest.Key(t)), time.Second, []Service{
-			{Name: "a", Network: &http.Transport{}, Limited: []httplimit.Option{httplimit.WithProfile(httplimit.DingTalk(""))}},
+			{Name: "a", Network: &http.Transport{}, Limited: []httplimit.Option{httplimit.WithProfile(platform.DingTalk(""))}},
 		})
 		require.Error(t, err)
 	})

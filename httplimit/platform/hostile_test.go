@@ -1,4 +1,4 @@
-package httplimit
+package platform
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -35,8 +36,8 @@ type hostile struct {
 
 // A hostilePlatform is a platform's detectors, with its profile and without.
 type hostilePlatform struct {
-	profile   func(key string) Profile // nil: it has none
-	detectors []Detector
+	profile   func(key string) httplimit.Profile // nil: it has none
+	detectors []httplimit.Detector
 	rows      []hostile
 }
 
@@ -67,8 +68,8 @@ var escapedText = strings.NewReplacer(`"`, "&quot;", "<", "&lt;").Replace
 
 var hostilePlatforms = map[string]hostilePlatform{
 	"DingTalk": {
-		profile: func(key string) Profile { return DingTalk(key, WithEgress(key)) },
-		detectors: []Detector{DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector(),
+		profile: func(key string) httplimit.Profile { return DingTalk(key, WithEgress(key)) },
+		detectors: []httplimit.Detector{DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector(),
 			DingTalkNewDetector()},
 		rows: []hostile{
 			{name: "a ban in an attachment", url: dingFile, header: attachment, body: `{"status":1111,"punish":"deny","wait":1440}`},
@@ -125,8 +126,8 @@ var hostilePlatforms = map[string]hostilePlatform{
 		},
 	},
 	"WeCom": {
-		profile:   func(key string) Profile { return WeCom(key) },
-		detectors: []Detector{WeComDetector(), HTTPDetector()},
+		profile:   func(key string) httplimit.Profile { return WeCom(key) },
+		detectors: []httplimit.Detector{WeComDetector(), httplimit.HTTPDetector()},
 		rows: []hostile{
 			{name: "an attachment", url: weComFile, header: attachment, body: `{"errcode":45009,"errmsg":"x"}`},
 			{name: "an attachment of a user's name", url: weComUser, header: attachment, body: `{"errcode":45009,"errmsg":"x"}`},
@@ -143,7 +144,7 @@ var hostilePlatforms = map[string]hostilePlatform{
 		},
 	},
 	"WeChat": {
-		detectors: []Detector{WeChatDetector()},
+		detectors: []httplimit.Detector{WeChatDetector()},
 		rows: []hostile{
 			{name: "an attachment", url: weChatFile, header: attachment, body: `{"errcode":45009,"errmsg":"x"}`},
 			{name: "a file", url: weChatFile, header: "Content-Type: text/plain\n", body: `{"errcode":45009,"errmsg":"x"}`},
@@ -153,8 +154,8 @@ var hostilePlatforms = map[string]hostilePlatform{
 		},
 	},
 	"Feishu": {
-		profile:   func(key string) Profile { return Feishu(key) },
-		detectors: []Detector{FeishuDetector(), HTTPDetector()},
+		profile:   func(key string) httplimit.Profile { return Feishu(key) },
+		detectors: []httplimit.Detector{FeishuDetector(), httplimit.HTTPDetector()},
 		rows: []hostile{
 			{name: "an attachment", url: feishuFile, header: attachment + "X-Ogw-Ratelimit-Reset: 86400\n", body: `{"code":99991400,"msg":"x"}`},
 			{name: "a file", url: feishuFile, header: jsonType + "X-Ogw-Ratelimit-Reset: 86400\n", body: `{"code":99991400,"msg":"x"}`},
@@ -171,8 +172,8 @@ var hostilePlatforms = map[string]hostilePlatform{
 		},
 	},
 	"GitHub": {
-		profile:   func(key string) Profile { return GitHub(key) },
-		detectors: []Detector{GitHubDetector(), HTTPDetector()},
+		profile:   func(key string) httplimit.Profile { return GitHub(key) },
+		detectors: []httplimit.Detector{GitHubDetector(), httplimit.HTTPDetector()},
 		rows: []hostile{
 			{name: "a file", url: gitHubRepo, header: jsonType, body: `{"documentation_url":"https://docs.github.com/x#secondary-rate-limits"}`},
 			{name: "an attachment with 403", url: gitHubRepo, status: 403, header: attachment, body: `{"documentation_url":"https://docs.github.com/x#secondary-rate-limits"}`},
@@ -183,7 +184,7 @@ var hostilePlatforms = map[string]hostilePlatform{
 		},
 	},
 	"HTTP": {
-		detectors: []Detector{HTTPDetector()},
+		detectors: []httplimit.Detector{httplimit.HTTPDetector()},
 		rows: []hostile{
 			{name: "years", url: "http://hooks.example.com/a", status: 429, header: "Retry-After: 99999999\n", most: time.Hour},
 			{name: "beyond all numbers", url: "http://hooks.example.com/a", status: 503, header: "Retry-After: 99999999999999999999\n", most: time.Hour},
@@ -209,7 +210,7 @@ type stage struct {
 
 	mu     sync.Mutex
 	answer http.HandlerFunc
-	events []Event
+	events []httplimit.Event
 }
 
 func newStage(t *testing.T) *stage {
@@ -231,13 +232,13 @@ func (s *stage) tell(answer http.HandlerFunc) {
 	s.answer, s.events = answer, nil
 }
 
-func (s *stage) transport(t *testing.T, opts ...Option) *Transport {
+func (s *stage) transport(t *testing.T, opts ...httplimit.Option) *httplimit.Transport {
 	base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, network, s.server.Listener.Addr().String())
 	}}
 	t.Cleanup(base.CloseIdleConnections)
-	tr, err := New(s.client, append([]Option{WithBase(base), WithMaxWait(0), WithPeek(MaxPeek, 10*time.Second), WithEvents(func(e Event) {
+	tr, err := httplimit.New(s.client, append([]httplimit.Option{httplimit.WithBase(base), httplimit.WithMaxWait(0), httplimit.WithPeek(httplimit.MaxPeek, 10*time.Second), httplimit.WithEvents(func(e httplimit.Event) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.events = append(s.events, e)
@@ -247,7 +248,7 @@ func (s *stage) transport(t *testing.T, opts ...Option) *Transport {
 }
 
 // told is the events of a kind since the last tell.
-func (s *stage) told(kind EventKind) (list []Event) {
+func (s *stage) told(kind httplimit.EventKind) (list []httplimit.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.events {
@@ -258,14 +259,13 @@ func (s *stage) told(kind EventKind) (list []Event) {
 	return list
 }
 
-// longest is how long the limiters of a request are cooled down, the longest of them.
-func (s *stage) longest(t *testing.T, tr *Transport, url string) (wait time.Duration) {
+// longest is how long the limiters of a request that is under the rules are cooled down, the longest of them.
+func (s *stage) longest(t *testing.T, rules []httplimit.Rule, url string) (wait time.Duration) {
 	t.Helper()
-	p, err := tr.plan(request(t, "GET", url, nil))
-	require.NoError(t, err)
-	require.NotEmpty(t, p.demands)
-	for _, d := range p.demands {
-		until, err := d.handle.CoolDownUntil(t.Context())
+	spent := names(t, profiled(t, rules), "GET", url)
+	require.NotEmpty(t, spent)
+	for name := range spent {
+		until, err := s.client.RateLimiter(name).CoolDownUntil(t.Context())
 		if errors.Is(err, ratelimiter.ErrNotInitialized) {
 			continue
 		}
@@ -295,9 +295,9 @@ func (h hostile) serve(w http.ResponseWriter, _ *http.Request) {
 }
 
 // someScopes is limits of the stage's own, with and without the scope of a verdict.
-func (s *stage) someScopes(name string) (list []Limit) {
-	for _, scope := range []Scope{ScopeAppAPI, ScopeIP, ScopeRobot} {
-		list = append(list, Limit{Name: "{{" + name + "}}:" + string(scope), Scope: scope, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}})
+func (s *stage) someScopes(name string) (list []httplimit.Limit) {
+	for _, scope := range []httplimit.Scope{ScopeAppAPI, ScopeIP, ScopeRobot} {
+		list = append(list, httplimit.Limit{Name: "{{" + name + "}}:" + string(scope), Scope: scope, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}})
 	}
 	return list
 }
@@ -316,14 +316,14 @@ func TestHostileAnswers(t *testing.T) {
 				t.Run(platform+"/"+row.name+"/"+with, func(t *testing.T) {
 					n++
 					key := fmt.Sprintf("%s-%d", s.key, n) // limiters of its own
-					opts := []Option{WithDetectors(p.detectors...)}
+					opts := []httplimit.Option{httplimit.WithDetectors(p.detectors...)}
 					u, err := url.Parse(row.url)
 					require.NoError(t, err)
-					opts = append(opts, WithRules(Rule{Match: Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}))
+					rules := []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}}
 					if with == "profile" {
-						opts = []Option{WithProfile(p.profile(key))}
+						rules, opts = p.profile(key).Rules, nil
 					}
-					tr := s.transport(t, opts...)
+					tr := s.transport(t, append(opts, httplimit.WithRules(rules...))...)
 					s.tell(row.serve)
 					before := time.Now()
 					resp, err := tr.RoundTrip(request(t, "GET", row.url, nil))
@@ -331,16 +331,16 @@ func TestHostileAnswers(t *testing.T) {
 					_, err = io.ReadAll(resp.Body)
 					require.NoError(t, err)
 					require.NoError(t, resp.Body.Close())
-					wait := s.longest(t, tr, row.url)
+					wait := s.longest(t, rules, row.url)
 					if row.most == 0 {
-						require.Empty(t, s.told(EventThrottled))
+						require.Empty(t, s.told(httplimit.EventThrottled))
 						require.Zero(t, wait, "cooled down")
 						return
 					}
-					require.NotEmpty(t, s.told(EventThrottled))
+					require.NotEmpty(t, s.told(httplimit.EventThrottled))
 					require.Positive(t, wait)
 					require.LessOrEqual(t, wait, row.most)
-					for _, e := range s.told(EventCoolDown) {
+					for _, e := range s.told(httplimit.EventCoolDown) {
 						require.LessOrEqual(t, e.Until.Sub(before), row.most+time.Since(before))
 					}
 				})
@@ -351,17 +351,17 @@ func TestHostileAnswers(t *testing.T) {
 
 // One receiver of webhooks cannot stop a limiter that it shares with others.
 func TestOneHostsRetryAfter(t *testing.T) {
-	for name, rule := range map[string]Rule{
+	for name, rule := range map[string]httplimit.Rule{
 		"any host":        {},
-		"several hosts":   {Match: Match{Hosts: []string{"a.example.com", "b.example.com"}}},
-		"a wildcard":      {Match: Match{Hosts: []string{"*.example.com"}}},
-		"several by path": {Match: Match{Patterns: []string{"a.example.com/", "b.example.com/"}}},
-		"a path":          {Match: Match{Patterns: []string{"/hook"}}},
+		"several hosts":   {Match: httplimit.Match{Hosts: []string{"a.example.com", "b.example.com"}}},
+		"a wildcard":      {Match: httplimit.Match{Hosts: []string{"*.example.com"}}},
+		"several by path": {Match: httplimit.Match{Patterns: []string{"a.example.com/", "b.example.com/"}}},
+		"a path":          {Match: httplimit.Match{Patterns: []string{"/hook"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
-			rule.Limits = []Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-			tr := s.transport(t, WithRules(rule), WithDetectors(HTTPDetector()))
+			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector()))
 			s.tell(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "99999999")
 				w.WriteHeader(429)
@@ -371,21 +371,21 @@ func TestOneHostsRetryAfter(t *testing.T) {
 			resp, err := tr.RoundTrip(request(t, "GET", "http://b.example.com/hook", nil))
 			require.NoError(t, err, "the other host's requests go on")
 			require.NoError(t, resp.Body.Close())
-			require.Zero(t, s.longest(t, tr, "http://b.example.com/hook"))
+			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://b.example.com/hook"))
 		})
 	}
 }
 
 // What an object storage answers, to which a platform redirects a download, is not the platform's word.
 func TestRedirectToAStorage(t *testing.T) {
-	for name, rule := range map[string]Rule{
-		"the platform's host": {Match: Match{Hosts: []string{"platform.example.com"}}},
+	for name, rule := range map[string]httplimit.Rule{
+		"the platform's host": {Match: httplimit.Match{Hosts: []string{"platform.example.com"}}},
 		"any host":            {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
-			rule.Limits = []Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-			tr := s.transport(t, WithRules(rule), WithDetectors(HTTPDetector(), DingTalkBanDetector()))
+			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector(), DingTalkBanDetector()))
 			s.tell(func(w http.ResponseWriter, r *http.Request) {
 				if r.Host == "platform.example.com" {
 					http.Redirect(w, r, "http://storage.example.com/f", http.StatusFound)
@@ -400,7 +400,7 @@ func TestRedirectToAStorage(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 503, resp.StatusCode)
 			readAll(t, resp)
-			require.Zero(t, s.longest(t, tr, "http://platform.example.com/f"))
+			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://platform.example.com/f"))
 			s.tell(func(http.ResponseWriter, *http.Request) {})
 			get(t, tr, "http://platform.example.com/f")
 		})

@@ -1,4 +1,4 @@
-package httplimit
+package envelope
 
 import (
 	"bytes"
@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// An object is what is known of a body that is a JSON object (RFC 8259): the members of the outermost
+// An Object is what is known of a body that is a JSON object (RFC 8259): the members of the outermost
 // object. Of nested values it knows only that they are there, so that a field of a platform's payload
 // is never taken for a field of its envelope.
 //
 // A string's text is its content, a number's is how it is written. Platforms write the same code as 90018
 // and as "90018"; what is written otherwise (90018.0, 9.0018e4) is nobody's code, and comparing text
 // spares the question how large a number may be.
-type object struct {
+type Object struct {
 	members map[string]member
 	twice   bool // a key stood twice: parsers differ in which of the two counts
 }
@@ -27,28 +27,28 @@ type member struct {
 	text string
 }
 
-// text is the content of a member that is a string or a number, otherwise empty.
-func (o *object) text(key string) string { return o.members[key].text }
+// Text is the content of a member that is a string or a number, otherwise empty.
+func (o *Object) Text(key string) string { return o.members[key].text }
 
-// str is the content of a member that is a string, otherwise empty.
-func (o *object) str(key string) string {
+// Str is the content of a member that is a string, otherwise empty.
+func (o *Object) Str(key string) string {
 	if m := o.members[key]; m.kind == '"' {
 		return m.text
 	}
 	return ""
 }
 
-// number is how a member that is a number is written, otherwise empty.
-func (o *object) number(key string) string {
+// Number is how a member that is a number is written, otherwise empty.
+func (o *Object) Number(key string) string {
 	if m := o.members[key]; m.kind == '0' {
 		return m.text
 	}
 	return ""
 }
 
-// only reports whether the object has no members but those of the names, each once, and each a string or
+// Only reports whether the object has no members but those of the names, each once, and each a string or
 // a number or a boolean.
-func (o *object) only(names ...string) bool {
+func (o *Object) Only(names ...string) bool {
 	for key, m := range o.members {
 		if m.kind == 0 || !slices.Contains(names, key) {
 			return false
@@ -57,29 +57,34 @@ func (o *object) only(names ...string) bool {
 	return !o.twice && len(o.members) > 0
 }
 
-// json is the body's outermost object, without members when it has none.
-func (r *Response) json() *object {
-	if r.object == nil {
-		r.object = parseObject(r.Body, r.Complete)
-	}
-	return r.object
+// Has reports whether the object has a member of that name.
+func (o *Object) Has(key string) bool {
+	_, ok := o.members[key]
+	return ok
 }
 
-// parseObject reads the members of the object that body is, or starts with when it is not complete.
+// Len returns the number of members.
+func (o *Object) Len() int { return len(o.members) }
+
+// ObjectOf returns the object of the body of response, an *httplimit.Response, which parses it once for all
+// detectors. Package httplimit sets it: the field is its own.
+var ObjectOf func(response any) *Object
+
+// ParseObject reads the members of the object that body is, or starts with when it is not complete.
 //
 // Of a body that was cut off it keeps what lies before the cut: the deciding fields come first, as a
 // rule. A number that touches the cut is left out, since 90018 may be the start of 900181. A complete
 // body must be one object and nothing else; a body with a syntax error is no object, wherever the error
 // lies before the cut. Of a key that comes twice the last one counts, as in most parsers.
-func parseObject(body []byte, complete bool) *object {
-	none := &object{}
+func ParseObject(body []byte, complete bool) *Object {
+	none := &Object{}
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // RFC 8259 §8.1 lets a parser ignore it
 	if start := bytes.TrimLeft(body, " \t\r\n"); len(start) == 0 || start[0] != '{' {
 		return none
 	}
-	o := &object{members: map[string]member{}}
+	o := &Object{members: map[string]member{}}
 	d := json.NewDecoder(bytes.NewReader(body))
-	cut := func(err error) *object {
+	cut := func(err error) *Object {
 		if !complete && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 			return o
 		}
@@ -115,7 +120,7 @@ func parseObject(body []byte, complete bool) *object {
 	return o
 }
 
-func (o *object) set(key string, value json.RawMessage) {
+func (o *Object) set(key string, value json.RawMessage) {
 	if _, ok := o.members[key]; ok {
 		o.twice = true
 	}
@@ -134,7 +139,7 @@ func (o *object) set(key string, value json.RawMessage) {
 	o.members[key] = m
 }
 
-// isDigits says whether s is 1*DIGIT.
-func isDigits(s string) bool {
+// IsDigits reports whether s is 1*DIGIT.
+func IsDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }

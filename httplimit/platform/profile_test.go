@@ -1,7 +1,8 @@
-package httplimit
+package platform
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -52,32 +54,65 @@ func (p *platform) worst(window time.Duration) int {
 	return worst
 }
 
-// names are the limiters that a request spends, and how many permits of each.
-func names(t *testing.T, tr *Transport, method, url string) map[string]int64 {
+// A spender is a Transport with one limit of a rule, to see what a request spends of it: nothing is sent, and
+// the error of a request that has ended before it began names the limiter.
+type spender struct {
+	transport *httplimit.Transport
+	permits   int64 // of the request that was seen last
+}
+
+// profiled returns a spender for each limit of the rules, all of which a Transport takes.
+func profiled(t *testing.T, rules []httplimit.Rule) (list []*spender) {
 	t.Helper()
-	p, err := tr.plan(request(t, method, url, nil))
+	_, err := httplimit.New(ratelimiter.New(nil), httplimit.WithRules(rules...))
 	require.NoError(t, err)
-	list := map[string]int64{}
-	for _, d := range p.demands {
-		list[d.name] = d.permits
+	for _, r := range rules {
+		for _, l := range r.Limits {
+			s := &spender{}
+			permits := l.WeightFunc
+			if permits == nil {
+				weight := max(l.Weight, 1)
+				permits = func(*http.Request) int64 { return weight }
+			}
+			l.Weight, l.WeightFunc = 0, func(r *http.Request) int64 { s.permits = permits(r); return s.permits }
+			one := r
+			one.Limits, one.Detectors = []httplimit.Limit{l}, nil
+			s.transport, err = httplimit.New(ratelimiter.New(nil), httplimit.WithBase(base(ok)), httplimit.WithRules(one))
+			require.NoError(t, err)
+			list = append(list, s)
+		}
 	}
 	return list
 }
 
-// profiled is a Transport with a profile, for looking at its plans.
-func profiled(t *testing.T, p Profile) *Transport {
+// names are the limiters that a request spends, and how many permits of each.
+func names(t *testing.T, spenders []*spender, method, url string) map[string]int64 {
 	t.Helper()
-	tr, err := New(ratelimiter.New(nil), WithProfile(p))
-	require.NoError(t, err)
-	return tr
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	list := map[string]int64{}
+	for _, s := range spenders {
+		resp, err := s.transport.RoundTrip(request(t, method, url, nil).WithContext(ended))
+		if err == nil { // the rule is not for this request
+			require.NoError(t, resp.Body.Close())
+			continue
+		}
+		var refused *httplimit.Error
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, httplimit.ReasonContext, refused.Reason, "%v", err)
+		if refused.Limiter != "" {
+			list[refused.Limiter] += s.permits
+		}
+	}
+	return list
 }
 
 func TestProfilesLimiters(t *testing.T) {
 	corp := WithCorp(func(r *http.Request) string { return r.Header.Get("Corp") + "corp 1" })
-	token := Hash("T")
+	token := httplimit.Hash("T")
 	for _, c := range []struct {
 		name    string
-		profile Profile
+		profile httplimit.Profile
 		method  string
 		url     string
 		want    map[string]int64
@@ -91,7 +126,7 @@ func TestProfilesLimiters(t *testing.T) {
 		{"deep beyond measure", DingTalk("ding1"), "PUT", "https://api.dingtalk.com/v1.0/a/b" + strings.Repeat("/c", 1000),
 			map[string]int64{"{dingtalk}:app-api:ding1:PUT:/v1.0/a/b/*/*/*/*/*/*/*/*:1s": 1, "{dingtalk}:ip:default:20s": 1}},
 		{"a long path", DingTalk("ding1"), "PUT", "https://oapi.dingtalk.com/" + strings.Repeat("c", 1000),
-			map[string]int64{"{dingtalk}:app-api:ding1:" + Hash("/"+strings.Repeat("c", 1000)) + ":1s": 1, "{dingtalk}:ip:default:20s": 1}},
+			map[string]int64{"{dingtalk}:app-api:ding1:" + httplimit.Hash("/"+strings.Repeat("c", 1000)) + ":1s": 1, "{dingtalk}:ip:default:20s": 1}},
 		{"short", DingTalk("ding1"), "GET", "https://api.dingtalk.com/v1.0",
 			map[string]int64{"{dingtalk}:app-api:ding1:GET:/v1.0:1s": 1, "{dingtalk}:ip:default:20s": 1}},
 		{"oauth2's organisation", DingTalk("ding1"), "POST", "https://api.dingtalk.com/v1.0/oauth2/corp1/token",
@@ -110,9 +145,9 @@ func TestProfilesLimiters(t *testing.T) {
 		{"another host", DingTalk("ding1"), "GET", "https://example.com/v1.0/contact/users/me", map[string]int64{}},
 		{"a gateway", DingTalk("ding1", WithHosts("gw.example.com")), "GET", "https://gw.example.com:8443/robot/send?access_token=T",
 			map[string]int64{"{dingtalk}:robot:" + token + ":1m": 1, "{dingtalk}:ip:default:20s": 1}},
-		{"the month", DingTalk("ding1", WithMonthlyQuota("org", 5000, Match{Methods: []string{"POST"}})), "POST", "https://oapi.dingtalk.com/x",
+		{"the month", DingTalk("ding1", WithMonthlyQuota("org", 5000, httplimit.Match{Methods: []string{"POST"}})), "POST", "https://oapi.dingtalk.com/x",
 			map[string]int64{"{dingtalk}:month:org:31d": 1, "{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:ip:default:20s": 1}},
-		{"not metered", DingTalk("ding1", WithMonthlyQuota("org", 5000, Match{Methods: []string{"POST"}})), "GET", "https://oapi.dingtalk.com/x",
+		{"not metered", DingTalk("ding1", WithMonthlyQuota("org", 5000, httplimit.Match{Methods: []string{"POST"}})), "GET", "https://oapi.dingtalk.com/x",
 			map[string]int64{"{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:ip:default:20s": 1}},
 		{"a limit less", DingTalk("ding1", WithRate(ScopeIP, 0, 20*time.Second)), "GET", "https://oapi.dingtalk.com/x",
 			map[string]int64{"{dingtalk}:app-api:ding1:/x:1s": 1}},
@@ -137,14 +172,14 @@ func TestProfilesLimiters(t *testing.T) {
 			map[string]int64{"{github}:account:octocat:1h": 1, "{github}:secondary:octocat:1m": 1, "{github}:api:octocat:GET:/search/<what>:1m": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			require.Equal(t, c.want, names(t, profiled(t, c.profile), c.method, c.url))
+			require.Equal(t, c.want, names(t, profiled(t, c.profile.Rules), c.method, c.url))
 		})
 	}
 }
 
 // TestProfilesRates: the margin, the gaps and the outage policies, as they are and as the options make them.
 func TestProfilesRates(t *testing.T) {
-	rates := func(p Profile) map[string]string {
+	rates := func(p httplimit.Profile) map[string]string {
 		list := map[string]string{}
 		for _, r := range p.Rules {
 			for _, l := range r.Limits {
@@ -171,7 +206,7 @@ func TestProfilesRates(t *testing.T) {
 		"ip OVERALL 10000/21s":               "closed 20s",
 		"robot OVERALL 20/1m1s":              "closed 1m0s",
 		"month OVERALL 5000/744h0m1s":        "closed 0s",
-	}, rates(DingTalk("a", WithCorp(func(*http.Request) string { return "c" }), WithMonthlyQuota("o", 5000, Match{}))))
+	}, rates(DingTalk("a", WithCorp(func(*http.Request) string { return "c" }), WithMonthlyQuota("o", 5000, httplimit.Match{}))))
 	require.Equal(t, map[string]string{
 		"app-api OVERALL 60/1.02s gap 16ms": "open 0s",
 		"app-api OVERALL 5/10.02s gap 2s":   "open 0s",
@@ -179,8 +214,8 @@ func TestProfilesRates(t *testing.T) {
 		"robot OVERALL 10/1m0.02s gap 3s":   "open 1m0s",
 		"month OVERALL 10000/744h0m0.02s":   "open 0s",
 	}, rates(DingTalk("a", WithRate(ScopeAppAPI, 60, time.Second), WithMargin(20*time.Millisecond), WithMinGap(ScopeRobot, 3*time.Second),
-		WithMinGap(ScopeIP, time.Millisecond), WithRate(ScopeRobot, 10, time.Minute), WithOutage(ratelimiter.FailOpen()),
-		WithAPI("/x", 5, 10*time.Second), WithMonthlyQuota("o", 10_000, Match{}))))
+		WithMinGap(ScopeIP, time.Millisecond), WithRate(ScopeRobot, 10, time.Minute), WithOutagePolicy(ratelimiter.FailOpen()),
+		WithAPI("/x", 5, 10*time.Second), WithMonthlyQuota("o", 10_000, httplimit.Match{}))))
 	require.Equal(t, map[string]string{
 		"app-api OVERALL 20/1s": "local share of OVERALL 20/1s among 4 0s",
 		"ip OVERALL 10000/20s":  "local share of OVERALL 10000/20s among 4 20s",
@@ -209,7 +244,7 @@ func TestProfilesRates(t *testing.T) {
 // field.
 func TestProfilesFindBadOptions(t *testing.T) {
 	for _, c := range []struct {
-		profile Profile
+		profile httplimit.Profile
 		want    string
 	}{
 		{DingTalk(""), "limits[0].name: it is empty"},
@@ -217,8 +252,8 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		{Feishu(""), "limits[0].name: it is empty"},
 		{GitHub(""), "limits[0].name: it is empty"},
 		{DingTalk("a", WithEgress("")), "limits[0].name: it is empty"},
-		{DingTalk("a", WithMonthlyQuota("", 5, Match{})), "limits[0].name: it is empty"},
-		{DingTalk("a", WithMonthlyQuota("o", 0, Match{})), "permits: 0 is not in"},
+		{DingTalk("a", WithMonthlyQuota("", 5, httplimit.Match{})), "limits[0].name: it is empty"},
+		{DingTalk("a", WithMonthlyQuota("o", 0, httplimit.Match{})), "permits: 0 is not in"},
 		{DingTalk("a", WithRate(ScopeAppAPI, -1, time.Second)), "permits: -1 is not in"},
 		{DingTalk("a", WithRate(ScopeAppAPI, 5, 0)), "interval: 0s is shorter"},
 		{DingTalk("a", WithMargin(-time.Second)), "interval: -1s is shorter"},
@@ -229,10 +264,10 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		{DingTalk("a", WithAPI("/x", 5, 0)), "interval: 0s is shorter"},
 		{GitHub("a", WithAPI("/x", 0, time.Minute)), "permits: 0 is not in"},
 	} {
-		_, err := New(ratelimiter.New(nil), WithProfile(c.profile))
-		require.ErrorIs(t, err, ErrInvalidRule, c.want)
+		_, err := httplimit.New(ratelimiter.New(nil), httplimit.WithProfile(c.profile))
+		require.ErrorIs(t, err, httplimit.ErrInvalidRule, c.want)
 		require.ErrorContains(t, err, c.want)
-		var field *FieldError
+		var field *httplimit.FieldError
 		require.True(t, errors.As(err, &field))
 	}
 }
@@ -241,7 +276,7 @@ func TestProfilesFindBadOptions(t *testing.T) {
 // are the worst that differ by less than 50 ms: the platform sees no more than 20 in a second, at 95 % of
 // the rate. Without margin and gap it sees 40.
 func TestMarginHoldsAgainstDelays(t *testing.T) {
-	push := func(opts ...ProfileOption) (worst int, took time.Duration) {
+	push := func(opts ...Option) (worst int, took time.Duration) {
 		inWorld(t, func(t *testing.T, w *world) {
 			// The 20 of a second are late, the 20 of the next are not.
 			p := &platform{w: w, delay: func(n int) time.Duration {
@@ -250,7 +285,7 @@ func TestMarginHoldsAgainstDelays(t *testing.T) {
 				}
 				return 0
 			}}
-			tr := w.transport(p, WithProfile(DingTalk(w.key, append(opts, WithEgress(w.key))...)))
+			tr := w.transport(p, httplimit.WithProfile(DingTalk(w.key, append(opts, WithEgress(w.key))...)))
 			var all sync.WaitGroup
 			for range 160 {
 				all.Go(func() { get(t, tr, "https://oapi.dingtalk.com/user/get") })
@@ -276,19 +311,19 @@ type send struct {
 
 // penalty lets the platform throttle one request and sees how long others would have to wait. Nobody waits:
 // a bubble takes a second's look at Redis for each second of the month.
-func penalty(t *testing.T, profile func(key string) Profile, first string, answer *http.Response, then ...send) {
+func penalty(t *testing.T, profile func(key string) httplimit.Profile, first string, answer *http.Response, then ...send) {
 	t.Helper()
 	inWorld(t, func(t *testing.T, w *world) {
 		p := &platform{w: w, answer: func(*http.Request) *http.Response { r := answer; answer = nil; return r }}
-		tr := w.transport(p, WithProfile(profile(w.key)), WithMaxWait(0))
-		get(t, tr, strings.ReplaceAll(first, "KEY", Hash(w.key)))
+		tr := w.transport(p, httplimit.WithProfile(profile(w.key)), httplimit.WithMaxWait(0))
+		get(t, tr, strings.ReplaceAll(first, "KEY", httplimit.Hash(w.key)))
 		for _, s := range then {
 			var wait time.Duration
-			resp, err := tr.RoundTrip(request(t, "GET", strings.ReplaceAll(s.url, "KEY", Hash(w.key)), nil))
+			resp, err := tr.RoundTrip(request(t, "GET", strings.ReplaceAll(s.url, "KEY", httplimit.Hash(w.key)), nil))
 			if err != nil {
-				var refused *Error
+				var refused *httplimit.Error
 				require.ErrorAs(t, err, &refused)
-				require.Equal(t, ReasonCoolDown, refused.Reason)
+				require.Equal(t, httplimit.ReasonCoolDown, refused.Reason)
 				wait = refused.Wait
 			} else {
 				require.NoError(t, resp.Body.Close())
@@ -305,13 +340,13 @@ func TestDingTalkPenalties(t *testing.T) {
 		robot   = "https://oapi.dingtalk.com/robot/send?access_token=KEY1"
 		another = "https://oapi.dingtalk.com/robot/send?access_token=KEY2"
 	)
-	profile := func(opts ...ProfileOption) func(string) Profile {
-		return func(key string) Profile {
-			return DingTalk(key, append([]ProfileOption{WithEgress(key)}, opts...)...)
+	profile := func(opts ...Option) func(string) httplimit.Profile {
+		return func(key string) httplimit.Profile {
+			return DingTalk(key, append([]Option{WithEgress(key)}, opts...)...)
 		}
 	}
-	counted := func(metered Match) func(string) Profile {
-		return func(key string) Profile { return profile(WithMonthlyQuota(key, 5000, metered))(key) }
+	counted := func(metered httplimit.Match) func(string) httplimit.Profile {
+		return func(key string) httplimit.Profile { return profile(WithMonthlyQuota(key, 5000, metered))(key) }
 	}
 	says := func(body string) *http.Response { return respond(200, "application/json", body) }
 	// The bubble's clock starts at 2000-01-01 00:00 UTC, 08:00 in China.
@@ -330,11 +365,11 @@ func TestDingTalkPenalties(t *testing.T) {
 	penalty(t, profile(WithPenalty(ScopeIP, 7*time.Second)), user, says(ban("5")), send{dept, 7 * time.Second})
 	penalty(t, profile(WithPenalty(ScopeRobot, time.Hour)), robot, says(`{"errcode":410100,"errmsg":"x"}`), send{robot, time.Hour})
 	penalty(t, profile(WithPenalty(ScopeRobot, time.Hour)), robot, says(`{"errcode":410100,"title":"x"}`), send{robot, time.Second})
-	penalty(t, counted(Match{}), user, says(`{"errcode":90020}`), send{dept, month})
-	metered := Match{Patterns: []string{"/topapi/v2/user/"}}
+	penalty(t, counted(httplimit.Match{}), user, says(`{"errcode":90020}`), send{dept, month})
+	metered := httplimit.Match{Patterns: []string{"/topapi/v2/user/"}}
 	penalty(t, counted(metered), user, says(`{"errcode":90020}`), send{dept, 0}, send{user, month})
 	penalty(t, counted(metered), user, says(`{"errcode":90002}`), send{dept, 0}, send{user, time.Second})
-	penalty(t, func(key string) Profile { return DingTalkRobot(WithEgress(key)) }, robot, says(`{"errcode":410100}`),
+	penalty(t, func(key string) httplimit.Profile { return DingTalkRobot(WithEgress(key)) }, robot, says(`{"errcode":410100}`),
 		send{another, 0}, send{user, 0}, send{robot, 10 * time.Minute})
 	corp := WithCorp(func(r *http.Request) string { return r.URL.Query().Get("corp") })
 	penalty(t, profile(corp), user+"?corp=a", says(`{"errcode":90019}`), send{user + "?corp=b", 0}, send{user + "?corp=a", time.Second})
@@ -356,16 +391,16 @@ func TestOtherPenalties(t *testing.T) {
 		}
 		return r
 	}
-	wx := func(key string) Profile { return WeCom(key) }
+	wx := func(key string) httplimit.Profile { return WeCom(key) }
 	penalty(t, wx, weCom, says(200, `{"errcode":45009}`), send{"https://qyapi.weixin.qq.com/cgi-bin/user/list", 0}, send{weCom, time.Minute})
 	penalty(t, wx, weCom, says(200, `{"errcode":45033}`), send{weCom, time.Second})
 	// Not a limiter that somebody else's rule adds.
-	require.Equal(t, ScopeCorpAPI, First(WeCom("a").Rules[0].Detectors...).Detect(detection{body: `{"errcode":45033}`}.response()).Scope)
+	require.Equal(t, ScopeCorpAPI, httplimit.First(WeCom("a").Rules[0].Detectors...).Detect(detection{body: `{"errcode":45033}`}.response()).Scope)
 	penalty(t, wx, "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=KEY", says(200, `{"errcode":45009}`), send{weCom, 0}, send{"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=KEY", time.Minute})
-	fs := func(key string) Profile { return Feishu(key) }
+	fs := func(key string) httplimit.Profile { return Feishu(key) }
 	penalty(t, fs, feishu, says(429, `{"code":99991400}`, "x-ogw-ratelimit-reset", "52"), send{"https://open.feishu.cn/open-apis/im/v1/messages", 0}, send{feishu, 52 * time.Second})
 	penalty(t, fs, feishu, says(429, ``, "Retry-After", "7"), send{feishu, 7 * time.Second})
-	gh := func(key string) Profile { return GitHub(key) }
+	gh := func(key string) httplimit.Profile { return GitHub(key) }
 	penalty(t, gh, github, says(403, `{}`, "x-ratelimit-remaining", "0", "x-ratelimit-reset", "946685400"), send{github + "/issues", 10 * time.Minute})
 	penalty(t, gh, github, says(403, `{}`, "retry-after", "30"), send{github + "/issues", 30 * time.Second})
 	penalty(t, gh, github, says(403, `{}`), send{github + "/issues", 0})
@@ -376,8 +411,8 @@ func TestOtherPenalties(t *testing.T) {
 func TestRobotsMinute(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p := &platform{w: w}
-		tr := w.transport(p, WithProfile(DingTalkRobot(WithEgress(w.key))))
-		a, b := "secret-a-"+Hash(w.key), "secret-b-"+Hash(w.key)
+		tr := w.transport(p, httplimit.WithProfile(DingTalkRobot(WithEgress(w.key))))
+		a, b := "secret-a-"+httplimit.Hash(w.key), "secret-b-"+httplimit.Hash(w.key)
 		for range 21 {
 			get(t, tr, "https://oapi.dingtalk.com/robot/send?access_token="+a)
 			if w.elapsed() == 0 {
@@ -388,7 +423,7 @@ func TestRobotsMinute(t *testing.T) {
 		require.Len(t, p.arrived, 41)
 		keys, err := w.rdb.Keys(t.Context(), "*").Result()
 		require.NoError(t, err)
-		require.Contains(t, keys, "{dingtalk}:robot:"+Hash(a)+":1m")
+		require.Contains(t, keys, "{dingtalk}:robot:"+httplimit.Hash(a)+":1m")
 		for _, key := range keys {
 			require.NotContains(t, key, "secret")
 			require.NotContains(t, key, a)
@@ -404,7 +439,7 @@ func TestProfileIsClosedWithoutRedis(t *testing.T) {
 		client := ratelimiter.New(w.rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
 		defer client.Close()
 		p := &platform{w: w}
-		tr, err := New(client, WithBase(p), WithProfile(DingTalk(w.key)), WithMaxWait(0))
+		tr, err := httplimit.New(client, httplimit.WithBase(p), httplimit.WithProfile(DingTalk(w.key)), httplimit.WithMaxWait(0))
 		require.NoError(t, err)
 		for range 3 {
 			_, err = tr.RoundTrip(request(t, "GET", "https://oapi.dingtalk.com/x", nil))

@@ -1,4 +1,4 @@
-package httplimit
+package platform
 
 import (
 	"net/http"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +29,7 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 		name  string
 		opts  []dinggate.Option
 		path  string
-		want  Scope
+		want  httplimit.Scope
 		least time.Duration
 		most  time.Duration
 	}{
@@ -50,8 +51,9 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 			defer srv.Close()
 			s := newStage(t)
 			s.tell(nil)
-			tr := s.transport(t, WithBase(srv.Client().Transport),
-				WithProfile(DingTalk(s.key, WithEgress(s.key), WithHosts("127.0.0.1"), WithRate(ScopeRobot, 99, time.Minute))))
+			tr := s.transport(t, httplimit.WithBase(srv.Client().Transport), httplimit.WithMaxWait(time.Second), // for the gap
+
+				httplimit.WithProfile(DingTalk(s.key, WithEgress(s.key), WithHosts("127.0.0.1"), WithRate(ScopeRobot, 99, time.Minute))))
 			path := c.path
 			if c.want == ScopeRobot {
 				path += s.key // a robot of its own
@@ -59,12 +61,11 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 			for range 2 {
 				r := request(t, http.MethodGet, srv.URL+path, nil)
 				r.Header.Set("X-Acs-Dingtalk-Access-Token", "app-a")
-				tr.cfg.maxWait = time.Second // for the gap
 				resp, err := tr.RoundTrip(r)
 				require.NoError(t, err)
 				readAll(t, resp)
 			}
-			throttled, cooled := s.told(EventThrottled), s.told(EventCoolDown)
+			throttled, cooled := s.told(httplimit.EventThrottled), s.told(httplimit.EventCoolDown)
 			require.Len(t, throttled, 1)
 			require.Equal(t, c.want, throttled[0].Scope)
 			require.Len(t, cooled, 1)

@@ -1,4 +1,4 @@
-package httplimit
+package platform
 
 import (
 	"fmt"
@@ -7,35 +7,13 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// A Profile is what a platform asks of its callers, as rules: which requests spend which limiters, at
-// what rates and how far apart, what tells that the platform throttled one, and what happens while Redis
-// is away. [DingTalk], [DingTalkRobot], [WeCom], [Feishu] and [GitHub] make one; its rules may be changed
-// and added to.
-//
-// A rate that the platform punishes leaves a margin. A grant is not an arrival: 20 requests at t and 20
-// more a second later, as 20 a second allows, can reach the platform within one second when the first
-// are delayed on their way by more than the second. So 20 a second becomes 20 in any 1.05 s, a gap of
-// 50 ms between two, and is kept for requests whose delays differ by less than 50 ms: see [WithMargin]
-// and [WithMinGap].
-//
-// A limiter keeps the rate that it has in Redis. After a change of a number in a profile
-// [EventRateDiffers] says so; ratelimiter's SetRate changes it.
-type Profile struct {
-	// Name is the platform's.
-	Name string
-	// Rules are in the order in which their detectors are asked.
-	Rules []Rule
-}
-
-// WithProfile adds the rules of a profile. The default is none.
-func WithProfile(p Profile) Option { return WithRules(p.Rules...) }
-
-// A ProfileOption changes a number or a name of a profile. What is out of its range is found by [New], as
-// a [*FieldError] of the rule that it got into.
-type ProfileOption func(*profile)
+// An Option changes a number or a name of a profile. What is out of its range is found by [httplimit.New], as
+// a [*httplimit.FieldError] of the rule that it got into.
+type Option func(*profile)
 
 // profile is a Profile in the making.
 type profile struct {
@@ -45,12 +23,12 @@ type profile struct {
 	egress    string
 	margin    *time.Duration
 	quotas    []quota
-	gaps      map[Scope]time.Duration
+	gaps      map[httplimit.Scope]time.Duration
 	closed    bool // FailClosed where the options say nothing
 	outage    *ratelimiter.OutagePolicy
 	shared    bool // LocalShare among nodes
 	nodes     int
-	penalties map[Scope]time.Duration
+	penalties map[httplimit.Scope]time.Duration
 	corp      func(*http.Request) string
 	apis      []api
 	monthly   *monthly
@@ -58,7 +36,7 @@ type profile struct {
 
 // A quota is one number of a platform: so many permits of a scope in an interval.
 type quota struct {
-	scope    Scope
+	scope    httplimit.Scope
 	permits  int64
 	interval time.Duration
 	paced    bool          // spread over the interval
@@ -75,12 +53,12 @@ type api struct {
 type monthly struct {
 	organisation string
 	calls        int64
-	metered      Match
+	metered      httplimit.Match
 }
 
-func newProfile(name string, hosts []string, quotas []quota, opts []ProfileOption) *profile {
+func newProfile(name string, hosts []string, quotas []quota, opts []Option) *profile {
 	p := &profile{name: name, tag: "{" + name + "}", hosts: hosts, egress: "default", quotas: quotas,
-		gaps: map[Scope]time.Duration{}, penalties: map[Scope]time.Duration{}}
+		gaps: map[httplimit.Scope]time.Duration{}, penalties: map[httplimit.Scope]time.Duration{}}
 	for _, o := range opts {
 		o(p)
 	}
@@ -90,7 +68,7 @@ func newProfile(name string, hosts []string, quotas []quota, opts []ProfileOptio
 // WithRate sets how many requests the platform allows in an interval, for a limit of a scope: the margin
 // is added to it. It replaces the number that the profile has for that scope and interval; a new
 // interval is a further limit, and 0 permits are no limit. The defaults are the platform's.
-func WithRate(scope Scope, permits int64, interval time.Duration) ProfileOption {
+func WithRate(scope httplimit.Scope, permits int64, interval time.Duration) Option {
 	return func(p *profile) {
 		for i := range p.quotas {
 			if q := &p.quotas[i]; q.scope == scope && q.interval == interval {
@@ -105,59 +83,59 @@ func WithRate(scope Scope, permits int64, interval time.Duration) ProfileOption 
 // WithMargin sets by how much the window of every limit is longer than the platform's: by how much the
 // delays of two requests on their way may differ. 0 is for a platform that does not punish. The default
 // is a twentieth of the interval, 50 ms at least and a second at most: 95 % of the rate is left.
-func WithMargin(d time.Duration) ProfileOption {
+func WithMargin(d time.Duration) Option {
 	return func(p *profile) { p.margin = &d }
 }
 
 // WithMinGap sets the least time between two requests of a scope's limits, which processes of this
 // package obey together; 0 is none. The default is the interval by the permits for DingTalk's limits per
 // second, and none elsewhere, so that a robot may say five things at once.
-func WithMinGap(scope Scope, gap time.Duration) ProfileOption {
+func WithMinGap(scope httplimit.Scope, gap time.Duration) Option {
 	return func(p *profile) { p.gaps[scope] = gap }
 }
 
 // WithPenalty sets how long a limit of a scope cools down when the platform throttles, whatever the
 // platform or its documentation says. The default is what these say.
-func WithPenalty(scope Scope, d time.Duration) ProfileOption {
+func WithPenalty(scope httplimit.Scope, d time.Duration) Option {
 	return func(p *profile) { p.penalties[scope] = d }
 }
 
-// WithOutage sets what happens while Redis is away, for all limits of the profile. The default is
+// WithOutagePolicy sets what happens while Redis is away, for all limits of the profile. The default is
 // ratelimiter.FailClosed for DingTalk and WeCom, which block who goes on, and the Client's policy for
 // Feishu and GitHub.
-func WithOutage(policy ratelimiter.OutagePolicy) ProfileOption {
+func WithOutagePolicy(policy ratelimiter.OutagePolicy) Option {
 	return func(p *profile) { p.outage, p.shared = &policy, false }
 }
 
 // WithLocalShare lets each process go on with its share of every limit while Redis is away, where nodes
 // is how many processes there are at most: see ratelimiter.LocalShare. A limit of fewer permits than
-// nodes is closed then. The default is as WithOutage has it.
-func WithLocalShare(nodes int) ProfileOption {
+// nodes is closed then. The default is as WithOutagePolicy has it.
+func WithLocalShare(nodes int) Option {
 	return func(p *profile) { p.shared, p.nodes = true, nodes }
 }
 
 // WithEgress names the public address from which the requests leave, for limits that a platform keeps by
 // address: all processes behind one address say the same name, whatever applications they are of. The
 // default is "default".
-func WithEgress(name string) ProfileOption { return func(p *profile) { p.egress = name } }
+func WithEgress(name string) Option { return func(p *profile) { p.egress = name } }
 
 // WithHosts sets the hosts that belong to the platform, "api.example.com" or "*.example.com", such as a
 // company's own gateway to it. The default is the platform's.
-func WithHosts(hosts ...string) ProfileOption { return func(p *profile) { p.hosts = hosts } }
+func WithHosts(hosts ...string) Option { return func(p *profile) { p.hosts = hosts } }
 
-// WithAPI says that the requests of a pattern, in [Match.Patterns]'s language, are one API with limiters
+// WithAPI says that the requests of a pattern, in [httplimit.Match.Patterns]'s language, are one API with limiters
 // of their own, and how many of them the platform allows in the interval; 0 permits are as many as the
 // profile has. The default is told with each profile.
-func WithAPI(pattern string, permits int64, interval time.Duration) ProfileOption {
+func WithAPI(pattern string, permits int64, interval time.Duration) Option {
 	return func(p *profile) {
 		p.apis = append(p.apis, api{pattern, quota{permits: permits, interval: interval}})
 	}
 }
 
 // WithCorp says for which organisation, or tenant, a request is, where one application serves several and
-// the platform counts each by itself; "" is one of them. It gets the request as [Match.Func] does. The
+// the platform counts each by itself; "" is one of them. It gets the request as [httplimit.Match.Func] does. The
 // default is that the application serves one.
-func WithCorp(corp func(*http.Request) string) ProfileOption {
+func WithCorp(corp func(*http.Request) string) Option {
 	return func(p *profile) { p.corp = corp }
 }
 
@@ -166,27 +144,27 @@ func WithCorp(corp func(*http.Request) string) ProfileOption {
 // (https://open.dingtalk.com/document/development/basic-interfaces-such-as-log-off-and-address-book lists
 // those that are not). When DingTalk says that the quota is used up all of them wait for the month's end.
 // The default is to keep no count, and that only the API which DingTalk refused waits.
-func WithMonthlyQuota(organisation string, calls int64, metered Match) ProfileOption {
+func WithMonthlyQuota(organisation string, calls int64, metered httplimit.Match) Option {
 	return func(p *profile) { p.monthly = &monthly{organisation, calls, metered} }
 }
 
 // made is the Profile of the rules that are left: one whose limits WithRate took away has nothing to say.
-func (p *profile) made(rules ...Rule) Profile {
-	rules = slices.DeleteFunc(rules, func(r Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
+func (p *profile) made(rules ...httplimit.Rule) httplimit.Profile {
+	rules = slices.DeleteFunc(rules, func(r httplimit.Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
 	for i := range rules {
 		rules[i].OnePlatform = len(muxpattern.Hosts(rules[i].Match.Patterns, rules[i].Match.Hosts)) > 0
 	}
-	return Profile{Name: p.name, Rules: rules}
+	return httplimit.Profile{Name: p.name, Rules: rules}
 }
 
-func (p *profile) has(scope Scope) bool {
+func (p *profile) has(scope httplimit.Scope) bool {
 	return slices.ContainsFunc(p.quotas, func(q quota) bool { return q.scope == scope && q.permits != 0 })
 }
 
-// limits are those of a scope. name tells one limiter of the scope from another, as a [Limit.Name]; ""
-// is one that cannot be told, which New refuses.
-func (p *profile) limits(scope Scope, name string) []Limit {
-	var list []Limit
+// limits are those of a scope. name tells one limiter of the scope from another, as a [httplimit.Limit.Name]; ""
+// is one that cannot be told, which httplimit.New refuses.
+func (p *profile) limits(scope httplimit.Scope, name string) []httplimit.Limit {
+	var list []httplimit.Limit
 	for _, q := range p.quotas {
 		if q.scope == scope && q.permits != 0 {
 			list = append(list, p.limit(q, name))
@@ -195,8 +173,8 @@ func (p *profile) limits(scope Scope, name string) []Limit {
 	return list
 }
 
-func (p *profile) limit(q quota, name string) Limit {
-	l := Limit{Rate: p.rate(q), Scope: q.scope, Reopen: q.reopen, OnOutage: p.policy(q)}
+func (p *profile) limit(q quota, name string) httplimit.Limit {
+	l := httplimit.Limit{Rate: p.rate(q), Scope: q.scope, Reopen: q.reopen, OnOutage: p.policy(q)}
 	if name != "" {
 		l.Name = p.prefix(q.scope) + name + ":" + short(q.interval)
 	}
@@ -204,7 +182,7 @@ func (p *profile) limit(q quota, name string) Limit {
 }
 
 // keyed are limits whose limiter a function names; it answers what limits gets as name, without braces.
-func (p *profile) keyed(scope Scope, key func(*http.Request) string) []Limit {
+func (p *profile) keyed(scope httplimit.Scope, key func(*http.Request) string) []httplimit.Limit {
 	list := p.limits(scope, "-")
 	for i := range list {
 		l := &list[i]
@@ -215,7 +193,9 @@ func (p *profile) keyed(scope Scope, key func(*http.Request) string) []Limit {
 }
 
 // prefix starts a Limit.Name: the hash tag's braces are doubled in that language.
-func (p *profile) prefix(scope Scope) string { return "{" + p.tag + "}:" + string(scope) + ":" }
+func (p *profile) prefix(scope httplimit.Scope) string {
+	return "{" + p.tag + "}:" + string(scope) + ":"
+}
 
 // rate is what a limiter gets for a quota.
 func (p *profile) rate(q quota) ratelimiter.Rate {
@@ -225,7 +205,7 @@ func (p *profile) rate(q quota) ratelimiter.Rate {
 		margin = *p.margin
 	}
 	if margin < 0 {
-		r.Interval = margin // New says that it is no interval
+		r.Interval = margin // httplimit.New says that it is no interval
 	} else if q.interval > 0 {
 		r.Interval += margin
 	}

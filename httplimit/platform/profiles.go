@@ -1,8 +1,10 @@
-package httplimit
+package platform
 
 import (
 	"net/http"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit"
 )
 
 // WeCom is the profile of an organisation's calls of qyapi.weixin.qq.com:
@@ -15,7 +17,7 @@ import (
 // and for an address (20,000 in 1 min, 600,000 in 1 h for each API, 40,000 and 1,200,000 for a
 // provider): [WithAPI] and rules of your own keep them. Which requests run at the same time (45033)
 // is not limited; a refusal for it cools down the API's limiters.
-func WeCom(corpID string, opts ...ProfileOption) Profile {
+func WeCom(corpID string, opts ...Option) httplimit.Profile {
 	const robot = "/cgi-bin/webhook/send"
 	p := newProfile("wecom", []string{"qyapi.weixin.qq.com"}, []quota{
 		{scope: ScopeCorpAPI, permits: 10_000, interval: time.Minute},
@@ -23,10 +25,10 @@ func WeCom(corpID string, opts ...ProfileOption) Profile {
 		{scope: ScopeRobot, permits: 20, interval: time.Minute, reopen: time.Minute},
 	}, opts)
 	p.closed = true
-	scopes := map[Scope]Scope{ScopeConcurrency: ScopeCorpAPI}
-	rules := []Rule{
-		{Name: p.name + ": answers", Match: Match{Hosts: p.hosts}, Detectors: p.adjust(scopes, WeComDetector(), HTTPDetector())},
-		{Name: p.name + ": group robot", Match: Match{Hosts: p.hosts, Patterns: []string{robot}}, Limits: p.limits(ScopeRobot, "{query.key|hash}")},
+	scopes := map[httplimit.Scope]httplimit.Scope{ScopeConcurrency: ScopeCorpAPI}
+	rules := []httplimit.Rule{
+		{Name: p.name + ": answers", Match: httplimit.Match{Hosts: p.hosts}, Detectors: p.adjust(scopes, WeComDetector(), httplimit.HTTPDetector())},
+		{Name: p.name + ": group robot", Match: httplimit.Match{Hosts: p.hosts, Patterns: []string{robot}}, Limits: p.limits(ScopeRobot, "{query.key|hash}")},
 	}
 	return p.made(append(rules, p.apiRules(ScopeCorpAPI, corpID, pathOf, robot)...)...)
 }
@@ -40,7 +42,7 @@ func WeCom(corpID string, opts ...ProfileOption) Profile {
 // APIs' pages say; others have less or more, which [WithAPI] sets. An API is a method and the first four
 // segments of the path, as DingTalk has it: /open-apis/im/v1/messages/om_1 is
 // GET:/open-apis/im/v1/messages/*. Feishu does not punish: a margin of 0 and FailOpen may do.
-func Feishu(appID string, opts ...ProfileOption) Profile {
+func Feishu(appID string, opts ...Option) httplimit.Profile {
 	bots := []string{"/open-apis/bot/v2/hook/{token}", "/open-apis/bot/hook/{token}"}
 	p := newProfile("feishu", []string{"open.feishu.cn", "open.larksuite.com"}, []quota{
 		{scope: ScopeAppAPI, permits: 50, interval: time.Second},
@@ -48,9 +50,9 @@ func Feishu(appID string, opts ...ProfileOption) Profile {
 		{scope: ScopeRobot, permits: 5, interval: time.Second},
 		{scope: ScopeRobot, permits: 100, interval: time.Minute},
 	}, opts)
-	rules := []Rule{
-		{Name: p.name + ": answers", Match: Match{Hosts: p.hosts}, Detectors: p.adjust(nil, FeishuDetector(), HTTPDetector())},
-		{Name: p.name + ": custom bot", Match: Match{Hosts: p.hosts, Patterns: bots}, Limits: p.limits(ScopeRobot, "{path.token|hash}")},
+	rules := []httplimit.Rule{
+		{Name: p.name + ": answers", Match: httplimit.Match{Hosts: p.hosts}, Detectors: p.adjust(nil, FeishuDetector(), httplimit.HTTPDetector())},
+		{Name: p.name + ": custom bot", Match: httplimit.Match{Hosts: p.hosts, Patterns: bots}, Limits: p.limits(ScopeRobot, "{path.token|hash}")},
 	}
 	api := func(r *http.Request) string { return apiOf(r, 4) }
 	return p.made(append(rules, p.apiRules(ScopeAppAPI, appID, api, bots...)...)...)
@@ -68,7 +70,7 @@ func Feishu(appID string, opts ...ProfileOption) Profile {
 // GitHub counts as content what creates content; here every change does. GraphQL, which has points
 // of its own, is watched and not limited; that no more than 100 requests run at once is for the
 // caller. [WithAPI] adds a limit for a pattern, such as the search's.
-func GitHub(account string, opts ...ProfileOption) Profile {
+func GitHub(account string, opts ...Option) httplimit.Profile {
 	const graphQL = "/graphql"
 	p := newProfile("github", []string{"api.github.com"}, []quota{
 		{scope: ScopeAccount, permits: 5_000, interval: time.Hour},
@@ -87,16 +89,16 @@ func GitHub(account string, opts ...ProfileOption) Profile {
 		}
 	}
 	rest := others([]string{graphQL})
-	rules := []Rule{
-		{Name: p.name + ": answers", Match: Match{Hosts: p.hosts}, Detectors: p.adjust(nil, GitHubDetector(), HTTPDetector())},
-		{Name: p.name + ": REST", Match: Match{Hosts: p.hosts, Func: rest}, Limits: append(p.limits(ScopeAccount, caller), points...)},
-		{Name: p.name + ": changes", Match: Match{Hosts: p.hosts, Func: func(r *http.Request) bool { return rest(r) && changes(r) }},
+	rules := []httplimit.Rule{
+		{Name: p.name + ": answers", Match: httplimit.Match{Hosts: p.hosts}, Detectors: p.adjust(nil, GitHubDetector(), httplimit.HTTPDetector())},
+		{Name: p.name + ": REST", Match: httplimit.Match{Hosts: p.hosts, Func: rest}, Limits: append(p.limits(ScopeAccount, caller), points...)},
+		{Name: p.name + ": changes", Match: httplimit.Match{Hosts: p.hosts, Func: func(r *http.Request) bool { return rest(r) && changes(r) }},
 			Limits: p.limits(ScopeContent, caller)},
 	}
 	for _, a := range p.apis {
 		rule := p.apiRule(ScopeAPI, account, a)
-		if len(rule.Limits) == 0 { // New says that it has no permits
-			rule.Limits = []Limit{p.limit(quota{scope: ScopeAPI, interval: time.Second}, caller)}
+		if len(rule.Limits) == 0 { // httplimit.New says that it has no permits
+			rule.Limits = []httplimit.Limit{p.limit(quota{scope: ScopeAPI, interval: time.Second}, caller)}
 		}
 		rules = append(rules, rule)
 	}

@@ -1,4 +1,4 @@
-package httplimit
+package platform
 
 import (
 	"net/http"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
@@ -16,18 +18,18 @@ func literal(s string) string { return keyname.Part(s, false) }
 // apiRules are the rules of limits that the platform keeps for each API of a caller: one for each WithAPI,
 // and one for all other requests but those of the patterns in except. name answers the API of a
 // request in the latter.
-func (p *profile) apiRules(scope Scope, caller string, name func(*http.Request) string, except ...string) []Rule {
-	var rules []Rule
+func (p *profile) apiRules(scope httplimit.Scope, caller string, name func(*http.Request) string, except ...string) []httplimit.Rule {
+	var rules []httplimit.Rule
 	for _, a := range p.apis {
 		except = append(except, a.pattern)
 		rules = append(rules, p.apiRule(scope, caller, a))
 	}
-	return append(rules, Rule{Name: p.name + ": API", Match: Match{Hosts: p.hosts, Func: others(except)},
+	return append(rules, httplimit.Rule{Name: p.name + ": API", Match: httplimit.Match{Hosts: p.hosts, Func: others(except)},
 		Limits: p.called(scope, caller, name)})
 }
 
 // apiRule is that of a WithAPI, with the rate that it has or the scope's.
-func (p *profile) apiRule(scope Scope, caller string, a api) Rule {
+func (p *profile) apiRule(scope httplimit.Scope, caller string, a api) httplimit.Rule {
 	one := *p
 	if q := a.quota; q.permits != 0 {
 		q.scope = scope
@@ -35,17 +37,17 @@ func (p *profile) apiRule(scope Scope, caller string, a api) Rule {
 		one.quotas = []quota{q}
 	}
 	name := strings.NewReplacer(" ", ":", "{", "<", "}", ">").Replace(a.pattern)
-	return Rule{
+	return httplimit.Rule{
 		Name:   p.name + ": " + a.pattern,
-		Match:  Match{Hosts: p.hosts, Patterns: []string{a.pattern}},
+		Match:  httplimit.Match{Hosts: p.hosts, Patterns: []string{a.pattern}},
 		Limits: one.called(scope, caller, func(*http.Request) string { return name }),
 	}
 }
 
 // called are the limits of a caller, of its organisation where it has several, and of an API.
-func (p *profile) called(scope Scope, caller string, api func(*http.Request) string) []Limit {
+func (p *profile) called(scope httplimit.Scope, caller string, api func(*http.Request) string) []httplimit.Limit {
 	if caller == "" {
-		return p.limits(scope, "") // New says so
+		return p.limits(scope, "") // httplimit.New says so
 	}
 	caller, corp := literal(caller), p.corp
 	return p.keyed(scope, func(r *http.Request) string {
@@ -99,29 +101,29 @@ func apiOf(r *http.Request, fixed int) string {
 
 // An adjusted detector speaks of the limits that a profile has.
 type adjusted struct {
-	Detector
+	httplimit.Detector
 	profile *profile
-	scopes  map[Scope]Scope
+	scopes  map[httplimit.Scope]httplimit.Scope
 }
 
-func (a adjusted) Detect(r *Response) Verdict {
+func (a adjusted) Detect(r *httplimit.Response) httplimit.Verdict {
 	v := a.Detector.Detect(r)
 	if !v.Throttled {
 		return v
 	}
-	doubted := v.isDoubted()
+	wasDoubted := envelope.IsDoubted(v.Until, v.Asked)
 	if to, ok := a.scopes[v.Scope]; ok {
 		if v.Scope == ScopeMonth && !a.profile.has(to) {
-			v = v.doubted() // it would fall on whatever limiters are left, and silence an address for a month
+			v = doubted(v) // it would fall on whatever limiters are left, and silence an address for a month
 		}
 		v.Scope = to
 	}
-	if d, ok := a.profile.penalties[v.Scope]; ok && !doubted {
+	if d, ok := a.profile.penalties[v.Scope]; ok && !wasDoubted {
 		v.Until, v.Asked = r.Now.Add(d), time.Time{}
 	}
 	return v
 }
 
 func (a adjusted) NeedsBody(status int, header http.Header) bool {
-	return needsBody(a.Detector, status, header)
+	return envelope.NeedsBody(a.Detector, status, header)
 }

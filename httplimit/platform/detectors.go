@@ -1,20 +1,23 @@
-package httplimit
+package platform
 
 import (
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
 // The envelopes of the other platforms. WeChat's gateway writes some of its JSON as text/plain.
 var (
-	weComAnswer  = envelope{status: only(http.StatusOK), types: jsonOnly, files: []string{"/media/get", "/media/get/jssdk"}}
-	weChatAnswer = envelope{status: only(http.StatusOK), types: []string{"application/json", "text/plain"},
-		files: []string{"/media/get", "/media/get/jssdk", "/material/get_material"}}
-	feishuAnswer    = envelope{status: only(http.StatusTooManyRequests, http.StatusBadRequest), types: jsonOnly}
-	feishuBotAnswer = envelope{status: only(http.StatusOK, http.StatusTooManyRequests, http.StatusBadRequest), types: jsonOnly}
-	gitHubAnswer    = envelope{status: only(http.StatusForbidden), types: jsonOnly}
+	weComAnswer  = envelope.Envelope{Status: envelope.Statuses(http.StatusOK), Types: envelope.JSON, Files: []string{"/media/get", "/media/get/jssdk"}}
+	weChatAnswer = envelope.Envelope{Status: envelope.Statuses(http.StatusOK), Types: []string{"application/json", "text/plain"},
+		Files: []string{"/media/get", "/media/get/jssdk", "/material/get_material"}}
+	feishuAnswer    = envelope.Envelope{Status: envelope.Statuses(http.StatusTooManyRequests, http.StatusBadRequest), Types: envelope.JSON}
+	feishuBotAnswer = envelope.Envelope{Status: envelope.Statuses(http.StatusOK, http.StatusTooManyRequests, http.StatusBadRequest), Types: envelope.JSON}
+	gitHubAnswer    = envelope.Envelope{Status: envelope.Statuses(http.StatusForbidden), Types: envelope.JSON}
 
 	weComFrame = []string{"errcode", "errmsg"}
 )
@@ -28,9 +31,9 @@ const (
 // isWeComError reports whether the body is an error of WeCom or WeChat and nothing else. Where the platform
 // serves files it answers its errors with 200 as well, and a file goes with a Content-Disposition: a file
 // of just these bytes that comes without one would be taken for an error.
-func isWeComError(r *Response) bool {
+func isWeComError(r answer) bool {
 	o := r.json()
-	return r.exact(weComFrame...) && len(o.members) == len(weComFrame)
+	return r.exact(weComFrame...) && o.Len() == len(weComFrame)
 }
 
 // WeComDetector knows the refusals of qyapi.weixin.qq.com: HTTP 200 and application/json with errcode 45009
@@ -42,26 +45,26 @@ func isWeComError(r *Response) bool {
 // Until is the shorter of the two: if the block goes on the next call says so. 45009 of a group robot,
 // under /cgi-bin/webhook/, has ScopeRobot, any other ScopeCorpAPI. For 45033 Until is zero: the
 // calls in flight have to end.
-func WeComDetector() Detector {
-	return DetectorFunc(func(r *Response) Verdict {
-		code := r.json().text("errcode")
+func WeComDetector() httplimit.Detector {
+	return detector(func(r answer) httplimit.Verdict {
+		code := r.json().Text("errcode")
 		if code != "45009" && code != "45033" {
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
-		if why := weComAnswer.outside(r); why != "" {
+		if why := r.outside(weComAnswer); why != "" {
 			return ignored(code, why)
 		}
-		if weComAnswer.serves(r) && !isWeComError(r) {
-			return ignored(code, atDownload)
+		if r.served(weComAnswer) && !isWeComError(r) {
+			return ignored(code, envelope.AtDownload)
 		}
 		if code == "45033" {
-			return Verdict{Throttled: true, Scope: ScopeConcurrency, Reason: code}
+			return httplimit.Verdict{Throttled: true, Scope: ScopeConcurrency, Reason: code}
 		}
 		scope := ScopeCorpAPI
 		if r.Request != nil && r.Request.URL != nil && strings.HasPrefix(r.Request.URL.Path, "/cgi-bin/webhook/") {
 			scope = ScopeRobot
 		}
-		return Verdict{Throttled: true, Until: r.after(time.Minute), Scope: scope, Reason: code}
+		return httplimit.Verdict{Throttled: true, Until: r.after(time.Minute), Scope: scope, Reason: code}
 	})
 }
 
@@ -75,30 +78,30 @@ func WeComDetector() Detector {
 // After 45009 Until is the end of the day in China, if the body has these two fields alone and the path is
 // no download's; if not, Until is zero. The page says "daily" and not when the day ends. After 45011 it
 // is a minute away. Do not put it beside WeComDetector: 45009 means another thing there.
-func WeChatDetector() Detector {
-	return DetectorFunc(func(r *Response) Verdict {
-		code := r.json().text("errcode")
+func WeChatDetector() httplimit.Detector {
+	return detector(func(r answer) httplimit.Verdict {
+		code := r.json().Text("errcode")
 		if code != "45009" && code != "45011" {
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
-		if why := weChatAnswer.outside(r); why != "" {
+		if why := r.outside(weChatAnswer); why != "" {
 			return ignored(code, why)
 		}
-		json, download := mediaType(r.Header) == "application/json", weChatAnswer.serves(r)
+		json, download := envelope.MediaType(r.Header) == "application/json", r.served(weChatAnswer)
 		if download && !(json && isWeComError(r)) {
-			return ignored(code, atDownload)
+			return ignored(code, envelope.AtDownload)
 		}
 		if !json && !isWeComError(r) {
 			return ignored(code, "plain text with other fields than an error's")
 		}
 		if code == "45011" {
-			return Verdict{Throttled: true, Until: r.after(time.Minute), Scope: ScopeAppAPI, Reason: code}
+			return httplimit.Verdict{Throttled: true, Until: r.after(time.Minute), Scope: ScopeAppAPI, Reason: code}
 		}
 		now := r.serverNow().In(shanghai)
 		end := time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, shanghai)
-		v := Verdict{Throttled: true, Until: r.after(r.left(end)), Scope: ScopeDay, Reason: code}
+		v := httplimit.Verdict{Throttled: true, Until: r.after(r.left(end)), Scope: ScopeDay, Reason: code}
 		if download || !r.exact(weComFrame...) {
-			return v.doubted()
+			return doubted(v)
 		}
 		return v
 	})
@@ -110,15 +113,15 @@ func WeChatDetector() Detector {
 // two. (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). What comes
 // with 200 from anywhere else is what users wrote. Until is two minutes away at most, since the limits
 // are those of a second and of a minute, and zero without the header.
-func FeishuDetector() Detector {
-	return DetectorFunc(func(r *Response) Verdict {
-		code := r.json().number("code")
-		v, answer := Verdict{Throttled: true, Reason: code}, feishuAnswer
+func FeishuDetector() httplimit.Detector {
+	return detector(func(r answer) httplimit.Verdict {
+		code := r.json().Number("code")
+		v, answer := httplimit.Verdict{Throttled: true, Reason: code}, feishuAnswer
 		switch code {
 		case "99991400":
 			v.Scope = ScopeAppAPI
-			if wait, ok := parseSeconds(r.Header.Get("X-Ogw-Ratelimit-Reset")); ok {
-				v = v.bounded(r, wait, feishuMax)
+			if wait, ok := envelope.ParseSeconds(r.Header.Get("X-Ogw-Ratelimit-Reset")); ok {
+				v = r.bounded(v, wait, feishuMax)
 			}
 		case "11232":
 			v.Scope = ScopeRobot
@@ -126,9 +129,9 @@ func FeishuDetector() Detector {
 				answer = feishuBotAnswer
 			}
 		default:
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
-		if why := answer.outside(r); why != "" {
+		if why := r.outside(answer); why != "" {
 			return ignored(code, why)
 		}
 		return v
@@ -145,23 +148,23 @@ func FeishuDetector() Detector {
 //
 // That a refusal may come without headers, and then only the documentation_url tells, is from
 // https://github.com/hub4j/github-api/issues/1805 and from go-github's CheckResponse.
-func GitHubDetector() Detector {
+func GitHubDetector() httplimit.Detector {
 	needs := func(status int, header http.Header) bool {
-		return status == http.StatusForbidden && !isFile(status, header)
+		return status == http.StatusForbidden && !envelope.IsFile(status, header)
 	}
-	return selective{needs: needs, DetectorFunc: func(r *Response) Verdict {
+	return selective{needs: needs, DetectorFunc: detector(func(r answer) httplimit.Verdict {
 		if r.Status != http.StatusForbidden && r.Status != http.StatusTooManyRequests {
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
-		v := Verdict{Throttled: true, Until: r.after(time.Minute), Scope: ScopeSecondary}
-		if wait, ok := r.retryAfter(); ok {
+		v := httplimit.Verdict{Throttled: true, Until: r.after(time.Minute), Scope: ScopeSecondary}
+		if wait, ok := envelope.RetryAfter(r.Header, r.Now); ok {
 			v.Reason = "retry-after"
-			return v.bounded(r, wait, gitHubMax)
+			return r.bounded(v, wait, gitHubMax)
 		}
 		if r.Header.Get("X-Ratelimit-Remaining") == "0" {
 			v.Scope, v.Reason = ScopeAccount, "x-ratelimit-remaining 0"
-			if epoch, ok := parseSeconds(r.Header.Get("X-Ratelimit-Reset")); ok {
-				v = v.bounded(r, r.left(time.Unix(int64(epoch/time.Second), 0)), gitHubMax)
+			if epoch, ok := envelope.ParseSeconds(r.Header.Get("X-Ratelimit-Reset")); ok {
+				v = r.bounded(v, r.left(time.Unix(int64(epoch/time.Second), 0)), gitHubMax)
 			}
 			return v
 		}
@@ -169,15 +172,15 @@ func GitHubDetector() Detector {
 			v.Reason = "status 429"
 			return v
 		}
-		if !isSecondaryLimit(r.json().str("documentation_url")) {
-			return Verdict{}
+		if !isSecondaryLimit(r.json().Str("documentation_url")) {
+			return httplimit.Verdict{}
 		}
 		v.Reason = "secondary rate limit"
-		if why := gitHubAnswer.outside(r); why != "" {
+		if why := r.outside(gitHubAnswer); why != "" {
 			return ignored(v.Reason, why)
 		}
 		return v
-	}}
+	})}
 }
 
 // isSecondaryLimit compares the URL's fragment, whose page has moved more than once within

@@ -1,12 +1,15 @@
-package httplimit
+package platform
 
 import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// dingTalkQuotas are DingTalk's numbers. The pages are those of detector_dingtalk.go.
+// dingTalkQuotas are DingTalk's numbers. The pages are those of dingtalk_detectors.go.
 func dingTalkQuotas() []quota {
 	return []quota{
 		// how-to-process-api-throttling-on-the-dingtalk-server: 20 a second for an application and an API
@@ -35,7 +38,7 @@ const dingTalkRobotPath = "/robot/send"
 //	robot     20 in 1 min, for a custom robot's access_token
 //	month     with WithMonthlyQuota, for the organisation
 //
-// appKey says which application the limiters are for; the requests do not tell. A [Transport] with this
+// appKey says which application the limiters are for; the requests do not tell. A [httplimit.Transport] with this
 // profile is for one application; several on one Transport would each spend the permits of all.
 //
 // An API is a path of oapi.dingtalk.com, and a method and the first three segments of a path of
@@ -46,22 +49,22 @@ const dingTalkRobotPath = "/robot/send"
 // A refusal by 90002 (all tenants together) or, without WithMonthlyQuota, by 90020 (the month's quota)
 // cools down the limiter of that API alone, although the platform's limit is a wider one: other callers'
 // load, or calls that are not metered, do not stop this application's other APIs.
-func DingTalk(appKey string, opts ...ProfileOption) Profile {
+func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
 	p.closed = true
 	scope := ScopeAppAPI
 	if p.corp != nil {
 		scope = ScopeCorpAPI
 	}
-	scopes := map[Scope]Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope}
-	var rules []Rule
+	scopes := map[httplimit.Scope]httplimit.Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope}
+	var rules []httplimit.Rule
 	if m := p.monthly; m != nil {
 		// First, so that its detectors are: their month is the limiter's.
 		rules = append(rules, p.monthRule(*m, p.adjust(scopes, DingTalkOldDetector(), DingTalkNewDetector())))
 	}
 	rules = append(rules, p.robotRule())
-	scopes = map[Scope]Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope, ScopeMonth: scope}
-	rules = append(rules, p.egressRule(Match{Hosts: p.hosts},
+	scopes = map[httplimit.Scope]httplimit.Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope, ScopeMonth: scope}
+	rules = append(rules, p.egressRule(httplimit.Match{Hosts: p.hosts},
 		p.adjust(scopes, DingTalkBanDetector(), DingTalkOldDetector(), DingTalkNewDetector())))
 	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobotPath)...)
 	return p.made(rules...)
@@ -69,38 +72,38 @@ func DingTalk(appKey string, opts ...ProfileOption) Profile {
 
 // DingTalkRobot is the profile of what only sends messages by custom robots: the robot and ip limits of
 // [DingTalk], which has them too. Install one of the two: a robot's message would spend both's permits.
-func DingTalkRobot(opts ...ProfileOption) Profile {
+func DingTalkRobot(opts ...Option) httplimit.Profile {
 	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
 	p.closed = true
-	return p.made(p.robotRule(), p.egressRule(Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}}, nil))
+	return p.made(p.robotRule(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}}, nil))
 }
 
 // robotRule has its own detectors, asked before the others: a robot's ban may come as the page of an
 // address's, with the robot's code in it, and what is said of an API to a robot is about the robot.
-func (p *profile) robotRule() Rule {
-	return Rule{
+func (p *profile) robotRule() httplimit.Rule {
+	return httplimit.Rule{
 		Name:   p.name + ": custom robot",
-		Match:  Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}},
+		Match:  httplimit.Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}},
 		Limits: p.limits(ScopeRobot, "{query.access_token|hash}"),
-		Detectors: p.adjust(map[Scope]Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
+		Detectors: p.adjust(map[httplimit.Scope]httplimit.Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
 			DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector()),
 	}
 }
 
-func (p *profile) egressRule(m Match, detectors []Detector) Rule {
-	return Rule{Name: p.name + ": address", Match: m, Limits: p.limits(ScopeIP, literal(p.egress)), Detectors: detectors}
+func (p *profile) egressRule(m httplimit.Match, detectors []httplimit.Detector) httplimit.Rule {
+	return httplimit.Rule{Name: p.name + ": address", Match: m, Limits: p.limits(ScopeIP, literal(p.egress)), Detectors: detectors}
 }
 
-func (p *profile) monthRule(m monthly, detectors []Detector) Rule {
+func (p *profile) monthRule(m monthly, detectors []httplimit.Detector) httplimit.Rule {
 	if len(m.metered.Hosts) == 0 {
 		m.metered.Hosts = p.hosts
 	}
 	q := quota{scope: ScopeMonth, permits: m.calls, interval: 31 * 24 * time.Hour}
-	return Rule{Name: p.name + ": month", Match: m.metered, Limits: []Limit{p.limit(q, literal(m.organisation))}, Detectors: detectors}
+	return httplimit.Rule{Name: p.name + ": month", Match: m.metered, Limits: []httplimit.Limit{p.limit(q, literal(m.organisation))}, Detectors: detectors}
 }
 
-func (p *profile) adjust(scopes map[Scope]Scope, detectors ...Detector) []Detector {
-	list := make([]Detector, len(detectors))
+func (p *profile) adjust(scopes map[httplimit.Scope]httplimit.Scope, detectors ...httplimit.Detector) []httplimit.Detector {
+	list := make([]httplimit.Detector, len(detectors))
 	for i, d := range detectors {
 		list[i] = adjusted{d, p, scopes}
 	}
@@ -112,7 +115,7 @@ func dingTalkAPI(r *http.Request) string {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	version, ok := strings.CutPrefix(first, "v")
 	switch {
-	case !ok || !isDigits(strings.Replace(version, ".", "", 1)):
+	case !ok || !envelope.IsDigits(strings.Replace(version, ".", "", 1)):
 		return pathOf(r) // the old API has no ids in its paths, and takes one call by GET and POST
 	case strings.HasPrefix(rest, "oauth2/"):
 		return apiOf(r, 2) // /v1.0/oauth2/{corpId}/token

@@ -1,4 +1,4 @@
-package httplimit
+package platform
 
 import (
 	"bytes"
@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
 // DingTalk's pages, under https://open.dingtalk.com/document/development/:
@@ -31,10 +34,10 @@ const (
 // type: a body with 200 may be a user's, and an error's is the gateway's.
 var (
 	dingTalkFiles     = []string{"/media/downloadfile", "/media/get"}
-	dingTalkOldAnswer = envelope{status: only(http.StatusOK), types: jsonOnly, files: dingTalkFiles}
-	dingTalkNewAnswer = envelope{status: only(http.StatusForbidden), types: jsonOnly}
-	dingTalkBanAnswer = envelope{files: dingTalkFiles, types: []string{"application/json", "text/html"},
-		status: func(status int) bool { return status == http.StatusOK || status >= 400 }}
+	dingTalkOldAnswer = envelope.Envelope{Status: envelope.Statuses(http.StatusOK), Types: envelope.JSON, Files: dingTalkFiles}
+	dingTalkNewAnswer = envelope.Envelope{Status: envelope.Statuses(http.StatusForbidden), Types: envelope.JSON}
+	dingTalkBanAnswer = envelope.Envelope{Files: dingTalkFiles, Types: []string{"application/json", "text/html"},
+		Status: func(status int) bool { return status == http.StatusOK || status >= 400 }}
 
 	dingTalkOldFrame = []string{"errcode", "errmsg", "sub_code", "sub_msg", "request_id", "requestId", "success"}
 	dingTalkNewFrame = []string{"code", "message", "requestid", "requestId"}
@@ -48,7 +51,7 @@ var shanghai = time.FixedZone("Asia/Shanghai", 8*60*60)
 
 // dingTalkLimit is what a code means: the limit, and how long its penalty lasts where a page says so.
 type dingTalkLimit struct {
-	scope   Scope
+	scope   httplimit.Scope
 	penalty time.Duration // 0: not documented
 }
 
@@ -94,70 +97,70 @@ var dingTalkNew = map[string]dingTalkLimit{
 // documented, and than ten elsewhere. For 90020 it is the end of the month in China, if the body has
 // the fields of a refusal and no other; if not, Until is zero. DingTalk asks to back off 1, 2, 4 s
 // from 90002; the verdict has the first step, the growing ones are the caller's.
-func DingTalkOldDetector() Detector {
-	return DetectorFunc(func(r *Response) Verdict {
+func DingTalkOldDetector() httplimit.Detector {
+	return detector(func(r answer) httplimit.Verdict {
 		o := r.json()
-		code := o.text("errcode")
+		code := o.Text("errcode")
 		if code == "88" {
-			code = o.text("sub_code")
+			code = o.Text("sub_code")
 		}
 		limit, known := dingTalkOld[code]
 		if !known {
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
-		if why := dingTalkOldAnswer.outside(r); why != "" {
+		if why := r.outside(dingTalkOldAnswer); why != "" {
 			return ignored(code, why)
 		}
-		if dingTalkOldAnswer.serves(r) {
-			return ignored(code, atDownload)
+		if r.served(dingTalkOldAnswer) {
+			return ignored(code, envelope.AtDownload)
 		}
-		return limit.verdict(r, code, dingTalkOldFrame, o.text("sub_msg"), o.text("errmsg"))
+		return limit.verdict(r, code, dingTalkOldFrame, o.Text("sub_msg"), o.Text("errmsg"))
 	})
 }
 
 // DingTalkNewDetector knows the refusals of api.dingtalk.com: HTTP 403 and application/json with one of the
 // codes Forbidden.AccessDenied.QpsLimitFor…, QpmLimitFor… or ApiCountLimitForOrg. Other codes with 403 are
 // missing permissions. Until is as DingTalkOldDetector has it.
-func DingTalkNewDetector() Detector {
+func DingTalkNewDetector() httplimit.Detector {
 	needs := func(status int, header http.Header) bool {
-		return status == http.StatusForbidden && !isFile(status, header)
+		return status == http.StatusForbidden && !envelope.IsFile(status, header)
 	}
-	return selective{needs: needs, DetectorFunc: func(r *Response) Verdict {
+	return selective{needs: needs, DetectorFunc: detector(func(r answer) httplimit.Verdict {
 		if r.Status != http.StatusForbidden {
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
 		o := r.json()
-		code := o.str("code")
+		code := o.Str("code")
 		limit, known := dingTalkNew[code]
 		if !known {
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
-		if why := dingTalkNewAnswer.outside(r); why != "" {
+		if why := r.outside(dingTalkNewAnswer); why != "" {
 			return ignored(code, why)
 		}
-		return limit.verdict(r, code, dingTalkNewFrame, o.text("message"))
-	}}
+		return limit.verdict(r, code, dingTalkNewFrame, o.Text("message"))
+	})}
 }
 
 // DingTalkRobotDetector knows the refusals of a custom robot: HTTP 200 and application/json with errcode
 // 410100, and two that robots answer and the page does not list: 130101 ("send too fast, exceed 20 times
 // per minute") and 660026 ("sending too many messages per minute"). The robot is banned for 10 minutes.
 // Where the body has other fields than those of a refusal, or of a refusal and a ban, Until is zero.
-func DingTalkRobotDetector() Detector {
-	return DetectorFunc(func(r *Response) Verdict {
-		code := r.json().text("errcode")
+func DingTalkRobotDetector() httplimit.Detector {
+	return detector(func(r answer) httplimit.Verdict {
+		code := r.json().Text("errcode")
 		if code != "410100" && code != "130101" && code != "660026" {
-			return Verdict{}
+			return httplimit.Verdict{}
 		}
-		if why := dingTalkOldAnswer.outside(r); why != "" {
+		if why := r.outside(dingTalkOldAnswer); why != "" {
 			return ignored(code, why)
 		}
-		if dingTalkOldAnswer.serves(r) {
-			return ignored(code, atDownload)
+		if r.served(dingTalkOldAnswer) {
+			return ignored(code, envelope.AtDownload)
 		}
-		v := Verdict{Throttled: true, Banned: true, Until: r.after(dingTalkRobotBan), Scope: ScopeRobot, Reason: code}
+		v := httplimit.Verdict{Throttled: true, Banned: true, Until: r.after(dingTalkRobotBan), Scope: ScopeRobot, Reason: code}
 		if !r.exact(dingTalkBotFrame...) {
-			return v.doubted()
+			return doubted(v)
 		}
 		return v
 	})
@@ -172,53 +175,55 @@ const banReason = "status 1111, punish deny"
 // the page. The status is 200 or an error's. Taking any other HTML page, such as a proxy's error, for a
 // ban would silence a fleet for minutes, and so would one that quotes what a user wrote: status, source,
 // punish and uuid must be there with these types, and nothing else but wait. An answer that has
-// only some of it, or in another place, is [Verdict.Ignored].
+// only some of it, or in another place, is [httplimit.Verdict.Ignored].
 //
 // The ban lasts 5 minutes. wait is read as minutes, which agrees with the page, and counts when it is
 // longer, up to 10.
-func DingTalkBanDetector() Detector {
-	return DetectorFunc(func(r *Response) Verdict {
+func DingTalkBanDetector() httplimit.Detector {
+	return detector(func(r answer) httplimit.Verdict {
 		o := r.json()
 		like := looksLikeBan(o)
 		if !like {
 			if o = wholePage(r); o == nil {
-				o = &object{}
+				o = &envelope.Object{}
 			}
 			like = looksLikeBan(o)
 		}
-		switch why := dingTalkBanAnswer.outside(r); {
+		switch why := r.outside(dingTalkBanAnswer); {
 		case !like && !embedsBan(r.Body):
-			return Verdict{}
+			return httplimit.Verdict{}
 		case why != "":
 			return ignored(banReason, why)
-		case dingTalkBanAnswer.serves(r):
-			return ignored(banReason, atDownload)
+		case r.served(dingTalkBanAnswer):
+			return ignored(banReason, envelope.AtDownload)
 		case !like:
 			return ignored(banReason, "it is part of a page")
 		case !isBan(r, o):
 			return ignored(banReason, "the fields are not the documented ones")
 		}
-		v := Verdict{Throttled: true, Banned: true, Scope: ScopeIP, Reason: banReason}
-		wait, _ := parseSeconds(o.number("wait"))
-		return v.bounded(r, max(dingTalkBan, min(wait, MaxPenalty)*60), dingTalkBanMax)
+		v := httplimit.Verdict{Throttled: true, Banned: true, Scope: ScopeIP, Reason: banReason}
+		wait, _ := envelope.ParseSeconds(o.Number("wait"))
+		return r.bounded(v, max(dingTalkBan, min(wait, httplimit.MaxPenalty)*60), dingTalkBanMax)
 	})
 }
 
-func looksLikeBan(o *object) bool { return o.text("status") == "1111" && o.text("punish") == "deny" }
+func looksLikeBan(o *envelope.Object) bool {
+	return o.Text("status") == "1111" && o.Text("punish") == "deny"
+}
 
 // isBan reports whether the object of r's body is the documented one.
-func isBan(r *Response, o *object) bool {
-	_, waits := o.members["wait"]
-	return o.number("status") == "1111" && o.str("punish") == "deny" && o.str("source") != "" && o.str("uuid") != "" &&
-		(!waits || o.number("wait") != "") && r.Complete && len(r.Body) <= maxEnvelope && o.only(dingTalkBanFrame...)
+func isBan(r answer, o *envelope.Object) bool {
+	waits := o.Has("wait")
+	return o.Number("status") == "1111" && o.Str("punish") == "deny" && o.Str("source") != "" && o.Str("uuid") != "" &&
+		(!waits || o.Number("wait") != "") && r.Complete && len(r.Body) <= envelope.MaxSize && o.Only(dingTalkBanFrame...)
 }
 
 // wholePage is the object of an HTML page whose body element holds an object and nothing else, nil for any
 // other. A page that shows what a user wrote has that among its own elements, and quotation marks escaped
 // as a rule: neither is undone here.
-func wholePage(r *Response) *object {
+func wholePage(r answer) *envelope.Object {
 	page := bytes.TrimLeft(bytes.TrimPrefix(r.Body, []byte("\ufeff")), " \t\r\n")
-	if !r.Complete || len(page) > maxEnvelope || len(page) == 0 || page[0] != '<' || mediaType(r.Header) != "text/html" {
+	if !r.Complete || len(page) > envelope.MaxSize || len(page) == 0 || page[0] != '<' || envelope.MediaType(r.Header) != "text/html" {
 		return nil
 	}
 	lower := asciiLower(page)
@@ -232,7 +237,7 @@ func wholePage(r *Response) *object {
 	if !found || len(rest) > 0 || len(attributes) > 0 && !bytes.ContainsAny(attributes[:1], " \t\r\n") {
 		return nil
 	}
-	return parseObject(page[start+len("<body")+len(attributes)+1:end], true)
+	return envelope.ParseObject(page[start+len("<body")+len(attributes)+1:end], true)
 }
 
 // asciiLower is b with the letters of ASCII in lower case, byte for byte, whatever its charset.
@@ -269,7 +274,7 @@ func embedsBan(body []byte) bool {
 			continue // a brace of a style or a script
 		}
 		tries++
-		if looksLikeBan(parseObject(start[:min(len(start), maxEmbeddedSize)], false)) {
+		if looksLikeBan(envelope.ParseObject(start[:min(len(start), maxEmbeddedSize)], false)) {
 			return true
 		}
 	}
@@ -277,8 +282,8 @@ func embedsBan(body []byte) bool {
 }
 
 // verdict is that of a refusal with the code; frame is what the body of one has.
-func (l dingTalkLimit) verdict(r *Response, code string, frame []string, texts ...string) Verdict {
-	v := Verdict{Throttled: true, Scope: l.scope, Reason: code}
+func (l dingTalkLimit) verdict(r answer, code string, frame []string, texts ...string) httplimit.Verdict {
+	v := httplimit.Verdict{Throttled: true, Scope: l.scope, Reason: code}
 	if l.scope == ScopeMonth {
 		// The one Until that may be more than MaxPenalty away. The month is that of the platform's clock, and
 		// no month has more than 31 days, whatever that clock shows.
@@ -286,7 +291,7 @@ func (l dingTalkLimit) verdict(r *Response, code string, frame []string, texts .
 		end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, shanghai)
 		v.Until = r.Now.Add(end.Sub(now))
 		if !r.exact(frame...) {
-			return v.doubted()
+			return doubted(v)
 		}
 		return v
 	}
@@ -300,7 +305,7 @@ func (l dingTalkLimit) verdict(r *Response, code string, frame []string, texts .
 		if !ok || !end.After(r.serverNow()) {
 			continue
 		}
-		return v.bounded(r, r.left(end), most)
+		return r.bounded(v, r.left(end), most)
 	}
 	return v
 }

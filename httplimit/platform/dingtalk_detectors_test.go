@@ -1,4 +1,4 @@
-package httplimit
+package platform
 
 import (
 	"os"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/stretchr/testify/require"
 )
 
@@ -158,8 +160,8 @@ var dingTalkBanRows = []detection{
 	{name: "a shorter wait", until: 5 * time.Minute, want: banned(ScopeIP, banReason), body: ban("1")},
 	{name: "a negative wait", until: 5 * time.Minute, want: banned(ScopeIP, banReason), body: ban("-9")},
 	{name: "a fraction", until: 5 * time.Minute, want: banned(ScopeIP, banReason), body: ban("9.5")},
-	{name: "a huge wait", until: 10 * time.Minute, asked: 60 * MaxPenalty, want: banned(ScopeIP, banReason), body: ban("2000000000")},
-	{name: "a wait beyond all numbers", until: 10 * time.Minute, asked: 60 * MaxPenalty, want: banned(ScopeIP, banReason), body: ban("99999999999999999999")},
+	{name: "a huge wait", until: 10 * time.Minute, asked: 60 * httplimit.MaxPenalty, want: banned(ScopeIP, banReason), body: ban("2000000000")},
+	{name: "a wait beyond all numbers", until: 10 * time.Minute, asked: 60 * httplimit.MaxPenalty, want: banned(ScopeIP, banReason), body: ban("99999999999999999999")},
 	{name: "all of a page", until: 5 * time.Minute, want: banned(ScopeIP, banReason),
 		body: "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>deny</title><style>body{margin:0}</style></head>\n<BODY class=\"x\">\n" + ban("5") + "\n</BODY>\n</html>\n"},
 	{name: "all of a page in GBK", until: 5 * time.Minute, want: banned(ScopeIP, banReason), body: "<html><title>\xbd\xfb\xd6\xb9</title><body>" + ban("5") + "</body>"},
@@ -172,7 +174,7 @@ var dingTalkBanRows = []detection{
 	{name: "a robot's", ignored: "the fields are not the documented ones", body: `{"status":1111,"source":"x5","punish":"deny","uuid":"u","errcode":130101}`},
 	{name: "twice", ignored: "the fields are not the documented ones", body: `{"status":0,"status":1111,"source":"x5","punish":"deny","uuid":"u"}`},
 	{name: "cut", cut: true, ignored: "the fields are not the documented ones", body: `{"status":1111,"wait":5,"source":"x5","punish":"deny","uu`},
-	{name: "large", ignored: "the fields are not the documented ones", body: ban("5") + strings.Repeat(" ", maxEnvelope)},
+	{name: "large", ignored: "the fields are not the documented ones", body: ban("5") + strings.Repeat(" ", envelope.MaxSize)},
 	{name: "a redirect", status: 302, ignored: "status 302", body: ban("5")},
 	{name: "a file", ignored: "the body is a file, or a part of one", header: "Content-Disposition: attachment\n", body: ban("5")},
 	{name: "a download", url: "https://api.dingtalk.com/v1.0/robot/messageFiles/download", ignored: "the path serves files", body: ban("5")},
@@ -218,7 +220,7 @@ func TestDingTalkBanDetector(t *testing.T) {
 // (seen at https://blog.csdn.net/jialiuyang/article/details/118615052). It is the robot that is banned.
 func TestRobotsPunishPage(t *testing.T) {
 	r := detection{body: `{"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"9ff0e7e2","errcode": 130101,"errmsg": "send too fast, exceed 20 times per minute"}`}.response()
-	v := First(DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector()).Detect(r)
+	v := httplimit.First(DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector()).Detect(r)
 	require.Equal(t, ScopeRobot, v.Scope)
 	require.Equal(t, arrival.Add(10*time.Minute), v.Until)
 }

@@ -1,8 +1,10 @@
-package httplimit
+package platform
 
 import (
 	"testing"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
 const (
@@ -59,7 +61,7 @@ var feishuRows = []detection{
 	{name: "a header that is no number", status: 429, until: -1, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: soon\n", body: `{"code":99991400}`},
 	{name: "a negative header", status: 429, until: -1, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: -1\n", body: `{"code":99991400}`},
 	{name: "at once", status: 429, until: 0, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: 0\n", body: `{"code":99991400}`},
-	{name: "a huge header", status: 429, until: 2 * time.Minute, asked: maxSeconds * time.Second, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: 99999999999999999999999\n", body: `{"code":99991400}`},
+	{name: "a huge header", status: 429, until: 2 * time.Minute, asked: envelope.MaxSeconds * time.Second, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: 99999999999999999999999\n", body: `{"code":99991400}`},
 	{name: "a busy custom bot", url: "https://open.feishu.cn/open-apis/bot/v2/hook/t", until: -1, want: throttled(ScopeRobot, "11232"), body: `{"code":11232,"msg":"frequency limited"}`},
 	{name: "success", header: "x-ogw-ratelimit-reset: 52\n", body: `{"code":0,"msg":"success","data":{"code":99991400}}`},
 	{name: "a busy message service", status: 400, until: -1, want: throttled(ScopeRobot, "11232"), body: `{"code":11232,"msg":"frequency limited"}`},
@@ -78,7 +80,7 @@ var gitHubRows = []detection{
 		body: `{"message":"API rate limit exceeded for user ID 1.","documentation_url":"https://docs.github.com/rest/overview/rate-limits-for-the-rest-api"}`},
 	{name: "primary, 429", status: 429, until: 10 * time.Minute, want: throttled(ScopeAccount, "x-ratelimit-remaining 0"), header: "x-ratelimit-remaining: 0\nx-ratelimit-reset: 1788365462\n"},
 	{name: "primary, reset over", status: 403, until: 0, want: throttled(ScopeAccount, "x-ratelimit-remaining 0"), header: "x-ratelimit-remaining: 0\nx-ratelimit-reset: 1\n"},
-	{name: "primary, reset far away", status: 403, until: 61 * time.Minute, asked: time.Unix(maxSeconds, 0).Sub(arrival.Truncate(time.Second)), want: throttled(ScopeAccount, "x-ratelimit-remaining 0"), header: "x-ratelimit-remaining: 0\nx-ratelimit-reset: 99999999999999999999\n"},
+	{name: "primary, reset far away", status: 403, until: 61 * time.Minute, asked: time.Unix(envelope.MaxSeconds, 0).Sub(arrival.Truncate(time.Second)), want: throttled(ScopeAccount, "x-ratelimit-remaining 0"), header: "x-ratelimit-remaining: 0\nx-ratelimit-reset: 99999999999999999999\n"},
 	{name: "primary, no reset", status: 403, until: time.Minute, want: throttled(ScopeAccount, "x-ratelimit-remaining 0"), header: "x-ratelimit-remaining: 0\n"},
 	{name: "secondary", status: 403, until: 30 * time.Second, want: throttled(ScopeSecondary, "retry-after"), header: "retry-after: 30\nx-ratelimit-remaining: 4990\nx-ratelimit-reset: 1788365462\n"},
 	{name: "retry-after wins", status: 429, until: 30 * time.Second, want: throttled(ScopeSecondary, "retry-after"), header: "retry-after: 30\nx-ratelimit-remaining: 0\nx-ratelimit-reset: 1788365462\n"},

@@ -1,4 +1,4 @@
-package httplimit
+package platform
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,14 +17,14 @@ func TestOneAPIOneLimiter(t *testing.T) {
 	for _, c := range []struct {
 		file    string
 		host    string
-		profile Profile
+		profile httplimit.Profile
 	}{
 		{"testdata/dingtalk_apis.txt", "https://api.dingtalk.com", DingTalk("a")},
 		{"testdata/feishu_apis.txt", "https://open.feishu.cn", Feishu("a")},
 	} {
 		text, err := os.ReadFile(c.file)
 		require.NoError(t, err)
-		tr, apis := profiled(t, c.profile), 0
+		tr, apis := profiled(t, c.profile.Rules), 0
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "#") {
 				continue

@@ -1,0 +1,163 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A base is a RoundTripper that is a function.
+type base func(*http.Request) (*http.Response, error)
+
+func (f base) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A world is a Transport in a bubble of virtual time, and what it did.
+type world struct {
+	t      *testing.T
+	client *ratelimiter.Client
+	rdb    *redis.Client
+	key    string // the start of every limiter's name
+	epoch  time.Time
+
+	mu     sync.Mutex
+	events []httplimit.Event
+}
+
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var opts []ratelimiter.Option
+		if !redistest.TTLsAreVirtual() {
+			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
+		}
+		w := &world{t: t, client: ratelimiter.New(rdb, opts...), rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
+		defer w.client.Close()
+		f(t, w)
+	})
+}
+
+func (w *world) transport(b http.RoundTripper, opts ...httplimit.Option) *httplimit.Transport {
+	w.t.Helper()
+	tr, err := httplimit.New(w.client, append([]httplimit.Option{httplimit.WithBase(b), httplimit.WithEvents(w.event)}, opts...)...)
+	require.NoError(w.t, err)
+	return tr
+}
+
+func (w *world) event(e httplimit.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
+}
+
+// kinds is the events so far, and forgets them.
+func (w *world) kinds() (list []httplimit.EventKind) {
+	for _, e := range w.taken() {
+		list = append(list, e.Kind)
+	}
+	return list
+}
+
+func (w *world) taken() []httplimit.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events := w.events
+	w.events = nil
+	return events
+}
+
+func (w *world) elapsed() time.Duration { return time.Since(w.epoch) }
+
+// limit is a limit of the world's own: so many permits in the interval.
+func (w *world) limit(name string, permits int64, interval time.Duration) httplimit.Limit {
+	return httplimit.Limit{Name: w.key + name, Rate: ratelimiter.Rate{Permits: permits, Interval: interval}}
+}
+
+func (w *world) until(name string) time.Duration {
+	w.t.Helper()
+	until, err := w.client.RateLimiter(w.key + name).CoolDownUntil(w.t.Context())
+	if errors.Is(err, ratelimiter.ErrNotInitialized) {
+		return 0
+	}
+	require.NoError(w.t, err)
+	if until.IsZero() {
+		return 0
+	}
+	return until.Sub(w.epoch).Round(time.Millisecond)
+}
+
+// rules is a rule for the host x, whose limiters are that host's.
+func rules(limits ...httplimit.Limit) httplimit.Option {
+	return httplimit.WithRules(httplimit.Rule{Name: "r", Match: httplimit.Match{Hosts: []string{"x"}}, Limits: limits})
+}
+
+// get sends a GET and reads the answer.
+func get(t *testing.T, rt http.RoundTripper, url string) (*http.Response, string) {
+	t.Helper()
+	resp, err := rt.RoundTrip(request(t, "GET", url, nil))
+	require.NoError(t, err)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp, string(text)
+}
+
+func request(t *testing.T, method, url string, body io.Reader) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	require.NoError(t, err)
+	return r
+}
+
+// respond is a response with a body of which the length is known.
+func respond(status int, contentType, body string) *http.Response {
+	return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {contentType}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
+}
+
+func ok(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "ok"), nil }
+
+func readAll(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return string(b)
+}
+
+// refusedDial is what go-redis says of a Redis that is not there.
+var refusedDial = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+
+// A faultHook fails what it is told to.
+type faultHook struct{ fail func(cmd redis.Cmder) error }
+
+func (h *faultHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *faultHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h.fail(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *faultHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
