@@ -53,8 +53,8 @@ func (s *limiters) get(name string, l *Limit) *limiter {
 	found := s.old[name]
 	if found == nil {
 		handle := s.client.RateLimiter(name)
-		if l.OnOutage != nil {
-			handle = handle.OnOutage(*l.OnOutage)
+		if l.OutagePolicy != nil {
+			handle = handle.OnOutage(*l.OutagePolicy)
 		}
 		found = &limiter{name: name, handle: handle, rate: l.Rate, busy: make(chan struct{}, 1)}
 	}

@@ -81,8 +81,8 @@ type Limit struct {
 	// Scope names the platform's limit that this one keeps, so that a [Verdict] with that scope cools
 	// down this limiter and not the others.
 	Scope Scope
-	// OnOutage is what happens while Redis is away. The default is the policy of the Client.
-	OnOutage *ratelimiter.OutagePolicy
+	// OutagePolicy is what happens while Redis is away. The default is the policy of the Client.
+	OutagePolicy *ratelimiter.OutagePolicy
 	// Reopen is how long the limiter takes to open again, gradually, after a cool-down. The default is
 	// to open at once.
 	Reopen time.Duration

@@ -174,7 +174,7 @@ func (p *profile) limits(scope httplimit.Scope, name string) []httplimit.Limit {
 }
 
 func (p *profile) limit(q quota, name string) httplimit.Limit {
-	l := httplimit.Limit{Rate: p.rate(q), Scope: q.scope, Reopen: q.reopen, OnOutage: p.policy(q)}
+	l := httplimit.Limit{Rate: p.rate(q), Scope: q.scope, Reopen: q.reopen, OutagePolicy: p.policy(q)}
 	if name != "" {
 		l.Name = p.prefix(q.scope) + name + ":" + short(q.interval)
 	}

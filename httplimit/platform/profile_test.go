@@ -184,8 +184,8 @@ func TestProfilesRates(t *testing.T) {
 		for _, r := range p.Rules {
 			for _, l := range r.Limits {
 				policy := "client's"
-				if l.OnOutage != nil {
-					policy = l.OnOutage.String()
+				if l.OutagePolicy != nil {
+					policy = l.OutagePolicy.String()
 				}
 				list[string(l.Scope)+" "+l.Rate.String()] = policy + " " + l.Reopen.String()
 			}

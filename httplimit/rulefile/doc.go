@@ -12,7 +12,7 @@
 //	        min_gap: 100ms
 //	        keep_alive: 1h
 //	        scope: robot
-//	        on_outage: closed
+//	        outage_policy: closed
 //	    detectors: [http]
 //
 // It is strict: a field that is not known, a number that is a string, a duration without a unit, a name

@@ -34,16 +34,16 @@ type (
 		Query    map[string]string `json:"query,omitempty" yaml:"query,omitempty"`
 	}
 	oracleLimit struct {
-		Name      string `json:"name,omitempty" yaml:"name,omitempty"`
-		Permits   int64  `json:"permits,omitempty" yaml:"permits,omitempty"`
-		Interval  string `json:"interval,omitempty" yaml:"interval,omitempty"`
-		KeepAlive string `json:"keep_alive,omitempty" yaml:"keep_alive,omitempty"`
-		MinGap    string `json:"min_gap,omitempty" yaml:"min_gap,omitempty"`
-		Reopen    string `json:"reopen,omitempty" yaml:"reopen,omitempty"`
-		Type      string `json:"type,omitempty" yaml:"type,omitempty"`
-		Weight    int64  `json:"weight,omitempty" yaml:"weight,omitempty"`
-		Scope     string `json:"scope,omitempty" yaml:"scope,omitempty"`
-		OnOutage  any    `json:"on_outage,omitempty" yaml:"on_outage,omitempty"`
+		Name         string `json:"name,omitempty" yaml:"name,omitempty"`
+		Permits      int64  `json:"permits,omitempty" yaml:"permits,omitempty"`
+		Interval     string `json:"interval,omitempty" yaml:"interval,omitempty"`
+		KeepAlive    string `json:"keep_alive,omitempty" yaml:"keep_alive,omitempty"`
+		MinGap       string `json:"min_gap,omitempty" yaml:"min_gap,omitempty"`
+		Reopen       string `json:"reopen,omitempty" yaml:"reopen,omitempty"`
+		Type         string `json:"type,omitempty" yaml:"type,omitempty"`
+		Weight       int64  `json:"weight,omitempty" yaml:"weight,omitempty"`
+		Scope        string `json:"scope,omitempty" yaml:"scope,omitempty"`
+		OutagePolicy any    `json:"outage_policy,omitempty" yaml:"outage_policy,omitempty"`
 	}
 )
 
@@ -77,8 +77,8 @@ func oracle(rules []httplimit.Rule) (f oracleFile) {
 			if l.Rate.Type == ratelimiter.PerClient {
 				p.Type = "per_client"
 			}
-			if l.OnOutage != nil {
-				p.OnOutage = l.OnOutage.String()
+			if l.OutagePolicy != nil {
+				p.OutagePolicy = l.OutagePolicy.String()
 			}
 			o.Limits = append(o.Limits, p)
 		}
@@ -119,7 +119,7 @@ func (f oracleFile) normal() oracleFile {
 			if l.Type == "overall" {
 				l.Type = ""
 			}
-			if share, ok := l.OnOutage.(map[string]any); ok {
+			if share, ok := l.OutagePolicy.(map[string]any); ok {
 				typ := ratelimiter.Overall
 				if l.Type != "" {
 					typ = ratelimiter.PerClient
@@ -127,7 +127,7 @@ func (f oracleFile) normal() oracleFile {
 				parse := func(s string) time.Duration { d, _ := time.ParseDuration(s); return d }
 				var n int
 				_, _ = fmt.Sscan(fmt.Sprint(share["local_share"]), &n)
-				l.OnOutage = ratelimiter.LocalShare(ratelimiter.Rate{Type: typ, Permits: l.Permits, Interval: parse(l.Interval),
+				l.OutagePolicy = ratelimiter.LocalShare(ratelimiter.Rate{Type: typ, Permits: l.Permits, Interval: parse(l.Interval),
 					KeepAlive: parse(l.KeepAlive), MinGap: parse(l.MinGap)}, n).String()
 			}
 		}
@@ -157,7 +157,7 @@ func decode(data []byte) (f oracleFile, err error) {
 // are in their ranges, and the same rules written as JSON or as YAML are read the same.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(everything))
-	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","on_outage":{"local_share":3}}]}]}`))
+	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","outage_policy":{"local_share":3}}]}]}`))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b], query: {a: \"*\"}}\n  detectors: [http, wecom]\n"))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b, c.d]}\n  one_platform: true\n  detectors: [wecom]\n"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))
@@ -188,7 +188,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		again, err := decode(data) // with on_outage as it stood: String has no way back
+		again, err := decode(data) // with outage_policy as it stood: String has no way back
 		require.NoError(t, err)
 		raw := rawOutage(t, data, again)
 		asJSON, err := json.Marshal(raw)
@@ -206,7 +206,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// rawOutage puts the on_outage of the file back in place of their String.
+// rawOutage puts the outage_policy of the file back in place of their String.
 func rawOutage(t *testing.T, data []byte, f oracleFile) oracleFile {
 	var raw oracleFile
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
@@ -217,7 +217,7 @@ func rawOutage(t *testing.T, data []byte, f oracleFile) oracleFile {
 	}
 	for i, r := range raw.Rules {
 		for j, l := range r.Limits {
-			f.Rules[i].Limits[j].OnOutage = l.OnOutage
+			f.Rules[i].Limits[j].OutagePolicy = l.OutagePolicy
 		}
 	}
 	return f

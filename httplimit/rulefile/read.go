@@ -249,7 +249,7 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 				}
 			}
 		},
-		"on_outage": func(n *node, at string) {
+		"outage_policy": func(n *node, at string) {
 			outageNode = n
 			if n.kind == aMap {
 				outage = "local"
@@ -272,12 +272,12 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31 && l.Rate.Permits > 0:
 		policy = ratelimiter.LocalShare(l.Rate, int(nodes))
 	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31:
-		r.bad(outageNode, at+".on_outage", "a local share needs permits and interval here")
+		r.bad(outageNode, at+".outage_policy", "a local share needs permits and interval here")
 		return l
 	default:
-		r.bad(outageNode, at+".on_outage", "it is closed, open, or {local_share: N} for N processes, 1 or more")
+		r.bad(outageNode, at+".outage_policy", "it is closed, open, or {local_share: N} for N processes, 1 or more")
 		return l
 	}
-	l.OnOutage = &policy
+	l.OutagePolicy = &policy
 	return l
 }
