@@ -288,6 +288,12 @@ func FuzzHeaders(f *testing.F) {
 		h := row.response().Header
 		f.Add(row.response().Status, h.Get("Date"), h.Get("Retry-After"), h.Get("Ratelimit"), h.Get("Ratelimit-Policy"), h.Get("X-Ratelimit-Remaining"), h.Get("X-Ratelimit-Reset"))
 	}
+	for _, after := range []string{"120", "-5", "1.5", "soon", "2592000", "123456789012345678901234567890",
+		"Wed, 02 Sep 2026 16:01:59 GMT", "Wednesday, 02-Sep-26 16:01:59 GMT", "Fri, 31 Dec 1999 23:59:59 GMT"} {
+		for _, status := range []int{403, 429, 503} {
+			f.Add(status, arrival.Format(http.TimeFormat), after, `"default";r=0;t=30`, `"default";q=100;w=60`, "0", "30")
+		}
+	}
 	f.Fuzz(func(t *testing.T, status int, date, after, limit, policy, remaining, reset string) {
 		h := http.Header{}
 		for k, v := range map[string]string{"Date": date, "Retry-After": after, "Ratelimit": limit, "Ratelimit-Policy": policy,
