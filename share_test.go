@@ -374,8 +374,8 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 // are served at the instant.
 func TestOwnCallsAreNoSignOfOthers(t *testing.T) {
 	for name, ask := range map[string]func(w *world) error{
-		"Peek":    func(w *world) error { _, err := w.l.Peek(w.ctx, 1); return err },
-		"Try":     func(w *world) error { _, err := w.l.Try(w.ctx, 10); return err },
+		"Peek": func(w *world) error { _, err := w.l.Peek(w.ctx, 1); return err },
+		"Try":  func(w *world) error { _, err := w.l.Try(w.ctx, 10); return err },
 		"a list": func(w *world) error {
 			_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 10}, Demand{w.client.RateLimiter("another"), 1})
 			return err
