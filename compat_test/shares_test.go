@@ -126,9 +126,9 @@ func TestSharesBesideJava(t *testing.T) {
 		c := contest{rate: 20, interval: time.Second, callers: 8, begin: 5 * time.Second, lasts: 17 * time.Second}
 		got := c.play(t, v)
 		t.Logf("%v: %+v of %.0f", c, got, c.whole())
-		// 35 % is what is aimed at; 28 to 50 % were measured, on a busy machine.
-		require.GreaterOrEqual(t, got.smaller(), .25, "%+v", got)
-		require.GreaterOrEqual(t, float64(got.all()), .90*c.whole(), "%+v", got)
+		// On a machine that does nothing else 46 to 50 % and the whole rate were measured.
+		require.GreaterOrEqual(t, got.smaller(), .35, "%+v", got)
+		require.GreaterOrEqual(t, float64(got.all()), .95*c.whole(), "%+v", got)
 	})
 }
 
