@@ -53,7 +53,9 @@ type State struct {
 
 // A StoredMember is one member of a permits set with its score. One that no Redisson writes has the
 // Format MemberUnknown, and the Permits that a reader finds in its last four bytes. The permits that a
-// cool-down holds are members too, whose ID begins with ~c; those that were lifted begin with ~l.
+// cool-down holds are members too, whose ID begins with ~c; those that were lifted begin with ~l. A member whose ID
+// begins with ~w and whose Time is the Unix epoch is a tripwire of callers that wait: nobody's grant, for which Value
+// is one less.
 type StoredMember struct {
 	Member
 	// Raw is the member as it is.

@@ -82,15 +82,19 @@ func watched(rdb redis.UniversalClient) *watch {
 // accounts says what is wrong with a limiter of which exactly granted permits should be in use; nil
 // when nothing is.
 func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) error {
-	ctx, used := context.Background(), int64(0)
-	members, err := rdb.ZRange(ctx, l.keys.permits[Overall], 0, -1).Result()
-	for _, s := range members {
-		m, bad := ParseMember([]byte(s))
+	ctx, used, wires := context.Background(), int64(0), int64(0)
+	members, err := rdb.ZRangeWithScores(ctx, l.keys.permits[Overall], 0, -1).Result()
+	for _, z := range members {
+		m, bad := ParseMember([]byte(z.Member.(string)))
 		err = errors.Join(err, bad)
-		used += int64(m.Permits)
+		if z.Score == 0 { // a tripwire, for which value is one less
+			wires++
+		} else {
+			used += int64(m.Permits)
+		}
 	}
 	value, lost := rdb.Get(ctx, l.keys.value[Overall]).Int64()
-	if err = errors.Join(err, lost); err == nil && (used != granted || value != rate-granted) {
+	if err = errors.Join(err, lost); err == nil && (used != granted || value+wires != rate-granted) {
 		err = fmt.Errorf("granted %d of %d, in the set %d, left %d", granted, rate, used, value)
 	}
 	return err

@@ -116,7 +116,7 @@ func TestDebtOfALimiterWithoutARate(t *testing.T) {
 			if again {
 				require.NoError(t, peer.SetRate(w.ctx, overall(10, 4*time.Second)))
 				w.granted(5)
-				w.refused(1, granted.Add(4*time.Second).Sub(time.Now()).Round(time.Millisecond))
+				w.refused(1, time.Until(granted.Add(4*time.Second)).Round(time.Millisecond))
 				require.Empty(t, l.bucket.memories[l.keys.hash].debts)
 				return
 			}
@@ -192,7 +192,7 @@ func TestListsOfLimitersThatOwe(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, a.Granted)
 		require.Equal(t, other.keys.hash, a.Limiter.keys.hash)
-		require.Equal(t, granted.Add(4*time.Second).Sub(time.Now()).Round(time.Millisecond), a.Wait)
+		require.Equal(t, time.Until(granted.Add(4*time.Second)).Round(time.Millisecond), a.Wait)
 
 		c.down.Store(true)
 		_, err = w.client.TryAcquireAll(w.ctx, 0, append(all, Demand{w.l, 1})...) // one policy is closed

@@ -26,6 +26,13 @@ var deliberates = []deliberate{
 		},
 	},
 	{
+		"4", "More than the rate, left by Redisson's release and by its updateRate and setRate(args) with the state kept: the oldest grants go, so that value + used = rate.",
+		func(w where, d difference) bool {
+			return (w.scenario.operation == "release" || w.scenario.name == "keep state, fewer") && w.direction == javaToGo && d.phase == "observe" &&
+				strings.HasPrefix(d.step, "tryAcquire") && strings.HasPrefix(d.what, "permits") && number(d.together) < number(d.alone) && healthy(w, d)
+		},
+	},
+	{
 		"8", "availablePermits changes nothing: it does not create the permits left, does not reclaim, does not drop their TTL.",
 		func(w where, d difference) bool {
 			if d.step != "availablePermits" || !goActs(w, d) {

@@ -37,6 +37,39 @@ func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
 	return s, expired, live
 }
 
+// balanced are the states that a check of our acquire can make of this one, in which value and the grants are
+// less or more than the rate: with value raised, with the oldest grants gone, or, where our client knows that the
+// rate was lowered, with less in value first.
+func (c twinCase) balanced() (states []twinState) {
+	s, expired, _ := c.permits()
+	rate := c.before.number("rate")
+	over := s.value + s.members.total() - rate
+	if c.op.name != "tryAcquire" || !s.has || over == 0 {
+		return nil
+	}
+	change := func(value int64, trimmed int64) {
+		state := c.before.clone()
+		slot := &state.slots[c.slot]
+		slot.value = value
+		for i := len(expired); i < len(slot.members) && trimmed > 0; { // what has expired is reclaimed before
+			n := min(trimmed, slot.members[i].permits)
+			trimmed -= n
+			if slot.members[i].permits -= n; slot.members[i].permits == 0 {
+				slot.members = slices.Delete(slot.members, i, i+1)
+			}
+		}
+		states = append(states, state)
+	}
+	if over < 0 {
+		change(s.value-over, 0)
+		return states
+	}
+	change(s.value, over)
+	less := max(0, min(over, s.value))
+	change(s.value-less, over-less)
+	return states
+}
+
 // outOfReach: what is left and all that is in use do not make up the request, which no wait can change.
 func (c twinCase) outOfReach() bool {
 	s, _, _ := c.permits()

@@ -34,7 +34,9 @@ type ledger struct {
 	entries map[string][]entry // by the key of the permits set, in the order of execution
 	known   map[string]float64 // score of the last grant with this key and member
 	place   map[string]int     // where among the entries that grant is
+	ids     map[string]float64 // score of the last grant with this key and random part
 	back    []string           // the give_back that runs, as it was sent
+	moves   bool               // a reserve runs: what it removes is not granted, what it adds is
 	echoed  chan string
 	ended   chan struct{}
 }
@@ -58,7 +60,7 @@ func (e entry) scored() time.Time {
 
 func startLedger(t testing.TB, addr string) *ledger {
 	t.Helper()
-	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}, place: map[string]int{}}
+	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}, place: map[string]int{}, ids: map[string]float64{}}
 	l.attach()
 	return l
 }
@@ -100,6 +102,7 @@ func (l *ledger) read(lines *bufio.Reader, echoed chan<- string, ended chan<- st
 			if strings.Contains(rest, giveBackSHA()) || strings.Contains(rest, "give_back: ") {
 				l.back = words(rest)
 			}
+			l.moves = strings.Contains(rest, reserveSHA()) || strings.Contains(rest, "-- reserve: ")
 		case `"zrem"`:
 			l.zrem(words(rest))
 		case `"echo"`:
@@ -129,15 +132,20 @@ func words(text string) []string {
 	return out
 }
 
-// giveBackSHA is how our script is called that returns grants whose callers have left.
-var giveBackSHA = sync.OnceValue(func() string {
-	text, err := os.ReadFile("../scripts/give_back.lua")
-	if err != nil {
-		panic(err)
-	}
-	sum := sha1.Sum(text)
-	return hex.EncodeToString(sum[:])
-})
+// giveBackSHA is how our script is called that returns grants whose callers have left, reserveSHA that by
+// which a list holds permits until it has all.
+var giveBackSHA, reserveSHA = shaOf("give_back"), shaOf("reserve")
+
+func shaOf(script string) func() string {
+	return sync.OnceValue(func() string {
+		text, err := os.ReadFile("../scripts/" + script + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		sum := sha1.Sum(text)
+		return hex.EncodeToString(sum[:])
+	})
+}
 
 // The words of a give_back: what goes back of member is as if it had not been granted.
 const backMember, backSmaller, backWords = 7, 8, 10
@@ -145,6 +153,13 @@ const backMember, backSmaller, backWords = 7, 8, 10
 func (l *ledger) zrem(w []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.moves && len(w) == 3 {
+		if at, ok := l.place[w[1]+w[2]]; ok {
+			l.entries[w[1]][at].permits = 0
+			delete(l.known, w[1]+w[2])
+		}
+		return
+	}
 	if len(l.back) != backWords || len(w) != 3 || w[2] != l.back[backMember] {
 		return
 	}
@@ -165,8 +180,9 @@ func (l *ledger) zadd(stamp string, w []string) {
 	if len(l.back) == backWords && len(w) == 4 && w[3] == l.back[backSmaller] {
 		return // no grant
 	}
-	java := len(w) == 4 // ours says NX
-	if !java {
+	nx := len(w) == 5
+	java := !nx && !l.moves // ours says NX, but for what a reserve moves
+	if nx || len(w) != 4 {
 		if len(w) != 5 {
 			l.t.Errorf("ledger: %q", w)
 			return
@@ -182,10 +198,30 @@ func (l *ledger) zadd(stamp string, w []string) {
 		l.t.Errorf("ledger: %q at %q", w, stamp)
 		return
 	}
-	if isBlock(member) {
+	if isBlock(member) || score == 0 {
+		return // nobody's: a block of a cool-down, or the tripwire of those who wait
+	}
+	if !nx && !l.moves && l.shrinks(key, member, score) {
 		return
 	}
 	l.add(key, member, entry{score: score, at: time.Unix(s, us*1000), java: java})
+}
+
+// shrinks reports whether the member is a grant that is there already, made smaller: part of it has expired or
+// has been taken out. It was granted all the same.
+func (l *ledger) shrinks(key, member string, score float64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, ok := l.ids[key+idOf(member)]
+	return ok && before == score
+}
+
+// idOf is the random part of a member, which it keeps when it becomes smaller.
+func idOf(member string) string {
+	if n := len(member); n == 21 && member[4:8] == member[17:] {
+		return member[:4] + member[8:17]
+	}
+	return member[:len(member)-4]
 }
 
 // add leaves out what is no new grant: ours with a member that is there, Java's with the score, too,
@@ -199,6 +235,7 @@ func (l *ledger) add(key, member string, e entry) {
 		return
 	}
 	l.known[key+member], l.place[key+member] = e.score, len(l.entries[key])
+	l.ids[key+idOf(member)] = e.score
 	l.entries[key] = append(l.entries[key], e)
 }
 

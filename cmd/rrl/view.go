@@ -189,7 +189,10 @@ func (c *clock) memberText(p permitsKey) string {
 	}
 	for _, m := range slices.Backward(shown) {
 		part := fmt.Sprintf("%d@%.2fs", m.Permits, max(0, m.granted().Sub(c.epoch).Seconds()))
-		if m.Expired {
+		switch {
+		case m.GrantedMS == 0: // nobody's grant: it tells those who wait that Redisson's callers have asked
+			part = "tripwire"
+		case m.Expired:
 			part += "(expired)"
 		}
 		parts = append(parts, part)

@@ -66,7 +66,7 @@ func TestTermView(t *testing.T) {
 		now := strings.Join(screen(t, shot), "\n")
 		require.Contains(t, now, "\n--   9.0s ---")
 		require.Contains(t, now, "\nwaiting fay num=2 7.0s, hal num=3 6.0s\n")
-		require.Contains(t, now, "\npermits {"+d.store.name+"}:permits  2@0.00s 2@0.40s 1@0.80s  as Bc0I\n")
+		require.Contains(t, now, "\npermits {"+d.store.name+"}:permits  tripwire 2@0.00s 2@0.40s 1@0.80s  as Bc0I\n")
 		require.Equal(t, 1, strings.Count(now, "\nhash "), "one panel")
 
 		require.Contains(t, out.String(), green+"  0.00s  ann")

@@ -41,6 +41,9 @@ func (p *pace) look(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range state.Members {
+		if m.Time.UnixMilli() == 0 {
+			continue // the tripwire of workers that wait, nobody's grant
+		}
 		p.grants[string(m.Raw)] = grant{m.Time, int64(m.Permits)}
 	}
 }
