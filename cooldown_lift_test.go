@@ -246,7 +246,7 @@ func TestCoolDownModel(t *testing.T) {
 	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
 		late := time.Duration(0)
 		if format == MemberLc0I {
-			late = 2 * time.Millisecond // of a grant in more than 32 steps of a re-opening
+			late = time.Millisecond // of a grant in more than 32 steps of a re-opening
 		}
 		inWorld(t, Rate{}, func(t *testing.T, w *world) {
 			rounds := 0

@@ -294,9 +294,10 @@ if not done then
     if not t or score + interval <= math.max(now, joined and till or ends) then
       return nil
     end
-    if t > 0 and (t > now or t > score + 32 or t < score - 63244800000) then
+    if t > 0 and (t > now + 32 or t > score + 32 or t < score - 63244800000) then
       return nil -- a peer's random bytes: no block is longer than two times 366 days
     end
+    t = math.min(t, now) -- equal blocks of 20 bytes are kept apart by their instant
     if t <= now - interval then
       redis.call('ZREM', KEYS[3], m)
       value = value + worth(m)
