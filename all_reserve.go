@@ -147,27 +147,18 @@ func (w *allWaiter) contend(ctx context.Context, a allAnswer) (next allAnswer, o
 	if a.rate.Interval > 0 && a.Wait > a.rate.Interval {
 		// A cool-down: nobody can have anything. The line is the place to wait for its end.
 		w.client.lists.leave(w)
-		if ok, err := w.stand(ctx, a); !ok || err != nil {
-			return a, ok, err
-		}
-		next, err = w.try(ctx)
-		return next, true, err
+		return w.standAndTry(ctx, a)
 	}
 	if i := w.olderAhead(); i >= 0 {
 		a.bound, a.Limiter, a.Wait = i, w.parts[i].Limiter, time.Until(w.parts[i].Limiter.freeAt())
-		if ok, err := w.stand(ctx, a); !ok || err != nil {
-			return a, ok, err
-		}
-		next, err = w.try(ctx)
-		return next, true, err
+		return w.standAndTry(ctx, a)
 	}
 	w.client.lists.enter(w)
 	may, at := w.client.lists.mayReserve(w)
+	w.endTurns()
 	if may {
-		w.endTurns()
 		return w.reserve(ctx, a)
 	}
-	w.endTurns()
 	// Trying now and then costs the others nothing; all lists together do so every other millisecond at most.
 	d := max(a.Wait, a.rate.Interval/8, 2*time.Millisecond*time.Duration(w.client.lists.count()))
 	d = min(d, max(w.client.cfg.recheck, a.Wait))
@@ -180,6 +171,15 @@ func (w *allWaiter) contend(ctx context.Context, a allAnswer) (next allAnswer, o
 	}
 	if !slept || w.behindOthers() {
 		return a, true, nil
+	}
+	next, err = w.try(ctx)
+	return next, true, err
+}
+
+// standAndTry asks for all when it is w's turn in the line of the limiter that bound. ok is false when its time is up.
+func (w *allWaiter) standAndTry(ctx context.Context, a allAnswer) (next allAnswer, ok bool, err error) {
+	if ok, err := w.stand(ctx, a); !ok || err != nil {
+		return a, ok, err
 	}
 	next, err = w.try(ctx)
 	return next, true, err
@@ -311,7 +311,7 @@ func (s *reservations) run(ctx context.Context) {
 func (s *reservations) attempt(ctx context.Context) (allAnswer, error) {
 	none := allAnswer{bound: -1}
 	if err := s.w.client.payDebts(ctx, s.w.parts); err != nil {
-		return none, s.list[0].l.failed("reserve", redisscript.Unknown, err)
+		return none, err // it names the limiter that owes
 	}
 	for {
 		if err := s.lookAll(ctx); err != nil {
