@@ -174,7 +174,9 @@ func TestJavaThatWaitsGetsItsShare(t *testing.T) {
 		overall(10, time.Second), overall(2, time.Second), overall(100, time.Second),
 		overall(10, 10*time.Second), overall(10, 500*time.Millisecond),
 	} {
-		for _, phase := range []time.Duration{0, 37 * time.Millisecond, 99 * time.Millisecond} {
+		// Not phase 0: ticks at the very instants of the permits are ties, which only virtual time has and which
+		// the scheduler may decide the same way for good.
+		for _, phase := range []time.Duration{time.Millisecond, 37 * time.Millisecond, 99 * time.Millisecond} {
 			for _, spread := range []bool{false, true} {
 				inWorld(t, r, func(t *testing.T, w *world) {
 					if spread {
