@@ -181,9 +181,11 @@ if not done then
   local replay, check, mark_ahead = flags % 2 == 1, flags % 4 >= 2, flags % 8 >= 4
   local in_order, take, lowered = flags % 16 >= 8, flags % 32 < 16, flags % 128 >= 64
   local REST, AUDIT, WALK = 1, 2, 3 -- of again
-  -- The lengths of the members that this package writes, and what the members begin with that are no grants.
-  local BC0I, LC0I = 21, 20
-  local MARK, BLOCK, TRIPWIRE = '\16~t~', '\16~c~', '\16~w~'
+  -- [formats]
+  -- The lengths of the members that this package writes, and what a block of the first length begins with.
+  local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+  -- [end]
+  local MARK, TRIPWIRE = '\16~t~', '\16~w~' -- what these begin with
   local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 
   -- [permits_of]
