@@ -114,8 +114,8 @@ do
   end
 end
 
--- 4. Reclaim what has expired, oldest first and bounded. Expired members that stay are legal: Redisson
--- reclaims lazily too. old holds the members that went and freed their permits.
+-- 4. Reclaim what has expired. The oldest go first, and a bounded number. Expired members that stay are legal:
+-- Redisson reclaims lazily too. old holds the members that went and freed their permits.
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
 local grace, young_most, young_age, tag, want, look = 0, 0, 0, 0, 0, '0'
@@ -142,9 +142,9 @@ do
   end
 end
 
--- 5. Grant what is plainly there: one run, as a whole, from a value that is sound. This is what mostly
--- happens, and it makes no function and no table. flags % 4 == 0 is neither replay nor check, flags % 32 < 16
--- is take; see below phase 5.
+-- 5. Grant what is plainly there. That is one run, as a whole, from a value that is sound. This is what mostly
+-- happens, so it makes no function, and it reads the flags where it needs them: flags % 4 == 0 is neither replay
+-- nor check, flags % 32 < 16 is take, as below.
 local done = false
 do
   if not permits and flags % 4 == 0 and flags % 32 < 16 and not min_gap and not cool_down and wanted <= 4294967295 then
@@ -268,7 +268,7 @@ if not done then
     end
   end
 
-  -- 7. Look up what a call under this id was granted before.
+  -- 7. Look up an earlier grant. A call under this id that was granted something before is granted no more.
   if not permits then
     permits, count, granted = {first}, {number}, {0}
   end
@@ -418,7 +418,7 @@ if not done then
       end
     end
 
-    -- 11. Keep the gap: each permit of the newest grant takes one. Scores ahead of the clock and blocks are no
+    -- 11. Keep the gap. Each permit of the newest grant takes one. Scores ahead of the clock and blocks are no
     -- grants. gap_left is how long nothing can be granted for it.
     local gap_left = 0
     do
@@ -496,7 +496,7 @@ if not done then
     if value < wanted and #old == limit then
       again = REST -- there is more to reclaim
     elseif value < wanted or check then
-      -- 13. Spend what lies ahead of the clock: a peer's is fast. Such members keep their score (moving it back would
+      -- 13. Mark what lies ahead of the clock. A peer's is fast. Such members keep their score (moving it back would
       -- hand a fast Java peer a second burst) and are marked with the instant at which they were first seen here; one
       -- interval later they are spent. last is the newest member with its score, met is twice the number of members
       -- ahead; moved says that the set may hold other members than it did.
@@ -535,7 +535,7 @@ if not done then
         end
       end
 
-      -- 14. Lift the blocks that are void. Those that are not ahead are the oldest members, since all that was due
+      -- 14. Lift void blocks. Those that are not ahead are the oldest members, since all that was due
       -- sooner became one; those that have just been lifted stand before them.
       do
         local page = moved and 512 or 8
@@ -554,7 +554,7 @@ if not done then
         end
       end
 
-      -- 15. Make value and what the set holds add up to the rate. Too few permits were lost by a peer's
+      -- 15. Make value and the set add up to the rate. Too few permits were lost by a peer's
       -- re-sent scripts, or by a rate raised while another client's state stayed: raising value to rate - used
       -- can never exceed the window. Too many were left by a peer's release, which keeps the members, or by a rate
       -- that was lowered over this state: every window would hold as many more.
@@ -649,7 +649,8 @@ if not done then
       end
     end
 
-    -- 17. Tell how long until one more request fits: walk the members until enough permits have come back.
+    -- 17. Tell the wait. One more request fits when enough permits have come back, so the members are walked until
+    -- then, oldest first.
     do
       if need and again == 0 and value < need then
         local at, last, budget, page = nil, nil, 512, 8
@@ -710,8 +711,8 @@ if not done then
       end
     end
 
-    -- 18. Look who holds the newest grants, at a moment when nothing is free. A mark is Redisson's, whatever lies in
-    -- a block nobody's.
+    -- 18. Look who holds the newest grants. This is at a moment when nothing is free. A mark is Redisson's, whatever
+    -- lies in a block nobody's.
     do
       if shared and look == '1' and need and soon > 0 then
         local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], '+inf', '(' .. string.format('%.0f', now - interval), 'LIMIT', 0, 128)
