@@ -89,9 +89,6 @@ local function member(n)
   -- [end]
   return smaller
 end
-local function same(m) -- whatever it holds
-  return #m == #ARGV[3] and member(permits_of(m)) == m
-end
 
 -- What is reserved. A release by others may have made it smaller, or a call have been lost: it is among
 -- the newest, and has the id.
@@ -102,8 +99,9 @@ elseif held > 0 or flags >= 2 then
   held = 0
   local newest = redis.call('ZREVRANGE', KEYS[3], 0, 255)
   for i = 1, #newest do
-    if same(newest[i]) then
-      mine, held = newest[i], permits_of(newest[i])
+    local m = newest[i]
+    if #m == #ARGV[3] and member(permits_of(m)) == m then -- whatever it holds
+      mine, held = m, permits_of(m)
       break
     end
   end
