@@ -2,6 +2,9 @@ package ratelimiter_test
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,38 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
+
+// What several scripts do in the same way is the same text in all of them.
+func TestSharedBlocks(t *testing.T) { redistest.SharedBlocks(t) }
+
+// A script names each key where it is used, so acquire_all has a list of functions for each limiter. They are the
+// same but for the numbers: KEYS[3i-2], KEYS[3i-1], KEYS[3i] and ARGV[4+i] are those of limiter i.
+func TestAcquireAllTreatsLimitersAlike(t *testing.T) {
+	_, rest, ok := strings.Cut(scriptText(t, "acquire_all"), "\nlocal all = {\n")
+	require.True(t, ok)
+	list, _, ok := strings.Cut(rest, "\n}\n")
+	require.True(t, ok)
+	copies := strings.Split(list, "\n  },\n  {\n")
+	require.Len(t, copies, 6)
+	copies[0] = strings.TrimPrefix(copies[0], "  {\n")
+	copies[5] = strings.TrimSuffix(copies[5], "\n  },")
+	index := regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
+	for i, c := range copies {
+		asFirst := index.ReplaceAllStringFunc(c, func(s string) string {
+			m := index.FindStringSubmatch(s)
+			n, err := strconv.Atoi(m[2])
+			require.NoError(t, err)
+			if m[1] == "KEYS" {
+				return fmt.Sprintf("KEYS[%d]", n-3*i)
+			}
+			return fmt.Sprintf("ARGV[%d]", n-i)
+		})
+		require.Equal(t, copies[0], asFirst, "the functions of limiter %d", i+1)
+	}
+	for _, want := range []string{"KEYS[1]", "KEYS[2]", "KEYS[3]", "ARGV[5]"} {
+		require.Contains(t, copies[0], want)
+	}
+}
 
 // The rules that all scripts share, by the states on which they once answered otherwise, each in its way.
 
