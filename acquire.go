@@ -40,8 +40,9 @@ type Result struct {
 // they take longer than the time left it sleeps the time left and answers false, as Redisson does,
 // unless a change meanwhile (a release, a new rate) serves it; see [WithEarlyRefusal].
 //
-// When ctx is done it returns at once with ctx.Err() unchanged; permits that were granted to it at
-// that moment go to the next caller that waits or back to Redis. Further errors: ErrInvalidArgument
+// When ctx is done it returns at once with ctx.Err(), as it is or, where Redis was known to be away, together
+// with ErrUnavailable and why; permits that were granted to it at that moment go to the next caller that waits or
+// back to Redis. Further errors: ErrInvalidArgument
 // for permits outside 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed,
 // ErrUnavailable, and those of Redis. While Redis is away the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {

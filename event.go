@@ -16,6 +16,9 @@ const (
 	// OutageEnded: Redis has answered again. Limiter is the one whose call it was, Duration how long Redis
 	// counted as away, Degraded how many requests an outage policy granted meanwhile.
 	OutageEnded
+	// Panicked tells that a hook of the redis client, or the observer itself, has panicked while a call for Limiter was
+	// made. Err says with what. The call has failed with ErrUnavailable.
+	Panicked
 )
 
 // String is the kind as a log line wants it.
@@ -25,6 +28,8 @@ func (k EventKind) String() string {
 		return "outage began"
 	case OutageEnded:
 		return "outage ended"
+	case Panicked:
+		return "panicked"
 	}
 	return "unknown event"
 }
@@ -44,7 +49,7 @@ type Event struct {
 // elsewhere that of the Client.
 //
 // f is called outside of all locks, by the goroutine that found out, which carries other callers'
-// requests: it must not block. Calls may overlap, and the events of an outage that is over at once may
+// requests: it must not block. A panic of f is told to f as an event of its own, [Panicked], and ends nothing else. Calls may overlap, and the events of an outage that is over at once may
 // come in either order; their Time is right. The default is no observer.
 func WithObserver(f func(Event)) Option {
 	return func(c *config) { c.observer = f }
@@ -55,11 +60,8 @@ func observe(f func(Event)) func(engine.Event) {
 	if f == nil {
 		return nil
 	}
+	kinds := [...]EventKind{engine.OutageBegan: OutageBegan, engine.OutageEnded: OutageEnded, engine.Panicked: Panicked}
 	return func(e engine.Event) {
-		kind := OutageBegan
-		if e.Ended {
-			kind = OutageEnded
-		}
-		f(Event{Kind: kind, Limiter: e.Limiter, Time: e.Time, Duration: e.Duration, Degraded: e.Granted, Err: e.Err})
+		f(Event{Kind: kinds[e.Kind], Limiter: e.Limiter, Time: e.Time, Duration: e.Duration, Degraded: e.Granted, Err: e.Err})
 	}
 }

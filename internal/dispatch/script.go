@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -75,8 +76,23 @@ func process(ctx context.Context, rdb Sender, args []any) (any, error) {
 func processed(ctx context.Context, rdb Sender, args []any) (any, error) {
 	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
 	// The error is on the command too; both are one.
-	_ = rdb.Process(ctx, cmd)
+	_ = Process(ctx, rdb, cmd)
 	return cmd.Result()
+}
+
+// Process sends one command. A panic of a hook of the redis client is the command's error, a *[retry.Panic].
+func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
+	sent := false
+	defer func() {
+		if !sent {
+			err = fmt.Errorf("a hook of the redis client %w", err)
+			cmd.SetErr(err)
+		}
+	}()
+	defer retry.Recover(&err)
+	err = rdb.Process(ctx, cmd)
+	sent = true
+	return err
 }
 
 // Leavable runs f, which talks to Redis, and leaves it when ctx is done: go-redis looks at a context

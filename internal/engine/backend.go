@@ -51,14 +51,23 @@ type Config struct {
 	Observe     func(Event)   // called outside of all locks; nil for nobody
 }
 
-// An Event is the begin or the end of an outage.
+// An EventKind says what happened.
+type EventKind int
+
+const (
+	OutageBegan EventKind = iota
+	OutageEnded
+	Panicked // somebody else's code, which a flight has called
+)
+
+// An Event is what an Engine tells its observer.
 type Event struct {
-	Ended    bool
+	Kind     EventKind
 	Limiter  string // whose call found out
 	Time     time.Time
 	Duration time.Duration // of an outage that has ended
 	Granted  int64         // requests that policies granted meanwhile
-	Err      error         // why it began
+	Err      error         // why it began, or the panic
 }
 
 // A Request is what a caller asks for.

@@ -55,11 +55,16 @@ func (c *checks) take(now time.Time, interval time.Duration, sample uint32) (che
 // postpone has neither an audit nor a check before that instant.
 func (c *checks) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
 
+// maxInterval is the longest interval that is reckoned with here: several of them still are a Duration. Nobody sees
+// the end of a longer one.
+const maxInterval = 10 * 365 * 24 * time.Hour
+
 // learnRateLocked takes in what the reply to a call that left then says of the rate. Another one than the last makes
 // the next call check the state, which may not fit it: a PER_CLIENT client's permits stay when somebody else sets the
 // rate.
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	r := a.Rate
+	r.Interval = min(r.Interval, maxInterval)
 	if l.rate.Interval > 0 && (r.Permits != l.rate.Permits || r.Interval != l.rate.Interval) {
 		l.checks.suspect, l.checks.lowered = true, r.Permits < l.rate.Permits
 	}

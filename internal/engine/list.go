@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -189,7 +190,7 @@ func timeout(deadline time.Time) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
-// waitOutOutage waits while Redis is away.
+// waitOutOutage waits while Redis is away, as err has told.
 func (w *listWaiter) waitOutOutage(ctx context.Context, err error) error {
 	next, over := time.Now().Add(outage.ProbePause()), (<-chan struct{})(nil)
 	for _, p := range w.parts {
@@ -199,6 +200,9 @@ func (w *listWaiter) waitOutOutage(ctx context.Context, err error) error {
 		}
 	}
 	slept, stopped := w.sleep(ctx, time.Until(next), over)
+	if stopped != nil && stopped != permit.ErrClosed {
+		return fmt.Errorf("%w: %w", err, stopped)
+	}
 	if stopped != nil {
 		return stopped
 	}

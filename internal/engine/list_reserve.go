@@ -325,6 +325,7 @@ func (v *reservation) ask(ctx context.Context, permits int64) (time.Duration, er
 		return 0, err
 	}
 	v.rate, v.typ = a.Rate, a.Rate.Type
+	v.rate.Interval = min(v.rate.Interval, maxInterval)
 	if a.Granted[0] > 0 {
 		return 0, nil
 	}
@@ -357,7 +358,7 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		if err != nil {
 			return err
 		}
-		v.rate.Permits, v.rate.Interval = rate.Permits, rate.Interval
+		v.rate.Permits, v.rate.Interval = rate.Permits, min(rate.Interval, maxInterval)
 		v.count(held)
 		v.unsure = false
 		return nil

@@ -8,6 +8,7 @@ package redisson
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -62,7 +63,11 @@ func (c *Conn) now() any {
 // wire returns the type as the hash holds it.
 func wire(t permit.Type) string { return strconv.Itoa(int(t)) }
 
-func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+// ms returns n ms, or as long as a Duration can be: Java can set an interval of 1e13 ms.
+func ms(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
 
 // ready returns why a call must not be made: context first.
 func (c *Conn) ready(ctx context.Context) error {
@@ -135,7 +140,7 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any
 // ErrUnavailable where Redis was not reached; context errors come through unchanged.
 func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (T, error) {
 	v, err := dispatch.Leavable(ctx, func() (T, error) {
-		_ = l.sender.Process(ctx, cmd)
+		_ = dispatch.Process(ctx, l.sender, cmd)
 		return result()
 	})
 	switch {

@@ -5,7 +5,9 @@
 package retry
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 )
 
@@ -25,6 +27,22 @@ type Error struct {
 	Answered bool // the server itself said so: it is there
 	Local    bool // this process had no connection to spare: the server is not to blame
 	Final    bool // the call is not made again, whatever the outcome
+}
+
+// A Panic is what somebody else's code panicked with while it was called.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+// Error implements error.
+func (p *Panic) Error() string { return fmt.Sprintf("panicked: %v", p.Value) }
+
+// Recover, when deferred, makes a panic a *[Panic] in err.
+func Recover(err *error) {
+	if v := recover(); v != nil {
+		*err = &Panic{v, debug.Stack()}
+	}
 }
 
 // Error implements error.
