@@ -95,6 +95,14 @@ func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
 	return err
 }
 
+// Reload has the client of a cluster look for its masters, in the background and not all the time: by itself it does so
+// once a minute while a master does not reply, and the replica that took its place is met a minute late.
+func Reload(ctx context.Context, s Sender) {
+	if cluster, ok := s.(interface{ ReloadState(ctx context.Context) }); ok {
+		cluster.ReloadState(ctx)
+	}
+}
+
 // Leavable runs f, which talks to Redis, and leaves it when ctx is done: go-redis looks at a context
 // before it sends, and then waits for the answer or its own timeout.
 func Leavable[T any](ctx context.Context, f func() (T, error)) (T, error) {

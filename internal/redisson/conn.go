@@ -85,10 +85,14 @@ func (c *Conn) ready(ctx context.Context) error {
 // once makes one attempt at a command of s.
 func (c *Conn) once(ctx context.Context, s *Script, cmd []any) (any, error) {
 	raw, err := s.Once(ctx, c.sender, cmd)
-	if err != nil {
-		return nil, dispatch.Failure(err)
+	if err == nil {
+		return raw, nil
 	}
-	return raw, nil
+	failure := dispatch.Failure(err)
+	if failure.Outcome != retry.Executed && !failure.Local {
+		dispatch.Reload(ctx, c.sender)
+	}
+	return nil, failure
 }
 
 func (l *Limiter) touched() {
