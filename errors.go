@@ -34,7 +34,7 @@ var (
 	ErrUnavailable = permit.ErrUnavailable
 
 	// ErrMalformed: what Redis holds under the limiter's name is no rate of a limiter: a rate or an
-	// interval that is no positive whole number, or an unknown type.
+	// interval that is no positive whole number, a keep-alive time that is no whole number, or an unknown type.
 	ErrMalformed = permit.ErrMalformed
 )
 

@@ -103,7 +103,7 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 			Granted:   r[:1:1],
 			Available: r[1],
 			Now:       time.UnixMilli(r[2]),
-			Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: ms(r[5])},
+			Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: max(0, ms(r[5]))},
 			NoTTL:     len(r) == 7 && r[6] == 0 && !l.ClientClock,
 		}, nil
 	}
@@ -140,7 +140,7 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 		Wait:      ms(r[2]),
 		Available: r[3],
 		Now:       time.UnixMilli(r[4]),
-		Rate:      permit.Rate{Type: b.Type, Permits: r[5], Interval: ms(r[6]), KeepAlive: ms(r[7]), MinGap: ms(r[12])},
+		Rate:      permit.Rate{Type: b.Type, Permits: r[5], Interval: ms(r[6]), KeepAlive: max(0, ms(r[7])), MinGap: ms(r[12])},
 		Next:      permit.Next(r[8]),
 		Cursor:    permit.Cursor{Members: r[9], Permits: r[10]},
 		Skew:      ms(r[11]),

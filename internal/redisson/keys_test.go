@@ -1,6 +1,10 @@
 package redisson
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,4 +39,38 @@ func TestClusterSafeNames(t *testing.T) {
 	for _, name := range []string{"plain", "a{b}c", "{tag}x", "a{b}{c}", "x{y}}", "with space", "a:b"} {
 		require.NoError(t, CheckClusterSafe(name, "id"), name)
 	}
+}
+
+// Key names come from keys.go alone, in this package and in the root.
+func TestKeysAreMadeInOnePlace(t *testing.T) {
+	files := 0
+	for _, dir := range []string{"../..", "../permit", "../retry", "../outage", "../dispatch", "../engine", "."} {
+		list, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, name := range list {
+			if strings.HasSuffix(name, "_test.go") || name == "keys.go" {
+				continue
+			}
+			files++
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			require.NoError(t, err)
+			ast.Inspect(file, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+					require.NotRegexp(t, `:(value|permits)\b|\}:`, l.Value, name)
+				}
+				return true
+			})
+		}
+	}
+	require.Greater(t, files, 30)
+}
+
+// A call with other numbers of keys or arguments than the script has is refused before anything is sent.
+func TestSendHoldsToTheHeader(t *testing.T) {
+	l := Limiter{Conn: &Conn{}, Name: "L", Keys: NewKeys("L", "id")}
+	s := NewScript("acquire", "return 1", 3, 10, ResendAsReplay)
+	_, err := l.send(t.Context(), s, l.Keys.Of(permit.Overall)[:2], make([]any, 10)...)
+	require.ErrorContains(t, err, "takes 3 keys and 10 arguments, got 2 and 10")
+	_, err = l.send(t.Context(), s, l.Keys.All(permit.Overall), 1)
+	require.ErrorContains(t, err, "got 5 and 1")
 }

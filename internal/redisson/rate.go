@@ -22,14 +22,28 @@ func parseRate(hash map[string]string) (permit.Rate, error) {
 		r   permit.Rate
 		err error
 	)
-	number := func(field string, least int64) int64 {
-		n, ok := whole(hash[field])
-		if (!ok || n < least) && err == nil {
+	malformed := func(field string) {
+		if err == nil {
 			err = fmt.Errorf("%w: %s is %q", permit.ErrMalformed, field, hash[field])
 		}
-		return n
 	}
-	duration := func(field string, least int64) time.Duration { return ms(number(field, least)) }
+	positive := func(field string) int64 {
+		n, ok := number(hash[field])
+		if !ok || !isWhole(n) || n < 1 {
+			malformed(field)
+		}
+		return int64(n)
+	}
+	optional := func(field string) time.Duration { // what is no number or not positive is none
+		n, ok := number(hash[field])
+		if !ok || !(n > 0) {
+			return 0
+		}
+		if !isWhole(n) {
+			malformed(field)
+		}
+		return ms(int64(n))
+	}
 	switch hash["type"] {
 	case "0":
 		r.Type = permit.Overall
@@ -38,29 +52,30 @@ func parseRate(hash map[string]string) (permit.Rate, error) {
 	default:
 		return permit.Rate{}, fmt.Errorf("%w: type is %q", permit.ErrMalformed, hash["type"])
 	}
-	r.Permits = number("rate", 1)
-	r.Interval = duration("interval", 1)
-	if hash["keepAliveTime"] != "" {
-		r.KeepAlive = duration("keepAliveTime", 0)
-	}
-	if hash["minGap"] != "" {
-		r.MinGap = duration("minGap", 0)
-	}
+	r.Permits = positive("rate")
+	r.Interval = ms(positive("interval"))
+	r.KeepAlive = optional("keepAliveTime")
+	r.MinGap = optional("minGap")
 	if err != nil {
 		return permit.Rate{}, err
 	}
 	return r, nil
 }
 
-// whole returns the whole number that s is to Lua, up to 2^53.
-func whole(s string) (int64, bool) {
+// number returns what Lua's tonumber makes of s.
+func number(s string) (float64, bool) {
 	s = strings.Trim(s, " \t\n\v\f\r")
-	f, err := strconv.ParseFloat(s, 64)
-	if n, herr := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(s), "0x"), 16, 64); err != nil && herr == nil && len(s) > 2 && s[0] == '0' {
-		f, err = float64(n), nil
-	}
-	if err != nil || strings.Contains(s, "_") || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+	if strings.Contains(s, "_") {
 		return 0, false
 	}
-	return int64(f), true
+	f, err := strconv.ParseFloat(s, 64)
+	if digits, hex := strings.CutPrefix(strings.ToLower(s), "0x"); err != nil && hex {
+		var n uint64
+		n, err = strconv.ParseUint(digits, 16, 64)
+		f = float64(n)
+	}
+	return f, err == nil || math.IsInf(f, 0)
 }
+
+// isWhole reports whether n is a whole number that Lua and Redis keep exactly.
+func isWhole(n float64) bool { return n == math.Trunc(n) && math.Abs(n) <= 1<<53 }
