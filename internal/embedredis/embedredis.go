@@ -29,6 +29,7 @@ func Start() (*Server, error) {
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("embedded redis: %w", err)
 	}
+	m.Server().SetPreHook((&guard{digests: map[string]string{}}).before)
 	return &Server{mini: m, addr: m.Addr()}, nil
 }
 

@@ -1,0 +1,63 @@
+package embedredis
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// removeGlobals is run before every script. It removes what Redis does not have either, and what miniredis leaves to
+// scripts: the functions by which one could read the files of this process or write to its output. It is a part of the
+// script's first line, so that the numbers of lines in error messages stay.
+const removeGlobals = "loadfile=nil dofile=nil require=nil module=nil package=nil print=nil _printregs=nil "
+
+// A guard puts removeGlobals before every script that a server is sent, so that the server never holds a script without
+// it. Its callers know a script by the SHA-1 digest of what they sent; the guard translates that. Only the reply to
+// SCRIPT LOAD is the other digest, by which EVALSHA finds the script too.
+type guard struct {
+	mu      sync.Mutex
+	digests map[string]string // by the digest of what was sent: that of what the server holds
+}
+
+// before is the hook that miniredis calls before each command. It changes the arguments in place.
+func (g *guard) before(_ *server.Peer, cmd string, args ...string) (done bool) {
+	switch {
+	case len(args) == 0:
+	case cmd == "EVAL", cmd == "EVAL_RO":
+		args[0] = g.guarded(args[0])
+	case cmd == "EVALSHA", cmd == "EVALSHA_RO":
+		args[0] = g.digest(args[0])
+	case cmd == "SCRIPT" && len(args) == 2 && strings.EqualFold(args[0], "LOAD"):
+		args[1] = g.guarded(args[1])
+	case cmd == "SCRIPT" && strings.EqualFold(args[0], "EXISTS"):
+		for i := range args[1:] {
+			args[1+i] = g.digest(args[1+i])
+		}
+	}
+	return false
+}
+
+func (g *guard) guarded(script string) string {
+	out := removeGlobals + script
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.digests[sha1Hex(script)] = sha1Hex(out)
+	return out
+}
+
+func (g *guard) digest(of string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if d, ok := g.digests[strings.ToLower(of)]; ok {
+		return d
+	}
+	return of
+}
+
+func sha1Hex(s string) string {
+	sum := sha1.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,83 @@
+package embedredis
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestScriptsReadNoFiles calls each function that could read a file, or write to the output of this process, in every
+// way in which a script can get to run.
+func TestScriptsReadNoFiles(t *testing.T) {
+	_, rdb := start(t)
+	ctx := context.Background()
+	file := filepath.Join(t.TempDir(), "secret.lua")
+	require.NoError(t, os.WriteFile(file, []byte("return 'the secret'"), 0o600))
+	ways := map[string]func(script string) error{
+		"EVAL":    func(s string) error { return rdb.Eval(ctx, s, nil, file).Err() },
+		"EVAL_RO": func(s string) error { return rdb.EvalRO(ctx, s, nil, file).Err() },
+		"EVALSHA": func(s string) error {
+			_, err := rdb.ScriptLoad(ctx, s).Result()
+			require.NoError(t, err)
+			return rdb.EvalSha(ctx, sha1Hex(s), nil, file).Err()
+		},
+		"EVALSHA of the reply to SCRIPT LOAD": func(s string) error {
+			sha, err := rdb.ScriptLoad(ctx, s).Result()
+			require.NoError(t, err)
+			return rdb.EvalSha(ctx, sha, nil, file).Err()
+		},
+		"MULTI": func(s string) error {
+			_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				p.Eval(ctx, s, nil, file)
+				return nil
+			})
+			return err
+		},
+	}
+	for way, run := range ways {
+		for _, script := range []string{
+			"return loadfile(ARGV[1])()",
+			"return dofile(ARGV[1])",
+			"return _G['do'..'file'](ARGV[1])",
+			"return rawget(_G, 'loadfile')(ARGV[1])()",
+			"package.path = ARGV[1] return require('x')",
+			"return module('x')",
+			"print('x')",
+		} {
+			err := run(script)
+			require.Error(t, err, "%s: %s", way, script)
+			require.Regexp(t, "nonexistent global variable|attempt to call a non-function object", err.Error(), "%s: %s", way, script)
+		}
+	}
+}
+
+// TestScriptsKeepTheirDigest: a script is known by the SHA-1 digest of what its caller sent, as in Redis.
+func TestScriptsKeepTheirDigest(t *testing.T) {
+	_, rdb := start(t)
+	ctx := context.Background()
+	for i, learn := range []func(script string) error{
+		func(s string) error { return rdb.Eval(ctx, s, []string{"k"}, "a").Err() },
+		func(s string) error { return rdb.ScriptLoad(ctx, s).Err() },
+	} {
+		script := "return {KEYS[1], ARGV[1], " + string(rune('0'+i)) + "}"
+		require.True(t, redis.HasErrorPrefix(rdb.EvalSha(ctx, sha1Hex(script), nil).Err(), "NOSCRIPT"))
+		require.Equal(t, []bool{false}, rdb.ScriptExists(ctx, sha1Hex(script)).Val())
+		require.NoError(t, learn(script))
+		require.Equal(t, []bool{true, false}, rdb.ScriptExists(ctx, sha1Hex(script), sha1Hex("x")).Val())
+		got, err := rdb.EvalSha(ctx, sha1Hex(script), []string{"k"}, "a").Result()
+		require.NoError(t, err)
+		require.Equal(t, []any{"k", "a", int64(i)}, got)
+		require.NoError(t, rdb.ScriptFlush(ctx).Err())
+		require.True(t, redis.HasErrorPrefix(rdb.EvalSha(ctx, sha1Hex(script), nil).Err(), "NOSCRIPT"))
+		require.Equal(t, []bool{false}, rdb.ScriptExists(ctx, sha1Hex(script)).Val())
+	}
+	require.Error(t, rdb.Do(ctx, "EVAL").Err())
+	require.Error(t, rdb.Do(ctx, "EVALSHA").Err())
+	require.Error(t, rdb.Do(ctx, "SCRIPT").Err())
+	require.Error(t, rdb.Do(ctx, "SCRIPT", "LOAD").Err())
+	require.ErrorContains(t, rdb.Eval(ctx, "return redis.call('EVAL', 'return 1', 0)", nil).Err(), "not allowed")
+}
