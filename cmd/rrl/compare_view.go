@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +18,7 @@ type compareView interface {
 
 func newCompareView(out io.Writer, asJSON bool) compareView {
 	if asJSON {
-		return &compareJSON{out: json.NewEncoder(out)}
+		return &compareJSON{out: out}
 	}
 	return &compareTable{out: out, colour: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
 }
@@ -49,7 +48,7 @@ func (v *compareTable) paint(colour, text string) string {
 
 func (v *compareTable) comparison(c comparison) {
 	v.ahead = v.ahead || c.wait > 0
-	about := wrapped(c.name+": "+c.about, 79)
+	about := wrapped(visible(c.name+": "+c.about), 79)
 	about[0] = v.paint(bold, c.name) + about[0][len(c.name):]
 	v.println(about...)
 	line := fmt.Sprintf("limit %v, %d permits asked", c.rate, c.asked().admitted)
@@ -71,7 +70,7 @@ func (v *compareTable) comparison(c comparison) {
 	v.chart(c)
 }
 
-func (v *compareTable) file(name string) { v.println("wrote " + name) }
+func (v *compareTable) file(name string) { v.println("wrote " + visible(name)) }
 
 // compareLegend says what the columns are.
 var compareLegend = []string{
@@ -130,7 +129,7 @@ func wrapped(text string, width int) (lines []string) {
 
 // A compareJSON writes one object a line, each with an event.
 type compareJSON struct {
-	out *json.Encoder
+	out io.Writer
 	err error
 }
 
@@ -166,7 +165,7 @@ type jsonFile struct {
 
 func (v *compareJSON) write(o any) {
 	if v.err == nil {
-		v.err = v.out.Encode(o)
+		v.err = encodeJSON(v.out, o)
 	}
 }
 

@@ -228,6 +228,6 @@ func (d *demo) cleanUp(ctx context.Context, l *ratelimiter.RateLimiter) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if _, err := l.Delete(ctx); err != nil {
-		fmt.Fprintf(d.warn, "rrl: could not delete the limiter %s: %s\n", l.Name(), oneLine(err))
+		fmt.Fprintf(d.warn, "rrl: could not delete the limiter %s: %s\n", visible(l.Name()), oneLine(err))
 	}
 }

@@ -108,7 +108,7 @@ func (d *dingDemo) run(outer context.Context) error {
 	own := limits.On(d.store.rdb)
 	defer func() {
 		if name, err := limits.Delete(outer); err != nil {
-			fmt.Fprintf(d.warn, "rrl: could not delete the limiter %s: %s\n", name, oneLine(err))
+			fmt.Fprintf(d.warn, "rrl: could not delete the limiter %s: %s\n", visible(name), oneLine(err))
 		}
 		_ = own.Close()
 	}()

@@ -21,7 +21,7 @@ func (v *dingTerm) begin(i dingIntro) {
 }
 
 func (v *dingTerm) act(e dingEvent) {
-	v.scroll("", v.paint(bold, e.Text), v.paint(dim, dingHeader[0]), v.paint(dim, dingHeader[1]))
+	v.scroll("", v.paint(bold, visible(e.Text)), v.paint(dim, dingHeader[0]), v.paint(dim, dingHeader[1]))
 }
 
 func (v *dingTerm) second(r dingRow) {

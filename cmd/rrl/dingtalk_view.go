@@ -51,7 +51,7 @@ func (i dingIntro) lines() []string {
 		"The services are in this process, each with a Redis connection, a ratelimiter.Client",
 		fmt.Sprintf("and a httplimit.Transport of its own; the network takes %v to %v each way.", dingLeastDelay, dingMostDelay),
 		fmt.Sprintf("A ban of %v is shortened to %v, in the gateway and in the profile; all else is as it is.", std.IP.Penalty, i.Ban),
-		fmt.Sprintf("The gateway: %s. The limiters: in %s.", i.URL, i.Where),
+		fmt.Sprintf("The gateway: %s. The limiters: in %s.", visible(i.URL), visible(i.Where)),
 	}
 }
 
@@ -62,7 +62,7 @@ type dingEvent struct {
 	Text string
 }
 
-func (e dingEvent) String() string { return fmt.Sprintf("%6.2fs  %s", e.At.Seconds(), e.Text) }
+func (e dingEvent) String() string { return fmt.Sprintf("%6.2fs  %s", e.At.Seconds(), visible(e.Text)) }
 
 // dingHeader is above the rows: 78 columns.
 var dingHeader = []string{
@@ -97,7 +97,7 @@ func (v *dingPlain) begin(i dingIntro) {
 }
 
 func (v *dingPlain) act(e dingEvent) {
-	fmt.Fprintf(v.out, "\n%s\n%s\n%s\n", e.Text, dingHeader[0], dingHeader[1])
+	fmt.Fprintf(v.out, "\n%s\n%s\n%s\n", visible(e.Text), dingHeader[0], dingHeader[1])
 }
 
 func (v *dingPlain) second(r dingRow) { fmt.Fprintln(v.out, r) }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"sync"
 	"time"
@@ -57,7 +56,7 @@ type jsonSummary struct {
 func (v *jsonView) write(o any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_ = json.NewEncoder(v.out).Encode(o) // fails only when nobody reads any more
+	_ = encodeJSON(v.out, o) // fails only when nobody reads any more
 }
 
 func (v *jsonView) begin(i intro) {

@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -93,5 +92,3 @@ func noArguments(c *cli.Command) error {
 	}
 	return nil
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -144,7 +143,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only when nobody listens any more
+	_ = encodeJSON(w, v) // fails only when nobody listens any more
 }
 
 // backAfter is how long until that many permits have come back, the oldest grants first; at most one

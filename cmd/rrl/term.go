@@ -134,7 +134,7 @@ func (v *termView) panelLines(now time.Duration) []string {
 	lines := []string{v.paint(dim, fmt.Sprintf("-- %5.1fs %s", now.Seconds(), strings.Repeat("-", 60)))}
 	var who []string
 	for _, w := range v.waiting {
-		who = append(who, fmt.Sprintf("%s num=%s %.1fs", w.Client, w.Num, (now-w.Asked).Seconds()))
+		who = append(who, fmt.Sprintf("%s num=%s %.1fs", visible(w.Client), visible(w.Num), (now-w.Asked).Seconds()))
 	}
 	if len(who) == 0 {
 		who = []string{"(nobody)"}

@@ -42,7 +42,7 @@ type intro struct {
 
 func (i intro) lines() []string {
 	lines := []string{
-		fmt.Sprintf("A limiter of %d permits in any %v, type %s, named %s, in %s.", i.Rate.Permits, i.Rate.Interval, i.Rate.Type, i.Limiter, i.Where),
+		fmt.Sprintf("A limiter of %d permits in any %v, type %s, named %s, in %s.", i.Rate.Permits, i.Rate.Interval, i.Rate.Type, visible(i.Limiter), visible(i.Where)),
 		fmt.Sprintf("GET %s/require?num=N waits up to %v for N permits: 200, 429, 400 or 503.", i.URL, i.Timeout),
 		fmt.Sprintf("In the permits key 2@0.40s is a grant of 2 permits 0.40s after the start; they are back %v later.", i.Rate.Interval),
 	}
@@ -124,13 +124,13 @@ func answerLine(e exchange) string {
 			line += ": " + oneLine(e.Err)
 		}
 	default:
-		line += fmt.Sprintf("%d %s", e.Status, e.Answer.Error)
+		line += fmt.Sprintf("%d %s", e.Status, visible(e.Answer.Error))
 	}
 	return line
 }
 
 func head(at time.Duration, e exchange) string {
-	return fmt.Sprintf("%6.2fs  %-4s num=%-4s", at.Seconds(), e.Client, e.Num)
+	return fmt.Sprintf("%6.2fs  %-4s num=%-4s", at.Seconds(), visible(e.Client), visible(e.Num))
 }
 
 // A clock tells the limiter's time from the start of the demo. The limiter's clock is that of Redis,
@@ -149,13 +149,14 @@ func (c *clock) keyLines(now time.Duration, k *redisKeys) []string {
 	}
 	value := "(no such key)"
 	if k.Value.Value != nil {
-		value = *k.Value.Value
+		value = visible(*k.Value.Value)
 	}
-	width := max(len(k.Hash.Key), len(k.Value.Key), len(k.Permits.Key))
+	hash, left, permits := visible(k.Hash.Key), visible(k.Value.Key), visible(k.Permits.Key)
+	width := max(len(hash), len(left), len(permits))
 	return []string{
-		fmt.Sprintf("hash    %-*s  %s", width, k.Hash.Key, fieldText(k.Hash.Fields)),
-		fmt.Sprintf("value   %-*s  %s", width, k.Value.Key, value),
-		fmt.Sprintf("permits %-*s  %s", width, k.Permits.Key, c.memberText(k.Permits)),
+		fmt.Sprintf("hash    %-*s  %s", width, hash, fieldText(k.Hash.Fields)),
+		fmt.Sprintf("value   %-*s  %s", width, left, value),
+		fmt.Sprintf("permits %-*s  %s", width, permits, c.memberText(k.Permits)),
 	}
 }
 
@@ -172,7 +173,7 @@ func fieldText(fields map[string]string) string {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] += "=" + fields[name]
+		names[i] = visible(name + "=" + fields[name])
 	}
 	return strings.Join(names, " ")
 }
@@ -201,7 +202,7 @@ func (c *clock) memberText(p permitsKey) string {
 	if len(parts) == 0 {
 		return "(no members)"
 	}
-	return strings.Join(parts, " ") + "  as " + strings.Join(slices.Sorted(maps.Keys(formats)), ", ")
+	return strings.Join(parts, " ") + "  as " + visible(strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
 }
 
 // counts is the line before the last.

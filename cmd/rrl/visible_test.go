@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/stretchr/testify/require"
+)
+
+// hostile has what a terminal would obey, in both of its forms, what would end a line, what would turn the text around,
+// and a byte that is no text. hostileVisible is how it has to look.
+const (
+	hostile        = "a\x1b[2J\u009b31m\x07\r\n\u202eb\x7f\xff"
+	hostileVisible = `a\x1b[2J\u009b31m\a\r\n\u202eb\x7f\xff`
+)
+
+// requireVisible holds that out has no character but printable ones and ends of lines.
+func requireVisible(t *testing.T, out string) {
+	t.Helper()
+	at := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) })
+	require.Negative(t, at, "%q", out)
+}
+
+func TestVisible(t *testing.T) {
+	require.Equal(t, hostileVisible, visible(hostile))
+	for _, text := range []string{"", "orders", "42", `\`, "限流器 ▁█ …", "\ufffd"} {
+		require.Equal(t, text, visible(text))
+	}
+	require.Equal(t, `cut off \x1b[2J`, oneLine(errors.New("cut\n off\t\x1b[2J ")))
+}
+
+func TestEncodeJSON(t *testing.T) {
+	var out bytes.Buffer
+	in := map[string]string{"text": hostile + "\U000e0001<限>"}
+	require.NoError(t, encodeJSON(&out, in))
+	requireVisible(t, out.String())
+	var back map[string]string
+	require.NoError(t, json.Unmarshal(out.Bytes(), &back))
+	require.Equal(t, strings.ToValidUTF8(in["text"], "\ufffd"), back["text"])
+	require.Error(t, encodeJSON(&out, func() {}))
+}
+
+// TestViewsAreVisible gives each view of the demos names, numbers, keys and errors that others chose.
+func TestViewsAreVisible(t *testing.T) {
+	text := hostile
+	k := &redisKeys{TimeMS: 1000, Hash: hashKey{hostile, map[string]string{hostile: hostile}}, Value: valueKey{hostile, &text},
+		Permits: permitsKey{hostile, 1, []member{{Permits: 1, GrantedMS: 1, Format: hostile}}}}
+	e := exchange{Client: hostile, Num: hostile, Answer: answer{Error: hostile, Redis: k}, Err: errors.New(hostile)}
+	for name, make := range map[string]func(out *bytes.Buffer) view{
+		"plain": func(out *bytes.Buffer) view { return &plainView{out: out} },
+		"term":  func(out *bytes.Buffer) view { return &termView{out: out} },
+		"json":  func(out *bytes.Buffer) view { return &jsonView{out: out} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			v := make(&out)
+			v.begin(intro{Where: hostile, Limiter: hostile, Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}})
+			v.asked(e)
+			for _, status := range []int{0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+				e.Status = status
+				v.answered(e)
+			}
+			v.end(summary{Err: errors.New(hostile)})
+			requireVisible(t, ownSequences.Replace(out.String()))
+			if name != "json" {
+				require.Contains(t, out.String(), "hash    "+hostileVisible+"  "+hostileVisible+"="+hostileVisible)
+				require.Contains(t, out.String(), "num="+hostileVisible)
+			}
+		})
+	}
+	event := dingEvent{Kind: "ban", Text: hostile}
+	for name, make := range map[string]func(out *bytes.Buffer) dingView{
+		"dingtalk plain": func(out *bytes.Buffer) dingView { return &dingPlain{out} },
+		"dingtalk term":  func(out *bytes.Buffer) dingView { return &dingTerm{out: out} },
+		"dingtalk json":  func(out *bytes.Buffer) dingView { return &dingJSON{jsonView{out: out}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			v := make(&out)
+			v.begin(dingIntro{Where: hostile, URL: hostile})
+			v.act(event)
+			v.tell(event)
+			v.close()
+			requireVisible(t, ownSequences.Replace(out.String()))
+		})
+	}
+}
+
+// ownSequences are those that the views write themselves.
+var ownSequences = strings.NewReplacer(wrapOff, "", wrapOn, "", cursorOff, "", cursorOn, "", clearBelow, "", "\x1b[2A", "", "\x1b[5A", "")
+
+// TestServiceIsVisible: what the endpoint repeats of a request, or of the keys in Redis, is text.
+func TestServiceIsVisible(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		for _, target := range []string{"/require?num=%1b%5b2J%c2%9b", "/require?num=1&timeout=%1b%5b2J%c2%9b"} {
+			w, a := get(t.Context(), s, target)
+			require.Equal(t, http.StatusBadRequest, w.Code)
+			requireVisible(t, w.Body.String())
+			require.Contains(t, a.Error, `\x1b[2J\u009b`)
+		}
+	})
+}
+
+// TestCommandLineIsVisible: errors repeat what was typed, and the name of a file is whatever its owner wants.
+func TestCommandLineIsVisible(t *testing.T) {
+	name := "a\x1b[2J\u009b"
+	for _, args := range [][]string{
+		{name}, {"help", name}, {"--" + name}, {"demo", name}, {"version", name},
+		{"compare", "--case", name}, {"compare", "--limiter", name}, {"compare", "--by", name}, {"compare", "--wait", name},
+		{"compare", "--pattern", name, "--rate", "1/1s"}, {"compare", "--pattern", name, "--rate", name},
+		{"compare", "--svg", filepath.Join(name, "x")},
+	} {
+		code, out, errs := rrl(t, args...)
+		require.NotEqual(t, exitOK, code, "%q", args)
+		requireVisible(t, out)
+		requireVisible(t, errs)
+	}
+	dir := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	pattern, svg := filepath.Join(dir, name), filepath.Join(dir, "x.svg")
+	require.NoError(t, os.WriteFile(pattern, []byte("0s 1\n"), 0o600))
+	for _, args := range [][]string{{}, {"--json"}} {
+		code, out, errs := rrl(t, append([]string{"compare", "--limiter", "gcra", "--pattern", pattern, "--rate", "1/1s", "--svg", svg}, args...)...)
+		require.Equal(t, exitOK, code, errs)
+		requireVisible(t, out)
+		require.Contains(t, out, `a\`)
+		picture, err := os.ReadFile(svg)
+		require.NoError(t, err)
+		requireVisible(t, strings.ReplaceAll(string(picture), "\t", ""))
+	}
+	require.NoError(t, os.WriteFile(pattern, []byte("0s "+name), 0o600))
+	code, _, errs := rrl(t, "compare", "--pattern", pattern, "--rate", "1/1s")
+	require.Equal(t, exitUsage, code)
+	requireVisible(t, errs)
+}
