@@ -84,7 +84,17 @@ func (r report) panel(title string, m metric) (*plot.Plot, error) {
 	if drawn == 0 {
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 10, 1, 10 // a logarithm of nothing panics
 	}
+	widen(&p.X)
+	widen(&p.Y)
 	return p, nil
+}
+
+// widen gives an axis a length that has none, because all its values are the same. Package plot would go one below and
+// one above, which is the logarithm of 0 at a value of 1.
+func widen(a *plot.Axis) {
+	if a.Min == a.Max {
+		a.Min, a.Max = a.Min/2, a.Max*2
+	}
 }
 
 // seriesPoints are medians with their spread.

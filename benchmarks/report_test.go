@@ -97,6 +97,22 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestChartOfOnePoint: an axis over one value, as that of one caller, has no length, and its ends may not be 0, whose
+// logarithm is none.
+func TestChartOfOnePoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.svg")
+	for _, callers := range []int{1, 512} {
+		r := fakeReport(nil, nil)
+		r.rows = []rowAbout{{key: callersKey(callers), title: "one", metrics: loadMetrics}}
+		r.results.add(callersKey(callers), oursKey, sample{rateMetric: 0.5, p99Metric: 1})
+		require.NoError(t, r.draw(path))
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Contains(t, string(text), "</svg>")
+		require.NotContains(t, string(text), "NaN")
+	}
+}
+
 func TestFlags(t *testing.T) {
 	o, err := parseFlags(strings.Fields("-repeats 2 -seconds 0.5 -rows ^a -only ours -callers 8"))
 	require.NoError(t, err)
