@@ -41,7 +41,7 @@ func onOneAndOnCluster(t *testing.T, f func(t *testing.T, dial func() redis.Univ
 func TestManyCallersOfOverlappingLists(t *testing.T) {
 	const rate, interval, callers, lists = 12, 200 * time.Millisecond, 20, 4
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for one that never comes
 		defer cancel()
 		clients, name := []*Client{New(dial()), New(dial())}, redistest.Key(t)
 		limiters := make([][6]*RateLimiter, len(clients))
@@ -224,36 +224,39 @@ func TestListsThatAreGivenUp(t *testing.T) {
 }
 
 // On real servers: callers of A, those that wait and those that try, keep at least nine tenths of its rate while a list waits
-// for B, of which a peer in another process takes half.
+// for B, of which a peer in another process takes half. What its rate is on this machine, callers of a limiter tell that no
+// list wants.
 func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
-	const d = 10 * time.Second
+	const d = 8 * time.Second
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		client, other, name := New(dial()), New(dial()), redistest.Key(t)
 		defer client.Close()
 		defer other.Close()
-		a, b := client.RateLimiter(name+"a"), client.RateLimiter(name+"b")
-		for _, l := range []*RateLimiter{a, b} {
+		a, b, alone := client.RateLimiter(name+"a"), client.RateLimiter(name+"b"), client.RateLimiter(name+"alone")
+		for _, l := range []*RateLimiter{a, b, alone} {
 			require.NoError(t, l.SetRate(ctx, overall(10, 200*time.Millisecond)))
 		}
-		var singles, lists, peers atomic.Int64
+		var singles, control, lists, peers atomic.Int64
 		var longest time.Duration
 		var running sync.WaitGroup
-		for range 4 {
-			running.Go(func() {
-				for a.Acquire(ctx, 1) == nil {
-					singles.Add(1)
-				}
-			})
-			running.Go(func() {
-				for ctx.Err() == nil {
-					if r, err := a.Try(ctx, 1); err == nil && r.Granted {
-						singles.Add(1)
+		for l, granted := range map[*RateLimiter]*atomic.Int64{a: &singles, alone: &control} {
+			for range 4 {
+				running.Go(func() {
+					for l.Acquire(ctx, 1) == nil {
+						granted.Add(1)
 					}
-					time.Sleep(10 * time.Millisecond)
-				}
-			})
+				})
+				running.Go(func() {
+					for ctx.Err() == nil {
+						if r, err := l.Try(ctx, 1); err == nil && r.Granted {
+							granted.Add(1)
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
 		}
 		running.Go(func() {
 			for tick := time.NewTicker(40 * time.Millisecond); ctx.Err() == nil; <-tick.C {
@@ -264,6 +267,7 @@ func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		singles.Store(0)
+		control.Store(0)
 		running.Go(func() {
 			for begin := time.Now(); client.AcquireAll(ctx, Demand{a, 3}, Demand{b, 9}) == nil; begin = time.Now() {
 				lists.Add(1)
@@ -271,12 +275,12 @@ func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 			}
 		})
 		time.Sleep(d)
-		got, served := singles.Load(), lists.Load()
+		got, whole, served := singles.Load(), control.Load(), lists.Load()
+		soon(t, "a list is served", func() bool { return lists.Load() > 0 })
 		cancel()
 		running.Wait()
-		t.Logf("callers of A got %.1f/s, lists were served %.2f/s, the longest took %v, the peer got %.1f/s of B",
-			float64(got)/d.Seconds(), float64(served)/d.Seconds(), longest, float64(peers.Load())/(d+time.Second).Seconds())
-		require.GreaterOrEqual(t, float64(got+3*served)/d.Seconds(), 45.0)
-		require.NotZero(t, served)
+		t.Logf("callers of A got %.1f/s, those of the other %.1f/s, lists were served %.2f/s, the longest took %v, the peer got %.1f/s of B",
+			float64(got)/d.Seconds(), float64(whole)/d.Seconds(), float64(served)/d.Seconds(), longest, float64(peers.Load())/(d+time.Second).Seconds())
+		require.GreaterOrEqual(t, float64(got+3*served), .9*float64(whole))
 	})
 }

@@ -192,7 +192,8 @@ func idle(c *Client) bool { return c.engine.Idle() }
 func TestCloseInFlight(t *testing.T) {
 	redistest.NeedReal(t)
 	s := redistest.Start(t)
-	rdb, ctx := s.Client(t), context.Background()
+	// Nothing but Close ends the callers while the server is paused: no reply is waited for in vain.
+	rdb, ctx := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 }), context.Background()
 	admin := s.Client(t)
 	ends, cancel := context.WithCancel(ctx) // who can be cancelled does not carry the call himself
 	defer cancel()
@@ -214,12 +215,12 @@ func TestCloseInFlight(t *testing.T) {
 			go func() { errs <- full.Acquire(ends, 1) }()
 		}
 		soon(t, "everybody is on the way", func() bool { return callers(l)+callers(full) == 80 && blocked(admin) >= 4 })
-		closed, begin := make(chan error), time.Now()
+		closed := make(chan error)
 		go func() { closed <- c.Close() }()
 		for range 80 {
 			require.ErrorIs(t, inTime(t, errs), ErrClosed)
 		}
-		require.Less(t, time.Since(begin), 900*time.Millisecond)
+		require.NotZero(t, blocked(admin), "they did not wait for the server")
 		require.NoError(t, admin.Do(ctx, "CLIENT", "UNPAUSE").Err())
 		require.NoError(t, inTime(t, closed))
 		soon(t, "what was granted in flight is back", func() bool { return accounts(admin, l, 1000, 7) == nil })

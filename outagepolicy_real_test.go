@@ -49,6 +49,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 
 	var (
 		all, degraded grantLog
+		refused       atomic.Int64 // while the outage is known
 		firstBack     atomic.Int64 // the first since back
 		back          atomic.Int64
 		stop          atomic.Bool
@@ -72,6 +73,8 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 					if back.Load() > 0 {
 						firstBack.CompareAndSwap(0, int64(now))
 					}
+				case r.Degraded:
+					refused.Add(1)
 				}
 				time.Sleep(time.Duration(2+i) * time.Millisecond)
 			}
@@ -97,18 +100,17 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	restarting := time.Since(begin)
 	s.Restart()
 	back.Store(int64(time.Since(begin)))
-	time.Sleep(3 * time.Second)
+	soon(t, "Redis grants again", func() bool { return firstBack.Load() > 0 && ended.Load() > 0 })
+	time.Sleep(2 * rate.Interval)
 	stop.Store(true)
 	callers.Wait()
 	waiters.Wait()
 
 	first := time.Duration(firstBack.Load() - back.Load())
-	t.Logf("%v: outage known after %v; %d probes in 5 s; first grant by Redis %v after it was back; %d granted without it",
-		p, known-killed, probes, first, degraded.total())
-	require.LessOrEqual(t, probes, int64(5))
-	require.GreaterOrEqual(t, probes, int64(3))
-	require.Positive(t, firstBack.Load())
-	require.LessOrEqual(t, first, 2500*time.Millisecond)
+	t.Logf("%v: outage known after %v; %d probes in %v; first grant by Redis %v after it was back; %d granted without it",
+		p, known-killed, probes, restarting-known, first, degraded.total())
+	require.LessOrEqual(t, probes, 1+int64((restarting-known)/time.Second), "one a second at most")
+	require.NotZero(t, probes)
 	require.EqualValues(t, 1, began.Load())
 	require.EqualValues(t, 1, ended.Load())
 
@@ -123,12 +125,13 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	case outage.FailClosed:
 		require.Zero(t, meanwhile.total(), "granted without Redis")
 	case outage.FailOpen:
-		require.Greater(t, meanwhile.total(), int64(rate.Permits*10*3/2), "everybody is granted")
+		require.Greater(t, meanwhile.total(), 2*rate.Permits)
+		require.Zero(t, refused.Load(), "everybody is granted")
 	case outage.LocalShare:
 		most, _ := meanwhile.worst(rate.Interval - ms)
 		share := rate.Permits / int64(p.nodes)
 		require.LessOrEqual(t, most, share)
-		require.GreaterOrEqual(t, meanwhile.total(), share*4, "the share is used")
+		require.GreaterOrEqual(t, meanwhile.total(), 2*share, "the share is used, again and again")
 		most, at := all.worst(rate.Interval - ms)
 		t.Log("most in any window", most, "at", at, "killed at", killed, "back at", time.Duration(back.Load()))
 		require.LessOrEqual(t, most, rate.Permits, "across going away and coming back")

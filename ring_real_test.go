@@ -170,7 +170,7 @@ func TestRingLosesAShard(t *testing.T) {
 		if !down.IsZero() && time.Since(down) > 3*time.Second {
 			break
 		}
-		require.Less(t, time.Since(begin), 20*time.Second)
+		require.Less(t, time.Since(begin), time.Minute, "the heartbeat never takes it out")
 		time.Sleep(20 * time.Millisecond)
 	}
 	require.Zero(t, r.ended(onVictim), "the shard is dead")
@@ -184,12 +184,11 @@ func TestRingLosesAShard(t *testing.T) {
 	back := time.Now()
 	require.NoError(t, inTime(t, served))
 	t.Log("the waiter was served", time.Since(back), "after the shard was back")
-	require.Less(t, time.Since(back), 5*time.Second)
 	for granted := 0; ; granted++ {
 		a, err := burst.Try(r.ctx, 1)
 		for ; err != nil; a, err = burst.Try(r.ctx, 1) {
 			require.ErrorIs(t, err, ErrUnavailable)
-			require.Less(t, time.Since(back), 5*time.Second)
+			require.Less(t, time.Since(back), time.Minute, "Redis never decides again")
 			time.Sleep(20 * time.Millisecond)
 		}
 		if !a.Granted {
@@ -212,15 +211,14 @@ func TestRingWithAFrozenShard(t *testing.T) {
 	hour := overall(20, time.Hour)
 	l, other := r.limiter(true, hour), r.limiter(false, overall(1_000_000, time.Hour))
 	require.NoError(t, l.Acquire(r.ctx, 15))
-	granted, out := 15, false
+	granted, begin := 15, time.Now()
 	r.victim.Pause()
-	begin := time.Now()
-	for resumed := false; !resumed || time.Since(begin) < 6*time.Second; time.Sleep(10 * time.Millisecond) {
-		if !resumed && time.Since(begin) > 2500*time.Millisecond {
-			resumed = true
+	for out, refused := false, 0; refused < 100; time.Sleep(10 * time.Millisecond) { // until Redis has decided so often again
+		require.Less(t, time.Since(begin), time.Minute, "the heartbeat never takes it out, or never back")
+		if !out && r.rdb.Len() < 3 {
+			out = true
 			r.victim.Resume()
 		}
-		out = out || r.rdb.Len() < 3
 		a, err := l.Try(r.ctx, 1)
 		require.NotErrorIs(t, err, ErrNotInitialized)
 		if err != nil {
@@ -231,11 +229,12 @@ func TestRingWithAFrozenShard(t *testing.T) {
 			}
 		} else if a.Granted {
 			granted++
+		} else if out {
+			refused++
 		}
 		_, err = other.Try(r.ctx, 1)
 		require.NoError(t, err)
 	}
-	require.True(t, out, "the heartbeat took it out")
 	require.LessOrEqual(t, granted, 20)
 	require.NoError(t, accounts(r.victim.Client(t), l, 20, 20))
 	r.noCopies(l)
