@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,10 +23,31 @@ const (
 	captureInterval = 70 * time.Second
 )
 
+// captured are the captures that were made, by version: each needs a server and a JVM of its own.
+var captured struct {
+	sync.Mutex
+	by map[string]capture
+}
+
 // captureScripts runs each operation of a version once on a server of its own and takes its
-// script from the wire. Labels are the peer's operations; those the version lacks, and those
-// that are plain commands, are absent.
+// script from the wire, at its first call; later calls return the same. Labels are the peer's
+// operations; those the version lacks, and those that are plain commands, are absent.
 func captureScripts(t testing.TB, v version) capture {
+	t.Helper()
+	captured.Lock()
+	defer captured.Unlock()
+	if c, ok := captured.by[v.name]; ok {
+		return c
+	}
+	c := captureNow(t, v)
+	if captured.by == nil {
+		captured.by = map[string]capture{}
+	}
+	captured.by[v.name] = c
+	return c
+}
+
+func captureNow(t testing.TB, v version) capture {
 	t.Helper()
 	server := redistest.Start(t)
 	recorder := startRecorder(t, server.Addr())
@@ -75,7 +97,6 @@ func captureScripts(t testing.TB, v version) capture {
 // differential run finds what it has to set.
 func TestCapture(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
-		began := time.Now()
 		scripts := captureScripts(t, v)
 		want := []string{"trySetRate", "setRate", "tryAcquire", "acquire", "availablePermits"}
 		want = append(want, "expire", "expireAt", "clearExpire")
@@ -106,21 +127,24 @@ func TestCapture(t *testing.T) {
 		require.True(t, strings.HasPrefix(acquire.keys[4], "{"+captureName+"}:permits:"))
 		require.Len(t, acquire.args, 3, "permits, now, random")
 		require.Equal(t, strconv.Itoa(capturePermits), acquire.args[0])
-		requireInstant(t, began, acquire.args[1])
+		requireInstant(t, acquire.args[1])
 		require.Equal(t, acquire.text, scripts["acquire"].text)
 
 		available := scripts["availablePermits"]
 		require.Equal(t, acquire.keys, available.keys)
 		require.Len(t, available.args, 1, "now")
-		requireInstant(t, began, available.args[0])
+		requireInstant(t, available.args[0])
 	})
 }
 
-func requireInstant(t testing.TB, since time.Time, arg string) {
+// begun is about when this process began; what was captured is younger.
+var begun = time.Now()
+
+func requireInstant(t testing.TB, arg string) {
 	t.Helper()
 	now, err := strconv.ParseInt(arg, 10, 64)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, now, since.UnixMilli()-1)
+	require.GreaterOrEqual(t, now, begun.UnixMilli()-1)
 	require.LessOrEqual(t, now, time.Now().UnixMilli()+1)
 }
 

@@ -65,7 +65,7 @@ func (c twinCase) balanced() (states []twinState) {
 		return states
 	}
 	change(s.value, over)
-	less := max(0, min(over, s.value))
+	less := max(0, min(over, s.value+expired.total())) // what has expired is back before it is seen what is left
 	change(s.value-less, over-less)
 	return states
 }
