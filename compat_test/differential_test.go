@@ -18,7 +18,7 @@ import (
 
 const (
 	// twinOperations is how many a run compares; RATELIMITER_COMPAT_OPS says another number.
-	twinOperations = 60_000
+	twinOperations = 40_000
 	worldLength    = 100
 )
 

@@ -24,7 +24,7 @@ const (
 	historyCallers = 6
 	historyLength  = 5 // of each caller
 	historyShort   = 150 * time.Millisecond
-	historyChecks  = 10 * time.Second
+	historyChecks  = time.Minute // a few ms as a rule
 	// historyLeavers are enough, and what makes a history hard to judge.
 	historyLeavers = 3
 )
@@ -298,7 +298,7 @@ func (h *history) settle() { h.read() }
 func (h *history) settleShort() {
 	h.read()
 	until := h.clock() + h.rate.Interval.Milliseconds() + 1
-	eventually(time.Second, func() bool { return h.clock() > until })
+	eventually(callLimit, func() bool { return h.clock() > until })
 	h.read()
 }
 
@@ -326,7 +326,7 @@ func TestHistoryCancelled(t *testing.T) {
 		}
 	}
 	plan.settle = func(h *history) {
-		eventually(time.Second, func() bool {
+		eventually(callLimit, func() bool {
 			free, err := h.mine.AvailablePermits(h.Context())
 			return err == nil && free == h.rate.Permits-h.told
 		})

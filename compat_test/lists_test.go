@@ -122,7 +122,7 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 	for _, p := range w.proxies {
 		p.Judge(losers.judge)
 	}
-	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), 3*time.Minute)
 	defer cancel()
 	var callers sync.WaitGroup
 	var asked, granted, faults atomic.Int64
@@ -278,7 +278,7 @@ func overlap(t *testing.T, through []redis.UniversalClient, seen *clusterLedger)
 	const rate, interval, callers, each = 12, 200 * time.Millisecond, 20, 6
 	seed, name := newTwinSeed(t).run, redistest.Key(t)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for one that never comes
 	defer cancel()
 	var clients []*ratelimiter.Client
 	for _, rdb := range through {

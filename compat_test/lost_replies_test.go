@@ -53,7 +53,7 @@ func (w *lossy) requireAtMostOnce(seen func(key string) []entry) {
 		if h.rate.Interval == lossyLong {
 			var value, used int64
 			// What callers left behind that gave up is given back in the background.
-			eventually(time.Second, func() bool {
+			eventually(callLimit, func() bool {
 				value, used = w.state(h)
 				return used == h.toldSum && value+used == h.rate.Permits
 			})
@@ -63,7 +63,7 @@ func (w *lossy) requireAtMostOnce(seen func(key string) []entry) {
 		}
 		waiting++
 		var free int64
-		eventually(h.rate.Interval+time.Second, func() bool {
+		eventually(h.rate.Interval+callLimit, func() bool {
 			var err error
 			free, err = h.mine.AvailablePermits(w.Context())
 			require.NoError(w, err)

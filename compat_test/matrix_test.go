@@ -86,17 +86,18 @@ const (
 	equal  = "="
 )
 
-// attempts is how often a scenario is run until nothing in it is unexplained. What differs, differs every time. What comes
-// of a machine that stood still between two steps, so that a window ended for one side and not for the other, does not.
-const attempts = 5
+// heldUp is how long the calls of a scenario may take together. In a longer run a window of its short interval may have ended
+// between two steps for one side and not for the other: what differs then says nothing, and the scenario is run again.
+const heldUp = short / 4
 
-// judged runs a scenario and fails t when something unexplained differs in every attempt.
+// judged runs a scenario and fails t when something unexplained differs.
 func (m matrix) judged(t testing.TB, s scenario, d direction, typ string) (ids map[string][]string) {
 	t.Helper()
 	var unexplained []string
-	for range attempts {
-		if ids, unexplained = m.run(t, s, d, typ); len(unexplained) == 0 {
-			return ids
+	for range 10 {
+		var busy time.Duration
+		if ids, unexplained, busy = m.run(t, s, d, typ); len(unexplained) == 0 || busy < heldUp {
+			break
 		}
 	}
 	for _, text := range unexplained {
@@ -107,12 +108,12 @@ func (m matrix) judged(t testing.TB, s scenario, d direction, typ string) (ids m
 
 // run returns the ids of the differences met, by operation: what the observer meets because its own
 // operation differs belongs to that operation, whatever the scenario is about. It also returns what
-// was unexplained.
-func (m matrix) run(t testing.TB, s scenario, d direction, typ string) (ids map[string][]string, unexplained []string) {
+// was unexplained, and how long the calls took that do not wait.
+func (m matrix) run(t testing.TB, s scenario, d direction, typ string) (ids map[string][]string, unexplained []string, busy time.Duration) {
 	t.Helper()
 	lacks := s.since != "" && !m.version.since(s.since)
 	if lacks && d == javaToGo {
-		return map[string][]string{s.operation: {absent}}, nil
+		return map[string][]string{s.operation: {absent}}, nil, 0
 	}
 	// Before 3.22.1 setRate does not know a client's permits: as a judge of ours it is absent.
 	lacks = lacks || d == goToJava && typ == "PER_CLIENT" && s.operation == "setRate" && !m.version.since("3.22.1")
@@ -177,7 +178,7 @@ func (m matrix) run(t testing.TB, s scenario, d direction, typ string) (ids map[
 	play("setup", setup, s.setup)
 	play("act", 0, s.act)
 	play("observe", 1, fullView)
-	return ids, unexplained
+	return ids, unexplained, late.busy
 }
 
 // A where is the place of a difference in the matrix.
@@ -212,7 +213,10 @@ const elapsedTolerance = 300 * time.Millisecond
 
 // A slack is by how many ms the times in two limiters may differ: a few, and what the calls took
 // that set and read them, for the two limiters are worked on at once but not at one instant.
-type slack struct{ steps, reading time.Duration }
+type slack struct {
+	steps, reading time.Duration
+	busy           time.Duration // all that the calls have taken, but for waits, and the snapshots
+}
 
 func (s slack) ms() int64 { return 5 + (s.steps + s.reading).Milliseconds() }
 
@@ -240,12 +244,15 @@ func (m matrix) step(t testing.TB, phase string, st step, names [2]string, toget
 	waits := strings.HasSuffix(strings.ToLower(st.operation), "acquire")
 	if apart := (elapsed[0] - elapsed[1]).Abs(); waits {
 		late.steps = max(late.steps, apart)
+		late.busy += apart
 	} else {
 		late.steps = max(late.steps, elapsed[0], elapsed[1])
+		late.busy += max(elapsed[0], elapsed[1])
 	}
 	reading := time.Now()
 	a, b := m.snapshot(t, names[0]), m.snapshot(t, names[1])
 	late.reading = time.Since(reading)
+	late.busy += late.reading
 	var out []difference
 	differ := func(what, together, alone string) {
 		out = append(out, difference{phase, text, what, together, alone, a})

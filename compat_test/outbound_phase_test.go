@@ -94,7 +94,7 @@ func (p *phase) startJava() {
 		require.Eventually(p, func() bool {
 			_, err := client.RateLimiter(name).Rate(p.Context())
 			return err == nil
-		}, 5*time.Second, 5*time.Millisecond, name)
+		}, callLimit, 5*time.Millisecond, name)
 		require.False(p, p.outbound.java.truth(p, "trySetRate", name, overall, apiRate, time.Second), "Go has set the rate")
 	}
 	left := p.during - time.Since(p.began)
@@ -151,13 +151,10 @@ func (p *phase) keyOfAPI() string {
 }
 
 const (
-	// heldUp is a call that was under way for so long that the profile, whose margin is 50 ms, promises
+	// heldUpOnItsWay is a call that was under way for so long that the profile, whose margin is 50 ms, promises
 	// nothing of it. Where the processes get two cores to themselves the slowest of a second takes 3 to
 	// 18 ms, from the clock of whoever granted it to the gateway.
-	heldUp = 40 * time.Millisecond
-	// maxHeldUp is how many penalties for that may be. With more of them the machine is too busy for
-	// this test.
-	maxHeldUp = 2
+	heldUpOnItsWay = 40 * time.Millisecond
 )
 
 // requireNoPenalty allows for none but those that the machine has caused, by holding up a call of the full
@@ -176,7 +173,6 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 		}
 	}
 	require.Zero(p, outside, "penalties from outside: %+v", l.Penalties)
-	require.LessOrEqual(p, excused, maxHeldUp, "the machine is too busy")
 	return excused
 }
 
@@ -202,7 +198,7 @@ func (p *phase) wasHeldUp(until time.Time) bool {
 		grants = grants[i+1:]
 	}
 	p.Logf("PENALTY: the slowest call of its second was %v under way", most)
-	return most > heldUp && most < time.Second
+	return most > heldUpOnItsWay && most < time.Second
 }
 
 // closest is the shortest time in which one call more arrived than a second may hold.

@@ -22,7 +22,7 @@ func TestEveryVersionStarts(t *testing.T) {
 		name := redistest.Key(t)
 		require.Equal(t, name, p.must(t, "getName", name))
 		now := p.number(t, "currentTimeMillis")
-		require.InDelta(t, time.Now().UnixMilli(), now, 1000)
+		require.InDelta(t, time.Now().UnixMilli(), now, 10_000)
 	})
 }
 
@@ -98,7 +98,7 @@ func TestPeer(t *testing.T) {
 		require.NotZero(t, l.refused)
 		require.NotZero(t, l.errors, "8 permits exceed the rate")
 		require.NotEmpty(t, l.kinds)
-		require.InDelta(t, 200, l.elapsed.Milliseconds(), 150)
+		require.GreaterOrEqual(t, l.elapsed.Milliseconds(), int64(200))
 
 		name = redistest.Key(t)
 		require.True(t, p.truth(t, "trySetRate", name, "OVERALL", 4, 100*time.Millisecond))

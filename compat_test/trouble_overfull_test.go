@@ -53,7 +53,7 @@ func (t trouble) requireWhole(rate int64) {
 // TestTroubleReleaseByJava: Redisson's release keeps the grants, so that value and members are more than the rate: a
 // caller of ours that is never refused would have as many more in every window. It loses nothing that was released.
 func TestTroubleReleaseByJava(t *testing.T) {
-	eachVersion(t, func(tb testing.TB, v version) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
 		const rate, interval = 10, time.Second
 		l := newTrouble(tb, v).another(rate, interval)
 		l.spread(rate, interval)
@@ -71,7 +71,7 @@ func TestTroubleReleaseByJava(t *testing.T) {
 
 // TestTroubleUpdateRateByJava: it keeps all grants of before, also where the new rate is less.
 func TestTroubleUpdateRateByJava(t *testing.T) {
-	eachVersion(t, func(tb testing.TB, v version) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
 		const rate, interval = 5, time.Second
 		for _, seen := range []bool{false, true} {
 			l := newTrouble(tb, v).another(8, interval)

@@ -15,14 +15,14 @@ const nilError = "attempt to perform arithmetic"
 // every call from then on, whenever it is; after one call of ours it works.
 func TestTroubleValueShortWithEmptySet(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		const interval = 200 * time.Millisecond
+		const interval = 600 * time.Millisecond
 		l := t.another(5, interval)
 		require.True(t, l.javaTries(4))
 		require.EqualValues(t, 1, t.rdb.Del(t.Context(), l.permits()).Val())
 		for range 3 {
 			_, err := t.java.call("tryAcquire", l.name, 2)
 			require.ErrorContains(t, err, nilError)
-			time.Sleep(interval)
+			time.Sleep(interval / 2)
 		}
 		require.True(t, l.try(2).Granted)
 		require.True(t, l.javaTries(3))
@@ -36,7 +36,7 @@ func TestTroubleValueShortWithEmptySet(t *testing.T) {
 // never gets them back; one refused call of ours raises what is left.
 func TestTroubleLeakedCapacity(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		const interval = 400 * time.Millisecond
+		const interval = 700 * time.Millisecond
 		l := t.another(5, interval)
 		leak := func(permits int) {
 			require.True(t, l.javaTries(permits))
@@ -87,7 +87,7 @@ func TestTroubleValueEvicted(t *testing.T) {
 // Try, that repairs.
 func TestTroubleFutureScores(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		const interval = 500 * time.Millisecond
+		const interval = 700 * time.Millisecond
 		l := t.another(5, interval)
 		require.True(t, l.javaTries(5))
 		member := t.rdb.ZRange(t.Context(), l.permits(), 0, 0).Val()[0]
@@ -101,7 +101,8 @@ func TestTroubleFutureScores(t *testing.T) {
 		require.False(t, r.Granted)
 		require.InDelta(t, time.Minute, r.ClockSkew, float64(5*time.Second), "and it says why")
 		require.NoError(t, l.limiter.Acquire(t.Context(), 1))
-		require.InDelta(t, interval, time.Since(began), float64(300*time.Millisecond))
+		require.GreaterOrEqual(t, time.Since(began), interval-10*time.Millisecond)
+		require.Less(t, time.Since(began), 30*time.Second, "not the minute")
 		require.True(t, l.javaTries(4))
 		require.False(t, l.javaTries(1))
 		time.Sleep(interval + 20*time.Millisecond)

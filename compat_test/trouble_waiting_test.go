@@ -13,9 +13,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// noticed is within what a waiting caller of ours knows of a change made elsewhere: the default of
-// WithRecheck, and what a busy machine adds.
-const noticed = 1500 * time.Millisecond
+// noticed is within what a waiting caller of ours knows of a change made elsewhere, in place of the hour that it would
+// wait otherwise. By the default of WithRecheck it is a second; the rest is for a busy machine.
+const noticed = 15 * time.Second
 
 // A trouble is a limiter with Java on one side and us on the other.
 type trouble struct {
@@ -220,7 +220,7 @@ func TestTroubleDeleteByGo(t *testing.T) {
 // TestTroubleIdleForTwoWindows: what expired long ago comes back once.
 func TestTroubleIdleForTwoWindows(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		const interval = 400 * time.Millisecond
+		const interval = 700 * time.Millisecond
 		byGo, byJava := t.another(7, interval).spent(7), t.another(7, interval)
 		require.True(t, byJava.javaTries(7))
 		time.Sleep(2*interval + 50*time.Millisecond)
@@ -246,7 +246,7 @@ func TestTroubleIdleForTwoWindows(t *testing.T) {
 // knows no keep-alive: its acquires count for nothing, and the limiter goes although it is in use.
 func TestTroubleKeepAlive(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		const keepAlive, step = 1200 * time.Millisecond, 800 * time.Millisecond
+		const keepAlive, step = 1200 * time.Millisecond, 500 * time.Millisecond
 		refreshes := t.version.since("3.38.0")
 		require.NoError(t, t.limiter.SetRate(t.Context(),
 			ratelimiter.Rate{Permits: 100, Interval: 500 * time.Millisecond, KeepAlive: keepAlive}))
@@ -257,7 +257,9 @@ func TestTroubleKeepAlive(t *testing.T) {
 				t.spent(1)
 			}
 			for _, key := range []string{t.name, t.value(), t.permits()} {
-				require.InDelta(t, keepAlive.Milliseconds(), t.rdb.PTTL(t.Context(), key).Val().Milliseconds(), 200, key)
+				ttl := t.rdb.PTTL(t.Context(), key).Val()
+				require.LessOrEqual(t, ttl, keepAlive, key)
+				require.Greater(t, ttl, keepAlive-step, "%s was not renewed", key)
 			}
 			time.Sleep(step)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -137,6 +138,18 @@ func eachVersion(t *testing.T, f func(t testing.TB, v version), want ...func(ver
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) { onVersion(t, v, f) })
+	}
+}
+
+// versionsAbreast is eachVersion for a test that sleeps most of the time: all versions at once.
+func versionsAbreast(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
+	t.Helper()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, v := range allVersions {
+		if !slices.ContainsFunc(want, func(w func(version) bool) bool { return !w(v) }) {
+			running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersion(t, v, f) }) })
+		}
 	}
 }
 
