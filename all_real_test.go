@@ -227,6 +227,8 @@ func TestListsThatAreGivenUp(t *testing.T) {
 // for B, of which a peer in another process takes half. What its rate is on this machine, callers of a limiter tell that no
 // list wants.
 func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	const d = 8 * time.Second
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -113,6 +113,7 @@ func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds
 // A list wants 3 permits of A, which this process' callers take 50/s of, and 9 of the 10 of B, of which a peer
 // takes half: the callers of A go on, and the list is served.
 func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
+	redistest.Repeats(t)
 	const d = 12 * time.Second
 	a, b := []Rate{overall(10, 200*time.Millisecond), overall(50, time.Second)}, overall(10, 200*time.Millisecond)
 	for name, pause := range map[string]func() time.Duration{"every 37 ms": every(37 * time.Millisecond), "at random": atRandom(40 * time.Millisecond)} {
@@ -143,6 +144,7 @@ func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 // A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers of A do
 // not pay for that.
 func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
+	redistest.Repeats(t)
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = 20 * time.Second
 		l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
@@ -163,6 +165,7 @@ func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
 
 // In a cool-down of B nobody of A notices that a list waits, also where it has begun to gather.
 func TestAListInACoolDownHoldsNothing(t *testing.T) {
+	redistest.Repeats(t)
 	for _, begun := range []bool{false, true} {
 		t.Run(map[bool]string{false: "before", true: "while it gathers"}[begun], func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
@@ -285,6 +288,7 @@ func TestAnOutageEndsAReservation(t *testing.T) {
 
 // Lists over (A, B), (B, A) and (A, B, C), and callers of each: all are served, and none waits for long.
 func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
+	redistest.Repeats(t)
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = 2 * time.Minute
 		r := overall(10, 500*time.Millisecond)

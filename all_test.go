@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -261,6 +262,7 @@ func TestNobodyStarvesInOverlappingLists(t *testing.T) {
 
 // Requests that do not wait take what is free for an interval; then what a list waits for is kept for it.
 func TestTriesDoNotStarveAList(t *testing.T) {
+	redistest.Repeats(t)
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(5, time.Second), overall(5, time.Second))
 		ctx, cancel := context.WithCancel(w.ctx)

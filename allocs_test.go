@@ -50,7 +50,7 @@ func TestGatheredAcquiresHardlyAllocate(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	work() // fills the pools
+	work()               // fills the pools
 	least := math.Inf(1) // of three: on a busy machine fewer gather, and a collection empties the pools
 	for range 3 {
 		var before, after runtime.MemStats

@@ -72,6 +72,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 
 // A hundred thousand names used once leave nothing behind but one idle engine a bucket.
 func TestNamesLeaveNothingBehind(t *testing.T) {
+	redistest.Repeats(t)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		rdb.AddHook(&forger{forever: []any{int64(1)}}) // not initialised
 		c := New(rdb)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,6 +100,7 @@ func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
 
 // A large request behind small ones that keep coming is served within three intervals.
 func TestLargeRequestsDoNotStarve(t *testing.T) {
+	redistest.Repeats(t)
 	const interval = time.Second
 	for name, small := range map[string]func(w *world){
 		"tries": func(w *world) { _, _ = w.l.Try(w.ctx, 1); time.Sleep(20 * time.Millisecond) },

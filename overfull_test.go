@@ -54,6 +54,9 @@ func TestOverFullStatesAreBroughtDown(t *testing.T) {
 	for name, state := range overFullStates {
 		for _, scale := range []int64{1, 200} {
 			for _, how := range []string{"known before", "seen first so", "in lists"} {
+				if scale > 1 && how != "known before" && !redistest.Long() {
+					continue
+				}
 				t.Run(fmt.Sprint(name, "/", scale, "/", how), func(t *testing.T) {
 					s := overFull{state.rate * scale, state.value * scale, state.used * scale}
 					r := Rate{Type: PerClient, Permits: s.rate, Interval: time.Second}
@@ -193,6 +196,7 @@ func TestOverFullLargeSets(t *testing.T) {
 // TestChecksAreFew: a limiter in use checks once an interval, one that is rarely asked or whose engine does not
 // last hardly ever.
 func TestChecksAreFew(t *testing.T) {
+	redistest.Repeats(t)
 	checks := func(w *world, f func()) (n int) {
 		c := &checkCounter{}
 		w.rdb.AddHook(c)
@@ -211,7 +215,7 @@ func TestChecksAreFew(t *testing.T) {
 		require.GreaterOrEqual(t, n, 18)
 	})
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		const limiters, calls = 2000, 8000
+		const limiters, calls = 1000, 4000
 		for i := range limiters {
 			require.NoError(t, w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).SetRate(w.ctx, overall(100, time.Second)))
 		}
@@ -222,7 +226,7 @@ func TestChecksAreFew(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		})
-		require.InDelta(t, calls/engine.CheckSample, n, 70, "one call in 64")
+		require.InDelta(t, calls/engine.CheckSample, n, 55, "one call in 64")
 		for i := range limiters {
 			_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Delete(w.ctx)
 			require.NoError(t, err)

@@ -170,13 +170,17 @@ func shares(w *world, rate int64, interval time.Duration, intervals int, sides .
 
 // At equal demand the smaller side gets 35 % at least, and 95 % of the rate are used.
 func TestJavaThatWaitsGetsItsShare(t *testing.T) {
-	for _, r := range []Rate{
+	redistest.Repeats(t)
+	for i, r := range []Rate{
 		overall(10, time.Second), overall(2, time.Second), overall(100, time.Second),
 		overall(10, 10*time.Second), overall(10, 500*time.Millisecond),
 	} {
 		// Not phase 0: ticks at the very instants of the permits are ties, which only virtual time has and which
 		// the scheduler may decide the same way for good.
 		for _, phase := range []time.Duration{time.Millisecond, 37 * time.Millisecond, 99 * time.Millisecond} {
+			if i > 0 && phase != 37*time.Millisecond && !redistest.Long() {
+				continue
+			}
 			for _, spread := range []bool{false, true} {
 				inWorld(t, r, func(t *testing.T, w *world) {
 					if spread {
@@ -225,6 +229,7 @@ func TestTimeoutsLeaveRoomToo(t *testing.T) {
 
 // Each process of several gets half of its fair share at least, whatever it asks for.
 func TestProcessesShareFairly(t *testing.T) {
+	redistest.Repeats(t)
 	for _, c := range []struct {
 		name             string
 		callers, permits []int64

@@ -32,13 +32,15 @@ const (
 	valkeyLane = "valkey"
 )
 
-// needRealMark begins the message of a test skipped by NeedReal.
-// tools/test-lanes.sh fails a real lane whose output contains it. It expects
-// those of NoServer and NoRace, and names every other skipped test.
+// Each mark begins the message of a test that the function of its name has
+// skipped. tools/test-lanes.sh fails a lane on a real server whose output
+// contains needRealMark. It expects the others, and names every test that was
+// skipped for another reason.
 const (
 	needRealMark = "redistest.NeedReal"
 	noServerMark = "redistest.NoServer"
 	noRaceMark   = "redistest.NoRace"
+	repeatsMark  = "redistest.Repeats"
 )
 
 // Lane returns the lane of this test run, "miniredis", "redis" or "valkey",
@@ -70,14 +72,29 @@ func NeedReal(t testing.TB) {
 	binary(t)
 }
 
-// NoServer skips t in the valkey lane. A test calls it that asks no server and
-// takes long: that lane could only repeat what the miniredis lane has shown.
+// NoServer skips t in the valkey lane and in short mode (go test -short). A test
+// calls it that asks no server and takes long: there it could only repeat what
+// the miniredis lane has shown.
 func NoServer(t testing.TB) {
 	t.Helper()
-	if Lane() == valkeyLane && !Long() {
+	if brief() {
 		t.Skip(noServerMark + ": asks no server; the miniredis lane runs it")
 	}
 }
+
+// Repeats skips t where [NoServer] does. A test calls it that takes long and asks
+// a server, but shows something that no server decides: the miniredis lane and
+// the redis lane run it, and a further one could only repeat it.
+func Repeats(t testing.TB) {
+	t.Helper()
+	if brief() {
+		t.Skip(repeatsMark + ": no server decides it; the miniredis and redis lanes run it")
+	}
+}
+
+// brief reports whether this run is for what is new in its lane: another server
+// than redis-server, or the oldest Go and go-redis, whose lane sets -short.
+func brief() bool { return (Lane() == valkeyLane || testing.Short()) && !Long() }
 
 // NoRace skips t under the race detector, for the reason why. A test calls it
 // in which nothing new can race, and which the detector makes many times as

@@ -182,8 +182,10 @@ func TestLanesOfATest(t *testing.T) {
 	noRace := func(t testing.TB) { NoRace(t, "a test of this") }
 	t.Setenv("RATELIMITER_LONG", "")
 	assert.Equal(t, UnderRace, skipped(noRace))
-	assert.Equal(t, Lane() == valkeyLane, skipped(NoServer))
+	assert.Equal(t, Lane() == valkeyLane || testing.Short(), skipped(NoServer))
+	assert.Equal(t, Lane() == valkeyLane || testing.Short(), skipped(Repeats))
 	t.Setenv("RATELIMITER_LONG", "1")
 	assert.False(t, skipped(noRace))
 	assert.False(t, skipped(NoServer))
+	assert.False(t, skipped(Repeats))
 }
