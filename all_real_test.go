@@ -153,10 +153,11 @@ func TestListsThatAreGivenUp(t *testing.T) {
 		begin := time.Now()
 		for range callers {
 			running.Go(func() {
+				row := 0 // how many lists in a row it has given up
 				for range lists {
 					n := 1 + rand.Int64N(5)
 					demands := []Demand{{a, n}, {scarce, n}, {b, n}}
-					d := time.Duration(rand.Int64N(int64(20 * time.Millisecond)))
+					d := time.Duration(rand.Int64N(int64(20*time.Millisecond) << min(row/5, 6))) // longer on a busy machine
 					giveUp, cancel := context.WithCancel(ctx)
 					if rand.IntN(2) == 0 {
 						time.AfterFunc(d, cancel)
@@ -171,11 +172,14 @@ func TestListsThatAreGivenUp(t *testing.T) {
 						r, err = c.TryAcquireAll(giveUp, d, demands...)
 					}
 					cancel()
+					row++
 					switch {
 					case err == nil && r.Granted:
+						row = 0
 						told.Add(n)
 						granted.Add(1)
 					case err == nil:
+						row = 0
 						refused.Add(1)
 					case errors.Is(err, context.Canceled), d > 0 && errors.Is(err, ErrUnavailable): // its time was up first
 						left.Add(1)

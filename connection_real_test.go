@@ -18,7 +18,7 @@ import (
 
 // impatient gives up on a server that does not answer, and on one that is not there.
 func impatient(o *redis.Options) {
-	o.ReadTimeout, o.DialTimeout, o.DialerRetries = 100*time.Millisecond, 100*time.Millisecond, 1
+	o.ReadTimeout, o.DialTimeout, o.DialerRetries = 400*time.Millisecond, 400*time.Millisecond, 1
 }
 
 // Connections that hang, break, or are not to be had.
@@ -50,7 +50,14 @@ func hangs(p *patient, pause, goOn func()) {
 	var conns [2 * retry.MaxAttempts]*redis.Conn // a connection that is made meanwhile gets no further than HELLO
 	for i := range conns {
 		conns[i] = p.rdb.Conn()
-		require.NoError(t, conns[i].Ping(p.ctx).Err())
+		soon(t, "a connection", func() bool {
+			if conns[i].Ping(p.ctx).Err() == nil {
+				return true
+			}
+			_ = conns[i].Close()
+			conns[i] = p.rdb.Conn()
+			return false
+		})
 	}
 	for _, c := range conns {
 		require.NoError(t, c.Close())
