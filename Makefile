@@ -32,9 +32,9 @@ compat-report: ## writes the matrix of docs/compatibility.md from a run of all R
 	@compat_test/prepare.sh
 	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_REPORT=write go test -count=1 -run Matrix .
 
-compat-long: ## 1,000,000 operations against the jars' scripts, and a minute of mixed soak
+compat-long: ## 1,000,000 operations against the jars' scripts, and the long forms of what shares one Redis with Java
 	@compat_test/prepare.sh
-	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_OPS=1000000 RATELIMITER_COMPAT_LONG=1 go test -count=1 -timeout 60m -v -run 'Differential|Soak' .
+	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_OPS=1000000 RATELIMITER_COMPAT_LONG=1 go test -count=1 -timeout 60m -v -run 'Differential|Soak|Outbound|SuiteTogether|Shares' .
 
 demo: ## the command-line demo: a limited HTTP service on an embedded Redis
 	@go run ./cmd/rrl demo

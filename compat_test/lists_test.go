@@ -36,7 +36,7 @@ func newListLoser(seed uint64) *listLoser {
 }
 
 // listShort is longer than lossyShort: a list takes several calls, each of which may be sent again.
-const listShort = 2 * time.Second
+const listShort = 3 * time.Second
 
 const (
 	listKeys   = 18 // of acquire_all

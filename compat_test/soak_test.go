@@ -164,7 +164,7 @@ func (s *soak) jvm(v version) *peer {
 func (s *soak) goes(n int, during time.Duration) []*worker {
 	s.Helper()
 	plan := &soakPlan{
-		Addr: s.gate.Addr(), Mix: []int64{1, 1, 2, 5}, Modes: []string{"try", "wait:200ms", "block"},
+		Addr: s.gate.Addr(), Mix: []int64{1, 1, 2, 5}, Modes: []string{"try", "wait:2s", "block"},
 		Pause: 20 * time.Millisecond, During: during,
 	}
 	for _, l := range s.limiters {

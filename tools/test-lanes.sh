@@ -4,10 +4,10 @@
 # lines count what ran, lane by lane. Exits non-zero when anything failed, and
 # under CI=true when a lane could not run.
 #
-# The compat lane, whose tests judge how late real callers are, has the machine
-# to itself. The lanes that need no server (checks, unit, oldest) then run
-# beside those on servers (bench, redis, valkey), at a low priority, and their
-# output follows in one piece.
+# The lanes run in three columns beside each other: compat and bench, whose JVMs
+# sleep most of the time; redis, valkey and checks; unit and oldest. The first of
+# these has the higher priority and is heard while it runs; the output of the
+# others follows, each in one piece.
 #
 # RATELIMITER_LONG=1 (`make test-long`) draws all cases of the properties that
 # are long and rare, makes the unit lane look for races, too, and runs the
@@ -22,8 +22,8 @@ long=${RATELIMITER_LONG:-}
 timeout=15m
 [ -z "$long" ] || timeout=60m
 work=$(mktemp -d)
-beside=
-trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; rm -rf "$work"' EXIT
+columns=() # the process groups of those that run
+trap 'for column in "${columns[@]+"${columns[@]}"}"; do kill -- "-$column" 2>/dev/null; done; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 mkdir -p coverage
 
@@ -52,7 +52,7 @@ count() { # count ACTION FILE: the tests, subtests included, that ended so
 skips() {
     awk '!match($0, /"Package":"[^"]*","Test":"[^"]*"/) { next }
         { test = substr($0, RSTART, RLENGTH) }
-        /"Action":"output"/ && /redistest\.(NeedReal|NoServer|NoRace): / { expected[test] }
+        /"Action":"output"/ && /redistest\.(NeedReal|NoServer|NoRace|Repeats): / { expected[test] }
         /"Action":"skip"/ && !(test in expected) { print "skipped: " test }' "$1"
 }
 
@@ -123,11 +123,11 @@ run_checks() {
 
 # Virtual time on miniredis; go-redis as the modules of go.work have it together, the newest.
 run_unit() {
-    local covered profile="$root/coverage/unit.out" newer race=()
+    local covered profile="$root/coverage/unit.out" newer mode=set race=()
     covered=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate | paste -sd, -)
-    [ -z "$long" ] || race=("${detector[@]+"${detector[@]}"}")
+    [ -z "$long" ] || race=("${detector[@]+"${detector[@]}"}") mode=atomic
     lane unit . "./... $programs" RATELIMITER_LANE=miniredis -- \
-        ${race[@]+"${race[@]}"} -covermode=atomic -coverpkg="$covered" -coverprofile="$profile"
+        ${race[@]+"${race[@]}"} -covermode="$mode" -coverpkg="$covered" -coverprofile="$profile"
     if [ -s "$profile" ]; then
         echo "unit: coverage $(go tool cover -func="$profile" | awk 'END { print $NF }')"
     fi
@@ -144,7 +144,7 @@ run_oldest() {
         not_run oldest "the toolchain $toolchain is not to be had"
         return
     fi
-    lane oldest . ". ./limit/... ./httplimit/..." RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" --
+    lane oldest . ". ./limit/... ./httplimit/..." RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
 }
 
 # Real Redisson, of many versions, beside us on one redis-server.
@@ -226,23 +226,38 @@ any() { # any LANE...: one of them is chosen
     return 1
 }
 
-without_server=(checks unit oldest)
-on_servers=(bench redis valkey)
-run compat
-if [ -z "$long" ] && any "${without_server[@]}" && any "${on_servers[@]}"; then
-    set -m # a process group of its own, to be ended as one
+# column LANE... runs them in the background, in a process group of its own, to be ended as one.
+column() {
+    local out="$work/column.${#columns[@]}"
+    set -m
     (
-        renice -n 15 "$BASHPID" >/dev/null 2>&1
-        run "${without_server[@]}"
-    ) >"$work/beside" 2>&1 &
-    beside=$!
+        renice -n 10 "$BASHPID" >/dev/null 2>&1
+        run "$@"
+    ) >"$out" 2>&1 &
     set +m
-    run "${on_servers[@]}"
-    wait "$beside"
-    beside=
-    cat "$work/beside"
+    columns+=("$!")
+}
+
+# shellcheck disable=SC2086 # lists of words
+if [ -n "$long" ]; then
+    run $lanes
 else
-    run "${without_server[@]}" "${on_servers[@]}"
+    here=
+    for those in "compat bench" "redis valkey checks" "unit oldest"; do
+        if ! any $those; then
+            continue
+        elif [ -z "$here" ]; then
+            here=$those # the first one is heard while it runs
+        else
+            column $those
+        fi
+    done
+    run $here
+    for i in "${!columns[@]}"; do
+        wait "${columns[i]}"
+        cat "$work/column.$i"
+    done
+    columns=()
 fi
 
 echo
