@@ -8,20 +8,20 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// An answer is the body of what the endpoint answers, whatever its status.
+// An answer is the body of a response of the endpoint, whatever its status.
 type answer struct {
 	Num         int64      `json:"num,omitempty"`
 	Granted     bool       `json:"granted"`
 	WaitedMS    int64      `json:"waited_ms"`
-	Available   *int64     `json:"available,omitempty"` // permits left after it
+	Available   *int64     `json:"available,omitempty"` // permits left after the request
 	RetryAfterS int        `json:"retry_after_s,omitempty"`
 	Error       string     `json:"error,omitempty"`
-	Redis       *redisKeys `json:"redis,omitempty"` // after it
+	Redis       *redisKeys `json:"redis,omitempty"` // after the request
 }
 
-// redisKeys are the limiter's three keys as they are.
+// redisKeys is the content of the limiter's three keys.
 type redisKeys struct {
-	TimeMS  int64      `json:"time_ms"` // of the look, by the limiter's clock
+	TimeMS  int64      `json:"time_ms"` // when they were read, by the limiter's clock
 	Hash    hashKey    `json:"hash"`
 	Value   valueKey   `json:"value"`
 	Permits permitsKey `json:"permits"`
@@ -34,7 +34,7 @@ type hashKey struct {
 
 type valueKey struct {
 	Key   string  `json:"key"`
-	Value *string `json:"value"` // null: there is no such key
+	Value *string `json:"value"` // null if there is no such key
 }
 
 type permitsKey struct {
@@ -43,7 +43,7 @@ type permitsKey struct {
 	Members []member `json:"members"` // newest first
 }
 
-// A member is one grant. Its bytes are in it too: they tell one grant from another.
+// A member is one grant. Its raw bytes identify it.
 type member struct {
 	Permits   uint32 `json:"permits"`
 	GrantedMS int64  `json:"granted_ms"` // by the limiter's clock
@@ -76,17 +76,17 @@ func keysOf(s ratelimiter.State) *redisKeys {
 	return k
 }
 
-// An exchange is one request to the endpoint and what came of it. Its times count from the start of
-// the demo.
+// An exchange is one request to the endpoint and its response. Its times count from the start of the
+// demo.
 type exchange struct {
 	Client  string
 	Num     string        // as asked for
-	Timeout time.Duration // as asked for, 0 for the endpoint's own
+	Timeout time.Duration // as asked for; 0 for the endpoint's default
 	Asked   time.Duration
 	Done    time.Duration
-	Status  int // 0 when there was no answer
+	Status  int // 0 if there was no response
 	Answer  answer
-	Err     error // why there was none
+	Err     error // why there was no response
 }
 
 func (e exchange) waited() time.Duration { return e.Done - e.Asked }

@@ -13,39 +13,40 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A step is one client's request in the play.
+// A step is one request of one client in the play.
 type step struct {
 	at      time.Duration // after the start
 	client  string
 	num     string
 	timeout time.Duration // how long it is willing to wait; 0 leaves that to the service
-	again   bool          // when refused, it comes back after the Retry-After, once
+	again   bool          // if refused, the client asks once more after the Retry-After
 }
 
-// thePlay is what the demo shows, for 5 permits in 10 s: 21 s in which requests are admitted, delayed,
-// refused and wrong, and in which one that was refused comes back when it was told to. No two wait for
-// the same permits, so that it comes out the same whether or not those who wait are served in order.
+// thePlay is the script of the demo, for a limiter of 5 permits in 10 s. It takes 21 s, in which requests
+// are granted, delayed, refused and rejected as invalid, and in which one refused client comes back after
+// its Retry-After. No two clients wait for the same permits, so the outcome does not depend on the order
+// in which waiters are served.
 var thePlay = []step{
-	// The window fills up.
+	// The permits are used up.
 	{at: 0, client: "ann", num: "2"},
 	{at: 400 * time.Millisecond, client: "bob", num: "2"},
 	{at: 800 * time.Millisecond, client: "cat", num: "1"},
-	// No wait would be long enough; not a number; no permits.
+	// More than the rate, not a number, and no permits at all.
 	{at: 1200 * time.Millisecond, client: "dan", num: "6"},
 	{at: 1500 * time.Millisecond, client: "eve", num: "two"},
 	{at: 1600 * time.Millisecond, client: "eve", num: "0"},
 	// Delayed until ann's permits are back, at 10 s, and until bob's and cat's are, at 10.8 s.
 	{at: 2000 * time.Millisecond, client: "fay", num: "2"},
 	{at: 3000 * time.Millisecond, client: "hal", num: "3"},
-	// In a hurry: refused after 2 s.
+	// Waits for 2 s only, and is refused.
 	{at: 2500 * time.Millisecond, client: "gus", num: "1", timeout: 2 * time.Second},
-	// Four permits are there when fay's and hal's are back, at 20.8 s.
+	// Four permits are free when fay's and hal's are back, at 20.8 s.
 	{at: 12 * time.Second, client: "ivy", num: "4"},
-	// Refused at 16.9 s and told to come back in 4 s: the fifth permit is there.
+	// Refused at 16.9 s with a Retry-After of 4 s, when the fifth permit is free.
 	{at: 13900 * time.Millisecond, client: "jim", num: "1", timeout: 3 * time.Second, again: true},
 }
 
-// scaled is the play at another speed.
+// scaled returns steps with all times multiplied by num/den.
 func scaled(steps []step, num, den time.Duration) []step {
 	out := make([]step, len(steps))
 	for i, s := range steps {
@@ -55,7 +56,7 @@ func scaled(steps []step, num, den time.Duration) []step {
 	return out
 }
 
-// A troupe plays the clients: over HTTP, each knowing nothing but the endpoint's address.
+// A troupe plays the clients over HTTP.
 type troupe struct {
 	base     string // http://host:port
 	http     *http.Client
@@ -64,7 +65,7 @@ type troupe struct {
 	answered func(exchange)
 }
 
-// play runs all steps and answers when the last one is done or ctx is.
+// play runs all steps and returns when the last one is done or ctx is.
 func (t *troupe) play(ctx context.Context, steps []step) error {
 	var wg sync.WaitGroup
 	for _, s := range steps {
@@ -84,8 +85,8 @@ func (t *troupe) play(ctx context.Context, steps []step) error {
 	return ctx.Err()
 }
 
-// request is one request, reported when it is sent and when it is answered. One that ctx ended is
-// nobody's answer and not reported.
+// request sends one request and reports it when it is sent and when it is answered. The end of a
+// request that ctx ended is not reported.
 func (t *troupe) request(ctx context.Context, s step) exchange {
 	e := exchange{Client: s.client, Num: s.num, Timeout: s.timeout, Asked: time.Since(t.start)}
 	t.asked(e)
@@ -118,9 +119,9 @@ func (t *troupe) get(ctx context.Context, s step) (int, answer, error) {
 	}
 	var a answer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return 0, answer{}, fmt.Errorf("%s with a body that is no answer: %w", resp.Status, err)
+		return 0, answer{}, fmt.Errorf("%s with an invalid body: %w", resp.Status, err)
 	}
-	// What a client that is not ours would go by.
+	// Other clients read the header, so this one does too.
 	a.RetryAfterS = 0
 	if v := resp.Header.Get("Retry-After"); v != "" {
 		if _, err := fmt.Sscan(v, &a.RetryAfterS); err != nil {

@@ -21,31 +21,32 @@ import (
 func compareCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "compare",
-		Usage: "what each limiter admits of the same traffic: a table, a chart, and pictures",
-		Description: "Plays traffic to the limiters of package limit and to a RRateLimiter, each in the Redis inside\n" +
-			"this program, over virtual time, and shows what they admit. The cases are " + strings.Join(caseNames(), ", ") + ".\n\n" +
-			"A traffic of yours is a file of lines, and --rate is its limit. # begins a comment:\n\n" +
+		Usage: "compare what each limiter admits of the same traffic, in tables, charts and pictures",
+		Description: "Sends the same requests to the limiters of package limit and to an RRateLimiter, each in a Redis\n" +
+			"inside this program and in virtual time, and shows what they admit. The cases are\n" +
+			strings.Join(caseNames(), ", ") + ".\n\n" +
+			"A --pattern is a file of such lines, for which --rate sets the limit. # begins a comment:\n\n" +
 			"   0s..5s 100   100 requests, evenly from 0s up to but without 5s\n" +
 			"   1.5s 10      10 requests at once\n" +
 			"   2s 1 8       one request for 8 permits\n\n" +
-			"All have the same limit, and room for one interval's permits where they have room for some: the\n" +
-			"capacity of the buckets and of the queue, the burst, the debt, what SmoothBursty stores; the\n" +
-			"warm-up takes one interval. A RRateLimiter counts whole milliseconds, as Redisson does, and its\n" +
-			"interval can be up to one shorter.\n\n" +
-			"A picture of several cases is several files: the name of each goes before the ending. With --json\n" +
-			"each line is an object with an event: case, limiter, file.",
+			"All limiters have the same limit. The capacities of the buckets and of the queue, the burst, the\n" +
+			"debt and what SmoothBursty stores are the permits of one interval, and the warm-up takes one\n" +
+			"interval. An RRateLimiter counts whole milliseconds, as Redisson does, so that its interval can\n" +
+			"be shorter by up to one.\n\n" +
+			"Several pictures are written to several files, with the name of the case or limiter before the\n" +
+			"extension. With --json each line is an object with an event: case, limiter, file.",
 		OnUsageError:    onUsageError,
 		HideHelpCommand: true,
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "case", Usage: "a case by its name; may be repeated", DefaultText: "all"},
-			&cli.StringFlag{Name: "pattern", Usage: "a file with traffic of yours, instead of the cases", TakesFile: true},
+			&cli.StringSliceFlag{Name: "case", Usage: "the name of a case; may be repeated", DefaultText: "all"},
+			&cli.StringFlag{Name: "pattern", Usage: "a file with other traffic, instead of the cases", TakesFile: true},
 			&cli.StringFlag{Name: "rate", Usage: "the limit of the pattern, as in 1000/3s"},
-			&cli.StringSliceFlag{Name: "limiter", Usage: "a limiter by its name; may be repeated", DefaultText: "all"},
+			&cli.StringSliceFlag{Name: "limiter", Usage: "the name of a limiter; may be repeated", DefaultText: "all"},
 			&cli.DurationFlag{Name: "wait", DefaultText: "one interval", Usage: "how far ahead LeakyQueue, SmoothBursty and SmoothWarmingUp may hand out turns"},
 			&cli.StringFlag{Name: "svg", Usage: "the file to draw to", TakesFile: true},
 			&cli.StringFlag{Name: "png", Usage: "the file to draw to", TakesFile: true},
 			&cli.StringFlag{Name: "by", Value: byCase, Usage: "what a picture shows: case or limiter"},
-			&cli.BoolFlag{Name: "json", Usage: "one JSON object a line"},
+			&cli.BoolFlag{Name: "json", Usage: "write one JSON object a line"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
@@ -66,7 +67,7 @@ const (
 	byLimiter = "limiter"
 )
 
-// A compare is one run of the command.
+// A compare holds the settings of one run of the command.
 type compare struct {
 	cases []traffic
 	who   []contestant
@@ -104,7 +105,7 @@ func caseNames() (names []string) {
 	return names
 }
 
-// chosenCases are the traffics that the flags name.
+// chosenCases returns the traffics that the flags name.
 func chosenCases(c *cli.Command) ([]traffic, error) {
 	names, file, text := c.StringSlice("case"), c.String("pattern"), c.String("rate")
 	switch {
@@ -139,7 +140,7 @@ func chosenCases(c *cli.Command) ([]traffic, error) {
 	return append(cases, traffic{name: "pattern", about: "the requests of " + file, rate: rate, bursts: bursts}), nil
 }
 
-// namedCases are the cases of those names, in their own order; all for none.
+// namedCases returns the cases of those names, in the order of theCases; all of them if names is empty.
 func namedCases(names []string) ([]traffic, error) {
 	for _, n := range names {
 		if !slices.Contains(caseNames(), n) {
@@ -151,7 +152,7 @@ func namedCases(names []string) ([]traffic, error) {
 	}), nil
 }
 
-// parseRate reads permits and interval, as in 1000/3s. What the limiters can count they say themselves.
+// parseRate parses a rate such as 1000/3s. Whether a limiter can have it is for the limiter to say.
 func parseRate(s string) (limit.Rate, error) {
 	permits, interval, ok := strings.Cut(s, "/")
 	n, err := strconv.ParseInt(permits, 10, 64)
@@ -165,9 +166,9 @@ func parseRate(s string) (limit.Rate, error) {
 	return limit.Rate{Permits: n, Interval: d}, nil
 }
 
-// run compares, shows, and only then writes files.
+// run compares, writes the files, and then shows the result.
 func (k compare) run(ctx context.Context, out io.Writer) error {
-	// There is little to keep and much to throw away: it takes half as long.
+	// Little of what is allocated stays in use; with fewer collections it takes half as long.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	var all []comparison
 	for _, t := range k.cases {
@@ -201,7 +202,7 @@ func (k compare) run(ctx context.Context, out io.Writer) error {
 	return v.end()
 }
 
-// draw are the pictures, as they are to be written.
+// draw returns the files of the pictures, to be written.
 func (k compare) draw(all []comparison) (files []file, err error) {
 	if k.svg == "" && k.png == "" {
 		return nil, nil
@@ -224,8 +225,8 @@ func (k compare) draw(all []comparison) (files []file, err error) {
 	return files, nil
 }
 
-// fileName is where a picture goes: what the flag says, with its name before the ending when there are
-// several.
+// fileName returns the name of the file for a picture: that of the flag, with the name of the figure before
+// the extension if there are several.
 func (k compare) fileName(flag, figure string) string {
 	if k.pictures() == 1 {
 		return flag
@@ -244,8 +245,8 @@ func (k compare) pictures() int {
 	return len(k.cases)
 }
 
-// checkFiles looks before anything is computed whether the files can be there. A device or a directory is
-// not replaced.
+// checkFiles checks, before anything is computed, that the files can be written. It refuses to replace
+// anything but regular files.
 func (k compare) checkFiles(c *cli.Command) error {
 	names := map[string]string{}
 	for _, flag := range []string{"svg", "png"} {

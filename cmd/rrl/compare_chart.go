@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// chartColumns is how many blocks beside each other fit behind a limiter's name.
+// chartColumns is how many columns there is room for after a limiter's name.
 const chartColumns = 62
 
-// blocks are the heights of a column, of which the first is for nothing.
+// blocks are the heights of a column. The first stands for 0.
 var blocks = []rune("·▁▂▃▄▅▆▇█")
 
-// chart shows what was asked, and what each limiter admitted, as blocks over the time: a picture's upper
-// plots, without a picture. Where it is in colours, red is what the lower ones have in red.
+// chart shows over time what was asked and what each limiter admitted, as the upper plots of a picture do.
+// In colour, red marks the columns that are red in the lower plots.
 func (v *compareTable) chart(c comparison) {
 	bins := (int(c.length/c.bin) + chartColumns - 1) / chartColumns // in a column
 	rows := append([]outcome{c.asked()}, c.outcomes...)
@@ -33,7 +33,7 @@ func (v *compareTable) chart(c comparison) {
 	v.println("")
 }
 
-// columns are the sums of so many bins each.
+// columns returns the sums of each so many bins.
 func columns(bins []int64, each int) (sums []int64) {
 	for part := range slices.Chunk(bins, each) {
 		sum := int64(0)
@@ -45,7 +45,7 @@ func columns(bins []int64, each int) (sums []int64) {
 	return sums
 }
 
-// row is a block for each number, those above in red.
+// row returns a block for each height, those above the limit in red.
 func (v *compareTable) row(heights []int64, most int64, above []bool) string {
 	var b strings.Builder
 	for i := 0; i < len(heights); {

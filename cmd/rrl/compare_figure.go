@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// A figure is one picture: cells beside and below each other.
+// A figure is one picture, a grid of cells.
 type figure struct {
 	name  string
 	title string
@@ -22,12 +22,12 @@ type figure struct {
 	cells []cell
 }
 
-// A cell is what one limiter made of one traffic: above what it admitted in each bin, below what windows
-// of the interval held. The axes are those of the traffic, so that cells of one can be compared.
+// A cell shows one traffic at one limiter: in its upper plot what was admitted in each bin, in its lower
+// plot what the windows of the interval held. All cells of a traffic have the same axes.
 type cell struct {
 	title   string
 	said    string // the numbers, in a line
-	above   bool   // the limit
+	above   bool   // whether the limit was exceeded
 	asked   bool   // these are the requests, not what was admitted
 	bins    []int64
 	windows []int64
@@ -41,7 +41,7 @@ type axes struct {
 	mostInWindow          int64
 }
 
-// figures are one picture a case, or one a limiter.
+// figures returns a figure for each case, or for each limiter.
 func figures(all []comparison, by string) (list []figure) {
 	if by == byCase {
 		for i := range all {
@@ -72,7 +72,7 @@ func figures(all []comparison, by string) (list []figure) {
 	return list
 }
 
-// axes have room for all of these.
+// axes returns axes with room for all of outcomes.
 func (c *comparison) axes(outcomes []outcome) axes {
 	a := axes{bin: c.bin, interval: c.rate.Interval, length: c.length, limit: c.rate.Permits, mostInWindow: c.rate.Permits}
 	a.mostInBin = int64(a.average()) // the limit's lines are inside
@@ -95,7 +95,7 @@ func (c *comparison) cell(o outcome, a axes) cell {
 	}
 }
 
-// average is what the limit allows in a bin, in the long run.
+// average returns what the limit allows in a bin, in the long run.
 func (a axes) average() float64 { return float64(a.limit) * float64(a.bin) / float64(a.interval) }
 
 const (
@@ -117,7 +117,7 @@ func (f figure) svg() ([]byte, error) {
 	f.draw(draw.New(canvas))
 	var b bytes.Buffer
 	_, err := canvas.WriteTo(&b)
-	// The font is said once, in a quarter less bytes, and with others of the same widths.
+	// The font is set once, with alternatives of the same widths, which saves a quarter of the bytes.
 	return []byte(strings.NewReplacer(
 		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;", "",
 		"font-family:Liberation Sans;font-variant:normal;", "",
@@ -138,7 +138,7 @@ func (f figure) draw(dc draw.Canvas) {
 	dc.FillPolygon(white, []vg.Point{dc.Min, {X: dc.Max.X, Y: dc.Min.Y}, dc.Max, {X: dc.Min.X, Y: dc.Max.Y}})
 	f.drawHead(draw.Crop(dc, 10, -10, dc.Max.Y-dc.Min.Y-figureHead, -6))
 
-	// Two plots a cell; a place without a cell stays empty.
+	// Each cell has two plots. A place without a cell stays empty.
 	plots := make([][]*plot.Plot, 2*f.rows())
 	for i := range plots {
 		plots[i] = make([]*plot.Plot, f.columns())

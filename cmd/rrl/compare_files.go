@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 )
 
-// A file is one to be written.
+// A file is a file to be written.
 type file struct {
 	name string
 	data []byte
 }
 
-// directoryOf says why the directory of a file is none.
+// directoryOf returns an error if the directory of the file does not exist or is none.
 func directoryOf(name string) error {
 	dir := filepath.Dir(name)
 	info, err := os.Stat(dir)
@@ -25,21 +25,21 @@ func directoryOf(name string) error {
 	return err
 }
 
-// replaceFiles writes all of them beside their names, and gives them their names when all are written: who
-// reads one sees it as it was or as it is. When one cannot be written all stay as they were; when one cannot
-// be given its name, the ones before it are new.
+// replaceFiles writes all files under temporary names and renames them when all are written, so that a
+// reader sees either the old or the new content. If a file cannot be written, all files stay as they were;
+// if one cannot be renamed, those before it are new.
 func replaceFiles(files []file) error {
 	type move struct{ from, to string }
 	var moves []move
 	defer func() {
 		for _, m := range moves {
-			_ = os.Remove(m.from) // which is there only after an error
+			_ = os.Remove(m.from) // it exists only after an error
 		}
 	}()
 	for _, f := range files {
 		m := move{to: f.name}
 		if target, err := filepath.EvalSymlinks(f.name); err == nil {
-			m.to = target // a link stays one
+			m.to = target // a symbolic link stays one
 		}
 		m.from = filepath.Join(filepath.Dir(m.to), "."+filepath.Base(m.to)+"."+rand.Text()[:8])
 		moves = append(moves, m)

@@ -11,12 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A contestant is one kind of limiter, with the numbers that make it comparable: the rate of the traffic,
-// and room for one interval's permits wherever it has room for some.
+// A contestant is one kind of limiter, with parameters that make it comparable: the rate of the traffic, and
+// room for the permits of one interval wherever it has room for some.
 type contestant struct {
 	name      string
 	algorithm func(limit.Rate) limit.Algorithm
-	redisson  bool // it is a RRateLimiter, and algorithm the one whose bound it has
+	redisson  bool // it is an RRateLimiter; algorithm only has the same bound
 }
 
 func theContestants() []contestant {
@@ -48,7 +48,7 @@ func theContestants() []contestant {
 	}
 }
 
-// chosen are the contestants of those names, in their own order; all for none.
+// chosen returns the contestants of those names, in the order of theContestants; all if names is empty.
 func chosen(names []string) ([]contestant, error) {
 	all := theContestants()
 	if len(names) == 0 {
@@ -75,10 +75,11 @@ func chosen(names []string) ([]contestant, error) {
 	return who, nil
 }
 
-// An asker asks a limiter for permits. Those that hand out permits ahead of their time do so up to atMost.
+// An asker asks a limiter for permits. A limiter that can grant permits ahead of their time does so up to
+// atMost.
 type asker func(ctx context.Context, n int64, atMost time.Duration) (limit.Result, error)
 
-// asker makes the limiter in rdb; a RRateLimiter is client's.
+// asker makes the limiter in rdb. An RRateLimiter is one of client's.
 func (c contestant) asker(ctx context.Context, rdb *redis.Client, client *ratelimiter.Client, r limit.Rate) (asker, error) {
 	if c.redisson {
 		l := client.RateLimiter(c.name)

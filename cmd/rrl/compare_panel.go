@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The colours tell apart for those who see no red and green, and in grey.
+// The colours can be told apart by the colour-blind, and in shades of grey.
 var (
 	white    = color.RGBA{0xff, 0xff, 0xff, 0xff}
 	ink      = color.RGBA{0x22, 0x22, 0x22, 0xff}
@@ -56,7 +56,7 @@ func (f figure) drawHead(dc draw.Canvas) {
 		s := style(8, false, ink)
 		s.YAlign = draw.YCenter
 		dc.FillText(s, vg.Point{X: x + 18, Y: y}, words)
-		x += 18 + s.Width(words)*1.2 + 10 // a reader's font may be wider
+		x += 18 + s.Width(words)*1.2 + 10 // the font of a viewer may be wider
 	}
 	box := func(c color.Color) func(x0, x1 vg.Length) {
 		return func(x0, x1 vg.Length) {
@@ -76,7 +76,7 @@ func limitLine() draw.LineStyle {
 	return draw.LineStyle{Color: ink, Width: 0.8, Dashes: []vg.Length{3, 2}}
 }
 
-// label writes the title above the plot, whose space for it upper has kept.
+// label writes the title above the plot, in the space that upper left for it.
 func (c cell) label(data draw.Canvas) {
 	title, said := style(9, true, ink), style(7.5, false, ink)
 	if c.above {
@@ -86,7 +86,7 @@ func (c cell) label(data draw.Canvas) {
 	data.FillText(said, vg.Point{X: data.Min.X, Y: data.Max.Y + 5}, c.said)
 }
 
-// panel is an empty plot over the time of the traffic.
+// panel returns an empty plot over the time of the traffic.
 func (c cell) panel(most int64) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -107,7 +107,7 @@ func (c cell) panel(most int64) *plot.Plot {
 	return p
 }
 
-// upper is what was admitted in each bin, and the limit as an average.
+// upper returns the plot of what was admitted in each bin, with the limit as an average.
 func (c cell) upper() *plot.Plot {
 	p := c.panel(c.axes.mostInBin)
 	p.Title.Text, p.Title.Padding = " ", 16
@@ -124,7 +124,7 @@ func (c cell) upper() *plot.Plot {
 	return p
 }
 
-// lower is what windows held, with what is above the limit in red.
+// lower returns the plot of what the windows held, with what exceeds the limit in red.
 func (c cell) lower(lowest bool) *plot.Plot {
 	p := c.panel(c.axes.mostInWindow)
 	p.Y.Label.Text = "in " + c.axes.interval.String()
@@ -149,7 +149,7 @@ func (c cell) lower(lowest bool) *plot.Plot {
 	return p
 }
 
-// area is a step for each bin, filled. Steps of equal height are one, for smaller files.
+// area returns a filled step for each bin. Successive steps of equal height are merged, for smaller files.
 func (c cell) area(values []int64, fill color.Color) *plotter.Line {
 	var steps plotter.XYs
 	for i, n := range values {
@@ -161,8 +161,8 @@ func (c cell) area(values []int64, fill color.Color) *plotter.Line {
 	return &plotter.Line{XYs: steps, StepStyle: plotter.PostStep, FillColor: fill}
 }
 
-// aboveLimit is what windows held beyond the limit: a shape for each time without a gap. An area down to 0,
-// with the rest painted over it, would leave an edge of its colour there.
+// aboveLimit returns what the windows held beyond the limit, a polygon for each time without a gap. An area
+// down to 0 with the rest painted over it would leave an edge of its colour.
 func (c cell) aboveLimit() (parts []*plotter.Polygon) {
 	at := func(i int) float64 { return (time.Duration(i) * c.axes.bin).Seconds() }
 	limit := float64(c.axes.limit)
@@ -191,7 +191,7 @@ func (c cell) level(y float64) *plotter.Line {
 	return &plotter.Line{XYs: plotter.XYs{{X: 0, Y: y}, {X: c.axes.length.Seconds(), Y: y}}, LineStyle: limitLine()}
 }
 
-// even are about so many ticks at round numbers.
+// even returns about so many ticks at round numbers.
 func even(most int64, about int) plot.ConstantTicks {
 	step := int64(1)
 	for factor := int64(1); ; factor *= 10 {
@@ -203,7 +203,7 @@ func even(most int64, about int) plot.ConstantTicks {
 	}
 }
 
-// top is where an axis ends.
+// top returns the end of an axis.
 func top(most int64) float64 { return float64(most) * 1.05 }
 
 func every(step, most int64) (ticks plot.ConstantTicks) {
@@ -213,12 +213,12 @@ func every(step, most int64) (ticks plot.ConstantTicks) {
 	return ticks
 }
 
-// multiples are ticks at 0, the limit and up to three of its multiples.
+// multiples returns ticks at 0, at the limit and at up to three of its multiples.
 func multiples(limit, most int64) plot.ConstantTicks {
 	return every(limit*(most/limit/4+1), most)
 }
 
-// timeTicks are ticks of the time.
+// timeTicks returns the ticks of an axis of time.
 func timeTicks(length time.Duration) plot.ConstantTicks {
 	if length < 2*time.Second {
 		var ticks plot.ConstantTicks

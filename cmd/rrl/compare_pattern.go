@@ -13,12 +13,12 @@ import (
 
 const (
 	patternMostBytes    = 1 << 20
-	patternMostRequests = 10_000 // each is a script for each limiter
+	patternMostRequests = 10_000 // each runs a script for each limiter
 	patternMostTime     = time.Hour
 	patternMostPermits  = 1<<32 - 1
 )
 
-// readPattern reads the user's traffic. What is wrong with it is said with the file's name and the line.
+// readPattern reads a pattern from a file. Its errors have the name of the file and the line in them.
 func readPattern(name string) ([]burst, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -28,8 +28,8 @@ func readPattern(name string) ([]burst, error) {
 	return parsePattern(name, f)
 }
 
-// parsePattern reads lines of a time, or of two with .. between them, a count and, where it is not 1, the
-// permits of each request:
+// parsePattern parses a pattern. Each line has a time, or two with .. between them, a number of requests
+// and, if it is not 1, the number of permits of each request:
 //
 //	0s..5s 100   # evenly
 //	1.5s 10      # at once

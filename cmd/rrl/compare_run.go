@@ -13,31 +13,32 @@ import (
 	"github.com/goredisson/ratelimiter/internal/embedredis"
 )
 
-// A comparison is one traffic through some limiters.
+// A comparison is the outcome of one traffic at several limiters.
 type comparison struct {
 	traffic
 	requests []arrival
-	wait     time.Duration // how far ahead of their time permits were taken
+	wait     time.Duration // how far ahead of their time permits could be granted
 	outcomes []outcome
 	bin      time.Duration // of the pictures
 	length   time.Duration // until the last request or turn, in whole bins
 }
 
-// An outcome is what one limiter made of it. Its counts are permits.
+// An outcome is that of one limiter. Its counts are permits.
 type outcome struct {
 	limiter           string
-	bound             int64 // what it promises for a window of the interval
+	bound             int64 // the most that the limiter promises to admit in a window of the interval
 	admitted, refused int64
 	grants            []grant       // by the time from which they may be used
 	worst             int64         // the most in any window of the interval
-	waited            time.Duration // the longest that somebody who was admitted waited
-	told              time.Duration // the longest that somebody who was refused was told to wait
+	waited            time.Duration // the longest wait of a request that was admitted
+	told              time.Duration // the longest wait that a refused request was told
 }
 
-// virtualBegin is when every traffic begins, by the embedded Redis.
+// virtualBegin is when every traffic begins, by the clock of the embedded Redis.
 var virtualBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// compare plays t to who, to as many at once as there are processors. Nobody who is refused asks again.
+// compare sends t to each of who, to as many at a time as there are processors. Refused requests are not
+// repeated.
 func (t traffic) compare(ctx context.Context, who []contestant, wait time.Duration) (comparison, error) {
 	c := comparison{traffic: t, requests: t.arrivals(), wait: wait, outcomes: make([]outcome, len(who))}
 	var wg sync.WaitGroup
@@ -64,8 +65,8 @@ func (t traffic) compare(ctx context.Context, who []contestant, wait time.Durati
 	return c, nil
 }
 
-// play plays the requests to one limiter. It takes no time but the computing: the clock of a Redis inside
-// this program, which the limiter goes by, is put to the instant of each request.
+// play sends the requests to one limiter. It does not sleep: it sets the clock of the embedded Redis, which
+// the limiter uses, to the instant of each request.
 func (c *comparison) play(ctx context.Context, who contestant) (outcome, error) {
 	o := outcome{limiter: who.name, bound: who.algorithm(c.rate).Bound(c.rate.Interval, c.largest())}
 	server, err := embedredis.Start()
@@ -100,7 +101,7 @@ func (c *comparison) play(ctx context.Context, who contestant) (outcome, error) 
 	return o, nil
 }
 
-// largest is the most permits that one request is for.
+// largest returns the number of permits of the largest request.
 func (c *comparison) largest() (n int64) {
 	for _, r := range c.requests {
 		n = max(n, r.permits)
@@ -118,7 +119,7 @@ func runError(ctx context.Context, err error) error {
 	return err
 }
 
-// finish works out what follows from the grants.
+// finish computes what follows from the grants.
 func (c *comparison) finish() {
 	last := c.requests[len(c.requests)-1].at
 	for i := range c.outcomes {
@@ -132,7 +133,7 @@ func (c *comparison) finish() {
 	c.length = (last/c.bin + 1) * c.bin
 }
 
-// binFor is 100ms, and more where there would be so many that a picture has less than a dot for each.
+// binFor returns a bin of 100ms, or of more if a picture would have less than a dot for each.
 func binFor(length time.Duration) time.Duration {
 	const most = 300
 	for bin := 100 * time.Millisecond; ; bin *= 10 {
@@ -144,7 +145,7 @@ func binFor(length time.Duration) time.Duration {
 	}
 }
 
-// asked is what the requests would be if nobody refused any.
+// asked returns the outcome of a limiter that refuses nothing.
 func (c *comparison) asked() outcome {
 	o := outcome{limiter: "asked"}
 	for _, r := range c.requests {
@@ -155,7 +156,7 @@ func (c *comparison) asked() outcome {
 	return o
 }
 
-// perBin is how many permits were admitted in each bin.
+// perBin returns how many permits were admitted in each bin.
 func (c *comparison) perBin(o outcome) []int64 {
 	bins := make([]int64, c.length/c.bin)
 	for _, g := range o.grants {
@@ -164,14 +165,14 @@ func (c *comparison) perBin(o outcome) []int64 {
 	return bins
 }
 
-// windows is, for each bin, the most that a window of the interval which ends in it holds: the largest of
-// them is the worst window.
+// windows returns, for each bin, the most permits in a window of the interval that ends in the bin. The
+// largest of them is that of the worst window.
 func (c *comparison) windows(o outcome) []int64 {
 	sums := make([]int64, len(o.grants)+1) // sums[i] is what the first i grants are together
 	for i, g := range o.grants {
 		sums[i+1] = sums[i] + g.permits
 	}
-	// upTo is what was granted up to an instant, and at it.
+	// upTo returns what was granted until an instant, inclusive.
 	upTo := func(at time.Time) int64 {
 		i, _ := slices.BinarySearchFunc(o.grants, at, func(g grant, at time.Time) int {
 			if g.at.After(at) {

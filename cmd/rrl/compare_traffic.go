@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A traffic is requests over time, and the limit that they meet.
+// A traffic is a series of requests, and the limit for them.
 type traffic struct {
 	name   string
 	about  string
@@ -16,8 +16,8 @@ type traffic struct {
 	bursts []burst
 }
 
-// A burst is count requests for so many permits each, spread evenly from from on, up to but without to;
-// all at one instant where both are the same.
+// A burst is count requests for so many permits each, spread evenly over the time from from, inclusive, to
+// to, exclusive. If both are equal, all requests come at that instant.
 type burst struct {
 	from, to time.Duration
 	count    int
@@ -26,11 +26,11 @@ type burst struct {
 
 // An arrival is one request.
 type arrival struct {
-	at      time.Duration // whole microseconds after the begin
+	at      time.Duration // since the beginning, in whole microseconds
 	permits int64
 }
 
-// arrivals are the requests by time; those of one instant in the order of the bursts.
+// arrivals returns the requests by time; those of one instant are in the order of the bursts.
 func (t traffic) arrivals() []arrival {
 	var all []arrival
 	for _, b := range t.bursts {
@@ -44,7 +44,7 @@ func (t traffic) arrivals() []arrival {
 	return all
 }
 
-// theCases are the traffics that the command knows by name.
+// theCases returns the traffics that the command knows by name.
 func theCases() []traffic {
 	second := func(n, count int) burst {
 		return burst{time.Duration(n) * time.Second, time.Duration(n+1) * time.Second, count, 1}
@@ -54,14 +54,14 @@ func theCases() []traffic {
 	ten := limit.Rate{Permits: 10, Interval: time.Second}
 	return []traffic{
 		{
-			// Evenly, so that nobody's burst at one instant is mistaken for the edge's doing.
+			// The requests come evenly, so that the effect of a window's edge is not that of a burst.
 			name:   "articles",
 			about:  "10, 10, 980, 900 and 100 requests in five successive seconds, evenly within each",
 			rate:   limit.Rate{Permits: 1000, Interval: 3 * time.Second},
 			bursts: []burst{second(0, 10), second(1, 10), second(2, 980), second(3, 900), second(4, 100)},
 		},
 		{
-			// Windows here begin with their first grant, so one request comes ahead and opens one.
+			// A window begins with its first grant, so the first request opens one.
 			name:   "edge",
 			about:  "1 request that opens a window, 4 just before its end (0.95s), 5 just after it (1.05s)",
 			rate:   limit.Rate{Permits: 5, Interval: time.Second},

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A compareView shows comparisons to a person or a machine.
+// A compareView shows comparisons.
 type compareView interface {
 	comparison(comparison)
 	file(name string)
-	// end shows what comes last, and answers the first error of the writer.
+	// end shows what comes last and returns the first error of the writer.
 	end() error
 }
 
@@ -27,7 +27,7 @@ func newCompareView(out io.Writer, asJSON bool) compareView {
 type compareTable struct {
 	out    io.Writer
 	colour bool
-	ahead  bool // somebody could wait
+	ahead  bool // permits could be granted ahead of their time
 	err    error
 }
 
@@ -72,7 +72,7 @@ func (v *compareTable) comparison(c comparison) {
 
 func (v *compareTable) file(name string) { v.println("wrote " + visible(name)) }
 
-// compareLegend says what the columns are.
+// compareLegend explains the columns.
 var compareLegend = []string{
 	"Counts are permits. worst: the most in any window of the interval; ! is above the limit.",
 	"bound: the most that the limiter promises to admit in one. told: the longest time that",
@@ -92,7 +92,7 @@ func (v *compareTable) end() error {
 	return v.err
 }
 
-// ofLimit is the worst window as a multiple of the limit, marked when it is above.
+// ofLimit returns the worst window as a multiple of the limit, with a mark if it exceeds the limit.
 func (o outcome) ofLimit(limit int64) string {
 	if o.worst > limit {
 		return o.times(limit) + " !"
@@ -104,7 +104,7 @@ func (o outcome) times(limit int64) string {
 	return fmt.Sprintf("%.2fx", float64(o.worst)/float64(limit))
 }
 
-// short is a duration in few letters, a dash for none.
+// short formats d in few letters, 0 as a dash.
 func short(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -115,7 +115,7 @@ func short(d time.Duration) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// wrapped is text in lines of at most so many letters.
+// wrapped splits text into lines of at most width bytes.
 func wrapped(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -127,7 +127,7 @@ func wrapped(text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// A compareJSON writes one object a line, each with an event.
+// A compareJSON writes one JSON object a line, each with an event.
 type compareJSON struct {
 	out io.Writer
 	err error

@@ -21,23 +21,24 @@ func demoCommand() *cli.Command {
 		Name:  "demo",
 		Usage: "watch a limiter admit, delay and refuse HTTP requests",
 		Description: "Serves GET /require?num=N, which takes N permits of a limiter of 5 in any 10s and waits up to\n" +
-			"1m for them, and plays clients against it for some 20s: what each asked for, how long it\n" +
-			"waited, what it was answered, and the three keys in Redis. The last line is the most permits\n" +
-			"granted in any window, counted from the answers; more than 5 is exit code 1.\n\n" +
-			"Without --redis it runs on a Redis inside this program. In a Redis of yours it uses a limiter of\n" +
-			"its own, rrl-demo:<random>, and deletes it at the end.\n\n" +
-			"With --json each line is an object with an event: begin, asked, answered, summary. The last is\n" +
-			"the summary; its text is the line that the demo otherwise ends with.",
+			"1m for them. Clients then send requests for some 20s; the demo shows what each asked for, how\n" +
+			"long it waited, the response, and the limiter's three keys in Redis. The last line is the most\n" +
+			"permits granted in any window, counted from the responses. If that is more than 5, the exit code\n" +
+			"is 1.\n\n" +
+			"Without --redis the demo runs on a Redis inside this program. In another Redis it creates a\n" +
+			"limiter rrl-demo:<random> and deletes it at the end.\n\n" +
+			"With --json each line is an object with an event: begin, asked, answered, summary. The text of\n" +
+			"the summary, which is the last one, is the last line of the other output.",
 		OnUsageError: onUsageError,
-		// It would take the word help for a command of its own, which is wrong usage.
+		// Without this, the argument help would be a command instead of wrong usage.
 		HideHelpCommand: true,
 		Commands:        []*cli.Command{dingtalkCommand()},
-		// Those that are not Local belong to the sub-commands too.
+		// Flags that are not Local apply to the sub-commands, too.
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "redis", Usage: "the Redis to use: redis://[user:password@]host:port/db", Sources: cli.EnvVars("REDIS_URL"), DefaultText: "an embedded one"},
 			&cli.StringFlag{Name: "addr", Value: "127.0.0.1:0", Usage: "where the endpoint listens; port 0 is any free one", Local: true},
-			&cli.BoolFlag{Name: "serve", Usage: "play no clients: serve curl until Ctrl-C, which is exit code 0 then", Local: true},
-			&cli.BoolFlag{Name: "json", Usage: "one JSON object a line"},
+			&cli.BoolFlag{Name: "serve", Usage: "send no requests; serve those of others until Ctrl-C, after which the exit code is 0", Local: true},
+			&cli.BoolFlag{Name: "json", Usage: "write one JSON object a line"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
@@ -86,7 +87,7 @@ type demo struct {
 	rate    ratelimiter.Rate
 	timeout time.Duration
 	steps   []step
-	longest time.Duration // the play is over by then or has failed
+	longest time.Duration // the demo fails if the play takes longer
 	serve   bool
 	view    view
 	warn    io.Writer
@@ -94,7 +95,7 @@ type demo struct {
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// run serves and plays, and answers why the demo failed; errInterrupted when ctx ended it.
+// run runs the demo. It returns why the demo failed, or errInterrupted if ctx ended it.
 func (d *demo) run(ctx context.Context) error {
 	client := ratelimiter.New(d.store.rdb, d.options...)
 	defer func() { _ = client.Close() }()
@@ -131,7 +132,7 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	s := tally.end(d.rate.Permits)
 	if s.Err == nil && !d.serve {
-		s.Err = s.Failed // a caller of --serve knows what it was answered
+		s.Err = s.Failed // with --serve the clients are not ours
 	}
 	d.view.end(s)
 	return s.Err
@@ -141,7 +142,7 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) play(ctx context.Context, base string, start time.Time, tally *tally) error {
 	playCtx, cancel := context.WithTimeout(ctx, d.longest)
 	defer cancel()
-	// Not the default transport: a proxy from the environment has no part in this.
+	// The default transport would use a proxy from the environment.
 	transport := &http.Transport{DialContext: d.dial}
 	defer transport.CloseIdleConnections()
 	t := &troupe{
@@ -157,13 +158,13 @@ func (d *demo) play(ctx context.Context, base string, start time.Time, tally *ta
 	case ctx.Err() != nil:
 		return errInterrupted
 	case err != nil:
-		return fmt.Errorf("the play was not over after %v", d.longest)
+		return fmt.Errorf("the demo did not end within %v", d.longest)
 	}
 	return nil
 }
 
-// start serves h on ln. The function that it answers ends the server: requests that wait are answered
-// with 503, and it returns the error that ended the server before, if any.
+// start serves h on ln. The function that it returns stops the server: requests that wait get a 503. It
+// returns the error that had ended the server before, if any.
 func start(ln net.Listener, h http.Handler) (stop func() error) {
 	base, cancel := context.WithCancelCause(context.Background())
 	srv := &http.Server{
@@ -187,7 +188,7 @@ func start(ln net.Listener, h http.Handler) (stop func() error) {
 	}
 }
 
-// watch reports what others ask of the endpoint.
+// watch returns a function for service.asked that reports the requests of others to the view.
 func (d *demo) watch(start time.Time, tally *tally) func(*http.Request) func(int, answer) {
 	return func(r *http.Request) func(int, answer) {
 		e := exchange{Client: "curl", Num: fmt.Sprintf("%.12s", r.URL.Query().Get("num")), Asked: time.Since(start)}
@@ -201,7 +202,7 @@ func (d *demo) watch(start time.Time, tally *tally) func(*http.Request) func(int
 	}
 }
 
-// live keeps a view that shows the present informed, five times a second.
+// live shows the keys five times a second, if the view is a liveView, until stop is called.
 func (d *demo) live(ctx context.Context, start time.Time, l *ratelimiter.RateLimiter) (stop func()) {
 	v, ok := d.view.(liveView)
 	if !ok {
@@ -223,7 +224,7 @@ func (d *demo) live(ctx context.Context, start time.Time, l *ratelimiter.RateLim
 	}
 }
 
-// cleanUp leaves nothing in a Redis that others use, also after Ctrl-C.
+// cleanUp deletes the limiter, also after Ctrl-C.
 func (d *demo) cleanUp(ctx context.Context, l *ratelimiter.RateLimiter) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

@@ -125,7 +125,7 @@ func TestDemoEndsInTime(t *testing.T) {
 		d.steps = []step{{client: "ann", num: "5"}, {client: "bob", num: "5"}, {client: "cat", num: "5"}}
 		d.longest = 15 * time.Second
 		start := time.Now()
-		require.ErrorContains(t, d.run(t.Context()), "not over after 15s")
+		require.ErrorContains(t, d.run(t.Context()), "did not end within 15s")
 		require.Less(t, time.Since(start), 18*time.Second)
 	})
 }

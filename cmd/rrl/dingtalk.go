@@ -22,18 +22,20 @@ func dingtalkCommand() *cli.Command {
 		Name:  "dingtalk",
 		Usage: "watch services call a DingTalk-like gateway: without a limiter, with one, and through a ban",
 		Description: "Four services call two APIs as fast as they can for some 40s, in four parts: without a limiter;\n" +
-			"with the profile platform.DingTalk; while the address that they share is banned, because of\n" +
-			"somebody else; and after that. Beside them is the gateway's own count. The services are in this\n" +
-			"process, each with a Redis connection, a ratelimiter.Client and a httplimit.Transport of its own;\n" +
-			"they are the fleet of examples/dingtalk.\n" +
-			"The gateway is a model of DingTalk's on loopback, and a ban of 5m is one of 10s.\n\n" +
-			"The last line is the verdict. A penalty with the profile on is exit code 1, and so is a call sent\n" +
-			"during the ban after the fleet knew of it. On a machine that is busy with other things calls are\n" +
-			"later than the profile's margin allows for: a larger --margin helps. --margin 0s shows what it is for.\n\n" +
-			"Without --redis it runs on a Redis inside this program. In a Redis of yours it uses limiters of\n" +
-			"its own, rrl-demo:<random>:…, and deletes them at the end.\n\n" +
+			"with the profile platform.DingTalk; while the address that they share is banned because of\n" +
+			"others; and after the ban. Next to them is the gateway's own count. The services are in this\n" +
+			"process, each with its own Redis connection, ratelimiter.Client and httplimit.Transport; they\n" +
+			"are the fleet of examples/dingtalk.\n" +
+			"The gateway is a model of DingTalk's on loopback. It bans for 10s instead of 5m.\n\n" +
+			"The last line is the verdict. The exit code is 1 if there was a penalty with the profile, or if a\n" +
+			"call was sent during the ban after the fleet had learned of it. On a busy machine the delays of\n" +
+			"calls may differ by more than the profile's margin; a larger --margin helps then. --margin 0s\n" +
+			"shows what happens without one.\n\n" +
+			"Without --redis the demo runs on a Redis inside this program. In another Redis it creates\n" +
+			"limiters rrl-demo:<random>:… and deletes them at the end.\n\n" +
 			"With --json each line is an object with an event: begin, act, second, ban, met, known, over,\n" +
-			"resumed, summary. The last is the summary; its text is the line that the demo otherwise ends with.",
+			"resumed, summary. The text of the summary, which is the last one, is the last line of the other\n" +
+			"output.",
 		OnUsageError: onUsageError,
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "margin", Value: dingMargin, Usage: "by how much delays may differ: 0s to 1s"},
@@ -71,7 +73,7 @@ func dingtalkCommand() *cli.Command {
 	}
 }
 
-// dingParts are how long the parts of the story last.
+// dingParts holds the lengths of the parts of the demo.
 type dingParts struct {
 	Without, With, Ban, After time.Duration
 }
@@ -82,7 +84,7 @@ var theDingParts = dingParts{Without: 5 * time.Second, With: 12 * time.Second, B
 type dingDemo struct {
 	store   *store
 	options []ratelimiter.Option
-	adjust  []platform.Option // by which the tests weaken the profile, to see it fail
+	adjust  []platform.Option // with which tests weaken the profile, so that the demo fails
 	parts   dingParts
 	margin  time.Duration
 	view    dingView
@@ -92,11 +94,11 @@ type dingDemo struct {
 
 	begin time.Time
 	fleet *dingFleet
-	gate  atomic.Pointer[dinggate.Gate] // each comparison has one of its own, which starts at 0
+	gate  atomic.Pointer[dinggate.Gate] // a new one with the profile, so that its counts start at 0
 	look  *dingLook
 }
 
-// run tells the story, and answers why the demo failed; errInterrupted when ctx ended it.
+// run runs the demo. It returns why the demo failed, or errInterrupted if ctx ended it.
 func (d *dingDemo) run(outer context.Context) error {
 	ctx, fail := context.WithCancelCause(outer)
 	defer fail(nil)
@@ -138,7 +140,7 @@ func (d *dingDemo) run(outer context.Context) error {
 	return s.Err
 }
 
-// play is the four parts; ok is false when ctx ended them.
+// play plays the four parts. It reports false if ctx ended them.
 func (d *dingDemo) play(ctx context.Context) (s dingSummary, ok bool) {
 	d.act("without", "Without a limiter, as it is today.")
 	stop, err := d.fleet.start(ctx, nil)
@@ -157,7 +159,7 @@ func (d *dingDemo) play(ctx context.Context) (s dingSummary, ok bool) {
 	d.gate.Store(gate)
 	d.act("profile", "With the profile platform.DingTalk.")
 	profile := append([]platform.Option{
-		// In a program that calls DingTalk itself only the address is needed, and that for one of several.
+		// A program that calls DingTalk itself needs only WithEgress, and only if it has several addresses.
 		platform.WithEgress(dingAddress),
 		platform.WithHosts("127.0.0.1"),
 		platform.WithPenalty(platform.ScopeIP, d.parts.Ban),
@@ -191,7 +193,7 @@ func (d *dingDemo) play(ctx context.Context) (s dingSummary, ok bool) {
 	if !d.watch(ctx, d.parts.After) {
 		return s, false
 	}
-	stop() // and look at the ledger when the last answer is there
+	stop() // so that the ledger holds the last response
 	if ctx.Err() != nil {
 		return s, false
 	}
@@ -209,11 +211,11 @@ func (d *dingDemo) tell(kind string, at time.Time, format string, args ...any) {
 	d.view.tell(dingEvent{Kind: kind, At: at.Sub(d.begin), Text: fmt.Sprintf(format, args...)})
 }
 
-// dingTick is how often a view that shows the present is drawn.
+// dingTick is how often a dingLiveView is drawn.
 const dingTick = 200 * time.Millisecond
 
-// watch shows what happens for that long; it answers false when ctx ended it. Nobody but its caller
-// writes to the view, so that the lines are in the order of their times.
+// watch shows what happens for length. It reports false if ctx ended it. Only its goroutine writes to the
+// view, so that the lines are in the order of their times.
 func (d *dingDemo) watch(ctx context.Context, length time.Duration) bool {
 	from := time.Now()
 	for at := min(dingTick, length); ; at = min(at+dingTick, length) {

@@ -8,25 +8,25 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
-// dingUnderWay is for how long after Redis took the cool-down a call may leave whose permit it had given
-// before: the answer with the permit was on its way.
+// dingUnderWay is how long after the beginning of the cool-down a call may leave without being late: the
+// reply that granted its permit may have been under way.
 const dingUnderWay = 50 * time.Millisecond
 
-// A dingBan watches what the services do about one ban, from the instants at which their calls leave.
-// Its methods are safe for concurrent use; before the ban they do nothing.
+// A dingBan observes how the services react to one ban, by the instants at which their calls leave. Its
+// methods are safe for concurrent use and do nothing before the ban.
 type dingBan struct {
 	mu     sync.Mutex
 	rec    dingBanRecord
 	unsaid []dingNews
 }
 
-// A dingBanRecord is what a dingBan saw. An instant that has not come is zero.
+// A dingBanRecord is what a dingBan observed. An instant that has not come is zero.
 type dingBanRecord struct {
 	Start, Until time.Time // by the gateway
-	Met          time.Time // the first service read of the ban
-	Known        time.Time // Redis holds everybody back
+	Met          time.Time // the first service was told of the ban
+	Known        time.Time // the cool-down in Redis began
 	Resumed      time.Time // the first call after the ban left
-	Late         int       // calls that left between Known and Until, which nobody should have sent
+	Late         int       // calls that left between Known and Until although there were no permits
 }
 
 type dingNews struct {
@@ -35,9 +35,9 @@ type dingNews struct {
 	text string
 }
 
-// begin has the gateway ban the address.
+// begin makes the gateway ban the address.
 func (b *dingBan) begin(gate *dinggate.Gate, length time.Duration) error {
-	b.mu.Lock() // so that nobody meets a ban that has not begun here
+	b.mu.Lock() // so that met waits until the ban is recorded
 	defer b.mu.Unlock()
 	if err := gate.Ban(dinggate.DimIP, dingAddress, length); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (b *dingBan) begin(gate *dinggate.Gate, length time.Duration) error {
 	return nil
 }
 
-// left is told of every call.
+// left records that a call left.
 func (b *dingBan) left(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,7 +69,7 @@ func (b *dingBan) left(now time.Time) {
 	}
 }
 
-// met is told of every answer that says that the address is banned.
+// met records a response which says that the address is banned.
 func (b *dingBan) met(service, reason string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +79,7 @@ func (b *dingBan) met(service, reason string, now time.Time) {
 	}
 }
 
-// known is told when Redis has taken a cool-down.
+// known records that a cool-down began in Redis.
 func (b *dingBan) known(limiter string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,7 @@ func (b *dingBan) say(kind string, at time.Time, format string, args ...any) {
 	b.unsaid = append(b.unsaid, dingNews{kind, at, fmt.Sprintf(format, args...)})
 }
 
-// news is what happened since it was asked last.
+// news returns what happened since the last call.
 func (b *dingBan) news() []dingNews {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,5 +108,5 @@ func (b *dingBan) record() dingBanRecord {
 	return b.rec
 }
 
-// ms is d for people.
+// ms returns d rounded to milliseconds.
 func ms(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

@@ -22,30 +22,31 @@ import (
 
 const (
 	dingApp = "rrl-demo"
-	// dingAddress is the company's public one, of the block that RFC 5737 keeps for examples.
+	// dingAddress is the public address of the fleet, of a block that RFC 5737 reserves for examples.
 	dingAddress = "203.0.113.7"
 	// dingAddressLimiter is the limiter that a ban of the address cools down, as the profile names it.
 	dingAddressLimiter = "{dingtalk}:ip:" + dingAddress + ":20s"
-	// A call takes that long to the gateway, and its answer the same. Delays that differ by less than the
-	// profile's margin do no harm; what is left of it is for the machine, which may be busy.
+	// The delay of a call on its way to the gateway, and of the response on its way back, lies between
+	// these. Delays that differ by less than the profile's margin do no harm; the rest of the margin is for
+	// a busy machine.
 	dingLeastDelay, dingMostDelay = 5 * time.Millisecond, 15 * time.Millisecond
-	// dingMargin is the profile's for limits per second.
+	// dingMargin is the margin of the profile for limits per second.
 	dingMargin = 50 * time.Millisecond
-	// dingLeft is a header of a call's copy: when it left, in ns after the start.
+	// dingLeft is the name of a header field with the time at which a call left, in ns after the start.
 	dingLeft = "X-Rrl-Left"
-	// dingPatience is how long a call waits for its permit, more than a ban lasts.
+	// dingPatience bounds the wait of a call for its permit. It is longer than a ban.
 	dingPatience = time.Minute
-	// dingGrace is how long calls that are under way may take when a part ends.
+	// dingGrace bounds the time of the calls that are under way when a part ends.
 	dingGrace = 2 * time.Second
 )
 
 var (
 	dingServices = []string{"orders", "payroll", "alerts", "crm"}
-	// One of the old API and one of the new: they say differently that a call is throttled.
+	// One API of the old kind and one of the new: they report a throttled call in different ways.
 	dingAPIs = []string{"/topapi/message/corpconversation/asyncsend_v2", "/v1.0/robot/oToMessages/batchSend"}
 )
 
-// A dingFleet is the company's services, and what is seen of them.
+// A dingFleet is the services of the demo, with the counts of their calls.
 type dingFleet struct {
 	begin  time.Time
 	base   string // http://host:port of the gateway
@@ -55,12 +56,12 @@ type dingFleet struct {
 	ban    dingBan
 
 	sent            [4]atomic.Int64 // calls that left, by service
-	inside, outside atomic.Int64    // calls that were begun and not answered, and those of them that left
+	inside, outside atomic.Int64    // calls that have begun and not ended, and those of them that have left
 	slowest         atomic.Int64    // ns, of all calls to the gateway since start
 }
 
-// start has every service call every API, one call after another, without a limiter when profile is
-// nil. The function that it answers lets the calls under way end, and may be called twice.
+// start makes every service call every API, one call after another, without a limiter if profile is nil.
+// The function that it returns waits for the calls that are under way. It may be called twice.
 func (f *dingFleet) start(ctx context.Context, profile []platform.Option) (stop func(), err error) {
 	f.slowest.Store(0)
 	var services []fleet.Service
@@ -101,7 +102,7 @@ func (f *dingFleet) start(ctx context.Context, profile []platform.Option) (stop 
 	return started.Stop, nil
 }
 
-// call is one call of an API; what it is answered is the gateway's to count.
+// call calls an API once. It ignores the response, which the gateway counts.
 func (f *dingFleet) call(ctx context.Context, client *http.Client, api string) error {
 	ctx, cancel := context.WithTimeout(ctx, dingPatience)
 	defer cancel()
@@ -127,7 +128,7 @@ func (f *dingFleet) call(ctx context.Context, client *http.Client, api string) e
 	return err
 }
 
-// heard is told what a Transport does.
+// heard handles an event of a service's Transport.
 func (f *dingFleet) heard(service string, e httplimit.Event) {
 	if !e.Banned {
 		return
@@ -140,16 +141,16 @@ func (f *dingFleet) heard(service string, e httplimit.Event) {
 	}
 }
 
-// A dingNetwork is the way from a service to the gateway and back, through the address that all services
-// share.
+// A dingNetwork is the network between a service and the gateway, with its delays and with the address that
+// all services share.
 type dingNetwork struct {
 	base    http.RoundTripper
 	service string
 	begin   time.Time
-	left    func() (back func()) // is told of every call
+	left    func() (back func()) // is called when a call leaves, and back when it is back
 }
 
-// RoundTrip sends a copy of the request: where it comes from is for the gateway alone.
+// RoundTrip sends a copy of the request, with header fields that tell the gateway who sent it.
 func (n *dingNetwork) RoundTrip(req *http.Request) (*http.Response, error) {
 	left := time.Since(n.begin)
 	defer n.left()()
@@ -170,7 +171,7 @@ func (n *dingNetwork) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// arrived is told of every call that comes to the gateway.
+// arrived records a call that reached the gateway.
 func (f *dingFleet) arrived(r *http.Request) {
 	left, err := strconv.ParseInt(r.Header.Get(dingLeft), 10, 64)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
-// A dingJSON writes one object a line, as a jsonView does.
+// A dingJSON writes one JSON object a line, as a jsonView does.
 type dingJSON struct{ jsonView }
 
 type (
@@ -15,7 +15,7 @@ type (
 		Services  []string `json:"services"`
 		APIs      []string `json:"apis"`
 		Limit     int      `json:"limit_per_s"` // of an API
-		BanMS     int64    `json:"ban_ms"`      // as it is here
+		BanMS     int64    `json:"ban_ms"`      // in the demo
 		RealBanMS int64    `json:"real_ban_ms"`
 	}
 	dingJSONText struct {
@@ -48,7 +48,7 @@ type (
 		Penalties int64        `json:"penalties"` // with the limiter
 		Most      int          `json:"most"`
 		Limit     int          `json:"limit"`
-		KnownMS   int64        `json:"ban_known_after_ms"` // -1 when it was not
+		KnownMS   int64        `json:"ban_known_after_ms"` // -1 if no service learned of it
 		InBan     int64        `json:"calls_during_ban"`   // with those under way when it began
 		LastMS    int64        `json:"last_after_ms"`      // the last of them, after the ban began
 		Late      int          `json:"sent_during_known_ban"`

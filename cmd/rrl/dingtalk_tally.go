@@ -11,26 +11,26 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
-// A dingRow is the fleet, Redis and the gateway at one instant. Its counts are those of the gateway's
-// ledger, or what was added to them since another row.
+// A dingRow is the state of the fleet, Redis and the gateway at one instant. Its counts are those of the
+// gateway's ledger, or their increase since another row.
 type dingRow struct {
 	At       time.Duration
 	Sent     []int64 // by service: calls that left
 	Waiting  int64   // calls that wait for their permits
-	Free     int64   // permits of the address in Redis, -1 when there is no such limiter
+	Free     int64   // available permits of the address, -1 if it has no limiter
 	CoolDown time.Duration
 	Calls    int64
 	Admitted int64
 	Refused  int64
-	// Penalties, Most and Limit are always totals: penalties that calls brought about, and the most
-	// calls of an API in any second.
+	// Penalties and Most are always totals: the penalties that calls caused, and the most calls of an API
+	// in any second. Limit is how many of these are allowed.
 	Penalties int64
 	Most      int
 	Limit     int
-	Banned    time.Duration // what is left of the address's ban
+	Banned    time.Duration // the rest of the address's ban
 }
 
-// A dingLook takes the rows.
+// A dingLook collects rows.
 type dingLook struct {
 	begin time.Time
 	gate  func() *dinggate.Gate
@@ -39,10 +39,10 @@ type dingLook struct {
 	last  dingRow
 }
 
-// reset begins a part.
+// reset makes since count from now on.
 func (l *dingLook) reset() { l.last = l.row(l.gate().Ledger()) }
 
-// now is the present. What Redis does not say within a tick it has not said.
+// now returns the present row. It does not wait for Redis longer than a tick.
 func (l *dingLook) now(ctx context.Context) dingRow {
 	ctx, cancel := context.WithTimeout(ctx, dingTick)
 	defer cancel()
@@ -66,7 +66,7 @@ func (l *dingLook) row(ledger dinggate.Ledger) dingRow {
 	for i := range l.fleet.sent {
 		r.Sent = append(r.Sent, l.fleet.sent[i].Load())
 	}
-	outside := l.fleet.outside.Load() // first: a call that leaves in between waits no longer
+	outside := l.fleet.outside.Load() // before inside, so that a call which leaves in between counts as waiting
 	r.Waiting = max(0, l.fleet.inside.Load()-outside)
 	for _, p := range ledger.Penalties {
 		if p.Outside && p.Until.After(ledger.Now) {
@@ -76,7 +76,7 @@ func (l *dingLook) row(ledger dinggate.Ledger) dingRow {
 	return r
 }
 
-// since is r with the counts since the last call, or since the part began.
+// since returns r with the counts since the last call of since or reset.
 func (l *dingLook) since(r dingRow) dingRow {
 	before := l.last
 	l.last = r
@@ -86,10 +86,10 @@ func (l *dingLook) since(r dingRow) dingRow {
 	return r
 }
 
-// dingLimit is how many calls a second the gateway takes of an application and an API.
+// dingLimit is how many calls a second the gateway allows for an application and an API.
 var dingLimit = dinggate.Standard().AppAPI.Calls
 
-// dingPenalties are those that the fleet's own calls brought about.
+// dingPenalties returns the number of penalties that the fleet's own calls caused.
 func dingPenalties(l dinggate.Ledger) int64 {
 	n := l.Total.Penalties
 	for _, p := range l.Penalties {
@@ -100,7 +100,7 @@ func dingPenalties(l dinggate.Ledger) int64 {
 	return n
 }
 
-// dingMost is the most calls of an API in any second.
+// dingMost returns the most calls of an API in any second.
 func dingMost(l dinggate.Ledger) (most int) {
 	for _, k := range l.Keys {
 		if k.Dimension == dinggate.DimAppAPI {
@@ -110,7 +110,7 @@ func dingMost(l dinggate.Ledger) (most int) {
 	return most
 }
 
-// A dingSummary is how a demo ended.
+// A dingSummary is the outcome of a demo.
 type dingSummary struct {
 	At      time.Duration
 	Parts   dingParts
@@ -119,20 +119,20 @@ type dingSummary struct {
 	End     dinggate.Ledger // of the same gateway as With
 	Ban     dingBanRecord
 	Margin  time.Duration
-	Slowest time.Duration // call to the gateway, with the limiter
-	Err     error         // why the demo failed; nil when it did not
+	Slowest time.Duration // the longest way of a call to the gateway, with the limiter
+	Err     error         // why the demo failed, or nil
 }
 
-// share is how much of the allowed rate was used before the ban, in percent.
+// share returns how much of the allowed rate was used before the ban, in percent.
 func (s dingSummary) share() int {
 	allowed := float64(dingLimit*len(dingAPIs)) * s.Parts.With.Seconds()
 	return int(math.Round(100 * float64(s.With.Total.Admitted) / allowed))
 }
 
-// after is how many calls were admitted after the ban.
+// after returns how many calls were admitted after the ban.
 func (s dingSummary) after() int64 { return s.End.Total.Admitted - s.With.Total.Admitted }
 
-// outside is the ban, as the gateway saw it.
+// outside returns the ban, as the gateway recorded it.
 func (s dingSummary) outside() (ban dinggate.Penalty) {
 	for _, p := range s.End.Penalties {
 		if p.Outside {
@@ -142,14 +142,14 @@ func (s dingSummary) outside() (ban dinggate.Penalty) {
 	return ban
 }
 
-// String is the verdict.
+// String returns the verdict.
 func (s dingSummary) String() string {
 	return fmt.Sprintf("penalties: %d (without the limiter %d); most in any 1s: %d (limit %d); sent during the known ban: %d; %d%% of the allowed rate",
 		dingPenalties(s.End), dingPenalties(s.Without), dingMost(s.End), dingLimit, s.Ban.Late, s.share())
 }
 
-// judged is s with the reason for which the demo failed, if it did. A run in which there was nothing to
-// keep, or nothing was kept up, shows nothing: that is a failure too.
+// judged returns s with the reason why the demo failed, if it did. A run that shows nothing, because there
+// were no penalties without the limiter or no calls with it, has failed, too.
 func (s dingSummary) judged() dingSummary {
 	switch penalties := dingPenalties(s.End); {
 	case s.Ban.Late > 0:

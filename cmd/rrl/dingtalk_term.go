@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A dingTerm scrolls what happens, in colours, above a panel that shows the present.
+// A dingTerm writes coloured lines above a panel that shows the present row.
 type dingTerm struct {
 	out    io.Writer
 	colour bool
@@ -84,7 +84,7 @@ func (v *dingTerm) close() {
 	v.out = io.Discard
 }
 
-// scroll prints lines above the panel.
+// scroll writes lines above the panel.
 func (v *dingTerm) scroll(lines ...string) {
 	panel := v.panel
 	v.erase()

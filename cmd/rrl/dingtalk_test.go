@@ -363,7 +363,7 @@ func TestDingtalkUsage(t *testing.T) {
 	}
 	code, out, _ := rrl(t, "demo", "dingtalk", "--help")
 	require.Equal(t, exitOK, code)
-	for _, want := range []string{"--redis", "REDIS_URL", "--json", "exit code 1"} {
+	for _, want := range []string{"--redis", "REDIS_URL", "--json", "The exit code is 1 if"} {
 		require.Contains(t, out, want)
 	}
 	require.NotContains(t, out, "--serve")

@@ -9,18 +9,18 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
-// A dingView shows a demo to a person or a machine. One goroutine uses it.
+// A dingView shows the progress of a demo. It is not safe for concurrent use.
 type dingView interface {
 	begin(dingIntro)
-	act(dingEvent)  // a part of the story begins
+	act(dingEvent)  // a part of the demo begins
 	second(dingRow) // the counts of one second
 	tell(dingEvent) // something happened
 	end(dingSummary)
-	// close puts the terminal back in order; nothing is shown after it.
+	// close restores the terminal. The view shows nothing after it.
 	close()
 }
 
-// A dingLiveView also shows the present between the seconds.
+// A dingLiveView also shows the present row between the seconds.
 type dingLiveView interface {
 	dingView
 	now(dingRow)
@@ -36,11 +36,11 @@ func newDingView(out io.Writer, asJSON bool) dingView {
 	return &dingPlain{out}
 }
 
-// A dingIntro is what a demo says of itself first.
+// A dingIntro describes a demo that begins.
 type dingIntro struct {
 	Where string        // which Redis
 	URL   string        // of the gateway
-	Ban   time.Duration // as it is here
+	Ban   time.Duration // its length in the demo
 }
 
 func (i dingIntro) lines() []string {
@@ -64,7 +64,7 @@ type dingEvent struct {
 
 func (e dingEvent) String() string { return fmt.Sprintf("%6.2fs  %s", e.At.Seconds(), visible(e.Text)) }
 
-// dingHeader is above the rows: 78 columns.
+// dingHeader is the header of the rows, 78 columns wide.
 var dingHeader = []string{
 	"          fleet  Redis: address  gateway",
 	"   time waiting    free  silent  calls admitted refused most/1s penalties   ban",
@@ -79,7 +79,7 @@ func (r dingRow) String() string {
 		r.Calls, r.Admitted, r.Refused, fmt.Sprintf("%d/%d", r.Most, r.Limit), r.Penalties, left(r.Banned))
 }
 
-// left is a countdown, rounded up: it is over when it says so.
+// left returns d as a countdown, rounded up, so that it does not reach 0 early.
 func left(d time.Duration) string {
 	if d <= 0 {
 		return "-"
@@ -87,7 +87,7 @@ func left(d time.Duration) string {
 	return fmt.Sprintf("%.1fs", (d + 50*time.Millisecond - 1).Seconds())
 }
 
-// A dingPlain writes lines that read well in a file: no colours, nothing drawn twice, one line a second.
+// A dingPlain writes plain lines, for a file or a pipe, one a second.
 type dingPlain struct{ out io.Writer }
 
 func (v *dingPlain) begin(i dingIntro) {
@@ -112,7 +112,7 @@ func (v *dingPlain) end(s dingSummary) {
 	fmt.Fprintln(v.out, s)
 }
 
-// lines are the story in short.
+// lines returns a summary of the parts.
 func (s dingSummary) lines() []string {
 	part := func(name string, length time.Duration, c dinggate.Counts) string {
 		return fmt.Sprintf("%-12s %5d calls in %v, %d admitted, %d refused", name, c.Calls, length, c.Admitted, c.Refused)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A jsonView writes one object a line, each with an event and its time in ms after the start. The
-// last one is the summary, whose text is the line that the other views end with.
+// A jsonView writes one JSON object a line, each with the name of an event and its time in ms since the
+// start. The last one is the summary, whose text is the last line of the other views.
 type jsonView struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -38,7 +38,7 @@ type jsonExchange struct {
 	Status    int     `json:"status,omitempty"`
 	TookMS    *int64  `json:"took_ms,omitempty"` // as the client saw it
 	Answer    *answer `json:"answer,omitempty"`
-	Error     string  `json:"error,omitempty"` // why there is no answer
+	Error     string  `json:"error,omitempty"` // why there is no response
 }
 
 type jsonSummary struct {
@@ -56,7 +56,7 @@ type jsonSummary struct {
 func (v *jsonView) write(o any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_ = encodeJSON(v.out, o) // fails only when nobody reads any more
+	_ = encodeJSON(v.out, o) // fails only if the reader has gone
 }
 
 func (v *jsonView) begin(i intro) {

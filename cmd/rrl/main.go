@@ -1,10 +1,11 @@
-// Command rrl shows and serves rate limiters that live in Redis as Redisson's RRateLimiter does.
+// Command rrl demonstrates and compares rate limiters in Redis, among them those of Redisson's
+// RRateLimiter.
 //
 //	go run ./cmd/rrl demo                                           in a clone
 //	go run github.com/goredisson/ratelimiter/cmd/rrl@latest demo    of a release
 //
-// Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. What is asked for goes to stdout,
-// errors go to stderr, one line each.
+// The exit code is 0 on success, 1 on failure, 2 on wrong usage and 130 after an interrupt. Results
+// go to the standard output; each error is one line on the standard error.
 package main
 
 import (
@@ -27,22 +28,22 @@ const (
 	exitInterrupted = 130 // as a shell reports a program that SIGINT ended
 )
 
-// errInterrupted: somebody pressed Ctrl-C, or SIGTERM came, before the work was done.
+// errInterrupted is returned when Ctrl-C or SIGTERM ended the work before it was done.
 var errInterrupted = errors.New("interrupted")
 
-// A usageError is the caller's mistake, not ours.
+// A usageError is an error in the command line.
 type usageError struct{ error }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends the process at once, should the first not do.
+	// A second Ctrl-C ends the process at once if the first one does not.
 	context.AfterFunc(ctx, stop)
-	// go-redis logs what it also answers as an error; here it would be a second line for one fault.
+	// go-redis also logs the errors that it returns; here that would be a second line for one error.
 	logging.Disable()
 	os.Exit(run(ctx, os.Args, os.Stdout, os.Stderr))
 }
 
-// run is the program without the process: it answers the exit code. Nothing in it calls os.Exit.
+// run runs the command and returns its exit code. It never calls os.Exit.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := newApp(stdout, stderr).Run(ctx, args)
 	var usage usageError
@@ -71,7 +72,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Commands:  []*cli.Command{demoCommand(), compareCommand(), versionCommand()},
-		// The default would call os.Exit and print on its own.
+		// The default handler prints the error and calls os.Exit.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   onUsageError,
 		Action: func(_ context.Context, c *cli.Command) error {
@@ -85,7 +86,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 
 func onUsageError(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
 
-// noArguments refuses what a command would ignore.
+// noArguments returns a usageError if c, which takes no arguments, was given some.
 func noArguments(c *cli.Command) error {
 	if c.Args().Present() {
 		return usageError{fmt.Errorf("%s takes no argument %q", c.Name, c.Args().First())}

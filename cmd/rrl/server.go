@@ -14,23 +14,23 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// errStopping ends the requests that wait when the service ends.
+// errStopping is the cause with which requests are cancelled when the service ends.
 var errStopping = errors.New("the service is shutting down")
 
-// A service is the HTTP service of the article: a request asks for permits, and is answered when it
-// has them or has waited too long.
+// A service is an HTTP service whose requests take permits. A request is answered when it has its permits
+// or has waited too long.
 //
 //	GET /require?num=N   200 granted, 429 refused with Retry-After, 400 bad N, 503 no Redis
 //	GET /state           the limiter's three keys
 //
-// A client that will not wait as long as the service would says so: /require?num=N&timeout=2s.
+// A client that wants to wait less than the service would sets a timeout: /require?num=N&timeout=2s.
 type service struct {
 	limiter *ratelimiter.RateLimiter
 	rate    ratelimiter.Rate
 	timeout time.Duration
 
-	// asked, when set, is told of every request for permits, and what it returns of the answer; the
-	// status is 0 when the client went away before it.
+	// asked, if set, is called with every request for permits, and the function that it returns with the
+	// response. The status is 0 if the client went away before.
 	asked func(r *http.Request) (answered func(status int, a answer))
 }
 
@@ -41,7 +41,7 @@ func (s *service) handler() http.Handler {
 	return mux
 }
 
-// require answers GET /require.
+// require handles GET /require.
 func (s *service) require(w http.ResponseWriter, r *http.Request) {
 	answered := func(int, answer) {}
 	if s.asked != nil {
@@ -62,7 +62,7 @@ func (s *service) require(w http.ResponseWriter, r *http.Request) {
 	answered(status, a)
 }
 
-// acquire is the article's method: trySetRate, then tryAcquire.
+// acquire sets the rate if there is none, takes the permits, and returns the response.
 func (s *service) acquire(ctx context.Context, q url.Values) (status int, a answer) {
 	num, timeout, err := s.parse(q)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *service) acquire(ctx context.Context, q url.Values) (status int, a answ
 	if err != nil {
 		return s.failed(ctx, a, err)
 	}
-	// The permits are acquired or not; what cannot be read now does not change the status.
+	// The status is decided. Errors of what is only shown do not change it.
 	if available, err := s.limiter.AvailablePermits(ctx); err == nil {
 		a.Available = &available
 	}
@@ -95,26 +95,26 @@ func (s *service) acquire(ctx context.Context, q url.Values) (status int, a answ
 	return http.StatusTooManyRequests, a
 }
 
-// parse reads what is asked for. A num above the rate is for the limiter to refuse, whose rate may be
-// another than ours.
+// parse parses the query. It accepts a num above the rate, since the limiter's rate may be another than
+// ours.
 func (s *service) parse(q url.Values) (num int64, timeout time.Duration, err error) {
 	text := q.Get("num")
 	num, err = strconv.ParseInt(text, 10, 64)
 	if err != nil || num < 1 || num > math.MaxUint32 {
-		return 0, 0, fmt.Errorf("num=%.20q is no number: ask for 1 to %d permits", text, s.rate.Permits)
+		return 0, 0, fmt.Errorf("num=%.20q is no number; ask for 1 to %d permits", text, s.rate.Permits)
 	}
 	timeout = s.timeout
 	if q.Has("timeout") {
 		text := q.Get("timeout")
 		timeout, err = time.ParseDuration(text)
 		if err != nil || timeout < 0 || timeout > s.timeout {
-			return 0, 0, fmt.Errorf("timeout=%.20q is none: ask for 0s to %v", text, s.timeout)
+			return 0, 0, fmt.Errorf("timeout=%.20q is invalid; ask for 0s to %v", text, s.timeout)
 		}
 	}
 	return num, timeout, nil
 }
 
-// failed is the answer to an error of the limiter: the request's fault, or that of Redis.
+// failed returns the response to an error of the limiter: 400 for an error in the request, 503 otherwise.
 func (s *service) failed(ctx context.Context, a answer, err error) (int, answer) {
 	a.Error = oneLine(err)
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
@@ -122,13 +122,13 @@ func (s *service) failed(ctx context.Context, a answer, err error) (int, answer)
 		return http.StatusBadRequest, a
 	}
 	if ctx.Err() != nil {
-		a.Error = oneLine(context.Cause(ctx)) // errStopping, or nobody reads it
+		a.Error = oneLine(context.Cause(ctx)) // errStopping; otherwise the client has gone
 	}
 	a.RetryAfterS = 1
 	return http.StatusServiceUnavailable, a
 }
 
-// state answers GET /state.
+// state handles GET /state.
 func (s *service) state(w http.ResponseWriter, r *http.Request) {
 	state, err := s.limiter.Inspect(r.Context())
 	if err != nil && !errors.Is(err, ratelimiter.ErrNotInitialized) {
@@ -143,15 +143,15 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = encodeJSON(w, v) // fails only when nobody listens any more
+	_ = encodeJSON(w, v) // fails only if the client has gone
 }
 
-// backAfter is how long until that many permits have come back, the oldest grants first; at most one
-// interval. Others that wait may take them: nobody can promise a time.
+// backAfter returns how long it takes until so many permits have come back, at most one interval. It is no
+// promise: other requests may take them.
 func backAfter(s ratelimiter.State, permits int64) time.Duration {
 	for _, m := range slices.Backward(s.Members) {
 		if m.Expired {
-			continue // in what is available already
+			continue // its permits are available already
 		}
 		if permits -= int64(m.Permits); permits <= 0 {
 			return min(m.Time.Add(s.Rate.Interval).Sub(s.Time), s.Rate.Interval)
@@ -160,7 +160,7 @@ func backAfter(s ratelimiter.State, permits int64) time.Duration {
 	return s.Rate.Interval
 }
 
-// seconds is d as Retry-After wants it: whole seconds, rounded up, at least one.
+// seconds returns d in whole seconds for Retry-After, rounded up and at least one.
 func seconds(d time.Duration) int {
 	return max(1, int((d+time.Second-1)/time.Second))
 }

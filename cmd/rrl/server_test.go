@@ -111,7 +111,7 @@ func TestRequireRefusesAfterOneMinute(t *testing.T) {
 
 func TestRequireBadNum(t *testing.T) {
 	for _, c := range []struct{ query, want string }{
-		{"", `num="" is no number: ask for 1 to 5 permits`},
+		{"", `num="" is no number; ask for 1 to 5 permits`},
 		{"?num=", `num="" is no number`},
 		{"?num=two", `num="two" is no number`},
 		{"?num=0", `num="0" is no number`},
@@ -120,7 +120,7 @@ func TestRequireBadNum(t *testing.T) {
 		{"?num=4294967296", `is no number`},
 		{"?num=99999999999999999999999999", `is no number`},
 		{"?num=6", "num=6 is more than the limiter's rate"},
-		{"?num=1&timeout=soon", `timeout="soon" is none: ask for 0s to 1m0s`},
+		{"?num=1&timeout=soon", `timeout="soon" is invalid; ask for 0s to 1m0s`},
 		{"?num=1&timeout=-1s", "is none"},
 		{"?num=1&timeout=61s", "is none"},
 	} {

@@ -15,16 +15,16 @@ import (
 // A store is the Redis that the demo runs on, and the name of its limiter there.
 type store struct {
 	rdb   *redis.Client
-	where string // for people; never with a password
+	where string // for people; it never holds a password
 	name  string
 	close func()
 }
 
-// pingTimeout is how long a Redis may take to say that it is there.
+// pingTimeout bounds the PING that checks whether a Redis can be reached.
 const pingTimeout = 3 * time.Second
 
-// openStore opens the Redis at rawURL, or an embedded one when that is empty. In a Redis that others
-// use the limiter has a name of its own for each run.
+// openStore connects to the Redis at rawURL, or starts an embedded one if rawURL is empty. In a Redis
+// that others may use, each run has a limiter with a random name.
 func openStore(ctx context.Context, rawURL string) (*store, error) {
 	if rawURL == "" {
 		s, err := embedredis.Start()
@@ -39,7 +39,7 @@ func openStore(ctx context.Context, rawURL string) (*store, error) {
 	}
 	opts, err := redis.ParseURL(rawURL)
 	if err != nil {
-		// url.Error repeats the URL, and with it a password.
+		// The text of a url.Error has the URL in it, and so the password.
 		var parse *url.Error
 		if errors.As(err, &parse) {
 			err = parse.Err

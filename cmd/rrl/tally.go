@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A tally counts what the endpoint granted, from nothing but its answers.
+// A tally counts what the endpoint granted, from its responses alone.
 //
-// The instants at which answers arrive do not show how much was granted in a window: a grant whose
-// answer took 3 ms and the next one, exactly one interval later, whose answer took 1 ms would look as
-// if they lay within one. So each grant counts at the instant at which Redis recorded it, which the
-// answer to it carries among the members of the permits set; a 200 whose permits are recorded nowhere
-// is a fault of its own.
+// The instants at which responses arrive do not show how much was granted in a window: a grant whose
+// response took 3 ms and the next one, exactly one interval later, whose response took 1 ms would seem
+// to lie within one window. So each grant counts at the instant at which Redis recorded it, which the
+// response has among the members of the permits set. A response of 200 whose permits are recorded
+// nowhere is an error.
 type tally struct {
 	window time.Duration
 
@@ -22,7 +22,7 @@ type tally struct {
 	grants   map[string]grant // by the member's bytes; the last few windows
 	newest   time.Time
 	worst    int64
-	answered int64 // permits in answers of 200
+	answered int64 // permits in responses of 200
 	recorded int64 // permits in the members that came with them
 	statuses map[int]int
 	failed   error
@@ -37,7 +37,7 @@ func newTally(window time.Duration) *tally {
 	return &tally{window: window, grants: map[string]grant{}, statuses: map[int]int{}}
 }
 
-// add counts one answer. They may come in any order, but not later than two windows.
+// add counts one response. Responses may come in any order, but not later than two windows.
 func (t *tally) add(e exchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *tally) add(e exchange) {
 	all := make([]grant, 0, len(t.grants))
 	for id, g := range t.grants {
 		if g.at.Before(t.newest.Add(-3 * t.window)) {
-			delete(t.grants, id) // its windows are counted
+			delete(t.grants, id) // all windows that it lies in are counted
 			continue
 		}
 		all = append(all, g)
@@ -82,8 +82,8 @@ func (t *tally) fail(err error) {
 	}
 }
 
-// mostIn is the most permits granted in any half-open window: one that begins with a grant at t ends
-// before t + window, where the permits of that grant are back.
+// mostIn returns the most permits granted in any half-open window. A window that begins with a grant at
+// t ends before t+window, when the permits of that grant are back. It sorts grants.
 func mostIn(window time.Duration, grants []grant) int64 {
 	slices.SortFunc(grants, func(a, b grant) int { return a.at.Compare(b.at) })
 	var most, sum int64
@@ -99,22 +99,22 @@ func mostIn(window time.Duration, grants []grant) int64 {
 	return most
 }
 
-// A summary is how a demo ended.
+// A summary is the outcome of a demo.
 type summary struct {
 	Most     int64
 	Limit    int64
 	Window   time.Duration
-	Granted  int64 // permits in answers of 200
+	Granted  int64 // permits in responses of 200
 	Statuses map[int]int
-	Failed   error // the first request that was answered with neither 200, 400 nor 429
-	Err      error // why the demo failed; nil when it did not
+	Failed   error // of the first request that got neither 200, 400 nor 429
+	Err      error // why the demo failed, or nil
 }
 
 func (s summary) String() string {
 	return fmt.Sprintf("most in any %v window: %d (limit %d)", s.Window, s.Most, s.Limit)
 }
 
-// end sums up against the limit.
+// end returns the summary, with an error if the limit was exceeded.
 func (t *tally) end(limit int64) summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *tally) end(limit int64) summary {
 	case t.worst > limit:
 		s.Err = fmt.Errorf("the limit was exceeded: %d permits in one window of %v, where %d are allowed", t.worst, t.window, limit)
 	case t.answered > t.recorded:
-		// More recorded than answered is no fault: somebody else used the endpoint too.
+		// It is no error if more was recorded: others may use the endpoint, too.
 		s.Err = fmt.Errorf("%d permits were answered with 200, but Redis recorded %d", t.answered, t.recorded)
 	}
 	return s

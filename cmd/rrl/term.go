@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// A termView scrolls what happens, in colours, above a panel that shows who waits and the keys as
-// they are at this moment.
+// A termView writes coloured lines above a panel that shows the clients that wait and the present
+// content of the keys.
 type termView struct {
 	mu      sync.Mutex
 	out     io.Writer
 	colour  bool
-	panel   int // lines of it on the screen
+	panel   int // lines of the panel on the screen
 	waiting []exchange
 	last    *redisKeys
 	clock
 }
 
-// The sequences are those that every terminal since the VT100 knows. Lines too long for the screen
-// are cut, not wrapped, so that the panel's height is known without asking for the width.
+// These sequences are understood by every terminal since the VT100. Lines that are too long are cut
+// off instead of wrapped, so that the height of the panel does not depend on the width of the screen.
 const (
 	wrapOff    = "\x1b[?7l"
 	wrapOn     = "\x1b[?7h"
@@ -38,7 +38,7 @@ const (
 	plain      = "\x1b[0m"
 )
 
-// isTerminal says whether f is one that understands the sequences.
+// isTerminal reports whether f is a terminal that understands the sequences.
 func isTerminal(f io.Writer) bool {
 	file, ok := f.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {
@@ -112,7 +112,7 @@ func (v *termView) close() {
 	v.out = io.Discard
 }
 
-// scroll prints lines above the panel and draws it anew, in one write: no flicker.
+// scroll writes lines above the panel and draws the panel again.
 func (v *termView) scroll(now time.Duration, lines ...string) {
 	v.erase()
 	for _, line := range lines {

@@ -25,8 +25,8 @@ func versionCommand() *cli.Command {
 	}
 }
 
-// version is what the go command recorded in the program: the module's version, and of a build from
-// a work tree the commit.
+// version returns the module's version and, in a build from a work tree, the commit, as the go command
+// recorded them in the program.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -14,23 +14,23 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A view shows a demo to a person or a machine. Its methods are safe for concurrent use.
+// A view shows the progress of a demo. Its methods are safe for concurrent use.
 type view interface {
 	begin(intro)
 	asked(exchange)
 	answered(exchange)
 	end(summary)
-	// close puts the terminal back in order; nothing is shown after it.
+	// close restores the terminal. The view shows nothing after it.
 	close()
 }
 
-// A liveView also shows the keys between the answers.
+// A liveView also shows the keys between responses.
 type liveView interface {
 	view
 	keys(now time.Duration, k *redisKeys)
 }
 
-// An intro is what a demo says of itself first.
+// An intro describes a demo that begins.
 type intro struct {
 	Where   string // which Redis
 	Limiter string
@@ -53,8 +53,7 @@ func (i intro) lines() []string {
 	return lines
 }
 
-// A plainView writes lines that read well in a file: no colours, nothing drawn twice, and the keys
-// after each answer.
+// A plainView writes plain lines, for a file or a pipe, with the keys after each response.
 type plainView struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -93,7 +92,8 @@ func (v *plainView) end(s summary) {
 
 func (v *plainView) close() {}
 
-// askLine and answerLine are what happened, at most 79 columns in the play.
+// askLine returns the line for a request that was sent. In the play it has at most 79 columns, as that
+// of answerLine.
 func askLine(e exchange) string {
 	line := head(e.Asked, e) + "  asks"
 	if e.Timeout > 0 {
@@ -102,6 +102,7 @@ func askLine(e exchange) string {
 	return line
 }
 
+// answerLine returns the line for a request that has ended.
 func answerLine(e exchange) string {
 	line := head(e.Done, e) + "  "
 	what := func(outcome string) {
@@ -129,17 +130,18 @@ func answerLine(e exchange) string {
 	return line
 }
 
+// head returns the beginning of a line about e.
 func head(at time.Duration, e exchange) string {
 	return fmt.Sprintf("%6.2fs  %-4s num=%-4s", at.Seconds(), visible(e.Client), visible(e.Num))
 }
 
-// A clock tells the limiter's time from the start of the demo. The limiter's clock is that of Redis,
-// which can be minutes off ours, so the first look at the keys sets it.
+// A clock translates the limiter's time to time since the start of the demo. The limiter's clock is that
+// of Redis, which may differ from ours by minutes, so the first keys that are read set the epoch.
 type clock struct {
 	epoch time.Time
 }
 
-// keyLines are the three keys as they are, without the trailing newlines.
+// keyLines returns a line for each of the three keys, without a newline.
 func (c *clock) keyLines(now time.Duration, k *redisKeys) []string {
 	if k == nil {
 		return nil
@@ -160,7 +162,7 @@ func (c *clock) keyLines(now time.Duration, k *redisKeys) []string {
 	}
 }
 
-// fieldText are the fields of the hash, Redisson's own first and in its order.
+// fieldText returns the fields of the hash, those of Redisson first and in its order.
 func fieldText(fields map[string]string) string {
 	order := []string{"rate", "interval", "type", "keepAliveTime"}
 	rank := func(name string) int {
@@ -178,8 +180,8 @@ func fieldText(fields map[string]string) string {
 	return strings.Join(names, " ")
 }
 
-// memberText are the grants in the permits set, oldest first. Where there are too many for a line it
-// is the newest of them.
+// memberText returns the grants in the permits set, oldest first. If they are too many for a line, it
+// returns the newest ones and the number of the others.
 func (c *clock) memberText(p permitsKey) string {
 	const most = 8
 	var parts []string
@@ -191,7 +193,7 @@ func (c *clock) memberText(p permitsKey) string {
 	for _, m := range slices.Backward(shown) {
 		part := fmt.Sprintf("%d@%.2fs", m.Permits, max(0, m.granted().Sub(c.epoch).Seconds()))
 		switch {
-		case m.GrantedMS == 0: // nobody's grant: it tells those who wait that Redisson's callers have asked
+		case m.GrantedMS == 0: // no grant, but a mark by which waiters learn that a caller of Redisson has asked
 			part = "tripwire"
 		case m.Expired:
 			part += "(expired)"
@@ -205,7 +207,7 @@ func (c *clock) memberText(p permitsKey) string {
 	return strings.Join(parts, " ") + "  as " + visible(strings.Join(slices.Sorted(maps.Keys(formats)), ", "))
 }
 
-// counts is the line before the last.
+// counts returns the line before the last.
 func (s summary) counts() string {
 	n := func(status int) int { return s.Statuses[status] }
 	line := fmt.Sprintf("%d granted (%d permits), %d refused, %d bad", n(http.StatusOK), s.Granted,

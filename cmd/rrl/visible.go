@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible returns text for one line of output: whatever in it is not printable, such as the control characters that a
-// terminal would obey, stands there as an escape of Go's, as in \x1b. Names, numbers that somebody asked for, fields of
-// a hash in Redis and errors of servers go through it, for others can choose what is in them.
+// visible returns text with all characters that are not printable, such as the control characters that a terminal would
+// obey, replaced by Go's escapes, as in \x1b. Use it for everything that others can choose: names, numbers in requests,
+// fields of a hash in Redis, errors of servers.
 func visible(text string) string {
 	printable := func(r rune) bool { return strconv.IsPrint(r) }
 	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !printable(r) }) < 0 {
@@ -36,11 +36,11 @@ func visible(text string) string {
 	return b.String()
 }
 
-// oneLine returns the text of err as one line that is visible.
+// oneLine returns the text of err as one visible line.
 func oneLine(err error) string { return visible(strings.Join(strings.Fields(err.Error()), " ")) }
 
-// encodeJSON writes v and a newline. Package json leaves characters as they are that some terminals obey, such as
-// U+009B; here whatever is not printable stands as \u and four digits, which is the same JSON.
+// encodeJSON writes v as JSON, followed by a newline. Package json does not escape all characters that a terminal may
+// obey, such as U+009B. encodeJSON escapes every character that is not printable, which is the same JSON.
 func encodeJSON(out io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

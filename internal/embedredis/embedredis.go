@@ -1,8 +1,8 @@
-// Package embedredis is a Redis inside this process, for the demos and the examples: they run on a
-// machine that has nothing but Go. It is miniredis on a loopback port, told to let its TTLs run.
+// Package embedredis runs a Redis inside this process, so that the demos and the examples need nothing
+// but Go. The server is miniredis on a loopback port, with TTLs that run out by themselves.
 //
-// It is no server for anything else: it holds what one process tells it, in memory, and knows the
-// commands that miniredis knows. Importers of the root package do not get it.
+// It is not meant for anything else: it keeps its data in memory and knows only the commands that
+// miniredis knows. Importers of the root package do not link it.
 package embedredis
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A Server is one embedded Redis. Its TIME is the clock of this process and its TTLs follow it. Its
-// methods are safe for concurrent use.
+// A Server is an embedded Redis. Its TIME command returns the time of this process, and its TTLs follow
+// that clock. A Server is safe for concurrent use.
 type Server struct {
 	mini *miniredis.Miniredis
 	addr string
 }
 
-// Start starts a Server on a free port of 127.0.0.1. Who starts it closes it.
+// Start starts a Server on a free port of 127.0.0.1. The caller must close it.
 func Start() (*Server, error) {
 	m := miniredis.NewMiniRedis()
-	// Keys of miniredis do not expire by themselves. Its own clock does it at each command that
-	// comes in; a ticker calling FastForward would be late by up to its period.
+	// By default the keys of miniredis do not expire. With ClockTTL they do so at the next command;
+	// a ticker that calls FastForward would be late by up to its period.
 	m.ClockTTL(true)
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("embedded redis: %w", err)
@@ -33,18 +33,18 @@ func Start() (*Server, error) {
 	return &Server{mini: m, addr: m.Addr()}, nil
 }
 
-// Addr is where it listens, or has listened: 127.0.0.1 and a port.
+// Addr returns the address on which s listens or, after Close, has listened: 127.0.0.1 and a port.
 func (s *Server) Addr() string { return s.addr }
 
-// NewClient is a client of it, the caller's to close.
+// NewClient returns a new client of s. The caller must close it.
 func (s *Server) NewClient() *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: s.Addr(),
-		// Both are commands that miniredis does not know.
+		// miniredis knows neither CLIENT SETINFO nor CLIENT MAINT_NOTIFICATIONS.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 }
 
-// Close ends it and what it holds, and every connection. Closing twice is closing once.
+// Close closes the server and its connections and drops its data. Further calls do nothing.
 func (s *Server) Close() { s.mini.Close() }

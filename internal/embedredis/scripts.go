@@ -9,20 +9,21 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// removeGlobals is run before every script. It removes what Redis does not have either, and what miniredis leaves to
-// scripts: the functions by which one could read the files of this process or write to its output. It is a part of the
-// script's first line, so that the numbers of lines in error messages stay.
+// removeGlobals is Lua that runs before every script. It removes the functions by which a script could read the files of
+// this process or write to its output: miniredis provides them, Redis does not. It has no line of its own, so that error
+// messages name the right line of the script.
 const removeGlobals = "loadfile=nil dofile=nil require=nil module=nil package=nil print=nil _printregs=nil "
 
-// A guard puts removeGlobals before every script that a server is sent, so that the server never holds a script without
-// it. Its callers know a script by the SHA-1 digest of what they sent; the guard translates that. Only the reply to
-// SCRIPT LOAD is the other digest, by which EVALSHA finds the script too.
+// A guard prepends removeGlobals to every script that a client sends, so that the server never holds a script without it.
+// Clients identify a script by the SHA-1 digest of what they sent, which the guard translates to the digest of what the
+// server holds. SCRIPT LOAD returns the latter; EVALSHA accepts both.
 type guard struct {
 	mu      sync.Mutex
-	digests map[string]string // by the digest of what was sent: that of what the server holds
+	digests map[string]string // maps the digest of what was sent to that of what the server holds
 }
 
-// before is the hook that miniredis calls before each command. It changes the arguments in place.
+// before is the hook that miniredis calls before each command. It modifies the arguments in place and never handles the
+// command itself.
 func (g *guard) before(_ *server.Peer, cmd string, args ...string) (done bool) {
 	switch {
 	case len(args) == 0:

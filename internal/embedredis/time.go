@@ -2,6 +2,6 @@ package embedredis
 
 import "time"
 
-// SetTime stops the clock of the server at t, which TIME and the TTLs then follow: what is set once is
-// virtual from then on. When it is put back, no time has passed for the keys.
+// SetTime stops the clock of s at t. TIME and the TTLs follow the last call of SetTime from then on,
+// and no longer the clock of this process. Setting the clock back does not lengthen any TTL.
 func (s *Server) SetTime(t time.Time) { s.mini.SetTime(t) }
