@@ -121,8 +121,8 @@ func TestRequireBadNum(t *testing.T) {
 		{"?num=99999999999999999999999999", `is no number`},
 		{"?num=6", "num=6 is more than the limiter's rate"},
 		{"?num=1&timeout=soon", `timeout="soon" is invalid; ask for 0s to 1m0s`},
-		{"?num=1&timeout=-1s", "is none"},
-		{"?num=1&timeout=61s", "is none"},
+		{"?num=1&timeout=-1s", "is invalid"},
+		{"?num=1&timeout=61s", "is invalid"},
 	} {
 		t.Run(strings.ReplaceAll(c.query, "/", "_"), func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {

@@ -1,18 +1,18 @@
-// Command dingtalk sends messages by custom robots from several services that share the robots' limit,
-// against a gateway that bans as DingTalk's does.
+// Command dingtalk sends messages through a custom robot of DingTalk from several services that share the
+// limit of the robot, to a gateway that bans as DingTalk's does.
 //
 //	go run ./examples/dingtalk
-//	go run ./examples/dingtalk -limit=false    what happens without: a robot is banned, messages are lost
+//	go run ./examples/dingtalk -limit=false    without the limit: the robot is banned, messages are lost
 //
-// It starts a Redis of its own (or uses the one at REDIS_ADDR), and the gateway; three services send as
-// fast as they may; the last line counts the messages and the penalties. It takes about 11 s. What to
-// take over is fleet.NewHTTPClient: an SDK that accepts an http.Client, here robot.go, stays as it is.
-// `rrl demo dingtalk` runs the same fleet on other calls, and bans it.
+// It starts an embedded Redis (or uses the one at REDIS_ADDR) and the gateway. Three services then send as
+// fast as they may, and the last line counts the messages and the penalties. It takes about 11 s. The part
+// to copy into a program is fleet.NewHTTPClient; an SDK that accepts an http.Client, here robot.go, needs no
+// change. `rrl demo dingtalk` runs the same fleet with other calls and bans it.
 //
-// A robot's limit is 20 messages a minute. So that nobody has to watch for minutes, a minute has 5 s
-// here: in the gateway, and in the profile by WithRate.
+// The limit of a robot is 20 messages a minute. To keep the example short, a minute takes 5 s here, in the
+// gateway and, by WithRate, in the profile.
 //
-// Exit codes: 0 all sent and no penalty, 1 otherwise, 2 wrong usage.
+// The exit code is 0 if all messages were sent without a penalty, 1 otherwise, and 2 on wrong usage.
 package main
 
 import (
@@ -47,7 +47,7 @@ const (
 )
 
 func main() {
-	// go-redis logs what it also answers as an error.
+	// go-redis also logs the errors that it returns.
 	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -55,7 +55,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the program without the process.
+// run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	d := &demo{out: stdout}
 	f := flag.NewFlagSet("dingtalk", flag.ContinueOnError)
@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// A demo is one run.
+// A demo is one run of the command.
 type demo struct {
 	addr     string
 	name     string
@@ -96,7 +96,7 @@ type demo struct {
 }
 
 func (d *demo) run(ctx context.Context) error {
-	// Twice what the limit makes it take.
+	// Twice as long as the limit makes it take.
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+2*time.Duration(1+d.messages/perMinute)*d.minute)
 	defer cancel()
 	where := "the Redis at " + d.addr
@@ -133,7 +133,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.sumUp(ctx, gate, token)
 }
 
-// send has all services send, each as fast as it may.
+// send runs all services, each of which sends as fast as it may.
 func (d *demo) send(ctx context.Context, limits *fleet.Limits, gateway, token string) error {
 	base, err := url.Parse(gateway)
 	if err != nil {
@@ -145,7 +145,7 @@ func (d *demo) send(ctx context.Context, limits *fleet.Limits, gateway, token st
 		s := fleet.Service{Name: fmt.Sprintf("service-%d", i+1), Network: &http.Transport{}}
 		if d.limit {
 			s.Limited = []httplimit.Option{httplimit.WithProfile(platform.DingTalkRobot(
-				// In a program that calls DingTalk itself none of these is needed.
+				// A program that calls DingTalk itself needs none of these.
 				platform.WithHosts(base.Hostname()),
 				platform.WithRate(platform.ScopeRobot, 0, time.Minute),
 				platform.WithRate(platform.ScopeRobot, perMinute, d.minute),
@@ -176,7 +176,7 @@ func (d *demo) send(ctx context.Context, limits *fleet.Limits, gateway, token st
 	return nil
 }
 
-// message is sent by a service.
+// message reports a message that a service has sent.
 func (d *demo) message(ctx context.Context, service string, robot *Robot, number int) {
 	if err := robot.SendText(ctx, fmt.Sprintf("disk %d is nearly full, says %s", number, service)); err != nil {
 		d.say("%s: message %d: %v", service, number, err)
@@ -185,7 +185,7 @@ func (d *demo) message(ctx context.Context, service string, robot *Robot, number
 	}
 }
 
-// sumUp says how it went, from what the gateway saw.
+// sumUp writes the last line, from the gateway's counts, and returns an error if something was wrong.
 func (d *demo) sumUp(ctx context.Context, gate *dinggate.Server, token string) error {
 	l := gate.Ledger()
 	robot := l.Key(dinggate.DimRobot, token)
@@ -212,7 +212,7 @@ func (d *demo) say(format string, args ...any) {
 func newRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr,
-		// Both are commands that the embedded Redis does not know.
+		// The embedded Redis knows neither CLIENT SETINFO nor CLIENT MAINT_NOTIFICATIONS.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

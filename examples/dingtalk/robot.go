@@ -10,12 +10,12 @@ import (
 	"net/url"
 )
 
-// A Robot is a custom robot of a DingTalk group, as an SDK has it: it knows nothing of limits. That its
-// HTTP client is handed in is all that a limiter needs.
+// A Robot is a custom robot of a DingTalk group, as an SDK might implement it. It has no limit of its own: the
+// limiter is in the HTTP client that it is given.
 //
 // https://open.dingtalk.com/document/development/custom-robots-send-group-messages
 type Robot struct {
-	// BaseURL is https://oapi.dingtalk.com, or a test's.
+	// BaseURL is https://oapi.dingtalk.com, or the URL of a test server.
 	BaseURL string
 	// Token is the access_token of the robot's webhook. It is a secret.
 	Token string
@@ -23,7 +23,7 @@ type Robot struct {
 	HTTP *http.Client
 }
 
-// A RobotError is DingTalk's answer to a message that it did not take.
+// A RobotError is the error of a message that DingTalk refused.
 type RobotError struct {
 	Code    int    `json:"errcode"`
 	Message string `json:"errmsg"`
@@ -33,7 +33,8 @@ func (e *RobotError) Error() string {
 	return fmt.Sprintf("dingtalk: errcode %d: %s", e.Code, e.Message)
 }
 
-// SendText says something in the group. Errors: those of the HTTP client, and *RobotError.
+// SendText sends a text to the group. It returns the error of the HTTP client, or a *RobotError if DingTalk
+// refused the message.
 func (r *Robot) SendText(ctx context.Context, content string) error {
 	body, err := json.Marshal(map[string]any{"msgtype": "text", "text": map[string]string{"content": content}})
 	if err != nil {

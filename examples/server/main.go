@@ -1,18 +1,18 @@
-// Command server is an HTTP API behind a limit that all its servers share: two of them, each client has
-// 5 requests in any 2 s, whichever server it comes to.
+// Command server runs two servers of an HTTP API that share a limit: each client may send 5 requests in any
+// 2 s, whichever server they go to.
 //
 //	go run ./examples/server
 //
-// It starts a Redis of its own, or uses the one at REDIS_ADDR, plays three clients against the servers
-// and shows what each of them sees: the RateLimit fields, 429 with Retry-After, and what becomes of a
-// forged X-Forwarded-For. With the embedded Redis it then takes that away for a moment. The last line
-// says whether all was as it should be. With -serve it goes on serving until Ctrl-C:
+// It starts an embedded Redis (or uses the one at REDIS_ADDR), sends the requests of three clients and shows
+// the responses: the RateLimit fields, 429 with Retry-After, and the effect of a forged X-Forwarded-For. With
+// the embedded Redis it then stops that for a moment. The last line says whether all responses were as
+// expected. With -serve it serves until Ctrl-C:
 //
 //	curl -i localhost:8080/orders/1
 //
-// What to take over into a server of your own is in service.go.
+// The part to copy into a server is service.go.
 //
-// Exit codes: 0 all is well, 1 it is not, 2 wrong usage.
+// The exit code is 0 if all responses were as expected, 1 otherwise, and 2 on wrong usage.
 package main
 
 import (
@@ -37,7 +37,7 @@ import (
 )
 
 func main() {
-	// go-redis logs what it also answers as an error.
+	// go-redis also logs the errors that it returns.
 	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// start starts what the servers need, and the servers, and plays.
+// start starts the servers and what they need, and sends the requests.
 func start(ctx context.Context, s settings, out io.Writer) error {
 	where, embedded := s.redis, (*embedredis.Server)(nil)
 	if where == "" {
@@ -89,7 +89,7 @@ func start(ctx context.Context, s settings, out io.Writer) error {
 	rate := ratelimiter.Rate{Permits: 5, Interval: s.interval}
 	var urls []string
 	for i := range 2 {
-		// Each server as it would be a process: with connections and a Client of its own.
+		// Each server has its own connections and Client, as a process would.
 		rdb := redis.NewClient(&redis.Options{Addr: where, DisableIdentity: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		defer func() { _ = rdb.Close() }()

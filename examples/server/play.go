@@ -13,8 +13,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A play is clients, whose requests reach the servers through a proxy that notes their addresses, and
-// what became of them.
+// A play sends the requests of the clients, through a proxy that adds their addresses, and counts the
+// responses.
 type play struct {
 	ctx  context.Context
 	out  io.Writer
@@ -57,7 +57,7 @@ func (p *play) title(s string) {
 	}
 }
 
-// get sends one request and shows what the client sees. It answers the Retry-After.
+// get sends one request and shows the response. It returns the Retry-After.
 func (p *play) get(server int, path, forwarded string, want int) (after time.Duration) {
 	r, err := http.NewRequestWithContext(p.ctx, http.MethodGet, p.urls[server]+path, nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
 )
 
-// newService is the API behind its limit.
+// newService returns the handler of the API, with its limit.
 func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
@@ -17,8 +17,8 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) 
 	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "well") })
 
-	// The proxy in front of this server, which is on the same machine here. Only what it notes in
-	// X-Forwarded-For counts; nobody else can be believed.
+	// The proxy in front of this server, which runs on the same machine here. Only what it adds to
+	// X-Forwarded-For counts; the rest may be forged.
 	clients := inbound.ByClientAddress(inbound.ClientAddress{
 		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 	})
@@ -29,7 +29,7 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) 
 			}
 			return clients(r)
 		}),
-		// Without Redis nobody is served. A page that anybody may have would say ratelimiter.FailOpen().
+		// Without Redis, requests are refused. A public page might use ratelimiter.FailOpen() instead.
 		inbound.WithOutagePolicy(ratelimiter.FailClosed()),
 	)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A fleet is the processes that work, and whoever starts them, kills them and counts.
+// A fleet starts the worker processes, kills some, and counts the jobs.
 type fleet struct {
 	*settings
 	rdb            *redis.Client
@@ -37,7 +37,7 @@ type process struct {
 	begun int // jobs
 }
 
-// shared is a writer for many: the workers' stderr and ours.
+// shared is a writer for concurrent use by the workers' stderr and ours.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -49,10 +49,10 @@ func (s *shared) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// An event is a line of a worker's.
+// An event is a line of output of a worker.
 type event struct{ worker, what, job string }
 
-// run plays the story. Its error says what went wrong.
+// run runs the example. It returns an error that says what went wrong.
 func (f *fleet) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.longest())
 	defer cancel()
@@ -94,8 +94,8 @@ func (f *fleet) run(ctx context.Context) error {
 	return f.sumUp(ctx, p, took)
 }
 
-// longest is when a run has failed that is not over: four times what the limit makes it take, and as
-// much as every kill may add.
+// longest returns the time after which a run has failed: four times what the limit makes it take, and what
+// every kill may add.
 func (f *fleet) longest() time.Duration {
 	intervals := 1 + int64(f.jobs)/f.permits
 	return 10*time.Second + 4*time.Duration(intervals)*f.interval + time.Duration(f.kills)*(f.abandoned+f.interval)
@@ -128,14 +128,13 @@ func (f *fleet) start() error {
 			what, job, _ := strings.Cut(lines.Text(), " ")
 			f.events <- event{name, what, job}
 		}
-		// How it ended is no news: it was killed, or its jobs tell.
+		// Its exit status does not matter: it was killed, or the jobs show how it went.
 		_ = cmd.Wait()
 	})
 	return nil
 }
 
-// await returns when every job is done. On its way it kills workers, each in the middle of its third
-// job.
+// await blocks until every job is done. Meanwhile it kills workers, each in the middle of its third job.
 func (f *fleet) await(ctx context.Context, q *queue) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -159,7 +158,7 @@ func (f *fleet) await(ctx context.Context, q *queue) error {
 	}
 }
 
-// hear is told of one event.
+// hear handles one event.
 func (f *fleet) hear(e event) error {
 	p := f.living[e.worker]
 	switch {
@@ -171,7 +170,7 @@ func (f *fleet) hear(e event) error {
 			delete(f.living, e.worker)
 			f.say("%s is killed in the middle of %s", e.worker, e.job)
 			err := p.cmd.Process.Kill()
-			_ = p.stdin.Close() // afterwards: the end of its stdin would be a friendly one
+			_ = p.stdin.Close() // after the kill, since a worker ends in order at the end of its stdin
 			if err != nil {
 				return err
 			}
@@ -181,7 +180,7 @@ func (f *fleet) hear(e event) error {
 	return nil
 }
 
-// stop ends the workers that are left, by the end of their stdin, and hears them out.
+// stop ends the remaining workers by closing their stdin, and handles their last events.
 func (f *fleet) stop() {
 	f.kills = f.killed
 	for _, p := range f.living {
@@ -196,7 +195,7 @@ func (f *fleet) stop() {
 	}
 }
 
-// sumUp says how it went, from what is in Redis.
+// sumUp writes the last line, from what is in Redis, and returns an error if something was wrong.
 func (f *fleet) sumUp(ctx context.Context, p *pace, took time.Duration) error {
 	results, err := f.rdb.HGetAll(ctx, f.results()).Result()
 	if err != nil {
@@ -228,7 +227,7 @@ func (f *fleet) say(format string, args ...any) {
 	fmt.Fprintf(f.stdout, "%5.1fs  %s\n", time.Since(f.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// cleanUp leaves nothing in a Redis that others use.
+// cleanUp deletes all keys of the run.
 func (f *fleet) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

@@ -1,15 +1,13 @@
-// Command worker is a queue that is drained at a limiter's pace: jobs come into a Redis Stream as fast
-// as they like, and workers, each a process of its own, take them out as fast as a limit that they
-// share allows. The queue is the bucket, the limiter its leak.
+// Command worker drains a queue at the pace of a limiter: jobs enter a Redis Stream at any rate, and workers,
+// each a process, take them out as fast as the limit that they share allows. Together they are a leaky bucket.
 //
 //	go run ./examples/worker
 //
-// It starts a Redis of its own, or uses the one at REDIS_ADDR (6.2 or later, for XAUTOCLAIM), puts jobs
-// into the stream, starts the workers, kills one in the middle of a job, and ends with a line that says
-// that no job was lost and that the pace was kept. What to take over into a program of your own is in
-// queue.go and worker.go; the rest of it starts, kills and counts.
+// It starts an embedded Redis (or uses the one at REDIS_ADDR, 6.2 or later for XAUTOCLAIM), adds jobs to the
+// stream, starts the workers and kills one in the middle of a job. The last line says whether no job was lost
+// and the pace was kept. The parts to copy into a program are queue.go and worker.go.
 //
-// Exit codes: 0 all is well, 1 it is not, 2 wrong usage.
+// The exit code is 0 on success, 1 on failure, and 2 on wrong usage.
 package main
 
 import (
@@ -34,7 +32,7 @@ import (
 )
 
 func main() {
-	// go-redis logs what it also answers as an error.
+	// go-redis also logs the errors that it returns.
 	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
@@ -42,7 +40,7 @@ func main() {
 	os.Exit(code)
 }
 
-// settings are those of a run; its workers get them as flags.
+// settings holds the settings of a run. Workers get them as flags.
 type settings struct {
 	addr      string
 	name      string // of the limiter; the stream and the results begin with it
@@ -71,7 +69,7 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
-// args are the flags that make a process one of this run's workers.
+// args returns the flags for a worker of this run.
 func (s *settings) args(worker string) []string {
 	return []string{"-redis", s.addr, "-name", s.name, "-rate", strconv.FormatInt(s.permits, 10), "-interval", s.interval.String(),
 		"-busy", s.busy.String(), "-abandoned", s.abandoned.String(), "-worker", worker}
@@ -85,14 +83,14 @@ func (s *settings) check() error {
 	return nil
 }
 
-// rate lets jobs out one by one, as a bucket leaks. Without MinGap it is the same number of jobs, the
-// first of them in a burst.
+// rate returns a rate at which jobs leave one by one. Without MinGap the number of jobs would be the same,
+// but the first of them would come in a burst.
 func (s *settings) rate() ratelimiter.Rate {
 	gap := (s.interval / time.Duration(s.permits)).Truncate(time.Millisecond)
 	return ratelimiter.Rate{Type: ratelimiter.Overall, Permits: s.permits, Interval: s.interval, MinGap: gap}
 }
 
-// run is the program without the process.
+// run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var s settings
 	f := s.flags()
@@ -122,7 +120,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return 0
 }
 
-// runFleet plays the whole story on a Redis.
+// runFleet runs the example on a Redis.
 func (s *settings) runFleet(ctx context.Context, stdout, stderr io.Writer) error {
 	where := "the Redis at " + s.addr
 	if s.addr == "" {
@@ -140,7 +138,7 @@ func (s *settings) runFleet(ctx context.Context, stdout, stderr io.Writer) error
 	return fl.run(ctx)
 }
 
-// runWorker is one worker, until ctx or stdin ends: a worker whose parent has died ends too.
+// runWorker runs one worker until ctx or stdin ends. Stdin ends when the parent process dies, too.
 func (s *settings) runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -170,7 +168,7 @@ func (s *settings) queue(rdb redis.UniversalClient) *queue {
 	return &queue{rdb: rdb, stream: s.name + ":jobs", group: "workers", abandoned: s.abandoned, block: 250 * time.Millisecond}
 }
 
-// handler is the work: it takes its time, and then it counts in Redis that the job was done.
+// handler returns the work on a job: it sleeps for a while and then counts the job in Redis.
 func (s *settings) handler(rdb redis.UniversalClient) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) error {
 		if retry.Sleep(ctx, s.busy) != nil {
@@ -185,7 +183,7 @@ func (s *settings) results() string { return s.name + ":results" }
 func newRedis(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr,
-		// Both are commands that the embedded Redis does not know.
+		// The embedded Redis knows neither CLIENT SETINFO nor CLIENT MAINT_NOTIFICATIONS.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

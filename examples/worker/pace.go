@@ -10,9 +10,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A pace counts what a limiter grants, from what Redis recorded: the instants at which workers notice
-// a grant would show more in a window than there was. It sees a grant when it looks before that expires;
-// one that it misses makes it count less, never more.
+// A pace counts what a limiter grants, from what Redis recorded. The instants at which workers learn of
+// their grants could show more in a window than were granted. A grant that expires before pace has looked
+// is not counted, so that it may count less, but never more.
 type pace struct {
 	limiter *ratelimiter.RateLimiter
 
@@ -25,14 +25,14 @@ type grant struct {
 	permits int64
 }
 
-// watch looks ten times as often as grants expire, until ctx ends.
+// watch calls look ten times an interval until ctx ends.
 func (p *pace) watch(ctx context.Context, interval time.Duration) {
 	for retry.Sleep(ctx, interval/10) == nil {
 		p.look(ctx)
 	}
 }
 
-// look adds the grants that Redis holds now. What cannot be read now is read the next time.
+// look adds the grants that are in Redis now. After an error the next call reads them.
 func (p *pace) look(ctx context.Context) {
 	state, err := p.limiter.Inspect(ctx)
 	if err != nil {
@@ -42,14 +42,14 @@ func (p *pace) look(ctx context.Context) {
 	defer p.mu.Unlock()
 	for _, m := range state.Members {
 		if m.Time.UnixMilli() == 0 {
-			continue // the tripwire of workers that wait, nobody's grant
+			continue // no grant, but a mark that waiters leave for callers of Redisson
 		}
 		p.grants[string(m.Raw)] = grant{m.Time, int64(m.Permits)}
 	}
 }
 
-// most is the most permits granted in any window of the interval. One that begins with a grant ends
-// before the instant at which its permits are back.
+// most returns the most permits granted in any window of the interval. A window that begins with a grant
+// ends before the instant at which the permits of that grant are back.
 func (p *pace) most(interval time.Duration) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,29 +9,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A queue is a stream with one group of consumers. A job is in the stream until it is done: delivering
-// it marks it as somebody's, and only done removes it. So a job is done at least once, whatever dies
-// in between, and a job whose worker died after the work and before done is done twice: what the work
-// does must bear that.
+// A queue is a stream with one consumer group. A job stays in the stream until done removes it; its delivery
+// only assigns it to a consumer. So every job is done at least once, whichever process dies, and one whose
+// worker died after the work and before done is done twice. The work must allow for that.
 type queue struct {
 	rdb           redis.UniversalClient
 	stream, group string
-	// abandoned is after which time a job that was taken and is not done goes to whoever asks next.
+	// abandoned is the time after which a job that was taken and is not done goes to another consumer.
 	abandoned time.Duration
-	// block is how long take waits for a job. A command in flight does not end with its context, so
-	// it is also how long a worker may take to notice that it is to end.
+	// block bounds how long take waits for a job. A command in flight does not end with its context, so it
+	// also bounds how long it takes a worker to end.
 	block time.Duration
 }
 
-// A job is an entry of the stream.
+// A job is one entry of the stream.
 type job struct {
 	ID      string
 	Payload string
-	// Again says that another worker had taken it before and has not finished it.
+	// Again reports whether another worker had taken the job before and did not finish it.
 	Again bool
 }
 
-// create makes the stream and its group, unless they are there.
+// create creates the stream and its group, unless they exist.
 func (q *queue) create(ctx context.Context) error {
 	err := q.rdb.XGroupCreateMkStream(ctx, q.stream, q.group, "0").Err()
 	if err != nil && strings.HasPrefix(err.Error(), "BUSYGROUP") {
@@ -44,11 +43,11 @@ func (q *queue) add(ctx context.Context, payload string) error {
 	return q.rdb.XAdd(ctx, &redis.XAddArgs{Stream: q.stream, Values: []string{"payload", payload}}).Err()
 }
 
-// left is how many jobs are not done.
+// left returns the number of jobs that are not done.
 func (q *queue) left(ctx context.Context) (int64, error) { return q.rdb.XLen(ctx, q.stream).Result() }
 
-// done removes a job. In one transaction: an entry that is acknowledged and still in the stream would
-// be counted as left and never be delivered.
+// done removes a job, in one transaction: an entry that is acknowledged and still in the stream would count
+// as left and never be delivered.
 func (q *queue) done(ctx context.Context, j *job) error {
 	_, err := q.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.XAck(ctx, q.stream, q.group, j.ID)
@@ -58,15 +57,15 @@ func (q *queue) done(ctx context.Context, j *job) error {
 	return err
 }
 
-// A consumer is one worker's end of the queue.
+// A consumer takes jobs from a queue, for one worker.
 type consumer struct {
 	*queue
 	name   string
-	cursor string // of XAUTOCLAIM, which looks at a few jobs a call
+	cursor string // of XAUTOCLAIM, which scans a few jobs a call
 }
 
-// take gives the next job: first one that somebody has left behind, else a new one, else none after
-// block.
+// take returns the next job: an abandoned one if there is any, or else a new one. It returns nil if there is
+// none within block.
 func (c *consumer) take(ctx context.Context) (*job, error) {
 	if c.cursor == "" {
 		c.cursor = "0-0"

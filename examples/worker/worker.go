@@ -18,14 +18,14 @@ type worker struct {
 
 // The events of a worker.
 const (
-	eventAgain  = "again"  // it has taken a job that somebody left behind
+	eventAgain  = "again"  // it has taken a job that another worker abandoned
 	eventBegins = "begins" // it has a permit and begins to work
 	eventFailed = "failed" // the work or Redis failed; the job is taken again later
 	eventDone   = "done"
 )
 
-// run takes jobs and does them until ctx ends. A job that it has then and has not done is somebody
-// else's when the queue takes it for abandoned, as is one whose work has failed.
+// run takes jobs and does them until ctx ends. A job that is not done then, or whose work failed, goes to
+// another worker once it counts as abandoned.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		j, err := w.jobs.take(ctx)
@@ -36,12 +36,12 @@ func (w *worker) run(ctx context.Context) {
 			if j != nil {
 				w.report(eventFailed, j)
 			}
-			_ = retry.Sleep(ctx, time.Second) // Redis is away, as a rule
+			_ = retry.Sleep(ctx, time.Second) // usually Redis cannot be reached
 		}
 	}
 }
 
-// do waits for a permit, does the job, and only then says that it is done.
+// do waits for a permit, does the job, and then removes it from the queue.
 func (w *worker) do(ctx context.Context, j *job) error {
 	if j.Again {
 		w.report(eventAgain, j)

@@ -1,8 +1,8 @@
-// Package fleet has the services of a company that call a platform such as DingTalk, each with a Redis
-// connection, a ratelimiter.Client and an http.Client of its own: they could be processes on many machines.
-// The example beside it and `rrl demo dingtalk` run it.
+// Package fleet runs services that call a platform such as DingTalk, each with its own Redis connection,
+// ratelimiter.Client and http.Client, as processes on many machines would have them. The example in the
+// parent folder and `rrl demo dingtalk` use it.
 //
-// What to take over is [NewHTTPClient].
+// The part to copy into a program is [NewHTTPClient].
 package fleet
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 )
 
-// NewHTTPClient returns the http.Client of one service. It keeps the limits together with all others on
-// the same Redis, waits for a permit as long as a request's context allows, and stops everybody when the
-// platform says that it has banned one of them.
+// NewHTTPClient returns the http.Client of one service. It shares the limits with all other services on the
+// same Redis, waits for a permit as long as the context of a request allows, and cools the limiter down for
+// all of them when the platform reports a ban.
 func NewHTTPClient(limits *ratelimiter.Client, opts ...httplimit.Option) (*http.Client, error) {
 	transport, err := httplimit.New(limits, opts...)
 	if err != nil {
@@ -26,32 +26,32 @@ func NewHTTPClient(limits *ratelimiter.Client, opts ...httplimit.Option) (*http.
 	return &http.Client{Transport: transport}, nil
 }
 
-// A Service is one of the fleet.
+// A Service is one service of a Fleet.
 type Service struct {
 	Name string
-	// Network is the way to the platform.
+	// Network is the transport to the platform.
 	Network *http.Transport
-	// Through, if any, stands between the service's limits and its network.
+	// Through, if not nil, wraps Network below the limits.
 	Through func(network http.RoundTripper) http.RoundTripper
-	// Limited are the options of NewHTTPClient, without WithBase. A service that has none keeps no limit.
+	// Limited holds the options for NewHTTPClient, without WithBase. A service without options has no limit.
 	Limited []httplimit.Option
-	// Calls are made beside each other, each again and again until it returns false or the fleet is
-	// stopped. Its context ends when the fleet has been stopped and the grace is over.
+	// Calls run concurrently, each again and again until it returns false or the fleet is stopped. Their
+	// context ends when the grace period after Stop is over.
 	Calls []func(ctx context.Context, client *http.Client) (more bool)
 }
 
-// A Fleet is services at work.
+// A Fleet is a group of running services.
 type Fleet struct {
 	grace   time.Duration
-	rest    context.CancelFunc // no further call begins
-	abandon context.CancelFunc // calls under way end
+	rest    context.CancelFunc // lets no further call begin
+	abandon context.CancelFunc // cancels the calls under way
 	working sync.WaitGroup
 	ends    []func()
 	once    sync.Once
 }
 
-// Start has all services work until their calls have no more to do, ctx ends, or Stop is called. The
-// caller calls Stop in any case. Calls that are under way then get the grace to end by themselves.
+// Start starts the services. They run until their calls return false, ctx ends, or Stop is called. The
+// caller must call Stop in any case; calls under way then have the grace period to end by themselves.
 func Start(ctx context.Context, limits *Limits, grace time.Duration, services []Service) (*Fleet, error) {
 	calls, abandon := context.WithCancel(ctx)
 	loop, rest := context.WithCancel(calls)
@@ -82,11 +82,11 @@ func Start(ctx context.Context, limits *Limits, grace time.Duration, services []
 	return f, nil
 }
 
-// Wait returns when no service has more to do, or the context of Start has ended.
+// Wait blocks until all calls have returned false or the context of Start has ended.
 func (f *Fleet) Wait() { f.working.Wait() }
 
-// Stop lets no further call begin, waits for those under way, and closes what the services had. It may
-// be called more than once.
+// Stop lets no further call begin, waits for those under way, and closes the services' clients and
+// connections. It may be called more than once.
 func (f *Fleet) Stop() {
 	f.once.Do(func() {
 		f.rest()

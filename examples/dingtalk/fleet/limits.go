@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Limits gives the services their limiters, all under a name of the demo's own, also in a Redis that
-// others use: the names that a profile gives are those of the company's real limiters. A program of yours
-// shares limiters by these names, and needs ratelimiter.New(rdb) and no more.
+// Limits gives the services limiters whose names begin with a prefix, so that a demo does not touch the
+// real limiters of a company, which have the names of the profile. Another program shares limiters by the
+// names of the profile and needs only ratelimiter.New(rdb).
 type Limits struct {
 	rdb     *redis.Client
 	prefix  string
@@ -19,12 +19,12 @@ type Limits struct {
 	names   sync.Map // of the limiters that were used
 }
 
-// NewLimits returns Limits whose names begin with prefix, in the Redis of rdb, which stays the caller's.
+// NewLimits returns Limits in the Redis of rdb whose names begin with prefix. It does not close rdb.
 func NewLimits(rdb *redis.Client, prefix string, options ...ratelimiter.Option) *Limits {
 	return &Limits{rdb: rdb, prefix: prefix, options: options}
 }
 
-// Client returns the client of one service, on connections of its own, and what ends both.
+// Client returns a client for one service with its own connections, and a function that closes both.
 func (l *Limits) Client() (c *ratelimiter.Client, end func()) {
 	rdb := redis.NewClient(l.rdb.Options())
 	c = l.On(rdb)
@@ -34,7 +34,7 @@ func (l *Limits) Client() (c *ratelimiter.Client, end func()) {
 	}
 }
 
-// On returns a client on connections that are there.
+// On returns a client on the connections of rdb.
 func (l *Limits) On(rdb *redis.Client) *ratelimiter.Client {
 	return ratelimiter.New(rdb, append([]ratelimiter.Option{ratelimiter.WithNameMapper(func(name string) string {
 		l.names.Store(name, true)
@@ -42,8 +42,8 @@ func (l *Limits) On(rdb *redis.Client) *ratelimiter.Client {
 	})}, l.options...)...)
 }
 
-// Delete leaves no limiter in a Redis that others use, within two seconds, also when ctx has ended. It
-// returns the first error with the name of the limiter that it could not delete, and tries no other then.
+// Delete deletes all limiters that were used. It takes at most two seconds and ignores the end of ctx. At the
+// first error it stops and returns the error with the name of the limiter.
 func (l *Limits) Delete(ctx context.Context) (name string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
