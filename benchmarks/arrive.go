@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// arrive begins callers one after another and answers when each got its permit, in order of arrival.
+// arrive starts callers one after another and returns when each got its permit, in order of arrival.
 func arrive(ctx context.Context, callers int, stagger time.Duration, acquire func(context.Context) error) ([]time.Time, error) {
 	returned := make([]time.Time, callers)
 	errs := make([]error, callers)

@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A bench is one run: a server, the contestants on it, and what was measured.
+// A bench is one run of the program: a server, the contestants on it, and the results.
 type bench struct {
 	options     options
 	server      *server
-	rdb         *redis.Client // beside the contestants: looks and seeds
+	rdb         *redis.Client // for reading and seeding state, not for contestants
 	rows        []row
 	contestants []contestant
-	costsInto   string // the document for the table of costs, "" when there is none
+	costsInto   string // the document for the table of costs, or ""
 	results     results
-	serial      int // of the names, so that no two cells share one
+	serial      int // makes the names of limiters unique
 }
 
 func openBench(ctx context.Context, o options) (*bench, error) {
@@ -48,8 +48,8 @@ func openBench(ctx context.Context, o options) (*bench, error) {
 	return b, nil
 }
 
-// goContestants makes the contestants that are Go code; workers make them too. Without the text of
-// Redisson's script there is no baseline.
+// goContestants returns the contestants that are Go code. Workers use it, too. Without the text of
+// Redisson's script the baseline is missing.
 func goContestants(addr string, pool int, script string) ([]contestant, error) {
 	throttled, err := newThrottled(addr, pool)
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *bench) taken(c contestant) bool {
 	return slices.ContainsFunc(b.rows, func(r row) bool { return r.takes(c) })
 }
 
-// needsRedisson reports whether Redisson, or its script, is in a row. A profile is of ours alone.
+// needsRedisson reports whether Redisson or its script takes part in a row. Profiles are of this library alone.
 func (b *bench) needsRedisson() bool {
 	return !b.options.profiling() && slices.ContainsFunc(b.rows, func(r row) bool { return r.about().by() == baselineKey })
 }
@@ -133,8 +133,8 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-// measure runs every cell: each repeat, each row, each contestant in turn, every other repeat in the
-// opposite order, so that what one leaves behind does not always meet the same next one.
+// measure runs every cell: in each repeat, in each row, each contestant in turn. Every other repeat has the
+// opposite order, so that no contestant always runs after the same other one.
 func (b *bench) measure(ctx context.Context) error {
 	if err := b.warmUp(ctx); err != nil {
 		return err

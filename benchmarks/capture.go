@@ -14,8 +14,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// captureScript runs real Redisson once, on a server of its own behind a recording proxy, and answers
-// the acquire script that it sent. No text of Redisson's is kept in this repository.
+// captureScript runs real Redisson once, on a separate server behind a recording proxy, and returns the
+// acquire script that it sent. This repository holds no copy of Redisson's scripts.
 func captureScript(ctx context.Context, program string) (string, error) {
 	s, err := startServer(program)
 	if err != nil {
@@ -53,7 +53,7 @@ func captureScript(ctx context.Context, program string) (string, error) {
 	return text, checkLayout(name, permits, keys, args)
 }
 
-// A recorder keeps what clients of a proxy before a Redis send.
+// A recorder records what clients send through a proxy in front of a Redis.
 type recorder struct {
 	mu       sync.Mutex
 	commands [][]string
@@ -66,8 +66,8 @@ func (r *recorder) record(words []string) redistest.Fault {
 	return redistest.Fault{}
 }
 
-// script is the script that ran on a limiter; Redisson runs another one when it connects. A text may
-// have been loaded first and sent by its digest.
+// script returns the script that ran on a limiter; Redisson runs another one when it connects. The script
+// may have been loaded first and then sent by its digest.
 func (r *recorder) script(name string) (text string, keys, args []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

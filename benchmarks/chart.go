@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// draw writes requests a second and p99 by number of callers, both axes logarithmic, medians with
-// bars from min to max.
+// draw writes a chart of requests a second and p99 by number of callers, with logarithmic axes. It shows
+// medians, with bars from minimum to maximum.
 func (r report) draw(path string) error {
 	rate, err := r.panel("requests a second", rateMetric)
 	if err != nil {
@@ -82,15 +82,15 @@ func (r report) panel(title string, m metric) (*plot.Plot, error) {
 		drawn++
 	}
 	if drawn == 0 {
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 10, 1, 10 // a logarithm of nothing panics
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 10, 1, 10 // a logarithmic axis without values panics
 	}
 	widen(&p.X)
 	widen(&p.Y)
 	return p, nil
 }
 
-// widen gives an axis a length that has none, because all its values are the same. Package plot would go one below and
-// one above, which is the logarithm of 0 at a value of 1.
+// widen widens an axis whose values are all the same. Package plot would begin it at the value minus 1, and a
+// logarithmic axis cannot begin at 0.
 func widen(a *plot.Axis) {
 	if a.Min == a.Max {
 		a.Min, a.Max = a.Min/2, a.Max*2
@@ -117,7 +117,7 @@ func (r report) points(contestant string, m metric) seriesPoints {
 	return pts
 }
 
-// hue is the colour of the i-th line; the first is ours.
+// hue returns the colour of the i-th line.
 func hue(i int) color.Color {
 	colors := []color.RGBA{
 		{0xd0, 0, 0, 0xff}, {0x1f, 0x77, 0xb4, 0xff}, {0xff, 0x7f, 0x0e, 0xff}, {0x2c, 0xa0, 0x2c, 0xff}, {0x94, 0x67, 0xbd, 0xff},
@@ -129,7 +129,7 @@ func hue(i int) color.Color {
 // decades labels the powers of ten.
 type decades struct{}
 
-// Ticks is plot.Ticker's.
+// Ticks implements plot.Ticker.
 func (decades) Ticks(low, high float64) []plot.Tick {
 	ticks := plot.LogTicks{Prec: -1}.Ticks(low, high)
 	for i, t := range ticks {

@@ -6,65 +6,65 @@ import (
 	"time"
 )
 
-// A contestant is one way to ask for permits.
+// A contestant is a way of acquiring permits that is measured.
 type contestant interface {
 	about() about
-	// open makes a job's limiters, with all their permits, and sends what the first call needs.
+	// open creates a job's limiters, with all permits available, and sends what the first call needs.
 	open(ctx context.Context, j job) (session, error)
 	close() error
 }
 
-// about names a contestant.
+// about describes a contestant.
 type about struct {
 	key, title, version string
-	// ceiling says that it limits nothing that processes share: it is there to say what is possible.
+	// ceiling reports whether it limits nothing that processes share, and only shows what is possible.
 	ceiling bool
-	// keeps says that Redis holds its permits in Redisson's keys.
+	// keeps reports whether Redis holds its permits in Redisson's keys.
 	keeps bool
-	// lossy says that two of its grants may become one member, so that the set holds too few.
+	// lossy reports whether two of its grants may become one member, so that the set holds too few.
 	lossy bool
-	// fallible says that it may answer errors under load; for others one error ends the program.
+	// fallible reports whether it may return errors under load. For others an error ends the program.
 	fallible bool
-	// unlimited says that it grants whatever it is asked.
+	// unlimited reports whether it grants every request.
 	unlimited bool
-	// again says that it is another in other circumstances, for the load rows alone.
+	// again reports whether it is another contestant with other settings, for the load rows alone.
 	again bool
-	// limit says that it is one of package limit's, for the rows about those.
+	// limit reports whether it is a limiter of package limit, for the rows about those.
 	limit bool
-	// beside says that it stands in the rows about package limit, too: it does the same, each request by itself.
+	// beside reports whether it is in the rows about package limit, too: it does the same, one request a call.
 	beside bool
-	// ahead says that a limiter grants one permit more than it has, which the next one waits for.
+	// ahead reports whether it grants one permit more than it has, for which the next request waits.
 	ahead bool
-	// reads says that it asks Redis outside of its script, too.
+	// reads reports whether it sends other commands than its script, too.
 	reads bool
-	// java says that it is no Go code of this process: allocations are unknown, workers impossible.
+	// java reports whether it runs in a JVM: its allocations are unknown, and it has no workers.
 	java bool
 }
 
-// A session is a contestant at work on a job.
+// A session is a contestant that works on a job.
 type session interface {
-	// load has the job's callers ask; the job may have other callers than the one that was opened.
+	// load runs the callers of a job, which may be others than those of the job that was opened.
 	load(ctx context.Context, j job) (tally, error)
-	// spent is how many permits the limiters hold as granted, by what is in Redis.
+	// spent returns how many permits are granted, by what is in Redis.
 	spent(ctx context.Context) (int64, error)
-	// keys are the keys of the job's only limiter.
+	// keys returns the keys of the job's only limiter.
 	keys() []string
 }
 
-// A waiter can block until it is granted. It answers the instant of each return, in order of arrival.
+// A waiter can block until it is granted. It returns the instant of each return, in order of arrival.
 type waiter interface {
 	wait(ctx context.Context, name string, callers int, stagger time.Duration) ([]time.Time, error)
 }
 
 // A job is work for a contestant.
 type job struct {
-	prefix   string // the name of the limiter, or of all of them before their number
+	prefix   string // the name of the limiter; if there are several, a number follows
 	limiters int
 	permits  int64 // of each limiter
 	interval time.Duration
 	logs     time.Duration // what a SlidingLog has for interval, unless 0
-	// flows says that the permits come back at permits an interval, as users have it. Else those that count
-	// no window give one back each emission, so that what is gone from them was granted.
+	// flows reports whether permits come back at the rate of the job, as in use. Otherwise limiters without a
+	// window get one permit back each emission, so that the permits that they lack were granted.
 	flows    bool
 	callers  int
 	duration time.Duration
@@ -78,7 +78,7 @@ func (j job) name(i int) string {
 	return fmt.Sprintf("%s%d", j.prefix, i)
 }
 
-// refill is the rate at which permits come back to a limiter that counts no window.
+// refill returns the rate at which permits come back to a limiter without a window.
 func (j job) refill() (permits int64, interval time.Duration) {
 	if j.flows {
 		return j.permits, j.interval
@@ -86,7 +86,7 @@ func (j job) refill() (permits int64, interval time.Duration) {
 	return 1, emission
 }
 
-// held is how many permits a contestant's limiter of that job grants at once.
+// held returns how many permits a contestant's limiter of the job grants at once.
 func (a about) held(j job) int64 {
 	if a.ahead {
 		return j.permits + 1

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A costRow says what a limiter costs Redis: time by one caller, back to back, and bytes.
+// A costRow measures what a limiter costs Redis: the time of the calls of one caller, and bytes.
 type costRow struct {
 	calls int64 // of each time
 	many  int64 // permits of the larger of the two limits
@@ -21,10 +21,10 @@ func newCostRow(o options) costRow {
 
 const costsKey = "limit-costs"
 
-// idsKept is how many grants a limiter of package limit remembers by their ids.
+// idsKept is how many ids of grants a limiter of package limit keeps.
 const idsKept int64 = 128
 
-// dropSoon is so short an interval that nearly every call to a SlidingLog drops what has expired.
+// dropSoon is an interval so short that nearly every call to a SlidingLog removes expired grants.
 const dropSoon = 20 * time.Millisecond
 
 func (r costRow) about() rowAbout {
@@ -61,8 +61,8 @@ func (r costRow) measure(ctx context.Context, b *bench, c contestant, name strin
 	return out, err
 }
 
-// time takes the time of calls that are all granted, and of calls that are all refused, each held against
-// what Redis holds.
+// time measures calls that are all granted and calls that are all refused, and checks both against what Redis
+// holds.
 func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, out sample) error {
 	for _, part := range []struct {
 		m   metric
@@ -79,7 +79,7 @@ func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, 
 		if err != nil {
 			return err
 		}
-		// Before time is taken: the first call may carry the script's text, and lists of ids fill up.
+		// Not measured: the first call may send the script itself, and the lists of ids fill up.
 		before := idsKept + 1
 		if part.row.refuse {
 			before = c.about().held(j)
@@ -114,8 +114,8 @@ func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, 
 	return nil
 }
 
-// weigh answers the bytes of a subject's keys after one call, and when so many permits a minute are used up:
-// a power of ten.
+// weigh returns the bytes of a subject's keys after one call, and after many permits a minute are used up, many
+// being a power of ten.
 func (r costRow) weigh(ctx context.Context, b *bench, c contestant, name string, permits int64) (fresh, full float64, err error) {
 	j := job{prefix: name, limiters: 1, permits: permits, interval: time.Minute, flows: true, callers: 1, calls: 1}
 	s, err := c.open(ctx, j)
@@ -138,7 +138,7 @@ func (r costRow) weigh(ctx context.Context, b *bench, c contestant, name string,
 		return 0, 0, err
 	}
 	if !c.about().fallible {
-		j.callers = 9 // which divides what is left of a power of ten
+		j.callers = 9 // divides a power of ten minus one
 	}
 	j.calls = (permits - 1) / int64(j.callers)
 	full, err = take(j)

@@ -18,9 +18,9 @@ const (
 	costsEnd   = "<!-- costs: end -->"
 )
 
-// costsDocument looks for the document with a place for the table before anything is measured. It answers
-// "" where none is wanted: the row is not measured, or none is named and -only leaves limiters out or no
-// document lies beside -out.
+// costsDocument finds the document that has a place for the table, before anything is measured. It returns ""
+// if there is nothing to write: the row is not measured, or no document is named and -only leaves limiters out
+// or there is no document next to -out.
 func (b *bench) costsDocument() (path string, err error) {
 	if b.options.profiling() || !slices.ContainsFunc(b.rows, func(r row) bool { return r.about().key == costsKey }) {
 		return "", nil
@@ -40,8 +40,8 @@ func (b *bench) costsDocument() (path string, err error) {
 	return path, err
 }
 
-// writeCosts puts the table into the document, which may have changed since it was looked for; without a
-// table it only looks.
+// writeCosts writes the table into the document. Without a table it only checks that the document has a place
+// for one.
 func writeCosts(path string, table *string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,8 +57,8 @@ func writeCosts(path string, table *string) error {
 	return os.WriteFile(path, []byte(before+"\n"+*table+"\n"+after), 0o644) //nolint:gosec // a document
 }
 
-// cutCosts cuts a text around what is between the markers, each of which it must have once, on a line of
-// its own.
+// cutCosts returns what is before and after the table, with the markers. The text must have each marker once,
+// on its own line.
 func cutCosts(text string) (before, after string, err error) {
 	lines := strings.SplitAfter(text, "\n")
 	at := map[string]int{}
@@ -80,8 +80,8 @@ func cutCosts(text string) (before, after string, err error) {
 	return strings.Join(lines[:begin+1], ""), strings.Join(lines[end:], ""), nil
 }
 
-// costs is the table of costs as docs/algorithms.md shows it: without ratios, and one number where all
-// repeats agree.
+// costs returns the table of costs for docs/algorithms.md: without ratios, and with one number where all repeats
+// agree.
 func (r report) costs() string {
 	var w strings.Builder
 	if r.options.quick {
@@ -99,7 +99,7 @@ func (r report) costs() string {
 		rule += "---|"
 	}
 	fmt.Fprintf(&w, "%s\n%s\n", head, rule)
-	for _, limits := range []bool{true, false} { // first those that the document is about
+	for _, limits := range []bool{true, false} { // the limiters of package limit come first
 		for _, a := range r.contestants {
 			if a.limit != limits || len(r.results[costsKey][a.key]) == 0 {
 				continue
@@ -114,7 +114,7 @@ func (r report) costs() string {
 	return w.String()
 }
 
-// agreed is a spread, or the only number.
+// agreed returns the spread, or one number if all agree.
 func agreed(s series) string {
 	switch {
 	case len(s) == 0 || number(s.min()) != number(s.max()):
@@ -125,7 +125,7 @@ func agreed(s series) string {
 	return number(s[0])
 }
 
-// inCosts is what a contestant is called where all is about package limit.
+// inCosts returns the name of a contestant in tables about package limit.
 func (a about) inCosts() string {
 	if a.key == oursKey {
 		return "RRateLimiter, by this library"

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A tally is what callers saw.
+// A tally is the outcome of a job for its callers.
 type tally struct {
 	Granted, Refused int64
-	Failed           int64 // calls that answered an error
+	Failed           int64 // calls that returned an error
 	Error            string
 	Elapsed          time.Duration
 	P50, P99         time.Duration
@@ -19,11 +19,12 @@ type tally struct {
 	Latency          *histogram
 }
 
-// A try asks once, for the limiter that pick chooses, and answers how many it was granted, 0 for a refusal.
+// A try makes one request to the limiter that pick chooses, and returns how many permits it was granted; 0 is a
+// refusal.
 type try func(ctx context.Context, pick uint64) (int64, error)
 
-// drive has callers ask again and again for a duration, or calls times each unless calls is 0. A call
-// that is under way at the end is waited for and counts.
+// drive runs callers that make requests for a duration or, if calls is not 0, so many times each. Calls under
+// way at the end are waited for and count.
 func drive(ctx context.Context, j job, ask try) tally {
 	parts := make([]part, j.callers)
 	var ready, done sync.WaitGroup
@@ -60,7 +61,7 @@ func drive(ctx context.Context, j job, ask try) tally {
 	return t
 }
 
-// A part is what one caller saw; nobody else looks at it until the caller has ended.
+// A part is the tally of one caller. Only the caller uses it until it has ended.
 type part struct {
 	granted, refused, failed int64
 	err                      error
@@ -91,5 +92,5 @@ func (p *part) run(ctx context.Context, j job, ask try) {
 	}
 }
 
-// asked is how many requests were answered.
+// asked returns how many requests had a reply.
 func (t tally) asked() float64 { return float64(t.Granted + t.Refused) }

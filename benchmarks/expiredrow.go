@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An expiredRow lets a limiter come back to a window in which everything has expired.
+// An expiredRow measures the first calls after all grants of a large window have expired.
 type expiredRow struct {
 	members int
 }
@@ -23,7 +23,7 @@ func (r expiredRow) about() rowAbout {
 	}
 }
 
-// Java sends the same script as the baseline, and would send it again if it took longer than its timeout.
+// Java is left out: it sends the same script as the baseline, and sends it again when it exceeds the timeout.
 func (r expiredRow) takes(c contestant) bool {
 	return c.about().keeps && !c.about().java && !c.about().again
 }
@@ -62,7 +62,7 @@ func (r expiredRow) measure(ctx context.Context, b *bench, c contestant, name st
 	}, nil
 }
 
-// reclaimAll answers how long each script call took, in their order.
+// reclaimAll returns how long each script call took, in order.
 func (r expiredRow) reclaimAll(ctx context.Context, b *bench, c contestant, name string) ([]time.Duration, error) {
 	now, err := redisNow(ctx, b.rdb)
 	if err != nil {
@@ -88,10 +88,11 @@ func (r expiredRow) reclaimAll(ctx context.Context, b *bench, c contestant, name
 	return calls, logSlow(ctx, b, -1)
 }
 
-// slowLogLength is more than what one look at the log finds: scripts' own commands are in it too.
+// slowLogLength exceeds the entries that come between two reads of the log, which include the commands of scripts.
 const slowLogLength = 100_000
 
-// logSlow logs commands from so many microseconds on, none below 0, and empties the log.
+// logSlow sets the least time of a command to be logged, in microseconds; a negative one logs nothing. It empties
+// the log.
 func logSlow(ctx context.Context, b *bench, micros int) error {
 	if err := b.rdb.ConfigSet(ctx, "slowlog-log-slower-than", fmt.Sprint(micros)).Err(); err != nil {
 		return err
@@ -102,12 +103,12 @@ func logSlow(ctx context.Context, b *bench, micros int) error {
 	return b.rdb.Do(ctx, "slowlog", "reset").Err()
 }
 
-// reclaim acquires until no expired member is left.
+// reclaim acquires permits until no expired member is left.
 func (r expiredRow) reclaim(ctx context.Context, b *bench, s session, name string) ([]time.Duration, error) {
 	granted := int64(0)
 	var calls []time.Duration
 	for left := int64(1); left > 0; {
-		// A few requests at a time: the log holds all of their calls.
+		// Only a few requests at a time, so that the log holds all of their calls.
 		t, err := s.load(ctx, job{prefix: name, limiters: 1, callers: 1, calls: 50})
 		if err != nil {
 			return nil, err

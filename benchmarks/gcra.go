@@ -12,22 +12,22 @@ import (
 	"github.com/throttled/throttled/v2/store/goredisstore.v9"
 )
 
-// The two limiters here keep one instant a limiter, the theoretical arrival time (TAT), which each
-// grant moves on by the emission interval. With an emission interval that is long against the run the
-// TAT counts the grants: it is ahead of the instant of the first one by as many intervals.
+// The two limiters here keep one instant, the theoretical arrival time (TAT), which each grant moves ahead by
+// the emission interval. If the emission interval is long compared with the run, the TAT counts the grants: it
+// is ahead of the first one by so many intervals.
 
-// emission is also how long a limiter is kept that was asked once. Times plenty it must be less than
-// 292 years, the longest time.Duration.
+// emission is also how long a limiter with one grant is kept. Multiplied by plenty it must be less than 292
+// years, the longest time.Duration.
 const emission = time.Minute
 
-// countedByTAT is how many grants the TATs of a job's limiters stand for. The first grants were made
-// less than an emission interval after opened.
+// countedByTAT returns how many grants the TATs of a job's limiters stand for. The first grants were made less
+// than an emission interval after opened.
 func countedByTAT(ctx context.Context, j job, opened time.Time, tat func(name string) (time.Time, error)) (int64, error) {
 	total := int64(0)
 	for _, name := range j.names() {
 		at, err := tat(name)
 		if err == redis.Nil {
-			continue // never asked
+			continue // it had no request
 		}
 		if err != nil {
 			return 0, err
@@ -76,7 +76,7 @@ func (r *redisRate) open(ctx context.Context, j job) (session, error) {
 			epoch := time.Date(2017, 1, 1, 0, 0, 0, 0, time.UTC)
 			return countedByTAT(ctx, j, opened, func(name string) (time.Time, error) {
 				seconds, err := r.rdb.Get(ctx, "rate:"+name).Float64()
-				// Rounded up by the fifth decimal place that its script keeps.
+				// Rounded up, since its script keeps five decimal places.
 				return epoch.Add(time.Duration((seconds + 2e-5) * 1e9)), err
 			})
 		},

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A histogram counts latencies, each in a bucket no wider than 1/64 of it: a hundred thousand
-// latencies a second cost neither memory nor the garbage collector's time.
+// A histogram counts latencies, each in a bucket no wider than 1/64 of it, so that a hundred thousand latencies a
+// second cost neither memory nor time of the garbage collector.
 type histogram [buckets]uint32
 
 const buckets = 2048 // the last one holds 68 s and above
@@ -22,7 +22,7 @@ func bucketOf(d time.Duration) int {
 	return min(shift*64+int(ns>>shift), buckets-1)
 }
 
-// lowest is the least latency of a bucket.
+// lowest returns the least latency of a bucket.
 func lowest(bucket int) time.Duration {
 	if bucket < 128 {
 		return time.Duration(bucket)
@@ -37,7 +37,7 @@ func (h *histogram) merge(other *histogram) {
 	}
 }
 
-// quantile is the latency that the share q of all is below, 0 when there are none.
+// quantile returns the latency below which the share q of all latencies is, or 0 if there are none.
 func (h *histogram) quantile(q float64) time.Duration {
 	var count uint64
 	for _, n := range h {

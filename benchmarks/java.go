@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The Redissons that are measured. prepare.sh leaves the class path of each.
+// The versions of Redisson that are measured. prepare.sh writes the class path of each.
 const (
 	newestRedisson = "4.7.0"
 	olderRedisson  = "3.15.5"
@@ -22,14 +22,14 @@ const (
 	classes        = "java/target/classes"
 )
 
-// A javaProcess is one JVM with one Redisson client; it answers one request at a time.
+// A javaProcess is a JVM with a Redisson client. It handles one request at a time.
 type javaProcess struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	out   *bufio.Reader
 }
 
-// javaReady says what is missing to start a JVM.
+// javaReady returns an error that says what is missing to start a JVM.
 func javaReady(version string) error {
 	for _, path := range []string{filepath.Join(classPaths, version), filepath.Join(classes, "bench", "Bench.class")} {
 		if _, err := os.Stat(path); err != nil {
@@ -97,12 +97,12 @@ func (p *javaProcess) close() error {
 	}
 }
 
-// redissonJava is real Redisson with its default configuration, a thread for each caller.
+// redissonJava is real Redisson with its default configuration and a thread for each caller.
 type redissonJava struct {
 	version string
 	addr    string
 	process *javaProcess
-	control *ours // reads and writes Redis beside it
+	control *ours // reads and writes the state in Redis
 }
 
 func newRedissonJava(version, addr string) (*redissonJava, error) {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A loadRow has callers ask as fast as they can.
+// A loadRow measures callers that make requests as fast as they can.
 type loadRow struct {
 	key, title, text string
 	callers          int // of each process
 	limiters         int
 	processes        int           // 0 for this one alone
-	interval         time.Duration // an hour when 0: nothing expires while the row runs
+	interval         time.Duration // 0 for an hour, in which nothing expires
 	refuse           bool
 	limits           bool // the row is about package limit
 	duration         time.Duration
@@ -45,7 +45,7 @@ func (r loadRow) takes(c contestant) bool {
 	return true
 }
 
-// plenty is a rate that no run uses up, and one that every value here can count.
+// plenty is a rate that no run exhausts, and that all values here can hold.
 const plenty = 100_000_000
 
 func (r loadRow) job(name string) job {
@@ -103,7 +103,7 @@ func (r loadRow) measure(ctx context.Context, b *bench, c contestant, name strin
 	return out, nil
 }
 
-// sample turns what callers and server saw into figures.
+// sample computes the figures from what callers and server counted.
 func (r loadRow) sample(c contestant, t tally, before, after usage) sample {
 	a := c.about()
 	out := sample{
@@ -129,7 +129,7 @@ func (r loadRow) sample(c contestant, t tally, before, after usage) sample {
 	return out
 }
 
-// check holds what callers saw against what Redis holds.
+// check compares what callers were granted with what Redis holds.
 func (r loadRow) check(ctx context.Context, c contestant, s session, t tally) error {
 	if t.Failed > 0 && !c.about().fallible {
 		return fmt.Errorf("%d calls failed: %s", t.Failed, t.Error)
@@ -141,8 +141,8 @@ func (r loadRow) check(ctx context.Context, c contestant, s session, t tally) er
 	return r.judge(t, spent, c.about().held(r.job("")))
 }
 
-// judge says what is wrong with a tally, given the permits that the limiters hold as granted, and how many
-// one had before it refused.
+// judge returns an error that says what is wrong with a tally, given the permits that are granted by what is in
+// Redis, and how many permits a limiter had.
 func (r loadRow) judge(t tally, spent, held int64) error {
 	switch {
 	case r.refuse && (t.Granted != 0 || t.Refused == 0 || spent != held):
@@ -159,7 +159,7 @@ func (r loadRow) judge(t tally, spent, held int64) error {
 	return nil
 }
 
-// exhaust takes the permits that a limiter has, the only one of most.
+// exhaust acquires all permits of a job's limiter.
 func exhaust(ctx context.Context, s session, j job, held int64) error {
 	j.callers, j.calls = 1, held
 	t, err := s.load(ctx, j)

@@ -1,12 +1,12 @@
-// Command benchmarks measures this library beside what else limits rates in Redis: Redisson's own
-// acquire script sent by plain go-redis (the baseline), real Redisson in Java, other Go limiters, and
-// bare PINGs as the limit of the server. All of them share one redis-server, which the program starts
-// and stops, and take turns: for each repeat, for each row, each contestant once.
+// Command benchmarks compares this library with other rate limiters in Redis: Redisson's own acquire
+// script sent by plain go-redis (the baseline), real Redisson in Java, and other Go limiters. Bare PINGs
+// show the limit of the server. All of them share one redis-server, which the program starts and stops,
+// and take turns: in each repeat, each contestant runs once in each row.
 //
-// No figure counts unless the work behind it was done: what callers were granted is compared with what
-// Redis holds afterwards, and a difference ends the program.
+// Every figure is checked: what callers were granted is compared with what Redis holds afterwards, and a
+// difference ends the program.
 //
-// Run prepare.sh first; `make bench` does both. The answer goes to docs/benchmarks.md and
+// Run prepare.sh first; `make bench` does both. The program writes docs/benchmarks.md and
 // docs/benchmarks.svg.
 package main
 

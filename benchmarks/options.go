@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// options are what the flags say.
+// options holds the values of the flags.
 type options struct {
 	args     []string
 	repeats  int
 	duration time.Duration
 	rows     *regexp.Regexp
-	only     []string // keys of contestants; all when empty
+	only     []string // keys of contestants; empty for all
 	quick    bool
 	server   string // the redis-server program
 	out      string // docs/benchmarks.md; the chart goes beside it

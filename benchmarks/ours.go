@@ -18,8 +18,8 @@ const (
 type ours struct {
 	rdb    *redis.Client
 	client *ratelimiter.Client
-	// endable says that its contexts can end, as those of requests to a server can: then each caller
-	// must be able to leave while its call is in flight, which costs the way over a goroutine.
+	// endable reports whether its contexts can be cancelled, as those of requests to a server can. Then each
+	// caller must be able to return while its call is in flight, which takes another goroutine.
 	endable bool
 }
 

@@ -2,8 +2,8 @@ package main
 
 import "syscall"
 
-// dieWithParent has the kernel kill the child with the thread that starts it, so with us, by whatever
-// cause we end. Go ends no thread that no goroutine was locked to.
+// dieWithParent makes the kernel kill the child when the thread that starts it ends, and so when this process ends
+// for any reason. Go does not end threads to which no goroutine was locked.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -8,7 +8,7 @@ import (
 	"runtime/pprof"
 )
 
-// profile runs only ours and writes the profiles that the flags name.
+// profile runs this library alone and writes the profiles that the flags name.
 func (b *bench) profile(ctx context.Context) (err error) {
 	o := b.options
 	var c contestant

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What Redisson's keys hold, read here apart from the library: a benchmark must not take the word of
-// what it measures. docs/protocol.md has the meaning.
+// The functions in this file read and write Redisson's keys without the library, since a benchmark must not rely on
+// what it measures. docs/protocol.md describes the keys.
 
 func valueKey(name string) string   { return "{" + name + "}:value" }
 func permitsKey(name string) string { return "{" + name + "}:permits" }
@@ -28,7 +28,7 @@ func writeRates(ctx context.Context, rdb *redis.Client, j job) error {
 	return err
 }
 
-// permitsOf is the number at the end of a member.
+// permitsOf returns the permits of a member, which are at its end.
 func permitsOf(member string) int64 {
 	if len(member) < 8 {
 		return 0
@@ -36,8 +36,8 @@ func permitsOf(member string) int64 {
 	return int64(binary.LittleEndian.Uint32([]byte(member[len(member)-4:])))
 }
 
-// addUp goes over the limiters that were asked and adds up what judge makes of each one's value and of
-// the permits in its set.
+// addUp calls judge with the value and the permits in the set of each limiter that had a request, and returns the
+// sum of the results.
 func addUp(ctx context.Context, rdb *redis.Client, j job, judge func(name string, value, used int64) (int64, error)) (int64, error) {
 	total := int64(0)
 	for _, name := range j.names() {
@@ -47,7 +47,7 @@ func addUp(ctx context.Context, rdb *redis.Client, j job, judge func(name string
 		}
 		value, err := rdb.Get(ctx, valueKey(name)).Int64()
 		if err == redis.Nil && used == 0 {
-			continue // never asked
+			continue // it had no request
 		}
 		if err != nil {
 			return 0, fmt.Errorf("value of %s: %w", name, err)
@@ -61,7 +61,7 @@ func addUp(ctx context.Context, rdb *redis.Client, j job, judge func(name string
 	return total, nil
 }
 
-// spentPermits adds up the members of all limiters, and holds each sum against the limiter's value.
+// spentPermits returns the permits in the members of all limiters, and checks each sum against the limiter's value.
 func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
 	return addUp(ctx, rdb, j, func(name string, value, used int64) (int64, error) {
 		if value+used != j.permits {
@@ -71,7 +71,7 @@ func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) 
 	})
 }
 
-// takenPermits is spentPermits for a lossy contestant: what the values lack. The sets may hold less, but
+// takenPermits is spentPermits for a lossy contestant. It returns what the values lack; the sets may hold less, but
 // no more.
 func takenPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
 	return addUp(ctx, rdb, j, func(name string, value, used int64) (int64, error) {
@@ -83,7 +83,7 @@ func takenPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) 
 	})
 }
 
-// usedPermits is the sum of the members from a score on.
+// usedPermits returns the permits in the members from a score on.
 func usedPermits(ctx context.Context, rdb *redis.Client, name, from string) (int64, error) {
 	members, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: permitsKey(name), Start: from, Stop: "+inf", ByScore: true}).Result()
 	used := int64(0)
@@ -93,8 +93,8 @@ func usedPermits(ctx context.Context, rdb *redis.Client, name, from string) (int
 	return used, err
 }
 
-// seedMembers puts count members of one permit each into a limiter that has as many permits, and leaves
-// none. The i-th gets the score that at answers, in ms.
+// seedMembers adds count members of one permit each to a limiter of so many permits, so that none is left. The score
+// of the i-th is at(i), in ms.
 func seedMembers(ctx context.Context, rdb *redis.Client, name string, count int, interval time.Duration, at func(i int) int64) error {
 	if err := writeRates(ctx, rdb, job{prefix: name, limiters: 1, permits: int64(count), interval: interval}); err != nil {
 		return err
@@ -119,8 +119,8 @@ func seedMembers(ctx context.Context, rdb *redis.Client, name string, count int,
 	return nil
 }
 
-// seedMember is a grant of one permit that every Redisson reads: the permits are in bytes 4..7, where
-// 3.15.5 looks, and at the end.
+// seedMember returns a member of one permit that every version of Redisson can read: the permits are in bytes 4 to 7,
+// for 3.15.5, and at the end.
 func seedMember() string {
 	var m [21]byte
 	binary.LittleEndian.PutUint64(m[9:], rand.Uint64())
@@ -131,7 +131,7 @@ func seedMember() string {
 	return string(m[:])
 }
 
-// redisNow is the clock of Redis.
+// redisNow returns the time of Redis.
 func redisNow(ctx context.Context, rdb *redis.Client) (time.Time, error) {
 	return rdb.Time(ctx).Result()
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// write makes the tables and the chart of a run.
+// write writes the tables and the chart of a run.
 func (b *bench) write(ctx context.Context) error {
 	info, err := info(ctx, b.rdb, "server")
 	if err != nil {
@@ -41,7 +41,7 @@ func (b *bench) write(ctx context.Context) error {
 	return writeCosts(b.costsInto, &table)
 }
 
-// A report turns results into a document.
+// A report is the document about a run.
 type report struct {
 	results     results
 	options     options
@@ -94,7 +94,7 @@ func (r report) markdown(chart string) string {
 	return w.String()
 }
 
-// baselines are those of the rows that were measured.
+// baselines returns the titles of the baselines of the rows that were measured.
 func (r report) baselines() string {
 	var all []string
 	for _, row := range r.rows {
@@ -120,7 +120,7 @@ func (r report) contestantTable(w *strings.Builder) {
 	fmt.Fprintf(w, "\n%s\n\n", absent)
 }
 
-// absent says whom a reader may miss.
+// absent names contestants that a reader might expect.
 const absent = "Not here: two Go ports of RRateLimiter, github.com/linkerlin/redi.go and github.com/Tinaliasd/redisson. " +
 	"They could not be had as Go modules when this was written, and copies of their code are not kept here. " +
 	"redis_rate and throttled have no blocking acquire, and hold an instant instead of a window."
@@ -131,7 +131,7 @@ type column struct {
 	ratio  bool
 }
 
-// table is one row of the run: a line for each contestant, a column for each metric that somebody has.
+// table writes one row of the run: a line for each contestant, a column for each metric that one of them has.
 func (r report) table(w *strings.Builder, row rowAbout) {
 	var columns []column
 	for _, m := range row.metrics {
@@ -176,7 +176,7 @@ func (r report) table(w *strings.Builder, row rowAbout) {
 	fmt.Fprintln(w)
 }
 
-// titleWithVersion tells two versions of one contestant apart.
+// titleWithVersion returns the title, with the version if there are several.
 func (a about) titleWithVersion() string {
 	if a.java {
 		return a.title + ", " + a.version
@@ -193,7 +193,7 @@ func (r report) title(key string) string {
 	return key
 }
 
-// spread is min / median / max.
+// spread returns min / median / max.
 func spread(s series) string {
 	switch len(s) {
 	case 0:

@@ -28,7 +28,7 @@ func (r results) add(row, contestant string, s sample) {
 	r[row][contestant] = append(r[row][contestant], s)
 }
 
-// series is one metric over the repeats, empty where it was not measured.
+// series returns one metric over the repeats. It is empty if the metric was not measured.
 func (r results) series(row, contestant string, m metric) series {
 	var values series
 	for _, s := range r[row][contestant] {
@@ -41,7 +41,7 @@ func (r results) series(row, contestant string, m metric) series {
 	return values
 }
 
-// ratio divides repeat by repeat: what two contestants did in the same minute.
+// ratio returns the ratio of two contestants in each repeat, so that both have run in the same minutes.
 func (r results) ratio(row, contestant, by string, m metric) series {
 	return r.series(row, contestant, m).over(r.series(row, by, m))
 }
@@ -66,14 +66,14 @@ func (s series) over(other series) series {
 func (s series) min() float64 { return slices.Min(s) }
 func (s series) max() float64 { return slices.Max(s) }
 
-// median is the middle one, or half way between the two in the middle.
+// median returns the median.
 func (s series) median() float64 {
 	sorted := slices.Sorted(slices.Values(s))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// A metric is something measured; its value is its key in logs.
+// A metric is something that is measured. Its value is its key in logs.
 type metric string
 
 const (
@@ -102,7 +102,7 @@ const (
 	full10000Metric metric = "full10000"
 )
 
-// metricTitles are the heads of columns.
+// metricTitles holds the headings of columns.
 var metricTitles = map[metric]string{
 	rateMetric:      "requests/s",
 	p50Metric:       "p50, ms",
@@ -137,7 +137,7 @@ func (m metric) better(a, b float64) bool {
 	return a < b
 }
 
-// number writes v with three digits that count.
+// number formats v with three significant digits.
 func number(v float64) string {
 	switch {
 	case v >= 1e6:
@@ -157,7 +157,7 @@ func number(v float64) string {
 	}
 }
 
-// grouped writes n with commas.
+// grouped formats n with commas.
 func grouped(n int) string {
 	text := fmt.Sprint(n)
 	for at := len(text) - 3; at > 0; at -= 3 {

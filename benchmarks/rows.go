@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A row is one thing to measure of every contestant that can do it.
+// A row is something to measure, for every contestant that can do it.
 type row interface {
 	about() rowAbout
 	takes(c contestant) bool
 	measure(ctx context.Context, b *bench, c contestant, name string) (sample, error)
 }
 
-// rowAbout names a row and says what its tables show.
+// rowAbout describes a row and its table.
 type rowAbout struct {
 	key, title, text string
 	metrics          []metric
-	baseline         string // the contestant by which the others' figures are divided, baselineKey when empty
+	baseline         string // the contestant by which the others' figures are divided; "" for baselineKey
 }
 
 func (r rowAbout) by() string {
@@ -27,7 +27,7 @@ func (r rowAbout) by() string {
 	return r.baseline
 }
 
-// callerCounts are the loads on one limiter.
+// callerCounts returns the numbers of callers on one limiter.
 func callerCounts(o options) []int {
 	if o.quick {
 		return []int{1, 64, 512}
@@ -72,7 +72,7 @@ func allRows(o options) []row {
 	return append(rows, limitRows(o, limiters)...)
 }
 
-// limitRows are those about package limit, shorter than the others: there are many contestants.
+// limitRows returns the rows about package limit. They are shorter than the others, since they have many contestants.
 func limitRows(o options, subjects int) []row {
 	r := loadRow{limits: true, callers: 64, limiters: 1, duration: o.duration * 3 / 10}
 	one, many, each, none := r, r, r, r
@@ -87,7 +87,7 @@ func limitRows(o options, subjects int) []row {
 	return []row{one, many, each, none, newCostRow(o)}
 }
 
-// limitText is about all rows of package limit.
+// limitText is the text of all rows about package limit.
 const limitText = "The limiters of package limit beside those that do the same, each request one call; × is the ratio to redis_rate's. " +
 	"%v each. Server time is all that Redis did for a request, throttled's reads included. LeakyQueue and SmoothWarmingUp, " +
 	"which let go one permit at a time, are asked for a turn (Reserve) that nobody waits for, the others for a permit (Allow). " +

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// local is golang.org/x/time/rate: what a limiter of one process can do that asks nobody.
+// local is golang.org/x/time/rate, as an example of a limiter within one process.
 type local struct{}
 
 func (local) about() about {
@@ -17,7 +17,7 @@ func (local) about() about {
 func (local) open(_ context.Context, j job) (session, error) {
 	limiters := make([]*rate.Limiter, j.limiters)
 	for i := range limiters {
-		// Next to no refill, so that what is gone from the bucket was granted.
+		// Hardly any refill, so that the tokens that the bucket lacks were granted.
 		limiters[i] = rate.NewLimiter(1e-9, int(j.permits))
 	}
 	return &goSession{
@@ -36,7 +36,7 @@ func (local) open(_ context.Context, j job) (session, error) {
 
 func (local) close() error { return nil }
 
-// ping is no limiter: what go-redis and the server can do with the cheapest command.
+// ping is not a limiter. It shows what go-redis and the server can do with the cheapest command.
 type ping struct {
 	rdb   *redis.Client
 	depth int // PINGs in a pipeline

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// A goal is a bound on a figure of ours: on itself, or on its ratio to another contestant's in the
-// same repeat.
+// A goal is a bound on a figure of this library, or on its ratio to that of another contestant in the same repeat.
 type goal struct {
 	text   string
 	row    string
@@ -15,7 +14,7 @@ type goal struct {
 	bound  float64
 }
 
-// allGoals are what the library is built for.
+// allGoals returns the goals of the library.
 func allGoals() []goal {
 	java := "java-" + newestRedisson
 	one, many := callersKey(1), callersKey(512)
@@ -38,7 +37,7 @@ func allGoals() []goal {
 	}
 }
 
-// reached judges the median.
+// reached reports whether the median reaches the goal.
 func (g goal) reached(s series) bool {
 	if g.metric == rateMetric {
 		return s.median() >= g.bound

@@ -10,18 +10,18 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A limitKind says how a limiter of package limit is put to a job, and how its state tells what it has
-// granted. That is read here apart from the package, as in protocol.go.
+// A limitKind describes how a limiter of package limit is configured for a job, and how to read from its state what
+// it has granted. The state is read without the package, as in protocol.go.
 type limitKind struct {
 	key, title string
 	algorithm  func(j job) limit.Algorithm
 	granted    func(s limitState, j job, opened time.Time) (int64, error)
 	ahead      bool // as of about
-	reserves   bool // it is asked for a turn, since it lets go but one permit at a time
+	reserves   bool // requests are reservations, since it releases one permit at a time
 	logs       bool // its state is a sorted set; the others' is a hash
 }
 
-// A limitState is what a key of a limiter holds.
+// A limitState is the content of a limiter's key.
 type limitState struct {
 	fields  map[string]string
 	members []string
@@ -29,8 +29,8 @@ type limitState struct {
 
 const limitGCRAKey = "limit-gcra"
 
-// logWindow is the interval of a SlidingLog under load. It keeps a member a grant: over an hour its set
-// would grow for as long as the load lasts, and no call would drop any.
+// logWindow is the interval of a SlidingLog under load. Its set has a member for each grant: with an interval of an
+// hour it would grow as long as the load lasts, and no call would remove a member.
 const logWindow = 250 * time.Millisecond
 
 func limitKinds() []limitKind {
@@ -95,10 +95,10 @@ func limitKinds() []limitKind {
 	}
 }
 
-// windowRate is for those that give all permits back together.
+// windowRate returns the rate for limiters that return all permits together.
 func windowRate(j job) limit.Rate { return limit.Rate{Permits: j.permits, Interval: j.interval} }
 
-// flowRate is for those that give one back after the other.
+// flowRate returns the rate for limiters that return permits one by one.
 func flowRate(j job) limit.Rate {
 	permits, interval := j.refill()
 	return limit.Rate{Permits: permits, Interval: interval}
@@ -109,7 +109,7 @@ func perSecond(j job) float64 {
 	return float64(permits) / interval.Seconds()
 }
 
-// smoothBursty stores a job's permits, or as many as it can: a year's worth.
+// smoothBursty returns a limiter that stores a job's permits, or those of a year if they are more.
 func smoothBursty(j job) limit.SmoothBursty {
 	permits, interval := j.refill()
 	const most = 365 * 24 * time.Hour
@@ -125,8 +125,8 @@ func grantedByTAT(s limitState, _ job, opened time.Time) (int64, error) {
 	return turns(us, opened), err
 }
 
-// turns is how many permits' time an instant in µs is ahead of the job's beginning. The first grant was
-// less than an emission interval later, and rounding takes at most microseconds.
+// turns returns how many emission intervals an instant, in µs, is ahead of the job's beginning. The first grant was
+// less than one later, and rounding changes the instant by microseconds at most.
 func turns(us int64, opened time.Time) int64 {
 	return int64((time.UnixMicro(us).Sub(opened) + time.Millisecond) / emission)
 }
@@ -144,15 +144,15 @@ func (s limitState) sum(fields ...string) (int64, error) {
 	return total, nil
 }
 
-// poured is what is gone from a bucket of parts, of which one flows in each µs and emission makes a
-// permit: less has flowed in since the first grant.
+// poured returns how many permits a bucket lacks. One part flows in each µs and emission parts make a permit; since
+// the first grant less than that has flowed in.
 func (s limitState) poured(j job) (int64, error) {
 	level, err := s.sum("level")
 	cost := emission.Microseconds()
 	return (j.permits*cost - level + cost - 1) / cost, err
 }
 
-// logged is the sum that the newest member of a log tells, once all members are seen to add up to theirs.
+// logged returns the sum in the newest member of a log, after checking that the members add up to it.
 func (s limitState) logged() (int64, error) {
 	last := int64(0)
 	for i, m := range s.members {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// limitLosses says where the limiters of package limit lose, in one line those to one other in one figure.
+// limitLosses writes where the limiters of package limit lose, with one line for each figure and other contestant.
 func (r report) limitLosses(w *strings.Builder) {
 	lines := 0
 	for _, row := range r.rows {
@@ -16,7 +16,7 @@ func (r report) limitLosses(w *strings.Builder) {
 		}
 		for _, m := range row.metrics {
 			if m == commandsMetric {
-				continue // their time tells
+				continue // the time of the commands is a figure, too
 			}
 			for _, other := range r.contestants {
 				words := r.losers(row, m, other)
@@ -37,8 +37,8 @@ func (r report) limitLosses(w *strings.Builder) {
 	}
 }
 
-// losers are the limiters of package limit that lose to another in a figure, worst first, each with its
-// figure divided by the other's.
+// losers returns the limiters of package limit that lose to another contestant in a figure, worst first, each with
+// its figure divided by the other's.
 func (r report) losers(row rowAbout, m metric, other about) []string {
 	type loser struct {
 		name  string

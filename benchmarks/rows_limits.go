@@ -10,15 +10,15 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// limitPlenty is plenty for package limit, which counts in whole numbers of up to 2^52: more permits an
-// hour are too many for some of its limiters.
+// limitPlenty is plenty for the limiters of package limit. They count in integers of up to 2^52, so that more permits
+// an hour would be too many for some of them.
 const limitPlenty = 1_000_000
 
-// sharedLimit is one of package limit's limiters, in Redis and by the clock of Redis.
+// sharedLimit is a limiter of package limit in Redis, on the clock of Redis.
 type sharedLimit struct {
 	limitKind
 	rdb     *redis.Client
-	endable bool // as of ours
+	endable bool // see ours
 	unkept  bool // Redis keeps no ids
 }
 
@@ -99,7 +99,7 @@ func (l *sharedLimit) open(ctx context.Context, j job) (session, error) {
 	}, nil
 }
 
-// keys are those that the limiter uses.
+// keys returns the keys that the limiter uses.
 func (l *sharedLimit) keys(s *limit.Shared) []string {
 	if l.unkept {
 		return s.Keys()[:1]
@@ -107,8 +107,8 @@ func (l *sharedLimit) keys(s *limit.Shared) []string {
 	return s.Keys()
 }
 
-// turnOfLast is what a caller waits that is granted as long as there are permits, and no longer: half a
-// permit's time keeps apart the turns of the last one and of the one behind it.
+// turnOfLast returns the longest wait for which a reservation of the last permit is granted and one behind it is
+// refused: half the time of a permit separates their turns.
 func turnOfLast(j job) time.Duration {
 	permits, interval := j.refill()
 	turn := interval / time.Duration(permits)
@@ -119,7 +119,7 @@ func turnOfLast(j job) time.Duration {
 	return patience
 }
 
-// states reads what Redis holds of the limiters that were asked.
+// states reads the state of the limiters that had a request.
 func (l *sharedLimit) states(ctx context.Context, subjects []*limit.Shared) ([]limitState, error) {
 	const page = 1000
 	var states []limitState

@@ -16,7 +16,7 @@ type loss struct {
 	ratio  series // ours by theirs, repeat by repeat
 }
 
-// findLosses looks at every figure that both have.
+// findLosses returns the losses among all figures that both contestants have.
 func (r report) findLosses() []loss {
 	var losses []loss
 	for _, row := range r.rows {
@@ -26,13 +26,13 @@ func (r report) findLosses() []loss {
 		}
 		for _, m := range metrics {
 			if m == commandsMetric {
-				continue // their time tells
+				continue // the time of the commands is a figure, too
 			}
 			ours := r.results.series(row.key, oursKey, m)
 			for _, a := range r.contestants {
 				theirs := r.results.series(row.key, a.key, m)
 				if a.key == oursKey || a.again || a.limit || len(ours) == 0 || len(theirs) == 0 || !m.better(theirs.median(), ours.median()) ||
-					number(theirs.median()) == number(ours.median()) { // alike in all digits that are shown
+					number(theirs.median()) == number(ours.median()) { // equal in all digits that are shown
 					continue
 				}
 				losses = append(losses, loss{row, m, a, ours, theirs, ours.over(theirs)})

@@ -20,7 +20,7 @@ type redissonScript struct {
 	rdb    *redis.Client
 	script *redis.Script
 	text   string
-	client string // what Redisson calls its client id
+	client string // Redisson's client id
 }
 
 func newRedissonScript(addr string, pool int, text string) *redissonScript {
@@ -57,7 +57,7 @@ func (s *redissonScript) keys(name string) []string {
 	return []string{name, value, value + ":" + s.client, permits, permits + ":" + s.client}
 }
 
-// acquire asks for one permit and answers how long to wait for it, 0 when it is granted.
+// acquire requests one permit and returns how long to wait for it; 0 if it is granted.
 func (s *redissonScript) acquire(ctx context.Context, keys []string) (time.Duration, error) {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -71,7 +71,7 @@ func (s *redissonScript) acquire(ctx context.Context, keys []string) (time.Durat
 	return time.Duration(wait) * time.Millisecond, err
 }
 
-// wait does what Redisson's acquire does: ask, sleep as long as the answer says, ask again.
+// wait does what Redisson's acquire does: it asks, sleeps as long as it is told, and asks again.
 func (s *redissonScript) wait(ctx context.Context, name string, callers int, stagger time.Duration) ([]time.Time, error) {
 	keys := s.keys(name)
 	if err := s.script.Load(ctx, s.rdb).Err(); err != nil {
@@ -92,7 +92,7 @@ func (s *redissonScript) wait(ctx context.Context, name string, callers int, sta
 
 func (s *redissonScript) close() error { return s.rdb.Close() }
 
-// checkLayout holds that KEYS and ARGV are laid out as keys and acquire lay them out.
+// checkLayout checks that the captured script has its KEYS and ARGV in the order that keys and acquire use.
 func checkLayout(name string, permits int64, keys, args []string) error {
 	value, set := valueKey(name), permitsKey(name)
 	if len(keys) != 5 || keys[0] != name || keys[1] != value || keys[3] != set ||

@@ -39,9 +39,9 @@ func (s *server) stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// newClient is what every Go contestant talks through: the defaults of go-redis, but patient, since a
-// script that is sent again after a timeout would grant twice, and without the greetings that an older
-// server answers with errors.
+// newClient returns the client for a Go contestant. It has the defaults of go-redis, except for long timeouts, since
+// a script that is sent again after a timeout could grant twice, and except for the commands at connect that older
+// servers do not know.
 func newClient(addr string, pool int) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr, PoolSize: pool, ReadTimeout: time.Minute, DisableIdentity: true,

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A usage is what the server says of its own work since the last reset.
+// A usage is what the server reports about its own work since the last reset.
 type usage struct {
 	cpu         float64 // seconds, user and system, since the start
 	scriptCalls int64   // EVAL and EVALSHA
@@ -18,14 +18,13 @@ type usage struct {
 	commands    map[string]commandCount
 }
 
-// A commandCount is what one command took; those that scripts ran are in it.
+// A commandCount counts the calls of one command, those of scripts included.
 type commandCount struct {
 	calls   int64
 	seconds float64
 }
 
-// asking is the server time, in seconds, of what a contestant asked: its scripts, and what it sent beside
-// them.
+// asking returns the server time, in seconds, of a contestant's commands: its scripts, and the others that it sent.
 func (u usage) asking(a about) float64 {
 	total := u.scriptTime
 	if !a.reads {
@@ -41,13 +40,13 @@ func (u usage) asking(a about) float64 {
 	return total
 }
 
-// ran is how many commands the server ran for what was asked, those in scripts included and the script
-// calls themselves not.
+// ran returns how many commands the server ran for the requests, those of scripts included, but not the script
+// calls themselves.
 func (u usage) ran() int64 {
 	total := int64(0)
 	for name, c := range u.commands {
 		switch name {
-		case "eval", "evalsha", "info", "config|resetstat": // the last two are of the one who looks
+		case "eval", "evalsha", "info", "config|resetstat": // the last two are those of readUsage itself
 		default:
 			total += c.calls
 		}
@@ -55,7 +54,7 @@ func (u usage) ran() int64 {
 	return total
 }
 
-// resetUsage begins a new count of commands.
+// resetUsage resets the counts.
 func resetUsage(ctx context.Context, rdb *redis.Client) (usage, error) {
 	if err := rdb.ConfigResetStat(ctx).Err(); err != nil {
 		return usage{}, err
@@ -93,7 +92,7 @@ func readUsage(ctx context.Context, rdb *redis.Client) (usage, error) {
 	return u, nil
 }
 
-// commandStat reads "calls=5,usec=10,…"; a command that was not called has no line.
+// commandStat parses "calls=5,usec=10,…". A command that was not called has no line.
 func commandStat(line string) (calls int64, micros float64) {
 	for field := range strings.SplitSeq(line, ",") {
 		name, value, _ := strings.Cut(field, "=")
@@ -107,7 +106,7 @@ func commandStat(line string) (calls int64, micros float64) {
 	return calls, micros
 }
 
-// memory is what keys take in Redis, each member counted.
+// memory returns the bytes that keys take in Redis, with all members counted.
 func memory(ctx context.Context, rdb *redis.Client, keys []string) (int64, error) {
 	total := int64(0)
 	for _, key := range keys {
@@ -120,7 +119,7 @@ func memory(ctx context.Context, rdb *redis.Client, keys []string) (int64, error
 	return total, nil
 }
 
-// info is a section of INFO.
+// info returns a section of INFO.
 func info(ctx context.Context, rdb *redis.Client, section string) (map[string]string, error) {
 	text, err := rdb.Info(ctx, section).Result()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// moduleVersion is the version of a module that this program is built with.
+// moduleVersion returns the version of a module that this program is built with.
 func moduleVersion(path string) string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -23,7 +23,7 @@ func moduleVersion(path string) string {
 	return "unknown"
 }
 
-// machine describes what this runs on.
+// machine returns a description of the machine.
 func machine() string {
 	return fmt.Sprintf("%s, %d cores, %s", cpuModel(), runtime.NumCPU(), system())
 }
@@ -49,7 +49,7 @@ func system() string {
 	return name
 }
 
-// javaVersion is what java -version says first.
+// javaVersion returns the first line of java -version.
 func javaVersion() string {
 	out, err := exec.Command("java", "-version").CombinedOutput()
 	if err != nil {

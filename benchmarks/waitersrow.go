@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A waitersRow has callers wait in a blocking acquire for permits whose instants are known: a full
+// A waitersRow measures callers in a blocking acquire that wait for permits which come back at known instants: a full
 // window expires a group at a time.
 type waitersRow struct {
 	waiters int
@@ -41,7 +41,7 @@ func (r waitersRow) measure(ctx context.Context, b *bench, c contestant, name st
 	if err != nil {
 		return nil, err
 	}
-	// The first group comes free when everybody waits.
+	// The first group comes back when all callers wait.
 	first := now.Add(500*time.Millisecond + time.Duration(r.waiters)*waitStagger).Truncate(time.Millisecond)
 	free := func(i int) time.Time { return first.Add(time.Duration(i/waitGroup) * waitEvery) }
 	err = seedMembers(ctx, b.rdb, name, r.waiters, waitWindow, func(i int) int64 { return free(i).Add(-waitWindow).UnixMilli() })
@@ -75,8 +75,8 @@ func (r waitersRow) measure(ctx context.Context, b *bench, c contestant, name st
 	return out, nil
 }
 
-// waitSample judges the instants of return, given in order of arrival, by the instants at which the
-// permits were free.
+// waitSample computes the figures from the instants of return, given in order of arrival, and the instants at which
+// the permits were free.
 func waitSample(returned []time.Time, free func(i int) time.Time) (sample, error) {
 	service := make([]int, len(returned)) // arrivals in order of service
 	for i := range service {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// workerVariable is set in a process that this program started to put load on a limiter together with
-// others.
+// workerVariable is the environment variable that is set in workers, processes that this program starts to put load
+// on a limiter together.
 const workerVariable = "RATELIMITER_BENCH_WORKER"
 
-// An order is what a worker reads: the job, then a line that lets it begin.
+// An order is the job that a worker reads. A line after it lets the worker begin.
 type order struct {
 	Addr, Script, Contestant string
 	Pool                     int
@@ -26,7 +26,7 @@ type order struct {
 	Callers                  int
 }
 
-// work is a worker's whole life.
+// work runs a worker.
 func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
 	var o order
@@ -65,14 +65,14 @@ func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	return fmt.Errorf("there is no contestant %q", o.Contestant)
 }
 
-// A workerProcess is one worker as its parent sees it.
+// A workerProcess is a worker, for its parent.
 type workerProcess struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	out   *bufio.Reader
 }
 
-// workers has several processes do a job together, begun at one instant.
+// workers runs a job in several processes that begin at the same instant.
 func (b *bench) workers(ctx context.Context, count int, c contestant, j job) (total tally, err error) {
 	script := ""
 	for _, other := range b.contestants {
