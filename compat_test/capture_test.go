@@ -23,7 +23,7 @@ const (
 	captureInterval = 70 * time.Second
 )
 
-// captured are the captures that were made, by version: each needs a server and a JVM of its own.
+// captured holds the captures by version. Each takes a server and a JVM.
 var captured struct {
 	sync.Mutex
 	by map[string]capture
@@ -93,7 +93,7 @@ func captureNow(t testing.TB, v version) capture {
 	return out
 }
 
-// TestCapture holds that the scripts can be had from the wire, and where in KEYS and ARGV the
+// TestCapture checks that the scripts can be had from the wire, and where in KEYS and ARGV the
 // differential run finds what it has to set.
 func TestCapture(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
@@ -137,7 +137,7 @@ func TestCapture(t *testing.T) {
 	})
 }
 
-// begun is about when this process began; what was captured is younger.
+// begun is when this process began, before any capture.
 var begun = time.Now()
 
 func requireInstant(t testing.TB, arg string) {

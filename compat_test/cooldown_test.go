@@ -15,12 +15,12 @@ import (
 
 const (
 	coolInterval = 800 * time.Millisecond
-	// soonAfter is how long after its end a cool-down may still keep somebody. Redisson rounds and adds a
+	// soonAfter is how long after its end a cool-down may still delay a caller. Redisson rounds and adds a
 	// few milliseconds; the rest is what a machine adds on which many JVMs wake at one instant.
 	soonAfter = 3 * time.Second
-	// underWay is for answers that were given before a cool-down began and reach their callers after it.
+	// underWay allows for replies that were sent before a cool-down began and reach their callers after it.
 	underWay = 500 * time.Millisecond
-	// once is how long a load goes on making calls whose callers wait for longer than that: each asks once.
+	// once is the duration of a load whose callers wait for longer than that, so that each makes one call.
 	once = time.Second
 	// coolDownsAtOnce is how many tests run at once: many, since they sleep, and few, since threads poll.
 	coolDownsAtOnce = 28
@@ -67,7 +67,7 @@ var coolDowns = []struct {
 	{"delete by Java", cooled.deleteByJava, nil},
 }
 
-// TestCoolDown: nobody gets a permit before a cool-down of ours ends, whichever Redisson asks and however.
+// TestCoolDown: nobody gets a permit before a cool-down of ours ends, in whichever version of Redisson and however it asks.
 func TestCoolDown(t *testing.T) {
 	rdb := redistest.Client(t)
 	watch := &watchedGrants{ledger: startLedger(t, rdb.Options().Addr), rdb: rdb}
@@ -93,7 +93,7 @@ func TestCoolDown(t *testing.T) {
 	}
 }
 
-// warmed has every peer started, and its first calls behind it, which take longer.
+// warmed starts every peer and makes its first calls, which take longer.
 func warmed(t *testing.T) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -121,7 +121,7 @@ func (c *cooled) limited(typ string, permits int, interval time.Duration) {
 	}
 }
 
-// coolDown begins one that lasts d, and answers when it has begun and when it ends, by the clock of Redis,
+// coolDown begins a cool-down of d, and returns when it has begun and when it ends, by the clock of Redis,
 // which is that of this machine.
 func (c cooled) coolDown(d time.Duration, opts ...ratelimiter.CoolDownOption) (begun, until time.Time) {
 	c.Helper()
@@ -137,7 +137,7 @@ func (c cooled) until() time.Time {
 	return time.UnixMilli(ms)
 }
 
-// javaLoad has threads of Java ask for d, see Load.java.
+// javaLoad makes threads of Java ask for d; see Load.java.
 func (c cooled) javaLoad(threads int, d time.Duration, mix, mode string) func() load {
 	call := c.java.begin("hammer", c.name, threads, d, mix, mode, 10)
 	return func() load {
@@ -151,7 +151,7 @@ func (c cooled) javaLoad(threads int, d time.Duration, mix, mode string) func() 
 	}
 }
 
-// none holds that nothing was granted in the time between, by the time at which Redis executed it.
+// none checks that nothing was granted between two instants, by the time at which Redis executed it.
 func (c cooled) none(begun, until time.Time) {
 	c.Helper()
 	for _, e := range c.watch.at(c.permitsKey) {
@@ -160,7 +160,7 @@ func (c cooled) none(begun, until time.Time) {
 	}
 }
 
-// first is how long after an instant the first permit was granted.
+// first returns how long after an instant the first permit was granted.
 func (c cooled) first(from time.Time) time.Duration {
 	c.Helper()
 	least := time.Duration(math.MaxInt64)
@@ -172,7 +172,7 @@ func (c cooled) first(from time.Time) time.Duration {
 	return least
 }
 
-// granted is the permits granted in the time between.
+// granted returns the permits granted between two instants.
 func (c cooled) granted(from, to time.Time) (sum int64) {
 	for _, e := range c.watch.at(c.permitsKey) {
 		if !e.at.Before(from) && e.at.Before(to) {
@@ -182,7 +182,7 @@ func (c cooled) granted(from, to time.Time) (sum int64) {
 	return sum
 }
 
-// refusedByAll holds that neither gets a permit now, and that both say so.
+// refusedByAll checks that neither side gets a permit now, and that both report that none is available.
 func (c cooled) refusedByAll(until time.Time) {
 	c.Helper()
 	r := c.try(1)
@@ -205,7 +205,7 @@ func (c cooled) refusedByJava() {
 	require.False(c, c.javaTries(1), "availablePermits writes")
 }
 
-// wholeAgain holds that the limiter is as any: the window held all the time, and all permits come back,
+// wholeAgain checks that the limiter is intact: no window was exceeded, and all permits come back,
 // to both, as often as wanted.
 func (c cooled) wholeAgain(rate int64, interval time.Duration) {
 	c.Helper()
@@ -220,7 +220,7 @@ func (c cooled) wholeAgain(rate int64, interval time.Duration) {
 	require.Equal(c, rate, left+used(c, c.rdb, c.permitsKey))
 }
 
-// windows holds that no window held more than the rate, less by what the slowest script was under way
+// windows checks that no window held more than the rate, less by what the slowest script was under way
 // from the moment at which Java read its clock; see requireWindows.
 func (c cooled) windows(rate int64, interval time.Duration) {
 	c.Helper()
@@ -357,7 +357,7 @@ func (c cooled) longestWins() {
 	c.wholeAgain(rate, coolInterval)
 }
 
-// lifted: who asks gets permits. A caller of Java's that has been told to sleep until the end sleeps until
+// lifted: requests are granted again. A caller of Java's that was told to sleep until the end sleeps until
 // then, since nothing wakes Redisson's callers.
 func (c cooled) lifted() {
 	const rate = 5
@@ -439,7 +439,7 @@ func (c cooled) shorterThanInterval() {
 	c.windows(rate, interval)
 }
 
-// isBlock: a member that a cool-down of ours put there, which is nobody's grant.
+// isBlock reports whether m was added by a cool-down of ours, and is no grant.
 func isBlock(m string) bool {
 	return len(m) == 21 && (m[:4] == "\x10~c~" || m[:4] == "\x10~l~") || len(m) == 20 && (m[8:10] == "~c" || m[8:10] == "~l")
 }

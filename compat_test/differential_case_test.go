@@ -26,7 +26,7 @@ func (o twinOp) usesPermits() bool {
 	return o.name == "tryAcquire" || o.name == "availablePermits" || o.name == "release"
 }
 
-// permits are those that op acts on, expired and live; none where op gets no further than its
+// permits returns the permits that op acts on, expired and live. There are none if op gets no further than its
 // arguments.
 func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
 	if c.slot < 0 || !c.op.usesPermits() || c.op.outOfRange() || c.op.name == "tryAcquire" && c.op.permits > c.before.number("rate") {
@@ -37,7 +37,7 @@ func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
 	return s, expired, live
 }
 
-// balanced are the states that a check of our acquire can make of this one, in which value and the grants are
+// balanced returns the states that a check of our acquire can make of this one, in which value and the grants are
 // less or more than the rate: with value raised, with the oldest grants gone, or, where our client knows that the
 // rate was lowered, with less in value first.
 func (c twinCase) balanced() (states []twinState) {
@@ -70,7 +70,7 @@ func (c twinCase) balanced() (states []twinState) {
 	return states
 }
 
-// outOfReach: what is left and all that is in use do not make up the request, which no wait can change.
+// outOfReach reports whether what is left and all that is in use are less than the request, so that no wait helps.
 func (c twinCase) outOfReach() bool {
 	s, _, _ := c.permits()
 	return s.value+s.members.total() < c.op.permits
@@ -82,41 +82,41 @@ type twinMemory struct {
 	nextAudit int64 // when it looks for lost permits again, once somebody is refused
 }
 
-// minAudit and maxAudit are how often it looks, in ms, where the interval is shorter or longer.
+// minAudit and maxAudit bound the time between two such searches, in ms.
 const minAudit, maxAudit = 50, 60_000
 
-// learn: a call that names the keys of another type than the hash's is told so, and starts afresh.
+// learn resets the memory of a client that was told that the limiter has another type.
 func (m *twinMemory) learn(c twinCase) {
 	if typ := c.before.hash["type"]; c.op.usesPermits() && !c.op.outOfRange() && c.before.initialized() && typ != m.typ {
 		*m = twinMemory{typ: typ}
 	}
 }
 
-// forget: who has set the rate knows the type, and starts afresh.
+// forget resets the memory of a client that has set the rate, and so knows the type.
 func (m *twinMemory) forget(c twinCase, answer twinAnswer) {
 	if c.op.setsRate() && c.op.name != "trySetRate" && (answer.word == "null" || answer.word == "true") {
 		*m = twinMemory{typ: c.op.typ}
 	}
 }
 
-// claims: this call has looked for lost permits, since it was refused before or after.
+// claims reports whether this call has looked for lost permits, because it was refused before or after.
 func (c twinCase) claims(answer twinAnswer, met []string) bool {
 	return c.audits && (answer.word == refused || answer.word == granted && slices.Contains(met, "4") && !c.outOfReach())
 }
 
-// refuses makes w our refusal of an argument.
+// refuses makes w the outcome of our refusal of an argument.
 func (c twinCase) refuses(w *twinOutcome) bool {
 	*w = twinOutcome{twinAnswer{word: invalidArgument}, c.before.clone()}
 	return true
 }
 
-// keeps: a rate was set and the permits in use were kept.
+// keeps reports whether a rate was set and the permits in use were kept.
 func (c twinCase) keeps(w *twinOutcome) bool {
 	was := c.before.hash["type"]
 	return c.op.setsRate() && c.op.keep && (was == "" || was == c.op.typ) && (w.answer.word == "null" || w.answer.word == "true")
 }
 
-// wait is the exact wait of a refused acquire, over how many members it reaches, and what the jar
+// wait returns the exact wait of a refused acquire, over how many members it reaches, and what the jar
 // answers instead: the wait of the oldest member.
 func (c twinCase) wait(w *twinOutcome) (wait int64, members int, oldest int64) {
 	if c.op.name != "tryAcquire" || w.answer.word != refused {

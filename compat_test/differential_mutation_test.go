@@ -18,7 +18,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// mutations are faults of ours that no other line of a script would mend. Each must be found.
+// mutations are faults in our scripts that no other line makes up for. Each must be found.
 var mutations = []struct {
 	name, file, old, new string
 	version              string // against which it shows, the newest when empty
@@ -47,10 +47,10 @@ var mutations = []struct {
 		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval + 1))", ""},
 }
 
-// mutationLimit is how many operations a mutation may hide from.
+// mutationLimit is the number of operations after which a mutation must be found.
 const mutationLimit = 20_000
 
-// TestDifferentialCatchesMutations is the proof of the comparer: our scripts as they are pass, and with
+// TestDifferentialCatchesMutations tests the comparison itself: our scripts as they are pass, and with
 // any one of the faults above they do not.
 func TestDifferentialCatchesMutations(t *testing.T) {
 	seed := newTwinSeed(t)
@@ -167,7 +167,7 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 	return truth(s.run(ctx, op.name, keys))
 }
 
-// of are the keys of a type: hash, value, permits.
+// of returns the keys of a type: hash, value and permits.
 func (s *scripts) of(typ string, client int) []string {
 	slot := slotOf(typ, client)
 	return []string{s.keys[0], s.keys[1+2*slot], s.keys[2+2*slot]}

@@ -163,7 +163,7 @@ func rename(key, name, was, id string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, captureName, name), was, id)
 }
 
-// random is an argument that makes a grant one of its own: 16 bytes, or a number before 3.16.4.
+// random returns an argument that makes a grant unique: 16 bytes, or a number before 3.16.4.
 func (j *jar) random(bits uint64) string {
 	if !j.version.since("3.16.4") {
 		return strconv.FormatInt(int64(bits), 10)
@@ -171,7 +171,7 @@ func (j *jar) random(bits uint64) string {
 	return fmt.Sprintf("%016x", bits)
 }
 
-// answer is what a caller of Redisson gets to hear.
+// answer returns what Redisson returns to its caller.
 func (s sent) answer() twinAnswer {
 	value, err := s.cmd.Result()
 	if errors.Is(err, redis.Nil) {

@@ -41,7 +41,7 @@ type twinMembers []twinMember
 
 const noTTL, noKey = -1, -2 // as PTTL answers
 
-// twinKeys are the keys of a limiter in the order of a twinState.
+// twinKeys returns the keys of a limiter in the order of a twinState.
 func twinKeys(name string, ids [2]string) []string {
 	keys := []string{name, "{" + name + "}:value", "{" + name + "}:permits"}
 	for _, id := range ids {
@@ -130,7 +130,7 @@ func (s twinState) clone() twinState {
 	return s
 }
 
-// inFormatOf is s as a Redisson of version v would have written its members.
+// inFormatOf returns s with its members in the format of version v.
 func (s twinState) inFormatOf(v version) twinState {
 	s = s.clone()
 	for i := range s.slots {
@@ -177,7 +177,7 @@ func sameTTL(a, b int64) bool {
 	return a == b || a >= 0 && b >= 0 && a-b <= ttlSlack && b-a <= ttlSlack
 }
 
-// inOrder is the members by score and permits: members of one score lie in the order of random bytes.
+// inOrder returns the members ordered by score and permits. Members of one score lie in the order of random bytes.
 func (s twinSlot) inOrder() twinMembers {
 	return slices.SortedFunc(slices.Values(s.members), func(m, n twinMember) int {
 		return slices.Compare([]int64{m.score, m.permits}, []int64{n.score, n.permits})
@@ -204,7 +204,7 @@ func (s twinState) String() string {
 	return b.String()
 }
 
-// number is a field of the hash.
+// number returns a field of the hash.
 func (s twinState) number(field string) int64 {
 	n, _ := strconv.ParseInt(s.hash[field], 10, 64)
 	return n
@@ -214,7 +214,7 @@ func (s twinState) initialized() bool {
 	return s.hash["rate"] != "" && s.hash["interval"] != "" && s.hash["type"] != ""
 }
 
-// slotOf is where a client's permits of a type are.
+// slotOf returns the index of the slot with a client's permits of a type.
 func slotOf(typ string, client int) int {
 	if typ == "1" {
 		return 1 + client
@@ -222,7 +222,7 @@ func slotOf(typ string, client int) int {
 	return 0
 }
 
-// split is the expired members and the others.
+// split returns the expired members and the others.
 func (s twinSlot) split(now, interval int64) (expired, live twinMembers) {
 	i := 0
 	for i < len(s.members) && s.members[i].score <= now-interval {
@@ -238,7 +238,7 @@ func (l twinMembers) total() (n int64) {
 	return n
 }
 
-// newest is n permits of l, the newest.
+// newest returns the newest n permits of l.
 func (l twinMembers) newest(n int64) (out twinMembers) {
 	for _, m := range slices.Backward(l) {
 		if m.permits = min(m.permits, n); m.permits > 0 {
@@ -250,7 +250,7 @@ func (l twinMembers) newest(n int64) (out twinMembers) {
 	return out
 }
 
-// oldest is n permits of l, the oldest.
+// oldest returns the oldest n permits of l.
 func (l twinMembers) oldest(n int64) (out twinMembers) {
 	for _, m := range l {
 		if m.permits = min(m.permits, n); m.permits > 0 {

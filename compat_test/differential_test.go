@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// twinOperations is how many a run compares; RATELIMITER_COMPAT_OPS says another number.
+	// twinOperations is how many operations a run compares, unless RATELIMITER_COMPAT_OPS is set.
 	twinOperations = 40_000
 	worldLength    = 100
 )
@@ -47,7 +47,7 @@ func newTwinSeed(t testing.TB) twinSeed {
 	return seed
 }
 
-// comparedOperations is how many a run compares: what RATELIMITER_COMPAT_OPS says, or so many.
+// comparedOperations returns how many operations a run compares: RATELIMITER_COMPAT_OPS, or else standard.
 func comparedOperations(t testing.TB, standard int) int {
 	t.Helper()
 	text := os.Getenv("RATELIMITER_COMPAT_OPS")
@@ -93,7 +93,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// twinVersions are the newest, which knows every operation, and the article's.
+// twinVersions returns the newest version, which has every operation, and the article's.
 func twinVersions() (out []version) {
 	for _, v := range allVersions {
 		if oldestAndNewest(v) {
@@ -152,7 +152,7 @@ func TestDifferentialNamesRows(t *testing.T) {
 	}
 }
 
-// inOrder is the counts in the order of the closed list.
+// inOrder returns the counts in the order of the closed list.
 func inOrder(met map[string]int) string {
 	var out []string
 	for _, row := range twinRows {

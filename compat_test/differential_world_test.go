@@ -254,7 +254,7 @@ func (w *twinWorld) copy(ctx context.Context, from int) error {
 	return err
 }
 
-// sound is what holds after an operation whatever was compared: in a state where permits left and in
+// sound checks what holds after every operation: in a state where permits left and in
 // use add up to the rate they still do, and no window holds more than the rate.
 func (c twinCase) sound(did twinOutcome, byUs bool) error {
 	if c.slot < 0 || !did.state.initialized() {

@@ -24,7 +24,7 @@ const (
 	guavaLimit      = 5 * time.Minute
 )
 
-// What is asked of both sides, in the words of java/guava.
+// The calls of both sides, by their names in java/guava.
 const (
 	guavaAcquire    = "acquire"    // Guava's acquire(n), our Wait
 	guavaTryAcquire = "tryAcquire" // Guava's tryAcquire(n, timeout), our WaitTimeout
@@ -32,10 +32,10 @@ const (
 	guavaTryReserve = "tryReserve" // Guava's tryAcquire of a thread that sleeps beside; our Reserve, or Allow
 )
 
-// guavaPatience is how long a reserve waits: as long as ours can.
+// guavaPatience is the longest wait of a reserve: the longest that ours allows.
 const guavaPatience = 365 * 24 * time.Hour
 
-// guavaNever is longer than any play: a wait that went wrong ends by it.
+// guavaNever is longer than any play. It ends a wait that goes wrong.
 const guavaNever = 20 * guavaPatience
 
 // A guavaAsk is one request, gap after the one before is through.
@@ -116,7 +116,7 @@ type guavaJar struct {
 	jars    []string
 }
 
-// guavaJars are those of prepare.sh, oldest first. Where there is none there is no test.
+// guavaJars returns the versions of Guava that prepare.sh fetched, oldest first. It fails t if there are none.
 func guavaJars(t *testing.T) []guavaJar {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(guavaClassPaths, "*"))
@@ -132,7 +132,7 @@ func guavaJars(t *testing.T) []guavaJar {
 	return out
 }
 
-// say runs a JVM that is told those lines, and returns its answers.
+// say runs a JVM with these lines as its input, and returns its answers.
 func (j guavaJar) say(t *testing.T, lines string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guavaLimit)
@@ -150,7 +150,7 @@ func (j guavaJar) say(t *testing.T, lines string) []string {
 	return answers[1:]
 }
 
-// play is what Guava answers to each request of each play.
+// play returns the answers of Guava to the requests of each play.
 func (j guavaJar) play(t *testing.T, plays []guavaPlay) [][]guavaAnswer {
 	t.Helper()
 	var lines strings.Builder

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// guavaRequests is how many a run compares; RATELIMITER_COMPAT_OPS says another number.
+	// guavaRequests is how many requests a run compares, unless RATELIMITER_COMPAT_OPS is set.
 	guavaRequests = 150_000
 	// guavaShared: of so many plays, one is played to a shared limiter, too. An even number: it is one that
 	// begins with all that can be stored.
@@ -68,7 +68,7 @@ func TestDifferentialGuava(t *testing.T) {
 	t.Logf("in %v", time.Since(began).Round(time.Millisecond))
 }
 
-// guavaSides are plays, with what ours answered.
+// guavaSides is plays with our answers.
 type guavaSides struct {
 	seed    uint64
 	numbers []int
@@ -113,7 +113,7 @@ func (s *guavaSides) agree(t *testing.T, what, version string, theirs [][]guavaA
 	}
 }
 
-// met holds the plays to having been where answers change.
+// met checks that the plays have met the cases in which answers change.
 func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
 	t.Helper()
 	var refused, early, within, waits int

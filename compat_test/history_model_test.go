@@ -122,7 +122,7 @@ func (m *historyRules) take(s *historyState, in historyAsk, out historyAnswer) {
 	}
 }
 
-// list is lo, hi and permits of each grant.
+// list returns lo, hi and the permits of each grant.
 func (s *historyState) list() (out [][3]int64) {
 	for b := []byte(s.grants); len(b) > 0; b = b[24:] {
 		var g [3]int64

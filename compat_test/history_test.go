@@ -60,7 +60,7 @@ type historyPlan struct {
 	settle   func(h *history)                             // when all callers are through
 }
 
-// judged is what became of them.
+// judged is the histories with the verdicts of the checker.
 type judged struct {
 	histories []*history
 	verdicts  []porcupine.CheckResult
@@ -140,7 +140,7 @@ func each(n, atOnce int, f func(i int)) {
 	workers.Wait()
 }
 
-// play has all callers ask at once.
+// play runs all callers.
 func (h *history) play(once func(h *history, rng *rand.Rand, client int), rng *rand.Rand) {
 	var callers sync.WaitGroup
 	for caller := range historyCallers {
@@ -156,7 +156,7 @@ func (h *history) play(once func(h *history, rng *rand.Rand, client int), rng *r
 
 func (h *history) now() int64 { return int64(time.Since(h.began)) }
 
-// clock is that of Redis, in ms.
+// clock returns the time of Redis, in ms.
 func (h *history) clock() int64 {
 	now, err := h.past.Time(h.Context()).Result()
 	if err != nil {
@@ -226,7 +226,7 @@ func (h *history) leave(call, permits int64) {
 	}
 }
 
-// try is one request of ours that does not wait.
+// try makes one request of ours that does not wait.
 func (h *history) try(rng *rand.Rand, client int) {
 	permits := 1 + rng.Int64N(4)
 	h.take(permits, func() (bool, time.Time, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireRejected holds that of the histories in which something went wrong the checker accepts none.
+// requireRejected checks that of the histories in which something went wrong the checker accepts none.
 func (j judged) requireRejected(t *testing.T) {
 	t.Helper()
 	wrong := 0
@@ -86,7 +86,7 @@ func TestHistoryExpiresTellsTwice(t *testing.T) {
 	plan.run(t).requireRejected(t)
 }
 
-// tellTwice says yes to one refused request in so many.
+// tellTwice reports one refused request in so many as granted.
 func (h *history) tellTwice(rng *rand.Rand, client, one int) {
 	permits := 1 + rng.Int64N(4)
 	h.take(permits, func() (bool, time.Time, error) {

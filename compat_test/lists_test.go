@@ -115,7 +115,7 @@ func newLists(t testing.TB, past redis.UniversalClient, through []redis.Universa
 	return w, lists
 }
 
-// runLists has callers of each client on each list until so many replies are lost.
+// runLists runs callers of each client on each list until so many replies are lost.
 func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLoser {
 	w.Helper()
 	losers := newListLoser(seed)

@@ -123,7 +123,7 @@ func (w *lossy) lost() (n int) {
 // A taker asks one limiter as one client.
 type taker func(ctx context.Context, rng *rand.Rand, l *lossyLimiter, client int, permits int64) (bool, error)
 
-// run has two callers of each client on each limiter until so many replies are lost.
+// run runs two callers of each client on each limiter until so many replies are lost.
 func (w *lossy) run(seed uint64, goal int, losers *loser, take taker) {
 	w.Helper()
 	for _, p := range w.proxies {
@@ -181,7 +181,7 @@ func (w *lossy) holdings() (all []holding) {
 	return all
 }
 
-// state is value, and the permits in the set, at one instant.
+// state returns value and the permits in the set, both as they are at one instant.
 func (w *lossy) state(h holding) (value, used int64) {
 	w.Helper()
 	var get *redis.StringCmd
@@ -199,7 +199,7 @@ func (w *lossy) state(h holding) (value, used int64) {
 	return value, used
 }
 
-// eventually is require.Eventually without its goroutine, for looks that may call FailNow.
+// eventually does what require.Eventually does, but in the goroutine of its caller, for conditions that may call FailNow.
 func eventually(within time.Duration, done func() bool) bool {
 	for until := time.Now().Add(within); ; time.Sleep(2 * time.Millisecond) {
 		if done() {

@@ -19,7 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// ours is every way to acquire.
+// ours returns a taker that uses every way to acquire.
 func (w *lossy) ours() taker {
 	clients := make([]*ratelimiter.Client, len(w.through))
 	for i, rdb := range w.through {
@@ -83,7 +83,7 @@ func (w *lossy) requireAtMostOnce(seen func(key string) []entry) {
 	w.Logf("%d replies lost, callers told of %d permits, drift of the capacity %d", w.lost(), told, drift)
 }
 
-// at is the grants under a key of the permits. It says nothing of permits that were given back.
+// at returns the grants under a key of the permits. It says nothing of permits that were given back.
 func (l *ledger) at(rdb redis.UniversalClient, key string) []entry {
 	l.of(rdb, key) // until now
 	l.mu.Lock()
@@ -91,7 +91,7 @@ func (l *ledger) at(rdb redis.UniversalClient, key string) []entry {
 	return slices.Clone(l.entries[key])
 }
 
-// lossyClients are n clients of go-redis through the proxy, with its default of three retries.
+// lossyClients returns n clients of go-redis through the proxy, with its default of three retries.
 func lossyClients(t testing.TB, n int, p *redistest.Proxy, server *redistest.Server) (out []redis.UniversalClient) {
 	for range n {
 		rdb := server.Client(t, func(o *redis.Options) { o.Addr = p.Addr() })

@@ -16,10 +16,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// atOnce is how many scenarios run at once: many, since they sleep, and few, since waits are compared.
+// atOnce is how many scenarios run at once. They sleep most of the time, but their waits are compared.
 const atOnce = 8
 
-// A direction says who acts and who observes.
+// A direction is which side acts and which observes.
 type direction string
 
 const (
@@ -208,7 +208,7 @@ func (d difference) persists(b difference) bool {
 		(strings.HasSuffix(d.what, " ttl") || d.together == b.together && d.alone == b.alone)
 }
 
-// elapsedTolerance is for waits on a busy machine; those of the scenarios are longer.
+// elapsedTolerance allows for a busy machine; the waits of the scenarios are longer.
 const elapsedTolerance = 300 * time.Millisecond
 
 // A slack is by how many ms the times in two limiters may differ: a few, and what the calls took
@@ -293,7 +293,7 @@ func same(what, a, b string, late slack) bool {
 	return errA == nil && errB == nil && na > 0 && nb > 0 && max(na-nb, nb-na) <= late.ms()
 }
 
-// snapshot is all that Redis holds of a limiter: "hash FIELD", "value", "permits used", "permits
+// snapshot returns all that Redis holds of a limiter: "hash FIELD", "value", "permits used", "permits
 // members" and the TTL of each, with " of CLIENT" for client keys.
 func (m matrix) snapshot(t testing.TB, name string) map[string]string {
 	t.Helper()

@@ -27,7 +27,7 @@ type gateway struct {
 	arrivals []arrival
 }
 
-// scaledLimits are DingTalk's, but for the lengths of the long penalties, the robot's minute, and the
+// scaledLimits returns DingTalk's limits, but for the lengths of the long penalties, the robot's minute, and the
 // month, which is no matter of seconds.
 func scaledLimits() dinggate.Limits {
 	l := dinggate.Standard()
@@ -56,7 +56,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.ServeHTTP(w, r)
 }
 
-// calls are the arrivals that keep accepts, in their order.
+// calls returns the arrivals that keep accepts, in their order.
 func (g *gateway) calls(keep func(arrival) bool) []arrival {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -56,7 +56,7 @@ func (p *phase) ofApp() string        { return "{dingtalk}:app-api:" + p.app + "
 func (p *phase) permitsOfApp() string { return p.ofApp() + ":permits" } // a name with braces gets no others
 func (p *phase) ofAddress() string    { return "{dingtalk}:ip:default:20s" }
 
-// starts has the Go processes push and, where they use the profile, Java.
+// starts starts the load of the Go processes and, if they use the profile, that of Java.
 func (p *phase) starts(plain bool) {
 	p.Helper()
 	all := make([]*worker, goProcesses)
@@ -85,7 +85,7 @@ func (p *phase) starts(plain bool) {
 	}
 }
 
-// startJava has Java push as soon as Go has set the rates.
+// startJava starts the load of Java as soon as Go has set the rates.
 func (p *phase) startJava() {
 	p.Helper()
 	client := ratelimiter.New(p.outbound.server.Client(p))
@@ -115,13 +115,13 @@ func (p *phase) at(d time.Duration) time.Time {
 	return time.Now()
 }
 
-// wait is what the gateway has seen when all have ended.
+// wait waits for the end of the load and returns the gateway's ledger.
 func (p *phase) wait() dinggate.Ledger {
 	p.running.Wait()
 	return p.gateway.Ledger()
 }
 
-// errors are what the Go callers saw instead of answers.
+// errors returns the errors of the Go callers, with their numbers.
 func (p *phase) errors() map[string]int64 {
 	all := map[string]int64{}
 	for _, t := range p.tallies {
@@ -132,7 +132,7 @@ func (p *phase) errors() map[string]int64 {
 	return all
 }
 
-// events are those of all Go processes by kind, in their order.
+// events returns the events of one kind of all Go processes, by time.
 func (p *phase) events(kind httplimit.EventKind) []outboundEvent {
 	var all []outboundEvent
 	for _, t := range p.tallies {
@@ -158,7 +158,7 @@ const (
 )
 
 // requireNoPenalty allows for none but those that the machine has caused, by holding up a call of the full
-// second. It answers how many those were.
+// second. It returns how many those were.
 func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 	p.Helper()
 	excused := 0
@@ -176,7 +176,7 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 	return excused
 }
 
-// wasHeldUp says whether one of the calls of the second before an instant was held up, on its way from the
+// wasHeldUp reports whether one of the calls of the second before an instant was held up, on its way from the
 // clock of whoever granted it, Redis' or Java's, to the gateway. One that took longer than the second was
 // not held up by the machine but sent again by Redisson. Each call is given the last grant before it left
 // that is not another's.
@@ -201,7 +201,7 @@ func (p *phase) wasHeldUp(until time.Time) bool {
 	return most > heldUpOnItsWay && most < time.Second
 }
 
-// closest is the shortest time in which one call more arrived than a second may hold.
+// closest returns the shortest time in which one call more arrived than is allowed in a second.
 func closest(calls []arrival) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for i := apiRate; i < len(calls); i++ {

@@ -85,7 +85,7 @@ func (o *outbound) plain(t *testing.T) {
 	require.Greater(t, ledger.Total.Refused, ledger.Total.Admitted)
 }
 
-// ban: the address is banned for nothing that the fleet did. Whoever calls next finds out, and then nobody
+// ban: the gateway bans the address, not because of the fleet. The next call finds out, and then nobody
 // calls until it is over: Java finds no permits.
 func (o *outbound) ban(t *testing.T) {
 	p := o.phase(t, 2500*time.Millisecond+banLength+3500*time.Millisecond)

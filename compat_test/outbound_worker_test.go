@@ -107,7 +107,7 @@ func (p *outboundPlan) run() any {
 	return tally
 }
 
-// profile is DingTalk's, as it comes, but for the gateway's address, the scaled lengths, and a robot's
+// profile returns DingTalk's profile with its defaults, but for the gateway's address, the scaled lengths, and a robot's
 // minute that is six seconds.
 func (p *outboundPlan) profile() httplimit.Profile {
 	return platform.DingTalk(p.App, platform.WithHosts("127.0.0.1"),

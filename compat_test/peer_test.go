@@ -109,7 +109,7 @@ func newPeer(v version, addr string, options ...string) (*peer, error) {
 	return nil, fmt.Errorf("%w\n%s", err, p.stderr)
 }
 
-// read hands out the answers until stdout ends.
+// read delivers the answers to their calls until stdout ends.
 func (p *peer) read(stdout *bufio.Reader, greeting chan<- string) {
 	defer close(p.done)
 	for first := true; ; first = false {
@@ -216,7 +216,7 @@ func (p *peer) must(t testing.TB, operation string, args ...any) string {
 	return value
 }
 
-// truth is must for operations that answer a boolean.
+// truth does what must does, for an operation that returns a boolean.
 func (p *peer) truth(t testing.TB, operation string, args ...any) bool {
 	t.Helper()
 	value, err := strconv.ParseBool(p.must(t, operation, args...))
@@ -224,7 +224,7 @@ func (p *peer) truth(t testing.TB, operation string, args ...any) bool {
 	return value
 }
 
-// number is must for operations that answer a number.
+// number does what must does, for an operation that returns a number.
 func (p *peer) number(t testing.TB, operation string, args ...any) int64 {
 	t.Helper()
 	value, err := strconv.ParseInt(p.must(t, operation, args...), 10, 64)

@@ -13,7 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// TestRedissonHash holds what Redisson puts into the limiter's hash.
+// TestRedissonHash checks what Redisson puts into the limiter's hash.
 func TestRedissonHash(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -34,7 +34,7 @@ func TestRedissonHash(t *testing.T) {
 	})
 }
 
-// TestRedissonKeepAlive holds the field that 3.38.0 brought, and the TTL it stands for.
+// TestRedissonKeepAlive checks the field that 3.38.0 brought, and the TTL it stands for.
 func TestRedissonKeepAlive(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -70,7 +70,7 @@ func TestRedissonTTLRule(t *testing.T) {
 	})
 }
 
-// TestRedissonMembers holds the bytes of a grant, version by version, and that our codec knows them.
+// TestRedissonMembers checks the bytes of a grant, version by version, and that our codec knows them.
 func TestRedissonMembers(t *testing.T) {
 	const permits = 0x01020304
 	eachVersion(t, func(t testing.TB, v version) {
@@ -118,7 +118,7 @@ func TestRedissonMembers(t *testing.T) {
 	})
 }
 
-// TestRedissonAnswers holds what callers of each version get to hear.
+// TestRedissonAnswers checks what each version returns to its callers.
 func TestRedissonAnswers(t *testing.T) {
 	versionsAbreast(t, func(t testing.TB, v version) {
 		p := fleet.peer(t, v)
@@ -220,7 +220,7 @@ func TestRedissonRelease(t *testing.T) {
 	}, from("3.52.0"))
 }
 
-// TestRedissonUpdateRate holds setRate(args) and updateRate(args) of 4.4.0.
+// TestRedissonUpdateRate checks setRate(args) and updateRate(args) of 4.4.0.
 func TestRedissonUpdateRate(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -281,7 +281,7 @@ func TestClientKeyTTL(t *testing.T) {
 	})
 }
 
-// used is the sum of the permits in a set, which end every member of any format.
+// used returns the sum of the permits in a set. In every format they are at the end of a member.
 func used(t testing.TB, rdb *redis.Client, key string) int64 {
 	t.Helper()
 	members, err := rdb.ZRange(t.Context(), key, 0, -1).Result()

@@ -72,7 +72,7 @@ func (r *results) judge(t *testing.T) {
 	require.Equal(t, table, r.markdown(), "the matrix changed: make compat-report, and look at the diff")
 }
 
-// mark is what a cell shows: "=" when nothing differed, else the differences.
+// mark returns the text of a cell: the differences, or "=" if there were none.
 func (r *results) mark(c cell) string {
 	ids := map[string]bool{}
 	for _, id := range r.cells[c] {
@@ -93,7 +93,7 @@ func (r *results) mark(c cell) string {
 	return strings.Join(slices.Sorted(maps.Keys(ids)), " ")
 }
 
-// markdown is without dates and timings, so that a diff shows a change. A newest that the matrix
+// markdown returns the matrix as tables, without dates and timings, so that a diff shows a change. A newest that the matrix
 // does not list is left out: it would change the text without a change here.
 func (r *results) markdown() string {
 	var out strings.Builder

@@ -51,7 +51,7 @@ var fullView = []step{
 	do("trySetRate", typeOf, 4, long), do("delete"), do("isExists"), take(1),
 }
 
-// scenarios is the matrix' rows.
+// scenarios returns the matrix' rows.
 func scenarios() []scenario {
 	five := []step{rate(5, long), take(2)}
 	spent := []step{rate(5, short), take(5)}

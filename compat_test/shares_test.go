@@ -14,7 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A contest is callers of ours beside threads of one JVM, who all wait in acquire for one limiter.
+// A contest is callers of ours and threads of one JVM that all wait in acquire for one limiter.
 type contest struct {
 	rate     int
 	interval time.Duration
@@ -31,10 +31,10 @@ type sharedOut struct{ ours, java int }
 
 func (s sharedOut) all() int { return s.ours + s.java }
 
-// smaller is the part of the side that got less.
+// smaller returns the share of the side that got less.
 func (s sharedOut) smaller() float64 { return float64(min(s.ours, s.java)) / float64(max(1, s.all())) }
 
-// whole is how many permits there were.
+// whole returns how many permits there were in all.
 func (c contest) whole() float64 {
 	return float64(c.rate) * float64(c.lasts-c.begin) / float64(c.interval)
 }

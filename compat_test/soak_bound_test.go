@@ -52,7 +52,7 @@ func requireWindows(t testing.TB, grants []entry, rate int64, interval time.Dura
 	require.Greater(t, 2*permitsIn(inTime), permitsIn(grants), "most grants are in time, and judged")
 }
 
-// TestSoakBound holds that the judge sees an excess: Java's second burst after an eviction, of 9 permits
+// TestSoakBound checks that the judge sees an excess: Java's second burst after an eviction, of 9 permits
 // where 5 are allowed, and what lies exactly one window apart.
 func TestSoakBound(t *testing.T) {
 	java := fleet.peer(t, newestListed())

@@ -49,7 +49,7 @@ type entry struct {
 	java    bool
 }
 
-// lag is by how much the score is behind the execution: less than a millisecond where Redis told the
+// lag returns by how much the score is behind the execution: less than a millisecond where Redis told the
 // time, and the time that the script was under way where Java told it.
 func (e entry) lag() time.Duration { return e.at.Sub(e.scored()) }
 
@@ -216,7 +216,7 @@ func (l *ledger) shrinks(key, member string, score float64) bool {
 	return ok && before == score
 }
 
-// idOf is the random part of a member, which it keeps when it becomes smaller.
+// idOf returns the random part of a member, which it keeps when it becomes smaller.
 func idOf(member string) string {
 	if n := len(member); n == 21 && member[4:8] == member[17:] {
 		return member[:4] + member[8:17]
@@ -278,7 +278,7 @@ func (l *ledger) of(rdb redis.UniversalClient, limiter string) []entry {
 	return slices.Clone(l.entries["{"+limiter+"}:permits"])
 }
 
-// fullest is the most permits in any half-open window, by the clock that when tells.
+// fullest returns the most permits in any half-open window, by the clock that when tells.
 func fullest(entries []entry, window time.Duration, when func(entry) time.Time) int64 {
 	entries = slices.SortedStableFunc(slices.Values(entries), func(a, b entry) int { return when(a).Compare(when(b)) })
 	var most, sum int64

@@ -25,7 +25,7 @@ const (
 // 4.7.0 cannot: TestTroubleFIAndBc0I. The Go processes work on both limiters.
 var soakPairs = [][]string{{"3.15.5", "3.16.3"}, {"3.20.1", "4.7.0"}}
 
-// soakDuration is short in the gate, and a minute where RATELIMITER_COMPAT_LONG is set.
+// soakDuration returns how long a soak lasts: a minute if RATELIMITER_COMPAT_LONG is set.
 func soakDuration() time.Duration {
 	if os.Getenv("RATELIMITER_COMPAT_LONG") != "" {
 		return time.Minute
@@ -147,7 +147,7 @@ func startSoak(t *testing.T, durable bool) *soak {
 	return s
 }
 
-// jvm is startPeer for a JVM that may be killed.
+// jvm does what startPeer does, for a JVM that may be killed.
 func (s *soak) jvm(v version) *peer {
 	s.Helper()
 	p, err := newPeer(v, s.gate.Addr())

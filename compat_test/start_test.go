@@ -26,7 +26,7 @@ func TestEveryVersionStarts(t *testing.T) {
 	})
 }
 
-// TestOperations holds which release brought which operation.
+// TestOperations checks which release brought which operation.
 func TestOperations(t *testing.T) {
 	brought := []struct{ since, operations string }{
 		{"3.13.4", "acquire acquireAsync availablePermits clearExpire delete expire expireAt getConfig getName isExists " +
@@ -48,7 +48,7 @@ func TestOperations(t *testing.T) {
 	})
 }
 
-// TestPeer is about the peer's lines, not about Redisson.
+// TestPeer tests the protocol of the peer, not Redisson.
 func TestPeer(t *testing.T) {
 	v := allVersions[len(allVersions)-1]
 	p := fleet.peer(t, v)
@@ -136,7 +136,7 @@ func TestPeer(t *testing.T) {
 	})
 }
 
-// TestNameMapper holds that Redisson maps the name once and puts the suffixes on what came out.
+// TestNameMapper checks that Redisson maps the name once and puts the suffixes on what came out.
 func TestNameMapper(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		rdb := redistest.Client(t)

@@ -28,7 +28,7 @@ type suiteScenario struct {
 	run  func(s *stage)
 }
 
-// suiteScenarios are in the order of the original's file.
+// suiteScenarios returns the scenarios in the order of the original's file.
 func suiteScenarios() []suiteScenario {
 	return []suiteScenario{
 		{name: "testKeepAliveTime", scale: 1, ttl: true, run: suiteKeepAliveTime},
@@ -92,7 +92,8 @@ const (
 	javaAlone = "Java alone" // what Redisson alone does not pass is not its suite; with RATELIMITER_COMPAT_LONG
 )
 
-// suiteAtOnce is how many scenarios run at once: many, since they sleep, and few, since what a window is for has to happen in it.
+// suiteAtOnce is how many scenarios run at once. Most of the time they sleep, but with too many of them steps that
+// belong to one window would come after its end.
 const suiteAtOnce = 24
 
 // TestSuiteTogether: in real time and with Java; the busy scenarios come after the others.
@@ -131,7 +132,7 @@ func TestSuiteTogether(t *testing.T) {
 	}
 }
 
-// A stage is one limiter, and those who take turns in calling it.
+// A stage is a limiter with the sides that take turns in calling it.
 type stage struct {
 	*testing.T
 	rdb     *redis.Client
@@ -162,12 +163,12 @@ func newStage(t *testing.T, rdb *redis.Client, scale int, java *peer, goes bool)
 	return s
 }
 
-// real is a duration of the original as long as it is here.
+// real returns a duration of the original in the scale of this stage.
 func (s *stage) real(d time.Duration) time.Duration { return d / time.Duration(max(1, s.scale)) }
 
 func (s *stage) sleep(d time.Duration) { time.Sleep(s.real(d)) }
 
-// do is a call of whoever's turn it is.
+// do calls the operation on the side whose turn it is.
 func (s *stage) do(operation string, args ...any) string {
 	who := s.sides[s.next%len(s.sides)]
 	s.next++
@@ -183,7 +184,7 @@ func (s *stage) by(who side, operation string, args ...any) string {
 	return who.do(operation, s.name, args...)
 }
 
-// want calls and compares the answer.
+// want calls the operation on the side whose turn it is, and compares the answer.
 func (s *stage) want(answer any, operation string, args ...any) {
 	s.Helper()
 	who := s.sides[s.next%len(s.sides)]
@@ -199,13 +200,13 @@ func (s *stage) want(answer any, operation string, args ...any) {
 	require.Equal(s, text, s.do(operation, args...), "%T: %s %v", who, operation, args)
 }
 
-// done is a call that answers nothing.
+// done calls an operation that returns nothing.
 func (s *stage) done(operation string, args ...any) {
 	s.Helper()
 	s.want(nil, operation, args...)
 }
 
-// keys is how many keys the limiter has.
+// keys returns how many keys the limiter has.
 func (s *stage) keys() int {
 	s.Helper()
 	keys, err := s.rdb.Keys(s.Context(), "*"+s.name+"*").Result()

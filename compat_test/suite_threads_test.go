@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// threads has n callers at work for a while: goroutines, Java threads, or half of them each. Each
+// threads runs n callers for a while: goroutines, Java threads, or half of each. Each
 // goroutine calls f until the time is over.
 func (s *stage) threads(n int, during time.Duration, mode string, f func()) {
 	s.Helper()
@@ -110,7 +110,7 @@ func suiteConcurrency2(s *stage) {
 	})
 }
 
-// inWindows has eight threads at work on a limiter of rate a second, and holds that no window has
+// inWindows runs eight threads on a limiter of rate a second, and checks that no window has
 // more, and that hardly a permit is left.
 func (s *stage) inWindows(rate int64, mode string, f func(granted func())) {
 	s.Helper()

@@ -16,7 +16,7 @@ import (
 // tooShort is what Redisson's script says of a member of the layouts before its own, or after it.
 const tooShort = "data string too short"
 
-// formats is how the library tells which layouts meet on a limiter.
+// formats is how the library reports which layouts meet on a limiter.
 func (t trouble) formats() map[ratelimiter.MemberFormat]int {
 	t.Helper()
 	s, err := t.limiter.Inspect(t.Context())
@@ -31,7 +31,7 @@ func (t trouble) left() int64 {
 	return n
 }
 
-// strangers is a limiter of 4.7.0's, and the same as another version sees it.
+// strangers returns a limiter of version 4.7.0, and the same limiter as another version sees it.
 func strangers(t *testing.T, other string, permits int, interval time.Duration) (newer, older trouble) {
 	t.Helper()
 	newer = newTrouble(t, newestListed()).another(permits, interval)

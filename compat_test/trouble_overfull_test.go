@@ -32,7 +32,7 @@ func (t trouble) overFull(n int, interval time.Duration) int {
 	return most
 }
 
-// spread has Java take n permits, one by one and evenly over the interval.
+// spread takes n permits through Java, one by one and evenly over the interval.
 func (t trouble) spread(n int, interval time.Duration) {
 	t.Helper()
 	begin := time.Now()
@@ -42,7 +42,7 @@ func (t trouble) spread(n int, interval time.Duration) {
 	}
 }
 
-// requireWhole holds that value and the permits in use make up the rate.
+// requireWhole checks that value and the permits in use make up the rate.
 func (t trouble) requireWhole(rate int64) {
 	t.Helper()
 	left, err := t.rdb.Get(t.Context(), t.value()).Int64()

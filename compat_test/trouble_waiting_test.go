@@ -13,8 +13,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// noticed is within what a waiting caller of ours knows of a change made elsewhere, in place of the hour that it would
-// wait otherwise. By the default of WithRecheck it is a second; the rest is for a busy machine.
+// noticed bounds the time until a waiting caller of ours notices a change by another process. By the default of
+// WithRecheck it is a second; without it the caller would wait for an hour. The rest is for a busy machine.
 const noticed = 15 * time.Second
 
 // A trouble is a limiter with Java on one side and us on the other.
@@ -49,7 +49,7 @@ func newTrouble(t testing.TB, v version) trouble {
 	return trouble{t, v, java, rdb, name, newGoSide(t, rdb, v, java.id).client.RateLimiter(name)}
 }
 
-// another is a further limiter, made by Java.
+// another creates a further limiter, through Java.
 func (t trouble) another(permits int, interval time.Duration) trouble {
 	t.Helper()
 	t.name = redistest.Key(t)
@@ -61,7 +61,7 @@ func (t trouble) another(permits int, interval time.Duration) trouble {
 func (t trouble) value() string   { return "{" + t.name + "}:value" }
 func (t trouble) permits() string { return "{" + t.name + "}:permits" }
 
-// try is one call of ours.
+// try makes one call of ours.
 func (t trouble) try(permits int64) ratelimiter.Result {
 	t.Helper()
 	r, err := t.limiter.Try(t.Context(), permits)
@@ -69,7 +69,7 @@ func (t trouble) try(permits int64) ratelimiter.Result {
 	return r
 }
 
-// javaTries is one call of Java's.
+// javaTries makes one call of Java's and reports whether it was granted.
 func (t trouble) javaTries(permits int) bool {
 	t.Helper()
 	return t.java.truth(t, "tryAcquire", t.name, permits)
@@ -82,7 +82,7 @@ func (t trouble) spent(n int64) trouble {
 	return t
 }
 
-// waiting has a caller of ours wait for permits, and returns once it sleeps.
+// waiting makes a caller of ours wait for permits, and returns once it waits.
 func (t trouble) waiting(permits int64) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -94,7 +94,7 @@ func (t trouble) waiting(permits int64) <-chan error {
 	return done
 }
 
-// javaWaiting is waiting for Java.
+// javaWaiting makes a caller of Java's wait for permits, and returns once it waits.
 func (t trouble) javaWaiting(permits int) *pending {
 	t.Helper()
 	call := t.java.begin("acquire", t.name, permits)

@@ -14,10 +14,10 @@ import (
 // workEnv holds, in the environment of a process of this test binary, what it is to do as a worker.
 const workEnv = "RATELIMITER_WORK"
 
-// A plan is the work of one process. What run answers goes to the test as JSON.
+// A plan is the work of one process. The result of run goes to the test as JSON.
 type plan interface{ run() any }
 
-// plans are those that a worker can be started with.
+// plans returns the plans that a worker can be started with.
 func plans() map[string]plan {
 	return map[string]plan{"soak": &soakPlan{}, "outbound": &outboundPlan{}}
 }
@@ -88,7 +88,7 @@ func (w *worker) begin() {
 	require.NoError(w.t, err)
 }
 
-// result waits for the worker's end and reads what its run answered.
+// result waits for the end of the worker and decodes the result of its run.
 func (w *worker) result(into any) error {
 	if err := json.NewDecoder(w.lines).Decode(into); err != nil {
 		return err
