@@ -16,7 +16,7 @@ import (
 // tooShort is what Redisson's script says of a member of the layouts before its own, or after it.
 const tooShort = "data string too short"
 
-// formats is how the library reports which layouts meet on a limiter.
+// formats returns which layouts meet on a limiter, as Inspect reports them.
 func (t trouble) formats() map[ratelimiter.MemberFormat]int {
 	t.Helper()
 	s, err := t.limiter.Inspect(t.Context())

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs the named packages (redis-server, valkey-server) where the program
-# of that name is missing: on Debian and its kin, as root or with a sudo that
-# asks for no password. A package that the release itself lacks comes from
-# Debian's backports. Elsewhere it does nothing: test-lanes.sh then says what
-# to install. Always exits 0; whether the program is there is the answer.
+# Installs the named packages (redis-server, valkey-server) if the program of
+# that name is missing, on Debian and its derivatives, as root or with a sudo
+# that needs no password. A package that the release lacks comes from Debian's
+# backports. On other systems it does nothing, and test-lanes.sh says what to
+# install. It always exits 0; callers check whether the program is there.
 set -u
 
 missing=()
