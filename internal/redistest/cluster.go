@@ -26,7 +26,7 @@ type Cluster struct {
 }
 
 // StartCluster starts a cluster of the lane's kind and returns when every node
-// says that all is well. In the miniredis lane it skips t, as [NeedReal] does.
+// reports that the cluster is complete. In the miniredis lane it skips t, as [NeedReal] does.
 // It must be called outside of bubbles.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
@@ -46,7 +46,7 @@ func StartCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// join deals out the slots and introduces the nodes to each other.
+// join assigns the slots and makes the nodes meet.
 func (c *Cluster) join(ctx context.Context) error {
 	for i, node := range c.nodes {
 		rdb := redis.NewClient(options(node.Addr()))
@@ -55,7 +55,7 @@ func (c *Cluster) join(ctx context.Context) error {
 		if err := rdb.ClusterAddSlotsRange(ctx, low, high).Err(); err != nil {
 			return err
 		}
-		// Distinct epochs spare the nodes an election over who is right.
+		// With distinct epochs the nodes need not resolve conflicts.
 		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (c *Cluster) join(ctx context.Context) error {
 	return nil
 }
 
-// await returns when node sees the whole cluster in order.
+// await returns when node reports that the cluster is complete.
 func (c *Cluster) await(ctx context.Context, node *Server) error {
 	rdb := redis.NewClient(options(node.Addr()))
 	defer rdb.Close()

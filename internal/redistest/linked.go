@@ -15,8 +15,8 @@ import (
 
 const modulePath = "github.com/goredisson/ratelimiter"
 
-// allowed is what importers of this module's packages get besides the standard library and our own packages:
-// a new line here is a cost that every importer pays.
+// allowed lists the packages that importers may link besides the standard library and those of this module.
+// Every new line is a cost for all of them.
 var allowed = map[string]bool{
 	"github.com/redis/go-redis/v9": true,
 	"github.com/cespare/xxhash/v2": true, // go-redis

@@ -55,8 +55,8 @@ func startProcess(bin string, args []string, addr string) (*process, error) {
 	}
 }
 
-// ping asks addr for PONG, and for the process id, because another server may
-// have taken the port first and answers too.
+// ping sends PING to addr, and checks the process id, since another server may
+// have taken the port first.
 func (p *process) ping(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

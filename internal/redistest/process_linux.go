@@ -7,8 +7,8 @@ import (
 
 const terminate = syscall.SIGTERM
 
-// dieWithParent has the kernel kill the server when this process ends, by
-// whatever cause, so that no run leaves servers behind.
+// dieWithParent makes the kernel kill the server when this process ends for any
+// reason, so that no run leaves servers behind.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

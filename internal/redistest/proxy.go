@@ -22,7 +22,7 @@ type Fault struct {
 	mute bool // of the second
 }
 
-// A Loss is what the client of a [Proxy] never gets to hear of.
+// A Loss is what a [Proxy] withholds.
 type Loss int
 
 const (
@@ -90,7 +90,7 @@ func (p *Proxy) Judge(f func(words []string) Fault) { p.locked(func() { p.judge 
 // Counts returns what the proxy has done until now.
 func (p *Proxy) Counts() (c ProxyCounts) { p.locked(func() { c = p.counts }); return c }
 
-// Cut breaks every connection, by a reset if so told.
+// Cut breaks every connection, with a reset if reset is true.
 func (p *Proxy) Cut(reset bool) {
 	p.locked(func() {
 		for l := range p.links {
@@ -100,7 +100,7 @@ func (p *Proxy) Cut(reset bool) {
 }
 
 // Hold keeps all replies, as a network does that is away for a while, until
-// Unhold lets them go on.
+// Unhold lets them pass.
 func (p *Proxy) Hold() {
 	p.locked(func() {
 		if p.held == nil {
@@ -119,8 +119,8 @@ func (p *Proxy) Unhold() {
 	})
 }
 
-// Refuse has the system refuse new connections until Admit. Those that are
-// there stay.
+// Refuse makes the system refuse new connections until Admit. Existing ones
+// stay open.
 func (p *Proxy) Refuse() {
 	p.locked(func() {
 		if p.listener != nil {
@@ -212,7 +212,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.locked(func() { delete(p.links, l) })
 }
 
-// ask passes requests on until one is to be lost or an end goes.
+// ask passes requests on until one is to be lost or one side closes.
 func (p *Proxy) ask(l *link) (reset bool) {
 	in := bufio.NewReader(l.client)
 	for {
@@ -255,7 +255,7 @@ func (p *Proxy) ask(l *link) (reset bool) {
 	}
 }
 
-// answer passes replies on until one is to be lost or an end goes.
+// answer passes replies on until one is to be lost or one side closes.
 func (p *Proxy) answer(l *link) (reset bool) {
 	in := bufio.NewReader(l.server)
 	for {
@@ -287,7 +287,8 @@ func (p *Proxy) answer(l *link) (reset bool) {
 	}
 }
 
-// hold waits as long as a reply has to, and says whether the link outlived it.
+// hold waits as long as a reply is held, and reports whether the link is still
+// open.
 func (p *Proxy) hold(l *link, d time.Duration) bool {
 	var held chan struct{}
 	p.locked(func() {
