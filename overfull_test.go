@@ -215,7 +215,7 @@ func TestChecksAreFew(t *testing.T) {
 		require.GreaterOrEqual(t, n, 18)
 	})
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		const limiters, calls = 1000, 4000
+		const limiters, calls = 2000, 4000
 		for i := range limiters {
 			require.NoError(t, w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).SetRate(w.ctx, overall(100, time.Second)))
 		}
