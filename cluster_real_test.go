@@ -118,3 +118,26 @@ func TestSlotMigration(t *testing.T) {
 	require.NoError(t, inTime(t, served))
 	require.NoError(t, accounts(rdb, l, rate, granted.Load()+1))
 }
+
+// A master dies for good. Its replica is found when it has taken over, and not at go-redis' own pace, which is once a
+// minute.
+func TestClusterLosesAMaster(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Repeats(t)
+	cluster := redistest.StartCluster(t)
+	cluster.AddReplica(t, 0)
+	rdb, ctx := cluster.Client(t), context.Background()
+	c := New(rdb)
+	defer c.Close()
+	l := c.RateLimiter("{06S}failover") // slot 0, of the first master
+	require.NoError(t, l.SetRate(ctx, overall(1_000_000, time.Hour)))
+	require.NoError(t, l.Acquire(ctx, 1))
+	require.NoError(t, rdb.Do(ctx, "WAIT", 1, 1000).Err())
+	cluster.Nodes()[0].Kill()
+	begin := time.Now()
+	ok, err := l.TryAcquire(ctx, 1, time.Minute)
+	require.NoError(t, err)
+	require.True(t, ok)
+	t.Logf("granted %v after the kill", time.Since(begin).Round(time.Millisecond))
+	require.Less(t, time.Since(begin), 45*time.Second, "go-redis looks by itself after a minute")
+}

@@ -259,7 +259,7 @@ func TestProcessesShareFairly(t *testing.T) {
 						require.GreaterOrEqual(t, float64(n), .5*float64(all)/float64(len(got)), "%v", got)
 					}
 					if len(got) > 2 && c.permits[3] > 1 {
-						most = most * 97 / 100 // saving up has its price
+						most = most * 95 / 100 // saving up has its price, which is not always the same
 					}
 					require.GreaterOrEqual(t, float64(all), .97*float64(most))
 				})

@@ -99,7 +99,46 @@ func (c *Cluster) await(ctx context.Context, node *Server) error {
 	}
 }
 
-// Nodes returns the three masters, in the order of their slots: a quick way
+// AddReplica starts a replica of the i-th master, and returns it when the whole cluster knows it and it has the
+// master's data.
+func (c *Cluster) AddReplica(t testing.TB, i int) *Server {
+	t.Helper()
+	replica := Start(t,
+		"--cluster-enabled", "yes",
+		"--cluster-config-file", "nodes.conf",
+		"--cluster-node-timeout", "2000",
+		"--repl-diskless-sync-delay", "0",
+	)
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
+	defer cancel()
+	master, rdb := redis.NewClient(options(c.nodes[i].Addr())), redis.NewClient(options(replica.Addr()))
+	defer master.Close()
+	defer rdb.Close()
+	host, port, err := net.SplitHostPort(c.nodes[i].Addr())
+	if err == nil {
+		err = rdb.ClusterMeet(ctx, host, port).Err()
+	}
+	id, idErr := master.Do(ctx, "cluster", "myid").Text()
+	for known, replicated := false, false; err == nil && idErr == nil && !replicated; {
+		err = ctx.Err()
+		known = known || rdb.ClusterReplicate(ctx, id).Err() == nil // not before it has heard of the master
+		info, _ := rdb.Info(ctx, "replication").Result()
+		replicated = strings.Contains(info, "master_link_status:up")
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil || idErr != nil {
+		t.Fatalf("redistest: replica: %v %v", err, idErr)
+	}
+	c.nodes = append(c.nodes, replica)
+	for _, node := range c.nodes {
+		if err := c.await(ctx, node); err != nil {
+			t.Fatalf("redistest: replica: %v", err)
+		}
+	}
+	return replica
+}
+
+// Nodes returns the three masters, in the order of their slots, and then the replicas: a quick way
 // to kill the one that holds a key.
 func (c *Cluster) Nodes() []*Server { return c.nodes }
 
