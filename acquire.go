@@ -123,7 +123,7 @@ func (l *RateLimiter) checkPermits(ctx context.Context, permits int64) error {
 		return err
 	}
 	if permits < 1 || permits > permit.Max {
-		return invalid("%d permits asked of %q are not in 1..%d", permits, l.name, int64(permit.Max))
+		return invalid("asked for %d permits of %q, which is not in 1..%d", permits, l.name, int64(permit.Max))
 	}
 	return nil
 }

@@ -98,18 +98,18 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 // distinct returns the demands with each limiter once, in the order of the keys.
 func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, error) {
 	if len(demands) == 0 {
-		return nil, invalid("there is no demand")
+		return nil, invalid("asked for several limiters without any demand")
 	}
 	if len(demands) > maxDemands {
-		return nil, invalid("%d demands are more than %d", len(demands), maxDemands)
+		return nil, invalid("asked for several limiters with %d demands, of which there may be %d", len(demands), maxDemands)
 	}
 	var list []Demand
 	for _, d := range demands {
 		if d.Limiter == nil {
-			return nil, invalid("a demand without a limiter")
+			return nil, invalid("a demand for %d permits has no limiter", d.Permits)
 		}
 		if d.Limiter.client != c {
-			return nil, invalid("%q is a limiter of another client", d.Limiter.name)
+			return nil, invalid("limiter %q belongs to another Client; make it with the RateLimiter method of this one", d.Limiter.name)
 		}
 		if err := d.Limiter.checkPermits(ctx, d.Permits); err != nil {
 			return nil, err

@@ -51,7 +51,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	}
 	c.err, c.policy = c.cfg.validate(), c.cfg.policy.inEngine()
 	if rdb == nil && c.err == nil {
-		c.err = invalid("the redis client is nil")
+		c.err = invalid("New was called without a redis client")
 	}
 	// Not a type switch, because a client that embeds a ClusterClient is a cluster client too.
 	_, c.cluster = rdb.(interface {
@@ -106,7 +106,7 @@ func (c *Client) RateLimiter(name string) *RateLimiter {
 	}
 	mapped := c.cfg.nameMapper(name)
 	if name == "" || mapped == "" {
-		l.err = invalid("the name of a limiter is empty (%q, mapped to %q)", name, mapped)
+		l.err = invalid("the name of a limiter is empty: %q, mapped to %q", name, mapped)
 		return l
 	}
 	l.redis = redisson.Limiter{Conn: c.redis, Name: name, Keys: redisson.NewKeys(mapped, c.cfg.clientID)}

@@ -51,15 +51,15 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 	for _, o := range opts {
 		o(&c)
 	}
-	if _, err := millis("re-opening", c.reopen); err != nil {
+	if _, err := millis("Reopen:", c.reopen); err != nil {
 		return err
 	}
 	if c.reopen < 0 || c.reopen > maxCoolDown {
-		return invalid("re-opening over %v is not in 0..%v", c.reopen, maxCoolDown)
+		return invalid("Reopen: %v is not in 0..%v (cool-down of %q)", c.reopen, maxCoolDown, l.name)
 	}
 	left := time.Until(until)
 	if left > maxCoolDown {
-		return invalid("a cool-down until %v, longer than %v", until, maxCoolDown)
+		return invalid("cool-down of %q until %v is longer than %v", l.name, until, maxCoolDown)
 	}
 	if left <= 0 {
 		return nil

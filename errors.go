@@ -48,7 +48,7 @@ func invalid(format string, args ...any) error {
 // rounding them: 1.5 ms silently turned into 1 ms would be a limit that nobody asked for.
 func millis(what string, d time.Duration) (int64, error) {
 	if d%time.Millisecond != 0 {
-		return 0, invalid("%s %v is finer than a millisecond", what, d)
+		return 0, invalid("%s %v is not a whole number of milliseconds", what, d)
 	}
 	return d.Milliseconds(), nil
 }

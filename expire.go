@@ -44,7 +44,7 @@ func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...Exp
 		return false, err
 	}
 	if n < 1 {
-		return false, invalid("TTL %v is shorter than a millisecond", ttl)
+		return false, invalid("TTL %v for %q is shorter than a millisecond", ttl, l.name)
 	}
 	return l.expire(ctx, n, "", cond)
 }
@@ -56,14 +56,14 @@ func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...Expire
 		return false, err
 	}
 	if at.IsZero() {
-		return false, invalid("the instant to expire at is the zero time")
+		return false, invalid("the instant at which %q should expire is the zero time", l.name)
 	}
 	return l.expire(ctx, "", at.UnixMilli(), cond)
 }
 
 func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) (bool, error) {
 	if len(cond) > 1 {
-		return false, invalid("%d conditions of which there can be one", len(cond))
+		return false, invalid("%d conditions for the TTL of %q, of which there may be one", len(cond), l.name)
 	}
 	var c ExpireCondition
 	if len(cond) == 1 {

@@ -88,24 +88,24 @@ func WithOutagePolicy(p OutagePolicy) Option {
 
 func (c *config) validate() error {
 	if c.clientID == "" {
-		return invalid("client id is empty")
+		return invalid("WithClientID: the id is empty")
 	}
 	if c.nameMapper == nil {
-		return invalid("name mapper is nil")
+		return invalid("WithNameMapper: the function is nil")
 	}
 	if c.memberFormat != MemberBc0I && c.memberFormat != MemberLc0I {
-		return invalid("member format %v cannot be written: Bc0I and Lc0I can", c.memberFormat)
+		return invalid("WithMemberFormat: %v cannot be written; use MemberBc0I or MemberLc0I", c.memberFormat)
 	}
-	if ttl, err := millis("client key TTL", c.clientKeyTTL); err != nil {
+	if ttl, err := millis("WithClientKeyTTL:", c.clientKeyTTL); err != nil {
 		return err
 	} else if ttl < 0 {
-		return invalid("client key TTL %v is negative", c.clientKeyTTL)
+		return invalid("WithClientKeyTTL: %v is negative; 0 keeps the keys forever", c.clientKeyTTL)
 	}
 	if c.recheck < time.Millisecond {
-		return invalid("recheck of %v is shorter than a millisecond", c.recheck)
+		return invalid("WithRecheck: %v is shorter than a millisecond", c.recheck)
 	}
 	if c.outageLimit < 0 {
-		return invalid("outage limit %v is negative", c.outageLimit)
+		return invalid("WithOutageLimit: %v is negative", c.outageLimit)
 	}
 	return c.policy.Validate()
 }

@@ -77,10 +77,10 @@ func (p OutagePolicy) Validate() error {
 		return nil
 	}
 	if p.nodes < 1 {
-		return invalid("local share among %d nodes: there is at least this one", p.nodes)
+		return invalid("LocalShare: among %d nodes; there is at least this one", p.nodes)
 	}
 	if err := p.rate.validate(); err != nil {
-		return fmt.Errorf("%w (of a local share)", err)
+		return fmt.Errorf("%w (in LocalShare)", err)
 	}
 	return nil
 }

@@ -41,29 +41,29 @@ func rateOf(r permit.Rate) Rate {
 // rates that DECRBY cannot count, which are those from 1e17 on.
 func (r Rate) validate() error {
 	if r.Type != Overall && r.Type != PerClient {
-		return invalid("rate type %d is neither OVERALL nor PER_CLIENT", int(r.Type))
+		return invalid("Rate.Type %d is neither Overall nor PerClient", int(r.Type))
 	}
 	if r.Permits < 1 || r.Permits > permit.Max {
-		return invalid("rate of %d permits is not in 1..%d", r.Permits, int64(permit.Max))
+		return invalid("Rate.Permits %d is not in 1..%d", r.Permits, int64(permit.Max))
 	}
-	interval, err := millis("interval", r.Interval)
+	interval, err := millis("Rate.Interval", r.Interval)
 	if err != nil {
 		return err
 	}
 	if interval < 1 {
-		return invalid("interval %v is shorter than a millisecond", r.Interval)
+		return invalid("Rate.Interval %v is shorter than a millisecond", r.Interval)
 	}
-	if _, err := millis("keep-alive", r.KeepAlive); err != nil {
+	if _, err := millis("Rate.KeepAlive", r.KeepAlive); err != nil {
 		return err
 	}
 	if r.KeepAlive != 0 && r.KeepAlive < r.Interval {
-		return invalid("keep-alive %v is shorter than the interval %v", r.KeepAlive, r.Interval)
+		return invalid("Rate.KeepAlive %v is shorter than Rate.Interval %v", r.KeepAlive, r.Interval)
 	}
-	if _, err := millis("least gap", r.MinGap); err != nil {
+	if _, err := millis("Rate.MinGap", r.MinGap); err != nil {
 		return err
 	}
 	if r.MinGap < 0 || r.MinGap > r.Interval {
-		return invalid("least gap %v is not in 0..%v, the interval", r.MinGap, r.Interval)
+		return invalid("Rate.MinGap %v is not in 0..%v, which is Rate.Interval", r.MinGap, r.Interval)
 	}
 	return nil
 }

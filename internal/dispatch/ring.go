@@ -123,7 +123,7 @@ func (g guard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // errShardDown says that the shard of a key is not in the ring at the moment. Nothing was sent.
-var errShardDown = errors.New("redis: the ring's shard of the key is down")
+var errShardDown = errors.New("redis: the shard of the ring that holds the key is down")
 
 // pins know which shard each key of a ring belongs to. A ring does not tell the names of its shards, by
 // which it hashes, but for those that it was made with. So there are two states:

@@ -244,7 +244,7 @@ func (l *limiter) leave(r *request, err error) (*request, error) {
 	r.gone = true
 	if err == nil && !r.Degraded && (l.lineInFlight && !r.refused && r.turn == nil || l.lastErr != nil || l.h.Health().Down()) {
 		// Nobody knows whether it was refused.
-		err = fmt.Errorf("%w: acquire of %q: no answer in time", permit.ErrUnavailable, l.h.name)
+		err = fmt.Errorf("%w: acquire of %q: Redis did not reply in time", permit.ErrUnavailable, l.h.name)
 		if l.lastErr != nil {
 			err = fmt.Errorf("%w: %w", err, l.lastErr)
 		}

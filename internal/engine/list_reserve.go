@@ -238,7 +238,7 @@ func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, 
 	case <-w.engine.closed:
 		err = permit.ErrClosed
 	case <-timeUp:
-		err = fmt.Errorf("%w: reserve of %s: no answer in time", permit.ErrUnavailable, names(w.parts))
+		err = fmt.Errorf("%w: reserve of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
 	}
 	s.mu.Lock()
 	s.left = !s.ended

@@ -80,7 +80,7 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 		}
 	case <-timeUp:
 		if leave() {
-			return listReply{}, fmt.Errorf("%w: acquire_all of %s: no answer in time", permit.ErrUnavailable, names(w.parts))
+			return listReply{}, fmt.Errorf("%w: acquire_all of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
 		}
 	}
 	r := <-done
@@ -278,7 +278,7 @@ func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 			return a, nil
 		}
 	}
-	return permit.Reply{}, fmt.Errorf("ratelimiter: acquire of %q: its permits change faster than they can be counted", h.name)
+	return permit.Reply{}, fmt.Errorf("ratelimiter: acquire of %q: its permits change faster than they can be counted; try again", h.name)
 }
 
 // askOnce makes the call b until there is a reply.

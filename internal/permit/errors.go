@@ -20,7 +20,7 @@ var (
 
 // Exceeds returns the error of a request for more permits than the limiter's rate has.
 func Exceeds(limiter string, permits, rate int64) error {
-	return fmt.Errorf("%w: %d permits asked of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
+	return fmt.Errorf("%w: asked for %d permits of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
 }
 
 // Unavailable returns the error of an operation that Redis did not carry out.
@@ -46,7 +46,7 @@ const MaxTypeChanges = 3
 
 // TypeKeepsChanging returns the error of an operation that has followed the type in vain.
 func TypeKeepsChanging(op, limiter string) error {
-	return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times under the call", op, limiter, MaxTypeChanges)
+	return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times during the call", op, limiter, MaxTypeChanges)
 }
 
 // A WrongTypeError says that the keys of a call were not those of the limiter's type. Callers never see it.

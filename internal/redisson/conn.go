@@ -178,7 +178,7 @@ func (l *Limiter) statusError(r []int64) error {
 		}
 		return fmt.Errorf("%w: the type of %q is neither OVERALL nor PER_CLIENT", permit.ErrMalformed, l.Name)
 	case statusMalformed:
-		return fmt.Errorf("%w: the rate or interval of %q is no positive whole number", permit.ErrMalformed, l.Name)
+		return fmt.Errorf("%w: the rate or interval of %q is not a positive whole number", permit.ErrMalformed, l.Name)
 	}
 	return fmt.Errorf("ratelimiter: %q: unexpected status in reply %v", l.Name, r)
 }

@@ -56,7 +56,7 @@ func (l *Limiter) Inspect(ctx context.Context, typ permit.Type) (State, error) {
 	case errors.Is(err, permit.ErrNotInitialized):
 		err = l.statusError([]int64{statusNotInitialized})
 	case err != nil:
-		err = fmt.Errorf("%w (%q)", err, l.Name)
+		err = fmt.Errorf("%w (limiter %q)", err, l.Name)
 	}
 	return state, err
 }

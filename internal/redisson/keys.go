@@ -51,7 +51,7 @@ func CheckClusterSafe(name, clientID string) error {
 	k := NewKeys(name, clientID)
 	for _, key := range k.All(permit.Overall)[1:] {
 		if a, b := hashTag(k.Hash), hashTag(key); a != b {
-			return fmt.Errorf("%w: %q hashes by %q but its key %q by %q", permit.ErrNameNotClusterSafe, name, a, key, b)
+			return fmt.Errorf("%w: %q hashes by %q but its key %q hashes by %q; use a name without braces, or with one hash tag", permit.ErrNameNotClusterSafe, name, a, key, b)
 		}
 	}
 	return nil

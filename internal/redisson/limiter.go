@@ -53,7 +53,7 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 	}
 	r, err := parseRate(hash)
 	if err != nil {
-		return permit.Rate{}, fmt.Errorf("%w (%q)", err, l.Name)
+		return permit.Rate{}, fmt.Errorf("%w (limiter %q)", err, l.Name)
 	}
 	return r, nil
 }
@@ -108,7 +108,7 @@ func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error)
 			}
 		}
 	}
-	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted", l.Name)
+	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted; try again", l.Name)
 }
 
 // Release gives permits back, as far as so many are in use, in one step of bounded work, and returns how many are
