@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// parseRate reads the hash. keepAliveTime is absent in what Redisson before 3.38.0 wrote.
+// parseRate parses the hash. Redisson before 3.38.0 writes no keepAliveTime.
 func parseRate(hash map[string]string) (permit.Rate, error) {
 	if hash["rate"] == "" || hash["interval"] == "" || hash["type"] == "" {
 		return permit.Rate{}, permit.ErrNotInitialized
@@ -26,7 +26,7 @@ func parseRate(hash map[string]string) (permit.Rate, error) {
 	duration := func(field string) time.Duration {
 		n := number(field)
 		if n > math.MaxInt64/int64(time.Millisecond) {
-			// Java's Long.MAX_VALUE ms and the like: as long as a Duration can be.
+			// A value such as Java's Long.MAX_VALUE ms becomes the longest Duration.
 			return math.MaxInt64 / time.Millisecond * time.Millisecond
 		}
 		return time.Duration(n) * time.Millisecond
