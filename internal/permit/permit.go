@@ -100,9 +100,9 @@ type Batch struct {
 // can be competing.
 type Share struct {
 	On     bool
-	Grace  time.Duration // how long permits beyond May are left alone
-	May    int64         // permits that the call may take at once
-	Age    int64         // of the oldest permits that it may take, in ms since they fell due; -1 for no bound
+	Grace  time.Duration // how long permits that fall due are left to others
+	May    int64         // permits within their grace that the call may take all the same
+	Age    int64         // how many ms ago these may have fallen due at most; -1 for none of them
 	Wants  int           // permits that others should save up for the first caller, in 255ths of the rate
 	Survey bool          // report who holds the newest permits
 }
