@@ -229,7 +229,7 @@ func (w *listWaiter) sleep(ctx context.Context, d time.Duration, over <-chan str
 }
 
 // firstPart returns the index of the first part whose limiter the process uses and for which is reports true,
-// or -1. The function is is called under the lock.
+// or -1. It calls is under the lock.
 func (w *listWaiter) firstPart(is func(*limiter) bool) int {
 	return slices.IndexFunc(w.parts, func(p part) bool {
 		p.h.shard.lock()
