@@ -178,7 +178,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 						granted.Add(1)
 					case err == nil:
 						refused.Add(1)
-					case errors.Is(err, context.Canceled), d > 0 && errors.Is(err, ErrUnavailable): // the timeout came first
+					case errors.Is(err, context.Canceled), d > 0 && errors.Is(err, ErrUnavailable): // timed out first
 						left.Add(1)
 					default:
 						assert.NoError(t, err)

@@ -259,7 +259,7 @@ func TestCoolDownModel(t *testing.T) {
 				worlds := []*world{a, b}
 				interval := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Second, time.Minute, 31 * 24 * time.Hour}).Draw(rt, "interval")
 				rate := Rate{Type: PerClient, Permits: rapid.Int64Range(1, 100).Draw(rt, "rate"), Interval: interval}
-				name := fmt.Sprint(w.l.Name(), "#", rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"), rounds) // what a failed round leaves behind does not disturb the next
+				name := fmt.Sprint(w.l.Name(), "#", rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"), rounds) // so that a failed round leaves nothing to the next
 				models := []*model{{rate: rate.Permits, interval: interval}, {rate: rate.Permits, interval: interval}}
 				for _, w := range worlds {
 					w.l = w.client.RateLimiter(name)
