@@ -15,8 +15,8 @@
 //
 // [RateLimiter.TrySetRate] creates a limiter and leaves one that already has a rate unchanged, so every process
 // may call it when it starts. [RateLimiter.SetRate] and [RateLimiter.UpdateRate] change the rate of a limiter.
-// Clients and limiters are safe for concurrent use. An idle limiter costs nothing: it has no goroutine and no
-// finalizer, and the package has no global state.
+// Clients and limiters are safe for concurrent use. An idle limiter costs nothing: it has no goroutine, no
+// timer and no finalizer.
 //
 // The file docs/protocol.md describes what is stored in Redis, in enough detail to write another
 // implementation. The file docs/compatibility.md lists where this package differs from Redisson, and why.
