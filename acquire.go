@@ -41,9 +41,10 @@ type Result struct {
 // left and returns false, as Redisson does, unless a change in the meantime, such as a release or a new rate,
 // lets it succeed; see [WithEarlyRefusal].
 //
-// When ctx is done, TryAcquire returns ctx.Err() unchanged and at once. Permits that are granted to it at that
-// moment go to the next caller in line or back to Redis. Other errors are ErrInvalidArgument if permits is not
-// in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed, ErrUnavailable, and those
+// When ctx is done, TryAcquire returns at once with ctx.Err(), which is unchanged unless Redis is known to be
+// unavailable; then the error wraps ErrUnavailable and the cause as well. Permits that are granted to it at
+// that moment go to the next caller in line or back to Redis. Other errors are ErrInvalidArgument if permits is
+// not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed, ErrUnavailable, and those
 // from Redis. While Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {

@@ -8,8 +8,9 @@ import (
 )
 
 // These errors are meant for callers to test for, with [errors.Is]. They come wrapped with the name of the
-// limiter and the numbers that matter. A refusal is not an error. The error of a context is returned unchanged.
-// Errors from Redis and from the connection are wrapped, too, and can be reached with [errors.As].
+// limiter and the numbers that matter. A refusal is not an error. The error of a context is returned unchanged,
+// or wrapped together with ErrUnavailable if the context was done during an outage. Errors from Redis and from
+// the connection are wrapped, too, and can be reached with [errors.As].
 var (
 	// ErrNotInitialized means that the limiter has no rate. Redisson's message is "RateLimiter is not
 	// initialized".

@@ -17,6 +17,9 @@ const (
 	// Duration is how long the outage lasted, and Degraded is the number of requests that an [OutagePolicy]
 	// granted during it.
 	OutageEnded
+	// Panicked reports that a hook of the redis client, or the observer itself, panicked during a call for
+	// Limiter. Err holds the value of the panic. A call in which a hook panics fails with ErrUnavailable.
+	Panicked
 )
 
 // String returns the kind in a form for log lines, such as "outage began".
@@ -26,6 +29,8 @@ func (k EventKind) String() string {
 		return "outage began"
 	case OutageEnded:
 		return "outage ended"
+	case Panicked:
+		return "panicked"
 	}
 	return "unknown event"
 }
@@ -46,8 +51,9 @@ type Event struct {
 // names hash alike. Otherwise it is that of the whole Client.
 //
 // The goroutine that notices an event calls f, without holding locks. That goroutine serves the requests of
-// other callers, so f must not block. Calls of f may overlap, and the two events of an outage that ends at once
-// may be delivered in either order; their Time is right in any case. The default is no observer.
+// other callers, so f must not block. If f panics, it is called once more with an event of kind [Panicked], and
+// nothing else ends. Calls of f may overlap, and the two events of an outage that ends at once may be delivered
+// in either order; their Time is right in any case. The default is no observer.
 func WithObserver(f func(Event)) Option {
 	return func(c *config) { c.observer = f }
 }
@@ -57,11 +63,8 @@ func observe(f func(Event)) func(engine.Event) {
 	if f == nil {
 		return nil
 	}
+	kinds := [...]EventKind{engine.OutageBegan: OutageBegan, engine.OutageEnded: OutageEnded, engine.Panicked: Panicked}
 	return func(e engine.Event) {
-		kind := OutageBegan
-		if e.Ended {
-			kind = OutageEnded
-		}
-		f(Event{Kind: kind, Limiter: e.Limiter, Time: e.Time, Duration: e.Duration, Degraded: e.Granted, Err: e.Err})
+		f(Event{Kind: kinds[e.Kind], Limiter: e.Limiter, Time: e.Time, Duration: e.Duration, Degraded: e.Granted, Err: e.Err})
 	}
 }

@@ -26,6 +26,9 @@ func TestScriptHeaders(t *testing.T) {
 	}
 }
 
+// What several scripts do in the same way is the same text in all of them.
+func TestSharedBlocks(t *testing.T) { redistest.SharedBlocks(t) }
+
 // TestManners: a key whose name the script makes up, from a key or from an argument, breaks in a cluster.
 func TestManners(t *testing.T) {
 	for defect, src := range map[string]string{

@@ -11,12 +11,17 @@ import (
 
 // Failure returns the meaning of err, the error of an attempt. It must not be nil.
 func Failure(err error) *retry.Error {
-	var re redis.Error
+	var (
+		re redis.Error
+		p  *retry.Panic
+	)
+	panicked := errors.As(err, &p)
 	return &retry.Error{
 		Err:      err,
 		Outcome:  Classify(err),
 		Answered: errors.As(err, &re),
-		Local:    errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
+		Local:    panicked || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
+		Final:    panicked,
 	}
 }
 

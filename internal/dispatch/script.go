@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -76,8 +77,24 @@ func process(ctx context.Context, rdb Sender, args []any) (any, error) {
 func processed(ctx context.Context, rdb Sender, args []any) (any, error) {
 	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
 	// The command has the same error.
-	_ = rdb.Process(ctx, cmd)
+	_ = Process(ctx, rdb, cmd)
 	return cmd.Result()
+}
+
+// Process sends one command. If a hook of the redis client panics, the error of the command wraps a
+// *[retry.Panic].
+func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
+	sent := false
+	defer func() {
+		if !sent {
+			err = fmt.Errorf("a hook of the redis client %w", err)
+			cmd.SetErr(err)
+		}
+	}()
+	defer retry.Recover(&err)
+	err = rdb.Process(ctx, cmd)
+	sent = true
+	return err
 }
 
 // Leavable calls f, which talks to Redis, and abandons the call when ctx is done. On its own go-redis looks at

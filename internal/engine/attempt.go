@@ -73,7 +73,8 @@ func (f *flight) attempt() (permit.Reply, error) {
 			h.LearnType(other.Type)
 			continue
 		}
-		again := tries.Failed(failure.Outcome)
+		again := tries.Failed(failure.Outcome) && !failure.Final
+		h.observePanic(failure.Err)
 		if failure.Outcome == retry.Executed {
 			return permit.Reply{}, permit.Failed("acquire", h.name, failure)
 		}
@@ -163,8 +164,11 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 		}
 		return err
 	})
-	if failure, ok := err.(*retry.Error); ok && failure.Outcome != retry.Executed && !failure.Local {
-		h.markDown(failure.Err)
+	if failure, ok := err.(*retry.Error); ok {
+		h.observePanic(failure.Err)
+		if failure.Outcome != retry.Executed && !failure.Local {
+			h.markDown(failure.Err)
+		}
 	}
 	return permit.Failed(op, h.name, err)
 }

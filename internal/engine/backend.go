@@ -52,14 +52,23 @@ type Config struct {
 	Observe     func(Event)   // called without locks; may be nil
 }
 
-// An Event is the beginning or the end of an outage.
+// An EventKind tells what happened.
+type EventKind int
+
+const (
+	OutageBegan EventKind = iota
+	OutageEnded
+	Panicked // foreign code that a flight has called
+)
+
+// An Event is passed to the observer of an Engine.
 type Event struct {
-	Ended    bool
+	Kind     EventKind
 	Limiter  string // whose call noticed
 	Time     time.Time
 	Duration time.Duration // of an outage that has ended
 	Granted  int64         // requests that policies granted during it
-	Err      error         // why the outage began
+	Err      error         // why the outage began, or the panic
 }
 
 // A Request is what a caller asks for.

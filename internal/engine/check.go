@@ -55,11 +55,16 @@ func (c *checks) take(now time.Time, interval time.Duration, sample uint32) (che
 // postpone prevents audits and checks before the given instant.
 func (c *checks) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
 
+// maxInterval is the longest interval that this package calculates with, so that several of them still fit a
+// Duration. Nobody sees the end of a longer one.
+const maxInterval = 10 * 365 * 24 * time.Hour
+
 // learnRateLocked takes in what the reply to a call that began at the given instant says about the rate. If the
 // rate has changed, the next call checks the state, which may not fit the rate: the permits of a PER_CLIENT
 // client stay when somebody else sets the rate.
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	r := a.Rate
+	r.Interval = min(r.Interval, maxInterval)
 	if l.rate.Interval > 0 && (r.Permits != l.rate.Permits || r.Interval != l.rate.Interval) {
 		l.checks.suspect, l.checks.lowered = true, r.Permits < l.rate.Permits
 	}

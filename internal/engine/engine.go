@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // An Engine holds the limiters of one client. While nobody acquires it has no goroutine. Its methods, and those
@@ -244,13 +246,7 @@ func (l *limiter) leave(r *request, err error) (*request, error) {
 		return r, nil
 	}
 	r.gone = true
-	if err == nil && !r.Degraded && (l.lineInFlight && !r.refused && r.turn == nil || l.lastErr != nil || l.h.Health().Down()) {
-		// Nobody knows whether the request was refused.
-		err = fmt.Errorf("%w: acquire of %q: Redis did not reply in time", permit.ErrUnavailable, l.h.name)
-		if l.lastErr != nil {
-			err = fmt.Errorf("%w: %w", err, l.lastErr)
-		}
-	}
+	err = l.whyLeftLocked(r, err)
 	l.abandonLocked(r)
 	if r.Degraded {
 		ended = l.serveLineLocked(false, ended) // the callers behind it
@@ -259,6 +255,26 @@ func (l *limiter) leave(r *request, err error) (*request, error) {
 	l.shard.unlock()
 	wake(ended)
 	return nil, err
+}
+
+// whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up.
+// The error wraps ErrUnavailable if Redis is known to be down, or if nobody knows whether the request was
+// refused.
+func (l *limiter) whyLeftLocked(r *request, err error) error {
+	_, down := l.h.Health().Since()
+	switch {
+	case r.Degraded:
+		return err
+	case err != nil && down == nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, down)
+	case l.lastErr != nil:
+		return fmt.Errorf("%w: acquire of %q: Redis did not reply in time: %w", permit.ErrUnavailable, l.h.name, l.lastErr)
+	case down != nil || l.lineInFlight && !r.refused && r.turn == nil:
+		return fmt.Errorf("%w: acquire of %q: Redis did not reply in time", permit.ErrUnavailable, l.h.name)
+	}
+	return nil
 }
 
 // Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the
@@ -282,14 +298,40 @@ func (h *Handle) Health() *outage.Health {
 
 // markDown and markUp update the health and tell the observer if that is news.
 func (h *Handle) markDown(err error) {
-	if h.Health().MarkDown(err) && h.engine.cfg.Observe != nil {
-		h.engine.cfg.Observe(Event{Limiter: h.name, Time: time.Now(), Err: err})
+	if h.Health().MarkDown(err) {
+		h.observe(Event{Kind: OutageBegan, Err: err})
 	}
 }
 
 func (h *Handle) markUp() {
-	if ended, lasted, granted := h.Health().MarkUp(); ended && h.engine.cfg.Observe != nil {
-		h.engine.cfg.Observe(Event{Ended: true, Limiter: h.name, Time: time.Now(), Duration: lasted, Granted: granted})
+	if ended, lasted, granted := h.Health().MarkUp(); ended {
+		h.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
+	}
+}
+
+// observePanic tells the observer of a call that ended with a panic.
+func (h *Handle) observePanic(err error) {
+	var p *retry.Panic
+	if errors.As(err, &p) {
+		h.observe(Event{Kind: Panicked, Err: err})
+	}
+}
+
+// observe calls the observer. If the observer panics, observe tells it so, once: a panic must neither end the
+// process nor leave a flight in the air.
+func (h *Handle) observe(ev Event) {
+	if h.engine.cfg.Observe == nil {
+		return
+	}
+	ev.Limiter, ev.Time = h.name, time.Now()
+	call := func() (err error) {
+		defer retry.Recover(&err)
+		h.engine.cfg.Observe(ev)
+		return nil
+	}
+	if err := call(); err != nil {
+		ev = Event{Kind: Panicked, Limiter: h.name, Time: ev.Time, Err: fmt.Errorf("the observer %w", err)}
+		_ = call()
 	}
 }
 

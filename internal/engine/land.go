@@ -160,7 +160,7 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	now := time.Now()
 	soon, wait := l.shareWaitLocked(f, a)
 	l.grantableAt = now.Add(soon)
-	l.nextAskAt = now.Add(min(wait, l.h.engine.cfg.Recheck))
+	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.cfg.Recheck))
 	if f.changes != l.changes {
 		l.nextAskAt = time.Time{}
 	}

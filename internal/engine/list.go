@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -189,7 +190,7 @@ func timeout(deadline time.Time) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
-// waitOutOutage waits until the next probe of an outage, or until its end.
+// waitOutOutage waits until the next probe of the outage that caused err, or until its end.
 func (w *listWaiter) waitOutOutage(ctx context.Context, err error) error {
 	next, over := time.Now().Add(outage.ProbePause()), (<-chan struct{})(nil)
 	for _, p := range w.parts {
@@ -199,6 +200,9 @@ func (w *listWaiter) waitOutOutage(ctx context.Context, err error) error {
 		}
 	}
 	slept, stopped := w.sleep(ctx, time.Until(next), over)
+	if stopped != nil && stopped != permit.ErrClosed {
+		return fmt.Errorf("%w: %w", err, stopped)
+	}
 	if stopped != nil {
 		return stopped
 	}
@@ -229,7 +233,7 @@ func (w *listWaiter) sleep(ctx context.Context, d time.Duration, over <-chan str
 }
 
 // firstPart returns the index of the first part whose limiter the process uses and for which is reports true,
-// or -1. It calls is under the lock.
+// or -1. The function is is called under the lock.
 func (w *listWaiter) firstPart(is func(*limiter) bool) int {
 	return slices.IndexFunc(w.parts, func(p part) bool {
 		p.h.shard.lock()

@@ -83,7 +83,7 @@ func (l *limiter) learnOthersLocked(f *flight, a *permit.Reply) {
 	for i := range f.Runs {
 		permits += max(0, a.Granted[i]) * f.Runs[i].Permits
 	}
-	s.note(s.told, permits, a.Rate.Interval)
+	s.note(s.told, permits, min(a.Rate.Interval, maxInterval))
 	if f.InOrder && f.Share.On {
 		l.learnSharesLocked(f, a)
 	}
@@ -237,7 +237,7 @@ func (s *sharing) forget(now time.Time, interval time.Duration) {
 // learnSharesLocked takes in what the reply to a flight of the line says about others.
 func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 	s, o, now := &l.sharing, &a.Others, time.Now()
-	rate, interval := float64(a.Rate.Permits), a.Rate.Interval
+	rate, interval := float64(a.Rate.Permits), min(a.Rate.Interval, maxInterval)
 	before := s.others()
 	if before && f.Share.Grace > 0 {
 		s.accrue(now, interval)

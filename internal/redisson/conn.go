@@ -8,6 +8,7 @@ package redisson
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -63,7 +64,12 @@ func (c *Conn) now() any {
 // wire returns the type in the form in which the hash holds it.
 func wire(t permit.Type) string { return strconv.Itoa(int(t)) }
 
-func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+// ms returns n ms as a Duration, or the longest Duration if that is shorter: Java can set an interval of 1e13
+// ms.
+func ms(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
 
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (c *Conn) ready(ctx context.Context) error {
@@ -136,7 +142,7 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any
 // Redis could not be reached; an error of the context is returned unchanged.
 func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (T, error) {
 	v, err := dispatch.Leavable(ctx, func() (T, error) {
-		_ = l.sender.Process(ctx, cmd)
+		_ = dispatch.Process(ctx, l.sender, cmd)
 		return result()
 	})
 	switch {

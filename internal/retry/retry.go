@@ -5,7 +5,9 @@
 package retry
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 )
 
@@ -25,6 +27,22 @@ type Error struct {
 	Answered bool // the error is a reply, so the server is up
 	Local    bool // this process had no free connection; the server is not to blame
 	Final    bool // the call must not be made again, whatever the outcome
+}
+
+// A Panic is the error of foreign code that panicked while it was called.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+// Error returns a text with the value of the panic.
+func (p *Panic) Error() string { return fmt.Sprintf("panicked: %v", p.Value) }
+
+// Recover, if deferred, turns a panic into a *[Panic] in err.
+func Recover(err *error) {
+	if v := recover(); v != nil {
+		*err = &Panic{v, debug.Stack()}
+	}
 }
 
 // Error returns the text of the cause.

@@ -16,10 +16,13 @@
 --           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
+-- [end]
+-- [ran before]
 local again = false
 if ARGV[4] ~= '0' then
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -30,6 +33,7 @@ if ARGV[4] ~= '0' then
     return {-1}
   end
 end
+-- [end]
 
 local flow, cost = tonumber(ARGV[5]), tonumber(ARGV[6])
 -- What flows in a microsecond fits in on top: without that the us to which waits are rounded would flow over.
@@ -57,12 +61,14 @@ local wait = granted and 0 or math.ceil((least - level) / flow)
 local take = granted and not again and ARGV[3] ~= ''
 if take then
   level = level - n * cost
+  -- [remember]
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
       redis.call('LPOP', KEYS[2])
     end
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
+  -- [end]
 end
 local reset = math.ceil((full - level) / flow)
 -- Refused calls need not be saved, as no part is ever lost; but when the clock was put back it counts from now on.
