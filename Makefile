@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-long lint fuzz cover bench compat-report compat-long demo tidy
+.PHONY: help test test-long lint fuzz cover bench api compat-report compat-long demo tidy
 
 # The lanes of `make test`: checks unit oldest compat bench redis valkey. All of them by default.
 LANES ?=
@@ -27,6 +27,9 @@ cover: ## what the tests on miniredis cover, function by function
 bench: ## this library beside Redisson and others, into docs/benchmarks.md; BENCH="-quick" for flags
 	@benchmarks/prepare.sh
 	@cd benchmarks && go run . $(BENCH)
+
+api: ## writes the exported names of each public package into its testdata/api.txt
+	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/...
 
 compat-report: ## writes the matrix of docs/compatibility.md from a run of all Redisson versions
 	@compat_test/prepare.sh

@@ -8,43 +8,44 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Result is the whole answer to one try.
+// A Result is the outcome of [RateLimiter.Try] or [RateLimiter.Peek].
 type Result struct {
-	// Granted says whether the permits were acquired.
+	// Granted reports whether the permits were acquired.
 	Granted bool
-	// Wait is how long until the same request could be granted, if nobody else acquires first. It is
-	// 0 when Granted.
+	// Wait is how long it takes until the same request could be granted, provided that nobody else acquires
+	// first. It is 0 if Granted is true.
 	Wait time.Duration
-	// Available is how many permits are left after the call, 0 to Rate.Permits. Where more grants
-	// have expired than one call reclaims, it may be less than AvailablePermits would say.
+	// Available is the number of permits left after the call, from 0 to Rate.Permits. If more grants have
+	// expired than one call reclaims, it may be less than AvailablePermits returns.
 	Available int64
 	// Rate is the limiter's rate at the time of the call.
 	Rate Rate
-	// Time is the instant at which the call was decided, by the limiter's clock: that of Redis unless
-	// WithClientClock.
+	// Time is the instant at which the call was decided, by the limiter's clock: that of Redis, or that of this
+	// process with WithClientClock.
 	Time time.Time
-	// ClockSkew is how far the newest grant found lies ahead of Time; 0 when none does. It is looked
-	// for only when there are too few permits. More than a few ms means that a client which uses its
-	// own clock, as Redisson does, is fast.
+	// ClockSkew is how far the newest grant found lies ahead of Time, or 0 if none does. It is looked for only
+	// when there are too few permits. A skew of more than a few milliseconds means that the clock of a client
+	// which uses its own clock, as Redisson's clients do, is fast.
 	ClockSkew time.Duration
-	// Degraded says that Redis was away and the outage policy decided: then Rate is the last that Redis
-	// told, or zero, Available what is left of the local share, and Time by this process' clock.
+	// Degraded reports that Redis was unavailable and the [OutagePolicy] decided. In that case Rate is the last
+	// rate that Redis reported, or zero, Available is what is left of the local share, and Time is by the clock
+	// of this process.
 	Degraded bool
 }
 
-// TryAcquire acquires permits, waiting for them at most timeout. It answers whether it got them; when
-// it did not, the limiter is as if it had not been asked.
+// TryAcquire acquires permits, waiting for them until timeout is over, and reports whether it got them. If it
+// did not, the limiter is as if it had not been asked.
 //
-// With timeout <= 0 it asks once and never waits. Otherwise it stands in line behind the callers of
-// this Client that wait for the same limiter, until Redis has said that the permits are there. When
-// they take longer than the time left it sleeps the time left and answers false, as Redisson does,
-// unless a change meanwhile (a release, a new rate) serves it; see [WithEarlyRefusal].
+// With timeout <= 0 TryAcquire asks once and never waits. Otherwise it joins the line of the callers of this
+// Client that wait for the same limiter. If the permits take longer than the time left, it sleeps for the time
+// left and returns false, as Redisson does, unless a change in the meantime, such as a release or a new rate,
+// lets it succeed; see [WithEarlyRefusal].
 //
-// When ctx is done it returns at once with ctx.Err(), as it is or, where Redis was known to be away, together
-// with ErrUnavailable and why; permits that were granted to it at that moment go to the next caller that waits or
-// back to Redis. Further errors: ErrInvalidArgument
-// for permits outside 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed,
-// ErrUnavailable, and those of Redis. While Redis is away the [OutagePolicy] decides.
+// When ctx is done, TryAcquire returns at once with ctx.Err(), which is unchanged unless Redis is known to be
+// unavailable; then the error wraps ErrUnavailable and the cause as well. Permits that are granted to it at
+// that moment go to the next caller in line or back to Redis. Other errors are ErrInvalidArgument if permits is
+// not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed, ErrUnavailable, and those
+// from Redis. While Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return false, err
@@ -53,8 +54,8 @@ func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout tim
 	return r.Granted, err
 }
 
-// Acquire acquires permits, waiting as long as it takes. It answers nil when it has them. Errors are
-// those of TryAcquire.
+// Acquire acquires permits, waiting as long as it takes. It returns the same errors as
+// [RateLimiter.TryAcquire].
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
@@ -63,13 +64,13 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Try asks for permits once and never waits. Its answer holds what an HTTP middleware or a dashboard
-// needs: whether they were granted, how long it would take, what is left. A refusal is no error and
-// spends nothing. Errors are those of TryAcquire.
+// Try asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs:
+// whether the permits were granted, how long the wait would be, and how many are left. A refusal is not an
+// error and takes nothing. Try returns the same errors as [RateLimiter.TryAcquire].
 //
-// It does not stand in line: it takes what is free, also before callers that wait for more than that.
-// Only where one of these has been passed over for a whole interval, it is refused until that one is
-// served.
+// Try does not stand in line: it takes permits that are free even if other callers wait for more than that.
+// Only when the first of these has been passed over for a whole interval does Try refuse, until that caller has
+// been served.
 func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return Result{}, err
@@ -82,13 +83,13 @@ func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
 		ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
 }
 
-// Peek returns what [RateLimiter.Try] would return now, and takes nothing: a dashboard's look, or that of a
-// caller that has several limits to choose from. Of a grant that it foretells, Available still counts the
-// permits.
+// Peek returns what [RateLimiter.Try] would return now, without taking any permits. It suits dashboards, and
+// callers that choose among several limits. If Granted is true, Available still counts the permits asked for.
 //
-// It knows Redis and nothing of the callers that wait in this process, for whose sake Try may refuse. As
-// every call it reclaims what has expired; it does not renew Rate.KeepAlive. While Redis is away it
-// returns ErrUnavailable, whatever the [OutagePolicy]. The other errors are those of TryAcquire.
+// Peek looks at Redis alone and ignores the callers that wait in this process, because of which Try may refuse.
+// Like every call it reclaims expired permits, but it does not renew Rate.KeepAlive. While Redis is unavailable
+// it returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of
+// [RateLimiter.TryAcquire].
 func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return Result{}, err
@@ -104,7 +105,7 @@ func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 	return r, nil
 }
 
-// ready returns why a call must not be made: context first.
+// ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (l *RateLimiter) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,7 +124,7 @@ func (l *RateLimiter) checkPermits(ctx context.Context, permits int64) error {
 		return err
 	}
 	if permits < 1 || permits > permit.Max {
-		return invalid("%d permits asked of %q are not in 1..%d", permits, l.name, int64(permit.Max))
+		return invalid("asked for %d permits of %q, which is not in 1..%d", permits, l.name, int64(permit.Max))
 	}
 	return nil
 }

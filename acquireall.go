@@ -9,57 +9,58 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 )
 
-// A Demand is a number of permits of one limiter.
+// A Demand asks for a number of permits of one limiter; see [Client.TryAcquireAll].
 type Demand struct {
 	Limiter *RateLimiter
 	Permits int64
 }
 
-// An AllResult is the answer to a TryAcquireAll.
+// An AllResult is the outcome of [Client.TryAcquireAll].
 type AllResult struct {
-	// Granted says whether all permits were acquired.
+	// Granted reports whether all permits were acquired.
 	Granted bool
-	// Limiter is the one that bound: of those that refused, the one with the longest wait. It is nil
-	// when Granted.
+	// Limiter is the limiter that refused; if several did, the one with the longest wait. It is nil if Granted
+	// is true.
 	Limiter *RateLimiter
-	// Wait is how long until Limiter could grant its part, if nobody else acquires first. It is 0 when
-	// Granted.
+	// Wait is how long it takes until Limiter could grant its part, provided that nobody else acquires first.
+	// It is 0 if Granted is true.
 	Wait time.Duration
-	// Degraded says that Redis was away and an outage policy decided at least one part.
+	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided at least one part.
 	Degraded bool
 }
 
-// TryAcquireAll acquires permits of several limiters, all of them or none, waiting at most timeout; with
-// timeout <= 0 it asks once. The answer names the limiter that bound. Demands of the same limiter are
-// added up.
+// TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is
+// over; with timeout <= 0 it asks once. If it was refused, the AllResult names the limiter to blame. Demands
+// for the same limiter are added up.
 //
-// Where all keys are in one hash slot (or the Redis is no cluster and no ring), and there are at most 6
-// limiters, one script decides at one instant. Otherwise the limiters are asked one after another, in the
-// order of their keys, and what was granted is given back when one refuses: then others may for a moment be
-// refused what nobody gets.
+// If all keys are in one hash slot, or Redis is neither a cluster nor a ring, and there are at most 6 limiters,
+// one script decides all of them at one instant. Otherwise TryAcquireAll asks the limiters one after another,
+// in the order of their keys, and returns what was granted when one of them refuses. In that case other callers
+// may for a moment be refused permits that nobody gets.
 //
-// A caller that waits stands in the line of the limiter that bound, among that limiter's other callers
-// of this Client, by the time at which it came; the permits of the other limiters are free for others
-// meanwhile. A list that is passed over, because its limiters refuse it in turns or one has refused it for
-// longer than an interval, reserves its permits: it gathers them in Redis as they come back, and is granted
-// all of them when it has them. They count in the window from the instant of the grant on.
+// A caller that waits stands in the line of the limiter that refused it, in the order in which the callers of
+// this Client came; meanwhile the permits of the other limiters are free for others. A list that is passed
+// over, because its limiters refuse it in turns or because one has refused it for longer than an interval,
+// reserves its permits: it gathers them in Redis as they come back, and is granted all of them when it has
+// them. They count in the window from the instant of the grant on.
 //
-// That is bounded for others. While permits of a limiter are gathered, its other callers of this Client wait:
-// for an interval of that limiter at most, and where other processes take permits of it too, for four. What
-// has been gathered is kept for four intervals at most, counted from the beginning, and goes back at once
-// when another limiter is known to take longer, as in a cool-down. In the long run no more than a tenth of a limiter's
-// rate lies idle for the lists of a Client: afterwards the limiter is left alone until that is made up for,
-// at most ten times as long as the attempt took, 40 intervals.
+// What a reservation costs other callers is bounded. While permits of a limiter are gathered, its other callers
+// of this Client wait: for one interval of that limiter at most, or for four if other processes take its
+// permits too. Permits that have been gathered are kept for four intervals at most, counted from the beginning,
+// and go back at once when another limiter is known to take longer, as in a cool-down. In the long run no more
+// than a tenth of a limiter's rate lies idle for the lists of a Client: after an attempt the limiter is not
+// reserved again until the idle time is made up for, which takes at most ten times as long as the attempt and
+// at most 40 intervals.
 //
-// Of lists that want the same limiter one at a time does so, the oldest first. Where only callers of this
-// Client compete, an attempt takes about an interval. Where other processes do too, a list competes with them
-// for each permit as it comes back, and keeps those that it has got; it is not promised to win. A process that
-// takes every permit at the instant at which it comes back can keep a list waiting for as long as it does so.
+// Lists that want the same limiter reserve one at a time, the oldest first. If only callers of this Client
+// compete, an attempt takes about one interval. If other processes compete too, the list contends with them for
+// each permit that comes back and keeps those that it gets, but it is not certain to win: a process that takes
+// every permit at the instant at which it comes back can keep a list waiting for as long as it does so.
 //
-// When ctx is done it returns at once; what was granted or reserved at that moment goes back.
+// When ctx is done, TryAcquireAll returns at once, and what was granted or reserved at that moment goes back.
 //
-// Errors are those of TryAcquire, and ErrInvalidArgument when there is no demand or a limiter is of
-// another Client. Then nothing is kept.
+// TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], and ErrInvalidArgument if there is no
+// demand or a limiter belongs to another Client. After an error no permits are kept.
 func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, error) {
 	if timeout <= 0 {
 		return c.acquireAll(ctx, false, time.Time{}, demands)
@@ -67,8 +68,8 @@ func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, deman
 	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands)
 }
 
-// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. It
-// answers nil when it has them. Everything else is as TryAcquireAll has it.
+// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. In every
+// other respect it is like [Client.TryAcquireAll].
 func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) error {
 	_, err := c.acquireAll(ctx, true, time.Time{}, demands)
 	return err
@@ -94,21 +95,21 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 	return r, nil
 }
 
-// distinct returns the demands, each limiter once, in the order of the keys.
+// distinct returns the demands with each limiter once, in the order of the keys.
 func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, error) {
 	if len(demands) == 0 {
-		return nil, invalid("there is no demand")
+		return nil, invalid("asked for several limiters without any demand")
 	}
 	if len(demands) > maxDemands {
-		return nil, invalid("%d demands are more than %d", len(demands), maxDemands)
+		return nil, invalid("asked for several limiters with %d demands, of which there may be %d", len(demands), maxDemands)
 	}
 	var list []Demand
 	for _, d := range demands {
 		if d.Limiter == nil {
-			return nil, invalid("a demand without a limiter")
+			return nil, invalid("a demand for %d permits has no limiter", d.Permits)
 		}
 		if d.Limiter.client != c {
-			return nil, invalid("%q is a limiter of another client", d.Limiter.name)
+			return nil, invalid("limiter %q belongs to another Client; make it with the RateLimiter method of this one", d.Limiter.name)
 		}
 		if err := d.Limiter.checkPermits(ctx, d.Permits); err != nil {
 			return nil, err
@@ -129,5 +130,6 @@ func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, erro
 
 func (d Demand) key() string { return d.Limiter.redis.Keys.Hash }
 
-// maxDemands bounds the demands of one call; each is a round trip where the limiters are apart.
+// maxDemands is the largest number of demands in one call. Each costs a round trip where no script decides them
+// all.
 const maxDemands = 64

@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onOneAndOnCluster runs f where one script decides and where the limiters are on different nodes, at the
-// same time. Afterwards no goroutine is left. dial makes a redis client, another process' each time.
+// onOneAndOnCluster runs f on one server, where one script decides, and on a cluster, where the limiters are on
+// different nodes, both at the same time. Afterwards it checks that no goroutine is left. Each call of dial
+// makes a redis client of another process.
 func onOneAndOnCluster(t *testing.T, f func(t *testing.T, dial func() redis.UniversalClient)) {
 	redistest.NeedReal(t)
 	before := runtime.NumGoroutine()
@@ -35,9 +36,9 @@ func onOneAndOnCluster(t *testing.T, f func(t *testing.T, dial func() redis.Univ
 	soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// 20 callers in two processes want lists of two to four of six limiters, in any order. All are served, and
-// whenever one looks, what is left and what is in use make up the rate, and the window that ends with the
-// newest grant holds no more.
+// Twenty callers in two processes want lists of two to four of six limiters, in any order. All of them are
+// served. At any instant the permits left and those in use add up to the rate, and the window that ends with
+// the newest grant holds no more than the rate.
 func TestManyCallersOfOverlappingLists(t *testing.T) {
 	const rate, interval, callers, lists = 12, 200 * time.Millisecond, 20, 4
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
@@ -106,8 +107,8 @@ func TestManyCallersOfOverlappingLists(t *testing.T) {
 	})
 }
 
-// newestWindow is what is in use in the window that ends with the newest grant, and what is wrong with
-// the limiter: both as they are at one instant.
+// newestWindow returns how many permits are in use in the window that ends with the newest grant, and what is
+// wrong with the limiter, both as of one instant.
 func newestWindow(rdb redis.UniversalClient, l *RateLimiter, rate int64, interval time.Duration) (n int64, err error) {
 	ctx := context.Background()
 	var value *redis.StringCmd
@@ -117,7 +118,7 @@ func newestWindow(rdb redis.UniversalClient, l *RateLimiter, rate int64, interva
 		return nil
 	})
 	if errors.Is(err, redis.Nil) || err == nil && len(set.Val()) == 0 {
-		return 0, nil // nobody has asked
+		return 0, nil // nobody has asked yet
 	}
 	if err != nil {
 		return 0, err
@@ -138,7 +139,7 @@ func newestWindow(rdb redis.UniversalClient, l *RateLimiter, rate int64, interva
 	return n, err
 }
 
-// Callers that give up at random moments: what was granted at that moment goes back, of each limiter.
+// Callers give up at random moments. What is granted at such a moment goes back to every limiter.
 func TestListsThatAreGivenUp(t *testing.T) {
 	const rate, callers, lists = 1_000_000, 24, 60
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
@@ -181,7 +182,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 					case err == nil:
 						row = 0
 						refused.Add(1)
-					case errors.Is(err, context.Canceled), d > 0 && errors.Is(err, ErrUnavailable): // its time was up first
+					case errors.Is(err, context.Canceled), d > 0 && errors.Is(err, ErrUnavailable): // timed out first
 						left.Add(1)
 					default:
 						assert.NoError(t, err)
@@ -227,9 +228,9 @@ func TestListsThatAreGivenUp(t *testing.T) {
 	})
 }
 
-// On real servers: callers of A, those that wait and those that try, keep at least nine tenths of its rate while a list waits
-// for B, of which a peer in another process takes half. What its rate is on this machine, callers of a limiter tell that no
-// list wants.
+// On real servers the callers of A, those that wait and those that try, keep at least nine tenths of its rate
+// while a list waits for B, of which a peer in another process takes half. What A's rate is on this machine is told
+// by the callers of a limiter that no list wants.
 func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)

@@ -15,20 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A contest is what takes part in the scenarios of this file: one process whose callers take all that a
-// limiter has, a list, and a peer in another process.
+// A contest is a scenario of this file: one process whose callers take everything that a limiter has, a list,
+// and a peer in another process.
 type contest struct {
 	*world
 	stop    context.Context
 	wg      sync.WaitGroup
 	singles atomic.Int64 // permits that callers of one limiter got
 	lists   atomic.Int64 // lists that were served
-	longest atomic.Int64 // the longest that a list took, in ns
-	paused  atomic.Int64 // the longest that no caller of one limiter got a permit of it, in ns
+	longest atomic.Int64 // the longest time that a list took, in ns
+	paused  atomic.Int64 // the longest time without a permit for any caller of one limiter, in ns
 	peers   atomic.Int64 // permits that the peer got
 }
 
-// newContest returns a contest that ends with the function that it returns too.
+// newContest returns a contest and a function that ends it.
 func newContest(w *world) (*contest, func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	c := &contest{world: w, stop: ctx}
@@ -38,7 +38,7 @@ func newContest(w *world) (*contest, func()) {
 	}
 }
 
-// saturate has n callers that wait, and as many that try every few milliseconds, take permits of l.
+// saturate starts n callers that wait, and as many that try every few milliseconds, to take permits of l.
 func (c *contest) saturate(l *RateLimiter, n int, tries bool) {
 	var last atomic.Int64
 	last.Store(int64(c.elapsed()))
@@ -63,7 +63,7 @@ func (c *contest) saturate(l *RateLimiter, n int, tries bool) {
 	}
 }
 
-// peer takes a permit of l, in another process, whenever pause is over and it gets one.
+// peer takes a permit of l in another process, and the next one after each pause.
 func (c *contest) peer(l *RateLimiter, pause func() time.Duration) {
 	other := c.otherProcess()
 	l = other.RateLimiter(l.Name())
@@ -83,7 +83,7 @@ func (w *world) otherProcess() *Client {
 	return newWorld(w.t, redistest.Peer(w.t, w.rdb)).client
 }
 
-// want has a caller acquire the list again and again.
+// want starts a caller that acquires the list again and again.
 func (c *contest) want(demands ...Demand) {
 	c.wg.Go(func() {
 		for {
@@ -100,7 +100,7 @@ func (c *contest) want(demands ...Demand) {
 	})
 }
 
-// every returns a pause that is always the same, or at random with the same mean.
+// every returns a function for pauses that are always the same, or random with that mean.
 func every(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
 func atRandom(d time.Duration) func() time.Duration {
@@ -110,8 +110,8 @@ func atRandom(d time.Duration) func() time.Duration {
 // perSecond returns n in d as a rate.
 func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
-// A list wants 3 permits of A, which this process' callers take 50/s of, and 9 of the 10 of B, of which a peer
-// takes half: the callers of A go on, and the list is served.
+// A list wants 3 permits of A, of which callers of this process take 50 a second, and 9 of the 10 of B, of
+// which a peer takes half. The callers of A go on, and the list is served.
 func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	redistest.Repeats(t)
 	const d = 12 * time.Second
@@ -141,8 +141,8 @@ func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	}
 }
 
-// A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers of A do
-// not pay for that.
+// A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers
+// of A do not suffer from that.
 func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
 	redistest.Repeats(t)
 	inBothWays(t, func(t *testing.T, w *world) {
@@ -163,7 +163,7 @@ func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
 	})
 }
 
-// In a cool-down of B nobody of A notices that a list waits, also where it has begun to gather.
+// During a cool-down of B the callers of A do not notice that a list waits, even if it has begun to gather.
 func TestAListInACoolDownHoldsNothing(t *testing.T) {
 	redistest.Repeats(t)
 	for _, begun := range []bool{false, true} {
@@ -208,7 +208,7 @@ func reserving(l *RateLimiter) bool {
 	return l.handle.Snapshot().Gathering
 }
 
-// Whoever ends the wait of a list, what it has reserved goes back at once.
+// However the wait of a list ends, what it has reserved goes back at once.
 func TestAReservationGoesBack(t *testing.T) {
 	for name, end := range map[string]func(w *world, cancel func()){
 		"ctx is done": func(_ *world, cancel func()) { cancel() },
@@ -263,7 +263,8 @@ func TestAReservationGoesBack(t *testing.T) {
 	}
 }
 
-// Redis goes away while a list gathers: nobody is held up any longer, and it is served when Redis is back.
+// Redis goes down while a list gathers. Nobody is held up any longer, and the list is served when Redis is up
+// again.
 func TestAnOutageEndsAReservation(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, 10*time.Second), overall(10, 10*time.Second))
@@ -286,7 +287,8 @@ func TestAnOutageEndsAReservation(t *testing.T) {
 	}, WithOutageLimit(time.Hour))
 }
 
-// Lists over (A, B), (B, A) and (A, B, C), and callers of each: all are served, and none waits for long.
+// With lists over (A, B), (B, A) and (A, B, C), and callers of each limiter, all are served and none waits for
+// long.
 func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 	redistest.Repeats(t)
 	inBothWays(t, func(t *testing.T, w *world) {
@@ -321,7 +323,7 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 	})
 }
 
-// The script: what a reservation holds is in use for everybody, moves to now, and is exact after a release by
+// What a reservation holds is in use for everybody, moves to the present, and is exact after a release by
 // others, a lost reply, a cool-down and an expiry.
 func TestReserve(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
@@ -354,13 +356,13 @@ func TestReserve(t *testing.T) {
 		w.available(2)
 		w.at(19*time.Second + 999*time.Millisecond)
 		w.available(2)
-		v.Unsure, v.Held = true, 3 // a reply was lost that said 8
+		v.Unsure, v.Held = true, 3 // as if a reply of 8 had been lost
 		takes(8, 8, false)
-		require.NoError(t, w.l.Release(w.ctx, 2)) // by others
+		require.NoError(t, w.l.Release(w.ctx, 2)) // by somebody else
 		takes(8, 8, false)
 		w.available(2)
 		w.granted(2)
-		w.at(40 * time.Second) // nobody has moved it: it has expired, and nobody has taken its place
+		w.at(40 * time.Second) // nobody has moved the reservation, so it has expired; nobody has taken its permits
 		takes(8, 8, false)
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
 		takes(8, 0, false)

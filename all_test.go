@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// others are further limiters of the world's client; with apart their keys fall into different slots.
+// others returns further limiters of the client of the world; with apart their keys fall into different slots.
 func (w *world) others(rates ...Rate) []*RateLimiter {
 	w.t.Helper()
 	var list []*RateLimiter
@@ -25,10 +25,10 @@ func (w *world) others(rates ...Rate) []*RateLimiter {
 	return list
 }
 
-// apart has the client think that its Redis is one of many, so that limiters are asked in turn.
+// apart makes the client ask limiters in turn, as if its Redis were one of many.
 func apart(c *config) { c.divided = true }
 
-// inBothWays runs f where one script decides and where the limiters are asked in turn.
+// inBothWays runs f twice: so that one script decides, and so that the limiters are asked in turn.
 func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...Option) {
 	for _, way := range []string{"one script", "in turn"} {
 		t.Run(way, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestAllOfBadInput(t *testing.T) {
 	})
 }
 
-// Each limiter of a list holds its window as it does alone, whatever is asked for by whom.
+// Each limiter of a list keeps its window as it does alone, whoever asks for whatever.
 func TestWindowSafetyOfAll(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		round := 0
@@ -229,13 +229,13 @@ func TestWindowSafetyOfAll(t *testing.T) {
 	})
 }
 
-// Callers of overlapping lists and of single limiters: all are served, and nobody passes for ever.
+// Among callers of overlapping lists and of single limiters all are served, and nobody is passed over forever.
 func TestNobodyStarvesInOverlappingLists(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(4, time.Second), overall(4, time.Second), overall(4, 1500*time.Millisecond))
 		ctx, cancel := context.WithCancel(w.ctx)
 		var crowd sync.WaitGroup
-		for i := range 24 { // each limiter is wanted by eight for ever
+		for i := range 24 { // each limiter is wanted by eight of them forever
 			crowd.Go(func() {
 				for l[i%3].Acquire(ctx, 1) == nil {
 				}
@@ -260,7 +260,8 @@ func TestNobodyStarvesInOverlappingLists(t *testing.T) {
 	})
 }
 
-// Requests that do not wait take what is free for an interval; then what a list waits for is kept for it.
+// Requests that do not wait take free permits for an interval; then the permits that a list waits for are kept
+// for it.
 func TestTriesDoNotStarveAList(t *testing.T) {
 	redistest.Repeats(t)
 	inBothWays(t, func(t *testing.T, w *world) {
@@ -287,7 +288,7 @@ func TestTriesDoNotStarveAList(t *testing.T) {
 	})
 }
 
-// The permits of the limiters that did not bind are free for others meanwhile.
+// Meanwhile the permits of the limiters that did not bind are free for others.
 func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Minute), overall(10, time.Second))
@@ -303,7 +304,7 @@ func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
 	})
 }
 
-// A release wakes a list that waits, also by another caller of the Client.
+// A release wakes a list that waits, and so does one by another caller of the Client.
 func TestReleaseWakesAList(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Hour), overall(10, time.Second))
@@ -317,7 +318,7 @@ func TestReleaseWakesAList(t *testing.T) {
 	})
 }
 
-// First come, first served: a list among callers of one limiter, by the time at which each came.
+// A list among callers of one limiter is served in the order in which they came.
 func TestAListStandsInLine(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Second), overall(10, time.Second))
@@ -362,7 +363,7 @@ func TestALeavingListLeavesNothing(t *testing.T) {
 	})
 }
 
-// A cool-down and a gap hold for lists too.
+// A cool-down and a gap hold for lists, too.
 func TestAllObeysCoolDownAndGap(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, time.Second), paced(20, time.Second, 50*time.Millisecond))

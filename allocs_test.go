@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A granter is a hook in Redis' place that grants all that is asked for, after a moment in which
-// requests gather.
+// A granter is a hook that takes the place of Redis. It grants everything, after a moment in which requests
+// gather.
 type granter struct{ scriptHook }
 
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
@@ -25,7 +25,7 @@ func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// On the gathered path an acquire allocates twice at most; most of them not at all.
+// On the gathered path an acquire makes at most two allocations, and most acquires make none.
 func TestGatheredAcquiresHardlyAllocate(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rows of docs/compatibility.md on what is asked and what is set; see behaviour_state_test.go.
+// These are the rows of docs/compatibility.md about arguments and settings; see behaviour_state_test.go.
 
-// Redisson: writes, drops the TTL, answers 15 at rate 10.
+// Redisson writes, drops the TTL, and returns 15 at a rate of 10.
 func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
 	inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: time.Hour}, func(t *testing.T, w *world) {
 		w.available(10)
@@ -24,7 +24,7 @@ func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
 		w.available(10)
 		w.granted(1)
 		w.setValue(-20)
-		w.available(9) // what the next acquire heals to
+		w.available(9) // the number that the next acquire corrects it to
 		w.at(time.Second + 500*time.Millisecond)
 		w.granted(9)
 	})
@@ -42,7 +42,7 @@ func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
 	})
 }
 
-// Redisson: tryAcquire(0), (−5), (2³²+1) corrupt the state.
+// In Redisson tryAcquire(0), (−5) and (2³²+1) corrupt the state.
 func TestRow10_PermitsOutOfRange(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
@@ -66,7 +66,7 @@ func TestRow10_PermitsOutOfRange(t *testing.T) {
 	})
 }
 
-// Redisson takes a rate of 0 or less, and breaks in DECRBY from 1e17 on.
+// Redisson accepts a rate of 0 or less, and fails in DECRBY from 1e17 on.
 func TestRow11_RatesOutOfRange(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		sent := count(w.rdb)
@@ -134,7 +134,7 @@ func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
 		require.Zero(t, exists(PerClient))
 		w.granted(10)
 	})
-	// What cannot be named heals: another client's permits after its rate changed.
+	// The permits of another client have keys that cannot be named; they adapt after its rate has changed.
 	t.Run("other clients", func(t *testing.T) {
 		inWorld(t, Rate{Type: PerClient, Permits: 100, Interval: time.Second}, func(t *testing.T, w *world) {
 			peer := newWorld(t, w.rdb)

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rows of docs/compatibility.md on clocks, waiters and clients; see behaviour_state_test.go.
+// These are the rows of docs/compatibility.md about clocks, waiters and clients; see behaviour_state_test.go.
 
-// Redisson: a client 60 s fast makes the others wait 61 s.
+// In Redisson a client whose clock is 60 s fast makes the others wait for 61 s.
 func TestRow13_ScoreInTheFuture(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for range 5 {
@@ -23,7 +23,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 		require.False(t, r.Granted)
 		require.Equal(t, time.Second, r.Wait)
 		require.Equal(t, 60*time.Second, r.ClockSkew)
-		// The scores stay: a fast Java peer must not find its own grants expired.
+		// The scores stay, so that a fast Java peer does not find its own grants expired.
 		newest := w.rdb.ZRevRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Val()
 		require.Len(t, newest, 5)
 		for _, z := range newest {
@@ -41,7 +41,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 		used, _ := w.used()
 		require.EqualValues(t, 10, used)
 	})
-	// All four layouts can be marked, also when two of them are the same but for their ids.
+	// All four layouts can be marked, even if two members are the same except for their ids.
 	t.Run("layouts", func(t *testing.T) {
 		inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
 			for _, m := range javaMembers(7) {
@@ -59,8 +59,8 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 	})
 }
 
-// The default clock is that of Redis, whatever this process' clock says: in the bubble of a real
-// server it says the year 2000.
+// The default clock is that of Redis, whatever the clock of this process shows. In a bubble with a real server
+// it shows the year 2000.
 func TestRow13_ClockOfRedis(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -75,14 +75,14 @@ func TestRow13_ClockOfRedis(t *testing.T) {
 		require.Greater(t, r.Time.Year(), time.Now().Year())
 		z := rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Val()
 		require.EqualValues(t, r.Time.UnixMilli(), z[0].Score)
-		r = w.try(10) // by the process' clock, as WithClientClock does
+		r = w.try(10) // by the clock of the process, as with WithClientClock
 		require.False(t, r.Granted)
 		require.Equal(t, time.Hour, r.Wait)
 		require.Greater(t, r.ClockSkew, 20*365*24*time.Hour)
 	})
 }
 
-// Redisson: release, setRate and delete wake nobody.
+// In Redisson release, setRate and delete wake nobody.
 func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
 	type outcome struct {
 		ok  bool
@@ -132,7 +132,7 @@ func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
 			ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
 			require.NoError(t, err)
 			require.True(t, ok)
-			require.Equal(t, 4*time.Second, w.elapsed()) // the next look, a second after the last
+			require.Equal(t, 4*time.Second, w.elapsed()) // when it asks again, a second after the last time
 		})
 	})
 }
@@ -155,7 +155,7 @@ func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 		require.NotContains(t, s.Src, "unpack(", s.Name)
 	}
 	inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
-		peer := newWorld(t, w.rdb) // which has not set the rate and does not know the type
+		peer := newWorld(t, w.rdb) // it has not set the rate and does not know the type
 		peer.l = peer.client.RateLimiter(w.l.Name())
 		_, err := peer.client.RateLimiter(redistest.Key(t)).Try(w.ctx, 1) // so that the script is cached
 		require.ErrorIs(t, err, ErrNotInitialized)
@@ -190,7 +190,7 @@ func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 	})
 }
 
-// Redisson: the keys of a client that is gone live for ever.
+// In Redisson the keys of a client that is gone live forever.
 func TestRow17_ClientKeysExpire(t *testing.T) {
 	perClient := func(interval time.Duration) Rate { return Rate{Type: PerClient, Permits: 2, Interval: interval} }
 	ttls := func(w *world) []time.Duration {

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The rows of docs/compatibility.md that concern one call: each test is a state or an operation on
-// which Redisson's own script answers otherwise, and fails on that answer.
+// These are the rows of docs/compatibility.md that concern one call. Each test is a state or an operation for
+// which Redisson's own script returns something else, and fails if we return that.
 
-// Redisson: "attempt to perform arithmetic on a nil value", for ever (issues 4680, 2987).
+// Redisson fails forever with "attempt to perform arithmetic on a nil value" (issues 4680, 2987).
 func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for _, v := range []any{0, 3, -7, "garbage", "2.5", "nan"} {
@@ -29,7 +29,7 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 	})
 }
 
-// The reply was lost and the call is sent again: it answers what the first one granted.
+// After a lost reply the call is sent again and returns what the first one was granted.
 func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		send := func(id permit.ID, permits, n int64, b permit.Batch) permit.Reply {
@@ -52,7 +52,7 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 			require.EqualValues(t, 9, used)
 			require.Equal(t, 1, members)
 		}
-		// Also when a release has made the grant smaller meanwhile.
+		// Also if a release has made the grant smaller in the meantime.
 		for _, n := range []int64{1, 4} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 			id := redisson.RandomID()
@@ -61,7 +61,7 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 			require.EqualValues(t, n, send(id, 2, n, replay).Granted[0])
 			w.available(10 - 2*n + 1)
 		}
-		// Also when nothing says that it is a replay, as with a proxy that re-sends.
+		// Also if nothing marks it as a replay, as with a proxy that sends again.
 		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 		id := redisson.RandomID()
 		begin := time.Now()
@@ -76,7 +76,7 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 	})
 }
 
-// Redisson: a second full burst.
+// Redisson allows a second full burst.
 func TestRow03_ValueEvicted(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(7)
@@ -103,24 +103,24 @@ func TestRow03_ValueEvicted(t *testing.T) {
 	})
 }
 
-// Redisson: 5 lost replies turn 10/s into 5/s for good.
+// In Redisson five lost replies turn 10/s into 5/s for good.
 func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
-		w.setValue(2) // 5 permits lost
+		w.setValue(2) // five permits are lost
 		w.available(7)
 		w.granted(7)
 		require.Zero(t, w.value())
 		w.refused(1, time.Second)
-		// Also when what is in use would be enough to wait for.
+		// Also if waiting for the permits in use would be enough.
 		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
-		w.at(time.Second) // an interval after the last look
+		w.at(time.Second) // an interval after the last check
 		w.granted(3)
 		w.setValue(0)
 		w.granted(1)
 		require.EqualValues(t, 6, w.value())
 		w.granted(6)
-		// Once an interval: a second loss within it waits for the next look.
+		// A check is made once an interval, so a second loss within it waits for the next one.
 		w.setValue(-3)
 		w.refused(3, time.Second)
 		w.at(2*time.Second + time.Millisecond)
@@ -134,7 +134,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 			require.EqualValues(t, 6989, w.value())
 		})
 	})
-	// The set changes while it is counted, of which one call reads so many.
+	// The set changes while it is counted, of which one call reads only so many members.
 	const auditStep = redisson.TallyStep
 	t.Run("audit starts over", func(t *testing.T) {
 		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
@@ -157,7 +157,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 				require.Equal(t, redisson.Tally{}, again, name)
 				w.put(0, []byte(gone))
 			}
-			// What is added above and taken away below is counted right.
+			// Members that are added above or removed below the cursor are counted right.
 			first, _, _, err := w.l.redis.AuditStep(w.ctx, permit.Overall, redisson.Tally{})
 			require.NoError(t, err)
 			w.put(time.Second, grant(9))
@@ -173,7 +173,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 	})
 }
 
-// Redisson: the wait is that of the oldest member whatever n is.
+// In Redisson the wait is that of the oldest member, whatever n is.
 func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for i := range 10 {
@@ -209,7 +209,7 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 	})
 }
 
-// Redisson: everything at once, 149 ms of blocked Redis for 100,000 members.
+// Redisson reclaims everything at once, which blocks Redis for 149 ms at 100,000 members.
 func TestRow07_ReclaimIsBounded(t *testing.T) {
 	inWorld(t, overall(4000, time.Second), func(t *testing.T, w *world) {
 		w.fill(0, 4000)
@@ -217,19 +217,19 @@ func TestRow07_ReclaimIsBounded(t *testing.T) {
 		w.at(time.Second)
 		w.available(4000)
 		card := func() int64 { return w.rdb.ZCard(w.ctx, w.permitsKey()).Val() }
-		w.granted(1) // needs one; a call takes 512 at most
+		w.granted(1) // needs one; a call reclaims at most 512
 		require.EqualValues(t, 4000-512+1, card())
 		require.EqualValues(t, 511, w.value())
 		w.granted(1) // needs none
 		require.EqualValues(t, 4000-512-64+2, card())
 		w.available(3998)
-		w.granted(3998) // needs all: several calls, one answer
+		w.granted(3998) // needs all: several calls for one request
 		require.Zero(t, w.value())
 		w.refused(1, time.Second)
 	})
 }
 
-// Redisson: the permits come back a second time when their member expires (issues 7329, 7342).
+// In Redisson the permits come back a second time when their member expires (issues 7329, 7342).
 func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(4)
@@ -247,7 +247,7 @@ func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
 		w.refused(1, 300*time.Millisecond)
 		w.at(1300 * time.Millisecond)
 		w.granted(8)
-		// More than is in use gives back what is in use.
+		// A release of more than is in use gives back what is in use.
 		require.NoError(t, w.l.Release(w.ctx, 1000))
 		w.available(10)
 		require.EqualValues(t, 10, w.value())
@@ -267,8 +267,8 @@ func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
 	})
 }
 
-// Redisson (4.4.0) leaves all members, and each that expires frees a permit that the lower rate does
-// not have: up to the old rate within one interval.
+// Redisson 4.4.0 leaves all members, and each one that expires frees a permit that the lower rate does not
+// have: up to the old rate within one interval.
 func TestRow18_LowerRateKeepingState(t *testing.T) {
 	inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
 		for i := range 50 {

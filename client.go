@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Client makes limiters that live in one Redis. Use one for each process and Redis: the limiters of
-// one Client know of each other's callers, so that a release or a new rate wakes those that wait.
+// A Client makes the limiters of one Redis. Use one Client per process and Redis: the limiters of a Client know
+// each other's callers, so that a release or a new rate wakes the callers that wait.
 //
-// While nobody acquires it holds no goroutine, and never a connection or a finalizer of its own. Its
-// methods are safe for concurrent use.
+// While nobody acquires, a Client has no goroutine. It never has a connection or a finalizer of its own.
+// Methods are safe for concurrent use.
 type Client struct {
 	cfg     config
-	err     error // of the options; every call returns it
+	err     error // the options cannot be used; every call returns it
 	policy  *outage.Policy
 	cluster bool
 	redis   *redisson.Conn
@@ -27,12 +27,13 @@ type Client struct {
 	once    sync.Once
 }
 
-// New is a Client on rdb: a redis.Client, ClusterClient, Ring or failover client, which stays the
-// caller's to close. An option out of its range makes every call answer ErrInvalidArgument.
+// New returns a Client that uses rdb, which may be a redis.Client, a ClusterClient, a Ring, or a failover
+// client. The caller remains responsible for closing rdb. If an option is out of range, every call returns
+// ErrInvalidArgument.
 //
-// A Ring sends the keys of a shard that fails three heartbeats, about 2 s, to other shards. The limiters of
-// a Client stay where they are: while their shard is down they are ErrUnavailable or what their
-// [OutagePolicy] says. For that New adds a hook to each shard. Make the Client while all shards are up.
+// A Ring sends the keys of a shard that has failed three heartbeats, which takes about 2 s, to other shards.
+// The limiters of a Client stay where they are: while their shard is down, calls return ErrUnavailable or
+// follow the [OutagePolicy]. To achieve that, New adds a hook to each shard. Call New while all shards are up.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	c := &Client{
 		cfg: config{
@@ -50,9 +51,9 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	}
 	c.err, c.policy = c.cfg.validate(), c.cfg.policy.inEngine()
 	if rdb == nil && c.err == nil {
-		c.err = invalid("the redis client is nil")
+		c.err = invalid("New was called without a redis client")
 	}
-	// Not a type switch: a client that embeds a ClusterClient is a cluster client too.
+	// Not a type switch, because a client that embeds a ClusterClient is a cluster client too.
 	_, c.cluster = rdb.(interface {
 		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	})
@@ -80,23 +81,24 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	return c
 }
 
-// ID is the client's id, which names its own permits in a [PerClient] limiter.
+// ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID].
 func (c *Client) ID() string { return c.cfg.clientID }
 
-// Close fails the callers that wait, and every later call, with ErrClosed. It leaves the redis client
-// open and Redis as it is: permits that were granted to a caller which Close failed are given back.
-// For that, and for the end of calls in flight, it waits a second at most. Afterwards the Client has
-// no timer and no goroutine but those of calls that Redis still does not answer: they end with the
-// redis client's read timeout, as do callers whose context cannot end and who make their calls
-// themselves. It answers nil, also the second time.
+// Close makes the callers that wait, and every later call, fail with ErrClosed. It closes neither the redis
+// client nor any limiter in Redis. Permits that are granted to a caller which Close has failed are given back.
+//
+// Close waits for that, and for the end of calls in flight, for one second at most. Afterwards the Client has
+// no timer and no goroutine except those of calls that Redis has not replied to. They end with the read timeout
+// of the redis client, as do callers whose context cannot end and which make their calls themselves. Close
+// always returns nil and may be called again.
 func (c *Client) Close() error {
 	c.once.Do(c.engine.Close)
 	return nil
 }
 
-// RateLimiter is the limiter of that name. It is cheap and sends nothing; limiters of the same name
-// are the same limiter. A name that cannot be used makes every call of it answer ErrInvalidArgument
-// or ErrNameNotClusterSafe.
+// RateLimiter returns the limiter of that name. It is cheap and sends nothing; values of the same name are the
+// same limiter. If the name cannot be used, every call of the limiter returns ErrInvalidArgument or
+// ErrNameNotClusterSafe.
 func (c *Client) RateLimiter(name string) *RateLimiter {
 	l := &RateLimiter{client: c, name: name, err: c.err, policy: c.policy}
 	if l.err != nil {
@@ -104,7 +106,7 @@ func (c *Client) RateLimiter(name string) *RateLimiter {
 	}
 	mapped := c.cfg.nameMapper(name)
 	if name == "" || mapped == "" {
-		l.err = invalid("the name of a limiter is empty (%q, mapped to %q)", name, mapped)
+		l.err = invalid("the name of a limiter is empty: %q, mapped to %q", name, mapped)
 		return l
 	}
 	l.redis = redisson.Limiter{Conn: c.redis, Name: name, Keys: redisson.NewKeys(mapped, c.cfg.clientID)}

@@ -53,7 +53,7 @@ func TestNameMapper(t *testing.T) {
 }
 
 func TestOptionsOutOfRange(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // never reached
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is ever sent
 	for name, c := range map[string]*Client{
 		"nil redis":       New(nil),
 		"empty id":        New(rdb, WithClientID("")),
@@ -71,7 +71,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}
 }
 
-// A hundred thousand names used once leave nothing behind but one idle engine a bucket.
+// A hundred thousand names that are used once leave nothing behind but one idle limiter in each shard.
 func TestNamesLeaveNothingBehind(t *testing.T) {
 	redistest.Repeats(t)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -121,7 +121,7 @@ func TestCluster(t *testing.T) {
 	require.Len(t, nodes, 3, "on every node")
 }
 
-// RESP2 and RESP3 answer the same.
+// All operations return the same with RESP2 and RESP3.
 func TestBothProtocols(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		c := New(redistest.Client(t, func(o *redis.Options) { o.Protocol = protocol }))
@@ -147,7 +147,7 @@ func TestRing(t *testing.T) {
 	everyOperation(t, ctx, c.RateLimiter("a{b"), Overall)
 }
 
-// everyOperation runs each once, in real time, and leaves nothing behind.
+// everyOperation runs every operation once, in real time, and leaves nothing behind.
 func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateType) {
 	t.Helper()
 	ok, err := l.TrySetRate(ctx, Rate{Type: typ, Permits: 5, Interval: time.Hour})
@@ -198,7 +198,7 @@ func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateT
 	require.True(t, ok)
 }
 
-// The ACL of docs/protocol.md is enough, and its list is the one that the scripts need.
+// The ACL of docs/protocol.md is sufficient, and lists exactly the commands that the scripts need.
 func TestLeastPrivilege(t *testing.T) {
 	redistest.NeedReal(t)
 	doc, err := os.ReadFile("docs/protocol.md")
@@ -228,7 +228,7 @@ func TestLeastPrivilege(t *testing.T) {
 	_, err = c.RateLimiter("other").Try(ctx, 1)
 	require.ErrorContains(t, err, "NOPERM")
 
-	for _, cmd := range commands { // none of them is there for nothing
+	for _, cmd := range commands { // each of them is needed
 		name := strings.TrimPrefix(cmd, "+")
 		used := name == "eval" || name == "evalsha" || name == "exists" || name == "pttl" || name == "hgetall"
 		for _, script := range allScripts() {

@@ -25,8 +25,8 @@ func (s shard) do(args ...any) {
 	require.NoError(s.t, s.Do(context.Background(), args...).Err(), "%v", args)
 }
 
-// A slot that moves between two nodes while it is in use, in the four steps that redis-cli and every
-// operator take. Nobody is told, and nothing is granted twice or lost.
+// A slot moves between two nodes while it is in use, in the four steps that redis-cli and every operator take.
+// No caller gets an error, and nothing is granted twice or lost.
 func TestSlotMigration(t *testing.T) {
 	redistest.NeedReal(t)
 	cluster := redistest.StartCluster(t)
@@ -84,7 +84,7 @@ func TestSlotMigration(t *testing.T) {
 		busy()
 		b.do("CLUSTER", "SETSLOT", slot, "IMPORTING", a.id)
 		a.do("CLUSTER", "SETSLOT", slot, "MIGRATING", b.id)
-		busy() // still there, though the slot is on its way
+		busy() // still on the old node, though the slot is moving
 		host, port, _ := strings.Cut(b.Options().Addr, ":")
 		a.do("MIGRATE", host, port, "", 0, 5000, "KEYS", l.redis.Keys.Hash, l.redis.Keys.Value[Overall], l.redis.Keys.Permits[Overall])
 		busy() // ASK
@@ -98,7 +98,7 @@ func TestSlotMigration(t *testing.T) {
 	require.NoError(t, accounts(rdb, l, rate, granted.Load()))
 	t.Log(granted.Load(), "grants, three migrations")
 
-	// A part of the cluster that nobody serves: its limiters wait, the others' do not notice.
+	// A part of the cluster has no node. Its limiters wait, and those of the other parts do not notice.
 	other := c.RateLimiter("elsewhere")
 	require.NoError(t, other.SetRate(ctx, overall(10, time.Hour)))
 	for _, s := range shards {

@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// impatient gives up on a server that does not answer, and on one that is not there.
+// impatient gives up quickly on a server that does not reply or does not accept.
 func impatient(o *redis.Options) {
 	o.ReadTimeout, o.DialTimeout, o.DialerRetries = 400*time.Millisecond, 400*time.Millisecond, 1
 }
 
-// Connections that hang, break, or are not to be had.
+// Connections hang, break, or cannot be made.
 func TestConnectionsOfRealServers(t *testing.T) {
 	redistest.NeedReal(t)
 	abreast(t, map[string]func(*testing.T){
@@ -43,11 +43,11 @@ func TestConnectionsOfRealServers(t *testing.T) {
 	})
 }
 
-// hangs asks a server that does not answer for one permit, which is not granted, and for two, which are
-// when it goes on.
+// hangs asks a server that does not reply for one permit, which is not granted, and for two, which are granted
+// when the server goes on.
 func hangs(p *patient, pause, goOn func()) {
 	t, served := p.t, make(chan error, 1)
-	var conns [2 * retry.MaxAttempts]*redis.Conn // a connection that is made meanwhile gets no further than HELLO
+	var conns [2 * retry.MaxAttempts]*redis.Conn // a connection made in the meantime gets no further than HELLO
 	for i := range conns {
 		conns[i] = p.rdb.Conn()
 		soon(t, "a connection", func() bool {
@@ -73,7 +73,7 @@ func hangs(p *patient, pause, goOn func()) {
 	require.NoError(t, inTime(t, served))
 }
 
-// An operator, or a proxy, kills connections all the time. Whoever waits a little is not told.
+// An operator, or a proxy, kills connections all the time. Callers that wait a little get no error.
 func killedInFlight(t *testing.T) {
 	p := newPatient(t)
 	require.NoError(t, p.l.SetRate(p.ctx, overall(10_000, time.Hour)))
@@ -121,7 +121,7 @@ func restarts(t *testing.T) {
 	require.NoError(t, accounts(p.admin, p.l, 10, 3))
 }
 
-// A pool that is too small is this process' fault. It keeps nobody else waiting.
+// A pool that is too small is a fault of this process. It does not make others wait.
 func poolIsEmpty(t *testing.T) {
 	p := newPatient(t, func(o *redis.Options) { o.PoolSize, o.PoolTimeout = 1, 30*time.Millisecond })
 	held := p.rdb.Conn()
@@ -147,7 +147,7 @@ func tooManyClients(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- p.l.Acquire(p.ctx, 1) }()
 	_, err := p.l.Try(p.ctx, 1)
-	// Redis says why and hangs up; who is quick to write sees only that.
+	// Redis reports why and hangs up; a client that writes quickly sees only the latter.
 	require.ErrorIs(t, err, ErrUnavailable)
 	t.Log(err)
 	require.Empty(t, served)
@@ -157,7 +157,7 @@ func tooManyClients(t *testing.T) {
 	require.NoError(t, accounts(one, p.l, 10, 3))
 }
 
-// A hundred thousand acquires while the script cache is emptied all the time.
+// A hundred thousand acquires succeed while the script cache is emptied all the time.
 func flushed(t *testing.T) {
 	p := newPatient(t)
 	require.NoError(t, p.l.SetRate(p.ctx, overall(200_000, time.Hour)))

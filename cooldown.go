@@ -7,37 +7,42 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A CoolDownOption changes how a cool-down ends.
+// A CoolDownOption configures [RateLimiter.CoolDown].
 type CoolDownOption func(*coolDown)
 
 type coolDown struct{ reopen time.Duration }
 
-// Reopen gives the permits back one after another over d, in up to 64 steps, instead of all at once when
-// the cool-down ends: a platform that has just lifted a ban meets no burst. It is a whole number of
-// milliseconds. The default is all at once.
+// Reopen gives the permits back one after another over d, in up to 64 steps, when the cool-down ends. It spares
+// a platform that has just lifted a ban a burst of requests. The duration d must be a whole number of
+// milliseconds. The default is to give all permits back at once.
 func Reopen(d time.Duration) CoolDownOption { return func(c *coolDown) { c.reopen = d } }
 
-// maxCoolDown bounds a cool-down: one that is longer is an instant in the wrong unit.
+// maxCoolDown is the longest cool-down that is accepted. A longer one is most likely an instant in the wrong
+// unit.
 const maxCoolDown = 366 * 24 * time.Hour
 
-// CoolDown lets nobody have a permit before until: no process that uses this package, and no Redisson
-// from 3.15.5 on, whose callers find all permits in use. It is for an API that has answered with a
-// penalty. The outage policies of this process obey it too, also where Redis could not be told. The
-// longest wins: while one lasts that ends later, it changes nothing. It ends by itself.
+// CoolDown keeps everybody from getting a permit before until: all processes that use this package, and
+// Redisson from 3.15.5 on, whose callers find all permits in use. It is meant for an API that has responded
+// with a penalty. The outage policies of this process obey a cool-down, too, even if Redis could not be told of
+// it. The longest cool-down wins: CoolDown changes nothing while another one lasts that ends later. A cool-down
+// ends by itself.
 //
-// until is by this process' clock and rounded up to a millisecond; what counts is how far away it is,
-// so that clocks need not agree. At its end all permits are free but those whose grants fall due later.
-// While it lasts a release has no effect, and SetRate keeps it; LiftCoolDown ends it, and so do Delete and
-// a peer that deletes the limiter, for the callers of all processes. What a Java peer frees by its own setRate or release is blocked
-// again by the next call of this package, whoever makes it. A limiter with a KeepAlive shorter than the
-// cool-down is kept for its length by every call of this package; callers of Redisson alone shorten it
-// again, so that a limiter which nobody but they use can expire, cool-down and all. Of a [PerClient] limiter callers of this
-// package obey it in all processes, Redisson only where it shares this client's id, which it cannot.
+// The instant until is by the clock of this process and is rounded up to a millisecond. What counts is how far
+// away it is, so the clocks of the processes need not agree. At the end all permits are free except those of
+// grants whose interval is not over. During a cool-down Release has no effect and SetRate keeps it.
+// [RateLimiter.LiftCoolDown] and [RateLimiter.Delete] end it for the callers of all processes, as does a peer
+// that deletes the limiter. Permits that a Java peer frees with its own setRate or release are blocked again by
+// the next call of this package, whoever makes it.
 //
-// Errors: ErrInvalidArgument for an until more than a year away and for a Reopen that is negative, longer
-// than a year or finer than a millisecond; ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed,
-// ErrUnavailable, and those of Redis, after which it may or may not have begun. An until in the past
-// is no error and changes nothing.
+// If the limiter has a KeepAlive shorter than the cool-down, every call of this package keeps it alive for the
+// length of the cool-down. Calls of Redisson shorten its TTL again, so a limiter that only they use can expire
+// together with the cool-down. In a [PerClient] limiter all processes that use this package obey the cool-down;
+// Redisson would obey it only with the same client id, which cannot be set there.
+//
+// CoolDown returns ErrInvalidArgument if until is more than a year away, or if the duration of Reopen is
+// negative, longer than a year, or not a whole number of milliseconds. Other errors are ErrNotInitialized,
+// ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, and those from Redis, after which the cool-down may or
+// may not have begun. If until is in the past, CoolDown does nothing and returns nil.
 func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...CoolDownOption) error {
 	if err := l.ready(ctx); err != nil {
 		return err
@@ -46,33 +51,34 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 	for _, o := range opts {
 		o(&c)
 	}
-	if _, err := millis("re-opening", c.reopen); err != nil {
+	if _, err := millis("Reopen:", c.reopen); err != nil {
 		return err
 	}
 	if c.reopen < 0 || c.reopen > maxCoolDown {
-		return invalid("re-opening over %v is not in 0..%v", c.reopen, maxCoolDown)
+		return invalid("Reopen: %v is not in 0..%v (cool-down of %q)", c.reopen, maxCoolDown, l.name)
 	}
 	left := time.Until(until)
 	if left > maxCoolDown {
-		return invalid("a cool-down until %v, longer than %v", until, maxCoolDown)
+		return invalid("cool-down of %q until %v is longer than %v", l.name, until, maxCoolDown)
 	}
 	if left <= 0 {
 		return nil
 	}
-	l.handle.NoteCoolDown(until) // which holds also where Redis is away and cannot be told
+	l.handle.NoteCoolDown(until) // it holds even if Redis is down and cannot be told
 	err := l.withType("cool_down", func(typ permit.Type) error {
 		return l.redis.CoolDown(ctx, typ, left, c.reopen)
 	})
 	if err == nil {
 		l.handle.ToldCoolDown(until)
-		l.handle.Changed() // those who wait learn the new wait
+		l.handle.Changed() // callers that wait learn the new wait
 	}
 	return err
 }
 
-// CoolDownUntil is when the cool-down of the limiter ends, by this process' clock, to the millisecond
-// and later by as long as the call took; the zero time when there is none. Errors: ErrNotInitialized, ctx.Err(), ErrClosed,
-// ErrUnavailable, and those of Redis.
+// CoolDownUntil returns the instant at which the limiter's cool-down ends, or the zero time if there is none.
+// The instant is by the clock of this process, to the millisecond, and late by as long as the call took.
+//
+// CoolDownUntil returns ErrNotInitialized, ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis.
 func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err
@@ -84,17 +90,18 @@ func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
 	return time.Now().Add(left), nil
 }
 
-// LiftCoolDown ends the cool-down of the limiter, and its re-opening, before the time, and reports
-// whether there was one. It ends at once and for all, whoever set it: permits that were free when it was set are free
-// again, and those of grants come back one interval after they were granted, as if there had been no cool-down. Of more
-// than 512 grants that would have come back before its end, each may come back a 128th of an interval later,
-// and those that were of several permits up to an interval after the newest.
+// LiftCoolDown ends the limiter's cool-down, and its re-opening, ahead of time and reports whether there was
+// one. It ends at once and for everybody, whoever began it: permits that were free when it began are free
+// again, and those of grants come back one interval after they were granted, as if there had been no cool-down.
+// Of more than 512 grants that would have come back before its end, each may come back up to a 128th of an
+// interval later, and those of several permits up to one interval after the newest of them.
 //
-// Callers of this Client that wait ask again at once, those of other processes within their [WithRecheck]; an
-// outage policy elsewhere learns of it with the next answer of Redis. A caller of Redisson's that has been told to
-// sleep until the end sleeps until then.
+// Callers of this Client that wait ask again at once; those of other processes do so within their
+// [WithRecheck]. The outage policies of other processes learn of the end with the next reply from Redis. A
+// caller of Redisson that was told to sleep until the end of the cool-down sleeps until then.
 //
-// Errors: ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, and those of Redis.
+// LiftCoolDown returns ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, or an error from
+// Redis.
 func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err

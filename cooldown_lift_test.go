@@ -13,7 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// another is the same limiter of another process, with an id of its own.
+// another returns the same limiter in another process, with an id of its own.
 func (w *world) another(opts ...Option) *world {
 	w.t.Helper()
 	peer := newWorld(w.t, redistest.Peer(w.t, w.rdb), opts...)
@@ -21,7 +21,7 @@ func (w *world) another(opts ...Option) *world {
 	return peer
 }
 
-// coolDownEnds are the ways in which a cool-down ends before its time.
+// coolDownEnds are the ways in which a cool-down ends ahead of time.
 var coolDownEnds = map[string]func(w *world, r Rate){
 	"lifted": func(w *world, r Rate) {
 		ok, err := w.l.LiftCoolDown(w.ctx)
@@ -47,8 +47,8 @@ var coolDownEnds = map[string]func(w *world, r Rate){
 	},
 }
 
-// TestCoolDownEndsForAll: another client of a PER_CLIENT limiter, whose permits nobody else can name, has them back at
-// once, and its grants of the interval still count.
+// TestCoolDownEndsForAll checks that another client of a PER_CLIENT limiter, whose permits nobody else can
+// name, has them back at once, and that its grants within the interval still count.
 func TestCoolDownEndsForAll(t *testing.T) {
 	for name, end := range coolDownEnds {
 		for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
@@ -85,10 +85,10 @@ func TestCoolDownEndsForAll(t *testing.T) {
 	}
 }
 
-// TestLiftOfALongInterval: what is left of a month's quota is there at once.
+// TestLiftOfALongInterval checks that what is left of a month's quota is free at once.
 func TestLiftOfALongInterval(t *testing.T) {
 	const day = 24 * time.Hour
-	for _, members := range []int64{10, 500} { // of the latter more than one call reads, but no more that it moves
+	for _, members := range []int64{10, 500} { // of 500 more than one call reads, but no more than it moves
 		inWorld(t, overall(12*members, 31*day), func(t *testing.T, w *world) {
 			for i := range 10 {
 				w.at(time.Duration(i) * day)
@@ -117,8 +117,8 @@ func TestLiftOfALongInterval(t *testing.T) {
 	}
 }
 
-// TestLiftOfALargeSet: grants that are too many to be moved one by one come back a 128th of an interval late at most,
-// and never too early.
+// TestLiftOfALargeSet checks that grants which are too many to be moved one by one come back at most a 128th of
+// an interval late, and never early.
 func TestLiftOfALargeSet(t *testing.T) {
 	const rate, interval = 5000, 1280 * time.Second
 	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
@@ -146,7 +146,7 @@ func TestLiftOfALargeSet(t *testing.T) {
 	})
 }
 
-// A caller that waits in another process asks again within its re-check.
+// A caller that waits in another process asks again within its recheck.
 func TestLiftWakesOtherProcesses(t *testing.T) {
 	inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
 		other := w.another()
@@ -162,7 +162,7 @@ func TestLiftWakesOtherProcesses(t *testing.T) {
 	})
 }
 
-// What is left of a cool-down that was lifted does not outlast the one that comes after it.
+// The remains of a cool-down that was lifted do not outlast the one that comes after it.
 func TestCoolDownAfterALift(t *testing.T) {
 	for _, reopen := range []time.Duration{0, 2 * time.Hour} {
 		inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
@@ -186,7 +186,7 @@ func TestCoolDownAfterALift(t *testing.T) {
 	}
 }
 
-// The rate may change during a cool-down, and its end is the same for all.
+// The rate may change during a cool-down, whose end is the same for all.
 func TestRateChangesDuringACoolDown(t *testing.T) {
 	for name, to := range map[string]Rate{
 		"more":    {Type: PerClient, Permits: 20, Interval: 10 * time.Second},
@@ -225,7 +225,7 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 						require.NoError(t, err)
 						free := to.Permits - 4
 						if to.Interval == time.Second {
-							free = to.Permits // they have expired by the new rate
+							free = to.Permits // the others have expired by the new rate
 						}
 						other.granted(free)
 						other.refused(1, min(to.Interval, max(time.Second, to.Interval-2*time.Second)))
@@ -240,9 +240,9 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 	}
 }
 
-// TestCoolDownModel: cool-downs come, end and are lifted, by two clients and in both formats. While one is in force
-// nothing is granted; otherwise each client's permits are those of the exact log of its grants, whatever has been
-// before. Only a re-opening gives less, until it is over or lifted.
+// TestCoolDownModel begins, ends and lifts cool-downs, by two clients and in both formats. While one is in
+// force nothing is granted. Otherwise the permits of each client are those of the exact log of its grants,
+// whatever happened before. Only a re-opening gives less, until it is over or lifted.
 func TestCoolDownModel(t *testing.T) {
 	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
 		late := time.Duration(0)
@@ -259,7 +259,7 @@ func TestCoolDownModel(t *testing.T) {
 				worlds := []*world{a, b}
 				interval := rapid.SampledFrom([]time.Duration{10 * time.Millisecond, time.Second, time.Minute, 31 * 24 * time.Hour}).Draw(rt, "interval")
 				rate := Rate{Type: PerClient, Permits: rapid.Int64Range(1, 100).Draw(rt, "rate"), Interval: interval}
-				name := fmt.Sprint(w.l.Name(), "#", rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"), rounds) // what a failed round leaves stays with it
+				name := fmt.Sprint(w.l.Name(), "#", rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"), rounds) // so that a failed round leaves nothing to the next
 				models := []*model{{rate: rate.Permits, interval: interval}, {rate: rate.Permits, interval: interval}}
 				for _, w := range worlds {
 					w.l = w.client.RateLimiter(name)
@@ -290,7 +290,7 @@ func TestCoolDownModel(t *testing.T) {
 						default:
 							require.LessOrEqual(rt, left, m.available(now), "left of %v", m.grants)
 							require.GreaterOrEqual(rt, left, m.available(now-late), "left of %v", m.grants)
-							if r.Granted { // who is granted what is there looks no further
+							if r.Granted { // a call that is granted looks no further
 								require.True(rt, m.acquire(now, n), "too early")
 								require.LessOrEqual(rt, r.Available, m.available(now))
 							} else if m.available(now) >= n {
@@ -326,14 +326,15 @@ func TestCoolDownModel(t *testing.T) {
 					require.NoError(rt, err)
 				}
 			}
-			for rounds < 300 { // rapid ends when hours have passed, as they do here
+			for rounds < 300 { // rapid would stop after some hours, which pass here
 				check(t, round)
 			}
 		})
 	}
 }
 
-// Blocks as they were written before they held their grants' instants: that of their making, for all permits.
+// Blocks written by earlier versions do not hold the instants of their grants; they hold all permits as of the
+// instant at which they were made.
 func TestBlocksOfTheFirstVersion(t *testing.T) {
 	block := func(w *world, n uint32) []byte {
 		b := binary.LittleEndian.AppendUint32([]byte("\x10~c~"), n)
@@ -355,7 +356,7 @@ func TestBlocksOfTheFirstVersion(t *testing.T) {
 	})
 }
 
-// A peer's random bytes may look like a block of the 20-byte format: the grant stays one.
+// A grant of a peer whose random bytes look like a block of the 20-byte format stays a grant.
 func TestRandomBytesAreNoBlock(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		random := append([]byte("\x08\x00\x00\x00\x00\x00\x00\x00~c"), 0x01, 0x80, 1, 2, 3, 4)
@@ -372,7 +373,8 @@ func TestRandomBytesAreNoBlock(t *testing.T) {
 	})
 }
 
-// TestPeersLiftIsLearnt: what an outage policy knows of a cool-down ends with the first answer that says so.
+// TestPeersLiftIsLearnt checks that what an outage policy knows of a cool-down ends with the first reply that
+// says so.
 func TestPeersLiftIsLearnt(t *testing.T) {
 	for name, learns := range map[string]func(w *world){
 		"a grant":        func(w *world) { w.granted(1) },

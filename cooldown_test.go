@@ -61,7 +61,7 @@ func TestCoolDown(t *testing.T) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 11*time.Second)))
 			w.refused(1, 6*time.Second)
 			w.at(11 * time.Second)
-			w.granted(7) // the three of 5 s fall due at 15 s as ever
+			w.granted(7) // the three of 5 s fall due at 15 s as always
 			w.refused(1, 4*time.Second)
 			w.at(15 * time.Second)
 			w.granted(3)
@@ -100,7 +100,7 @@ func TestCoolDown(t *testing.T) {
 			w.granted(1)
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 12*time.Second)))
 			w.at(12 * time.Second)
-			w.available(3) // of 10 s, 11 s and 12 s
+			w.available(3) // those of 10 s, 11 s and 12 s
 		})
 	})
 
@@ -113,7 +113,7 @@ func TestCoolDown(t *testing.T) {
 			ok, err := w.l.LiftCoolDown(w.ctx)
 			require.NoError(t, err)
 			require.True(t, ok)
-			w.refused(1, 800*time.Millisecond) // at once would be 20 in 200 ms
+			w.refused(1, 800*time.Millisecond) // all at once would be 20 in 200 ms
 			w.at(time.Second)
 			w.granted(10)
 			ok, err = w.l.LiftCoolDown(w.ctx)
@@ -241,8 +241,8 @@ func TestCoolDown(t *testing.T) {
 	})
 }
 
-// Whatever is done in whatever order: nothing is granted during a cool-down, and around it no window
-// holds more than the rate.
+// In any order of operations nothing is granted during a cool-down, and no window around it holds more than the
+// rate.
 func TestCoolDownIsSafe(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		check(t, func(rt *rapid.T) {
@@ -285,7 +285,7 @@ func TestCoolDownIsSafe(t *testing.T) {
 				}
 				require.LessOrEqual(rt, used, rate.Permits, "in the window that ends at %v: %v of %v", last.at, grants, rate)
 			}
-			// It heals: the whole rate is there after the longest that can be left.
+			// The whole rate is free again after the longest cool-down that can be left.
 			time.Sleep(max(0, until-w.elapsed()) + 5*time.Second + rate.Interval)
 			r, err := l.Try(w.ctx, rate.Permits)
 			require.NoError(rt, err)
@@ -296,7 +296,7 @@ func TestCoolDownIsSafe(t *testing.T) {
 	})
 }
 
-// Blocks are no grants: a release of more than was granted ends.
+// Blocks are not grants, so a release of more than was granted ends.
 func TestReleaseWhileReopening(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(2*time.Second), Reopen(10*time.Second)))
@@ -310,7 +310,7 @@ func TestReleaseWhileReopening(t *testing.T) {
 	})
 }
 
-// What a peer is granted in the gap between its own setRate and our next call does not come round again.
+// What a peer is granted between its own setRate and our next call does not come back a second time.
 func TestPeersGrantDuringACoolDown(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
@@ -318,7 +318,7 @@ func TestPeersGrantDuringACoolDown(t *testing.T) {
 		w.setValue(9)                                  // and a grant of Redisson's
 		w.put(0, grant(1))
 		w.refused(1, time.Minute) // a call of ours
-		// An interval later Redisson reclaims what is due: nothing may be.
+		// An interval later Redisson reclaims what has expired, which must be nothing.
 		n := w.rdb.ZCount(w.ctx, w.permitsKey(), "-inf", "("+strconv.FormatInt(w.epoch.Add(time.Minute-time.Second).UnixMilli(), 10)).Val()
 		require.Zero(t, n, "members that fall due before the end")
 		w.at(time.Minute)

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRoomsKnowOnlyWhatTheyMay holds the borders: who waits does not know Redis, and what lies in Redis does not know who
-// waits. Each room is listed with the rooms that it may link; go-redis may be linked by dispatch and redisson alone.
+// TestRoomsKnowOnlyWhatTheyMay checks the imports of the internal packages, each of which is listed with the
+// others that it may link. The package that waits knows no Redis, and the package that knows Redis does not
+// know the one that waits; only dispatch and redisson link go-redis.
 func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 	for room, may := range map[string]struct {
 		rooms []string
@@ -29,14 +30,14 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 	}
 }
 
-// TestImportersGetLittle: the CLI library, miniredis, testify and our other internal packages stay out
-// of the programs that import the root package.
+// TestImportersGetLittle checks that programs which import the root package do not link the CLI library,
+// miniredis, testify or our other internal packages.
 func TestImportersGetLittle(t *testing.T) {
 	require.Empty(t, redistest.Strangers(t, ".", redistest.Core...))
 }
 
-// TestImportersGetLittleCanFail: the same look at an internal package finds what the root must not link. The
-// test of this name in cmd/rrl looks at the command.
+// TestImportersGetLittleCanFail applies the same check to an internal package, and finds what the root must not
+// link. The test of this name in cmd/rrl checks the command.
 func TestImportersGetLittleCanFail(t *testing.T) {
 	found := strings.Join(redistest.Strangers(t, "./internal/embedredis", redistest.Core...), "\n")
 	for _, want := range []string{"miniredis", "/internal/embedredis"} {
@@ -44,27 +45,27 @@ func TestImportersGetLittleCanFail(t *testing.T) {
 	}
 }
 
-// TestImportersModuleGraph holds the modules that an importer's go.mod is concerned with: those of which a
-// program that imports the root package depends on a version, linked or not. Each is here for the reason
-// that heads its list; a new one is a cost that every importer pays.
+// TestImportersModuleGraph checks the module graph of an importer: the modules of which a program that imports
+// the root package needs a version, whether or not it links them. Each list below is headed by the reason for
+// its modules; a new module is a cost for every importer.
 func TestImportersModuleGraph(t *testing.T) {
 	want := slices.Concat(
 		[]string{"importer", "github.com/goredisson/ratelimiter"},
-		// What the library is made of.
+		// What the library needs.
 		[]string{"github.com/redis/go-redis/v9", "github.com/google/uuid"},
 		// What go-redis links.
 		[]string{"github.com/cespare/xxhash/v2", "go.uber.org/atomic"},
-		// What httplimit/rulefile reads files with.
+		// What httplimit/rulefile needs to read files.
 		[]string{"go.yaml.in/yaml/v3"},
-		// What our tests are made of: a module's tests are in its go.mod.
+		// What our tests need, because they belong to the module.
 		[]string{"github.com/alicebob/miniredis/v2", "github.com/yuin/gopher-lua",
 			"github.com/stretchr/testify", "pgregory.net/rapid"},
 	)
 	require.Len(t, want, 11)
 	require.ElementsMatch(t, want, redistest.ImportersModules(t), "of one that imports no package yet")
 
-	// As soon as a package is imported, go-redis stands in the importer's own go.mod, and all that go-redis
-	// requires counts, what its tests need too. Only an older go-redis has less.
+	// As soon as a package is imported, go-redis is in the go.mod of the importer itself, and everything that
+	// go-redis requires counts, including what its tests need. Only an older go-redis has less.
 	want = append(want, "github.com/bsm/ginkgo/v2", "github.com/bsm/gomega",
 		"github.com/klauspost/cpuid/v2", "github.com/zeebo/xxh3", "golang.org/x/sys")
 	require.ElementsMatch(t, want, redistest.ImportersModules(t, "github.com/goredisson/ratelimiter"))

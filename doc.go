@@ -1,6 +1,6 @@
-// Package ratelimiter is a rate limiter in Redis for Go services that share it with each other and
-// with Java services on Redisson: a port of Redisson's RRateLimiter on go-redis, with the same keys,
-// the same members and the same meaning.
+// Package ratelimiter provides a rate limiter that lives in Redis, for Go services that share it with each
+// other and with Java services that use Redisson. It is a port of Redisson's RRateLimiter to go-redis, with the
+// same keys, the same members and the same semantics.
 //
 //	client := ratelimiter.New(rdb)
 //	defer client.Close()
@@ -8,15 +8,16 @@
 //	_, err := limiter.TrySetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second})
 //	ok, err := limiter.TryAcquire(ctx, 2, time.Minute)
 //
-// Most callers want [RateLimiter.TryAcquire], which waits at most a timeout. [RateLimiter.Acquire]
-// waits as long as it takes, for workers. [RateLimiter.Try] never waits and says how long it would
-// take and what is left, for HTTP middleware. All three grant at the same limit: no window of
-// Rate.Interval holds more than Rate.Permits.
+// Most callers should use [RateLimiter.TryAcquire], which waits for permits until a timeout is over.
+// [RateLimiter.Acquire] waits as long as it takes, which suits background workers. [RateLimiter.Try] never
+// waits; it reports how long the wait would be and how many permits are left, which suits HTTP middleware. All
+// three grant by the same limit: no window of length Rate.Interval holds more than Rate.Permits permits.
 //
-// A limiter is made once by whoever comes first: [RateLimiter.TrySetRate] leaves a limiter that has
-// a rate as it is. [RateLimiter.SetRate] and [RateLimiter.UpdateRate] change it. Everything is safe
-// for concurrent use, and an idle limiter costs nothing: no goroutine, no finalizer, no global state.
+// [RateLimiter.TrySetRate] creates a limiter and leaves one that already has a rate unchanged, so every process
+// may call it when it starts. [RateLimiter.SetRate] and [RateLimiter.UpdateRate] change the rate of a limiter.
+// Clients and limiters are safe for concurrent use. An idle limiter costs nothing: it has no goroutine, no
+// timer and no finalizer.
 //
-// What is in Redis is described in docs/protocol.md, enough to write a third implementation; where
-// this package does otherwise than Redisson, and why, in docs/compatibility.md.
+// The file docs/protocol.md describes what is stored in Redis, in enough detail to write another
+// implementation. The file docs/compatibility.md lists where this package differs from Redisson, and why.
 package ratelimiter

@@ -16,8 +16,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// TestDocsCompile vets every Go block of the README and the docs: each is a whole file, or statements
-// that have ctx, rdb, client, limiter and the imports that they use.
+// TestDocsCompile vets every Go block of the README and the docs. Each is a whole file, or consists of
+// statements that have ctx, rdb, client, limiter and the imports that they use.
 func TestDocsCompile(t *testing.T) {
 	redistest.NoServer(t)
 	files, err := filepath.Glob("docs/*.md")
@@ -107,7 +107,7 @@ func TestDocsLinks(t *testing.T) {
 	require.Greater(t, links, 10)
 }
 
-// TestReadmesAreEqual holds the two READMEs to the same commands, code and links.
+// TestReadmesAreEqual checks that the two READMEs have the same commands, code and links.
 func TestReadmesAreEqual(t *testing.T) {
 	fence := regexp.MustCompile("(?s)```.*?```")
 	read := func(name string) (text string) {

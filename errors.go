@@ -7,34 +7,38 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// The errors that callers decide by. They come wrapped with the limiter's name and the numbers;
-// test for them with errors.Is. A refusal is not an error, and a context's error comes through as
-// it is. Errors of Redis and of the connection are wrapped and can be reached with errors.As.
+// These errors are meant for callers to test for, with [errors.Is]. They come wrapped with the name of the
+// limiter and the numbers that matter. A refusal is not an error. The error of a context is returned unchanged,
+// or wrapped together with ErrUnavailable if the context was done during an outage. Errors from Redis and from
+// the connection are wrapped, too, and can be reached with [errors.As].
 var (
-	// ErrNotInitialized: the limiter has no rate. Redisson: "RateLimiter is not initialized".
+	// ErrNotInitialized means that the limiter has no rate. Redisson's message is "RateLimiter is not
+	// initialized".
 	ErrNotInitialized = permit.ErrNotInitialized
 
-	// ErrPermitsExceedRate: more permits were asked for in one request than the rate has, so that
-	// no wait would be long enough. Redisson: "Requested permits amount cannot exceed defined rate".
+	// ErrPermitsExceedRate means that a single request asked for more permits than the rate has, so that no
+	// wait would be long enough. Redisson's message is "Requested permits amount cannot exceed defined rate".
 	ErrPermitsExceedRate = permit.ErrPermitsExceedRate
 
-	// ErrInvalidArgument: an argument or option is out of its range. Nothing was sent to Redis.
+	// ErrInvalidArgument means that an argument or an option is out of range. Nothing was sent to Redis.
 	ErrInvalidArgument = permit.ErrInvalidArgument
 
-	// ErrNameNotClusterSafe: the limiter's keys fall into different hash slots, so that no Redis
-	// Cluster can hold them. Only a client of a cluster answers it.
+	// ErrNameNotClusterSafe means that the limiter's keys fall into different hash slots, so that no Redis
+	// Cluster can hold them. Only a Client of a cluster returns it.
 	ErrNameNotClusterSafe = permit.ErrNameNotClusterSafe
 
-	// ErrClosed: the Client was closed.
+	// ErrClosed means that the Client has been closed.
 	ErrClosed = permit.ErrClosed
 
-	// ErrUnavailable: Redis could not be reached, did not answer, or refused to run anything (it loads
-	// its data, is out of memory, is a read-only replica), also when asked again. The cause is wrapped.
-	// Nothing is granted then; a grant whose answer was lost is back after one interval at the latest.
+	// ErrUnavailable means that Redis could not be reached, did not reply, or refused to run anything, for
+	// instance because it is loading its data, is out of memory, or is a read-only replica, and that repeated
+	// attempts failed as well. It wraps the cause. Nothing is granted in this case; if a grant was made whose
+	// reply got lost, its permits are free again after one interval at the latest.
 	ErrUnavailable = permit.ErrUnavailable
 
-	// ErrMalformed: what Redis holds under the limiter's name is no rate of a limiter: a rate or an
-	// interval that is no positive whole number, a keep-alive time that is no whole number, or an unknown type.
+	// ErrMalformed means that what Redis holds under the limiter's name is not the rate of a limiter: the rate
+	// or the interval is not a positive whole number, the keep-alive time is not a whole number, or the type is
+	// unknown.
 	ErrMalformed = permit.ErrMalformed
 )
 
@@ -42,11 +46,11 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalidArgument, fmt.Sprintf(format, args...))
 }
 
-// millis is d in ms. Finer durations are refused and never rounded: 1.5 ms silently turned into 1 ms
-// would be a limit that nobody asked for.
+// millis returns d in milliseconds. It rejects durations that are not a whole number of milliseconds instead of
+// rounding them: 1.5 ms silently turned into 1 ms would be a limit that nobody asked for.
 func millis(what string, d time.Duration) (int64, error) {
 	if d%time.Millisecond != 0 {
-		return 0, invalid("%s %v is finer than a millisecond", what, d)
+		return 0, invalid("%s %v is not a whole number of milliseconds", what, d)
 	}
 	return d.Milliseconds(), nil
 }

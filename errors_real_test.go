@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A patient is a limiter of ten permits an hour, one of them granted, on a server of its own that can
-// be made to refuse.
+// A patient is a limiter of ten permits an hour, one of which is granted, on a server of its own that can be
+// made to refuse commands.
 type patient struct {
 	t     *testing.T
 	ctx   context.Context
@@ -52,10 +52,10 @@ func (p *patient) granted(permits int64) {
 	require.True(p.t, r.Granted)
 }
 
-// do is not fatal: it runs in goroutines of the engine too.
+// do does not end the test, because goroutines of the engine call it, too.
 func (p *patient) do(args ...any) { assert.NoError(p.t, p.admin.Do(p.ctx, args...).Err(), "%v", args) }
 
-// says polls until PING is answered so.
+// says polls until PING gets that reply.
 func (p *patient) says(answer string) {
 	p.t.Helper()
 	soon(p.t, answer, func() bool {
@@ -63,7 +63,7 @@ func (p *patient) says(answer string) {
 	})
 }
 
-// parameter sets a parameter, and then sets it back.
+// parameter sets a parameter, and returns a function that sets it back.
 func parameter(name, bad, good string) func(p *patient) func() {
 	return func(p *patient) func() {
 		p.do("CONFIG", "SET", name, bad)
@@ -71,12 +71,12 @@ func parameter(name, bad, good string) func(p *patient) func() {
 	}
 }
 
-// refusals make a server refuse what it may do another time. Each answers how it ends.
+// refusals make a server refuse what it would do at another time. Each returns a function that ends it.
 var refusals = map[string]func(p *patient) (end func()){
 	"OOM":        parameter("maxmemory", "1", "0"),
 	"NOREPLICAS": parameter("min-replicas-to-write", "1", "0"),
 	"READONLY": func(p *patient) func() {
-		p.do("REPLICAOF", "127.0.0.1", "1") // nobody is there, so the data stay
+		p.do("REPLICAOF", "127.0.0.1", "1") // nothing listens there, so the data stays
 		return func() { p.do("REPLICAOF", "NO", "ONE") }
 	},
 	"MASTERDOWN": func(p *patient) func() {
@@ -86,7 +86,7 @@ var refusals = map[string]func(p *patient) (end func()){
 	},
 	"MISCONF": func(p *patient) func() {
 		p.do("CONFIG", "SET", "stop-writes-on-bgsave-error", "yes")
-		assert.NoError(p.t, os.RemoveAll(p.dir)) // the server's working directory: no file can be made there
+		assert.NoError(p.t, os.RemoveAll(p.dir)) // the server's working directory, so it cannot create files
 		if !failedSave(p) {
 			p.do("BGSAVE")
 			soon(p.t, "a failed save", func() bool { return failedSave(p) })
@@ -121,8 +121,8 @@ func failedSave(p *patient) bool {
 	return strings.Contains(p.admin.Info(p.ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
 }
 
-// Redis refuses for a while. Once: nobody notices. For longer: those who do not wait are told why, and
-// those who wait do not notice either. Nothing is spent on what was refused.
+// Redis refuses for a while. If it refuses once, no caller notices. If it refuses for longer, callers that do
+// not wait get the reason, and callers that wait still do not notice. A refusal takes no permits.
 func TestRefusalsOfRealServers(t *testing.T) {
 	redistest.NeedReal(t)
 	tests := map[string]func(*testing.T){}
@@ -144,7 +144,7 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 		require.NoError(t, accounts(p.admin, p.l, 10, int64(2+i)))
 	}
 
-	looks := New(p.rdb, WithRecheck(20*time.Millisecond)) // another process: the waiter looks in while Redis refuses
+	looks := New(p.rdb, WithRecheck(20*time.Millisecond)) // another process, whose waiter asks while Redis refuses
 	defer looks.Close()
 	full := looks.RateLimiter("full")
 	require.NoError(t, full.SetRate(p.ctx, overall(1, time.Hour)))
@@ -177,7 +177,7 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 	require.NoError(t, accounts(p.admin, full, 1, 1))
 }
 
-// Out of memory Redis lets a script go on that began by freeing something. Then the grant counts.
+// Redis that is out of memory lets a script go on that began by freeing something. Then the grant counts.
 func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
 	redistest.NeedReal(t)
 	p := newPatient(t)
@@ -192,7 +192,7 @@ func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
 	require.NoError(t, accounts(p.admin, p.l, 10, 10))
 }
 
-// What would be refused however often it is sent is told at once, to everybody, as what it is.
+// An error that would not change however often the call is sent goes at once to every caller, unchanged.
 func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 	redistest.NeedReal(t)
 	tests := map[string]func(*testing.T){}
@@ -204,7 +204,7 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 		"WRONGPASS": {
 			func(p *patient) {
 				p.do("CONFIG", "SET", "requirepass", "another")
-				p.do("CLIENT", "KILL", "TYPE", "normal") // not the one that asks
+				p.do("CLIENT", "KILL", "TYPE", "normal") // not the connection that asks
 			},
 			func(p *patient) { p.do("CONFIG", "SET", "requirepass", "") },
 		},
@@ -217,7 +217,7 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 		},
 	} {
 		tests[says] = func(t *testing.T) {
-			p := newPatient(t, func(o *redis.Options) { o.Password = "some" }) // a server without one takes any
+			p := newPatient(t, func(o *redis.Options) { o.Password = "some" }) // a server without a password accepts any
 			c.begin(p)
 			for i, call := range []func() error{
 				func() error { _, err := p.l.Try(p.ctx, 1); return err },

@@ -6,22 +6,23 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 )
 
-// An EventKind says what happened. More kinds may come: ignore those that you do not know.
+// An EventKind tells what happened. More kinds may be added; ignore those that you do not know.
 type EventKind int
 
 const (
-	// OutageBegan: Redis did not answer a call, however often it was sent, and counts as away. Limiter is
-	// the one whose call it was, Err why.
+	// OutageBegan reports that Redis did not reply to a call in any attempt and is now considered unavailable.
+	// Limiter is the limiter of that call, and Err is the cause.
 	OutageBegan EventKind = iota + 1
-	// OutageEnded: Redis has answered again. Limiter is the one whose call it was, Duration how long Redis
-	// counted as away, Degraded how many requests an outage policy granted meanwhile.
+	// OutageEnded reports that Redis has replied again. Limiter is the limiter of the call that found out,
+	// Duration is how long the outage lasted, and Degraded is the number of requests that an [OutagePolicy]
+	// granted during it.
 	OutageEnded
-	// Panicked tells that a hook of the redis client, or the observer itself, has panicked while a call for Limiter was
-	// made. Err says with what. The call has failed with ErrUnavailable.
+	// Panicked reports that a hook of the redis client, or the observer itself, panicked during a call for
+	// Limiter. Err holds the value of the panic. A call in which a hook panics fails with ErrUnavailable.
 	Panicked
 )
 
-// String is the kind as a log line wants it.
+// String returns the kind in a form for log lines, such as "outage began".
 func (k EventKind) String() string {
 	switch k {
 	case OutageBegan:
@@ -34,28 +35,30 @@ func (k EventKind) String() string {
 	return "unknown event"
 }
 
-// An Event is what a Client tells its observer. What a kind does not speak of is zero.
+// An Event is passed to the observer of a Client; see [WithObserver]. Fields that do not apply to the Kind are
+// zero.
 type Event struct {
 	Kind     EventKind
-	Limiter  string    // the name, as RateLimiter.Name
+	Limiter  string    // as RateLimiter.Name returns it
 	Time     time.Time // by the clock of this process
 	Duration time.Duration
-	Degraded int64 // requests
+	Degraded int64 // number of requests
 	Err      error
 }
 
-// WithObserver has f called with every event of the Client: for logs, metrics and alarms. On a ring
-// an outage is that of a shard, on a cluster that of one limiter, or of several whose names hash alike;
-// elsewhere that of the Client.
+// WithObserver sets a function that is called with every event of the Client, for logs, metrics and alarms. On
+// a ring an outage is that of one shard. On a cluster it is that of one limiter, or of several limiters whose
+// names hash alike. Otherwise it is that of the whole Client.
 //
-// f is called outside of all locks, by the goroutine that found out, which carries other callers'
-// requests: it must not block. A panic of f is told to f as an event of its own, [Panicked], and ends nothing else. Calls may overlap, and the events of an outage that is over at once may
-// come in either order; their Time is right. The default is no observer.
+// The goroutine that notices an event calls f, without holding locks. That goroutine serves the requests of
+// other callers, so f must not block. If f panics, it is called once more with an event of kind [Panicked], and
+// nothing else ends. Calls of f may overlap, and the two events of an outage that ends at once may be delivered
+// in either order; their Time is right in any case. The default is no observer.
 func WithObserver(f func(Event)) Option {
 	return func(c *config) { c.observer = f }
 }
 
-// observe passes on what the engine has found out.
+// observe returns a function that passes the events of the engine on to f, or nil if f is nil.
 func observe(f func(Event)) func(engine.Event) {
 	if f == nil {
 		return nil

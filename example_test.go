@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisAddr is where the examples' Redis is.
+// redisAddr is the address of the Redis that the examples use.
 var redisAddr = func() string {
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
@@ -20,7 +20,7 @@ var redisAddr = func() string {
 	return m.Addr()
 }()
 
-// The example of the README.
+// This is the example in the README.
 func Example() {
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
@@ -37,7 +37,7 @@ func Example() {
 	// Output: true <nil>
 }
 
-// A worker waits as long as it takes, or until its context ends.
+// A worker waits as long as it takes, or until its context is done.
 func ExampleRateLimiter_Acquire() {
 	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()
@@ -60,7 +60,7 @@ func ExampleRateLimiter_Acquire() {
 	// job 4
 }
 
-// Try never waits and says what an HTTP answer needs.
+// Try never waits, and returns what an HTTP response needs.
 func ExampleRateLimiter_Try() {
 	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()
@@ -84,7 +84,7 @@ func ExampleRateLimiter_Try() {
 	// more than the rate: true
 }
 
-// A new rate for a limiter that is in use, without a second burst.
+// SetRate with KeepState changes the rate of a limiter that is in use, without a second burst.
 func ExampleRateLimiter_UpdateRate() {
 	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// What TTL answers besides a duration, as Redis and Redisson do.
+// Values that [RateLimiter.TTL] returns besides a duration, the same as in Redis and Redisson.
 const (
-	// NoTTL: the limiter does not expire.
+	// NoTTL means that the limiter does not expire.
 	NoTTL time.Duration = -1
-	// NoLimiter: the limiter does not exist.
+	// NoLimiter means that the limiter does not exist.
 	NoLimiter time.Duration = -2
 )
 
-// An ExpireCondition makes Expire depend on the TTL that a key has. A key without one counts as
-// living for ever. The zero value is no condition.
+// An ExpireCondition makes [RateLimiter.Expire] depend on the TTL that a key has. A key without a TTL counts as
+// living forever. The zero value is no condition.
 type ExpireCondition struct{ flag string }
 
-// IfSet: only a key that has a TTL. Redisson: expireIfSet.
+// IfSet returns the condition that a key has a TTL, as Redisson's expireIfSet.
 func IfSet() ExpireCondition { return ExpireCondition{"XX"} }
 
-// IfNotSet: only a key that has none. Redisson: expireIfNotSet.
+// IfNotSet returns the condition that a key has no TTL, as Redisson's expireIfNotSet.
 func IfNotSet() ExpireCondition { return ExpireCondition{"NX"} }
 
-// IfGreater: only if the new TTL is longer. Redisson: expireIfGreater.
+// IfGreater returns the condition that the new TTL is longer, as Redisson's expireIfGreater.
 func IfGreater() ExpireCondition { return ExpireCondition{"GT"} }
 
-// IfLess: only if the new TTL is shorter. Redisson: expireIfLess.
+// IfLess returns the condition that the new TTL is shorter, as Redisson's expireIfLess.
 func IfLess() ExpireCondition { return ExpireCondition{"LT"} }
 
-// Expire deletes the limiter after ttl, and the permits in use of all and of this client with it. It
-// answers whether any key took the TTL: the condition, of which there is at most one, holds for each
-// key alone. A rate with KeepAlive sets the TTL anew at the next acquire.
+// Expire has Redis delete the limiter after ttl, together with the permits in use of an [Overall] limiter and
+// those of this client. It reports whether any key took the TTL; the condition, of which there may be one, is
+// checked for each key separately. If the rate has a KeepAlive, the next acquire sets the TTL anew.
 //
-// Errors: ErrInvalidArgument for a ttl below or finer than a millisecond or for two conditions,
-// ctx.Err(), ErrClosed, and those of Redis.
+// Expire returns ErrInvalidArgument if ttl is less than a millisecond or not a whole number of milliseconds, or
+// if there are two conditions. Other errors are ctx.Err(), ErrClosed, and those from Redis.
 func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -44,26 +44,26 @@ func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...Exp
 		return false, err
 	}
 	if n < 1 {
-		return false, invalid("TTL %v is shorter than a millisecond", ttl)
+		return false, invalid("TTL %v for %q is shorter than a millisecond", ttl, l.name)
 	}
 	return l.expire(ctx, n, "", cond)
 }
 
-// ExpireAt is Expire for an instant, to the millisecond below. One that is past deletes at once; the
-// zero time is ErrInvalidArgument. The other errors are those of Expire.
+// ExpireAt is like [RateLimiter.Expire] for an instant, which is rounded down to a millisecond. An instant in
+// the past deletes the limiter at once; the zero time is ErrInvalidArgument. Other errors are those of Expire.
 func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
 	if at.IsZero() {
-		return false, invalid("the instant to expire at is the zero time")
+		return false, invalid("the instant at which %q should expire is the zero time", l.name)
 	}
 	return l.expire(ctx, "", at.UnixMilli(), cond)
 }
 
 func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) (bool, error) {
 	if len(cond) > 1 {
-		return false, invalid("%d conditions of which there can be one", len(cond))
+		return false, invalid("%d conditions for the TTL of %q, of which there may be one", len(cond), l.name)
 	}
 	var c ExpireCondition
 	if len(cond) == 1 {
@@ -74,8 +74,8 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 	return set, err
 }
 
-// ClearExpire takes the TTL from the limiter's keys and answers whether any had one. Errors: ctx.Err(),
-// ErrClosed, and those of Redis.
+// ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns
+// ctx.Err(), ErrClosed, or an error from Redis.
 func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -83,8 +83,8 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	return l.redis.ClearExpire(ctx)
 }
 
-// TTL is how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. Errors:
-// ctx.Err(), ErrClosed, ErrUnavailable, and those of Redis.
+// TTL returns how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. It returns
+// ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis.
 func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -92,8 +92,9 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	return l.redis.TTL(ctx)
 }
 
-// ExpireTime is when the limiter expires, by the clock of Redis, to the millisecond; the zero time
-// when it does not, or does not exist. Errors: ctx.Err(), ErrClosed, and those of Redis.
+// ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond. It
+// is the zero time if the limiter does not expire or does not exist. ExpireTime returns ctx.Err(), ErrClosed,
+// or an error from Redis.
 func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err

@@ -67,7 +67,7 @@ func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 			require.LessOrEqual(t, ttl, time.Minute)
 		}
 
-		// The other client has taken nothing: its keys are absent, the hash is not.
+		// The other client has taken nothing, so its keys do not exist, unlike the hash.
 		s, err = other.RateLimiter(name).Inspect(w.ctx)
 		require.NoError(t, err)
 		require.Equal(t, "{"+name+"}:value:b", s.ValueKey)
@@ -100,7 +100,7 @@ func TestInspectIsBounded(t *testing.T) {
 	})
 }
 
-// Every layout is decoded and counted, a foreign member too, whatever its score.
+// Every layout is decoded and counted, also that of a foreign member, whatever its score is.
 func TestInspectCountsFormats(t *testing.T) {
 	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
 		w.put(0, []byte{1, 2, 3, 4, 7, 0, 0, 0})
@@ -134,7 +134,7 @@ func TestInspectOfNoLimiter(t *testing.T) {
 		require.Empty(t, s.Fields)
 		require.Equal(t, NoLimiter, s.HashTTL)
 
-		// The hash is gone and its permits are not.
+		// The hash is gone but its permits are not.
 		w.put(0, grant(3))
 		s, err = w.l.Inspect(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
@@ -172,7 +172,7 @@ func TestInspectErrors(t *testing.T) {
 	})
 }
 
-// A reply that is none of the script's is an error, not a panic.
+// A reply that the script cannot give is an error, not a panic.
 func TestInspectOfABadReply(t *testing.T) {
 	good := func() []any {
 		return []any{int64(0), int64(1), []any{"rate", "1"}, "1", int64(1), []any{"m", "5"}, int64(-1), int64(-1), int64(-1)}
@@ -198,7 +198,7 @@ func TestInspectOfABadReply(t *testing.T) {
 	require.ErrorContains(t, err, "unexpected reply")
 }
 
-// On the real clock and over a socket, in every lane.
+// This runs on the real clock and over a socket, in every lane.
 func TestInspectOverASocket(t *testing.T) {
 	rdb := redistest.Client(t)
 	client := New(rdb)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What killed earlier ports of RRateLimiter, each once.
+// These are the faults that killed earlier ports of RRateLimiter, one test each.
 
 func TestKillerIdleForTwoWindows(t *testing.T) {
 	for name, r := range map[string]Rate{
@@ -92,7 +92,7 @@ func TestKillerRateChangesUnderAWaiter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(2, time.Hour), func(t *testing.T, w *world) {
 				w.granted(2)
-				peer := newWorld(t, redistest.Peer(t, w.rdb)) // another process: only the recheck can notice
+				peer := newWorld(t, redistest.Peer(t, w.rdb)) // another process, so only the recheck can notice
 				go func() {
 					time.Sleep(9500 * time.Millisecond)
 					_ = peer.client.RateLimiter(w.l.Name()).SetRate(w.ctx, c.rate)
@@ -117,7 +117,7 @@ func TestKillerKeepAliveRunsOut(t *testing.T) {
 	inWorld(t, Rate{Permits: 2, Interval: time.Second, KeepAlive: 10 * time.Second}, func(t *testing.T, w *world) {
 		for range 5 {
 			w.granted(1)
-			time.Sleep(9 * time.Second) // each acquire renews it
+			time.Sleep(9 * time.Second) // each acquire renews the TTL
 		}
 		ttl, err := w.l.TTL(w.ctx)
 		require.NoError(t, err)
@@ -298,7 +298,7 @@ func TestKillerScriptFlush(t *testing.T) {
 	require.EqualValues(t, 6000, n)
 }
 
-// A peer on its own clock, 5 s fast, as a Java client may be.
+// A peer uses its own clock, which is 5 s fast, as that of a Java client may be.
 func TestKillerPeerClockAhead(t *testing.T) {
 	for _, interval := range []time.Duration{time.Second, 20 * time.Second} {
 		inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
@@ -335,7 +335,7 @@ func TestKillerThousandGoroutines(t *testing.T) {
 	})
 }
 
-// On the clock of Redis and in real time: the default of every user.
+// This runs on the clock of Redis and in real time, which is the default of every user.
 func TestRealTime(t *testing.T) {
 	redistestRealTime(t, func(rdb *redis.Client, name string) {
 		ctx := context.Background()
@@ -367,7 +367,7 @@ func TestRealTime(t *testing.T) {
 	})
 }
 
-// redistestRealTime runs f outside of a bubble, on the lane's server.
+// redistestRealTime runs f outside a bubble, on the server of the lane.
 func redistestRealTime(t *testing.T, f func(rdb *redis.Client, name string)) {
 	t.Helper()
 	f(redistest.Client(t), redistest.Key(t))

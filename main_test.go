@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// A world is a limiter in a bubble: virtual time, a Redis of the lane's kind, and hands to put the
+// A world is a limiter in a bubble of virtual time, with a Redis of the lane's kind and functions that put the
 // keys into any state.
 type world struct {
 	t      *testing.T
@@ -29,8 +29,8 @@ type world struct {
 	epoch  time.Time
 }
 
-// inWorld runs f on a limiter of rate r in every lane. Redis' own clock is virtual in miniredis only;
-// on a real server the bubble's time goes with each call instead.
+// inWorld runs f on a limiter of rate r in every lane. Only in miniredis is the clock of Redis virtual; for a
+// real server each call carries the time of the bubble.
 func inWorld(t *testing.T, r Rate, f func(t *testing.T, w *world), opts ...Option) {
 	t.Helper()
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -89,7 +89,7 @@ func (w *world) refused(permits int64, wait time.Duration) {
 	require.Equal(w.t, wait, r.Wait)
 }
 
-// gathered asks for each of permits at one instant, so that they share a call.
+// gathered asks for each number of permits at one instant, so that the requests share a call.
 func gathered(ctx context.Context, l *RateLimiter, permits []int64) []engine.Outcome {
 	requests := make([]engine.Request, len(permits))
 	for i, n := range permits {
@@ -98,7 +98,7 @@ func gathered(ctx context.Context, l *RateLimiter, permits []int64) []engine.Out
 	return l.handle.Together(ctx, requests)
 }
 
-// together asks for count × permits at one instant.
+// together asks count times for permits at one instant.
 func together(ctx context.Context, l *RateLimiter, permits, count int64) (granted int64, last engine.Outcome, err error) {
 	for _, last = range gathered(ctx, l, slices.Repeat([]int64{permits}, int(count))) {
 		if err == nil {
@@ -129,7 +129,7 @@ func (w *world) typ() RateType {
 	return RateType(n)
 }
 
-// value is the value key as a number, -1 when absent.
+// value returns the value key as a number, or -1 if there is no such key.
 func (w *world) value() int64 {
 	w.t.Helper()
 	s, err := w.rdb.Get(w.ctx, w.valueKey()).Result()
@@ -142,7 +142,7 @@ func (w *world) value() int64 {
 	return n
 }
 
-// used is the permits in the set, expired or not, and the number of its members.
+// used returns the permits in the set, expired or not, and the number of its members.
 func (w *world) used() (permits int64, members int) {
 	w.t.Helper()
 	list, err := w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Result()
@@ -155,7 +155,7 @@ func (w *world) used() (permits int64, members int) {
 	return permits, len(list)
 }
 
-// put adds a member as some Redisson would have written it, d after the world began.
+// put adds a member as some version of Redisson would have written it, d after the world began.
 func (w *world) put(d time.Duration, member []byte) {
 	w.t.Helper()
 	require.NoError(w.t, w.rdb.ZAdd(w.ctx, w.permitsKey(),
@@ -171,17 +171,17 @@ func (w *world) setValue(v any) {
 func keysOf(l *RateLimiter, t RateType) []string  { return l.redis.Keys.Of(permit.Type(t)) }
 func keysAll(l *RateLimiter, t RateType) []string { return l.redis.Keys.All(permit.Type(t)) }
 
-// beside returns a limiter of that name which shares a lock with l, as some of many names do.
+// beside returns a limiter of that name which shares a lock with l, as some limiters do if there are many.
 func beside(l *RateLimiter, name string) *RateLimiter {
 	other := l.client.RateLimiter(name)
 	other.handle = l.handle.Beside(other.redis.Keys.Hash, name, &other.redis)
 	return other
 }
 
-// grant is a member of our own format with a fresh id.
+// grant returns a member of our own format with a fresh id.
 func grant(permits uint32) []byte { return redisson.Member(false, redisson.RandomID(), permits) }
 
-// A scriptHook is what the hooks of these tests do not change: they look at single commands.
+// A scriptHook has the methods that the hooks of these tests share, which look at single commands.
 type scriptHook struct{}
 
 func (scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// MemberFormat is a layout of the members of a permits set. Which one a Redisson reads and writes
+// A MemberFormat is a layout of the members of a permits set. Which layouts a Redisson client reads and writes
 // depends on its version; see docs/protocol.md.
 type MemberFormat uint8
 
 const (
-	// MemberUnknown is a member that no Redisson writes.
+	// MemberUnknown is the format of a member that no Redisson version writes.
 	MemberUnknown MemberFormat = iota
-	// MemberFI is the 8-byte layout of Redisson 3.13.3 to 3.16.3 (Lua struct "fI"): 4 random bytes,
+	// MemberFI is the 8-byte layout of Redisson 3.13.3 to 3.16.3 (Lua struct "fI"): 4 random bytes and the
 	// permits.
 	MemberFI
-	// MemberLc0I is the 20-byte layout of Redisson 3.16.4 to 3.16.8 ("Lc0I"): an 8-byte length of 8,
-	// 8 random bytes, permits.
+	// MemberLc0I is the 20-byte layout of Redisson 3.16.4 to 3.16.8 ("Lc0I"): an 8-byte length with the value
+	// 8, 8 random bytes, and the permits.
 	MemberLc0I
-	// MemberBc0I is the layout of Redisson 3.17.0 and later ("Bc0I"): a length byte, 8 (before 3.21.0)
-	// or 16 random bytes, permits.
+	// MemberBc0I is the layout of Redisson 3.17.0 and later ("Bc0I"): a length byte, 8 random bytes before
+	// 3.21.0 or 16 since then, and the permits.
 	MemberBc0I
 )
 
-// String is the format as Lua's struct library writes it.
+// String returns the format in the notation of Lua's struct library.
 func (f MemberFormat) String() string {
 	switch f {
 	case MemberFI:
@@ -36,16 +36,16 @@ func (f MemberFormat) String() string {
 	return "unknown"
 }
 
-// Member is one grant as it lies in the permits set.
+// A Member is one grant as it is stored in the permits set.
 type Member struct {
 	Format  MemberFormat
 	ID      []byte // the random part: 4, 8 or 16 bytes
 	Permits uint32
 }
 
-// ParseMember reads a member of any of the four layouts. Bytes that are none of them come back as
-// MemberUnknown with the permits that a reader finds in the last four bytes, and an error that wraps
-// ErrMalformed.
+// ParseMember parses a member of any of the four layouts. For bytes that fit none of them it returns a Member
+// with the format MemberUnknown and the permits that a reader finds in the last four bytes, and an error that
+// wraps ErrMalformed.
 func ParseMember(b []byte) (Member, error) {
 	m := Member{}
 	if len(b) >= 8 {

@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// luaPack is an oracle that knows nothing of the codec: Lua's struct.pack for the formats in use,
-// little endian, written down byte by byte.
+// luaPack is an oracle that knows nothing of the codec: Lua's struct.pack for the formats in use, little
+// endian, byte by byte.
 func luaPack(format string, length int, id []byte, permits uint32) []byte {
 	var b []byte
 	for _, f := range format {
 		switch f {
 		case 'f':
-			b = append(b, id[:4]...) // any 4 bytes are a float
+			b = append(b, id[:4]...) // any four bytes are a float
 		case 'B':
 			b = append(b, byte(length))
 		case 'L':
@@ -35,7 +35,7 @@ func luaPack(format string, length int, id []byte, permits uint32) []byte {
 	return b
 }
 
-// javaMembers is one member of each layout, as the Redisson versions write them.
+// javaMembers has one member of each layout, as the versions of Redisson write them.
 func javaMembers(permits uint32) [][]byte {
 	id := make([]byte, 16)
 	for i := range id {
@@ -85,8 +85,8 @@ func FuzzParseMember(f *testing.F) {
 	})
 }
 
-// What we write reads the same by every layout that a Redisson of 3.13.3 to 3.16.3 and of 3.17.0 on
-// expects, and by the 20-byte one when asked for.
+// Members that we write read the same by every layout that Redisson 3.13.3 to 3.16.3 and 3.17.0 and later
+// expect, and by the 20-byte layout if that is asked for.
 func FuzzEncodeMember(f *testing.F) {
 	f.Add([]byte("0123456789abcdef"), uint32(5))
 	f.Fuzz(func(t *testing.T, raw []byte, permits uint32) {
@@ -126,7 +126,7 @@ func TestAcquireWritesTheCodecsMember(t *testing.T) {
 	}, WithMemberFormat(MemberLc0I))
 }
 
-// Redis' own struct library reads what we write, with the formats that the Redisson versions use.
+// The struct library of Redis reads what we write, with the formats that the versions of Redisson use.
 func TestLuaStructReadsOurMembers(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -151,7 +151,7 @@ func TestLuaStructReadsOurMembers(t *testing.T) {
 	})
 }
 
-// A limiter whose set holds grants of every layout works, and reclaims each.
+// A limiter whose set holds grants of every layout works, and reclaims each of them.
 func TestGrantsOfEveryVersionCount(t *testing.T) {
 	inWorld(t, overall(30, time.Second), func(t *testing.T, w *world) {
 		for _, m := range javaMembers(5) {

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A model is a sliding log in memory, written from docs/protocol.md alone: the oracle. Every state that
-// only our own operations made must answer exactly as it does.
+// A model is the oracle: a sliding log in memory, written from docs/protocol.md alone. For every state that
+// only our own operations made, the limiter must return exactly what the model returns.
 type model struct {
 	rate     int64
 	interval time.Duration
@@ -45,7 +45,7 @@ func (m *model) acquire(now time.Duration, permits int64) bool {
 	return true
 }
 
-// wait is how long from now until permits are free.
+// wait returns how long it takes from now until that many permits are free.
 func (m *model) wait(now time.Duration, permits int64) time.Duration {
 	short := m.used(now) + permits - m.rate
 	for _, g := range m.grants {
@@ -70,7 +70,7 @@ func (m *model) release(now time.Duration, permits int64) {
 	}
 }
 
-// keep is a new rate with the permits in use kept: of those the newest, as many as the rate has.
+// keep sets a new rate and keeps the permits in use, of those the newest, as many as the rate has.
 func (m *model) keep(now time.Duration, rate int64, interval time.Duration) {
 	m.rate, m.interval = rate, interval
 	m.grants = slices.DeleteFunc(m.grants, func(g modelGrant) bool { return g.at <= now-interval })
@@ -82,7 +82,7 @@ func (m *model) keep(now time.Duration, rate int64, interval time.Duration) {
 	}
 }
 
-// A windowLog is what really was granted, less what was given back, and never forgets.
+// A windowLog records what was granted, less what was given back, and never forgets.
 type windowLog struct{ grants []modelGrant }
 
 func (l *windowLog) add(at time.Duration, permits int64) {
@@ -97,7 +97,7 @@ func (l *windowLog) release(permits int64) {
 	}
 }
 
-// worst is the most permits in any half-open window [t, t+interval).
+// worst returns the largest number of permits in any half-open window [t, t+interval).
 func (l *windowLog) worst(interval time.Duration) (most int64) {
 	var sum int64
 	first := 0
@@ -112,8 +112,8 @@ func (l *windowLog) worst(interval time.Duration) (most int64) {
 	return most
 }
 
-// check is rapid.Check with a seed of its own each time: in a bubble, where the clock always starts
-// at the same instant, rapid would make the same choices for ever. A failure prints what to replay.
+// check is like rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant,
+// so rapid would make the same choices forever. A failure prints how to replay it.
 func check(t *testing.T, f func(rt *rapid.T)) {
 	t.Helper()
 	seed := flag.Lookup("rapid.seed")
@@ -124,14 +124,14 @@ func check(t *testing.T, f func(rt *rapid.T)) {
 	rapid.Check(noDeadline{t}, f)
 }
 
-// noDeadline hides Deadline, which must not be asked for inside a bubble.
+// noDeadline hides Deadline, which must not be called inside a bubble.
 type noDeadline struct{ testing.TB }
 
-// windowGrants is how many grants the window test checks: 200,000 in a run that is long.
+// windowGrants returns how many grants the window test checks, 200,000 in a long run.
 var windowGrants = int64(redistest.Cases(25_000, 200_000))
 
-// TestWindowSafety: random operations over virtual time, and never more than rate permits in any
-// half-open window; every answer is the model's; after one idle interval everything is free again.
+// TestWindowSafety makes random operations over virtual time. No half-open window may hold more permits than
+// the rate, every result must be that of the model, and after one idle interval all permits must be free again.
 func TestWindowSafety(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		total, round := int64(0), 0
@@ -158,7 +158,7 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 	now := w.elapsed
 	for range steps {
 		switch op := rapid.IntRange(0, 99).Draw(rt, "op"); {
-		case op < 45: // several requests at one instant, in one call, as if one after another
+		case op < 45: // several requests in one call, decided as if one after another
 			n := rapid.SampledFrom([]int64{1, 1, min(2, m.rate), max(1, m.rate/7)}).Draw(rt, "permits")
 			count := rapid.Int64Range(1, 300).Draw(rt, "requests")
 			if op < 5 {
@@ -201,7 +201,7 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 			require.NoError(rt, l.Release(w.ctx, n))
 			log.release(min(n, m.used(now())))
 			m.release(now(), n)
-		case op < 57: // a lower rate: the windows of the old one may end as they began
+		case op < 57: // a lower rate; the windows of the old one may end as they began
 			n := rapid.Int64Range(1, m.rate).Draw(rt, "new rate")
 			require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: n, Interval: m.interval}, KeepState()))
 			m.keep(now(), n, m.interval)
@@ -228,8 +228,8 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 	return grants
 }
 
-// TestDamageHeals: whatever state the keys are in, no call fails, no wait is longer than the interval,
-// and one interval after the first refusal everything is free again.
+// TestDamageHeals puts the keys into any state. No call may fail, no wait may be longer than the interval, and
+// one interval after the first refusal all permits must be free again.
 func TestDamageHeals(t *testing.T) {
 	const rate, interval = 40, time.Second
 	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
@@ -265,8 +265,8 @@ func TestDamageHeals(t *testing.T) {
 			r, err := w.l.Try(w.ctx, rate)
 			require.NoError(rt, err)
 			for tries := 0; !r.Granted || tries == 0; tries++ {
-				// Refused at most twice: a value that was too high hides what lies ahead of the clock
-				// from the first.
+				// Refused at most twice, because a value that was too high hides from the first call what lies
+				// ahead of the clock.
 				require.Less(rt, tries, 3, "%+v", r)
 				require.LessOrEqual(rt, r.Wait, interval)
 				time.Sleep(interval)

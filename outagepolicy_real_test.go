@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server is killed and started again under load, for each policy: what is granted meanwhile, how soon
-// Redis grants again, how often it is probed, and what is left of it all.
+// A server is killed and started again under load, for each policy. The test checks what is granted in the
+// meantime, how soon Redis grants again, how often it is probed, and what is left behind.
 func TestPoliciesWhileTheServerIsAway(t *testing.T) {
 	redistest.NeedReal(t)
 	const rate, interval, nodes = 50, 500 * time.Millisecond, 5
@@ -32,8 +32,8 @@ func TestPoliciesWhileTheServerIsAway(t *testing.T) {
 
 func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	// A reply that is waited for no longer is asked for again, and then dated by the second answer: the
-	// machine may stand still for a while, the grants must not seem to come later for that.
+	// A call whose reply is no longer waited for is sent again, and its grant is then dated by the second
+	// reply. The machine may stand still for a while, and the grants must not seem later because of that.
 	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout, o.DialerRetries = 20*time.Second, 1 })
 	w := watched(rdb)
 	var began, ended atomic.Int64
@@ -50,7 +50,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	var (
 		all, degraded grantLog
 		refused       atomic.Int64 // while the outage is known
-		firstBack     atomic.Int64 // the first since back
+		firstBack     atomic.Int64 // the first grant since back
 		back          atomic.Int64
 		stop          atomic.Bool
 		begin         = time.Now().Round(0) // Redis has no monotonic clock
@@ -61,7 +61,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 		callers.Go(func() {
 			for !stop.Load() {
 				r, err := l.Try(t.Context(), 1)
-				now := r.Time.Sub(begin) // when it was decided, by one machine's clock
+				now := r.Time.Sub(begin) // when the call was decided; there is only one machine, and so one clock
 				switch {
 				case err != nil:
 					require.ErrorIs(t, err, ErrUnavailable)
@@ -120,7 +120,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 			meanwhile.add(g.at, g.permits)
 		}
 	}
-	const ms = 2 * time.Millisecond // Redis counts whole ones, and where a grant is dated back two are rounded
+	const ms = 2 * time.Millisecond // Redis counts whole ms, and a grant that is dated back is rounded twice
 	switch p.kind {
 	case outage.FailClosed:
 		require.Zero(t, meanwhile.total(), "granted without Redis")

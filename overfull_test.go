@@ -17,12 +17,12 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// overFull is a state whose value and members are more than the rate, with value no more than it.
+// An overFull is a state whose value and members exceed the rate, with a value that does not.
 type overFull struct {
 	rate, value, used int64
 }
 
-// The states that were seen, at an interval of a second: 10 permits in use, evenly over it.
+// These states have been seen. With an interval of a second, the permits in use are spread evenly over it.
 var overFullStates = map[string]overFull{
 	"a rate that another client lowered":    {rate: 5, used: 10},
 	"a release of Java's":                   {rate: 10, value: 5, used: 10},
@@ -32,7 +32,8 @@ var overFullStates = map[string]overFull{
 	"a value below 0":                       {rate: 5, value: -3, used: 15},
 }
 
-// make puts it into the keys, each permit a member of its own. The first is back at once, so that nobody is refused.
+// make puts the state into the keys, each permit as a member of its own. The first falls due at once, so that
+// no caller is refused.
 func (s overFull) make(w *world, r Rate) {
 	w.t.Helper()
 	for i := range s.used {
@@ -41,15 +42,15 @@ func (s overFull) make(w *world, r Rate) {
 	w.setValue(s.value)
 }
 
-// settled holds that value and the members make up the rate.
+// settled checks that value and the members add up to the rate.
 func (w *world) settled(rate int64) {
 	w.t.Helper()
 	used, _ := w.used()
 	require.Equal(w.t, rate, w.value()+used, "value %d and %d in use", w.value(), used)
 }
 
-// TestOverFullStatesAreBroughtDown: a caller that asks for exactly what the state grants it is never refused, and
-// still no window holds more than the rate from one interval and one call on.
+// TestOverFullStatesAreBroughtDown has a caller that asks for exactly what the state grants and is never
+// refused. Still no window may hold more than the rate, from one interval and one call on.
 func TestOverFullStatesAreBroughtDown(t *testing.T) {
 	for name, state := range overFullStates {
 		for _, scale := range []int64{1, 200} {
@@ -81,7 +82,7 @@ func (s overFull) demand(w *world, lists bool, r Rate) {
 	w.t.Helper()
 	begin, every := w.elapsed(), r.Interval/time.Duration(max(s.used, s.value+s.used))
 	permits := int64(1)
-	for every < 10*time.Millisecond { // larger requests for large rates
+	for every < 10*time.Millisecond { // larger requests if the rate is large
 		every, permits = every*10, permits*10
 	}
 	every = every.Truncate(time.Millisecond)
@@ -106,8 +107,9 @@ func (s overFull) demand(w *world, lists bool, r Rate) {
 	w.settled(r.Permits)
 }
 
-// TestOverFullAnyState: whatever value and members are, one call that checks leaves the rate, as an exact model says:
-// after a lowered rate what is left goes first, and otherwise the oldest members.
+// TestOverFullAnyState checks that whatever value and the members are, one call that checks leaves exactly the
+// rate, as an exact model does: after the rate was lowered, permits that are left go first, and otherwise the
+// oldest members.
 func TestOverFullAnyState(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		check(t, func(rt *rapid.T) {
@@ -162,7 +164,8 @@ func TestOverFullAnyState(t *testing.T) {
 	})
 }
 
-// A large set is counted in steps and then taken down in steps, oldest first; several at once take nothing twice.
+// A large set is counted in steps and then reduced in steps, oldest first. Several calls at once remove nothing
+// twice.
 func TestOverFullLargeSets(t *testing.T) {
 	for _, lowered := range []bool{false, true} {
 		t.Run(fmt.Sprint("lowered ", lowered), func(t *testing.T) {
@@ -182,7 +185,7 @@ func TestOverFullLargeSets(t *testing.T) {
 				w.settled(2000)
 				if lowered {
 					require.Zero(t, w.value())
-					w.refused(1, 59*time.Second) // of the second at which the second thousand were granted
+					w.refused(1, 59*time.Second) // until those of the second thousand expire
 				} else {
 					require.EqualValues(t, 500, w.value())
 					w.granted(500)
@@ -193,8 +196,8 @@ func TestOverFullLargeSets(t *testing.T) {
 	}
 }
 
-// TestChecksAreFew: a limiter in use checks once an interval, one that is rarely asked or whose engine does not
-// last hardly ever.
+// TestChecksAreFew checks that a limiter in use makes one check an interval, and that one which is rarely
+// asked, or is soon evicted, hardly ever makes any.
 func TestChecksAreFew(t *testing.T) {
 	redistest.Repeats(t)
 	checks := func(w *world, f func()) (n int) {
@@ -234,7 +237,7 @@ func TestChecksAreFew(t *testing.T) {
 	})
 }
 
-// A caller that asks less than once an interval, of many processes that each do, is checked by chance.
+// If many processes each ask less than once an interval, calls are checked at random.
 func TestOverFullOfRareCallers(t *testing.T) {
 	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
 		overFull{rate: 5, used: 10}.make(w, overall(5, 10*time.Second))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The model's test holds what Peek says; these are its edges.
+// The model's test checks what Peek returns in general; these are the edge cases.
 
 func TestPeekTakesNothing(t *testing.T) {
 	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
@@ -36,7 +36,7 @@ func TestPeekTakesNothing(t *testing.T) {
 	})
 }
 
-// More members than one call walks, of which the last decides.
+// There are more members than one call walks, and the last one decides.
 func TestPeekWalksALargeWindow(t *testing.T) {
 	inWorld(t, overall(3000, time.Hour), func(t *testing.T, w *world) {
 		for range 3000 {
@@ -68,7 +68,7 @@ func TestPeekInACoolDownAndWithAGap(t *testing.T) {
 	})
 }
 
-// A dashboard that looks must not keep a limiter for ever that nobody uses.
+// A dashboard must not keep a limiter alive that nobody uses.
 func TestPeekKeepsNothingAlive(t *testing.T) {
 	rate := Rate{Permits: 5, Interval: time.Second, KeepAlive: 10 * time.Second}
 	inWorld(t, rate, func(t *testing.T, w *world) {
@@ -103,7 +103,7 @@ func TestPeekErrors(t *testing.T) {
 	})
 }
 
-// No policy answers for Redis what only Redis knows.
+// No policy replaces what only Redis knows.
 func TestPeekWithoutRedis(t *testing.T) {
 	inWorld(t, overall(5, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)

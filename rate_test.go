@@ -45,7 +45,8 @@ func TestTrySetRate(t *testing.T) {
 		require.Equal(t, first, got)
 		require.Equal(t, NoTTL, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val())
 
-		// A hash made by Redisson 3.37 or older: Redisson's own false would add keepAliveTime.
+		// This hash was made by Redisson 3.37 or older, to which Redisson's own trySetRate would add
+		// keepAliveTime even though it returns false.
 		require.NoError(t, w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "keepAliveTime").Err())
 		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute})
 		require.NoError(t, err)
@@ -101,8 +102,8 @@ func TestSetRateAndUpdateRate(t *testing.T) {
 	})
 }
 
-// The TTL rule: a keep-alive is set on all three keys at each acquire, otherwise the hash's TTL is
-// copied to the others.
+// By the TTL rule each acquire sets a keep-alive on all three keys; without one, the TTL of the hash is copied
+// to the others.
 func TestTTLRule(t *testing.T) {
 	ttls := func(w *world) (d [3]time.Duration) {
 		for i, k := range keysOf(w.l, w.typ()) {
@@ -144,7 +145,7 @@ func TestTTLRule(t *testing.T) {
 		require.NoError(t, w.l.SetRate(w.ctx, Rate{Permits: 9, Interval: time.Second, KeepAlive: time.Hour}, KeepState()))
 		near(t, time.Hour, ttls(w))
 		require.NoError(t, w.l.SetRate(w.ctx, Rate{Permits: 9, Interval: time.Second}, KeepState()))
-		near(t, time.Hour, ttls(w)) // as Redisson: no keep-alive does not clear an older TTL
+		near(t, time.Hour, ttls(w)) // as in Redisson, a rate without keep-alive does not clear an older TTL
 		require.NoError(t, w.l.Release(w.ctx, 1))
 		near(t, time.Hour, ttls(w))
 	})
@@ -180,7 +181,7 @@ func TestExpireFamily(t *testing.T) {
 			left time.Duration
 		}{
 			{time.Hour, IfSet(), false, NoTTL},
-			{time.Hour, IfGreater(), false, NoTTL}, // no TTL is longer than any
+			{time.Hour, IfGreater(), false, NoTTL}, // no TTL counts as the longest
 			{2 * time.Hour, IfLess(), true, 2 * time.Hour},
 			{time.Hour, IfNotSet(), false, 2 * time.Hour},
 			{time.Hour, IfGreater(), false, 2 * time.Hour},
@@ -208,7 +209,7 @@ func TestExpireFamily(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 
-		now := w.rdb.Time(w.ctx).Val() // TTLs run by the clock of Redis
+		now := w.rdb.Time(w.ctx).Val() // TTLs follow the clock of Redis
 		ok, err = w.l.ExpireAt(w.ctx, now.Add(2*time.Hour), IfGreater())
 		require.NoError(t, err)
 		require.True(t, ok)
@@ -257,7 +258,7 @@ func TestDeleteRemovesAllThatCanBeNamed(t *testing.T) {
 	}
 }
 
-// What PER_CLIENT means: each client has the whole rate, and does not see the others' permits.
+// With PER_CLIENT each client has the whole rate and does not see the permits of others.
 func TestPerClient(t *testing.T) {
 	inWorld(t, Rate{Type: PerClient, Permits: 3, Interval: time.Second}, func(t *testing.T, w *world) {
 		peer := newWorld(t, redistest.Peer(t, w.rdb))

@@ -10,45 +10,47 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
-// A RateLimiter is a limiter in Redis, shared by all that use its name: other values of this type,
-// other processes, and Java programs through Redisson's RRateLimiter.
+// A RateLimiter is a handle of a limiter in Redis. Everybody who uses its name shares the limiter: other values
+// of this type, other processes, and Java programs through Redisson's RRateLimiter.
 //
-// It allows Rate.Permits within any window of Rate.Interval: a sliding log. A request takes 1 to
-// Rate.Permits permits, which come back one interval after they were acquired. The callers of one
-// Client that wait are served first come, first served; those of several are in no particular order. It
-// counts what it grants, not what its callers then do: 20 calls granted at one instant may reach
-// somebody else's server together with 20 granted an interval later.
+// A RateLimiter allows Rate.Permits permits within any window of length Rate.Interval; it is a sliding log. A
+// request asks for 1 to Rate.Permits permits, which become free again one interval after they were acquired.
+// Callers of one Client that wait are served first come, first served; there is no particular order among the
+// callers of several Clients. The limiter counts what it grants and not what its callers do with it: 20 calls
+// granted at one instant may reach another server together with 20 that are granted an interval later.
 //
-// The zero value is not usable; make one with [Client.RateLimiter]. Its methods are safe for
-// concurrent use.
+// The zero value is not usable; use [Client.RateLimiter] to make one. Methods are safe for concurrent use.
 type RateLimiter struct {
 	client *Client
 	name   string
-	err    error            // why the name cannot be used
-	redis  redisson.Limiter // what lies in Redis
-	handle engine.Handle    // who waits for it
+	err    error            // why the limiter cannot be used, or nil
+	redis  redisson.Limiter // reads and writes what Redis holds
+	handle engine.Handle    // the callers of this process that want permits
 	policy *outage.Policy   // nil for FailClosed
 }
 
-// A RateOption changes what SetRate and UpdateRate do. Redisson: RateLimiterArgs, since 4.4.0.
+// A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in
+// Redisson 4.4.0 and later.
 type RateOption func(*rateOptions)
 
 type rateOptions struct{ keepState bool }
 
-// KeepState keeps the permits in use: those acquired within the new interval count against the new
-// rate. Where they are more than it has, no permit is granted until enough have expired. The state of
-// another type is not kept. The default is to forget them and start with all permits.
+// KeepState returns a RateOption that keeps the permits in use: those acquired within the new interval count
+// against the new rate. If they exceed it, no permit is granted until enough of them have expired. The permits
+// of a limiter that gets another type are never kept. The default is to forget them and start with all permits
+// free.
 func KeepState() RateOption {
 	return func(o *rateOptions) { o.keepState = true }
 }
 
-// Name is the name that the limiter was made with.
+// Name returns the name that was passed to [Client.RateLimiter], before any name mapping.
 func (l *RateLimiter) Name() string { return l.name }
 
-// TrySetRate gives the limiter a rate unless it has one, and answers whether it did. A limiter that
-// has one is left as it is.
+// TrySetRate sets the limiter's rate if it has none, and reports whether it did. A limiter that has a rate is
+// left unchanged. Callers of this Client that wait for the limiter ask again at once.
 //
-// Errors: ErrInvalidArgument for a rate out of its range, ctx.Err(), ErrClosed, and those of Redis.
+// TrySetRate returns ErrInvalidArgument for a rate that is out of range, ctx.Err(), ErrClosed, or an error from
+// Redis.
 func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	if err := l.checkRate(ctx, r); err != nil {
 		return false, err
@@ -60,20 +62,21 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	return set, err
 }
 
-// SetRate gives the limiter a rate, whether or not it has one, and forgets the permits in use unless
-// [KeepState]: those of all, and those of this client. Other clients' PER_CLIENT permits cannot be
-// named; they adapt to the new rate as those clients go on acquiring. A KeepAlive of 0 leaves a TTL
-// that the limiter has; see [RateLimiter.ClearExpire].
+// SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given it forgets the
+// permits in use: those of an [Overall] limiter, and of a [PerClient] limiter those of this client. The permits
+// of other clients have keys that SetRate cannot name; they adapt to the new rate as those clients go on
+// acquiring. With a KeepAlive of 0 a TTL that the limiter has stays; see [RateLimiter.ClearExpire]. Callers of
+// this Client that wait for the limiter ask again at once.
 //
-// Callers of this Client that wait for the limiter ask again at once. Errors are those of TrySetRate;
-// after one of Redis' or the connection's, the rate may or may not have been set.
+// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis or the connection, the
+// rate may or may not have been set.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) error {
 	_, err := l.setRate(ctx, r, false, opts)
 	return err
 }
 
-// UpdateRate is SetRate for a limiter that has a rate: it answers false, and changes nothing, when
-// there is none. Errors are those of SetRate. Redisson: updateRate, since 4.4.0.
+// UpdateRate is like [RateLimiter.SetRate] but changes only a limiter that has a rate, and reports whether it
+// did. It returns the same errors. It corresponds to updateRate in Redisson 4.4.0 and later.
 func (l *RateLimiter) UpdateRate(ctx context.Context, r Rate, opts ...RateOption) (bool, error) {
 	return l.setRate(ctx, r, true, opts)
 }
@@ -94,9 +97,9 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 	return set, err
 }
 
-// Rate is the limiter's rate. Without one it answers ErrNotInitialized, where Redisson's getConfig
-// answers a rate of 0 since 3.18.0. Errors: also ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, and
-// those of Redis.
+// Rate returns the limiter's rate. If the limiter has none, Rate returns ErrNotInitialized, whereas Redisson's
+// getConfig returns a rate of 0 since 3.18.0. Other errors are ErrMalformed, ctx.Err(), ErrClosed,
+// ErrUnavailable, and those from Redis.
 func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	if err := l.ready(ctx); err != nil {
 		return Rate{}, err
@@ -105,11 +108,11 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	return rateOf(r), err
 }
 
-// AvailablePermits is how many permits a call could acquire now, 0 to the rate. It changes nothing in
-// Redis, where Redisson's availablePermits reclaims, drops the TTL of the permits and can answer more
-// than the rate.
+// AvailablePermits returns how many permits a call could acquire now, from 0 to the rate. It changes nothing in
+// Redis, whereas Redisson's availablePermits reclaims expired permits, removes the TTL of the permits, and can
+// return more than the rate.
 //
-// Errors: ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, and those of Redis.
+// AvailablePermits returns ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, or an error from Redis.
 func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -122,13 +125,14 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// Release gives permits back before their interval is over: the newest grants become smaller or go.
-// It gives back no more than are in use. Redisson: release, since 3.52.0, which leaves the grants in
-// place, so that the permits come back a second time when they expire.
+// Release gives permits back before their interval is over, by shrinking or removing the newest grants. It
+// never gives back more permits than are in use. Redisson's release, since 3.52.0, leaves the grants in place,
+// so that the same permits become free a second time when the grants expire. Callers of this Client that wait
+// for the limiter ask again at once.
 //
-// Callers of this Client that wait for the limiter ask again at once. Errors: ErrInvalidArgument for
-// permits outside 1..2^32-1, ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, and those of
-// Redis, after which the permits, or part of them, may or may not have been given back.
+// Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed,
+// ctx.Err(), ErrClosed, or an error from Redis. After an error from Redis all, some or none of the permits may
+// have been given back.
 func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
@@ -146,8 +150,8 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Exists says whether the limiter has a rate. Errors: ctx.Err(), ErrClosed, ErrUnavailable, and those of
-// Redis.
+// Exists reports whether the limiter has a rate. It returns ctx.Err(), ErrClosed, ErrUnavailable, or an error
+// from Redis.
 func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -155,10 +159,13 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	return l.redis.Exists(ctx)
 }
 
-// Delete removes the limiter, the permits in use of all and those of this client, and answers whether
-// there was anything to remove. A cool-down ends with it, for the callers of all processes: should the limiter
-// be set again, another client of a PER_CLIENT limiter finds its own permits as [RateLimiter.LiftCoolDown]
-// leaves them. Callers of this Client that wait for it ask again at once, and get ErrNotInitialized. Errors: ctx.Err(), ErrClosed, and those of Redis.
+// Delete removes the limiter with its permits in use, of a [PerClient] limiter those of this client, and
+// reports whether there was anything to remove. A cool-down ends with it for the callers of all processes; if
+// the limiter is set again, the other clients of a PerClient limiter find their permits as
+// [RateLimiter.LiftCoolDown] leaves them. Callers of this Client that wait for the limiter ask again at once
+// and get ErrNotInitialized.
+//
+// Delete returns ctx.Err(), ErrClosed, or an error from Redis.
 func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -170,8 +177,8 @@ func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	return deleted, err
 }
 
-// withType runs f with the type that the limiter has, as far as that is known: the one that the last call
-// was told, and when f returns that it is the other, that.
+// withType calls f with the type that the limiter had when it was last seen. When f reports that the limiter
+// has the other type, withType remembers that and calls f again.
 func (l *RateLimiter) withType(op string, f func(permit.Type) error) error {
 	typ := l.handle.Type()
 	for changes := 0; ; changes++ {

@@ -2,20 +2,20 @@ package ratelimiter
 
 import "github.com/goredisson/ratelimiter/internal/permit"
 
-// RateType says whose permits a rate counts. Redisson: RateType.
+// A RateType tells whose permits a rate counts. It corresponds to Redisson's RateType.
 type RateType int
 
 const (
-	// Overall is one rate for all clients of all processes together.
+	// Overall is one rate for all clients in all processes together.
 	Overall RateType = iota
-	// PerClient is a rate for each client of its own; see [WithClientID].
+	// PerClient is a rate that each client has for itself; see [WithClientID].
 	PerClient
 )
 
-// String returns the name that Redisson uses: OVERALL or PER_CLIENT.
+// String returns the name that Redisson uses, OVERALL or PER_CLIENT.
 func (t RateType) String() string { return permit.Type(t).String() }
 
-// MarshalText writes the name that Redisson uses. An unknown type is ErrInvalidArgument.
+// MarshalText returns the name that Redisson uses. It returns ErrInvalidArgument for an unknown type.
 func (t RateType) MarshalText() ([]byte, error) {
 	if t != Overall && t != PerClient {
 		return nil, invalid("rate type %d is neither OVERALL nor PER_CLIENT", int(t))
@@ -23,7 +23,8 @@ func (t RateType) MarshalText() ([]byte, error) {
 	return []byte(t.String()), nil
 }
 
-// UnmarshalText reads OVERALL or PER_CLIENT. Anything else is ErrInvalidArgument and leaves t as it is.
+// UnmarshalText accepts OVERALL and PER_CLIENT. For anything else it returns ErrInvalidArgument and leaves t
+// unchanged.
 func (t *RateType) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "OVERALL":

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the tests in real time have in common.
+// This file has what the tests in real time share.
 
-// abreast runs the subtests at the same time: mostly they wait, each on a server of its own.
+// abreast runs the subtests at the same time, since mostly they wait, each on a server of its own.
 func abreast(t *testing.T, tests map[string]func(t *testing.T)) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -28,7 +28,8 @@ func abreast(t *testing.T, tests map[string]func(t *testing.T)) {
 	wg.Wait()
 }
 
-// soon polls until ok. It makes no goroutine, as require.Eventually does: some tests count them.
+// soon polls until ok returns true. Unlike require.Eventually it makes no goroutine, because some tests count
+// them.
 func soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -38,7 +39,7 @@ func soon(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// inTime is what comes out of c.
+// inTime returns what comes out of c.
 func inTime[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -53,7 +54,7 @@ func inTime[T any](t *testing.T, c <-chan T) (v T) {
 type watch struct {
 	scriptHook
 	sent, failed atomic.Int64
-	cure         atomic.Pointer[func()] // called once, after a failure and before anybody knows of it
+	cure         atomic.Pointer[func()] // called once, after a failure and before the caller learns of it
 }
 
 func (w *watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -79,15 +80,14 @@ func watched(rdb redis.UniversalClient) *watch {
 	return w
 }
 
-// accounts says what is wrong with a limiter of which exactly granted permits should be in use; nil
-// when nothing is.
+// accounts returns what is wrong with a limiter of which exactly granted permits should be in use, or nil.
 func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) error {
 	ctx, used, wires := context.Background(), int64(0), int64(0)
 	members, err := rdb.ZRangeWithScores(ctx, l.redis.Keys.Permits[Overall], 0, -1).Result()
 	for _, z := range members {
 		m, bad := ParseMember([]byte(z.Member.(string)))
 		err = errors.Join(err, bad)
-		if z.Score == 0 { // a tripwire, for which value is one less
+		if z.Score == 0 { // a tripwire, because of which value is one less
 			wires++
 		} else {
 			used += int64(m.Permits)
@@ -100,18 +100,18 @@ func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) er
 	return err
 }
 
-// asleep is how many callers of l have been refused and wait, and nothing is in flight.
+// asleep returns how many callers of l have been refused and wait while nothing is in flight.
 func asleep(l *RateLimiter) int {
 	return l.handle.Snapshot().Asleep
 }
 
-// The lags of many events, and those that the machine itself has meanwhile: what a sleep of a
-// millisecond and a round trip to Redis take when no limiter has a part in it. A loaded machine stands
-// still for tens of milliseconds at times; what happens then says nothing.
+// A lags collects the lags of many events, and those that the machine itself has at the same time: what a sleep
+// of a millisecond and a round trip to Redis take without any limiter. A loaded machine stands still for tens
+// of milliseconds at times; events at such a moment prove nothing.
 type lags struct {
 	mu     sync.Mutex
 	ours   []lag
-	theirs [4][]lag // of goroutines that measure
+	theirs [4][]lag // lags of goroutines that measure the machine
 }
 
 type lag struct{ due, done time.Time }
@@ -142,8 +142,8 @@ func (g *lags) control(t *testing.T) (stop func()) {
 	return func() { end(); wg.Wait() }
 }
 
-// still is how long the machine stood still while e was late, at worst at once and altogether: by how
-// much the measures took longer than they do as a rule.
+// still returns how long the machine stood still while e was late, at worst at once and altogether: by how much
+// the measurements took longer than usual.
 func (g *lags) still(e lag, rule time.Duration) (once, altogether time.Duration) {
 	for _, measures := range g.theirs {
 		sum := time.Duration(0)
@@ -157,8 +157,9 @@ func (g *lags) still(e lag, rule time.Duration) (once, altogether time.Duration)
 	return once, altogether
 }
 
-// require holds the median of the events to the bound, beyond the machine's own lag: what all of them have in common is the
-// limiter's. A run that is long, on a machine that does nothing else, holds the p99 of those in calm moments to it, too.
+// require checks that the median of the events is within the bound, beyond the lag of the machine itself: what
+// all of them have in common is the limiter's. A long run, on a machine that does nothing else, checks the p99 of
+// the events in calm moments as well.
 func (g *lags) require(t *testing.T, bound time.Duration) {
 	t.Helper()
 	p := func(of []time.Duration, n int) time.Duration {

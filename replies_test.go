@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A forger answers scripts in place of Redis while it has replies.
+// A forger replies to scripts in place of Redis while it has replies.
 type forger struct {
 	scriptHook
 	mu      sync.Mutex
 	replies []any
-	forever any // what it answers when it has none left
+	forever any // what it replies when it has none left
 	err     error
 }
 
@@ -42,8 +42,8 @@ func (f *forger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// What no script answers (a proxy in between, a script replaced on the server) is an error, never a
-// grant and never a panic.
+// A reply that no script gives, but perhaps a proxy or a replaced script on the server, is an error, and never
+// a grant or a panic.
 func TestForeignReplies(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		f := &forger{}
@@ -73,7 +73,7 @@ func TestForeignReplies(t *testing.T) {
 				require.Error(t, operations[name](), "%s answered %v", name, reply)
 			}
 		}
-		// A type that flips for ever ends.
+		// An operation ends even if the type changes forever.
 		flip := func(n int) (r []any) {
 			for i := range n {
 				r = append(r, []any{int64(2), int64((i + 1) % 2)})
@@ -87,7 +87,7 @@ func TestForeignReplies(t *testing.T) {
 		}
 		f.replies = flip(1)
 		require.NoError(t, operations["audit"](), "the next call will be told")
-		// So does a set that changes under every look.
+		// So it does if the set changes during every look.
 		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
 		require.ErrorContains(t, operations["AvailablePermits"](), "faster")
 		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
@@ -98,7 +98,7 @@ func TestForeignReplies(t *testing.T) {
 	})
 }
 
-// Errors of plain commands carry the limiter's name, and a context's error stays what it is.
+// Errors of plain commands have the name of the limiter, and the error of a context is unchanged.
 func TestPlainCommandErrors(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		cause := errors.New("out of order")
@@ -120,7 +120,7 @@ func TestPlainCommandErrors(t *testing.T) {
 	})
 }
 
-// Calls that are refused within one interval look for lost permits once, and not each.
+// Among the calls that are refused within one interval, one looks for lost permits.
 func TestAuditIsClaimedOnce(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(10)

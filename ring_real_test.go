@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A realRing is a ring of three servers, with go-redis' own heartbeat.
+// A realRing is a ring of three servers, with the heartbeat of go-redis.
 type realRing struct {
 	t       *testing.T
 	ctx     context.Context
 	servers []*redistest.Server
 	rdb     *redis.Ring
 	client  *Client
-	victim  *redistest.Server // whose fate the test is about
+	victim  *redistest.Server // the server that fails
 	names   int
 
 	mu     sync.Mutex
@@ -65,7 +65,7 @@ func (r *realRing) limiter(onVictim bool, rate Rate) *RateLimiter {
 	}
 }
 
-// ended returns how many healths of limiters on the victim are said to be over.
+// ended returns for how many healths of limiters on the victim the end of an outage was reported.
 func (r *realRing) ended(on []*RateLimiter) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *realRing) ended(on []*RateLimiter) (n int) {
 	return n
 }
 
-// noCopies demands that no other server has anything of l, which lives on the victim.
+// noCopies checks that no other server has anything of l, which lives on the victim.
 func (r *realRing) noCopies(l *RateLimiter) {
 	for _, s := range r.servers {
 		if s != r.victim {
@@ -90,8 +90,8 @@ func (r *realRing) noCopies(l *RateLimiter) {
 	}
 }
 
-// A shard dies, and the ring's heartbeat takes it out. What it holds is unavailable until it is back, by
-// every policy's rules, and nobody else's business.
+// A shard dies, and the heartbeat of the ring takes it out. Its limiters are unavailable until it is up again,
+// as the policy of each says, and no other limiter is affected.
 func TestRingLosesAShard(t *testing.T) {
 	r := newRealRing(t, []string{"--appendonly", "yes", "--appendfsync", "always"})
 	hour, short := overall(20, time.Hour), overall(20, 500*time.Millisecond)
@@ -101,7 +101,7 @@ func TestRingLosesAShard(t *testing.T) {
 	open, share := r.limiter(true, short).OnOutage(FailOpen()), r.limiter(true, short).OnOutage(LocalShare(short, 2))
 	waits, cools := r.limiter(true, overall(1, time.Second)), r.limiter(true, hour)
 	elsewhere := []*RateLimiter{r.limiter(false, overall(1_000_000, time.Hour)), r.limiter(false, overall(1_000_000, time.Hour))}
-	elsewhere[1] = beside(burst, elsewhere[1].Name()) // as the names of many limiters would have it
+	elsewhere[1] = beside(burst, elsewhere[1].Name()) // as some names do if there are many
 	onVictim := []*RateLimiter{burst, never, open, share, waits, cools}
 	require.NoError(t, burst.Acquire(r.ctx, 15))
 	require.NoError(t, waits.Acquire(r.ctx, 1))
@@ -150,7 +150,7 @@ func TestRingLosesAShard(t *testing.T) {
 		if down.IsZero() && r.rdb.Len() == 2 {
 			down = time.Now()
 			t.Log("taken out after", down.Sub(begin))
-			// What a service does on an error that it takes for a new limiter.
+			// A service does this if it takes the error for a new limiter.
 			for _, f := range []func() error{
 				func() error { _, err := burst.TrySetRate(r.ctx, hour); return err },
 				func() error { return never.SetRate(r.ctx, hour) },
@@ -205,7 +205,7 @@ func TestRingLosesAShard(t *testing.T) {
 	}
 }
 
-// A shard that hangs for longer than the heartbeat waits.
+// A shard hangs for longer than the heartbeat waits.
 func TestRingWithAFrozenShard(t *testing.T) {
 	r := newRealRing(t, nil, func(o *redis.RingOptions) { o.ReadTimeout = 300 * time.Millisecond })
 	hour := overall(20, time.Hour)
@@ -240,7 +240,7 @@ func TestRingWithAFrozenShard(t *testing.T) {
 	r.noCopies(l)
 }
 
-// The limiters of a shard have one outage, whatever their names, and those of another shard another.
+// The limiters of a shard share one outage, whatever their names, and those of another shard have another one.
 func TestOutageOfAShardOfARing(t *testing.T) {
 	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"},
 		HeartbeatFrequency: time.Hour})

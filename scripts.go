@@ -45,8 +45,9 @@ var (
 	inspectSrc string
 )
 
-// scripts are all that this package sends, each with the numbers of its keys and arguments. Package redisson knows what
-// they are; each script's header says it too, and TestScriptHeaders holds the three together.
+// scripts holds all scripts that this package sends, each with the number of its keys and arguments. Package
+// redisson knows what they are, and the header of each script documents them; TestScriptHeaders checks that the
+// three agree.
 var scripts = redisson.Scripts{
 	Acquire:       redisson.NewScript("acquire", acquireSrc, 3, 10, redisson.ResendAsReplay).LetOut(5),
 	AcquireAll:    redisson.NewScript("acquire_all", acquireAllSrc, 3*redisson.JointParts, 4+redisson.JointParts, redisson.ResendAsReplay),

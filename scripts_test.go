@@ -18,8 +18,8 @@ func allScripts() (list []*redisson.Script) {
 	return list
 }
 
-// TestScriptHeaders holds together the header of each script, the KEYS and ARGV of its body, and the
-// numbers that the Go wrapper sends; send refuses a call with other numbers.
+// TestScriptHeaders checks that three things agree: the header of each script, the KEYS and ARGV in its body,
+// and the numbers that the Go wrapper sends, which refuses a call with other numbers.
 func TestScriptHeaders(t *testing.T) {
 	files, err := os.ReadDir("scripts")
 	require.NoError(t, err)

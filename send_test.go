@@ -18,7 +18,7 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// A fault is a hook that spoils scripts: it runs them or not, and answers err.
+// A fault is a hook that runs scripts or does not, and then returns err.
 type fault struct {
 	scriptHook
 	left atomic.Int64
@@ -53,7 +53,7 @@ func inject(rdb *redis.Client, run bool, err error) *fault {
 	return f
 }
 
-// A reply that is lost is asked for again: once granted, once spent.
+// After a lost reply the call is sent again, and what was granted once is taken once.
 func TestLostReplyIsAskedForAgain(t *testing.T) {
 	for _, lost := range []int64{1, 2, 3} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
@@ -67,7 +67,7 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 			require.Equal(t, 1, members)
 		})
 	}
-	// Also with the last permits: the call that is sent again finds none left, and its own grant.
+	// Also with the last permits, when the call that is sent again finds none left but its own grant.
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		f := inject(w.rdb, true, io.EOF)
 		f.left.Store(1)
@@ -96,7 +96,8 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(5)
 		require.NoError(t, w.l.Release(w.ctx, 1))
-		// A release that may have run must not run twice: it would give back what others hold.
+		// A release that may have been executed must not run twice, because it would give back what others
+		// hold.
 		f := inject(w.rdb, true, io.EOF)
 		f.left.Store(1)
 		require.ErrorIs(t, w.l.Release(w.ctx, 1), io.EOF)
@@ -113,7 +114,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 	})
 }
 
-// A context that ends between two attempts ends the call with its own error.
+// A context that is done between two attempts ends the call with its own error.
 func TestContextEndsTheAttempts(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		f := inject(w.rdb, false, redisError("LOADING"))

@@ -39,7 +39,7 @@ end
 redis.call('SET', KEYS[2], left)
 return wait`)
 
-// A jvm is callers that wait as Redisson's threads do: they ask at the ticks of one timer, of 100 ms.
+// A jvm has callers that wait as Redisson's threads do: they ask at the ticks of one timer, every 100 ms.
 type jvm struct {
 	w     *world
 	phase time.Duration // of the timer
@@ -74,14 +74,14 @@ func (j *jvm) acquire(ctx context.Context, permits int64) bool {
 	}
 }
 
-// A side is callers that acquire in a loop for as long as the test lasts.
+// A side has callers that acquire in a loop for as long as the test lasts.
 type side struct {
 	callers int
 	permits int64
 	think   time.Duration
 	acquire func(ctx context.Context, permits int64) bool
 
-	from, till time.Duration // when it takes part; till 0 for always
+	from, till time.Duration // when it takes part; a till of 0 stands for always
 
 	mu  sync.Mutex
 	got []modelGrant
@@ -109,7 +109,7 @@ func (s *side) run(w *world, wg *sync.WaitGroup, lasts time.Duration) {
 	}
 }
 
-// in is what the side was granted from one instant to another.
+// in returns what the side was granted from one instant to another.
 func (s *side) in(from, to time.Duration) (n int64) {
 	for _, g := range s.got {
 		if g.at >= from && g.at < to {
@@ -119,7 +119,7 @@ func (s *side) in(from, to time.Duration) (n int64) {
 	return n
 }
 
-// goSide is callers of another process of this package, or of w's own.
+// goSide returns a side with callers of another process of this package, or of w's own process.
 func goSide(c *Client, w *world, callers int, permits int64) *side {
 	l := c.RateLimiter(w.l.Name())
 	return &side{callers: callers, permits: permits, acquire: func(ctx context.Context, n int64) bool {
@@ -136,7 +136,7 @@ func javaSide(w *world, callers int, phase time.Duration) *side {
 	return &side{callers: callers, permits: 1, acquire: j.acquire}
 }
 
-// spread takes the rate, so that its permits come back one by one.
+// spread takes the whole rate, so that its permits come back one by one.
 func (w *world) spread(rate int64, interval time.Duration) {
 	for range rate {
 		w.granted(1)
@@ -154,7 +154,7 @@ func play(w *world, lasts time.Duration, sides ...*side) {
 	synctest.Wait()
 }
 
-// shares plays the sides, forgets the beginning, and returns what each was granted then and how many permits
+// shares runs the sides, ignores the beginning, and returns what each was granted after it and how many permits
 // there were.
 func shares(w *world, rate int64, interval time.Duration, intervals int, sides ...*side) (got []int64, all, most int64) {
 	w.t.Helper()
@@ -168,15 +168,15 @@ func shares(w *world, rate int64, interval time.Duration, intervals int, sides .
 	return got, all, rate * int64((lasts-from)/interval)
 }
 
-// At equal demand the smaller side gets 35 % at least, and 95 % of the rate are used.
+// At equal demand the smaller side gets at least 35 %, and 95 % of the rate is used.
 func TestJavaThatWaitsGetsItsShare(t *testing.T) {
 	redistest.Repeats(t)
 	for i, r := range []Rate{
 		overall(10, time.Second), overall(2, time.Second), overall(100, time.Second),
 		overall(10, 10*time.Second), overall(10, 500*time.Millisecond),
 	} {
-		// Not phase 0: ticks at the very instants of the permits are ties, which only virtual time has and which
-		// the scheduler may decide the same way for good.
+		// The phase is not 0, because ticks at the very instants of the permits are ties. Only virtual time has
+		// those, and the scheduler may decide them the same way every time.
 		for _, phase := range []time.Duration{time.Millisecond, 37 * time.Millisecond, 99 * time.Millisecond} {
 			if i > 0 && phase != 37*time.Millisecond && !redistest.Long() {
 				continue
@@ -197,7 +197,7 @@ func TestJavaThatWaitsGetsItsShare(t *testing.T) {
 	}
 }
 
-// One permit an interval goes to either in turn; it is late by Java's timer every other time.
+// One permit an interval goes to either side in turn, and every other time it is late because of Java's timer.
 func TestJavaThatWaitsGetsItsShareOfOne(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		got, all, most := shares(w, 1, time.Second, 60, goSide(w.client, w, 8, 1), javaSide(w, 8, 37*time.Millisecond))
@@ -206,7 +206,7 @@ func TestJavaThatWaitsGetsItsShareOfOne(t *testing.T) {
 	})
 }
 
-// Callers whose time is bounded leave as much room, also where most of them are refused.
+// Callers with a timeout leave as much room, even if most of them are refused.
 func TestTimeoutsLeaveRoomToo(t *testing.T) {
 	for _, callers := range []int{8, 40} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
@@ -227,7 +227,7 @@ func TestTimeoutsLeaveRoomToo(t *testing.T) {
 	}
 }
 
-// Each process of several gets half of its fair share at least, whatever it asks for.
+// Each of several processes gets at least half of its fair share, whatever it asks for.
 func TestProcessesShareFairly(t *testing.T) {
 	redistest.Repeats(t)
 	for _, c := range []struct {
@@ -259,7 +259,7 @@ func TestProcessesShareFairly(t *testing.T) {
 						require.GreaterOrEqual(t, float64(n), .5*float64(all)/float64(len(got)), "%v", got)
 					}
 					if len(got) > 2 && c.permits[3] > 1 {
-						most = most * 95 / 100 // saving up has its price, which is not always the same
+						most = most * 95 / 100 // saving up costs something, and not always the same
 					}
 					require.GreaterOrEqual(t, float64(all), .97*float64(most))
 				})
@@ -268,7 +268,7 @@ func TestProcessesShareFairly(t *testing.T) {
 	}
 }
 
-// Java gets half beside two processes, which share the other half.
+// Beside two processes, which share one half, Java gets the other half.
 func TestJavaBesideTwoProcesses(t *testing.T) {
 	inWorld(t, overall(20, time.Second), func(t *testing.T, w *world) {
 		other := newWorld(t, redistest.Peer(t, w.rdb)).client
@@ -282,7 +282,7 @@ func TestJavaBesideTwoProcesses(t *testing.T) {
 	})
 }
 
-// Where nobody else waits a saturated process is served at the very instant, for as long as it lasts.
+// If nobody else waits, a saturated process is served at the very instant, for as long as that lasts.
 func TestNobodyElseCostsNothing(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
@@ -301,8 +301,8 @@ func TestNobodyElseCostsNothing(t *testing.T) {
 	}
 }
 
-// What Java does not use is ours again: soon after its callers have left to the very instant, and beside few of them
-// nearly all.
+// What Java does not use comes back to us: to the very instant soon after its callers have left, and nearly all
+// of it beside few callers.
 func TestUnusedSharesAreUsed(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		ours, java := goSide(w.client, w, 8, 1), javaSide(w, 8, 37*time.Millisecond)
@@ -327,7 +327,7 @@ func TestUnusedSharesAreUsed(t *testing.T) {
 	})
 }
 
-// While a cool-down gives the permits back one after another, neither side takes them all.
+// While a cool-down gives the permits back one after another, neither side takes all of them.
 func TestReopeningIsShared(t *testing.T) {
 	for _, rate := range []int64{10, 100} {
 		inWorld(t, overall(rate, time.Second), func(t *testing.T, w *world) {
@@ -341,8 +341,8 @@ func TestReopeningIsShared(t *testing.T) {
 	}
 }
 
-// A tripwire is a grant that has expired, to whoever finds it: no permit is missing or gained, and a caller of
-// Redisson that is refused takes it away.
+// To whoever finds it, a tripwire is a grant that has expired: no permit is lost or gained, and a caller of
+// Redisson that is refused removes it.
 func TestTripwireIsNobodysPermit(t *testing.T) {
 	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
 		inWorld(t, overall(3, 10*time.Second), func(t *testing.T, w *world) {
@@ -377,8 +377,8 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 	}
 }
 
-// What this process asks for beside its waiters may reclaim their tripwire, and is no sign of others: the waiters
-// are served at the instant.
+// What this process asks for beside its waiters may reclaim their tripwire and is not a sign of others, so the
+// waiters are served at the very instant.
 func TestOwnCallsAreNoSignOfOthers(t *testing.T) {
 	for name, ask := range map[string]func(w *world) error{
 		"Peek": func(w *world) error { _, err := w.l.Peek(w.ctx, 1); return err },
@@ -412,7 +412,7 @@ func TestOwnCallsAreNoSignOfOthers(t *testing.T) {
 				cancel()
 				require.NoError(t, <-done)
 				require.LessOrEqual(t, took, 5*time.Second)
-				if name == "Peek" { // the others take a window of their own
+				if name == "Peek" { // the other operations take permits, so each has a window of its own
 					require.Equal(t, 4*time.Second, took)
 				}
 			})

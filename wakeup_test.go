@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How late callers that wait are served, in real time. The k-th permit is free one interval after the
-// (k-rate)-th was granted, on the clock of Redis, in ms; its lag is from then until its caller has
-// returned, on the clock of this process, which is the same machine's. It holds the rounding of the
-// wait, the timer, the way to Redis and back, and the waking of the caller.
+// This measures how late callers that wait are served, in real time. The k-th permit is free one interval after
+// the (k-rate)-th was granted, on the clock of Redis and in ms. Its lag is the time from then until its caller
+// has returned, on the clock of this process, which is that of the same machine. It includes the rounding of
+// the wait, the timer, the way to Redis and back, and the waking of the caller.
 func TestWakeUpLag(t *testing.T) {
 	redistest.NeedReal(t)
 	const (
@@ -29,7 +29,7 @@ func TestWakeUpLag(t *testing.T) {
 	stop := late.control(t)
 	var all sync.WaitGroup
 	for range limiters {
-		time.Sleep(interval / limiters) // a moment in which the machine stands still concerns few of them
+		time.Sleep(interval / limiters) // if the machine stands still for a moment, that concerns few of them
 		name := redistest.Key(t)
 		all.Go(func() {
 			type grant struct{ asked, at, back time.Time }
@@ -77,8 +77,8 @@ func TestWakeUpLag(t *testing.T) {
 	late.require(t, 5*time.Millisecond)
 }
 
-// A round of 500 callers that wait costs about one script call for each instant at which permits come
-// back, however they come back: at once or one by one.
+// A round of 500 callers that wait costs about one script call for each instant at which permits come back,
+// whether they come back at once or one by one.
 func TestScriptCallsOfManyWaiters(t *testing.T) {
 	redistest.NeedReal(t)
 	const callers = 500
@@ -87,7 +87,7 @@ func TestScriptCallsOfManyWaiters(t *testing.T) {
 		c, sent := New(rdb), watched(rdb)
 		l, ctx := c.RateLimiter(redistest.Key(t)), context.Background()
 		require.NoError(t, l.SetRate(ctx, r))
-		require.NoError(t, l.Acquire(ctx, 1)) // the script is there
+		require.NoError(t, l.Acquire(ctx, 1)) // the script is cached
 		before, begin := sent.sent.Load(), time.Now()
 		var wg sync.WaitGroup
 		for range callers {
@@ -105,8 +105,8 @@ func TestScriptCallsOfManyWaiters(t *testing.T) {
 	}
 }
 
-// What another caller of the process does for those who wait, they notice at once; what another
-// process does, within the bound of WithRecheck.
+// What another caller of this process does is noticed at once by those that wait; what another process does,
+// within the bound of WithRecheck.
 func TestChangesWakeWaiters(t *testing.T) {
 	redistest.NeedReal(t)
 	const recheck = 80 * time.Millisecond

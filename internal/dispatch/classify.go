@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Failure returns what the error of an attempt says, err not being nil.
+// Failure returns the meaning of err, the error of an attempt. It must not be nil.
 func Failure(err error) *retry.Error {
 	var (
 		re redis.Error
@@ -25,7 +25,7 @@ func Failure(err error) *retry.Error {
 	}
 }
 
-// Classify returns the outcome of an attempt that ended with err, which is not nil.
+// Classify returns the outcome of an attempt that ended with err. It must not be nil.
 func Classify(err error) retry.Outcome {
 	var re redis.Error
 	if errors.As(err, &re) {
@@ -35,8 +35,8 @@ func Classify(err error) retry.Outcome {
 				return retry.NotExecuted
 			}
 		}
-		// Redis before 7 wraps what a script's first write is refused with. Nothing was written then:
-		// after one write, the next ones of the script are let through.
+		// Redis before 7 wraps the error that refuses a script's first write. Nothing was written in that case:
+		// once one write has been allowed, the later writes of the script are, too.
 		for _, p := range []string{"-OOM ", "-READONLY ", "-MISCONF ", "-NOREPLICAS "} {
 			if strings.Contains(re.Error(), p) {
 				return retry.NotExecuted

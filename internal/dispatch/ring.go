@@ -13,19 +13,20 @@ import (
 )
 
 // A Sender sends one command. Every command of this module goes through a Sender, so that what [Pin] does
-// holds for all of them.
+// applies to all of them.
 type Sender interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// Pin returns a Sender on rdb. For a redis.Ring, or a type that embeds one, it never lets a key go to
-// another shard than its own because that shard is down; for every other client it is rdb itself.
+// Pin returns a Sender that uses rdb. If rdb is a redis.Ring, or a type that embeds one, the Sender never sends
+// a key to another shard than its own because that shard is down. For every other client the Sender is rdb
+// itself.
 //
-// A Ring drops a shard that fails three heartbeats and sends its keys to the shards that are left, which
-// know nothing of them: a limiter has no rate there, and gets a second burst where somebody sets one. A
-// pinned command fails instead, with an error of outcome NotExecuted and without reaching the network.
-// Changes by SetAddrs are followed: keys then belong to the shard that the Ring sends them to while all of
-// its shards are up.
+// A Ring drops a shard that has failed three heartbeats and sends its keys to the shards that are left. These
+// know nothing of the keys: a limiter has no rate there, and gets a second burst if somebody sets one. A pinned
+// command fails instead, with an error whose outcome is NotExecuted and without reaching the network. Pin
+// follows changes made by SetAddrs: afterwards a key belongs to the shard that the Ring sends it to while all
+// shards are up.
 func Pin(rdb redis.UniversalClient) Sender {
 	r, ok := rdb.(ring)
 	if !ok {
@@ -34,13 +35,13 @@ func Pin(rdb redis.UniversalClient) Sender {
 	if none, ok := rdb.(*redis.Ring); ok && none == nil {
 		return rdb
 	}
-	if r.Options() == nil { // none of go-redis' own
+	if r.Options() == nil { // not one of go-redis
 		return rdb
 	}
 	return &pinnedRing{rdb, pinsOf(r)}
 }
 
-// A ring is a redis.Ring, as far as its shards are concerned.
+// A ring is the part of a redis.Ring that concerns its shards.
 type ring interface {
 	Options() *redis.RingOptions
 	Len() int
@@ -65,11 +66,11 @@ func (r *pinnedRing) Process(ctx context.Context, cmd redis.Cmder) error {
 	return r.rdb.Process(ctx, pinned{cmd, shard})
 }
 
-// A Shard stands for a shard of a ring and does not keep it. It is comparable.
+// A Shard identifies a shard of a ring without keeping it alive. Shards are comparable.
 type Shard = weak.Pointer[redis.Client]
 
-// ShardOf returns the shard of a ring that a key belongs to, whether or not it is up. It reports false when
-// s is no ring's, or the shard is not known.
+// ShardOf returns the shard of a ring that a key belongs to, whether or not it is up. It reports false if s
+// does not send to a ring, or if the shard is not known.
 func ShardOf(s Sender, key string) (Shard, bool) {
 	r, ok := s.(*pinnedRing)
 	if !ok {
@@ -81,7 +82,7 @@ func ShardOf(s Sender, key string) (Shard, bool) {
 	return weak.Make(owner), owner != nil
 }
 
-// firstKey returns the first key of an EVAL, an EVALSHA, or a command whose first argument is a key.
+// firstKey returns the first key of an EVAL, of an EVALSHA, or of a command whose first argument is a key.
 func firstKey(cmd redis.Cmder) string {
 	args, i := cmd.Args(), 1
 	if name := cmd.Name(); name == "eval" || name == "evalsha" {
@@ -103,7 +104,7 @@ type pinned struct {
 // Clone implements redis.Cmder.
 func (p pinned) Clone() redis.Cmder { return pinned{p.Cmder.Clone(), p.shard} }
 
-// A guard is the hook of a shard that refuses what is pinned to another shard.
+// A guard is the hook of a shard that refuses commands pinned to other shards.
 type guard struct{ shard *redis.Client }
 
 func (guard) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -122,28 +123,28 @@ func (g guard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// errShardDown says that the shard of a key is not in the ring at the moment. Nothing was sent.
-var errShardDown = errors.New("redis: the ring's shard of the key is down")
+// errShardDown reports that the shard of a key is not in the ring at the moment. Nothing was sent.
+var errShardDown = errors.New("redis: the shard of the ring that holds the key is down")
 
-// pins know which shard each key of a ring belongs to. A ring does not tell the names of its shards, by
-// which it hashes, but for those that it was made with. So there are two states:
+// A pins knows which shard each key of a ring belongs to. A ring hashes by the names of its shards, but it
+// tells only the names that it was made with. So there are two states:
 //
-//   - The names that the ring was made with are its shards' names. Then owners is not nil and holds the
-//     shard of each name, as it was found while all were up. A key belongs to the shard of the name that
-//     the ring's own hash over all names gives.
-//   - SetAddrs has changed them, and owners is nil. Then a key belongs to the shard that the ring sends it
-//     to while all shards are up, which seen remembers. As long as one is down, the keys that were not
-//     seen since the last change belong to nobody.
+//   - The names that the ring was made with are the names of its shards. Then owners is not nil and holds the
+//     shard of each name, as it was found while all shards were up. A key belongs to the shard whose name the
+//     ring's own hash over all names gives.
+//   - SetAddrs has changed the names, and owners is nil. Then a key belongs to the shard that the ring sends it
+//     to while all shards are up, and seen remembers that shard. As long as a shard is down, keys that were not
+//     seen since the last change belong to no shard.
 type pins struct {
 	ring   ring
 	hash   redis.ConsistentHash // over all names
-	probes map[string][]string  // for each name some keys that are its
+	probes map[string][]string  // some keys of each name
 
 	mu      sync.RWMutex
-	members map[*redis.Client]bool // shards that have been in the ring and were not closed; guarded
-	live    int                    // how many of them were up when they were looked at last
+	members map[*redis.Client]bool // shards that have been in the ring, have a guard, and were not closed
+	live    int                    // how many of them were up at the last look
 	owners  map[string]*redis.Client
-	failed  bool // the members are not those of the names
+	failed  bool // the members do not go by these names
 	seen    map[string]*redis.Client
 }
 
@@ -152,8 +153,8 @@ const (
 	maxSeen       = 10_000
 )
 
-// allPins has one entry for each ring of the process, by its options, which no other ring shares: what is
-// registered with a ring and its shards cannot be taken back.
+// allPins has one entry for each ring of the process. The key is the ring's options, which no other ring
+// shares. The entries are shared because a hook cannot be removed from a ring or a shard.
 var allPins struct {
 	sync.Mutex
 	byRing map[weak.Pointer[redis.RingOptions]]weak.Pointer[pins]
@@ -207,7 +208,7 @@ func newPins(r ring) *pins {
 	return p
 }
 
-// joined is told of a shard that SetAddrs is about to bring in.
+// joined is called with a shard that SetAddrs is about to add.
 func (p *pins) joined(shard *redis.Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +223,7 @@ func (p *pins) add(shard *redis.Client) {
 	}
 }
 
-// refresh takes in the shards that are up, and drops those that SetAddrs has removed, which are closed.
+// refresh adds the shards that are up, and drops those that SetAddrs has removed, which are closed.
 func (p *pins) refresh() {
 	live := p.ring.GetShardClients()
 	up := make(map[*redis.Client]bool, len(live))
@@ -249,8 +250,8 @@ func isClosed(shard *redis.Client) bool {
 // whole reports whether all shards are up.
 func (p *pins) whole() bool { return p.live == len(p.members) && p.ring.Len() == p.live }
 
-// learn finds the shard of each name, if all are up and the names are still theirs: the keys of a name
-// must all go to one shard, and those of another name to another.
+// learn finds the shard of each name, provided that all shards are up and the names are still theirs: all keys
+// of a name must go to one shard, and the keys of another name to another shard.
 func (p *pins) learn() {
 	if p.failed || p.hash == nil || p.live != len(p.ring.Options().Addrs) || !p.whole() {
 		return
@@ -271,8 +272,8 @@ func (p *pins) learn() {
 	}
 }
 
-// learnByAddress is learn for a ring some of whose shards are down from the start. Those that are up are
-// known by their addresses, unless SetAddrs has changed them.
+// learnByAddress is learn for a ring with shards that are down from the start. The shards that are up are found
+// by their addresses, unless SetAddrs has changed them.
 func (p *pins) learnByAddress(addrs map[string]string) {
 	names := map[string]string{}
 	for name, addr := range addrs {
@@ -315,7 +316,7 @@ func (p *pins) shard(key string) (*redis.Client, error) {
 	}
 	if current == nil || p.owner(tag) != current {
 		p.learn()
-		if p.failed && p.owners != nil { // all are up, and the names are not theirs
+		if p.failed && p.owners != nil { // all are up, and have other names
 			p.owners = nil
 		}
 		if current != nil && p.members[current] && p.whole() {
@@ -328,7 +329,7 @@ func (p *pins) shard(key string) (*redis.Client, error) {
 	return current, nil
 }
 
-// see notes that the ring, all of whose shards are up, sends the keys of that tag to shard.
+// see records that the ring, all of whose shards are up, sends the keys with that tag to shard.
 func (p *pins) see(tag string, shard *redis.Client) {
 	if p.owners == nil {
 		if p.seen == nil || len(p.seen) >= maxSeen {
@@ -337,13 +338,13 @@ func (p *pins) see(tag string, shard *redis.Client) {
 		p.seen[tag] = shard
 		return
 	}
-	// A name that has so few keys that none was found for it.
+	// A name with so few keys that none was found for it.
 	if name := p.hash.Get(tag); len(p.probes[name]) == 0 && p.live == p.named() {
 		p.owners[name] = shard
 	}
 }
 
-// owner returns the shard that the keys of that tag belong to, nil where it is not known.
+// owner returns the shard that the keys with that tag belong to, or nil if it is not known.
 func (p *pins) owner(tag string) *redis.Client {
 	if p.owners == nil {
 		return p.seen[tag]
@@ -351,7 +352,7 @@ func (p *pins) owner(tag string) *redis.Client {
 	return p.owners[p.hash.Get(tag)]
 }
 
-// named returns how many shards have names that are known.
+// named returns how many shards have known names.
 func (p *pins) named() int {
 	if p.owners == nil {
 		return 0

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A testRing is a ring of miniredis servers whose heartbeats the test decides about.
+// A testRing is a ring of miniredis servers whose heartbeats are under the control of the test.
 type testRing struct {
 	t       *testing.T
 	rdb     *redis.Ring
@@ -24,7 +24,7 @@ type testRing struct {
 	dead    map[string]*atomic.Bool
 }
 
-// inRing runs f in a bubble with a ring whose shards a, b and c are at the addresses of the same letter.
+// inRing runs f in a bubble, with a ring of the shards a, b and c, each at the address of the same letter.
 func inRing(t *testing.T, f func(r *testRing), opts ...func(*redis.RingOptions)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &testRing{t: t, servers: map[string]*miniredis.Miniredis{}, dead: map[string]*atomic.Bool{}}
@@ -56,7 +56,7 @@ func inRing(t *testing.T, f func(r *testRing), opts ...func(*redis.RingOptions))
 	})
 }
 
-// addresses are those of the shards of these letters: a name would be looked up.
+// addresses returns the addresses of the shards with these letters. A host name would have to be looked up.
 func addresses(letters map[string]string) map[string]string {
 	addrs := map[string]string{}
 	for name, l := range letters {
@@ -71,7 +71,7 @@ func letter(addr string) string {
 	return string(l)
 }
 
-// set has the shards of those addresses die, all others live, and the ring learn of it.
+// set makes the shards at those addresses fail and all others work, and waits until the ring knows.
 func (r *testRing) set(dead ...string) {
 	for _, d := range r.dead {
 		d.Store(false)
@@ -103,8 +103,8 @@ func (r *testRing) send(s Sender, key string) (string, error) {
 	return ran, err
 }
 
-// homes sends a command for each of 60 keys with that prefix, and returns where they ran: "" for nowhere,
-// which must be an error that says that nothing was sent.
+// homes sends a command for each of 60 keys with that prefix, and returns where it was executed: "" stands for
+// nowhere, in which case the error must say that nothing was sent.
 func (r *testRing) homes(s Sender, prefix string) map[string]string {
 	r.t.Helper()
 	homes := map[string]string{}
@@ -120,7 +120,7 @@ func (r *testRing) homes(s Sender, prefix string) map[string]string {
 	return homes
 }
 
-// without returns homes with nothing on the dead.
+// without returns homes with nothing on the shards that are down.
 func without(homes map[string]string, dead ...string) map[string]string {
 	left := map[string]string{}
 	for key, addr := range homes {
@@ -134,7 +134,7 @@ func without(homes map[string]string, dead ...string) map[string]string {
 	return left
 }
 
-// spread demands that keys ran on each of those shards and nowhere else.
+// spread checks that keys were executed on each of those shards and nowhere else.
 func (r *testRing) spread(homes map[string]string, addrs ...string) {
 	r.t.Helper()
 	n := map[string]int{}
@@ -147,7 +147,7 @@ func (r *testRing) spread(homes map[string]string, addrs ...string) {
 	require.Len(r.t, n, len(addrs), "%v", n)
 }
 
-// A key goes to its own shard or nowhere, and the keys of others do not notice.
+// A key goes to its own shard or nowhere, and the keys of other shards are not affected.
 func TestPinnedKeysStayOnTheirShard(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		s := Pin(r.rdb)
@@ -157,7 +157,7 @@ func TestPinnedKeysStayOnTheirShard(t *testing.T) {
 			r.set(dead...)
 			require.Equal(t, without(home, dead...), r.homes(s, "k"), "%v are dead", dead)
 			require.Equal(t, 3-len(dead), r.rdb.Len())
-			late := r.homes(s, fmt.Sprint("asked first when dead ", dead)) // keys that were never asked for
+			late := r.homes(s, fmt.Sprint("asked first when dead ", dead)) // keys that were never used before
 			for _, addr := range dead {
 				require.NotContains(t, late, addr)
 			}
@@ -174,7 +174,7 @@ func TestPinnedKeysStayOnTheirShard(t *testing.T) {
 	})
 }
 
-// A lasting hook of the ring: it sees every command, and holds each for a while.
+// A hook of the ring that stays: it sees every command, and holds each for a while.
 type slowHook struct {
 	d    time.Duration
 	seen int
@@ -192,7 +192,7 @@ func (h *slowHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A shard is taken out after a command was let through and before the ring chooses a shard for it.
+// A shard is taken out after a command was let through, and before the ring chooses a shard for it.
 func TestShardGoesDownWhileACommandIsOnItsWay(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		h := &slowHook{}
@@ -216,11 +216,12 @@ func TestShardGoesDownWhileACommandIsOnItsWay(t *testing.T) {
 
 func firstOf(addr string, _ error) string { return addr }
 
-// SetAddrs moves keys, as it should, and what is dead then stays pinned as far as that can be known.
+// SetAddrs moves keys, as it should, and then keys of a shard that is down stay pinned as far as that can be
+// known.
 func TestPinnedRingIsResharded(t *testing.T) {
 	for name, test := range map[string]struct {
 		addrs   map[string]string
-		unknown bool // the shards' names
+		unknown bool // the names of the shards are not known
 	}{
 		"a shard more":     {map[string]string{"a": "a", "b": "b", "c": "c", "d": "d"}, true},
 		"a shard less":     {map[string]string{"a": "a", "b": "b"}, true},
@@ -268,7 +269,7 @@ func TestPinnedRingIsResharded(t *testing.T) {
 	}
 }
 
-// A dead shard is replaced: what it held is gone, and its keys are usable again.
+// After a dead shard is replaced, what it held is gone and its keys are usable again.
 func TestDeadShardIsReplaced(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		s := Pin(r.rdb)
@@ -285,7 +286,7 @@ func TestDeadShardIsReplaced(t *testing.T) {
 	})
 }
 
-// A ring that is pinned when a shard is down already, or after SetAddrs.
+// A ring may be pinned when a shard is down already, or after SetAddrs.
 func TestPinnedLate(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		whole := r.homes(r.rdb, "k")
@@ -310,7 +311,7 @@ func TestPinnedLate(t *testing.T) {
 	}
 }
 
-// The hash of the ring's user is asked, also one that leaves a shard without keys.
+// The hash that the user gave the ring decides, even if it leaves a shard without keys.
 func TestPinnedWithAnotherHash(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		s := Pin(r.rdb)
@@ -330,7 +331,7 @@ func TestPinnedWithAnotherHash(t *testing.T) {
 	})
 }
 
-// preference hashes most keys to a or b, one to c.
+// preference hashes most keys to a or b, and one to c.
 type preference []string
 
 func (p preference) Get(key string) string {

@@ -1,5 +1,5 @@
-// Package dispatch sends Lua scripts to Redis, so that the sender knows whether each may have run. What a script
-// does, and whether it may run twice, is for its users to say.
+// Package dispatch sends Lua scripts to Redis and tells the sender whether each may have been executed. What a
+// script does, and whether it may run twice, is the concern of its users.
 //
 // Its functions are safe for concurrent use.
 package dispatch
@@ -14,25 +14,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Script is one embedded file with the numbers of keys and arguments that its wrapper sends.
+// A Script is one embedded file together with the numbers of keys and arguments that its wrapper sends.
 type Script struct {
 	Name       string
 	Src        string
 	Sha        string
 	Keys, Args int
-	Optional   int // of the args, at their end
+	Optional   int // how many of the last arguments may be left out
 }
 
-// New is a script of that many keys and arguments.
+// New returns a script that takes that many keys and arguments.
 func New(name, src string, keys, args int) *Script {
 	sum := sha1.Sum([]byte(src))
 	return &Script{Name: name, Src: src, Sha: hex.EncodeToString(sum[:]), Keys: keys, Args: args}
 }
 
-// LetOut says that the last n arguments may be left out: each costs a tenth of a microsecond in Redis.
+// LetOut allows the last n arguments to be left out, because each costs a tenth of a microsecond in Redis.
 func (s *Script) LetOut(n int) { s.Optional = n }
 
-// Command is the script's EVALSHA, or an error where the numbers of keys and arguments are not its own.
+// Command returns the EVALSHA command of the script. It returns an error if the numbers of keys and arguments
+// are not those of the script.
 func (s *Script) Command(keys []string, args ...any) ([]any, error) {
 	if len(keys) != s.Keys || len(args) != s.Args && len(args) != s.Args-s.Optional {
 		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d and %d",
@@ -46,24 +47,24 @@ func (s *Script) Command(keys []string, args ...any) ([]any, error) {
 	return append(cmd, args...), nil
 }
 
-// Once makes one attempt at a command that [Script.Command] made. When ctx is done it answers ctx.Err();
-// then, and after an error of outcome Unknown, the script may have run.
+// Once makes one attempt at a command that [Script.Command] returned. When ctx is done it returns ctx.Err(). In
+// that case, and after an error whose outcome is Unknown, the script may have been executed.
 func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
 	reply, err := process(ctx, rdb, evalsha)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		// EVAL carries the text and leaves it in the script cache. Sent in place, not loaded
-		// first: between a SCRIPT LOAD and an EVALSHA another SCRIPT FLUSH can come.
+		// EVAL carries the text and leaves it in the script cache. A SCRIPT LOAD first would not do, because
+		// another SCRIPT FLUSH can come between it and the EVALSHA.
 		return process(ctx, rdb, append([]any{"eval", s.Src}, evalsha[2:]...))
 	}
 	return reply, err
 }
 
-// A OnceCmd is a command that go-redis sends once. Its own retries, and the redirect loop of its
-// cluster client, send a command again with the same arguments; whether a script may run twice is for
-// its user to say.
+// A OnceCmd is a command that go-redis sends only once. Its own retries, and the redirect loop of its cluster
+// client, send a command again with the same arguments, but only the user of a script knows whether it may run
+// twice.
 type OnceCmd struct{ *redis.Cmd }
 
-// NoRetry is what go-redis asks.
+// NoRetry tells go-redis not to send the command again.
 func (OnceCmd) NoRetry() bool { return true }
 
 func process(ctx context.Context, rdb Sender, args []any) (any, error) {
@@ -75,12 +76,13 @@ func process(ctx context.Context, rdb Sender, args []any) (any, error) {
 
 func processed(ctx context.Context, rdb Sender, args []any) (any, error) {
 	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
-	// The error is on the command too; both are one.
+	// The command has the same error.
 	_ = Process(ctx, rdb, cmd)
 	return cmd.Result()
 }
 
-// Process sends one command. A panic of a hook of the redis client is the command's error, a *[retry.Panic].
+// Process sends one command. If a hook of the redis client panics, the error of the command wraps a
+// *[retry.Panic].
 func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
 	sent := false
 	defer func() {
@@ -95,16 +97,16 @@ func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
 	return err
 }
 
-// Reload has the client of a cluster look for its masters, in the background and not all the time: by itself it does so
-// once a minute while a master does not reply, and the replica that took its place is met a minute late.
+// Reload has the client of a cluster look up the masters again, in the background. On its own the client does so
+// once a minute while a master does not reply, so that it meets the replica that took over up to a minute late.
 func Reload(ctx context.Context, s Sender) {
 	if cluster, ok := s.(interface{ ReloadState(ctx context.Context) }); ok {
 		cluster.ReloadState(ctx)
 	}
 }
 
-// Leavable runs f, which talks to Redis, and leaves it when ctx is done: go-redis looks at a context
-// before it sends, and then waits for the answer or its own timeout.
+// Leavable calls f, which talks to Redis, and abandons the call when ctx is done. On its own go-redis looks at
+// a context only before it sends; then it waits for the reply or for its own timeout.
 func Leavable[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if ctx.Done() == nil {
 		return f()

@@ -11,21 +11,21 @@ import (
 )
 
 var (
-	// errAbandoned says that nobody waits for the reply any more.
+	// errAbandoned reports that nobody waits for the reply any more.
 	errAbandoned = errors.New("abandoned")
-	// errHandOff says that the flight goes on, but not in its caller's goroutine.
+	// errHandOff reports that the flight goes on, but not in the goroutine of its caller.
 	errHandOff = errors.New("handed off")
 )
 
-// attempt asks until there is a reply. While Redis is away those who do not wait are told so; the error is
-// errAbandoned when nobody is left.
+// attempt asks until there is a reply. During an outage it ends the requests that do not wait. The error is
+// errAbandoned if no caller is left.
 func (f *flight) attempt() (permit.Reply, error) {
 	var (
 		h           = f.limiter.h
 		health      = h.Health()
 		tries       = retry.Attempts{Begin: time.Now()}
 		typeChanges = 0
-		first       = f.healthProbe // which was allowed when the flight was started
+		first       = f.healthProbe // it was allowed when the flight started
 	)
 	for {
 		if h.engine.isClosed() {
@@ -45,7 +45,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 				return permit.Reply{}, errAbandoned
 			}
 			if f.inline {
-				return permit.Reply{}, errHandOff // its caller may be served without Redis
+				return permit.Reply{}, errHandOff // its caller may get its outcome without Redis
 			}
 			retry.SleepOr(time.Until(next), over, h.engine.closed)
 			if !f.trim() {
@@ -90,7 +90,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 		if !f.failWhileDown(permit.Failed("acquire", h.name, failure), tries.Begin) {
 			return permit.Reply{}, errAbandoned
 		}
-		if failure.Local { // this process' fault, not Redis': no reason to keep others from asking
+		if failure.Local { // the fault of this process and not of Redis, so others may go on asking
 			retry.SleepOr(outage.ProbePause(), nil, h.engine.closed)
 		}
 	}
@@ -103,22 +103,22 @@ func (f *flight) noteError(err error) {
 	l.shard.unlock()
 }
 
-// trim drops those who have left or were answered without Redis while the flight slept. It reports whether
-// somebody is left.
+// trim drops the callers that have left, or were served without Redis, while the flight slept. It reports
+// whether any caller is left.
 func (f *flight) trim() bool {
 	l := f.limiter
 	l.shard.lock()
 	defer l.shard.unlock()
 	f.local = l.local
 	if f.Replay {
-		return true // it asks for what it asked for
+		return true // a replay asks for the same again
 	}
 	f.Cursor = permit.Cursor{}
 	return f.pruneLocked()
 }
 
-// failWhileDown has those decided whom an outage policy decides, tells the others who do not wait that Redis is
-// away, and after the outage limit everybody. It reports whether somebody in the flight waits on.
+// failWhileDown lets outage policies decide the requests that have one, fails the other requests that do not
+// wait, and after the outage limit fails all. It reports whether any caller in the flight goes on waiting.
 func (f *flight) failWhileDown(err error, since time.Time) bool {
 	l := f.limiter
 	l.shard.lock()
@@ -141,13 +141,14 @@ func (f *flight) failWhileDown(err error, since time.Time) bool {
 	return waits
 }
 
-// refund is done also when the Engine is closed: nothing else returns what its callers left.
+// refund works even if the Engine is closed, because nothing else gives back what its callers left behind.
 func (h *Handle) refund(ctx context.Context, typ permit.Type, g permit.Grant) {
 	_ = retry.Do(nil, nil, func(bool) error { return h.backend.Refund(ctx, typ, g) })
 }
 
-// gated makes the call until there is a reply, as a replay where it may have been made before. While Redis is known
-// to be away it is not made, but for the probe. call notes its replies. The errors are those for callers.
+// gated calls call until there is a reply, as a replay if it may have been executed before. During an outage it
+// makes no call except for the probe. The function call has to record its replies with noteReply. The errors of
+// gated are meant for callers.
 func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) error) error {
 	err := retry.Do(nil, h.engine.closed, func(replay bool) error {
 		if err := h.engine.ready(ctx); err != nil {
@@ -159,7 +160,7 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 		}
 		err = call(replay)
 		if failure, ok := err.(*retry.Error); ok && !next.IsZero() {
-			failure.Final = true // that was the probe
+			failure.Final = true // it was the probe
 		}
 		return err
 	})
@@ -172,7 +173,7 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 	return permit.Failed(op, h.name, err)
 }
 
-// noteReply notes that Redis is there, if a call of h that ended with err was replied to.
+// noteReply records that Redis is up, if err shows that a call of h got a reply.
 func (h *Handle) noteReply(err error) {
 	if failure, ok := err.(*retry.Error); ok && !failure.Answered {
 		return

@@ -8,22 +8,22 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A flight is one call on its way, with the requests that share it, and what follows from its reply: the rest of
-// what one call does not do, the search for lost permits, and the refund of what nobody waits for any more. It
-// belongs to the goroutine that flies it; the lock guards its callers.
+// A flight is one call on its way, with the requests that share it, and what follows from its reply: the rest
+// of what one call does not do, the search for lost permits, and the refund of permits that nobody waits for
+// any more. It belongs to the goroutine that flies it; the lock of the shard guards its callers.
 type flight struct {
 	permit.Batch
-	callers     [][]*request // of each run; nil where a caller left
+	callers     [][]*request // of each run; nil for a caller that left
 	limiter     *limiter
-	ctx         context.Context // of the first request, without its end
+	ctx         context.Context // of the first request, without its cancellation
 	begin       time.Time
-	changes     int  // the limiter's, when the flight left
-	more        bool // it goes on with those who are left
-	audit       bool // lost permits have to be looked for before
+	changes     int  // of the limiter, when the flight left
+	more        bool // it goes on with the callers that are left
+	audit       bool // it has to look for lost permits first
 	audited     bool
-	healthProbe bool // nobody's: it has been let to probe Redis
-	inline      bool // in its caller's goroutine
-	handedOff   bool // in another now, under the same ID
+	healthProbe bool // it has no callers; it was allowed in order to probe Redis
+	inline      bool // it runs in the goroutine of its caller
+	handedOff   bool // it went on to another goroutine, under the same ID
 	local       *outage.Share
 	ended       []*request
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
@@ -33,7 +33,7 @@ func (f *flight) reset() {
 	*f = flight{limiter: f.limiter, Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
 }
 
-// appendLocked takes r into the last run, or into a new one; false when the flight is full.
+// appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
 func (f *flight) appendLocked(r *request) bool {
 	i := len(f.Runs) - 1
 	if i < 0 || f.Runs[i].Permits != r.permits {
@@ -42,8 +42,8 @@ func (f *flight) appendLocked(r *request) bool {
 	return f.putLocked(i, r)
 }
 
-// takeTriesLocked takes as many of q as fit. Nobody can tell in which order they came, so equal ones share
-// a run.
+// takeTriesLocked takes as many requests of q as fit. Nobody can tell in which order they came, so equal
+// requests share a run.
 func (f *flight) takeTriesLocked(q *queue) {
 	begin := len(f.Runs)
 	for r := q.first; r != nil; r = q.first {
@@ -68,7 +68,7 @@ func (f *flight) putLocked(i int, r *request) bool {
 		if i == len(f.callers) {
 			f.callers = append(f.callers, nil)
 		}
-		f.callers[i] = f.callers[i][:0] // what the slot held before is used again
+		f.callers[i] = f.callers[i][:0] // reuse the slice
 	}
 	if f.ctx == nil {
 		f.ctx = context.WithoutCancel(r.ctx)
@@ -86,8 +86,8 @@ func (f *flight) size() (n int64) {
 	return n
 }
 
-// pruneLocked drops the callers that have their outcome, and the runs without any. It reports whether somebody is
-// left.
+// pruneLocked drops the callers that have their outcome, and the runs that have no callers left. It reports
+// whether any caller is left.
 func (f *flight) pruneLocked() bool {
 	kept := 0
 	for i := range f.Runs {
@@ -101,7 +101,7 @@ func (f *flight) pruneLocked() bool {
 		f.callers[i] = rest
 		if len(rest) > 0 {
 			f.Runs[i].Count = int64(len(rest))
-			// Swapped, not copied: two runs must not share a slice.
+			// Swap and do not copy, because two runs must not share a slice.
 			f.Runs[kept], f.Runs[i] = f.Runs[i], f.Runs[kept]
 			f.callers[kept], f.callers[i] = f.callers[i], f.callers[kept]
 			kept++
@@ -114,7 +114,8 @@ func (f *flight) pruneLocked() bool {
 	return true
 }
 
-// endCallersLocked ends those in the flight with err who do not stay; nil for nobody.
+// endCallersLocked ends the requests in the flight with err, except those for which stays returns true; a nil
+// stays returns true for none.
 func (f *flight) endCallersLocked(err error, ended []*request, stays func(*request) bool) (_ []*request, stay bool) {
 	for i := range f.Runs {
 		for j, r := range f.callers[i] {

@@ -7,34 +7,34 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// checks says when the state of a limiter in Redis is looked at: lost permits, and such as are too many.
+// A checks decides when the state of a limiter in Redis is checked for permits that are lost, or are too many.
 type checks struct {
-	nextAudit time.Time // after a refusal
-	nextCheck time.Time // with a call that may be granted
-	suspect   bool      // the next call checks: the rate is another
-	lowered   bool      // and it is a lower one
-	unchecked bool      // there have been calls since the last check that did not
+	nextAudit time.Time // the next audit, after a refusal
+	nextCheck time.Time // the next check, in a call that may be granted
+	suspect   bool      // the rate has changed, so the next call checks
+	lowered   bool      // the new rate is lower
+	unchecked bool      // calls since the last check did not check
 }
 
-// auditEvery returns how often lost permits, and such as are too many, are looked for: once an interval, but no more
-// often than every 50 ms, and every minute where the interval is longer, since a rate set elsewhere may have made it
-// shorter.
+// auditEvery returns how often to look for permits that are lost or too many. That is once an interval, but at
+// most every 50 ms, and at least every minute, because somebody else may have set a rate with a shorter
+// interval.
 func auditEvery(interval time.Duration) time.Duration {
 	return min(max(interval, 50*time.Millisecond), time.Minute)
 }
 
-// CheckSample is of how many calls of a limiter that is asked less than once an interval, or that is new here, one
-// checks its state: a limiter in constant use checks once an interval. Every call of such a limiter could be the
-// only one for an interval, so that checking each would cost more than it finds.
+// CheckSample says that one in so many calls checks the state of a limiter that is new to this process or is
+// asked less than once an interval. A limiter in constant use checks once an interval; if every call of a
+// rarely used limiter did so, checking would cost more than it finds.
 const CheckSample = 64
 
-// take reports whether the call that leaves now checks that the permits left and those in use make up the rate,
-// although nothing may be refused, and if so that another need not for an interval; and whether the rate was lowered
-// since the last.
+// take reports whether the call that leaves now checks that the permits left and those in use add up to the
+// rate, even if nothing is refused. If it does, no other call need do so for an interval. take also reports
+// whether the rate has been lowered since the last check.
 func (c *checks) take(now time.Time, interval time.Duration, sample uint32) (check, lowered bool) {
 	often := interval
 	if often == 0 {
-		often = time.Minute // nobody has told it
+		often = time.Minute // the interval is not known
 	}
 	switch {
 	case c.suspect:
@@ -52,16 +52,16 @@ func (c *checks) take(now time.Time, interval time.Duration, sample uint32) (che
 	return true, lowered
 }
 
-// postpone has neither an audit nor a check before that instant.
+// postpone prevents audits and checks before the given instant.
 func (c *checks) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
 
-// maxInterval is the longest interval that is reckoned with here: several of them still are a Duration. Nobody sees
-// the end of a longer one.
+// maxInterval is the longest interval that this package calculates with, so that several of them still fit a
+// Duration. Nobody sees the end of a longer one.
 const maxInterval = 10 * 365 * 24 * time.Hour
 
-// learnRateLocked takes in what the reply to a call that left then says of the rate. Another one than the last makes
-// the next call check the state, which may not fit it: a PER_CLIENT client's permits stay when somebody else sets the
-// rate.
+// learnRateLocked takes in what the reply to a call that began at the given instant says about the rate. If the
+// rate has changed, the next call checks the state, which may not fit the rate: the permits of a PER_CLIENT
+// client stay when somebody else sets the rate.
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	r := a.Rate
 	r.Interval = min(r.Interval, maxInterval)

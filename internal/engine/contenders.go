@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// contenders are the lists of an Engine that would starve, by the time at which their callers came. A list may
-// reserve when no older one in here wants a limiter that it wants: so no two can hold what the other waits
-// for, and the oldest is never passed.
+// A contenders holds the lists of an Engine that would otherwise starve, in the order in which their callers
+// came. A list may reserve if no older one in here wants a limiter that it wants. So no two lists can hold what
+// the other waits for, and the oldest is never passed over.
 type contenders struct {
 	mu    sync.Mutex
 	lists []*listWaiter
-	rests map[string]time.Time // by hash key: until when the limiter is not reserved
+	rests map[string]time.Time // until when the limiter with that key is not reserved
 }
 
 func (c *contenders) enter(w *listWaiter) {
@@ -35,7 +35,7 @@ func (c *contenders) enter(w *listWaiter) {
 	c.lists = slices.Insert(c.lists, i, w)
 }
 
-// leave takes w out, and wakes those that have waited for it.
+// leave removes w, and wakes the lists that have waited for it.
 func (c *contenders) leave(w *listWaiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,13 +55,13 @@ func (c *contenders) leave(w *listWaiter) {
 	}
 }
 
-// behind reports whether an older list wants a limiter that the i-th wants. The lock is held.
+// behind reports whether an older list wants a limiter that the i-th list wants. The lock must be held.
 func (c *contenders) behind(i int) bool {
 	return slices.ContainsFunc(c.lists[:i], c.lists[i].overlaps)
 }
 
-// mayReserve reports whether it is w's turn to reserve. Otherwise it has to wait for an older list, or until
-// the instant at which the last of its limiters may be reserved again.
+// mayReserve reports whether w may reserve now. Otherwise w has to wait for an older list or, if at is not
+// zero, until that instant, at which the last of its limiters may be reserved again.
 func (c *contenders) mayReserve(w *listWaiter) (ok bool, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *contenders) mayReserve(w *listWaiter) (ok bool, at time.Time) {
 	return at.IsZero(), at
 }
 
-// rest has the limiter not reserved before that instant.
+// rest prevents the limiter from being reserved before the given instant.
 func (c *contenders) rest(hash string, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,33 +14,33 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// An Engine has the limiters of one client. While nobody acquires it has no goroutine. Its methods, and those of
-// its handles, are safe for concurrent use.
+// An Engine holds the limiters of one client. While nobody acquires it has no goroutine. Its methods, and those
+// of its handles, are safe for concurrent use.
 type Engine struct {
 	cfg    Config
 	closed chan struct{}
 
 	seed     maphash.Seed
 	shards   [512]shard
-	health   outage.Health // of the one Redis, when it is not divided
-	healths  sync.Map      // of *outage.Health, by what Backends.Shard returns
-	requests sync.Pool     // of *request; not a global one, because channels must not leave a test's bubble
+	health   outage.Health // of the only Redis, if it is not divided
+	healths  sync.Map      // *outage.Health by the value that Backends.Shard returns
+	requests sync.Pool     // of *request; not global, because channels must not leave the bubble of a test
 	calls    sync.WaitGroup
 
-	seq        atomic.Uint64 // of callers that may wait, by their coming
+	seq        atomic.Uint64 // numbers the callers that may wait in the order in which they come
 	contenders contenders
 }
 
-// New returns an Engine. Closed is closed when it is.
+// New returns an Engine.
 func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, closed: make(chan struct{}), seed: maphash.MakeSeed()}
 }
 
-// Closed returns a channel that is closed when the Engine is.
+// Closed returns a channel that is closed when the Engine is closed.
 func (e *Engine) Closed() <-chan struct{} { return e.closed }
 
-// Close fails the callers that wait, and every later call, with ErrClosed. It waits a second at most for the end of
-// calls in the air, and for refunds. It is called once.
+// Close makes the callers that wait, and every later call, fail with ErrClosed. It waits for the end of calls
+// in the air and for refunds, for one second at most. It must be called only once.
 func (e *Engine) Close() {
 	close(e.closed)
 	for i := range e.shards {
@@ -68,7 +68,7 @@ func (e *Engine) isClosed() bool {
 	}
 }
 
-// ready returns why a call must not be made: context first.
+// ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (e *Engine) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (e *Engine) newRequest() *request {
 	return &request{done: make(chan struct{}, 1)}
 }
 
-// recycle takes a request back that has ended and been woken.
+// recycle keeps a request for reuse that has ended and whose caller has been woken.
 func (e *Engine) recycle(r *request) {
 	*r = request{done: r.done, timer: r.timer}
 	e.requests.Put(r)
@@ -96,7 +96,8 @@ func (e *Engine) shardOf(key string) *shard {
 	return &e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]
 }
 
-// Touch notes that a call for a limiter begins or has ended that is not its line's; see [Handle.Touch].
+// Touch records that a call for a limiter begins or has ended that does not come from its line; see
+// [Handle.Touch].
 func (e *Engine) Touch(key string) {
 	s := e.shardOf(key)
 	s.lock()
@@ -106,7 +107,8 @@ func (e *Engine) Touch(key string) {
 	}
 }
 
-// A Handle is one limiter's. It holds nothing of the limiter; handles of one key are the same limiter's.
+// A Handle is how a caller reaches one limiter. It holds no state of the limiter; handles with the same key
+// share one.
 type Handle struct {
 	engine  *Engine
 	shard   *shard
@@ -115,13 +117,13 @@ type Handle struct {
 	backend Backend
 }
 
-// Handle returns that of the limiter of a key. name is what errors call it.
+// Handle returns a Handle of the limiter with that key. Errors call the limiter name.
 func (e *Engine) Handle(key, name string, b Backend) Handle {
 	return Handle{engine: e, shard: e.shardOf(key), key: key, name: name, backend: b}
 }
 
-// Acquire takes a request through the limiter, and returns how it ended. Each copy of a request is felt
-// where hundreds ask at once: there is none.
+// Acquire passes a request through the limiter, and returns how it ended. It avoids copies of the request,
+// because each costs a measurable time when hundreds of callers ask at once.
 func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	e, s := h.engine, h.shard
 	r := e.newRequest()
@@ -132,7 +134,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 			r.deadline = time.Now().Add(want.Timeout)
 		}
 	}
-	endless := ctx.Done() == nil && r.deadline.IsZero() // nothing ends the call before Redis does
+	endless := ctx.Done() == nil && r.deadline.IsZero() // nothing but Redis ends the call
 
 	s.lock()
 	if s.closed {
@@ -147,7 +149,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return got, got.Err
 	}
 	var inline *flight
-	refused := l.addLocked(r) // an endless request is never refused: it has no deadline that could be too early
+	refused := l.addLocked(r) // an endless request is never refused, since it has no deadline
 	if endless && !r.Degraded {
 		inline = l.takeInlineLocked(r)
 	} else {
@@ -169,18 +171,17 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	return got, got.Err
 }
 
-// Peek returns what a request would be told, and takes nothing.
+// Peek returns the reply that a request would get, without taking permits.
 func (h *Handle) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
 	return (&part{h: h, permits: permits}).look(ctx)
 }
 
-// Grace is how long a caller whose time is up waits for a reply that is on its way: so that a
-// timeout shorter than a round trip is a try, and one that ends just when the permits come back is
-// served.
+// Grace is how long a caller whose time is up waits for a reply that is on its way. It makes a timeout shorter
+// than a round trip act as one try, and serves a caller whose timeout ends just when the permits come back.
 const Grace = 10 * time.Millisecond
 
-// await waits for the outcome of a request that a limiter has. When the caller's time is up or ctx is
-// done it returns at once, whatever is in the air; the limiter passes on what was granted.
+// await waits for the outcome of a request. When the caller's time is up or ctx is done it returns at once,
+// whatever is in the air; the limiter passes on permits that are granted to the request afterwards.
 func (l *limiter) await(ctx context.Context, r *request, timeout time.Duration) (*request, error) {
 	var timeUp <-chan time.Time
 	if r.blocking && !r.deadline.IsZero() {
@@ -210,7 +211,8 @@ func (l *limiter) await(ctx context.Context, r *request, timeout time.Duration) 
 	}
 }
 
-// graceFor starts the grace of a request whose time is up, once, where a reply is on its way.
+// graceFor starts the grace of a request whose time is up if a reply is on its way. Each request gets it only
+// once.
 func (l *limiter) graceFor(r *request) <-chan time.Time {
 	l.shard.lock()
 	defer l.shard.unlock()
@@ -218,7 +220,7 @@ func (l *limiter) graceFor(r *request) <-chan time.Time {
 		return nil
 	}
 	if !time.Now().Before(l.grantableAt) {
-		l.scheduleLocked() // the permits may be due at this very instant
+		l.scheduleLocked() // the permits may fall due at this very instant
 	}
 	if !r.ended && !l.lineInFlight {
 		return nil
@@ -228,13 +230,13 @@ func (l *limiter) graceFor(r *request) <-chan time.Time {
 	return r.timer.C
 }
 
-// leave takes out a request whose caller waits no longer: because of err, or because its time is up.
-// An outcome that came first counts.
+// leave removes a request whose caller no longer waits, because of err or because its time is up. If the
+// request has an outcome already, that counts.
 func (l *limiter) leave(r *request, err error) (*request, error) {
 	l.shard.lock()
 	var ended []*request
 	if r.Degraded && !r.ended && err == nil {
-		ended = l.serveLineLocked(false, nil) // its share may be due at this very instant
+		ended = l.serveLineLocked(false, nil) // its share may fall due at this very instant
 		l.rearmLocked()
 	}
 	if r.ended {
@@ -247,7 +249,7 @@ func (l *limiter) leave(r *request, err error) (*request, error) {
 	err = l.whyLeftLocked(r, err)
 	l.abandonLocked(r)
 	if r.Degraded {
-		ended = l.serveLineLocked(false, ended) // who stood behind it
+		ended = l.serveLineLocked(false, ended) // the callers behind it
 		l.rearmLocked()
 	}
 	l.shard.unlock()
@@ -255,8 +257,9 @@ func (l *limiter) leave(r *request, err error) (*request, error) {
 	return nil, err
 }
 
-// whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up. It is
-// ErrUnavailable, too, where Redis is known to be away, or where nobody knows whether the request was refused.
+// whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up.
+// The error wraps ErrUnavailable if Redis is known to be down, or if nobody knows whether the request was
+// refused.
 func (l *limiter) whyLeftLocked(r *request, err error) error {
 	_, down := l.h.Health().Since()
 	switch {
@@ -267,15 +270,16 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	case err != nil:
 		return fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, down)
 	case l.lastErr != nil:
-		return fmt.Errorf("%w: acquire of %q: no answer in time: %w", permit.ErrUnavailable, l.h.name, l.lastErr)
+		return fmt.Errorf("%w: acquire of %q: Redis did not reply in time: %w", permit.ErrUnavailable, l.h.name, l.lastErr)
 	case down != nil || l.lineInFlight && !r.refused && r.turn == nil:
-		return fmt.Errorf("%w: acquire of %q: no answer in time", permit.ErrUnavailable, l.h.name)
+		return fmt.Errorf("%w: acquire of %q: Redis did not reply in time", permit.ErrUnavailable, l.h.name)
 	}
 	return nil
 }
 
-// Health returns that of the Redis in which the limiter lives: of a ring its shard. Which node of a cluster that is,
-// is not known, nor always which shard: then it is that of the limiters whose keys hash alike.
+// Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the
+// node is not known, nor is the shard of a ring always; then it is the health shared by the limiters whose keys
+// hash alike.
 func (h *Handle) Health() *outage.Health {
 	e := h.engine
 	if !e.cfg.Divided {
@@ -292,7 +296,7 @@ func (h *Handle) Health() *outage.Health {
 	return o.(*outage.Health)
 }
 
-// markDown and markUp tell the observer what is news.
+// markDown and markUp update the health and tell the observer if that is news.
 func (h *Handle) markDown(err error) {
 	if h.Health().MarkDown(err) {
 		h.observe(Event{Kind: OutageBegan, Err: err})
@@ -313,8 +317,8 @@ func (h *Handle) observePanic(err error) {
 	}
 }
 
-// observe calls the observer. A panic of its own it is told of, once: it must not end the process, nor leave a flight
-// in the air.
+// observe calls the observer. If the observer panics, observe tells it so, once: a panic must neither end the
+// process nor leave a flight in the air.
 func (h *Handle) observe(ev Event) {
 	if h.engine.cfg.Observe == nil {
 		return
@@ -331,7 +335,7 @@ func (h *Handle) observe(ev Event) {
 	}
 }
 
-// Changed lets those who wait for the limiter in this process ask again at once.
+// Changed lets the callers in this process that wait for the limiter ask again at once.
 func (h *Handle) Changed() {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -342,7 +346,7 @@ func (h *Handle) Changed() {
 	}
 }
 
-// changesSeen returns how often this process has changed the limiter, for a caller that is about to ask.
+// changesSeen returns how often this process has changed the limiter so far, for a caller that is about to ask.
 func (h *Handle) changesSeen() int {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -352,7 +356,7 @@ func (h *Handle) changesSeen() int {
 	return 0
 }
 
-// grantableAt returns when the first in line can be served at the soonest, as far as that is known.
+// grantableAt returns when the first caller in line can be served at the soonest, as far as that is known.
 func (h *Handle) grantableAt() time.Time {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -362,8 +366,8 @@ func (h *Handle) grantableAt() time.Time {
 	return time.Now()
 }
 
-// Touch notes that a call of this process which is not of the line begins or has ended. It may reclaim the line's
-// tripwire, whose absence then says nothing of others.
+// Touch records that a call of this process begins or has ended that does not come from the line. Such a call
+// may reclaim the line's tripwire, whose absence then does not prove that another process took part.
 func (h *Handle) Touch() {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -372,8 +376,8 @@ func (h *Handle) Touch() {
 	}
 }
 
-// Type returns the type that the limiter had when it was last seen. Without one it is Overall;
-// being wrong costs a round trip.
+// Type returns the type that the limiter had when it was last seen, or Overall. A wrong type costs a round
+// trip.
 func (h *Handle) Type() permit.Type {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -383,8 +387,8 @@ func (h *Handle) Type() permit.Type {
 	return permit.Overall
 }
 
-// LearnType notes that the limiter has a new rate, or another type than was thought. Lost permits may be looked for
-// again.
+// LearnType records that the limiter has a new rate, or another type than expected. The next refusal may look
+// for lost permits again.
 func (h *Handle) LearnType(typ permit.Type) {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -394,7 +398,7 @@ func (h *Handle) LearnType(typ permit.Type) {
 	}
 }
 
-// ForgetTTL notes that the limiter may have got a TTL.
+// ForgetTTL records that the limiter may have got a TTL.
 func (h *Handle) ForgetTTL() {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -403,15 +407,16 @@ func (h *Handle) ForgetTTL() {
 	}
 }
 
-// NoteCoolDown has the policies of this process obey a cool-down, until Redis has been told of it too; the zero time
-// ends it.
+// NoteCoolDown makes the policies of this process obey a cool-down until Redis has been told of it as well. The
+// zero time ends it.
 func (h *Handle) NoteCoolDown(until time.Time) {
 	h.shard.lock()
 	defer h.shard.unlock()
 	h.shard.limiterLocked(h).localShareLocked().NoteCoolDown(until)
 }
 
-// ToldCoolDown notes that Redis has been told of a cool-down, and may from now on say that it is over.
+// ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
+// over.
 func (h *Handle) ToldCoolDown(until time.Time) {
 	h.shard.lock()
 	defer h.shard.unlock()

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// fly flies f, and then whatever has gathered meanwhile.
+// fly flies f, and then what has gathered in the meantime.
 func (f *flight) fly() {
 	l := f.limiter
 	for f != nil {
 		for f.step() {
 		}
 		if len(f.ended) > 1 {
-			// Those who have their outcomes may ask again at once. Let them: what they ask for gathers.
+			// The callers that have their outcomes may ask again at once. Let them, so that their requests
+			// gather.
 			runtime.Gosched()
 		}
 		l.shard.lock()
@@ -22,7 +23,7 @@ func (f *flight) fly() {
 	}
 }
 
-// flyInline flies the flight of one caller in that caller's goroutine, as far as one step goes.
+// flyInline flies the flight of one caller in the goroutine of that caller, for one step.
 func (f *flight) flyInline() {
 	l := f.limiter
 	f.inline = true
@@ -37,8 +38,8 @@ func (f *flight) flyInline() {
 	}
 }
 
-// step asks once, and reports whether the flight goes on: until everybody in it has an outcome or stands in line
-// again.
+// step asks once, and reports whether the flight goes on, which it does until all of its callers have an
+// outcome or stand in line again.
 func (f *flight) step() (more bool) {
 	if f.audit {
 		f.audit = false
@@ -72,14 +73,15 @@ func (f *flight) step() (more bool) {
 // auditNow looks for permits that are lost or too many.
 func (f *flight) auditNow() {
 	begin := time.Now()
-	_ = f.limiter.h.backend.Audit(context.WithoutCancel(f.ctx), f.Type, f.Lowered) // the next reply tells
+	_ = f.limiter.h.backend.Audit(context.WithoutCancel(f.ctx), f.Type, f.Lowered) // the next reply shows whether it worked
 	l := f.limiter
 	l.shard.lock()
 	l.checks.postpone(begin.Add(max(auditEvery(l.interval), 100*time.Since(begin))))
 	l.shard.unlock()
 }
 
-// refundUnclaimed returns to Redis what nobody waits for any more. When that fails it is back after one interval.
+// refundUnclaimed gives back to Redis the permits that nobody waits for any more. If that fails they are free
+// again after one interval.
 func (f *flight) refundUnclaimed() {
 	refunded := false
 	for _, g := range f.unclaimed {
@@ -94,7 +96,7 @@ func (f *flight) refundUnclaimed() {
 	}
 }
 
-// fail ends everybody in the flight with err.
+// fail ends all requests in the flight with err.
 func (f *flight) fail(err error) {
 	l := f.limiter
 	l.shard.lock()

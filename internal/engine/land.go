@@ -39,13 +39,14 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			f.Cursor = a.Cursor
 		}
 	case a.Next == permit.Done && !checked && !f.audited && !begin.Before(l.checks.nextAudit):
-		// Refused. Lost permits are looked for now and then: at most once an interval, and in large
-		// sets no more than 1 % of the time.
+		// Refused. Look for lost permits now and then: at most once an interval, and in large sets no more than
+		// 1 % of the time.
 		l.checks.postpone(begin.Add(auditEvery(a.Rate.Interval)))
 		f.more, f.Check = true, true
 	default:
 		if a.Next == permit.Audit {
-			// Lost again meanwhile. No wait is known; an instant keeps the callers from spinning.
+			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
+			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
 		}
 		ended = f.refuseLocked(a, ended)
@@ -59,7 +60,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	clear(ended)
 }
 
-// learnLocked takes in what the reply says of the limiter.
+// learnLocked takes in what the reply says about the limiter.
 func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
 	l := f.limiter
 	l.lastErr, l.typ = nil, f.Type
@@ -70,7 +71,7 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
 		l.noTTLUntil = begin.Add(trustNoTTL)
 	}
 	if f.DryRun {
-		// What it found is somebody else's; see reservedForListLocked.
+		// What the dry run found belongs to somebody else; see reservedForListLocked.
 		for i := range a.Granted {
 			a.Granted[i] = min(a.Granted[i], 0)
 		}
@@ -81,8 +82,8 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
 	}
 }
 
-// grantLocked gives each run's grants to those of its callers who are still there, in their order. What
-// nobody takes is unclaimed.
+// grantLocked gives the grants of each run to those of its callers that are still there, in their order. Grants
+// that nobody takes are unclaimed.
 func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 	left := a.Available
 	for i := range f.Runs {
@@ -116,7 +117,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// passOnLocked gives unclaimed permits to those in line, as long as the first of them can be served.
+// passOnLocked gives unclaimed permits to the callers in line, as long as the first of them can be served.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
 	if l.lineInFlight && !f.InOrder {
@@ -132,8 +133,8 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// refuseLocked ends the tries and lets the line wait. Of the tries that were refused behind others the flight asks
-// again for those who want to know how long it takes: a reply tells that of one request.
+// refuseLocked ends the tries and lets the line wait. A reply reports the wait of one request only, so the
+// flight asks again for tries that were refused behind others and want to know theirs.
 func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
 	for i := range f.Runs {

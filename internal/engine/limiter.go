@@ -8,14 +8,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A limiter is one limiter as this process uses it: who waits for it, what is on its way, and what the last reply
-// told.
+// A limiter is the state of one limiter in this process: which callers wait for it, what is on its way, and
+// what the last reply said.
 //
-// Requests that do not wait leave at once, or together with the next flight when enough are in the air. Requests
-// that wait stand in line, first come, first served: one that does not fit blocks those behind it. For the line one
-// flight at a time leaves, when the first in it is due, and asks for as many as fit.
+// Requests that do not wait, called tries, leave at once, or together with the next flight if enough flights
+// are in the air. Requests that wait stand in line, first come, first served: one that does not fit blocks
+// those behind it. One flight at a time leaves for the line, when the first request in it is due, and asks for
+// as many as fit.
 //
-// The shard's lock guards it. A goroutine exists while a flight is in the air, and a timer while somebody waits.
+// The lock of the shard guards a limiter. There is a goroutine while a flight is in the air, and a timer while
+// somebody waits.
 type limiter struct {
 	h     *Handle
 	shard *shard
@@ -26,40 +28,41 @@ type limiter struct {
 	triesInFlight int   // flights of tries
 	lineInFlight  bool  // a flight of waiters is in the air
 	flights       []*flight
-	turnHolder    *request      // the caller of a list whose turn it is: no flight leaves for the line
-	gatherer      *reservations // gathers permits for a list: no flight leaves for the line
-	free          *flight       // to be used again
+	turnHolder    *request      // the caller of a list whose turn it is; no flight leaves for the line
+	gatherer      *reservations // gathers permits for a list; no flight leaves for the line
+	free          *flight       // kept for reuse
 
 	nextAskAt   time.Time // when the line is due; zero for now
-	grantableAt time.Time // when the first in line can be served at the soonest, as the last reply had it
-	headSince   time.Time // when the first in line became it
+	grantableAt time.Time // when the first in line can be served at the soonest, by the last reply
+	headSince   time.Time // since when the first in line has been the first
 	timer       *time.Timer
-	changes     int   // made by this process: what was replied before is no longer so
-	lastErr     error // of the last attempt, nil when there was a reply
+	changes     int   // made by this process; replies from before are outdated
+	lastErr     error // of the last attempt; nil if there was a reply
 
-	typ        permit.Type   // of the last reply, and so on
-	interval   time.Duration // also that which a list was told
+	typ        permit.Type   // by the last reply, as the fields below
+	interval   time.Duration // also as replied to a list
 	rate       permit.Rate
-	noTTLUntil time.Time // until when the hash is taken to have no TTL
+	noTTLUntil time.Time // until when the hash is assumed to have no TTL
 	checks     checks
 
 	sharing sharing
 
-	local      *outage.Share // for the time without Redis; nil as long as all policies are closed
+	local      *outage.Share // for outages; nil as long as all policies are closed
 	localTimer *time.Timer
-	localDue   time.Time // when it serves
+	localDue   time.Time // when localTimer fires; zero if it is not armed
 }
 
 const (
 	// maxTries is how many flights of tries are in the air at most. With one, a caller that comes alone while a
-	// flight is in the air waits for that; with more, gathering suffers. A flight that takes longer than slowFlight,
-	// for a connection that hangs, does not hold the others up: then up to maxSlowTries.
+	// flight is in the air would have to wait for it; with more, gathering suffers. A flight that takes longer
+	// than slowFlight, because of a connection that hangs, does not hold up the others: then there may be up to
+	// maxSlowTries.
 	maxTries     = 2
 	maxSlowTries = 16
 	slowFlight   = 100 * time.Millisecond
 
-	// trustNoTTL is how long the hash is taken to have no TTL after it had none. Who gives it one gives it
-	// to the other keys too; within this time a key that is made anew could miss it.
+	// trustNoTTL is how long the hash is assumed to have no TTL after it was found to have none. Whoever gives
+	// it one gives one to the other keys, too; only a key that is created within this time could miss it.
 	trustNoTTL = time.Second
 )
 
@@ -67,11 +70,11 @@ func (l *limiter) mayTryLocked() bool {
 	if l.triesInFlight < maxTries {
 		return true
 	}
-	// The clock is not looked at for everyone of a crowd: that would be a tenth of what an acquire costs.
+	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
 	return l.triesInFlight < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
 }
 
-// resetLocked makes an idle limiter one that has served nobody, with no timer armed.
+// resetLocked makes an idle limiter as good as new, with no timer armed.
 func (l *limiter) resetLocked() {
 	for _, t := range []*time.Timer{l.timer, l.localTimer} {
 		if t != nil {
@@ -85,8 +88,8 @@ func (l *limiter) idleLocked() bool {
 	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && l.turnHolder == nil && l.gatherer == nil
 }
 
-// addLocked takes a request in, or reports that it is refused at once. scheduleLocked or takeInlineLocked goes on
-// with it.
+// addLocked adds a request, or reports that it is refused at once. The caller goes on with scheduleLocked or
+// takeInlineLocked.
 func (l *limiter) addLocked(r *request) (refused bool) {
 	if !r.blocking {
 		l.tries.push(r)
@@ -102,24 +105,24 @@ func (l *limiter) addLocked(r *request) (refused bool) {
 	return false
 }
 
-// isTooLateLocked reports whether r's time is up before the first in line can be served, and r is not to wait for
-// that.
+// isTooLateLocked reports whether r should be refused early because its time is up before the first in line can
+// be served.
 func (l *limiter) isTooLateLocked(r *request) bool {
 	return l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() && r.deadline.Before(l.grantableAt)
 }
 
-// newHeadLocked notes that the first in line is another one, of whose wait nothing is known.
+// newHeadLocked records that another request is the first in line, whose wait is not known.
 func (l *limiter) newHeadLocked() {
 	l.headSince, l.nextAskAt, l.grantableAt = time.Now(), time.Time{}, time.Time{}
 }
 
-// abandonLocked takes out a request whose caller waits no longer.
+// abandonLocked removes a request whose caller no longer waits.
 func (l *limiter) abandonLocked(r *request) {
 	head := l.waiters.first == r
 	r.unqueue()
 	if head && l.waiters.n > 0 {
 		if l.waiters.first.permits == r.permits {
-			l.headSince = time.Now() // its wait is the same
+			l.headSince = time.Now() // its wait is as long
 		} else {
 			l.newHeadLocked()
 		}
@@ -128,16 +131,16 @@ func (l *limiter) abandonLocked(r *request) {
 	l.rearmLocked()
 }
 
-// headIsStarvingLocked reports whether the first in line has been passed over for a whole interval, in which every
-// permit came back once. Until it is served, tries of this process stand behind the line: so a large request does
-// not starve behind small ones.
+// headIsStarvingLocked reports whether the first in line has been passed over for a whole interval, in which
+// every permit came back once. Until it is served, the tries of this process stand behind the line, so that a
+// large request does not starve behind small ones.
 func (l *limiter) headIsStarvingLocked() bool {
 	r := l.waiters.first
 	return r != nil && r.refused && l.lastErr == nil && l.interval > 0 && time.Since(l.headSince) > l.interval
 }
 
-// reservedForListLocked reports whether what is free is kept for a caller of several limiters, who gathers permits
-// or has been passed over for long. Tries are then asked for without taking anything, and refused.
+// reservedForListLocked reports whether free permits are kept for a list of limiters that gathers permits or
+// has been passed over for long. Tries then ask without taking anything, and are refused.
 func (l *limiter) reservedForListLocked() bool {
 	if l.gatherer != nil {
 		return true
@@ -148,7 +151,7 @@ func (l *limiter) reservedForListLocked() bool {
 	return l.waiters.first != nil && l.waiters.first.turn != nil && l.headIsStarvingLocked()
 }
 
-// scheduleLocked has the flights leave that may leave now.
+// scheduleLocked starts the flights that may leave now.
 func (l *limiter) scheduleLocked() {
 	if l.shard.closed {
 		return
@@ -161,8 +164,8 @@ func (l *limiter) scheduleLocked() {
 	}
 }
 
-// takeLineLocked returns a flight for the line when that is due, nil when it is not. When it is the turn of a list,
-// the list gets it.
+// takeLineLocked returns a flight for the line, or nil if the line is not due. If a list is the first in line,
+// it gets its turn instead.
 func (l *limiter) takeLineLocked() *flight {
 	if l.lineInFlight || l.turnHolder != nil || l.gatherer != nil || l.shard.closed || l.waiters.n == 0 ||
 		!l.nextAskAt.IsZero() && time.Now().Before(l.nextAskAt) {
@@ -186,7 +189,7 @@ func (l *limiter) takeLineLocked() *flight {
 	return f
 }
 
-// takeTriesLocked returns a flight for the tries, nil when there is none or none may leave.
+// takeTriesLocked returns a flight for the tries, or nil if there are none or none may leave.
 func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
@@ -210,8 +213,8 @@ func (l *limiter) takeTriesLocked() *flight {
 	return f
 }
 
-// takeInlineLocked returns the flight that r leaves with, for its caller to fly itself, which saves the way over a
-// goroutine: a quarter of the time that a call takes on loopback. It returns nil when r shares the flight, or has to
+// takeInlineLocked returns the flight that r leaves with, for its caller to fly itself. That saves a switch of
+// goroutines, a quarter of the time of a call on loopback. It returns nil if r shares the flight or has to
 // wait.
 func (l *limiter) takeInlineLocked(r *request) *flight {
 	var f *flight
@@ -231,7 +234,8 @@ func (l *limiter) takeInlineLocked(r *request) *flight {
 	return f
 }
 
-// giveTurnLocked lets the first in line, the caller of a list, ask by itself. Until it ends its turn the line waits.
+// giveTurnLocked lets the first in line, the caller of a list, ask by itself. The line waits until the turn
+// ends.
 func (l *limiter) giveTurnLocked(r *request) {
 	r.keepsTurn = r.keepsTurn || l.headIsStarvingLocked()
 	r.unqueue()
@@ -259,7 +263,7 @@ func (l *limiter) newFlightLocked() *flight {
 	return f
 }
 
-// startLocked has f leave in a goroutine of its own, as soon as the lock is free.
+// startLocked makes f leave in a goroutine of its own as soon as the lock is free.
 func (l *limiter) startLocked(f *flight) {
 	l.launchLocked(f)
 	l.shard.ready = append(l.shard.ready, f)
@@ -275,7 +279,7 @@ func (l *limiter) launchLocked(f *flight) {
 	l.h.engine.calls.Add(1)
 }
 
-// landedLocked takes f out of the air, and returns the flight that its goroutine flies next.
+// landedLocked removes f from the air, and returns the flight that its goroutine flies next, if any.
 func (l *limiter) landedLocked(f *flight) *flight {
 	if f.InOrder {
 		l.lineInFlight = false
@@ -303,7 +307,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 	return next
 }
 
-// rearmLocked sets the timer of the line, and lets a limiter go that nobody needs, with no timer armed.
+// rearmLocked sets the timer of the line, and evicts a limiter that nobody needs, with no timer armed.
 func (l *limiter) rearmLocked() {
 	switch {
 	case l.waiters.n == 0 || l.lineInFlight || l.turnHolder != nil || l.gatherer != nil || l.shard.closed:
@@ -321,15 +325,15 @@ func (l *limiter) rearmLocked() {
 	}
 }
 
-// onTimer is what the timer of the line runs. One that has fired cannot be stopped any more: nothing leaves that the
-// limiter, whichever it is by now, is not due to have leave.
+// onTimer runs when the timer of the line fires. It may run after the timer was stopped, and then on behalf of
+// another limiter, so it starts only what is due.
 func (l *limiter) onTimer() {
 	l.shard.lock()
 	defer l.shard.unlock()
 	l.scheduleLocked()
 }
 
-// closeLocked fails everybody.
+// closeLocked fails all requests.
 func (l *limiter) closeLocked(ended []*request) []*request {
 	for _, f := range l.flights {
 		ended, _ = f.endCallersLocked(permit.ErrClosed, ended, nil)
@@ -345,33 +349,33 @@ func (l *limiter) closeLocked(ended []*request) []*request {
 	return ended
 }
 
-// A shard holds the limiters whose keys hash alike, under one lock, which is held for bookkeeping only and never
-// while Redis is asked. One idle limiter may stay, so that it need not be told again what it has learnt; a hundred
-// thousand names used once leave nothing else behind.
+// A shard holds the limiters whose keys hash alike, under one lock, which is held for bookkeeping only and
+// never during a call. One idle limiter may stay, so that it need not learn again what it knows; a hundred
+// thousand names that are used once leave nothing else behind.
 type shard struct {
 	mu     sync.Mutex
 	first  *limiter
-	free   *limiter // one that was evicted, to be used again
+	free   *limiter // one that was evicted, kept for reuse
 	closed bool
-	health outage.Health // of a part of a divided Redis that is not known better
-	ready  []*flight     // to leave when the lock is free
+	health outage.Health // of a part of a divided Redis that cannot be told from others
+	ready  []*flight     // they leave when the lock is free
 
 	locals map[string]*outage.Share // by key
 }
 
-// maxLocals is how many limiters a shard remembers at most, for the time without Redis, besides those that are in
-// use and those with grants of their own.
+// maxLocals is how many limiters a shard remembers for outages, besides those in use and those with grants of
+// their own.
 const maxLocals = 64
 
 func (s *shard) lock() { s.mu.Lock() }
 
-// unlock frees the lock, and has the flights leave that were started under it.
+// unlock releases the lock, and starts the flights that became ready under it.
 func (s *shard) unlock() {
 	if len(s.ready) == 0 {
 		s.mu.Unlock()
 		return
 	}
-	var some [4]*flight // of more there is no need at all times
+	var some [4]*flight // rarely are there more
 	ready := append(some[:0], s.ready...)
 	clear(s.ready)
 	s.ready = s.ready[:0]
@@ -381,7 +385,7 @@ func (s *shard) unlock() {
 	}
 }
 
-// findLocked returns the limiter of that key, nil when there is none.
+// findLocked returns the limiter with that key, or nil.
 func (s *shard) findLocked(key string) *limiter {
 	for l := s.first; l != nil; l = l.next {
 		if l.h.key == key {
@@ -391,7 +395,7 @@ func (s *shard) findLocked(key string) *limiter {
 	return nil
 }
 
-// limiterLocked returns the limiter of h, made if need be.
+// limiterLocked returns the limiter of h, and makes it if need be.
 func (s *shard) limiterLocked(h *Handle) *limiter {
 	l := s.findLocked(h.key)
 	if l == nil {
@@ -406,7 +410,7 @@ func (s *shard) limiterLocked(h *Handle) *limiter {
 	return l
 }
 
-// evictIdleLocked removes the idle limiters other than keep.
+// evictIdleLocked removes all idle limiters except keep.
 func (s *shard) evictIdleLocked(keep *limiter) {
 	for at := &s.first; *at != nil; {
 		if l := *at; l != keep && l.idleLocked() {
@@ -419,7 +423,7 @@ func (s *shard) evictIdleLocked(keep *limiter) {
 	}
 }
 
-// close fails everybody and stops the timers. No flight leaves afterwards.
+// close fails all requests and stops the timers. No flight leaves afterwards.
 func (s *shard) close() {
 	s.lock()
 	s.closed = true
@@ -432,7 +436,7 @@ func (s *shard) close() {
 	wake(ended)
 }
 
-// forgetLocked makes room for another share: of those that nobody needs, any.
+// forgetLocked makes room for another share by dropping any that nobody needs.
 func (s *shard) forgetLocked() {
 	now := time.Now()
 	for key, m := range s.locals {

@@ -11,7 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Demand is what is asked of one limiter of a list.
+// A Demand asks for permits of one limiter of a list.
 type Demand struct {
 	Handle  *Handle
 	Permits int64
@@ -21,13 +21,13 @@ type Demand struct {
 // A ListOutcome is how a request for several limiters ended.
 type ListOutcome struct {
 	Granted  bool
-	Bound    int           // the place of the limiter that bound; -1 for none
-	Wait     time.Duration // how long until that could grant its part
-	Degraded bool          // a policy has decided at least one part
+	Bound    int           // the index of the limiter that refused, -1 for none; of several, the one with the longest wait
+	Wait     time.Duration // how long it takes until that limiter could grant its part
+	Degraded bool          // a policy decided at least one part
 }
 
-// AcquireAll takes a request for several limiters, all of it or nothing, and waits if it is to until the deadline,
-// which is zero for none. Each limiter is in the list once, in the order of the keys.
+// AcquireAll decides a request for several limiters, all of it or nothing. If wait is true it waits until the
+// deadline, which is zero for none. Each limiter must be in the list once, in the order of the keys.
 func (e *Engine) AcquireAll(ctx context.Context, demands []Demand, wait bool, deadline time.Time) (ListOutcome, error) {
 	if len(demands) == 1 {
 		return demands[0].alone(ctx, wait, deadline)
@@ -51,7 +51,7 @@ func (e *Engine) AcquireAll(ctx context.Context, demands []Demand, wait bool, de
 	return a.ListOutcome, err
 }
 
-// alone is a list of one limiter: its own line, its own outcome.
+// alone decides a list of one limiter, which is an ordinary request.
 func (d *Demand) alone(ctx context.Context, wait bool, deadline time.Time) (ListOutcome, error) {
 	r, err := d.Handle.Acquire(ctx, Request{Permits: d.Permits, Wait: wait, TellWait: true, Timeout: timeout(deadline), Policy: d.Policy})
 	switch {
@@ -63,17 +63,17 @@ func (d *Demand) alone(ctx context.Context, wait bool, deadline time.Time) (List
 	return ListOutcome{Wait: r.Wait, Degraded: r.Degraded}, nil
 }
 
-// A part is what is asked of one limiter of a list.
+// A part asks for permits of one limiter of a list, on the way to the backend.
 type part struct {
 	h       *Handle
 	permits int64
 	policy  *outage.Policy
 	typ     permit.Type
 	id      permit.ID // of the grant
-	changes int       // the limiter's, before it was asked
+	changes int       // of the limiter, before it was asked
 }
 
-// A listReply is a ListOutcome with what the line is to know of the limiter that bound.
+// A listReply is a ListOutcome with what the line has to know about the limiter that bound.
 type listReply struct {
 	ListOutcome
 	refused bool
@@ -91,20 +91,20 @@ type listWaiter struct {
 	parts    []part
 	deadline time.Time // zero for none
 	seq      uint64
-	since    time.Time  // since when it waits
-	turns    []*request // that of the limiter that bound, if it has it
-	rebounds int        // how often another limiter bound
+	since    time.Time  // when it began to wait
+	turns    []*request // the turn at the limiter that bound, if it has it
+	rebounds int        // how often the limiter that bound has changed
 
-	boundSince time.Time // since when the one that bound has done so
-	contends   bool      // it is among the Engine's contenders, which may read the following
-	wants      []string  // keys
+	boundSince time.Time // since when the current limiter has bound
+	contends   bool      // it is among the contenders of the Engine, which may read the fields below
+	wants      []string  // keys of the limiters
 	next       chan struct{}
 }
 
-// reboundsToReserve is after how many moves from line to line a waiter reserves permits.
+// reboundsToReserve is the number of moves from line to line after which a list reserves permits.
 const reboundsToReserve = 2
 
-// acquire waits until all parts are granted, or the caller's time is up.
+// acquire waits until all parts are granted, or the time of the caller is up.
 func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 	defer w.leaveLines()
 	e := w.engine
@@ -127,7 +127,7 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 		}
 		var next listReply
 		var err error
-		if a.Bound >= 0 { // it refused, or others wait for it
+		if a.Bound >= 0 { // this limiter refused, or others wait for it
 			if a.refused && (w.isLate(0) || e.cfg.RefuseEarly && w.isLate(a.Wait)) {
 				return a.ListOutcome, nil
 			}
@@ -142,7 +142,7 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 				return nothing.ListOutcome, err
 			}
 			if !ok {
-				if !a.refused { // its time was up before it could ask
+				if !a.refused { // the time was up before the list could ask
 					a.Wait = time.Until(w.parts[a.Bound].h.grantableAt())
 				}
 				a.Wait = max(a.Wait-time.Since(asked).Truncate(time.Millisecond), time.Millisecond)
@@ -177,12 +177,12 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 	}
 }
 
-// isLate reports whether the caller's time is up before d is over.
+// isLate reports whether the time of the caller is up before d is over.
 func (w *listWaiter) isLate(d time.Duration) bool {
 	return !w.deadline.IsZero() && time.Until(w.deadline) <= d
 }
 
-// timeout returns the time that is left, as await takes it: 0 for no end.
+// timeout returns the time left as Request.Timeout takes it, where 0 stands for no limit.
 func timeout(deadline time.Time) time.Duration {
 	if deadline.IsZero() {
 		return 0
@@ -190,7 +190,7 @@ func timeout(deadline time.Time) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
-// waitOutOutage waits while Redis is away, as err has told.
+// waitOutOutage waits until the next probe of the outage that caused err, or until its end.
 func (w *listWaiter) waitOutOutage(ctx context.Context, err error) error {
 	next, over := time.Now().Add(outage.ProbePause()), (<-chan struct{})(nil)
 	for _, p := range w.parts {
@@ -212,8 +212,8 @@ func (w *listWaiter) waitOutOutage(ctx context.Context, err error) error {
 	return nil
 }
 
-// sleep sleeps until d or the caller's time is up, or over is closed; slept is false then. Errors say that
-// the caller waits no longer.
+// sleep sleeps for d, or until the time of the caller is up or over is closed, in which case slept is false. An
+// error means that the caller no longer waits.
 func (w *listWaiter) sleep(ctx context.Context, d time.Duration, over <-chan struct{}) (slept bool, err error) {
 	if !w.deadline.IsZero() {
 		d = min(d, time.Until(w.deadline))
@@ -232,8 +232,8 @@ func (w *listWaiter) sleep(ctx context.Context, d time.Duration, over <-chan str
 	}
 }
 
-// firstPart returns the place of the first part whose limiter the process uses and is says yes to, -1 when there is
-// none. is is called under the lock.
+// firstPart returns the index of the first part whose limiter the process uses and for which is reports true,
+// or -1. The function is is called under the lock.
 func (w *listWaiter) firstPart(is func(*limiter) bool) int {
 	return slices.IndexFunc(w.parts, func(p part) bool {
 		p.h.shard.lock()
@@ -243,25 +243,26 @@ func (w *listWaiter) firstPart(is func(*limiter) bool) int {
 	})
 }
 
-// busy returns the place of the first limiter for which somebody waits, -1 when there is none: who comes later does
-// not ask before those who wait.
+// busy returns the index of the first limiter for which somebody waits, or -1. A list that comes later does not
+// ask before those that wait.
 func (w *listWaiter) busy() int {
 	return w.firstPart(func(l *limiter) bool { return l.waiters.n > 0 || l.turnHolder != nil || l.gatherer != nil })
 }
 
-// behindOthers reports whether what is free of a limiter is being kept for somebody else.
+// behindOthers reports whether free permits of any limiter are kept for somebody else.
 func (w *listWaiter) behindOthers() bool {
 	return w.firstPart(func(l *limiter) bool {
 		return l.turnHolder != nil || l.gatherer != nil || l.headIsStarvingLocked()
 	}) >= 0
 }
 
-// olderAhead returns the place of the first limiter in whose line somebody stands who came before w, or -1.
+// olderAhead returns the index of the first limiter whose line is headed by a caller that came before w, or -1.
 func (w *listWaiter) olderAhead() int {
 	return w.firstPart(func(l *limiter) bool { return l.waiters.first != nil && l.waiters.first.seq < w.seq })
 }
 
-// standAndTry asks for all when it is w's turn in the line of the limiter that bound. ok is false when its time is up.
+// standAndTry asks for all parts when it is the turn of w in the line of the limiter that bound. It reports
+// false if the time of the caller is up.
 func (w *listWaiter) standAndTry(ctx context.Context, a listReply) (next listReply, ok bool, err error) {
 	if ok, err := w.stand(ctx, a); !ok || err != nil {
 		return a, ok, err
@@ -270,10 +271,11 @@ func (w *listWaiter) standAndTry(ctx context.Context, a listReply) (next listRep
 	return next, true, err
 }
 
-// stand waits in the line of the limiter that bound until it is this caller's turn: not for permits, but that no
-// flight leaves for the line while it asks for all of its permits. It reports false when the caller's time is up.
+// stand waits in the line of the limiter that bound until it is the turn of w. The turn does not bring permits:
+// no flight leaves for the line while w asks for all of its parts. It reports false if the time of the caller
+// is up.
 func (w *listWaiter) stand(ctx context.Context, a listReply) (bool, error) {
-	var r *request // the turn that it has there
+	var r *request // the turn that w has there
 	for i := len(w.turns) - 1; i >= 0; i-- {
 		if w.turns[i].index == a.Bound {
 			r = w.turns[i]
@@ -299,8 +301,8 @@ func (w *listWaiter) stand(ctx context.Context, a listReply) (bool, error) {
 	return true, nil
 }
 
-// joinLine puts w into the line of the limiter that bound, by the time at which it came. r is the turn that it has
-// there and gives up for that, or nil.
+// joinLine puts w into the line of the limiter that bound, by the time at which it came. If r is not nil, it is
+// the turn that w has there and gives up.
 func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*request, error) {
 	p := w.parts[a.Bound]
 	h, s := p.h, p.h.shard
@@ -323,7 +325,7 @@ func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*re
 	l.waiters.insert(r)
 	if l.waiters.first == r {
 		l.newHeadLocked()
-		l.headSince = w.since // it has been passed over wherever it stood
+		l.headSince = w.since // the time in other lines counts
 		if a.refused && l.changes == p.changes {
 			l.grantableAt = time.Now().Add(a.Wait)
 			l.nextAskAt = time.Now().Add(min(a.Wait, w.engine.cfg.Recheck))

@@ -9,12 +9,12 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// This file is what callers of several limiters do while Redis is known to be away and no policy is
-// closed. On a cluster or a ring that means all of the limiters' nodes.
+// This file decides lists of limiters during an outage, if none of their policies is closed. On a cluster or a
+// ring that requires all of the limiters' nodes to be down.
 
-// tryLocal asks the policies for all parts at once. decided is false where they have no say: Redis is
-// there, or one of them is closed. A refusal tells how long it takes, if nobody else asks first: nobody
-// stands in line for several shares.
+// tryLocal asks the policies for all parts at once. It reports decided as false if they do not decide, because
+// Redis is up or one of them is closed. A refusal reports how long it takes if nobody else asks first, since
+// nobody stands in line for several shares.
 func (w *listWaiter) tryLocal(ctx context.Context) (a ListOutcome, decided bool, err error) {
 	if !w.decidesLocally() {
 		return nothing.ListOutcome, false, nil
@@ -35,8 +35,8 @@ func (w *listWaiter) tryLocal(ctx context.Context) (a ListOutcome, decided bool,
 		if err == nil && !at.After(now) {
 			continue
 		}
-		// Somebody else was faster. Each lock is held for itself only: all at once would have to be taken in
-		// the order of their shards.
+		// Somebody else was faster. Each lock is held by itself: to hold all of them, they would have to be
+		// taken in the order of their shards.
 		for _, p := range w.parts[:i] {
 			p.undoLocally(now)
 		}
@@ -62,7 +62,7 @@ func (w *listWaiter) decidesLocally() bool {
 	return true
 }
 
-// takeLocally returns when the part's policy can grant it; with take it does if that is now.
+// takeLocally returns when the policy of the part can grant it. With take set it grants it, if that is now.
 func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at time.Time, err error) {
 	h, s := p.h, p.h.shard
 	s.lock()
@@ -80,7 +80,7 @@ func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at ti
 		return at, fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, h.name, err, cause)
 	}
 	if p.policy.Kind == outage.LocalShare && l.hasLocalLineLocked() && !at.After(now) {
-		at = now.Add(max(l.localDue.Sub(now), time.Millisecond)) // those who stand in line come first
+		at = now.Add(max(l.localDue.Sub(now), time.Millisecond)) // the callers in line come first
 	}
 	if take && !at.After(now) {
 		m.Take(p.policy, p.permits, now)
@@ -88,7 +88,7 @@ func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at ti
 	return at, nil
 }
 
-// undoLocally takes back what takeLocally took at now.
+// undoLocally takes back what takeLocally granted at now.
 func (p *part) undoLocally(now time.Time) {
 	p.h.shard.lock()
 	defer p.h.shard.unlock()
@@ -97,8 +97,8 @@ func (p *part) undoLocally(now time.Time) {
 	}
 }
 
-// waitForLocal sleeps until the policies may grant, a probe is due, Redis is back, or the caller's
-// time is up; false then.
+// waitForLocal sleeps until the policies may grant, a probe is due, or Redis is up again. It reports false if
+// the time of the caller is up first.
 func (w *listWaiter) waitForLocal(ctx context.Context, wait time.Duration) (bool, error) {
 	next, over, _ := w.parts[0].h.Health().Next()
 	if _, err := w.sleep(ctx, min(wait, time.Until(next)), over); err != nil {
@@ -107,7 +107,7 @@ func (w *listWaiter) waitForLocal(ctx context.Context, wait time.Duration) (bool
 	return !w.isLate(0), nil
 }
 
-// reconcileAll tells Redis of what was granted of the parts without it, before more is asked for.
+// reconcileAll tells Redis what was granted without it for the parts, before more is asked for.
 func reconcileAll(ctx context.Context, parts []part) error {
 	for _, p := range parts {
 		if p.policy == nil {

@@ -10,39 +10,41 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// This file is what a list does that would starve: limiters which are wanted by many refuse it in turns, or a
-// peer in another process, which stands in no line of ours, always takes what the list waits for. It then
-// reserves permits in Redis, one limiter after another, and is granted all of them when it has them.
+// This file serves a list that would otherwise starve: limiters that are wanted by many refuse it in turns, or
+// a peer in another process, which stands in no line of this one, always takes what the list waits for. The
+// list then reserves permits in Redis, one limiter after another, and is granted all of them when it has them.
 //
-// A reservation is a grant that is moved to the present instant until it is used, so the window that counts
-// it is exact. Meanwhile its permits lie idle. That is bounded: by maxReserved at a time, and by idleShare
-// in the long run.
+// A reservation is a grant that is moved to the present instant until it is used, so the window that counts it
+// is exact. Meanwhile its permits lie idle. That is bounded by maxReserved at a time, and by idleShare in the
+// long run.
 
 const (
-	// maxReserved is for how many intervals of a limiter a list reserves its permits, from when it begins to
-	// gather them. Without peers in other processes they are there after one interval, and so are those of the
-	// others.
+	// maxReserved is the number of intervals of a limiter for which a list reserves its permits, from when it
+	// begins to gather them. If no other process competes, they are gathered after one interval, and so are
+	// those of the other limiters.
 	maxReserved = 4
-	// idleShare is the part of a limiter's rate that may lie idle for lists, and the part of the time for which lists that
-	// fail to gather its permits hold up its callers. After that the limiter is not reserved until the time is made up for.
+	// idleShare is the part of a limiter's rate that may lie idle for lists, and the part of the time for which
+	// lists that fail to gather its permits may hold up its callers. After an attempt the limiter is not
+	// reserved until that is made up for.
 	idleShare = 0.1
-	// gatherSteps is in how many steps of an interval permits are gathered at most that come back one by one: each
-	// is a call. In a long interval a step is maxGatherStep.
+	// gatherSteps is the largest number of steps, each of them a call, in which permits are gathered that come
+	// back one by one within an interval. In a long interval a step takes maxGatherStep.
 	gatherSteps   = 100
 	maxGatherStep = 100 * time.Millisecond
 )
 
-// starves reports whether the list that a has refused has been passed over: its limiters refuse in turns, or
-// one has refused it for an interval, in which every permit came back once.
+// starves reports whether the list that a refuses has been passed over: its limiters refuse in turns, or one
+// has refused it for an interval, in which every permit came back once.
 func (w *listWaiter) starves(a listReply) bool {
 	return a.refused && (w.rebounds >= reboundsToReserve || a.rate.Interval > 0 && time.Since(w.boundSince) > a.rate.Interval)
 }
 
-// contend is what a starving list does between two answers, and the next answer: it reserves when it is its
-// turn to, and otherwise waits for that, outside of all lines. ok is false when its time is up.
+// contend is what a starving list does after the reply a, and returns the next reply. The list reserves if it
+// may, and otherwise waits until it may, outside of all lines. It reports false if the time of the caller is
+// up.
 func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, ok bool, err error) {
 	if a.rate.Interval > 0 && a.Wait > a.rate.Interval {
-		// A cool-down: nobody can have anything. The line is the place to wait for its end.
+		// In a cool-down nobody gets anything. The line is the place to wait for its end.
 		w.engine.contenders.leave(w)
 		return w.standAndTry(ctx, a)
 	}
@@ -56,7 +58,7 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 	if may {
 		return w.reserve(ctx, a)
 	}
-	// Trying now and then costs the others nothing; all lists together do so every other millisecond at most.
+	// Trying now and then costs others nothing; all lists together do so at most every other millisecond.
 	d := max(a.Wait, a.rate.Interval/8, 2*time.Millisecond*time.Duration(w.engine.contenders.count()))
 	d = min(d, max(w.engine.cfg.Recheck, a.Wait))
 	if !at.IsZero() {
@@ -73,29 +75,29 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 	return next, true, err
 }
 
-// A reservation is what a list has taken of one limiter before it has all.
+// A reservation is what a list has taken of one limiter before it has all of its permits.
 type reservation struct {
 	h       *Handle
 	permits int64 // wanted
 	typ     permit.Type
 	id      permit.ID
 	held    int64
-	unsure  bool          // it may hold others than held: a call has been lost
-	begun   time.Time     // when it began to be gathered; zero: what others leave is enough, so far
-	due     time.Time     // when all of it can be there, as far as that is known
-	wait    time.Duration // until then, when that was asked
+	unsure  bool          // a call has been lost, so Redis may hold another number
+	begun   time.Time     // when gathering began; zero as long as what others leave is enough
+	due     time.Time     // when all of it can be gathered, as far as that is known
+	wait    time.Duration // the time until due, as of the last question
 	look    time.Time     // when there may be more, or it is time to begin
 	moved   time.Time     // when it was last moved to the present
-	rate    permit.Rate   // as last told, without the type
+	rate    permit.Rate   // as last reported, without the type
 	idle    float64       // permits × seconds
-	line    *limiter      // whose callers are held up meanwhile, nil for none
+	line    *limiter      // whose callers are held up in the meantime, or nil
 }
 
 func (v *reservation) whole() bool        { return v.held == v.permits }
 func (v *reservation) renewal() time.Time { return v.moved.Add(v.rate.Interval / 2) }
 
-// reservations are those of one attempt of a list. They have a goroutine of their own, so that the caller can
-// leave at once.
+// A reservations is one attempt of a list to reserve its permits. It has a goroutine of its own, so that the
+// caller can leave at once.
 type reservations struct {
 	w    *listWaiter
 	list []reservation
@@ -105,13 +107,13 @@ type reservations struct {
 	err  error
 
 	mu    sync.Mutex
-	left  bool       // the caller has
-	ended bool       // the attempt has
-	lines []*limiter // that are held up
+	left  bool       // the caller has left
+	ended bool       // the attempt is over
+	lines []*limiter // whose callers are held up
 }
 
-// reserve gathers the permits of all limiters that refuse, so that they are there at about the same time, until
-// all are granted or what it has may be held no longer. What it has not been granted goes back at once.
+// reserve gathers the permits of all limiters that refuse, so that they are complete at about the same time,
+// until all are granted or may not be held any longer. What has not been granted by then goes back at once.
 func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, ok bool, err error) {
 	s := &reservations{w: w, stop: make(chan struct{}), done: make(chan struct{}), list: make([]reservation, len(w.parts))}
 	for i, p := range w.parts {
@@ -135,7 +137,7 @@ func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, 
 	case <-w.engine.closed:
 		err = permit.ErrClosed
 	case <-timeUp:
-		err = fmt.Errorf("%w: reserve of %s: no answer in time", permit.ErrUnavailable, names(w.parts))
+		err = fmt.Errorf("%w: reserve of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
 	}
 	s.mu.Lock()
 	s.left = !s.ended
@@ -169,7 +171,8 @@ func (s *reservations) run(ctx context.Context) {
 	}
 }
 
-// attempt begins with the limiter that takes longest, and with each of the others when that takes no longer.
+// attempt begins with the limiter that takes longest, and begins with each other one when it takes no longer
+// than the rest of that.
 func (s *reservations) attempt(ctx context.Context) (listReply, error) {
 	if err := reconcileAll(ctx, s.w.parts); err != nil {
 		return nothing, err // it names the limiter
@@ -217,7 +220,7 @@ func (s *reservations) attempt(ctx context.Context) (listReply, error) {
 	}
 }
 
-// last returns the place of the limiter that is due last, of those that refuse; -1 when none does.
+// last returns the index of the limiter that is due last among those that refuse, or -1.
 func (s *reservations) last() int {
 	last := -1
 	for i := range s.list {
@@ -228,9 +231,9 @@ func (s *reservations) last() int {
 	return last
 }
 
-// lookAll takes what has come back, moves what is held, and asks for how long the rest takes.
+// lookAll takes what has come back, renews what is held, and asks how long the rest takes.
 func (s *reservations) lookAll(ctx context.Context) error {
-	for i := range 2 * len(s.list) { // first those that peers may be after at this instant
+	for i := range 2 * len(s.list) { // first those that peers may want at this instant
 		v, now := &s.list[i%len(s.list)], time.Now()
 		switch {
 		case v.begun.IsZero() == (i < len(s.list)):
@@ -271,8 +274,8 @@ func (s *reservations) lookAll(ctx context.Context) error {
 	return nil
 }
 
-// takeAll moves what is held to the present and takes the rest, all or nothing of each limiter. When one
-// refuses, only what has been gathered stays.
+// takeAll renews what is held and takes the rest, of each limiter all or nothing. If one refuses, only what has
+// been gathered stays.
 func (s *reservations) takeAll(ctx context.Context) (granted bool, err error) {
 	granted = true
 	for i := range s.list {
@@ -286,7 +289,7 @@ func (s *reservations) takeAll(ctx context.Context) (granted bool, err error) {
 			if err != nil {
 				return false, err
 			}
-			v.look, v.wait = time.Now(), max(wait, time.Millisecond) // 0: healed meanwhile
+			v.look, v.wait = time.Now(), max(wait, time.Millisecond) // 0 if lost permits were found
 			v.due = v.look.Add(v.wait)
 		}
 	}
@@ -301,13 +304,14 @@ func (s *reservations) takeAll(ctx context.Context) (granted bool, err error) {
 	return granted, nil
 }
 
-// take takes as much as there is. When that is less than wanted, wait is how long it takes until there is more.
+// take takes as many permits as are free. If that is less than wanted, wait is how long it takes until there
+// are more.
 func (v *reservation) take(ctx context.Context) (wait time.Duration, err error) {
 	for range 3 {
 		if err := v.send(ctx, v.permits, false); err != nil || v.whole() {
 			return 0, err
 		}
-		next := int64(1) // each as soon as it is back: a peer may be after it, too
+		next := int64(1) // each permit as soon as it is back, because a peer may want it, too
 		if v.rate.MinGap > 0 {
 			next = v.permits - v.held
 		}
@@ -318,7 +322,7 @@ func (v *reservation) take(ctx context.Context) (wait time.Duration, err error) 
 	return time.Millisecond, nil // others are always faster
 }
 
-// ask returns how long it takes until there are so many permits more.
+// ask returns how long it takes until that many more permits are free.
 func (v *reservation) ask(ctx context.Context, permits int64) (time.Duration, error) {
 	a, err := (&part{h: v.h, permits: permits}).look(ctx)
 	if err != nil {
@@ -332,7 +336,7 @@ func (v *reservation) ask(ctx context.Context, permits int64) (time.Duration, er
 	return max(a.Wait, time.Millisecond), nil
 }
 
-// send makes the call, until there is a reply.
+// send makes the call until there is a reply.
 func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 	v.h.Touch()
 	defer v.h.Touch()
@@ -350,7 +354,7 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		})
 		v.unsure = v.unsure || !answered
 		if other, ok := err.(*permit.WrongTypeError); ok {
-			// What it held was of the other type, whose keys nobody looks at any more.
+			// What it held belongs to the other type, whose keys are no longer used.
 			v.typ, v.held, v.unsure = other.Type, 0, false
 			v.h.LearnType(other.Type)
 			continue
@@ -366,7 +370,7 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 	return permit.TypeKeepsChanging("reserve", v.h.name)
 }
 
-// call returns what asks for so many permits from now on.
+// call returns the arguments of a call after which that many permits are held.
 func (v *reservation) call(want int64, whole bool) permit.Reservation {
 	return permit.Reservation{Type: v.typ, ID: v.id, Want: want, Held: v.held, Whole: whole, Unsure: v.unsure}
 }
@@ -380,7 +384,7 @@ func (v *reservation) count(held int64) {
 	v.held, v.moved = held, now
 }
 
-// account has the limiters not reserved until what lay idle is made up for.
+// account prevents the limiters from being reserved until the idle time is made up for.
 func (s *reservations) account(granted bool) {
 	for i := range s.list {
 		v := &s.list[i]
@@ -396,7 +400,7 @@ func (s *reservations) account(granted bool) {
 	}
 }
 
-// refund returns what is held.
+// refund gives back what is held.
 func (s *reservations) refund() {
 	for i := range s.list {
 		if v := &s.list[i]; v.held > 0 || v.unsure {
@@ -405,7 +409,7 @@ func (s *reservations) refund() {
 	}
 }
 
-// refund is done also when the Engine is closed. When it fails the permits are back after one interval.
+// refund works even if the Engine is closed. If it fails, the permits are free again after one interval.
 func (v *reservation) refund() {
 	call := v.call(0, false)
 	err := retry.Do(nil, nil, func(bool) error {
@@ -431,8 +435,8 @@ func (s *reservations) sleep(d time.Duration) {
 	retry.SleepOr(d, s.stop, s.w.engine.closed)
 }
 
-// holdUp has the others of this process wait, those that are in line and those that try: what comes back
-// is gathered.
+// holdUp makes the other callers of this process wait, those in line and those that try, so that what comes
+// back is gathered.
 func (s *reservations) holdUp(v *reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -448,7 +452,7 @@ func (s *reservations) holdUp(v *reservation) {
 	s.lines = append(s.lines, v.line)
 }
 
-// letGo has all go on that are held up.
+// letGo lets all callers go on that are held up.
 func (s *reservations) letGo() {
 	s.mu.Lock()
 	lines := s.lines

@@ -10,12 +10,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// inBackground runs f in a goroutine of its own, which Close waits for, unless the Engine is closed.
+// inBackground runs f in a goroutine of its own, for which Close waits. It returns ErrClosed if the Engine is
+// closed.
 func (w *listWaiter) inBackground(f func()) error {
 	s := w.parts[0].h.shard
 	s.lock()
 	defer s.unlock()
-	if s.closed { // Close waits for those that were counted before
+	if s.closed { // Close waits only for those counted before
 		return permit.ErrClosed
 	}
 	w.engine.calls.Add(1)
@@ -26,8 +27,8 @@ func (w *listWaiter) inBackground(f func()) error {
 	return nil
 }
 
-// try asks for all parts once. When ctx is done, or the caller's time up, it returns at once, and what is granted then
-// goes back.
+// try asks for all parts once. When ctx is done or the time of the caller is up, it returns at once, and what
+// is granted afterwards goes back.
 func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 	for i := range w.parts {
 		w.parts[i].changes = w.parts[i].h.changesSeen()
@@ -43,7 +44,7 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 		mu    sync.Mutex
 		left  bool
 		done  = make(chan result, 1)
-		parts = append([]part(nil), w.parts...) // the caller may go on with its own
+		parts = append([]part(nil), w.parts...) // the caller may go on to use its own
 	)
 	err := w.inBackground(func() {
 		ctx := context.WithoutCancel(ctx)
@@ -80,7 +81,7 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 		}
 	case <-timeUp:
 		if leave() {
-			return listReply{}, fmt.Errorf("%w: acquire_all of %s: no answer in time", permit.ErrUnavailable, names(w.parts))
+			return listReply{}, fmt.Errorf("%w: acquire_all of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
 		}
 	}
 	r := <-done
@@ -100,7 +101,7 @@ func (e *Engine) tryAll(ctx context.Context, parts []part) (listReply, error) {
 		return tryInTurn(ctx, parts)
 	}
 	for i := range parts {
-		// The joint call takes what is plainly there and checks nothing.
+		// The joint call takes what is plainly free, and checks nothing.
 		if check, lowered := parts[i].h.takeCheck(); check {
 			if _, err := parts[i].ask(ctx, permit.Batch{DryRun: true, Check: true, Lowered: lowered}); err != nil {
 				return nothing, err
@@ -132,19 +133,20 @@ func (e *Engine) tryAll(ctx context.Context, parts []part) (listReply, error) {
 		if bound.Bound >= 0 {
 			return bound, nil
 		}
-		// Reclaimed or healed meanwhile. Where others are always faster, that is a refusal too.
+		// Permits were reclaimed or found in the meantime. If others are always faster, that is a refusal, too.
 		if rounds == 3 {
 			return listReply{ListOutcome: ListOutcome{Bound: refused[0], Wait: time.Millisecond}, refused: true}, nil
 		}
 	}
 }
 
-// refusal returns that of the i-th limiter.
+// refusal returns the reply that the i-th limiter refused.
 func refusal(i int, a *permit.Reply) listReply {
 	return listReply{ListOutcome: ListOutcome{Bound: i, Wait: max(a.Wait, time.Millisecond)}, refused: true, rate: a.Rate}
 }
 
-// takeAll asks for all parts at one instant, and returns which of them refuse; none when all are granted.
+// takeAll asks for all parts at one instant. It returns the indexes of those that refuse, none if all are
+// granted.
 func (e *Engine) takeAll(ctx context.Context, parts []part) (refused []int, err error) {
 	touch := func() {
 		for _, p := range parts {
@@ -179,7 +181,7 @@ func (e *Engine) takeAll(ctx context.Context, parts []part) (refused []int, err 
 	}
 }
 
-// tryInTurn asks one limiter after the other, and gives back what it got when one refuses.
+// tryInTurn asks one limiter after another, and gives back what was granted if one refuses.
 func tryInTurn(ctx context.Context, parts []part) (listReply, error) {
 	for i := range parts {
 		a, err := parts[i].take(ctx)
@@ -187,7 +189,7 @@ func tryInTurn(ctx context.Context, parts []part) (listReply, error) {
 			continue
 		}
 		if err != nil {
-			i++ // it may have been granted
+			i++ // it may have been granted, too
 		}
 		refundAll(ctx, parts[:i])
 		if err != nil {
@@ -208,7 +210,7 @@ func tryInTurn(ctx context.Context, parts []part) (listReply, error) {
 	return allGranted, nil
 }
 
-// refundAll returns what was granted as if it had not been asked for.
+// refundAll gives back what was granted, as if it had not been asked for.
 func refundAll(ctx context.Context, parts []part) {
 	for _, p := range parts {
 		if p.id != (permit.ID{}) {
@@ -218,21 +220,21 @@ func refundAll(ctx context.Context, parts []part) {
 	}
 }
 
-// maxAsks bounds the calls for one answer: each step of a walk or of a reclaim is one.
+// maxAsks bounds the calls for one reply: each step of a walk or of a reclaim is one.
 const maxAsks = 10_000
 
-// look asks for the part alone without taking it, until the reply is whole.
+// look asks for the part alone, without taking permits, until the reply is complete.
 func (p *part) look(ctx context.Context) (permit.Reply, error) {
 	return p.ask(ctx, permit.Batch{DryRun: true})
 }
 
-// take asks for the part alone, until the reply is whole.
+// take asks for the part alone until the reply is complete.
 func (p *part) take(ctx context.Context) (permit.Reply, error) {
 	check, lowered := p.h.takeCheck()
 	return p.ask(ctx, permit.Batch{Check: check, Lowered: lowered})
 }
 
-// ask makes the call b, whose type, ID and runs it sets, until the reply is whole.
+// ask makes the call b, whose type, ID and runs it sets, until the reply is complete.
 func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 	h := p.h
 	b.Type, b.Runs = h.Type(), []permit.Run{{Permits: p.permits, Count: 1}}
@@ -260,7 +262,7 @@ func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 		b.Cursor = permit.Cursor{}
 		switch {
 		case a.Granted[0] > 0 && a.Next == permit.Audit && b.Check:
-			_ = h.backend.Audit(ctx, b.Type, b.Lowered) // granted is granted
+			_ = h.backend.Audit(ctx, b.Type, b.Lowered) // the grant stands in any case
 			return a, nil
 		case a.Granted[0] > 0:
 			return a, nil
@@ -278,7 +280,7 @@ func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 			return a, nil
 		}
 	}
-	return permit.Reply{}, fmt.Errorf("ratelimiter: acquire of %q: its permits change faster than they can be counted", h.name)
+	return permit.Reply{}, fmt.Errorf("ratelimiter: acquire of %q: its permits change faster than they can be counted; try again", h.name)
 }
 
 // askOnce makes the call b until there is a reply.
@@ -294,7 +296,8 @@ func (h *Handle) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, 
 	return a, err
 }
 
-// takeAudit reports whether lost permits should be looked for, and if so, that somebody does.
+// takeAudit reports whether the caller should look for lost permits now, which nobody else then does for a
+// while.
 func (h *Handle) takeAudit(interval time.Duration) bool {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -306,15 +309,15 @@ func (h *Handle) takeAudit(interval time.Duration) bool {
 	return true
 }
 
-// takeCheck is [checks.take] for a list, each check of which is a call of its own. The limiter is one from then on
-// that knows when the next is due.
+// takeCheck is [checks.take] for a list, for which each check is a call of its own. It makes the limiter known,
+// so that the next check has a time.
 func (h *Handle) takeCheck() (check, lowered bool) {
 	h.shard.lock()
 	defer h.shard.unlock()
 	l, now := h.shard.limiterLocked(h), time.Now()
 	check, lowered = l.checks.take(now, l.interval, 4*CheckSample)
 	if l.checks.nextCheck.IsZero() {
-		l.checks.nextCheck = now.Add(time.Second) // no reply has told the interval
+		l.checks.nextCheck = now.Add(time.Second) // no reply has reported the interval
 	}
 	return check, lowered
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// This file is what a limiter does for the requests of policies that are not closed while Redis is known to be away.
+// This file decides requests during an outage, if their policy is not closed.
 
-// localShareLocked returns what is known of the limiter without Redis, made if need be.
+// localShareLocked returns what is known of the limiter without Redis, and makes it if need be.
 func (l *limiter) localShareLocked() *outage.Share {
 	if l.local == nil {
 		s, key := l.shard, l.h.key
@@ -29,9 +29,9 @@ func (l *limiter) localShareLocked() *outage.Share {
 	return l.local
 }
 
-// tryLocalLocked decides r by its policy, if Redis is away and r need not wait, and reports whether it did. Otherwise
-// r goes the usual way. Here somebody probes when it is time: where requests are decided at once no flight leaves, and
-// Redis would stay away for ever.
+// tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did.
+// Otherwise r goes the usual way. It also starts the probe when that is due: if all requests are decided at
+// once no flight leaves, and nothing else would notice that Redis is up again.
 func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	l.localShareLocked()
 	health := l.h.Health()
@@ -52,7 +52,7 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	return decided
 }
 
-// probeLocked asks Redis for nothing, when it is time to.
+// probeLocked asks Redis for nothing, if a probe is due.
 func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 	if l.triesInFlight >= maxSlowTries || !health.TryProbe() {
 		return
@@ -68,8 +68,9 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 	l.startLocked(f)
 }
 
-// decideLocallyLocked decides r as its policy says, if that can be done now. Otherwise r is a blocking one, and at is
-// when. Where behind is not zero, others wait for the share until then at least, before r.
+// decideLocallyLocked decides r by its policy, if that can be done now. Otherwise r is a blocking request, and
+// at is when it can be decided. If behind is not zero, others wait before r for the share, at least until
+// behind.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
 	m := l.localShareLocked()
 	at, left, err := m.When(r.policy, r.permits, now, since)
@@ -106,8 +107,9 @@ func (l *limiter) hasLocalLineLocked() bool {
 	return r != nil
 }
 
-// serveLineLocked decides those in line for whom their policy can, in their order, and sets the timer for the
-// next. With all it looks at everybody, otherwise no further than to the first who has to wait.
+// serveLineLocked decides the requests in line that their policy can decide now, in their order, and sets the
+// timer for the next one. With all set it looks at all of them, otherwise no further than to the first that has
+// to wait.
 func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 	since, cause := l.h.Health().Since()
 	if cause == nil {
@@ -117,8 +119,8 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 	var (
 		now    = time.Now()
 		head   = l.waiters.first
-		due    time.Time // the first of them
-		behind time.Time // the first of those who wait for the share
+		due    time.Time // of the first request that has to wait
+		behind time.Time // of the first request that waits for the share
 	)
 	for r := head; r != nil && (all || due.IsZero()); {
 		next := r.next
@@ -150,8 +152,8 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 	return ended
 }
 
-// dropEndedLocked takes those who were decided without Redis out of the line's flight: once they are woken they
-// may be somebody else's requests.
+// dropEndedLocked removes the requests that were decided without Redis from the flight of the line, because
+// once they are woken they may become requests of somebody else.
 func (l *limiter) dropEndedLocked() {
 	for _, f := range l.flights {
 		for i := range f.Runs {
@@ -164,7 +166,7 @@ func (l *limiter) dropEndedLocked() {
 	}
 }
 
-// setLocalTimerLocked has serveLineLocked called at due; zero for not at all.
+// setLocalTimerLocked sets the timer that calls serveLineLocked at due, or stops it if due is zero.
 func (l *limiter) setLocalTimerLocked(due time.Time) {
 	l.localDue = due
 	switch {
@@ -179,8 +181,8 @@ func (l *limiter) setLocalTimerLocked(due time.Time) {
 	}
 }
 
-// onLocalTimer is what the timer of the local share runs. A timer that has fired cannot be stopped any more: the
-// limiter may by now have been evicted, or be another one, and only localDue says what it waits for.
+// onLocalTimer runs when the timer of the local share fires. It may run after the timer was stopped, when the
+// limiter has been evicted or is another one; only localDue says whether anything is due.
 func (l *limiter) onLocalTimer() {
 	l.shard.lock()
 	var ended []*request
@@ -192,8 +194,8 @@ func (l *limiter) onLocalTimer() {
 	wake(ended)
 }
 
-// answerLocallyLocked decides those in the flight and in the queues for whom their policy can, when Redis is known to
-// be away.
+// answerLocallyLocked decides the requests in the flight and in the queues that their policy can decide, if
+// Redis is down.
 func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	l := f.limiter
 	since, cause := l.h.Health().Since()

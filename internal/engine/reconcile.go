@@ -9,11 +9,11 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// maxTellings is how often a grant is sent that Redis is to be told of: smaller where it does not fit, again where a
-// call has to reclaim more than it may at once.
+// maxTellings bounds the calls by which Redis is told of the pending grants. A grant that does not fit is
+// split, and sent again if a call has to reclaim more than it may at once.
 const maxTellings = 16
 
-// reconcile tells Redis of what this process granted without it, before the flight asks for more.
+// reconcile tells Redis what this process granted without it, before the flight asks for more.
 func (f *flight) reconcile() error {
 	if f.local == nil {
 		return nil
@@ -21,12 +21,14 @@ func (f *flight) reconcile() error {
 	return f.limiter.h.reconcile(f.ctx, f.local, &f.Type)
 }
 
-// reconcile tells Redis of what m holds of h's limiter. Every error that it returns is a *[retry.Error] of the way
-// there. A reply that is an error, such as that the limiter has no rate, is none: Redis is there, and what it has to
-// say the caller's own request is told. What it could not be told of then stays pending until it can, or the interval
-// in which it counts is over. While Redis has no room for it, it has none for other requests either.
+// reconcile tells Redis of the pending grants of m. It returns only errors on the way to Redis, each a
+// *[retry.Error]. A reply that is an error, for instance because the limiter has no rate, is not returned,
+// since Redis is up and the caller's own request gets the same reply. Grants that Redis could not be told of
+// then stay pending until it can be told, or until the interval in which they count is over. As long as Redis
+// has no room for them, it has none for other requests either.
 //
-// It needs no limiter: one that is idle may be evicted, and be another one, while the call is on its way.
+// It needs no limiter, because an idle one may be evicted, and become another one, while the call is on its
+// way.
 func (h *Handle) reconcile(ctx context.Context, m *outage.Share, typ *permit.Type) error {
 	for {
 		h.shard.lock()
@@ -51,7 +53,7 @@ func (h *Handle) reconcile(ctx context.Context, m *outage.Share, typ *permit.Typ
 	return err
 }
 
-// tellAll sends what is pending. It first asks for the time, by which that is dated back.
+// tellAll sends the pending grants. It first asks for the time of Redis, in order to date them back.
 func (h *Handle) tellAll(ctx context.Context, m *outage.Share, typ *permit.Type) error {
 	begin := time.Now()
 	newID := h.engine.cfg.Backends.NewID
@@ -93,7 +95,7 @@ func (h *Handle) tellAll(ctx context.Context, m *outage.Share, typ *permit.Type)
 	return err
 }
 
-// roomOf returns how many permits a request could have that was refused.
+// roomOf returns how many permits a request that was refused could have had.
 func roomOf(a *permit.Reply) int64 {
 	if len(a.Granted) > 0 && a.Granted[0] < 0 {
 		return a.Rate.Permits
@@ -101,9 +103,9 @@ func roomOf(a *permit.Reply) int64 {
 	return a.Available
 }
 
-// tell makes one call, and another where the limiter has the other type than *typ, which it
-// then corrects. A refusal is an error that Redis replied; err is one of the way there.
-// After any reply nothing more is granted without Redis.
+// tell makes one call, and another if the limiter turns out to have the other type, which it stores in *typ. A
+// refusal is an error that Redis replied; err is an error on the way to Redis. After any reply nothing more is
+// granted without Redis.
 func (h *Handle) tell(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, refusal, err error) {
 	for typeChanges := 0; ; typeChanges++ {
 		b.Type = *typ

@@ -8,38 +8,38 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A request is that of one caller on its way through a limiter. What the caller reads, it reads after done; the
-// rest is guarded by the shard's lock.
+// A request is the request of one caller on its way through a limiter. What its caller reads, it reads after
+// done; the lock of the shard guards the rest.
 type request struct {
 	permits  int64
-	ctx      context.Context // the caller's, for what hooks of the redis client find in it
+	ctx      context.Context // of the caller, for the values that hooks of the redis client look up in it
 	blocking bool
 	policy   *outage.Policy // nil for FailClosed
 	deadline time.Time      // of a blocking one; zero for none
-	done     chan struct{}  // one send, when the request has ended
+	done     chan struct{}  // receives one value when the request has ended
 	timer    *time.Timer
 
-	seq       uint64   // in the order of their coming, where it may wait
-	turn      *limiter // it waits for its turn there, and not for permits
-	index     int      // of that limiter in its caller's list
-	keepsTurn bool     // it has been passed over: what is free is kept for its caller while that has the turn
+	seq       uint64   // order in which the callers came, if it may wait
+	turn      *limiter // it waits for its turn at this limiter, and not for permits
+	index     int      // of that limiter in the list of its caller
+	keepsTurn bool     // it has been passed over, so free permits are kept for its caller during the turn
 
 	prev, next *request
-	queue      *queue // that it stands in
+	queue      *queue // in which it stands
 	inFlight   bool
 	refused    bool // at least once
-	overdue    bool // its time is up, it takes the reply that is on its way
+	overdue    bool // its time is up, and it waits for the reply that is on its way
 	ended      bool // it has its outcome
 	gone       bool // its caller left
 
-	tellWait bool // when it is refused
+	tellWait bool // it wants to know the wait if it is refused
 	Outcome
 }
 
 // live reports whether somebody waits for the outcome.
 func (r *request) live() bool { return !r.ended && !r.gone }
 
-// A queue is a list of requests in the order of their coming.
+// A queue is a list of requests in the order in which they came.
 type queue struct {
 	first, last *request
 	n           int
@@ -56,7 +56,7 @@ func (q *queue) push(r *request) {
 	q.n++
 }
 
-// insert puts r where it belongs by the time at which its caller came.
+// insert puts r at its place by the time at which its caller came.
 func (q *queue) insert(r *request) {
 	after := q.last
 	for after != nil && after.seq > r.seq {
@@ -76,7 +76,7 @@ func (q *queue) insert(r *request) {
 	q.n++
 }
 
-// unqueue takes r out of the queue that it stands in, if any.
+// unqueue removes r from the queue in which it stands, if any.
 func (r *request) unqueue() {
 	q := r.queue
 	if q == nil {
@@ -96,7 +96,8 @@ func (r *request) unqueue() {
 	q.n--
 }
 
-// endLocked gives r its outcome and appends it to ended. Its caller learns of it by wake, after the lock is free.
+// endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from
+// wake, after the lock is free.
 func (r *request) endLocked(ended []*request) []*request {
 	r.unqueue()
 	r.ended, r.inFlight = true, false
@@ -118,8 +119,8 @@ func (r *request) grantLocked(a *permit.Reply, left int64, ended []*request) []*
 	return r.endLocked(ended)
 }
 
-// wake lets the callers of ended requests go on. They may use the requests for something else at
-// once, so nobody else may look at them any more.
+// wake lets the callers of ended requests go on. They may reuse the requests at once, so nobody else may touch
+// them afterwards.
 func wake(ended []*request) {
 	for _, r := range ended {
 		r.done <- struct{}{}

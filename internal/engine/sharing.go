@@ -7,74 +7,76 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Sharing is how the callers of this process that wait leave room for those of others: Java's, which wake
-// later than the instant at which a permit falls due, and other processes of this package.
+// A sharing decides how the callers of this process that wait leave room for other processes: for Java, whose
+// callers wake later than the instant at which a permit falls due, and for other processes of this package.
 //
-// A process takes at that instant what is its share of the rate. Permits beyond it are left alone for a grace
-// and taken then if nobody else has: no permit is lost for good. Where nobody else takes part the share is
-// everything. Redisson's part is at most half, however many JVMs there are, for they cannot be told apart; the
-// processes of this package share the rest equally. A part that is not used goes to those who use theirs.
+// At that instant a process takes its share of the rate. It leaves permits beyond the share to others for a
+// grace, and then takes those that nobody has taken, so no permit is wasted. If nobody else takes part the
+// share is the whole rate. Redisson's part is at most half, however many JVMs there are, because they cannot be
+// told apart; the processes of this package share the rest equally. A part that is not used goes to those that
+// use theirs.
 //
-// Who holds permits is read off the newest members, once an interval. Who is refused leaves no member.
-// Processes of this package that wait therefore leave tripwires in the set, and Redisson's callers, which
-// reclaim them unknowingly, tell of themselves by that; see scripts/acquire.lua.
+// The newest members show who holds permits; they are read once an interval. A caller that is refused leaves no
+// member. Therefore processes of this package that wait leave tripwires in the set. Redisson's callers reclaim
+// them unknowingly and so reveal that they take part; see scripts/acquire.lua.
 //
-// The bucket's lock guards it.
+// The lock of the shard guards a sharing.
 type sharing struct {
 	refused time.Time // when the waiters were last refused
-	wire    bool      // they left a tripwire then
-	since   time.Time // when the call of that refusal was made
+	wire    bool      // whether they left a tripwire then
+	since   time.Time // when the call began that was refused then
 	touched time.Time // when another call of this process, which may have reclaimed the tripwire, last began or ended
-	looked  time.Time // at the newest members
+	looked  time.Time // when the newest members were last read
 
-	java   time.Time // when Redisson, or somebody who does not wait, was last seen; zero for not lately
+	java   time.Time // when Redisson, or a caller that does not wait, was last seen; zero if not lately
 	theirs float64   // permits of an interval that are left to Redisson, as it used them at the last look
-	kin    []process // others of this package
-	ours   float64   // permits that are left to them
+	kin    []process // other processes of this package
+	ours   float64   // permits of an interval that are left to kin
 	less   float64   // permits of the rate that a cool-down had not given back
 
-	target float64 // permits an interval that are this process' share
-	pace   float64 // by which the credit grows: the target, and more while a cool-down gives permits back
-	credit float64 // of them, that it has not taken yet; below 0 for what it took early
-	paid   time.Time
-	full   time.Time   // when the credit became the most that is kept; zero while it is less
-	mine   []grantedAt // what this process was granted within the last interval, oldest first
-	holds  int64       // the sum of that
-	room   int64       // when it became less than the share, by the limiter's clock in ms
-	told   int64       // that clock's last instant
-	toldAt time.Time   // when it was told
+	target float64     // permits per interval that are the share of this process
+	pace   float64     // growth of the credit per interval: the target, and more while a cool-down gives permits back
+	credit float64     // permits of the share that it has not taken yet; negative if it took some early
+	paid   time.Time   // when the credit last grew
+	full   time.Time   // since when the credit has been at its maximum; zero while it is less
+	mine   []grantedAt // grants to this process within the last interval, oldest first
+	holds  int64       // the sum of mine
+	room   int64       // when holds became less than the share, by the limiter's clock in ms
+	told   int64       // the last known instant of that clock
+	toldAt time.Time   // when that was
 	urgent bool        // the first of the waiters has no time for the grace
 }
 
-// A grantedAt is what was granted at one instant of the limiter's clock, in ms.
+// A grantedAt is a number of permits granted at one instant of the limiter's clock, in ms.
 type grantedAt struct{ at, permits int64 }
 
-// A process is another one of this package.
+// A process is another process of this package.
 type process struct {
 	tag   int64
 	seen  time.Time
-	wants float64 // the part of the rate that its first caller waits for, where others have to save it up
+	wants float64 // the part of the rate that others should save up for its first caller
 }
 
 const (
-	// javaGrace covers a tick of Redisson's timer, which is 100 ms at most, the 3 ms that its callers add, and the call.
+	// javaGrace covers a tick of Redisson's timer, which is 100 ms at most, the 3 ms that its callers add, and
+	// the call.
 	javaGrace = 120 * time.Millisecond
-	// kinGrace covers that the timers of two processes do not go off at one instant.
+	// kinGrace covers the difference between the timers of two processes.
 	kinGrace = 10 * time.Millisecond
-	// timerSlack is how late a waiter's call may be.
+	// timerSlack is how late the call of a waiter may be.
 	timerSlack = 3 * time.Millisecond
-	// surplus makes up for the moments by which calls come late: without it a share would never be whole.
+	// surplus makes up for calls that come late; without it a process would never get its whole share.
 	surplus = 1.05
-	// forgetAfter is for how many intervals without a sign others are taken to be there.
+	// forgetAfter is the number of intervals without a sign after which others are assumed to be gone.
 	forgetAfter = 3
-	// maxKin bounds how many processes are told apart.
+	// maxKin is the largest number of processes that are told apart.
 	maxKin = 64
 )
 
-// others reports whether somebody else takes part.
+// others reports whether anybody else takes part.
 func (s *sharing) others() bool { return !s.java.IsZero() || len(s.kin) > 0 }
 
-// learnOthersLocked takes in what any call is told, since the line was last refused.
+// learnOthersLocked takes in what the reply to any call says about others, once the line has been refused.
 func (l *limiter) learnOthersLocked(f *flight, a *permit.Reply) {
 	s, permits := &l.sharing, int64(0)
 	s.told, s.toldAt = a.Now.UnixMilli(), time.Now()
@@ -91,12 +93,12 @@ func (l *limiter) learnOthersLocked(f *flight, a *permit.Reply) {
 func (l *limiter) shareLocked() permit.Share {
 	s, now := &l.sharing, time.Now()
 	if l.typ != permit.Overall || l.interval <= 0 || s.refused.IsZero() || now.Sub(s.refused) > forgetAfter*l.interval {
-		return permit.Share{} // permits are not short
+		return permit.Share{} // permits are not scarce
 	}
 	sh := permit.Share{On: true, Age: -1}
 	every := l.interval
 	if s.less > 0 {
-		every /= 10 // the rate grows
+		every /= 10 // the permits that can be shared grow
 	}
 	sh.Survey = now.Sub(s.looked) >= max(every, 50*time.Millisecond)
 	if s.others() {
@@ -105,7 +107,7 @@ func (l *limiter) shareLocked() permit.Share {
 		r := l.waiters.first
 		if spare := s.credit - s.least(r.permits); spare >= 0 {
 			sh.May = max(r.permits, int64(s.credit+1e-6))
-			// What fell due before there was the credit for it is others', until its grace is over.
+			// Permits that fell due before the credit sufficed belong to others until their grace is over.
 			since := time.Duration(spare / s.pace * float64(l.interval))
 			if !s.full.IsZero() {
 				since += now.Sub(s.full)
@@ -129,7 +131,7 @@ func (l *limiter) shareLocked() permit.Share {
 	return sh
 }
 
-// grace is how long a permit is left alone.
+// grace returns how long a permit is left to others.
 func (s *sharing) grace(interval time.Duration) time.Duration {
 	for _, p := range s.kin {
 		if p.wants > 0 {
@@ -142,10 +144,10 @@ func (s *sharing) grace(interval time.Duration) time.Duration {
 	return min(javaGrace, interval*6/10)
 }
 
-// most is the most credit that is kept.
+// most returns the largest credit that is kept.
 func (s *sharing) most() float64 { return max(1, s.target) }
 
-// least is the credit with which a request for so many permits is asked for.
+// least returns the credit that a request for that many permits needs.
 func (s *sharing) least(permits int64) float64 { return min(float64(permits), s.most()) - 1e-6 }
 
 func (s *sharing) accrue(now time.Time, interval time.Duration) {
@@ -162,10 +164,10 @@ func (s *sharing) accrue(now time.Time, interval time.Duration) {
 	}
 }
 
-// clock is what the limiter's clock says now, as far as that is known.
+// clock returns what the limiter's clock shows at now, as far as that is known.
 func (s *sharing) clock(now time.Time) int64 { return s.told + now.Sub(s.toldAt).Milliseconds() }
 
-// note takes in what the process was granted.
+// note records a grant to this process.
 func (s *sharing) note(at, permits int64, interval time.Duration) {
 	s.expire(at, interval)
 	if permits == 0 {
@@ -179,7 +181,7 @@ func (s *sharing) note(at, permits int64, interval time.Duration) {
 	s.mine = append(s.mine, grantedAt{at, permits})
 }
 
-// expire forgets what was granted an interval ago or longer.
+// expire forgets what was granted an interval ago or earlier.
 func (s *sharing) expire(clock int64, interval time.Duration) {
 	n := 0
 	for ; n < len(s.mine) && s.mine[n].at+interval.Milliseconds() <= clock; n++ {
@@ -191,7 +193,7 @@ func (s *sharing) expire(clock int64, interval time.Duration) {
 	s.mine = append(s.mine[:0], s.mine[n:]...)
 }
 
-// roomIn is how long it takes until the process holds less than its share.
+// roomIn returns how long it takes until the process holds less than its share.
 func (s *sharing) roomIn(clock int64, interval time.Duration) time.Duration {
 	holds := s.holds
 	for _, g := range s.mine {
@@ -205,7 +207,7 @@ func (s *sharing) roomIn(clock int64, interval time.Duration) time.Duration {
 	return 0
 }
 
-// meet notes a process that takes part.
+// meet records that a process takes part.
 func (s *sharing) meet(tag int64, wants float64, now time.Time) {
 	for i := range s.kin {
 		if s.kin[i].tag == tag {
@@ -218,7 +220,7 @@ func (s *sharing) meet(tag int64, wants float64, now time.Time) {
 	}
 }
 
-// forget drops those who have not been seen for a while.
+// forget drops those that have not been seen for a while.
 func (s *sharing) forget(now time.Time, interval time.Duration) {
 	if now.Sub(s.java) > forgetAfter*interval {
 		s.java = time.Time{}
@@ -232,7 +234,7 @@ func (s *sharing) forget(now time.Time, interval time.Duration) {
 	s.kin = kept
 }
 
-// learnSharesLocked takes in what a flight of the line was told.
+// learnSharesLocked takes in what the reply to a flight of the line says about others.
 func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 	s, o, now := &l.sharing, &a.Others, time.Now()
 	rate, interval := float64(a.Rate.Permits), min(a.Rate.Interval, maxInterval)
@@ -244,7 +246,7 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 	if s.wire && !o.WireFound && s.touched.Before(s.since) {
 		s.java = now
 	}
-	s.wire, s.since = o.WireLeft && len(l.flights) == 1, f.begin // another call on its way may reclaim it yet
+	s.wire, s.since = o.WireLeft && len(l.flights) == 1, f.begin // another call on its way may still reclaim it
 	for i := range s.kin {
 		s.kin[i].wants = 0
 	}
@@ -253,7 +255,7 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 		for _, tag := range o.Tags {
 			s.meet(tag, 0, now)
 		}
-		// Of a large set the newest are a part.
+		// In a large set the newest members are a sample.
 		s.less = float64(o.Blocked)
 		scale := max(1, rate-s.less) / float64(sum)
 		more := max(1, (rate-s.less)/8)
@@ -267,7 +269,7 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 		s.meet(o.Waiting[i], float64(o.Waiting[i+1])/255, now)
 	}
 	s.forget(now, interval)
-	f.Share.May = max(0, f.Share.May-o.Young) // should the call go on
+	f.Share.May = max(0, f.Share.May-o.Young) // if the call goes on
 	if !s.others() {
 		return
 	}
@@ -294,8 +296,8 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 	s.pace = s.target * whole / rate
 }
 
-// leftTo is what is left to others, who held so many permits of what was left to them before: twice that where
-// they had nearly used it up, otherwise a little more than they use.
+// leftTo returns how many permits are left to others, which held so many of the permits left to them before. It
+// is twice that if they had nearly used them up, otherwise a little more than they use.
 func leftTo(before, held, more float64) float64 {
 	if held >= .8*before {
 		return 2*held + more
@@ -303,8 +305,8 @@ func leftTo(before, held, more float64) float64 {
 	return held + more
 }
 
-// shareWaitLocked returns how long it takes until the first in line, which was refused, could be served at the soonest,
-// and for how long the line sleeps.
+// shareWaitLocked returns how soon the first in line, which was refused, could be served, and how long the line
+// sleeps.
 func (l *limiter) shareWaitLocked(f *flight, a *permit.Reply) (soon, wait time.Duration) {
 	s := &l.sharing
 	s.refused = time.Now()

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// This file is for tests, those of package ratelimiter too.
+// This file is for tests, including those of package ratelimiter.
 
-// Together takes several requests that do not wait, as if each had come from a caller of its own at this one
+// Together takes several requests that do not wait, as if each came from a caller of its own at the same
 // instant.
 func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 	requests := make([]*request, len(want))
@@ -31,22 +31,22 @@ func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 	return outcomes
 }
 
-// Beside returns the handle of another limiter, whose key hashes like that of h.
+// Beside returns a handle of another limiter whose key hashes like that of h.
 func (h *Handle) Beside(key, name string, b Backend) Handle {
 	return Handle{engine: h.engine, shard: h.shard, key: key, name: name, backend: b}
 }
 
-// A Snapshot is what a process has of one limiter at one instant.
+// A Snapshot is the state of one limiter in this process at one instant.
 type Snapshot struct {
 	Waiting    int  // callers in line
 	Trying     int  // callers that do not wait, in flights or behind them
-	Asleep     int  // callers in line, when no flight is in the air and the line is not due
-	Gathering  bool // permits for a list
-	Pending    int  // grants that Redis is to be told of
-	Remembered int  // limiters of which the shard knows something for the time without Redis
+	Asleep     int  // callers in line, if no flight is in the air and the line is not due
+	Gathering  bool // permits are being gathered for a list
+	Pending    int  // grants that Redis has to be told of
+	Remembered int  // limiters that the shard remembers for outages
 }
 
-// Snapshot returns what the process has of the limiter.
+// Snapshot returns the state of the limiter in this process.
 func (h *Handle) Snapshot() (s Snapshot) {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -86,11 +86,12 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
-// Contending returns how many lists starve and reserve permits, or wait to.
+// Contending returns how many lists starve and reserve permits, or wait to do so.
 func (e *Engine) Contending() int { return e.contenders.count() }
 
-// CheckIdle returns an error when the Engine is not idle: somebody waits, a flight is in the air, a shard keeps more than one limiter,
-// or an idle limiter or the request of a caller that has left has a timer armed, which it then disarms.
+// CheckIdle returns an error if the Engine is not idle: somebody waits, a flight is in the air, a shard keeps
+// more than one limiter, or a timer is armed for an idle limiter or for the request of a caller that has left.
+// It stops such timers.
 func (e *Engine) CheckIdle() error {
 	var errs []error
 	check := func(what string, t *time.Timer) {

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// A Health is what a process knows of one Redis: whether it is away. While it is, one call at a time probes
-// it, about once a second; the others do not reach the network. Its methods are safe for concurrent use.
+// A Health is what a process knows of one Redis: whether it is down. While it is down, one call at a time
+// probes it, about once a second, and the other calls do not reach the network. Methods are safe for concurrent
+// use.
 type Health struct {
 	mu      sync.Mutex
-	err     error         // why it is away; nil while it is there
+	err     error         // why it is down; nil while it is up
 	since   time.Time     // when that became known
-	next    time.Time     // the next probe
-	over    chan struct{} // closed when Redis is back
-	granted int64         // requests that a policy granted meanwhile
+	next    time.Time     // of the next probe
+	over    chan struct{} // closed when Redis is up again
+	granted int64         // requests that a policy granted during the outage
 }
 
-// probeEvery is the pause between two probes, and up to a quarter more.
+// probeEvery is the pause between two probes, to which up to a quarter is added.
 const probeEvery = time.Second
 
-// Allow reports whether a call may be made now: err is nil. Otherwise err is why Redis is away, and the
-// caller may try again at next, or as soon as over is closed. While Redis is there next is zero; when
-// err is nil and it is not, the call is the probe.
+// Allow reports whether a call may be made now, in which case err is nil. Otherwise err is why Redis is down,
+// and the caller may try again at next or as soon as over is closed. While Redis is up next is zero; if err is
+// nil and next is not zero, the call is the probe.
 func (h *Health) Allow() (next time.Time, over <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -35,7 +36,7 @@ func (h *Health) Allow() (next time.Time, over <-chan struct{}, err error) {
 	return h.next, h.over, h.err
 }
 
-// TryProbe reports whether the caller is to make a probe now.
+// TryProbe reports whether the caller should make a probe now.
 func (h *Health) TryProbe() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,14 +52,15 @@ func (h *Health) takeProbeLocked() bool {
 	return true
 }
 
-// Next is Allow for who makes no call: it leaves the probe to others.
+// Next is like Allow for a caller that makes no call: it leaves the probe to others.
 func (h *Health) Next() (next time.Time, over <-chan struct{}, down bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.next, h.over, h.err != nil
 }
 
-// MarkDown notes that Redis did not run a call, however often it was sent, and reports whether that is news.
+// MarkDown records that Redis did not execute a call in any attempt. It reports whether an outage begins with
+// that.
 func (h *Health) MarkDown(err error) (began bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,8 +73,8 @@ func (h *Health) MarkDown(err error) (began bool) {
 	return began
 }
 
-// MarkUp notes that Redis replied, and reports whether that is news: how long the outage lasted, and how many
-// requests were granted meanwhile.
+// MarkUp records that Redis replied. If an outage ends with that, it returns how long it lasted and how many
+// requests were granted during it.
 func (h *Health) MarkUp() (ended bool, lasted time.Duration, granted int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,13 +86,13 @@ func (h *Health) MarkUp() (ended bool, lasted time.Duration, granted int64) {
 	return true, time.Since(h.since), h.granted
 }
 
-// Down reports whether Redis is known to be away.
+// Down reports whether Redis is known to be down.
 func (h *Health) Down() bool {
 	_, err := h.Since()
 	return err != nil
 }
 
-// Since returns since when Redis is known to be away, and why; err is nil while it is there.
+// Since returns since when Redis is known to be down, and why. The error is nil while Redis is up.
 func (h *Health) Since() (since time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,5 +106,5 @@ func (h *Health) CountGrant() {
 	h.granted++
 }
 
-// ProbePause returns how long to wait before the next probe.
+// ProbePause returns the pause before the next probe.
 func ProbePause() time.Duration { return probeEvery + rand.N(probeEvery/4) }

@@ -1,10 +1,9 @@
-// Package outage has what a process knows and does while Redis is away: whether it is, and what may be granted
-// without it.
+// Package outage tracks whether Redis is down, and decides what a process may grant during an outage.
 package outage
 
 import "github.com/goredisson/ratelimiter/internal/permit"
 
-// A Kind says what becomes of requests while Redis is away.
+// A Kind tells what happens to requests during an outage.
 type Kind int
 
 const (
@@ -16,6 +15,6 @@ const (
 // A Policy is a Kind with its figures.
 type Policy struct {
 	Kind  Kind
-	Rate  permit.Rate // of a LocalShare, until Redis has told it
-	Nodes int         // among which a LocalShare is divided
+	Rate  permit.Rate // for LocalShare, until Redis has reported a rate
+	Nodes int         // processes that divide a LocalShare
 }

@@ -7,48 +7,51 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Share is what a process knows of one limiter without Redis: the last rate, a cool-down, and what the process
-// granted itself, exactly, as the script does it in Redis. It is not safe for concurrent use.
+// A Share is what a process knows of one limiter without asking Redis: the last rate, a cool-down, and what the
+// process granted itself, which it counts exactly as the script does in Redis. It is not safe for concurrent
+// use.
 type Share struct {
-	rate        permit.Rate   // the last one that Redis told; zero until then
-	coolUntil   time.Time     // no permit before, as Redis said or was told
-	coolKnown   time.Time     // since when that is so
-	untoldUntil time.Time     // no permit before, which Redis could not be told as yet
-	gapUntil    time.Time     // nor before
+	rate        permit.Rate   // the last one that Redis reported; zero until then
+	coolUntil   time.Time     // no permit is granted before; known to Redis
+	coolKnown   time.Time     // since when coolUntil holds
+	untoldUntil time.Time     // no permit is granted before; not known to Redis yet
+	gapUntil    time.Time     // no permit is granted before, because of the gap
 	grants      []grant       // oldest first
-	window      time.Duration // how long they count
-	used        int64         // permits in it
+	window      time.Duration // how long grants count
+	used        int64         // permits in the window
 	pending     []Pending
-	reconciling chan struct{} // closed when the call that reconciles is through; nil when none does
+	reconciling chan struct{} // closed when the call that reconciles is done; nil if there is none
 }
 
-// A grant is what was granted from first to last, which counts as granted at last.
+// A grant covers permits granted from first to last; it counts as granted at last.
 type grant struct {
 	first, last time.Time
 	permits     int64
-	staged      bool // it is among the pending ones, or Redis has been told
+	staged      bool // it is among the pending grants, or Redis has been told of it
 }
 
-// A Pending is a grant of this process that Redis is yet to be told of, as a grant of that instant.
+// A Pending is a grant of this process that Redis has to be told of, dated at the instant of the grant.
 type Pending struct {
 	At      time.Time
 	Permits int64
 	ID      permit.ID
-	Replay  bool // a call that tells it may have run
+	Replay  bool // a call that charged it may have been executed
 }
 
 const (
-	// maxGrants bounds the log: what is granted within this part of an interval makes up one entry.
+	// maxGrants bounds the log: grants within this part of an interval share one entry.
 	maxGrants = 4096
-	// maxPending is into how many the log is divided: each takes a call, and counts from its newest grant on.
+	// maxPending is the number of pending grants that the log is divided into. Each takes a call, and counts
+	// from its newest grant on.
 	maxPending = 8
 )
 
-// NewShare returns the share of a limiter of that rate, which is zero where it is not known.
+// NewShare returns the share of a limiter with rate r, which is zero if the rate is not known.
 func NewShare(r permit.Rate) *Share { return &Share{rate: r} }
 
-// Learn takes in the reply to a call that began then. Longer than an interval its wait is a cool-down, which
-// outlives Redis. A cool-down that is longer than the reply allows is over, by whoever it was lifted.
+// Learn takes in the reply to a call that began at the given instant. A wait longer than the interval is a
+// cool-down, which outlasts an outage. A cool-down that is longer than the reply allows has been lifted by
+// somebody.
 func (s *Share) Learn(a *permit.Reply, begin time.Time) {
 	s.rate = a.Rate
 	now := time.Now()
@@ -58,7 +61,7 @@ func (s *Share) Learn(a *permit.Reply, begin time.Time) {
 			s.coolUntil, s.coolKnown = at, now
 		}
 	case begin.Before(s.coolKnown) || len(a.Granted) == 0 || a.Granted[0] < 0:
-		// It may have been decided before the cool-down began, or says nothing of it.
+		// The call may have been decided before the cool-down began, or its reply does not speak of it.
 	case a.Wait == 0:
 		s.coolUntil = time.Time{}
 	case s.coolUntil.After(now.Add(a.Wait)):
@@ -66,7 +69,8 @@ func (s *Share) Learn(a *permit.Reply, begin time.Time) {
 	}
 }
 
-// NoteCoolDown has the policies obey a cool-down until Redis has been told of it too; the zero time ends it.
+// NoteCoolDown makes the policies obey a cool-down until Redis has been told of it as well. The zero time ends
+// it.
 func (s *Share) NoteCoolDown(until time.Time) {
 	if until.IsZero() {
 		s.coolUntil, s.untoldUntil = until, until
@@ -75,7 +79,8 @@ func (s *Share) NoteCoolDown(until time.Time) {
 	}
 }
 
-// ToldCoolDown notes that Redis has been told of a cool-down, and may from now on say that it is over.
+// ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
+// over.
 func (s *Share) ToldCoolDown(until time.Time) {
 	s.coolKnown = time.Now()
 	if until.After(s.coolUntil) {
@@ -86,7 +91,7 @@ func (s *Share) ToldCoolDown(until time.Time) {
 	}
 }
 
-// coolsUntil returns before when nothing is granted without Redis.
+// coolsUntil returns the instant before which nothing is granted without Redis.
 func (s *Share) coolsUntil() time.Time {
 	if s.untoldUntil.After(s.coolUntil) {
 		return s.untoldUntil
@@ -94,7 +99,8 @@ func (s *Share) coolsUntil() time.Time {
 	return s.coolUntil
 }
 
-// part returns how many permits of an interval are this process', under p, and of which rate.
+// part returns how many permits per interval belong to this process under p, and the rate that they are a part
+// of.
 func (s *Share) part(p *Policy) (permits int64, r permit.Rate) {
 	if r = s.rate; r.Interval == 0 {
 		r = p.Rate
@@ -102,8 +108,8 @@ func (s *Share) part(p *Policy) (permits int64, r permit.Rate) {
 	return r.Permits / int64(p.Nodes), r
 }
 
-// When returns the instant at which permits can be granted under p while Redis has been away since then, and
-// how many are left now. A request for more than the share is an error.
+// When returns the instant at which permits can be granted under p, if Redis has been down since the given
+// instant, and how many are left now. A request for more than the share is an error.
 func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Time, left int64, err error) {
 	if p.Kind == FailOpen {
 		return s.coolsUntil(), 0, nil
@@ -133,7 +139,7 @@ func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Ti
 	return at, left, nil
 }
 
-// Reply returns what those are told that p has decided for.
+// Reply returns the reply for requests that p has decided.
 func (s *Share) Reply(p *Policy, now time.Time) *permit.Reply {
 	r := s.rate
 	if p.Kind == LocalShare {
@@ -165,8 +171,8 @@ func (s *Share) Take(p *Policy, permits int64, now time.Time) {
 	s.grants = append(s.grants, grant{first: now, last: now, permits: permits})
 }
 
-// Undo takes permits out of the log again that were granted at that instant. Those of which Redis is being told
-// meanwhile stay.
+// Undo removes permits from the log that were granted at the given instant. Grants of which Redis is being told
+// at the moment stay.
 func (s *Share) Undo(permits int64, at time.Time) {
 	for i := len(s.grants) - 1; i >= 0 && !s.grants[i].last.Before(at); i-- {
 		if g := &s.grants[i]; !g.staged && g.permits >= permits && !g.first.After(at) {
@@ -183,7 +189,7 @@ func (s *Share) Empty(now time.Time) bool {
 	return len(s.grants) == 0
 }
 
-// expire forgets what was granted an interval ago or longer.
+// expire forgets what was granted an interval ago or earlier.
 func (s *Share) expire(now time.Time) {
 	n := 0
 	for n < len(s.grants) && !now.Before(s.grants[n].last.Add(s.window)) {
@@ -197,7 +203,8 @@ func (s *Share) expire(now time.Time) {
 	}
 }
 
-// HasPending reports whether Redis is to be told of anything. What was granted an interval ago or longer it is not.
+// HasPending reports whether there is anything to tell Redis of. Grants that are an interval old or older are
+// dropped.
 func (s *Share) HasPending(now time.Time) bool {
 	if len(s.grants) == 0 && len(s.pending) == 0 {
 		return false
@@ -207,7 +214,7 @@ func (s *Share) HasPending(now time.Time) bool {
 	return len(s.pending) > 0 || n > 0 && !s.grants[n-1].staged
 }
 
-// lapse forgets the grants that no longer count. Nobody reconciles meanwhile.
+// lapse forgets the grants that no longer count. It must not be called while somebody reconciles.
 func (s *Share) lapse(now time.Time) {
 	s.expire(now)
 	kept := s.pending[:0]
@@ -219,8 +226,8 @@ func (s *Share) lapse(now time.Time) {
 	s.pending = kept
 }
 
-// StartReconciling reports whether the caller is to tell Redis of what is pending; it then calls
-// [Share.EndReconciling]. When somebody else is doing so busy is not nil, and closed when that is over.
+// StartReconciling reports whether the caller is to tell Redis of the pending grants; it then has to call
+// [Share.EndReconciling]. If somebody else is doing so, busy is not nil and is closed when that is over.
 func (s *Share) StartReconciling(now time.Time) (start bool, busy <-chan struct{}) {
 	if s.reconciling != nil {
 		return false, s.reconciling
@@ -238,10 +245,11 @@ func (s *Share) EndReconciling() {
 	s.reconciling = nil
 }
 
-// Busy reports whether somebody reconciles, or there is something to reconcile.
+// Busy reports whether somebody is reconciling, or there is something to reconcile.
 func (s *Share) Busy(now time.Time) bool { return s.reconciling != nil || s.HasPending(now) }
 
-// Stage returns all that is pending, that of the log included, each with an ID of newID. Only who reconciles calls it.
+// Stage returns all pending grants, including those still in the log, each with an ID from newID. Only the
+// caller that reconciles may call it.
 func (s *Share) Stage(now time.Time, newID func() permit.ID) []Pending {
 	s.lapse(now)
 	var begin time.Time
@@ -261,8 +269,8 @@ func (s *Share) Stage(now time.Time, newID func() permit.ID) []Pending {
 	return s.pending
 }
 
-// SetPending leaves what Redis could not be told of. Only who reconciles calls it.
+// SetPending sets the grants that Redis could not be told of. Only the caller that reconciles may call it.
 func (s *Share) SetPending(left []Pending) { s.pending = left }
 
-// Pending returns how many grants Stage has left pending.
+// Pending returns how many grants are left pending since the last Stage.
 func (s *Share) Pending() int { return len(s.pending) }

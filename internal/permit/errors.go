@@ -7,7 +7,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// The errors that callers decide by; package ratelimiter documents them.
+// The errors that callers test for. Package ratelimiter exports and documents them.
 var (
 	ErrNotInitialized     = errors.New("ratelimiter: not initialized")
 	ErrPermitsExceedRate  = errors.New("ratelimiter: permits exceed rate")
@@ -18,9 +18,9 @@ var (
 	ErrMalformed          = errors.New("ratelimiter: malformed limiter")
 )
 
-// Exceeds returns the error of a request for more permits than the limiter's rate has.
+// Exceeds returns the error of a request for more permits than the rate of the limiter has.
 func Exceeds(limiter string, permits, rate int64) error {
-	return fmt.Errorf("%w: %d permits asked of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
+	return fmt.Errorf("%w: asked for %d permits of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
 }
 
 // Unavailable returns the error of an operation that Redis did not carry out.
@@ -28,8 +28,9 @@ func Unavailable(op, limiter string, err error) error {
 	return fmt.Errorf("%w: %s of %q: %w", ErrUnavailable, op, limiter, err)
 }
 
-// Failed returns what callers get when an operation could not be carried out: ErrUnavailable unless it ran and
-// failed. An error that is no *[retry.Error] is a reply's, or says why nothing was sent, and comes through as it is.
+// Failed returns the error that callers get when an operation could not be carried out. It wraps ErrUnavailable
+// unless the operation was executed and failed. An error that is not a *[retry.Error] comes from a reply, or is
+// the reason why nothing was sent, and is returned unchanged.
 func Failed(op, limiter string, err error) error {
 	e, ok := err.(*retry.Error)
 	switch {
@@ -41,15 +42,16 @@ func Failed(op, limiter string, err error) error {
 	return Unavailable(op, limiter, e.Err)
 }
 
-// MaxTypeChanges is how often a call follows a type that changes under it.
+// MaxTypeChanges is how often a call is repeated because the limiter has got the other type.
 const MaxTypeChanges = 3
 
-// TypeKeepsChanging returns the error of an operation that has followed the type in vain.
+// TypeKeepsChanging returns the error of an operation that has been repeated that often in vain.
 func TypeKeepsChanging(op, limiter string) error {
-	return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times under the call", op, limiter, MaxTypeChanges)
+	return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times during the call", op, limiter, MaxTypeChanges)
 }
 
-// A WrongTypeError says that the keys of a call were not those of the limiter's type. Callers never see it.
+// A WrongTypeError reports that the keys of a call were not those of the limiter's type. Callers of package
+// ratelimiter never see it.
 type WrongTypeError struct{ Type Type }
 
 // Error implements error.

@@ -1,5 +1,5 @@
-// Package permit has the values that cross the borders of this module: what is asked of a limiter, and what it
-// replies. They carry no behaviour but how they print.
+// Package permit defines the values that the packages of this module exchange: what is asked of a limiter, and
+// what the limiter replies. They have no behaviour except that they print.
 package permit
 
 import (
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Max is the most permits that a member of the permits set can hold: an unsigned 32-bit number in every
-// Redisson version.
+// Max is the largest number of permits that a member of the permits set can hold, an unsigned 32-bit number in
+// every Redisson version.
 const Max = 1<<32 - 1
 
-// A Type says whether all clients share the permits or each has its own.
+// A Type tells whether all clients share the permits or each client has its own.
 type Type int
 
 const (
@@ -20,7 +20,7 @@ const (
 	PerClient
 )
 
-// String returns the type as Redisson names it.
+// String returns the name that Redisson uses.
 func (t Type) String() string {
 	switch t {
 	case Overall:
@@ -43,7 +43,7 @@ type Rate struct {
 	MinGap    time.Duration
 }
 
-// String returns the rate as a log line wants it.
+// String returns the rate in a form for log lines.
 func (r Rate) String() string {
 	s := fmt.Sprintf("%s %d/%v", r.Type, r.Permits, r.Interval)
 	if r.KeepAlive != 0 {
@@ -55,8 +55,8 @@ func (r Rate) String() string {
 	return s
 }
 
-// An ID names a call, and each grant that it makes: it is the random part of the members that are written. Byte 7
-// is the run of the call.
+// An ID identifies a call and, through [ID.Run], each grant that the call makes. It is the random part of the
+// members that the call writes. Byte 7 is the number of the run.
 type ID [16]byte
 
 // Run returns the ID of the i-th run.
@@ -77,49 +77,49 @@ const (
 	MaxRequests = 1024
 )
 
-// A Cursor is how far a walk over a large set has got.
+// A Cursor tells how far a walk over a large set has got.
 type Cursor struct{ Members, Permits int64 }
 
 // A Batch is one acquire call.
 type Batch struct {
 	Type    Type
 	ID      ID
-	Runs    []Run // 1 to MaxRuns
-	Replay  bool  // it may have run before under ID
-	InOrder bool  // no run is granted behind one that does not fit
-	DryRun  bool  // nothing is taken
-	Check   bool  // that the permits left and those in use make up the rate
-	Lowered bool  // the rate was; with Check
-	NoTTL   bool  // the limiter had none a moment ago
-	At      time.Time
+	Runs    []Run     // 1 to MaxRuns of them
+	Replay  bool      // the call may have been executed before, under the same ID
+	InOrder bool      // a run that does not fit blocks those behind it
+	DryRun  bool      // take no permits
+	Check   bool      // check that the permits left and those in use add up to the rate
+	Lowered bool      // the rate has been lowered; with Check
+	NoTTL   bool      // the limiter had no TTL a moment ago
+	At      time.Time // date the grant back to this instant; zero for now
 	Cursor  Cursor
-	Share   Share // of callers that wait
+	Share   Share // for callers that wait
 }
 
-// A Share is what a call of callers that wait may take beside other processes; On is false where nobody else
-// may be there.
+// A Share is what a call for callers that wait may take beside other processes. On is false if no other process
+// can be competing.
 type Share struct {
 	On     bool
-	Grace  time.Duration // for which permits beyond May are left alone
-	May    int64         // permits that it may take at once
-	Age    int64         // of the oldest permits that it takes, ms since they fell due; -1 for none
-	Wants  int           // permits that the first caller saves up, in 255ths of the rate
-	Survey bool          // tell who holds the newest permits
+	Grace  time.Duration // how long permits that fall due are left to others
+	May    int64         // permits within their grace that the call may take all the same
+	Age    int64         // how many ms ago these may have fallen due at most; -1 for none of them
+	Wants  int           // permits that others should save up for the first caller, in 255ths of the rate
+	Survey bool          // report who holds the newest permits
 }
 
-// Next says how a call goes on.
+// Next tells how a call goes on.
 type Next int64
 
 const (
-	Done  Next = iota // it is answered
-	Rest              // more is granted to the same call sent again
-	Audit             // permits have been lost or are too many: an audit first
-	Walk              // no wait is known yet: again, from Cursor on
+	Done  Next = iota // the reply is complete
+	Rest              // the same call, sent again, is granted more
+	Audit             // permits have been lost, or there are too many: an audit comes first
+	Walk              // the wait is not known yet: send the call again with the Cursor
 )
 
-// A Reply is what an acquire call says.
+// A Reply is the reply to an acquire call.
 type Reply struct {
-	Granted   []int64 // requests, by run; -1 where the permits exceed the rate
+	Granted   []int64 // requests granted, by run; -1 if the permits exceed the rate
 	Wait      time.Duration
 	Available int64
 	Now       time.Time
@@ -127,42 +127,45 @@ type Reply struct {
 	Next      Next
 	Cursor    Cursor
 	Skew      time.Duration
-	NoTTL     bool   // the limiter had none; false also where the call did not look
-	Others    Others // where the call had a Share
+	NoTTL     bool   // the limiter had no TTL; false also if the call did not look
+	Others    Others // if the call had a Share
 }
 
-// Others is what a call with a Share is told of those who take part.
+// Others is what a call with a Share learns about other processes.
 type Others struct {
-	Soon                time.Duration // until permits fall due that may be taken then
+	Soon                time.Duration // until permits fall due that this process may take
 	Young               int64         // permits taken within their grace
-	WireFound, WireLeft bool          // the tripwire was there, and is there now
-	Mine, Java, Kin     int64         // permits among the newest members: this process', Redisson's, and those of others of this package
-	Blocked             int64         // permits that a cool-down has not given back
-	Waiting             []int64       // processes whose callers wait: the tag of each and what it wants
-	Tags                []int64       // those that hold permits
+	WireFound, WireLeft bool          // whether the tripwire was there, and whether it is there now
+	// Permits among the newest members, held by this process, by Redisson, and by other processes of this package.
+	Mine, Java, Kin int64
+
+	Blocked int64   // permits that a cool-down has not given back yet
+	Waiting []int64 // pairs of the tag of a process whose callers wait, and what it wants
+	Tags    []int64 // processes that hold permits
 }
 
-// A Grant is permits that were granted to a call, of which Keep stay granted.
+// A Grant is a number of permits that were granted to a call, of which Keep stay granted when the rest is
+// refunded.
 type Grant struct {
 	ID      ID
 	Permits int64
 	Keep    int64
 }
 
-// A Part is what is asked of one limiter of several.
+// A Part asks for permits of one limiter in a call for several.
 type Part struct {
-	Limiter any // the limiter, as the package knows it that asks Redis
+	Limiter any // as the package that talks to Redis knows it
 	Type    Type
 	ID      ID // of the grant
 	Permits int64
 }
 
-// A Reservation is permits that are held for a list of limiters until it has all.
+// A Reservation holds permits of one limiter for a list of limiters, until the list has all of its permits.
 type Reservation struct {
 	Type   Type
 	ID     ID
-	Want   int64 // permits from now on
-	Held   int64 // until now
-	Whole  bool  // all or nothing
-	Unsure bool  // it may hold others than Held: a call has been lost
+	Want   int64 // permits to hold from now on
+	Held   int64 // permits held until now
+	Whole  bool  // take all of them or none
+	Unsure bool  // a call has been lost, so the number held may differ from Held
 }

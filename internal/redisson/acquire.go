@@ -10,8 +10,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Acquire makes one attempt at b. An error of the way to Redis is a *[retry.Error]; any other one is what Redis
-// replied, a *[permit.WrongTypeError] where b has not the limiter's type.
+// Acquire makes one attempt at b. An error on the way to Redis is a *[retry.Error]. Any other error is what
+// Redis replied; it is a *[permit.WrongTypeError] if b does not have the limiter's type.
 func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error) {
 	cmd, err := l.acquireCommand(b)
 	if err != nil {
@@ -38,7 +38,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	now := l.now()
 	if !b.At.IsZero() {
 		now = b.At.UnixMilli()
-	} else if l.SharedClock { // behind now every score would be marked
+	} else if l.SharedClock { // a call dated back would mark every score
 		flags |= flagMark
 	}
 	if b.InOrder {
@@ -50,7 +50,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	if b.NoTTL {
 		flags |= flagNoTTL
 	}
-	// Where it is too much for a member the script makes smaller ones.
+	// If these are too many for one member, the script writes smaller ones.
 	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
 	args := [10]any{wire(b.Type), b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), flags}
 	n := 5
@@ -68,7 +68,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	return l.Scripts.Acquire.Command(l.Keys.Of(b.Type), args[:n]...)
 }
 
-// share returns a Share as ARGV[10] has it.
+// share returns a Share in the form of ARGV[10].
 func (c *Conn) share(s permit.Share) string {
 	survey := 0
 	if s.Survey {
@@ -91,7 +91,7 @@ func furtherRuns(runs []permit.Run) string {
 	return string(b)
 }
 
-// readAcquire reads the reply to b.
+// readAcquire parses the reply to b.
 func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 	r, err := l.numbers(l.Scripts.Acquire, raw)
 	if err != nil {
@@ -144,12 +144,12 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 		Next:      permit.Next(r[8]),
 		Cursor:    permit.Cursor{Members: r[9], Permits: r[10]},
 		Skew:      ms(r[11]),
-		NoTTL:     r[13] == 0 && !l.ClientClock, // with the caller's clock every call looks, as Redisson's do
+		NoTTL:     r[13] == 0 && !l.ClientClock, // with the client's clock every call looks for a TTL, as Redisson does
 		Others:    o,
 	}, nil
 }
 
-// Refund makes one attempt at returning what of g nobody keeps.
+// Refund makes one attempt at giving back the permits of g that are not kept.
 func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) error {
 	var smaller []byte
 	if g.Keep > 0 {
@@ -163,8 +163,8 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 	return err
 }
 
-// Reserve makes one attempt at a reservation, and returns how many permits are reserved from now on, and the
-// limiter's rate without its type. Its errors are as those of [Limiter.Acquire].
+// Reserve makes one attempt at a reservation. It returns how many permits are reserved from now on, and the
+// limiter's rate without its type. Its errors are like those of [Limiter.Acquire].
 func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error) {
 	flags := 0
 	if v.Whole {
@@ -199,7 +199,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (held int64
 	return r[1], permit.Rate{Permits: r[2], Interval: ms(r[3])}, nil
 }
 
-// Joint reports whether one script can decide all of the limiters, which are *[Limiter].
+// Joint reports whether one script can decide all of the limiters, each of which is a *[Limiter].
 func (c *Conn) Joint(limiters []any) bool {
 	if len(limiters) > JointParts {
 		return false
@@ -213,8 +213,9 @@ func (c *Conn) Joint(limiters []any) bool {
 	return true
 }
 
-// AcquireAll makes one attempt at all parts, whose limiters are [Conn.Joint], and returns the places of those that
-// refuse. Its errors are as those of [Limiter.Acquire]; the part that has the other type then has it.
+// AcquireAll makes one attempt at all parts, for whose limiters [Conn.Joint] reports true, and returns the
+// indexes of those that refuse. Its errors are like those of [Limiter.Acquire]; for a *[permit.WrongTypeError]
+// it corrects the type of the part.
 func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) ([]int, error) {
 	var keys [3 * JointParts]string
 	args := [4 + JointParts]any{1: c.now(), 2: 0, 3: c.KeyTTL.Milliseconds()}

@@ -7,24 +7,24 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Tally is how far an audit has counted.
+// A Tally tells how far an audit has counted.
 type Tally struct {
 	oldest, newest string
 	Members        int64
 	permits        int64
 }
 
-// TallyStep is how many members one audit call reads: a third of a millisecond.
+// TallyStep is how many members one audit call reads, which takes a third of a millisecond.
 const TallyStep = 1000
 
-// A Balance is what an audit found: value + used − rate, and value as it left it, which makes up the rate with
-// what is in use.
+// A Balance is the result of an audit: Surplus is value + used − rate, and Value is value as the audit left it,
+// which adds up to the rate with the permits in use.
 type Balance struct{ Surplus, Value int64 }
 
-// Audit has value and the permits in use make up the rate, in calls of bounded work. Permits that are neither left
-// nor in use are given back. Where there are too many, those are taken that the oldest grants hold, so that a
-// release of Java's keeps what it gave; with lowered, those that are left go first. A set that turns over faster than
-// it can be read is left for another time.
+// Audit makes value and the permits in use add up to the rate, in calls of bounded work. Permits that are
+// neither left nor in use are given back. If there are too many, Audit removes those that the oldest grants
+// hold, so that a release by Java keeps what it freed; if lowered is true, permits that are left are removed
+// first. A set that changes faster than it can be read is left for another time.
 func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) error {
 	for range 3 {
 		var t Tally
@@ -32,7 +32,7 @@ func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) erro
 			next, done, found, err := l.AuditStep(ctx, typ, t)
 			var other *permit.WrongTypeError
 			if errors.As(err, &other) || errors.Is(err, permit.ErrNotInitialized) {
-				return nil // changed meanwhile; the next call will be told
+				return nil // changed in the meantime; the next call will learn it
 			}
 			if err != nil {
 				return err
@@ -53,7 +53,7 @@ func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) erro
 	return nil
 }
 
-// AuditStep goes on counting from t. When it is done it returns what it found.
+// AuditStep continues to count from t. When done is true, found is the result.
 func (l *Limiter) AuditStep(ctx context.Context, typ permit.Type, t Tally) (next Tally, done bool, found Balance, err error) {
 	s := l.Scripts.Audit
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), TallyStep, t.oldest, t.newest, t.Members, t.permits)
@@ -98,7 +98,8 @@ func (l *Limiter) AuditStep(ctx context.Context, typ permit.Type, t Tally) (next
 	return next, done, found, nil
 }
 
-// trim takes n permits out of the set, oldest first, and gives them to value, from which the audit has taken them.
+// trim removes n permits from the set, oldest first, and adds them to value, from which the audit has taken
+// them.
 func (l *Limiter) trim(ctx context.Context, typ permit.Type, n int64) error {
 	for n > 0 {
 		taken, err := l.run(ctx, l.Scripts.Trim, l.Keys.Of(typ), wire(typ), n)

@@ -1,8 +1,8 @@
-// Package redisson is the limiter as it lies in Redis: its keys, its members, and what its scripts take and reply.
-// It asks and reads; it does not wait, and starts no goroutine.
+// Package redisson reads and writes a limiter in Redis: its keys, its members, and the arguments and replies of
+// its scripts. It does not wait, and starts no goroutine.
 //
-// This is the only home of the order of KEYS and ARGV, of milliseconds, and of what a number in a reply means. Each
-// script's header says the same.
+// Only this package knows the order of KEYS and ARGV, milliseconds, and the meaning of the numbers in a reply.
+// The header of each script documents the same.
 package redisson
 
 import (
@@ -21,38 +21,39 @@ import (
 // A Config says how the limiters of one client are asked and written.
 type Config struct {
 	Scripts     *Scripts
-	Divided     bool          // several parts of Redis hold the limiters: a cluster or a ring
-	ClientClock bool          // the time is this process', not that of Redis
-	SharedClock bool          // the clock is everybody's: that of Redis, or a test's
+	Divided     bool          // the limiters are spread over the parts of a cluster or a ring
+	ClientClock bool          // the time is that of this process and not that of Redis
+	SharedClock bool          // all clients use the same clock: that of Redis, or that of a test
 	LongLength  bool          // members are written in the format Lc0I
-	KeyTTL      time.Duration // of this client's permits, where the limiter has none
+	KeyTTL      time.Duration // of this client's permits, if the limiter has no TTL
 	Closed      <-chan struct{}
-	Touched     func(key string) // before and after each script but those of Acquire; nil for nobody to tell
+	Touched     func(key string) // called before and after each script except acquire; may be nil
 }
 
-// A Conn is how the limiters of one client reach Redis.
+// A Conn connects the limiters of one client to Redis.
 type Conn struct {
 	Config
 	sender dispatch.Sender
 	tag    int
 }
 
-// NewConn returns a Conn on rdb.
+// NewConn returns a Conn that uses rdb.
 func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
 	return &Conn{Config: cfg, sender: dispatch.Pin(rdb), tag: newTag(cfg.LongLength)}
 }
 
-// Shard returns the shard of a ring that holds a key; false when rdb is no ring, or its shard is not known.
+// Shard returns the shard of a ring that holds a key. It reports false if the client is not a ring, or if the
+// shard is not known.
 func (c *Conn) Shard(key string) (any, bool) { return dispatch.ShardOf(c.sender, key) }
 
-// A Limiter is one limiter.
+// A Limiter is one limiter in Redis.
 type Limiter struct {
 	*Conn
-	Name string // as the caller knows it, for errors
+	Name string // for errors: as the caller knows it
 	Keys Keys
 }
 
-// now returns the instant that scripts get: empty for that of Redis.
+// now returns the instant that is passed to scripts; an empty string stands for the time of Redis.
 func (c *Conn) now() any {
 	if c.ClientClock {
 		return time.Now().UnixMilli()
@@ -60,16 +61,17 @@ func (c *Conn) now() any {
 	return ""
 }
 
-// wire returns the type as the hash holds it.
+// wire returns the type in the form in which the hash holds it.
 func wire(t permit.Type) string { return strconv.Itoa(int(t)) }
 
-// ms returns n ms, or as long as a Duration can be: Java can set an interval of 1e13 ms.
+// ms returns n ms as a Duration, or the longest Duration if that is shorter: Java can set an interval of 1e13
+// ms.
 func ms(n int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// ready returns why a call must not be made: context first.
+// ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (c *Conn) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -101,8 +103,8 @@ func (l *Limiter) touched() {
 	}
 }
 
-// send runs a script and returns its raw reply. When ctx is done it returns ctx.Err() as it is; then,
-// and after an error of outcome Unknown, the script may have run.
+// send runs a script and returns its raw reply. When ctx is done it returns ctx.Err() unchanged. In that case,
+// and after an error whose outcome is Unknown, the script may have been executed.
 func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...any) (reply any, err error) {
 	cmd, err := s.Command(keys, args...)
 	if err != nil {
@@ -111,7 +113,7 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 	l.touched()
 	defer l.touched()
 	err = retry.Do(ctx.Done(), l.Closed, func(bool) error {
-		if err := l.ready(ctx); err != nil { // which of them ended the pause
+		if err := l.ready(ctx); err != nil { // one of them may have ended the pause
 			return err
 		}
 		var err error
@@ -131,7 +133,7 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 	return reply, nil
 }
 
-// run sends a script whose reply is numbers.
+// run sends a script whose reply consists of numbers.
 func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any) ([]int64, error) {
 	raw, err := l.send(ctx, s, keys, args...)
 	if err != nil {
@@ -140,8 +142,8 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any
 	return l.numbers(s, raw)
 }
 
-// command runs a plain command and returns what result makes of it. The error names the limiter, and is
-// ErrUnavailable where Redis was not reached; context errors come through unchanged.
+// command runs a plain command and returns its result. An error names the limiter and is ErrUnavailable if
+// Redis could not be reached; an error of the context is returned unchanged.
 func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (T, error) {
 	v, err := dispatch.Leavable(ctx, func() (T, error) {
 		_ = dispatch.Process(ctx, l.sender, cmd)
@@ -156,7 +158,7 @@ func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder,
 	return v, permit.Failed(op, l.Name, dispatch.Failure(err))
 }
 
-// numbers reads a reply that is a number or several.
+// numbers parses a reply that is a number or a list of numbers.
 func (l *Limiter) numbers(s *Script, raw any) ([]int64, error) {
 	if n, ok := raw.(int64); ok {
 		return []int64{n}, nil
@@ -174,7 +176,7 @@ func (l *Limiter) numbers(s *Script, raw any) ([]int64, error) {
 	return r, nil
 }
 
-// statusError turns the first number of a reply into an error; statusOK is none.
+// statusError returns the error that the first number of a reply stands for, or nil for statusOK.
 func (l *Limiter) statusError(r []int64) error {
 	switch r[0] {
 	case statusOK:
@@ -187,7 +189,8 @@ func (l *Limiter) statusError(r []int64) error {
 		}
 		return fmt.Errorf("%w: the type of %q is neither OVERALL nor PER_CLIENT", permit.ErrMalformed, l.Name)
 	case statusMalformed:
-		return fmt.Errorf("%w: the rate, interval or keepAliveTime of %q is none: each is a whole number, the first two positive", permit.ErrMalformed, l.Name)
+		return fmt.Errorf("%w: the rate or interval of %q is not a positive whole number, or its keepAliveTime is not a whole number",
+			permit.ErrMalformed, l.Name)
 	}
 	return fmt.Errorf("ratelimiter: %q: unexpected status in reply %v", l.Name, r)
 }

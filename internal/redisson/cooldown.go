@@ -21,7 +21,7 @@ func (l *Limiter) CoolDown(ctx context.Context, typ permit.Type, d, reopen time.
 	return err
 }
 
-// CoolDownLeft returns for how long the limiter's cool-down still lasts; 0 for none.
+// CoolDownLeft returns how long the limiter's cool-down still lasts, or 0 if there is none.
 func (l *Limiter) CoolDownLeft(ctx context.Context) (time.Duration, error) {
 	n, err := l.run(ctx, l.Scripts.CoolDownUntil, []string{l.Keys.Hash}, l.now())
 	if err == nil {

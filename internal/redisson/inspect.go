@@ -10,20 +10,20 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// inspectMembers is how many members Inspect reads: what a person looks through, and a tenth of a
-// millisecond of Redis.
+// inspectMembers is how many members Inspect reads: as many as a person looks through, which takes Redis a
+// tenth of a millisecond.
 const inspectMembers = 100
 
-// A State is a limiter as it lies in Redis at one instant.
+// A State is what Redis holds of a limiter at one instant.
 type State struct {
 	Time                          time.Time
-	HashTTL, ValueTTL, PermitsTTL time.Duration // -1 and -2 as Redis has them
+	HashTTL, ValueTTL, PermitsTTL time.Duration // or -1 or -2 as in Redis
 	Fields                        map[string]string
-	Rate                          permit.Rate // what they say
+	Rate                          permit.Rate // that the fields hold
 	Value                         string
 	HasValue                      bool
 	MemberCount                   int64
-	Members                       []StoredMember // the newest
+	Members                       []StoredMember // the newest ones
 }
 
 // A StoredMember is one member with its score.
@@ -32,8 +32,8 @@ type StoredMember struct {
 	Time time.Time
 }
 
-// Inspect reads the limiter's keys in one call. A limiter without a rate, or whose hash is none of a limiter, is an
-// error that comes with the State as far as it can be read.
+// Inspect reads the limiter's keys in one call. If the limiter has no rate, or its hash is not that of a
+// limiter, Inspect returns an error together with the State as far as it can be read.
 func (l *Limiter) Inspect(ctx context.Context, typ permit.Type) (State, error) {
 	s := l.Scripts.Inspect
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), l.now(), inspectMembers)
@@ -56,12 +56,12 @@ func (l *Limiter) Inspect(ctx context.Context, typ permit.Type) (State, error) {
 	case errors.Is(err, permit.ErrNotInitialized):
 		err = l.statusError([]int64{statusNotInitialized})
 	case err != nil:
-		err = fmt.Errorf("%w (%q)", err, l.Name)
+		err = fmt.Errorf("%w (limiter %q)", err, l.Name)
 	}
 	return state, err
 }
 
-// readState reads the reply of the script; false when it is none.
+// readState parses the reply of the script. It reports false if it cannot.
 func readState(r []any) (State, bool) {
 	if len(r) != 9 || r[0] != int64(statusOK) {
 		return State{}, false
@@ -108,7 +108,7 @@ func readState(r []any) (State, bool) {
 	return s, true
 }
 
-// pttl returns a PTTL as a duration: -1 and -2 as they are.
+// pttl returns a PTTL as a duration, and -1 and -2 unchanged.
 func pttl(n int64) time.Duration {
 	if n < 0 {
 		return time.Duration(n)
@@ -116,7 +116,7 @@ func pttl(n int64) time.Duration {
 	return ms(n)
 }
 
-// scoreTime returns a score as an instant. A score that is no time in ms, infinite at worst, becomes an
+// scoreTime returns a score as an instant. A score that is not a time in ms, infinity for instance, becomes an
 // instant some 36 million years away, to which an interval can still be added.
 func scoreTime(score float64) time.Time {
 	const limit = 1 << 60

@@ -14,7 +14,8 @@ type Keys struct {
 	Permits [2]string
 }
 
-// NewKeys returns the keys of the limiter of that name, those of one client where each has its own.
+// NewKeys returns the keys of the limiter of that name. For PerClient limiters they are those of the given
+// client.
 func NewKeys(name, clientID string) Keys {
 	value, permits := suffixed(name, "value"), suffixed(name, "permits")
 	return Keys{
@@ -29,14 +30,14 @@ func (k Keys) Of(t permit.Type) []string {
 	return []string{k.Hash, k.Value[t], k.Permits[t]}
 }
 
-// All returns the keys of every type, those of t first.
+// All returns the keys of both types, those of t first.
 func (k Keys) All(t permit.Type) []string {
 	o := t.Other()
 	return []string{k.Hash, k.Value[t], k.Permits[t], k.Value[o], k.Permits[o]}
 }
 
-// suffixed is Redisson's rule: a name that has a { keeps its braces as they are, whether or not they
-// close; any other name is put in braces, so that its keys share a hash slot.
+// suffixed implements Redisson's rule: a name that contains a { keeps its braces as they are, whether or not
+// they close. Any other name is put in braces, so that its keys share a hash slot.
 func suffixed(name, suffix string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + suffix
@@ -44,21 +45,21 @@ func suffixed(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
-// CheckClusterSafe refuses the names whose keys a cluster would place in different slots. Two keys
-// share a slot when their hash tags are the same. Different tags can meet in one slot by chance, but
-// a limiter that works by chance is refused too.
+// CheckClusterSafe rejects the names whose keys a cluster would place in different slots. Two keys share a slot
+// if their hash tags are the same. Different tags can share a slot by chance, but a limiter that works by
+// chance is rejected, too.
 func CheckClusterSafe(name, clientID string) error {
 	k := NewKeys(name, clientID)
 	for _, key := range k.All(permit.Overall)[1:] {
 		if a, b := hashTag(k.Hash), hashTag(key); a != b {
-			return fmt.Errorf("%w: %q hashes by %q but its key %q by %q", permit.ErrNameNotClusterSafe, name, a, key, b)
+			return fmt.Errorf("%w: %q hashes by %q but its key %q hashes by %q; use a name without braces, or with one hash tag", permit.ErrNameNotClusterSafe, name, a, key, b)
 		}
 	}
 	return nil
 }
 
-// hashTag returns the part of the key that a cluster hashes: what stands between the first { and the
-// first } behind it when that is not empty, otherwise the whole key.
+// hashTag returns the part of the key that a cluster hashes: what stands between the first { and the first }
+// behind it, or the whole key if there is no such pair or nothing between the two.
 func hashTag(key string) string {
 	_, rest, ok := strings.Cut(key, "{")
 	if !ok {

@@ -31,7 +31,7 @@ func TestKeyNames(t *testing.T) {
 	}
 }
 
-// The names of docs/protocol.md that no cluster can hold.
+// These are the names in docs/protocol.md that no cluster can hold.
 func TestClusterSafeNames(t *testing.T) {
 	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
 		require.ErrorIs(t, CheckClusterSafe(name, "id"), permit.ErrNameNotClusterSafe, name)

@@ -8,15 +8,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TrySetRate gives the limiter a rate unless it has one, and reports whether it did.
+// TrySetRate sets the limiter's rate if it has none, and reports whether it did.
 func (l *Limiter) TrySetRate(ctx context.Context, r permit.Rate) (bool, error) {
 	n, err := l.run(ctx, l.Scripts.TrySetRate, []string{l.Keys.Hash},
 		r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds(), wire(r.Type), r.MinGap.Milliseconds())
 	return err == nil && n[0] == 1, err
 }
 
-// SetRate gives the limiter a rate and reports whether it did: with mustExist, not where it has none. With
-// keepState the permits in use stay so.
+// SetRate sets the limiter's rate and reports whether it did. With mustExist it leaves a limiter without a rate
+// alone. With keepState the permits in use stay in use.
 func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (bool, error) {
 	flags := 0
 	if mustExist {
@@ -34,8 +34,8 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 		return false, err
 	}
 	if len(n) > 1 && n[1] == 1 {
-		// They are too many for one call. The script has set value to 0, so that whatever happens here no permit is
-		// granted too many.
+		// There are too many permits for one call. The script has set value to 0, so whatever happens here, no
+		// permit is granted beyond the rate.
 		err = l.Audit(ctx, r.Type, true)
 	}
 	return true, err
@@ -53,7 +53,7 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 	}
 	r, err := parseRate(hash)
 	if err != nil {
-		return permit.Rate{}, fmt.Errorf("%w (%q)", err, l.Name)
+		return permit.Rate{}, fmt.Errorf("%w (limiter %q)", err, l.Name)
 	}
 	return r, nil
 }
@@ -74,8 +74,8 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	return err == nil && n[0] == 1, err
 }
 
-// Available returns how many permits a call could acquire now. It adds up over as many calls as it takes, at the
-// instant of the first.
+// Available returns how many permits a call could acquire now. It counts in as many calls as it takes, as of
+// the instant of the first.
 func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error) {
 	s := l.Scripts.Available
 	for range 3 {
@@ -108,11 +108,11 @@ func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error)
 			}
 		}
 	}
-	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted", l.Name)
+	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted; try again", l.Name)
 }
 
-// Release gives permits back, as far as so many are in use, in one step of bounded work, and returns how many are
-// left to give back.
+// Release gives permits back, as far as so many are in use, in one step of bounded work. It returns how many
+// are left to give back.
 func (l *Limiter) Release(ctx context.Context, typ permit.Type, permits int64) (left int64, err error) {
 	s := l.Scripts.Release
 	n, err := l.run(ctx, s, l.Keys.Of(typ), wire(typ), permits, l.KeyTTL.Milliseconds(), l.now())

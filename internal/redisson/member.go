@@ -7,12 +7,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// member returns the member that scripts/acquire.lua builds for a grant: Redisson's format Bc0I with the permits
-// repeated in bytes 4..7, which Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x both read, or Lc0I. The script
-// writes members itself; this is how the rest of the library names one.
+// member returns the member that scripts/acquire.lua writes for a grant. Its format is Redisson's Bc0I with the
+// permits repeated in bytes 4..7, which Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x can both read, or Lc0I. The
+// script writes members itself; the rest of the package uses member to name them.
 func (c *Conn) member(id permit.ID, permits uint32) []byte { return Member(c.LongLength, id, permits) }
 
-// Member is [Conn.member] in either format: Lc0I, whose length has 8 bytes, with longLength.
+// Member is [Conn.member] in a given format: with longLength in Lc0I, whose length takes 8 bytes, otherwise in
+// Bc0I.
 func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	if longLength {
 		b := binary.LittleEndian.AppendUint64(nil, 8)
@@ -25,7 +26,7 @@ func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, permits)
 }
 
-// RandomID returns an ID that is not a secret; it only does not repeat, nor begin as the members do that are
+// RandomID returns an ID that is not secret but does not repeat. It does not begin like the members that are
 // nobody's grants.
 func RandomID() (id permit.ID) {
 	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
@@ -36,7 +37,8 @@ func RandomID() (id permit.ID) {
 	return id
 }
 
-// NewID returns an ID whose first bytes are the tag of this process, so that others tell its grants from theirs.
+// NewID returns an ID that begins with the tag of this process, by which other processes tell its grants from
+// theirs.
 func (c *Conn) NewID() permit.ID {
 	id := RandomID()
 	id[0] = byte(c.tag >> 8)
@@ -46,8 +48,8 @@ func (c *Conn) NewID() permit.ID {
 	return id
 }
 
-// newTag returns a tag that does not begin with what marks and blocks begin with. In the format Lc0I, whose
-// members have few random bytes, it has one byte.
+// newTag returns a tag that does not begin like the members that mark and block. For Lc0I, whose members have
+// few random bytes, it has one byte.
 func newTag(longLength bool) int {
 	for {
 		if tag := rand.IntN(1 << 16); tag>>8 != '~' {

@@ -10,8 +10,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// parseRate reads the hash as the scripts do, which take for a number what Lua's tonumber does, so that Rate and Acquire
-// agree on what is malformed. keepAliveTime is absent in what Redisson before 3.38.0 wrote.
+// parseRate parses the hash as the scripts do, which accept as a number what Lua's tonumber accepts, so that
+// Rate and Acquire agree on what is malformed. Redisson before 3.38.0 writes no keepAliveTime.
 func parseRate(hash map[string]string) (permit.Rate, error) {
 	for _, field := range []string{"rate", "interval", "type"} {
 		if _, ok := hash[field]; !ok {

@@ -2,27 +2,27 @@ package redisson
 
 import "github.com/goredisson/ratelimiter/internal/dispatch"
 
-// A Script is one embedded file with the numbers of keys and arguments that this package sends.
+// A Script is one embedded file together with the numbers of keys and arguments that this package sends.
 type Script struct {
 	*dispatch.Script
 	resend Resend
 }
 
-// Resend says when a script may be sent again after an error.
+// A Resend tells when a script may be sent again after an error.
 type Resend int
 
 const (
-	ResendUnsent   Resend = iota // only when it surely did not run
-	ResendAlways                 // it may run twice: it reads, or the second time changes nothing
-	ResendAsReplay               // it may run twice when told so, as the acquire script is
+	ResendUnsent   Resend = iota // only if it was certainly not executed
+	ResendAlways                 // always: it only reads, or changes nothing the second time
+	ResendAsReplay               // always, if it is told so by an argument, as the acquire script is
 )
 
-// NewScript returns a script of that many keys and arguments.
+// NewScript returns a script that takes that many keys and arguments.
 func NewScript(name, src string, keys, args int, r Resend) *Script {
 	return &Script{dispatch.New(name, src, keys, args), r}
 }
 
-// LetOut says that the last n arguments may be left out, and returns s.
+// LetOut allows the last n arguments to be left out, and returns s.
 func (s *Script) LetOut(n int) *Script {
 	s.Script.LetOut(n)
 	return s
@@ -38,10 +38,10 @@ type Scripts struct {
 	Inspect                                         *Script
 }
 
-// JointParts is how many limiters acquire_all takes: its keys are written out.
+// JointParts is how many limiters acquire_all takes. The script spells out all of their keys.
 const JointParts = 6
 
-// The first number of a reply.
+// The first number of a reply is one of these.
 const (
 	statusOK = iota
 	statusNotInitialized
@@ -51,7 +51,7 @@ const (
 	statusStartOver
 )
 
-// ARGV[5] of acquire, ARGV[6] of set_rate, and ARGV[5] of reserve.
+// These are the flags in ARGV[5] of acquire, ARGV[6] of set_rate, and ARGV[5] of reserve.
 const (
 	flagReplay  = 1
 	flagCheck   = 2

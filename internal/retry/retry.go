@@ -1,5 +1,5 @@
-// Package retry decides whether a call may be made again, and waits until it is. It knows neither Redis nor
-// what the call does.
+// Package retry decides whether a failed call may be made again, and waits until then. It knows neither Redis
+// nor what the call does.
 //
 // Its functions are safe for concurrent use; an [Attempts] is not.
 package retry
@@ -11,82 +11,83 @@ import (
 	"time"
 )
 
-// An Outcome is what an error says of whether the call was carried out.
+// An Outcome tells what an error implies about the call: whether it was carried out.
 type Outcome int
 
 const (
-	Executed    Outcome = iota // it was, and failed; or it cannot be however often it is made
-	NotExecuted                // it surely was not, and may be another time
-	Unknown                    // it may have been
+	Executed    Outcome = iota // it was carried out and failed, or would fail however often it is made
+	NotExecuted                // it was certainly not carried out, and another attempt may succeed
+	Unknown                    // it may have been carried out
 )
 
-// An Error is how an attempt failed.
+// An Error describes how an attempt failed.
 type Error struct {
 	Err      error
 	Outcome  Outcome
-	Answered bool // the server itself said so: it is there
-	Local    bool // this process had no connection to spare: the server is not to blame
-	Final    bool // the call is not made again, whatever the outcome
+	Answered bool // the error is a reply, so the server is up
+	Local    bool // this process had no free connection; the server is not to blame
+	Final    bool // the call must not be made again, whatever the outcome
 }
 
-// A Panic is what somebody else's code panicked with while it was called.
+// A Panic is the error of foreign code that panicked while it was called.
 type Panic struct {
 	Value any
 	Stack []byte
 }
 
-// Error implements error.
+// Error returns a text with the value of the panic.
 func (p *Panic) Error() string { return fmt.Sprintf("panicked: %v", p.Value) }
 
-// Recover, when deferred, makes a panic a *[Panic] in err.
+// Recover, if deferred, turns a panic into a *[Panic] in err.
 func Recover(err *error) {
 	if v := recover(); v != nil {
 		*err = &Panic{v, debug.Stack()}
 	}
 }
 
-// Error implements error.
+// Error returns the text of the cause.
 func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MaxAttempts is how often a call is made when each attempt fails in a way that allows another.
+// MaxAttempts is how often a call is made if each attempt fails in a way that allows another.
 const MaxAttempts = 4
 
-// maxTrying is how long after the first attempt another one begins at the latest.
+// maxTrying is how long after the first attempt another one may begin.
 const maxTrying = 5 * time.Second
 
-// Attempts are those made at one call, from Begin on.
+// Attempts counts the attempts at one call, the first of which starts at Begin.
 type Attempts struct {
 	Begin time.Time
-	// Replay reports whether one of them may have been carried out.
+	// Replay reports whether one of the attempts may have been carried out.
 	Replay bool
 
 	failed int
 }
 
-// Failed counts an attempt that ended with the outcome what, and reports whether another one may follow: the
-// call was not carried out, nor made too often or for too long.
+// Failed counts an attempt that ended with the given outcome, and reports whether another attempt may follow.
+// It may not if the call was carried out, or has been made too often or for too long.
 func (a *Attempts) Failed(what Outcome) (again bool) {
 	a.failed++
 	a.Replay = a.Replay || what == Unknown
 	return what != Executed && a.failed < MaxAttempts && time.Since(a.Begin) <= maxTrying
 }
 
-// Pause sleeps before the next attempt: about 10, 40, then 160 ms, unless one of the channels is closed
-// first.
+// Pause sleeps before the next attempt, for about 10, 40, then 160 ms. It returns early when one of the
+// channels is closed.
 func (a *Attempts) Pause(one, other <-chan struct{}) { SleepOr(backoff(a.failed), one, other) }
 
-// backoff returns the pause after the n-th attempt, ± half.
+// backoff returns the pause after the n-th attempt, with a jitter of half of it in either direction.
 func backoff(n int) time.Duration {
 	d := 10 * time.Millisecond << (2 * (min(n, MaxAttempts) - 1))
 	return d/2 + rand.N(d)
 }
 
 // Do calls attempt until it succeeds or may not be called again, and returns its last error. An error that is
-// no *[Error] ends it too. It pauses between two attempts, unless one of the channels is closed: attempt finds
-// out which. replay reports whether an attempt before may have been carried out.
+// not an *[Error] ends the loop as well. Do pauses between two attempts, unless one of the channels is closed;
+// attempt has to find out which one. The argument replay reports whether an earlier attempt may have been
+// carried out.
 func Do(one, other <-chan struct{}, attempt func(replay bool) error) error {
 	for tries := (Attempts{Begin: time.Now()}); ; tries.Pause(one, other) {
 		err := attempt(tries.Replay)

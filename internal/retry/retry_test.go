@@ -72,7 +72,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// The pauses are 10, 40 and 160 ms, each ± half, and end with either channel.
+// The pauses are 10, 40 and 160 ms, each ± half, and end when either channel is closed.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := Attempts{Begin: time.Now()}

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Sleep blocks for d and returns nil, or returns the error of ctx as soon as
-// ctx ends.
+// Sleep blocks for d and returns nil, or returns the error of ctx as soon as ctx is done.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -18,7 +17,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// SleepOr blocks for d, or until one of the channels is closed.
+// SleepOr blocks for d or until one of the channels is closed.
 func SleepOr(d time.Duration, one, other <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
