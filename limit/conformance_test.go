@@ -55,7 +55,17 @@ var unforgiving = map[string]limit.Algorithm{
 	"leaky queue of one":     limit.LeakyQueue{Rate: short, Capacity: 1},
 	"interval bucket of one": limit.IntervalBucket{Rate: limit.Rate{Permits: 1, Interval: short.Interval}, Capacity: 1},
 	"sliding counter, short": limit.SlidingCounter{Rate: short},
+	// Several permits a microsecond.
+	"fixed window, fast":    limit.FixedWindow{Rate: fast},
+	"sliding log, fast":     limit.SlidingLog{Rate: fast},
+	"interval bucket, fast": limit.IntervalBucket{Rate: fast, Capacity: 9},
+	"token bucket, fast":    limit.TokenBucket{Rate: fast, Capacity: 9},
+	"debt bucket, fast":     limit.DebtBucket{Rate: fast, Capacity: 4, Debt: 5},
+	"gcra, fast":            limit.GCRA{Rate: fast, Burst: 9},
+	"leaky queue, fast":     limit.LeakyQueue{Rate: fast, Capacity: 9},
 }
+
+var fast = limit.Rate{Permits: 7, Interval: 3 * time.Microsecond}
 
 var short = limit.Rate{Permits: 3, Interval: 100 * time.Microsecond}
 

@@ -32,7 +32,7 @@ var debtBucketScript = redisscript.New("debt_bucket", debtBucketSrc, 2, 8)
 
 // Bound implements [Algorithm].
 func (a DebtBucket) Bound(window time.Duration, n int64) int64 {
-	return a.Rate.flowed(a.Capacity+min(a.Debt, n), window.Microseconds())
+	return a.pace().most(a.Capacity+min(a.Debt, n), window.Microseconds())
 }
 
 // Largest implements [Algorithm].
@@ -45,12 +45,12 @@ func (a DebtBucket) check() error {
 	if a.Capacity < 1 || a.Capacity > maxPermits {
 		return invalid("capacity of %d permits is not in 1..%d", a.Capacity, int64(maxPermits))
 	}
-	return a.Rate.checkFlow("capacity and debt", a.Capacity+a.Debt)
+	return a.Rate.checkPace("capacity and debt", a.Capacity+a.Debt)
 }
 func (a DebtBucket) script() *redisscript.Script { return debtBucketScript }
 func (a DebtBucket) numbers() []any {
-	_, cost := a.Rate.parts()
-	return append(flowNumbers(a.Rate, a.Capacity), a.Debt*cost)
+	return append(a.pace().numbers(a.Capacity), a.Debt*a.pace().cost)
 }
 func (a DebtBucket) reserves() bool { return false }
-func (a DebtBucket) idle() state    { return newBucket(a.Rate, a.Capacity, a.Debt) }
+func (a DebtBucket) idle() state    { return newBucket(a.pace(), a.Capacity, a.Debt) }
+func (a DebtBucket) pace() pace     { return onlyPace(a.Rate.pace(a.Capacity + a.Debt)) }

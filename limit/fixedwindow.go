@@ -37,7 +37,7 @@ func stepped(w, interval, full, brought int64) int64 {
 	if w < 1 {
 		return 0
 	}
-	return max(full+brought*((w-1)/interval), full-1+brought*ceilDiv(w-1, interval))
+	return max(plus(full, times(brought, (w-1)/interval)), plus(full-1, times(brought, ceilDiv(w-1, interval))))
 }
 
 // Largest implements [Algorithm].

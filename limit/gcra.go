@@ -29,27 +29,28 @@ var gcraScript = redisscript.New("gcra", gcraSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a GCRA) Bound(window time.Duration, _ int64) int64 {
-	return a.Rate.flowed(a.Burst, window.Microseconds())
+	return a.pace().most(a.Burst, window.Microseconds())
 }
 
 // Largest implements [Algorithm].
 func (a GCRA) Largest() int64 { return a.Burst }
 
-func (a GCRA) check() error                { return a.Rate.checkFlow("burst", a.Burst) }
+func (a GCRA) check() error                { return a.Rate.checkPace("burst", a.Burst) }
 func (a GCRA) script() *redisscript.Script { return gcraScript }
-func (a GCRA) numbers() []any              { return flowNumbers(a.Rate, a.Burst) }
+func (a GCRA) numbers() []any              { return a.pace().numbers(a.Burst) }
 func (a GCRA) reserves() bool              { return false }
-func (a GCRA) idle() state                 { return &gcra{newArrival(a.Rate, a.Burst)} }
+func (a GCRA) idle() state                 { return &gcra{newArrival(a.pace(), a.Burst)} }
+func (a GCRA) pace() pace                  { return onlyPace(a.Rate.pace(a.Burst)) }
 
 // An arrival is an instant of µs + part/flow: when all that was let in has flowed out.
 type arrival struct {
-	flow, cost, full int64
-	us, part         int64
+	pace
+	full     int64
+	us, part int64
 }
 
-func newArrival(r Rate, permits int64) arrival {
-	flow, cost := r.parts()
-	return arrival{flow: flow, cost: cost, full: permits * cost}
+func newArrival(p pace, permits int64) arrival {
+	return arrival{pace: p, full: permits * p.cost}
 }
 
 // seen is the arrival as it is now, and how many parts have not flowed out yet.
@@ -83,7 +84,7 @@ func (s *gcra) take(q request) decision {
 		next.add(need)
 		ahead, room = ahead+need, room-need
 	}
-	d.remaining = max(0, room) / s.cost
+	d.remaining = min(max(0, room), s.full) / s.cost
 	d.reset = ceilDiv(ahead, s.flow)
 	if q.spend && (d.granted || back) {
 		s.arrival = next

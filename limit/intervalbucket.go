@@ -42,7 +42,10 @@ func (a IntervalBucket) check() error {
 	if a.Capacity < 1 || a.Capacity > maxPermits {
 		return invalid("capacity of %d permits is not in 1..%d", a.Capacity, int64(maxPermits))
 	}
-	return checkProduct("capacity", a.Capacity, a.Rate.micros())
+	if ceilDiv(a.Capacity, a.Rate.Permits) > maxExact/a.Rate.micros() {
+		return invalid("capacity of %d permits at %v takes more than 142 years to fill", a.Capacity, a.Rate)
+	}
+	return nil
 }
 func (a IntervalBucket) script() *redisscript.Script { return intervalBucketScript }
 func (a IntervalBucket) numbers() []any {

@@ -33,17 +33,18 @@ var leakyQueueScript = redisscript.New("leaky_queue", leakyQueueSrc, 2, 8)
 
 // Bound implements [Algorithm].
 func (a LeakyQueue) Bound(window time.Duration, n int64) int64 {
-	return a.Rate.flowed(min(n, a.Capacity), window.Microseconds())
+	return a.pace().most(min(n, a.Capacity), window.Microseconds())
 }
 
 // Largest implements [Algorithm].
 func (a LeakyQueue) Largest() int64 { return a.Capacity }
 
-func (a LeakyQueue) check() error                { return a.Rate.checkFlow("capacity", a.Capacity) }
+func (a LeakyQueue) check() error                { return a.Rate.checkPace("capacity", a.Capacity) }
 func (a LeakyQueue) script() *redisscript.Script { return leakyQueueScript }
-func (a LeakyQueue) numbers() []any              { return flowNumbers(a.Rate, a.Capacity) }
+func (a LeakyQueue) numbers() []any              { return a.pace().numbers(a.Capacity) }
 func (a LeakyQueue) reserves() bool              { return true }
-func (a LeakyQueue) idle() state                 { return &leakyQueue{newArrival(a.Rate, a.Capacity)} }
+func (a LeakyQueue) idle() state                 { return &leakyQueue{newArrival(a.pace(), a.Capacity)} }
+func (a LeakyQueue) pace() pace                  { return onlyPace(a.Rate.pace(a.Capacity)) }
 
 type leakyQueue struct{ arrival }
 
@@ -64,7 +65,7 @@ func (s *leakyQueue) take(q request) decision {
 		ahead, room = ahead+need, room-need
 	}
 	if ahead/s.flow <= q.atMost {
-		d.remaining = max(0, room) / s.cost
+		d.remaining = min(max(0, room), s.full) / s.cost
 	}
 	d.reset = ceilDiv(ahead, s.flow)
 	if q.spend && (d.granted || back) {

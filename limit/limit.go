@@ -45,12 +45,15 @@ type Result struct {
 	Reset time.Duration
 }
 
-// A Rate is a number of permits for each interval.
+// A Rate is a number of permits for each interval. The limiters count it exactly. Only where the product of
+// the permits that a bucket or a queue holds and the microseconds of a permit is above 2^52 is the rate,
+// after it has been reduced, the next lower one that can be counted: by less than a billionth of it. For
+// capacities of up to four million permits there is always one; a larger capacity without one is refused.
 type Rate struct {
 	// Permits is 1 to 2^32-1.
 	Permits int64
-	// Interval is a whole number of microseconds, at least one for each permit: no limiter here tells
-	// apart what happens within one.
+	// Interval is a whole number of microseconds, at most 50 years. No limiter here tells apart what
+	// happens within a microsecond, so that a rate of more than a permit each grants several at once.
 	Interval time.Duration
 }
 
@@ -60,9 +63,12 @@ func (r Rate) String() string { return fmt.Sprintf("%d per %v", r.Permits, r.Int
 // maxPermits is the most that one call can ask, as of a RRateLimiter.
 const maxPermits = math.MaxUint32
 
-// maxExact bounds every product in Go and in Lua, whose numbers are whole up to 2^53: the sum of two such
+// maxExact bounds every number in Go and in Lua, whose numbers are whole up to 2^53: the sum of two such
 // is still exact.
 const maxExact = 1 << 52
+
+// longestInterval keeps instants two intervals ahead exact in Lua.
+const longestInterval = 50 * longest
 
 func (r Rate) check() error {
 	if r.Permits < 1 || r.Permits > maxPermits {
@@ -71,59 +77,30 @@ func (r Rate) check() error {
 	if r.Interval < time.Microsecond || r.Interval%time.Microsecond != 0 {
 		return invalid("interval %v is not a positive number of microseconds", r.Interval)
 	}
-	if r.Permits > r.micros() {
-		return invalid("%v is more than a permit a microsecond", r)
+	if r.Interval > longestInterval {
+		return invalid("interval %v is more than 50 years", r.Interval)
 	}
-	return checkProduct("rate", r.Permits, r.micros())
+	return nil
 }
 
 func (r Rate) micros() int64 { return r.Interval.Microseconds() }
 
-// parts are the rate as a flow of whole parts in a microsecond, and what a permit costs in parts. What
-// is counted in parts is exact: 3 permits a second flow as 3 parts, and a permit costs a million.
-func (r Rate) parts() (flow, cost int64) {
-	a, b := r.Permits, r.micros()
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return r.Permits / a, r.micros() / a
-}
-
-// checkFlow checks a rate and the most permits of it that the state ever holds, in parts.
-func (r Rate) checkFlow(what string, permits int64) error {
+// checkPace checks a rate and the most permits of it that the state ever holds.
+func (r Rate) checkPace(what string, permits int64) error {
 	if err := r.check(); err != nil {
 		return err
 	}
 	if permits < 1 || permits > maxPermits {
 		return invalid("%s of %d permits is not in 1..%d", what, permits, int64(maxPermits))
 	}
-	flow, cost := r.parts()
-	return checkProduct(what, permits+(flow-1)/cost+1, cost)
-}
-
-func checkProduct(what string, a, b int64) error {
-	if a > maxExact/b {
-		return invalid("%s: %d × %d is more than 2^52, where exact counting ends; take a shorter interval or fewer permits",
-			what, a, b)
+	if _, ok := r.pace(permits); !ok {
+		return invalid("%s of %d permits is too large to be counted exactly at %v; take a smaller one", what, permits, r)
 	}
 	return nil
-}
-
-// flowed is the most that a full bucket of that capacity and this rate gives in w µs: what it holds, and
-// what flows in meanwhile.
-func (r Rate) flowed(capacity, w int64) int64 {
-	if w <= 0 {
-		return 0
-	}
-	flow, cost := r.parts()
-	whole := w / cost // w × flow may be more than an int64 holds
-	return capacity + whole*flow + (w%cost*flow+cost-1)/cost - 1
 }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ratelimiter.ErrInvalidArgument, fmt.Sprintf(format, args...))
 }
-
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

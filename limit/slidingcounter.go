@@ -2,6 +2,7 @@ package limit
 
 import (
 	_ "embed"
+	"math"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redisscript"
@@ -31,13 +32,14 @@ var slidingCounterScript = redisscript.New("sliding_counter", slidingCounterSrc,
 // Bound implements [Algorithm].
 func (a SlidingCounter) Bound(window time.Duration, _ int64) int64 {
 	w, interval := window.Microseconds(), a.Rate.micros()
-	whole := a.Rate.Permits * edges(w, interval)
-	if w < 2 {
+	whole := times(a.Rate.Permits, edges(w, interval))
+	if w < 2 || whole == math.MaxInt64 {
 		return whole
 	}
 	// Worst is a window that begins with the last instant of a full counter.
 	into := (w - 2) % interval
-	return whole - a.Rate.Permits*(interval-into)/interval
+	kept, _ := mulDiv(a.Rate.Permits, interval-into, interval)
+	return whole - kept
 }
 
 // edges is how many of the windows that follow each other a window of w µs can touch.
@@ -51,12 +53,7 @@ func edges(w, interval int64) int64 {
 // Largest implements [Algorithm].
 func (a SlidingCounter) Largest() int64 { return a.Rate.Permits }
 
-func (a SlidingCounter) check() error {
-	if err := a.Rate.check(); err != nil {
-		return err
-	}
-	return checkProduct("rate", a.Rate.Permits+1, a.Rate.micros())
-}
+func (a SlidingCounter) check() error                { return a.Rate.check() }
 func (a SlidingCounter) script() *redisscript.Script { return slidingCounterScript }
 func (a SlidingCounter) numbers() []any              { return []any{a.Rate.Permits, a.Rate.micros()} }
 func (a SlidingCounter) reserves() bool              { return false }
@@ -82,7 +79,8 @@ func (s *slidingCounter) take(q request) decision {
 	default:
 		next.start, next.current, next.previous = q.now, 0, 0
 	}
-	left := s.permits - next.current - next.previous*(next.start+s.interval-q.now)/s.interval
+	share, _ := mulDiv(next.previous, next.start+s.interval-q.now, s.interval)
+	left := s.permits - next.current - share
 	d := decision{granted: q.n <= left}
 	if !d.granted {
 		d.wait = next.freeAt(q.n) - q.now
@@ -118,5 +116,9 @@ func (s *slidingCounter) shrunk(count, room int64) int64 {
 	if count <= room {
 		return 0
 	}
-	return s.interval - ((room+1)*s.interval-1)/count
+	t, rest := mulDiv(room+1, s.interval, count)
+	if rest == 0 {
+		t--
+	}
+	return s.interval - t
 }

@@ -28,7 +28,7 @@ var slidingLogScript = redisscript.New("sliding_log", slidingLogSrc, 2, 6)
 
 // Bound implements [Algorithm].
 func (a SlidingLog) Bound(window time.Duration, _ int64) int64 {
-	return a.Rate.Permits * ceilDiv(max(window.Microseconds(), 0), a.Rate.micros())
+	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), a.Rate.micros()))
 }
 
 // Largest implements [Algorithm].

@@ -18,8 +18,12 @@ import (
 // As Guava's, a local one begins with nothing stored. A shared one begins with all: whether nobody has
 // used it yet, or nobody for long, is the same in Redis.
 //
-// Bound: PermitsPerSecond × (window + MaxBurst) + n, and a little more by Guava's truncation of each
-// wait to whole microseconds: as if a permit took 1 µs less.
+// Above 100,000 permits a second it differs from Guava, whose truncation of each wait to whole microseconds
+// would let more than a tenth more through, and everything from a million on: what is below a microsecond
+// is carried to the next call.
+//
+// Bound: PermitsPerSecond × (window + MaxBurst) + n, and up to 100,000 permits a second a little more by
+// Guava's truncation: as if a permit took 1 µs less.
 //
 // It does not promise a bound on the debt: one call may take as many permits as it likes.
 //
@@ -27,7 +31,7 @@ import (
 // and the comments of
 // https://github.com/google/guava/blob/master/guava/src/com/google/common/util/concurrent/SmoothRateLimiter.java.
 type SmoothBursty struct {
-	// PermitsPerSecond is at most 100,000 and at least one a year.
+	// PermitsPerSecond is at least one a year and at most 2^32-1.
 	PermitsPerSecond float64
 	// MaxBurst is how long a flow is stored at most. Guava's is one second.
 	MaxBurst time.Duration

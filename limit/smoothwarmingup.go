@@ -15,15 +15,15 @@ import (
 // It is compared with Guava as a SmoothBursty is, with the same outcome. Guava 23.1 and older truncate two
 // of the numbers in one, and can be a microsecond later for each call.
 //
-// Bound: PermitsPerSecond × window + n, and a little more by Guava's truncation of waits to whole
-// microseconds, twice a call: as if a permit took 2 µs less.
+// Bound: PermitsPerSecond × window + n, and up to 100,000 permits a second a little more by Guava's
+// truncation of waits to whole microseconds, twice a call: as if a permit took 2 µs less.
 //
 // It does not promise that a caller without a pause gets the rate before it is warm, nor a bound on the
 // debt of one call.
 //
 // Source: as of [SmoothBursty].
 type SmoothWarmingUp struct {
-	// PermitsPerSecond is at most 100,000 and at least one a year.
+	// PermitsPerSecond is at least one a year and at most 2^32-1.
 	PermitsPerSecond float64
 	// Warmup is Guava's warmupPeriod.
 	Warmup time.Duration

@@ -29,36 +29,34 @@ var tokenBucketScript = redisscript.New("token_bucket", tokenBucketSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
-	return a.Rate.flowed(a.Capacity, window.Microseconds())
+	return a.pace().most(a.Capacity, window.Microseconds())
 }
 
 // Largest implements [Algorithm].
 func (a TokenBucket) Largest() int64 { return a.Capacity }
 
-func (a TokenBucket) check() error                { return a.Rate.checkFlow("capacity", a.Capacity) }
+func (a TokenBucket) check() error                { return a.Rate.checkPace("capacity", a.Capacity) }
 func (a TokenBucket) script() *redisscript.Script { return tokenBucketScript }
-func (a TokenBucket) numbers() []any              { return flowNumbers(a.Rate, a.Capacity) }
+func (a TokenBucket) numbers() []any              { return a.pace().numbers(a.Capacity) }
 func (a TokenBucket) reserves() bool              { return false }
-func (a TokenBucket) idle() state                 { return newBucket(a.Rate, a.Capacity, 0) }
+func (a TokenBucket) idle() state                 { return newBucket(a.pace(), a.Capacity, 0) }
+func (a TokenBucket) pace() pace                  { return onlyPace(a.Rate.pace(a.Capacity)) }
 
-// flowNumbers are those of the scripts that count in parts: the flow, the cost, and permits in parts.
-func flowNumbers(r Rate, permits int64) []any {
-	flow, cost := r.parts()
-	return []any{flow, cost, permits * cost}
-}
+// onlyPace returns the pace of numbers that were checked.
+func onlyPace(p pace, _ bool) pace { return p }
 
-// A bucket counts in parts of a permit; see Rate.parts. With debt it is a DebtBucket's.
+// A bucket counts in parts of a permit. With debt it is a DebtBucket's.
 type bucket struct {
-	flow, cost, full, debt int64
-	at, level              int64
+	pace
+	full, debt int64
+	at, level  int64
 }
 
 // newBucket is full, and what flows in a microsecond fits in on top: without that the µs to which waits
 // are rounded would flow over.
-func newBucket(r Rate, capacity, debt int64) *bucket {
-	flow, cost := r.parts()
-	full := capacity*cost + flow - 1
-	return &bucket{flow: flow, cost: cost, full: full, debt: debt * cost, level: full}
+func newBucket(p pace, capacity, debt int64) *bucket {
+	full := capacity*p.cost + p.flow - 1
+	return &bucket{pace: p, full: full, debt: debt * p.cost, level: full}
 }
 
 func (s *bucket) take(q request) decision {
@@ -78,7 +76,7 @@ func (s *bucket) take(q request) decision {
 		next.level -= need
 	}
 	if next.level >= 0 {
-		d.remaining = (next.level + s.debt) / s.cost
+		d.remaining = (min(next.level, s.full-s.flow+1) + s.debt) / s.cost
 	}
 	d.reset = ceilDiv(s.full-next.level, s.flow)
 	if q.spend && (d.granted || back) {

@@ -70,4 +70,4 @@ if take or back and ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'at', now, 'level', level)
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
-return {granted and 1 or 0, level >= 0 and math.floor((level + debt) / cost) or 0, wait, reset}
+return {granted and 1 or 0, level >= 0 and math.floor((math.min(level, ARGV[7]) + debt) / cost) or 0, wait, reset}

@@ -71,4 +71,4 @@ if take or back and ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'us', us, 'part', part)
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
-return {granted and 1 or 0, math.max(0, math.floor(room / cost)), wait, reset}
+return {granted and 1 or 0, math.max(0, math.floor(math.min(room, full) / cost)), wait, reset}

@@ -78,7 +78,7 @@ if take or back and ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'us', us, 'part', part)
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
-local room = math.floor((full + flow - 1 - ahead) / cost)
+local room = math.floor(math.min(full, full + flow - 1 - ahead) / cost)
 if math.floor(ahead / flow) > tonumber(ARGV[8]) then
   room = 0
 end

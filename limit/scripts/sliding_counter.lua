@@ -48,15 +48,38 @@ if state[1] or state[2] or state[3] then
   end
 end
 
+-- a * b / c, rounded down, and the rest. A product that a double does not hold is added up from the bits
+-- of a, which is below 2^32.
+local function ratio(a, b, c)
+  if a * b <= 9007199254740992 then
+    return math.floor(a * b / c), a * b % c
+  end
+  local whole, part, quotient, rest = math.floor(b / c), b % c, 0, 0
+  for bit = 31, 0, -1 do
+    quotient, rest = 2 * quotient, 2 * rest
+    if rest >= c then
+      quotient, rest = quotient + 1, rest - c
+    end
+    if math.floor(a / 2 ^ bit) % 2 == 1 then
+      quotient, rest = quotient + whole, rest + part
+      if rest >= c then
+        quotient, rest = quotient + 1, rest - c
+      end
+    end
+  end
+  return quotient, rest
+end
+
 -- How far into a window the share of the count before it is no more than room.
 local function shrunk(count, room)
   if count <= room then
     return 0
   end
-  return interval - math.floor(((room + 1) * interval - 1) / count)
+  local t, rest = ratio(room + 1, interval, count)
+  return interval - (rest == 0 and t - 1 or t)
 end
 
-local left = permits - current - math.floor(previous * (start + interval - now) / interval)
+local left = permits - current - (ratio(previous, start + interval - now, interval))
 local granted = again or n <= left
 local wait = 0
 if not granted then

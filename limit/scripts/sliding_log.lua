@@ -2,7 +2,8 @@
 --
 -- Each member says how many permits have been granted since the set began, its own included, so that
 -- what is in use is a difference of two members and the wait a search by halves: neither adds up the
--- set. Members that have expired are dropped a few at a time.
+-- set. At 2^50 the sum begins anew, and differences are taken modulo that: a double holds no more than
+-- 2^53. Members that have expired are dropped a few at a time.
 --
 -- KEYS[1]   sorted set: one member a grant, "sum:permits", the sum in 16 digits; its score the us of the grant
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
@@ -33,7 +34,7 @@ end
 
 local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-local sum, at, used, expired, size = 0, now - interval, 0, 0, 0
+local sum, at, used, expired, size, base = 0, now - interval, 0, 0, 0, 0
 if newest[1] then
   sum, at = tonumber(string.sub(newest[1], 1, 16)), tonumber(newest[2])
   if not sum then
@@ -44,16 +45,17 @@ if newest[1] then
   size = redis.call('ZCARD', KEYS[1])
   if expired < size then
     local oldest = redis.call('ZRANGE', KEYS[1], expired, expired)[1]
-    local before = tonumber(string.sub(oldest, 1, 16)) - (tonumber(string.sub(oldest, 18)) or 0)
-    used = sum - before
+    base = tonumber(string.sub(oldest, 1, 16)) - (tonumber(string.sub(oldest, 18)) or 0)
+    used = (sum - base) % 1125899906842624
     if at > now then
       -- Members ahead of the clock were made before it was put back. They count from now on.
       if ARGV[3] ~= '' then
+        local before = base
         local ahead = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now))
         if ahead > expired then
           before = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], ahead - 1, ahead - 1)[1], 1, 16))
         end
-        redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, sum - before))
+        redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, (sum - before) % 1125899906842624))
         redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
         redis.call('PEXPIRE', KEYS[1], math.ceil(interval / 1000) + 60000)
         size = redis.call('ZCARD', KEYS[1])
@@ -67,10 +69,11 @@ local granted = again or used + n <= permits
 local wait = 0
 if not granted then
   -- The first member with which enough is free again.
-  local low, high, enough = expired, size - 1, sum + n - permits
+  local low, high, enough = expired, size - 1, used + n - permits
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if tonumber(string.sub(redis.call('ZRANGE', KEYS[1], middle, middle)[1], 1, 16)) >= enough then
+    local freed = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], middle, middle)[1], 1, 16)) - base
+    if freed % 1125899906842624 >= enough then
       high = middle
     else
       low = middle + 1
@@ -79,8 +82,12 @@ if not granted then
   wait = math.min(now, tonumber(redis.call('ZRANGE', KEYS[1], low, low, 'WITHSCORES')[2])) + interval - now
 end
 if granted and not again and ARGV[3] ~= '' then
+  sum = sum + n
+  if at < now then
+    sum = sum % 1125899906842624 -- not among members of one instant, which are in the order of their sums
+  end
   used, at = used + n, now
-  redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum + n, n))
+  redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, n))
   -- After the new one is in: an emptied set would lose its TTL, and its sum.
   if expired > 0 then
     redis.call('ZREMRANGEBYRANK', KEYS[1], 0, math.min(expired, 512) - 1)

@@ -1,9 +1,10 @@
 -- smooth_warming_up: gives permits as Guava's SmoothWarmingUp does.
 --
 -- Guava's arithmetic, operation for operation: doubles, kept with all their digits, and waits truncated to
--- whole us.
+-- whole us. Where a permit takes less than 10 us nothing is truncated: the rest below a us is carried on.
 --
--- KEYS[1]   hash: stored permits, next: us of the next free ticket, at: us of the last call
+-- KEYS[1]   hash: stored permits, next: us of the next free ticket, at: us of the last call, part: the rest
+--           of next below a us
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id, the us of the grant, the us of its turn
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
@@ -37,11 +38,12 @@ if ARGV[4] ~= '0' then
 end
 
 local stable, most, cool = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local stored, ticket, at = most, now, now
-local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at')
+local stored, ticket, at, part = most, now, now, 0
+local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at', 'part')
 if state[1] or state[2] or state[3] then
   stored, ticket, at = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
-  if not (stored and ticket and at) then
+  part = tonumber(state[4] or 0)
+  if not (stored and ticket and at and part) then
     return {-2}
   end
 end
@@ -51,8 +53,8 @@ if back then
   ticket = ticket - (at - now)
 end
 if now > ticket then
-  stored = math.min(most, stored + (now - ticket) / cool)
-  ticket = now
+  stored = math.min(most, stored + (now - ticket - part) / cool)
+  ticket, part = now, 0
 end
 
 local turn, most_wait = ticket - now, tonumber(ARGV[10])
@@ -67,10 +69,16 @@ if take then
   if above > 0 then
     local from_above = math.min(above, spent)
     local length = (stable + above * slope) + (stable + (above - from_above) * slope)
-    us = math.floor(from_above * length / 2)
+    us = from_above * length / 2
+    us = stable < 10 and us or math.floor(us)
     rest = spent - from_above
   end
-  ticket = ticket + us + math.floor(stable * rest) + math.floor((n - spent) * stable)
+  if stable < 10 then
+    us = part + us + stable * rest + (n - spent) * stable
+  else
+    us = us + math.floor(stable * rest) + math.floor((n - spent) * stable)
+  end
+  ticket, part = ticket + math.floor(us), us % 1
   stored = stored - spent
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], entry) > 128 then
@@ -79,9 +87,10 @@ if take then
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
 end
-local reset = ticket - now + math.ceil((most - stored) * cool)
+local reset = ticket - now + math.ceil(part + (most - stored) * cool)
 if take or back and ARGV[3] ~= '' then
-  redis.call('HSET', KEYS[1], 'stored', string.format('%.17g', stored), 'next', ticket, 'at', now)
+  redis.call('HSET', KEYS[1], 'stored', string.format('%.17g', stored), 'next', ticket, 'at', now,
+    'part', string.format('%.17g', part))
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
 -- Whoever comes next pays: any number that is still exact then.

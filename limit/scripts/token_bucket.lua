@@ -66,4 +66,4 @@ if take or back and ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'at', now, 'level', level)
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
-return {granted and 1 or 0, math.floor(level / cost), wait, reset}
+return {granted and 1 or 0, math.floor(math.min(level, ARGV[7]) / cost), wait, reset}
