@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -19,7 +18,7 @@ func TestScriptHeaders(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
 			f := &family{algorithm: a, numbers: a.numbers()}
-			require.Len(t, f.arguments(request{}, nil, &redisscript.Attempts{}), s.Args)
+			require.Len(t, f.arguments(request{}, nil, first), s.Args)
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})

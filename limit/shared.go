@@ -13,15 +13,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Shared is a limiter in Redis: all that use its name, subject and numbers share it. Other numbers make
-// another limiter, so that while a fleet changes them each half is held to its own.
+// A Shared is a limiter in Redis, shared by all that use its name, subject, algorithm and numbers. Other
+// numbers make another limiter: while they are being changed in a fleet, each half is held to its own.
 //
-// Each call is one script. A call that surely did not run is sent again, up to four times within five
-// seconds; a call whose reply was lost, too, with its id: when it had been granted the answer is that
-// grant, and nothing is spent twice. For that Redis remembers the last 128 grants of each subject for a
-// minute, unless [WithoutReplay]. Where more than those came in between, nobody can tell any more: then, as after the fourth
-// attempt, the answer is ratelimiter.ErrUnavailable, and the permits may have been spent. So they may
-// when ctx ends a call in flight.
+// Each call runs one script. A call that certainly did not run is sent again, up to four times in all and
+// within five seconds. So is a call whose reply was lost, with the same id: Redis remembers the last 128
+// grants of each subject for a minute, unless [WithoutReplay], and a call that is found among them gets that
+// grant and takes nothing twice. When so many grants, or so much time, have come in between that nobody can
+// tell, the call does not run again and returns ratelimiter.ErrUnavailable, as it does after the fourth
+// attempt. Its permits may have been taken then, once. The same is true when ctx ends while a call is in
+// flight.
+//
+// A call can take its permits twice only if the clock of Redis is put forward, or its first request is
+// delivered after a later one was answered. Neither grants more than the bound.
 //
 // When the clock of Redis is put back, nothing is granted above the bound, and nobody waits longer for it
 // than an unused limiter takes to get full, or than what is owed. When it is put forward, time has passed.
@@ -132,15 +136,20 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 	} else if q.spend {
 		id = binary.NativeEndian.AppendUint64(make([]byte, 0, 8), rand.Uint64())
 	}
-	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), nil) {
+	tries, since := redisscript.Attempts{Begin: time.Now()}, int64(first)
+	for {
 		if err := ctx.Err(); err != nil {
 			return Result{}, err
 		}
-		cmd, err := script.Command(s.keys, f.arguments(q, id, &tries)...)
+		cmd, err := script.Command(s.keys, f.arguments(q, id, since)...)
 		if err != nil {
 			return Result{}, err
 		}
 		reply, err := script.Once(ctx, f.rdb, cmd)
+		if now, ok := undecided(reply); ok && err == nil && since == unknown {
+			since = now - elapsed(tries.Begin)
+			continue
+		}
 		if err == nil {
 			return s.read(reply)
 		}
@@ -154,20 +163,45 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 		if !again || tries.Replay && q.spend && f.forgetful {
 			return Result{}, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s, err)
 		}
+		if tries.Replay && q.spend && since == first {
+			since = unknown // at once: it spends nothing, and its id is still in the list
+		} else {
+			tries.Pause(ctx.Done(), nil)
+		}
 	}
 }
 
-// arguments are what every script gets, and then its numbers.
-func (f *family) arguments(q request, id []byte, tries *redisscript.Attempts) []any {
+// What a script is told of when its call was first sent, besides an instant before that.
+const (
+	first   = 0 // it has not been sent before
+	unknown = 1 // an instant before it is not known
+)
+
+// undecided returns the instant at which a script could not tell whether its call has run before.
+func undecided(reply any) (now int64, ok bool) {
+	list, _ := reply.([]any)
+	if len(list) != 2 || list[0] != int64(-1) {
+		return 0, false
+	}
+	now, ok = list[1].(int64)
+	return now, ok
+}
+
+// elapsed returns how long ago begin was, in µs and rounded up. The monotonic clock may stand still while
+// the machine sleeps, and the other one may be set: it is the larger.
+func elapsed(begin time.Time) int64 {
+	return max(time.Since(begin), time.Now().Round(0).Sub(begin.Round(0))).Microseconds() + 1
+}
+
+// arguments returns what every script gets, and then its numbers. since is an instant before the call was
+// first sent, or first or unknown.
+func (f *family) arguments(q request, id []byte, since int64) []any {
 	args := make([]any, 0, 10)
-	var now, age any = "", 0
+	var now any = ""
 	if f.clock != nil {
 		now = f.clock().UnixMicro()
 	}
-	if tries.Replay {
-		age = time.Since(tries.Begin).Microseconds() + 1
-	}
-	args = append(args, now, q.n, id, age)
+	args = append(args, now, q.n, id, since)
 	args = append(args, f.numbers...)
 	if f.algorithm.reserves() {
 		args = append(args, q.atMost)
@@ -178,14 +212,14 @@ func (f *family) arguments(q request, id []byte, tries *redisscript.Attempts) []
 func (s *Shared) read(reply any) (Result, error) {
 	list, _ := reply.([]any)
 	var r [4]int64
-	ok := len(list) == 1 || len(list) == len(r)
+	ok := len(list) == 1 || len(list) == 2 || len(list) == len(r)
 	for i := 0; ok && i < len(list); i++ {
 		r[i], ok = list[i].(int64)
 	}
 	switch {
 	case !ok:
-	case len(list) == 1 && r[0] == -1:
-		return Result{}, fmt.Errorf("%w: %s: a reply was lost, and too many have come since to tell whether it was a grant",
+	case len(list) == 2 && r[0] == -1:
+		return Result{}, fmt.Errorf("%w: %s: a reply was lost, and whether it was a grant can no longer be told: Redis remembers the last 128 grants, for a minute",
 			ratelimiter.ErrUnavailable, s)
 	case len(list) == 1 && r[0] == -2:
 		return Result{}, fmt.Errorf("%w: %s: key %q is none of this limiter's", ratelimiter.ErrMalformed, s, s.keys[0])

@@ -9,7 +9,8 @@
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
 -- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[4]   0, or when the call may have run before, an instant in us before it was first sent, 1 for none
+--           that is known
 -- ARGV[5]   us between two permits at the rate
 -- ARGV[6]   permits that can be stored
 -- ARGV[7]   us of not being used that store one
@@ -17,7 +18,7 @@
 -- ARGV[9]   us by which each permit above takes longer than the one below
 -- ARGV[10]   us that the caller would wait for its turn
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+--           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not now then
@@ -32,8 +33,11 @@ if ARGV[4] ~= '0' then
       again = tonumber(string.sub(ids[i], 25))
     end
   end
-  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
-    return {-1}
+  -- It has not run when all grants of the time since then are in the list, which outlives each by a minute.
+  local since = tonumber(ARGV[4])
+  if not again and (now - since > 59000000
+    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+    return {-1, now}
   end
 end
 
