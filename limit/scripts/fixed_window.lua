@@ -36,7 +36,10 @@ local start, count, back = now, 0, false
 local state = redis.call('HMGET', KEYS[1], 'start', 'count')
 if state[1] or state[2] then
   start, count = tonumber(state[1]), tonumber(state[2])
-  if not (start and count) then
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+  end
+  if not (whole(start, 0, 9007199254740992) and whole(count, 0, permits)) then
     return {-2}
   end
   back = now < start

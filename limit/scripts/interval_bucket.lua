@@ -39,7 +39,10 @@ local begun, left, back = now, capacity, false
 local state = redis.call('HMGET', KEYS[1], 'begun', 'left')
 if state[1] or state[2] then
   begun, left = tonumber(state[1]), tonumber(state[2])
-  if not (begun and left) then
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+  end
+  if not (whole(begun, 0, 9007199254740992) and whole(left, 0, capacity)) then
     return {-2}
   end
   back = now < begun

@@ -42,7 +42,10 @@ local us, part, back = now, 0, false
 local state = redis.call('HMGET', KEYS[1], 'us', 'part')
 if state[1] or state[2] then
   us, part = tonumber(state[1]), tonumber(state[2])
-  if not (us and part) then
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+  end
+  if not (whole(us, 0, 9007199254740992) and whole(part, 0, flow - 1)) then
     return {-2}
   end
   if us < now then

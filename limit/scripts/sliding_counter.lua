@@ -36,7 +36,10 @@ local start, current, previous, back = now, 0, 0, false
 local state = redis.call('HMGET', KEYS[1], 'start', 'current', 'previous')
 if state[1] or state[2] or state[3] then
   start, current, previous = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
-  if not (start and current and previous) then
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+  end
+  if not (whole(start, 0, 9007199254740992) and whole(current, 0, permits) and whole(previous, 0, permits)) then
     return {-2}
   end
   back = now < start

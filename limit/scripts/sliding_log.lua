@@ -41,7 +41,7 @@ local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local sum, at, used, expired, size, base = 0, now - interval, 0, 0, 0, 0
 if newest[1] then
   sum, at = tonumber(string.sub(newest[1], 1, 16)), tonumber(newest[2])
-  if not sum then
+  if not (sum and at and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then
     return {-2}
   end
   -- At the end of its interval a grant no longer counts.
@@ -49,17 +49,25 @@ if newest[1] then
   size = redis.call('ZCARD', KEYS[1])
   if expired < size then
     local oldest = redis.call('ZRANGE', KEYS[1], expired, expired)[1]
-    base = tonumber(string.sub(oldest, 1, 16)) - (tonumber(string.sub(oldest, 18)) or 0)
+    local its_sum, its_permits = tonumber(string.sub(oldest, 1, 16)), tonumber(string.sub(oldest, 18))
+    base = (its_sum or 0) - (its_permits or 0)
     used = (sum - base) % 1125899906842624
+    if not (its_sum and its_permits and used >= 1 and used <= permits and used % 1 == 0) then
+      return {-2}
+    end
     if at > now then
       -- Members ahead of the clock were made before it was put back. They count from now on.
       if ARGV[3] ~= '' then
         local before = base
         local ahead = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now))
         if ahead > expired then
-          before = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], ahead - 1, ahead - 1)[1], 1, 16))
+          before = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], ahead - 1, ahead - 1)[1], 1, 16)) or sum
         end
-        redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, (sum - before) % 1125899906842624))
+        local moved = (sum - before) % 1125899906842624
+        if not (moved >= 1 and moved <= used and moved % 1 == 0) then
+          return {-2}
+        end
+        redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, moved))
         redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
         redis.call('PEXPIRE', KEYS[1], math.ceil(interval / 1000) + 60000)
         size = redis.call('ZCARD', KEYS[1])
@@ -76,8 +84,8 @@ if not granted then
   local low, high, enough = expired, size - 1, used + n - permits
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local freed = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], middle, middle)[1], 1, 16)) - base
-    if freed % 1125899906842624 >= enough then
+    local there = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], middle, middle)[1], 1, 16)) or sum
+    if (there - base) % 1125899906842624 >= enough then
       high = middle
     else
       low = middle + 1

@@ -43,8 +43,13 @@ local stored, ticket, at, part = most, now, now, 0
 local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at', 'part')
 if state[1] or state[2] or state[3] then
   stored, ticket, at = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+  end
   part = tonumber(state[4] or 0)
-  if not (stored and ticket and at and part) then
+  -- No call owes more than 2^50 us, and none is let in that would wait for more than a year.
+  if not (stored and stored >= 0 and stored <= most and whole(at, 0, 9007199254740992)
+    and whole(ticket, at, at + 2251799813685248) and part and part >= 0 and part < 1) then
     return {-2}
   end
 end

@@ -41,7 +41,10 @@ local at, level, back = now, full, false
 local state = redis.call('HMGET', KEYS[1], 'at', 'level')
 if state[1] or state[2] then
   at, level = tonumber(state[1]), tonumber(state[2])
-  if not (at and level) then
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+  end
+  if not (whole(at, 0, 9007199254740992) and whole(level, 0, full)) then
     return {-2}
   end
   back = now < at
