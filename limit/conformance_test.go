@@ -138,7 +138,7 @@ func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest
 		return l
 	}
 	s.Deadlines = func(ctx context.Context) (map[string]time.Duration, error) { return deadlines(ctx, rdb, keys) }
-	s.LoseReply = loser(rdb)
+	s.LoseReply = loser(t, rdb)
 	return s
 }
 
@@ -158,9 +158,10 @@ func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[strin
 }
 
 // loser makes rdb lose the reply of the next script that runs.
-func loser(rdb *redis.Client) func() {
+func loser(t *testing.T, rdb *redis.Client) func() {
 	h := &lost{}
 	rdb.AddHook(h)
+	t.Cleanup(func() { require.False(t, h.next, "no reply was lost") })
 	return func() { h.next = true }
 }
 
@@ -200,7 +201,7 @@ func TestAdapterConformance(t *testing.T) {
 					return limit.NewAdapter(l)
 				},
 				Bound: log.Bound, Rate: log.Rate, Largest: 7, Resolution: time.Millisecond,
-				Calls: calls(), LoseReply: loser(rdb),
+				Calls: calls(), LoseReply: loser(t, rdb),
 			})
 		})
 	})

@@ -94,7 +94,7 @@ func TestDefects(t *testing.T) {
 				s.Calls = 100_000
 				s.StepClock = func(d time.Duration) { w.step += d }
 				s.Deadlines = func(ctx context.Context) (map[string]time.Duration, error) { return deadlines(ctx, rdb, w.keys) }
-				s.LoseReply = loser(rdb)
+				s.LoseReply = loser(t, rdb)
 				if strings.HasPrefix(d.defect, "log's") {
 					s.Resolution = time.Millisecond
 				}
