@@ -44,13 +44,23 @@ func adapted(from ratelimiter.Result) Result {
 	return r
 }
 
-// wait stands in l's own line.
+// wait waits in the limiter's own line. The line does not tell how long it takes, so where the time is
+// limited a Peek asks first. It takes no account of those who wait already: the wait is at least as long.
+// When it fails, the limiter's policy for outages decides.
 func (a *Adapter) wait(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
+	begin := time.Now()
+	left, byContext := timeLeft(ctx, timeout)
+	if left > 0 && left < math.MaxInt64 {
+		r, err := a.Peek(ctx, n)
+		if err == nil && !r.Granted && r.Wait > left-time.Since(begin) {
+			return tooLate(byContext)
+		}
+	}
 	if timeout == math.MaxInt64 {
 		err := a.limiter.Acquire(ctx, n)
 		return err == nil, err
 	}
-	return a.limiter.TryAcquire(ctx, n, timeout)
+	return a.limiter.TryAcquire(ctx, n, max(timeout-time.Since(begin), 0))
 }
 
 var _ Limiter = (*Adapter)(nil)

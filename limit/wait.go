@@ -38,11 +38,7 @@ func wait(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool,
 	ahead := ahead(l)
 	begin := time.Now()
 	for {
-		left := timeout - time.Since(begin)
-		hurry := false // it is ctx that leaves less time
-		if d, ok := ctx.Deadline(); ok && time.Until(d) < left {
-			left, hurry = time.Until(d), true
-		}
+		left, byContext := timeLeft(ctx, timeout-time.Since(begin))
 		var r Result
 		var err error
 		if ahead != nil {
@@ -72,15 +68,28 @@ func wait(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool,
 			due = max(due, p.Wait)
 		}
 		if due > left {
-			if hurry {
-				return false, context.DeadlineExceeded
-			}
-			return false, nil
+			return tooLate(byContext)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return false, err
 		}
 	}
+}
+
+// timeLeft returns the lesser of timeout and the time until ctx's deadline, and whether it is the latter.
+func timeLeft(ctx context.Context, timeout time.Duration) (left time.Duration, byContext bool) {
+	if d, ok := ctx.Deadline(); ok && time.Until(d) < timeout {
+		return time.Until(d), true
+	}
+	return timeout, false
+}
+
+// tooLate returns the outcome of a wait that would take longer than the time left.
+func tooLate(byContext bool) (bool, error) {
+	if byContext {
+		return false, context.DeadlineExceeded
+	}
+	return false, nil
 }
 
 // ahead is l when it can hand out permits ahead of their time.

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -161,5 +162,70 @@ func TestAdapterWaits(t *testing.T) {
 		ok, err := WaitTimeout(t.Context(), l, 1, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
+	})
+}
+
+// A wait through an adapter that is known to take longer than there is time ends at once, and leaves the
+// limiter as it is.
+func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var opts []ratelimiter.Option
+		if !redistest.TTLsAreVirtual() {
+			opts = append(opts, ratelimiter.WithClientClock())
+		}
+		client := ratelimiter.New(rdb, opts...)
+		defer client.Close()
+		r := client.RateLimiter(redistest.Key(t))
+		l := NewAdapter(r)
+		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour}))
+		require.NoError(t, Wait(t.Context(), l, 1))
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, Wait(ctx, l, 1), "it is free")
+		require.True(t, Wait(ctx, l, 1) == context.DeadlineExceeded)
+		ok, err := WaitTimeout(ctx, l, 1, 2*time.Hour)
+		require.False(t, ok)
+		require.True(t, err == context.DeadlineExceeded)
+		ok, err = WaitTimeout(t.Context(), l, 1, 10*time.Second)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Zero(t, time.Since(begin))
+
+		// Of a wait that fits nothing is cut off.
+		soon := client.RateLimiter(redistest.Key(t))
+		require.NoError(t, soon.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: 5 * time.Second}))
+		require.NoError(t, Wait(t.Context(), NewAdapter(soon), 2))
+		ok, err = WaitTimeout(t.Context(), NewAdapter(soon), 2, 6*time.Second)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, 5*time.Second, time.Since(begin))
+
+		canceled, cancel := context.WithCancel(ctx)
+		cancel()
+		require.True(t, Wait(canceled, l, 1) == context.Canceled)
+		ok, err = WaitTimeout(t.Context(), l, 3, time.Second)
+		require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
+		require.False(t, ok)
+	})
+}
+
+// Where nobody can say how long it takes, the limiter's own policy decides.
+func TestAdapterWaitsWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true,
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }})
+		defer rdb.Close()
+		client := ratelimiter.New(rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
+		defer client.Close()
+		l := NewAdapter(client.RateLimiter("x"))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for range 3 {
+			require.NoError(t, Wait(ctx, l, 1))
+			ok, err := WaitTimeout(t.Context(), l, 1, 10*time.Second)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
 	})
 }
