@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -87,7 +88,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	f := &family{rdb: redisscript.Pin(rdb), name: name, signature: signature(a), algorithm: a, numbers: a.numbers()}
+	f := &family{rdb: guarded{redisscript.Pin(rdb)}, name: name, signature: signature(a), algorithm: a, numbers: a.numbers()}
 	for _, o := range opts {
 		o(f)
 	}
@@ -157,6 +158,9 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 			return Result{}, ctx.Err()
 		}
 		what, again := tries.Failed(err)
+		if panicked := new(hookPanic); errors.As(err, &panicked) {
+			again = false
+		}
 		if what == redisscript.Executed {
 			return Result{}, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
 		}
