@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -146,6 +147,39 @@ func agree(t *testing.T, ctx context.Context, rdb redis.UniversalClient, a Algor
 		}
 	}
 	require.Positive(t, granted)
+}
+
+// What a sliding counter takes of the window before is exact, also where a double does not hold the product:
+// just below a whole number of permits, and just at it.
+func TestCounterIsExact(t *testing.T) {
+	ctx, rdb := t.Context(), redistest.Client(t)
+	random := rand.New(rand.NewPCG(8, 9))
+	for range redistest.Cases(200, 5000) {
+		interval := longestInterval.Microseconds() - 2*random.Int64N(1_000_000) - 1
+		permits := maxPermits - random.Int64N(1000)
+		count := permits - random.Int64N(1_000_000)
+		inverse := new(big.Int).ModInverse(big.NewInt(count), big.NewInt(interval))
+		if inverse == nil {
+			continue
+		}
+		for _, off := range []int64{-1, 0, 1} { // count × rest is that much more than a multiple of interval
+			rest := new(big.Int).Mul(inverse, big.NewInt(off))
+			rest.Mod(rest, big.NewInt(interval))
+			start := int64(1_790_000_000_000_000)
+			now := start + interval - rest.Int64()
+			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, micros(interval))},
+				func(f *family) { f.clock = func() time.Time { return time.UnixMicro(now) } })
+			require.NoError(t, err)
+			require.NoError(t, rdb.HSet(ctx, l.keys[0], "start", start, "current", 0, "previous", count).Err())
+			local := &slidingCounter{permits: permits, interval: interval, start: start, previous: count}
+			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
+				q := request{now: now, n: n}
+				got, err := l.ask(ctx, q)
+				require.NoError(t, err)
+				require.Equal(t, local.take(q).result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
+			}
+		}
+	}
 }
 
 // A log whose sum of permits has come to where it begins anew goes on counting as the local form does.

@@ -120,6 +120,33 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 	}
 }
 
+// A call that did not run is sent again and runs, also where Redis remembers as many grants as it can: they
+// are from before.
+func TestReplayOfACallThatDidNotRun(t *testing.T) {
+	for kind, a := range every() {
+		for _, before := range []int{0, 200} {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				ctx, l := t.Context(), shared(t, rdb, a)
+				for range before {
+					require.NoError(t, Wait(ctx, l, 1))
+				}
+				r, err := l.Peek(ctx, 1)
+				require.NoError(t, err)
+				time.Sleep(r.Wait)
+				ids := rdb.LLen(ctx, l.keys[1]).Val()
+				require.EqualValues(t, min(before, 128), ids)
+				s := &saboteur{left: 2, err: io.EOF}
+				rdb.AddHook(s)
+				r, err = l.Allow(ctx, 1)
+				require.NoError(t, err, kind)
+				require.True(t, r.Granted, kind)
+				require.EqualValues(t, min(ids+1, 128), rdb.LLen(ctx, l.keys[1]).Val(), kind)
+				require.Equal(t, 4, s.sent, "lost twice, asked the time, ran")
+			})
+		}
+	}
+}
+
 // TestRepliesLostOnARealServer: of clients whose replies are lost one in ten, on limiters that others use
 // as well, each call spends at most what it asked for.
 func TestRepliesLostOnARealServer(t *testing.T) {
