@@ -69,7 +69,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 					}
 					now += random.Int64N(30)
 				}
-				q := request{now: now, n: 1 + random.Int64N(c.n), spend: true}
+				q := demand{now: now, n: 1 + random.Int64N(c.n), spend: true}
 				if c.a.reserves() && random.IntN(2) == 0 {
 					q.atMost = random.Int64N(8)
 				}

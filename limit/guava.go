@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Guava counts in doubles and truncates each wait to whole µs; this is that arithmetic, operation for
-// operation, as it is since 23.2. Products are converted one by one, so that no compiler fuses them with
+// Guava counts in doubles and truncates each wait to whole µs. This is the same arithmetic, operation by
+// operation, as in Guava since 23.2. Each product is converted to float64, so that no compiler fuses it with
 // a sum.
 //
-// Where a permit takes less than leastStable µs the truncation would let far more through than the rate,
-// and everything from a permit a µs on. There nothing is truncated: what is below a µs is carried to the
+// If permits come less than leastStable µs apart, the truncation would admit far more than the rate, and
+// everything at a permit a µs or more. Then nothing is truncated: the fraction of a µs is carried over to the
 // next call.
 
-// A guava is the numbers that both of Guava's limiters are made of.
+// A guava has the parameters that both of Guava's limiters are computed from.
 type guava struct {
 	stable    float64 // µs between two permits at the rate
 	most      float64 // permits that can be stored
@@ -23,10 +23,10 @@ type guava struct {
 	warms     bool
 }
 
-// carries reports whether what is below a µs is carried to the next call, and not truncated.
+// carries reports whether the fraction of a µs is carried over to the next call instead of truncated.
 func (g guava) carries() bool { return g.stable < leastStable }
 
-// whole returns us as it is taken into account.
+// whole returns us, truncated unless the fraction is carried over.
 func (g guava) whole(us float64) float64 {
 	if g.carries() {
 		return us
@@ -34,19 +34,19 @@ func (g guava) whole(us float64) float64 {
 	return math.Trunc(us)
 }
 
-// leastStable keeps Guava's truncation, up to 2 µs a call, a small part of each permit's time. The scripts
-// have the same number.
+// leastStable bounds the share of Guava's truncation, which is up to 2 µs a call, in the time of a permit. The
+// scripts have the same number.
 const leastStable = 10
 
-// longest is how far ahead a reservation can be: beyond it instants would not be exact in Lua.
+// longest is how far in advance permits can be reserved: a year, so that instants are exact in Lua.
 const longest = 365 * 24 * time.Hour
 
 func checkGuava(permitsPerSecond float64, what string, d time.Duration) error {
 	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > longest.Seconds()*1e6 {
-		return invalid("%v permits per second are fewer than one a year", permitsPerSecond)
+		return invalid("a rate of %v permits per second is less than one permit a year", permitsPerSecond)
 	}
 	if permitsPerSecond > maxPermits {
-		return invalid("%v permits per second are more than %d", permitsPerSecond, int64(maxPermits))
+		return invalid("a rate of %v permits per second is more than %d", permitsPerSecond, int64(maxPermits))
 	}
 	if d <= 0 || d%time.Microsecond != 0 || d > longest {
 		return invalid("%s %v is not a positive number of microseconds of at most a year", what, d)
@@ -54,12 +54,12 @@ func checkGuava(permitsPerSecond float64, what string, d time.Duration) error {
 	return nil
 }
 
-// largest is the most permits a call can ask, so that the wait of the next is exact.
+// largest returns the most permits that one call can ask for: the wait of the next is still exact.
 func (g guava) largest() int64 { return int64(min(maxPermits, maxExact/4/g.stable)) }
 
-// bound is the most in w µs. Stored permits that are free come first, then the flow; the last call
-// may be n ahead; and each call may be let in up to lost µs too early, by truncation. Where that is
-// carried, all of them together may be let in less than a µs too early.
+// bound returns the most permits in w µs: the stored ones that cost no time, what the rate brings, and the n of
+// the last call. By truncation each permit may come up to lost µs early; where the fraction is carried over,
+// all of them together less than 1 µs.
 func (g guava) bound(w, n int64, stored, lost float64) int64 {
 	if w <= 0 {
 		return 0
@@ -68,7 +68,7 @@ func (g guava) bound(w, n int64, stored, lost float64) int64 {
 		w, lost = w+1, 0
 	}
 	most := ((float64(n)+stored)*g.stable + float64(w-1)) / (g.stable - lost)
-	return saturated(most + 1e-6) // more than the doubles are off
+	return saturated(most + 1e-6) // more than the rounding of the doubles
 }
 
 func (g guava) idle() *guavaState { return &guavaState{guava: g, stored: g.most} }
@@ -76,14 +76,14 @@ func (g guava) idle() *guavaState { return &guavaState{guava: g, stored: g.most}
 type guavaState struct {
 	guava
 	stored   float64
-	next, at int64   // the next free ticket; the instant of the last call
-	part     float64 // what the ticket is later than next, less than a µs
+	next, at int64   // the instant of the next free ticket; that of the last call
+	part     float64 // the fraction of a µs that belongs to next
 }
 
-func (s *guavaState) take(q request) decision {
+func (s *guavaState) take(q demand) decision {
 	next, back := *s, q.now < s.at
 	if back {
-		next.next -= s.at - q.now // the clock was put back: what is owed stays as it was
+		next.next -= s.at - q.now // the clock was put back; what is owed stays the same
 	}
 	next.at = q.now
 	if q.now > next.next {
@@ -102,7 +102,7 @@ func (s *guavaState) take(q request) decision {
 		next.stored -= spent
 	}
 	if next.next-q.now <= q.atMost {
-		d.remaining = s.largest() // whoever comes next pays
+		d.remaining = s.largest() // the call after it waits for them
 	}
 	d.reset = next.next - q.now + int64(math.Ceil(next.part+float64((s.most-next.stored)*s.coolDown)))
 	if q.spend && (d.granted || back) {
@@ -111,7 +111,7 @@ func (s *guavaState) take(q request) decision {
 	return d
 }
 
-// storedWait is how long taking that many of the stored permits takes, in µs.
+// storedWait returns how long it takes to take that many of the stored permits, in µs.
 func (g guava) storedWait(stored, taken float64) float64 {
 	if !g.warms {
 		return 0

@@ -9,9 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A guarded sender returns an error where a hook of the caller's client panics. The command may run in a
-// goroutine of this package, which the caller can leave and cannot recover in: there a panic would end the
-// process.
+// A guarded sender returns an error if a hook of the user's client panics. A command whose context can end runs
+// in a goroutine of its own, where the caller cannot recover, and a panic would end the process.
 type guarded struct{ redisscript.Sender }
 
 // Process implements redisscript.Sender.
@@ -25,13 +24,13 @@ func (g guarded) Process(ctx context.Context, cmd redis.Cmder) (err error) {
 	return g.Sender.Process(ctx, cmd)
 }
 
-// A hookPanic is the panic of a hook. Its command may have run.
+// A hookPanic is the error of a command during which a hook panicked. The command may have run.
 type hookPanic struct {
 	value any
 	stack []byte
 }
 
-// Error says what the hook panicked with, and where.
+// Error returns the value and the stack of the panic.
 func (p *hookPanic) Error() string {
 	return fmt.Sprintf("a hook of the Redis client panicked: %v\n\n%s", p.value, p.stack)
 }

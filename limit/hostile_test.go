@@ -20,7 +20,7 @@ var hostileNumbers = []string{"-9223372036854775808", "9223372036854775807", "90
 // within the bound, or ErrMalformed.
 func askedByHostileState(t *testing.T, l *Shared, now *time.Time, state string) {
 	t.Helper()
-	ctx, a := t.Context(), l.family.algorithm
+	ctx, a := t.Context(), l.config.algorithm
 	granted := int64(0)
 	calls := 300
 	if redistest.Lane() == "miniredis" {
@@ -64,7 +64,7 @@ func TestHostileState(t *testing.T) {
 		}
 		now := time.UnixMicro(1_790_000_000_000_000)
 		fresh := func() *Shared {
-			l, err := NewShared(rdb, redistest.Key(t), a, func(f *family) { f.clock = func() time.Time { return now } })
+			l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
 			require.NoError(t, err)
 			r, err := l.Allow(ctx, 1)
 			require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestHostileLog(t *testing.T) {
 			member("9007199254740993", 7), member(100, 1), member(100, 95), member("1e300", 1), "", "x", ":", "0000000000000005", "5:5"} {
 			for _, ahead := range []time.Duration{-time.Millisecond, 0, time.Hour, 1000 * time.Hour} {
 				for _, grants := range []int{0, 3} {
-					l, err := NewShared(rdb, redistest.Key(t), a, func(f *family) { f.clock = func() time.Time { return now } })
+					l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
 					require.NoError(t, err)
 					for range grants {
 						r, err := l.Allow(ctx, 2)

@@ -65,13 +65,13 @@ func TestWhoSharesWhat(t *testing.T) {
 		allow(l.For("u").For(""), false)
 		other := shared(t, rdb, FixedWindow{per(1, time.Hour)})
 		allow(other, true)
-		same, err := NewShared(redistest.Peer(t, rdb), l.family.name, FixedWindow{per(1, time.Hour)})
+		same, err := NewShared(redistest.Peer(t, rdb), l.config.name, FixedWindow{per(1, time.Hour)})
 		require.NoError(t, err)
-		same.family.clock = l.family.clock
+		same.config.clock = l.config.clock
 		allow(same, false)
-		changed, err := NewShared(rdb, l.family.name, FixedWindow{per(2, time.Hour)})
+		changed, err := NewShared(rdb, l.config.name, FixedWindow{per(2, time.Hour)})
 		require.NoError(t, err)
-		changed.family.clock = l.family.clock
+		changed.config.clock = l.config.clock
 		allow(changed, true)
 		allow(changed, true)
 		allow(changed, false)

@@ -54,8 +54,8 @@ func TestSharedMillion(t *testing.T) {
 				cmds, want = cmds[:0], want[:0]
 				for j := range batch {
 					binary.BigEndian.PutUint64(id, uint64(i+j))
-					q := request{now: now, n: 1, spend: true}
-					args := l.family.arguments(q, id, first)
+					q := demand{now: now, n: 1, spend: true}
+					args := l.config.arguments(q, id, first)
 					args[0], args[2] = now, string(id)
 					cmd, err := script.Command(l.keys, args...)
 					require.NoError(t, err)

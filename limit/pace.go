@@ -5,17 +5,16 @@ import (
 	"math/bits"
 )
 
-// A pace is a rate counted in parts of a permit, so that the arithmetic on it is in whole numbers: that
-// many parts flow in a microsecond, and a permit costs that many. At 3 permits a second 3 parts flow and a
-// permit costs a million.
+// A pace is a rate in parts of a permit, so that all arithmetic is on whole numbers: flow parts come in each
+// microsecond, and a permit is cost parts. At 3 permits a second 3 parts come in, and a permit is a million.
 type pace struct{ flow, cost int64 }
 
-// leastAccuracy is how much slower than its rate a pace may be, as a share of the rate.
-const leastAccuracy = 1e-9
+// maxSlack is by how much a pace may be slower than its rate, as a fraction of the rate.
+const maxSlack = 1e-9
 
-// pace returns the rate as a pace by which a state of up to that many permits is counted exactly. It is the
-// rate itself where the parts of so many permits are at most 2^52, and otherwise the nearest that is
-// slower. It reports false where that is slower by more than leastAccuracy.
+// pace returns the pace of a limiter whose state holds up to that many permits. It is the rate itself if so
+// many permits are at most 2^52 parts, and otherwise the nearest lower rate at which they are. It reports
+// false if that is lower by more than maxSlack.
 func (r Rate) pace(permits int64) (pace, bool) {
 	divisor := gcd(r.Permits, r.micros())
 	p := pace{r.Permits / divisor, r.micros() / divisor}
@@ -23,14 +22,13 @@ func (r Rate) pace(permits int64) (pace, bool) {
 		return p, true
 	}
 	p.flow, p.cost = nearestBelow(p.flow, p.cost, maxExact/(permits+ceilDiv(p.flow, p.cost)+1))
-	return p, p.flow > 0 && p.exact(permits) && r.slack(p) <= leastAccuracy
+	return p, p.flow > 0 && p.exact(permits) && r.slack(p) <= maxSlack
 }
 
-// exact reports whether the parts of that many permits, and those that flow in a microsecond, are at most
-// 2^52.
+// exact reports whether that many permits and what comes in within a microsecond are at most 2^52 parts.
 func (p pace) exact(permits int64) bool { return permits+(p.flow-1)/p.cost+1 <= maxExact/p.cost }
 
-// slack returns by which share p is slower than the rate.
+// slack returns by how much p, which is no faster, is slower than the rate, as a fraction of the rate.
 func (r Rate) slack(p pace) float64 {
 	high, low := bits.Mul64(uint64(r.Permits), uint64(p.cost))
 	high2, low2 := bits.Mul64(uint64(p.flow), uint64(r.micros()))
@@ -39,8 +37,8 @@ func (r Rate) slack(p pace) float64 {
 	return (float64(high)*(1<<32)*(1<<32) + float64(low)) / (float64(r.Permits) * float64(p.cost))
 }
 
-// most returns the most that is granted in a window of w µs by who holds that many permits and gets what
-// flows in meanwhile.
+// most returns the most permits that a limiter grants in a window of w µs if it holds that many at its
+// beginning.
 func (p pace) most(held, w int64) int64 {
 	if w <= 0 {
 		return 0
@@ -52,8 +50,8 @@ func (p pace) most(held, w int64) int64 {
 	return plus(held, whole)
 }
 
-// numbers returns what the scripts that count in parts are told: the flow, the cost, and permits in parts.
-func (p pace) numbers(permits int64) []any { return []any{p.flow, p.cost, permits * p.cost} }
+// parameters returns those of the scripts that count in parts: the flow, the cost, and the permits in parts.
+func (p pace) parameters(permits int64) []any { return []any{p.flow, p.cost, permits * p.cost} }
 
 func gcd(a, b int64) int64 {
 	for b != 0 {
@@ -62,9 +60,9 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// nearestBelow returns the largest fraction that is at most n/d and has a denominator of at most most. The
-// two bounds of the Stern-Brocot tree close in on n/d; above and below are how far they are off it, times
-// their denominator and d.
+// nearestBelow returns the largest fraction that is at most n/d and whose denominator is at most most. It
+// descends the Stern-Brocot tree, many steps at once. The bounds are lowN/lowD <= n/d < highN/highD; below and
+// above are their differences from n/d, multiplied by both denominators.
 func nearestBelow(n, d, most int64) (int64, int64) {
 	lowN, lowD, below := int64(0), int64(1), n
 	highN, highD, above := int64(1), int64(0), d
@@ -85,7 +83,7 @@ func nearestBelow(n, d, most int64) (int64, int64) {
 	}
 }
 
-// mulDiv returns a × b / c, rounded down, and the rest. What an int64 cannot hold is its largest number.
+// mulDiv returns a × b / c, rounded down, and the remainder; the largest int64 if the quotient is larger.
 func mulDiv(a, b, c int64) (quotient, rest int64) {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	if high >= uint64(c) {
@@ -95,7 +93,7 @@ func mulDiv(a, b, c int64) (quotient, rest int64) {
 	return int64(min(q, math.MaxInt64)), int64(r)
 }
 
-// times and plus are the product and the sum of what is not negative, or the largest int64.
+// times and plus return the product and the sum of numbers that are not negative, or the largest int64.
 func times(a, b int64) int64 {
 	product, _ := mulDiv(a, b, 1)
 	return product
@@ -108,7 +106,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// saturated returns f, which is not negative, rounded down, or the largest int64.
+// saturated returns f, which is not negative, rounded down; the largest int64 if f is larger.
 func saturated(f float64) int64 {
 	if f >= math.MaxInt64 {
 		return math.MaxInt64

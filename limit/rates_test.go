@@ -84,7 +84,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 					if now-begin > 4*longestInterval.Microseconds() {
 						break
 					}
-					d := s.take(request{now: now, n: n, spend: true})
+					d := s.take(demand{now: now, n: n, spend: true})
 					if d.granted {
 						granted += n
 					}
@@ -114,11 +114,11 @@ func agree(t *testing.T, ctx context.Context, rdb redis.UniversalClient, a Algor
 	t.Helper()
 	random := rand.New(rand.NewPCG(5, 6))
 	now := time.UnixMicro(1_790_000_000_000_000)
-	l, err := NewShared(rdb, redistest.Key(t), a, func(f *family) { f.clock = func() time.Time { return now } })
+	l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
 	require.NoError(t, err)
 	local, granted := a.idle(), int64(0)
 	for i := range calls {
-		q := request{now: now.UnixMicro(), spend: i%5 > 0, n: 1 + random.Int64N(min(a.Largest(), 4_000_000_000))}
+		q := demand{now: now.UnixMicro(), spend: i%5 > 0, n: 1 + random.Int64N(min(a.Largest(), 4_000_000_000))}
 		if random.IntN(3) == 0 {
 			q.n = 1 + random.Int64N(min(a.Largest(), 5))
 		}
@@ -168,12 +168,12 @@ func TestCounterIsExact(t *testing.T) {
 			start := int64(1_790_000_000_000_000)
 			now := start + interval - rest.Int64()
 			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, micros(interval))},
-				func(f *family) { f.clock = func() time.Time { return time.UnixMicro(now) } })
+				func(c *config) { c.clock = func() time.Time { return time.UnixMicro(now) } })
 			require.NoError(t, err)
 			require.NoError(t, rdb.HSet(ctx, l.keys[0], "start", start, "current", 0, "previous", count).Err())
 			local := &slidingCounter{permits: permits, interval: interval, start: start, previous: count}
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
-				q := request{now: now, n: n}
+				q := demand{now: now, n: n}
 				got, err := l.ask(ctx, q)
 				require.NoError(t, err)
 				require.Equal(t, local.take(q).result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
@@ -188,7 +188,7 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond} {
 		a := SlidingLog{per(1_000_000, time.Millisecond)}
 		now := time.UnixMicro(1_790_000_000_000_000)
-		l, err := NewShared(rdb, redistest.Key(t), a, func(f *family) { f.clock = func() time.Time { return now } })
+		l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
 		require.NoError(t, err)
 		_, err = l.Allow(ctx, 1)
 		require.NoError(t, err)
@@ -196,9 +196,9 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		const last = 1<<50 - 1_000_000
 		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1", int64(last))}).Err())
 		local := a.idle()
-		local.take(request{now: now.UnixMicro(), n: 1, spend: true})
+		local.take(demand{now: now.UnixMicro(), n: 1, spend: true})
 		for i := range 60 {
-			q := request{now: now.UnixMicro(), spend: i%7 > 0, n: 70_000 + int64(i)}
+			q := demand{now: now.UnixMicro(), spend: i%7 > 0, n: 70_000 + int64(i)}
 			got, err := l.ask(ctx, q)
 			require.NoError(t, err)
 			require.Equal(t, local.take(q).result(), got, "%v, call %d", step, i)

@@ -77,10 +77,10 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 		} {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				ctx, l := t.Context(), shared(t, rdb, a)
-				peer := &Shared{family: l.family, keys: l.keys}
-				family := *l.family
-				family.rdb = redistest.Peer(t, rdb)
-				peer.family = &family
+				peer := &Shared{config: l.config, keys: l.keys}
+				config := *l.config
+				config.rdb = redistest.Peer(t, rdb)
+				peer.config = &config
 				taken := func() (n int64) {
 					entries, err := rdb.LLen(ctx, l.keys[1]).Result()
 					require.NoError(t, err)
@@ -191,7 +191,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			for range clients {
 				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
 				t.Cleanup(func() { rdb.Close() })
-				l, err := NewShared(rdb, busy.family.name, a)
+				l, err := NewShared(rdb, busy.config.name, a)
 				require.NoError(t, err)
 				asked.Go(func() {
 					for range calls {
@@ -228,7 +228,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			a := TokenBucket{per(1, time.Hour), 1_000}
 			l, err := NewShared(rdb, redistest.Key(t), a)
 			require.NoError(t, err)
-			others, err := NewShared(direct, l.family.name, a)
+			others, err := NewShared(direct, l.config.name, a)
 			require.NoError(t, err)
 			_, err = l.Peek(t.Context(), 1) // Redis has the script
 			require.NoError(t, err)

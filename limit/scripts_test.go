@@ -17,8 +17,8 @@ func TestScriptHeaders(t *testing.T) {
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
-			f := &family{algorithm: a, numbers: a.numbers()}
-			require.Len(t, f.arguments(request{}, nil, first), s.Args)
+			c := &config{algorithm: a, parameters: a.parameters()}
+			require.Len(t, c.arguments(demand{}, nil, first), s.Args)
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})

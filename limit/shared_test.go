@@ -96,9 +96,9 @@ func TestWithoutReplay(t *testing.T) {
 			s := &saboteur{}
 			rdb.AddHook(s)
 			ctx, remembers := t.Context(), shared(t, rdb, a)
-			family := *remembers.family
-			l := &Shared{family: &family, keys: remembers.keys}
-			WithoutReplay()(l.family)
+			config := *remembers.config
+			l := &Shared{config: &config, keys: remembers.keys}
+			WithoutReplay()(l.config)
 			_, err := l.Peek(ctx, 2) // Redis has the script
 			require.NoError(t, err)
 
@@ -170,7 +170,7 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 	for _, others := range []int{127, 128} {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			l := shared(t, rdb, FixedWindow{per(1000, time.Hour)})
-			peer, err := NewShared(redistest.Peer(t, rdb), l.family.name, l.family.algorithm, func(f *family) { f.clock = l.family.clock })
+			peer, err := NewShared(redistest.Peer(t, rdb), l.config.name, l.config.algorithm, func(c *config) { c.clock = l.config.clock })
 			require.NoError(t, err)
 			s := &saboteur{left: 1, run: true, err: io.EOF, then: func() {
 				for range others {
@@ -215,7 +215,7 @@ func TestErrorsThatAreSentAgain(t *testing.T) {
 		_, err = l.Allow(t.Context(), 1)
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		require.ErrorContains(t, err, "LOADING")
-		require.ErrorContains(t, err, l.family.name)
+		require.ErrorContains(t, err, l.config.name)
 	})
 }
 
@@ -249,7 +249,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 
 // What no script answers is an error, never a grant and never a panic.
 func TestForeignReplies(t *testing.T) {
-	l := &Shared{family: &family{}}
+	l := &Shared{config: &config{}}
 	for _, reply := range []any{nil, "OK", int64(1), []any{}, []any{"x"}, []any{int64(1)}, []any{int64(-1)}, []any{int64(1), int64(1)}, []any{int64(1), int64(0), int64(0)},
 		[]any{int64(2), int64(0), int64(0), int64(0)}, []any{int64(1), int64(-1), int64(0), int64(0)},
 		[]any{int64(1), int64(0), 1.5, int64(0)}, []any{int64(1), int64(0), int64(0), nil}} {

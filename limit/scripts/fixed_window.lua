@@ -4,9 +4,9 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   0, or when the call may have run before, an instant in us before it was first sent, 1 for none
---           that is known
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   permits of a window
 -- ARGV[6]   us of a window
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
@@ -23,7 +23,8 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  -- It has not run when all grants of the time since then are in the list, which outlives each by a minute.
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
   local since = tonumber(ARGV[4])
   if not again and (now - since > 59000000
     or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
@@ -37,7 +38,7 @@ local state = redis.call('HMGET', KEYS[1], 'start', 'count')
 if state[1] or state[2] then
   start, count = tonumber(state[1]), tonumber(state[2])
   local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
   if not (whole(start, 0, 9007199254740992) and whole(count, 0, permits)) then
     return {-2}

@@ -1,14 +1,14 @@
--- gcra: takes permits while the instant at which they would all have flowed out is near enough.
+-- gcra: takes permits if the instant at which all of them will have flowed out is near enough.
 --
--- A part is the share of a permit that makes both the flow and the cost whole, so that nothing is rounded.
+-- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
 -- KEYS[1]   hash: that instant, the theoretical arrival time: us, and part: the rest below a us
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   0, or when the call may have run before, an instant in us before it was first sent, 1 for none
---           that is known
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   parts that flow in each us
 -- ARGV[6]   parts that a permit costs
 -- ARGV[7]   parts of a full bucket
@@ -26,7 +26,8 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  -- It has not run when all grants of the time since then are in the list, which outlives each by a minute.
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
   local since = tonumber(ARGV[4])
   if not again and (now - since > 59000000
     or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
@@ -40,7 +41,7 @@ local state = redis.call('HMGET', KEYS[1], 'us', 'part')
 if state[1] or state[2] then
   us, part = tonumber(state[1]), tonumber(state[2])
   local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
   if not (whole(us, 0, 9007199254740992) and whole(part, 0, flow - 1)) then
     return {-2}
@@ -48,7 +49,7 @@ if state[1] or state[2] then
   if us < now then
     us, part = now, 0
   end
-  -- No more than a full bucket is ever ahead, unless the clock was put back: then it is full.
+  -- More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
   back = us - now > math.ceil((full + flow) / flow)
   if back then
     us, part = now + math.floor(full / flow), full % flow
@@ -56,7 +57,7 @@ if state[1] or state[2] then
 end
 local ahead = (us - now) * flow + part
 
--- What flows in a microsecond fits in on top: without that the us to which waits are rounded would flow over.
+-- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
 local room = full + flow - 1 - ahead
 local granted = again or n * cost <= room
 local wait = granted and 0 or math.ceil((n * cost - room) / flow)

@@ -1,14 +1,14 @@
--- leaky_queue: gives permits a turn in a queue that flows out evenly.
+-- leaky_queue: gives a call its turn in a queue that flows out evenly.
 --
--- A part is the share of a permit that makes both the flow and the cost whole, so that nothing is rounded.
+-- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
 -- KEYS[1]   hash: the instant at which the queue has flowed out: us, and part: the rest below a us
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id, the us of the grant, the us of its turn
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   0, or when the call may have run before, an instant in us before it was first sent, 1 for none
---           that is known
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   parts that flow in each us
 -- ARGV[6]   parts that a permit costs
 -- ARGV[7]   parts of a full bucket
@@ -29,7 +29,8 @@ if ARGV[4] ~= '0' then
       again = tonumber(string.sub(ids[i], 25))
     end
   end
-  -- It has not run when all grants of the time since then are in the list, which outlives each by a minute.
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
   local since = tonumber(ARGV[4])
   if not again and (now - since > 59000000
     or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
@@ -43,7 +44,7 @@ local state = redis.call('HMGET', KEYS[1], 'us', 'part')
 if state[1] or state[2] then
   us, part = tonumber(state[1]), tonumber(state[2])
   local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
   if not (whole(us, 0, 9007199254740992) and whole(part, 0, flow - 1)) then
     return {-2}
@@ -51,7 +52,7 @@ if state[1] or state[2] then
   if us < now then
     us, part = now, 0
   end
-  -- No more than a full bucket is ever ahead, unless the clock was put back: then it is full.
+  -- More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
   back = us - now > math.ceil((full + flow) / flow)
   if back then
     us, part = now + math.floor(full / flow), full % flow
@@ -59,12 +60,12 @@ if state[1] or state[2] then
 end
 local ahead = (us - now) * flow + part
 
--- Less than a microsecond is no wait, or who asks whole microseconds would lose the rest each time.
+-- Less than a us is no wait: callers, who wait for whole ones, would lose the rest each time.
 local turn = math.floor(ahead / flow)
 local granted = again and true or ahead + n * cost <= full + flow - 1 and turn <= tonumber(ARGV[8])
 local wait = again and math.max(0, again - now) or turn
 if not granted then
-  -- Until there is room, and until its turn is near enough.
+  -- Until there is room, and until the turn is near enough.
   wait = math.max(math.ceil((ahead + n * cost - full - flow + 1) / flow), turn - ARGV[8])
 end
 local take = granted and not again and ARGV[3] ~= ''

@@ -1,12 +1,12 @@
--- sliding_counter: takes permits when two windows' counts, the older by its share, leave room for them.
+-- sliding_counter: takes permits when the counts of two windows, the older in part, leave room for them.
 --
 -- KEYS[1]   hash: start of the current window in us, current and previous count
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   0, or when the call may have run before, an instant in us before it was first sent, 1 for none
---           that is known
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   permits of a window
 -- ARGV[6]   us of a window
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
@@ -23,7 +23,8 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  -- It has not run when all grants of the time since then are in the list, which outlives each by a minute.
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
   local since = tonumber(ARGV[4])
   if not again and (now - since > 59000000
     or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
@@ -37,7 +38,7 @@ local state = redis.call('HMGET', KEYS[1], 'start', 'current', 'previous')
 if state[1] or state[2] or state[3] then
   start, current, previous = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
   local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
   if not (whole(start, 0, 9007199254740992) and whole(current, 0, permits) and whole(previous, 0, permits)) then
     return {-2}
@@ -55,8 +56,8 @@ if state[1] or state[2] or state[3] then
   end
 end
 
--- a * b / c, rounded down, and the rest. A product that a double does not hold is added up from the bits
--- of a, which is below 2^32.
+-- a * b / c, rounded down, and the remainder. If the product is too large for a double it is divided bit by bit
+-- of a, which is below 2^32, while b and c are below 2^51.
 local function ratio(a, b, c)
   if a * b <= 9007199254740992 then
     return math.floor(a * b / c), a * b % c
@@ -77,7 +78,7 @@ local function ratio(a, b, c)
   return quotient, rest
 end
 
--- How far into a window the share of the count before it is no more than room.
+-- How far into a window the share of the previous count comes down to room.
 local function shrunk(count, room)
   if count <= room then
     return 0

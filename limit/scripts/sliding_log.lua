@@ -1,17 +1,17 @@
 -- sliding_log: takes permits when those of the last interval leave room for them.
 --
--- Each member says how many permits have been granted since the set began, its own included, so that
--- what is in use is a difference of two members and the wait a search by halves: neither adds up the
--- set. At 2^50 the sum begins anew, and differences are taken modulo that: a double holds no more than
--- 2^53. Members that have expired are dropped a few at a time.
+-- Each member has the sum of all permits that were granted since the set began, its own included. The permits
+-- in use are then the difference of two members, and the wait is found by binary search; neither adds up the
+-- set. The sum begins again at 2^50, and differences are modulo that, since a double is exact up to 2^53.
+-- Members that have expired are dropped a few at a time.
 --
 -- KEYS[1]   sorted set: one member a grant, "sum:permits", the sum in 16 digits; its score the us of the grant
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   0, or when the call may have run before, an instant in us before it was first sent, 1 for none
---           that is known
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   permits in any interval
 -- ARGV[6]   us of the interval
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
@@ -28,7 +28,8 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  -- It has not run when all grants of the time since then are in the list, which outlives each by a minute.
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
   local since = tonumber(ARGV[4])
   if not again and (now - since > 59000000
     or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
@@ -56,7 +57,7 @@ if newest[1] then
       return {-2}
     end
     if at > now then
-      -- Members ahead of the clock were made before it was put back. They count from now on.
+      -- Members in the future are from before the clock was put back. They count from now on.
       if ARGV[3] ~= '' then
         local before = base
         local ahead = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now))
@@ -80,7 +81,7 @@ end
 local granted = again or used + n <= permits
 local wait = 0
 if not granted then
-  -- The first member with which enough is free again.
+  -- The first member whose expiry makes enough permits free.
   local low, high, enough = expired, size - 1, used + n - permits
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -96,11 +97,11 @@ end
 if granted and not again and ARGV[3] ~= '' then
   sum = sum + n
   if at < now then
-    sum = sum % 1125899906842624 -- not among members of one instant, which are in the order of their sums
+    sum = sum % 1125899906842624 -- members of one instant are in the order of their sums
   end
   used, at = used + n, now
   redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, n))
-  -- After the new one is in: an emptied set would lose its TTL, and its sum.
+  -- After the new one was added: a set that becomes empty loses its TTL and its sum.
   if expired > 0 then
     redis.call('ZREMRANGEBYRANK', KEYS[1], 0, math.min(expired, 512) - 1)
   end

@@ -1,16 +1,16 @@
--- smooth_bursty: gives permits as Guava's SmoothBursty does.
+-- smooth_bursty: takes permits as Guava's SmoothBursty does.
 --
 -- Guava's arithmetic, operation for operation: doubles, kept with all their digits, and waits truncated to
--- whole us. Where a permit takes less than 10 us nothing is truncated: the rest below a us is carried on.
+-- whole us. If permits come less than 10 us apart nothing is truncated: the fraction of a us is carried over.
 --
--- KEYS[1]   hash: stored permits, next: us of the next free ticket, at: us of the last call, part: the rest
---           of next below a us
+-- KEYS[1]   hash: stored permits, next: us of the next free ticket, at: us of the last call, part: the
+--           fraction of a us that belongs to next
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id, the us of the grant, the us of its turn
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   0, or when the call may have run before, an instant in us before it was first sent, 1 for none
---           that is known
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   us between two permits at the rate
 -- ARGV[6]   permits that can be stored
 -- ARGV[7]   us that the caller would wait for its turn
@@ -30,7 +30,8 @@ if ARGV[4] ~= '0' then
       again = tonumber(string.sub(ids[i], 25))
     end
   end
-  -- It has not run when all grants of the time since then are in the list, which outlives each by a minute.
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
   local since = tonumber(ARGV[4])
   if not again and (now - since > 59000000
     or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
@@ -44,10 +45,10 @@ local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at', 'part')
 if state[1] or state[2] or state[3] then
   stored, ticket, at = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
   local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- and not nan
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
   part = tonumber(state[4] or 0)
-  -- No call owes more than 2^50 us, and none is let in that would wait for more than a year.
+  -- A call waits for a year at most, and the next for 2^50 us and the warm-up more.
   if not (stored and stored >= 0 and stored <= most and whole(at, 0, 9007199254740992)
     and whole(ticket, at, at + 2251799813685248) and part and part >= 0 and part < 1) then
     return {-2}
@@ -55,7 +56,7 @@ if state[1] or state[2] or state[3] then
 end
 local back = now < at
 if back then
-  -- The clock was put back: what is owed stays as it was.
+  -- The clock was put back; what is owed stays the same.
   ticket = ticket - (at - now)
 end
 if now > ticket then
@@ -87,6 +88,6 @@ if take or back and ARGV[3] ~= '' then
     'part', string.format('%.17g', part))
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
--- Whoever comes next pays: any number that is still exact then.
+-- The call after it waits for them: as many as keep that wait exact.
 local largest = math.min(4294967295, math.floor(1125899906842624 / stable))
 return {granted and 1 or 0, ticket - now <= most_wait and largest or 0, wait, reset}
