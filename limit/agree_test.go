@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLocalAndSharedAgree: the arithmetic in Go and the one in Lua give the same answers to the same calls
-// at the same instants, clock put back included.
+// TestLocalAndSharedAgree tests that the arithmetic in Go and the one in Lua return the same for the same calls at
+// the same instants, also when the clock is put back.
 func TestLocalAndSharedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
 	subjects, calls := 0, 40
@@ -89,7 +89,7 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 	return SmoothWarmingUp{perSecond, period, rapid.Float64Range(1.1, 9).Draw(t, "cold")}
 }
 
-// GCRA and the token bucket are one limiter in two notations, as long as nobody puts the clock back.
+// GCRA and the token bucket are one limiter in two notations, as long as the clock is not put back.
 func TestGCRAIsATokenBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)

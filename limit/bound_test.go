@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBoundIsTheLeast: in a world of a dozen microseconds an interval, random traffic comes up to the
-// bound of each window and never above it. A bound that is too large would let every check pass.
+// TestBoundIsTheLeast tests that random traffic, at an interval of a dozen microseconds, reaches the bound of each
+// window and never exceeds it. With a bound that is too large every check would pass.
 func TestBoundIsTheLeast(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "one goroutine calculates")

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// promised is what the suite is told of an algorithm of limit.Every.
+// promised returns the promises of an algorithm of limit.Every.
 func promised(a limit.Algorithm) limittest.Subject {
 	s := limittest.Subject{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
 	switch a := a.(type) {
@@ -46,8 +46,8 @@ func promised(a limit.Algorithm) limittest.Subject {
 	return s
 }
 
-// unforgiving are numbers that make up for nothing: a permit's time is no whole number of microseconds, short,
-// and nothing is kept in store.
+// unforgiving are algorithms whose parameters hide no error: the time of a permit is short and not a whole number
+// of microseconds, and nothing is stored.
 var unforgiving = map[string]limit.Algorithm{
 	"token bucket of one":    limit.TokenBucket{Rate: short, Capacity: 1},
 	"gcra of one":            limit.GCRA{Rate: short, Burst: 1},
@@ -105,8 +105,8 @@ func TestSharedConformance(t *testing.T) {
 	}
 }
 
-// calls is how many calls of NoDrift a shared limiter gets here: of miniredis, which compiles a script each
-// time, fewer. TestSharedMillion makes the million.
+// calls returns how many calls NoDrift makes of a shared limiter: few on miniredis, which compiles a script each
+// time. TestSharedMillion makes the million.
 func calls() int {
 	switch {
 	case redistest.Lane() == "miniredis":
@@ -120,7 +120,7 @@ func calls() int {
 func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest.Subject {
 	s := promised(a)
 	s.Calls = calls()
-	// The clock of Redis is virtual in miniredis only. Where it is, it decides until somebody steps.
+	// Only the clock of miniredis is virtual. The limiter uses it unless the check steps the clock.
 	var step time.Duration
 	var options []limit.Option
 	if !redistest.TTLsAreVirtual() {
@@ -142,7 +142,7 @@ func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest
 	return s
 }
 
-// deadlines are the TTLs of those of the keys that are there.
+// deadlines returns the TTLs of those keys that exist.
 func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[string]time.Duration, error) {
 	there := map[string]time.Duration{}
 	for _, k := range keys {
@@ -157,7 +157,7 @@ func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[strin
 	return there, nil
 }
 
-// loser makes rdb lose the reply of the next script that runs.
+// loser returns a function that makes rdb lose the reply of the next script that runs.
 func loser(t *testing.T, rdb *redis.Client) func() {
 	h := &lost{}
 	rdb.AddHook(h)

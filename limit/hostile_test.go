@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostileNumbers are what somebody else can write where a limiter keeps a number.
+// hostileNumbers are values that others can write where a limiter keeps a number.
 var hostileNumbers = []string{"-9223372036854775808", "9223372036854775807", "9007199254740993", "1e308", "-1e308",
 	"nan", "-nan", "inf", "-inf", "-1", "0.5", "-0.5", "1e15", "0x7fffffffffffffff", "", "x"}
 
-// askedByHostileState makes 300 calls at one instant, and then more as time goes on. Each is a decision
-// within the bound, or ErrMalformed.
-func askedByHostileState(t *testing.T, l *Shared, now *time.Time, state string) {
+// callWithHostileState makes 300 calls at one instant, and then more as time passes. Each keeps the bound or returns
+// ErrMalformed.
+func callWithHostileState(t *testing.T, l *Shared, now *time.Time, state string) {
 	t.Helper()
 	ctx, a := t.Context(), l.config.algorithm
 	granted := int64(0)
@@ -54,8 +54,7 @@ func askedByHostileState(t *testing.T, l *Shared, now *time.Time, state string) 
 	}
 }
 
-// Whatever stands where a limiter keeps its numbers, nothing is granted above the bound, and no reply is
-// without meaning.
+// Whatever a limiter finds in its hash, no more than the bound is granted, and every reply is understood.
 func TestHostileState(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
 	for kind, a := range every() {
@@ -91,14 +90,14 @@ func TestHostileState(t *testing.T) {
 							require.NoError(t, rdb.HDel(ctx, l.keys[0], f).Err())
 						}
 					}
-					askedByHostileState(t, l, &now, fmt.Sprintf("%s with %s = %q, others %s", kind, field, v, other))
+					callWithHostileState(t, l, &now, fmt.Sprintf("%s with %s = %q, others %s", kind, field, v, other))
 				}
 			}
 		}
 	}
 }
 
-// The same of a log, whose members and scores anybody can add to.
+// The same for the members and scores of a log.
 func TestHostileLog(t *testing.T) {
 	redistest.NeedReal(t)
 	ctx, rdb := t.Context(), redistest.Client(t)
@@ -124,7 +123,7 @@ func TestHostileLog(t *testing.T) {
 						s = float64(now.Add(ahead).UnixMicro())
 					}
 					require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: s, Member: m}).Err())
-					askedByHostileState(t, l, &now, fmt.Sprintf("%q at %v, after %d grants", m, s, grants))
+					callWithHostileState(t, l, &now, fmt.Sprintf("%q at %v, after %d grants", m, s, grants))
 				}
 			}
 		}

@@ -46,7 +46,7 @@ func TestKeys(t *testing.T) {
 		"all limiters of a subject share its slot")
 }
 
-// Subjects, names and numbers are told apart; the same are one.
+// Limiters share permits if their names, subjects and parameters are the same, and not otherwise.
 func TestWhoSharesWhat(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, FixedWindow{per(1, time.Hour)})
@@ -78,7 +78,7 @@ func TestWhoSharesWhat(t *testing.T) {
 	})
 }
 
-// In a cluster every key is where its script runs.
+// In a cluster the keys of a limiter are in the slot in which its script runs.
 func TestCluster(t *testing.T) {
 	rdb := redistest.StartCluster(t).Client(t)
 	for kind, a := range every() {

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// millionCalls makes TestSharedMillion take the million for every algorithm and on every server: five
-// minutes.
+// millionCalls is an environment variable that makes TestSharedMillion make a million calls of every algorithm on
+// every server, which takes five minutes.
 const millionCalls = "RATELIMITER_LIMIT_MILLION"
 
-// TestSharedMillion: over a million virtual calls a shared limiter and the local form answer the same to
-// the microsecond, call by call. The million is for the token bucket, in a run that is long and without the race
-// detector; the others, whose arithmetic is no other at the millionth call, get fewer, and so do all in other runs. miniredis compiles the script each time: there
-// TestLocalAndSharedAgree has to do.
+// TestSharedMillion tests that over a million calls in virtual time the shared form and the local one return the
+// same, to the microsecond. The token bucket gets the million in a long run without the race detector. The others,
+// whose arithmetic does not change with the number of calls, get fewer, as do all of them in other runs. On
+// miniredis, which compiles the script each time, TestLocalAndSharedAgree has to suffice.
 func TestSharedMillion(t *testing.T) {
 	redistest.NeedReal(t)
 	for kind, a := range every() {
@@ -31,7 +31,7 @@ func TestSharedMillion(t *testing.T) {
 			case UnderRace:
 				calls = 5_000
 			}
-			// Not sent again by go-redis, however slow: that would spend twice.
+			// go-redis must not send a call again, however slow it is: that would take permits twice.
 			patient := func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, time.Minute }
 			rdb, ctx := redistest.Client(t, patient), t.Context()
 			l, err := NewShared(rdb, redistest.Key(t), a)
@@ -65,7 +65,7 @@ func TestSharedMillion(t *testing.T) {
 					if d.granted {
 						granted++
 					}
-					// A greedy caller, who now and then asks too early, and once in a while rests.
+					// A caller that asks again after each wait, sometimes too early, and sometimes pauses.
 					switch random.IntN(20) {
 					case 0:
 						now += d.reset

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A pace is the rate itself, or slower by at most a billionth, and what a state of so many permits counts
-// is exact. Nobody is refused below four million permits.
+// A pace is the rate itself or slower by at most a billionth, and the numbers of a state of so many permits are exact.
+// Up to four million permits there always is one.
 func TestPace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := Rate{rapid.Int64Range(1, maxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, longest.Microseconds()).Draw(rt, "interval"))}
@@ -68,7 +68,7 @@ func TestMulDiv(t *testing.T) {
 	})
 }
 
-// Bounds of long windows at high rates are the largest number there is, and not a negative one.
+// The bound of a long window at a high rate is the largest int64, and not negative.
 func TestBoundsDoNotOverflow(t *testing.T) {
 	for kind, a := range atRate(per(maxPermits-1, time.Microsecond)) {
 		if kind == "smooth bursty" || kind == "smooth warming up" {

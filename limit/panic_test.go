@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A panicker is a hook of the Redis client that panics.
+// A panicker is a hook that panics.
 type panicker struct{ before, after int } // so many more times
 
 func (*panicker) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -34,8 +34,7 @@ func (p *panicker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A hook of the user's client that panics ends its call with an error, and nothing else: not the process,
-// and not the limiter.
+// A panic in a hook of the user's client is an error of the call. The process and the limiter go on.
 func TestPanicInAHook(t *testing.T) {
 	for kind, a := range every() {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

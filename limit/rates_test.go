@@ -53,7 +53,7 @@ func atRate(r Rate) map[string]Algorithm {
 	return all
 }
 
-// Every algorithm takes every ordinary rate, local and shared, and both forms answer the same.
+// Every algorithm takes every ordinary rate, local and shared, and both forms return the same.
 func TestOrdinaryRates(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
 	calls := 400
@@ -71,8 +71,8 @@ func TestOrdinaryRates(t *testing.T) {
 	}
 }
 
-// At every ordinary rate a caller who asks again when told gets the rate, less a billionth of it, and no
-// more than the bound.
+// At every ordinary rate a caller that asks again after each wait gets the rate, less a billionth of it, and no more
+// than the bound.
 func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 	redistest.NoServer(t)
 	for name, r := range ordinaryRates {
@@ -109,7 +109,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 	}
 }
 
-// agree makes the same calls of a shared limiter and of the local form.
+// agree makes the same calls of a shared limiter and of the local form, and compares them.
 func agree(t *testing.T, ctx context.Context, rdb redis.UniversalClient, a Algorithm, calls int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -149,8 +149,8 @@ func agree(t *testing.T, ctx context.Context, rdb redis.UniversalClient, a Algor
 	require.Positive(t, granted)
 }
 
-// What a sliding counter takes of the window before is exact, also where a double does not hold the product:
-// just below a whole number of permits, and just at it.
+// The share of the previous window is exact also when the product is too large for a double: just below a whole
+// number of permits, just at it and just above.
 func TestCounterIsExact(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
 	random := rand.New(rand.NewPCG(8, 9))
@@ -182,7 +182,7 @@ func TestCounterIsExact(t *testing.T) {
 	}
 }
 
-// A log whose sum of permits has come to where it begins anew goes on counting as the local form does.
+// A log whose sum of permits begins again goes on counting as the local form does.
 func TestLogBeginsItsSumAnew(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
 	for _, step := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond} {

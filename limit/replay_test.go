@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A delayer loses the reply of the first script that Redis runs, and has something happen while each of the
-// next is on its way.
+// A delayer is a hook that loses the reply of the first script that Redis runs, and calls underway while each later
+// script is on its way.
 type delayer struct {
 	lost     bool
 	underway func(resent int)
@@ -50,8 +50,8 @@ func (d *delayer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A call that is sent again and is long on its way spends nothing twice, however many others were granted
-// permits meanwhile, and however late it arrives.
+// A call that is sent again and is long on its way takes nothing twice, however many grants others get meanwhile and
+// however late it arrives.
 func TestReplayThatIsLongOnItsWay(t *testing.T) {
 	for kind, a := range map[string]Algorithm{
 		"fixed window": FixedWindow{per(1000, time.Hour)}, "sliding log": SlidingLog{per(1000, time.Hour)},
@@ -62,9 +62,9 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 0.01, Warmup: longest},
 	} {
 		for _, c := range []struct {
-			others  int           // who are granted permits while the call is on its way
-			on      int           // its way for that time
-			pass    time.Duration // that it takes
+			others  int           // grants of others while the call is on its way
+			on      int           // the first or the second time that it is sent again
+			pass    time.Duration // how long it is on its way
 			granted bool
 		}{
 			{130, 1, time.Second, false},
@@ -72,7 +72,7 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 			{0, 1, time.Second, true},
 			{127, 1, time.Second, true},
 			{127, 2, time.Second, true},
-			{0, 1, 2 * time.Minute, false}, // what Redis remembers is gone
+			{0, 1, 2 * time.Minute, false}, // the list has expired
 			{0, 2, 2 * time.Minute, false},
 		} {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -120,8 +120,7 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 	}
 }
 
-// A call that did not run is sent again and runs, also where Redis remembers as many grants as it can: they
-// are from before.
+// A call that did not run is sent again and runs, also when the list of grants is full: they are from before.
 func TestReplayOfACallThatDidNotRun(t *testing.T) {
 	for kind, a := range every() {
 		for _, before := range []int{0, 200} {
@@ -141,14 +140,14 @@ func TestReplayOfACallThatDidNotRun(t *testing.T) {
 				require.NoError(t, err, kind)
 				require.True(t, r.Granted, kind)
 				require.EqualValues(t, min(ids+1, 128), rdb.LLen(ctx, l.keys[1]).Val(), kind)
-				require.Equal(t, 4, s.sent, "lost twice, asked the time, ran")
+				require.Equal(t, 4, s.sent, "lost twice, told the time, run")
 			})
 		}
 	}
 }
 
-// TestRepliesLostOnARealServer: of clients whose replies are lost one in ten, on limiters that others use
-// as well, each call spends at most what it asked for.
+// TestRepliesLostOnARealServer tests that calls take at most what they ask for when one reply in ten is lost, on
+// limiters that others use at the same time.
 func TestRepliesLostOnARealServer(t *testing.T) {
 	redistest.NeedReal(t)
 	server := redistest.Start(t)
@@ -174,7 +173,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			stop := make(chan struct{})
 			var others, asked sync.WaitGroup
 			var took, granted, unknown atomic.Int64
-			others.Go(func() { // who push ids out
+			others.Go(func() { // they push ids out
 				for {
 					select {
 					case <-stop:
@@ -252,7 +251,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			proxy.Judge(nil)
 			after, peekErr := others.Peek(t.Context(), 1)
 			require.NoError(t, peekErr)
-			assert.EqualValues(t, 10, 1000-130-after.Remaining, "run %d: spent for 10; the answer was %+v, %v", run, r, err)
+			assert.EqualValues(t, 10, 1000-130-after.Remaining, "run %d: spent for 10; the result was %+v, %v", run, r, err)
 			assert.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		}
 	})

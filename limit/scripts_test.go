@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestScriptHeaders holds together the header of each script, the KEYS and ARGV of its body, and the
-// numbers that a Shared sends; Script.Command refuses a call with other numbers.
+// TestScriptHeaders tests that the header of each script, the KEYS and ARGV of its body, and the numbers of them
+// that a Shared sends are the same. Script.Command refuses a call with other numbers.
 func TestScriptHeaders(t *testing.T) {
 	files, err := os.ReadDir("scripts")
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestScriptHeaders(t *testing.T) {
 	}
 }
 
-// TestManners: a key whose name the script makes up, from a key or from an argument, breaks in a cluster.
+// TestManners tests that wellMannered finds keys that a script derives, from a key or from an argument.
 func TestManners(t *testing.T) {
 	for defect, src := range map[string]string{
 		"second key derived from the first": `

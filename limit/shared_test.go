@@ -25,7 +25,7 @@ func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
 	return l
 }
 
-// A saboteur stands in for what goes wrong between a script and its sender.
+// A saboteur is a hook that simulates what goes wrong between a script and its sender.
 type saboteur struct {
 	left int   // calls that it spoils
 	run  bool  // whether Redis runs them first
@@ -66,7 +66,7 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// However many replies are lost, a call spends once.
+// However many replies are lost, a call takes its permits once.
 func TestLostReplies(t *testing.T) {
 	for kind, a := range every() {
 		for _, lost := range []int{1, 2, 3, 4} {
@@ -88,8 +88,8 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// Without replay a call whose reply is lost is sent once, one that surely did not run again, and nothing is
-// kept to tell them apart.
+// Without replay a call whose reply is lost is sent once, one that certainly did not run is sent again, and no ids
+// are stored.
 func TestWithoutReplay(t *testing.T) {
 	for kind, a := range every() {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -126,7 +126,7 @@ func TestWithoutReplay(t *testing.T) {
 			require.Equal(t, 2, s.sent, kind)
 			require.Zero(t, rdb.Exists(ctx, l.keys[1]).Val(), kind)
 
-			// A peer that remembers shares it, and its own calls are told apart as ever.
+			// A peer with replay that shares the limiter has its calls remembered as ever.
 			time.Sleep(time.Hour)
 			s.left, s.run, s.err = 1, true, io.EOF
 			r, err := remembers.Allow(ctx, 1)
@@ -137,7 +137,7 @@ func TestWithoutReplay(t *testing.T) {
 	}
 }
 
-// A turn that was told is told again.
+// A reservation whose reply was lost keeps its turn.
 func TestLostReplyOfAReservation(t *testing.T) {
 	for _, kind := range []string{"leaky queue", "smooth bursty", "smooth warming up"} {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -165,7 +165,7 @@ func TestLostReplyOfAReservation(t *testing.T) {
 	}
 }
 
-// Where more grants have come in between than are remembered nobody can tell, and nothing is spent twice.
+// When more grants than Redis remembers have come in between, the call is an error and takes nothing twice.
 func TestForgottenGrantIsAnError(t *testing.T) {
 	for _, others := range []int{127, 128} {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -193,7 +193,7 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 			require.EqualValues(t, 1000-1-others, p.Remaining)
 			require.EqualValues(t, 128, rdb.LLen(t.Context(), l.keys[1]).Val(), "what is remembered is bounded")
 
-			// Grants from before the call was first sent say nothing of it.
+			// Grants from before the call was first sent do not matter.
 			time.Sleep(time.Second)
 			*s = saboteur{left: 1, run: true, err: io.EOF, then: func() { rdb.LPop(t.Context(), l.keys[1]) }}
 			r, err = l.Allow(t.Context(), 1)
@@ -247,7 +247,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 	}
 }
 
-// What no script answers is an error, never a grant and never a panic.
+// A reply that no script gives is an error, and neither a grant nor a panic.
 func TestForeignReplies(t *testing.T) {
 	l := &Shared{config: &config{}}
 	for _, reply := range []any{nil, "OK", int64(1), []any{}, []any{"x"}, []any{int64(1)}, []any{int64(-1)}, []any{int64(1), int64(1)}, []any{int64(1), int64(0), int64(0)},
@@ -281,7 +281,7 @@ func TestContexts(t *testing.T) {
 	})
 }
 
-// Numbers out of their range are refused before anything is made or sent.
+// Parameters out of their range are refused before anything is made or sent.
 func TestNumbers(t *testing.T) {
 	second := time.Second
 	for name, a := range map[string]Algorithm{
@@ -332,7 +332,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Bad permits are refused before anything is sent.
+// A number of permits out of its range is refused before anything is sent.
 func TestPermits(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()

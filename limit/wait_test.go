@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Exact virtual times of WaitTimeout: what it answers, and when.
+// WaitTimeout returns at exact times.
 func TestWaitTimeout(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, TokenBucket{per(4, time.Second), 4})
@@ -41,7 +41,7 @@ func TestWaitTimeout(t *testing.T) {
 	})
 }
 
-// A queue hands out turns at an even pace, first come, first served, and refuses when it is full.
+// A queue grants turns at an even rate, first come, first served, and refuses when it is full.
 func TestWaitInAQueue(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, LeakyQueue{per(10, time.Second), 3})
@@ -75,7 +75,7 @@ func TestWaitAndContexts(t *testing.T) {
 			l, err := NewLocal(a)
 			require.NoError(t, err)
 			begin := time.Now()
-			for range 40 { // whatever the waits are, they end
+			for range 40 {
 				require.NoError(t, Wait(t.Context(), l, 1), kind)
 			}
 			require.Less(t, time.Since(begin), 30*time.Second, kind)
@@ -116,7 +116,7 @@ func TestWaitAndContexts(t *testing.T) {
 	})
 }
 
-// A never grants, and does not say when it will.
+// A never does not grant, and does not say when it will.
 type never struct{ asked int }
 
 func (l *never) Allow(context.Context, int64) (Result, error) { l.asked++; return Result{}, nil }
@@ -134,7 +134,7 @@ func TestWaitDoesNotSpin(t *testing.T) {
 	})
 }
 
-// An adapter waits in the line of its RRateLimiter, which serves who came first.
+// An adapter waits in the queue of its RateLimiter, which is first come, first served.
 func TestAdapterWaits(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var opts []ratelimiter.Option
@@ -165,8 +165,7 @@ func TestAdapterWaits(t *testing.T) {
 	})
 }
 
-// A wait through an adapter that is known to take longer than there is time ends at once, and leaves the
-// limiter as it is.
+// A wait through an adapter that is known to take longer than there is time ends at once and takes nothing.
 func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var opts []ratelimiter.Option
@@ -210,7 +209,7 @@ func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 	})
 }
 
-// Where nobody can say how long it takes, the limiter's own policy decides.
+// When Redis is away the outage policy of the RateLimiter decides.
 func TestAdapterWaitsWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true,
