@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // An Algorithm is an algorithm of this package with its parameters: a [FixedWindow], [SlidingLog],
@@ -24,7 +24,7 @@ type Algorithm interface {
 	check() error
 	// script returns the script of the shared form. Its last arguments are parameters, and how long the
 	// caller would wait if the algorithm reserves.
-	script() *redisscript.Script
+	script() *dispatch.Script
 	parameters() []any
 	// reserves reports whether the algorithm grants permits in advance.
 	reserves() bool

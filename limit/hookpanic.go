@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/redis/go-redis/v9"
 )
 
 // A guarded sender returns an error if a hook of the user's client panics. A command whose context can end runs
 // in a goroutine of its own, where the caller cannot recover, and a panic would end the process.
-type guarded struct{ redisscript.Sender }
+type guarded struct{ dispatch.Sender }
 
-// Process implements redisscript.Sender.
+// Process implements dispatch.Sender.
 func (g guarded) Process(ctx context.Context, cmd redis.Cmder) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

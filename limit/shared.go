@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -49,7 +50,7 @@ type Shared struct {
 
 // A config is what the limiters of all subjects share.
 type config struct {
-	rdb           redisscript.Sender
+	rdb           dispatch.Sender
 	name          string
 	signature     string
 	algorithm     Algorithm
@@ -91,7 +92,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	c := &config{rdb: guarded{redisscript.Pin(rdb)}, name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
+	c := &config{rdb: guarded{dispatch.Pin(rdb)}, name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
 	for _, o := range opts {
 		o(c)
 	}
@@ -141,7 +142,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	} else if q.spend {
 		id = binary.NativeEndian.AppendUint64(make([]byte, 0, 8), rand.Uint64())
 	}
-	tries, since := redisscript.Attempts{Begin: time.Now()}, int64(first)
+	tries, since := retry.Attempts{Begin: time.Now()}, int64(first)
 	for {
 		if err := ctx.Err(); err != nil {
 			return Result{}, err
@@ -161,11 +162,12 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
-		what, again := tries.Failed(err)
+		what := dispatch.Classify(err)
+		again := tries.Failed(what)
 		if panicked := new(hookPanic); errors.As(err, &panicked) {
 			again = false
 		}
-		if what == redisscript.Executed {
+		if what == retry.Executed {
 			return Result{}, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
 		}
 		if !again || tries.Replay && q.spend && c.withoutReplay {

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SlidingCounter counts the permits of the current window and of the one before. It treats those of the
@@ -27,7 +27,7 @@ type SlidingCounter struct {
 //go:embed scripts/sliding_counter.lua
 var slidingCounterSrc string
 
-var slidingCounterScript = redisscript.New("sliding_counter", slidingCounterSrc, 2, 6)
+var slidingCounterScript = dispatch.New("sliding_counter", slidingCounterSrc, 2, 6)
 
 // Bound implements [Algorithm].
 func (a SlidingCounter) Bound(window time.Duration, _ int64) int64 {
@@ -53,10 +53,10 @@ func edges(w, interval int64) int64 {
 // Largest implements [Algorithm].
 func (a SlidingCounter) Largest() int64 { return a.Rate.Permits }
 
-func (a SlidingCounter) check() error                { return a.Rate.check() }
-func (a SlidingCounter) script() *redisscript.Script { return slidingCounterScript }
-func (a SlidingCounter) parameters() []any           { return []any{a.Rate.Permits, a.Rate.micros()} }
-func (a SlidingCounter) reserves() bool              { return false }
+func (a SlidingCounter) check() error             { return a.Rate.check() }
+func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript }
+func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a SlidingCounter) reserves() bool           { return false }
 func (a SlidingCounter) idle() state {
 	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros()}
 }

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), also in a shared form. It is a
@@ -35,7 +35,7 @@ type SmoothWarmingUp struct {
 //go:embed scripts/smooth_warming_up.lua
 var smoothWarmingUpSrc string
 
-var smoothWarmingUpScript = redisscript.New("smooth_warming_up", smoothWarmingUpSrc, 2, 10)
+var smoothWarmingUpScript = dispatch.New("smooth_warming_up", smoothWarmingUpSrc, 2, 10)
 
 func (a SmoothWarmingUp) guava() guava {
 	factor := a.ColdFactor
@@ -65,7 +65,7 @@ func (a SmoothWarmingUp) check() error {
 	}
 	return checkGuava(a.PermitsPerSecond, "warm-up", a.Warmup)
 }
-func (a SmoothWarmingUp) script() *redisscript.Script { return smoothWarmingUpScript }
+func (a SmoothWarmingUp) script() *dispatch.Script { return smoothWarmingUpScript }
 func (a SmoothWarmingUp) parameters() []any {
 	g := a.guava()
 	return []any{g.stable, g.most, g.coolDown, g.threshold, g.slope}

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A TokenBucket is a token bucket that is refilled continuously, by Rate.Permits in each interval, up to
@@ -25,7 +25,7 @@ type TokenBucket struct {
 //go:embed scripts/token_bucket.lua
 var tokenBucketSrc string
 
-var tokenBucketScript = redisscript.New("token_bucket", tokenBucketSrc, 2, 7)
+var tokenBucketScript = dispatch.New("token_bucket", tokenBucketSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
@@ -35,12 +35,12 @@ func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
 // Largest implements [Algorithm].
 func (a TokenBucket) Largest() int64 { return a.Capacity }
 
-func (a TokenBucket) check() error                { return a.Rate.checkPace("capacity", a.Capacity) }
-func (a TokenBucket) script() *redisscript.Script { return tokenBucketScript }
-func (a TokenBucket) parameters() []any           { return a.pace().parameters(a.Capacity) }
-func (a TokenBucket) reserves() bool              { return false }
-func (a TokenBucket) idle() state                 { return newTokenBucket(a.pace(), a.Capacity, 0) }
-func (a TokenBucket) pace() pace                  { return onlyPace(a.Rate.pace(a.Capacity)) }
+func (a TokenBucket) check() error             { return a.Rate.checkPace("capacity", a.Capacity) }
+func (a TokenBucket) script() *dispatch.Script { return tokenBucketScript }
+func (a TokenBucket) parameters() []any        { return a.pace().parameters(a.Capacity) }
+func (a TokenBucket) reserves() bool           { return false }
+func (a TokenBucket) idle() state              { return newTokenBucket(a.pace(), a.Capacity, 0) }
+func (a TokenBucket) pace() pace               { return onlyPace(a.Rate.pace(a.Capacity)) }
 
 // onlyPace returns a pace that was checked before.
 func onlyPace(p pace, _ bool) pace { return p }

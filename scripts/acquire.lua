@@ -5,6 +5,8 @@
 -- work of a call is bounded whatever the set holds: where a request needs more, the answer says so
 -- and the caller sends the rest at once.
 --
+-- The phases are numbered as in docs/protocol.md. What a phase hands on is declared above it.
+--
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown, reopenUntil
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
@@ -14,10 +16,11 @@
 -- ARGV[4]   the member to store when the first run is granted as a whole, in the format to write. Its
 --           random part is the request id; with the run's number in one byte it is that of each run
 -- ARGV[5]   flags, added up: 1 this call may have run before under the same id, 2 check that value and
---           the permits in the set add up to the rate, and make them, 4 now is everybody's: mark the scores that lie ahead of it, 8 first come,
---           first served: grant no run behind a request that does not fit, 16 take nothing, and keep
---           nothing alive: say what would be granted, 32 the hash had no TTL a moment ago, 64 the rate was
---           lowered: a check that finds too much takes it from value first, and not from the set
+--           the permits in the set add up to the rate, and make them, 4 now is everybody's: mark the scores
+--           that lie ahead of it, 8 first come, first served: grant no run behind a request that does not fit,
+--           16 take nothing, and keep nothing alive: say what would be granted, 32 the hash had no TTL a moment
+--           ago, 64 the rate was lowered: a check that finds too much takes it from value first, and not from
+--           the set
 -- ARGV[6]   now in ms, or empty for this server's TIME; may be left out, as may what follows
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
@@ -44,667 +47,801 @@
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
-if not (conf[1] and conf[2] and conf[3]) then
-  return {1}
-end
-if conf[3] ~= ARGV[1] then
-  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
-end
-local rate, interval, keep = tonumber(conf[1]), tonumber(conf[2]), tonumber(conf[4] or 0) or 0
-if not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992 then
-  return {4}
+-- 1. Read the limiter.
+local rate, interval, keep, min_gap, cool_down
+do
+  local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+  local typ, malformed = conf[3], false
+  rate, interval, keep, min_gap, cool_down = conf[1], conf[2], conf[4], conf[5], conf[6]
+  -- [limiter]
+  if not (rate and interval and typ) then
+    return {1}
+  end
+  if typ ~= ARGV[1] then
+    return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
+  end
+  -- [end]
+  -- [rate]
+  rate, interval = tonumber(rate), tonumber(interval)
+  malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+    or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+  -- [end]
+  -- [keep alive]
+  -- PEXPIRE takes whole numbers only, and would fail when the permits have been spent.
+  keep = tonumber(keep or 0) or 0
+  malformed = malformed or keep > 0 and (keep % 1 ~= 0 or keep > 9007199254740992)
+  -- [end]
+  if malformed then
+    return {4}
+  end
 end
 -- Numbers go to redis.call as they are: Redis writes whole ones up to 2^53 in full, and string.format
 -- costs as much as a command.
 
+-- 2. Read the clock.
 local now = tonumber(ARGV[6])
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
+do
+  -- [now]
+  if not now then
+    local t = redis.call('TIME')
+    now = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  -- [end]
 end
 
--- What mostly happens comes first and makes no functions or tables: one run, granted as a whole, from a
--- value that is there. In the other case: permits of a request, number of requests, requests granted,
--- by run.
+-- 3. Count what is wanted. Of one run, which is the usual call, first and number say everything. Of several
+-- runs, and where more must be told than that a run was granted, there are three lists by run: the permits of a
+-- request, the number of requests, and how many of these are granted, -1 where their permits exceed the rate.
+-- shared says that callers wait who leave room for others.
 local first, number, flags = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[5])
-local wanted = first * number
+local wanted, shared = first * number, (ARGV[10] or '') ~= ''
 local permits, count, granted
-if first > rate or (ARGV[7] or '') ~= '' or (ARGV[10] or '') ~= '' then
-  permits, count, granted, wanted = {first}, {number}, {0}, 0
-  for p, n in string.gmatch(ARGV[7] or '', '(%d+) (%d+)') do
-    permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
-  end
-  for i = 1, #permits do
-    if permits[i] > rate then
-      count[i], granted[i] = 0, -1
+do
+  if first > rate or shared or (ARGV[7] or '') ~= '' then
+    permits, count, granted, wanted = {first}, {number}, {0}, 0
+    for p, n in string.gmatch(ARGV[7] or '', '(%d+) (%d+)') do
+      permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
     end
-    wanted = wanted + permits[i] * count[i]
-  end
-  if wanted == 0 then
-    return {3, rate}
+    for i = 1, #permits do
+      if permits[i] > rate then
+        count[i], granted[i] = 0, -1
+      end
+      wanted = wanted + permits[i] * count[i]
+    end
+    if wanted == 0 then
+      return {3, rate}
+    end
   end
 end
+
+-- 4. Reclaim what has expired. The oldest go first, and a bounded number. Expired members that stay are legal:
+-- Redisson reclaims lazily too. old holds the members that went and freed their permits.
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
-
--- Reclaim what has expired, oldest first and bounded. Expired members that stay are legal: Redisson
--- reclaims lazily too. In every member format the permits are the last four bytes, little endian.
--- Shorter ones are nobody's grants and count for nothing.
+local grace, young_most, young_age, tag, want, look = 0, 0, 0, 0, 0, '0'
 local limit = value and value >= wanted and 64 or 512
-local due = now - interval
-local shared, grace, may, age, tag, want, look = (ARGV[10] or '') ~= '', 0, 0, 0, 0, 0, 0
-if shared then
-  grace, may, age, tag, want, look = string.match(ARGV[10], '(%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+)')
-  grace, may, age, tag, want = tonumber(grace), tonumber(may), tonumber(age), tonumber(tag), tonumber(want)
-  due = due - grace
-end
-local old, freed = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', due, 'LIMIT', '0', limit), 0
-if #old > 0 then
-  local byte = string.byte
-  for i = 1, #old do
-    if #old[i] >= 8 then
-      local a, b, c, d = byte(old[i], -4, -1)
-      freed = freed + a + b * 256 + c * 65536 + d * 16777216
-    end
+local old, freed = nil, 0
+do
+  local due = now - interval
+  if shared then
+    grace, young_most, young_age, tag, want, look = string.match(ARGV[10], '(%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+)')
+    grace, young_most, young_age, tag, want = tonumber(grace), tonumber(young_most), tonumber(young_age), tonumber(tag), tonumber(want)
+    due = due - grace
   end
-  redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #old - 1)
+  old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', due, 'LIMIT', '0', limit)
+  if #old > 0 then
+    -- As permits_of below does it; a function made here would cost every call that reclaims.
+    local byte = string.byte
+    for i = 1, #old do
+      if #old[i] >= 8 then
+        local a, b, c, d = byte(old[i], -4, -1)
+        freed = freed + a + b * 256 + c * 65536 + d * 16777216
+      end
+    end
+    redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #old - 1)
+  end
 end
 
+-- 5. Grant what is plainly there. That is one run, as a whole, from a value that is sound. This is what mostly
+-- happens, so it makes no function, and it reads the flags where it needs them: flags % 4 == 0 is neither replay
+-- nor check, flags % 32 < 16 is take, as below.
 local done = false
-if not permits and flags % 4 == 0 and flags % 32 < 16 and not conf[5] and not conf[6] and wanted <= 4294967295 then
-  if value and value + freed >= wanted and value + freed <= rate then
-    -- A value that only looks like a number is an error here, and is rebuilt below.
-    local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
-    if type(left) == 'number' then
-      -- NX: a lone request that ran before without our knowing (re-sent by something between us and
-      -- Redis) finds its own member and takes nothing twice.
-      if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4]) == 0 then
-        left = redis.call('INCRBY', KEYS[2], wanted)
+do
+  if not permits and flags % 4 == 0 and flags % 32 < 16 and not min_gap and not cool_down and wanted <= 4294967295 then
+    if value and value + freed >= wanted and value + freed <= rate then
+      -- A value that only looks like a number is an error here, and is rebuilt in phase 8.
+      local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
+      if type(left) == 'number' then
+        -- NX: a lone request that ran before without our knowing (re-sent by something between us and
+        -- Redis) finds its own member and takes nothing twice.
+        if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4]) == 0 then
+          left = redis.call('INCRBY', KEYS[2], wanted)
+        end
+        -- flags >= 32: the hash had no TTL a moment ago.
+        if flags >= 32 and keep == 0 and ARGV[1] == '0' and #old == 0 and value + freed < rate then
+          -- No key is new, so that none can lack a TTL that the hash has got this moment.
+          return {0, left, now, rate, interval, keep}
+        end
+        value, done = left, true
       end
-      if flags >= 32 and keep == 0 and ARGV[1] == '0' and #old == 0 and value + freed < rate then
-        -- No key is new, so that none can lack a TTL that the hash has got this moment.
-        return {0, left, now, rate, interval, keep}
-      end
-      value, done = left, true
+    elseif not stored and wanted <= rate and #old == 0 and redis.call('ZCARD', KEYS[3]) == 0 then
+      -- Nobody has used it yet.
+      redis.call('SET', KEYS[2], rate - wanted)
+      redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4])
+      value, done = rate - wanted, true
     end
-  elseif not stored and wanted <= rate and #old == 0 and redis.call('ZCARD', KEYS[3]) == 0 then
-    -- Nobody has used it yet.
-    redis.call('SET', KEYS[2], rate - wanted)
-    redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4])
-    value, done = rate - wanted, true
   end
 end
 
-local skew, wait, again, walked, walkedPermits, cooling = 0, 0, 0, 0, 0, 0
-local soon, young, found, mine, theirs, ours, blocked, waiting, tags = 0, 0, 0, 0, 0, 0, 0, {}, {}
-local gap, planted = tonumber(conf[5] or 0) or 0, 0
+-- What the reply tells beside what was granted. cooling is how long a cool-down still lasts.
+local skew, wait, again, walked, walked_permits, cooling = 0, 0, 0, 0, 0, 0
+local soon, young, found, mine, theirs, ours, blocked, waiting, tags
+local gap, planted = 0, 0
 if not done then
+  local replay, check, mark_ahead = flags % 2 == 1, flags % 4 >= 2, flags % 8 >= 4
+  local in_order, take, lowered = flags % 16 >= 8, flags % 32 < 16, flags % 128 >= 64
+  local REST, AUDIT, WALK = 1, 2, 3 -- of again
+  -- [formats]
+  -- The lengths of the members that this package writes, and what a block of the first length begins with.
+  local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+  -- [end]
+  local MARK, TRIPWIRE = '\16~t~', '\16~w~' -- what these begin with
   local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
-  local replay, check, inOrder, take = flags % 2 == 1, flags % 4 >= 2, flags % 16 >= 8, flags % 32 < 16
 
-  local function worth(member)
-    if #member < 8 then
+  -- [permits_of]
+  -- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+  -- are nobody's grants and count for nothing.
+  local function permits_of(m)
+    if #m < 8 then
       return 0
     end
-    local a, b, c, d = byte(member, -4, -1)
+    local a, b, c, d = byte(m, -4, -1)
     return a + b * 256 + c * 65536 + d * 16777216
   end
+  -- [end]
 
-  local function sum(members)
-    local n = 0
-    for i = 1, #members do
-      n = n + worth(members[i])
-    end
-    return n
-  end
-
-  -- Bytes 4..7 of 21 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds
-  -- them where it looks and the later ones find them at the end.
-  local function bytes(n)
+  -- [le32]
+  local function le32(n)
     return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
   end
+  -- [end]
+  -- Bytes 4..7 of 21 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds
+  -- them where it looks and the later ones find them at the end.
   local function member(run, n)
-    local p, m = bytes(n), ARGV[4]
-    if #m == 20 then
+    local p, m = le32(n), ARGV[4]
+    if #m == LC0I then
       return sub(m, 1, 15) .. char(run - 1) .. p
     end
     return sub(m, 1, 4) .. p .. char(run - 1) .. sub(m, 10, 17) .. p
   end
-  local function stamp(t)
-    local b = ''
-    for _ = 1, 6 do
-      b = char(t % 256) .. b
-      t = floor(t / 256)
-    end
-    return b
-  end
 
-  -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that.
-  local function seen(m)
-    if #m == 21 and sub(m, 1, 4) == '\16~t~' then
+  -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. seen_at
+  -- returns the instant, nil for other members.
+  local function seen_at(m)
+    if #m == BC0I and sub(m, 1, 4) == MARK then
       local a, b, c, d, e, f = byte(m, 9, 14)
       return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     end
   end
 
-  -- A block is what a cool-down put there. held returns the instant of the grants whose place it took, 0
-  -- for permits that were free, and whether it joined the cool-down here, when a call found its permits.
-  local function held(m)
-    local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
-      or #m == 20 and sub(m, 9, 10) == '~c' and 11
+  -- A block is what a cool-down put there. block_at returns the instant of the grants whose place it took, 0
+  -- for permits that were free, and whether it joined the cool-down in phase 9; nil for other members.
+  local function block_at(m)
+    -- [is_block]
+    local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+      or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+    -- [end]
     if at then
+      -- [block instant]
       local a, b, c, d, e, f = byte(m, at, at + 5)
       local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+      -- [end]
       return t < 4294967296 and 0 or t, a >= 128
     end
   end
 
-  -- A tripwire is a member of one permit with score 0, and value is one less for it: no permit is missing. Its
-  -- six bytes are the tag of the process whose callers wait, the part of the rate that the first of them
-  -- wants, in 255ths, and when it was planted.
-  local function wire(m)
-    return #m == 21 and sub(m, 1, 4) == '\16~w~' and sub(m, 9, 14) or #m == 20 and sub(m, 9, 10) == '~w' and sub(m, 11, 16)
-  end
-  local wires, hold = {}, false
-  local function wireAge(b)
-    local d, e, f = byte(b, 4, 6)
-    return (now - (d * 65536 + e * 256 + f)) % 16777216
-  end
-  if shared then
-    for i = 1, math.min(#old, 60) do
-      local b = wire(old[i])
-      if not b then
-        break
+  -- 6. Look who else waits. A tripwire is a member of one permit with score 0, and value is one less for it: no
+  -- permit is missing. Its six bytes are the tag of the process whose callers wait, the part of the rate that the
+  -- first of them wants, in 255ths, and when it was planted. wires are the six bytes of those that were reclaimed,
+  -- cut is how many these are; saving says that what is free is saved up for another process.
+  local wires, cut, saving, wire_age = nil, 0, false, nil
+  do
+    if shared then
+      soon, young, found, mine, theirs, ours, blocked, waiting, tags = 0, 0, 0, 0, 0, 0, 0, {}, {}
+      wires = {}
+      wire_age = function(b)
+        local d, e, f = byte(b, 4, 6)
+        return (now - (d * 65536 + e * 256 + f)) % 16777216
       end
-      wires[i] = b
-      local x, y, c = byte(b, 1, 3)
-      if c > 0 and x * 256 + y ~= tag and wireAge(b) <= math.min(3 * interval + 1000, 8388608) then
-        hold = true -- what is free is saved up for that process
+      for i = 1, math.min(#old, 60) do
+        local m = old[i]
+        local b = #m == BC0I and sub(m, 1, 4) == TRIPWIRE and sub(m, 9, 14) or #m == LC0I and sub(m, 9, 10) == '~w' and sub(m, 11, 16)
+        if not b then
+          break
+        end
+        wires[i], cut = b, i
+        local x, y, c = byte(b, 1, 3)
+        if c > 0 and x * 256 + y ~= tag and wire_age(b) <= math.min(3 * interval + 1000, 8388608) then
+          saving = true
+        end
       end
     end
   end
 
+  -- 7. Look up an earlier grant. A call under this id that was granted something before is granted no more.
   if not permits then
     permits, count, granted = {first}, {number}, {0}
   end
   local earlier = false
-  if replay then
-    local missing = {}
-    for i = 1, #permits do
-      local k = math.min(count[i], floor(4294967295 / permits[i]))
-      while k > 0 and not redis.call('ZSCORE', KEYS[3], member(i, permits[i] * k)) do
-        k = k - 1
+  do
+    if replay then
+      local missing = {}
+      for i = 1, #permits do
+        local k = math.min(count[i], floor(4294967295 / permits[i]))
+        while k > 0 and not redis.call('ZSCORE', KEYS[3], member(i, permits[i] * k)) do
+          k = k - 1
+        end
+        if k > 0 then
+          granted[i], earlier = k, true
+        elseif count[i] > 0 then
+          local m = member(i, 0)
+          missing[sub(m, 1, 4) .. sub(m, 9, -5)] = i
+        end
       end
-      if k > 0 then
-        granted[i], earlier = k, true
-      elseif count[i] > 0 then
-        local m = member(i, 0)
-        missing[sub(m, 1, 4) .. sub(m, 9, -5)] = i
+      -- A release since then may have made a member smaller: it is among the newest, and has the id.
+      local newest = next(missing) and redis.call('ZREVRANGE', KEYS[3], 0, 255) or {}
+      for j = 1, #newest do
+        local m = newest[j]
+        local i = missing[sub(m, 1, 4) .. sub(m, 9, -5)]
+        if i then
+          granted[i], earlier = math.min(count[i], math.ceil(permits_of(m) / permits[i])), true
+        end
       end
-    end
-    -- A release since then may have made a member smaller: it is among the newest, and has the id.
-    local newest = next(missing) and redis.call('ZREVRANGE', KEYS[3], 0, 255) or {}
-    for j = 1, #newest do
-      local m = newest[j]
-      local i = missing[sub(m, 1, 4) .. sub(m, 9, -5)]
-      if i then
-        granted[i], earlier = math.min(count[i], math.ceil(worth(m) / permits[i])), true
+      for i = 1, #permits do
+        wanted = wanted - permits[i] * math.max(0, granted[i])
       end
-    end
-    for i = 1, #permits do
-      wanted = wanted - permits[i] * math.max(0, granted[i])
     end
   end
 
-  -- What is left. A value that is no whole number which INCRBY takes counts as lost, and a lost one is
-  -- rebuilt from the set, below 0 if more than the rate is in use: then the window has no room until
-  -- that has expired. Over a set too large to add up in one call it starts at 0, which no Redisson
-  -- mistakes for a second burst, and the audit raises it.
-  if stored and (string.find(stored, '^-?[1-9]%d*$') or stored == '0') and #stored <= 16 then
-    value = value + freed
-  else
-    value, stored = rate + 1, nil
-  end
-  if value > rate then
-    -- Lost; or somebody gave back more than was out, or the rate was lowered: what the set holds decides.
-    if redis.call('ZCARD', KEYS[3]) <= 512 then
-      value = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))
+  -- 8. Settle what is left. A lost value is rebuilt from the set, below 0 if more than the rate is in use: then
+  -- the window has no room until that has expired. Over a set too large to add up in one call it starts at 0,
+  -- which no Redisson mistakes for a second burst, and the audit raises it. From here on stored is nil when value
+  -- has to be written anew.
+  do
+    -- [whole]
+    -- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+    if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+      and string.find(stored, '^-?[1-9]%d*$')) then
+      value = nil
+    end
+    -- [end]
+    if value then
+      value = value + freed
     else
-      value, again = 0, 2
+      value, stored = rate + 1, nil
+    end
+    if value > rate then
+      -- Lost; or somebody gave back more than was out, or the rate was lowered: what the set holds decides.
+      if redis.call('ZCARD', KEYS[3]) <= 512 then
+        local members = redis.call('ZRANGE', KEYS[3], 0, -1)
+        value = rate
+        for i = 1, #members do
+          value = value - permits_of(members[i])
+        end
+      else
+        value, again = 0, AUDIT
+      end
+    end
+    if (ARGV[9] or '') ~= '' then
+      -- A walk is continued: what has been reclaimed since is no longer in front of it.
+      walked, walked_permits = string.match(ARGV[9], '(%d+) (%d+)')
+      walked = math.max(0, tonumber(walked) - (#old - cut))
+      walked_permits = math.max(0, tonumber(walked_permits) - (freed - cut))
     end
   end
 
-  if (ARGV[9] or '') ~= '' then
-    walked, walkedPermits = string.match(ARGV[9], '(%d+) (%d+)')
-    walked = math.max(0, tonumber(walked) - (#old - #wires))
-    walkedPermits = math.max(0, tonumber(walkedPermits) - (freed - #wires))
-  end
-
-  local pause, till, ends = 0, tonumber(conf[6] or 0) or 0, 0
-  cooling = till - now
-
-  -- Lifts a block whose cool-down is over although the block is not: it was lifted or the limiter deleted
-  -- by somebody who could not name this set, or a shorter one came after it. Its permits become what they were:
-  -- grants of their own instant, or free. Returns what became free, nil for a member that stays.
-  local function lift(m, score)
-    local t, joined = held(m)
-    score = tonumber(score)
-    if not t or score + interval <= math.max(now, joined and till or ends) then
-      return nil
-    end
-    if t > 0 and (t > now + 32 or t > score + 32 or t < score - 63244800000) then
-      return nil -- a peer's random bytes: no block is longer than two times 366 days
-    end
-    t = math.min(t, now) -- equal blocks of 20 bytes are kept apart by their instant
-    if t <= now - interval then
-      redis.call('ZREM', KEYS[3], m)
-      value = value + worth(m)
-      return worth(m)
-    end
-    if redis.call('ZADD', KEYS[3], 'NX', t, #m == 21 and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 0 then
-      return nil
-    end
-    redis.call('ZREM', KEYS[3], m)
-    return 0
-  end
-
+  local till = tonumber(cool_down or 0) or 0
+  gap, cooling = tonumber(min_gap or 0) or 0, till - now
   if cooling > 0 then
-    -- What falls due before the end joins the cool-down: grants of before, made by peers that do not know of it, and
-    -- whatever has become free. Each becomes a block that falls due when it ends.
-    local function join(t, n)
-      local left = n
-      for k = 0, 1023 do
-        if left <= 0 then
-          break
+    -- 9. Obey the cool-down. What falls due before its end joins it: grants of before, made by peers that do not
+    -- know of it, and whatever has become free. Each becomes a block that falls due when it ends.
+    do
+      -- [ms48]
+      local function ms48(t)
+        return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
+          floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
+      end
+      -- [end]
+      -- join puts n permits of the instant t into blocks, and returns how many it has put.
+      local function join(t, n)
+        local left = n
+        for k = 0, 1023 do
+          if left <= 0 then
+            break
+          end
+          local p, m = le32(math.min(left, 4294967295)), nil
+          local apart = t == 0 and now + k or k
+          if #ARGV[4] == LC0I then
+            m = ms48(t == 0 and apart % 4294967296 or t + floor(k / 32))
+            m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
+          else
+            m = ms48(t)
+            m = BLOCK .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(le32(apart), 1, 3) .. p
+          end
+          if redis.call('ZADD', KEYS[3], 'NX', till - interval, m) == 1 then
+            left = left - math.min(left, 4294967295)
+          end
         end
-        local p, m = bytes(math.min(left, 4294967295)), nil
-        local apart = t == 0 and now + k or k
-        if #ARGV[4] == 20 then
-          m = stamp(t == 0 and apart % 4294967296 or t + floor(k / 32))
-          m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
-        else
-          m = stamp(t)
-          m = '\16~c~' .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(bytes(apart), 1, 3) .. p
+        return n - left
+      end
+      local early = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', till - interval), 'WITHSCORES', 'LIMIT', 0, 256)
+      if #early > 0 then
+        local times, sums = {}, {}
+        for i = 1, #early, 2 do
+          local m = early[i]
+          local t = block_at(m) or math.min(seen_at(m) or now, now, tonumber(early[i + 1]))
+          if t <= now - interval then
+            t = 0
+          end
+          if not sums[t] then
+            times[#times + 1], sums[t] = t, 0
+          end
+          sums[t] = sums[t] + permits_of(m)
         end
-        if redis.call('ZADD', KEYS[3], 'NX', till - interval, m) == 1 then
-          left = left - math.min(left, 4294967295)
+        redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #early / 2 - 1)
+        for i = 1, #times do
+          join(times[i], sums[times[i]])
         end
       end
-      return n - left
-    end
-    local early = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', till - interval), 'WITHSCORES', 'LIMIT', 0, 256)
-    if #early > 0 then
-      local times, sums = {}, {}
-      for i = 1, #early, 2 do
-        local m = early[i]
-        local t = held(m) or math.min(seen(m) or now, now, tonumber(early[i + 1]))
-        if t <= now - interval then
-          t = 0
+      if value > 0 and redis.call('ZCARD', KEYS[3]) <= 512 then
+        -- A peer's release gives nothing back: what it gives is in the blocks already.
+        local members, free = redis.call('ZRANGE', KEYS[3], 0, -1), rate
+        for i = 1, #members do
+          free = free - permits_of(members[i])
         end
-        if not sums[t] then
-          times[#times + 1], sums[t] = t, 0
-        end
-        sums[t] = sums[t] + worth(m)
+        value = math.min(value, math.max(0, free))
       end
-      redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #early / 2 - 1)
-      for i = 1, #times do
-        join(times[i], sums[times[i]])
+      if value > 0 then
+        value = value - join(0, value)
       end
+      again, wait = 0, cooling
     end
-    if value > 0 and redis.call('ZCARD', KEYS[3]) <= 512 then
-      -- A peer's release gives nothing back: what it gives is in the blocks already.
-      value = math.min(value, math.max(0, rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1))))
-    end
-    if value > 0 then
-      value = value - join(0, value)
-    end
-    again, wait = 0, cooling
   else
-    if conf[6] then
-      ends = math.max(till, tonumber(redis.call('HGET', KEYS[1], 'reopenUntil') or 0) or 0)
-      if ends <= now then
-        redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
-      end
-    end
-    if gap > 0 then
-      -- Each permit of the newest grant takes a gap. Scores ahead of the clock and blocks are no grants.
-      local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
-      for i = 1, #newest, 2 do
-        if not held(newest[i]) then
-          pause = tonumber(newest[i + 1]) + math.min(gap * worth(newest[i]), interval) - now
-          break
+    -- 10. Forget a cool-down that is over. ends is when its re-opening ends, which may be later.
+    local ends = 0
+    do
+      if cool_down then
+        ends = math.max(till, tonumber(redis.call('HGET', KEYS[1], 'reopenUntil') or 0) or 0)
+        if ends <= now then
+          redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
         end
       end
     end
 
-    if grace > 0 and may > 0 and value < wanted and #old < limit then
-      -- Of the permits within their grace only as many are reclaimed as are granted: the others keep the
-      -- instant at which they fell due.
-      local part = redis.call('ZRANGEBYSCORE', KEYS[3], now - interval - age, now - interval, 'LIMIT', 0, 64)
-      local p = permits[1]
-      local n = math.min(wanted, value + math.min(may, sum(part)))
-      n = (#permits > 1 and n >= p and n or floor(n / p) * p) - value
-      for i = 1, #part do
-        if n <= 0 then
-          break
-        end
-        local m, w = part[i], worth(part[i])
-        if w > n then
-          local r = bytes(w - n)
-          local smaller = sub(m, 1, -5) .. r
-          if #m == 21 and sub(m, 5, 8) == sub(m, -4) then
-            smaller = sub(m, 1, 4) .. r .. sub(m, 9, 17) .. r
+    -- 11. Keep the gap. Each permit of the newest grant takes one. Scores ahead of the clock and blocks are no
+    -- grants. gap_left is how long nothing can be granted for it.
+    local gap_left = 0
+    do
+      if gap > 0 then
+        local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
+        for i = 1, #newest, 2 do
+          if not block_at(newest[i]) then
+            gap_left = tonumber(newest[i + 1]) + math.min(gap * permits_of(newest[i]), interval) - now
+            break
           end
-          redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
-          w = n
         end
-        redis.call('ZREM', KEYS[3], m)
-        value, young, n = value + w, young + w, n - w
       end
+    end
+
+    -- 12. Reclaim within the grace. Only as many permits are reclaimed as are granted: the others keep the instant
+    -- at which they fell due.
+    do
+      if grace > 0 and young_most > 0 and value < wanted and #old < limit then
+        local part = redis.call('ZRANGEBYSCORE', KEYS[3], now - interval - young_age, now - interval, 'LIMIT', 0, 64)
+        local p, due = permits[1], 0
+        for i = 1, #part do
+          due = due + permits_of(part[i])
+        end
+        local left = math.min(wanted, value + math.min(young_most, due))
+        left = (#permits > 1 and left >= p and left or floor(left / p) * p) - value
+        for i = 1, #part do
+          if left <= 0 then
+            break
+          end
+          local m, taken = part[i], permits_of(part[i])
+          if taken > left then
+            local n = taken - left
+            -- [shrink]
+            -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
+            local p = le32(n)
+            local smaller = sub(m, 1, -5) .. p
+            if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+              smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
+            end
+            -- [end]
+            redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
+            taken = left
+          end
+          redis.call('ZREM', KEYS[3], m)
+          value, young, left = value + taken, young + taken, left - taken
+        end
+      end
+    end
+
+    -- lift lifts a block whose cool-down is over although the block is not: it was lifted or the limiter deleted
+    -- by somebody who could not name this set, or a shorter one came after it. Its permits become what they were:
+    -- grants of their own instant, or free. It returns what became free, nil for a member that stays.
+    local function lift(m, score)
+      local t, joined = block_at(m)
+      score = tonumber(score)
+      if not t or score + interval <= math.max(now, joined and till or ends) then
+        return nil
+      end
+      if t > 0 and (t > now + 32 or t > score + 32 or t < score - 63244800000) then
+        return nil -- a peer's random bytes: no block is longer than two times 366 days
+      end
+      t = math.min(t, now) -- equal blocks of 20 bytes are kept apart by their instant
+      if t <= now - interval then
+        redis.call('ZREM', KEYS[3], m)
+        value = value + permits_of(m)
+        return permits_of(m)
+      end
+      if redis.call('ZADD', KEYS[3], 'NX', t, #m == BC0I and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 0 then
+        return nil
+      end
+      redis.call('ZREM', KEYS[3], m)
+      return 0
     end
 
     if value < wanted and #old == limit then
-      again = 1
+      again = REST -- there is more to reclaim
     elseif value < wanted or check then
-      -- Too few. First the members whose score lies ahead of now: a peer's clock is fast. They keep
-      -- their score (moving it back would hand a fast Java peer a second burst) and are marked with the
-      -- instant at which they were first seen here; one interval later they are spent.
-      local newest = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-      local ahead, moved = {}, false
-      if #newest > 0 and tonumber(newest[2]) > now then
-        ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
-      end
-      for i = 1, #ahead, 2 do
-        local m, score = ahead[i], ahead[i + 1]
-        local since = seen(m)
-        if held(m) then
-          moved = lift(m, score) or moved
-        else
-          skew = tonumber(score) - now
-          if since and since + interval <= now then
-            redis.call('ZREM', KEYS[3], m)
-            value = value + worth(m)
-          elseif flags % 8 >= 4 and not (since and since <= now) and #m >= 8 then
-            -- The place in this call and two random bytes keep marks of one instant apart.
-            local p = sub(m, -4)
-            local marked = '\16~t~' .. p .. stamp(now) .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
-            if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
-              redis.call('ZREM', KEYS[3], m)
+      -- 13. Mark what lies ahead of the clock. A peer's is fast. Such members keep their score (moving it back would
+      -- hand a fast Java peer a second burst) and are marked with the instant at which they were first seen here; one
+      -- interval later they are spent. last is the newest member with its score, met is twice the number of members
+      -- ahead; moved says that the set may hold other members than it did.
+      local last, met, moved = nil, 0, false
+      do
+        last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
+        if #last > 0 and tonumber(last[2]) > now then
+          local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
+          -- [ms48]
+          local function ms48(t)
+            return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
+              floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
+          end
+          -- [end]
+          met = #ahead
+          for i = 1, met, 2 do
+            local m, score = ahead[i], ahead[i + 1]
+            local since = seen_at(m)
+            if block_at(m) then
+              moved = lift(m, score) or moved
+            else
+              skew = tonumber(score) - now
+              if since and since + interval <= now then
+                redis.call('ZREM', KEYS[3], m)
+                value = value + permits_of(m)
+              elseif mark_ahead and not (since and since <= now) and #m >= 8 then
+                -- The place in this call and two random bytes keep marks of one instant apart.
+                local p = sub(m, -4)
+                local marked = MARK .. p .. ms48(now) .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
+                if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
+                  redis.call('ZREM', KEYS[3], m)
+                end
+              end
             end
           end
-        end
-      end
-      -- Blocks that are not ahead are the oldest members, since all that was due sooner became one; those that have just
-      -- been lifted stand before them.
-      local page = moved and 512 or 8
-      if #newest > 0 and value < wanted then
-        local oldest, at = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES'), 1
-        while at <= #oldest do
-          if lift(oldest[at], oldest[at + 1]) then
-            moved = true
-            if page == 8 then
-              page, at = 512, -1
-              oldest = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES')
-            end
-          end
-          at = at + 2
         end
       end
 
-      -- Then value and what the set holds, which make up the rate. Too few permits were lost by a peer's
+      -- 14. Lift void blocks. Those that are not ahead are the oldest members, since all that was due
+      -- sooner became one; those that have just been lifted stand before them.
+      do
+        local page = moved and 512 or 8
+        if #last > 0 and value < wanted then
+          local oldest, at = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES'), 1
+          while at <= #oldest do
+            if lift(oldest[at], oldest[at + 1]) then
+              moved = true
+              if page == 8 then
+                page, at = 512, -1
+                oldest = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES')
+              end
+            end
+            at = at + 2
+          end
+        end
+      end
+
+      -- 15. Make value and the set add up to the rate. Too few permits were lost by a peer's
       -- re-sent scripts, or by a rate raised while another client's state stayed: raising value to rate - used
       -- can never exceed the window. Too many were left by a peer's release, which keeps the members, or by a rate
       -- that was lowered over this state: every window would hold as many more.
-      local n = #newest / 2
-      if n > 0 and (#ahead > 0 or moved or check) then
-        n = redis.call('ZCARD', KEYS[3])
-      end
-      if n == 0 then
-        value = rate
-      elseif check and n <= 512 then
-        local all, used = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), 0
-        for i = 1, #all, 2 do
-          local m = all[i]
-          local since = seen(m)
-          if since and since + interval <= now then
-            redis.call('ZREM', KEYS[3], m)
-            value, moved = value + worth(m), true
-          else
-            local free = lift(m, all[i + 1])
-            used, moved = used + worth(m) - (free or 0), moved or free
-          end
+      do
+        local size = #last / 2
+        if size > 0 and (met > 0 or moved or check) then
+          size = redis.call('ZCARD', KEYS[3])
         end
-        value = math.min(rate, math.max(value, rate - used))
-        local over = value + used - rate
-        if over > 0 and flags % 128 >= 64 then
-          local less = math.max(0, math.min(over, value))
-          value, over = value - less, over - less
-        end
-        if over > 0 then
-          -- The oldest go, so that a release of Java's keeps what it gave.
-          if moved then
-            all = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+        if size == 0 then
+          value = rate
+        elseif check and size <= 512 then
+          local all, used = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), 0
+          for i = 1, #all, 2 do
+            local m = all[i]
+            local since = seen_at(m)
+            if since and since + interval <= now then
+              redis.call('ZREM', KEYS[3], m)
+              value, moved = value + permits_of(m), true
+            else
+              local free = lift(m, all[i + 1])
+              used, moved = used + permits_of(m) - (free or 0), moved or free
+            end
           end
-          local i = 1
-          while over > 0 and worth(all[i]) <= over do
-            over = over - worth(all[i])
-            i = i + 2
+          value = math.min(rate, math.max(value, rate - used))
+          local over = value + used - rate
+          if over > 0 and lowered then
+            local less = math.max(0, math.min(over, value))
+            value, over = value - less, over - less
           end
           if over > 0 then
-            local m, p = all[i], bytes(worth(all[i]) - over)
-            local smaller = sub(m, 1, -5) .. p
-            if #m == 21 and sub(m, 5, 8) == sub(m, -4) then
-              smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
+            -- The oldest go, so that a release of Java's keeps what it gave.
+            if moved then
+              all = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
             end
-            redis.call('ZADD', KEYS[3], all[i + 1], smaller)
-            redis.call('ZREM', KEYS[3], m)
+            local i = 1
+            while over > 0 and permits_of(all[i]) <= over do
+              over = over - permits_of(all[i])
+              i = i + 2
+            end
+            if over > 0 then
+              local m, n = all[i], permits_of(all[i]) - over
+              -- [shrink]
+              -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
+              local p = le32(n)
+              local smaller = sub(m, 1, -5) .. p
+              if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+                smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
+              end
+              -- [end]
+              redis.call('ZADD', KEYS[3], all[i + 1], smaller)
+              redis.call('ZREM', KEYS[3], m)
+            end
+            -- The smaller member may stand before or behind the others of its score: so by name.
+            for j = 1, i - 2, 2 do
+              redis.call('ZREM', KEYS[3], all[j])
+            end
           end
-          -- The smaller member may stand before or behind the others of its score: so by name.
-          for j = 1, i - 2, 2 do
-            redis.call('ZREM', KEYS[3], all[j])
-          end
+        elseif check then
+          again = AUDIT
         end
-      elseif check then
-        again = 2
-      end
-      value = math.min(value, rate)
-      if moved and #ahead == 512 and value < wanted and again == 0 then
-        again = 1 -- there may be more blocks behind these
+        value = math.min(value, rate)
+        if moved and met == 512 and value < wanted and again == 0 then
+          again = REST -- there may be more blocks behind these
+        end
       end
     end
 
-    -- Grant. need is what the first request that is refused asks for.
+    -- 16. Grant what fits. need is what the first request that is refused asks for.
     local need
-    local spend = hold and math.min(value, may) or value
-    for i = 1, #permits do
-      local p, n = permits[i], count[i]
-      if not earlier and n > 0 and spend >= p and pause <= 0 and not (need and inOrder) then
-        local g = math.min(n, floor(spend / p), floor(4294967295 / p))
-        if gap > 0 then
-          g, pause = 1, math.min(gap * p, interval)
+    do
+      local spend = saving and math.min(value, young_most) or value
+      for i = 1, #permits do
+        local p, n = permits[i], count[i]
+        if not earlier and n > 0 and spend >= p and gap_left <= 0 and not (need and in_order) then
+          local g = math.min(n, floor(spend / p), floor(4294967295 / p))
+          if gap > 0 then
+            g, gap_left = 1, math.min(gap * p, interval)
+          end
+          if take and redis.call('ZADD', KEYS[3], 'NX', now, member(i, p * g)) == 1 then
+            value = value - p * g
+          end
+          spend = spend - p * g
+          granted[i] = g
         end
-        if take and redis.call('ZADD', KEYS[3], 'NX', now, member(i, p * g)) == 1 then
-          value = value - p * g
+        if granted[i] >= 0 and granted[i] < n then
+          if spend >= p and gap_left <= 0 and take and not (need and in_order) then
+            -- One member holds no more, or the replay finds more free than the first call did.
+            again = math.max(again, REST)
+          end
+          need = need or p
         end
-        spend = spend - p * g
-        granted[i] = g
-      end
-      if granted[i] >= 0 and granted[i] < n then
-        if spend >= p and pause <= 0 and take and not (need and inOrder) then
-          -- One member holds no more, or the replay finds more free than the first call did.
-          again = math.max(again, 1)
-        end
-        need = need or p
       end
     end
 
-    -- How long until one more request fits: walk the members until enough permits have come back.
-    if need and again == 0 and value < need then
-      local at, last, budget, page = nil, nil, 512, 8
-      local rank, fresh, soonAt = walked, 0, nil
-      while not (at and (soonAt or grace == 0)) and budget > 0 do
-        page = math.min(page, budget)
-        local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
-        rank = rank + page
-        for i = 1, #part, 2 do
-          -- No grant is held for longer than an interval, whatever its score; a block is.
-          local m, due = part[i], tonumber(part[i + 1])
-          if not held(m) then
-            due = math.min(due, seen(m) or due, now)
-          elseif lift(m, due) then
-            again = 1
-          end
-          if not at then
-            walked = walked + 1
-            walkedPermits = walkedPermits + worth(m)
-            last = math.max(last or 0, due + interval)
-            if value + walkedPermits >= need then
-              at = last
+    -- 17. Tell the wait. One more request fits when enough permits have come back, so the members are walked until
+    -- then, oldest first.
+    do
+      if need and again == 0 and value < need then
+        local at, last, budget, page = nil, nil, 512, 8
+        local rank, fresh, soon_at = walked, 0, nil
+        while not (at and (soon_at or grace == 0)) and budget > 0 do
+          page = math.min(page, budget)
+          local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
+          rank = rank + page
+          for i = 1, #part, 2 do
+            -- No grant is held for longer than an interval, whatever its score; a block is.
+            local m, due = part[i], tonumber(part[i + 1])
+            if not block_at(m) then
+              due = math.min(due, seen_at(m) or due, now)
+            elseif lift(m, due) then
+              again = REST
+            end
+            if not at then
+              walked = walked + 1
+              walked_permits = walked_permits + permits_of(m)
+              last = math.max(last or 0, due + interval)
+              if value + walked_permits >= need then
+                at = last
+              end
+            end
+            if grace == 0 and at then
+              break
+            elseif grace > 0 and not soon_at and due + interval >= now - young_age then
+              fresh = fresh + permits_of(m)
+              if value + fresh >= need then
+                soon_at = math.max(due + interval, at or 0)
+              end
             end
           end
-          if grace == 0 and at then
+          budget = budget - page
+          if #part < page * 2 then
             break
-          elseif grace > 0 and not soonAt and due + interval >= now - age then
-            fresh = fresh + worth(m)
-            if value + fresh >= need then
-              soonAt = math.max(due + interval, at or 0)
+          end
+          page = page * 8
+        end
+        if not at then
+          if budget > 0 and (ARGV[9] or '') == '' then
+            -- The whole set and what is left do not make up one request: permits were lost.
+            value = math.max(value, rate - walked_permits)
+            again = REST
+          elseif budget > 0 then
+            again = AUDIT
+          else
+            again = WALK
+          end
+        end
+        wait = math.max(1, (at or last or now + 1) + grace - now)
+        soon = math.max(0, (soon_at or now + wait) - now)
+      elseif need and again == 0 and saving then
+        wait, soon = math.max(1, math.min(grace, 100)), 1
+      end
+      if need and again == 0 then
+        wait, soon = math.max(wait, gap_left), math.max(soon or 0, gap_left)
+      end
+    end
+
+    -- 18. Look who holds the newest grants. This is at a moment when nothing is free. A mark is Redisson's, whatever
+    -- lies in a block nobody's.
+    do
+      if shared and look == '1' and need and soon > 0 then
+        local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], '+inf', '(' .. string.format('%.0f', now - interval), 'LIMIT', 0, 128)
+        local known = {}
+        for i = 1, #newest do
+          local m, t = newest[i], nil
+          if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+            t = byte(m, 2) * 256 + byte(m, 3)
+          elseif #m == LC0I and #ARGV[4] == LC0I and byte(m, 9) * 256 == tag then
+            t = tag
+          end
+          if block_at(m) then
+            blocked = blocked + permits_of(m)
+          elseif not t or seen_at(m) then
+            theirs = theirs + permits_of(m)
+          elseif t == tag then
+            mine = mine + permits_of(m)
+          elseif byte(m, 2) ~= 126 then
+            ours = ours + permits_of(m)
+            if not known[t] then
+              known[t] = true
+              tags[#tags + 1] = t
             end
           end
         end
-        budget = budget - page
-        if #part < page * 2 then
-          break
-        end
-        page = page * 8
       end
-      if not at then
-        if budget > 0 and (ARGV[9] or '') == '' then
-          -- The whole set and what is left do not make up one request: permits were lost.
-          value = math.max(value, rate - walkedPermits)
-          again = 1
-        elseif budget > 0 then
-          again = 2
-        else
-          again = 3
-        end
-      end
-      wait = math.max(1, (at or last or now + 1) + grace - now)
-      soon = math.max(0, (soonAt or now + wait) - now)
-    elseif need and again == 0 and hold then
-      wait, soon = math.max(1, math.min(grace, 100)), 1
-    end
-    if need and again == 0 then
-      wait, soon = math.max(wait, pause), math.max(soon, pause)
     end
 
-    if shared and look == '1' and need and soon > 0 then
-      -- Who holds the newest grants, at a moment when nothing is free. A mark is Redisson's, whatever lies in a block nobody's.
-      local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], '+inf', '(' .. string.format('%.0f', now - interval), 'LIMIT', 0, 128)
-      local known = {}
-      for i = 1, #newest do
-        local m, t = newest[i], nil
-        if #m == 21 and sub(m, 5, 8) == sub(m, -4) then
-          t = byte(m, 2) * 256 + byte(m, 3)
-        elseif #m == 20 and #ARGV[4] == 20 and byte(m, 9) * 256 == tag then
-          t = tag
-        end
-        if held(m) then
-          blocked = blocked + worth(m)
-        elseif not t or seen(m) then
-          theirs = theirs + worth(m)
-        elseif t == tag then
-          mine = mine + worth(m)
-        elseif byte(m, 2) ~= 126 then
-          ours = ours + worth(m)
-          if not known[t] then
-            known[t] = true
-            tags[#tags + 1] = t
+    -- 19. Plant the tripwires. Those of the others stay, as long as they are not from callers that have long been
+    -- served. Ours is planted anew while somebody waits.
+    do
+      if shared and ARGV[1] == '0' and now - interval > 0 then
+        local function plant(b)
+          local m = TRIPWIRE .. '\1\0\0\0' .. b .. '\0\0\0\1\0\0\0'
+          if #ARGV[4] == LC0I then
+            m = sub(ARGV[4], 1, 8) .. '~w' .. b .. '\1\0\0\0'
+          end
+          if redis.call('ZADD', KEYS[3], 'NX', 0, m) == 1 then
+            planted = planted + 1
           end
         end
-      end
-    end
-    if shared and ARGV[1] == '0' and now - interval > 0 then
-      -- Those of the others stay, as long as they are not from callers that have long been served. Ours is
-      -- planted anew while somebody waits.
-      local function plant(b)
-        local m = '\16~w~\1\0\0\0' .. b .. '\0\0\0\1\0\0\0'
-        if #ARGV[4] == 20 then
-          m = sub(ARGV[4], 1, 8) .. '~w' .. b .. '\1\0\0\0'
-        end
-        if redis.call('ZADD', KEYS[3], 'NX', 0, m) == 1 then
-          planted = planted + 1
-        end
-      end
-      local time = floor(now) % 16777216
-      for i = 1, #wires do
-        local a, b, c = byte(wires[i], 1, 3)
-        local t, since = a * 256 + b, wireAge(wires[i])
-        if t == tag then
-          found = 1
-          if need and c == want and since <= math.min(interval, 4194304) then
-            plant(wires[i]) -- unchanged: an audit may have counted it
+        local time = floor(now) % 16777216
+        for i = 1, cut do
+          local a, b, c = byte(wires[i], 1, 3)
+          local t, since = a * 256 + b, wire_age(wires[i])
+          if t == tag then
+            found = 1
+            if need and c == want and since <= math.min(interval, 4194304) then
+              plant(wires[i]) -- unchanged: an audit may have counted it
+            end
+          elseif since <= math.min(3 * interval + 1000, 8388608) then
+            waiting[#waiting + 1], waiting[#waiting + 2] = t, c
+            plant(wires[i])
           end
-        elseif since <= math.min(3 * interval + 1000, 8388608) then
-          waiting[#waiting + 1], waiting[#waiting + 2] = t, c
-          plant(wires[i])
         end
+        if need and planted == #waiting / 2 then
+          plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
+        end
+        if need then
+          found = found + 2
+        end
+        value = value - planted
       end
-      if need and planted == #waiting / 2 then
-        plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
-      end
-      if need then
-        found = found + 2
-      end
-      value = value - planted
     end
   end
 
-  if not stored then
-    redis.call('SET', KEYS[2], value)
-  elseif value ~= tonumber(stored) then
-    redis.call('INCRBY', KEYS[2], value - stored)
+  -- 20. Write what is left.
+  do
+    if not stored then
+      redis.call('SET', KEYS[2], value)
+    elseif value ~= tonumber(stored) then
+      redis.call('INCRBY', KEYS[2], value - stored)
+    end
   end
 end
 
--- A cool-down must not end because nobody dares to call.
-local least, has = cooling > 0 and cooling + interval or 0, 1
-if keep > 0 and flags % 32 < 16 then
-  local stay = math.max(keep, least)
-  redis.call('PEXPIRE', KEYS[1], stay)
-  redis.call('PEXPIRE', KEYS[2], stay)
-  redis.call('PEXPIRE', KEYS[3], stay)
-else
-  local ttl = redis.call('PTTL', KEYS[1])
-  if ttl > 0 then
-    redis.call('PEXPIRE', KEYS[2], ttl)
-    redis.call('PEXPIRE', KEYS[3], ttl)
+-- 21. Keep the keys alive. A cool-down must not end because nobody dares to call, and a call that takes nothing,
+-- which is flags % 32 >= 16, keeps nothing alive. ttl is that of the hash, 0 for none.
+local ttl
+do
+  local least = cooling > 0 and cooling + interval or 0
+  local stay, idle = flags % 32 < 16 and keep or 0, ARGV[8] or '0'
+  -- [ttl]
+  -- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
+  -- others too. Those of a client that never comes back must not stay for ever.
+  if stay > 0 then
+    stay = math.max(stay, least)
+    redis.call('PEXPIRE', KEYS[1], stay)
+    redis.call('PEXPIRE', KEYS[2], stay)
+    redis.call('PEXPIRE', KEYS[3], stay)
+    ttl = stay
   else
-    has = 0
-  end
-  if ttl <= 0 and ARGV[1] == '1' and ARGV[8] and ARGV[8] ~= '0' then
-    -- The keys of a client that never comes back must not stay for ever.
-    local idle = math.max(tonumber(ARGV[8]), 2 * interval, least)
-    if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
-      redis.call('PEXPIRE', KEYS[2], idle)
-      redis.call('PEXPIRE', KEYS[3], idle)
+    ttl = redis.call('PTTL', KEYS[1])
+    if ttl > 0 then
+      redis.call('PEXPIRE', KEYS[2], ttl)
+      redis.call('PEXPIRE', KEYS[3], ttl)
+    elseif ARGV[1] == '1' and idle ~= '0' then
+      idle = math.max(tonumber(idle), 2 * interval, least)
+      if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
+        redis.call('PEXPIRE', KEYS[2], idle)
+        redis.call('PEXPIRE', KEYS[3], idle)
+      end
     end
   end
+  -- [end]
 end
 
-if done then
-  return {0, value, now, rate, interval, keep, has}
-end
-local reply = {0, granted[1], wait, math.max(0, value + planted), now, rate, interval, keep, again, walked, walkedPermits, skew, gap, has}
-for i = 2, #granted do
-  reply[13 + i] = granted[i]
-end
-if shared then
-  for _, list in ipairs({{soon, young, found, mine, theirs, ours, blocked, #waiting / 2}, waiting, tags}) do
-    for i = 1, #list do
-      reply[#reply + 1] = list[i]
+-- 22. Reply.
+do
+  local has = ttl > 0 and 1 or 0
+  if done then
+    return {0, value, now, rate, interval, keep, has}
+  end
+  local reply = {0, granted[1], wait, math.max(0, value + planted), now, rate, interval, keep,
+    again, walked, walked_permits, skew, gap, has}
+  for i = 2, #granted do
+    reply[13 + i] = granted[i]
+  end
+  if shared then
+    local n = 13 + #granted
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = soon, young, found, mine
+    reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = theirs, ours, blocked, #waiting / 2
+    for i = 1, #waiting do
+      reply[n + 8 + i] = waiting[i]
+    end
+    n = n + 8 + #waiting
+    for i = 1, #tags do
+      reply[n + i] = tags[i]
     end
   end
+  return reply
 end
-return reply

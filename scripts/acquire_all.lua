@@ -57,9 +57,11 @@ local all = {
     end,
     ttl = function() return redis.call('PTTL', KEYS[1]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[1], ms) end,
-    stay = function(ms)
-      redis.call('PEXPIRE', KEYS[2], ms)
-      redis.call('PEXPIRE', KEYS[3], ms)
+    stay = function(ms, below)
+      if not below or redis.call('PTTL', KEYS[2]) < below or redis.call('PTTL', KEYS[3]) < below then
+        redis.call('PEXPIRE', KEYS[2], ms)
+        redis.call('PEXPIRE', KEYS[3], ms)
+      end
     end,
   },
   {
@@ -79,9 +81,11 @@ local all = {
     end,
     ttl = function() return redis.call('PTTL', KEYS[4]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[4], ms) end,
-    stay = function(ms)
-      redis.call('PEXPIRE', KEYS[5], ms)
-      redis.call('PEXPIRE', KEYS[6], ms)
+    stay = function(ms, below)
+      if not below or redis.call('PTTL', KEYS[5]) < below or redis.call('PTTL', KEYS[6]) < below then
+        redis.call('PEXPIRE', KEYS[5], ms)
+        redis.call('PEXPIRE', KEYS[6], ms)
+      end
     end,
   },
   {
@@ -101,9 +105,11 @@ local all = {
     end,
     ttl = function() return redis.call('PTTL', KEYS[7]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[7], ms) end,
-    stay = function(ms)
-      redis.call('PEXPIRE', KEYS[8], ms)
-      redis.call('PEXPIRE', KEYS[9], ms)
+    stay = function(ms, below)
+      if not below or redis.call('PTTL', KEYS[8]) < below or redis.call('PTTL', KEYS[9]) < below then
+        redis.call('PEXPIRE', KEYS[8], ms)
+        redis.call('PEXPIRE', KEYS[9], ms)
+      end
     end,
   },
   {
@@ -123,9 +129,11 @@ local all = {
     end,
     ttl = function() return redis.call('PTTL', KEYS[10]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[10], ms) end,
-    stay = function(ms)
-      redis.call('PEXPIRE', KEYS[11], ms)
-      redis.call('PEXPIRE', KEYS[12], ms)
+    stay = function(ms, below)
+      if not below or redis.call('PTTL', KEYS[11]) < below or redis.call('PTTL', KEYS[12]) < below then
+        redis.call('PEXPIRE', KEYS[11], ms)
+        redis.call('PEXPIRE', KEYS[12], ms)
+      end
     end,
   },
   {
@@ -145,9 +153,11 @@ local all = {
     end,
     ttl = function() return redis.call('PTTL', KEYS[13]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[13], ms) end,
-    stay = function(ms)
-      redis.call('PEXPIRE', KEYS[14], ms)
-      redis.call('PEXPIRE', KEYS[15], ms)
+    stay = function(ms, below)
+      if not below or redis.call('PTTL', KEYS[14]) < below or redis.call('PTTL', KEYS[15]) < below then
+        redis.call('PEXPIRE', KEYS[14], ms)
+        redis.call('PEXPIRE', KEYS[15], ms)
+      end
     end,
   },
   {
@@ -167,40 +177,63 @@ local all = {
     end,
     ttl = function() return redis.call('PTTL', KEYS[16]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[16], ms) end,
-    stay = function(ms)
-      redis.call('PEXPIRE', KEYS[17], ms)
-      redis.call('PEXPIRE', KEYS[18], ms)
+    stay = function(ms, below)
+      if not below or redis.call('PTTL', KEYS[17]) < below or redis.call('PTTL', KEYS[18]) < below then
+        redis.call('PEXPIRE', KEYS[17], ms)
+        redis.call('PEXPIRE', KEYS[18], ms)
+      end
     end,
   },
 }
 
 local now = tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- [end]
 
-local function worth(m)
+-- [formats]
+-- The lengths of the members that this package writes, and what a block of the first length begins with.
+local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+-- [end]
+local byte, sub = string.byte, string.sub
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
   if #m < 8 then
     return 0
   end
-  local a, b, c, d = string.byte(m, -4, -1)
+  local a, b, c, d = byte(m, -4, -1)
   return a + b * 256 + c * 65536 + d * 16777216
 end
+-- [end]
 
 local plan, refuse, ran = {}, {}, false
 for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   local i = #plan + 1
   local on = all[i]
   local conf, p = on.conf(), tonumber(permits)
-  if not (conf[1] and conf[2] and conf[3]) then
+  local rate, interval, found, keep, malformed = conf[1], conf[2], conf[3], conf[4], false
+  if not (rate and interval and found) then
     return {1, i}
   end
-  if conf[3] ~= typ then
-    return {2, i, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+  if found ~= typ then
+    return {2, i, found == '0' and 0 or found == '1' and 1 or -1}
   end
-  local rate, interval = tonumber(conf[1]), tonumber(conf[2])
-  if not rate or rate < 1 or rate % 1 ~= 0 or not interval or interval < 1 or interval % 1 ~= 0 then
+  -- [rate]
+  rate, interval = tonumber(rate), tonumber(interval)
+  malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+    or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+  -- [end]
+  -- [keep alive]
+  -- PEXPIRE takes whole numbers only, and would fail when the permits have been spent.
+  keep = tonumber(keep or 0) or 0
+  malformed = malformed or keep > 0 and (keep % 1 ~= 0 or keep > 9007199254740992)
+  -- [end]
+  if malformed then
     return {4, i}
   end
   if p > rate then
@@ -212,12 +245,19 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
 
   local old, freed = on.old(now - interval), 0
   for j = 1, #old do
-    freed = freed + worth(old[j])
+    freed = freed + permits_of(old[j])
   end
   local stored = on.value()
   local value = tonumber(stored)
-  -- What is not plainly a number that INCRBY takes is for acquire to rebuild.
-  local free = value and #stored <= 15 and string.find(stored, '^-?%d+$') and value + freed <= rate and value + freed >= p
+  -- [whole]
+  -- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+  if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+    and string.find(stored, '^-?[1-9]%d*$')) then
+    value = nil
+  end
+  -- [end]
+  -- What is lost, or more than the rate, is for acquire to rebuild.
+  local free = value and value + freed <= rate and value + freed >= p
   if free and (tonumber(conf[6] or 0) or 0) > now then
     free = false
   end
@@ -226,8 +266,12 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
     local newest = on.newest(now)
     for j = 1, #newest, 2 do
       local m = newest[j]
-      if not (#m == 21 and string.sub(m, 1, 4) == '\16~c~' or #m == 20 and string.sub(m, 9, 10) == '~c') then
-        free = tonumber(newest[j + 1]) + math.min(gap * worth(m), interval) <= now
+      -- [is_block]
+      local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+        or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+      -- [end]
+      if not at then
+        free = tonumber(newest[j + 1]) + math.min(gap * permits_of(m), interval) <= now
         break
       end
     end
@@ -235,7 +279,7 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   if not free then
     refuse[#refuse + 1] = i
   end
-  plan[i] = {on = on, old = #old, change = freed - p, typ = typ, interval = interval, keep = conf[4]}
+  plan[i] = {on = on, old = #old, change = freed - p, typ = typ, interval = interval, keep = keep}
 end
 if ran then
   return {0}
@@ -252,7 +296,7 @@ for i = 1, #plan do
   local l = plan[i]
   l.on.take(now, l.old, l.change)
   -- The TTL rule, as in acquire.
-  if (tonumber(l.keep or 0) or 0) > 0 then
+  if l.keep > 0 then
     l.on.keep(l.keep)
     l.on.stay(l.keep)
   else
@@ -260,7 +304,8 @@ for i = 1, #plan do
     if ttl > 0 then
       l.on.stay(ttl)
     elseif l.typ == '1' and ARGV[4] ~= '0' then
-      l.on.stay(math.max(tonumber(ARGV[4]), 2 * l.interval))
+      local idle = math.max(tonumber(ARGV[4]), 2 * l.interval)
+      l.on.stay(idle, idle / 2)
     end
   end
 end

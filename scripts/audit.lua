@@ -22,25 +22,41 @@
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 --           {5} the set changed under the range, start over
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'type')
-if not (conf[1] and conf[2]) then
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
+-- [limiter]
+if not (rate and interval and typ) then
   return {1}
 end
-if conf[2] ~= ARGV[1] then
-  return {2, conf[2] == '0' and 0 or conf[2] == '1' and 1 or -1}
+if typ ~= ARGV[1] then
+  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
 end
-local rate = tonumber(conf[1])
-if not rate then
+-- [end]
+-- [rate]
+rate, interval = tonumber(rate), tonumber(interval)
+malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+-- [end]
+if malformed then
   return {4}
 end
 
+local byte = string.byte
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
+  if #m < 8 then
+    return 0
+  end
+  local a, b, c, d = byte(m, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+-- [end]
 local n, total = tonumber(ARGV[5]), tonumber(ARGV[6])
 local function add(members)
   for i = 1, #members do
-    local a, b, c, d = string.byte(members[i], -4, -1)
-    if #members[i] >= 8 then
-      total = total + a + b * 256 + c * 65536 + d * 16777216
-    end
+    total = total + permits_of(members[i])
   end
   n = n + #members
 end
@@ -77,15 +93,15 @@ if lo > 0 or hi < card - 1 then
   return {0, 0, oldest, newest, n, total}
 end
 
--- A value that is no whole number which INCRBY takes counts as lost.
-local function whole(s)
-  local n = tonumber(s or '')
-  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
-    return n
-  end
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
 end
-
-local value = whole(redis.call('GET', KEYS[2]))
+-- [end]
 if not value then
   redis.call('SET', KEYS[2], string.format('%.0f', rate - total))
   return {0, 1, 0, rate - total}

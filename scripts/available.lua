@@ -18,22 +18,49 @@
 --           {5} the set changed under the sum, start over
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
-if not (conf[1] and conf[2] and conf[3]) then
+local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
+local till, ends = tonumber(conf[4] or 0) or 0, tonumber(conf[5] or 0) or 0
+-- [limiter]
+if not (rate and interval and typ) then
   return {1}
 end
-if conf[3] ~= ARGV[1] then
-  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+if typ ~= ARGV[1] then
+  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
 end
-local rate, interval = tonumber(conf[1]), tonumber(conf[2])
-if not rate or not interval then
+-- [end]
+-- [rate]
+rate, interval = tonumber(rate), tonumber(interval)
+malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+-- [end]
+if malformed then
   return {4}
 end
 local now = tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- [end]
 
+-- [formats]
+-- The lengths of the members that this package writes, and what a block of the first length begins with.
+local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+-- [end]
+local byte, sub = string.byte, string.sub
+
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
+  if #m < 8 then
+    return 0
+  end
+  local a, b, c, d = byte(m, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+-- [end]
 local function total(from, to)
   local n = 0
   if to < from then
@@ -41,10 +68,7 @@ local function total(from, to)
   end
   local members = redis.call('ZRANGE', KEYS[3], from, to)
   for i = 1, #members do
-    local a, b, c, d = string.byte(members[i], -4, -1)
-    if #members[i] >= 8 then
-      n = n + a + b * 256 + c * 65536 + d * 16777216
-    end
+    n = n + permits_of(members[i])
   end
   return n
 end
@@ -52,19 +76,19 @@ local function answer(n)
   return {0, 1, math.max(0, math.min(rate, n)), now}
 end
 
-if (tonumber(conf[4] or 0) or 0) > now then
+if till > now then
   return answer(0)
 end
 
--- A value that is no whole number which INCRBY takes counts as lost.
-local function whole(s)
-  local n = tonumber(s or '')
-  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
-    return n
-  end
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
 end
-
-local value = whole(redis.call('GET', KEYS[2]))
+-- [end]
 local card = redis.call('ZCARD', KEYS[3])
 local expired = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', now - interval))
 local live = card - expired
@@ -74,20 +98,23 @@ end
 if card <= 1000 then
   -- Blocks of a cool-down that is over for the hash hold nothing but the grants whose place they took: what acquire
   -- lifts when it meets them.
-  local till = tonumber(conf[4] or 0) or 0
-  local ends = conf[4] and math.max(till, tonumber(conf[5] or 0) or 0) or 0
+  ends = conf[4] and math.max(till, ends) or 0
   local members, void = redis.call('ZRANGE', KEYS[3], expired, card - 1, 'WITHSCORES'), 0
   for i = 1, #members, 2 do
-    local m, byte, sub = members[i], string.byte, string.sub
-    local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
-      or #m == 20 and sub(m, 9, 10) == '~c' and 11
+    local m = members[i]
+    -- [is_block]
+    local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+      or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+    -- [end]
     if at then
+      -- [block instant]
       local a, b, c, d, e, f = byte(m, at, at + 5)
-      local score, t = tonumber(members[i + 1]), ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+      local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+      -- [end]
+      local score = tonumber(members[i + 1])
       if score + interval > math.max(now, a >= 128 and till or ends)
         and (t < 4294967296 or t <= now - interval and t > score - 63244800000) then
-        a, b, c, d = byte(m, -4, -1)
-        void = void + a + b * 256 + c * 65536 + d * 16777216
+        void = void + permits_of(m)
       end
     end
   end

@@ -20,21 +20,30 @@
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
-if not (conf[1] and conf[2] and conf[3]) then
+local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
+-- [limiter]
+if not (rate and interval and typ) then
   return {1}
 end
-if conf[3] ~= ARGV[1] then
-  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+if typ ~= ARGV[1] then
+  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
 end
-local rate, interval = tonumber(conf[1]), tonumber(conf[2])
-if not rate or rate < 1 or rate % 1 ~= 0 or not interval or interval < 1 or interval % 1 ~= 0 then
+-- [end]
+-- [rate]
+rate, interval = tonumber(rate), tonumber(interval)
+malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+-- [end]
+if malformed then
   return {4}
 end
 local now = tonumber(ARGV[4])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- [end]
 local till, reopen = now + tonumber(ARGV[2]), tonumber(ARGV[3])
 local before, ends = tonumber(conf[4] or 0) or 0, tonumber(conf[5] or 0) or 0
 if before > till then
@@ -42,24 +51,36 @@ if before > till then
 end
 ends = before > 0 and math.max(before, ends) or 0
 
+-- [formats]
+-- The lengths of the members that this package writes, and what a block of the first length begins with.
+local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+-- [end]
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 local most = 4294967295
 
-local function worth(m)
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
   if #m < 8 then
     return 0
   end
   local a, b, c, d = byte(m, -4, -1)
   return a + b * 256 + c * 65536 + d * 16777216
 end
+-- [end]
 
--- The instant that a block holds, as in acquire; nil for other members.
-local function held(m)
-  local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
-    or #m == 20 and sub(m, 9, 10) == '~c' and 11
+-- block_at returns the instant that a block holds, as in acquire; nil for other members.
+local function block_at(m)
+  -- [is_block]
+  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+  -- [end]
   if at then
+    -- [block instant]
     local a, b, c, d, e, f = byte(m, at, at + 5)
     local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    -- [end]
     return t < 4294967296 and 0 or t
   end
 end
@@ -81,16 +102,19 @@ local function take(t, n)
   sums[t] = sums[t] + n
 end
 local function takeMember(m, score)
-  take(math.min(held(m) or now, now, tonumber(score)), worth(m))
+  take(math.min(block_at(m) or now, now, tonumber(score)), permits_of(m))
 end
 
--- A value that is no whole number which INCRBY takes counts as lost.
-local value = redis.call('GET', KEYS[2])
-if value and (value == '0' or string.find(value, '^-?[1-9]%d*$')) and #value <= 16 then
-  value = math.min(tonumber(value), rate)
-else
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
   value = nil
 end
+-- [end]
+value = value and math.min(value, rate)
 
 local card, left = redis.call('ZCARD', KEYS[3]), 0
 local early = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', due))
@@ -100,16 +124,16 @@ if card <= 512 then
   for i = 1, #members, 2 do
     local m, score = members[i], members[i + 1]
     if i < 2 * early then
-      taken = taken + worth(m)
+      taken = taken + permits_of(m)
       takeMember(m, score)
-    elseif held(m) and (before > now or score + interval > ends) then
+    elseif block_at(m) and (before > now or score + interval > ends) then
       -- The blocks of a cool-down that is in force, and those of one that was lifted, make room for these. One that is
       -- over and re-opens later than this one ends goes on doing so.
-      taken = taken + worth(m)
+      taken = taken + permits_of(m)
       takeMember(m, score)
       redis.call('ZREM', KEYS[3], m)
     else
-      kept = kept + worth(m)
+      kept = kept + permits_of(m)
     end
   end
   if early > 0 then
@@ -170,25 +194,29 @@ else
   redis.call('UNLINK', KEYS[3])
 end
 
-local function bytes(n)
+-- [le32]
+local function le32(n)
   return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
 end
-local function stamp(t)
-  return char(floor(t / 1099511627776), floor(t / 4294967296) % 256, floor(t / 16777216) % 256, floor(t / 65536) % 256,
-    floor(t / 256) % 256, t % 256)
+-- [end]
+-- [ms48]
+local function ms48(t)
+  return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
+    floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
 end
+-- [end]
 -- Blocks of one instant and number of permits are kept apart by a count, and by the end of the cool-down
 -- from those of another that re-opens still.
 local function put(score, t, n, mark)
-  local p = bytes(n)
+  local p = le32(n)
   for k = 0, 255 do
     local m
     if ARGV[5] == '20' then
       -- There is no other room for the count than above the instant.
-      m = t > 0 and stamp(t + floor(k / 32) + k % 32 * 4398046511104) or stamp((till + k) % 4294967296)
+      m = t > 0 and ms48(t + floor(k / 32) + k % 32 * 4398046511104) or ms48((till + k) % 4294967296)
       m = '\8\0\0\0\0\0\0\0~' .. mark .. m .. p
     else
-      m = '\16~' .. mark .. '~' .. p .. stamp(t) .. char(k, till % 256, floor(till / 256) % 256) .. p
+      m = '\16~' .. mark .. '~' .. p .. ms48(t) .. char(k, till % 256, floor(till / 256) % 256) .. p
     end
     if redis.call('ZADD', KEYS[3], 'NX', score, m) == 1 then
       return

@@ -10,8 +10,10 @@ if not conf[1] then
   return {1}
 end
 local now = tonumber(ARGV[1])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- [end]
 return {0, math.max(0, (tonumber(conf[2] or 0) or 0) - now)}

@@ -14,21 +14,33 @@
 -- Returns   {0, given} given: 1 when the member was there
 --           {1} not initialised   {2, type} the hash has another type
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'type')
-if not (conf[1] and conf[2]) then
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
+local rate, interval, typ = conf[1], conf[2], conf[3]
+-- [limiter]
+if not (rate and interval and typ) then
   return {1}
 end
-if conf[2] ~= ARGV[1] then
-  return {2, conf[2] == '0' and 0 or conf[2] == '1' and 1 or -1}
+if typ ~= ARGV[1] then
+  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
 end
+-- [end]
 local score = redis.call('ZSCORE', KEYS[3], ARGV[2])
 if not score then
   return {0, 0}
 end
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
+end
+-- [end]
 -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
-local value, rate = tonumber(redis.call('GET', KEYS[2]) or ''), tonumber(conf[1])
+rate = tonumber(rate)
 if value and rate and value < rate then
-  redis.call('INCRBY', KEYS[2], string.format('%.0f', math.min(tonumber(ARGV[4]), rate - value)))
+  redis.call('INCRBY', KEYS[2], math.min(tonumber(ARGV[4]), rate - value))
 end
 if ARGV[3] ~= '' then
   -- Added before the old one goes: an emptied set would lose its TTL.

@@ -15,21 +15,30 @@
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
-if not (conf[1] and conf[2] and conf[3]) then
+local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
+-- [limiter]
+if not (rate and interval and typ) then
   return {1}
 end
-if conf[3] ~= ARGV[1] then
-  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+if typ ~= ARGV[1] then
+  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
 end
-local rate, interval = tonumber(conf[1]), tonumber(conf[2])
-if not rate or not interval then
+-- [end]
+-- [rate]
+rate, interval = tonumber(rate), tonumber(interval)
+malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+-- [end]
+if malformed then
   return {4}
 end
 local now = tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- [end]
 local till = tonumber(conf[4] or 0) or 0
 local ends = math.max(till, tonumber(conf[5] or 0) or 0)
 local lifted = ends > now and 1 or 0
@@ -46,22 +55,40 @@ elseif ends > now then
 else
   members = redis.call('ZREVRANGE', KEYS[3], 0, 511, 'WITHSCORES')
 end
+-- [formats]
+-- The lengths of the members that this package writes, and what a block of the first length begins with.
+local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+-- [end]
 local byte, sub, freed = string.byte, string.sub, 0
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
+  if #m < 8 then
+    return 0
+  end
+  local a, b, c, d = byte(m, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+-- [end]
 for i = 1, #members, 2 do
   local m, score = members[i], tonumber(members[i + 1])
-  local at = #m == 21 and sub(m, 1, 4) == '\16~c~' and sub(m, 5, 8) == sub(m, -4) and 9
-    or #m == 20 and sub(m, 9, 10) == '~c' and 11
+  -- [is_block]
+  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+  -- [end]
   if at and score + interval > now then
+    -- [block instant]
     local a, b, c, d, e, f = byte(m, at, at + 5)
     local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+    -- [end]
     if t < 4294967296 or t <= now - interval and t > score - 63244800000 then
       redis.call('ZREM', KEYS[3], m)
-      a, b, c, d = byte(m, -4, -1)
-      freed, lifted = freed + a + b * 256 + c * 65536 + d * 16777216, 1
+      freed, lifted = freed + permits_of(m), 1
     elseif t <= now + 32 and t <= score + 32 and t > score - 63244800000 then
       t = math.min(t, now) -- equal blocks of 20 bytes are kept apart by their instant
       -- Added before the block goes: an emptied set would lose its TTL.
-      if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', t), #m == 21 and '\16~l~' .. sub(m, 5)
+      if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', t), #m == BC0I and '\16~l~' .. sub(m, 5)
         or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 1 then
         redis.call('ZREM', KEYS[3], m)
         lifted = 1
@@ -69,9 +96,17 @@ for i = 1, #members, 2 do
     end
   end
 end
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
+end
+-- [end]
 -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
-local value = tonumber(redis.call('GET', KEYS[2]) or '')
 if freed > 0 and value and value < rate then
-  redis.call('INCRBY', KEYS[2], string.format('%.0f', math.min(freed, rate - value)))
+  redis.call('INCRBY', KEYS[2], math.min(freed, rate - value))
 end
 return {0, lifted}

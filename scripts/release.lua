@@ -14,80 +14,106 @@
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'coolDown')
-if not (conf[1] and conf[2] and conf[3]) then
+local rate, interval, typ, keep, cool_down, malformed = conf[1], conf[2], conf[3], conf[4], conf[5], false
+-- [limiter]
+if not (rate and interval and typ) then
   return {1}
 end
-if conf[3] ~= ARGV[1] then
-  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+if typ ~= ARGV[1] then
+  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
 end
-local rate, interval, keep = tonumber(conf[1]), tonumber(conf[2]), tonumber(conf[4] or 0) or 0
-if not rate or not interval then
+-- [end]
+-- [rate]
+rate, interval = tonumber(rate), tonumber(interval)
+malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+-- [end]
+-- [keep alive]
+-- PEXPIRE takes whole numbers only, and would fail when the permits have been spent.
+keep = tonumber(keep or 0) or 0
+malformed = malformed or keep > 0 and (keep % 1 ~= 0 or keep > 9007199254740992)
+-- [end]
+if malformed then
   return {4}
 end
 
-if conf[5] then
+if cool_down then
   local now = tonumber(ARGV[4])
+  -- [now]
   if not now then
     local t = redis.call('TIME')
     now = t[1] * 1000 + math.floor(t[2] / 1000)
   end
-  if (tonumber(conf[5]) or 0) > now then
+  -- [end]
+  if (tonumber(cool_down) or 0) > now then
     -- A cool-down has taken the place of all grants: there is nothing to give back.
     return {0, 0, 0}
   end
 end
 
+-- [formats]
+-- The lengths of the members that this package writes, and what a block of the first length begins with.
+local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+-- [end]
+local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+
 -- What a cool-down put there is no grant.
-local function block(m)
-  return #m == 21 and string.sub(m, 1, 4) == '\16~c~' or #m == 20 and string.sub(m, 9, 10) == '~c'
+local function is_block(m)
+  -- [is_block]
+  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+  -- [end]
+  return at
 end
-local function worth(m)
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
   if #m < 8 then
     return 0
   end
-  local a, b, c, d = string.byte(m, -4, -1)
+  local a, b, c, d = byte(m, -4, -1)
   return a + b * 256 + c * 65536 + d * 16777216
 end
-
--- A value that is no whole number which INCRBY takes counts as lost.
-local function whole(s)
-  local n = tonumber(s or '')
-  if s == '0' or n and n ~= 0 and math.abs(n) <= 9007199254740992 and string.format('%.0f', n) == s then
-    return n
-  end
+-- [end]
+-- [le32]
+local function le32(n)
+  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
 end
+-- [end]
 
-local value = whole(redis.call('GET', KEYS[2]))
-local stored = value
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
+end
+-- [end]
 if not value then
-  -- Lost: rebuilt as acquire does. Over a large set it starts at 0 and the next audit raises it.
-  value = 0
+  -- Rebuilt as acquire does. Over a large set it starts at 0 and the next audit raises it.
+  stored, value = nil, 0
   if redis.call('ZCARD', KEYS[3]) <= 512 then
     local members = redis.call('ZRANGE', KEYS[3], 0, -1)
     value = rate
     for i = 1, #members do
-      value = value - worth(members[i])
+      value = value - permits_of(members[i])
     end
   end
 end
 
 local left, gone, blocks = tonumber(ARGV[2]), 0, 0
-local cut, score, smaller
+local cut, score, rest
 local members = redis.call('ZREVRANGE', KEYS[3], 0, math.min(left + 64, 512) - 1, 'WITHSCORES')
 for i = 1, #members, 2 do
   local m = members[i]
-  local n = worth(m)
-  if block(m) then
+  local n = permits_of(m)
+  if is_block(m) then
     blocks = blocks + 1
   elseif n > left then
     if left > 0 then
-      local r = n - left
-      local p = string.char(r % 256, math.floor(r / 256) % 256, math.floor(r / 65536) % 256,
-        math.floor(r / 16777216) % 256)
-      cut, score, smaller = m, members[i + 1], string.sub(m, 1, -5) .. p
-      if #m == 21 and string.sub(m, 5, 8) == string.sub(m, -4) then
-        smaller = string.sub(m, 1, 4) .. p .. string.sub(m, 9, 17) .. p
-      end
+      cut, score, rest = m, members[i + 1], n - left
       left = 0
     end
     break
@@ -107,9 +133,18 @@ elseif gone > 0 then
   end
 end
 if cut then
+  local m, n = cut, rest
+  -- [shrink]
+  -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
+  local p = le32(n)
+  local smaller = sub(m, 1, -5) .. p
+  if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+    smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
+  end
+  -- [end]
   -- Added before the old one goes: an emptied set would lose its TTL.
   redis.call('ZADD', KEYS[3], score, smaller)
-  redis.call('ZREM', KEYS[3], cut)
+  redis.call('ZREM', KEYS[3], m)
 end
 
 value = math.min(rate, value + tonumber(ARGV[2]) - left)
@@ -121,28 +156,35 @@ if redis.call('EXISTS', KEYS[3]) == 0 then
   value, left = rate, 0
 end
 if not stored then
-  redis.call('SET', KEYS[2], string.format('%.0f', value))
-elseif value ~= stored then
-  redis.call('INCRBY', KEYS[2], string.format('%.0f', value - stored))
+  redis.call('SET', KEYS[2], value)
+elseif value ~= tonumber(stored) then
+  redis.call('INCRBY', KEYS[2], value - stored)
 end
 
 -- The TTL rule, as in acquire: a value that outlived the hash would be a limiter that Redisson fails
 -- on, should the name come back with a higher rate.
-if keep > 0 then
-  redis.call('PEXPIRE', KEYS[1], conf[4])
-  redis.call('PEXPIRE', KEYS[2], conf[4])
-  redis.call('PEXPIRE', KEYS[3], conf[4])
+local ttl, stay, least, idle = 0, keep, 0, ARGV[3]
+-- [ttl]
+-- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
+-- others too. Those of a client that never comes back must not stay for ever.
+if stay > 0 then
+  stay = math.max(stay, least)
+  redis.call('PEXPIRE', KEYS[1], stay)
+  redis.call('PEXPIRE', KEYS[2], stay)
+  redis.call('PEXPIRE', KEYS[3], stay)
+  ttl = stay
 else
-  local ttl = redis.call('PTTL', KEYS[1])
+  ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
-  elseif ARGV[1] == '1' and ARGV[3] ~= '0' then
-    local idle = math.max(tonumber(ARGV[3]), 2 * interval)
+  elseif ARGV[1] == '1' and idle ~= '0' then
+    idle = math.max(tonumber(idle), 2 * interval, least)
     if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
-      redis.call('PEXPIRE', KEYS[2], string.format('%.0f', idle))
-      redis.call('PEXPIRE', KEYS[3], string.format('%.0f', idle))
+      redis.call('PEXPIRE', KEYS[2], idle)
+      redis.call('PEXPIRE', KEYS[3], idle)
     end
   end
 end
+-- [end]
 return {0, left, math.max(0, value)}

@@ -21,44 +21,73 @@
 --           {3, rate} the permits exceed the rate   {4} the hash is malformed
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
-if not (conf[1] and conf[2] and conf[3]) then
+local rate, interval, typ, keep, malformed = conf[1], conf[2], conf[3], conf[4], false
+-- [limiter]
+if not (rate and interval and typ) then
   return {1}
 end
-if conf[3] ~= ARGV[1] then
-  return {2, conf[3] == '0' and 0 or conf[3] == '1' and 1 or -1}
+if typ ~= ARGV[1] then
+  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
 end
-local rate, interval, want = tonumber(conf[1]), tonumber(conf[2]), tonumber(ARGV[2])
-if not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992 then
+-- [end]
+-- [rate]
+rate, interval = tonumber(rate), tonumber(interval)
+malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
+  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
+-- [end]
+-- [keep alive]
+-- PEXPIRE takes whole numbers only, and would fail when the permits have been spent.
+keep = tonumber(keep or 0) or 0
+malformed = malformed or keep > 0 and (keep % 1 ~= 0 or keep > 9007199254740992)
+-- [end]
+if malformed then
   return {4}
 end
+local want = tonumber(ARGV[2])
 if want > rate then
   return {3, rate}
 end
 local now = tonumber(ARGV[6])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- [end]
 
+-- [formats]
+-- The lengths of the members that this package writes, and what a block of the first length begins with.
+local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+-- [end]
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
-local function worth(m)
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
   if #m < 8 then
     return 0
   end
   local a, b, c, d = byte(m, -4, -1)
   return a + b * 256 + c * 65536 + d * 16777216
 end
+-- [end]
+-- [le32]
+local function le32(n)
+  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
+end
+-- [end]
+-- member returns the member of the reservation with n permits.
 local function member(n)
   local m = ARGV[3]
-  local p = char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-  if #m == 20 then
-    return sub(m, 1, 16) .. p
+  -- [shrink]
+  -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
+  local p = le32(n)
+  local smaller = sub(m, 1, -5) .. p
+  if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+    smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
   end
-  return sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-end
-local function same(m) -- whatever it holds
-  return #m == #ARGV[3] and member(worth(m)) == m
+  -- [end]
+  return smaller
 end
 
 -- What is reserved. A release by others may have made it smaller, or a call have been lost: it is among
@@ -70,8 +99,9 @@ elseif held > 0 or flags >= 2 then
   held = 0
   local newest = redis.call('ZREVRANGE', KEYS[3], 0, 255)
   for i = 1, #newest do
-    if same(newest[i]) then
-      mine, held = newest[i], worth(newest[i])
+    local m = newest[i]
+    if #m == #ARGV[3] and member(permits_of(m)) == m then -- whatever it holds
+      mine, held = m, permits_of(m)
       break
     end
   end
@@ -83,8 +113,12 @@ if gap > 0 and want > 0 and not paused then
   local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
   for i = 1, #newest, 2 do
     local m = newest[i]
-    if m ~= mine and not (#m == 21 and sub(m, 1, 4) == '\16~c~' or #m == 20 and sub(m, 9, 10) == '~c') then
-      paused = tonumber(newest[i + 1]) + math.min(gap * worth(m), interval) > now
+    -- [is_block]
+    local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+      or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+    -- [end]
+    if m ~= mine and not at then
+      paused = tonumber(newest[i + 1]) + math.min(gap * permits_of(m), interval) > now
       break
     end
   end
@@ -92,8 +126,15 @@ end
 
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
--- What is not plainly a number that INCRBY takes is for acquire to rebuild.
-local plain = value and #stored <= 15 and string.find(stored, '^-?%d+$') and value <= rate
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
+end
+-- [end]
+-- What is lost, or more than the rate, is for acquire to rebuild.
+local plain = value and value <= rate
 
 -- How many permits it can hold from now on: none in a cool-down, and none where it would be a grant in
 -- the gap behind another's.
@@ -102,7 +143,7 @@ if want > 0 and plain and not paused then
   local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', 0, 64)
   for i = 1, #old do
     if old[i] ~= mine then
-      expired, freed = expired + 1, freed + worth(old[i])
+      expired, freed = expired + 1, freed + permits_of(old[i])
     end
   end
   local free = value + held + freed
@@ -133,21 +174,28 @@ if n == 0 then
   return {0, 0, rate, interval}
 end
 
--- The TTL rule, as in acquire.
-local keep = tonumber(conf[4] or 0) or 0
-if keep > 0 then
-  redis.call('PEXPIRE', KEYS[1], conf[4])
-  redis.call('PEXPIRE', KEYS[2], conf[4])
-  redis.call('PEXPIRE', KEYS[3], conf[4])
+local ttl, stay, least, idle = 0, keep, 0, ARGV[7]
+-- [ttl]
+-- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
+-- others too. Those of a client that never comes back must not stay for ever.
+if stay > 0 then
+  stay = math.max(stay, least)
+  redis.call('PEXPIRE', KEYS[1], stay)
+  redis.call('PEXPIRE', KEYS[2], stay)
+  redis.call('PEXPIRE', KEYS[3], stay)
+  ttl = stay
 else
-  local ttl = redis.call('PTTL', KEYS[1])
+  ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
-  elseif ARGV[1] == '1' and ARGV[7] ~= '0' then
-    local idle = math.max(tonumber(ARGV[7]), 2 * interval)
-    redis.call('PEXPIRE', KEYS[2], idle)
-    redis.call('PEXPIRE', KEYS[3], idle)
+  elseif ARGV[1] == '1' and idle ~= '0' then
+    idle = math.max(tonumber(idle), 2 * interval, least)
+    if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
+      redis.call('PEXPIRE', KEYS[2], idle)
+      redis.call('PEXPIRE', KEYS[3], idle)
+    end
   end
 end
+-- [end]
 return {0, n, rate, interval}

@@ -34,10 +34,40 @@ if keepAlive > 0 then
 end
 
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
+-- [end]
+
+-- [formats]
+-- The lengths of the members that this package writes, and what a block of the first length begins with.
+local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
+-- [end]
+local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+-- [permits_of]
+-- In every format the permits are the last four bytes, little endian. Shorter members than any format has
+-- are nobody's grants and count for nothing.
+local function permits_of(m)
+  if #m < 8 then
+    return 0
+  end
+  local a, b, c, d = byte(m, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+-- [end]
+-- [le32]
+local function le32(n)
+  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
+end
+-- [end]
+-- [ms48]
+local function ms48(t)
+  return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
+    floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
+end
+-- [end]
 
 -- A cool-down goes on: what the new rate has more is blocked until it ends, as free permits are in cool_down.
 local till = tonumber(conf[2] or 0) or 0
@@ -45,14 +75,8 @@ local function free(n)
   if till <= now or n <= 0 then
     return n
   end
-  local p = string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256,
-    math.floor(n / 16777216) % 256)
-  local t, stamp = now % 4294967296, ''
-  for _ = 1, 6 do
-    stamp = string.char(t % 256) .. stamp
-    t = math.floor(t / 256)
-  end
-  local m = '\16~c~' .. p .. stamp .. '\0\0\1' .. p
+  local p, stamp = le32(n), ms48(now % 4294967296)
+  local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
   if flags % 8 >= 4 then
     m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
   end
@@ -74,11 +98,10 @@ elseif redis.call('ZCARD', KEYS[3]) > 512 then
 else
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))
   local members = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
-  local worth, used = {}, 0
+  local permits, used = {}, 0
   for i = 1, #members, 2 do
-    local a, b, c, d = string.byte(members[i], -4, -1)
-    worth[i] = #members[i] >= 8 and a + b * 256 + c * 65536 + d * 16777216 or 0
-    used = used + worth[i]
+    permits[i] = permits_of(members[i])
+    used = used + permits[i]
   end
   if used > rate then
     -- More is in use than the new rate allows. Redisson leaves the members, and each that expires
@@ -86,29 +109,34 @@ else
     -- first permit then comes back exactly when the window has room for it. During a cool-down those go
     -- before that were free when it was set.
     local function unused(m)
-      local at = #m == 21 and string.sub(m, 1, 4) == '\16~c~' and 9 or #m == 20 and string.sub(m, 9, 10) == '~c' and 11
-      return at and string.byte(m, at) % 128 == 0 and string.byte(m, at + 1) == 0
+      -- [is_block]
+      local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+        or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+      -- [end]
+      return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
     end
     for i = 1, till > now and #members or 0, 2 do
-      if used > rate and unused(members[i]) and used - worth[i] >= rate then
+      if used > rate and unused(members[i]) and used - permits[i] >= rate then
         redis.call('ZREM', KEYS[3], members[i])
-        used, worth[i] = used - worth[i], 0
+        used, permits[i] = used - permits[i], 0
       end
     end
     local i = 1
-    while used - worth[i] >= rate do
+    while used - permits[i] >= rate do
       redis.call('ZREM', KEYS[3], members[i])
-      used = used - worth[i]
+      used = used - permits[i]
       i = i + 2
     end
     if used > rate then
-      local m, left = members[i], worth[i] - (used - rate)
-      local p = string.char(left % 256, math.floor(left / 256) % 256, math.floor(left / 65536) % 256,
-        math.floor(left / 16777216) % 256)
-      local smaller = string.sub(m, 1, -5) .. p
-      if #m == 21 and string.sub(m, 5, 8) == string.sub(m, -4) then
-        smaller = string.sub(m, 1, 4) .. p .. string.sub(m, 9, 17) .. p
+      local m, n = members[i], permits[i] - (used - rate)
+      -- [shrink]
+      -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
+      local p = le32(n)
+      local smaller = sub(m, 1, -5) .. p
+      if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+        smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
       end
+      -- [end]
       redis.call('ZADD', KEYS[3], members[i + 1], smaller)
       redis.call('ZREM', KEYS[3], m)
       used = rate

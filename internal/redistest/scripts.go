@@ -1,13 +1,17 @@
 package redistest
 
 import (
+	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +22,7 @@ var (
 
 // ScriptHeader holds together the header of a script in the folder scripts of the tested package, the KEYS
 // and ARGV of its body, and the numbers that s is sent with.
-func ScriptHeader(t testing.TB, s *redisscript.Script) {
+func ScriptHeader(t testing.TB, s *dispatch.Script) {
 	t.Helper()
 	src, err := os.ReadFile("scripts/" + s.Name + ".lua")
 	require.NoError(t, err)
@@ -47,4 +51,84 @@ func ScriptHeader(t testing.TB, s *redisscript.Script) {
 			require.True(t, used[kind][strconv.Itoa(i)], "%s[%d] is not used", kind, i)
 		}
 	}
+}
+
+var blockMarker = regexp.MustCompile(`^( *)-- \[([^\]]*)\]$`)
+
+// SharedBlocks holds together the blocks that stand in several scripts of the folder scripts of the tested
+// package. A block stands between the lines
+//
+//	-- [name]
+//	-- [end]
+//
+// and all blocks of one name are the same text, but for how far they are indented. Each name stands at least
+// twice, in one script or in several.
+func SharedBlocks(t testing.TB) {
+	t.Helper()
+	files, err := filepath.Glob("scripts/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	texts := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		texts[file] = string(text)
+	}
+	require.NoError(t, sharedBlocks(texts))
+}
+
+// sharedBlocks returns what is wrong with the blocks of texts, which are by the name of their file.
+func sharedBlocks(texts map[string]string) error {
+	type block struct {
+		text, first string // where it first stands
+		count       int
+	}
+	blocks := map[string]*block{}
+	for _, file := range slices.Sorted(maps.Keys(texts)) {
+		var name, indent, start string // of the open block
+		var lines []string
+		for i, line := range strings.Split(texts[file], "\n") {
+			here := fmt.Sprintf("%s:%d", file, i+1)
+			m := blockMarker.FindStringSubmatch(line)
+			switch {
+			case m == nil && name == "":
+			case m == nil:
+				rest, ok := strings.CutPrefix(line, indent)
+				if !ok && line != "" {
+					return fmt.Errorf("%s: the line stands left of the block %q that it is in", here, name)
+				}
+				lines = append(lines, rest)
+			case m[2] != "end" && name != "":
+				return fmt.Errorf("%s: the block %q begins in the block %q of %s", here, m[2], name, start)
+			case m[2] != "end":
+				name, indent, start, lines = m[2], m[1], here, nil
+				if name == "" {
+					return fmt.Errorf("%s: a block without a name", here)
+				}
+			case name == "":
+				return fmt.Errorf("%s: the end of no block", here)
+			default:
+				text := strings.Join(lines, "\n")
+				b := blocks[name]
+				if b == nil {
+					b = &block{text: text, first: start}
+					blocks[name] = b
+				}
+				if text != b.text {
+					return fmt.Errorf("%s: the block %q is not that of %s:\n%s\nand there\n%s", start, name, b.first, text, b.text)
+				}
+				b.count++
+				name = ""
+			}
+		}
+		if name != "" {
+			return fmt.Errorf("%s: the block %q has no end", start, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(blocks)) {
+		if blocks[name].count < 2 {
+			return fmt.Errorf("%s: the block %q stands nowhere else", blocks[name].first, name)
+		}
+	}
+	return nil
 }

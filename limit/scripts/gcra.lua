@@ -16,10 +16,13 @@
 --           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
+-- [end]
+-- [ran before]
 local again = false
 if ARGV[4] ~= '0' then
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -34,15 +37,18 @@ if ARGV[4] ~= '0' then
     return {-1, now}
   end
 end
+-- [end]
 
 local flow, cost, full = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local us, part, back = now, 0, false
 local state = redis.call('HMGET', KEYS[1], 'us', 'part')
 if state[1] or state[2] then
   us, part = tonumber(state[1]), tonumber(state[2])
+  -- [whole]
   local function whole(x, least, most)
     return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
+  -- [end]
   if not (whole(us, 0, 9007199254740992) and whole(part, 0, flow - 1)) then
     return {-2}
   end
@@ -67,12 +73,14 @@ if take then
   us, part = us + math.floor(ahead_then / flow), ahead_then % flow
   ahead = ahead + n * cost
   room = room - n * cost
+  -- [remember]
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
       redis.call('LPOP', KEYS[2])
     end
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
+  -- [end]
 end
 local reset = math.ceil(ahead / flow)
 if take or back and ARGV[3] ~= '' then

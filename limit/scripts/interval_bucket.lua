@@ -16,10 +16,13 @@
 --           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
+-- [end]
+-- [ran before]
 local again = false
 if ARGV[4] ~= '0' then
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -34,15 +37,18 @@ if ARGV[4] ~= '0' then
     return {-1, now}
   end
 end
+-- [end]
 
 local permits, interval, capacity = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local begun, left, back = now, capacity, false
 local state = redis.call('HMGET', KEYS[1], 'begun', 'left')
 if state[1] or state[2] then
   begun, left = tonumber(state[1]), tonumber(state[2])
+  -- [whole]
   local function whole(x, least, most)
     return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
+  -- [end]
   if not (whole(begun, 0, 9007199254740992) and whole(left, 0, capacity)) then
     return {-2}
   end
@@ -63,12 +69,14 @@ local wait = granted and 0 or begun + math.ceil((n - left) / permits) * interval
 local take = granted and not again and ARGV[3] ~= ''
 if take then
   left = left - n
+  -- [remember]
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
       redis.call('LPOP', KEYS[2])
     end
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
+  -- [end]
 end
 local reset = left < capacity and begun + math.ceil((capacity - left) / permits) * interval - now or 0
 if take or back and ARGV[3] ~= '' then

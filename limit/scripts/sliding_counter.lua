@@ -13,10 +13,13 @@
 --           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
+-- [end]
+-- [ran before]
 local again = false
 if ARGV[4] ~= '0' then
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -31,15 +34,18 @@ if ARGV[4] ~= '0' then
     return {-1, now}
   end
 end
+-- [end]
 
 local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
 local start, current, previous, back = now, 0, 0, false
 local state = redis.call('HMGET', KEYS[1], 'start', 'current', 'previous')
 if state[1] or state[2] or state[3] then
   start, current, previous = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
+  -- [whole]
   local function whole(x, least, most)
     return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
+  -- [end]
   if not (whole(start, 0, 9007199254740992) and whole(current, 0, permits) and whole(previous, 0, permits)) then
     return {-2}
   end
@@ -103,12 +109,14 @@ end
 local take = granted and not again and ARGV[3] ~= ''
 if take then
   current, left = current + n, left - n
+  -- [remember]
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
       redis.call('LPOP', KEYS[2])
     end
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
+  -- [end]
 end
 local reset = 0
 if current > 0 then

@@ -18,10 +18,13 @@
 --           {-1, now} whether the call has run before cannot be told   {-2} a member is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
+-- [end]
+-- [ran before]
 local again = false
 if ARGV[4] ~= '0' then
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -36,6 +39,7 @@ if ARGV[4] ~= '0' then
     return {-1, now}
   end
 end
+-- [end]
 
 local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
@@ -106,11 +110,13 @@ if granted and not again and ARGV[3] ~= '' then
     redis.call('ZREMRANGEBYRANK', KEYS[1], 0, math.min(expired, 512) - 1)
   end
   redis.call('PEXPIRE', KEYS[1], math.ceil(interval / 1000) + 60000)
+  -- [remember]
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
       redis.call('LPOP', KEYS[2])
     end
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
+  -- [end]
 end
 return {granted and 1 or 0, permits - used, wait, used > 0 and at + interval - now or 0}

@@ -21,10 +21,13 @@
 --           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
+-- [end]
+-- [ran before, and its answer]
 local again = false
 if ARGV[4] ~= '0' then
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -41,15 +44,18 @@ if ARGV[4] ~= '0' then
     return {-1, now}
   end
 end
+-- [end]
 
 local stable, most, cool = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local stored, ticket, at, part = most, now, now, 0
 local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at', 'part')
 if state[1] or state[2] or state[3] then
   stored, ticket, at = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
+  -- [whole]
   local function whole(x, least, most)
     return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
+  -- [end]
   part = tonumber(state[4] or 0)
   -- A call waits for a year at most, and the next for 2^50 us and the warm-up more.
   if not (stored and stored >= 0 and stored <= most and whole(at, 0, 9007199254740992)
@@ -90,12 +96,14 @@ if take then
   end
   ticket, part = ticket + math.floor(us), us % 1
   stored = stored - spent
+  -- [remember the answer]
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], entry) > 128 then
       redis.call('LPOP', KEYS[2])
     end
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
+  -- [end]
 end
 local reset = ticket - now + math.ceil(part + (most - stored) * cool)
 if take or back and ARGV[3] ~= '' then

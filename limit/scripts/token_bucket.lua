@@ -16,10 +16,13 @@
 --           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
+-- [end]
+-- [ran before]
 local again = false
 if ARGV[4] ~= '0' then
   local ids = redis.call('LRANGE', KEYS[2], 0, -1)
@@ -34,6 +37,7 @@ if ARGV[4] ~= '0' then
     return {-1, now}
   end
 end
+-- [end]
 
 local flow, cost = tonumber(ARGV[5]), tonumber(ARGV[6])
 -- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
@@ -42,9 +46,11 @@ local at, level, back = now, full, false
 local state = redis.call('HMGET', KEYS[1], 'at', 'level')
 if state[1] or state[2] then
   at, level = tonumber(state[1]), tonumber(state[2])
+  -- [whole]
   local function whole(x, least, most)
     return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
   end
+  -- [end]
   if not (whole(at, 0, 9007199254740992) and whole(level, 0, full)) then
     return {-2}
   end
@@ -61,12 +67,14 @@ local wait = granted and 0 or math.ceil((n * cost - level) / flow)
 local take = granted and not again and ARGV[3] ~= ''
 if take then
   level = level - n * cost
+  -- [remember]
   if #ARGV[3] == 8 then
     if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
       redis.call('LPOP', KEYS[2])
     end
     redis.call('PEXPIRE', KEYS[2], 60000)
   end
+  -- [end]
 end
 local reset = math.ceil((full - level) / flow)
 -- A refused call need not be saved, as no part is lost, unless the clock was put back: then time counts from

@@ -1,0 +1,199 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Java can set an interval that no time.Duration holds, and a cool-down can be as far away. Waits are then as long as a
+// Duration can be, and callers that wait ask no more often than others.
+func TestWaitsBeyondADuration(t *testing.T) {
+	for _, ms := range []int64{9_000_000_000_000, 10_000_000_000_000, 1 << 52} {
+		inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
+			require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "interval", ms).Err())
+			w.granted(1)
+			w.granted(1)
+			r := w.try(1)
+			require.False(t, r.Granted)
+			require.Greater(t, r.Wait, 200*365*24*time.Hour)
+			require.Greater(t, r.Rate.Interval, 200*365*24*time.Hour)
+			rate, err := w.l.Rate(w.ctx)
+			require.NoError(t, err)
+			require.Equal(t, rate, r.Rate, "Rate and Try agree")
+
+			sent := count(w.rdb)
+			other := w.client.RateLimiter(w.l.Name() + "other")
+			require.NoError(t, other.SetRate(w.ctx, overall(2, time.Second)))
+			before := sent.sent.Load()
+			ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
+			require.NoError(t, err)
+			require.False(t, ok)
+			require.LessOrEqual(t, sent.sent.Load()-before, int64(75), "once a second, and the looks for lost permits")
+			before = sent.sent.Load()
+			a, err := w.client.TryAcquireAll(w.ctx, time.Minute, Demand{w.l, 1}, Demand{other, 1})
+			require.NoError(t, err)
+			require.False(t, a.Granted)
+			require.Positive(t, a.Wait)
+			require.LessOrEqual(t, sent.sent.Load()-before, int64(600))
+		})
+	}
+	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
+		until := int64(math.MaxInt64 / 2)
+		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "coolDown", until).Err())
+		sent := count(w.rdb)
+		r := w.try(1)
+		require.False(t, r.Granted)
+		require.Positive(t, r.Wait)
+		ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.LessOrEqual(t, sent.sent.Load(), int64(80))
+		_, err = w.l.CoolDownUntil(w.ctx)
+		require.NoError(t, err)
+	})
+}
+
+// What Rate calls malformed an acquire does, and the other way round.
+func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		values := []string{"", "0", "1", "-1", "+1", "01", "1.0", "1.5", "1e3", "0x10", " 1", "1 ", "x", "nan", "inf", "-inf",
+			"9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808", "1e400", "10000000000000000", "\x00", "1\n"}
+		for _, field := range []string{"rate", "interval", "type"} {
+			for _, v := range values {
+				if strings.ContainsAny(v, "ex") && redistest.TTLsAreVirtual() {
+					continue // the Lua of miniredis does not read them
+				}
+				require.NoError(t, w.rdb.Del(w.ctx, w.l.redis.Keys.Hash, w.valueKey(), w.permitsKey()).Err())
+				hash := map[string]any{"rate": "5", "interval": "1000", "keepAliveTime": "0", "type": "0"}
+				hash[field] = v
+				require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, hash).Err())
+				_, rateErr := w.l.Rate(w.ctx)
+				r, tryErr := w.l.Try(w.ctx, 1)
+				what := func(err error) string {
+					for _, e := range []error{ErrMalformed, ErrNotInitialized, ErrPermitsExceedRate} {
+						if errors.Is(err, e) {
+							return e.Error()
+						}
+					}
+					if err != nil {
+						return "another error: " + err.Error()
+					}
+					return "none"
+				}
+				require.Equal(t, what(rateErr), what(tryErr), "%s %q: Rate and Try (%+v)", field, v, r)
+			}
+		}
+	})
+}
+
+// While Redis is away a caller whose context ends is told both.
+func TestContextThatEndsInAnOutage(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		goesAway(w, cutOff(w, refusedDial))
+		for name, acquire := range map[string]func(ctx context.Context) error{
+			"Acquire":    func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
+			"TryAcquire": func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
+			"AcquireAll": func(ctx context.Context) error {
+				return w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1})
+			},
+		} {
+			ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+			err := acquire(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+			require.ErrorIs(t, err, ErrUnavailable, name)
+			require.ErrorContains(t, err, "refused", name)
+			require.ErrorContains(t, err, strconv.Quote(w.l.Name())[:10], name)
+		}
+	})
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+		defer cancel()
+		err := w.l.Acquire(ctx, 1)
+		require.True(t, err == context.DeadlineExceeded, "Redis is there: %v", err)
+	})
+}
+
+// A panic of a hook or of the observer fails the request; it stops nothing else.
+func TestPanicsAreContained(t *testing.T) {
+	for _, name := range []string{"hook", "observer"} {
+		t.Run(name, func(t *testing.T) {
+			observed := make(chan Event, 1000)
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				h := &panicker{}
+				w := newWorld(t, rdb, WithObserver(func(e Event) {
+					observed <- e
+					if name == "observer" {
+						panic("observer")
+					}
+				}))
+				require.NoError(t, w.l.SetRate(w.ctx, overall(5, time.Second)))
+				w.granted(1)
+				rdb.AddHook(h)
+				h.on.Store(name == "hook")
+				if name == "observer" {
+					c := cutOff(w, refusedDial)
+					c.down.Store(true)
+					defer c.down.Store(false)
+				}
+				fails := func(err error) {
+					t.Helper()
+					require.ErrorIs(t, err, ErrUnavailable)
+				}
+				_, err := w.l.Try(w.ctx, 1)
+				fails(err)
+				_, err = w.l.TryAcquire(w.ctx, 1, time.Second)
+				fails(err)
+				fails(w.l.Acquire(w.ctx, 1)) // after the outage limit
+				ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+				defer cancel()
+				fails(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))
+				if name == "hook" {
+					err = w.l.SetRate(w.ctx, overall(5, time.Second))
+					fails(err)
+					require.ErrorContains(t, err, "panicked: hook")
+					_, err = w.l.Rate(w.ctx)
+					fails(err)
+					h.on.Store(false)
+					time.Sleep(10 * time.Second)
+					w.granted(5)
+					e := <-observed
+					require.Equal(t, Panicked, e.Kind)
+					require.ErrorContains(t, e.Err, "hook")
+					require.Equal(t, w.l.Name(), e.Limiter)
+				}
+				begin := time.Now()
+				require.NoError(t, w.client.Close())
+				require.Zero(t, time.Since(begin))
+			})
+		})
+	}
+}
+
+// A panicker is a hook that panics instead of sending a command.
+type panicker struct {
+	scriptHook
+	on atomic.Bool
+}
+
+func (p *panicker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if p.on.Load() {
+			panic("hook")
+		}
+		return next(ctx, cmd)
+	}
+}
