@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -92,7 +91,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	c := &config{rdb: guarded{dispatch.Pin(rdb)}, name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
+	c := &config{rdb: dispatch.Pin(rdb), name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
 	for _, o := range opts {
 		o(c)
 	}
@@ -162,12 +161,9 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
-		what := dispatch.Classify(err)
-		again := tries.Failed(what)
-		if panicked := new(hookPanic); errors.As(err, &panicked) {
-			again = false
-		}
-		if what == retry.Executed {
+		failure := dispatch.Failure(err)
+		again := tries.Failed(failure.Outcome) && !failure.Final
+		if failure.Outcome == retry.Executed {
 			return Result{}, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
 		}
 		if !again || tries.Replay && q.spend && c.withoutReplay {
