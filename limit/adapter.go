@@ -8,17 +8,17 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// An Adapter is a RRateLimiter as a [Limiter]: a sliding log in Redis that Java shares. Its times are
-// whole milliseconds. Make one with [NewAdapter].
+// An Adapter makes a ratelimiter.RateLimiter a [Limiter]: a sliding log in Redis that Java programs can share.
+// Its durations are whole milliseconds. The zero value is not usable; call [NewAdapter].
 type Adapter struct {
 	limiter *ratelimiter.RateLimiter
 }
 
-// NewAdapter is l as a Limiter.
+// NewAdapter returns a Limiter that uses l.
 func NewAdapter(l *ratelimiter.RateLimiter) *Adapter { return &Adapter{l} }
 
-// Allow is l's Try. Result.Reset is one interval when any permit is in use, which is when all are back at
-// the latest. Errors are those of Try.
+// Allow implements [Limiter] by the method Try of the RateLimiter, and returns its errors. While any permit is
+// in use Result.Reset is one interval, after which all are back at the latest.
 func (a *Adapter) Allow(ctx context.Context, n int64) (Result, error) {
 	r, err := a.limiter.Try(ctx, n)
 	if err != nil {
@@ -27,7 +27,7 @@ func (a *Adapter) Allow(ctx context.Context, n int64) (Result, error) {
 	return adapted(r), nil
 }
 
-// Peek is l's Peek. Errors are those of Peek.
+// Peek implements [Limiter] by the method Peek of the RateLimiter, and returns its errors.
 func (a *Adapter) Peek(ctx context.Context, n int64) (Result, error) {
 	r, err := a.limiter.Peek(ctx, n)
 	if err != nil {
@@ -44,13 +44,23 @@ func adapted(from ratelimiter.Result) Result {
 	return r
 }
 
-// wait stands in l's own line.
-func (a *Adapter) wait(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
+// waitInQueue waits in the queue of the RateLimiter, which does not say how long that takes. Where the time is
+// limited it peeks first: the wait is at least as long as that says, and longer when other callers wait already.
+// If the Peek fails, the RateLimiter decides, which may have an outage policy.
+func (a *Adapter) waitInQueue(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
+	begin := time.Now()
+	left, byContext := timeLeft(ctx, timeout)
+	if left > 0 && left < math.MaxInt64 {
+		r, err := a.Peek(ctx, n)
+		if err == nil && !r.Granted && r.Wait > left-time.Since(begin) {
+			return tooLate(byContext)
+		}
+	}
 	if timeout == math.MaxInt64 {
 		err := a.limiter.Acquire(ctx, n)
 		return err == nil, err
 	}
-	return a.limiter.TryAcquire(ctx, n, timeout)
+	return a.limiter.TryAcquire(ctx, n, max(timeout-time.Since(begin), 0))
 }
 
 var _ Limiter = (*Adapter)(nil)

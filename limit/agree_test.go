@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLocalAndSharedAgree: the arithmetic in Go and the one in Lua give the same answers to the same calls
-// at the same instants, clock put back included.
+// TestLocalAndSharedAgree tests that the arithmetic in Go and the one in Lua return the same for the same calls at
+// the same instants, also when the clock is put back.
 func TestLocalAndSharedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
 	subjects, calls := 0, 40
@@ -22,7 +22,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				a := drawAlgorithm(rt, kind)
 				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
-				opts := []Option{func(f *family) { f.clock = func() time.Time { return now } }}
+				opts := []Option{func(c *config) { c.clock = func() time.Time { return now } }}
 				if rapid.Bool().Draw(rt, "without replay") {
 					opts = append(opts, WithoutReplay())
 				}
@@ -47,7 +47,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 					default:
 						now = now.Add(micros(rapid.Int64Range(0, 3_000_000).Draw(rt, "on")))
 					}
-					q := request{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(rt, "peek") > 0,
+					q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(rt, "peek") > 0,
 						n: rapid.Int64Range(1, min(10, a.Largest())).Draw(rt, "n")}
 					if a.reserves() && q.spend {
 						q.atMost = rapid.Int64Range(0, 4_000_000).Draw(rt, "atMost")
@@ -89,7 +89,7 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 	return SmoothWarmingUp{perSecond, period, rapid.Float64Range(1.1, 9).Draw(t, "cold")}
 }
 
-// GCRA and the token bucket are one limiter in two notations, as long as nobody puts the clock back.
+// GCRA and the token bucket are one limiter in two notations, as long as the clock is not put back.
 func TestGCRAIsATokenBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
@@ -97,7 +97,7 @@ func TestGCRAIsATokenBucket(t *testing.T) {
 		now, last := int64(1_790_000_000_000_000), decision{}
 		for range 100 {
 			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, bucket.Rate.micros()}).Draw(rt, "pass")
-			q := request{now: now, n: rapid.Int64Range(1, bucket.Capacity).Draw(rt, "n"), spend: true}
+			q := demand{now: now, n: rapid.Int64Range(1, bucket.Capacity).Draw(rt, "n"), spend: true}
 			last = a.take(q)
 			other := b.take(q)
 			// A full bucket is full within the microsecond in which the arrival passes.

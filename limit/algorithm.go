@@ -9,40 +9,42 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// An Algorithm is one of this package's ways to limit, with its numbers: a [FixedWindow], [SlidingLog],
+// An Algorithm is an algorithm of this package with its parameters: a [FixedWindow], [SlidingLog],
 // [SlidingCounter], [IntervalBucket], [TokenBucket], [DebtBucket], [GCRA], [LeakyQueue], [SmoothBursty]
-// or [SmoothWarmingUp]. [NewLocal] and [NewShared] make a limiter of it.
+// or [SmoothWarmingUp]. [NewLocal] and [NewShared] return limiters that use it.
 type Algorithm interface {
-	// Bound is the most permits that calls of at most n each are granted in any window of that length,
-	// a whole number of microseconds: from some instant on, and up to but without the instant a window
-	// later. Permits that are reserved count at the instant from which they may be used.
+	// Bound returns the most permits that calls of at most n permits each are granted in any window of the
+	// given length, a whole number of microseconds. A window includes its first instant and excludes its
+	// last. Reserved permits count at the instant from which they may be used.
 	Bound(window time.Duration, n int64) int64
-	// Largest is the most permits that one call can be granted.
+	// Largest returns the most permits that one call can be granted.
 	Largest() int64
 
-	// check says what is wrong with the numbers.
+	// check returns an error if a parameter is out of its range.
 	check() error
-	// script decides for a shared limiter, with these arguments behind those of every script.
+	// script returns the script of the shared form. Its last arguments are parameters, and how long the
+	// caller would wait if the algorithm reserves.
 	script() *dispatch.Script
-	numbers() []any
-	// reserves says whether permits can be had ahead of their time.
+	parameters() []any
+	// reserves reports whether the algorithm grants permits in advance.
 	reserves() bool
-	// idle is the state of a limiter that nobody has used for long, or ever.
+	// idle returns the state of a limiter that has not been used for long, or never.
 	idle() state
 }
 
-// A state is what a limiter remembers, and the arithmetic on it: the one implementation in Go, as each
-// script is the one in Lua. TestLocalAndSharedAgree holds the two together.
+// A state is what a local limiter remembers, with the algorithm's arithmetic in Go. The script is the same
+// arithmetic in Lua; TestLocalAndSharedAgree compares the two.
 type state interface {
-	// take decides a request. When it is granted and spend is set the permits are gone. Instants and
+	// take decides on a demand, and takes the permits when it is granted and spend is set. Instants and
 	// durations are in µs.
-	take(q request) decision
+	take(q demand) decision
 }
 
-type request struct {
+// A demand is what one call asks for.
+type demand struct {
 	now, n int64
-	atMost int64 // how long the caller would wait for permits that are granted ahead of their time
-	spend  bool
+	atMost int64 // how long the caller would wait for permits that are granted in advance
+	spend  bool  // false for a Peek
 }
 
 type decision struct {
@@ -54,22 +56,22 @@ func (d decision) result() Result {
 	return Result{Granted: d.granted, Remaining: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
 }
 
-// checkPermits refuses what no wait could grant.
+// checkPermits returns an error if no call can be granted n permits, however long it waits.
 func checkPermits(a Algorithm, n int64) error {
 	if n < 1 || n > maxPermits {
-		return invalid("%d permits are not in 1..%d", n, int64(maxPermits))
+		return invalid("a call for %d permits is not in 1..%d", n, int64(maxPermits))
 	}
 	if most := a.Largest(); n > most {
-		return fmt.Errorf("%w: %d permits asked, and a call can get %d", ratelimiter.ErrPermitsExceedRate, n, most)
+		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, n, most)
 	}
 	return nil
 }
 
-// signature names the algorithm and its numbers: limiters of other numbers have other keys.
+// signature returns the name of the algorithm and its parameters, which are part of the keys.
 func signature(a Algorithm) string {
 	var b strings.Builder
 	b.WriteString(a.script().Name)
-	for _, v := range a.numbers() {
+	for _, v := range a.parameters() {
 		fmt.Fprintf(&b, ":%v", v)
 	}
 	return b.String()

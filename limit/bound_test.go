@@ -2,14 +2,15 @@ package limit
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// TestBoundIsTheLeast: in a world of a dozen microseconds an interval, random traffic comes up to the
-// bound of each window and never above it. A bound that is too large would let every check pass.
+// TestBoundIsTheLeast tests that random traffic, at an interval of a dozen microseconds, reaches the bound of each
+// window and never exceeds it. With a bound that is too large every check would pass.
 func TestBoundIsTheLeast(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "one goroutine calculates")
@@ -32,6 +33,13 @@ func TestBoundIsTheLeast(t *testing.T) {
 		"gcra":                 {GCRA{per(5, interval), 3}, 2, 0},
 		"leaky queue":          {LeakyQueue{per(5, interval), 4}, 1, 0},
 		"leaky queue of two":   {LeakyQueue{per(5, interval), 4}, 2, 0},
+		"token bucket, fast":   {TokenBucket{per(7, micros(3)), 3}, 2, 0},
+		"debt bucket, fast":    {DebtBucket{per(7, micros(3)), 3, 2}, 5, 0},
+		"gcra, fast":           {GCRA{per(5, micros(2)), 3}, 1, 0},
+		"leaky queue, fast":    {LeakyQueue{per(7, micros(3)), 4}, 1, 0},
+		"fixed window, fast":   {FixedWindow{per(7, micros(3))}, 1, 0},
+		"smooth bursty, fast":  {SmoothBursty{2_300_000, micros(4)}, 2, 2},
+		"warming up, fast":     {SmoothWarmingUp{PermitsPerSecond: 2_300_000, Warmup: micros(6)}, 2, 4},
 		"smooth bursty":        {SmoothBursty{90_000, micros(40)}, 2, 2},
 		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: micros(100)}, 2, 3},
 	} {
@@ -56,9 +64,12 @@ func TestBoundIsTheLeast(t *testing.T) {
 			for range calls {
 				if calm--; calm < 0 {
 					calm = random.IntN(30)
+					if strings.HasSuffix(kind, ", fast") {
+						calm *= 8
+					}
 					now += random.Int64N(30)
 				}
-				q := request{now: now, n: 1 + random.Int64N(c.n), spend: true}
+				q := demand{now: now, n: 1 + random.Int64N(c.n), spend: true}
 				if c.a.reserves() && random.IntN(2) == 0 {
 					q.atMost = random.Int64N(8)
 				}

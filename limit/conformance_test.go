@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// promised is what the suite is told of an algorithm of limit.Every.
+// promised returns the promises of an algorithm of limit.Every.
 func promised(a limit.Algorithm) limittest.Subject {
 	s := limittest.Subject{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
 	switch a := a.(type) {
@@ -46,8 +46,8 @@ func promised(a limit.Algorithm) limittest.Subject {
 	return s
 }
 
-// unforgiving are numbers that make up for nothing: a permit's time is no whole number of microseconds, short,
-// and nothing is kept in store.
+// unforgiving are algorithms whose parameters hide no error: the time of a permit is short and not a whole number
+// of microseconds, and nothing is stored.
 var unforgiving = map[string]limit.Algorithm{
 	"token bucket of one":    limit.TokenBucket{Rate: short, Capacity: 1},
 	"gcra of one":            limit.GCRA{Rate: short, Burst: 1},
@@ -55,7 +55,17 @@ var unforgiving = map[string]limit.Algorithm{
 	"leaky queue of one":     limit.LeakyQueue{Rate: short, Capacity: 1},
 	"interval bucket of one": limit.IntervalBucket{Rate: limit.Rate{Permits: 1, Interval: short.Interval}, Capacity: 1},
 	"sliding counter, short": limit.SlidingCounter{Rate: short},
+	// Several permits a microsecond.
+	"fixed window, fast":    limit.FixedWindow{Rate: fast},
+	"sliding log, fast":     limit.SlidingLog{Rate: fast},
+	"interval bucket, fast": limit.IntervalBucket{Rate: fast, Capacity: 9},
+	"token bucket, fast":    limit.TokenBucket{Rate: fast, Capacity: 9},
+	"debt bucket, fast":     limit.DebtBucket{Rate: fast, Capacity: 4, Debt: 5},
+	"gcra, fast":            limit.GCRA{Rate: fast, Burst: 9},
+	"leaky queue, fast":     limit.LeakyQueue{Rate: fast, Capacity: 9},
 }
+
+var fast = limit.Rate{Permits: 7, Interval: 3 * time.Microsecond}
 
 var short = limit.Rate{Permits: 3, Interval: 100 * time.Microsecond}
 
@@ -96,8 +106,8 @@ func TestSharedConformance(t *testing.T) {
 	}
 }
 
-// calls is how many calls of NoDrift a shared limiter gets here: of miniredis, which compiles a script each
-// time, fewer. TestSharedMillion makes the million.
+// calls returns how many calls NoDrift makes of a shared limiter: few on miniredis, which compiles a script each
+// time. TestSharedMillion makes the million.
 func calls() int {
 	switch {
 	case redistest.Lane() == "miniredis":
@@ -111,7 +121,7 @@ func calls() int {
 func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest.Subject {
 	s := promised(a)
 	s.Calls = calls()
-	// The clock of Redis is virtual in miniredis only. Where it is, it decides until somebody steps.
+	// Only the clock of miniredis is virtual. The limiter uses it unless the check steps the clock.
 	var step time.Duration
 	var options []limit.Option
 	if !redistest.TTLsAreVirtual() {
@@ -129,11 +139,11 @@ func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest
 		return l
 	}
 	s.Deadlines = func(ctx context.Context) (map[string]time.Duration, error) { return deadlines(ctx, rdb, keys) }
-	s.LoseReply = loser(rdb)
+	s.LoseReply = loser(t, rdb)
 	return s
 }
 
-// deadlines are the TTLs of those of the keys that are there.
+// deadlines returns the TTLs of those keys that exist.
 func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[string]time.Duration, error) {
 	there := map[string]time.Duration{}
 	for _, k := range keys {
@@ -148,10 +158,11 @@ func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[strin
 	return there, nil
 }
 
-// loser makes rdb lose the reply of the next script that runs.
-func loser(rdb *redis.Client) func() {
+// loser returns a function that makes rdb lose the reply of the next script that runs.
+func loser(t *testing.T, rdb *redis.Client) func() {
 	h := &lost{}
 	rdb.AddHook(h)
+	t.Cleanup(func() { require.False(t, h.next, "no reply was lost") })
 	return func() { h.next = true }
 }
 
@@ -191,7 +202,7 @@ func TestAdapterConformance(t *testing.T) {
 					return limit.NewAdapter(l)
 				},
 				Bound: log.Bound, Rate: log.Rate, Largest: 7, Resolution: time.Millisecond,
-				Calls: calls(), LoseReply: loser(rdb),
+				Calls: calls(), LoseReply: loser(t, rdb),
 			})
 		})
 	})

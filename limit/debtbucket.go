@@ -7,18 +7,18 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A DebtBucket is a [TokenBucket] whose permits can be consumed before they are there: while nothing is
-// owed one call may take Debt permits more than the bucket holds, and the next call waits until that has
-// flowed in. So a large call goes at once, and others pay for it.
+// A DebtBucket is a [TokenBucket] in which permits can be taken before they have come in. While nothing is owed,
+// one call may take up to Debt permits more than the bucket holds, and the next call waits until these have come
+// in. A large call is thus granted at once, and later calls wait for it.
 //
-// Bound: Capacity + Debt + Rate × window, rounded down, in any window; of calls of n permits no more
-// than n of the Debt.
+// Bound: Capacity + Debt + Rate × window, rounded down, in any window. Calls of n permits use at most n of
+// the Debt.
 //
-// It does not promise that a small call gets through beside a large one.
+// It does not promise that a small call is granted beside a large one.
 //
-// Source: the way in which Guava's RateLimiter lets a call pass and the next one pay, see
-// https://guava.dev/releases/snapshot-jre/api/docs/com/google/common/util/concurrent/RateLimiter.html,
-// here with a bound; [SmoothBursty] is Guava's own.
+// Source: Guava's RateLimiter, which also lets a call pass and makes the next one wait for it, see
+// https://guava.dev/releases/snapshot-jre/api/docs/com/google/common/util/concurrent/RateLimiter.html.
+// Here the debt is bounded; [SmoothBursty] is Guava's own.
 type DebtBucket struct {
 	Rate     Rate
 	Capacity int64
@@ -32,7 +32,7 @@ var debtBucketScript = dispatch.New("debt_bucket", debtBucketSrc, 2, 8)
 
 // Bound implements [Algorithm].
 func (a DebtBucket) Bound(window time.Duration, n int64) int64 {
-	return a.Rate.flowed(a.Capacity+min(a.Debt, n), window.Microseconds())
+	return a.pace().most(a.Capacity+min(a.Debt, n), window.Microseconds())
 }
 
 // Largest implements [Algorithm].
@@ -45,12 +45,12 @@ func (a DebtBucket) check() error {
 	if a.Capacity < 1 || a.Capacity > maxPermits {
 		return invalid("capacity of %d permits is not in 1..%d", a.Capacity, int64(maxPermits))
 	}
-	return a.Rate.checkFlow("capacity and debt", a.Capacity+a.Debt)
+	return a.Rate.checkPace("capacity and debt", a.Capacity+a.Debt)
 }
 func (a DebtBucket) script() *dispatch.Script { return debtBucketScript }
-func (a DebtBucket) numbers() []any {
-	_, cost := a.Rate.parts()
-	return append(flowNumbers(a.Rate, a.Capacity), a.Debt*cost)
+func (a DebtBucket) parameters() []any {
+	return append(a.pace().parameters(a.Capacity), a.Debt*a.pace().cost)
 }
 func (a DebtBucket) reserves() bool { return false }
-func (a DebtBucket) idle() state    { return newBucket(a.Rate, a.Capacity, a.Debt) }
+func (a DebtBucket) idle() state    { return newTokenBucket(a.pace(), a.Capacity, a.Debt) }
+func (a DebtBucket) pace() pace     { return onlyPace(a.Rate.pace(a.Capacity + a.Debt)) }

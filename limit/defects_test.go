@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDefects: for each defect that a published script has, the check that finds it in a double, and
-// passes on ours. The undeclared second key is found by TestManners.
+// TestDefects tests, for each defect that a published script has, that a check finds it in a double and passes on
+// our limiter. TestManners finds a second key that is not declared.
 func TestDefects(t *testing.T) {
 	second := limit.Rate{Permits: 7, Interval: time.Second}
 	window, log := limit.FixedWindow{Rate: second}, limit.SlidingLog{Rate: second}
@@ -94,7 +94,7 @@ func TestDefects(t *testing.T) {
 				s.Calls = 100_000
 				s.StepClock = func(d time.Duration) { w.step += d }
 				s.Deadlines = func(ctx context.Context) (map[string]time.Duration, error) { return deadlines(ctx, rdb, w.keys) }
-				s.LoseReply = loser(rdb)
+				s.LoseReply = loser(t, rdb)
 				if strings.HasPrefix(d.defect, "log's") {
 					s.Resolution = time.Millisecond
 				}
@@ -116,7 +116,7 @@ func TestDefects(t *testing.T) {
 	}
 }
 
-// A world is where a double lives.
+// A world is the surroundings of a double.
 type world struct {
 	t    *testing.T
 	rdb  *redis.Client
@@ -141,7 +141,7 @@ func check(t *testing.T, name string) func(context.Context, limittest.Subject) e
 	return nil
 }
 
-// Every check finds something: one that no double fails would be worth nothing.
+// A check that no double fails would prove nothing.
 func TestEveryCheckHasADefect(t *testing.T) {
 	src, err := os.ReadFile("defects_test.go")
 	require.NoError(t, err)

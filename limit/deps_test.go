@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImportersGetLittle: what importers of the root package get, and no more.
+// TestImportersGetLittle tests that importers link what those of the root package do, and no more.
 func TestImportersGetLittle(t *testing.T) {
 	ours := append(slices.Clone(redistest.Core), "limit")
 	require.Empty(t, redistest.Strangers(t, ".", ours...))

@@ -1,5 +1,5 @@
-// Package limit has the other limiters of the literature beside RRateLimiter, each in two forms: local,
-// in this process, and shared, in Redis, by every process that uses the same name and numbers.
+// Package limit has the rate limiters of the literature besides RRateLimiter, each in two forms: local,
+// for one process, and shared, in Redis, by every process that uses the same name and parameters.
 //
 //	api, err := limit.NewShared(rdb, "api", limit.TokenBucket{
 //		Rate:     limit.Rate{Permits: 10, Interval: time.Second},
@@ -11,25 +11,25 @@
 //		// 429, Retry-After: r.Wait
 //	}
 //
-// They differ in what they admit. Each type says its model, its bound (and has it as a method, Bound),
-// what it does not promise, and where it comes from:
+// The algorithms differ in what they admit. The comment of each type describes its model, its bound (which
+// is also its method Bound), what it does not promise, and where it comes from:
 //
-//	FixedWindow      cheapest; up to twice the rate around an edge
+//	FixedWindow      cheapest; up to twice the rate around the edge of two windows
 //	SlidingLog       exact; memory for each grant
-//	SlidingCounter   two counters; near the rate for even traffic, up to twice for uneven
-//	IntervalBucket   a token bucket filled in steps
-//	TokenBucket      a token bucket filled evenly
-//	DebtBucket       as TokenBucket; one call may go into debt, the next pays
-//	GCRA             the leaky bucket as a meter: one instant is all its state
-//	LeakyQueue       the leaky bucket as a queue: even outflow, told waits
+//	SlidingCounter   two counters; near the rate for even traffic, up to twice the rate for uneven
+//	IntervalBucket   a token bucket that is refilled in steps
+//	TokenBucket      a token bucket that is refilled continuously
+//	DebtBucket       a TokenBucket in which one call may go into debt, which the next one waits for
+//	GCRA             the leaky bucket as a meter, whose whole state is one instant
+//	LeakyQueue       the leaky bucket as a queue: an even outflow, and waits that are known
 //	SmoothBursty     Guava's RateLimiter.create(rate)
 //	SmoothWarmingUp  Guava's RateLimiter.create(rate, warmup)
 //
-// All count whole permits and whole microseconds, in integers, and lose nothing to rounding; Guava's two
-// follow Guava's arithmetic instead. A RRateLimiter joins them through [NewAdapter]. Package limittest
-// holds a limiter, these and yours, to what it promises.
+// All but Guava's two count permits and microseconds in whole numbers and lose nothing to rounding; Guava's
+// two follow Guava's arithmetic. [NewAdapter] makes a RRateLimiter one of them. Package limittest tests that
+// a limiter, one of these or your own, keeps its promises.
 //
 // A shared limiter is one script on two keys of one hash slot. It decides by the clock of Redis and needs
-// Redis 5 or Valkey. A call whose reply is lost is sent again and spends once; see [Shared], and
-// [WithoutReplay] for what that costs.
+// Redis 5 or later, or Valkey. A call whose reply is lost is sent again and takes its permits once; see
+// [Shared], and [WithoutReplay] for what that costs.
 package limit

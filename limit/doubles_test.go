@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The doubles are limiters with the defects that scripts of articles have, each as small as it can be.
+// The doubles are limiters with the defects of scripts in articles, each as small as possible.
 
 // A double decides in Go, under a lock.
 type double struct {
@@ -20,7 +20,7 @@ type double struct {
 	most int64
 	// take decides for n permits at an instant since the epoch.
 	take func(now time.Duration, n int64, spend bool) limit.Result
-	peek bool // whether Peek spends
+	peek bool // whether Peek takes permits
 }
 
 func (d *double) Allow(_ context.Context, n int64) (limit.Result, error) { return d.ask(n, true) }
@@ -37,7 +37,7 @@ func (d *double) ask(n int64, spend bool) (limit.Result, error) {
 	return d.take(time.Duration(time.Now().UnixNano()), n, spend), nil
 }
 
-// polled is an answer without a wait of its own: the caller asks again after a while.
+// polled returns a result without an exact wait: the caller asks again after a while.
 func polled(granted bool, left int64, again time.Duration) limit.Result {
 	if granted {
 		again = 0
@@ -45,7 +45,7 @@ func polled(granted bool, left int64, again time.Duration) limit.Result {
 	return limit.Result{Granted: granted, Remaining: max(0, left), Wait: again}
 }
 
-// windowDouble is a fixed window of the given length. With countsRefused it counts what it refuses.
+// windowDouble returns a fixed window of the given length. With countsRefused it counts what it refuses.
 func windowDouble(permits int64, window time.Duration, countsRefused bool) limit.Limiter {
 	var start time.Duration
 	var count int64
@@ -84,7 +84,7 @@ func logDouble(permits int64, interval, early time.Duration, collapses, logsRefu
 	}}
 }
 
-// racyLog looks first and adds later: in between others have looked.
+// A racyLog looks first and adds later. In between other callers look.
 type racyLog struct {
 	mu      sync.Mutex
 	permits int64
@@ -122,8 +122,8 @@ func (l *racyLog) Allow(ctx context.Context, n int64) (limit.Result, error) {
 // A bucketDouble is a token bucket of doubles, with a defect.
 type bucketDouble struct {
 	perSecond, capacity float64
-	floors              bool          // rounds what flows in down, and moves the clock on
-	forgets             bool          // saves the clock of a refused call, and not what has flowed in
+	floors              bool          // rounds down what comes in, and moves the clock on
+	forgets             bool          // saves the clock of a refused call, but not what has come in
 	tick                time.Duration // the resolution of its clock
 	endless             bool          // without a capacity
 	absolute            bool          // takes a clock that is put back for one that is put forward
@@ -179,7 +179,7 @@ func (b bucketDouble) limiter() limit.Limiter {
 	}}
 }
 
-// queueDouble gives every call a turn of one permit's time, however many permits it takes.
+// A queueDouble gives every call a turn of one permit's time, however many permits it takes.
 type queueDouble struct {
 	double
 	each time.Duration
@@ -195,7 +195,7 @@ func (q *queueDouble) Reserve(_ context.Context, n int64, atMost time.Duration) 
 	return limit.Result{Granted: true, Wait: wait}, nil
 }
 
-// A redisDouble is one that lives in Redis.
+// A redisDouble is a double in Redis.
 type redisDouble struct {
 	ask func(ctx context.Context, n int64, spend bool) (limit.Result, error)
 }
@@ -207,8 +207,7 @@ func (d redisDouble) Peek(ctx context.Context, n int64) (limit.Result, error) {
 	return d.ask(ctx, n, false)
 }
 
-// counterDouble counts in Redis. The EXPIRE of a counter's first call is a call of its own; with missed it
-// never comes.
+// counterDouble returns a counter in Redis. Its first EXPIRE is a call of its own, which with missed is never made.
 func counterDouble(rdb *redis.Client, key string, missed bool) limit.Limiter {
 	return redisDouble{func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
 		if !spend {
@@ -234,7 +233,7 @@ func counterDouble(rdb *redis.Client, key string, missed bool) limit.Limiter {
 	}}
 }
 
-// setDouble logs in a sorted set of Redis that has no TTL.
+// setDouble returns a log in a sorted set of Redis without a TTL.
 func setDouble(rdb *redis.Client, key string) limit.Limiter {
 	return redisDouble{func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
 		now := time.Now().UnixMicro()
@@ -250,8 +249,8 @@ func setDouble(rdb *redis.Client, key string) limit.Limiter {
 	}}
 }
 
-// stepDouble is a bucket that is filled by intervals and keeps the time of that in a key of its own, which
-// is gone after a few intervals. Without it nothing says that time has passed.
+// stepDouble returns a bucket that is refilled in intervals and keeps the time of the last refill in a key of its
+// own, which expires after a few intervals. Without that key it does not know that time has passed.
 func stepDouble() limit.Limiter {
 	tokens, last, gone := int64(8), time.Duration(0), time.Duration(0)
 	return &double{most: 8, take: func(now time.Duration, n int64, spend bool) limit.Result {

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A limit of its own for each user, which all processes share.
+// Each user has a limit, which all processes share.
 func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()
@@ -29,7 +29,7 @@ func Example() {
 	}
 }
 
-// In this process alone, and waiting.
+// A limiter of this process, whose callers wait.
 func ExampleWait() {
 	l, err := limit.NewLocal(limit.LeakyQueue{
 		Rate:     limit.Rate{Permits: 1, Interval: 20 * time.Millisecond},

@@ -2,8 +2,8 @@ package limit
 
 import "time"
 
-// WithClock takes the time from now.
-func WithClock(now func() time.Time) Option { return func(f *family) { f.clock = now } }
+// WithClock makes the limiter use the clock now.
+func WithClock(now func() time.Time) Option { return func(c *config) { c.clock = now } }
 
-// Every is each algorithm with numbers that do not divide.
+// Every is each algorithm, with parameters that do not divide.
 var Every = every

@@ -7,14 +7,14 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A FixedWindow counts the permits of one window after another. A window begins with the first grant
-// after the one before has ended, so that not everybody's begin at the same instant.
+// A FixedWindow counts the permits that are taken in one window after another. A window begins with the first
+// grant after the previous one has ended, so that the windows of different limiters do not begin together.
 //
-// Bound: Rate.Permits for each interval, and around an edge twice that less one, in as little as two
-// microseconds: all but the first of one window, then all of the next. That is the price of a state that
-// is a start and a count.
+// Bound: Rate.Permits in each of its windows. A window that spans the edge of two can hold one less than twice
+// as many, in as little as two microseconds: all but the first permit of one and all of the next.
 //
-// It does not promise an even flow, nor the rate in every window of its interval.
+// It does not promise an even flow, nor the rate in every window of one interval. Its state is a start and a
+// count.
 //
 // Source: the counter pattern of https://redis.io/docs/latest/commands/incr/.
 type FixedWindow struct {
@@ -31,13 +31,14 @@ func (a FixedWindow) Bound(window time.Duration, _ int64) int64 {
 	return stepped(window.Microseconds(), a.Rate.micros(), a.Rate.Permits, a.Rate.Permits)
 }
 
-// stepped is the most that a full count and what each interval brings are in w µs, where an interval begins
-// with the first grant: with that one inside, or with all behind it and one more interval's end.
+// stepped returns the most permits in w µs of a limiter that holds full permits and gets brought more at the end
+// of each interval, where an interval begins with its first grant. That grant is either inside of the window, or
+// just before it, and the window holds the end of one more interval.
 func stepped(w, interval, full, brought int64) int64 {
 	if w < 1 {
 		return 0
 	}
-	return max(full+brought*((w-1)/interval), full-1+brought*ceilDiv(w-1, interval))
+	return max(plus(full, times(brought, (w-1)/interval)), plus(full-1, times(brought, ceilDiv(w-1, interval))))
 }
 
 // Largest implements [Algorithm].
@@ -45,7 +46,7 @@ func (a FixedWindow) Largest() int64 { return a.Rate.Permits }
 
 func (a FixedWindow) check() error             { return a.Rate.check() }
 func (a FixedWindow) script() *dispatch.Script { return fixedWindowScript }
-func (a FixedWindow) numbers() []any           { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a FixedWindow) parameters() []any        { return []any{a.Rate.Permits, a.Rate.micros()} }
 func (a FixedWindow) reserves() bool           { return false }
 func (a FixedWindow) idle() state {
 	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros()}
@@ -56,10 +57,10 @@ type fixedWindow struct {
 	start, count      int64
 }
 
-func (s *fixedWindow) take(q request) decision {
+func (s *fixedWindow) take(q demand) decision {
 	next, back := *s, q.now < s.start
 	if back {
-		next.start = q.now // the clock was put back: the window begins anew, with what it has counted
+		next.start = q.now // the clock was put back: the window begins again and keeps its count
 	}
 	if q.now >= next.start+s.interval || s.count == 0 {
 		next.start, next.count = q.now, 0

@@ -7,16 +7,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which lets pass or refuses and
-// delays nobody. It remembers the theoretical arrival time: the instant at which all that it let pass
+// A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which grants or refuses and delays no
+// call. It remembers the theoretical arrival time, which is the instant at which all permits that it granted
 // would have flowed out at the rate.
 //
-// Bound: Burst + Rate × window, rounded down, in any window. It admits what a [TokenBucket] of that
-// capacity admits.
+// Bound: Burst + Rate × window, rounded down, in any window. It admits what a [TokenBucket] of that capacity
+// admits.
 //
-// It does not promise the rate in every window of its interval.
+// It does not promise the rate in every window of one interval.
 //
-// Source: ITU-T I.371, as told by https://dotat.at/@/2024-08-30-gcra.html.
+// Source: ITU-T I.371, as explained in https://dotat.at/@/2024-08-30-gcra.html.
 type GCRA struct {
 	Rate  Rate
 	Burst int64
@@ -29,35 +29,36 @@ var gcraScript = dispatch.New("gcra", gcraSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a GCRA) Bound(window time.Duration, _ int64) int64 {
-	return a.Rate.flowed(a.Burst, window.Microseconds())
+	return a.pace().most(a.Burst, window.Microseconds())
 }
 
 // Largest implements [Algorithm].
 func (a GCRA) Largest() int64 { return a.Burst }
 
-func (a GCRA) check() error             { return a.Rate.checkFlow("burst", a.Burst) }
+func (a GCRA) check() error             { return a.Rate.checkPace("burst", a.Burst) }
 func (a GCRA) script() *dispatch.Script { return gcraScript }
-func (a GCRA) numbers() []any           { return flowNumbers(a.Rate, a.Burst) }
+func (a GCRA) parameters() []any        { return a.pace().parameters(a.Burst) }
 func (a GCRA) reserves() bool           { return false }
-func (a GCRA) idle() state              { return &gcra{newArrival(a.Rate, a.Burst)} }
+func (a GCRA) idle() state              { return &gcra{newArrival(a.pace(), a.Burst)} }
+func (a GCRA) pace() pace               { return onlyPace(a.Rate.pace(a.Burst)) }
 
-// An arrival is an instant of µs + part/flow: when all that was let in has flowed out.
+// An arrival is the instant us + part/flow, in µs, at which all that was granted has flowed out.
 type arrival struct {
-	flow, cost, full int64
-	us, part         int64
+	pace
+	full     int64
+	us, part int64
 }
 
-func newArrival(r Rate, permits int64) arrival {
-	flow, cost := r.parts()
-	return arrival{flow: flow, cost: cost, full: permits * cost}
+func newArrival(p pace, permits int64) arrival {
+	return arrival{pace: p, full: permits * p.cost}
 }
 
-// seen is the arrival as it is now, and how many parts have not flowed out yet.
+// seen returns the arrival as of now, how many parts have not flowed out yet, and whether the clock was put back.
 func (s arrival) seen(now int64) (next arrival, ahead int64, back bool) {
 	if s.us < now {
 		s.us, s.part = now, 0
 	}
-	// No more than a full bucket is ever ahead, unless the clock was put back: then it is full.
+	// More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
 	back = s.us-now > ceilDiv(s.full+s.flow, s.flow)
 	if back {
 		s.us, s.part = now+s.full/s.flow, s.full%s.flow
@@ -73,9 +74,9 @@ func (s *arrival) add(parts int64) {
 
 type gcra struct{ arrival }
 
-func (s *gcra) take(q request) decision {
+func (s *gcra) take(q demand) decision {
 	next, ahead, back := s.seen(q.now)
-	need, room := q.n*s.cost, s.full+s.flow-1-ahead // as in newBucket
+	need, room := q.n*s.cost, s.full+s.flow-1-ahead // as in newTokenBucket
 	d := decision{granted: need <= room}
 	if !d.granted {
 		d.wait = ceilDiv(need-room, s.flow)
@@ -83,7 +84,7 @@ func (s *gcra) take(q request) decision {
 		next.add(need)
 		ahead, room = ahead+need, room-need
 	}
-	d.remaining = max(0, room) / s.cost
+	d.remaining = min(max(0, room), s.full) / s.cost
 	d.reset = ceilDiv(ahead, s.flow)
 	if q.spend && (d.granted || back) {
 		s.arrival = next

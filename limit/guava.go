@@ -5,11 +5,15 @@ import (
 	"time"
 )
 
-// Guava counts in doubles and truncates each wait to whole µs; this is that arithmetic, operation for
-// operation, as it is since 23.2. Products are converted one by one, so that no compiler fuses them with
+// Guava counts in doubles and truncates each wait to whole µs. This is the same arithmetic, operation by
+// operation, as in Guava since 23.2. Each product is converted to float64, so that no compiler fuses it with
 // a sum.
+//
+// If permits come less than leastStable µs apart, the truncation would admit far more than the rate, and
+// everything at a permit a µs or more. Then nothing is truncated: the fraction of a µs is carried over to the
+// next call.
 
-// A guava is the numbers that both of Guava's limiters are made of.
+// A guava has the parameters that both of Guava's limiters are computed from.
 type guava struct {
 	stable    float64 // µs between two permits at the rate
 	most      float64 // permits that can be stored
@@ -19,18 +23,30 @@ type guava struct {
 	warms     bool
 }
 
-// leastStable keeps Guava's truncation, up to 2 µs a call, a small part of each permit's time.
+// carries reports whether the fraction of a µs is carried over to the next call instead of truncated.
+func (g guava) carries() bool { return g.stable < leastStable }
+
+// whole returns us, truncated unless the fraction is carried over.
+func (g guava) whole(us float64) float64 {
+	if g.carries() {
+		return us
+	}
+	return math.Trunc(us)
+}
+
+// leastStable bounds the share of Guava's truncation, which is up to 2 µs a call, in the time of a permit. The
+// scripts have the same number.
 const leastStable = 10
 
-// longest is how far ahead a reservation can be: beyond it instants would not be exact in Lua.
+// longest is how far in advance permits can be reserved: a year, so that instants are exact in Lua.
 const longest = 365 * 24 * time.Hour
 
 func checkGuava(permitsPerSecond float64, what string, d time.Duration) error {
 	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > longest.Seconds()*1e6 {
-		return invalid("%v permits per second are fewer than one a year", permitsPerSecond)
+		return invalid("a rate of %v permits per second is less than one permit a year", permitsPerSecond)
 	}
-	if 1e6/permitsPerSecond < leastStable {
-		return invalid("%v permits per second are more than one each %d µs", permitsPerSecond, leastStable)
+	if permitsPerSecond > maxPermits {
+		return invalid("a rate of %v permits per second is more than %d", permitsPerSecond, int64(maxPermits))
 	}
 	if d <= 0 || d%time.Microsecond != 0 || d > longest {
 		return invalid("%s %v is not a positive number of microseconds of at most a year", what, d)
@@ -38,17 +54,21 @@ func checkGuava(permitsPerSecond float64, what string, d time.Duration) error {
 	return nil
 }
 
-// largest is the most permits a call can ask, so that the wait of the next is exact.
+// largest returns the most permits that one call can ask for: the wait of the next is still exact.
 func (g guava) largest() int64 { return int64(min(maxPermits, maxExact/4/g.stable)) }
 
-// bound is the most in w µs. Stored permits that are free come first, then the flow; the last call
-// may be n ahead; and each call may be let in up to lost µs too early, by truncation.
+// bound returns the most permits in w µs: the stored ones that cost no time, what the rate brings, and the n of
+// the last call. By truncation each permit may come up to lost µs early; where the fraction is carried over,
+// all of them together less than 1 µs.
 func (g guava) bound(w, n int64, stored, lost float64) int64 {
 	if w <= 0 {
 		return 0
 	}
+	if g.carries() {
+		w, lost = w+1, 0
+	}
 	most := ((float64(n)+stored)*g.stable + float64(w-1)) / (g.stable - lost)
-	return int64(most + 1e-6) // more than the doubles are off
+	return saturated(most + 1e-6) // more than the rounding of the doubles
 }
 
 func (g guava) idle() *guavaState { return &guavaState{guava: g, stored: g.most} }
@@ -56,18 +76,19 @@ func (g guava) idle() *guavaState { return &guavaState{guava: g, stored: g.most}
 type guavaState struct {
 	guava
 	stored   float64
-	next, at int64 // the next free ticket; the instant of the last call
+	next, at int64   // the instant of the next free ticket; that of the last call
+	part     float64 // the fraction of a µs that belongs to next
 }
 
-func (s *guavaState) take(q request) decision {
+func (s *guavaState) take(q demand) decision {
 	next, back := *s, q.now < s.at
 	if back {
-		next.next -= s.at - q.now // the clock was put back: what is owed stays as it was
+		next.next -= s.at - q.now // the clock was put back; what is owed stays the same
 	}
 	next.at = q.now
 	if q.now > next.next {
-		next.stored = min(s.most, next.stored+float64(q.now-next.next)/s.coolDown)
-		next.next = q.now
+		next.stored = min(s.most, next.stored+(float64(q.now-next.next)-next.part)/s.coolDown)
+		next.next, next.part = q.now, 0
 	}
 	turn := next.next - q.now
 	d := decision{granted: turn <= q.atMost, wait: turn}
@@ -75,32 +96,34 @@ func (s *guavaState) take(q request) decision {
 		d.wait = turn - q.atMost
 	} else if q.spend {
 		spent := min(float64(q.n), next.stored)
-		next.next += s.storedWait(next.stored, spent) + int64(float64((float64(q.n)-spent)*s.stable))
+		us := next.part + s.storedWait(next.stored, spent) + s.whole(float64((float64(q.n)-spent)*s.stable))
+		next.next += int64(us)
+		next.part = us - math.Trunc(us)
 		next.stored -= spent
 	}
 	if next.next-q.now <= q.atMost {
-		d.remaining = s.largest() // whoever comes next pays
+		d.remaining = s.largest() // the call after it waits for them
 	}
-	d.reset = next.next - q.now + int64(math.Ceil(float64((s.most-next.stored)*s.coolDown)))
+	d.reset = next.next - q.now + int64(math.Ceil(next.part+float64((s.most-next.stored)*s.coolDown)))
 	if q.spend && (d.granted || back) {
 		*s = next
 	}
 	return d
 }
 
-// storedWait is how long taking that many of the stored permits takes, in µs.
-func (g guava) storedWait(stored, taken float64) int64 {
+// storedWait returns how long it takes to take that many of the stored permits, in µs.
+func (g guava) storedWait(stored, taken float64) float64 {
 	if !g.warms {
 		return 0
 	}
-	us, above := int64(0), stored-g.threshold
+	us, above := 0., stored-g.threshold
 	if above > 0 {
 		fromAbove := min(above, taken)
 		length := g.permitTime(above) + g.permitTime(above-fromAbove)
-		us = int64(float64(fromAbove*length) / 2)
+		us = g.whole(float64(fromAbove*length) / 2)
 		taken -= fromAbove
 	}
-	return us + int64(float64(g.stable*taken))
+	return us + g.whole(float64(g.stable*taken))
 }
 
 func (g guava) permitTime(above float64) float64 { return g.stable + float64(above*g.slope) }

@@ -90,8 +90,8 @@ func TestGuavaToTheMicrosecond(t *testing.T) {
 	})
 }
 
-// The burst is the double nearest to its seconds, which Duration.Seconds is not always: of two permits
-// 1.118 are stored, and the rest takes 882 ms less a trifle.
+// The burst is the double nearest to its seconds, which Duration.Seconds is not always. Of two permits 1.118 are
+// stored, and the rest takes a little less than 882 ms.
 func TestGuavasBurstIsTheNearestDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := NewLocal(SmoothBursty{1, 1118 * time.Millisecond})

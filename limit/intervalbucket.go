@@ -7,16 +7,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// An IntervalBucket is a token bucket that is filled in steps: Rate.Permits at the end of each interval,
-// up to Capacity. It starts full. Time that is not a whole interval yet is kept, and a full bucket has
-// none to keep: its next interval begins when a permit is taken.
+// An IntervalBucket is a token bucket that is refilled in steps: it gets Rate.Permits at the end of each
+// interval, up to Capacity. It starts full. Between two steps the time that has passed is kept; the next
+// interval of a full bucket begins when a permit is taken.
 //
 // Bound: Capacity, and Rate.Permits for each end of an interval that the window can hold.
 //
-// It does not promise an even flow: what an interval brings may go at one instant.
+// It does not promise an even flow: what comes in with one step may be taken at one instant.
 //
-// Source: the token bucket of https://en.wikipedia.org/wiki/Token_bucket, refilled by intervals as
-// https://bucket4j.com/ has it beside the even ("greedy") refill.
+// Source: the token bucket of https://en.wikipedia.org/wiki/Token_bucket, refilled in intervals as
+// https://bucket4j.com/ offers beside the continuous ("greedy") refill.
 type IntervalBucket struct {
 	Rate     Rate
 	Capacity int64
@@ -42,10 +42,13 @@ func (a IntervalBucket) check() error {
 	if a.Capacity < 1 || a.Capacity > maxPermits {
 		return invalid("capacity of %d permits is not in 1..%d", a.Capacity, int64(maxPermits))
 	}
-	return checkProduct("capacity", a.Capacity, a.Rate.micros())
+	if ceilDiv(a.Capacity, a.Rate.Permits) > maxExact/a.Rate.micros() {
+		return invalid("capacity of %d permits at %v takes more than 142 years to fill", a.Capacity, a.Rate)
+	}
+	return nil
 }
 func (a IntervalBucket) script() *dispatch.Script { return intervalBucketScript }
-func (a IntervalBucket) numbers() []any {
+func (a IntervalBucket) parameters() []any {
 	return []any{a.Rate.Permits, a.Rate.micros(), a.Capacity}
 }
 func (a IntervalBucket) reserves() bool { return false }
@@ -58,10 +61,10 @@ type intervalBucket struct {
 	begun, left                 int64
 }
 
-func (s *intervalBucket) take(q request) decision {
+func (s *intervalBucket) take(q demand) decision {
 	next, back := *s, q.now < s.begun
 	if back {
-		next.begun = q.now // the clock was put back: the interval begins anew
+		next.begun = q.now // the clock was put back: the interval begins again
 	}
 	if ends := (q.now - next.begun) / s.interval; ends >= ceilDiv(s.capacity-s.left, s.permits) {
 		next.begun, next.left = q.now, s.capacity
@@ -85,7 +88,7 @@ func (s *intervalBucket) take(q request) decision {
 	return d
 }
 
-// until is the instant at which that many are left if nobody takes any.
+// until returns the instant at which that many are left if none are taken.
 func (s *intervalBucket) until(left int64) int64 {
 	return s.begun + ceilDiv(left-s.left, s.permits)*s.interval
 }

@@ -46,7 +46,7 @@ func TestKeys(t *testing.T) {
 		"all limiters of a subject share its slot")
 }
 
-// Subjects, names and numbers are told apart; the same are one.
+// Limiters share permits if their names, subjects and parameters are the same, and not otherwise.
 func TestWhoSharesWhat(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, FixedWindow{per(1, time.Hour)})
@@ -65,20 +65,20 @@ func TestWhoSharesWhat(t *testing.T) {
 		allow(l.For("u").For(""), false)
 		other := shared(t, rdb, FixedWindow{per(1, time.Hour)})
 		allow(other, true)
-		same, err := NewShared(redistest.Peer(t, rdb), l.family.name, FixedWindow{per(1, time.Hour)})
+		same, err := NewShared(redistest.Peer(t, rdb), l.config.name, FixedWindow{per(1, time.Hour)})
 		require.NoError(t, err)
-		same.family.clock = l.family.clock
+		same.config.clock = l.config.clock
 		allow(same, false)
-		changed, err := NewShared(rdb, l.family.name, FixedWindow{per(2, time.Hour)})
+		changed, err := NewShared(rdb, l.config.name, FixedWindow{per(2, time.Hour)})
 		require.NoError(t, err)
-		changed.family.clock = l.family.clock
+		changed.config.clock = l.config.clock
 		allow(changed, true)
 		allow(changed, true)
 		allow(changed, false)
 	})
 }
 
-// In a cluster every key is where its script runs.
+// In a cluster the keys of a limiter are in the slot in which its script runs.
 func TestCluster(t *testing.T) {
 	rdb := redistest.StartCluster(t).Client(t)
 	for kind, a := range every() {

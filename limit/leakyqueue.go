@@ -7,20 +7,21 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A LeakyQueue is the leaky bucket as a queue: what comes in goes out at an even rate, and a full bucket
-// refuses. Reserve says when it is the caller's turn; Allow grants only when it is at once.
+// A LeakyQueue is the leaky bucket as a queue: calls are granted at an even rate, in the order in which they
+// come, and a full queue refuses. Reserve returns how long it is until the caller's turn; Allow grants only a
+// turn that is now.
 //
-// A call of n permits takes its turn as a whole, and the next turn is n permits' time later. The permits
-// in the bucket, those of the call included, are Capacity at most, so that nobody waits longer than
-// Capacity takes to flow out.
+// A call of n permits has one turn, and the next turn is n permits' time later. The queue holds at most
+// Capacity permits, those of the call included, so that no turn is further away than Capacity takes to flow
+// out.
 //
-// Bound: n + Rate × window, for the instants of the turns of calls of n permits. With n = 1 that is one
-// turn for each permit's time: nothing ever bursts.
+// Bound: n + Rate × window, counted at the turns of calls of n permits. With n = 1 that is one turn in the
+// time of each permit: there is never a burst.
 //
-// It does not promise that who has a turn uses it: the turn of a caller that left passes unused.
+// It does not promise that a turn is used: that of a caller that has left passes unused.
 //
-// Source: the leaky bucket as https://nginx.org/en/docs/http/ngx_http_limit_req_module.html delays
-// requests by it.
+// Source: the leaky bucket with which https://nginx.org/en/docs/http/ngx_http_limit_req_module.html delays
+// requests.
 type LeakyQueue struct {
 	Rate     Rate
 	Capacity int64
@@ -33,28 +34,29 @@ var leakyQueueScript = dispatch.New("leaky_queue", leakyQueueSrc, 2, 8)
 
 // Bound implements [Algorithm].
 func (a LeakyQueue) Bound(window time.Duration, n int64) int64 {
-	return a.Rate.flowed(min(n, a.Capacity), window.Microseconds())
+	return a.pace().most(min(n, a.Capacity), window.Microseconds())
 }
 
 // Largest implements [Algorithm].
 func (a LeakyQueue) Largest() int64 { return a.Capacity }
 
-func (a LeakyQueue) check() error             { return a.Rate.checkFlow("capacity", a.Capacity) }
+func (a LeakyQueue) check() error             { return a.Rate.checkPace("capacity", a.Capacity) }
 func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
-func (a LeakyQueue) numbers() []any           { return flowNumbers(a.Rate, a.Capacity) }
+func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Capacity) }
 func (a LeakyQueue) reserves() bool           { return true }
-func (a LeakyQueue) idle() state              { return &leakyQueue{newArrival(a.Rate, a.Capacity)} }
+func (a LeakyQueue) idle() state              { return &leakyQueue{newArrival(a.pace(), a.Capacity)} }
+func (a LeakyQueue) pace() pace               { return onlyPace(a.Rate.pace(a.Capacity)) }
 
 type leakyQueue struct{ arrival }
 
-func (s *leakyQueue) take(q request) decision {
+func (s *leakyQueue) take(q demand) decision {
 	next, ahead, back := s.seen(q.now)
 	need, room := q.n*s.cost, s.full+s.flow-1-ahead
-	// Less than a microsecond is no wait, or who asks whole microseconds would lose the rest each time.
+	// Less than a microsecond is no wait: callers, who wait for whole ones, would lose the rest each time.
 	turn := ahead / s.flow
 	d := decision{granted: need <= room && turn <= q.atMost, wait: turn}
 	if !d.granted {
-		// Until there is room, and until its turn is near enough.
+		// Until there is room, and until the turn is near enough.
 		d.wait = turn - q.atMost
 		if need > room {
 			d.wait = max(d.wait, ceilDiv(need-room, s.flow))
@@ -64,7 +66,7 @@ func (s *leakyQueue) take(q request) decision {
 		ahead, room = ahead+need, room-need
 	}
 	if ahead/s.flow <= q.atMost {
-		d.remaining = max(0, room) / s.cost
+		d.remaining = min(max(0, room), s.full) / s.cost
 	}
 	d.reset = ceilDiv(ahead, s.flow)
 	if q.spend && (d.granted || back) {

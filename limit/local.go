@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// A Local is a limiter in this process: it counts what is asked of this value and no more. A limit that a
-// fleet keeps together needs a [Shared] one.
+// A Local is a limiter for one process. It limits the calls of its own methods only; processes that keep a
+// limit together need a [Shared].
 //
-// Its clock is the process' monotonic one, which nobody puts back. It needs neither Redis nor a goroutine.
-// The zero value is not usable; make one with [NewLocal]. Its methods are safe for concurrent use, and
-// must not be called on a copy.
+// It uses the monotonic clock, which is never put back, and needs neither Redis nor a goroutine. The zero
+// value is not usable; call [NewLocal]. Its methods are safe for concurrent use. It must not be copied.
 type Local struct {
 	algorithm Algorithm
 	began     time.Time
@@ -20,8 +19,8 @@ type Local struct {
 	state state
 }
 
-// NewLocal is a limiter of its own, unused. Errors: ratelimiter.ErrInvalidArgument for numbers out of
-// their range.
+// NewLocal returns a new limiter. It returns ratelimiter.ErrInvalidArgument if a parameter of a is out of its
+// range.
 func NewLocal(a Algorithm) (*Local, error) {
 	if a == nil {
 		return nil, invalid("the algorithm is nil")
@@ -30,31 +29,31 @@ func NewLocal(a Algorithm) (*Local, error) {
 		return nil, err
 	}
 	l := &Local{algorithm: a, began: time.Now(), state: a.idle()}
-	if m, ok := a.(interface{ made(now int64) state }); ok {
-		l.state = m.made(l.began.UnixMicro())
+	if m, ok := a.(interface{ initial(now int64) state }); ok {
+		l.state = m.initial(l.began.UnixMicro())
 	}
 	return l, nil
 }
 
-// Algorithm is what the limiter was made with.
+// Algorithm returns the algorithm of the limiter.
 func (l *Local) Algorithm() Algorithm { return l.algorithm }
 
 // Allow implements [Limiter].
 func (l *Local) Allow(ctx context.Context, n int64) (Result, error) {
-	return l.ask(ctx, request{n: n, spend: true})
+	return l.ask(ctx, demand{n: n, spend: true})
 }
 
 // Peek implements [Limiter].
 func (l *Local) Peek(ctx context.Context, n int64) (Result, error) {
-	return l.ask(ctx, request{n: n})
+	return l.ask(ctx, demand{n: n})
 }
 
 // Reserve implements [Reserver].
 func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
-	return l.ask(ctx, request{n: n, atMost: patience(atMost), spend: true})
+	return l.ask(ctx, demand{n: n, atMost: atMostMicros(atMost), spend: true})
 }
 
-func (l *Local) ask(ctx context.Context, q request) (Result, error) {
+func (l *Local) ask(ctx context.Context, q demand) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
@@ -63,12 +62,12 @@ func (l *Local) ask(ctx context.Context, q request) (Result, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// The difference is that of the monotonic clock. Read under the lock, so that it never goes back.
+	// By the monotonic clock, and under the lock, so that no call sees an earlier instant than the last.
 	q.now = l.began.UnixMicro() + time.Since(l.began).Microseconds()
 	return l.state.take(q).result(), nil
 }
 
-// patience is how long a caller waits, in µs.
-func patience(d time.Duration) int64 { return min(max(d, 0), longest).Microseconds() }
+// atMostMicros returns how long a caller would wait, in µs.
+func atMostMicros(d time.Duration) int64 { return min(max(d, 0), longest).Microseconds() }
 
 var _ Reserver = (*Local)(nil)

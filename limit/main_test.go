@@ -13,7 +13,7 @@ func per(permits int64, interval time.Duration) Rate {
 	return Rate{Permits: permits, Interval: interval}
 }
 
-// every is each algorithm with numbers that do not divide.
+// every returns each algorithm, with parameters that do not divide.
 func every() map[string]Algorithm {
 	return map[string]Algorithm{
 		"fixed window":      FixedWindow{per(7, time.Second)},

@@ -8,9 +8,9 @@ import (
 
 var literalKey = regexp.MustCompile(`^'[A-Z]+', KEYS\[\d\][,)]`)
 
-// wellMannered says what keeps a script from a cluster, from a proxy that wants literal keys, or from
-// Redis 5: keys that are not told in KEYS, above all. A script's own key for the time beside the tokens
-// is in no slot that the caller has promised.
+// wellMannered returns an error if a script cannot run in a cluster, behind a proxy that wants literal keys, or on
+// Redis 5: above all if it uses a key that is not in KEYS. A second key that a script derives may be in a slot of
+// another node.
 func wellMannered(src string) error {
 	for i, line := range strings.Split(src, "\n") {
 		for _, call := range strings.Split(line, "redis.call(")[1:] {

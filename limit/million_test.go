@@ -8,19 +8,18 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-// millionCalls makes TestSharedMillion take the million for every algorithm and on every server: five
-// minutes.
+// millionCalls is an environment variable that makes TestSharedMillion make a million calls of every algorithm on
+// every server, which takes five minutes.
 const millionCalls = "RATELIMITER_LIMIT_MILLION"
 
-// TestSharedMillion: over a million virtual calls a shared limiter and the local form answer the same to
-// the microsecond, call by call. The million is for the token bucket, in a run that is long and without the race
-// detector; the others, whose arithmetic is no other at the millionth call, get fewer, and so do all in other runs. miniredis compiles the script each time: there
-// TestLocalAndSharedAgree has to do.
+// TestSharedMillion tests that over a million calls in virtual time the shared form and the local one return the
+// same, to the microsecond. The token bucket gets the million in a long run without the race detector. The others,
+// whose arithmetic does not change with the number of calls, get fewer, as do all of them in other runs. On
+// miniredis, which compiles the script each time, TestLocalAndSharedAgree has to suffice.
 func TestSharedMillion(t *testing.T) {
 	redistest.NeedReal(t)
 	for kind, a := range every() {
@@ -32,7 +31,7 @@ func TestSharedMillion(t *testing.T) {
 			case UnderRace:
 				calls = 5_000
 			}
-			// Not sent again by go-redis, however slow: that would spend twice.
+			// go-redis must not send a call again, however slow it is: that would take permits twice.
 			patient := func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, time.Minute }
 			rdb, ctx := redistest.Client(t, patient), t.Context()
 			l, err := NewShared(rdb, redistest.Key(t), a)
@@ -55,8 +54,8 @@ func TestSharedMillion(t *testing.T) {
 				cmds, want = cmds[:0], want[:0]
 				for j := range batch {
 					binary.BigEndian.PutUint64(id, uint64(i+j))
-					q := request{now: now, n: 1, spend: true}
-					args := l.family.arguments(q, id, &retry.Attempts{})
+					q := demand{now: now, n: 1, spend: true}
+					args := l.config.arguments(q, id, first)
 					args[0], args[2] = now, string(id)
 					cmd, err := script.Command(l.keys, args...)
 					require.NoError(t, err)
@@ -66,7 +65,7 @@ func TestSharedMillion(t *testing.T) {
 					if d.granted {
 						granted++
 					}
-					// A greedy caller, who now and then asks too early, and once in a while rests.
+					// A caller that asks again after each wait, sometimes too early, and sometimes pauses.
 					switch random.IntN(20) {
 					case 0:
 						now += d.reset

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A shard of a ring that the heartbeat takes out keeps its limiters: they are unavailable, and not new on
-// another shard, where each would have a second burst.
+// The limiters of a shard that the heartbeat of a ring takes out are unavailable. They do not begin anew on another
+// shard, where each would have a second burst.
 func TestSharedOnARingThatLosesAShard(t *testing.T) {
 	redistest.NeedReal(t)
 	o := &redis.RingOptions{Addrs: map[string]string{}, DisableIdentity: true}

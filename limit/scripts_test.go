@@ -5,12 +5,11 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/stretchr/testify/require"
 )
 
-// TestScriptHeaders holds together the header of each script, the KEYS and ARGV of its body, and the
-// numbers that a Shared sends; Script.Command refuses a call with other numbers.
+// TestScriptHeaders tests that the header of each script, the KEYS and ARGV of its body, and the numbers of them
+// that a Shared sends are the same. Script.Command refuses a call with other numbers.
 func TestScriptHeaders(t *testing.T) {
 	files, err := os.ReadDir("scripts")
 	require.NoError(t, err)
@@ -18,18 +17,15 @@ func TestScriptHeaders(t *testing.T) {
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
-			f := &family{algorithm: a, numbers: a.numbers()}
-			require.Len(t, f.arguments(request{}, nil, &retry.Attempts{}), s.Args)
+			c := &config{algorithm: a, parameters: a.parameters()}
+			require.Len(t, c.arguments(demand{}, nil, first), s.Args)
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})
 	}
 }
 
-// What several scripts do in the same way is the same text in all of them.
-func TestSharedBlocks(t *testing.T) { redistest.SharedBlocks(t) }
-
-// TestManners: a key whose name the script makes up, from a key or from an argument, breaks in a cluster.
+// TestManners tests that wellMannered finds keys that a script derives, from a key or from an argument.
 func TestManners(t *testing.T) {
 	for defect, src := range map[string]string{
 		"second key derived from the first": `

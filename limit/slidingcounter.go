@@ -2,21 +2,22 @@ package limit
 
 import (
 	_ "embed"
+	"math"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A SlidingCounter counts two windows and takes the one before as if its grants had been spread evenly:
-// what is in use is the current count and as much of the previous one as the sliding window still
-// covers, rounded down.
+// A SlidingCounter counts the permits of the current window and of the one before. It treats those of the
+// latter as if they had been taken evenly, and counts the part of them that a window which slides along with
+// the time still covers, rounded down.
 //
-// Bound: Rate.Permits in any window of one counter, and twice that where all of the previous one's
-// grants came at its very end; in a window shorter than the interval, Rate.Permits and the share of it
-// that the window is. Even traffic is held to the rate.
+// Bound: Rate.Permits in each of its windows, and in a window of one interval twice as many, if all permits of
+// the previous one were taken at its end. A shorter window can hold Rate.Permits and its own share of them.
+// Even traffic is held to the rate.
 //
-// It does not promise the rate in every window of its interval: [SlidingLog] does. Its state is two
-// counts, whatever the rate.
+// It does not promise the rate in every window of one interval, as a [SlidingLog] does. Its state is a start and
+// two counts, whatever the rate.
 //
 // Source: https://blog.cloudflare.com/counting-things-a-lot-of-different-things/.
 type SlidingCounter struct {
@@ -31,16 +32,17 @@ var slidingCounterScript = dispatch.New("sliding_counter", slidingCounterSrc, 2,
 // Bound implements [Algorithm].
 func (a SlidingCounter) Bound(window time.Duration, _ int64) int64 {
 	w, interval := window.Microseconds(), a.Rate.micros()
-	whole := a.Rate.Permits * edges(w, interval)
-	if w < 2 {
+	whole := times(a.Rate.Permits, edges(w, interval))
+	if w < 2 || whole == math.MaxInt64 {
 		return whole
 	}
-	// Worst is a window that begins with the last instant of a full counter.
+	// The worst window begins at the last instant of a full counter.
 	into := (w - 2) % interval
-	return whole - a.Rate.Permits*(interval-into)/interval
+	kept, _ := mulDiv(a.Rate.Permits, interval-into, interval)
+	return whole - kept
 }
 
-// edges is how many of the windows that follow each other a window of w µs can touch.
+// edges returns how many consecutive windows of the limiter a window of w µs can touch.
 func edges(w, interval int64) int64 {
 	if w < 2 {
 		return max(w, 0)
@@ -51,14 +53,9 @@ func edges(w, interval int64) int64 {
 // Largest implements [Algorithm].
 func (a SlidingCounter) Largest() int64 { return a.Rate.Permits }
 
-func (a SlidingCounter) check() error {
-	if err := a.Rate.check(); err != nil {
-		return err
-	}
-	return checkProduct("rate", a.Rate.Permits+1, a.Rate.micros())
-}
+func (a SlidingCounter) check() error             { return a.Rate.check() }
 func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript }
-func (a SlidingCounter) numbers() []any           { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits, a.Rate.micros()} }
 func (a SlidingCounter) reserves() bool           { return false }
 func (a SlidingCounter) idle() state {
 	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros()}
@@ -69,10 +66,10 @@ type slidingCounter struct {
 	start, current, previous int64
 }
 
-func (s *slidingCounter) take(q request) decision {
+func (s *slidingCounter) take(q demand) decision {
 	next, back := *s, q.now < s.start
 	if s.current == 0 && s.previous == 0 || back {
-		// Unused; or the clock was put back, and the window begins anew with what it has counted.
+		// It is unused, or the clock was put back and the window begins again and keeps its counts.
 		next.start = q.now
 	}
 	switch (q.now - next.start) / s.interval {
@@ -82,7 +79,8 @@ func (s *slidingCounter) take(q request) decision {
 	default:
 		next.start, next.current, next.previous = q.now, 0, 0
 	}
-	left := s.permits - next.current - next.previous*(next.start+s.interval-q.now)/s.interval
+	share, _ := mulDiv(next.previous, next.start+s.interval-q.now, s.interval)
+	left := s.permits - next.current - share
 	d := decision{granted: q.n <= left}
 	if !d.granted {
 		d.wait = next.freeAt(q.n) - q.now
@@ -103,7 +101,7 @@ func (s *slidingCounter) take(q request) decision {
 	return d
 }
 
-// freeAt is the instant at which n more fit in.
+// freeAt returns the instant at which n more permits are free.
 func (s *slidingCounter) freeAt(n int64) int64 {
 	if room := s.permits - s.current - n; room >= 0 {
 		if t := s.shrunk(s.previous, room); t < s.interval {
@@ -113,10 +111,14 @@ func (s *slidingCounter) freeAt(n int64) int64 {
 	return s.start + s.interval + s.shrunk(s.current, s.permits-n)
 }
 
-// shrunk is how far into a window the share of the count before it is no more than room.
+// shrunk returns how far into a window the share of the previous count comes down to room.
 func (s *slidingCounter) shrunk(count, room int64) int64 {
 	if count <= room {
 		return 0
 	}
-	return s.interval - ((room+1)*s.interval-1)/count
+	t, rest := mulDiv(room+1, s.interval, count)
+	if rest == 0 {
+		t--
+	}
+	return s.interval - t
 }

@@ -9,11 +9,12 @@ import (
 
 // A SlidingLog remembers every grant for one interval.
 //
-// Bound: Rate.Permits in any window of the interval: exact. This is what RRateLimiter does, too.
+// Bound: Rate.Permits in any window of one interval, which is exact. A RRateLimiter does the same.
 //
-// It does not promise an even flow: all may go at one instant, and all again an interval later. It costs
-// an entry for each grant, in Redis about a hundred bytes, so it is for rates of up to some thousands of
-// calls an interval. A call's work grows with the logarithm of the entries; it drops at most 512.
+// It does not promise an even flow: all permits may be taken at one instant, and all of them again one interval
+// later. It stores each grant, in Redis in about a hundred bytes, so it is for rates of up to some thousands of
+// calls an interval. The work of a call grows with the logarithm of their number. A call drops at most 512
+// grants that have expired.
 //
 // Source: the sorted-set pattern of
 // https://engineering.classdojo.com/blog/2015/02/06/rolling-rate-limiter/.
@@ -28,7 +29,7 @@ var slidingLogScript = dispatch.New("sliding_log", slidingLogSrc, 2, 6)
 
 // Bound implements [Algorithm].
 func (a SlidingLog) Bound(window time.Duration, _ int64) int64 {
-	return a.Rate.Permits * ceilDiv(max(window.Microseconds(), 0), a.Rate.micros())
+	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), a.Rate.micros()))
 }
 
 // Largest implements [Algorithm].
@@ -36,7 +37,7 @@ func (a SlidingLog) Largest() int64 { return a.Rate.Permits }
 
 func (a SlidingLog) check() error             { return a.Rate.check() }
 func (a SlidingLog) script() *dispatch.Script { return slidingLogScript }
-func (a SlidingLog) numbers() []any           { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a SlidingLog) parameters() []any        { return []any{a.Rate.Permits, a.Rate.micros()} }
 func (a SlidingLog) reserves() bool           { return false }
 func (a SlidingLog) idle() state {
 	return &slidingLog{permits: a.Rate.Permits, interval: a.Rate.micros()}
@@ -50,14 +51,14 @@ type slidingLog struct {
 
 type logged struct{ at, n int64 }
 
-func (s *slidingLog) take(q request) decision {
+func (s *slidingLog) take(q demand) decision {
 	live, used := s.log, s.used
 	for len(live) > 0 && live[0].at <= q.now-s.interval {
 		used -= live[0].n
 		live = live[1:]
 	}
 	if q.spend {
-		// Entries ahead of the clock were made before it was put back. They count from now on.
+		// Entries in the future are from before the clock was put back. They count from now on.
 		for i := len(live) - 1; i >= 0 && live[i].at > q.now; i-- {
 			live[i].at = q.now
 		}

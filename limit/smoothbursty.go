@@ -7,19 +7,23 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A SmoothBursty is Guava's RateLimiter.create(permitsPerSecond), shared too: permits that nobody takes
-// are stored, MaxBurst worth of them, and cost no time; a call passes at once unless the one before
-// still owes time, and what it takes beyond the stored permits, however much, the next one waits for.
+// A SmoothBursty is Guava's RateLimiter.create(permitsPerSecond), also in a shared form. Permits that are not
+// taken are stored, up to those of MaxBurst, and cost no time. A call passes at once unless the one before it
+// still owes time; what it takes beyond the stored permits, however much that is, the next call waits for.
 //
-// Guava's acquire is [Wait], its tryAcquire [Limiter.Allow], its tryAcquire with a timeout [WaitTimeout].
-// They are compared request by request with the jars of Guava 23.2 and 33.8.0, local and shared: the same
-// grants and refusals, and the same waits, to the microsecond. Guava's setRate has no counterpart.
+// Guava's acquire is [Wait], its tryAcquire is [Limiter.Allow], and its tryAcquire with a timeout is
+// [WaitTimeout]. Tests compare both forms with the jars of Guava 23.2 and 33.8.0, call by call: they grant and
+// refuse the same and wait the same, to the microsecond. Guava's setRate has no counterpart.
 //
-// As Guava's, a local one begins with nothing stored. A shared one begins with all: whether nobody has
-// used it yet, or nobody for long, is the same in Redis.
+// A local SmoothBursty begins with nothing stored, as Guava's does. A shared one begins full: in Redis a limiter
+// that has never been used looks like one that has not been used for long.
 //
-// Bound: PermitsPerSecond × (window + MaxBurst) + n, and a little more by Guava's truncation of each
-// wait to whole microseconds: as if a permit took 1 µs less.
+// Above 100,000 permits a second it differs from Guava, which truncates each wait to whole microseconds and so
+// would admit a tenth more at that rate, and everything at a million: the fraction of a microsecond is carried
+// over to the next call.
+//
+// Bound: PermitsPerSecond × (window + MaxBurst) + n. Up to 100,000 permits a second Guava's truncation adds a
+// little, as if a permit took 1 µs less.
 //
 // It does not promise a bound on the debt: one call may take as many permits as it likes.
 //
@@ -27,9 +31,9 @@ import (
 // and the comments of
 // https://github.com/google/guava/blob/master/guava/src/com/google/common/util/concurrent/SmoothRateLimiter.java.
 type SmoothBursty struct {
-	// PermitsPerSecond is at most 100,000 and at least one a year.
+	// PermitsPerSecond is at least one a year and at most 2^32-1.
 	PermitsPerSecond float64
-	// MaxBurst is how long a flow is stored at most. Guava's is one second.
+	// MaxBurst is for how long unused permits are stored. Guava's is one second.
 	MaxBurst time.Duration
 }
 
@@ -56,14 +60,14 @@ func (a SmoothBursty) Largest() int64 { return a.guava().largest() }
 
 func (a SmoothBursty) check() error             { return checkGuava(a.PermitsPerSecond, "burst", a.MaxBurst) }
 func (a SmoothBursty) script() *dispatch.Script { return smoothBurstyScript }
-func (a SmoothBursty) numbers() []any {
+func (a SmoothBursty) parameters() []any {
 	g := a.guava()
 	return []any{g.stable, g.most}
 }
 func (a SmoothBursty) reserves() bool { return true }
 func (a SmoothBursty) idle() state    { return a.guava().idle() }
 
-// made is a limiter at the instant of its making, as Guava's is.
-func (a SmoothBursty) made(now int64) state {
+// initial returns the state of a new limiter, which stores nothing, as in Guava.
+func (a SmoothBursty) initial(now int64) state {
 	return &guavaState{guava: a.guava(), next: now, at: now}
 }

@@ -7,27 +7,28 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), shared too: a
-// [SmoothBursty] whose stored permits cost more time than fresh ones, so that what was not used for a
-// while is used slowly at first. Cold, a permit takes ColdFactor times as long; under full demand it
-// takes Warmup to come down to the rate. It begins cold.
+// A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), also in a shared form. It is a
+// [SmoothBursty] whose stored permits take more time than fresh ones, so that what has not been used for a
+// while is used slowly at first. When it is cold a permit takes ColdFactor times as long, and under full demand
+// it comes down to the rate within Warmup. It begins cold.
 //
-// It is compared with Guava as a SmoothBursty is, with the same outcome. Guava 23.1 and older truncate two
-// of the numbers in one, and can be a microsecond later for each call.
+// It is compared with Guava as a SmoothBursty is, with the same outcome. Guava 23.1 and older truncate two of
+// the numbers together, and can be a microsecond later with each call.
 //
-// Bound: PermitsPerSecond × window + n, and a little more by Guava's truncation of waits to whole
-// microseconds, twice a call: as if a permit took 2 µs less.
+// Bound: PermitsPerSecond × window + n. Up to 100,000 permits a second Guava's truncation of waits to whole
+// microseconds, twice a call, adds a little, as if a permit took 2 µs less; above that it carries the fraction
+// over, as a SmoothBursty does.
 //
-// It does not promise that a caller without a pause gets the rate before it is warm, nor a bound on the
-// debt of one call.
+// It does not promise the rate to a caller that asks without a pause before it is warm, nor a bound on the debt
+// of one call.
 //
-// Source: as of [SmoothBursty].
+// Source: as for [SmoothBursty].
 type SmoothWarmingUp struct {
-	// PermitsPerSecond is at most 100,000 and at least one a year.
+	// PermitsPerSecond is at least one a year and at most 2^32-1.
 	PermitsPerSecond float64
 	// Warmup is Guava's warmupPeriod.
 	Warmup time.Duration
-	// ColdFactor is more than 1; 0 stands for 3, the one that Guava has.
+	// ColdFactor is more than 1 and at most 1,000. 0 stands for 3, which is Guava's.
 	ColdFactor float64
 }
 
@@ -65,7 +66,7 @@ func (a SmoothWarmingUp) check() error {
 	return checkGuava(a.PermitsPerSecond, "warm-up", a.Warmup)
 }
 func (a SmoothWarmingUp) script() *dispatch.Script { return smoothWarmingUpScript }
-func (a SmoothWarmingUp) numbers() []any {
+func (a SmoothWarmingUp) parameters() []any {
 	g := a.guava()
 	return []any{g.stable, g.most, g.coolDown, g.threshold, g.slope}
 }

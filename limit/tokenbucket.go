@@ -7,14 +7,14 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A TokenBucket is a token bucket that is filled evenly, Rate.Permits in each interval, up to Capacity.
-// It starts full.
+// A TokenBucket is a token bucket that is refilled continuously, by Rate.Permits in each interval, up to
+// Capacity. It starts full.
 //
-// Bound: Capacity + Rate × window, rounded down, in any window. What flows in within the current
-// microsecond counts as there, so that a caller who comes a fraction of one late loses nothing.
+// Bound: Capacity + Rate × window, rounded down, in any window. What comes in during the current microsecond
+// already counts, so that a caller that is a fraction of a microsecond late loses nothing.
 //
-// It does not promise the rate in every window of its interval: a full bucket may go at once on top of
-// it. [GCRA] admits the same, and stores one instant instead of an instant and a level.
+// It does not promise the rate in every window of one interval: a full bucket may be taken at once in addition.
+// A [GCRA] admits the same, and stores one instant in place of an instant and a level.
 //
 // Source: https://en.wikipedia.org/wiki/Token_bucket.
 type TokenBucket struct {
@@ -29,39 +29,37 @@ var tokenBucketScript = dispatch.New("token_bucket", tokenBucketSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
-	return a.Rate.flowed(a.Capacity, window.Microseconds())
+	return a.pace().most(a.Capacity, window.Microseconds())
 }
 
 // Largest implements [Algorithm].
 func (a TokenBucket) Largest() int64 { return a.Capacity }
 
-func (a TokenBucket) check() error             { return a.Rate.checkFlow("capacity", a.Capacity) }
+func (a TokenBucket) check() error             { return a.Rate.checkPace("capacity", a.Capacity) }
 func (a TokenBucket) script() *dispatch.Script { return tokenBucketScript }
-func (a TokenBucket) numbers() []any           { return flowNumbers(a.Rate, a.Capacity) }
+func (a TokenBucket) parameters() []any        { return a.pace().parameters(a.Capacity) }
 func (a TokenBucket) reserves() bool           { return false }
-func (a TokenBucket) idle() state              { return newBucket(a.Rate, a.Capacity, 0) }
+func (a TokenBucket) idle() state              { return newTokenBucket(a.pace(), a.Capacity, 0) }
+func (a TokenBucket) pace() pace               { return onlyPace(a.Rate.pace(a.Capacity)) }
 
-// flowNumbers are those of the scripts that count in parts: the flow, the cost, and permits in parts.
-func flowNumbers(r Rate, permits int64) []any {
-	flow, cost := r.parts()
-	return []any{flow, cost, permits * cost}
+// onlyPace returns a pace that was checked before.
+func onlyPace(p pace, _ bool) pace { return p }
+
+// A tokenBucket is the state of a TokenBucket or, with debt, a DebtBucket. It counts in parts of a permit.
+type tokenBucket struct {
+	pace
+	full, debt int64
+	at, level  int64
 }
 
-// A bucket counts in parts of a permit; see Rate.parts. With debt it is a DebtBucket's.
-type bucket struct {
-	flow, cost, full, debt int64
-	at, level              int64
+// newTokenBucket returns a full bucket. It holds in addition what comes in within a microsecond, which would
+// otherwise be lost when a wait is rounded up to a whole one.
+func newTokenBucket(p pace, capacity, debt int64) *tokenBucket {
+	full := capacity*p.cost + p.flow - 1
+	return &tokenBucket{pace: p, full: full, debt: debt * p.cost, level: full}
 }
 
-// newBucket is full, and what flows in a microsecond fits in on top: without that the µs to which waits
-// are rounded would flow over.
-func newBucket(r Rate, capacity, debt int64) *bucket {
-	flow, cost := r.parts()
-	full := capacity*cost + flow - 1
-	return &bucket{flow: flow, cost: cost, full: full, debt: debt * cost, level: full}
-}
-
-func (s *bucket) take(q request) decision {
+func (s *tokenBucket) take(q demand) decision {
 	next, back := *s, q.now < s.at
 	if passed := q.now - s.at; passed >= ceilDiv(s.full-s.level, s.flow) {
 		next.level = s.full
@@ -70,7 +68,7 @@ func (s *bucket) take(q request) decision {
 	}
 	next.at = q.now
 	need := q.n * s.cost
-	least := max(0, need-s.debt) // a debt is made by who finds none
+	least := max(0, need-s.debt) // a call may go into debt only while nothing is owed
 	d := decision{granted: next.level >= least}
 	if !d.granted {
 		d.wait = ceilDiv(least-next.level, s.flow)
@@ -78,7 +76,7 @@ func (s *bucket) take(q request) decision {
 		next.level -= need
 	}
 	if next.level >= 0 {
-		d.remaining = (next.level + s.debt) / s.cost
+		d.remaining = (min(next.level, s.full-s.flow+1) + s.debt) / s.cost
 	}
 	d.reset = ceilDiv(s.full-next.level, s.flow)
 	if q.spend && (d.granted || back) {

@@ -6,47 +6,44 @@ import (
 	"time"
 )
 
-// leastWait keeps a limiter that refuses without a wait from being asked all the time.
+// leastWait is the pause before a limiter that refuses without a wait is asked again.
 const leastWait = time.Millisecond
 
-// Wait takes n permits of l and waits for them as long as it takes. It answers nil when they may be used.
+// Wait blocks until n permits of l may be used, and takes them. It returns nil when they may be used.
 //
-// When ctx is done it answers ctx.Err(), and context.DeadlineExceeded as soon as it is known that the
-// permits take longer than ctx's deadline; permits that were handed out ahead of their time are spent
-// then. Further errors are those of l.
+// It returns ctx.Err() when ctx is done, and context.DeadlineExceeded as soon as it is known that the permits
+// will not be available before the deadline of ctx. Permits that were granted in advance are not given back
+// when ctx ends the wait. Wait also returns the errors of l.
 //
-// Those who wait stand in no line: whoever asks first when permits are there gets them, so that small
-// calls can keep a large one waiting. Only the limiters that hand out permits ahead of their time
-// ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]) serve first come, first served, and an [Adapter] the
-// callers of one ratelimiter.Client.
+// Callers that wait do not form a queue: the first to ask when permits are available gets them, so that small
+// calls can keep a large one waiting. Only the limiters that grant permits in advance ([LeakyQueue],
+// [SmoothBursty], [SmoothWarmingUp]) serve callers in the order in which they come, and an [Adapter] the
+// callers of one ratelimiter.Client. An Adapter knows how long a wait takes at least when it begins, and learns
+// nothing more of it until it ends.
 func Wait(ctx context.Context, l Limiter, n int64) error {
-	_, err := wait(ctx, l, n, math.MaxInt64)
+	_, err := waitFor(ctx, l, n, math.MaxInt64)
 	return err
 }
 
-// WaitTimeout is Wait for at most timeout: it answers whether the permits may be used. It answers false as
-// soon as it is known that they take longer, and then has spent nothing. With timeout <= 0 it asks once.
-// Errors are those of Wait.
+// WaitTimeout is like Wait but waits for at most timeout. It reports whether the permits may be used. It
+// returns false as soon as it is known that they will not be available in time, and then has taken nothing.
+// If timeout is not positive it asks once. It returns the errors of Wait.
 func WaitTimeout(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
-	return wait(ctx, l, n, max(timeout, 0))
+	return waitFor(ctx, l, n, max(timeout, 0))
 }
 
-func wait(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
+func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
 	if a, ok := l.(*Adapter); ok {
-		return a.wait(ctx, n, timeout)
+		return a.waitInQueue(ctx, n, timeout)
 	}
-	ahead := ahead(l)
+	reserver := asReserver(l)
 	begin := time.Now()
 	for {
-		left := timeout - time.Since(begin)
-		hurry := false // it is ctx that leaves less time
-		if d, ok := ctx.Deadline(); ok && time.Until(d) < left {
-			left, hurry = time.Until(d), true
-		}
+		left, byContext := timeLeft(ctx, timeout-time.Since(begin))
 		var r Result
 		var err error
-		if ahead != nil {
-			r, err = ahead.Reserve(ctx, n, left)
+		if reserver != nil {
+			r, err = reserver.Reserve(ctx, n, left)
 		} else {
 			r, err = l.Allow(ctx, n)
 		}
@@ -62,9 +59,9 @@ func wait(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool,
 			pause = leastWait
 		}
 		due := pause
-		if ahead != nil {
-			// Its wait is until there is a turn within left. The turn itself comes when one could go at
-			// once, and does not come nearer while left passes.
+		if reserver != nil {
+			// r.Wait ends when a turn within left can be reserved. The turn itself is at the instant at
+			// which a call would be granted at once, and that does not come nearer while left passes.
 			p, err := l.Peek(ctx, n)
 			if err != nil {
 				return false, err
@@ -72,10 +69,7 @@ func wait(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool,
 			due = max(due, p.Wait)
 		}
 		if due > left {
-			if hurry {
-				return false, context.DeadlineExceeded
-			}
-			return false, nil
+			return tooLate(byContext)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return false, err
@@ -83,8 +77,24 @@ func wait(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool,
 	}
 }
 
-// ahead is l when it can hand out permits ahead of their time.
-func ahead(l Limiter) Reserver {
+// timeLeft returns the shorter of timeout and the time until the deadline of ctx, and whether it is the latter.
+func timeLeft(ctx context.Context, timeout time.Duration) (left time.Duration, byContext bool) {
+	if d, ok := ctx.Deadline(); ok && time.Until(d) < timeout {
+		return time.Until(d), true
+	}
+	return timeout, false
+}
+
+// tooLate returns the outcome of a wait that would take longer than the time left.
+func tooLate(byContext bool) (bool, error) {
+	if byContext {
+		return false, context.DeadlineExceeded
+	}
+	return false, nil
+}
+
+// asReserver returns l as a Reserver if it grants permits in advance, and otherwise nil.
+func asReserver(l Limiter) Reserver {
 	if a, ok := l.(interface{ Algorithm() Algorithm }); ok && !a.Algorithm().reserves() {
 		return nil
 	}

@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Exact virtual times of WaitTimeout: what it answers, and when.
+// WaitTimeout returns at exact times.
 func TestWaitTimeout(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, TokenBucket{per(4, time.Second), 4})
@@ -40,7 +41,7 @@ func TestWaitTimeout(t *testing.T) {
 	})
 }
 
-// A queue hands out turns at an even pace, first come, first served, and refuses when it is full.
+// A queue grants turns at an even rate, first come, first served, and refuses when it is full.
 func TestWaitInAQueue(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, LeakyQueue{per(10, time.Second), 3})
@@ -74,7 +75,7 @@ func TestWaitAndContexts(t *testing.T) {
 			l, err := NewLocal(a)
 			require.NoError(t, err)
 			begin := time.Now()
-			for range 40 { // whatever the waits are, they end
+			for range 40 {
 				require.NoError(t, Wait(t.Context(), l, 1), kind)
 			}
 			require.Less(t, time.Since(begin), 30*time.Second, kind)
@@ -115,7 +116,7 @@ func TestWaitAndContexts(t *testing.T) {
 	})
 }
 
-// A never grants, and does not say when it will.
+// A never does not grant, and does not say when it will.
 type never struct{ asked int }
 
 func (l *never) Allow(context.Context, int64) (Result, error) { l.asked++; return Result{}, nil }
@@ -133,7 +134,7 @@ func TestWaitDoesNotSpin(t *testing.T) {
 	})
 }
 
-// An adapter waits in the line of its RRateLimiter, which serves who came first.
+// An adapter waits in the queue of its RateLimiter, which is first come, first served.
 func TestAdapterWaits(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var opts []ratelimiter.Option
@@ -161,5 +162,69 @@ func TestAdapterWaits(t *testing.T) {
 		ok, err := WaitTimeout(t.Context(), l, 1, 0)
 		require.NoError(t, err)
 		require.False(t, ok)
+	})
+}
+
+// A wait through an adapter that is known to take longer than there is time ends at once and takes nothing.
+func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var opts []ratelimiter.Option
+		if !redistest.TTLsAreVirtual() {
+			opts = append(opts, ratelimiter.WithClientClock())
+		}
+		client := ratelimiter.New(rdb, opts...)
+		defer client.Close()
+		r := client.RateLimiter(redistest.Key(t))
+		l := NewAdapter(r)
+		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour}))
+		require.NoError(t, Wait(t.Context(), l, 1))
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, Wait(ctx, l, 1), "it is free")
+		require.True(t, Wait(ctx, l, 1) == context.DeadlineExceeded)
+		ok, err := WaitTimeout(ctx, l, 1, 2*time.Hour)
+		require.False(t, ok)
+		require.True(t, err == context.DeadlineExceeded)
+		ok, err = WaitTimeout(t.Context(), l, 1, 10*time.Second)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Zero(t, time.Since(begin))
+
+		// Of a wait that fits nothing is cut off.
+		soon := client.RateLimiter(redistest.Key(t))
+		require.NoError(t, soon.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: 5 * time.Second}))
+		require.NoError(t, Wait(t.Context(), NewAdapter(soon), 2))
+		ok, err = WaitTimeout(t.Context(), NewAdapter(soon), 2, 6*time.Second)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, 5*time.Second, time.Since(begin))
+
+		canceled, cancel := context.WithCancel(ctx)
+		cancel()
+		require.True(t, Wait(canceled, l, 1) == context.Canceled)
+		ok, err = WaitTimeout(t.Context(), l, 3, time.Second)
+		require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
+		require.False(t, ok)
+	})
+}
+
+// When Redis is away the outage policy of the RateLimiter decides.
+func TestAdapterWaitsWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true,
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }})
+		defer rdb.Close()
+		client := ratelimiter.New(rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
+		defer client.Close()
+		l := NewAdapter(client.RateLimiter("x"))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for range 3 {
+			require.NoError(t, Wait(ctx, l, 1))
+			ok, err := WaitTimeout(t.Context(), l, 1, 10*time.Second)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// checkBound lets every kind of traffic come and looks at every window that begins and ends with a grant.
+// checkBound tests, for several kinds of traffic, every window that begins and ends with a grant.
 func checkBound(ctx context.Context, s Subject) error {
 	for name, traffic := range map[string]func(c *caller) error{
 		"greedy": func(c *caller) error {
@@ -61,7 +61,7 @@ func checkBound(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// traffic makes calls of up to most permits, most of them where most is Largest, with pauses in between.
+// traffic makes calls of up to most permits, or of exactly Largest if that is most, with pauses in between.
 func (c *caller) traffic(calls int, most int64, pause func(limit.Result) time.Duration) error {
 	for range calls {
 		n := most
@@ -79,7 +79,7 @@ func (c *caller) traffic(calls int, most int64, pause func(limit.Result) time.Du
 	return nil
 }
 
-// few is n, or fewer of a limiter that is slow to ask.
+// few returns n, or less for a limiter that is slow.
 func (c *caller) few(n int) int {
 	if c.Calls < 10_000 {
 		return n / 8
@@ -87,7 +87,7 @@ func (c *caller) few(n int) int {
 	return n
 }
 
-// withinBound looks at every window that begins with one grant and ends with another.
+// withinBound returns an error if a window that begins with one grant and ends with another is above the bound.
 func (c *caller) withinBound() error {
 	slices.SortStableFunc(c.grants, func(a, b grant) int { return cmp.Compare(a.at, b.at) })
 	for i := range c.grants {
@@ -103,7 +103,7 @@ func (c *caller) withinBound() error {
 	return nil
 }
 
-// checkSameInstant: calls at one instant are told apart.
+// checkSameInstant tests that calls at one instant are counted separately.
 func checkSameInstant(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	got, _, err := c.exhaust()
@@ -113,7 +113,7 @@ func checkSameInstant(ctx context.Context, s Subject) error {
 	return err
 }
 
-// checkConcurrency: callers at one instant get together what one alone gets.
+// checkConcurrency tests that many callers at one instant get as much as one caller.
 func checkConcurrency(ctx context.Context, s Subject) error {
 	want, _, err := s.caller(ctx).exhaust()
 	if err != nil {
@@ -149,13 +149,14 @@ func checkConcurrency(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// checkEventual: whoever asks all the time is served at about the rate all the same. A limiter that
-// rounds what has flowed in since the last call down, and calls that now, starves a fast caller.
+// checkEventual tests that a caller that asks without a pause is served at about the rate. It is not by a limiter
+// that rounds down what has come in since the last call and takes that for the state of now.
 func checkEventual(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	pause := c.round(c.each() / 20)
 	for c.now() < 20*c.each()+3*c.Rate.Interval {
-		if _, err := c.allow(1); err != nil {
+		// Several at one instant, where a permit takes less than the resolution.
+		if _, _, err := c.exhaust(); err != nil {
 			return err
 		}
 		time.Sleep(pause)
@@ -166,8 +167,8 @@ func checkEventual(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// checkDrift: over very many calls a caller that asks when it was told to, and in between, gets what the
-// rate owes, and what the bound allows.
+// checkDrift tests that over very many calls a caller that asks after each wait, and in between, gets at least the
+// rate and at most the bound.
 func checkDrift(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	got := int64(0)
@@ -176,7 +177,7 @@ func checkDrift(ctx context.Context, s Subject) error {
 		if err != nil {
 			return err
 		}
-		c.grants = c.grants[:0] // a million of them are of no use here
+		c.grants = c.grants[:0] // which are not needed here, and would be a million
 		if r.Granted {
 			got++
 			continue
@@ -199,7 +200,7 @@ func checkDrift(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// checkIdle: what nobody uses for long is full, and no fuller.
+// checkIdle tests that a limiter that has not been used for long is as a new one, and no fuller.
 func checkIdle(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	first, err := c.l.Peek(ctx, 1)

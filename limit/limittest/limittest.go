@@ -1,5 +1,5 @@
-// Package limittest holds a rate limiter to what it promises: limit.Limiter values of any make, this
-// module's, a RRateLimiter, or yours.
+// Package limittest tests that a rate limiter keeps its promises. The limiter is any limit.Limiter: one of this
+// module, a RRateLimiter, or your own.
 //
 //	func TestConformance(t *testing.T) {
 //		limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
@@ -14,7 +14,7 @@
 //		})
 //	}
 //
-// The checks pass hours by time.Sleep: run them in a synctest bubble, whose time is virtual and exact.
+// The checks sleep for hours: run them in a synctest bubble, where time is virtual and exact.
 package limittest
 
 import (
@@ -28,47 +28,50 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A Subject is a limiter, and what it promises.
+// A Subject is a limiter with its promises.
 type Subject struct {
-	// New makes one more limiter, unused, that shares nothing with the others.
+	// New returns a new limiter that shares nothing with those that it returned before.
 	New func() limit.Limiter
-	// Bound is the most permits that calls of at most n each are granted in any window of that length:
-	// from some instant on, and up to but without the instant a window later.
+	// Bound returns the most permits that calls of at most n permits each are granted in any window of the
+	// given length. A window includes its first instant and excludes its last.
 	Bound func(window time.Duration, n int64) int64
-	// Rate is what a caller who always asks again when told gets at least, counted from when the
-	// limiter was unused.
+	// Rate is what a caller gets at least that asks again after each wait that it is told, counted from when
+	// the limiter was unused.
 	Rate limit.Rate
-	// Behind is by how many permits it may stay behind Rate, at the beginning or ever. 0 for most.
+	// Behind is by how many permits the limiter may stay behind Rate in total. It is 0 for most limiters.
 	Behind int64
 	// Largest is the most permits that the checks ask for in one call. A larger call must be
 	// ratelimiter.ErrPermitsExceedRate unless Unbounded.
 	Largest   int64
 	Unbounded bool
-	// Resolution is what the limiter tells apart. The default is a microsecond.
+	// Resolution is the shortest time that the limiter distinguishes. The default is a microsecond.
 	Resolution time.Duration
-	// Calls is how many NoDrift makes. The default is 1,000,000. With fewer than 10,000 other checks make
-	// fewer, too.
+	// Calls is how many calls NoDrift makes. The default is 1,000,000. If it is less than 10,000, other checks
+	// make fewer calls too.
 	Calls int
 
-	// StepClock puts the limiter's clock forward, or back when d is negative. nil: not checked.
+	// StepClock puts the limiter's clock forward, or back if d is negative. If it is nil, ClockSteps is
+	// skipped.
 	StepClock func(d time.Duration)
-	// Deadlines answers the TTL of each key that the limiters have left in Redis, 0 or less for a key
-	// that has none. nil: not checked.
+	// Deadlines returns the TTL of each key that the limiters have left in Redis, 0 or less for a key that
+	// has none. If it is nil, the check of that name is skipped.
 	Deadlines func(ctx context.Context) (map[string]time.Duration, error)
-	// LoseReply makes Redis execute the next call of a limiter and its answer get lost. nil: not checked.
+	// LoseReply makes Redis run the next call of a limiter and the reply get lost. If it is nil, LostReply is
+	// skipped.
 	LoseReply func()
 }
 
-// ErrSkipped is the answer of a check that a Subject gives no means for.
+// ErrSkipped is returned by a check that needs a function which the Subject does not have.
 var ErrSkipped = errors.New("limittest: not checked")
 
-// A Check is one promise. Run answers what broke it; it must be called in a bubble of virtual time.
+// A Check tests one promise. Run returns an error that says how it was broken. It must be called in a synctest
+// bubble.
 type Check struct {
 	Name string
 	Run  func(ctx context.Context, s Subject) error
 }
 
-// Checks are all there are, in the order in which Run runs them.
+// Checks returns all checks, in the order in which Run runs them.
 func Checks() []Check {
 	return []Check{
 		{"AdmitsNoMoreThanTheBound", checkBound},
@@ -88,8 +91,8 @@ func Checks() []Check {
 	}
 }
 
-// Run runs every check as a subtest. Each gets a bubble of its own: bubble opens it, makes the Subject
-// there, and calls check with it.
+// Run runs every check as a subtest. For each it calls bubble, which opens a synctest bubble, makes the Subject in
+// it, and calls check with the Subject.
 func Run(t *testing.T, bubble func(t *testing.T, check func(s Subject))) {
 	t.Helper()
 	for _, c := range Checks() {
@@ -107,7 +110,7 @@ func Run(t *testing.T, bubble func(t *testing.T, check func(s Subject))) {
 	}
 }
 
-// A caller asks one limiter and keeps book of what it gets.
+// A caller calls one limiter and records what it is granted.
 type caller struct {
 	Subject
 	ctx    context.Context
@@ -135,17 +138,17 @@ func (s Subject) caller(ctx context.Context) *caller {
 
 func (c *caller) now() time.Duration { return time.Since(c.begin) }
 
-// each is the time of one permit.
+// each returns the time in which one permit comes in.
 func (c *caller) each() time.Duration {
 	return c.round(c.Rate.Interval / time.Duration(c.Rate.Permits))
 }
 
-// round is d as the limiter tells it apart, and not 0.
+// round returns d in multiples of the resolution, and at least one.
 func (c *caller) round(d time.Duration) time.Duration {
 	return max(d.Truncate(c.Resolution), c.Resolution)
 }
 
-// upTo is a random duration.
+// upTo returns a random duration of at most d.
 func (c *caller) upTo(d time.Duration) time.Duration {
 	return c.round(time.Duration(c.random.Int64N(int64(d) + 1)))
 }
@@ -172,7 +175,7 @@ func (c *caller) book(n int64, later time.Duration, r limit.Result) {
 	}
 }
 
-// exhaust asks for single permits until one is refused, and answers how many it got and the refusal.
+// exhaust asks for single permits until one is refused, and returns how many were granted and the refusal.
 func (c *caller) exhaust() (got int64, r limit.Result, err error) {
 	for limit := c.Bound(c.Resolution, 1) + 1; ; got++ {
 		if r, err = c.allow(1); err != nil || !r.Granted {
@@ -184,7 +187,7 @@ func (c *caller) exhaust() (got int64, r limit.Result, err error) {
 	}
 }
 
-// granted is how many permits were granted in all.
+// granted returns how many permits were granted in total.
 func (c *caller) granted() (n int64) {
 	for _, g := range c.grants {
 		n += g.n
@@ -192,7 +195,7 @@ func (c *caller) granted() (n int64) {
 	return n
 }
 
-// owed is what the rate owes after that time.
+// owed returns how many permits the rate brings in that time.
 func (c *caller) owed(d time.Duration) int64 {
 	whole, rest := d/c.Rate.Interval, d%c.Rate.Interval
 	return int64(whole)*c.Rate.Permits + int64(float64(c.Rate.Permits)*float64(rest)/float64(c.Rate.Interval)) - c.Behind

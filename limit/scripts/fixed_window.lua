@@ -4,12 +4,13 @@
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   permits of a window
 -- ARGV[6]   us of a window
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+--           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- [now]
@@ -25,8 +26,12 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
-    return {-1}
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
+  local since = tonumber(ARGV[4])
+  if not again and (now - since > 59000000
+    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+    return {-1, now}
   end
 end
 -- [end]
@@ -36,7 +41,12 @@ local start, count, back = now, 0, false
 local state = redis.call('HMGET', KEYS[1], 'start', 'count')
 if state[1] or state[2] then
   start, count = tonumber(state[1]), tonumber(state[2])
-  if not (start and count) then
+  -- [whole]
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
+  end
+  -- [end]
+  if not (whole(start, 0, 9007199254740992) and whole(count, 0, permits)) then
     return {-2}
   end
   back = now < start

@@ -1,18 +1,19 @@
--- interval_bucket: takes permits from a bucket that is filled at the end of each interval.
+-- interval_bucket: takes permits from a bucket that is refilled at the end of each interval.
 --
--- Both numbers of the state are in one key, so that neither can be gone without the other.
+-- Both numbers of the state are in one key, so that neither is ever without the other.
 --
 -- KEYS[1]   hash: left, and begun: us at which the current interval began
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   permits that an interval brings
 -- ARGV[6]   us of an interval
 -- ARGV[7]   permits of a full bucket
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+--           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- [now]
@@ -28,8 +29,12 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
-    return {-1}
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
+  local since = tonumber(ARGV[4])
+  if not again and (now - since > 59000000
+    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+    return {-1, now}
   end
 end
 -- [end]
@@ -39,7 +44,12 @@ local begun, left, back = now, capacity, false
 local state = redis.call('HMGET', KEYS[1], 'begun', 'left')
 if state[1] or state[2] then
   begun, left = tonumber(state[1]), tonumber(state[2])
-  if not (begun and left) then
+  -- [whole]
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
+  end
+  -- [end]
+  if not (whole(begun, 0, 9007199254740992) and whole(left, 0, capacity)) then
     return {-2}
   end
   back = now < begun

@@ -1,19 +1,20 @@
--- leaky_queue: gives permits a turn in a queue that flows out evenly.
+-- leaky_queue: gives a call its turn in a queue that flows out evenly.
 --
--- A part is the share of a permit that makes both the flow and the cost whole, so that nothing is rounded.
+-- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
 -- KEYS[1]   hash: the instant at which the queue has flowed out: us, and part: the rest below a us
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id, the us of the grant, the us of its turn
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   parts that flow in each us
 -- ARGV[6]   parts that a permit costs
 -- ARGV[7]   parts of a full bucket
 -- ARGV[8]   us that the caller would wait for its turn
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+--           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- [now]
@@ -31,8 +32,12 @@ if ARGV[4] ~= '0' then
       again = tonumber(string.sub(ids[i], 25))
     end
   end
-  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
-    return {-1}
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
+  local since = tonumber(ARGV[4])
+  if not again and (now - since > 59000000
+    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+    return {-1, now}
   end
 end
 -- [end]
@@ -42,13 +47,18 @@ local us, part, back = now, 0, false
 local state = redis.call('HMGET', KEYS[1], 'us', 'part')
 if state[1] or state[2] then
   us, part = tonumber(state[1]), tonumber(state[2])
-  if not (us and part) then
+  -- [whole]
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
+  end
+  -- [end]
+  if not (whole(us, 0, 9007199254740992) and whole(part, 0, flow - 1)) then
     return {-2}
   end
   if us < now then
     us, part = now, 0
   end
-  -- No more than a full bucket is ever ahead, unless the clock was put back: then it is full.
+  -- More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
   back = us - now > math.ceil((full + flow) / flow)
   if back then
     us, part = now + math.floor(full / flow), full % flow
@@ -56,12 +66,12 @@ if state[1] or state[2] then
 end
 local ahead = (us - now) * flow + part
 
--- Less than a microsecond is no wait, or who asks whole microseconds would lose the rest each time.
+-- Less than a us is no wait: callers, who wait for whole ones, would lose the rest each time.
 local turn = math.floor(ahead / flow)
 local granted = again and true or ahead + n * cost <= full + flow - 1 and turn <= tonumber(ARGV[8])
 local wait = again and math.max(0, again - now) or turn
 if not granted then
-  -- Until there is room, and until its turn is near enough.
+  -- Until there is room, and until the turn is near enough.
   wait = math.max(math.ceil((ahead + n * cost - full - flow + 1) / flow), turn - ARGV[8])
 end
 local take = granted and not again and ARGV[3] ~= ''
@@ -84,7 +94,7 @@ if take or back and ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'us', us, 'part', part)
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
-local room = math.floor((full + flow - 1 - ahead) / cost)
+local room = math.floor(math.min(full, full + flow - 1 - ahead) / cost)
 if math.floor(ahead / flow) > tonumber(ARGV[8]) then
   room = 0
 end

@@ -1,15 +1,16 @@
--- sliding_counter: takes permits when two windows' counts, the older by its share, leave room for them.
+-- sliding_counter: takes permits when the counts of two windows, the older in part, leave room for them.
 --
 -- KEYS[1]   hash: start of the current window in us, current and previous count
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   permits of a window
 -- ARGV[6]   us of a window
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+--           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- [now]
@@ -25,8 +26,12 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
-    return {-1}
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
+  local since = tonumber(ARGV[4])
+  if not again and (now - since > 59000000
+    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+    return {-1, now}
   end
 end
 -- [end]
@@ -36,7 +41,12 @@ local start, current, previous, back = now, 0, 0, false
 local state = redis.call('HMGET', KEYS[1], 'start', 'current', 'previous')
 if state[1] or state[2] or state[3] then
   start, current, previous = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
-  if not (start and current and previous) then
+  -- [whole]
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
+  end
+  -- [end]
+  if not (whole(start, 0, 9007199254740992) and whole(current, 0, permits) and whole(previous, 0, permits)) then
     return {-2}
   end
   back = now < start
@@ -52,15 +62,38 @@ if state[1] or state[2] or state[3] then
   end
 end
 
--- How far into a window the share of the count before it is no more than room.
+-- a * b / c, rounded down, and the remainder. If the product is too large for a double it is divided bit by bit
+-- of a, which is below 2^32, while b and c are below 2^51.
+local function ratio(a, b, c)
+  if a * b <= 9007199254740992 then
+    return math.floor(a * b / c), a * b % c
+  end
+  local whole, part, quotient, rest = math.floor(b / c), b % c, 0, 0
+  for bit = 31, 0, -1 do
+    quotient, rest = 2 * quotient, 2 * rest
+    if rest >= c then
+      quotient, rest = quotient + 1, rest - c
+    end
+    if math.floor(a / 2 ^ bit) % 2 == 1 then
+      quotient, rest = quotient + whole, rest + part
+      if rest >= c then
+        quotient, rest = quotient + 1, rest - c
+      end
+    end
+  end
+  return quotient, rest
+end
+
+-- How far into a window the share of the previous count comes down to room.
 local function shrunk(count, room)
   if count <= room then
     return 0
   end
-  return interval - math.floor(((room + 1) * interval - 1) / count)
+  local t, rest = ratio(room + 1, interval, count)
+  return interval - (rest == 0 and t - 1 or t)
 end
 
-local left = permits - current - math.floor(previous * (start + interval - now) / interval)
+local left = permits - current - (ratio(previous, start + interval - now, interval))
 local granted = again or n <= left
 local wait = 0
 if not granted then

@@ -1,22 +1,24 @@
--- smooth_warming_up: gives permits as Guava's SmoothWarmingUp does.
+-- smooth_warming_up: takes permits as Guava's SmoothWarmingUp does.
 --
 -- Guava's arithmetic, operation for operation: doubles, kept with all their digits, and waits truncated to
--- whole us.
+-- whole us. If permits come less than 10 us apart nothing is truncated: the fraction of a us is carried over.
 --
--- KEYS[1]   hash: stored permits, next: us of the next free ticket, at: us of the last call
+-- KEYS[1]   hash: stored permits, next: us of the next free ticket, at: us of the last call, part: the
+--           fraction of a us that belongs to next
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id, the us of the grant, the us of its turn
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   us between two permits at the rate
 -- ARGV[6]   permits that can be stored
--- ARGV[7]   us of not being used that store one
+-- ARGV[7]   us without use that store one
 -- ARGV[8]   stored permits above which each takes longer
 -- ARGV[9]   us by which each permit above takes longer than the one below
 -- ARGV[10]   us that the caller would wait for its turn
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+--           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- [now]
@@ -34,29 +36,41 @@ if ARGV[4] ~= '0' then
       again = tonumber(string.sub(ids[i], 25))
     end
   end
-  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
-    return {-1}
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
+  local since = tonumber(ARGV[4])
+  if not again and (now - since > 59000000
+    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+    return {-1, now}
   end
 end
 -- [end]
 
 local stable, most, cool = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local stored, ticket, at = most, now, now
-local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at')
+local stored, ticket, at, part = most, now, now, 0
+local state = redis.call('HMGET', KEYS[1], 'stored', 'next', 'at', 'part')
 if state[1] or state[2] or state[3] then
   stored, ticket, at = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
-  if not (stored and ticket and at) then
+  -- [whole]
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
+  end
+  -- [end]
+  part = tonumber(state[4] or 0)
+  -- A call waits for a year at most, and the next for 2^50 us and the warm-up more.
+  if not (stored and stored >= 0 and stored <= most and whole(at, 0, 9007199254740992)
+    and whole(ticket, at, at + 2251799813685248) and part and part >= 0 and part < 1) then
     return {-2}
   end
 end
 local back = now < at
 if back then
-  -- The clock was put back: what is owed stays as it was.
+  -- The clock was put back; what is owed stays the same.
   ticket = ticket - (at - now)
 end
 if now > ticket then
-  stored = math.min(most, stored + (now - ticket) / cool)
-  ticket = now
+  stored = math.min(most, stored + (now - ticket - part) / cool)
+  ticket, part = now, 0
 end
 
 local turn, most_wait = ticket - now, tonumber(ARGV[10])
@@ -71,10 +85,16 @@ if take then
   if above > 0 then
     local from_above = math.min(above, spent)
     local length = (stable + above * slope) + (stable + (above - from_above) * slope)
-    us = math.floor(from_above * length / 2)
+    us = from_above * length / 2
+    us = stable < 10 and us or math.floor(us)
     rest = spent - from_above
   end
-  ticket = ticket + us + math.floor(stable * rest) + math.floor((n - spent) * stable)
+  if stable < 10 then
+    us = part + us + stable * rest + (n - spent) * stable
+  else
+    us = us + math.floor(stable * rest) + math.floor((n - spent) * stable)
+  end
+  ticket, part = ticket + math.floor(us), us % 1
   stored = stored - spent
   -- [remember the answer]
   if #ARGV[3] == 8 then
@@ -85,11 +105,12 @@ if take then
   end
   -- [end]
 end
-local reset = ticket - now + math.ceil((most - stored) * cool)
+local reset = ticket - now + math.ceil(part + (most - stored) * cool)
 if take or back and ARGV[3] ~= '' then
-  redis.call('HSET', KEYS[1], 'stored', string.format('%.17g', stored), 'next', ticket, 'at', now)
+  redis.call('HSET', KEYS[1], 'stored', string.format('%.17g', stored), 'next', ticket, 'at', now,
+    'part', string.format('%.17g', part))
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
--- Whoever comes next pays: any number that is still exact then.
+-- The call after it waits for them: as many as keep that wait exact.
 local largest = math.min(4294967295, math.floor(1125899906842624 / stable))
 return {granted and 1 or 0, ticket - now <= most_wait and largest or 0, wait, reset}

@@ -1,18 +1,19 @@
--- token_bucket: takes permits from a bucket that is filled evenly.
+-- token_bucket: takes permits from a bucket that is refilled continuously.
 --
--- A part is the share of a permit that makes both the flow and the cost whole, so that nothing is rounded.
+-- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
 -- KEYS[1]   hash: level in parts, and at: us when it was that
 -- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
 -- ARGV[1]   now in us, or empty for this server's TIME
 -- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not kept; empty to take nothing
--- ARGV[4]   us since the call was first sent, when it may have run before; else 0
+-- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
+-- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
+--           known
 -- ARGV[5]   parts that flow in each us
 -- ARGV[6]   parts that a permit costs
 -- ARGV[7]   parts of a full bucket
 -- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1} whether the call has run before can no longer be told   {-2} the hash is malformed
+--           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
 
 local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- [now]
@@ -28,20 +29,29 @@ if ARGV[4] ~= '0' then
   for i = 1, #ids do
     again = again or string.sub(ids[i], 1, 8) == ARGV[3]
   end
-  if not again and #ids >= 128 and tonumber(string.sub(ids[1], 9, 24)) >= now - ARGV[4] then
-    return {-1}
+  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
+  -- 128 come after it.
+  local since = tonumber(ARGV[4])
+  if not again and (now - since > 59000000
+    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+    return {-1, now}
   end
 end
 -- [end]
 
 local flow, cost = tonumber(ARGV[5]), tonumber(ARGV[6])
--- What flows in a microsecond fits in on top: without that the us to which waits are rounded would flow over.
+-- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
 local full = ARGV[7] + flow - 1
 local at, level, back = now, full, false
 local state = redis.call('HMGET', KEYS[1], 'at', 'level')
 if state[1] or state[2] then
   at, level = tonumber(state[1]), tonumber(state[2])
-  if not (at and level) then
+  -- [whole]
+  local function whole(x, least, most)
+    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
+  end
+  -- [end]
+  if not (whole(at, 0, 9007199254740992) and whole(level, 0, full)) then
     return {-2}
   end
   back = now < at
@@ -67,9 +77,10 @@ if take then
   -- [end]
 end
 local reset = math.ceil((full - level) / flow)
--- Refused calls need not be saved, as no part is ever lost; but when the clock was put back it counts from now on.
+-- A refused call need not be saved, as no part is lost, unless the clock was put back: then time counts from
+-- now on.
 if take or back and ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], 'at', now, 'level', level)
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
 end
-return {granted and 1 or 0, math.floor(level / cost), wait, reset}
+return {granted and 1 or 0, math.floor(math.min(level, ARGV[7]) / cost), wait, reset}

@@ -11,7 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// checkWait: who asks just before the wait is over is refused, and who asks then is granted.
+// checkWait tests that a call just before the end of the wait is refused, and one at its end is granted.
 func checkWait(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	refused := 0
@@ -33,7 +33,7 @@ func checkWait(ctx context.Context, s Subject) error {
 				return err
 			}
 			if early.Granted || early.Wait != c.Resolution {
-				return fmt.Errorf("%d permits, told to wait %v: just before that the answer was %+v", n, r.Wait, early)
+				return fmt.Errorf("%d permits, told to wait %v: just before that the result was %+v", n, r.Wait, early)
 			}
 			time.Sleep(c.Resolution)
 		} else {
@@ -44,7 +44,7 @@ func checkWait(ctx context.Context, s Subject) error {
 			return err
 		}
 		if !then.Granted {
-			return fmt.Errorf("%d permits, told to wait %v: after that the answer was %+v", n, r.Wait, then)
+			return fmt.Errorf("%d permits, told to wait %v: after that the result was %+v", n, r.Wait, then)
 		}
 	}
 	if refused == 0 {
@@ -53,7 +53,7 @@ func checkWait(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// checkRefused: however often a caller is refused meanwhile, its wait stays as it was told.
+// checkRefused tests that a wait does not change, however often the caller is refused meanwhile.
 func checkRefused(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	for range 20 {
@@ -94,7 +94,7 @@ func (c *caller) stillRefused(due time.Duration, remaining int64) error {
 	return nil
 }
 
-// checkPeek: a peek says what the call then answers, and changes nothing.
+// checkPeek tests that a Peek returns what the call then returns, and changes nothing.
 func checkPeek(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	for range 300 {
@@ -127,7 +127,8 @@ func checkPeek(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// checkMany: several permits are granted together or not at all, and what no wait can grant is an error.
+// checkMany tests that several permits are granted together or not at all, and that a call for more than can ever be
+// granted is an error.
 func checkMany(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	before, err := c.l.Peek(ctx, 1)
@@ -169,7 +170,7 @@ func checkMany(ctx context.Context, s Subject) error {
 		} else if r.Granted {
 			continue
 		}
-		// What is left is not enough for all. It is still there for one who wants no more.
+		// What is left is not enough for that call. It must still be there for one that asks for no more.
 		p, err := c.l.Peek(ctx, 1)
 		if err != nil {
 			return err
@@ -191,8 +192,8 @@ func checkMany(ctx context.Context, s Subject) error {
 	return c.withinBound()
 }
 
-// checkReserve: the instants from which reserved permits may be used keep to the bound, and nobody is told
-// to wait longer than they would.
+// checkReserve tests that the instants from which reserved permits may be used keep the bound, and that no call is
+// granted with a longer wait than it allows.
 func checkReserve(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	l, ok := c.l.(limit.Reserver)

@@ -1,0 +1,83 @@
+package limit
+
+import (
+	"math"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A pace is the rate itself or slower by at most a billionth, and the numbers of a state of so many permits are exact.
+// Up to four million permits there always is one.
+func TestPace(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := Rate{rapid.Int64Range(1, maxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, longest.Microseconds()).Draw(rt, "interval"))}
+		permits := rapid.Int64Range(1, r.Permits).Draw(rt, "held")
+		p, ok := r.pace(permits)
+		if !ok {
+			require.Greater(rt, permits, int64(4_000_000), "%v", r)
+			return
+		}
+		rate, got := big.NewRat(r.Permits, r.micros()), big.NewRat(p.flow, p.cost)
+		require.LessOrEqual(rt, got.Cmp(rate), 0, "%v is faster than %v", p, r)
+		slack, _ := new(big.Rat).Quo(new(big.Rat).Sub(rate, got), rate).Float64()
+		require.LessOrEqual(rt, slack, 1e-9, "%v of %v", p, r)
+		require.InDelta(rt, slack, r.slack(p), 1e-18)
+		sum := new(big.Int).Add(new(big.Int).Mul(big.NewInt(permits), big.NewInt(p.cost)), big.NewInt(p.flow))
+		require.LessOrEqual(rt, sum.Cmp(big.NewInt(maxExact)), 0)
+		if g := gcd(r.Permits, r.micros()); r.micros()/g <= maxExact/(permits+r.Permits/r.micros()+2) {
+			require.Zero(rt, got.Cmp(rate), "%v could be exact", r)
+		}
+	})
+}
+
+func TestNearestBelow(t *testing.T) {
+	for n := int64(1); n < 40; n++ {
+		for d := int64(1); d < 40; d++ {
+			for most := int64(1); most < 20; most++ {
+				best := big.NewRat(0, 1)
+				for q := int64(1); q <= most; q++ {
+					if r := big.NewRat(n*q/d, q); r.Cmp(best) > 0 {
+						best = r
+					}
+				}
+				p, q := nearestBelow(n, d, most)
+				require.LessOrEqual(t, q, most)
+				require.Zero(t, best.Cmp(big.NewRat(p, q)), "%d/%d up to %d: %v, not %d/%d", n, d, most, best, p, q)
+			}
+		}
+	}
+}
+
+func TestMulDiv(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		any := rapid.Int64Range(0, math.MaxInt64)
+		a, b, c := any.Draw(rt, "a"), any.Draw(rt, "b"), max(1, any.Draw(rt, "c"))
+		product := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
+		want, rest := new(big.Int).QuoRem(product, big.NewInt(c), new(big.Int))
+		q, r := mulDiv(a, b, c)
+		if !want.IsInt64() {
+			require.EqualValues(rt, math.MaxInt64, q)
+			return
+		}
+		require.Equal(rt, want.Int64(), q)
+		require.Equal(rt, rest.Int64(), r)
+	})
+}
+
+// The bound of a long window at a high rate is the largest int64, and not negative.
+func TestBoundsDoNotOverflow(t *testing.T) {
+	for kind, a := range atRate(per(maxPermits-1, time.Microsecond)) {
+		if kind == "smooth bursty" || kind == "smooth warming up" {
+			continue // 2^32-1 a second at most
+		}
+		require.EqualValues(t, math.MaxInt64, a.Bound(math.MaxInt64, 1), kind)
+		require.Positive(t, a.Bound(time.Hour, 1), kind)
+	}
+	for kind, a := range atRate(per(maxPermits-1, time.Second)) {
+		require.Greater(t, a.Bound(math.MaxInt64, 1), int64(1e18), kind)
+	}
+}

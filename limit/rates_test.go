@@ -1,0 +1,213 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// ordinaryRates are rates that people write into a configuration: of most the product of permits and
+// microseconds is more than 2^52, or a permit takes less than a microsecond.
+var ordinaryRates = map[string]Rate{
+	"100,000 a day":    per(100_000, 24*time.Hour),
+	"123,457 a day":    per(123_457, 24*time.Hour), // a prime
+	"2,000 in 30 days": per(2_000, 30*24*time.Hour),
+	"150 a year":       per(150, 365*24*time.Hour),
+	"1.3 M an hour":    per(1_300_000, time.Hour),
+	"1 << 20 a second": per(1<<20, time.Second),
+	"10 MB a second":   per(10_000_000, time.Second),
+	"10 MiB a second":  per(10<<20, time.Second),
+	"2^32-2 a day":     per(1<<32-2, 24*time.Hour),
+	"2^32-2 a second":  per(1<<32-2, time.Second),
+	"7 in 3 µs":        per(7, micros(3)),
+	"1 in 20 years":    per(1, 20*longest),
+	"20 M in 30 days":  per(19_999_999, 30*24*time.Hour),
+	"1 GB in 10 days":  per(999_999_000, 10*24*time.Hour),
+}
+
+// atRate is each algorithm at the rate r, with room for one interval's permits. Guava's two count by the
+// second, and at least one a year.
+func atRate(r Rate) map[string]Algorithm {
+	perSecond := float64(r.Permits) / r.Interval.Seconds()
+	all := map[string]Algorithm{
+		"fixed window":    FixedWindow{r},
+		"sliding log":     SlidingLog{r},
+		"sliding counter": SlidingCounter{r},
+		"interval bucket": IntervalBucket{r, r.Permits},
+		"token bucket":    TokenBucket{r, r.Permits},
+		"debt bucket":     DebtBucket{r, max(1, r.Permits/2), max(1, r.Permits/2)},
+		"gcra":            GCRA{r, r.Permits},
+		"leaky queue":     LeakyQueue{r, r.Permits},
+	}
+	if r.Interval <= longest {
+		all["smooth bursty"] = SmoothBursty{perSecond, r.Interval}
+		all["smooth warming up"] = SmoothWarmingUp{PermitsPerSecond: perSecond, Warmup: r.Interval}
+	}
+	return all
+}
+
+// Every algorithm takes every ordinary rate, local and shared, and both forms return the same.
+func TestOrdinaryRates(t *testing.T) {
+	ctx, rdb := t.Context(), redistest.Client(t)
+	calls := 400
+	if redistest.Lane() == "miniredis" {
+		calls = 12 // it compiles the script each time
+	}
+	for name, r := range ordinaryRates {
+		for kind, a := range atRate(r) {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				_, err := NewLocal(a)
+				require.NoError(t, err)
+				agree(t, ctx, rdb, a, calls)
+			})
+		}
+	}
+}
+
+// At every ordinary rate a caller that asks again after each wait gets the rate, less a billionth of it, and no more
+// than the bound.
+func TestOrdinaryRatesDoNotDrift(t *testing.T) {
+	redistest.NoServer(t)
+	for name, r := range ordinaryRates {
+		for kind, a := range atRate(r) {
+			for _, n := range []int64{1, max(1, r.Permits/100)} {
+				s, begin := a.idle(), int64(1_790_000_000_000_000)
+				now, granted := begin, int64(0)
+				for range 20_000 {
+					if now-begin > 4*longestInterval.Microseconds() {
+						break
+					}
+					d := s.take(demand{now: now, n: n, spend: true})
+					if d.granted {
+						granted += n
+					}
+					now += d.wait
+				}
+				passed := now - begin
+				require.LessOrEqual(t, granted, a.Bound(micros(passed+1), n), "%s of %s by %d", kind, name, n)
+				owed, _ := mulDiv(passed, r.Permits, r.micros())
+				owed -= n + owed/1_000_000_000
+				if kind == "sliding counter" && r.Interval < time.Millisecond {
+					continue // a window of three instants cannot slide
+				}
+				switch kind {
+				case "smooth warming up":
+					owed -= 2 * r.Permits // the area of the warm-up above the rate
+				case "fixed window", "sliding log", "sliding counter", "interval bucket":
+					owed -= r.Permits // up to the end of the interval
+				}
+				require.GreaterOrEqual(t, granted, owed, "%s of %s by %d in %v", kind, name, n, micros(passed))
+			}
+		}
+	}
+}
+
+// agree makes the same calls of a shared limiter and of the local form, and compares them.
+func agree(t *testing.T, ctx context.Context, rdb redis.UniversalClient, a Algorithm, calls int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(5, 6))
+	now := time.UnixMicro(1_790_000_000_000_000)
+	l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
+	require.NoError(t, err)
+	local, granted := a.idle(), int64(0)
+	for i := range calls {
+		q := demand{now: now.UnixMicro(), spend: i%5 > 0, n: 1 + random.Int64N(min(a.Largest(), 4_000_000_000))}
+		if random.IntN(3) == 0 {
+			q.n = 1 + random.Int64N(min(a.Largest(), 5))
+		}
+		if a.reserves() && q.spend {
+			q.atMost = random.Int64N(longest.Microseconds())
+		}
+		got, err := l.ask(ctx, q)
+		require.NoError(t, err)
+		want := local.take(q).result()
+		require.Equal(t, want, got, "call %d: %+v of %+v", i, q, a)
+		if got.Granted && q.spend {
+			granted += q.n
+		}
+		switch random.IntN(6) {
+		case 0:
+			now = now.Add(got.Reset)
+		case 1, 2:
+			now = now.Add(got.Wait)
+		case 3:
+			now = now.Add(max(0, got.Wait-time.Microsecond))
+		case 4:
+			now = now.Add(micros(random.Int64N(got.Reset.Microseconds()/8 + 1)))
+		}
+		if now.After(time.UnixMicro(4_000_000_000_000_000)) { // 2096
+			return
+		}
+	}
+	require.Positive(t, granted)
+}
+
+// The share of the previous window is exact also when the product is too large for a double: just below a whole
+// number of permits, just at it and just above.
+func TestCounterIsExact(t *testing.T) {
+	ctx, rdb := t.Context(), redistest.Client(t)
+	random := rand.New(rand.NewPCG(8, 9))
+	for range redistest.Cases(200, 5000) {
+		interval := longestInterval.Microseconds() - 2*random.Int64N(1_000_000) - 1
+		permits := maxPermits - random.Int64N(1000)
+		count := permits - random.Int64N(1_000_000)
+		inverse := new(big.Int).ModInverse(big.NewInt(count), big.NewInt(interval))
+		if inverse == nil {
+			continue
+		}
+		for _, off := range []int64{-1, 0, 1} { // count × rest is that much more than a multiple of interval
+			rest := new(big.Int).Mul(inverse, big.NewInt(off))
+			rest.Mod(rest, big.NewInt(interval))
+			start := int64(1_790_000_000_000_000)
+			now := start + interval - rest.Int64()
+			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, micros(interval))},
+				func(c *config) { c.clock = func() time.Time { return time.UnixMicro(now) } })
+			require.NoError(t, err)
+			require.NoError(t, rdb.HSet(ctx, l.keys[0], "start", start, "current", 0, "previous", count).Err())
+			local := &slidingCounter{permits: permits, interval: interval, start: start, previous: count}
+			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
+				q := demand{now: now, n: n}
+				got, err := l.ask(ctx, q)
+				require.NoError(t, err)
+				require.Equal(t, local.take(q).result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
+			}
+		}
+	}
+}
+
+// A log whose sum of permits begins again goes on counting as the local form does.
+func TestLogBeginsItsSumAnew(t *testing.T) {
+	ctx, rdb := t.Context(), redistest.Client(t)
+	for _, step := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond} {
+		a := SlidingLog{per(1_000_000, time.Millisecond)}
+		now := time.UnixMicro(1_790_000_000_000_000)
+		l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
+		require.NoError(t, err)
+		_, err = l.Allow(ctx, 1)
+		require.NoError(t, err)
+		require.NoError(t, rdb.ZRemRangeByRank(ctx, l.keys[0], 0, -1).Err())
+		const last = 1<<50 - 1_000_000
+		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1", int64(last))}).Err())
+		local := a.idle()
+		local.take(demand{now: now.UnixMicro(), n: 1, spend: true})
+		for i := range 60 {
+			q := demand{now: now.UnixMicro(), spend: i%7 > 0, n: 70_000 + int64(i)}
+			got, err := l.ask(ctx, q)
+			require.NoError(t, err)
+			require.Equal(t, local.take(q).result(), got, "%v, call %d", step, i)
+			if now = now.Add(step); !got.Granted {
+				now = now.Add(got.Wait)
+			}
+		}
+		newest, err := rdb.ZRevRange(ctx, l.keys[0], 0, 0).Result()
+		require.NoError(t, err)
+		require.Less(t, newest[0], fmt.Sprintf("%016d", int64(1<<50)), "it began anew")
+	}
+}

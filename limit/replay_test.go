@@ -1,0 +1,258 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A delayer is a hook that loses the reply of the first script that Redis runs, and calls underway while each later
+// script is on its way.
+type delayer struct {
+	lost     bool
+	underway func(resent int)
+	resent   int
+}
+
+func (*delayer) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*delayer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (d *delayer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		if d.lost {
+			d.resent++
+			d.underway(d.resent)
+			return next(ctx, cmd)
+		}
+		err := next(ctx, cmd)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			return err
+		}
+		d.lost = true
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+}
+
+// A call that is sent again and is long on its way takes nothing twice, however many grants others get meanwhile and
+// however late it arrives.
+func TestReplayThatIsLongOnItsWay(t *testing.T) {
+	for kind, a := range map[string]Algorithm{
+		"fixed window": FixedWindow{per(1000, time.Hour)}, "sliding log": SlidingLog{per(1000, time.Hour)},
+		"sliding counter": SlidingCounter{per(1000, time.Hour)}, "interval bucket": IntervalBucket{per(1, time.Hour), 1000},
+		"token bucket": TokenBucket{per(1, time.Hour), 1000}, "debt bucket": DebtBucket{per(1, time.Hour), 500, 500},
+		"gcra": GCRA{per(1, time.Hour), 1000}, "leaky queue": LeakyQueue{per(1, time.Hour), 1000},
+		"smooth bursty":     SmoothBursty{0.01, longest},
+		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 0.01, Warmup: longest},
+	} {
+		for _, c := range []struct {
+			others  int           // grants of others while the call is on its way
+			on      int           // the first or the second time that it is sent again
+			pass    time.Duration // how long it is on its way
+			granted bool
+		}{
+			{130, 1, time.Second, false},
+			{130, 2, time.Second, false},
+			{0, 1, time.Second, true},
+			{127, 1, time.Second, true},
+			{127, 2, time.Second, true},
+			{0, 1, 2 * time.Minute, false}, // the list has expired
+			{0, 2, 2 * time.Minute, false},
+		} {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				ctx, l := t.Context(), shared(t, rdb, a)
+				peer := &Shared{config: l.config, keys: l.keys}
+				config := *l.config
+				config.rdb = redistest.Peer(t, rdb)
+				peer.config = &config
+				taken := func() (n int64) {
+					entries, err := rdb.LLen(ctx, l.keys[1]).Result()
+					require.NoError(t, err)
+					return entries
+				}
+				reserve := func(l *Shared) (Result, error) { return l.Reserve(ctx, 1, longest) }
+				after := int64(0)
+				d := &delayer{underway: func(resent int) {
+					if resent == c.on {
+						time.Sleep(c.pass)
+						for range c.others {
+							r, err := reserve(peer)
+							require.NoError(t, err)
+							require.True(t, r.Granted)
+						}
+						if c.pass > time.Minute && !redistest.TTLsAreVirtual() {
+							require.NoError(t, rdb.Del(ctx, l.keys[1]).Err())
+						}
+						after = taken()
+					}
+				}}
+				rdb.AddHook(d)
+				r, err := reserve(l)
+				if c.on > d.resent { // it was sent again once
+					require.True(t, r.Granted)
+					return
+				}
+				if c.granted {
+					require.NoError(t, err, "%s: %+v", kind, c)
+					require.True(t, r.Granted, "%s: %+v", kind, c)
+				} else {
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, "%s: %+v", kind, c)
+				}
+				require.Equal(t, after, taken(), "%s: %+v: it spent twice", kind, c)
+			})
+		}
+	}
+}
+
+// A call that did not run is sent again and runs, also when the list of grants is full: they are from before.
+func TestReplayOfACallThatDidNotRun(t *testing.T) {
+	for kind, a := range every() {
+		for _, before := range []int{0, 200} {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				ctx, l := t.Context(), shared(t, rdb, a)
+				for range before {
+					require.NoError(t, Wait(ctx, l, 1))
+				}
+				r, err := l.Peek(ctx, 1)
+				require.NoError(t, err)
+				time.Sleep(r.Wait)
+				ids := rdb.LLen(ctx, l.keys[1]).Val()
+				require.EqualValues(t, min(before, 128), ids)
+				s := &saboteur{left: 2, err: io.EOF}
+				rdb.AddHook(s)
+				r, err = l.Allow(ctx, 1)
+				require.NoError(t, err, kind)
+				require.True(t, r.Granted, kind)
+				require.EqualValues(t, min(ids+1, 128), rdb.LLen(ctx, l.keys[1]).Val(), kind)
+				require.Equal(t, 4, s.sent, "lost twice, told the time, run")
+			})
+		}
+	}
+}
+
+// TestRepliesLostOnARealServer tests that calls take at most what they ask for when one reply in ten is lost, on
+// limiters that others use at the same time.
+func TestRepliesLostOnARealServer(t *testing.T) {
+	redistest.NeedReal(t)
+	server := redistest.Start(t)
+	direct := server.Client(t)
+	t.Run("one in ten", func(t *testing.T) {
+		const clients, calls = 4, 250
+		proxy := redistest.StartProxy(t, server.Addr())
+		var scripts atomic.Int64
+		proxy.Judge(func(words []string) redistest.Fault {
+			if strings.HasPrefix(strings.ToLower(words[0]), "eval") && scripts.Add(1)%10 == 0 {
+				return redistest.Fault{Lose: redistest.LoseReply}
+			}
+			return redistest.Fault{}
+		})
+		for kind, a := range map[string]Algorithm{
+			"fixed window": FixedWindow{per(1_000_000, 24*time.Hour)}, "sliding log": SlidingLog{per(1_000_000, 24*time.Hour)},
+			"token bucket": TokenBucket{per(1, time.Hour), 1_000_000}, "gcra": GCRA{per(1, time.Hour), 1_000_000},
+		} {
+			busy, err := NewShared(direct, redistest.Key(t), a)
+			require.NoError(t, err)
+			before, err := busy.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			stop := make(chan struct{})
+			var others, asked sync.WaitGroup
+			var took, granted, unknown atomic.Int64
+			others.Go(func() { // they push ids out
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					r, err := busy.Allow(t.Context(), 1)
+					if err != nil || !r.Granted {
+						panic(fmt.Sprint(r, err))
+					}
+					took.Add(1)
+				}
+			})
+			for range clients {
+				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
+				t.Cleanup(func() { rdb.Close() })
+				l, err := NewShared(rdb, busy.config.name, a)
+				require.NoError(t, err)
+				asked.Go(func() {
+					for range calls {
+						r, err := l.Allow(t.Context(), 1)
+						switch {
+						case err == nil && r.Granted:
+							granted.Add(1)
+						case errors.Is(err, ratelimiter.ErrUnavailable):
+							unknown.Add(1)
+						default:
+							panic(fmt.Sprint(r, err))
+						}
+					}
+				})
+			}
+			asked.Wait()
+			close(stop)
+			others.Wait()
+			after, err := busy.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			spent := before.Remaining - after.Remaining - took.Load()
+			t.Logf("%s: %d calls, %d granted, %d unknown, %d spent; %d grants of others; %d replies lost",
+				kind, clients*calls, granted.Load(), unknown.Load(), spent, took.Load(), proxy.Counts().LostReplies)
+			require.LessOrEqual(t, spent, int64(clients*calls), kind)
+			require.LessOrEqual(t, spent, granted.Load()+unknown.Load(), kind)
+			require.GreaterOrEqual(t, spent, granted.Load(), kind)
+		}
+	})
+	t.Run("130 grants in between", func(t *testing.T) {
+		for run := range 14 {
+			proxy := redistest.StartProxy(t, server.Addr())
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
+			t.Cleanup(func() { rdb.Close() })
+			a := TokenBucket{per(1, time.Hour), 1_000}
+			l, err := NewShared(rdb, redistest.Key(t), a)
+			require.NoError(t, err)
+			others, err := NewShared(direct, l.config.name, a)
+			require.NoError(t, err)
+			_, err = l.Peek(t.Context(), 1) // Redis has the script
+			require.NoError(t, err)
+			scripts := 0
+			proxy.Judge(func(words []string) redistest.Fault {
+				if strings.HasPrefix(strings.ToLower(words[0]), "eval") {
+					if scripts++; scripts == 1 {
+						return redistest.Fault{Lose: redistest.LoseReply}
+					}
+					for range 130 * (3 - min(scripts, 3)) { // while it is sent again the first time
+						r, err := others.Allow(context.Background(), 1)
+						if err != nil || !r.Granted {
+							panic(fmt.Sprint(r, err))
+						}
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				return redistest.Fault{}
+			})
+			r, err := l.Allow(t.Context(), 10)
+			proxy.Judge(nil)
+			after, peekErr := others.Peek(t.Context(), 1)
+			require.NoError(t, peekErr)
+			assert.EqualValues(t, 10, 1000-130-after.Remaining, "run %d: spent for 10; the result was %+v, %v", run, r, err)
+			assert.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+		}
+	})
+}
