@@ -8,10 +8,15 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
 )
 
 // errClosedBody is what a read of a closed body answers, as net/http's does.
 var errClosedBody = errors.New("httplimit: read on closed response body")
+
+// errNoRead is what a body ends with whose Read ended the goroutine.
+var errNoRead = errors.New("httplimit: the response body ended the goroutine that read it")
 
 // An ahead is a response's body whose start is read ahead by a goroutine. The caller gets each byte as
 // soon as it has come. When the start, or the body, has ended, the caller reads on from the body itself.
@@ -36,12 +41,14 @@ type ahead struct {
 	closed bool
 	late   func(body []byte, complete bool) // tells the detectors, when RoundTrip does not
 
+	panicked func(*PanicError) // is told when the body panics
+
 	stopped chan struct{} // closed when the reading has ended
 }
 
 // readAhead begins to read the body of resp.
-func readAhead(resp *http.Response, limit int) *ahead {
-	a := &ahead{source: resp.Body, in: resp, length: resp.ContentLength, limit: limit, stopped: make(chan struct{})}
+func readAhead(resp *http.Response, limit int, panicked func(*PanicError)) *ahead {
+	a := &ahead{source: resp.Body, in: resp, length: resp.ContentLength, limit: limit, panicked: panicked, stopped: make(chan struct{})}
 	a.more.L = &a.mu
 	// A copy, because the reading goroutine comes to the end of the body and fills in.Trailer at a time
 	// when the caller may look at it.
@@ -58,7 +65,23 @@ func readAhead(resp *http.Response, limit int) *ahead {
 	return a
 }
 
+// fill reads until the limit or the end of the body. What it defers runs whatever the body and the detectors do,
+// runtime.Goexit included: somebody may wait for it.
 func (a *ahead) fill() {
+	err := errNoRead
+	defer func() {
+		if v := recover(); v != nil {
+			p := guard.New("Response.Body.Read", v)
+			a.panicked(p)
+			err = p
+		}
+		a.end(err)
+	}()
+	err = a.read()
+}
+
+// read reads until the limit, and returns the error that ended it before.
+func (a *ahead) read() error {
 	for {
 		a.mu.Lock()
 		if len(a.buf) == cap(a.buf) {
@@ -71,27 +94,36 @@ func (a *ahead) fill() {
 		n, err := a.source.Read(space) // where nobody else looks: the others see buf[:len]
 		a.mu.Lock()
 		a.buf = a.buf[:len(a.buf)+n]
-		if err == nil && len(a.buf) < a.limit && !a.closed {
-			a.more.Broadcast()
+		if err != nil || len(a.buf) >= a.limit || a.closed {
 			a.mu.Unlock()
-			continue
+			return err
 		}
-		a.err, a.ended = err, true
-		late := a.late
-		a.late = nil
-		a.open = late == nil
 		a.more.Broadcast()
 		a.mu.Unlock()
-		close(a.stopped)
-		if late != nil {
-			late(a.buf, a.complete())
-			a.mu.Lock()
-			a.open = true
-			a.more.Broadcast()
-			a.mu.Unlock()
-		}
+	}
+}
+
+// end notes that the reading has ended with err, and has the detectors look when RoundTrip does not wait for that
+// any more.
+func (a *ahead) end(err error) {
+	a.mu.Lock()
+	a.err, a.ended = err, true
+	late := a.late
+	a.late = nil
+	a.open = late == nil
+	a.more.Broadcast()
+	a.mu.Unlock()
+	close(a.stopped)
+	if late == nil {
 		return
 	}
+	defer func() {
+		a.mu.Lock()
+		a.open = true
+		a.more.Broadcast()
+		a.mu.Unlock()
+	}()
+	late(a.buf, a.complete())
 }
 
 // complete says that buf is the whole body. The reading must have ended.
@@ -175,7 +207,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 
 // Close closes the body. It lets a read that is on its way end, as net/http's does; what has come by
 // then is what the detectors see.
-func (a *ahead) Close() error {
+func (a *ahead) Close() (err error) {
 	a.mu.Lock()
 	if a.closed {
 		a.mu.Unlock()
@@ -186,8 +218,10 @@ func (a *ahead) Close() error {
 	a.late = nil
 	a.more.Broadcast()
 	a.mu.Unlock()
-	if late != nil {
-		late(body, a.length >= 0 && int64(len(body)) == a.length)
+	if late == nil {
+		return a.source.Close()
 	}
-	return a.source.Close()
+	defer func() { err = a.source.Close() }() // also when the detectors end the goroutine
+	late(body, a.length >= 0 && int64(len(body)) == a.length)
+	return nil
 }

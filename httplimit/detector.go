@@ -28,8 +28,9 @@ type Response struct {
 	// Now is when the response arrived, by this process' clock.
 	Now time.Time
 
-	object        *envelope.Object // of Body, parsed by the first Detector that asks
-	maxRetryAfter time.Duration    // of WithMaxRetryAfter; 0: the default
+	object        *envelope.Object  // of Body, parsed by the first Detector that asks
+	maxRetryAfter time.Duration     // of WithMaxRetryAfter; 0: the default
+	panicked      func(*PanicError) // is told when a Detector panics; nil: the panic is the caller's
 }
 
 func init() {
@@ -96,7 +97,7 @@ type first []Detector
 func (f first) Detect(r *Response) Verdict {
 	var ignored Verdict
 	for _, d := range f {
-		v := d.Detect(r)
+		v := r.detect(d)
 		if v.Throttled {
 			return v
 		}

@@ -31,6 +31,9 @@ const (
 	// EventHostCoolDown: Limiter does not cool down, because requests to other hosts spend it too.
 	// Those of this process to Host wait until Until.
 	EventHostCoolDown EventKind = "host cool-down"
+	// EventPanic: a function that the Transport was given panicked; Err is the [*PanicError], which says what
+	// became of the request.
+	EventPanic EventKind = "panic"
 	// EventRetry: the throttled request is sent again after Wait.
 	EventRetry EventKind = "retry"
 )

@@ -38,19 +38,20 @@ func (c *call) look(resp *http.Response) *answer {
 	if _, ok := resp.Body.(io.Writer); ok {
 		return a // a connection that was handed over, as with 101
 	}
-	seen := Response{Request: c.req, Status: resp.StatusCode, Header: resp.Header, maxRetryAfter: c.t.cfg.maxRetry}
+	seen := Response{Request: c.req, Status: resp.StatusCode, Header: resp.Header, maxRetryAfter: c.t.cfg.maxRetry,
+		panicked: func(p *PanicError) { c.t.panicked(&c.event, p) }}
 	if resp.Body == nil || resp.Body == http.NoBody {
 		seen.Complete, a.ended = true, true
 		c.judge(a, seen)
 		return a
 	}
-	needed := c.needsBody(resp)
+	needed := c.needsBody(c.plan.detectors, resp.StatusCode, resp.Header)
 	if !needed {
 		if c.judge(a, seen); !a.verdict.Throttled || c.t.cfg.retries == 0 {
 			return a
 		}
 	}
-	a.body = readAhead(resp, c.t.cfg.peek)
+	a.body = readAhead(resp, c.t.cfg.peek, seen.panicked)
 	a.response = a.body.out
 	var late func(body []byte, ended bool)
 	if needed {
@@ -59,7 +60,8 @@ func (c *call) look(resp *http.Response) *answer {
 			seen := seen
 			seen.Header = header
 			seen.show(body, ended)
-			c.judge(&answer{}, seen)
+			// In the goroutine that reads ahead nobody else recovers what a hook of the redis client panics with.
+			c.t.contain(&c.event, "telling Redis of a cool-down", func() { c.judge(&answer{}, seen) })
 		}
 	}
 	if !a.body.wait(c.req.Context(), c.t.cfg.hold, late) {
@@ -93,10 +95,6 @@ func (c *call) ignored(v Verdict, status int) {
 	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.host()
 	e.Err = errors.New("httplimit: no refusal: " + v.Ignored)
 	c.t.emit(e)
-}
-
-func (c *call) needsBody(resp *http.Response) bool {
-	return first(c.plan.detectors).NeedsBody(resp.StatusCode, resp.Header)
 }
 
 // show gives the detectors the start of the body, decoded where the caller asked for a coding itself

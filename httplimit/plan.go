@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
@@ -174,15 +175,23 @@ type demand struct {
 }
 
 // plan applies the rules to a request. Its error is an *Error.
-func (t *Transport) plan(req *http.Request) (*plan, error) {
-	p := &plan{detectors: t.cfg.detectors}
+func (t *Transport) plan(req *http.Request) (p *plan, err error) {
+	p = &plan{detectors: t.cfg.detectors}
 	if len(t.rules) == 0 {
 		return p, nil
 	}
 	probe := newProbe(req)
 	p.host = probe.request.Host
 	var detectors []Detector
+	var current *rule
+	running := "Match.Func"
+	defer func() {
+		if v := recover(); v != nil {
+			err = &Error{Reason: ReasonRule, Err: fmt.Errorf("rule %q: %w", current.Name, guard.New(running, v))}
+		}
+	}()
 	for _, r := range t.rules {
+		current, running = r, "Match.Func"
 		matched := r.matcher.matches(probe)
 		if matched == nil {
 			continue
@@ -190,7 +199,7 @@ func (t *Transport) plan(req *http.Request) (*plan, error) {
 		p.rules = append(p.rules, r.Name)
 		detectors = append(detectors, r.Detectors...)
 		for i := range r.Limits {
-			if err := t.demand(p, r, i, matched, probe); err != nil {
+			if err := t.demand(p, r, i, matched, probe, &running); err != nil {
 				return p, err
 			}
 		}
@@ -203,21 +212,24 @@ func (t *Transport) plan(req *http.Request) (*plan, error) {
 
 // demand adds what limit i of a rule wants of a request. A limiter that is named twice is asked once,
 // for both.
-func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe *probe) error {
+func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe *probe, running *string) error {
 	l := &r.Limits[i]
 	name := ""
 	if l.Key != nil {
+		*running = "Limit.Key"
 		name = l.Key(matched)
 	} else {
 		name = r.names[i].expand(matched, probe.queryValues)
 	}
 	permits := max(l.Weight, 1)
 	if l.WeightFunc != nil {
+		*running = "Limit.WeightFunc"
 		permits = l.WeightFunc(matched)
 	}
 	if name == "" || permits == 0 {
 		return nil
 	}
+	*running = "the name mapper of the Client"
 	if permits < 0 || permits > rates.MaxPermits {
 		return &Error{Limiter: name, Reason: ReasonRule,
 			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(rates.MaxPermits))}

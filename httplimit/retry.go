@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"io"
 	"net/http"
 	"time"
 
@@ -25,8 +26,9 @@ func (c *call) again() (*http.Request, bool) {
 	if r.GetBody == nil {
 		return nil, false
 	}
-	body, err := r.GetBody()
-	if err != nil {
+	var body io.ReadCloser
+	var err error
+	if p := c.t.contain(&c.event, "Request.GetBody", func() { body, err = r.GetBody() }); p != nil || err != nil {
 		return nil, false
 	}
 	r.Body = body

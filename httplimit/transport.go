@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -64,6 +65,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, err := t.plan(req)
 	c := &call{t: t, req: req, plan: p, event: Event{Request: req, Rules: p.rules, DryRun: t.cfg.dryRun}}
 	if err != nil {
+		var p *PanicError
+		if errors.As(err, &p) {
+			t.panicked(&c.event, p)
+		}
 		c.refused(err)
 		if !t.cfg.dryRun {
 			closeBody(req)
@@ -77,12 +82,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *Transport) CloseIdleConnections() {
 	if b, ok := t.cfg.base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
-	}
-}
-
-func (t *Transport) emit(e Event) {
-	if t.cfg.events != nil {
-		t.cfg.events(e)
 	}
 }
 
