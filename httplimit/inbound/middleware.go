@@ -73,14 +73,14 @@ func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 func WithHeaders(h Headers) Option { return func(c *config) { c.headers = h } }
 
 // WithRefusal sets what writes the response to a request that is refused. The header fields are there
-// already; f calls WriteHeader with Refusal.Status, or another. The default is a problem of RFC 9457
-// in JSON.
+// already; f calls WriteHeader with Refusal.Status, or another. It is a handler, whose panics are the server's.
+// The default is a problem of RFC 9457 in JSON.
 func WithRefusal(f func(w http.ResponseWriter, r *http.Request, why Refusal)) Option {
 	return func(c *config) { c.refused = f }
 }
 
 // WithFailures sets what is told of errors that are not the client's: those of Redis, for logs and
-// alarms. It runs in the request's goroutine. The default is nobody.
+// alarms, and each [*PanicError]. It runs in the request's goroutine. The default is nobody.
 func WithFailures(f func(*http.Request, error)) Option {
 	return func(c *config) { c.failed = f }
 }
@@ -167,12 +167,11 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // admit says whether the request may go on; otherwise it has answered it.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
-	name, limited := m.limiterName(r)
-	weight := int64(1)
-	if m.cfg.weight != nil {
-		weight = m.cfg.weight(r)
+	name, weight, err := m.spends(r)
+	if err != nil {
+		return m.undecided(w, r, name, err)
 	}
-	if !limited || weight < 1 {
+	if weight < 1 {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), m.cfg.longest)
@@ -217,9 +216,7 @@ func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name stri
 		return false
 	}
 	if r.Context().Err() == nil {
-		if m.cfg.failed != nil {
-			m.cfg.failed(r, err)
-		}
+		m.fail(r, err)
 		if m.cfg.outage != nil && *m.cfg.outage == ratelimiter.FailOpen() {
 			return true
 		}
