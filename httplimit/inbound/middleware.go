@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -33,6 +34,11 @@ type Middleware struct {
 	policy string // the name as a structured field
 	rate   ratelimiter.Rate
 	cfg    config
+
+	anyKeepAlive bool // the KeepAlive of rate is the default, and no other one differs from it
+
+	mu   sync.Mutex
+	told map[ratelimiter.Rate]bool // the other rates that the function of WithFailures was told of
 }
 
 type config struct {
@@ -54,16 +60,17 @@ func WithKeys(keys ...KeyFunc) Option {
 	return func(c *config) { c.keys = append(c.keys, keys...) }
 }
 
-// WithWeight sets how many permits a request takes. 0 or less is a request that is not limited. More than
-// the rate can never be had: it is refused, without a Retry-After. The default is one permit.
+// WithWeight sets how many permits a request takes; 0 is a request that is not limited. A request that weighs more
+// than the rate has can never be granted, and one of a negative weight, such as an unknown Content-Length, cannot be
+// counted: both are refused with 429 and no Retry-After, whatever the outage policy. The default is one permit.
 func WithWeight(weight func(*http.Request) int64) Option {
 	return func(c *config) { c.weight = weight }
 }
 
 // WithOutagePolicy sets what becomes of requests while Redis is away. With ratelimiter.FailOpen every
 // request passes that cannot be decided, whatever the reason: also where Redis answers with an error, or
-// takes too long. With the others such a request is answered 503. The default is the policy of the
-// Client, which is ratelimiter.FailClosed unless it was made with another.
+// takes too long, or a KeyFunc panics. With the others such a request is answered 503. The default is the policy of
+// the Client while Redis is away, and 503 for a request that cannot be decided for any other reason.
 func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) { c.outage = &p }
 }
@@ -80,7 +87,7 @@ func WithRefusal(f func(w http.ResponseWriter, r *http.Request, why Refusal)) Op
 }
 
 // WithFailures sets what is told of errors that are not the client's: those of Redis, for logs and
-// alarms, and each [*PanicError]. It runs in the request's goroutine. The default is nobody.
+// alarms, each [*PanicError], and [ErrRateDiffers]. It runs in the request's goroutine. The default is nobody.
 func WithFailures(f func(*http.Request, error)) Option {
 	return func(c *config) { c.failed = f }
 }
@@ -103,13 +110,13 @@ type Refusal struct {
 	// RetryAfter is what the header field of that name says, whole seconds; 0 where it says nothing,
 	// since the request can never be granted.
 	RetryAfter time.Duration
-	// Err is the cause of a 503, and of a 429 for more permits than there are.
+	// Err is the cause of a 503, and of a 429 for more permits than there are or a weight that is not known.
 	Err error
 }
 
 // New returns a Middleware that limits requests to r by limiters whose names begin with name, which is also that of the
-// policy in the header fields: printable ASCII. Where a limiter has a rate already, that one counts. A
-// rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
+// policy in the header fields: printable ASCII. Where a limiter has a rate already, that one counts, and the
+// function of [WithFailures] is told so by [ErrRateDiffers]. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
 // client that was ever seen would stay in Redis for ever.
 //
 // Errors: ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be.
@@ -151,7 +158,7 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 		}
 	}
 	if r.KeepAlive == 0 {
-		m.rate.KeepAlive = max(10*time.Minute, r.Interval)
+		m.rate.KeepAlive, m.anyKeepAlive = max(10*time.Minute, r.Interval), true
 	}
 	return m, nil
 }
@@ -171,8 +178,12 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	if err != nil {
 		return m.undecided(w, r, name, err)
 	}
-	if weight < 1 {
+	if weight == 0 {
 		return true
+	}
+	if err := checkWeight(weight); err != nil {
+		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
+		return false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), m.cfg.longest)
 	defer cancel()
@@ -182,7 +193,13 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	a, err := m.try(ctx, limiter, weight)
 	if err != nil {
+		if errors.Is(err, ratelimiter.ErrPermitsExceedRate) && weight <= m.rate.Permits {
+			m.tellRate(r, name, ratelimiter.Rate{}, err.Error())
+		}
 		return m.undecided(w, r, name, err)
+	}
+	if !a.Degraded && a.Rate != m.rate {
+		m.compareRate(r, name, a.Rate)
 	}
 	if known := a.Rate.Permits > 0 && a.Rate.Interval > 0; known && m.cfg.headers == HeadersAlways ||
 		known && m.cfg.headers == HeadersRefused && !a.Granted {
@@ -194,6 +211,19 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name,
 		RetryAfter: time.Duration(wholeSeconds(a.Wait)) * time.Second})
 	return false
+}
+
+// checkWeight returns an error for a weight that no limiter can grant. Such a request is refused and not undecided:
+// a client whose requests are too heavy, or do not tell how heavy they are, must not get past a limit that fails open.
+func checkWeight(weight int64) error {
+	switch {
+	case weight < 0:
+		return fmt.Errorf("%w: the weight of the request is not known (%d)", ratelimiter.ErrInvalidArgument, weight)
+	case weight > rates.MaxPermits:
+		return fmt.Errorf("%w: a request of weight %d, where no rate has more than %d permits",
+			ratelimiter.ErrPermitsExceedRate, weight, int64(rates.MaxPermits))
+	}
+	return nil
 }
 
 // try asks, and gives the limiter its rate when it has none: it is new, it has expired, or somebody has
