@@ -23,7 +23,8 @@ const (
 )
 
 // An Error is a request that was refused before it was sent: errors.Is(err, [ErrThrottled]) holds for
-// every Error. http.Client wraps it in a *url.Error, through which errors.As finds it.
+// every Error. http.Client wraps it in a *url.Error, through which errors.As finds it, and whose text has the URL of the
+// request in it: see [Redact].
 type Error struct {
 	// Limiter is the one that bound, by its name in Redis; empty when it was none of them.
 	Limiter string

@@ -41,7 +41,7 @@ const (
 // An Event is something to count or to log. What a kind does not speak of is zero.
 type Event struct {
 	Kind    EventKind
-	Request *http.Request // the caller's; not to be changed. Its URL may hold secrets.
+	Request *http.Request // the caller's; not to be changed. Its URL may hold secrets: see RedactURL.
 	Rules   []string      // the names of the rules that matched; not to be changed
 	Limiter string        // the one it is about, by its name in Redis
 	Wait    time.Duration // how long the request waited, would have to, or will

@@ -125,7 +125,7 @@ func TestNames(t *testing.T) {
 		p := newProbe(r)
 		matched := compiled(t, Match{Patterns: patterns}).matches(p)
 		require.NotNil(t, matched, c.url)
-		require.Equal(t, c.want, n.expand(matched, p.queryValues), c.template)
+		require.Equal(t, c.want, n.expand(matched, p.queryValues, nil), c.template)
 	}
 	require.Len(t, Hash(""), 32)
 }
@@ -139,7 +139,7 @@ func TestNamesDoNotCollide(t *testing.T) {
 	for _, a := range parts {
 		for _, b := range parts {
 			q := url.Values{"a": {a}, "b": {b}}
-			name := n.expand(&http.Request{}, func() url.Values { return q })
+			name := n.expand(&http.Request{}, func() url.Values { return q }, nil)
 			require.NotContains(t, seen, name)
 			require.NotRegexp(t, `[{}]`, name)
 			seen[name] = a + b

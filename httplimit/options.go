@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
 type config struct {
@@ -22,6 +25,8 @@ type config struct {
 	maxBackOff  time.Duration
 	maxCoolDown time.Duration
 	maxRetry    time.Duration
+	hashKey     []byte
+	hashKeySet  bool
 }
 
 // An Option configures a Transport.
@@ -100,6 +105,14 @@ func WithMaxCoolDown(d time.Duration) Option { return func(c *config) { c.maxCoo
 // default is [DefaultMaxRetryAfter], an hour.
 func WithMaxRetryAfter(d time.Duration) Option { return func(c *config) { c.maxRetry = d } }
 
+// WithHashKey keys the hashes of secrets in limiters' names, the parts {…|hash} of a [Limit.Name] and thereby the robots'
+// tokens of the profiles: see [KeyedHash]. A key has 16 bytes or more, and is the same in all processes that share the
+// limiters. A new key makes new limiters: while a fleet changes over, its old and its new limiters each grant the
+// rate. The default is no key: [Hash].
+func WithHashKey(key []byte) Option {
+	return func(c *config) { c.hashKey, c.hashKeySet = slices.Clone(key), true }
+}
+
 // badDuration stands for a maxWait that New refuses.
 const badDuration = -1 << 63
 
@@ -125,6 +138,8 @@ func (c *config) validate() error {
 		return bad("a back-off of %v up to %v", c.backOff, c.maxBackOff)
 	case c.maxCoolDown < time.Millisecond:
 		return bad("a longest cool-down of %v", c.maxCoolDown)
+	case c.hashKeySet && len(c.hashKey) < keyname.MinKey:
+		return bad("a hash key of %d bytes is shorter than %d", len(c.hashKey), keyname.MinKey)
 	case c.maxRetry < time.Millisecond || c.maxRetry > MaxPenalty:
 		return bad("a longest Retry-After of %v is not in %v..%v", c.maxRetry, time.Millisecond, MaxPenalty)
 	}

@@ -219,7 +219,7 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 		*running = "Limit.Key"
 		name = l.Key(matched)
 	} else {
-		name = r.names[i].expand(matched, probe.queryValues)
+		name = r.names[i].expand(matched, probe.queryValues, t.cfg.hashKey)
 	}
 	permits := max(l.Weight, 1)
 	if l.WeightFunc != nil {

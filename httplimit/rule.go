@@ -64,7 +64,7 @@ type Limit struct {
 	// An absent part is empty, so that all requests without it share a limiter. What is not a letter,
 	// a digit or one of - . _ ~ @ becomes %XX (a slash stays one in {path}), and a part longer than 128
 	// bytes its hash. A part that is a secret, or a person's name, is hashed when it reads
-	// {query.access_token|hash}: see [Hash]. {{ and }} are braces, for a Redis Cluster's hash tags.
+	// {query.access_token|hash}: see [Hash] and [WithHashKey]. {{ and }} are braces, for a Redis Cluster's hash tags.
 	Name string
 	// Key, when set, answers the name in place of Name; "" for a request that does not spend this
 	// limit. It gets the request as [Match.Func] does. A secret belongs through [Hash]. A limiter that it

@@ -1,16 +1,16 @@
 package inbound
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
-// A KeyFunc is the part of a limiter's name that a request has for itself: requests of one key share the
-// permits. It answers false for a request that is not limited. What it answers is escaped, and hashed
-// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see
-// [github.com/goredisson/ratelimiter/httplimit.Hash].
+// A KeyFunc returns the part of a limiter's name that a request has for itself: requests of one key share the
+// permits. It returns false for a request that is not limited. What it returns is escaped, and hashed
+// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see [Hash].
 type KeyFunc func(r *http.Request) (key string, limited bool)
 
 // ByClientAddress gives each client its own permits, by its address. Requests without an address, such as
@@ -34,8 +34,17 @@ func ByHeader(name string) KeyFunc {
 		if v == "" {
 			return "none", true
 		}
-		return keyname.Hash(v), true
+		return Hash(r, v), true
 	}
+}
+
+type hashKey struct{}
+
+// Hash returns what stands for a secret in a limiter's name, in a [KeyFunc] that gets r from a Middleware: the first 16
+// bytes of its SHA-256 in hexadecimal, or of its HMAC-SHA256 with [WithHashKey].
+func Hash(r *http.Request, secret string) string {
+	key, _ := r.Context().Value(hashKey{}).([]byte)
+	return keyname.KeyedHash(key, secret)
 }
 
 // ByPattern gives each pattern of mux its own permits, whatever the requests' paths. With a nil mux it is
@@ -58,6 +67,9 @@ func ByPattern(mux *http.ServeMux) KeyFunc {
 func (m *Middleware) limiterName(r *http.Request) (string, bool) {
 	if len(m.cfg.keys) == 0 {
 		return m.name, true
+	}
+	if len(m.cfg.hashKey) > 0 {
+		r = r.WithContext(context.WithValue(r.Context(), hashKey{}, m.cfg.hashKey))
 	}
 	var b strings.Builder
 	b.WriteString(m.name)

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
@@ -49,6 +51,8 @@ type config struct {
 	refused func(http.ResponseWriter, *http.Request, Refusal)
 	failed  func(*http.Request, error)
 	longest time.Duration
+	hashKey []byte
+	keyed   bool
 }
 
 // A Option configures a Middleware.
@@ -99,6 +103,13 @@ func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
 
+// WithHashKey keys the hashes of secrets in limiters' names, those of [ByHeader] and [Hash], so that nobody who reads
+// Redis can try out secrets that are short or can be guessed. A key has 16 bytes or more, and is the same in all
+// servers that share the limit. The default is no key: SHA-256 alone.
+func WithHashKey(key []byte) Option {
+	return func(c *config) { c.hashKey, c.keyed = slices.Clone(key), true }
+}
+
 // A Refusal is why a request is refused.
 type Refusal struct {
 	// Status is 429, or 503 when nobody could decide.
@@ -135,6 +146,8 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 	switch {
 	case client == nil:
 		return nil, bad("the client is nil")
+	case m.cfg.keyed && len(m.cfg.hashKey) < keyname.MinKey:
+		return nil, bad("a hash key of %d bytes is shorter than %d", len(m.cfg.hashKey), keyname.MinKey)
 	case m.cfg.longest <= 0:
 		return nil, bad("decision time %v is not positive", m.cfg.longest)
 	case m.cfg.headers < HeadersAlways || m.cfg.headers > HeadersNever:

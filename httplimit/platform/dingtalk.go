@@ -27,7 +27,7 @@ func dingTalkQuotas() []quota {
 
 var dingTalkHosts = []string{"oapi.dingtalk.com", "api.dingtalk.com"}
 
-const dingTalkRobotPath = "/robot/send"
+var dingTalkRobot = []string{"/robot/send", "/robot/send/"}
 
 // DingTalk is the profile of an application of an organisation, or with [WithCorp] of a third party's, on
 // oapi.dingtalk.com and api.dingtalk.com:
@@ -66,7 +66,7 @@ func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 	scopes = map[httplimit.Scope]httplimit.Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope, ScopeMonth: scope}
 	rules = append(rules, p.egressRule(httplimit.Match{Hosts: p.hosts},
 		p.adjust(scopes, DingTalkBanDetector(), DingTalkOldDetector(), DingTalkNewDetector())))
-	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobotPath)...)
+	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobot...)...)
 	return p.made(rules...)
 }
 
@@ -75,7 +75,7 @@ func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 func DingTalkRobot(opts ...Option) httplimit.Profile {
 	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
 	p.closed = true
-	return p.made(p.robotRule(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}}, nil))
+	return p.made(p.robotRule(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot}, nil))
 }
 
 // robotRule has its own detectors, asked before the others: a robot's ban may come as the page of an
@@ -83,7 +83,7 @@ func DingTalkRobot(opts ...Option) httplimit.Profile {
 func (p *profile) robotRule() httplimit.Rule {
 	return httplimit.Rule{
 		Name:   p.name + ": custom robot",
-		Match:  httplimit.Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}},
+		Match:  httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot},
 		Limits: p.limits(ScopeRobot, "{query.access_token|hash}"),
 		Detectors: p.adjust(map[httplimit.Scope]httplimit.Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
 			DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector()),
