@@ -19,6 +19,10 @@ const (
 	reserve = 20 * time.Millisecond
 )
 
+// maxPrepared is how often a request has its limiters' rates set: once for those that are new, and once for those that
+// Redis lost in the same moment.
+const maxPrepared = 2
+
 // admit answers nil when the request may be sent, otherwise an *Error.
 func (c *call) admit() error {
 	if len(c.plan.rules) == 0 {
@@ -91,14 +95,14 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 		}
 		return e
 	}
-	for again := false; ; {
+	for prepared := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return false, c.failed(err)
 		}
 		if len(c.plan.demands) == 0 {
 			return false, nil
 		}
-		if l, wait, reason := c.held(ctx); l != nil {
+		if l, wait, reason := c.held(ctx, end); l != nil {
 			if c.t.cfg.refuseEarly && wait > time.Until(end) {
 				return false, refusal(l.name, wait, reason)
 			}
@@ -110,12 +114,19 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 			}
 			continue
 		}
-		if err := c.t.prepare(ctx, c.plan, c.event, again); err != nil {
-			return false, c.failed(err)
-		}
+		seen := c.plan.sets()
 		r, err := c.ask(ctx, max(time.Until(end), 0))
-		if errors.Is(err, ratelimiter.ErrNotInitialized) && !again {
-			again = true
+		if errors.Is(err, ratelimiter.ErrNotInitialized) && prepared < maxPrepared {
+			prepared++
+			if err := c.prepare(ctx, end, seen); err != nil {
+				return false, c.failed(err)
+			}
+			continue
+		}
+		if err == nil && !r.Degraded || errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
+			c.compareRates(ctx)
+		}
+		if err == nil && r.Granted && !c.mayGo(ctx, end, r.Degraded) {
 			continue
 		}
 		if err != nil {
@@ -126,7 +137,7 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 			if r.Limiter != nil {
 				name = r.Limiter.Name()
 			}
-			if d := c.plan.find(name); d != nil && time.Until(d.coolingUntil()) > 0 {
+			if d := c.plan.find(name); d != nil && d.banLeft() > 0 {
 				reason = ReasonCoolDown
 			}
 			return false, refusal(name, r.Wait, reason)
@@ -135,7 +146,8 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 	}
 }
 
-// ask asks Redis, twice where a request that would wait too long is to be refused at once.
+// ask asks Redis, twice where a request that would wait too long is to be refused at once. While the request waits,
+// this process looks for bans that others met.
 func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
 	asked := c.plan.asked()
 	if c.t.cfg.refuseEarly && timeout > 0 {
@@ -143,6 +155,9 @@ func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllR
 		if err != nil || r.Granted || r.Wait > timeout {
 			return r, err
 		}
+	}
+	if timeout > 0 {
+		defer c.watch()()
 	}
 	return c.t.client.TryAcquireAll(ctx, timeout, asked...)
 }
