@@ -15,7 +15,7 @@ var ErrThrottled = errors.New("httplimit: refused before it was sent")
 // The reasons of an [Error].
 const (
 	ReasonWait        = "no permit in time"          // the permits take longer than the request may wait
-	ReasonCoolDown    = "cool-down"                  // the same, after the platform throttled a call of this process
+	ReasonCoolDown    = "cool-down"                  // the same, because of a cool-down that this process knows of
 	ReasonHost        = "cool-down of the host"      // the same, of the one host that throttled it
 	ReasonContext     = "the request's context"      // it ended while the request waited
 	ReasonUnavailable = "no answer from the limiter" // Redis is away, and the outage policy is closed

@@ -15,7 +15,7 @@ import (
 // it refuses it. The answer reaches the caller as it is: the detectors see a copy of its start.
 //
 // It limits when requests leave. They may arrive closer together than they left; where the platform
-// punishes that, leave some head-room or space them by Rate.MinGap. A request that fails on its way
+// punishes that, leave some head-room or space them by Rate.MinGap: [Transport.Delays] says how much. A request that fails on its way
 // has spent its permits, since it may have arrived.
 //
 // Each hop of a redirect is a request of its own. A Transport is safe for concurrent use and holds no
@@ -25,6 +25,7 @@ type Transport struct {
 	cfg      config
 	rules    []*rule
 	limiters *limiters
+	delays   delays
 }
 
 // New is a Transport whose limiters are those of client, which stays the caller's to close. Errors:
@@ -116,6 +117,10 @@ func (c *call) run() (*http.Response, error) {
 		resp, err := c.t.cfg.base.RoundTrip(send)
 		if err != nil {
 			return nil, err
+		}
+		if !c.sent.IsZero() {
+			now := time.Now()
+			c.t.delays.note(c.plan.host, now.Sub(c.sent), now)
 		}
 		c.other = redirected(c.req, resp)
 		resp.Request = c.req

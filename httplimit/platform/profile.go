@@ -80,9 +80,11 @@ func WithRate(scope httplimit.Scope, permits int64, interval time.Duration) Opti
 	}
 }
 
-// WithMargin sets by how much the window of every limit is longer than the platform's: by how much the
-// delays of two requests on their way may differ. 0 is for a platform that does not punish. The default
-// is a twentieth of the interval, 50 ms at least and a second at most: 95 % of the rate is left.
+// WithMargin sets by how much the window of every limit is longer than the platform's. It covers delays of requests on
+// their way that differ by less than that, and no others: where one in 20 requests is half a second late, up to 21
+// arrive in a second that should have 20, unless the margin is half a second. [httplimit.Transport.Delays] has the
+// figure. 0 is for a platform that does not punish. The default is a twentieth of the interval, 50 ms at least and a
+// second at most: 95 % of the rate is left.
 func WithMargin(d time.Duration) Option {
 	return func(p *profile) { p.margin = &d }
 }
