@@ -58,7 +58,7 @@ func TestWhatTheMarginCovers(t *testing.T) {
 	require.LessOrEqual(t, worst, 20)
 	require.Equal(t, 49*time.Millisecond, spread)
 	worst, spread = run(t, 500*time.Millisecond)
-	require.Greater(t, worst, 20)
+	require.Equal(t, 21, worst)
 	require.Equal(t, 500*time.Millisecond, spread)
 	worst, _ = run(t, 500*time.Millisecond, WithMargin(spread+time.Millisecond))
 	require.LessOrEqual(t, worst, 20)
