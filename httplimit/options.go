@@ -76,8 +76,9 @@ func WithEarlyRefusal() Option { return func(c *config) { c.refuseEarly = true }
 func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 
 // WithRetry sends a throttled request again, up to n times, each time when the penalty is over and with
-// permits of its own. Only a request that a detector saw throttled, which was not executed then; whose
-// body can be had again (none, or GetBody is set); whose answer ended within the peek; and whose penalty
+// permits of its own. Only a request that a detector saw throttled, which was not executed then; whose status is
+// less than 500, since a 503 may come after the request was executed, unless its method is idempotent or its header
+// has an Idempotency-Key; whose body can be had again (none, or GetBody is set); whose answer ended within the peek; and whose penalty
 // is no ban and ends within the time that it may wait. Otherwise the answer goes to the caller. The
 // default is 0.
 func WithRetry(n int) Option { return func(c *config) { c.retries = n } }

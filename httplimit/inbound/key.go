@@ -25,17 +25,36 @@ func ByClientAddress(c ClientAddress) KeyFunc {
 	}
 }
 
-// ByHeader gives each value of a header its own permits: an API key, a token. The value is hashed. All
-// requests without the header, or with an empty one, share theirs: leaving it out is no way around the
+// ByHeader gives each value of a header its own permits: an API key, a token. The value is hashed. In Authorization and
+// Proxy-Authorization the case of the scheme does not matter, nor do spaces around the credentials (RFC 9110 §11.4):
+// "bearer T" and "Bearer  T" are the same user, by the key of "Bearer T". All requests without the header, or with an empty one, share theirs: leaving it out is no way around the
 // limit. A header that nobody has checked is the client's to choose: limit by address too.
 func ByHeader(name string) KeyFunc {
+	canonical := http.CanonicalHeaderKey(name)
+	credentials := canonical == "Authorization" || canonical == "Proxy-Authorization"
 	return func(r *http.Request) (string, bool) {
 		v := r.Header.Get(name)
+		if credentials {
+			v = canonicalScheme(v)
+		}
 		if v == "" {
 			return "none", true
 		}
 		return Hash(r, v), true
 	}
+}
+
+// canonicalScheme returns credentials with one space behind their scheme, which is written like Bearer: otherwise each
+// way to write it would be another user with permits of its own.
+func canonicalScheme(v string) string {
+	scheme, rest, found := strings.Cut(trim(v), " ")
+	if scheme != "" {
+		scheme = strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:])
+	}
+	if !found {
+		return scheme
+	}
+	return scheme + " " + trim(rest)
 }
 
 type hashKey struct{}
