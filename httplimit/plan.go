@@ -180,8 +180,12 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 	if len(t.rules) == 0 {
 		return p, nil
 	}
-	probe := newProbe(req)
-	p.host = probe.request.Host
+	p.host = hostOf(req)
+	candidates := t.index.rules(p.host)
+	if len(candidates) == 0 {
+		return p, nil
+	}
+	probe := newProbe(req, p.host)
 	var detectors []Detector
 	var current *rule
 	running := "Match.Func"
@@ -190,7 +194,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 			err = &Error{Reason: ReasonRule, Err: fmt.Errorf("rule %q: %w", current.Name, guard.New(running, v))}
 		}
 	}()
-	for _, r := range t.rules {
+	for _, r := range candidates {
 		current, running = r, "Match.Func"
 		matched := r.matcher.matches(probe)
 		if matched == nil {

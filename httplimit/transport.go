@@ -24,6 +24,7 @@ type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config
 	rules    []*rule
+	index    index
 	limiters *limiters
 	delays   delays
 }
@@ -54,6 +55,7 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	if t.rules, err = compileAll(t.cfg.rules); err != nil {
 		return nil, err
 	}
+	t.index = newIndex(t.rules)
 	return t, nil
 }
 

@@ -68,8 +68,8 @@ func others(patterns []string) func(*http.Request) bool {
 		}
 	}
 	return func(r *http.Request) bool {
-		for _, p := range list {
-			if p.Matches(r) {
+		for i := range list {
+			if list[i].Matches(r) {
 				return false
 			}
 		}
