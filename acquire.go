@@ -3,6 +3,9 @@ package ratelimiter
 import (
 	"context"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A Result is the whole answer to one try.
@@ -42,14 +45,20 @@ type Result struct {
 // for permits outside 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed,
 // ErrUnavailable, and those of Redis. While Redis is away the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
-	r, err := l.ask(ctx, wish{permits: permits, blocking: timeout > 0}, timeout)
-	return r.granted, err
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return false, err
+	}
+	r, err := l.handle.Acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Policy: l.policy})
+	return r.Granted, err
 }
 
 // Acquire acquires permits, waiting as long as it takes. It answers nil when it has them. Errors are
 // those of TryAcquire.
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
-	_, err := l.ask(ctx, wish{permits: permits, blocking: true}, 0)
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return err
+	}
+	_, err := l.handle.Acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
 	return err
 }
 
@@ -61,75 +70,40 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 // Only where one of these has been passed over for a whole interval, it is refused until that one is
 // served.
 func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
-	r, err := l.ask(ctx, wish{permits: permits, wantsWait: true}, 0)
-	if err != nil || r.answer == nil {
+	if err := l.checkPermits(ctx, permits); err != nil {
 		return Result{}, err
 	}
-	a := r.answer
-	return Result{Granted: r.granted, Wait: r.wait, Available: r.available, Rate: a.rate, Time: a.now,
-		ClockSkew: a.skew, Degraded: r.degraded}, nil
+	r, err := l.handle.Acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
+	if err != nil || r.Reply == nil {
+		return Result{}, err
+	}
+	return Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: rateOf(r.Reply.Rate), Time: r.Reply.Now,
+		ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
 }
 
-// A wish is what a caller asks for.
-type wish struct {
-	permits   int64
-	blocking  bool
-	wantsWait bool // when it is refused
+// Peek returns what [RateLimiter.Try] would return now, and takes nothing: a dashboard's look, or that of a
+// caller that has several limits to choose from. Of a grant that it foretells, Available still counts the
+// permits.
+//
+// It knows Redis and nothing of the callers that wait in this process, for whose sake Try may refuse. As
+// every call it reclaims what has expired; it does not renew Rate.KeepAlive. While Redis is away it
+// returns ErrUnavailable, whatever the [OutagePolicy]. The other errors are those of TryAcquire.
+func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return Result{}, err
+	}
+	a, err := l.handle.Peek(ctx, permits)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Granted: a.Granted[0] > 0, Available: a.Available, Rate: rateOf(a.Rate), Time: a.Now, ClockSkew: a.Skew}
+	if !r.Granted {
+		r.Wait = max(a.Wait, time.Millisecond)
+	}
+	return r, nil
 }
 
-// ask takes a wish through the limiter's engine, and answers how it ended. Each copy of a request is felt
-// where hundreds ask at once: there is none.
-func (l *RateLimiter) ask(ctx context.Context, want wish, timeout time.Duration) (outcome, error) {
-	if err := l.checkPermits(ctx, want.permits); err != nil {
-		return outcome{}, err
-	}
-	r := l.client.newRequest()
-	r.ctx, r.permits, r.blocking, r.wantsWait, r.policy = ctx, want.permits, want.blocking, want.wantsWait, l.policy
-	if want.blocking {
-		r.seq = l.client.seq.Add(1)
-		if timeout > 0 {
-			r.deadline = time.Now().Add(timeout)
-		}
-	}
-	endless := ctx.Done() == nil && r.deadline.IsZero() // nothing ends the call before Redis does
-
-	b := l.bucket
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return outcome{}, ErrClosed
-	}
-	e := b.engine(l)
-	if r.policy != nil && e.withoutRedis(r) {
-		b.mu.Unlock()
-		got := r.outcome
-		l.client.recycle(r)
-		return got, got.err
-	}
-	var alone *call
-	refused := e.add(r)
-	if endless && !r.degraded {
-		alone = e.alone(r)
-	} else {
-		e.kick()
-	}
-	b.mu.Unlock()
-	if refused {
-		return outcome{}, nil
-	}
-	if alone != nil {
-		alone.runAlone()
-	}
-	ended, err := e.await(ctx, r, timeout)
-	if ended == nil {
-		return outcome{}, err
-	}
-	got := ended.outcome
-	l.client.recycle(ended)
-	return got, got.err
-}
-
-// ready answers why a call must not be made: context first.
+// ready returns why a call must not be made: context first.
 func (l *RateLimiter) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -147,8 +121,8 @@ func (l *RateLimiter) checkPermits(ctx context.Context, permits int64) error {
 	if err := l.ready(ctx); err != nil {
 		return err
 	}
-	if permits < 1 || permits > maxPermits {
-		return invalid("%d permits asked of %q are not in 1..%d", permits, l.name, int64(maxPermits))
+	if permits < 1 || permits > permit.Max {
+		return invalid("%d permits asked of %q are not in 1..%d", permits, l.name, int64(permit.Max))
 	}
 	return nil
 }

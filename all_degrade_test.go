@@ -26,7 +26,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		}
 		c := cutOff(w, refusedDial)
 		goesAway(w, c)
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
 
 		r, err = w.client.TryAcquireAll(w.ctx, 0, demands(1, 1)...)
@@ -60,24 +60,9 @@ func TestAllWithoutRedis(t *testing.T) {
 		at(4500 * time.Millisecond)
 		c.down.Store(false)
 		require.NoError(t, w.client.AcquireAll(w.ctx, demands(1, 5)...), "what the charge has left, one second after it was granted")
-		require.False(t, w.l.outage().known())
+		require.False(t, w.l.handle.Health().Down())
 		n, err := other.AvailablePermits(w.ctx)
 		require.NoError(t, err)
 		require.Zero(t, n, "5 were charged, 5 are granted")
 	})
-}
-
-// What one limiter cannot undo is not lost: several callers at one time, each list all or nothing.
-func TestAllWithoutRedisUndoes(t *testing.T) {
-	m, p := memory{rate: overall(10, time.Second)}, LocalShare(overall(10, time.Second), 1)
-	now := time.Now()
-	m.take(&p, 3, now)
-	m.take(&p, 2, now)
-	m.undo(3, now)
-	require.EqualValues(t, 2, m.used)
-	m.undo(3, now.Add(time.Millisecond))
-	require.EqualValues(t, 2, m.used, "not of that instant")
-	m.log[0].charged = true
-	m.undo(2, now)
-	require.EqualValues(t, 2, m.used, "it is in Redis")
 }

@@ -98,7 +98,6 @@ func TestManyCallersOfOverlappingLists(t *testing.T) {
 		require.EqualValues(t, callers*lists, served)
 		require.Greater(t, fullest, int64(rate/2), "they compete")
 		for i, c := range clients {
-			require.Zero(t, c.lists.count())
 			for _, l := range limiters[i] {
 				require.Zero(t, asleep(l))
 			}
@@ -114,7 +113,7 @@ func newestWindow(rdb redis.UniversalClient, l *RateLimiter, rate int64, interva
 	var value *redis.StringCmd
 	var set *redis.ZSliceCmd
 	_, err = rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		value, set = p.Get(ctx, l.keys.value[Overall]), p.ZRangeWithScores(ctx, l.keys.permits[Overall], 0, -1)
+		value, set = p.Get(ctx, l.redis.Keys.Value[Overall]), p.ZRangeWithScores(ctx, l.redis.Keys.Permits[Overall], 0, -1)
 		return nil
 	})
 	if errors.Is(err, redis.Nil) || err == nil && len(set.Val()) == 0 {

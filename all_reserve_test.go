@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -200,10 +202,7 @@ func TestAListInACoolDownHoldsNothing(t *testing.T) {
 }
 
 func reserving(l *RateLimiter) bool {
-	l.bucket.mu.Lock()
-	defer l.bucket.mu.Unlock()
-	e := l.bucket.find(l.keys.hash)
-	return e != nil && e.reserver != nil
+	return l.handle.Snapshot().Gathering
 }
 
 // Whoever ends the wait of a list, what it has reserved goes back at once.
@@ -322,7 +321,13 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 // others, a lost reply, a cool-down and an expiry.
 func TestReserve(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
-		v := &reservation{l: w.l, permits: 8, id: newRequestID().run(0)}
+		v := permit.Reservation{ID: redisson.RandomID().Run(0)}
+		send := func(want int64, whole bool) (err error) {
+			v.Want, v.Whole = want, whole
+			v.Held, _, err = w.l.redis.Reserve(w.ctx, v)
+			v.Unsure = false
+			return err
+		}
 		sum := func() {
 			t.Helper()
 			used, _ := w.used()
@@ -330,8 +335,8 @@ func TestReserve(t *testing.T) {
 		}
 		takes := func(want, held int64, whole bool) {
 			t.Helper()
-			require.NoError(t, v.send(w.ctx, want, whole))
-			require.Equal(t, held, v.held)
+			require.NoError(t, send(want, whole))
+			require.Equal(t, held, v.Held)
 			sum()
 		}
 		w.granted(5)
@@ -345,7 +350,7 @@ func TestReserve(t *testing.T) {
 		w.available(2)
 		w.at(19*time.Second + 999*time.Millisecond)
 		w.available(2)
-		v.unsure, v.held = true, 3 // a reply was lost that said 8
+		v.Unsure, v.Held = true, 3 // a reply was lost that said 8
 		takes(8, 8, false)
 		require.NoError(t, w.l.Release(w.ctx, 2)) // by others
 		takes(8, 8, false)
@@ -364,9 +369,9 @@ func TestReserve(t *testing.T) {
 		takes(0, 0, false)
 		_, err := w.rdb.Del(w.ctx, w.valueKey()).Result()
 		require.NoError(t, err)
-		require.NoError(t, v.send(w.ctx, 8, false))
-		require.Zero(t, v.held, "for acquire to rebuild")
+		require.NoError(t, send(8, false))
+		require.Zero(t, v.Held, "for acquire to rebuild")
 		require.NoError(t, w.l.SetRate(w.ctx, overall(7, time.Second)))
-		require.ErrorIs(t, v.send(w.ctx, 8, false), ErrPermitsExceedRate)
+		require.ErrorIs(t, send(8, false), ErrPermitsExceedRate)
 	})
 }

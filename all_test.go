@@ -3,6 +3,7 @@ package ratelimiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,16 +25,17 @@ func (w *world) others(rates ...Rate) []*RateLimiter {
 }
 
 // apart has the client think that its Redis is one of many, so that limiters are asked in turn.
-func apart(c *Client, yes bool) { c.sharded = yes }
+func apart(c *config) { c.divided = true }
 
 // inBothWays runs f where one script decides and where the limiters are asked in turn.
 func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...Option) {
 	for _, way := range []string{"one script", "in turn"} {
 		t.Run(way, func(t *testing.T) {
-			inWorld(t, Rate{}, func(t *testing.T, w *world) {
-				apart(w.client, way == "in turn")
-				f(t, w)
-			}, opts...)
+			opts := slices.Clone(opts)
+			if way == "in turn" {
+				opts = append(opts, apart)
+			}
+			inWorld(t, Rate{}, f, opts...)
 		})
 	}
 }
@@ -141,7 +143,7 @@ func TestAllOfBadInput(t *testing.T) {
 		require.ErrorContains(t, err, w.l.Name())
 		_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{l[1], 4})
 		require.ErrorIs(t, err, ErrPermitsExceedRate)
-		require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", "x", "interval", "1", "type", "0").Err())
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", "x", "interval", "1", "type", "0").Err())
 		_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{w.l, 1})
 		require.ErrorIs(t, err, ErrMalformed)
 		w.has(l[0], 2)
@@ -253,7 +255,7 @@ func TestNobodyStarvesInOverlappingLists(t *testing.T) {
 		require.Less(t, w.elapsed(), 3*time.Minute)
 		cancel()
 		crowd.Wait()
-		require.Zero(t, w.client.lists.count())
+		require.Zero(t, w.client.engine.Contending())
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -19,7 +19,7 @@ type granter struct{ scriptHook }
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		time.Sleep(100 * time.Microsecond)
-		cmd.(redisscript.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0)})
+		cmd.(dispatch.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0)})
 		return nil
 	}
 }

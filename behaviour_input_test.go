@@ -103,7 +103,7 @@ func TestRow11_RatesOutOfRange(t *testing.T) {
 		inWorld(t, Rate{}, func(t *testing.T, w *world) {
 			for _, h := range [][3]string{{"0", "1000", "0"}, {"-5", "1000", "0"}, {"10", "0", "0"}, {"10", "1.5", "0"},
 				{"ten", "1000", "0"}, {"inf", "1000", "0"}, {"1e300", "1000", "0"}, {"10", "1000", "2"}, {"10", "1000", "x"}} {
-				require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", h[0], "interval", h[1], "type", h[2]).Err())
+				require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", h[0], "interval", h[1], "type", h[2]).Err())
 				_, err := w.l.Try(w.ctx, 1)
 				require.ErrorIs(t, err, ErrMalformed, "%v", h)
 				_, err = w.l.Rate(w.ctx)
@@ -120,7 +120,7 @@ func TestRow11_RatesOutOfRange(t *testing.T) {
 func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		exists := func(typ RateType) int64 {
-			return w.rdb.Exists(w.ctx, w.l.keys.value[typ], w.l.keys.permits[typ]).Val()
+			return w.rdb.Exists(w.ctx, w.l.redis.Keys.Value[typ], w.l.redis.Keys.Permits[typ]).Val()
 		}
 		w.granted(10)
 		require.EqualValues(t, 2, exists(Overall))

@@ -195,7 +195,7 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 	perClient := func(interval time.Duration) Rate { return Rate{Type: PerClient, Permits: 2, Interval: interval} }
 	ttls := func(w *world) []time.Duration {
 		return []time.Duration{w.rdb.PTTL(w.ctx, w.valueKey()).Val(), w.rdb.PTTL(w.ctx, w.permitsKey()).Val(),
-			w.rdb.PTTL(w.ctx, w.l.keys.hash).Val()}
+			w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val()}
 	}
 	near := func(t *testing.T, want time.Duration, got []time.Duration) {
 		t.Helper()

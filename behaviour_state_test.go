@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -30,18 +32,20 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 // The reply was lost and the call is sent again: it answers what the first one granted.
 func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		send := func(id requestID, permits, n int64, flags int) answer {
-			return w.ask(ask{id: id, runs: []run{{permits: permits, count: n}}, replay: flags&flagReplay > 0, check: flags&flagCheck > 0})
+		send := func(id permit.ID, permits, n int64, b permit.Batch) permit.Reply {
+			b.ID, b.Runs = id, []permit.Run{{Permits: permits, Count: n}}
+			return w.ask(b)
 		}
-		for _, flags := range []int{flagReplay, flagReplay | flagCheck} {
+		first, replay := permit.Batch{}, permit.Batch{Replay: true}
+		for _, again := range []permit.Batch{replay, {Replay: true, Check: true}} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
-			id := newRequestID()
-			require.EqualValues(t, 3, send(id, 3, 4, 0).granted[0]) // 3 of 4 requests: 9 permits
+			id := redisson.RandomID()
+			require.EqualValues(t, 3, send(id, 3, 4, first).Granted[0]) // 3 of 4 requests: 9 permits
 			for range 5 {
-				r := send(id, 3, 4, flags)
-				require.EqualValues(t, 3, r.granted[0])
-				require.Equal(t, time.Second, r.wait)
-				require.EqualValues(t, 1, r.available)
+				r := send(id, 3, 4, again)
+				require.EqualValues(t, 3, r.Granted[0])
+				require.Equal(t, time.Second, r.Wait)
+				require.EqualValues(t, 1, r.Available)
 			}
 			require.EqualValues(t, 1, w.value())
 			used, members := w.used()
@@ -51,18 +55,18 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 		// Also when a release has made the grant smaller meanwhile.
 		for _, n := range []int64{1, 4} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
-			id := newRequestID()
-			require.EqualValues(t, n, send(id, 2, n, 0).granted[0])
+			id := redisson.RandomID()
+			require.EqualValues(t, n, send(id, 2, n, first).Granted[0])
 			require.NoError(t, w.l.Release(w.ctx, 1))
-			require.EqualValues(t, n, send(id, 2, n, flagReplay).granted[0])
+			require.EqualValues(t, n, send(id, 2, n, replay).Granted[0])
 			w.available(10 - 2*n + 1)
 		}
 		// Also when nothing says that it is a replay, as with a proxy that re-sends.
 		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
-		id := newRequestID()
+		id := redisson.RandomID()
 		begin := time.Now()
 		for range 5 {
-			require.EqualValues(t, 1, send(id, 4, 1, 0).granted[0])
+			require.EqualValues(t, 1, send(id, 4, 1, first).Granted[0])
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.EqualValues(t, 6, w.value())
@@ -130,7 +134,8 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 			require.EqualValues(t, 6989, w.value())
 		})
 	})
-	// The set changes while it is counted.
+	// The set changes while it is counted, of which one call reads so many.
+	const auditStep = redisson.TallyStep
 	t.Run("audit starts over", func(t *testing.T) {
 		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 3*auditStep)
@@ -141,29 +146,29 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 				"the oldest counted": members[len(members)-auditStep],
 				"one between":        members[len(members)-7],
 			} {
-				first, done, _, err := w.l.runAudit(w.ctx, Overall, tally{})
+				first, done, _, err := w.l.redis.AuditStep(w.ctx, permit.Overall, redisson.Tally{})
 				require.NoError(t, err)
 				require.False(t, done)
-				require.EqualValues(t, auditStep, first.members)
+				require.EqualValues(t, auditStep, first.Members)
 				require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), gone).Err())
-				again, done, _, err := w.l.runAudit(w.ctx, Overall, first)
+				again, done, _, err := w.l.redis.AuditStep(w.ctx, permit.Overall, first)
 				require.NoError(t, err)
 				require.False(t, done)
-				require.Equal(t, tally{}, again, name)
+				require.Equal(t, redisson.Tally{}, again, name)
 				w.put(0, []byte(gone))
 			}
 			// What is added above and taken away below is counted right.
-			first, _, _, err := w.l.runAudit(w.ctx, Overall, tally{})
+			first, _, _, err := w.l.redis.AuditStep(w.ctx, permit.Overall, redisson.Tally{})
 			require.NoError(t, err)
 			w.put(time.Second, grant(9))
 			require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), members[0], members[1]).Err())
-			next, done, _, err := w.l.runAudit(w.ctx, Overall, first)
+			next, done, _, err := w.l.redis.AuditStep(w.ctx, permit.Overall, first)
 			require.NoError(t, err)
 			require.False(t, done)
-			_, done, balance, err := w.l.runAudit(w.ctx, Overall, next)
+			_, done, balance, err := w.l.redis.AuditStep(w.ctx, permit.Overall, next)
 			require.NoError(t, err)
 			require.True(t, done)
-			require.EqualValues(t, -5-2+9, balance.surplus)
+			require.EqualValues(t, -5-2+9, balance.Surplus)
 		})
 	})
 }
@@ -197,9 +202,9 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 			w.refused(1001, 59*time.Second)
 			w.refused(2500, 60*time.Second)
 			w.refused(3000, 60*time.Second)
-			r := w.ask(ask{runs: []run{{permits: 2500, count: 1}}})
-			require.EqualValues(t, againWalk, r.again)
-			require.EqualValues(t, 512, r.walked, "a call walks no further")
+			r := w.ask(permit.Batch{Runs: []permit.Run{{Permits: 2500, Count: 1}}})
+			require.EqualValues(t, permit.Walk, r.Next)
+			require.EqualValues(t, 512, r.Cursor.Members, "a call walks no further")
 		})
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -82,7 +83,7 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 				continue
 			}
 			wg.Go(func() { // its time is up
-				due := time.Now().Add(after + grace)
+				due := time.Now().Add(after + engine.Grace)
 				ok, err := free.TryAcquire(ctx, 1, after)
 				late.add(due, time.Now())
 				if ok || !errors.Is(err, ErrUnavailable) {
@@ -177,7 +178,7 @@ func TestHundredThousandCancels(t *testing.T) {
 	for i, l := range []*RateLimiter{wide, narrow} {
 		require.NoError(t, accounts(rdb, l, []int64{rate, wider}[i], got[i].Load()))
 	}
-	requireNoTimers(t, c)
+	require.NoError(t, c.engine.CheckIdle())
 	soon(t, fmt.Sprint("no more goroutines than ", before), func() bool { return runtime.NumGoroutine() <= before })
 	require.Greater(t, cancelled.Load(), int64(callers*each/4))
 	require.Positive(t, got[1].Load())
@@ -185,35 +186,7 @@ func TestHundredThousandCancels(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func idle(c *Client) bool {
-	for i := range c.buckets {
-		b := &c.buckets[i]
-		b.mu.Lock()
-		for e := b.first; e != nil; e = e.next {
-			if !e.idle() {
-				b.mu.Unlock()
-				return false
-			}
-		}
-		b.mu.Unlock()
-	}
-	return true
-}
-
-func requireNoTimers(t *testing.T, c *Client) {
-	t.Helper()
-	for i := range c.buckets {
-		b := &c.buckets[i]
-		b.mu.Lock()
-		for e := b.first; e != nil; e = e.next {
-			require.False(t, e.timer != nil && e.timer.Stop(), "%s has a timer", e.l.name)
-		}
-		b.mu.Unlock()
-	}
-	for r, ok := c.requests.Get().(*request); ok; r, ok = c.requests.Get().(*request) {
-		require.False(t, r.timer != nil && r.timer.Stop(), "a caller that left has a timer")
-	}
-}
+func idle(c *Client) bool { return c.engine.Idle() }
 
 // Close fails the callers in flight at once, and what they are granted all the same goes back.
 func TestCloseInFlight(t *testing.T) {
@@ -251,24 +224,15 @@ func TestCloseInFlight(t *testing.T) {
 		require.NoError(t, inTime(t, closed))
 		soon(t, "what was granted in flight is back", func() bool { return accounts(admin, l, 1000, 7) == nil })
 		require.NoError(t, accounts(admin, full, 1, 1))
-		requireNoTimers(t, c)
+		require.NoError(t, c.engine.CheckIdle())
 		soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	}
 }
 
 // callers is how many callers l has.
 func callers(l *RateLimiter) (n int) {
-	l.bucket.mu.Lock()
-	defer l.bucket.mu.Unlock()
-	if e := l.bucket.find(l.keys.hash); e != nil {
-		n = e.tries.n + e.waiters.n
-		for _, c := range e.calls {
-			if !c.inOrder { // those of the waiters stand in the queue too
-				n += int(c.size())
-			}
-		}
-	}
-	return n
+	s := l.handle.Snapshot()
+	return s.Waiting + s.Trying
 }
 
 // blocked is how many clients a paused Redis keeps.
@@ -309,13 +273,6 @@ func TestIdleLimitersHoldNothing(t *testing.T) {
 	}
 	wg.Wait()
 	soon(t, "nothing is in flight", func() bool { return idle(c) })
-	requireNoTimers(t, c)
+	require.NoError(t, c.engine.CheckIdle())
 	soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
-	engines := 0
-	for i := range c.buckets {
-		for e := c.buckets[i].first; e != nil; e = e.next {
-			engines++
-		}
-	}
-	require.LessOrEqual(t, engines, len(c.buckets))
 }

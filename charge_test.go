@@ -21,7 +21,7 @@ func TestLocalGrantsAreCharged(t *testing.T) {
 		w.granted(1)
 		c := cutOff(w, refusedDial)
 		goesAway(w, c)
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
 		for i, permits := range []int64{2, 1, 2} { // at 4, 5, 6 s
 			at(time.Duration(4+i) * time.Second)
@@ -32,7 +32,7 @@ func TestLocalGrantsAreCharged(t *testing.T) {
 		at(6500 * time.Millisecond)
 		c.down.Store(false)
 		require.NoError(t, l.Acquire(w.ctx, 5))
-		require.False(t, w.l.outage().known())
+		require.False(t, w.l.handle.Health().Down())
 		ended := time.Since(begun)
 		require.Less(t, ended, 7750*time.Millisecond)
 		require.Zero(t, w.value(), "10 in use")
@@ -47,7 +47,7 @@ func TestLocalGrantsAreCharged(t *testing.T) {
 		}
 		at(9500 * time.Millisecond)
 		w.granted(3)
-		require.Empty(t, l.bucket.find(l.keys.hash).memory.debts)
+		require.Zero(t, l.handle.Snapshot().Pending)
 	})
 }
 
@@ -61,7 +61,7 @@ func TestChargeWithoutRoom(t *testing.T) {
 		w.granted(1)
 		c := cutOff(w, refusedDial)
 		goesAway(w, c)
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
 		at(5 * time.Second)
 		r, err := l.Try(w.ctx, 5)
@@ -108,7 +108,7 @@ func TestChargeWhoseAnswerIsLost(t *testing.T) {
 			w.rdb.AddHook(h)
 			c := cutOff(w, refusedDial)
 			goesAway(w, c)
-			begun, _ := w.l.outage().begun()
+			begun, _ := w.l.handle.Health().Since()
 			for _, at := range []time.Duration{7, 8} {
 				time.Sleep(time.Until(begun.Add(at * time.Second)))
 				r, err := l.Try(w.ctx, 2)

@@ -2,13 +2,13 @@ package ratelimiter
 
 import (
 	"context"
-	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -18,26 +18,13 @@ import (
 // While nobody acquires it holds no goroutine, and never a connection or a finalizer of its own. Its
 // methods are safe for concurrent use.
 type Client struct {
-	rdb    redisscript.Sender
-	cfg    config
-	err    error // of the options; every call answers it
-	policy *OutagePolicy
-	closed chan struct{}
-	once   sync.Once
-
-	tag     int // of this process, in its members
+	cfg     config
+	err     error // of the options; every call returns it
+	policy  *outage.Policy
 	cluster bool
-	sharded bool // a cluster or a ring: one Redis may be away while others are there
-	seed    maphash.Seed
-	buckets [512]bucket
-	outage  outage   // of the one Redis, when not sharded
-	shards  sync.Map // of *outage, by redisscript.Shard
-
-	requests sync.Pool      // of *request
-	calls    sync.WaitGroup // goroutines that talk to Redis
-
-	seq   atomic.Uint64 // of callers that may wait, by their coming
-	lists contenders    // the callers of several limiters that would starve
+	redis   *redisson.Conn
+	engine  *engine.Engine
+	once    sync.Once
 }
 
 // New is a Client on rdb: a redis.Client, ClusterClient, Ring or failover client, which stays the
@@ -48,27 +35,20 @@ type Client struct {
 // [OutagePolicy] says. For that New adds a hook to each shard. Make the Client while all shards are up.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	c := &Client{
-		rdb: redisscript.Pin(rdb),
 		cfg: config{
 			clientID:     uuid.NewString(),
 			nameMapper:   func(name string) string { return name },
-			trusted:      true,
+			sharedClock:  true,
 			memberFormat: MemberBc0I,
 			clientKeyTTL: time.Hour,
 			recheck:      time.Second,
 			outageLimit:  30 * time.Second,
 		},
-		closed: make(chan struct{}),
-		seed:   maphash.MakeSeed(),
-		tag:    newTag(),
 	}
 	for _, o := range opts {
 		o(&c.cfg)
 	}
-	if c.cfg.memberFormat == MemberLc0I {
-		c.tag &^= 0xff // its members have few random bytes
-	}
-	c.err, c.policy = c.cfg.validate(), c.cfg.policy.effective()
+	c.err, c.policy = c.cfg.validate(), c.cfg.policy.inEngine()
 	if rdb == nil && c.err == nil {
 		c.err = invalid("the redis client is nil")
 	}
@@ -79,7 +59,24 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	_, ring := rdb.(interface {
 		SetAddrs(addrs map[string]string)
 	})
-	c.sharded = c.cluster || ring
+	c.cfg.divided = c.cfg.divided || c.cluster || ring
+	c.redis = redisson.NewConn(rdb, redisson.Config{
+		Divided:     c.cfg.divided,
+		Scripts:     &scripts,
+		ClientClock: c.cfg.clientClock,
+		SharedClock: c.cfg.sharedClock,
+		LongLength:  c.cfg.memberFormat == MemberLc0I,
+		KeyTTL:      c.cfg.clientKeyTTL,
+	})
+	c.engine = engine.New(engine.Config{
+		Backends:    c.redis,
+		Divided:     c.cfg.divided,
+		Recheck:     c.cfg.recheck,
+		OutageLimit: c.cfg.outageLimit,
+		RefuseEarly: c.cfg.refuseEarly,
+		Observe:     observe(c.cfg.observer),
+	})
+	c.redis.Closed, c.redis.Touched = c.engine.Closed(), c.engine.Touch
 	return c
 }
 
@@ -93,23 +90,7 @@ func (c *Client) ID() string { return c.cfg.clientID }
 // redis client's read timeout, as do callers whose context cannot end and who make their calls
 // themselves. It answers nil, also the second time.
 func (c *Client) Close() error {
-	c.once.Do(func() {
-		close(c.closed)
-		for i := range c.buckets {
-			c.buckets[i].close()
-		}
-		ended := make(chan struct{})
-		go func() {
-			c.calls.Wait()
-			close(ended)
-		}()
-		timer := time.NewTimer(time.Second)
-		defer timer.Stop()
-		select {
-		case <-ended:
-		case <-timer.C:
-		}
-	})
+	c.once.Do(c.engine.Close)
 	return nil
 }
 
@@ -126,29 +107,21 @@ func (c *Client) RateLimiter(name string) *RateLimiter {
 		l.err = invalid("the name of a limiter is empty (%q, mapped to %q)", name, mapped)
 		return l
 	}
-	l.keys = newKeys(mapped, c.cfg.clientID)
-	l.bucket = &c.buckets[maphash.String(c.seed, mapped)%uint64(len(c.buckets))]
+	l.redis = redisson.Limiter{Conn: c.redis, Name: name, Keys: redisson.NewKeys(mapped, c.cfg.clientID)}
+	l.handle = c.engine.Handle(mapped, name, &l.redis)
 	if c.cluster {
-		l.err = checkClusterSafe(mapped, c.cfg.clientID)
+		l.err = redisson.CheckClusterSafe(mapped, c.cfg.clientID)
 	}
 	return l
 }
 
 func (c *Client) isClosed() bool {
 	select {
-	case <-c.closed:
+	case <-c.engine.Closed():
 		return true
 	default:
 		return false
 	}
-}
-
-// now is the instant that scripts get: empty for that of Redis.
-func (c *Client) now() any {
-	if c.cfg.clientClock {
-		return time.Now().UnixMilli()
-	}
-	return ""
 }
 
 var (

@@ -8,39 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
-
-func TestKeyNames(t *testing.T) {
-	for name, want := range map[string]string{
-		"plain":  "{plain}:value",
-		"a{b}c":  "a{b}c:value",
-		"{tag}x": "{tag}x:value",
-		"a{b":    "a{b:value",
-		"a}b":    "{a}b}:value",
-		"{}x":    "{}x:value",
-		"with :": "{with :}:value",
-		"漢字":     "{漢字}:value",
-	} {
-		k := newKeys(name, "id")
-		require.Equal(t, want, k.value[Overall])
-		require.Equal(t, strings.Replace(want, ":value", ":permits:id", 1), k.permits[PerClient])
-		require.Equal(t, []string{name, k.value[0], k.permits[0], k.value[1], k.permits[1]}, k.all(Overall))
-		require.Equal(t, []string{name, k.value[1], k.permits[1], k.value[0], k.permits[0]}, k.all(PerClient))
-	}
-}
-
-// The names of docs/protocol.md that no cluster can hold.
-func TestClusterSafeNames(t *testing.T) {
-	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
-		require.ErrorIs(t, checkClusterSafe(name, "id"), ErrNameNotClusterSafe, name)
-	}
-	for _, name := range []string{"plain", "a{b}c", "{tag}x", "a{b}{c}", "x{y}}", "with space", "a:b"} {
-		require.NoError(t, checkClusterSafe(name, "id"), name)
-	}
-}
 
 func TestNamesStandalone(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
@@ -67,7 +39,7 @@ func TestNameMapper(t *testing.T) {
 		c := New(w.rdb, WithNameMapper(func(name string) string { calls++; return strings.TrimPrefix(name, "app:") }), WithClientClock())
 		l := c.RateLimiter("app:" + w.l.Name())
 		require.Equal(t, "app:"+w.l.Name(), l.Name())
-		require.Equal(t, w.l.keys.hash, l.keys.hash)
+		require.Equal(t, w.l.redis.Keys.Hash, l.redis.Keys.Hash)
 		require.Equal(t, 1, calls)
 		ok, err := l.TryAcquire(w.ctx, 2, 0)
 		require.NoError(t, err)
@@ -106,14 +78,9 @@ func TestNamesLeaveNothingBehind(t *testing.T) {
 		for i := range 100_000 {
 			_, err := c.RateLimiter(fmt.Sprint("once", i)).Try(context.Background(), 1)
 			require.ErrorIs(t, err, ErrNotInitialized)
-			c.RateLimiter(fmt.Sprint("learnt", i)).learn(PerClient)
+			c.RateLimiter(fmt.Sprint("learnt", i)).handle.LearnType(permit.PerClient)
 		}
 		requireIdle(t, c)
-		for i := range c.buckets {
-			if e := c.buckets[i].first; e != nil {
-				require.Nil(t, e.next)
-			}
-		}
 		require.NoError(t, c.Close())
 	})
 }

@@ -86,7 +86,7 @@ func TestSlotMigration(t *testing.T) {
 		a.do("CLUSTER", "SETSLOT", slot, "MIGRATING", b.id)
 		busy() // still there, though the slot is on its way
 		host, port, _ := strings.Cut(b.Options().Addr, ":")
-		a.do("MIGRATE", host, port, "", 0, 5000, "KEYS", l.keys.hash, l.keys.value[Overall], l.keys.permits[Overall])
+		a.do("MIGRATE", host, port, "", 0, 5000, "KEYS", l.redis.Keys.Hash, l.redis.Keys.Value[Overall], l.redis.Keys.Permits[Overall])
 		busy() // ASK
 		b.do("CLUSTER", "SETSLOT", slot, "NODE", b.id)
 		a.do("CLUSTER", "SETSLOT", slot, "NODE", b.id)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -47,7 +47,7 @@ func TestConnectionsOfRealServers(t *testing.T) {
 // when it goes on.
 func hangs(p *patient, pause, goOn func()) {
 	t, served := p.t, make(chan error, 1)
-	var conns [2 * redisscript.MaxAttempts]*redis.Conn // a connection that is made meanwhile gets no further than HELLO
+	var conns [2 * retry.MaxAttempts]*redis.Conn // a connection that is made meanwhile gets no further than HELLO
 	for i := range conns {
 		conns[i] = p.rdb.Conn()
 		require.NoError(t, conns[i].Ping(p.ctx).Err())
@@ -60,7 +60,7 @@ func hangs(p *patient, pause, goOn func()) {
 	_, err := p.l.Try(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(redisscript.MaxAttempts+1))
+	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(retry.MaxAttempts+1))
 	require.Empty(t, served)
 	goOn()
 	require.NoError(t, inTime(t, served))
@@ -124,7 +124,7 @@ func poolIsEmpty(t *testing.T) {
 	_, err := p.l.Try(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, redis.ErrPoolTimeout)
-	require.False(t, p.l.outage().known(), "Redis is there")
+	require.False(t, p.l.handle.Health().Down(), "Redis is there")
 	require.NoError(t, held.Close())
 	p.granted(1)
 	require.NoError(t, inTime(t, served))

@@ -3,6 +3,8 @@ package ratelimiter
 import (
 	"context"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A CoolDownOption changes how a cool-down ends.
@@ -44,8 +46,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 	for _, o := range opts {
 		o(&c)
 	}
-	reopen, err := millis("re-opening", c.reopen)
-	if err != nil {
+	if _, err := millis("re-opening", c.reopen); err != nil {
 		return err
 	}
 	if c.reopen < 0 || c.reopen > maxCoolDown {
@@ -58,23 +59,13 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 	if left <= 0 {
 		return nil
 	}
-	format := 21
-	if l.client.cfg.memberFormat == MemberLc0I {
-		format = 20
-	}
-	l.noteCoolDown(until) // which holds also where Redis is away and cannot be told
-	ms := (left + time.Millisecond - 1).Milliseconds()
-	err = l.withType("cool_down", func(typ RateType) error {
-		n, err := l.run(ctx, coolDownScript, l.keys.of(typ), typ.wire(), ms, reopen, l.client.now(), format,
-			l.client.cfg.clientKeyTTL.Milliseconds())
-		if err == nil {
-			err = l.statusError(n)
-		}
-		return err
+	l.handle.NoteCoolDown(until) // which holds also where Redis is away and cannot be told
+	err := l.withType("cool_down", func(typ permit.Type) error {
+		return l.redis.CoolDown(ctx, typ, left, c.reopen)
 	})
 	if err == nil {
-		l.toldCoolDown(until)
-		l.changed() // those who wait learn the new wait
+		l.handle.ToldCoolDown(until)
+		l.handle.Changed() // those who wait learn the new wait
 	}
 	return err
 }
@@ -86,14 +77,11 @@ func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err
 	}
-	n, err := l.run(ctx, coolDownUntilScript, []string{l.keys.hash}, l.client.now())
-	if err == nil {
-		err = l.statusError(n)
-	}
-	if err != nil || n[1] == 0 {
+	left, err := l.redis.CoolDownLeft(ctx)
+	if err != nil || left == 0 {
 		return time.Time{}, err
 	}
-	return time.Now().Add(ms(n[1])), nil
+	return time.Now().Add(left), nil
 }
 
 // LiftCoolDown ends the cool-down of the limiter, and its re-opening, before the time, and reports
@@ -112,17 +100,13 @@ func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	lifted := false
-	l.noteCoolDown(time.Time{})
-	err := l.withType("lift_cool_down", func(typ RateType) error {
-		n, err := l.run(ctx, liftCoolDownScript, l.keys.of(typ), typ.wire(), l.client.now())
-		if err == nil {
-			err = l.statusError(n)
-		}
-		lifted = err == nil && n[1] == 1
+	l.handle.NoteCoolDown(time.Time{})
+	err := l.withType("lift_cool_down", func(typ permit.Type) (err error) {
+		lifted, err = l.redis.LiftCoolDown(ctx, typ)
 		return err
 	})
 	if err == nil {
-		l.changed()
+		l.handle.Changed()
 	}
 	return lifted, err
 }

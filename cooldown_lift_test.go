@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -33,7 +34,7 @@ var coolDownEnds = map[string]func(w *world, r Rate){
 		require.NoError(w.t, w.l.SetRate(w.ctx, r))
 	},
 	"expired and set": func(w *world, r Rate) {
-		require.NoError(w.t, w.rdb.Del(w.ctx, w.l.keys.hash).Err())
+		require.NoError(w.t, w.rdb.Del(w.ctx, w.l.redis.Keys.Hash).Err())
 		ok, err := w.l.TrySetRate(w.ctx, r)
 		require.NoError(w.t, err)
 		require.True(w.t, ok)
@@ -341,12 +342,12 @@ func TestBlocksOfTheFirstVersion(t *testing.T) {
 	}
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		until := w.epoch.Add(time.Hour)
-		require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "coolDown", until.UnixMilli()).Err())
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "coolDown", until.UnixMilli()).Err())
 		w.put(time.Hour-time.Second, block(w, 10))
 		w.setValue(0)
 		w.at(500 * time.Millisecond)
 		w.refused(1, time.Hour-500*time.Millisecond)
-		w.rdb.HDel(w.ctx, w.l.keys.hash, "coolDown") // lifted by another client
+		w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "coolDown") // lifted by another client
 		w.refused(1, 500*time.Millisecond)
 		w.at(time.Second)
 		w.granted(10)
@@ -366,7 +367,7 @@ func TestRandomBytesAreNoBlock(t *testing.T) {
 		w.at(time.Second)
 		w.granted(10)
 		for range 100_000 {
-			require.NotEqual(t, byte('~'), newRequestID()[0])
+			require.NotEqual(t, byte('~'), redisson.RandomID()[0])
 		}
 	})
 }
@@ -407,7 +408,7 @@ func TestPeersLiftIsLearnt(t *testing.T) {
 	t.Run("not one that Redis was not told", func(t *testing.T) {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			l := w.l.OnOutage(FailOpen())
-			l.noteCoolDown(w.epoch.Add(time.Hour))
+			l.handle.NoteCoolDown(w.epoch.Add(time.Hour))
 			w.granted(1)
 			goesAway(w, cutOff(w, refusedDial))
 			r, err := l.Try(w.ctx, 1)

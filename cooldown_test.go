@@ -31,7 +31,7 @@ func TestCoolDown(t *testing.T) {
 			w.refused(1, time.Second)
 			w.at(time.Minute + time.Second)
 			w.granted(10)
-			require.False(t, w.rdb.HExists(w.ctx, w.l.keys.hash, "coolDown").Val(), "nothing is left of it")
+			require.False(t, w.rdb.HExists(w.ctx, w.l.redis.Keys.Hash, "coolDown").Val(), "nothing is left of it")
 		})
 	})
 
@@ -158,7 +158,7 @@ func TestCoolDown(t *testing.T) {
 						w.at(at)
 						w.refused(1, time.Minute-at)
 						w.available(0)
-						require.LessOrEqual(t, w.rdb.Get(w.ctx, w.l.keys.value[rate.Type]).Val(), "0", "Redisson is refused too")
+						require.LessOrEqual(t, w.rdb.Get(w.ctx, w.l.redis.Keys.Value[rate.Type]).Val(), "0", "Redisson is refused too")
 					}
 					w.at(time.Minute)
 					w.granted(rate.Permits)
@@ -236,7 +236,7 @@ func TestCoolDown(t *testing.T) {
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, 1000*24*time.Hour)), ErrInvalidArgument)
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, time.Minute), Reopen(-1)), ErrInvalidArgument)
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, time.Minute), Reopen(time.Microsecond)), ErrInvalidArgument)
-			require.False(t, w.rdb.Exists(w.ctx, w.l.keys.hash).Val() > 0, "nothing was written")
+			require.False(t, w.rdb.Exists(w.ctx, w.l.redis.Keys.Hash).Val() > 0, "nothing was written")
 		})
 	})
 }

@@ -9,16 +9,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestRoomsKnowOnlyWhatTheyMay holds the borders: who waits does not know Redis, and what lies in Redis does not know who
+// waits. Each room is listed with the rooms that it may link; go-redis may be linked by dispatch and redisson alone.
+func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
+	for room, may := range map[string]struct {
+		rooms []string
+		redis bool
+	}{
+		"internal/retry":    {},
+		"internal/permit":   {rooms: []string{"internal/retry"}},
+		"internal/outage":   {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/engine":   {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
+		"internal/dispatch": {rooms: []string{"internal/retry"}, redis: true},
+		"internal/redisson": {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
+	} {
+		ours, redis := redistest.Rooms(t, "./"+room)
+		require.ElementsMatch(t, append(may.rooms, room), ours, room)
+		require.Equal(t, may.redis, redis, "%s and go-redis", room)
+	}
+}
+
 // TestImportersGetLittle: the CLI library, miniredis, testify and our other internal packages stay out
 // of the programs that import the root package.
 func TestImportersGetLittle(t *testing.T) {
-	require.Empty(t, redistest.Strangers(t, ".", "", "internal/redisscript"))
+	require.Empty(t, redistest.Strangers(t, ".", redistest.Core...))
 }
 
 // TestImportersGetLittleCanFail: the same look at an internal package finds what the root must not link. The
 // test of this name in cmd/rrl looks at the command.
 func TestImportersGetLittleCanFail(t *testing.T) {
-	found := strings.Join(redistest.Strangers(t, "./internal/embedredis", "", "internal/redisscript"), "\n")
+	found := strings.Join(redistest.Strangers(t, "./internal/embedredis", redistest.Core...), "\n")
 	for _, want := range []string{"miniredis", "/internal/embedredis"} {
 		require.Contains(t, found, want)
 	}

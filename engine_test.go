@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -201,7 +204,7 @@ func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
 		ok, err := w.l.TryAcquire(w.ctx, 1, 700*time.Millisecond)
 		require.False(t, ok)
 		require.ErrorIs(t, err, ErrUnavailable)
-		require.Equal(t, 700*time.Millisecond+grace, time.Since(begin))
+		require.Equal(t, 700*time.Millisecond+engine.Grace, time.Since(begin))
 		time.Sleep(time.Minute)
 		ok, err = w.l.TryAcquire(w.ctx, 1, 1999*time.Millisecond)
 		require.True(t, ok, "an answer that is on its way counts")
@@ -212,20 +215,21 @@ func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
 // A grant that has gone meanwhile is not given back, and never more than the rate is there.
 func TestGiveBackKnowsItsBounds(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		id := newRequestID()
-		w.put(0, encodeMember(MemberBc0I, id, 5))
+		refund := func(g permit.Grant) { require.NoError(t, w.l.redis.Refund(w.ctx, permit.Overall, g)) }
+		id := redisson.RandomID()
+		w.put(0, redisson.Member(false, id, 5))
 		w.setValue(8) // somebody has healed too much
-		w.l.giveBack(w.ctx, Overall, orphan{id: id, had: 5, keeps: 2})
+		refund(permit.Grant{ID: id, Permits: 5, Keep: 2})
 		require.EqualValues(t, 10, w.value())
 		used, members := w.used()
 		require.EqualValues(t, 2, used)
 		require.Equal(t, 1, members)
 		for range 2 {
 			w.setValue(3)
-			w.l.giveBack(w.ctx, Overall, orphan{id: id, had: 5, keeps: 2})
+			refund(permit.Grant{ID: id, Permits: 5, Keep: 2})
 			require.EqualValues(t, 3, w.value())
 		}
-		w.l.giveBack(w.ctx, Overall, orphan{id: id, had: 2})
+		refund(permit.Grant{ID: id, Permits: 2})
 		require.EqualValues(t, 5, w.value())
 		_, members = w.used()
 		require.Zero(t, members)

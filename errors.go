@@ -1,9 +1,10 @@
 package ratelimiter
 
 import (
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // The errors that callers decide by. They come wrapped with the limiter's name and the numbers;
@@ -11,30 +12,30 @@ import (
 // it is. Errors of Redis and of the connection are wrapped and can be reached with errors.As.
 var (
 	// ErrNotInitialized: the limiter has no rate. Redisson: "RateLimiter is not initialized".
-	ErrNotInitialized = errors.New("ratelimiter: not initialized")
+	ErrNotInitialized = permit.ErrNotInitialized
 
 	// ErrPermitsExceedRate: more permits were asked for in one request than the rate has, so that
 	// no wait would be long enough. Redisson: "Requested permits amount cannot exceed defined rate".
-	ErrPermitsExceedRate = errors.New("ratelimiter: permits exceed rate")
+	ErrPermitsExceedRate = permit.ErrPermitsExceedRate
 
 	// ErrInvalidArgument: an argument or option is out of its range. Nothing was sent to Redis.
-	ErrInvalidArgument = errors.New("ratelimiter: invalid argument")
+	ErrInvalidArgument = permit.ErrInvalidArgument
 
 	// ErrNameNotClusterSafe: the limiter's keys fall into different hash slots, so that no Redis
 	// Cluster can hold them. Only a client of a cluster answers it.
-	ErrNameNotClusterSafe = errors.New("ratelimiter: name is not usable in a cluster")
+	ErrNameNotClusterSafe = permit.ErrNameNotClusterSafe
 
 	// ErrClosed: the Client was closed.
-	ErrClosed = errors.New("ratelimiter: client is closed")
+	ErrClosed = permit.ErrClosed
 
 	// ErrUnavailable: Redis could not be reached, did not answer, or refused to run anything (it loads
 	// its data, is out of memory, is a read-only replica), also when asked again. The cause is wrapped.
 	// Nothing is granted then; a grant whose answer was lost is back after one interval at the latest.
-	ErrUnavailable = errors.New("ratelimiter: redis is unavailable")
+	ErrUnavailable = permit.ErrUnavailable
 
 	// ErrMalformed: what Redis holds under the limiter's name is no rate of a limiter: a rate or an
 	// interval that is no positive whole number, or an unknown type.
-	ErrMalformed = errors.New("ratelimiter: malformed limiter")
+	ErrMalformed = permit.ErrMalformed
 )
 
 func invalid(format string, args ...any) error {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -163,7 +163,7 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 		require.ErrorAs(t, err, &re)
 		require.True(t, redis.HasErrorPrefix(re, says))
 	}
-	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(2+redisscript.MaxAttempts))
+	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(2+retry.MaxAttempts))
 	require.Empty(t, waits)
 	end()
 	cured := time.Now()
@@ -181,7 +181,7 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
 	redistest.NeedReal(t)
 	p := newPatient(t)
-	key := p.l.keys.permits[Overall]
+	key := p.l.redis.Keys.Permits[Overall]
 	member := p.admin.ZRange(p.ctx, key, 0, -1).Val()[0]
 	p.do("ZINCRBY", key, "-3600000", member) // an hour ago: its permit is back
 	p.do("CONFIG", "SET", "maxmemory", "1")
@@ -210,10 +210,10 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 		},
 		"WRONGTYPE": {
 			func(p *patient) {
-				p.do("RENAME", p.l.keys.permits[Overall], "{patient}aside")
-				p.do("SET", p.l.keys.permits[Overall], "a string")
+				p.do("RENAME", p.l.redis.Keys.Permits[Overall], "{patient}aside")
+				p.do("SET", p.l.redis.Keys.Permits[Overall], "a string")
 			},
-			func(p *patient) { p.do("RENAME", "{patient}aside", p.l.keys.permits[Overall]) },
+			func(p *patient) { p.do("RENAME", "{patient}aside", p.l.redis.Keys.Permits[Overall]) },
 		},
 	} {
 		tests[says] = func(t *testing.T) {

@@ -3,9 +3,6 @@ package ratelimiter
 import (
 	"context"
 	"time"
-
-	"github.com/goredisson/ratelimiter/internal/redisscript"
-	"github.com/redis/go-redis/v9"
 )
 
 // What TTL answers besides a duration, as Redis and Redisson do.
@@ -72,12 +69,9 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 	if len(cond) == 1 {
 		c = cond[0]
 	}
-	n, err := l.run(ctx, expireScript, l.keys.all(Overall), ttl, at, c.flag)
-	l.lookAtTTL()
-	if err != nil {
-		return false, err
-	}
-	return n[0] == 1, nil
+	set, err := l.redis.Expire(ctx, ttl, at, c.flag)
+	l.handle.ForgetTTL()
+	return set, err
 }
 
 // ClearExpire takes the TTL from the limiter's keys and answers whether any had one. Errors: ctx.Err(),
@@ -86,11 +80,7 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.run(ctx, clearExpireScript, l.keys.all(Overall))
-	if err != nil {
-		return false, err
-	}
-	return n[0] == 1, nil
+	return l.redis.ClearExpire(ctx)
 }
 
 // TTL is how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. Errors:
@@ -99,16 +89,7 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}
-	// go-redis answers -1 and -2 as they are.
-	cmd := redis.NewDurationCmd(ctx, time.Millisecond, "pttl", l.keys.hash)
-	d, err := redisscript.Leavable(ctx, func() (time.Duration, error) {
-		_ = l.client.rdb.Process(ctx, cmd)
-		return cmd.Result()
-	})
-	if err != nil {
-		return 0, l.wrap(ctx, "ttl", err)
-	}
-	return d, nil
+	return l.redis.TTL(ctx)
 }
 
 // ExpireTime is when the limiter expires, by the clock of Redis, to the millisecond; the zero time
@@ -117,9 +98,5 @@ func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err
 	}
-	n, err := l.run(ctx, expireTimeScript, []string{l.keys.hash})
-	if err != nil || n[0] < 0 {
-		return time.Time{}, err
-	}
-	return time.UnixMilli(n[0]), nil
+	return l.redis.ExpireTime(ctx)
 }

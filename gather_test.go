@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -20,8 +21,8 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 			permits = append(permits, 1, 2, 5)
 		}
 		for i, r := range gathered(w.ctx, w.l, permits) {
-			require.NoError(t, r.err)
-			require.True(t, r.granted, i)
+			require.NoError(t, r.Err)
+			require.True(t, r.Granted, i)
 		}
 		require.EqualValues(t, 1, sent.sent.Load())
 		used, members := w.used()
@@ -35,31 +36,31 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
 		sent := count(w.rdb)
-		granted, _, err := together(w.ctx, w.l, 3, 5*maxBatch)
+		granted, _, err := together(w.ctx, w.l, 3, 5*permit.MaxRequests)
 		require.NoError(t, err)
-		require.EqualValues(t, 5*maxBatch, granted)
+		require.EqualValues(t, 5*permit.MaxRequests, granted)
 		require.LessOrEqual(t, sent.sent.Load(), int64(5+2))
 		require.GreaterOrEqual(t, sent.sent.Load(), int64(5))
 		var permits []int64
-		for i := range 3 * maxRuns {
+		for i := range 3 * permit.MaxRuns {
 			permits = append(permits, int64(i+1))
 		}
 		for i, r := range gathered(w.ctx, w.l, permits) {
-			require.True(t, r.granted && r.err == nil, "%d: %v", i, r.err)
+			require.True(t, r.Granted && r.Err == nil, "%d: %v", i, r.Err)
 		}
 		used, _ := w.used()
-		n := int64(3 * maxRuns)
-		require.EqualValues(t, 15*maxBatch+n*(n+1)/2, used)
+		n := int64(3 * permit.MaxRuns)
+		require.EqualValues(t, 15*permit.MaxRequests+n*(n+1)/2, used)
 	})
 }
 
 // Redisson allows rates that no member holds.
 func TestGatheredRequestsBeyondOneMember(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
-		require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", 1_000_000_000_000).Err())
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 1_000_000_000_000).Err())
 		for _, r := range gathered(w.ctx, w.l, []int64{3e9, 3e9, 1, 3e9}) {
-			require.NoError(t, r.err)
-			require.True(t, r.granted)
+			require.NoError(t, r.Err)
+			require.True(t, r.Granted)
 		}
 		used, members := w.used()
 		require.EqualValues(t, 9e9+1, used)
@@ -99,20 +100,20 @@ func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 					}
 					r := answers[i]
 					if n > rate {
-						require.ErrorIs(rt, r.err, ErrPermitsExceedRate)
+						require.ErrorIs(rt, r.Err, ErrPermitsExceedRate)
 						continue
 					}
-					require.NoError(rt, r.err)
-					require.Equal(rt, m.acquire(now, n), r.granted, "%d of %v", n, permits)
-					if r.granted {
-						require.Equal(rt, m.available(now), r.available)
+					require.NoError(rt, r.Err)
+					require.Equal(rt, m.acquire(now, n), r.Granted, "%d of %v", n, permits)
+					if r.Granted {
+						require.Equal(rt, m.available(now), r.Available)
 					}
 				}
 			}
 			for i, n := range permits {
-				if r := answers[i]; r.err == nil && !r.granted {
-					require.Equal(rt, m.wait(now, n), r.wait)
-					require.Equal(rt, m.available(now), r.available)
+				if r := answers[i]; r.Err == nil && !r.Granted {
+					require.Equal(rt, m.wait(now, n), r.Wait)
+					require.Equal(rt, m.available(now), r.Available)
 				}
 			}
 		})

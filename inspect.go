@@ -2,21 +2,11 @@ package ratelimiter
 
 import (
 	"context"
-	_ "embed"
-	"errors"
-	"fmt"
-	"strconv"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 )
-
-//go:embed scripts/inspect.lua
-var inspectSrc string
-
-var inspectScript = newScript("inspect", inspectSrc, 3, 3, resendAlways)
-
-// inspectMembers is how many members Inspect reads: what a person looks through, and a tenth of a
-// millisecond of Redis.
-const inspectMembers = 100
 
 // A State is a limiter as it lies in Redis at one instant: what a person wants to see who asks why
 // somebody waits. It is a copy; it holds what Redis holds, not what it means. Reclaiming is lazy, so
@@ -77,98 +67,40 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	if err := l.ready(ctx); err != nil {
 		return State{}, err
 	}
-	var s State
-	err := l.withType("inspect", func(typ RateType) error {
-		raw, err := l.send(ctx, inspectScript, l.keys.of(typ), typ.wire(), l.client.now(), inspectMembers)
-		if err != nil {
-			return err
-		}
-		r, ok := raw.([]any)
-		if !ok || len(r) == 0 {
-			return l.badReply(inspectScript, raw)
-		}
-		if r[0] == int64(statusOtherType) {
-			return &otherTypeError{typ.other()}
-		}
-		s, err = l.readState(typ, r)
+	var (
+		found redisson.State
+		typ   permit.Type
+	)
+	err := l.withType("inspect", func(t permit.Type) (err error) {
+		found, err = l.redis.Inspect(ctx, t)
+		typ = t
 		return err
 	})
-	return s, err
-}
-
-// readState turns the script's answer into a State.
-func (l *RateLimiter) readState(typ RateType, r []any) (State, error) {
-	if len(r) != 9 || r[0] != int64(statusOK) {
-		return State{}, l.badReply(inspectScript, r)
-	}
-	now, ok1 := r[1].(int64)
-	fields, ok2 := r[2].([]any)
-	value, hasValue := r[3].(string)
-	count, ok3 := r[4].(int64)
-	members, ok4 := r[5].([]any)
-	hashTTL, ok5 := r[6].(int64)
-	valueTTL, ok6 := r[7].(int64)
-	permitsTTL, ok7 := r[8].(int64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || len(fields)%2 != 0 || len(members)%2 != 0 {
-		return State{}, l.badReply(inspectScript, r)
+	if found.Fields == nil {
+		return State{}, err
 	}
 	s := State{
-		Time:        time.UnixMilli(now),
-		HashKey:     l.keys.hash,
-		ValueKey:    l.keys.value[typ],
-		PermitsKey:  l.keys.permits[typ],
-		HashTTL:     pttl(hashTTL),
-		ValueTTL:    pttl(valueTTL),
-		PermitsTTL:  pttl(permitsTTL),
-		Fields:      make(map[string]string, len(fields)/2),
-		Value:       value,
-		HasValue:    hasValue,
-		MemberCount: count,
-		Members:     make([]StoredMember, 0, len(members)/2),
+		Time:        found.Time,
+		HashKey:     l.redis.Keys.Hash,
+		ValueKey:    l.redis.Keys.Value[typ],
+		PermitsKey:  l.redis.Keys.Permits[typ],
+		HashTTL:     found.HashTTL,
+		ValueTTL:    found.ValueTTL,
+		PermitsTTL:  found.PermitsTTL,
+		Fields:      found.Fields,
+		Rate:        rateOf(found.Rate),
+		Value:       found.Value,
+		HasValue:    found.HasValue,
+		MemberCount: found.MemberCount,
+		Members:     make([]StoredMember, 0, len(found.Members)),
 		Formats:     make(map[MemberFormat]int),
 	}
-	for i := 0; i < len(fields); i += 2 {
-		name, ok1 := fields[i].(string)
-		v, ok2 := fields[i+1].(string)
-		if !ok1 || !ok2 {
-			return State{}, l.badReply(inspectScript, r)
-		}
-		s.Fields[name] = v
-	}
-	rate, err := parseRate(s.Fields)
-	s.Rate = rate
-	for i := 0; i < len(members); i += 2 {
-		b, ok1 := members[i].(string)
-		text, ok2 := members[i+1].(string)
-		score, perr := strconv.ParseFloat(text, 64)
-		if !ok1 || !ok2 || perr != nil {
-			return State{}, l.badReply(inspectScript, r)
-		}
-		m := StoredMember{Raw: []byte(b), Time: scoreTime(score)}
+	for _, f := range found.Members {
+		m := StoredMember{Raw: f.Raw, Time: f.Time}
 		m.Member, _ = ParseMember(m.Raw) // an unknown layout is what the reader wants to see
-		m.Expired = err == nil && !m.Time.Add(rate.Interval).After(s.Time)
+		m.Expired = err == nil && !m.Time.Add(s.Rate.Interval).After(s.Time)
 		s.Members = append(s.Members, m)
 		s.Formats[m.Format]++
 	}
-	if errors.Is(err, ErrNotInitialized) {
-		return s, fmt.Errorf("%w: %q has no rate; call TrySetRate first", ErrNotInitialized, l.name)
-	} else if err != nil {
-		return s, fmt.Errorf("%w (%q)", err, l.name)
-	}
-	return s, nil
-}
-
-// pttl is a PTTL as a duration: -1 and -2 are NoTTL and NoLimiter as they are.
-func pttl(n int64) time.Duration {
-	if n < 0 {
-		return time.Duration(n)
-	}
-	return ms(n)
-}
-
-// scoreTime is a score as an instant. A score that is no time in ms, infinite at worst, becomes an
-// instant some 36 million years away, to which an interval can still be added.
-func scoreTime(score float64) time.Time {
-	const limit = 1 << 60
-	return time.UnixMilli(int64(max(-limit, min(limit, score))))
+	return s, err
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func TestInspect(t *testing.T) {
 
 func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 	inWorld(t, Rate{Type: PerClient, Permits: 3, Interval: time.Second, KeepAlive: time.Minute}, func(t *testing.T, w *world) {
-		other := New(w.rdb, WithClientID("b"), func(c *config) { c.clientClock, c.trusted = w.client.cfg.clientClock, true })
+		other := New(w.rdb, WithClientID("b"), func(c *config) { c.clientClock, c.sharedClock = w.client.cfg.clientClock, true })
 		defer func() { require.NoError(t, other.Close()) }()
 		w.granted(2)
 		name := w.l.Name()
@@ -103,7 +104,7 @@ func TestInspectIsBounded(t *testing.T) {
 func TestInspectCountsFormats(t *testing.T) {
 	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
 		w.put(0, []byte{1, 2, 3, 4, 7, 0, 0, 0})
-		w.put(1*time.Millisecond, encodeMember(MemberLc0I, newRequestID(), 8))
+		w.put(1*time.Millisecond, redisson.Member(true, redisson.RandomID(), 8))
 		w.put(2*time.Millisecond, grant(9))
 		w.put(3*time.Millisecond, grant(10))
 		inf := "-inf"
@@ -176,18 +177,24 @@ func TestInspectOfABadReply(t *testing.T) {
 	good := func() []any {
 		return []any{int64(0), int64(1), []any{"rate", "1"}, "1", int64(1), []any{"m", "5"}, int64(-1), int64(-1), int64(-1)}
 	}
-	client := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
-	l := client.RateLimiter("L")
-	s, err := l.readState(Overall, good())
+	inspect := func(reply []any) (State, error) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		defer rdb.Close()
+		rdb.AddHook(&forger{forever: reply})
+		client := New(rdb)
+		defer client.Close()
+		return client.RateLimiter("L").Inspect(t.Context())
+	}
+	s, err := inspect(good())
 	require.ErrorIs(t, err, ErrNotInitialized)
 	require.Len(t, s.Members, 1)
 	for i, bad := range map[int]any{0: int64(1), 1: "1", 2: []any{"rate"}, 4: nil, 5: []any{"m", "x"}, 6: nil, 7: "", 8: nil} {
 		r := good()
 		r[i] = bad
-		_, err := l.readState(Overall, r)
+		_, err := inspect(r)
 		require.ErrorContains(t, err, "unexpected reply", "%d", i)
 	}
-	_, err = l.readState(Overall, good()[:8])
+	_, err = inspect(good()[:8])
 	require.ErrorContains(t, err, "unexpected reply")
 }
 

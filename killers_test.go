@@ -126,7 +126,7 @@ func TestKillerKeepAliveRunsOut(t *testing.T) {
 		time.Sleep(time.Second)
 		_, err = w.l.TryAcquire(w.ctx, 1, time.Hour)
 		require.ErrorIs(t, err, ErrNotInitialized)
-		require.Zero(t, w.rdb.Exists(w.ctx, w.l.keys.all(Overall)...).Val(), "nothing is left behind")
+		require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val(), "nothing is left behind")
 		ok, err := w.l.TrySetRate(w.ctx, overall(1, time.Second))
 		require.NoError(t, err)
 		require.True(t, ok)
@@ -182,7 +182,7 @@ func TestKillerKeysDeletedUnderAWaiter(t *testing.T) {
 		require.Equal(t, 14*time.Second, w.elapsed(), "nothing in use is everything free")
 		go func() {
 			time.Sleep(500 * time.Millisecond)
-			w.rdb.Del(w.ctx, w.l.keys.hash)
+			w.rdb.Del(w.ctx, w.l.redis.Keys.Hash)
 		}()
 		require.ErrorIs(t, w.l.Acquire(w.ctx, 2), ErrNotInitialized)
 	})
@@ -316,7 +316,7 @@ func TestRealTime(t *testing.T) {
 		for range 6 * rate {
 			require.NoError(t, l.Acquire(ctx, 1))
 		}
-		z := rdb.ZRangeWithScores(ctx, l.keys.permits[Overall], 0, -1).Val()
+		z := rdb.ZRangeWithScores(ctx, l.redis.Keys.Permits[Overall], 0, -1).Val()
 		require.NotEmpty(t, z)
 		begin := time.Now()
 		for range 3 {

@@ -11,38 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inBucketOf returns a limiter of that name in l's bucket, as one of many names would fall there.
-func inBucketOf(l *RateLimiter, name string) *RateLimiter {
-	other := l.client.RateLimiter(name)
-	other.bucket = l.bucket
-	return other
-}
-
 // requireDisarmed demands that no idle engine of c has a timer armed. It disarms them.
 func requireDisarmed(t *testing.T, c *Client) {
 	t.Helper()
 	synctest.Wait()
-	for i := range c.buckets {
-		b := &c.buckets[i]
-		b.mu.Lock()
-		engines := []*engine{}
-		if b.spare != nil {
-			engines = append(engines, b.spare)
-		}
-		for e := b.first; e != nil; e = e.next {
-			if e.idle() {
-				engines = append(engines, e)
-			}
-		}
-		armed := 0
-		for _, e := range engines {
-			if e.timer != nil && e.timer.Stop() || e.shareTimer != nil && e.shareTimer.Stop() || !e.shareDue.IsZero() {
-				armed++
-			}
-		}
-		b.mu.Unlock()
-		require.Zero(t, armed, "idle engines with a timer armed")
-	}
+	require.NoError(t, c.engine.CheckIdle())
 }
 
 // A caller waits for its share when Redis comes back and serves it. Its limiter is not asked again, and
@@ -62,70 +35,19 @@ func TestEngineIsLetGoAfterAnOutage(t *testing.T) {
 				require.True(t, ok)
 				served = time.Now()
 			})
-			begun, _ := w.l.outage().begun()
+			begun, _ := w.l.handle.Health().Since()
 			time.Sleep(500 * time.Millisecond)
 			c.down.Store(false)
 			wg.Wait()
 			require.Less(t, served.Sub(begun), 1500*time.Millisecond, "Redis served it")
 			for i := range names {
-				_, err := inBucketOf(l, fmt.Sprint(w.l.Name(), i)).Try(w.ctx, 1)
+				_, err := beside(l, fmt.Sprint(w.l.Name(), i)).Try(w.ctx, 1)
 				require.ErrorIs(t, err, ErrNotInitialized)
 			}
 			requireDisarmed(t, w.client)
 			time.Sleep(10 * time.Second)
 		})
 	}
-}
-
-// A timer that has fired and waits for the lock cannot be stopped. It finds an engine that was let go, or
-// that is another limiter's.
-func TestTimerThatFiresLate(t *testing.T) {
-	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
-		policy := LocalShare(overall(10, 5*time.Second), 2)
-		l := w.l.OnOutage(policy)
-		w.granted(1)
-		c := cutOff(w, refusedDial)
-		goesAway(w, c)
-		begun, _ := w.l.outage().begun()
-		ctx, cancel := context.WithCancel(w.ctx)
-		go func() { _ = l.Acquire(ctx, 1) }()
-		synctest.Wait()
-		b := l.bucket
-		b.mu.Lock()
-		e := b.find(l.keys.hash)
-		due, shareDue := e.due, e.serveShare
-		b.mu.Unlock()
-		cancel()
-		time.Sleep(1250 * time.Millisecond) // its call wakes and finds nobody
-
-		_, err := inBucketOf(l, w.l.Name()+"another").OnOutage(policy).Try(w.ctx, 6)
-		require.ErrorIs(t, err, ErrUnavailable, "more than the share")
-		b.mu.Lock()
-		found, spare := b.find(l.keys.hash), b.spare
-		b.mu.Unlock()
-		require.Nil(t, found, "it was let go")
-		require.Same(t, e, spare)
-		due()
-		shareDue()
-
-		// Another limiter's, in whose line somebody waits.
-		other := inBucketOf(l, w.l.Name()+"other").OnOutage(policy)
-		served := make(chan time.Duration)
-		go func() {
-			ok, err := other.TryAcquire(w.ctx, 1, time.Minute)
-			require.NoError(t, err)
-			require.True(t, ok)
-			served <- time.Since(begun)
-		}()
-		synctest.Wait()
-		b.mu.Lock()
-		found = b.find(other.keys.hash)
-		b.mu.Unlock()
-		require.Same(t, e, found)
-		due()
-		shareDue()
-		require.Equal(t, 5*time.Second, <-served, "no sooner and no later than its own timer has it")
-	})
 }
 
 // Whoever waits for a share, and whoever was served or left, leaves nothing armed: also not at Close.
@@ -162,7 +84,7 @@ func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
 		"Close": func(t *testing.T, w *world, c *cut, l *RateLimiter) {
 			ended := make(chan error)
 			go func() { ended <- l.Acquire(w.ctx, 1) }()
-			go func() { ended <- inBucketOf(l, l.Name()+"2").OnOutage(policy).Acquire(w.ctx, 1) }()
+			go func() { ended <- beside(l, l.Name()+"2").OnOutage(policy).Acquire(w.ctx, 1) }()
 			time.Sleep(time.Second)
 			require.NoError(t, w.client.Close())
 			require.ErrorIs(t, <-ended, ErrClosed)
@@ -189,7 +111,7 @@ func TestChargeOutlivesTheEngine(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
 		policy := LocalShare(overall(10, 4*time.Second), 2)
 		a, b := w.l.OnOutage(policy), w.client.RateLimiter(w.l.Name()+"b").OnOutage(policy)
-		others := []*RateLimiter{inBucketOf(a, w.l.Name()+"1"), inBucketOf(a, w.l.Name()+"2"), inBucketOf(a, w.l.Name()+"3")}
+		others := []*RateLimiter{beside(a, w.l.Name()+"1"), beside(a, w.l.Name()+"2"), beside(a, w.l.Name()+"3")}
 		for _, l := range append(others, b) {
 			require.NoError(t, l.SetRate(w.ctx, overall(10, 4*time.Second)))
 		}

@@ -20,7 +20,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, r.Degraded)
 		goesAway(w, cutOff(w, refusedDial))
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
 		try := func(permits int64, granted bool, wait time.Duration, available int64) {
 			t.Helper()
@@ -74,7 +74,7 @@ func TestLocalShareOfAStranger(t *testing.T) {
 		c.down.Store(true)
 		l := w.l.OnOutage(LocalShare(Rate{Permits: 8, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}, 2))
 		require.NoError(t, l.Acquire(w.ctx, 3))
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		require.Equal(t, 2*time.Second, time.Since(begun))
 		require.NoError(t, l.Acquire(w.ctx, 1))
 		require.Equal(t, 2*time.Second+3*2*100*time.Millisecond, time.Since(begun), "paced, at both nodes' gaps")
@@ -90,7 +90,7 @@ func TestLocalLine(t *testing.T) {
 		w.granted(4)
 		c := cutOff(w, refusedDial)
 		goesAway(w, c)
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		type end struct {
 			ok  bool
 			err error
@@ -149,7 +149,7 @@ func TestLocalLine(t *testing.T) {
 func TestLocalDueAtTheTimeout(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		goesAway(w, cutOff(w, refusedDial))
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		for i := range 20 {
 			l := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).OnOutage(LocalShare(overall(4, time.Second), 2))
 			wait := time.Until(begun.Add(time.Second))
@@ -190,7 +190,7 @@ func TestLocalCallerAlone(t *testing.T) {
 		c := cutOff(w, errors.New("reset"))
 		c.down.Store(true)
 		require.NoError(t, l.Acquire(w.ctx, 1))
-		begun, _ := w.l.outage().begun()
+		begun, _ := w.l.handle.Health().Since()
 		require.Equal(t, time.Second, time.Since(begun))
 		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
 		requireIdle(t, w.client)

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -42,7 +45,7 @@ func inWorld(t *testing.T, r Rate, f func(t *testing.T, w *world), opts ...Optio
 
 func newWorld(t *testing.T, rdb *redis.Client, opts ...Option) *world {
 	if !redistest.TTLsAreVirtual() {
-		opts = append([]Option{WithClientClock(), func(c *config) { c.trusted = true }}, opts...)
+		opts = append([]Option{WithClientClock(), func(c *config) { c.sharedClock = true }}, opts...)
 	}
 	client := New(rdb, opts...)
 	return &world{t: t, ctx: context.Background(), rdb: rdb, client: client,
@@ -66,15 +69,11 @@ func (w *world) try(permits int64) Result {
 }
 
 // ask makes one acquire call.
-func (w *world) ask(a ask) answer {
+func (w *world) ask(b permit.Batch) permit.Reply {
 	w.t.Helper()
-	cmd, err := w.l.acquireCommand(&a)
+	a, err := w.l.redis.Acquire(w.ctx, &b)
 	require.NoError(w.t, err)
-	raw, err := w.client.sendOnce(w.ctx, acquireScript, cmd)
-	require.NoError(w.t, err)
-	got, err := w.l.readAcquire(&a, raw)
-	require.NoError(w.t, err)
-	return got
+	return a
 }
 
 func (w *world) granted(permits int64) {
@@ -90,34 +89,22 @@ func (w *world) refused(permits int64, wait time.Duration) {
 	require.Equal(w.t, wait, r.Wait)
 }
 
-// gathered asks for each of permits at one instant, so that the engine gathers them.
-func gathered(ctx context.Context, l *RateLimiter, permits []int64) []request {
-	requests := make([]*request, len(permits))
-	l.bucket.mu.Lock()
-	e := l.bucket.engine(l)
-	for i := range requests {
-		r := l.client.newRequest()
-		r.ctx, r.permits, r.wantsWait = ctx, permits[i], true
-		requests[i] = r
-		e.tries.push(r)
+// gathered asks for each of permits at one instant, so that they share a call.
+func gathered(ctx context.Context, l *RateLimiter, permits []int64) []engine.Outcome {
+	requests := make([]engine.Request, len(permits))
+	for i, n := range permits {
+		requests[i] = engine.Request{Permits: n, TellWait: true}
 	}
-	e.kick()
-	l.bucket.mu.Unlock()
-	answers := make([]request, len(permits))
-	for i, r := range requests {
-		<-r.done
-		answers[i] = *r
-	}
-	return answers
+	return l.handle.Together(ctx, requests)
 }
 
 // together asks for count × permits at one instant.
-func together(ctx context.Context, l *RateLimiter, permits, count int64) (granted int64, last request, err error) {
+func together(ctx context.Context, l *RateLimiter, permits, count int64) (granted int64, last engine.Outcome, err error) {
 	for _, last = range gathered(ctx, l, slices.Repeat([]int64{permits}, int(count))) {
 		if err == nil {
-			err = last.err
+			err = last.Err
 		}
-		if last.granted {
+		if last.Granted {
 			granted++
 		}
 	}
@@ -131,11 +118,11 @@ func (w *world) available(want int64) {
 	require.Equal(w.t, want, n, "available permits")
 }
 
-func (w *world) valueKey() string   { return w.l.keys.value[w.typ()] }
-func (w *world) permitsKey() string { return w.l.keys.permits[w.typ()] }
+func (w *world) valueKey() string   { return w.l.redis.Keys.Value[w.typ()] }
+func (w *world) permitsKey() string { return w.l.redis.Keys.Permits[w.typ()] }
 
 func (w *world) typ() RateType {
-	n, err := w.rdb.HGet(w.ctx, w.l.keys.hash, "type").Int()
+	n, err := w.rdb.HGet(w.ctx, w.l.redis.Keys.Hash, "type").Int()
 	if err != nil || n != int(PerClient) {
 		return Overall
 	}
@@ -180,8 +167,19 @@ func (w *world) setValue(v any) {
 	require.NoError(w.t, w.rdb.Set(w.ctx, w.valueKey(), v, 0).Err())
 }
 
+// keysOf returns the keys that hold a rate of type t, and keysAll those of both types, of t first.
+func keysOf(l *RateLimiter, t RateType) []string  { return l.redis.Keys.Of(permit.Type(t)) }
+func keysAll(l *RateLimiter, t RateType) []string { return l.redis.Keys.All(permit.Type(t)) }
+
+// beside returns a limiter of that name which shares a lock with l, as some of many names do.
+func beside(l *RateLimiter, name string) *RateLimiter {
+	other := l.client.RateLimiter(name)
+	other.handle = l.handle.Beside(other.redis.Keys.Hash, name, &other.redis)
+	return other
+}
+
 // grant is a member of our own format with a fresh id.
-func grant(permits uint32) []byte { return encodeMember(MemberBc0I, newRequestID(), permits) }
+func grant(permits uint32) []byte { return redisson.Member(false, redisson.RandomID(), permits) }
 
 // A scriptHook is what the hooks of these tests do not change: they look at single commands.
 type scriptHook struct{}

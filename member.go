@@ -43,15 +43,6 @@ type Member struct {
 	Permits uint32
 }
 
-// requestID is the random part of a member that we write; it names the call that made the grant, and
-// in byte 7 the run of the call.
-type requestID [16]byte
-
-func (id requestID) run(i int) requestID {
-	id[7] = byte(i)
-	return id
-}
-
 // ParseMember reads a member of any of the four layouts. Bytes that are none of them come back as
 // MemberUnknown with the permits that a reader finds in the last four bytes, and an error that wraps
 // ErrMalformed.
@@ -73,19 +64,4 @@ func ParseMember(b []byte) (Member, error) {
 		return m, fmt.Errorf("%w: a member of %d bytes (%x) has no known layout", ErrMalformed, len(b), b)
 	}
 	return m, nil
-}
-
-// encodeMember is what scripts/acquire.lua builds: format MemberBc0I with the permits repeated in
-// bytes 4..7, which Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x both read, or MemberLc0I. The script
-// writes members itself; this is how the rest of the library names one.
-func encodeMember(f MemberFormat, id requestID, permits uint32) []byte {
-	if f == MemberLc0I {
-		b := binary.LittleEndian.AppendUint64(nil, 8)
-		b = append(b, id[:8]...)
-		return binary.LittleEndian.AppendUint32(b, permits)
-	}
-	b := append([]byte{16}, id[:3]...)
-	b = binary.LittleEndian.AppendUint32(b, permits)
-	b = append(b, id[7:]...)
-	return binary.LittleEndian.AppendUint32(b, permits)
 }

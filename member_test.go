@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -88,9 +90,9 @@ func FuzzParseMember(f *testing.F) {
 func FuzzEncodeMember(f *testing.F) {
 	f.Add([]byte("0123456789abcdef"), uint32(5))
 	f.Fuzz(func(t *testing.T, raw []byte, permits uint32) {
-		var id requestID
+		var id permit.ID
 		copy(id[:], raw)
-		b := encodeMember(MemberBc0I, id, permits)
+		b := redisson.Member(false, id, permits)
 		require.Len(t, b, 21)
 		m, err := ParseMember(b)
 		require.NoError(t, err)
@@ -98,7 +100,7 @@ func FuzzEncodeMember(f *testing.F) {
 		require.Equal(t, luaPack("fI", 0, b[:4], permits), b[:8], "as fI")
 		require.Equal(t, luaPack("BcI", 16, b[1:17], permits), b, "as Bc0I")
 		require.True(t, bytes.Contains(b, id[7:]) && bytes.Contains(b, id[:3]), "the id is in it")
-		require.Equal(t, luaPack("LcI", 8, id[:], permits), encodeMember(MemberLc0I, id, permits))
+		require.Equal(t, luaPack("LcI", 8, id[:], permits), redisson.Member(true, id, permits))
 	})
 }
 
@@ -108,11 +110,11 @@ func TestAcquireWritesTheCodecsMember(t *testing.T) {
 		inWorld(t, overall(1<<32-1, time.Hour), func(t *testing.T, w *world) {
 			for _, n := range []int64{1, 255, 256, 65535, 1 << 24, 1<<31 - 1, 1<<32 - 1} {
 				require.NoError(t, w.l.SetRate(w.ctx, overall(1<<32-1, time.Hour)))
-				id := newRequestID()
-				w.ask(ask{id: id, runs: []run{{permits: n, count: 1}, {permits: 3, count: 1}, {permits: 7, count: 2}}})
-				want := []string{string(encodeMember(format, id.run(0), uint32(n)))}
+				id := redisson.RandomID()
+				w.ask(permit.Batch{ID: id, Runs: []permit.Run{{Permits: n, Count: 1}, {Permits: 3, Count: 1}, {Permits: 7, Count: 2}}})
+				want := []string{string(redisson.Member(format == MemberLc0I, id.Run(0), uint32(n)))}
 				if n < 1<<32-1 {
-					want = append(want, string(encodeMember(format, id.run(1), 3)), string(encodeMember(format, id.run(2), 14)))
+					want = append(want, string(redisson.Member(format == MemberLc0I, id.Run(1), 3)), string(redisson.Member(format == MemberLc0I, id.Run(2), 14)))
 				}
 				require.ElementsMatch(t, want, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val())
 			}
@@ -131,7 +133,7 @@ func TestLuaStructReadsOurMembers(t *testing.T) {
 		w := newWorld(t, rdb)
 		for range 200 {
 			permits := rand.Uint32()
-			m := encodeMember(MemberBc0I, newRequestID(), permits)
+			m := redisson.Member(false, redisson.RandomID(), permits)
 			for script, want := range map[string]int64{
 				"local f, n = struct.unpack('fI', ARGV[1]) return n":    int64(permits),
 				"local r, n = struct.unpack('Bc0I', ARGV[1]) return n":  int64(permits),
@@ -141,7 +143,7 @@ func TestLuaStructReadsOurMembers(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, want, n)
 			}
-			m = encodeMember(MemberLc0I, newRequestID(), permits)
+			m = redisson.Member(true, redisson.RandomID(), permits)
 			n, err := rdb.Eval(w.ctx, "local r, n = struct.unpack('Lc0I', ARGV[1]) return n", nil, m).Int64()
 			require.NoError(t, err)
 			require.EqualValues(t, permits, n)

@@ -171,11 +171,11 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 				want++
 			}
 			require.Equal(rt, want, got, "granted of %d × %d at %v", count, n, now())
-			require.Equal(rt, m.available(now()), last.available)
+			require.Equal(rt, m.available(now()), last.Available)
 			if got < count {
-				require.Equal(rt, m.wait(now(), n), last.wait)
+				require.Equal(rt, m.wait(now(), n), last.Wait)
 			} else {
-				require.Zero(rt, last.wait)
+				require.Zero(rt, last.Wait)
 			}
 			if got > 0 {
 				log.add(now(), got*n)

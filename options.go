@@ -6,7 +6,8 @@ type config struct {
 	clientID     string
 	nameMapper   func(string) string
 	clientClock  bool
-	trusted      bool // the clock is everybody's: that of Redis, or a test's
+	divided      bool // several parts of Redis hold the limiters
+	sharedClock  bool // the clock is everybody's: that of Redis, or a test's
 	memberFormat MemberFormat
 	clientKeyTTL time.Duration
 	recheck      time.Duration
@@ -37,7 +38,7 @@ func WithNameMapper(mapper func(name string) string) Option {
 // slow against the others' changes what the window holds. The default is the clock of Redis, which
 // all clients share.
 func WithClientClock() Option {
-	return func(c *config) { c.clientClock, c.trusted = true, false }
+	return func(c *config) { c.clientClock, c.sharedClock = true, false }
 }
 
 // WithMemberFormat sets the layout of the members that this client writes; it reads all. MemberLc0I

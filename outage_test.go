@@ -12,7 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -87,7 +88,7 @@ func TestOutage(t *testing.T) {
 		})
 		w.at(time.Second)
 		first := c.sent.Load()
-		require.LessOrEqual(t, first, int64(11*maxTrying*redisscript.MaxAttempts))
+		require.LessOrEqual(t, first, int64(11*2*retry.MaxAttempts))
 		w.at(25 * time.Second)
 		require.LessOrEqual(t, c.sent.Load()-first, int64(24), "one probe a second")
 		require.Greater(t, c.sent.Load()-first, int64(24*8/10))
@@ -101,7 +102,7 @@ func TestOutage(t *testing.T) {
 		}
 		require.LessOrEqual(t, time.Since(back), 1250*time.Millisecond)
 		wg.Wait()
-		require.Equal(t, w.client.outage.err, nil)
+		require.False(t, w.l.handle.Health().Down())
 	})
 }
 
@@ -203,7 +204,7 @@ func TestHiccup(t *testing.T) {
 		&net.OpError{Op: "read", Err: syscall.ECONNRESET}} {
 		inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 			w.granted(1)
-			executed := redisscript.Classify(err) == redisscript.Unknown
+			executed := dispatch.Classify(err) == retry.Unknown
 			f := inject(w.rdb, executed, err)
 			var wg sync.WaitGroup
 			var granted atomic.Int64
@@ -219,7 +220,7 @@ func TestHiccup(t *testing.T) {
 			}
 			for range 20 {
 				time.Sleep(100 * time.Millisecond)
-				f.left.Store(redisscript.MaxAttempts - 1)
+				f.left.Store(retry.MaxAttempts - 1)
 			}
 			wg.Wait()
 			require.EqualValues(t, 200, granted.Load())
@@ -267,7 +268,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 func TestExhaustedPoolIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		f := inject(w.rdb, false, redis.ErrPoolTimeout)
-		f.left.Store(redisscript.MaxAttempts)
+		f.left.Store(retry.MaxAttempts)
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorIs(t, err, redis.ErrPoolTimeout)
@@ -278,19 +279,20 @@ func TestExhaustedPoolIsNoOutage(t *testing.T) {
 // The nodes of a cluster fail one by one: what one limiter learns is not held against the others.
 func TestOutageOfAShard(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.client.sharded = true
 		c := cutOff(w, refusedDial)
 		c.down.Store(true)
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, ErrUnavailable)
 		c.down.Store(false)
 		other := w.client.RateLimiter(w.l.Name() + "other")
-		require.NotSame(t, w.l.outage(), other.outage())
+		for i := 0; other.handle.Health() == w.l.handle.Health(); i++ { // one of 512 hashes alike
+			other = w.client.RateLimiter(fmt.Sprint(w.l.Name(), i))
+		}
 		require.NoError(t, other.SetRate(w.ctx, overall(10, time.Minute)))
 		ok, err := other.TryAcquire(w.ctx, 1, 0)
 		require.NoError(t, err)
 		require.True(t, ok)
 		_, err = w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, ErrUnavailable)
-	})
+	}, apart)
 }

@@ -1,6 +1,10 @@
 package ratelimiter
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+)
 
 // An OutagePolicy says what becomes of requests for permits while Redis is known to be away: after the
 // call that met the outage has made its attempts, which takes a fifth of a second and the time-outs of the
@@ -11,18 +15,10 @@ import "fmt"
 //
 // The zero value is FailClosed.
 type OutagePolicy struct {
-	kind  policyKind
+	kind  outage.Kind
 	rate  Rate
 	nodes int
 }
-
-type policyKind int
-
-const (
-	failClosed policyKind = iota
-	failOpen
-	localShare
-)
 
 // FailClosed grants nothing without Redis: who does not wait gets ErrUnavailable at once, who waits goes
 // on waiting; see [WithOutageLimit]. For limits that must hold, such as those whose breach is answered by
@@ -31,7 +27,7 @@ func FailClosed() OutagePolicy { return OutagePolicy{} }
 
 // FailOpen grants everything at once without Redis. For limits that only smooth the load: while Redis is
 // away there is none. Only a cool-down that this process knows of still holds requests back.
-func FailOpen() OutagePolicy { return OutagePolicy{kind: failOpen} }
+func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 
 // LocalShare grants this process its share of the rate without Redis: floor(permits / nodes) in any
 // interval, from a log of its own, where nodes is how many processes use the limiter at most. The rate is
@@ -57,15 +53,15 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: failOpen} }
 //
 // With [Rate].MinGap the share is paced at nodes gaps a permit.
 func LocalShare(r Rate, nodes int) OutagePolicy {
-	return OutagePolicy{kind: localShare, rate: r, nodes: nodes}
+	return OutagePolicy{kind: outage.LocalShare, rate: r, nodes: nodes}
 }
 
 // String is the policy as a log line wants it.
 func (p OutagePolicy) String() string {
 	switch p.kind {
-	case failOpen:
+	case outage.FailOpen:
 		return "open"
-	case localShare:
+	case outage.LocalShare:
 		return fmt.Sprintf("local share of %v among %d", p.rate, p.nodes)
 	}
 	return "closed"
@@ -74,7 +70,7 @@ func (p OutagePolicy) String() string {
 // Validate answers ErrInvalidArgument for a policy that cannot be: a share among less than one node, or
 // of a rate that is none.
 func (p OutagePolicy) Validate() error {
-	if p.kind != localShare {
+	if p.kind != outage.LocalShare {
 		return nil
 	}
 	if p.nodes < 1 {
@@ -86,12 +82,12 @@ func (p OutagePolicy) Validate() error {
 	return nil
 }
 
-// effective is p, nil for FailClosed: what most requests carry costs nothing.
-func (p OutagePolicy) effective() *OutagePolicy {
-	if p.kind == failClosed {
+// inEngine returns p as requests carry it, nil for FailClosed: what most requests carry costs nothing.
+func (p OutagePolicy) inEngine() *outage.Policy {
+	if p.kind == outage.FailClosed {
 		return nil
 	}
-	return &p
+	return &outage.Policy{Kind: p.kind, Rate: p.rate.permit(), Nodes: p.nodes}
 }
 
 // OnOutage is a handle of the same limiter whose requests follow p while Redis is away; those of l go on
@@ -99,7 +95,7 @@ func (p OutagePolicy) effective() *OutagePolicy {
 // handle answer ErrInvalidArgument. The default is the policy of the Client; see [WithOutagePolicy].
 func (l *RateLimiter) OnOutage(p OutagePolicy) *RateLimiter {
 	handle := *l
-	handle.policy = p.effective()
+	handle.policy = p.inEngine()
 	if err := p.Validate(); err != nil && handle.err == nil {
 		handle.err = err
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -78,8 +80,8 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	for range 4 {
 		waiters.Go(func() {
 			for !stop.Load() {
-				if r, _ := l.ask(t.Context(), wish{permits: 1, blocking: true}, 200*time.Millisecond); r.granted {
-					all.add(r.answer.now.Sub(begin), 1)
+				if r, _ := l.handle.Acquire(t.Context(), engine.Request{Permits: 1, Wait: true, Timeout: 200 * time.Millisecond, Policy: l.policy}); r.Granted {
+					all.add(r.Reply.Now.Sub(begin), 1)
 				}
 				time.Sleep(time.Millisecond)
 			}
@@ -88,7 +90,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	time.Sleep(time.Second)
 	s.Kill()
 	killed := time.Since(begin)
-	soon(t, "the outage is known", l.outage().known)
+	soon(t, "the outage is known", l.handle.Health().Down)
 	known, sent := time.Since(begin), w.sent.Load()
 	time.Sleep(5 * time.Second)
 	probes := w.sent.Load() - sent
@@ -118,11 +120,11 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	}
 	const ms = 2 * time.Millisecond // Redis counts whole ones, and where a grant is dated back two are rounded
 	switch p.kind {
-	case failClosed:
+	case outage.FailClosed:
 		require.Zero(t, meanwhile.total(), "granted without Redis")
-	case failOpen:
+	case outage.FailOpen:
 		require.Greater(t, meanwhile.total(), int64(rate.Permits*10*3/2), "everybody is granted")
-	case localShare:
+	case outage.LocalShare:
 		most, _ := meanwhile.worst(rate.Interval - ms)
 		share := rate.Permits / int64(p.nodes)
 		require.LessOrEqual(t, most, share)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,7 +57,7 @@ func goesAway(w *world, c *cut) {
 	c.down.Store(true)
 	_, err := w.l.OnOutage(FailClosed()).Try(w.ctx, 1)
 	require.ErrorIs(w.t, err, ErrUnavailable)
-	require.True(w.t, w.l.outage().known())
+	require.True(w.t, w.l.handle.Health().Down())
 }
 
 func TestOutagePolicyArguments(t *testing.T) {
@@ -184,7 +185,7 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 			c.err = redisError("NOPERM no more")
 			_, err = l.OnOutage(FailClosed()).Try(w.ctx, 1) // the probe
 			require.ErrorContains(t, err, "NOPERM")
-			require.False(t, l.outage().known(), "Redis is there, and says no")
+			require.False(t, l.handle.Health().Down(), "Redis is there, and says no")
 			c.down.Store(false)
 			_, err = l.Delete(w.ctx)
 			require.NoError(t, err)
@@ -217,12 +218,12 @@ func TestPoliciesProbe(t *testing.T) {
 						require.True(t, r.Granted || r.Wait > 0)
 						require.True(t, r.Degraded || !c.down.Load())
 					}
-					if p.kind == failOpen {
+					if p.kind == outage.FailOpen {
 						require.Zero(t, time.Since(before), "not delayed by the probe")
 					}
 					time.Sleep(20 * time.Millisecond)
 				}
-				require.False(t, w.l.outage().known())
+				require.False(t, w.l.handle.Health().Down())
 				require.LessOrEqual(t, c.sent.Load()-sent, int64(30))
 				require.GreaterOrEqual(t, c.sent.Load()-sent, int64(30*8/10-1))
 			})
@@ -261,16 +262,16 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 			l := w.l.OnOutage(p)
 			goesAway(w, cutOff(w, refusedDial))
 			until := time.Now().Add(30 * time.Second)
-			l.noteCoolDown(until)
-			l.noteCoolDown(until.Add(-time.Second)) // longer wins
+			l.handle.NoteCoolDown(until)
+			l.handle.NoteCoolDown(until.Add(-time.Second)) // longer wins
 			r, err := l.Try(w.ctx, 1)
 			require.NoError(t, err)
 			require.False(t, r.Granted)
 			require.Equal(t, 30*time.Second, r.Wait)
 			require.NoError(t, l.Acquire(w.ctx, 1))
 			require.Equal(t, until, time.Now())
-			l.noteCoolDown(time.Now().Add(time.Hour))
-			l.noteCoolDown(time.Time{})
+			l.handle.NoteCoolDown(time.Now().Add(time.Hour))
+			l.handle.NoteCoolDown(time.Time{})
 			require.NoError(t, l.Acquire(w.ctx, 1))
 			require.Equal(t, until, time.Now())
 		})
@@ -317,6 +318,9 @@ func TestObserver(t *testing.T) {
 	}))
 }
 
+// maxRemembered is how many limiters with nothing to tell a shard remembers.
+const maxRemembered = 64
+
 // What a process remembers for the time without Redis is bounded, and what it needs stays.
 func TestMemoriesAreBounded(t *testing.T) {
 	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
@@ -327,23 +331,21 @@ func TestMemoriesAreBounded(t *testing.T) {
 		r, err := kept.Try(w.ctx, 5)
 		require.NoError(t, err)
 		require.True(t, r.Granted)
-		for i := range 10 * maxMemories {
-			l := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).OnOutage(p)
-			l.bucket = kept.bucket
+		for i := range 10 * maxRemembered {
+			l := beside(kept, fmt.Sprint(w.l.Name(), i)).OnOutage(p)
 			_, err := l.Try(w.ctx, 1)
 			require.NoError(t, err)
 			time.Sleep(100 * time.Microsecond)
 		}
 		r, err = kept.Try(w.ctx, 1)
 		require.NoError(t, err)
-		require.False(t, r.Granted, "%d are remembered", len(kept.bucket.memories))
+		require.False(t, r.Granted, "%d are remembered", kept.handle.Snapshot().Remembered)
 		time.Sleep(time.Second)
-		for i := range maxMemories {
-			l := w.client.RateLimiter(fmt.Sprint(w.l.Name(), "again", i)).OnOutage(p)
-			l.bucket = kept.bucket
+		for i := range maxRemembered {
+			l := beside(kept, fmt.Sprint(w.l.Name(), "again", i)).OnOutage(p)
 			_, err := l.Try(w.ctx, 6)
 			require.ErrorIs(t, err, ErrUnavailable)
 		}
-		require.LessOrEqual(t, len(kept.bucket.memories), maxMemories)
+		require.LessOrEqual(t, kept.handle.Snapshot().Remembered, maxRemembered)
 	})
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -58,7 +61,7 @@ func TestOverFullStatesAreBroughtDown(t *testing.T) {
 						if how == "known before" {
 							require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: PerClient, Permits: s.rate + s.value + s.used, Interval: time.Second}))
 							w.granted(1)
-							require.NoError(t, w.rdb.HSet(w.ctx, w.l.keys.hash, "rate", s.rate).Err())
+							require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", s.rate).Err())
 							require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
 						}
 						s.make(w, r)
@@ -143,8 +146,8 @@ func TestOverFullAnyState(t *testing.T) {
 				members[i], over, used = members[i]-n, over-n, used-n
 			}
 			n := rapid.Int64Range(1, rate).Draw(rt, "asked")
-			a := w.ask(ask{id: newRequestID(), runs: []run{{permits: n, count: 1}}, check: true, lowered: lowered})
-			require.Equal(rt, value >= n, a.granted[0] == 1, "%d asked, %d left, %v in use, %v old", n, value, members, ages)
+			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: n, Count: 1}}, Check: true, Lowered: lowered})
+			require.Equal(rt, value >= n, a.Granted[0] == 1, "%d asked, %d left, %v in use, %v old", n, value, members, ages)
 			if value >= n {
 				value, used = value-n, used+n
 			}
@@ -168,7 +171,7 @@ func TestOverFullLargeSets(t *testing.T) {
 				w.setValue(500)
 				done := make(chan error)
 				for range 3 {
-					go func() { done <- w.l.audit(w.ctx, Overall, lowered) }()
+					go func() { done <- w.l.redis.Audit(w.ctx, permit.Overall, lowered) }()
 				}
 				for range 3 {
 					require.NoError(t, <-done)
@@ -219,7 +222,7 @@ func TestChecksAreFew(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		})
-		require.InDelta(t, calls/checkSample, n, 70, "one call in 64")
+		require.InDelta(t, calls/engine.CheckSample, n, 70, "one call in 64")
 		for i := range limiters {
 			_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Delete(w.ctx)
 			require.NoError(t, err)
@@ -258,7 +261,7 @@ type checkCounter struct {
 func (c *checkCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if a := cmd.Args(); len(a) > 10 && a[2] == 3 {
-			if flags, ok := a[10].(int); ok && flags&flagCheck > 0 {
+			if flags, ok := a[10].(int); ok && flags&2 > 0 {
 				c.n.Add(1)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,12 +37,12 @@ func TestMinGap(t *testing.T) {
 	})
 	t.Run("gathered requests share the gap", func(t *testing.T) {
 		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
-			a := w.ask(ask{id: newRequestID(), runs: []run{{permits: 1, count: 10}, {permits: 2, count: 3}}})
-			require.Equal(t, []int64{1, 0}, a.granted)
-			require.Equal(t, 50*time.Millisecond, a.wait)
-			require.EqualValues(t, 19, a.available)
-			require.EqualValues(t, againNot, a.again)
-			require.Equal(t, 50*time.Millisecond, a.rate.MinGap)
+			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 10}, {Permits: 2, Count: 3}}})
+			require.Equal(t, []int64{1, 0}, a.Granted)
+			require.Equal(t, 50*time.Millisecond, a.Wait)
+			require.EqualValues(t, 19, a.Available)
+			require.EqualValues(t, permit.Done, a.Next)
+			require.Equal(t, 50*time.Millisecond, a.Rate.MinGap)
 		})
 	})
 	t.Run("the window still holds", func(t *testing.T) {

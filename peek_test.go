@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,15 +74,15 @@ func TestPeekKeepsNothingAlive(t *testing.T) {
 	inWorld(t, rate, func(t *testing.T, w *world) {
 		left := func(key string) time.Duration { return w.rdb.PTTL(w.ctx, key).Val().Round(time.Second) }
 		w.granted(1)
-		for _, key := range w.l.keys.of(w.typ()) {
+		for _, key := range keysOf(w.l, w.typ()) {
 			require.True(t, w.rdb.PExpire(w.ctx, key, 6*time.Second).Val())
 		}
 		_, err := w.l.Peek(w.ctx, 1)
 		require.NoError(t, err)
-		require.Equal(t, 6*time.Second, left(w.l.keys.hash))
+		require.Equal(t, 6*time.Second, left(w.l.redis.Keys.Hash))
 		require.Equal(t, 6*time.Second, left(w.valueKey()))
 		w.granted(1)
-		require.Equal(t, 10*time.Second, left(w.l.keys.hash))
+		require.Equal(t, 10*time.Second, left(w.l.redis.Keys.Hash))
 	})
 }
 
@@ -90,7 +91,7 @@ func TestPeekErrors(t *testing.T) {
 		_, err := w.l.Peek(w.ctx, 1)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.NoError(t, w.l.SetRate(w.ctx, overall(5, time.Second)))
-		for permits, want := range map[int64]error{0: ErrInvalidArgument, -1: ErrInvalidArgument, maxPermits + 1: ErrInvalidArgument,
+		for permits, want := range map[int64]error{0: ErrInvalidArgument, -1: ErrInvalidArgument, permit.Max + 1: ErrInvalidArgument,
 			6: ErrPermitsExceedRate} {
 			r, err := w.l.Peek(w.ctx, permits)
 			require.ErrorIs(t, err, want, permits)

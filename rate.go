@@ -1,15 +1,10 @@
 package ratelimiter
 
 import (
-	"fmt"
-	"math"
-	"strconv"
 	"time"
-)
 
-// maxPermits is what a member of the permits set can hold: an unsigned 32-bit number in every
-// Redisson version.
-const maxPermits = math.MaxUint32
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
 
 // Rate is what a limiter allows, as Redis stores it: Permits in any Interval. It is a comparable
 // value. Redisson: RateLimiterConfig.
@@ -31,16 +26,15 @@ type Rate struct {
 	MinGap time.Duration
 }
 
-// String is the rate as a log line wants it.
-func (r Rate) String() string {
-	s := fmt.Sprintf("%s %d/%v", r.Type, r.Permits, r.Interval)
-	if r.KeepAlive != 0 {
-		s += fmt.Sprintf(" keep-alive %v", r.KeepAlive)
-	}
-	if r.MinGap != 0 {
-		s += fmt.Sprintf(" gap %v", r.MinGap)
-	}
-	return s
+// String returns the rate as a log line wants it.
+func (r Rate) String() string { return r.permit().String() }
+
+func (r Rate) permit() permit.Rate {
+	return permit.Rate{Type: permit.Type(r.Type), Permits: r.Permits, Interval: r.Interval, KeepAlive: r.KeepAlive, MinGap: r.MinGap}
+}
+
+func rateOf(r permit.Rate) Rate {
+	return Rate{Type: RateType(r.Type), Permits: r.Permits, Interval: r.Interval, KeepAlive: r.KeepAlive, MinGap: r.MinGap}
 }
 
 // validate refuses what Redisson takes and then fails on: a rate or an interval of 0 or less, and
@@ -49,8 +43,8 @@ func (r Rate) validate() error {
 	if r.Type != Overall && r.Type != PerClient {
 		return invalid("rate type %d is neither OVERALL nor PER_CLIENT", int(r.Type))
 	}
-	if r.Permits < 1 || r.Permits > maxPermits {
-		return invalid("rate of %d permits is not in 1..%d", r.Permits, int64(maxPermits))
+	if r.Permits < 1 || r.Permits > permit.Max {
+		return invalid("rate of %d permits is not in 1..%d", r.Permits, int64(permit.Max))
 	}
 	interval, err := millis("interval", r.Interval)
 	if err != nil {
@@ -72,47 +66,4 @@ func (r Rate) validate() error {
 		return invalid("least gap %v is not in 0..%v, the interval", r.MinGap, r.Interval)
 	}
 	return nil
-}
-
-// parseRate reads the hash. keepAliveTime is absent in what Redisson before 3.38.0 wrote.
-func parseRate(hash map[string]string) (Rate, error) {
-	if hash["rate"] == "" || hash["interval"] == "" || hash["type"] == "" {
-		return Rate{}, ErrNotInitialized
-	}
-	var r Rate
-	var err error
-	number := func(field string) int64 {
-		n, perr := strconv.ParseInt(hash[field], 10, 64)
-		if (perr != nil || n < 0) && err == nil {
-			err = fmt.Errorf("%w: %s is %q", ErrMalformed, field, hash[field])
-		}
-		return n
-	}
-	duration := func(field string) time.Duration {
-		n := number(field)
-		if n > math.MaxInt64/int64(time.Millisecond) {
-			// Java's Long.MAX_VALUE ms and the like: as long as a Duration can be.
-			return math.MaxInt64 / time.Millisecond * time.Millisecond
-		}
-		return time.Duration(n) * time.Millisecond
-	}
-	r.Permits = number("rate")
-	r.Interval = duration("interval")
-	if hash["keepAliveTime"] != "" {
-		r.KeepAlive = duration("keepAliveTime")
-	}
-	if hash["minGap"] != "" {
-		r.MinGap = duration("minGap")
-	}
-	r.Type = RateType(number("type"))
-	if err == nil && r.Type != Overall && r.Type != PerClient {
-		err = fmt.Errorf("%w: type is %q", ErrMalformed, hash["type"])
-	}
-	if err == nil && (r.Permits < 1 || r.Interval < time.Millisecond) {
-		err = fmt.Errorf("%w: rate is %q, interval is %q", ErrMalformed, hash["rate"], hash["interval"])
-	}
-	if err != nil {
-		return Rate{}, err
-	}
-	return r, nil
 }

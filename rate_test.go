@@ -36,34 +36,34 @@ func TestTrySetRate(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 		require.Equal(t, map[string]string{"rate": "5", "interval": "10000", "keepAliveTime": "0", "type": "0"},
-			w.rdb.HGetAll(w.ctx, w.l.keys.hash).Val())
+			w.rdb.HGetAll(w.ctx, w.l.redis.Keys.Hash).Val())
 		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute})
 		require.NoError(t, err)
 		require.False(t, ok)
 		got, err := w.l.Rate(w.ctx)
 		require.NoError(t, err)
 		require.Equal(t, first, got)
-		require.Equal(t, NoTTL, w.rdb.PTTL(w.ctx, w.l.keys.hash).Val())
+		require.Equal(t, NoTTL, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val())
 
 		// A hash made by Redisson 3.37 or older: Redisson's own false would add keepAliveTime.
-		require.NoError(t, w.rdb.HDel(w.ctx, w.l.keys.hash, "keepAliveTime").Err())
+		require.NoError(t, w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "keepAliveTime").Err())
 		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute})
 		require.NoError(t, err)
 		require.False(t, ok)
-		require.False(t, w.rdb.HExists(w.ctx, w.l.keys.hash, "keepAliveTime").Val())
+		require.False(t, w.rdb.HExists(w.ctx, w.l.redis.Keys.Hash, "keepAliveTime").Val())
 		got, err = w.l.Rate(w.ctx)
 		require.NoError(t, err)
 		require.Equal(t, first, got)
 
 		// Half a hash is completed.
-		require.NoError(t, w.rdb.HDel(w.ctx, w.l.keys.hash, "type", "rate").Err())
+		require.NoError(t, w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "type", "rate").Err())
 		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: Overall, Permits: 7, Interval: time.Second, KeepAlive: time.Minute})
 		require.NoError(t, err)
 		require.True(t, ok)
 		got, err = w.l.Rate(w.ctx)
 		require.NoError(t, err)
 		require.Equal(t, Rate{Permits: 7, Interval: 10 * time.Second, KeepAlive: time.Minute}, got)
-		require.InDelta(t, time.Minute, w.rdb.PTTL(w.ctx, w.l.keys.hash).Val(), float64(time.Second))
+		require.InDelta(t, time.Minute, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val(), float64(time.Second))
 	})
 }
 
@@ -105,7 +105,7 @@ func TestSetRateAndUpdateRate(t *testing.T) {
 // copied to the others.
 func TestTTLRule(t *testing.T) {
 	ttls := func(w *world) (d [3]time.Duration) {
-		for i, k := range w.l.keys.of(w.typ()) {
+		for i, k := range keysOf(w.l, w.typ()) {
 			d[i] = w.rdb.PTTL(w.ctx, k).Val()
 		}
 		return d
@@ -119,10 +119,10 @@ func TestTTLRule(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		inWorld(t, Rate{Type: typ, Permits: 2, Interval: time.Second, KeepAlive: time.Hour}, func(t *testing.T, w *world) {
 			require.InDelta(t, time.Hour, ttls(w)[0], float64(2*time.Second))
-			require.NoError(t, w.rdb.PExpire(w.ctx, w.l.keys.hash, time.Minute).Err())
+			require.NoError(t, w.rdb.PExpire(w.ctx, w.l.redis.Keys.Hash, time.Minute).Err())
 			w.granted(2)
 			near(t, time.Hour, ttls(w))
-			for _, k := range w.l.keys.of(typ) {
+			for _, k := range keysOf(w.l, typ) {
 				require.NoError(t, w.rdb.PExpire(w.ctx, k, time.Minute).Err())
 			}
 			w.refused(1, time.Second)
@@ -192,7 +192,7 @@ func TestExpireFamily(t *testing.T) {
 			ok, err := w.l.Expire(w.ctx, c.ttl, c.cond)
 			require.NoError(t, err)
 			require.Equal(t, c.took, ok, "%d", i)
-			for _, k := range w.l.keys.of(Overall) {
+			for _, k := range keysOf(w.l, Overall) {
 				got := w.rdb.PTTL(w.ctx, k).Val()
 				if c.left == NoTTL {
 					require.Equal(t, NoTTL, got, "%d %s", i, k)
@@ -249,7 +249,7 @@ func TestDeleteRemovesAllThatCanBeNamed(t *testing.T) {
 			ok, err := w.l.Delete(w.ctx)
 			require.NoError(t, err)
 			require.True(t, ok)
-			require.Zero(t, w.rdb.Exists(w.ctx, w.l.keys.all(Overall)...).Val())
+			require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val())
 			keys, err := w.rdb.Keys(w.ctx, "*"+w.l.Name()+"*").Result()
 			require.NoError(t, err)
 			require.Empty(t, keys)
@@ -286,9 +286,9 @@ func TestReleaseAppliesTheTTLRule(t *testing.T) {
 		{Type: PerClient, Permits: 5, Interval: time.Hour, KeepAlive: 2 * time.Hour}: 2 * time.Hour,
 	} {
 		inWorld(t, r, func(t *testing.T, w *world) {
-			require.NoError(t, w.rdb.PExpire(w.ctx, w.l.keys.hash, 20*time.Minute).Err())
+			require.NoError(t, w.rdb.PExpire(w.ctx, w.l.redis.Keys.Hash, 20*time.Minute).Err())
 			require.NoError(t, w.l.Release(w.ctx, 1))
-			require.InDelta(t, want, w.rdb.PTTL(w.ctx, w.l.keys.hash).Val(), float64(2*time.Second))
+			require.InDelta(t, want, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val(), float64(2*time.Second))
 			require.InDelta(t, want, w.rdb.PTTL(w.ctx, w.valueKey()).Val(), float64(2*time.Second))
 		})
 	}

@@ -3,10 +3,11 @@ package ratelimiter
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
-	"github.com/redis/go-redis/v9"
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
 // A RateLimiter is a limiter in Redis, shared by all that use its name: other values of this type,
@@ -23,10 +24,10 @@ import (
 type RateLimiter struct {
 	client *Client
 	name   string
-	keys   keys
-	bucket *bucket
-	err    error
-	policy *OutagePolicy // nil for FailClosed
+	err    error            // why the name cannot be used
+	redis  redisson.Limiter // what lies in Redis
+	handle engine.Handle    // who waits for it
+	policy *outage.Policy   // nil for FailClosed
 }
 
 // A RateOption changes what SetRate and UpdateRate do. Redisson: RateLimiterArgs, since 4.4.0.
@@ -52,15 +53,11 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	if err := l.checkRate(ctx, r); err != nil {
 		return false, err
 	}
-	n, err := l.run(ctx, trySetRateScript, []string{l.keys.hash},
-		r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds(), r.Type.wire(), r.MinGap.Milliseconds())
-	if err != nil {
-		return false, err
+	set, err := l.redis.TrySetRate(ctx, r.permit())
+	if set {
+		l.handle.Changed()
 	}
-	if n[0] == 1 {
-		l.changed()
-	}
-	return n[0] == 1, nil
+	return set, err
 }
 
 // SetRate gives the limiter a rate, whether or not it has one, and forgets the permits in use unless
@@ -71,17 +68,17 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 // Callers of this Client that wait for the limiter ask again at once. Errors are those of TrySetRate;
 // after one of Redis' or the connection's, the rate may or may not have been set.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) error {
-	_, err := l.setRate(ctx, r, 0, opts)
+	_, err := l.setRate(ctx, r, false, opts)
 	return err
 }
 
 // UpdateRate is SetRate for a limiter that has a rate: it answers false, and changes nothing, when
 // there is none. Errors are those of SetRate. Redisson: updateRate, since 4.4.0.
 func (l *RateLimiter) UpdateRate(ctx context.Context, r Rate, opts ...RateOption) (bool, error) {
-	return l.setRate(ctx, r, flagMustExist, opts)
+	return l.setRate(ctx, r, true, opts)
 }
 
-func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []RateOption) (bool, error) {
+func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts []RateOption) (bool, error) {
 	if err := l.checkRate(ctx, r); err != nil {
 		return false, err
 	}
@@ -89,28 +86,12 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, flags int, opts []Rat
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.keepState {
-		flags |= flagKeepState
+	set, err := l.redis.SetRate(ctx, r.permit(), mustExist, o.keepState)
+	if set {
+		l.handle.LearnType(permit.Type(r.Type))
+		l.handle.Changed()
 	}
-	if l.client.cfg.memberFormat == MemberLc0I {
-		flags |= flagSetLc0I
-	}
-	n, err := l.run(ctx, setRateScript, l.keys.all(r.Type), r.Permits, r.Interval.Milliseconds(),
-		r.KeepAlive.Milliseconds(), r.Type.wire(), l.client.now(), flags, r.MinGap.Milliseconds())
-	if err != nil {
-		return false, err
-	}
-	if n[0] == 0 {
-		return false, nil
-	}
-	if len(n) > 1 && n[1] == 1 {
-		// They are too many for one call. The script has set value to 0, so that whatever happens here no permit is
-		// granted too many.
-		err = l.audit(ctx, r.Type, true)
-	}
-	l.learn(r.Type)
-	l.changed()
-	return true, err
+	return set, err
 }
 
 // Rate is the limiter's rate. Without one it answers ErrNotInitialized, where Redisson's getConfig
@@ -120,19 +101,8 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	if err := l.ready(ctx); err != nil {
 		return Rate{}, err
 	}
-	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", l.keys.hash)
-	hash, err := redisscript.Leavable(ctx, func() (map[string]string, error) {
-		_ = l.client.rdb.Process(ctx, cmd)
-		return cmd.Result()
-	})
-	if err != nil {
-		return Rate{}, l.wrap(ctx, "rate", err)
-	}
-	r, err := parseRate(hash)
-	if err != nil {
-		return Rate{}, fmt.Errorf("%w (%q)", err, l.name)
-	}
-	return r, nil
+	r, err := l.redis.Rate(ctx)
+	return rateOf(r), err
 }
 
 // AvailablePermits is how many permits a call could acquire now, 0 to the rate. It changes nothing in
@@ -145,46 +115,11 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	var n int64
-	err := l.withType("available", func(typ RateType) (err error) {
-		n, err = l.countAvailable(ctx, typ)
+	err := l.withType("available", func(typ permit.Type) (err error) {
+		n, err = l.redis.Available(ctx, typ)
 		return err
 	})
 	return n, err
-}
-
-// countAvailable adds up over as many calls as it takes, at the instant of the first.
-func (l *RateLimiter) countAvailable(ctx context.Context, typ RateType) (int64, error) {
-	for range 3 {
-		side, members, permits, now := "", int64(0), int64(0), l.client.now()
-		for changed := false; !changed; {
-			raw, err := l.send(ctx, availableScript, l.keys.of(typ), typ.wire(), now, side, members, permits)
-			if err != nil {
-				return 0, err
-			}
-			r, ok := raw.([]any)
-			if !ok || len(r) == 0 {
-				return 0, l.badReply(availableScript, raw)
-			}
-			n := make([]int64, len(r))
-			for i, v := range r {
-				if n[i], ok = v.(int64); !ok && i != 2 {
-					return 0, l.badReply(availableScript, raw)
-				}
-			}
-			if n[0] == statusStartOver {
-				changed = true
-			} else if err := l.statusError(n); err != nil {
-				return 0, err
-			} else if len(r) == 4 && n[1] == 1 {
-				return n[2], nil
-			} else if side, ok = r[min(2, len(r)-1)].(string); ok && len(r) == 6 {
-				members, permits, now = n[3], n[4], n[5]
-			} else {
-				return 0, l.badReply(availableScript, raw)
-			}
-		}
-	}
-	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted", l.name)
 }
 
 // Release gives permits back before their interval is over: the newest grants become smaller or go.
@@ -199,25 +134,14 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 		return err
 	}
 	left := permits
-	err := l.withType("release", func(typ RateType) error {
-		for left > 0 {
-			n, err := l.run(ctx, releaseScript, l.keys.of(typ), typ.wire(), left,
-				l.client.cfg.clientKeyTTL.Milliseconds(), l.client.now())
-			if err == nil {
-				err = l.statusError(n)
-			}
-			if err == nil && len(n) != 3 {
-				err = l.badReply(releaseScript, n)
-			}
-			if err != nil {
-				return err
-			}
-			left = n[1]
+	err := l.withType("release", func(typ permit.Type) (err error) {
+		for left > 0 && err == nil {
+			left, err = l.redis.Release(ctx, typ, left)
 		}
-		return nil
+		return err
 	})
 	if left < permits {
-		l.changed()
+		l.handle.Changed()
 	}
 	return err
 }
@@ -228,12 +152,7 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
-	cmd := redis.NewIntCmd(ctx, "exists", l.keys.hash)
-	n, err := redisscript.Leavable(ctx, func() (int64, error) {
-		_ = l.client.rdb.Process(ctx, cmd)
-		return cmd.Result()
-	})
-	return n == 1, l.wrap(ctx, "exists", err)
+	return l.redis.Exists(ctx)
 }
 
 // Delete removes the limiter, the permits in use of all and those of this client, and answers whether
@@ -244,36 +163,28 @@ func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
-	n, err := l.run(ctx, deleteScript, l.keys.all(Overall))
-	if err != nil {
-		return false, err
+	deleted, err := l.redis.Delete(ctx)
+	if err == nil {
+		l.handle.Changed()
 	}
-	l.changed()
-	return n[0] == 1, nil
+	return deleted, err
 }
 
-// maxFlips is how often a call follows a type that changes under it.
-const maxFlips = 3
-
-func (l *RateLimiter) flipping(op string) error {
-	return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times under the call", op, l.name, maxFlips)
-}
-
-// withType runs f with the type that the hash has, as far as that is known: the one that the last call
-// was told, and when a script answers that it is the other, that.
-func (l *RateLimiter) withType(op string, f func(RateType) error) error {
-	typ := l.hint()
-	for flips := 0; ; flips++ {
+// withType runs f with the type that the limiter has, as far as that is known: the one that the last call
+// was told, and when f returns that it is the other, that.
+func (l *RateLimiter) withType(op string, f func(permit.Type) error) error {
+	typ := l.handle.Type()
+	for changes := 0; ; changes++ {
 		err := f(typ)
-		var other *otherTypeError
+		var other *permit.WrongTypeError
 		if !errors.As(err, &other) {
 			return err
 		}
-		if flips == maxFlips {
-			return l.flipping(op)
+		if changes == permit.MaxTypeChanges {
+			return permit.TypeKeepsChanging(op, l.name)
 		}
-		typ = other.typ
-		l.learn(typ)
+		typ = other.Type
+		l.handle.LearnType(typ)
 	}
 }
 
@@ -282,16 +193,4 @@ func (l *RateLimiter) checkRate(ctx context.Context, r Rate) error {
 		return err
 	}
 	return r.validate()
-}
-
-// wrap names the limiter in an error of a plain command, which is ErrUnavailable where Redis was not
-// reached; context errors come through unchanged.
-func (l *RateLimiter) wrap(ctx context.Context, op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return l.failed(op, redisscript.Classify(err), err)
 }

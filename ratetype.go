@@ -1,6 +1,6 @@
 package ratelimiter
 
-import "strconv"
+import "github.com/goredisson/ratelimiter/internal/permit"
 
 // RateType says whose permits a rate counts. Redisson: RateType.
 type RateType int
@@ -12,16 +12,8 @@ const (
 	PerClient
 )
 
-// String is the name that Redisson uses: OVERALL or PER_CLIENT.
-func (t RateType) String() string {
-	switch t {
-	case Overall:
-		return "OVERALL"
-	case PerClient:
-		return "PER_CLIENT"
-	}
-	return "RateType(" + strconv.Itoa(int(t)) + ")"
-}
+// String returns the name that Redisson uses: OVERALL or PER_CLIENT.
+func (t RateType) String() string { return permit.Type(t).String() }
 
 // MarshalText writes the name that Redisson uses. An unknown type is ErrInvalidArgument.
 func (t RateType) MarshalText() ([]byte, error) {
@@ -43,8 +35,3 @@ func (t *RateType) UnmarshalText(text []byte) error {
 	}
 	return nil
 }
-
-// wire is the type as the hash holds it.
-func (t RateType) wire() string { return strconv.Itoa(int(t)) }
-
-func (t RateType) other() RateType { return PerClient - t }

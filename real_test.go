@@ -83,7 +83,7 @@ func watched(rdb redis.UniversalClient) *watch {
 // when nothing is.
 func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) error {
 	ctx, used, wires := context.Background(), int64(0), int64(0)
-	members, err := rdb.ZRangeWithScores(ctx, l.keys.permits[Overall], 0, -1).Result()
+	members, err := rdb.ZRangeWithScores(ctx, l.redis.Keys.Permits[Overall], 0, -1).Result()
 	for _, z := range members {
 		m, bad := ParseMember([]byte(z.Member.(string)))
 		err = errors.Join(err, bad)
@@ -93,7 +93,7 @@ func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) er
 			used += int64(m.Permits)
 		}
 	}
-	value, lost := rdb.Get(ctx, l.keys.value[Overall]).Int64()
+	value, lost := rdb.Get(ctx, l.redis.Keys.Value[Overall]).Int64()
 	if err = errors.Join(err, lost); err == nil && (used != granted || value+wires != rate-granted) {
 		err = fmt.Errorf("granted %d of %d, in the set %d, left %d", granted, rate, used, value)
 	}
@@ -102,12 +102,7 @@ func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) er
 
 // asleep is how many callers of l have been refused and wait, and nothing is in flight.
 func asleep(l *RateLimiter) int {
-	l.bucket.mu.Lock()
-	defer l.bucket.mu.Unlock()
-	if e := l.bucket.find(l.keys.hash); e != nil && len(e.calls) == 0 && !e.askAt.IsZero() {
-		return e.waiters.n
-	}
-	return 0
+	return l.handle.Snapshot().Asleep
 }
 
 // The lags of many events, and those that the machine itself has meanwhile: what a sleep of a

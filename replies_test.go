@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -29,7 +30,7 @@ func (f *forger) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(f.err)
 			return f.err
 		}
-		if once, ok := cmd.(redisscript.OnceCmd); ok && len(f.replies) > 0 {
+		if once, ok := cmd.(dispatch.OnceCmd); ok && len(f.replies) > 0 {
 			once.SetVal(f.replies[0])
 			f.replies = f.replies[1:]
 			return nil
@@ -53,7 +54,7 @@ func TestForeignReplies(t *testing.T) {
 			"Release":          func() error { return w.l.Release(w.ctx, 1) },
 			"SetRate":          func() error { return w.l.SetRate(w.ctx, overall(10, time.Second)) },
 			"Inspect":          func() error { _, err := w.l.Inspect(w.ctx); return err },
-			"audit":            func() error { return w.l.audit(w.ctx, Overall, false) },
+			"audit":            func() error { return w.l.redis.Audit(w.ctx, permit.Overall, false) },
 			"TrySetRate":       func() error { _, err := w.l.TrySetRate(w.ctx, overall(10, time.Second)); return err },
 			"Expire":           func() error { _, err := w.l.Expire(w.ctx, time.Second); return err },
 			"ClearExpire":      func() error { _, err := w.l.ClearExpire(w.ctx); return err },
@@ -137,5 +138,5 @@ func TestNamesOfValues(t *testing.T) {
 	for f, want := range map[MemberFormat]string{MemberUnknown: "unknown", MemberFI: "fI", MemberLc0I: "Lc0I", MemberBc0I: "Bc0I"} {
 		require.Equal(t, want, f.String())
 	}
-	require.Equal(t, "ratelimiter: the limiter is PER_CLIENT", (&otherTypeError{PerClient}).Error())
+	require.Equal(t, "ratelimiter: the limiter is PER_CLIENT", (&permit.WrongTypeError{Type: permit.PerClient}).Error())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -55,7 +56,7 @@ func (r *realRing) limiter(onVictim bool, rate Rate) *RateLimiter {
 	for {
 		r.names++
 		l := r.client.RateLimiter(fmt.Sprint(r.t.Name(), r.names))
-		shard, err := r.rdb.GetShardClientForKey(l.keys.hash)
+		shard, err := r.rdb.GetShardClientForKey(l.redis.Keys.Hash)
 		require.NoError(r.t, err)
 		if (shard.Options().Addr == r.victim.Addr()) == onVictim {
 			require.NoError(r.t, l.SetRate(r.ctx, rate))
@@ -64,7 +65,7 @@ func (r *realRing) limiter(onVictim bool, rate Rate) *RateLimiter {
 	}
 }
 
-// ended returns how many outages of limiters on the victim are said to be over.
+// ended returns how many healths of limiters on the victim are said to be over.
 func (r *realRing) ended(on []*RateLimiter) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +83,7 @@ func (r *realRing) ended(on []*RateLimiter) (n int) {
 func (r *realRing) noCopies(l *RateLimiter) {
 	for _, s := range r.servers {
 		if s != r.victim {
-			n, err := s.Client(r.t).Exists(r.ctx, l.keys.hash, l.keys.value[Overall], l.keys.permits[Overall]).Result()
+			n, err := s.Client(r.t).Exists(r.ctx, l.redis.Keys.Hash, l.redis.Keys.Value[Overall], l.redis.Keys.Permits[Overall]).Result()
 			require.NoError(r.t, err)
 			require.Zero(r.t, n, "a copy on another shard")
 		}
@@ -100,7 +101,7 @@ func TestRingLosesAShard(t *testing.T) {
 	open, share := r.limiter(true, short).OnOutage(FailOpen()), r.limiter(true, short).OnOutage(LocalShare(short, 2))
 	waits, cools := r.limiter(true, overall(1, time.Second)), r.limiter(true, hour)
 	elsewhere := []*RateLimiter{r.limiter(false, overall(1_000_000, time.Hour)), r.limiter(false, overall(1_000_000, time.Hour))}
-	elsewhere[1].bucket = burst.bucket // as the names of many limiters would have it
+	elsewhere[1] = beside(burst, elsewhere[1].Name()) // as the names of many limiters would have it
 	onVictim := []*RateLimiter{burst, never, open, share, waits, cools}
 	require.NoError(t, burst.Acquire(r.ctx, 15))
 	require.NoError(t, waits.Acquire(r.ctx, 1))
@@ -247,19 +248,19 @@ func TestOutageOfAShardOfARing(t *testing.T) {
 	defer func() { require.NoError(t, rdb.Close()) }()
 	c := New(rdb)
 	defer func() { require.NoError(t, c.Close()) }()
-	outages := map[*redis.Client]*outage{}
+	healths := map[*redis.Client]*outage.Health{}
 	for i := range 1000 {
 		l := c.RateLimiter(fmt.Sprint(i))
-		shard, err := rdb.GetShardClientForKey(l.keys.hash)
+		shard, err := rdb.GetShardClientForKey(l.redis.Keys.Hash)
 		require.NoError(t, err)
-		if outages[shard] == nil {
-			outages[shard] = l.outage()
+		if healths[shard] == nil {
+			healths[shard] = l.handle.Health()
 		}
-		require.Same(t, outages[shard], l.outage())
+		require.Same(t, healths[shard], l.handle.Health())
 	}
-	require.Len(t, outages, 3)
-	different := map[*outage]bool{}
-	for _, o := range outages {
+	require.Len(t, healths, 3)
+	different := map[*outage.Health]bool{}
+	for _, o := range healths {
 		different[o] = true
 	}
 	require.Len(t, different, 3)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -79,9 +79,9 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 func TestErrorsThatAreSentAgain(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		f := inject(w.rdb, false, redisError("LOADING Redis is loading the dataset in memory"))
-		f.left.Store(redisscript.MaxAttempts - 1)
+		f.left.Store(retry.MaxAttempts - 1)
 		w.granted(1)
-		f.left.Store(redisscript.MaxAttempts)
+		f.left.Store(retry.MaxAttempts)
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorContains(t, err, "LOADING")
 		require.ErrorContains(t, err, w.l.Name())

@@ -50,11 +50,11 @@ func (j *jvm) ask(permits int64) (wait time.Duration) {
 	random := make([]byte, 17)
 	_, _ = rand.Read(random)
 	random[0] = 16
-	n, err := likeRedisson.Run(j.w.ctx, j.rdb, j.w.l.keys.of(Overall), permits, time.Now().UnixMilli(), random).Int64()
+	n, err := likeRedisson.Run(j.w.ctx, j.rdb, keysOf(j.w.l, Overall), permits, time.Now().UnixMilli(), random).Int64()
 	if err != nil {
 		j.w.t.Error(err)
 	}
-	return ms(n)
+	return time.Duration(n) * time.Millisecond
 }
 
 func (j *jvm) acquire(ctx context.Context, permits int64) bool {

@@ -21,10 +21,12 @@ func TestReplyToAChargeIsNoOutage(t *testing.T) {
 	}{
 		"Redis came back without its data": {func(w *world, peer *RateLimiter) { _, _ = peer.Delete(w.ctx) }, false, ErrNotInitialized, false},
 		"a rate that is none": {func(w *world, peer *RateLimiter) {
-			redistest.Peer(w.t, w.rdb).HSet(w.ctx, w.l.keys.hash, "rate", "many")
+			redistest.Peer(w.t, w.rdb).HSet(w.ctx, w.l.redis.Keys.Hash, "rate", "many")
 		}, false, ErrMalformed, false},
-		"a type that is none":               {func(w *world, peer *RateLimiter) { redistest.Peer(w.t, w.rdb).HSet(w.ctx, w.l.keys.hash, "type", "7") }, false, ErrMalformed, false},
-		"the hash is a string":              {func(w *world, peer *RateLimiter) { redistest.Peer(w.t, w.rdb).Set(w.ctx, w.l.keys.hash, "x", 0) }, false, nil, false},
+		"a type that is none": {func(w *world, peer *RateLimiter) {
+			redistest.Peer(w.t, w.rdb).HSet(w.ctx, w.l.redis.Keys.Hash, "type", "7")
+		}, false, ErrMalformed, false},
+		"the hash is a string":              {func(w *world, peer *RateLimiter) { redistest.Peer(w.t, w.rdb).Set(w.ctx, w.l.redis.Keys.Hash, "x", 0) }, false, nil, false},
 		"a smaller rate":                    {func(w *world, peer *RateLimiter) { _ = peer.SetRate(w.ctx, overall(3, 4*time.Second)) }, false, nil, false},
 		"another type":                      {func(w *world, peer *RateLimiter) { _ = peer.SetRate(w.ctx, Rate{PerClient, 10, 4 * time.Second, 0, 0}) }, false, nil, true},
 		"another type, and it is forgotten": {func(w *world, peer *RateLimiter) { _ = peer.SetRate(w.ctx, Rate{PerClient, 10, 4 * time.Second, 0, 0}) }, true, nil, true},
@@ -48,7 +50,7 @@ func TestReplyToAChargeIsNoOutage(t *testing.T) {
 				test.change(w, peers.client.RateLimiter(w.l.Name()))
 				if test.forget {
 					for i := range 2 {
-						_, _ = inBucketOf(l, fmt.Sprint(w.l.Name(), i)).Try(w.ctx, 1)
+						_, _ = beside(l, fmt.Sprint(w.l.Name(), i)).Try(w.ctx, 1)
 					}
 				}
 				time.Sleep(1250 * time.Millisecond)
@@ -56,7 +58,7 @@ func TestReplyToAChargeIsNoOutage(t *testing.T) {
 				_, err = l.Try(w.ctx, 1) // answered without Redis; the probe is on its way
 				require.NoError(t, err)
 				time.Sleep(10 * time.Millisecond)
-				require.False(t, w.l.outage().known())
+				require.False(t, w.l.handle.Health().Down())
 				for range 170 { // 1.7 s, in which the debt counts
 					a, err := other.Try(w.ctx, 1)
 					require.NoError(t, err)
@@ -117,7 +119,7 @@ func TestDebtOfALimiterWithoutARate(t *testing.T) {
 				require.NoError(t, peer.SetRate(w.ctx, overall(10, 4*time.Second)))
 				w.granted(5)
 				w.refused(1, time.Until(granted.Add(4*time.Second)).Round(time.Millisecond))
-				require.Empty(t, l.bucket.memories[l.keys.hash].debts)
+				require.Zero(t, l.handle.Snapshot().Pending)
 				return
 			}
 			time.Sleep(time.Until(granted.Add(4 * time.Second)))
@@ -155,7 +157,7 @@ func TestChargeOfAPerClientLimiterNeverSeen(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		c.down.Store(false)
 		require.Equal(t, 4*time.Second, (<-served).Round(10*time.Millisecond), "the debt was charged before")
-		require.False(t, started.l.outage().known())
+		require.False(t, started.l.handle.Health().Down())
 	})
 }
 
@@ -178,7 +180,7 @@ func TestListsOfLimitersThatOwe(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, a.Granted && a.Degraded)
 		granted := time.Now()
-		require.NoError(t, redistest.Peer(t, w.rdb).Del(w.ctx, gone.keys.hash).Err())
+		require.NoError(t, redistest.Peer(t, w.rdb).Del(w.ctx, gone.redis.Keys.Hash).Err())
 		time.Sleep(1250 * time.Millisecond)
 		c.down.Store(false)
 		require.NoError(t, w.l.Acquire(w.ctx, 1)) // finds that Redis is back
@@ -187,18 +189,18 @@ func TestListsOfLimitersThatOwe(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorContains(t, err, gone.Name())
 		require.NotErrorIs(t, err, ErrUnavailable)
-		require.False(t, w.l.outage().known())
+		require.False(t, w.l.handle.Health().Down())
 		a, err = w.client.TryAcquireAll(w.ctx, 0, Demand{other, 6}, Demand{l, 1})
 		require.NoError(t, err)
 		require.False(t, a.Granted)
-		require.Equal(t, other.keys.hash, a.Limiter.keys.hash)
+		require.Equal(t, other.redis.Keys.Hash, a.Limiter.redis.Keys.Hash)
 		require.Equal(t, time.Until(granted.Add(4*time.Second)).Round(time.Millisecond), a.Wait)
 
 		c.down.Store(true)
 		_, err = w.client.TryAcquireAll(w.ctx, 0, append(all, Demand{w.l, 1})...) // one policy is closed
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, gone.Name(), "whose debt it was")
-		require.True(t, w.l.outage().known())
+		require.True(t, w.l.handle.Health().Down())
 		sent := c.sent.Load()
 		for range 100 {
 			_, err = w.client.TryAcquireAll(w.ctx, 0, append(all, Demand{w.l, 1})...)

@@ -212,9 +212,5 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 func requireIdle(t *testing.T, c *Client) {
 	t.Helper()
 	synctest.Wait()
-	for i := range c.buckets {
-		for e := c.buckets[i].first; e != nil; e = e.next {
-			require.True(t, e.idle(), "%s", e.l.name)
-		}
-	}
+	require.NoError(t, c.engine.CheckIdle())
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -46,14 +47,14 @@ func TestWakeUpLag(t *testing.T) {
 				wg.Go(func() {
 					for range each {
 						asked := time.Now()
-						r, err := l.ask(ctx, wish{permits: 1, blocking: true}, 0)
+						r, err := l.handle.Acquire(ctx, engine.Request{Permits: 1, Wait: true})
 						back := time.Now()
 						if err != nil {
 							t.Error(err)
 							return
 						}
 						mu.Lock()
-						grants = append(grants, grant{asked, r.answer.now, back})
+						grants = append(grants, grant{asked, r.Reply.Now, back})
 						mu.Unlock()
 					}
 				})

@@ -18,7 +18,7 @@ func TestImportersGetLittle(t *testing.T) {
 		}
 		return paths
 	}
-	root := []string{"", "internal/redisscript"}
+	root := redistest.Core
 	inbound := slices.Concat(root, within("inbound", "internal/guard", "internal/keyname", "internal/rates"))
 	transport := slices.Concat(root, []string{"httplimit"},
 		within("internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"))

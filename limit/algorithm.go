@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // An Algorithm is one of this package's ways to limit, with its numbers: a [FixedWindow], [SlidingLog],
@@ -23,7 +23,7 @@ type Algorithm interface {
 	// check says what is wrong with the numbers.
 	check() error
 	// script decides for a shared limiter, with these arguments behind those of every script.
-	script() *redisscript.Script
+	script() *dispatch.Script
 	numbers() []any
 	// reserves says whether permits can be had ahead of their time.
 	reserves() bool

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A DebtBucket is a [TokenBucket] whose permits can be consumed before they are there: while nothing is
@@ -28,7 +28,7 @@ type DebtBucket struct {
 //go:embed scripts/debt_bucket.lua
 var debtBucketSrc string
 
-var debtBucketScript = redisscript.New("debt_bucket", debtBucketSrc, 2, 8)
+var debtBucketScript = dispatch.New("debt_bucket", debtBucketSrc, 2, 8)
 
 // Bound implements [Algorithm].
 func (a DebtBucket) Bound(window time.Duration, n int64) int64 {
@@ -47,7 +47,7 @@ func (a DebtBucket) check() error {
 	}
 	return a.Rate.checkFlow("capacity and debt", a.Capacity+a.Debt)
 }
-func (a DebtBucket) script() *redisscript.Script { return debtBucketScript }
+func (a DebtBucket) script() *dispatch.Script { return debtBucketScript }
 func (a DebtBucket) numbers() []any {
 	_, cost := a.Rate.parts()
 	return append(flowNumbers(a.Rate, a.Capacity), a.Debt*cost)

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A FixedWindow counts the permits of one window after another. A window begins with the first grant
@@ -24,7 +24,7 @@ type FixedWindow struct {
 //go:embed scripts/fixed_window.lua
 var fixedWindowSrc string
 
-var fixedWindowScript = redisscript.New("fixed_window", fixedWindowSrc, 2, 6)
+var fixedWindowScript = dispatch.New("fixed_window", fixedWindowSrc, 2, 6)
 
 // Bound implements [Algorithm].
 func (a FixedWindow) Bound(window time.Duration, _ int64) int64 {
@@ -43,10 +43,10 @@ func stepped(w, interval, full, brought int64) int64 {
 // Largest implements [Algorithm].
 func (a FixedWindow) Largest() int64 { return a.Rate.Permits }
 
-func (a FixedWindow) check() error                { return a.Rate.check() }
-func (a FixedWindow) script() *redisscript.Script { return fixedWindowScript }
-func (a FixedWindow) numbers() []any              { return []any{a.Rate.Permits, a.Rate.micros()} }
-func (a FixedWindow) reserves() bool              { return false }
+func (a FixedWindow) check() error             { return a.Rate.check() }
+func (a FixedWindow) script() *dispatch.Script { return fixedWindowScript }
+func (a FixedWindow) numbers() []any           { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a FixedWindow) reserves() bool           { return false }
 func (a FixedWindow) idle() state {
 	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros()}
 }

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which lets pass or refuses and
@@ -25,7 +25,7 @@ type GCRA struct {
 //go:embed scripts/gcra.lua
 var gcraSrc string
 
-var gcraScript = redisscript.New("gcra", gcraSrc, 2, 7)
+var gcraScript = dispatch.New("gcra", gcraSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a GCRA) Bound(window time.Duration, _ int64) int64 {
@@ -35,11 +35,11 @@ func (a GCRA) Bound(window time.Duration, _ int64) int64 {
 // Largest implements [Algorithm].
 func (a GCRA) Largest() int64 { return a.Burst }
 
-func (a GCRA) check() error                { return a.Rate.checkFlow("burst", a.Burst) }
-func (a GCRA) script() *redisscript.Script { return gcraScript }
-func (a GCRA) numbers() []any              { return flowNumbers(a.Rate, a.Burst) }
-func (a GCRA) reserves() bool              { return false }
-func (a GCRA) idle() state                 { return &gcra{newArrival(a.Rate, a.Burst)} }
+func (a GCRA) check() error             { return a.Rate.checkFlow("burst", a.Burst) }
+func (a GCRA) script() *dispatch.Script { return gcraScript }
+func (a GCRA) numbers() []any           { return flowNumbers(a.Rate, a.Burst) }
+func (a GCRA) reserves() bool           { return false }
+func (a GCRA) idle() state              { return &gcra{newArrival(a.Rate, a.Burst)} }
 
 // An arrival is an instant of µs + part/flow: when all that was let in has flowed out.
 type arrival struct {

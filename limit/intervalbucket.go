@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // An IntervalBucket is a token bucket that is filled in steps: Rate.Permits at the end of each interval,
@@ -25,7 +25,7 @@ type IntervalBucket struct {
 //go:embed scripts/interval_bucket.lua
 var intervalBucketSrc string
 
-var intervalBucketScript = redisscript.New("interval_bucket", intervalBucketSrc, 2, 7)
+var intervalBucketScript = dispatch.New("interval_bucket", intervalBucketSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a IntervalBucket) Bound(window time.Duration, _ int64) int64 {
@@ -44,7 +44,7 @@ func (a IntervalBucket) check() error {
 	}
 	return checkProduct("capacity", a.Capacity, a.Rate.micros())
 }
-func (a IntervalBucket) script() *redisscript.Script { return intervalBucketScript }
+func (a IntervalBucket) script() *dispatch.Script { return intervalBucketScript }
 func (a IntervalBucket) numbers() []any {
 	return []any{a.Rate.Permits, a.Rate.micros(), a.Capacity}
 }

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A LeakyQueue is the leaky bucket as a queue: what comes in goes out at an even rate, and a full bucket
@@ -29,7 +29,7 @@ type LeakyQueue struct {
 //go:embed scripts/leaky_queue.lua
 var leakyQueueSrc string
 
-var leakyQueueScript = redisscript.New("leaky_queue", leakyQueueSrc, 2, 8)
+var leakyQueueScript = dispatch.New("leaky_queue", leakyQueueSrc, 2, 8)
 
 // Bound implements [Algorithm].
 func (a LeakyQueue) Bound(window time.Duration, n int64) int64 {
@@ -39,11 +39,11 @@ func (a LeakyQueue) Bound(window time.Duration, n int64) int64 {
 // Largest implements [Algorithm].
 func (a LeakyQueue) Largest() int64 { return a.Capacity }
 
-func (a LeakyQueue) check() error                { return a.Rate.checkFlow("capacity", a.Capacity) }
-func (a LeakyQueue) script() *redisscript.Script { return leakyQueueScript }
-func (a LeakyQueue) numbers() []any              { return flowNumbers(a.Rate, a.Capacity) }
-func (a LeakyQueue) reserves() bool              { return true }
-func (a LeakyQueue) idle() state                 { return &leakyQueue{newArrival(a.Rate, a.Capacity)} }
+func (a LeakyQueue) check() error             { return a.Rate.checkFlow("capacity", a.Capacity) }
+func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
+func (a LeakyQueue) numbers() []any           { return flowNumbers(a.Rate, a.Capacity) }
+func (a LeakyQueue) reserves() bool           { return true }
+func (a LeakyQueue) idle() state              { return &leakyQueue{newArrival(a.Rate, a.Capacity)} }
 
 type leakyQueue struct{ arrival }
 

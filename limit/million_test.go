@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -56,7 +56,7 @@ func TestSharedMillion(t *testing.T) {
 				for j := range batch {
 					binary.BigEndian.PutUint64(id, uint64(i+j))
 					q := request{now: now, n: 1, spend: true}
-					args := l.family.arguments(q, id, &redisscript.Attempts{})
+					args := l.family.arguments(q, id, &retry.Attempts{})
 					args[0], args[2] = now, string(id)
 					cmd, err := script.Command(l.keys, args...)
 					require.NoError(t, err)

@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +19,7 @@ func TestScriptHeaders(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
 			f := &family{algorithm: a, numbers: a.numbers()}
-			require.Len(t, f.arguments(request{}, nil, &redisscript.Attempts{}), s.Args)
+			require.Len(t, f.arguments(request{}, nil, &retry.Attempts{}), s.Args)
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -41,7 +42,7 @@ type Shared struct {
 
 // A family is what the limiters of all subjects have in common.
 type family struct {
-	rdb       redisscript.Sender
+	rdb       dispatch.Sender
 	name      string
 	signature string
 	algorithm Algorithm
@@ -83,7 +84,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	f := &family{rdb: redisscript.Pin(rdb), name: name, signature: signature(a), algorithm: a, numbers: a.numbers()}
+	f := &family{rdb: dispatch.Pin(rdb), name: name, signature: signature(a), algorithm: a, numbers: a.numbers()}
 	for _, o := range opts {
 		o(f)
 	}
@@ -132,7 +133,7 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 	} else if q.spend {
 		id = binary.NativeEndian.AppendUint64(make([]byte, 0, 8), rand.Uint64())
 	}
-	for tries := (redisscript.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), nil) {
+	for tries := (retry.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), nil) {
 		if err := ctx.Err(); err != nil {
 			return Result{}, err
 		}
@@ -147,8 +148,9 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
-		what, again := tries.Failed(err)
-		if what == redisscript.Executed {
+		what := dispatch.Classify(err)
+		again := tries.Failed(what)
+		if what == retry.Executed {
 			return Result{}, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
 		}
 		if !again || tries.Replay && q.spend && f.forgetful {
@@ -158,7 +160,7 @@ func (s *Shared) ask(ctx context.Context, q request) (Result, error) {
 }
 
 // arguments are what every script gets, and then its numbers.
-func (f *family) arguments(q request, id []byte, tries *redisscript.Attempts) []any {
+func (f *family) arguments(q request, id []byte, tries *retry.Attempts) []any {
 	args := make([]any, 0, 10)
 	var now, age any = "", 0
 	if f.clock != nil {

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SlidingCounter counts two windows and takes the one before as if its grants had been spread evenly:
@@ -26,7 +26,7 @@ type SlidingCounter struct {
 //go:embed scripts/sliding_counter.lua
 var slidingCounterSrc string
 
-var slidingCounterScript = redisscript.New("sliding_counter", slidingCounterSrc, 2, 6)
+var slidingCounterScript = dispatch.New("sliding_counter", slidingCounterSrc, 2, 6)
 
 // Bound implements [Algorithm].
 func (a SlidingCounter) Bound(window time.Duration, _ int64) int64 {
@@ -57,9 +57,9 @@ func (a SlidingCounter) check() error {
 	}
 	return checkProduct("rate", a.Rate.Permits+1, a.Rate.micros())
 }
-func (a SlidingCounter) script() *redisscript.Script { return slidingCounterScript }
-func (a SlidingCounter) numbers() []any              { return []any{a.Rate.Permits, a.Rate.micros()} }
-func (a SlidingCounter) reserves() bool              { return false }
+func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript }
+func (a SlidingCounter) numbers() []any           { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a SlidingCounter) reserves() bool           { return false }
 func (a SlidingCounter) idle() state {
 	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros()}
 }

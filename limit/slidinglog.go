@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SlidingLog remembers every grant for one interval.
@@ -24,7 +24,7 @@ type SlidingLog struct {
 //go:embed scripts/sliding_log.lua
 var slidingLogSrc string
 
-var slidingLogScript = redisscript.New("sliding_log", slidingLogSrc, 2, 6)
+var slidingLogScript = dispatch.New("sliding_log", slidingLogSrc, 2, 6)
 
 // Bound implements [Algorithm].
 func (a SlidingLog) Bound(window time.Duration, _ int64) int64 {
@@ -34,10 +34,10 @@ func (a SlidingLog) Bound(window time.Duration, _ int64) int64 {
 // Largest implements [Algorithm].
 func (a SlidingLog) Largest() int64 { return a.Rate.Permits }
 
-func (a SlidingLog) check() error                { return a.Rate.check() }
-func (a SlidingLog) script() *redisscript.Script { return slidingLogScript }
-func (a SlidingLog) numbers() []any              { return []any{a.Rate.Permits, a.Rate.micros()} }
-func (a SlidingLog) reserves() bool              { return false }
+func (a SlidingLog) check() error             { return a.Rate.check() }
+func (a SlidingLog) script() *dispatch.Script { return slidingLogScript }
+func (a SlidingLog) numbers() []any           { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a SlidingLog) reserves() bool           { return false }
 func (a SlidingLog) idle() state {
 	return &slidingLog{permits: a.Rate.Permits, interval: a.Rate.micros()}
 }

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SmoothBursty is Guava's RateLimiter.create(permitsPerSecond), shared too: permits that nobody takes
@@ -36,7 +36,7 @@ type SmoothBursty struct {
 //go:embed scripts/smooth_bursty.lua
 var smoothBurstySrc string
 
-var smoothBurstyScript = redisscript.New("smooth_bursty", smoothBurstySrc, 2, 7)
+var smoothBurstyScript = dispatch.New("smooth_bursty", smoothBurstySrc, 2, 7)
 
 func (a SmoothBursty) guava() guava {
 	stable := 1e6 / a.PermitsPerSecond
@@ -54,8 +54,8 @@ func (a SmoothBursty) Bound(window time.Duration, n int64) int64 {
 // Largest implements [Algorithm].
 func (a SmoothBursty) Largest() int64 { return a.guava().largest() }
 
-func (a SmoothBursty) check() error                { return checkGuava(a.PermitsPerSecond, "burst", a.MaxBurst) }
-func (a SmoothBursty) script() *redisscript.Script { return smoothBurstyScript }
+func (a SmoothBursty) check() error             { return checkGuava(a.PermitsPerSecond, "burst", a.MaxBurst) }
+func (a SmoothBursty) script() *dispatch.Script { return smoothBurstyScript }
 func (a SmoothBursty) numbers() []any {
 	g := a.guava()
 	return []any{g.stable, g.most}

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), shared too: a
@@ -34,7 +34,7 @@ type SmoothWarmingUp struct {
 //go:embed scripts/smooth_warming_up.lua
 var smoothWarmingUpSrc string
 
-var smoothWarmingUpScript = redisscript.New("smooth_warming_up", smoothWarmingUpSrc, 2, 10)
+var smoothWarmingUpScript = dispatch.New("smooth_warming_up", smoothWarmingUpSrc, 2, 10)
 
 func (a SmoothWarmingUp) guava() guava {
 	factor := a.ColdFactor
@@ -64,7 +64,7 @@ func (a SmoothWarmingUp) check() error {
 	}
 	return checkGuava(a.PermitsPerSecond, "warm-up", a.Warmup)
 }
-func (a SmoothWarmingUp) script() *redisscript.Script { return smoothWarmingUpScript }
+func (a SmoothWarmingUp) script() *dispatch.Script { return smoothWarmingUpScript }
 func (a SmoothWarmingUp) numbers() []any {
 	g := a.guava()
 	return []any{g.stable, g.most, g.coolDown, g.threshold, g.slope}

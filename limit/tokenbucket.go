@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A TokenBucket is a token bucket that is filled evenly, Rate.Permits in each interval, up to Capacity.
@@ -25,7 +25,7 @@ type TokenBucket struct {
 //go:embed scripts/token_bucket.lua
 var tokenBucketSrc string
 
-var tokenBucketScript = redisscript.New("token_bucket", tokenBucketSrc, 2, 7)
+var tokenBucketScript = dispatch.New("token_bucket", tokenBucketSrc, 2, 7)
 
 // Bound implements [Algorithm].
 func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
@@ -35,11 +35,11 @@ func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
 // Largest implements [Algorithm].
 func (a TokenBucket) Largest() int64 { return a.Capacity }
 
-func (a TokenBucket) check() error                { return a.Rate.checkFlow("capacity", a.Capacity) }
-func (a TokenBucket) script() *redisscript.Script { return tokenBucketScript }
-func (a TokenBucket) numbers() []any              { return flowNumbers(a.Rate, a.Capacity) }
-func (a TokenBucket) reserves() bool              { return false }
-func (a TokenBucket) idle() state                 { return newBucket(a.Rate, a.Capacity, 0) }
+func (a TokenBucket) check() error             { return a.Rate.checkFlow("capacity", a.Capacity) }
+func (a TokenBucket) script() *dispatch.Script { return tokenBucketScript }
+func (a TokenBucket) numbers() []any           { return flowNumbers(a.Rate, a.Capacity) }
+func (a TokenBucket) reserves() bool           { return false }
+func (a TokenBucket) idle() state              { return newBucket(a.Rate, a.Capacity, 0) }
 
 // flowNumbers are those of the scripts that count in parts: the flow, the cost, and permits in parts.
 func flowNumbers(r Rate, permits int64) []any {

@@ -56,6 +56,25 @@ func Linked(t testing.TB, pkg string) map[string]string {
 	return packages
 }
 
+// Core are the packages of this module that a program links which imports the root package, by their paths within it.
+var Core = []string{"", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson", "internal/engine"}
+
+// Rooms returns the packages of this module that a program which imports pkg links, by their paths within it, and whether
+// it links go-redis.
+func Rooms(t testing.TB, pkg string) (ours []string, goRedis bool) {
+	t.Helper()
+	out := goCommand(t, ".", nil, "list", "-deps", pkg)
+	for line := range strings.Lines(out) {
+		path := strings.TrimSpace(line)
+		if within, ok := strings.CutPrefix(path, modulePath); ok {
+			ours = append(ours, strings.TrimPrefix(within, "/"))
+		}
+		goRedis = goRedis || strings.HasPrefix(path, "github.com/redis/go-redis/")
+	}
+	require.NotEmpty(t, ours)
+	return ours, goRedis
+}
+
 // ImportersModules returns the modules in the module graph of a program that requires this module and
 // imports packages of it, the program's own module among them, which is called importer. It asks the go
 // command about a module in a new folder, which takes this module from the working directory, the root.

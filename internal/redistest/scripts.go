@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/redisscript"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +18,7 @@ var (
 
 // ScriptHeader holds together the header of a script in the folder scripts of the tested package, the KEYS
 // and ARGV of its body, and the numbers that s is sent with.
-func ScriptHeader(t testing.TB, s *redisscript.Script) {
+func ScriptHeader(t testing.TB, s *dispatch.Script) {
 	t.Helper()
 	src, err := os.ReadFile("scripts/" + s.Name + ".lua")
 	require.NoError(t, err)

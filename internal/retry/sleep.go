@@ -1,4 +1,3 @@
-// Package retry has what waits between one attempt and the next.
 package retry
 
 import (
@@ -16,5 +15,16 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// SleepOr blocks for d, or until one of the channels is closed.
+func SleepOr(d time.Duration, one, other <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-one:
+	case <-other:
 	}
 }

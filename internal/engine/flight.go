@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"time"
+)
+
+// fly flies f, and then whatever has gathered meanwhile.
+func (f *flight) fly() {
+	l := f.limiter
+	for f != nil {
+		for f.step() {
+		}
+		if len(f.ended) > 1 {
+			// Those who have their outcomes may ask again at once. Let them: what they ask for gathers.
+			runtime.Gosched()
+		}
+		l.shard.lock()
+		f = l.landedLocked(f)
+		l.shard.unlock()
+	}
+}
+
+// flyInline flies the flight of one caller in that caller's goroutine, as far as one step goes.
+func (f *flight) flyInline() {
+	l := f.limiter
+	f.inline = true
+	if !f.step() {
+		l.shard.lock()
+		f = l.landedLocked(f)
+		l.shard.unlock()
+	}
+	if f != nil {
+		f.inline = false
+		go f.fly()
+	}
+}
+
+// step asks once, and reports whether the flight goes on: until everybody in it has an outcome or stands in line
+// again.
+func (f *flight) step() (more bool) {
+	if f.audit {
+		f.audit = false
+		f.auditNow()
+		if !f.more {
+			return false
+		}
+	}
+	if !f.handedOff {
+		f.ID, f.Replay = f.limiter.h.engine.cfg.Backends.NewID(), false
+	}
+	f.handedOff = false
+	begin := time.Now()
+	a, err := f.attempt()
+	if err == errHandOff {
+		f.handedOff = true
+		return true
+	}
+	if err != nil {
+		f.fail(err)
+		return false
+	}
+	if f.healthProbe {
+		return false
+	}
+	f.land(&a, begin)
+	f.refundUnclaimed()
+	return f.more || f.audit
+}
+
+// auditNow looks for permits that are lost or too many.
+func (f *flight) auditNow() {
+	begin := time.Now()
+	_ = f.limiter.h.backend.Audit(context.WithoutCancel(f.ctx), f.Type, f.Lowered) // the next reply tells
+	l := f.limiter
+	l.shard.lock()
+	l.checks.postpone(begin.Add(max(auditEvery(l.interval), 100*time.Since(begin))))
+	l.shard.unlock()
+}
+
+// refundUnclaimed returns to Redis what nobody waits for any more. When that fails it is back after one interval.
+func (f *flight) refundUnclaimed() {
+	refunded := false
+	for _, g := range f.unclaimed {
+		if g.Permits > g.Keep {
+			refunded = true
+			f.limiter.h.refund(context.WithoutCancel(f.ctx), f.Type, g)
+		}
+	}
+	f.unclaimed = f.unclaimed[:0]
+	if refunded {
+		f.limiter.h.Changed()
+	}
+}
+
+// fail ends everybody in the flight with err.
+func (f *flight) fail(err error) {
+	l := f.limiter
+	l.shard.lock()
+	ended, _ := f.endCallersLocked(err, f.ended[:0], nil)
+	if f.InOrder {
+		l.newHeadLocked()
+	}
+	l.shard.unlock()
+	wake(ended)
+}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// land hands out what was granted, and decides how the flight goes on.
+func (f *flight) land(a *permit.Reply, begin time.Time) {
+	l := f.limiter
+	l.shard.lock()
+	f.learnLocked(a, begin)
+	head := l.waiters.first
+	ended := f.grantLocked(a, f.ended[:0])
+	ended = f.passOnLocked(a, ended)
+
+	refused := len(f.Runs) // the first run that was refused
+	for i := range a.Granted {
+		if a.Granted[i] >= 0 && a.Granted[i] < f.Runs[i].Count {
+			refused = i
+			break
+		}
+	}
+	headLeft := refused < len(f.Runs) && len(f.callers[refused]) == 0
+	permits, left := f.Runs[0].Permits, f.pruneLocked()
+
+	checked := f.Check
+	f.Cursor, f.more, f.Check = permit.Cursor{}, false, false
+	switch {
+	case a.Next == permit.Audit && !f.audited:
+		f.more, f.audit, f.audited = left, true, true
+	case !left:
+	case a.Next == permit.Rest || headLeft:
+		f.more, f.Check = true, checked
+	case a.Next == permit.Walk:
+		f.more = true
+		if f.Runs[0].Permits == permits {
+			f.Cursor = a.Cursor
+		}
+	case a.Next == permit.Done && !checked && !f.audited && !begin.Before(l.checks.nextAudit):
+		// Refused. Lost permits are looked for now and then: at most once an interval, and in large
+		// sets no more than 1 % of the time.
+		l.checks.postpone(begin.Add(auditEvery(a.Rate.Interval)))
+		f.more, f.Check = true, true
+	default:
+		if a.Next == permit.Audit {
+			// Lost again meanwhile. No wait is known; an instant keeps the callers from spinning.
+			a.Wait = max(a.Wait, time.Millisecond)
+		}
+		ended = f.refuseLocked(a, ended)
+	}
+	if l.waiters.first != head {
+		l.headSince = time.Now()
+	}
+	f.ended = ended
+	l.shard.unlock()
+	wake(ended)
+	clear(ended)
+}
+
+// learnLocked takes in what the reply says of the limiter.
+func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
+	l := f.limiter
+	l.lastErr, l.typ = nil, f.Type
+	if a.Rate.Interval > 0 {
+		l.learnRateLocked(a, begin)
+	}
+	if a.NoTTL {
+		l.noTTLUntil = begin.Add(trustNoTTL)
+	}
+	if f.DryRun {
+		// What it found is somebody else's; see reservedForListLocked.
+		for i := range a.Granted {
+			a.Granted[i] = min(a.Granted[i], 0)
+		}
+		a.Wait = max(a.Wait, time.Millisecond)
+	}
+	if a.Rate.Interval > 0 && !l.sharing.refused.IsZero() {
+		l.learnOthersLocked(f, a)
+	}
+}
+
+// grantLocked gives each run's grants to those of its callers who are still there, in their order. What
+// nobody takes is unclaimed.
+func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
+	left := a.Available
+	for i := range f.Runs {
+		left += max(0, a.Granted[i]) * f.Runs[i].Permits
+	}
+	f.unclaimed = f.unclaimed[:0]
+	for i := range f.Runs {
+		each, n := f.Runs[i].Permits, a.Granted[i]
+		rest := f.callers[i][:0]
+		for _, r := range f.callers[i] {
+			switch {
+			case r == nil || !r.live():
+			case n < 0:
+				ended = r.failLocked(permit.Exceeds(f.limiter.h.name, each, a.Rate.Permits), ended)
+			case n > 0:
+				n--
+				left -= each
+				ended = r.grantLocked(a, left, ended)
+			default:
+				rest = append(rest, r)
+			}
+		}
+		clear(f.callers[i][len(rest):])
+		f.callers[i] = rest
+		if n > 0 {
+			left -= n * each
+			granted := a.Granted[i] * each
+			f.unclaimed = append(f.unclaimed, permit.Grant{ID: f.ID.Run(i), Permits: granted, Keep: granted - n*each})
+		}
+	}
+	return ended
+}
+
+// passOnLocked gives unclaimed permits to those in line, as long as the first of them can be served.
+func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
+	l := f.limiter
+	if l.lineInFlight && !f.InOrder {
+		return ended // another flight is about to serve them
+	}
+	for i := range f.unclaimed {
+		g := &f.unclaimed[i]
+		for r := l.waiters.first; r != nil && r.turn == nil && r.permits <= g.Permits-g.Keep; r = l.waiters.first {
+			g.Keep += r.permits
+			ended = r.grantLocked(a, a.Available, ended)
+		}
+	}
+	return ended
+}
+
+// refuseLocked ends the tries and lets the line wait. Of the tries that were refused behind others the flight asks
+// again for those who want to know how long it takes: a reply tells that of one request.
+func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
+	l := f.limiter
+	for i := range f.Runs {
+		rest := f.callers[i][:0]
+		for _, r := range f.callers[i] {
+			r.refused, r.Degraded = true, false
+			switch {
+			case r.blocking && !r.overdue:
+				r.inFlight = false
+			case i > 0 && !f.InOrder && r.tellWait:
+				rest = append(rest, r)
+			default:
+				ended = r.refuseLocked(a, ended)
+			}
+		}
+		clear(f.callers[i][len(rest):])
+		f.callers[i] = rest
+	}
+	if !f.InOrder {
+		f.more = f.pruneLocked()
+		return ended
+	}
+	now := time.Now()
+	soon, wait := l.shareWaitLocked(f, a)
+	l.grantableAt = now.Add(soon)
+	l.nextAskAt = now.Add(min(wait, l.h.engine.cfg.Recheck))
+	if f.changes != l.changes {
+		l.nextAskAt = time.Time{}
+	}
+	for r := l.waiters.first; r != nil; {
+		next := r.next
+		if l.isTooLateLocked(r) {
+			ended = r.refuseLocked(a, ended)
+		}
+		r = next
+	}
+	return ended
+}

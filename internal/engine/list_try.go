@@ -1,0 +1,337 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// inBackground runs f in a goroutine of its own, which Close waits for, unless the Engine is closed.
+func (w *listWaiter) inBackground(f func()) error {
+	s := w.parts[0].h.shard
+	s.lock()
+	defer s.unlock()
+	if s.closed { // Close waits for those that were counted before
+		return permit.ErrClosed
+	}
+	w.engine.calls.Add(1)
+	go func() {
+		defer w.engine.calls.Done()
+		f()
+	}()
+	return nil
+}
+
+// try asks for all parts once. When ctx is done, or the caller's time up, it returns at once, and what is granted then
+// goes back.
+func (w *listWaiter) try(ctx context.Context) (listReply, error) {
+	for i := range w.parts {
+		w.parts[i].changes = w.parts[i].h.changesSeen()
+	}
+	if ctx.Done() == nil && w.deadline.IsZero() {
+		return w.engine.tryAll(ctx, w.parts)
+	}
+	type result struct {
+		a   listReply
+		err error
+	}
+	var (
+		mu    sync.Mutex
+		left  bool
+		done  = make(chan result, 1)
+		parts = append([]part(nil), w.parts...) // the caller may go on with its own
+	)
+	err := w.inBackground(func() {
+		ctx := context.WithoutCancel(ctx)
+		a, err := w.engine.tryAll(ctx, parts)
+		mu.Lock()
+		defer mu.Unlock()
+		if !left {
+			done <- result{a, err}
+		} else if err == nil && a.Granted {
+			refundAll(ctx, parts)
+		}
+	})
+	if err != nil {
+		return nothing, err
+	}
+	leave := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		left = len(done) == 0
+		return left
+	}
+	var timeUp <-chan time.Time
+	if !w.deadline.IsZero() {
+		t := time.NewTimer(time.Until(w.deadline) + Grace)
+		defer t.Stop()
+		timeUp = t.C
+	}
+	select {
+	case r := <-done:
+		return r.a, r.err
+	case <-ctx.Done():
+		if leave() {
+			return listReply{}, ctx.Err()
+		}
+	case <-timeUp:
+		if leave() {
+			return listReply{}, fmt.Errorf("%w: acquire_all of %s: no answer in time", permit.ErrUnavailable, names(w.parts))
+		}
+	}
+	r := <-done
+	return r.a, r.err
+}
+
+// tryAll asks until there is a reply.
+func (e *Engine) tryAll(ctx context.Context, parts []part) (listReply, error) {
+	if err := reconcileAll(ctx, parts); err != nil {
+		return nothing, err
+	}
+	limiters := make([]any, len(parts))
+	for i := range parts {
+		limiters[i] = parts[i].h.backend
+	}
+	if !e.cfg.Backends.Joint(limiters) {
+		return tryInTurn(ctx, parts)
+	}
+	for i := range parts {
+		// The joint call takes what is plainly there and checks nothing.
+		if check, lowered := parts[i].h.takeCheck(); check {
+			if _, err := parts[i].ask(ctx, permit.Batch{DryRun: true, Check: true, Lowered: lowered}); err != nil {
+				return nothing, err
+			}
+		}
+	}
+	for i := range parts {
+		parts[i].typ = parts[i].h.Type()
+		parts[i].id = e.cfg.Backends.NewID().Run(0)
+	}
+	for rounds := 0; ; rounds++ {
+		refused, err := e.takeAll(ctx, parts)
+		if err != nil {
+			return nothing, err
+		}
+		if len(refused) == 0 {
+			return allGranted, nil
+		}
+		bound := nothing
+		for _, i := range refused {
+			a, err := parts[i].look(ctx)
+			if err != nil {
+				return nothing, err
+			}
+			if a.Granted[0] == 0 && (bound.Bound < 0 || a.Wait > bound.Wait) {
+				bound = refusal(i, &a)
+			}
+		}
+		if bound.Bound >= 0 {
+			return bound, nil
+		}
+		// Reclaimed or healed meanwhile. Where others are always faster, that is a refusal too.
+		if rounds == 3 {
+			return listReply{ListOutcome: ListOutcome{Bound: refused[0], Wait: time.Millisecond}, refused: true}, nil
+		}
+	}
+}
+
+// refusal returns that of the i-th limiter.
+func refusal(i int, a *permit.Reply) listReply {
+	return listReply{ListOutcome: ListOutcome{Bound: i, Wait: max(a.Wait, time.Millisecond)}, refused: true, rate: a.Rate}
+}
+
+// takeAll asks for all parts at one instant, and returns which of them refuse; none when all are granted.
+func (e *Engine) takeAll(ctx context.Context, parts []part) (refused []int, err error) {
+	touch := func() {
+		for _, p := range parts {
+			p.h.Touch()
+		}
+	}
+	touch()
+	defer touch()
+	first := parts[0].h
+	list := make([]permit.Part, len(parts))
+	for typeChanges := 0; ; typeChanges++ {
+		for i, p := range parts {
+			list[i] = permit.Part{Limiter: p.h.backend, Type: p.typ, ID: p.id, Permits: p.permits}
+		}
+		err := first.gated(ctx, "acquire_all", func(replay bool) (err error) {
+			refused, err = e.cfg.Backends.AcquireAll(ctx, list, replay)
+			first.noteReply(err)
+			return err
+		})
+		if _, ok := err.(*permit.WrongTypeError); !ok {
+			return refused, err
+		}
+		for i := range parts {
+			if parts[i].typ != list[i].Type {
+				parts[i].typ = list[i].Type
+				parts[i].h.LearnType(list[i].Type)
+			}
+		}
+		if typeChanges == permit.MaxTypeChanges*len(parts) {
+			return nil, permit.TypeKeepsChanging("acquire_all", first.name)
+		}
+	}
+}
+
+// tryInTurn asks one limiter after the other, and gives back what it got when one refuses.
+func tryInTurn(ctx context.Context, parts []part) (listReply, error) {
+	for i := range parts {
+		a, err := parts[i].take(ctx)
+		if err == nil && a.Granted[0] == 1 {
+			continue
+		}
+		if err != nil {
+			i++ // it may have been granted
+		}
+		refundAll(ctx, parts[:i])
+		if err != nil {
+			return nothing, err
+		}
+		bound := refusal(i, &a)
+		for j := i + 1; j < len(parts); j++ {
+			a, err := parts[j].look(ctx)
+			if err != nil {
+				return nothing, err
+			}
+			if a.Granted[0] == 0 && a.Wait > bound.Wait {
+				bound = refusal(j, &a)
+			}
+		}
+		return bound, nil
+	}
+	return allGranted, nil
+}
+
+// refundAll returns what was granted as if it had not been asked for.
+func refundAll(ctx context.Context, parts []part) {
+	for _, p := range parts {
+		if p.id != (permit.ID{}) {
+			p.h.refund(ctx, p.typ, permit.Grant{ID: p.id, Permits: p.permits})
+			p.h.Changed()
+		}
+	}
+}
+
+// maxAsks bounds the calls for one answer: each step of a walk or of a reclaim is one.
+const maxAsks = 10_000
+
+// look asks for the part alone without taking it, until the reply is whole.
+func (p *part) look(ctx context.Context) (permit.Reply, error) {
+	return p.ask(ctx, permit.Batch{DryRun: true})
+}
+
+// take asks for the part alone, until the reply is whole.
+func (p *part) take(ctx context.Context) (permit.Reply, error) {
+	check, lowered := p.h.takeCheck()
+	return p.ask(ctx, permit.Batch{Check: check, Lowered: lowered})
+}
+
+// ask makes the call b, whose type, ID and runs it sets, until the reply is whole.
+func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
+	h := p.h
+	b.Type, b.Runs = h.Type(), []permit.Run{{Permits: p.permits, Count: 1}}
+	audited, typeChanges := false, 0
+	for range maxAsks {
+		begin := time.Now()
+		b.ID = h.engine.cfg.Backends.NewID()
+		p.id, p.typ = b.ID.Run(0), b.Type
+		a, err := h.askOnce(ctx, &b)
+		if other, ok := err.(*permit.WrongTypeError); ok {
+			if typeChanges++; typeChanges > permit.MaxTypeChanges {
+				return permit.Reply{}, permit.TypeKeepsChanging("acquire", h.name)
+			}
+			b.Type = other.Type
+			h.LearnType(other.Type)
+			continue
+		}
+		if err != nil {
+			return permit.Reply{}, err
+		}
+		if a.Granted[0] < 0 {
+			return permit.Reply{}, permit.Exceeds(h.name, p.permits, a.Rate.Permits)
+		}
+		h.learnRate(&a, begin)
+		b.Cursor = permit.Cursor{}
+		switch {
+		case a.Granted[0] > 0 && a.Next == permit.Audit && b.Check:
+			_ = h.backend.Audit(ctx, b.Type, b.Lowered) // granted is granted
+			return a, nil
+		case a.Granted[0] > 0:
+			return a, nil
+		case a.Next == permit.Rest:
+		case a.Next == permit.Walk:
+			b.Cursor = a.Cursor
+		case a.Next == permit.Audit && !audited:
+			audited, b.Check = true, false
+			if err := h.backend.Audit(ctx, b.Type, b.Lowered); err != nil {
+				return permit.Reply{}, err
+			}
+		case a.Next == permit.Done && !b.Check && !audited && h.takeAudit(a.Rate.Interval):
+			b.Check = true
+		default:
+			return a, nil
+		}
+	}
+	return permit.Reply{}, fmt.Errorf("ratelimiter: acquire of %q: its permits change faster than they can be counted", h.name)
+}
+
+// askOnce makes the call b until there is a reply.
+func (h *Handle) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, err error) {
+	h.Touch()
+	defer h.Touch()
+	err = h.gated(ctx, "acquire", func(replay bool) (err error) {
+		b.Replay = replay && !b.DryRun
+		a, err = h.backend.Acquire(ctx, b)
+		h.noteReply(err)
+		return err
+	})
+	return a, err
+}
+
+// takeAudit reports whether lost permits should be looked for, and if so, that somebody does.
+func (h *Handle) takeAudit(interval time.Duration) bool {
+	h.shard.lock()
+	defer h.shard.unlock()
+	l, now := h.shard.limiterLocked(h), time.Now()
+	if now.Before(l.checks.nextAudit) {
+		return false
+	}
+	l.checks.postpone(now.Add(auditEvery(interval)))
+	return true
+}
+
+// takeCheck is [checks.take] for a list, each check of which is a call of its own. The limiter is one from then on
+// that knows when the next is due.
+func (h *Handle) takeCheck() (check, lowered bool) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	l, now := h.shard.limiterLocked(h), time.Now()
+	check, lowered = l.checks.take(now, l.interval, 4*CheckSample)
+	if l.checks.nextCheck.IsZero() {
+		l.checks.nextCheck = now.Add(time.Second) // no reply has told the interval
+	}
+	return check, lowered
+}
+
+func (h *Handle) learnRate(a *permit.Reply, begin time.Time) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	h.shard.limiterLocked(h).learnRateLocked(a, begin)
+}
+
+func names(parts []part) string {
+	var b strings.Builder
+	for i, p := range parts {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", p.h.name)
+	}
+	return b.String()
+}

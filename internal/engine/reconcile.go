@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// maxTellings is how often a grant is sent that Redis is to be told of: smaller where it does not fit, again where a
+// call has to reclaim more than it may at once.
+const maxTellings = 16
+
+// reconcile tells Redis of what this process granted without it, before the flight asks for more.
+func (f *flight) reconcile() error {
+	if f.local == nil {
+		return nil
+	}
+	return f.limiter.h.reconcile(f.ctx, f.local, &f.Type)
+}
+
+// reconcile tells Redis of what m holds of h's limiter. Every error that it returns is a *[retry.Error] of the way
+// there. A reply that is an error, such as that the limiter has no rate, is none: Redis is there, and what it has to
+// say the caller's own request is told. What it could not be told of then stays pending until it can, or the interval
+// in which it counts is over. While Redis has no room for it, it has none for other requests either.
+//
+// It needs no limiter: one that is idle may be evicted, and be another one, while the call is on its way.
+func (h *Handle) reconcile(ctx context.Context, m *outage.Share, typ *permit.Type) error {
+	for {
+		h.shard.lock()
+		start, busy := m.StartReconciling(time.Now())
+		h.shard.unlock()
+		if start {
+			break
+		}
+		if busy == nil {
+			return nil
+		}
+		select {
+		case <-busy:
+		case <-h.engine.closed:
+			return nil
+		}
+	}
+	err := h.tellAll(ctx, m, typ)
+	h.shard.lock()
+	m.EndReconciling()
+	h.shard.unlock()
+	return err
+}
+
+// tellAll sends what is pending. It first asks for the time, by which that is dated back.
+func (h *Handle) tellAll(ctx context.Context, m *outage.Share, typ *permit.Type) error {
+	begin := time.Now()
+	newID := h.engine.cfg.Backends.NewID
+	there, refusal, err := h.tell(ctx, permit.Batch{ID: newID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, DryRun: true}, typ)
+	if err != nil || refusal != nil {
+		return err
+	}
+	h.shard.lock()
+	pending := m.Stage(time.Now(), newID)
+	h.shard.unlock()
+	for sent := 0; err == nil && refusal == nil && len(pending) > 0 && sent < maxTellings; sent++ {
+		d := pending[0]
+		age := begin.Sub(d.At)
+		if age >= there.Rate.Interval {
+			pending = pending[1:]
+			continue
+		}
+		var a permit.Reply
+		a, refusal, err = h.tell(ctx, permit.Batch{ID: d.ID, Runs: []permit.Run{{Permits: d.Permits, Count: 1}}, Replay: d.Replay,
+			At: there.Now.Add(-age)}, typ)
+		switch room := roomOf(&a); {
+		case err != nil:
+			failure, ok := err.(*retry.Error)
+			pending[0].Replay = d.Replay || ok && failure.Outcome == retry.Unknown
+		case refusal != nil:
+		case a.Granted[0] == 1:
+			pending = pending[1:]
+		case a.Next == permit.Rest:
+		case room < 1 || room >= d.Permits:
+			sent = maxTellings // Redis has no room now
+		default:
+			pending[0] = outage.Pending{At: d.At, Permits: room, ID: newID()}
+			pending = append(pending, outage.Pending{At: d.At, Permits: d.Permits - room, ID: newID()})
+		}
+	}
+	h.shard.lock()
+	m.SetPending(pending)
+	h.shard.unlock()
+	return err
+}
+
+// roomOf returns how many permits a request could have that was refused.
+func roomOf(a *permit.Reply) int64 {
+	if len(a.Granted) > 0 && a.Granted[0] < 0 {
+		return a.Rate.Permits
+	}
+	return a.Available
+}
+
+// tell makes one call, and another where the limiter has the other type than *typ, which it
+// then corrects. A refusal is an error that Redis replied; err is one of the way there.
+// After any reply nothing more is granted without Redis.
+func (h *Handle) tell(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, refusal, err error) {
+	for typeChanges := 0; ; typeChanges++ {
+		b.Type = *typ
+		h.Touch()
+		a, err := h.backend.Acquire(ctx, &b)
+		h.Touch()
+		h.noteReply(err)
+		if failure, ok := err.(*retry.Error); ok {
+			if failure.Outcome != retry.Executed {
+				return permit.Reply{}, nil, failure
+			}
+			return permit.Reply{}, failure, nil
+		}
+		other, ok := err.(*permit.WrongTypeError)
+		if !ok || typeChanges == permit.MaxTypeChanges {
+			return a, err, nil
+		}
+		*typ = other.Type
+		h.LearnType(other.Type)
+	}
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// This file is for tests, those of package ratelimiter too.
+
+// Together takes several requests that do not wait, as if each had come from a caller of its own at this one
+// instant.
+func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
+	requests := make([]*request, len(want))
+	h.shard.lock()
+	l := h.shard.limiterLocked(h)
+	for i, w := range want {
+		r := h.engine.newRequest()
+		r.ctx, r.permits, r.tellWait, r.policy = ctx, w.Permits, w.TellWait, w.Policy
+		requests[i] = r
+		l.tries.push(r)
+	}
+	l.scheduleLocked()
+	h.shard.unlock()
+	outcomes := make([]Outcome, len(want))
+	for i, r := range requests {
+		<-r.done
+		outcomes[i] = r.Outcome
+	}
+	return outcomes
+}
+
+// Beside returns the handle of another limiter, whose key hashes like that of h.
+func (h *Handle) Beside(key, name string, b Backend) Handle {
+	return Handle{engine: h.engine, shard: h.shard, key: key, name: name, backend: b}
+}
+
+// A Snapshot is what a process has of one limiter at one instant.
+type Snapshot struct {
+	Waiting    int  // callers in line
+	Trying     int  // callers that do not wait, in flights or behind them
+	Asleep     int  // callers in line, when no flight is in the air and the line is not due
+	Gathering  bool // permits for a list
+	Pending    int  // grants that Redis is to be told of
+	Remembered int  // limiters of which the shard knows something for the time without Redis
+}
+
+// Snapshot returns what the process has of the limiter.
+func (h *Handle) Snapshot() (s Snapshot) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if m := h.shard.locals[h.key]; m != nil {
+		s.Pending = m.Pending()
+	}
+	s.Remembered = len(h.shard.locals)
+	l := h.shard.findLocked(h.key)
+	if l == nil {
+		return s
+	}
+	s.Waiting, s.Trying, s.Gathering = l.waiters.n, l.tries.n, l.gatherer != nil
+	for _, f := range l.flights {
+		if !f.InOrder {
+			s.Trying += int(f.size())
+		}
+	}
+	if len(l.flights) == 0 && !l.nextAskAt.IsZero() {
+		s.Asleep = l.waiters.n
+	}
+	return s
+}
+
+// Idle reports whether nobody waits and no flight is in the air.
+func (e *Engine) Idle() bool {
+	for i := range e.shards {
+		s := &e.shards[i]
+		s.lock()
+		for l := s.first; l != nil; l = l.next {
+			if !l.idleLocked() {
+				s.unlock()
+				return false
+			}
+		}
+		s.unlock()
+	}
+	return true
+}
+
+// Contending returns how many lists starve and reserve permits, or wait to.
+func (e *Engine) Contending() int { return e.contenders.count() }
+
+// CheckIdle returns an error when the Engine is not idle: somebody waits, a flight is in the air, a shard keeps more than one limiter,
+// or an idle limiter or the request of a caller that has left has a timer armed, which it then disarms.
+func (e *Engine) CheckIdle() error {
+	var errs []error
+	check := func(what string, t *time.Timer) {
+		if t != nil && t.Stop() {
+			errs = append(errs, fmt.Errorf("%s has a timer armed", what))
+		}
+	}
+	if n := e.contenders.count(); n > 0 {
+		errs = append(errs, fmt.Errorf("%d lists contend", n))
+	}
+	for i := range e.shards {
+		s, kept := &e.shards[i], 0
+		s.lock()
+		limiters := []*limiter{}
+		if s.free != nil {
+			limiters = append(limiters, s.free)
+		}
+		for l := s.first; l != nil; l = l.next {
+			if kept++; !l.idleLocked() {
+				errs = append(errs, fmt.Errorf("%s is not idle", l.h.name))
+				continue
+			}
+			limiters = append(limiters, l)
+		}
+		if kept > 1 {
+			errs = append(errs, fmt.Errorf("a shard keeps %d limiters", kept))
+		}
+		for _, l := range limiters {
+			check("the line of an idle limiter", l.timer)
+			check("the local share of an idle limiter", l.localTimer)
+			if !l.localDue.IsZero() {
+				errs = append(errs, errors.New("the local share of an idle limiter is due"))
+			}
+		}
+		s.unlock()
+	}
+	for r, ok := e.requests.Get().(*request); ok; r, ok = e.requests.Get().(*request) {
+		check("a request whose caller left", r.timer)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,268 @@
+package outage
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A Share is what a process knows of one limiter without Redis: the last rate, a cool-down, and what the process
+// granted itself, exactly, as the script does it in Redis. It is not safe for concurrent use.
+type Share struct {
+	rate        permit.Rate   // the last one that Redis told; zero until then
+	coolUntil   time.Time     // no permit before, as Redis said or was told
+	coolKnown   time.Time     // since when that is so
+	untoldUntil time.Time     // no permit before, which Redis could not be told as yet
+	gapUntil    time.Time     // nor before
+	grants      []grant       // oldest first
+	window      time.Duration // how long they count
+	used        int64         // permits in it
+	pending     []Pending
+	reconciling chan struct{} // closed when the call that reconciles is through; nil when none does
+}
+
+// A grant is what was granted from first to last, which counts as granted at last.
+type grant struct {
+	first, last time.Time
+	permits     int64
+	staged      bool // it is among the pending ones, or Redis has been told
+}
+
+// A Pending is a grant of this process that Redis is yet to be told of, as a grant of that instant.
+type Pending struct {
+	At      time.Time
+	Permits int64
+	ID      permit.ID
+	Replay  bool // a call that tells it may have run
+}
+
+const (
+	// maxGrants bounds the log: what is granted within this part of an interval makes up one entry.
+	maxGrants = 4096
+	// maxPending is into how many the log is divided: each takes a call, and counts from its newest grant on.
+	maxPending = 8
+)
+
+// NewShare returns the share of a limiter of that rate, which is zero where it is not known.
+func NewShare(r permit.Rate) *Share { return &Share{rate: r} }
+
+// Learn takes in the reply to a call that began then. Longer than an interval its wait is a cool-down, which
+// outlives Redis. A cool-down that is longer than the reply allows is over, by whoever it was lifted.
+func (s *Share) Learn(a *permit.Reply, begin time.Time) {
+	s.rate = a.Rate
+	now := time.Now()
+	switch {
+	case a.Wait > a.Rate.Interval:
+		if at := now.Add(a.Wait); at.After(s.coolUntil) || !begin.Before(s.coolKnown) {
+			s.coolUntil, s.coolKnown = at, now
+		}
+	case begin.Before(s.coolKnown) || len(a.Granted) == 0 || a.Granted[0] < 0:
+		// It may have been decided before the cool-down began, or says nothing of it.
+	case a.Wait == 0:
+		s.coolUntil = time.Time{}
+	case s.coolUntil.After(now.Add(a.Wait)):
+		s.coolUntil = now.Add(a.Wait)
+	}
+}
+
+// NoteCoolDown has the policies obey a cool-down until Redis has been told of it too; the zero time ends it.
+func (s *Share) NoteCoolDown(until time.Time) {
+	if until.IsZero() {
+		s.coolUntil, s.untoldUntil = until, until
+	} else if until.After(s.untoldUntil) {
+		s.untoldUntil = until
+	}
+}
+
+// ToldCoolDown notes that Redis has been told of a cool-down, and may from now on say that it is over.
+func (s *Share) ToldCoolDown(until time.Time) {
+	s.coolKnown = time.Now()
+	if until.After(s.coolUntil) {
+		s.coolUntil = until
+	}
+	if !s.untoldUntil.After(until) {
+		s.untoldUntil = time.Time{}
+	}
+}
+
+// coolsUntil returns before when nothing is granted without Redis.
+func (s *Share) coolsUntil() time.Time {
+	if s.untoldUntil.After(s.coolUntil) {
+		return s.untoldUntil
+	}
+	return s.coolUntil
+}
+
+// part returns how many permits of an interval are this process', under p, and of which rate.
+func (s *Share) part(p *Policy) (permits int64, r permit.Rate) {
+	if r = s.rate; r.Interval == 0 {
+		r = p.Rate
+	}
+	return r.Permits / int64(p.Nodes), r
+}
+
+// When returns the instant at which permits can be granted under p while Redis has been away since then, and
+// how many are left now. A request for more than the share is an error.
+func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Time, left int64, err error) {
+	if p.Kind == FailOpen {
+		return s.coolsUntil(), 0, nil
+	}
+	share, r := s.part(p)
+	if permits > share {
+		return at, 0, fmt.Errorf("%d permits asked of a local share of %d: %v among %d", permits, share, r, p.Nodes)
+	}
+	s.window = r.Interval
+	s.expire(now)
+	at = since.Add(r.Interval)
+	if left = max(0, share-s.used); at.After(now) {
+		left = 0
+	}
+	for _, t := range []time.Time{s.coolsUntil(), s.gapUntil} {
+		if t.After(at) {
+			at = t
+		}
+	}
+	free := share - s.used
+	for i := 0; free < permits; i++ {
+		free += s.grants[i].permits
+		if back := s.grants[i].last.Add(r.Interval); back.After(at) {
+			at = back
+		}
+	}
+	return at, left, nil
+}
+
+// Reply returns what those are told that p has decided for.
+func (s *Share) Reply(p *Policy, now time.Time) *permit.Reply {
+	r := s.rate
+	if p.Kind == LocalShare {
+		_, r = s.part(p)
+	}
+	return &permit.Reply{Rate: r, Now: now}
+}
+
+// Take grants permits at now, which When has allowed.
+func (s *Share) Take(p *Policy, permits int64, now time.Time) {
+	if p.Kind == FailOpen {
+		return
+	}
+	_, r := s.part(p)
+	s.used += permits
+	if r.MinGap > 0 {
+		pause := r.Interval
+		if gaps := permits * int64(p.Nodes); gaps < int64(r.Interval/r.MinGap) {
+			pause = time.Duration(gaps) * r.MinGap
+		}
+		s.gapUntil = now.Add(pause)
+	}
+	if n := len(s.grants); n > 0 {
+		if last := &s.grants[n-1]; !last.staged && now.Sub(last.first) < r.Interval/maxGrants {
+			last.last, last.permits = now, last.permits+permits
+			return
+		}
+	}
+	s.grants = append(s.grants, grant{first: now, last: now, permits: permits})
+}
+
+// Undo takes permits out of the log again that were granted at that instant. Those of which Redis is being told
+// meanwhile stay.
+func (s *Share) Undo(permits int64, at time.Time) {
+	for i := len(s.grants) - 1; i >= 0 && !s.grants[i].last.Before(at); i-- {
+		if g := &s.grants[i]; !g.staged && g.permits >= permits && !g.first.After(at) {
+			g.permits -= permits
+			s.used -= permits
+			return
+		}
+	}
+}
+
+// Empty reports whether no grant counts any more.
+func (s *Share) Empty(now time.Time) bool {
+	s.expire(now)
+	return len(s.grants) == 0
+}
+
+// expire forgets what was granted an interval ago or longer.
+func (s *Share) expire(now time.Time) {
+	n := 0
+	for n < len(s.grants) && !now.Before(s.grants[n].last.Add(s.window)) {
+		s.used -= s.grants[n].permits
+		n++
+	}
+	if n == len(s.grants) {
+		s.grants = nil
+	} else if n > 0 {
+		s.grants = s.grants[n:]
+	}
+}
+
+// HasPending reports whether Redis is to be told of anything. What was granted an interval ago or longer it is not.
+func (s *Share) HasPending(now time.Time) bool {
+	if len(s.grants) == 0 && len(s.pending) == 0 {
+		return false
+	}
+	s.lapse(now)
+	n := len(s.grants)
+	return len(s.pending) > 0 || n > 0 && !s.grants[n-1].staged
+}
+
+// lapse forgets the grants that no longer count. Nobody reconciles meanwhile.
+func (s *Share) lapse(now time.Time) {
+	s.expire(now)
+	kept := s.pending[:0]
+	for _, d := range s.pending {
+		if now.Before(d.At.Add(s.window)) {
+			kept = append(kept, d)
+		}
+	}
+	s.pending = kept
+}
+
+// StartReconciling reports whether the caller is to tell Redis of what is pending; it then calls
+// [Share.EndReconciling]. When somebody else is doing so busy is not nil, and closed when that is over.
+func (s *Share) StartReconciling(now time.Time) (start bool, busy <-chan struct{}) {
+	if s.reconciling != nil {
+		return false, s.reconciling
+	}
+	if !s.HasPending(now) {
+		return false, nil
+	}
+	s.reconciling = make(chan struct{})
+	return true, nil
+}
+
+// EndReconciling lets others reconcile.
+func (s *Share) EndReconciling() {
+	close(s.reconciling)
+	s.reconciling = nil
+}
+
+// Busy reports whether somebody reconciles, or there is something to reconcile.
+func (s *Share) Busy(now time.Time) bool { return s.reconciling != nil || s.HasPending(now) }
+
+// Stage returns all that is pending, that of the log included, each with an ID of newID. Only who reconciles calls it.
+func (s *Share) Stage(now time.Time, newID func() permit.ID) []Pending {
+	s.lapse(now)
+	var begin time.Time
+	for i := range s.grants {
+		g := &s.grants[i]
+		if g.staged {
+			continue
+		}
+		if begin.IsZero() || g.last.Sub(begin) > s.window/maxPending {
+			begin = g.first
+			s.pending = append(s.pending, Pending{ID: newID()})
+		}
+		d := &s.pending[len(s.pending)-1]
+		d.At, d.Permits = g.last, d.Permits+g.permits
+		g.staged = true
+	}
+	return s.pending
+}
+
+// SetPending leaves what Redis could not be told of. Only who reconciles calls it.
+func (s *Share) SetPending(left []Pending) { s.pending = left }
+
+// Pending returns how many grants Stage has left pending.
+func (s *Share) Pending() int { return len(s.pending) }

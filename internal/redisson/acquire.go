@@ -1,0 +1,279 @@
+package redisson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// Acquire makes one attempt at b. An error of the way to Redis is a *[retry.Error]; any other one is what Redis
+// replied, a *[permit.WrongTypeError] where b has not the limiter's type.
+func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error) {
+	cmd, err := l.acquireCommand(b)
+	if err != nil {
+		return permit.Reply{}, err
+	}
+	raw, err := l.once(ctx, l.Scripts.Acquire, cmd)
+	if err != nil {
+		return permit.Reply{}, err
+	}
+	return l.readAcquire(b, raw)
+}
+
+func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
+	flags := 0
+	if b.Replay {
+		flags |= flagReplay
+	}
+	if b.Check {
+		flags |= flagCheck
+		if b.Lowered {
+			flags |= flagLowered
+		}
+	}
+	now := l.now()
+	if !b.At.IsZero() {
+		now = b.At.UnixMilli()
+	} else if l.SharedClock { // behind now every score would be marked
+		flags |= flagMark
+	}
+	if b.InOrder {
+		flags |= flagInOrder
+	}
+	if b.DryRun {
+		flags |= flagDryRun
+	}
+	if b.NoTTL {
+		flags |= flagNoTTL
+	}
+	// Where it is too much for a member the script makes smaller ones.
+	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
+	args := [10]any{wire(b.Type), b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), flags}
+	n := 5
+	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Share.On {
+		walk := ""
+		if b.Cursor.Members > 0 {
+			walk = fmt.Sprint(b.Cursor.Members, " ", b.Cursor.Permits)
+		}
+		args[5], args[6], args[7], args[8] = now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk
+		args[9], n = "", 10
+		if b.Share.On {
+			args[9] = l.share(b.Share)
+		}
+	}
+	return l.Scripts.Acquire.Command(l.Keys.Of(b.Type), args[:n]...)
+}
+
+// share returns a Share as ARGV[10] has it.
+func (c *Conn) share(s permit.Share) string {
+	survey := 0
+	if s.Survey {
+		survey = 1
+	}
+	return fmt.Sprint(s.Grace.Milliseconds(), " ", s.May, " ", s.Age, " ", c.tag, " ", s.Wants, " ", survey)
+}
+
+func furtherRuns(runs []permit.Run) string {
+	if len(runs) == 0 {
+		return ""
+	}
+	var b []byte
+	for _, r := range runs {
+		b = strconv.AppendInt(b, r.Permits, 10)
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, r.Count, 10)
+		b = append(b, ' ')
+	}
+	return string(b)
+}
+
+// readAcquire reads the reply to b.
+func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
+	r, err := l.numbers(l.Scripts.Acquire, raw)
+	if err != nil {
+		return permit.Reply{}, err
+	}
+	if (len(r) == 6 || len(r) == 7) && len(b.Runs) == 1 && r[0] == statusOK {
+		r[0] = b.Runs[0].Count
+		return permit.Reply{
+			Granted:   r[:1:1],
+			Available: r[1],
+			Now:       time.UnixMilli(r[2]),
+			Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: ms(r[5])},
+			NoTTL:     len(r) == 7 && r[6] == 0 && !l.ClientClock,
+		}, nil
+	}
+	if r[0] == statusExceeds && len(r) == 2 {
+		none := permit.Reply{Granted: make([]int64, len(b.Runs)), Rate: permit.Rate{Permits: r[1]}}
+		for i := range none.Granted {
+			none.Granted[i] = -1
+		}
+		return none, nil
+	}
+	if err := l.statusError(r); err != nil {
+		return permit.Reply{}, err
+	}
+	var o permit.Others
+	if n := 13 + len(b.Runs); b.Share.On && len(r) >= n+8 && r[n+7] >= 0 && int64(len(r)-n-8) >= 2*r[n+7] {
+		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2]&1 == 1, WireLeft: r[n+2]&2 == 2,
+			Mine: r[n+3], Java: r[n+4], Kin: r[n+5], Blocked: r[n+6]}
+		o.Waiting, o.Tags = r[n+8:n+8+2*int(r[n+7])], r[n+8+2*int(r[n+7]):]
+		r = r[:n:n]
+	} else if b.Share.On || len(r) != n {
+		return permit.Reply{}, l.badReply(l.Scripts.Acquire, raw)
+	}
+	granted := r[1:2:2]
+	if len(b.Runs) > 1 {
+		granted = append(granted, r[14:]...)
+	}
+	for i, n := range granted {
+		if n < -1 || n > b.Runs[i].Count {
+			return permit.Reply{}, l.badReply(l.Scripts.Acquire, raw)
+		}
+	}
+	return permit.Reply{
+		Granted:   granted,
+		Wait:      ms(r[2]),
+		Available: r[3],
+		Now:       time.UnixMilli(r[4]),
+		Rate:      permit.Rate{Type: b.Type, Permits: r[5], Interval: ms(r[6]), KeepAlive: ms(r[7]), MinGap: ms(r[12])},
+		Next:      permit.Next(r[8]),
+		Cursor:    permit.Cursor{Members: r[9], Permits: r[10]},
+		Skew:      ms(r[11]),
+		NoTTL:     r[13] == 0 && !l.ClientClock, // with the caller's clock every call looks, as Redisson's do
+		Others:    o,
+	}, nil
+}
+
+// Refund makes one attempt at returning what of g nobody keeps.
+func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) error {
+	var smaller []byte
+	if g.Keep > 0 {
+		smaller = l.member(g.ID, uint32(g.Keep))
+	}
+	cmd, err := l.Scripts.GiveBack.Command(l.Keys.Of(typ), wire(typ), l.member(g.ID, uint32(g.Permits)), smaller, g.Permits-g.Keep)
+	if err != nil {
+		return err
+	}
+	_, err = l.once(ctx, l.Scripts.GiveBack, cmd)
+	return err
+}
+
+// Reserve makes one attempt at a reservation, and returns how many permits are reserved from now on, and the
+// limiter's rate without its type. Its errors are as those of [Limiter.Acquire].
+func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error) {
+	flags := 0
+	if v.Whole {
+		flags |= flagWhole
+	}
+	if v.Unsure {
+		flags |= flagUnsure
+	}
+	s := l.Scripts.Reserve
+	cmd, err := s.Command(l.Keys.Of(v.Type), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
+		v.Held, flags, l.now(), l.KeyTTL.Milliseconds())
+	if err != nil {
+		return 0, rate, err
+	}
+	raw, err := l.once(ctx, s, cmd)
+	if err != nil {
+		return 0, rate, err
+	}
+	r, err := l.numbers(s, raw)
+	if err != nil {
+		return 0, rate, err
+	}
+	if r[0] == statusExceeds && len(r) == 2 {
+		return 0, rate, permit.Exceeds(l.Name, v.Want, r[1])
+	}
+	if err := l.statusError(r); err != nil {
+		return 0, rate, err
+	}
+	if len(r) != 4 || r[1] < 0 || r[1] > permit.Max {
+		return 0, rate, l.badReply(s, raw)
+	}
+	return r[1], permit.Rate{Permits: r[2], Interval: ms(r[3])}, nil
+}
+
+// Joint reports whether one script can decide all of the limiters, which are *[Limiter].
+func (c *Conn) Joint(limiters []any) bool {
+	if len(limiters) > JointParts {
+		return false
+	}
+	tag := hashTag(limiters[0].(*Limiter).Keys.Hash)
+	for _, l := range limiters[1:] {
+		if c.Divided && hashTag(l.(*Limiter).Keys.Hash) != tag {
+			return false
+		}
+	}
+	return true
+}
+
+// AcquireAll makes one attempt at all parts, whose limiters are [Conn.Joint], and returns the places of those that
+// refuse. Its errors are as those of [Limiter.Acquire]; the part that has the other type then has it.
+func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) ([]int, error) {
+	var keys [3 * JointParts]string
+	args := [4 + JointParts]any{1: c.now(), 2: 0, 3: c.KeyTTL.Milliseconds()}
+	if replay {
+		args[2] = 1
+	}
+	var list []byte
+	for i := range JointParts {
+		if i >= len(parts) { // any key of the same slot
+			copy(keys[3*i:], keys[:3])
+			args[4+i] = ""
+			continue
+		}
+		p := parts[i]
+		copy(keys[3*i:], p.Limiter.(*Limiter).Keys.Of(p.Type))
+		list = append(append(list, wire(p.Type)...), ' ')
+		list = append(strconv.AppendInt(list, p.Permits, 10), ' ')
+		args[4+i] = c.member(p.ID, uint32(p.Permits))
+	}
+	args[0] = list
+	cmd, err := c.Scripts.AcquireAll.Command(keys[:], args[:]...)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.once(ctx, c.Scripts.AcquireAll, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return c.readAcquireAll(parts, raw)
+}
+
+func (c *Conn) readAcquireAll(parts []permit.Part, raw any) ([]int, error) {
+	l, s := parts[0].Limiter.(*Limiter), c.Scripts.AcquireAll
+	r, err := l.numbers(s, raw)
+	if err != nil {
+		return nil, err
+	}
+	if r[0] == statusOK {
+		refused := make([]int, 0, len(r)-1)
+		for _, n := range r[1:] {
+			if n < 1 || n > int64(len(parts)) {
+				return nil, l.badReply(s, raw)
+			}
+			refused = append(refused, int(n-1))
+		}
+		return refused, nil
+	}
+	if len(r) < 2 || r[1] < 1 || r[1] > int64(len(parts)) {
+		return nil, l.badReply(s, raw)
+	}
+	p := &parts[r[1]-1]
+	l = p.Limiter.(*Limiter)
+	if r[0] == statusExceeds && len(r) == 3 {
+		return nil, permit.Exceeds(l.Name, p.Permits, r[2])
+	}
+	err = l.statusError(append([]int64{r[0]}, r[2:]...))
+	var other *permit.WrongTypeError
+	if errors.As(err, &other) {
+		p.Type = other.Type
+	}
+	return nil, err
+}

@@ -1,0 +1,111 @@
+package redisson
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A Tally is how far an audit has counted.
+type Tally struct {
+	oldest, newest string
+	Members        int64
+	permits        int64
+}
+
+// TallyStep is how many members one audit call reads: a third of a millisecond.
+const TallyStep = 1000
+
+// A Balance is what an audit found: value + used − rate, and value as it left it, which makes up the rate with
+// what is in use.
+type Balance struct{ Surplus, Value int64 }
+
+// Audit has value and the permits in use make up the rate, in calls of bounded work. Permits that are neither left
+// nor in use are given back. Where there are too many, those are taken that the oldest grants hold, so that a
+// release of Java's keeps what it gave; with lowered, those that are left go first. A set that turns over faster than
+// it can be read is left for another time.
+func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) error {
+	for range 3 {
+		var t Tally
+		for {
+			next, done, found, err := l.AuditStep(ctx, typ, t)
+			var other *permit.WrongTypeError
+			if errors.As(err, &other) || errors.Is(err, permit.ErrNotInitialized) {
+				return nil // changed meanwhile; the next call will be told
+			}
+			if err != nil {
+				return err
+			}
+			if done {
+				n := found.Surplus
+				if lowered {
+					n = min(n, -found.Value)
+				}
+				return l.trim(ctx, typ, n)
+			}
+			if next.Members == 0 {
+				break
+			}
+			t = next
+		}
+	}
+	return nil
+}
+
+// AuditStep goes on counting from t. When it is done it returns what it found.
+func (l *Limiter) AuditStep(ctx context.Context, typ permit.Type, t Tally) (next Tally, done bool, found Balance, err error) {
+	s := l.Scripts.Audit
+	raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), TallyStep, t.oldest, t.newest, t.Members, t.permits)
+	if err != nil {
+		return Tally{}, false, Balance{}, err
+	}
+	r, ok := raw.([]any)
+	if !ok || len(r) == 0 {
+		return Tally{}, false, Balance{}, l.badReply(s, raw)
+	}
+	var head []int64
+	for _, v := range r[:min(len(r), 2)] {
+		n, ok := v.(int64)
+		if !ok {
+			return Tally{}, false, Balance{}, l.badReply(s, raw)
+		}
+		head = append(head, n)
+	}
+	switch {
+	case head[0] == statusStartOver:
+		return Tally{}, false, Balance{}, nil
+	case head[0] != statusOK:
+		return Tally{}, false, Balance{}, l.statusError(head)
+	case len(r) == 4 && head[1] == 1:
+		var ok1 bool
+		found.Surplus, ok1 = r[2].(int64)
+		found.Value, ok = r[3].(int64)
+		ok, done = ok && ok1, true
+	case len(r) == 6:
+		var ok1, ok2, ok3, ok4 bool
+		next.oldest, ok1 = r[2].(string)
+		next.newest, ok2 = r[3].(string)
+		next.Members, ok3 = r[4].(int64)
+		next.permits, ok4 = r[5].(int64)
+		ok = ok1 && ok2 && ok3 && ok4
+	default:
+		ok = false
+	}
+	if !ok {
+		return Tally{}, false, Balance{}, l.badReply(s, raw)
+	}
+	return next, done, found, nil
+}
+
+// trim takes n permits out of the set, oldest first, and gives them to value, from which the audit has taken them.
+func (l *Limiter) trim(ctx context.Context, typ permit.Type, n int64) error {
+	for n > 0 {
+		taken, err := l.run(ctx, l.Scripts.Trim, l.Keys.Of(typ), wire(typ), n)
+		if err != nil || taken[0] == 0 {
+			return err
+		}
+		n -= taken[0]
+	}
+	return nil
+}

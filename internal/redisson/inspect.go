@@ -1,0 +1,124 @@
+package redisson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// inspectMembers is how many members Inspect reads: what a person looks through, and a tenth of a
+// millisecond of Redis.
+const inspectMembers = 100
+
+// A State is a limiter as it lies in Redis at one instant.
+type State struct {
+	Time                          time.Time
+	HashTTL, ValueTTL, PermitsTTL time.Duration // -1 and -2 as Redis has them
+	Fields                        map[string]string
+	Rate                          permit.Rate // what they say
+	Value                         string
+	HasValue                      bool
+	MemberCount                   int64
+	Members                       []StoredMember // the newest
+}
+
+// A StoredMember is one member with its score.
+type StoredMember struct {
+	Raw  []byte
+	Time time.Time
+}
+
+// Inspect reads the limiter's keys in one call. A limiter without a rate, or whose hash is none of a limiter, is an
+// error that comes with the State as far as it can be read.
+func (l *Limiter) Inspect(ctx context.Context, typ permit.Type) (State, error) {
+	s := l.Scripts.Inspect
+	raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), l.now(), inspectMembers)
+	if err != nil {
+		return State{}, err
+	}
+	r, ok := raw.([]any)
+	if !ok || len(r) == 0 {
+		return State{}, l.badReply(s, raw)
+	}
+	if r[0] == int64(statusOtherType) {
+		return State{}, &permit.WrongTypeError{Type: typ.Other()}
+	}
+	state, ok := readState(r)
+	if !ok {
+		return State{}, l.badReply(s, raw)
+	}
+	state.Rate, err = parseRate(state.Fields)
+	switch {
+	case errors.Is(err, permit.ErrNotInitialized):
+		err = l.statusError([]int64{statusNotInitialized})
+	case err != nil:
+		err = fmt.Errorf("%w (%q)", err, l.Name)
+	}
+	return state, err
+}
+
+// readState reads the reply of the script; false when it is none.
+func readState(r []any) (State, bool) {
+	if len(r) != 9 || r[0] != int64(statusOK) {
+		return State{}, false
+	}
+	now, ok1 := r[1].(int64)
+	fields, ok2 := r[2].([]any)
+	value, hasValue := r[3].(string)
+	count, ok3 := r[4].(int64)
+	members, ok4 := r[5].([]any)
+	hashTTL, ok5 := r[6].(int64)
+	valueTTL, ok6 := r[7].(int64)
+	permitsTTL, ok7 := r[8].(int64)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || len(fields)%2 != 0 || len(members)%2 != 0 {
+		return State{}, false
+	}
+	s := State{
+		Time:        time.UnixMilli(now),
+		HashTTL:     pttl(hashTTL),
+		ValueTTL:    pttl(valueTTL),
+		PermitsTTL:  pttl(permitsTTL),
+		Fields:      make(map[string]string, len(fields)/2),
+		Value:       value,
+		HasValue:    hasValue,
+		MemberCount: count,
+		Members:     make([]StoredMember, 0, len(members)/2),
+	}
+	for i := 0; i < len(fields); i += 2 {
+		name, ok1 := fields[i].(string)
+		v, ok2 := fields[i+1].(string)
+		if !ok1 || !ok2 {
+			return State{}, false
+		}
+		s.Fields[name] = v
+	}
+	for i := 0; i < len(members); i += 2 {
+		b, ok1 := members[i].(string)
+		text, ok2 := members[i+1].(string)
+		score, err := strconv.ParseFloat(text, 64)
+		if !ok1 || !ok2 || err != nil {
+			return State{}, false
+		}
+		s.Members = append(s.Members, StoredMember{Raw: []byte(b), Time: scoreTime(score)})
+	}
+	return s, true
+}
+
+// pttl returns a PTTL as a duration: -1 and -2 as they are.
+func pttl(n int64) time.Duration {
+	if n < 0 {
+		return time.Duration(n)
+	}
+	return ms(n)
+}
+
+// scoreTime returns a score as an instant. A score that is no time in ms, infinite at worst, becomes an
+// instant some 36 million years away, to which an interval can still be added.
+func scoreTime(score float64) time.Time {
+	const limit = 1 << 60
+	return time.UnixMilli(int64(max(-limit, min(limit, score))))
+}

@@ -1,0 +1,72 @@
+package redisson
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// Keys are the names under which Redis holds one limiter; see docs/protocol.md.
+type Keys struct {
+	Hash    string
+	Value   [2]string // by Type
+	Permits [2]string
+}
+
+// NewKeys returns the keys of the limiter of that name, those of one client where each has its own.
+func NewKeys(name, clientID string) Keys {
+	value, permits := suffixed(name, "value"), suffixed(name, "permits")
+	return Keys{
+		Hash:    name,
+		Value:   [2]string{value, value + ":" + clientID},
+		Permits: [2]string{permits, permits + ":" + clientID},
+	}
+}
+
+// Of returns the keys that hold a rate of type t: hash, value, permits.
+func (k Keys) Of(t permit.Type) []string {
+	return []string{k.Hash, k.Value[t], k.Permits[t]}
+}
+
+// All returns the keys of every type, those of t first.
+func (k Keys) All(t permit.Type) []string {
+	o := t.Other()
+	return []string{k.Hash, k.Value[t], k.Permits[t], k.Value[o], k.Permits[o]}
+}
+
+// suffixed is Redisson's rule: a name that has a { keeps its braces as they are, whether or not they
+// close; any other name is put in braces, so that its keys share a hash slot.
+func suffixed(name, suffix string) string {
+	if strings.Contains(name, "{") {
+		return name + ":" + suffix
+	}
+	return "{" + name + "}:" + suffix
+}
+
+// CheckClusterSafe refuses the names whose keys a cluster would place in different slots. Two keys
+// share a slot when their hash tags are the same. Different tags can meet in one slot by chance, but
+// a limiter that works by chance is refused too.
+func CheckClusterSafe(name, clientID string) error {
+	k := NewKeys(name, clientID)
+	for _, key := range k.All(permit.Overall)[1:] {
+		if a, b := hashTag(k.Hash), hashTag(key); a != b {
+			return fmt.Errorf("%w: %q hashes by %q but its key %q by %q", permit.ErrNameNotClusterSafe, name, a, key, b)
+		}
+	}
+	return nil
+}
+
+// hashTag returns the part of the key that a cluster hashes: what stands between the first { and the
+// first } behind it when that is not empty, otherwise the whole key.
+func hashTag(key string) string {
+	_, rest, ok := strings.Cut(key, "{")
+	if !ok {
+		return key
+	}
+	tag, _, ok := strings.Cut(rest, "}")
+	if !ok || tag == "" {
+		return key
+	}
+	return tag
+}

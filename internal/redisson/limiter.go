@@ -1,0 +1,129 @@
+package redisson
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/redis/go-redis/v9"
+)
+
+// TrySetRate gives the limiter a rate unless it has one, and reports whether it did.
+func (l *Limiter) TrySetRate(ctx context.Context, r permit.Rate) (bool, error) {
+	n, err := l.run(ctx, l.Scripts.TrySetRate, []string{l.Keys.Hash},
+		r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds(), wire(r.Type), r.MinGap.Milliseconds())
+	return err == nil && n[0] == 1, err
+}
+
+// SetRate gives the limiter a rate and reports whether it did: with mustExist, not where it has none. With
+// keepState the permits in use stay so.
+func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (bool, error) {
+	flags := 0
+	if mustExist {
+		flags |= flagMustExist
+	}
+	if keepState {
+		flags |= flagKeepState
+	}
+	if l.LongLength {
+		flags |= flagLc0I
+	}
+	n, err := l.run(ctx, l.Scripts.SetRate, l.Keys.All(r.Type), r.Permits, r.Interval.Milliseconds(),
+		r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), flags, r.MinGap.Milliseconds())
+	if err != nil || n[0] == 0 {
+		return false, err
+	}
+	if len(n) > 1 && n[1] == 1 {
+		// They are too many for one call. The script has set value to 0, so that whatever happens here no permit is
+		// granted too many.
+		err = l.Audit(ctx, r.Type, true)
+	}
+	return true, err
+}
+
+// Rate returns the limiter's rate.
+func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
+	if err := l.ready(ctx); err != nil {
+		return permit.Rate{}, err
+	}
+	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", l.Keys.Hash)
+	hash, err := command(ctx, l, "rate", cmd, cmd.Result)
+	if err != nil {
+		return permit.Rate{}, err
+	}
+	r, err := parseRate(hash)
+	if err != nil {
+		return permit.Rate{}, fmt.Errorf("%w (%q)", err, l.Name)
+	}
+	return r, nil
+}
+
+// Exists reports whether the limiter has a rate.
+func (l *Limiter) Exists(ctx context.Context) (bool, error) {
+	if err := l.ready(ctx); err != nil {
+		return false, err
+	}
+	cmd := redis.NewIntCmd(ctx, "exists", l.Keys.Hash)
+	n, err := command(ctx, l, "exists", cmd, cmd.Result)
+	return n == 1, err
+}
+
+// Delete removes the limiter's keys, and reports whether there were any.
+func (l *Limiter) Delete(ctx context.Context) (bool, error) {
+	n, err := l.run(ctx, l.Scripts.Delete, l.Keys.All(permit.Overall))
+	return err == nil && n[0] == 1, err
+}
+
+// Available returns how many permits a call could acquire now. It adds up over as many calls as it takes, at the
+// instant of the first.
+func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error) {
+	s := l.Scripts.Available
+	for range 3 {
+		side, members, permits, now := "", int64(0), int64(0), l.now()
+		for changed := false; !changed; {
+			raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), now, side, members, permits)
+			if err != nil {
+				return 0, err
+			}
+			r, ok := raw.([]any)
+			if !ok || len(r) == 0 {
+				return 0, l.badReply(s, raw)
+			}
+			n := make([]int64, len(r))
+			for i, v := range r {
+				if n[i], ok = v.(int64); !ok && i != 2 {
+					return 0, l.badReply(s, raw)
+				}
+			}
+			if n[0] == statusStartOver {
+				changed = true
+			} else if err := l.statusError(n); err != nil {
+				return 0, err
+			} else if len(r) == 4 && n[1] == 1 {
+				return n[2], nil
+			} else if side, ok = r[min(2, len(r)-1)].(string); ok && len(r) == 6 {
+				members, permits, now = n[3], n[4], n[5]
+			} else {
+				return 0, l.badReply(s, raw)
+			}
+		}
+	}
+	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted", l.Name)
+}
+
+// Release gives permits back, as far as so many are in use, in one step of bounded work, and returns how many are
+// left to give back.
+func (l *Limiter) Release(ctx context.Context, typ permit.Type, permits int64) (left int64, err error) {
+	s := l.Scripts.Release
+	n, err := l.run(ctx, s, l.Keys.Of(typ), wire(typ), permits, l.KeyTTL.Milliseconds(), l.now())
+	if err == nil {
+		err = l.statusError(n)
+	}
+	if err == nil && len(n) != 3 {
+		err = l.badReply(s, n)
+	}
+	if err != nil {
+		return permits, err
+	}
+	return n[1], nil
+}

@@ -1,0 +1,94 @@
+package retry
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAttempts(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		outcomes []Outcome
+		pause    time.Duration
+		again    bool
+		replay   bool
+	}{
+		{"the first of four", []Outcome{NotExecuted}, 0, true, false},
+		{"the third", []Outcome{NotExecuted, NotExecuted, NotExecuted}, 0, true, false},
+		{"the fourth", []Outcome{Unknown, Unknown, Unknown, Unknown}, 0, false, true},
+		{"it ran and failed", []Outcome{Executed}, 0, false, false},
+		{"unknown once", []Outcome{Unknown, NotExecuted}, 0, true, true},
+		{"just in time", []Outcome{Unknown}, maxTrying, true, true},
+		{"too late", []Outcome{Unknown}, maxTrying + 1, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tries := Attempts{Begin: time.Now()}
+				time.Sleep(c.pause)
+				var again bool
+				for _, what := range c.outcomes {
+					again = tries.Failed(what)
+				}
+				require.Equal(t, c.again, again)
+				require.Equal(t, c.replay, tries.Replay)
+			})
+		})
+	}
+}
+
+func TestDo(t *testing.T) {
+	plain := errors.New("plain")
+	lost, unsent := &Error{Err: plain, Outcome: Unknown}, &Error{Err: plain, Outcome: NotExecuted}
+	for _, c := range []struct {
+		name    string
+		errs    []error
+		replays []bool
+	}{
+		{"at once", []error{nil}, []bool{false}},
+		{"the third time", []error{unsent, lost, nil}, []bool{false, false, true}},
+		{"never", []error{lost, lost, lost, lost}, []bool{false, true, true, true}},
+		{"it ran and failed", []error{&Error{Err: plain}}, []bool{false}},
+		{"not to be made again", []error{&Error{Err: plain, Outcome: NotExecuted, Final: true}}, []bool{false}},
+		{"an error of another kind", []error{unsent, plain}, []bool{false, false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var replays []bool
+				err := Do(nil, nil, func(replay bool) error {
+					replays = append(replays, replay)
+					return c.errs[len(replays)-1]
+				})
+				require.Equal(t, c.replays, replays)
+				require.Equal(t, c.errs[len(c.errs)-1], err)
+				if err != nil {
+					require.ErrorIs(t, err, plain)
+				}
+			})
+		})
+	}
+}
+
+// The pauses are 10, 40 and 160 ms, each ± half, and end with either channel.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := Attempts{Begin: time.Now()}
+		for _, d := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 160 * time.Millisecond, 640 * time.Millisecond} {
+			tries.Failed(Unknown)
+			before := time.Now()
+			tries.Pause(nil, nil)
+			took := time.Since(before)
+			require.GreaterOrEqual(t, took, d/2)
+			require.Less(t, took, d+d/2)
+		}
+		closed := make(chan struct{})
+		close(closed)
+		before := time.Now()
+		tries.Pause(closed, nil)
+		tries.Pause(nil, closed)
+		require.Zero(t, time.Since(before))
+	})
+}
