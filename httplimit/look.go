@@ -23,8 +23,8 @@ type BodySelector interface {
 // An answer is what the platform said, and what was made of it.
 type answer struct {
 	response *http.Response
-	body     *ahead // nil when nothing was read ahead
-	ended    bool   // all of the body was read, or there is none
+	body     *peekedBody // nil when nothing was read ahead
+	ended    bool        // all of the body was read, or there is none
 	verdict  Verdict
 	until    time.Time // when calls may go on, if it was throttled
 }

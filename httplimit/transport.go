@@ -134,7 +134,7 @@ func (c *call) run() (*http.Response, error) {
 		if !ok {
 			return a.response, nil
 		}
-		a.body.settle()
+		a.body.closeBody()
 		if err := c.pause(a); err != nil {
 			closeBody(again)
 			return nil, err
