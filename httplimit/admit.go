@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// forever is longer than anybody waits, and short enough to be added to a time.
+	// forever is longer than any request waits, and short enough to be added to a time.
 	forever = 10 * 365 * 24 * time.Hour
 	// dryRunDelay is how long a dry run waits for Redis at most.
 	dryRunDelay = 100 * time.Millisecond
@@ -23,7 +23,7 @@ const (
 // Redis lost in the same moment.
 const maxPrepared = 2
 
-// admit answers nil when the request may be sent, otherwise an *Error.
+// admit waits until the request may be sent. Its error is an *Error.
 func (c *call) admit() error {
 	if len(c.plan.rules) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (c *call) admit() error {
 	return nil
 }
 
-// refused tells of an error that is an *Error.
+// refused emits the event of a refusal; err is an *Error.
 func (c *call) refused(err error) {
 	e := c.event
 	e.Kind, e.Err = EventRefused, err
@@ -69,7 +69,7 @@ func (c *call) refused(err error) {
 	c.t.emit(e)
 }
 
-// patience is how long the request may wait, and whether it is its context that says so.
+// patience returns how long the request may wait, and whether that follows from its context's deadline.
 func (c *call) patience(ctx context.Context) (limit time.Duration, byContext bool) {
 	limit = forever
 	if c.t.cfg.maxWait >= 0 {
@@ -85,7 +85,7 @@ func (c *call) patience(ctx context.Context) (limit time.Duration, byContext boo
 	return limit, false
 }
 
-// acquire takes the permits of the whole plan within limit.
+// acquire acquires the permits of the whole plan within limit. It reports whether an outage policy granted any of them.
 func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool) (degraded bool, err error) {
 	end := time.Now().Add(limit)
 	refusal := func(name string, wait time.Duration, reason string) error {
@@ -162,7 +162,7 @@ func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllR
 	return c.t.client.TryAcquireAll(ctx, timeout, asked...)
 }
 
-// failed makes an *Error of an error of the limiter or of the context.
+// failed returns the *Error for an error of the limiter or of the context.
 func (c *call) failed(err error) error {
 	e := &Error{Reason: ReasonRule, Err: err}
 	if len(c.plan.demands) == 1 {
@@ -181,8 +181,8 @@ func (c *call) failed(err error) error {
 	return e
 }
 
-// hold sleeps until the cool-down or the patience ends, a second at most: then it is worth a look
-// whether Redis is back.
+// hold sleeps until the cool-down or the time left ends, a second at most: then it is worth asking again whether Redis
+// is back.
 func hold(ctx context.Context, wait, left time.Duration) error {
 	timer := time.NewTimer(min(wait, left, time.Second))
 	defer timer.Stop()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// throttled does what a verdict asks for, and answers when calls may go on.
+// throttled begins the cool-downs that a verdict asks for, and returns when calls may go on.
 func (c *call) throttled(v Verdict, status int) time.Time {
 	now := time.Now()
 	if !v.Until.After(now) {
@@ -44,8 +44,8 @@ func (c *call) throttled(v Verdict, status int) time.Time {
 	return end
 }
 
-// concerned is the demands of the scope, or all when none has it: a penalty that cannot be told apart
-// must not be met again by way of a limiter that was left open.
+// concerned returns the demands of the scope, or all demands when none has it: a penalty of an unknown limit must not be
+// met again because the wrong limiter was left open.
 func (p *plan) concerned(s Scope) []*demand {
 	var some, all []*demand
 	for i := range p.demands {
@@ -68,21 +68,22 @@ func (p *plan) find(name string) *demand {
 	return nil
 }
 
-// A backOff is the cool-downs whose length the platform left to us.
+// A backOff holds the cool-downs for which the platform named no end.
 type backOff struct {
 	began, until time.Time
 	last         time.Duration
 }
 
-// backOff is the end of a cool-down of the limiter now: see backOff.next.
+// backOff returns the end of a cool-down of the limiter that begins now: see backOff.next.
 func (l *limiter) backOff(sent, now time.Time, cfg config) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.back.next(sent, now, cfg)
 }
 
-// next is the end of a cool-down now, because of a request that was sent at the given time. Soon after the
-// last one it is twice as long. Requests that were on their way when that one began say nothing new.
+// next returns the end of a cool-down that begins now, because of a request that was sent at the given time. It is twice as
+// long as the last one when that ended only recently. A request that was on its way when the last one began does not
+// begin another.
 func (b *backOff) next(sent, now time.Time, cfg config) time.Time {
 	switch {
 	case !sent.After(b.began) && now.Before(b.until):

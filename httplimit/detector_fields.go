@@ -13,9 +13,8 @@ type fieldItem struct {
 	integers map[string]int64
 }
 
-// parseItems reads a field that is a List of Items which are Strings or Tokens. A field that is not
-// answers false, and nothing of it is kept: RFC 9651 §4.2 and the RateLimit draft have such a field
-// ignored.
+// parseItems reads a field that is a List of Items which are Strings or Tokens, and reports whether it is one. Nothing of
+// a field with an error is kept: RFC 9651 §4.2 and the RateLimit draft have such a field ignored.
 func parseItems(lines []string) ([]fieldItem, bool) {
 	p := fieldParser{strings.Trim(strings.Join(lines, ","), " ")}
 	if p.rest == "" {

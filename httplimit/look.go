@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// A BodySelector is a [Detector] that says itself which answers it needs the body of. The others get
-// the start of every body that is text by its Content-Type, or has none: JSON, XML, HTML, plain text,
-// but no stream of events or lines, and nothing that is a file or a part of one: that has a
-// Content-Disposition or a Content-Range, or comes with 206.
+// A BodySelector is a [Detector] that decides for which responses it needs the body. Other detectors get the start of
+// every body that is text by its Content-Type, or has no Content-Type: JSON, XML, HTML and plain text, but not streams
+// of events or lines, and not files or parts of files, which have a Content-Disposition, a Content-Range or status 206.
 type BodySelector interface {
 	NeedsBody(status int, header http.Header) bool
 }
 
-// An answer is what the platform said, and what was made of it.
+// An answer is a platform's response and the verdict on it.
 type answer struct {
 	response *http.Response
 	body     *peekedBody // nil when nothing was read ahead
@@ -29,7 +28,7 @@ type answer struct {
 	until    time.Time // when calls may go on, if it was throttled
 }
 
-// look shows the response to the detectors. The response in its answer takes the place of resp.
+// look shows the response to the detectors. The caller of RoundTrip gets the response of the answer in place of resp.
 func (c *call) look(resp *http.Response) *answer {
 	a := &answer{response: resp}
 	if len(c.plan.detectors) == 0 {
@@ -75,7 +74,7 @@ func (c *call) look(resp *http.Response) *answer {
 	return a
 }
 
-// judge asks the detectors and does what they say.
+// judge asks the detectors for their verdict and begins the cool-downs that follow from it.
 func (c *call) judge(a *answer, seen Response) {
 	seen.Now = time.Now() // and not when the header came: a late body counts from its end
 	switch v := first(c.plan.detectors).Detect(&seen); {
@@ -89,7 +88,7 @@ func (c *call) judge(a *answer, seen Response) {
 	}
 }
 
-// ignored tells of what looks like a penalty and is none.
+// ignored emits the event of a response that looks like a penalty and is not taken for one.
 func (c *call) ignored(v Verdict, status int) {
 	e := c.event
 	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.host()
@@ -97,8 +96,8 @@ func (c *call) ignored(v Verdict, status int) {
 	c.t.emit(e)
 }
 
-// show gives the detectors the start of the body, decoded where the caller asked for a coding itself
-// and net/http therefore leaves it to the caller. What cannot be decoded is not shown.
+// show sets the start of the body, decoded when the caller asked for a coding itself, since net/http leaves the decoding
+// to the caller then. A body that cannot be decoded is not shown.
 func (r *Response) show(body []byte, complete bool) {
 	r.Body, r.Complete = body, complete
 	coding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))

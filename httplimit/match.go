@@ -44,7 +44,7 @@ func newProbe(req *http.Request, host string) *probe {
 	return p
 }
 
-// requestPath is the path that goes out on the wire, which Opaque replaces.
+// requestPath returns the path as it is sent: that of Opaque where it is set.
 func requestPath(u *url.URL) string {
 	if u.Opaque == "" {
 		return u.EscapedPath()
@@ -59,7 +59,7 @@ func requestPath(u *url.URL) string {
 	return p
 }
 
-// bareHost is a host in lower case without its port and without the dot of a rooted name.
+// bareHost returns a host in lower case without its port and without the dot of a rooted name.
 func bareHost(host string) string {
 	host = (&url.URL{Host: host}).Hostname()
 	return strings.ToLower(strings.TrimSuffix(host, "."))
@@ -72,7 +72,7 @@ func (p *probe) queryValues() url.Values {
 	return p.query
 }
 
-// A matcher is a Match that was found to be in order.
+// A matcher is a compiled Match.
 type matcher struct {
 	match    Match
 	patterns []muxpattern.Pattern
@@ -130,8 +130,8 @@ func compileMatch(m Match, p problems) *matcher {
 	return c
 }
 
-// matches answers the request with the path values of the pattern that matched, or nil when the request
-// does not belong to the class.
+// matches returns the request with the path values of the pattern that matched, or nil when the request does not belong
+// to the class.
 func (m *matcher) matches(p *probe) *http.Request {
 	r := p.request
 	if len(m.match.Methods) > 0 && !oneOf(m.match.Methods, func(s string) bool { return s == r.Method }) {

@@ -35,8 +35,7 @@ type part struct {
 	hash bool
 }
 
-// parseTemplate answers the template, or what is wrong with it. wildcards are those that every pattern
-// of the rule has.
+// parseTemplate parses a Limit.Name. Wildcards are those that every pattern of the rule has.
 func parseTemplate(name string, wildcards []string) (template, error) {
 	if name == "" {
 		return nil, fmt.Errorf("it is empty")
@@ -106,7 +105,7 @@ func parsePart(s string, wildcards []string) (part, error) {
 	return part{}, fmt.Errorf("{%s} is not known; {host}, {method}, {path}, {path.NAME}, {query.NAME}, {header.NAME} are", s)
 }
 
-// wildcards are the names that all patterns have.
+// wildcards returns the names of the wildcards that all patterns have.
 func wildcards(patterns []string) []string {
 	var all []string
 	for i, p := range patterns {
@@ -125,7 +124,7 @@ func wildcards(patterns []string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "$" })
 }
 
-// constant says that the name is the same for all requests.
+// constant reports whether the name is the same for all requests.
 func (t template) constant() bool {
 	return !slices.ContainsFunc(t, func(p part) bool { return p.kind != "" })
 }

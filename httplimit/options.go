@@ -49,8 +49,8 @@ func WithDetectors(detectors ...Detector) Option {
 	return func(c *config) { c.detectors = append(c.detectors, detectors...) }
 }
 
-// WithEvents sets what is told of events, by the goroutine that they happen in; it must not block.
-// The default is nobody.
+// WithEvents sets the function that is called with every event, in the goroutine in which it happens; it must not block.
+// The default is none.
 func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } }
 
 // WithMaxWait bounds the wait for permits, beside the request's context; 0 refuses what cannot be sent
@@ -114,10 +114,10 @@ func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.hashKeySet = slices.Clone(key), true }
 }
 
-// badDuration stands for a maxWait that New refuses.
+// badDuration is a maxWait that New refuses.
 const badDuration = -1 << 63
 
-// ErrInvalidOption: an option is out of its range.
+// ErrInvalidOption is the error of an option that is out of its range. It is wrapped with the value.
 var ErrInvalidOption = errors.New("httplimit: invalid option")
 
 func (c *config) validate() error {
@@ -126,27 +126,27 @@ func (c *config) validate() error {
 	}
 	switch {
 	case c.base == nil:
-		return bad("the base is nil")
+		return bad("WithBase: the base is nil")
 	case c.maxWait == badDuration:
-		return bad("the longest wait is negative")
+		return bad("WithMaxWait: the wait is negative; 0 refuses what cannot be sent at once")
 	case c.retries < 0:
-		return bad("%d retries", c.retries)
+		return bad("WithRetry: %d is negative", c.retries)
 	case c.peek < 1 || c.peek > MaxPeek:
-		return bad("a peek of %d bytes is not in 1..%d", c.peek, MaxPeek)
+		return bad("WithPeek: %d bytes are not in 1..%d", c.peek, MaxPeek)
 	case c.hold < 0:
-		return bad("an answer held back for %v", c.hold)
+		return bad("WithPeek: a hold of %v is negative", c.hold)
 	case c.backOff < time.Millisecond || c.maxBackOff < c.backOff:
-		return bad("a back-off of %v up to %v", c.backOff, c.maxBackOff)
+		return bad("WithBackOff: %v up to %v; the first is at least 1ms, the second at least the first", c.backOff, c.maxBackOff)
 	case c.maxCoolDown < time.Millisecond:
-		return bad("a longest cool-down of %v", c.maxCoolDown)
+		return bad("WithMaxCoolDown: %v is shorter than 1ms", c.maxCoolDown)
 	case c.hashKeySet && len(c.hashKey) < keyname.MinKey:
-		return bad("a hash key of %d bytes is shorter than %d", len(c.hashKey), keyname.MinKey)
+		return bad("WithHashKey: a key of %d bytes is shorter than %d", len(c.hashKey), keyname.MinKey)
 	case c.maxRetry < time.Millisecond || c.maxRetry > MaxPenalty:
-		return bad("a longest Retry-After of %v is not in %v..%v", c.maxRetry, time.Millisecond, MaxPenalty)
+		return bad("WithMaxRetryAfter: %v is not in %v..%v", c.maxRetry, time.Millisecond, MaxPenalty)
 	}
 	for i, d := range c.detectors {
 		if d == nil {
-			return bad("detector %d is nil", i)
+			return bad("WithDetectors: detector %d is nil", i)
 		}
 	}
 	return nil

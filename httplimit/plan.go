@@ -14,11 +14,11 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
-// A rule is a Rule that was found to be in order.
+// A rule is a compiled Rule.
 type rule struct {
 	Rule
 	matcher *matcher
-	names   []template // of the limits; nil where Key answers
+	names   []template // of the limits; nil for those with a Key
 	hosts   []string   // that the match names, in the language of Match.Hosts; nil when it names none
 	whole   []bool     // of the limits: it cools down as a whole
 }
@@ -72,8 +72,8 @@ func compile(r Rule) (*rule, error) {
 	return c, errors.Join(list...)
 }
 
-// CheckRules answers what is wrong with rules: nil, or one or more [*FieldError], joined, whose fields begin
-// with rules[0] and so on. [New] does the same.
+// CheckRules returns what is wrong with rules: nil, or one or more [*FieldError] values, joined, whose fields begin with
+// rules[0] and so on. [New] makes the same check.
 func CheckRules(rules []Rule) error {
 	_, err := compileAll(rules)
 	return err
@@ -142,7 +142,7 @@ func findWhole(rules []*rule) {
 	}
 }
 
-// flatten is the field errors of a joined error.
+// flatten returns the field errors of a joined error.
 func flatten(err error) []*FieldError {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -157,7 +157,7 @@ func flatten(err error) []*FieldError {
 	return list
 }
 
-// A plan is what the rules say of one request.
+// A plan is the result of applying the rules to one request.
 type plan struct {
 	rules     []string
 	demands   []demand
@@ -165,7 +165,7 @@ type plan struct {
 	host      string // of the request, in the form in which rules match it
 }
 
-// A demand is what a request spends of one limiter.
+// A demand is a number of permits of one limiter that a request spends.
 type demand struct {
 	*limiter
 	permits int64
@@ -214,8 +214,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 	return p, nil
 }
 
-// demand adds what limit i of a rule wants of a request. A limiter that is named twice is asked once,
-// for both.
+// demand adds what limit i of a rule asks of a request. A limiter that is named twice is asked once, for the sum.
 func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe *probe, running *string) error {
 	l := &r.Limits[i]
 	name := ""
@@ -251,7 +250,7 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 	return nil
 }
 
-// asked is the demands as the Client takes them.
+// asked returns the demands as the Client takes them.
 func (p *plan) asked() []ratelimiter.Demand {
 	list := make([]ratelimiter.Demand, len(p.demands))
 	for i, d := range p.demands {

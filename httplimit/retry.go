@@ -32,7 +32,7 @@ func repeatable(r *http.Request) bool {
 	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
 }
 
-// again is the request once more, with a body of its own: a copy, since the first one is the caller's.
+// again returns a copy of the request with a new body, and false when there is none to be had.
 func (c *call) again() (*http.Request, bool) {
 	r := c.req.WithContext(c.req.Context())
 	if r.Body == nil || r.Body == http.NoBody {
@@ -50,7 +50,7 @@ func (c *call) again() (*http.Request, bool) {
 	return r, true
 }
 
-// pause waits until the penalty of a is over. Its error is an *Error.
+// pause waits for the end of the penalty in a. Its error is an *Error.
 func (c *call) pause(a *answer) error {
 	wait := time.Until(a.until)
 	e := c.event

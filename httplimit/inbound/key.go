@@ -82,7 +82,7 @@ func ByPattern(mux *http.ServeMux) KeyFunc {
 	}
 }
 
-// limiterName is the name of the request's limiter; false when it is not limited.
+// limiterName returns the name of the request's limiter, and false when the request is not limited.
 func (m *Middleware) limiterName(r *http.Request) (string, bool) {
 	if len(m.cfg.keys) == 0 {
 		return m.name, true

@@ -17,8 +17,8 @@ import (
 )
 
 // A Middleware limits the requests that a server gets. A request takes its permits
-// before the handler runs. One that gets none is answered 429 (RFC 6585) with Retry-After, and one that
-// nobody can decide, since Redis is away and the outage policy is closed, 503 with Retry-After.
+// before the handler runs. One that gets none gets status 429 (RFC 6585) with Retry-After. One that cannot be decided,
+// because of an outage of Redis under a policy that is closed, gets 503 with Retry-After.
 //
 //	m, err := inbound.New(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
 //		inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{})))
@@ -55,7 +55,7 @@ type config struct {
 	keyed   bool
 }
 
-// A Option configures a Middleware.
+// An Option configures a Middleware.
 type Option func(*config)
 
 // WithKeys divides the limit: requests for which all keys are the same share a limiter of their own,
@@ -110,7 +110,7 @@ func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.keyed = slices.Clone(key), true }
 }
 
-// A Refusal is why a request is refused.
+// A Refusal says why a request is refused.
 type Refusal struct {
 	// Status is 429, or 503 when nobody could decide.
 	Status int
@@ -147,15 +147,15 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 	case client == nil:
 		return nil, bad("the client is nil")
 	case m.cfg.keyed && len(m.cfg.hashKey) < keyname.MinKey:
-		return nil, bad("a hash key of %d bytes is shorter than %d", len(m.cfg.hashKey), keyname.MinKey)
+		return nil, bad("WithHashKey: a key of %d bytes is shorter than %d", len(m.cfg.hashKey), keyname.MinKey)
 	case m.cfg.longest <= 0:
-		return nil, bad("decision time %v is not positive", m.cfg.longest)
+		return nil, bad("WithDecisionTime: %v is not positive", m.cfg.longest)
 	case m.cfg.headers < HeadersAlways || m.cfg.headers > HeadersNever:
-		return nil, bad("headers %d are not known", m.cfg.headers)
+		return nil, bad("WithHeaders: %d is none of HeadersAlways, HeadersRefused and HeadersNever", m.cfg.headers)
 	}
 	for _, k := range m.cfg.keys {
 		if k == nil {
-			return nil, bad("a key is nil")
+			return nil, bad("WithKeys: a key is nil")
 		}
 	}
 	var faults []error
@@ -176,7 +176,7 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 	return m, nil
 }
 
-// Handler is next behind the limit.
+// Handler returns a handler that calls next for the requests that get their permits.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.admit(w, r) {
@@ -185,7 +185,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// admit says whether the request may go on; otherwise it has answered it.
+// admit reports whether the request may go on. Otherwise it has written the response.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	name, weight, err := m.spends(r)
 	if err != nil {
@@ -252,7 +252,7 @@ func (m *Middleware) try(ctx context.Context, l *ratelimiter.RateLimiter, weight
 	return a, err
 }
 
-// undecided answers a request that nobody could decide, or lets it pass.
+// undecided handles a request for which Redis gave no decision, and reports whether the outage policy lets it pass.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name string, err error) (pass bool) {
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
 		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})

@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// An answer is a Response with what the detectors here read of it.
+// An answer is a Response with the methods that the detectors here share.
 type answer struct{ *httplimit.Response }
 
 // detector is a Detector that does what f does.
@@ -16,7 +16,7 @@ func detector(f func(answer) httplimit.Verdict) httplimit.DetectorFunc {
 	return func(r *httplimit.Response) httplimit.Verdict { return f(answer{r}) }
 }
 
-// A selective is a detector of answers that can be told from their status and header, most of the time.
+// A selective is a detector that says from the status and the header whether it needs the body.
 type selective struct {
 	httplimit.DetectorFunc
 	needs func(status int, header http.Header) bool
@@ -24,7 +24,7 @@ type selective struct {
 
 func (s selective) NeedsBody(status int, header http.Header) bool { return s.needs(status, header) }
 
-// json is the body's outermost object, without members when it has none.
+// json returns the body's outermost object, without members when there is none.
 func (r answer) json() *envelope.Object { return envelope.ObjectOf(r.Response) }
 
 // exact reports whether the body is all there, small, and one object with no members but those of the names.

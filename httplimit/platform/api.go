@@ -12,12 +12,11 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// literal is a text as a limiter's name has it, "" for "".
+// literal returns a text as it stands in a limiter's name.
 func literal(s string) string { return keyname.Part(s, false) }
 
-// apiRules are the rules of limits that the platform keeps for each API of a caller: one for each WithAPI,
-// and one for all other requests but those of the patterns in except. name answers the API of a
-// request in the latter.
+// apiRules returns the rules of limits that the platform keeps for each API of a caller: one for each WithAPI, and one
+// for all other requests but those of the patterns in except, whose API name returns.
 func (p *profile) apiRules(scope httplimit.Scope, caller string, name func(*http.Request) string, except ...string) []httplimit.Rule {
 	var rules []httplimit.Rule
 	for _, a := range p.apis {
@@ -58,8 +57,8 @@ func (p *profile) called(scope httplimit.Scope, caller string, api func(*http.Re
 	})
 }
 
-// others answers whether a request is of none of the patterns. One that cannot be parsed is left to the
-// rule that it belongs to.
+// others returns a function that reports whether a request matches none of the patterns. A pattern that cannot be parsed
+// is left to the rule that it belongs to.
 func others(patterns []string) func(*http.Request) bool {
 	var list []muxpattern.Pattern
 	for _, pattern := range patterns {
