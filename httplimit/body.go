@@ -15,7 +15,7 @@ import (
 // errClosedBody is the error of a read of a closed body, as it is in net/http.
 var errClosedBody = errors.New("httplimit: read on closed response body")
 
-// errNoRead is what a body ends with whose Read ended the goroutine.
+// errNoRead is the error of a body whose Read ended the goroutine that called it.
 var errNoRead = errors.New("httplimit: the response body ended the goroutine that read it")
 
 // A peekedBody is a response's body whose start a goroutine reads ahead of the caller, for the detectors. The caller

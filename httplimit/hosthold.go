@@ -2,7 +2,7 @@ package httplimit
 
 import "time"
 
-// maxHosts is how many hosts of one limiter a process remembers.
+// maxHosts bounds how many hosts of one limiter a process remembers.
 const maxHosts = 256
 
 // A hostHold makes the requests to one host wait that spend a limiter which requests to other hosts spend too. It holds in

@@ -9,15 +9,15 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// maxLimiters is how many limiters a Transport remembers, up to twice of it. One that is forgotten is
-// asked for its rate once more.
+// maxLimiters is the size of a generation of limiters: a Transport remembers up to twice as many. The rate of one that is
+// forgotten is compared once more.
 const maxLimiters = 4096
 
-// maxKept is how many limiters a Transport keeps besides because of a ban that lasts.
+// maxKept bounds how many limiters a Transport remembers beside those, because a ban of theirs lasts.
 const maxKept = 4096
 
-// A limiters is the limiters that a Transport used of late: two generations, the older of which goes
-// when the younger is full. A list in order of use would cost a lock and a move for every request. Those with a ban
+// A limiters holds the limiters that a Transport used recently: two generations, the older of which is dropped when the
+// younger is full. A list in order of use would cost a lock and a move for every request. Those with a ban
 // that lasts are kept beside them.
 type limiters struct {
 	client *ratelimiter.Client
@@ -115,8 +115,7 @@ func (l *limiter) bannedUntil() time.Time {
 	return end
 }
 
-// leastTime is how long Redis is waited for at least where a request could not wait at all: less than that is no
-// answer.
+// leastTime is how long a call of Redis may take for a request that may not wait at all.
 const leastTime = 100 * time.Millisecond
 
 // within bounds a question to Redis for a request that may wait until end.

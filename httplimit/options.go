@@ -32,7 +32,7 @@ type config struct {
 // An Option configures a Transport.
 type Option func(*config)
 
-// WithBase sets what sends the requests. The default is http.DefaultTransport.
+// WithBase sets the RoundTripper that sends the requests. The default is http.DefaultTransport.
 func WithBase(base http.RoundTripper) Option { return func(c *config) { c.base = base } }
 
 // WithRules adds rules. The default is none: every request passes.
@@ -43,7 +43,7 @@ func WithRules(rules ...Rule) Option {
 // WithProfile adds the rules of a profile. The default is none.
 func WithProfile(p Profile) Option { return WithRules(p.Rules...) }
 
-// WithDetectors adds detectors that look at every answer, after those of the rules that matched.
+// WithDetectors adds detectors that look at every response, after those of the rules that matched.
 // The default is none.
 func WithDetectors(detectors ...Detector) Option {
 	return func(c *config) { c.detectors = append(c.detectors, detectors...) }
@@ -64,9 +64,9 @@ func WithMaxWait(d time.Duration) Option {
 	}
 }
 
-// WithEarlyRefusal refuses a request as soon as its wait is known to be longer than it may wait, instead
-// of letting it use that time up. It costs a second question to Redis for each request that waits, may
-// pass over requests that wait already, and may miss permits that come back early. The default is to
+// WithEarlyRefusal refuses a request as soon as its wait is known to be longer than it may wait, instead of when that time
+// is up. It costs a second call of Redis for each request that waits, may pass over requests that wait already, and may
+// miss permits that come back early. The default is to
 // wait as long as the request may.
 func WithEarlyRefusal() Option { return func(c *config) { c.refuseEarly = true } }
 
@@ -75,17 +75,22 @@ func WithEarlyRefusal() Option { return func(c *config) { c.refuseEarly = true }
 // down. Redis delays a request by 100 ms at most. The default is to limit.
 func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 
-// WithRetry sends a throttled request again, up to n times, each time when the penalty is over and with
-// permits of its own. Only a request that a detector saw throttled, which was not executed then; whose status is
-// less than 500, since a 503 may come after the request was executed, unless its method is idempotent or its header
-// has an Idempotency-Key; whose body can be had again (none, or GetBody is set); whose answer ended within the peek; and whose penalty
-// is no ban and ends within the time that it may wait. Otherwise the answer goes to the caller. The
-// default is 0.
+// WithRetry sends a throttled request again, up to n times, each time at the end of the penalty and with permits of its
+// own. It does so when all of this holds, and otherwise returns the response:
+//
+//   - a detector saw the request throttled, so that it was not executed;
+//   - the status is less than 500, since a 503 may come after the request was executed, or the request's method is
+//     idempotent, or its header has an Idempotency-Key;
+//   - the request has no body, or has GetBody;
+//   - the response's body ended within the peek;
+//   - the penalty is not a ban, and ends within the time that the request may wait.
+//
+// The default is 0.
 func WithRetry(n int) Option { return func(c *config) { c.retries = n } }
 
 // WithPeek sets how much of a body is read ahead for the detectors, 1 to [MaxPeek] bytes, and how long
-// an answer is held back for them. A body that has not ended by then goes to the caller as it
-// arrives, while the detectors wait for the rest. The default is MaxPeek and 50 ms.
+// a response is held back for them. A body that has not ended by then reaches the caller as it arrives, while the
+// detectors wait for the rest. The default is MaxPeek and 50 ms.
 func WithPeek(bytes int, hold time.Duration) Option {
 	return func(c *config) { c.peek, c.hold = bytes, hold }
 }

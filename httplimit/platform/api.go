@@ -27,7 +27,7 @@ func (p *profile) apiRules(scope httplimit.Scope, caller string, name func(*http
 		Limits: p.called(scope, caller, name)})
 }
 
-// apiRule is that of a WithAPI, with the rate that it has or the scope's.
+// apiRule returns the rule of a WithAPI, with the rate that it has or the scope's.
 func (p *profile) apiRule(scope httplimit.Scope, caller string, a api) httplimit.Rule {
 	one := *p
 	if q := a.quota; q.permits != 0 {
@@ -43,7 +43,7 @@ func (p *profile) apiRule(scope httplimit.Scope, caller string, a api) httplimit
 	}
 }
 
-// called are the limits of a caller, of its organisation where it has several, and of an API.
+// called returns the limits of a caller, of its organisation where it has several, and of an API.
 func (p *profile) called(scope httplimit.Scope, caller string, api func(*http.Request) string) []httplimit.Limit {
 	if caller == "" {
 		return p.limits(scope, "") // httplimit.New says so

@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 )
 
-// WeCom is the profile of an organisation's calls of qyapi.weixin.qq.com:
+// WeCom returns the profile of an organisation's calls of qyapi.weixin.qq.com:
 //
 //	corp-api  10,000 in 1 min and 150,000 in 1 h, for the organisation and the path
 //	robot     20 in 1 min, for a group robot's key
@@ -34,7 +34,7 @@ func WeCom(corpID string, opts ...Option) httplimit.Profile {
 	return p.made(append(rules, p.apiRules(ScopeCorpAPI, corpID, pathOf, robot...)...)...)
 }
 
-// Feishu is the profile of an application's calls of open.feishu.cn and open.larksuite.com:
+// Feishu returns the profile of an application's calls of open.feishu.cn and open.larksuite.com:
 //
 //	app-api  50 in 1 s and 1,000 in 1 min, for the application, the tenant ([WithCorp]) and the API
 //	robot    5 in 1 s and 100 in 1 min, for a custom bot's webhook
@@ -73,7 +73,7 @@ func feishuFixed(path string) int {
 	return 4
 }
 
-// GitHub is the profile of one account's calls of the REST API, where account names the user or the app's
+// GitHub returns the profile of one account's calls of the REST API, where account names the user or the app's
 // installation that they are made with, not the token: the name is in Redis for everybody to read. What looks like a
 // token is hashed by [httplimit.Hash]:
 //

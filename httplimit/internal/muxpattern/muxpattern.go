@@ -84,7 +84,7 @@ func Parts(list []string, path string) []string {
 	return list
 }
 
-// hit is the handler of every pattern: that it was chosen is all that it says.
+// hit is the handler of every pattern. The mux chooses it for a request that matches.
 type hit struct{}
 
 func (hit) ServeHTTP(http.ResponseWriter, *http.Request) {}
