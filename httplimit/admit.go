@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// forever is longer than anybody waits, and short enough to be added to a time.
+	// forever is longer than any request waits, and short enough to be added to a time.
 	forever = 10 * 365 * 24 * time.Hour
 	// dryRunDelay is how long a dry run waits for Redis at most.
 	dryRunDelay = 100 * time.Millisecond
@@ -19,7 +19,11 @@ const (
 	reserve = 20 * time.Millisecond
 )
 
-// admit answers nil when the request may be sent, otherwise an *Error.
+// maxPrepared is how often a request has its limiters' rates set: once for those that are new, and once for those that
+// Redis lost in the same moment.
+const maxPrepared = 2
+
+// admit waits until the request may be sent. Its error is an *Error.
 func (c *call) admit() error {
 	if len(c.plan.rules) == 0 {
 		return nil
@@ -54,7 +58,7 @@ func (c *call) admit() error {
 	return nil
 }
 
-// refused tells of an error that is an *Error.
+// refused emits the event of a refusal; err is an *Error.
 func (c *call) refused(err error) {
 	e := c.event
 	e.Kind, e.Err = EventRefused, err
@@ -65,7 +69,7 @@ func (c *call) refused(err error) {
 	c.t.emit(e)
 }
 
-// patience is how long the request may wait, and whether it is its context that says so.
+// patience returns how long the request may wait, and whether that follows from its context's deadline.
 func (c *call) patience(ctx context.Context) (limit time.Duration, byContext bool) {
 	limit = forever
 	if c.t.cfg.maxWait >= 0 {
@@ -81,7 +85,7 @@ func (c *call) patience(ctx context.Context) (limit time.Duration, byContext boo
 	return limit, false
 }
 
-// acquire takes the permits of the whole plan within limit.
+// acquire acquires the permits of the whole plan within limit. It reports whether an outage policy granted any of them.
 func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool) (degraded bool, err error) {
 	end := time.Now().Add(limit)
 	refusal := func(name string, wait time.Duration, reason string) error {
@@ -91,14 +95,14 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 		}
 		return e
 	}
-	for again := false; ; {
+	for prepared := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return false, c.failed(err)
 		}
 		if len(c.plan.demands) == 0 {
 			return false, nil
 		}
-		if l, wait, reason := c.held(ctx); l != nil {
+		if l, wait, reason := c.held(ctx, end); l != nil {
 			if c.t.cfg.refuseEarly && wait > time.Until(end) {
 				return false, refusal(l.name, wait, reason)
 			}
@@ -110,12 +114,19 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 			}
 			continue
 		}
-		if err := c.t.prepare(ctx, c.plan, c.event, again); err != nil {
-			return false, c.failed(err)
-		}
+		seen := c.plan.sets()
 		r, err := c.ask(ctx, max(time.Until(end), 0))
-		if errors.Is(err, ratelimiter.ErrNotInitialized) && !again {
-			again = true
+		if errors.Is(err, ratelimiter.ErrNotInitialized) && prepared < maxPrepared {
+			prepared++
+			if err := c.prepare(ctx, end, seen); err != nil {
+				return false, c.failed(err)
+			}
+			continue
+		}
+		if err == nil && !r.Degraded || errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
+			c.compareRates(ctx)
+		}
+		if err == nil && r.Granted && !c.mayGo(ctx, end, r.Degraded) {
 			continue
 		}
 		if err != nil {
@@ -126,7 +137,7 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 			if r.Limiter != nil {
 				name = r.Limiter.Name()
 			}
-			if d := c.plan.find(name); d != nil && time.Until(d.coolingUntil()) > 0 {
+			if d := c.plan.find(name); d != nil && d.banLeft() > 0 {
 				reason = ReasonCoolDown
 			}
 			return false, refusal(name, r.Wait, reason)
@@ -135,7 +146,8 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 	}
 }
 
-// ask asks Redis, twice where a request that would wait too long is to be refused at once.
+// ask asks Redis, twice where a request that would wait too long is to be refused at once. While the request waits,
+// this process looks for bans that others met.
 func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
 	asked := c.plan.asked()
 	if c.t.cfg.refuseEarly && timeout > 0 {
@@ -144,10 +156,13 @@ func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllR
 			return r, err
 		}
 	}
+	if timeout > 0 {
+		defer c.watch()()
+	}
 	return c.t.client.TryAcquireAll(ctx, timeout, asked...)
 }
 
-// failed makes an *Error of an error of the limiter or of the context.
+// failed returns the *Error for an error of the limiter or of the context.
 func (c *call) failed(err error) error {
 	e := &Error{Reason: ReasonRule, Err: err}
 	if len(c.plan.demands) == 1 {
@@ -166,8 +181,8 @@ func (c *call) failed(err error) error {
 	return e
 }
 
-// hold sleeps until the cool-down or the patience ends, a second at most: then it is worth a look
-// whether Redis is back.
+// hold sleeps until the cool-down or the time left ends, a second at most: then it is worth asking again whether Redis
+// is back.
 func hold(ctx context.Context, wait, left time.Duration) error {
 	timer := time.NewTimer(min(wait, left, time.Second))
 	defer timer.Stop()

@@ -1,22 +1,11 @@
 package httplimit
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/goredisson/ratelimiter"
 )
 
-const (
-	// tellTime bounds how long an answer is held up because Redis is told of a cool-down.
-	tellTime = 2 * time.Second
-	// tellAgain is how often Redis is tried when it could not be told.
-	tellAgain = time.Second
-)
-
-// throttled does what a verdict asks for, and answers when calls may go on.
+// throttled begins the cool-downs that a verdict asks for, and returns when calls may go on.
 func (c *call) throttled(v Verdict, status int) time.Time {
 	now := time.Now()
 	if !v.Until.After(now) {
@@ -37,6 +26,7 @@ func (c *call) throttled(v Verdict, status int) time.Time {
 		if !d.whole {
 			e.Kind = EventHostCoolDown
 			e.Until = d.holdHost(c.plan.host, v.Until, c.sent, now, c.t.cfg)
+			c.t.limiters.keep(d.limiter)
 		} else if e.Until.IsZero() {
 			e.Until = d.backOff(c.sent, now, c.t.cfg)
 		}
@@ -54,8 +44,8 @@ func (c *call) throttled(v Verdict, status int) time.Time {
 	return end
 }
 
-// concerned is the demands of the scope, or all when none has it: a penalty that cannot be told apart
-// must not be met again by way of a limiter that was left open.
+// concerned returns the demands of the scope, or all demands when none has it: a penalty of an unknown limit must not be
+// met again because the wrong limiter was left open.
 func (p *plan) concerned(s Scope) []*demand {
 	var some, all []*demand
 	for i := range p.demands {
@@ -78,107 +68,22 @@ func (p *plan) find(name string) *demand {
 	return nil
 }
 
-// coolDown tells Redis. When that fails this process obeys on its own, and goes on trying.
-func (c *call) coolDown(d *demand, until time.Time) error {
-	d.cool(until, d.reopen)
-	ctx, cancel := c.context(tellTime)
-	defer cancel()
-	err := c.tell(ctx, d.limiter, until, d.reopen)
-	if err != nil {
-		d.mu.Lock()
-		d.untold, d.tell = true, time.Now().Add(tellAgain)
-		d.mu.Unlock()
-	}
-	return err
-}
-
-func (c *call) tell(ctx context.Context, l *limiter, until time.Time, reopen time.Duration) error {
-	var opts []ratelimiter.CoolDownOption
-	if reopen > 0 {
-		opts = append(opts, ratelimiter.Reopen(reopen))
-	}
-	err := l.handle.CoolDown(ctx, until, opts...)
-	if errors.Is(err, ratelimiter.ErrNotInitialized) && l.rate != (ratelimiter.Rate{}) {
-		if err = c.t.prepareOne(ctx, l, c.event, true); err == nil {
-			err = l.handle.CoolDown(ctx, until, opts...)
-		}
-	}
-	return err
-}
-
-// held answers a limiter whose cool-down Redis does not know of, or does not keep because it is that of one
-// host, and how long it lasts; the longest.
-func (c *call) held(ctx context.Context) (longest *limiter, wait time.Duration, reason string) {
-	for i := range c.plan.demands {
-		d := &c.plan.demands[i]
-		if !d.whole {
-			if left := d.hostLeft(c.plan.host, time.Now()); left > wait {
-				longest, wait, reason = d.limiter, left, ReasonHost
-			}
-		}
-		if left := c.untold(ctx, d.limiter); left > wait {
-			longest, wait, reason = d.limiter, left, ReasonCoolDown
-		}
-	}
-	return longest, wait, reason
-}
-
-// untold is how long the cool-down of a limiter lasts that Redis could not be told of. It tries again to
-// tell it.
-func (c *call) untold(ctx context.Context, l *limiter) time.Duration {
-	now := time.Now()
-	l.mu.Lock()
-	left, reopen := l.until.Sub(now), l.reopen
-	holds := l.untold && left > 0
-	try := holds && !now.Before(l.tell)
-	if try {
-		l.tell = now.Add(tellAgain)
-	}
-	until := l.until
-	l.mu.Unlock()
-	if !holds {
-		return 0
-	}
-	if try && c.tell(ctx, l, until, reopen) == nil {
-		l.mu.Lock()
-		l.untold = l.until != until // a longer one has come meanwhile
-		l.mu.Unlock()
-		return 0
-	}
-	return left
-}
-
-// coolingUntil is the end of the longest cool-down that this process began.
-func (l *limiter) coolingUntil() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.until
-}
-
-// cool notes a cool-down that this process begins.
-func (l *limiter) cool(until time.Time, reopen time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if until.After(l.until) {
-		l.until, l.reopen = until, reopen
-	}
-}
-
-// A backOff is the cool-downs whose length the platform left to us.
+// A backOff holds the cool-downs for which the platform named no end.
 type backOff struct {
 	began, until time.Time
 	last         time.Duration
 }
 
-// backOff is the end of a cool-down of the limiter now: see backOff.next.
+// backOff returns the end of a cool-down of the limiter that begins now: see backOff.next.
 func (l *limiter) backOff(sent, now time.Time, cfg config) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.back.next(sent, now, cfg)
 }
 
-// next is the end of a cool-down now, because of a request that was sent at the given time. Soon after the
-// last one it is twice as long. Requests that were on their way when that one began say nothing new.
+// next returns the end of a cool-down that begins now, because of a request that was sent at the given time. It is twice as
+// long as the last one when that ended only recently. A request that was on its way when the last one began does not
+// begin another.
 func (b *backOff) next(sent, now time.Time, cfg config) time.Time {
 	switch {
 	case !sent.After(b.began) && now.Before(b.until):

@@ -19,9 +19,9 @@ func TestImportersGetLittle(t *testing.T) {
 		return paths
 	}
 	root := redistest.Core
-	inbound := slices.Concat(root, within("inbound", "internal/keyname", "internal/rates"))
+	inbound := slices.Concat(root, within("inbound", "internal/guard", "internal/keyname", "internal/rates"))
 	transport := slices.Concat(root, []string{"httplimit"},
-		within("internal/envelope", "internal/keyname", "internal/muxpattern", "internal/rates"))
+		within("internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"))
 	platform := slices.Concat(transport, within("platform"))
 	rulefile := slices.Concat(platform, within("rulefile"))
 	require.Empty(t, redistest.Strangers(t, ".", transport...))

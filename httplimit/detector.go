@@ -11,8 +11,8 @@ import (
 // MaxPeek is how many bytes of a response's body a Detector sees at most, unless WithPeek says less.
 const MaxPeek = 64 << 10
 
-// A Response is what a [Detector] sees of a platform's answer: its status, its header and the start of
-// its body. A Detector must not change it, nor keep it: it belongs to the [Transport].
+// A Response is what a [Detector] sees of a platform's response: its status, its header and the start of its body. A
+// Detector must not change it or keep it.
 type Response struct {
 	// Request is the request that was sent. Its body has been read.
 	Request *http.Request
@@ -28,15 +28,16 @@ type Response struct {
 	// Now is when the response arrived, by this process' clock.
 	Now time.Time
 
-	object        *envelope.Object // of Body, parsed by the first Detector that asks
-	maxRetryAfter time.Duration    // of WithMaxRetryAfter; 0: the default
+	object        *envelope.Object  // of Body, parsed by the first Detector that asks
+	maxRetryAfter time.Duration     // of WithMaxRetryAfter; 0: the default
+	panicked      func(*PanicError) // is told when a Detector panics; nil: the panic is the caller's
 }
 
 func init() {
 	envelope.ObjectOf = func(response any) *envelope.Object { return response.(*Response).json() }
 }
 
-// json is the body's outermost object, without members when it has none.
+// json returns the body's outermost object, without members when there is none.
 func (r *Response) json() *envelope.Object {
 	if r.object == nil {
 		r.object = envelope.ParseObject(r.Body, r.Complete)
@@ -44,7 +45,7 @@ func (r *Response) json() *envelope.Object {
 	return r.object
 }
 
-// A Verdict is what a platform's answer says of the caller's rate. The zero Verdict says that the
+// A Verdict says what a platform's response means for the caller's rate. The zero Verdict says that the
 // request was not throttled.
 type Verdict struct {
 	// Throttled says that the platform refused the request because of a limit, and did not execute it.
@@ -76,8 +77,8 @@ type Scope string
 // known without the platform's word, may be longer.
 const MaxPenalty = 24 * time.Hour
 
-// A Detector tells from a platform's answer whether the platform throttled the request. Detect is
-// called once for each response, by several goroutines at once, and must not block.
+// A Detector decides from a platform's response whether the platform throttled the request. Detect is called once for
+// each response, by several goroutines at once, and must not block. When it panics it has no say: see [PanicError].
 type Detector interface{ Detect(*Response) Verdict }
 
 // A DetectorFunc is a function that is a [Detector].
@@ -86,9 +87,9 @@ type DetectorFunc func(*Response) Verdict
 // Detect calls f.
 func (f DetectorFunc) Detect(r *Response) Verdict { return f(r) }
 
-// First is the verdict of the first of the detectors that says Throttled, otherwise of the first that says
-// Ignored, otherwise the zero Verdict.
-// Detectors that are surer, or that know a longer penalty, come first.
+// First returns a Detector whose verdict is that of the first of the detectors that says Throttled, otherwise of the
+// first that says Ignored, otherwise the zero Verdict. Detectors that are surer, or that know a longer penalty, should
+// come first.
 func First(detectors ...Detector) Detector { return first(slices.Clone(detectors)) }
 
 type first []Detector
@@ -96,7 +97,7 @@ type first []Detector
 func (f first) Detect(r *Response) Verdict {
 	var ignored Verdict
 	for _, d := range f {
-		v := d.Detect(r)
+		v := r.detect(d)
 		if v.Throttled {
 			return v
 		}
@@ -116,7 +117,7 @@ func (f first) NeedsBody(status int, header http.Header) bool {
 	return false
 }
 
-// A selective is a detector of answers that can be told from their status and header, most of the time.
+// A selective is a detector that says from the status and the header whether it needs the body.
 type selective struct {
 	DetectorFunc
 	needs func(status int, header http.Header) bool
@@ -124,7 +125,7 @@ type selective struct {
 
 func (s selective) NeedsBody(status int, header http.Header) bool { return s.needs(status, header) }
 
-// bounded is the verdict with an Until that is d after the response, within 0 and most.
+// bounded returns the verdict with an Until that is d after the response, within 0 and most.
 func (v Verdict) bounded(r *Response, d, most time.Duration) Verdict {
 	v.Until, v.Asked = envelope.Bounded(r.Now, d, most)
 	return v

@@ -3,6 +3,7 @@ package httplimit
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // A fieldItem is an item of a List of RFC 9651 (structured field values), with the parameters that are
@@ -12,9 +13,8 @@ type fieldItem struct {
 	integers map[string]int64
 }
 
-// parseItems reads a field that is a List of Items which are Strings or Tokens. A field that is not
-// answers false, and nothing of it is kept: RFC 9651 §4.2 and the RateLimit draft have such a field
-// ignored.
+// parseItems reads a field that is a List of Items which are Strings or Tokens, and reports whether it is one. Nothing of
+// a field with an error is kept: RFC 9651 §4.2 and the RateLimit draft have such a field ignored.
 func parseItems(lines []string) ([]fieldItem, bool) {
 	p := fieldParser{strings.Trim(strings.Join(lines, ","), " ")}
 	if p.rest == "" {
@@ -83,7 +83,7 @@ func (p *fieldParser) bare() (string, bool) {
 	case c == '@':
 		p.rest = p.rest[1:]
 		n, ok := p.number()
-		return "@" + n, ok
+		return "@" + n, ok && !strings.Contains(n, ".")
 	case c == '?':
 		if len(p.rest) < 2 || p.rest[1] != '0' && p.rest[1] != '1' {
 			return "", false
@@ -94,11 +94,11 @@ func (p *fieldParser) bare() (string, bool) {
 	case c == ':':
 		b, rest, ok := strings.Cut(p.rest[1:], ":")
 		p.rest = rest
-		return ":" + b, ok
+		return ":" + b, ok && isBase64(b)
 	case c == '%' && strings.HasPrefix(p.rest, `%"`):
 		b, rest, ok := strings.Cut(p.rest[2:], `"`)
 		p.rest = rest
-		return "%" + b, ok
+		return "%" + b, ok && isDisplayString(b)
 	case isTokenStart(c):
 		return p.take(isToken), true
 	}
@@ -163,6 +163,40 @@ func (p *fieldParser) take(is func(byte) bool) string {
 	p.rest = p.rest[n:]
 	return taken
 }
+
+// isBase64 reports whether s is base64 as RFC 9651 §4.2.7 has it, with or without its padding.
+func isBase64(s string) bool {
+	s = strings.TrimRight(s, "=")
+	for i := range len(s) {
+		if c := s[i]; !isLower(c|0x20) && !isDigit(c) && c != '+' && c != '/' {
+			return false
+		}
+	}
+	return len(s)%4 != 1
+}
+
+// isDisplayString reports whether s is the content of a Display String (RFC 9651 §4.2.10): ASCII in which % begins two
+// lower-case hexadecimal digits, and UTF-8 when these are decoded.
+func isDisplayString(s string) bool {
+	var b []byte
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c < ' ' || c > '~':
+			return false
+		case c == '%':
+			if i+2 >= len(s) || !isLowerHex(s[i+1]) || !isLowerHex(s[i+2]) {
+				return false
+			}
+			n, _ := strconv.ParseUint(s[i+1:i+3], 16, 8)
+			c, i = byte(n), i+2
+		}
+		b = append(b, c)
+	}
+	return utf8.Valid(b)
+}
+
+func isLowerHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }

@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// HTTPDetector knows what HTTP itself has for refusals, for platforms without a detector of their own.
+// HTTPDetector returns a Detector of the refusals that HTTP itself defines, for platforms without a detector of their own.
 //
 //   - 429 (RFC 6585 §4) is Throttled, with whatever header or none.
 //   - 503 is Throttled when Retry-After, or RateLimit with nothing remaining, says when to come back;
@@ -55,7 +55,7 @@ func (r *Response) longestRetryAfter() time.Duration {
 	return cmp.Or(r.maxRetryAfter, DefaultMaxRetryAfter)
 }
 
-// rateLimitReset is how long it is until the exhausted quotas of RateLimit are open again.
+// rateLimitReset returns how long it takes until the exhausted quotas of RateLimit are open again.
 func (r *Response) rateLimitReset() (longest time.Duration, known bool) {
 	items, _ := parseItems(r.Header.Values("Ratelimit"))
 	policies, _ := parseItems(r.Header.Values("Ratelimit-Policy"))

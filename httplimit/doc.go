@@ -13,7 +13,8 @@
 //	httpClient := &http.Client{Transport: transport}
 //
 // The httpClient goes wherever a client is accepted; SDKs as a rule do. A request that is refused was
-// not sent, and its error is an [*Error] for which errors.Is(err, [ErrThrottled]) holds.
+// not sent, and its error is an [*Error] for which errors.Is(err, [ErrThrottled]) holds. The text of an error of
+// http.Client has the URL in it with whatever secrets that has: log what [Redact] makes of it.
 //
 // Package platform has the rules of some platforms and the detectors of their refusals, and package rulefile
 // reads rules from a YAML or JSON file. Package inbound is for the requests that a server gets. All three are

@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// ErrThrottled: the Transport refused the request. Nothing was sent to the platform; with [WithRetry]
-// nothing that it executed.
+// ErrThrottled is the error of a request that the Transport refused. It was not sent to the platform; with [WithRetry] it
+// may have been sent and throttled, but was not executed.
 var ErrThrottled = errors.New("httplimit: refused before it was sent")
 
 // The reasons of an [Error].
 const (
 	ReasonWait        = "no permit in time"          // the permits take longer than the request may wait
-	ReasonCoolDown    = "cool-down"                  // the same, after the platform throttled a call of this process
+	ReasonCoolDown    = "cool-down"                  // the same, because of a cool-down that this process knows of
 	ReasonHost        = "cool-down of the host"      // the same, of the one host that throttled it
 	ReasonContext     = "the request's context"      // it ended while the request waited
 	ReasonUnavailable = "no answer from the limiter" // Redis is away, and the outage policy is closed
 	ReasonRule        = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 
-// An Error is a request that was refused before it was sent: errors.Is(err, [ErrThrottled]) holds for
-// every Error. http.Client wraps it in a *url.Error, through which errors.As finds it.
+// An Error says why a request was refused before it was sent: errors.Is(err, [ErrThrottled]) holds for
+// every Error. http.Client wraps it in a *url.Error, through which errors.As finds it, and whose text has the URL of the
+// request in it: see [Redact].
 type Error struct {
-	// Limiter is the one that bound, by its name in Redis; empty when it was none of them.
+	// Limiter is the name in Redis of the limiter that refused the request; empty when none did.
 	Limiter string
-	// Wait is how long until that limiter could grant the request; 0 when that is not known.
+	// Wait is how long it takes until that limiter can grant the request; 0 when that is not known.
 	Wait time.Duration
 	// Reason is one of the reasons above.
 	Reason string
@@ -37,7 +38,7 @@ type Error struct {
 	Err error
 }
 
-// Error is the limiter, the reason, the wait and the cause.
+// Error returns the reason, the limiter, the wait and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrThrottled.Error())
@@ -58,8 +59,8 @@ func (e *Error) Error() string {
 // Is reports whether target is ErrThrottled.
 func (e *Error) Is(target error) bool { return target == ErrThrottled }
 
-// Unwrap is the cause.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether the request ran out of time, as net.Error and *url.Error do.
+// Timeout reports whether the request's deadline was too early for the wait, as in net.Error.
 func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }

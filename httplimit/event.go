@@ -13,9 +13,9 @@ const (
 	// EventRateDiffers: the limiter has another rate than its Limit says, and keeps it. It is looked for
 	// when the Transport first uses the limiter.
 	EventRateDiffers EventKind = "rate differs"
-	// EventAdmitted: the permits are there, after Wait, and the request is sent.
+	// EventAdmitted: the permits were granted after Wait, and the request is sent.
 	EventAdmitted EventKind = "admitted"
-	// EventDegraded: Redis is away and the outage policy admitted the request. Before EventAdmitted.
+	// EventDegraded: the outage policy admitted the request during an outage of Redis. It comes before EventAdmitted.
 	EventDegraded EventKind = "degraded"
 	// EventRefused: nothing was sent; Err is the *Error. With DryRun it was sent all the same.
 	EventRefused EventKind = "refused"
@@ -31,14 +31,18 @@ const (
 	// EventHostCoolDown: Limiter does not cool down, because requests to other hosts spend it too.
 	// Those of this process to Host wait until Until.
 	EventHostCoolDown EventKind = "host cool-down"
+	// EventPanic: a function that the Transport was given panicked; Err is the [*PanicError], which says what
+	// became of the request.
+	EventPanic EventKind = "panic"
 	// EventRetry: the throttled request is sent again after Wait.
 	EventRetry EventKind = "retry"
 )
 
-// An Event is something to count or to log. What a kind does not speak of is zero.
+// An Event tells the function of [WithEvents] what happened, for logs and metrics. Fields that a kind does not use are
+// zero.
 type Event struct {
 	Kind    EventKind
-	Request *http.Request // the caller's; not to be changed. Its URL may hold secrets.
+	Request *http.Request // the caller's; not to be changed. Its URL may hold secrets: see RedactURL.
 	Rules   []string      // the names of the rules that matched; not to be changed
 	Limiter string        // the one it is about, by its name in Redis
 	Wait    time.Duration // how long the request waited, would have to, or will

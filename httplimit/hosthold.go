@@ -2,20 +2,19 @@ package httplimit
 
 import "time"
 
-// maxHosts is how many hosts of one limiter a process remembers.
+// maxHosts bounds how many hosts of one limiter a process remembers.
 const maxHosts = 256
 
-// A hostHold is how long requests to one host wait that spend a limiter which they share with requests to
-// other hosts. It is this process' alone: a limiter of its own for each host would cost every request
-// another limiter in Redis, and Redis the keys of every host that anybody is called at. Who wants one has
-// it with {host} in the limiter's name.
+// A hostHold makes the requests to one host wait that spend a limiter which requests to other hosts spend too. It holds in
+// this process alone: a limiter for each host would cost every request another limiter in Redis, and Redis the keys of
+// every host that is ever called. A rule has such limiters with {host} in their name.
 type hostHold struct {
 	until time.Time
 	back  backOff
 }
 
-// holdHost lets requests to the host wait until then, or for a back-off when until is zero, and answers the
-// end. In a dry run it only answers it.
+// holdHost makes requests to the host wait until then, or for a back-off when until is zero, and returns the end. In a
+// dry run nothing waits.
 func (l *limiter) holdHost(host string, until, sent, now time.Time, cfg config) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +38,7 @@ func (l *limiter) holdHost(host string, until, sent, now time.Time, cfg config) 
 	return until
 }
 
-// forgetHost makes room: it forgets the holds that are over, or the one that ends first.
+// forgetHost forgets the holds that are over or, when none is, the one that ends first.
 func (l *limiter) forgetHost(now time.Time) {
 	first := ""
 	for host, h := range l.hosts {
@@ -54,7 +53,7 @@ func (l *limiter) forgetHost(now time.Time) {
 	}
 }
 
-// hostLeft is how long requests to the host have to wait.
+// hostLeft returns how long requests to the host have to wait.
 func (l *limiter) hostLeft(host string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

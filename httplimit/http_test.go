@@ -68,7 +68,7 @@ func onServers(t *testing.T, handler http.Handler, f func(t *testing.T, s *serve
 func left() string {
 	stacks := make([]byte, 1<<20)
 	for g := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(g, "httplimit.(*ahead)") || strings.Contains(g, "http.(*persistConn)") {
+		if strings.Contains(g, "httplimit.(*peekedBody)") || strings.Contains(g, "http.(*persistConn)") {
 			return g
 		}
 	}

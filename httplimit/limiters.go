@@ -9,35 +9,42 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// maxLimiters is how many limiters a Transport remembers, up to twice of it. One that is forgotten is
-// asked for its rate once more.
+// maxLimiters is the size of a generation of limiters: a Transport remembers up to twice as many. The rate of one that is
+// forgotten is compared once more.
 const maxLimiters = 4096
 
-// A limiters is the limiters that a Transport used of late: two generations, the older of which goes
-// when the younger is full. A list in order of use would cost a lock and a move for every request.
+// maxKept bounds how many limiters a Transport remembers beside those, because a ban of theirs lasts.
+const maxKept = 4096
+
+// A limiters holds the limiters that a Transport used recently: two generations, the older of which is dropped when the
+// younger is full. A list in order of use would cost a lock and a move for every request. Those with a ban
+// that lasts are kept beside them.
 type limiters struct {
 	client *ratelimiter.Client
 	mu     sync.Mutex
 	young  map[string]*limiter
 	old    map[string]*limiter
+	kept   map[string]*limiter
+	away   time.Time // until then Redis is not asked for bans: it did not answer
 }
 
 // A limiter is one of them.
 type limiter struct {
 	name   string
 	handle *ratelimiter.RateLimiter
+	client *ratelimiter.Client
 	rate   ratelimiter.Rate // zero: it is set elsewhere
 
-	busy chan struct{} // holds one token while somebody sets the rate
+	busy   chan struct{} // holds one token while somebody sets the rate
+	asking chan struct{} // and while somebody asks whether the ban still lasts
 
-	mu     sync.Mutex
-	rated  bool // the rate was set, or was there
-	back   backOff
-	until  time.Time     // the latest cool-down that this process began
-	reopen time.Duration // of that one
-	untold bool          // Redis does not know of it
-	tell   time.Time     // when to try again
-	hosts  map[string]*hostHold
+	mu       sync.Mutex
+	sets     int  // how often this process has seen to it that the limiter has a rate
+	compared bool // the rate in Redis was compared with rate
+	back     backOff
+	ban      ban
+	looked   time.Time // when Redis was last asked for a ban that others met
+	hosts    map[string]*hostHold
 }
 
 func newLimiters(client *ratelimiter.Client) *limiters {
@@ -52,11 +59,15 @@ func (s *limiters) get(name string, l *Limit) *limiter {
 	}
 	found := s.old[name]
 	if found == nil {
+		found = s.kept[name]
+	}
+	if found == nil {
 		handle := s.client.RateLimiter(name)
 		if l.OutagePolicy != nil {
 			handle = handle.OnOutage(*l.OutagePolicy)
 		}
-		found = &limiter{name: name, handle: handle, rate: l.Rate, busy: make(chan struct{}, 1)}
+		found = &limiter{name: name, handle: handle, client: s.client, rate: l.Rate,
+			busy: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
 	}
 	if len(s.young) >= maxLimiters {
 		s.old, s.young = s.young, map[string]*limiter{}
@@ -65,20 +76,86 @@ func (s *limiters) get(name string, l *Limit) *limiter {
 	return found
 }
 
-// prepare gives the limiters their rates where they have none, once for each in this process. again
-// does it although it was done: a limiter expires, or is deleted. A Redis that is away is no error
-// here: what then happens is the outage policy's to say.
-func (t *Transport) prepare(ctx context.Context, p *plan, event Event, again bool) error {
-	for _, d := range p.demands {
-		if err := t.prepareOne(ctx, d.limiter, event, again); err != nil && !errors.Is(err, ratelimiter.ErrUnavailable) {
+// keep keeps l in memory until its bans are over, however many other limiters are used meanwhile. Of more than maxKept
+// it forgets those whose bans are over, or the one whose ban ends first.
+func (s *limiters) keep(l *limiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil {
+		s.kept = map[string]*limiter{}
+	}
+	if s.kept[l.name] == nil && len(s.kept) >= maxKept {
+		now := time.Now()
+		var first *limiter
+		var ends time.Time
+		for name, k := range s.kept {
+			if end := k.bannedUntil(); !end.After(now) {
+				delete(s.kept, name)
+			} else if first == nil || end.Before(ends) {
+				first, ends = k, end
+			}
+		}
+		if len(s.kept) >= maxKept {
+			delete(s.kept, first.name)
+		}
+	}
+	s.kept[l.name] = l
+}
+
+// bannedUntil returns the end of the latest ban that the limiter remembers, also of a single host.
+func (l *limiter) bannedUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := l.ban.until
+	for _, h := range l.hosts {
+		if h.until.After(end) {
+			end = h.until
+		}
+	}
+	return end
+}
+
+// leastTime is how long a call of Redis may take for a request that may not wait at all.
+const leastTime = 100 * time.Millisecond
+
+// within bounds a question to Redis for a request that may wait until end.
+func within(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(time.Until(end), leastTime))
+}
+
+// prepare gives the limiters their rates, after Redis said that one of them has none: it is new, has expired or was
+// deleted. Redis is asked for permits first, and not given a rate first, so that the outage policy has the first word
+// where Redis is away. seen are the limiters' sets before Redis was asked: a rate that was set since is not set
+// again. A Redis that does not answer is no error here: the outage policy decides when it is asked again.
+func (c *call) prepare(ctx context.Context, end time.Time, seen []int) error {
+	bounded, cancel := within(ctx, end)
+	defer cancel()
+	for i, d := range c.plan.demands {
+		err := d.setRate(bounded, seen[i])
+		if err != nil && ctx.Err() == nil && (errors.Is(err, ratelimiter.ErrUnavailable) || bounded.Err() != nil) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Transport) prepareOne(ctx context.Context, l *limiter, event Event, again bool) error {
-	if l.rate == (ratelimiter.Rate{}) || !again && l.isRated() {
+// sets returns how often each limiter got its rate.
+func (p *plan) sets() []int {
+	list := make([]int, len(p.demands))
+	for i, d := range p.demands {
+		d.mu.Lock()
+		list[i] = d.sets
+		d.mu.Unlock()
+	}
+	return list
+}
+
+// setRate gives the limiter its rate when it has none, unless that was done since seen.
+func (l *limiter) setRate(ctx context.Context, seen int) error {
+	if l.rate == (ratelimiter.Rate{}) {
 		return nil
 	}
 	select {
@@ -87,46 +164,52 @@ func (t *Transport) prepareOne(ctx context.Context, l *limiter, event Event, aga
 		return ctx.Err()
 	}
 	defer func() { <-l.busy }()
-	if !again && l.isRated() {
+	l.mu.Lock()
+	sets := l.sets
+	l.mu.Unlock()
+	if sets != seen {
 		return nil
 	}
 	set, err := l.handle.TrySetRate(ctx, l.rate)
 	if err != nil {
 		return err
 	}
-	if !set {
-		if err := t.compareRate(ctx, l, event); err != nil {
-			return err
-		}
-	}
-	l.mu.Lock()
-	l.rated = true
-	l.mu.Unlock()
-	return nil
-}
-
-// compareRate tells when the limiter goes by another rate than the rule's: a change of the rule does
-// not change a rate that is in Redis, and a limit that nobody keeps should be seen.
-func (t *Transport) compareRate(ctx context.Context, l *limiter, event Event) error {
-	is, err := l.handle.Rate(ctx)
-	if err != nil || is.Permits == l.rate.Permits && is.Interval == l.rate.Interval && is.Type == l.rate.Type {
-		return ignore(err, ratelimiter.ErrNotInitialized)
-	}
-	event.Kind, event.Limiter = EventRateDiffers, l.name
-	event.Reason = "it is " + is.String() + ", the rule says " + l.rate.String()
-	t.emit(event)
-	return nil
-}
-
-func ignore(err, target error) error {
-	if errors.Is(err, target) {
-		return nil
-	}
-	return err
-}
-
-func (l *limiter) isRated() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.rated
+	l.sets++
+	l.compared = l.compared || set
+	return nil
+}
+
+// compareRates tells when a limiter goes by another rate than the rule's, the first time that Redis has answered for
+// it: a change of the rule does not change a rate that is in Redis, and a limit that nobody keeps should be seen. A
+// Redis that does not answer now is asked with another request.
+func (c *call) compareRates(ctx context.Context) {
+	for _, d := range c.plan.demands {
+		if d.rate == (ratelimiter.Rate{}) || !d.claimComparison() {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, leastTime)
+		is, err := d.handle.Rate(bounded)
+		cancel()
+		if err != nil {
+			d.mu.Lock()
+			d.compared = false
+			d.mu.Unlock()
+		} else if is != d.rate {
+			e := c.event
+			e.Kind, e.Limiter = EventRateDiffers, d.name
+			e.Reason = "it is " + is.String() + ", the rule says " + d.rate.String()
+			c.t.emit(e)
+		}
+	}
+}
+
+// claimComparison reports whether the caller is to compare the rate: nobody else has.
+func (l *limiter) claimComparison() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := !l.compared
+	l.compared = true
+	return first
 }

@@ -12,24 +12,23 @@ import (
 	"time"
 )
 
-// A BodySelector is a [Detector] that says itself which answers it needs the body of. The others get
-// the start of every body that is text by its Content-Type, or has none: JSON, XML, HTML, plain text,
-// but no stream of events or lines, and nothing that is a file or a part of one: that has a
-// Content-Disposition or a Content-Range, or comes with 206.
+// A BodySelector is a [Detector] that decides for which responses it needs the body. Other detectors get the start of
+// every body that is text by its Content-Type, or has no Content-Type: JSON, XML, HTML and plain text, but not streams
+// of events or lines, and not files or parts of files, which have a Content-Disposition, a Content-Range or status 206.
 type BodySelector interface {
 	NeedsBody(status int, header http.Header) bool
 }
 
-// An answer is what the platform said, and what was made of it.
+// An answer is a platform's response and the verdict on it.
 type answer struct {
 	response *http.Response
-	body     *ahead // nil when nothing was read ahead
-	ended    bool   // all of the body was read, or there is none
+	body     *peekedBody // nil when nothing was read ahead
+	ended    bool        // all of the body was read, or there is none
 	verdict  Verdict
 	until    time.Time // when calls may go on, if it was throttled
 }
 
-// look shows the response to the detectors. The response in its answer takes the place of resp.
+// look shows the response to the detectors. The caller of RoundTrip gets the response of the answer in place of resp.
 func (c *call) look(resp *http.Response) *answer {
 	a := &answer{response: resp}
 	if len(c.plan.detectors) == 0 {
@@ -38,19 +37,20 @@ func (c *call) look(resp *http.Response) *answer {
 	if _, ok := resp.Body.(io.Writer); ok {
 		return a // a connection that was handed over, as with 101
 	}
-	seen := Response{Request: c.req, Status: resp.StatusCode, Header: resp.Header, maxRetryAfter: c.t.cfg.maxRetry}
+	seen := Response{Request: c.req, Status: resp.StatusCode, Header: resp.Header, maxRetryAfter: c.t.cfg.maxRetry,
+		panicked: func(p *PanicError) { c.t.panicked(&c.event, p) }}
 	if resp.Body == nil || resp.Body == http.NoBody {
 		seen.Complete, a.ended = true, true
 		c.judge(a, seen)
 		return a
 	}
-	needed := c.needsBody(resp)
+	needed := c.needsBody(c.plan.detectors, resp.StatusCode, resp.Header)
 	if !needed {
 		if c.judge(a, seen); !a.verdict.Throttled || c.t.cfg.retries == 0 {
 			return a
 		}
 	}
-	a.body = readAhead(resp, c.t.cfg.peek)
+	a.body = readAhead(resp, c.t.cfg.peek, seen.panicked)
 	a.response = a.body.out
 	var late func(body []byte, ended bool)
 	if needed {
@@ -59,7 +59,8 @@ func (c *call) look(resp *http.Response) *answer {
 			seen := seen
 			seen.Header = header
 			seen.show(body, ended)
-			c.judge(&answer{}, seen)
+			// In the goroutine that reads ahead nobody else recovers what a hook of the redis client panics with.
+			c.t.contain(&c.event, "telling Redis of a cool-down", func() { c.judge(&answer{}, seen) })
 		}
 	}
 	if !a.body.wait(c.req.Context(), c.t.cfg.hold, late) {
@@ -73,7 +74,7 @@ func (c *call) look(resp *http.Response) *answer {
 	return a
 }
 
-// judge asks the detectors and does what they say.
+// judge asks the detectors for their verdict and begins the cool-downs that follow from it.
 func (c *call) judge(a *answer, seen Response) {
 	seen.Now = time.Now() // and not when the header came: a late body counts from its end
 	switch v := first(c.plan.detectors).Detect(&seen); {
@@ -87,7 +88,7 @@ func (c *call) judge(a *answer, seen Response) {
 	}
 }
 
-// ignored tells of what looks like a penalty and is none.
+// ignored emits the event of a response that looks like a penalty and is not taken for one.
 func (c *call) ignored(v Verdict, status int) {
 	e := c.event
 	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.host()
@@ -95,12 +96,8 @@ func (c *call) ignored(v Verdict, status int) {
 	c.t.emit(e)
 }
 
-func (c *call) needsBody(resp *http.Response) bool {
-	return first(c.plan.detectors).NeedsBody(resp.StatusCode, resp.Header)
-}
-
-// show gives the detectors the start of the body, decoded where the caller asked for a coding itself
-// and net/http therefore leaves it to the caller. What cannot be decoded is not shown.
+// show sets the start of the body, decoded when the caller asked for a coding itself, since net/http leaves the decoding
+// to the caller then. A body that cannot be decoded is not shown.
 func (r *Response) show(body []byte, complete bool) {
 	r.Body, r.Complete = body, complete
 	coding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))

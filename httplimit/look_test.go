@@ -130,7 +130,7 @@ func TestWhichBodiesAreLookedInto(t *testing.T) {
 		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/event-stream", "x"), nil }),
 			WithDetectors(&selector{want: true}))
 		resp, text := get(t, tr, "http://x/")
-		require.IsType(t, &ahead{}, resp.Body)
+		require.IsType(t, &peekedBody{}, resp.Body)
 		require.Equal(t, "x", text)
 		tr = w.transport(base(ok), WithDetectors(&selector{want: false}))
 		resp, _ = get(t, tr, "http://x/")

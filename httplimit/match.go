@@ -13,31 +13,38 @@ import (
 // request's own.
 type probe struct {
 	request *http.Request
+	parts   []string   // of the request's EscapedPath
+	room    [16]string // for them
 	query   url.Values // of the URL, parsed when first asked for
 }
 
-func newProbe(req *http.Request) *probe {
+// hostOf returns the host of a request in the form in which rules match it.
+func hostOf(req *http.Request) string {
+	if req.Host != "" {
+		return bareHost(req.Host)
+	}
+	return bareHost(req.URL.Host)
+}
+
+func newProbe(req *http.Request, host string) *probe {
 	u := *req.URL
 	escaped := muxpattern.CleanPath(requestPath(&u))
 	u.Opaque = ""
 	if plain, err := url.PathUnescape(escaped); err == nil {
 		u.Path, u.RawPath = plain, escaped
 	}
-	host := req.Host
-	if host == "" {
-		host = u.Host
-	}
 	r := req.WithContext(req.Context())
-	r.Host = bareHost(host)
-	u.Host = r.Host
+	r.Host, u.Host = host, host
 	r.URL = &u
 	if r.Method == "" {
 		r.Method = http.MethodGet
 	}
-	return &probe{request: r}
+	p := &probe{request: r}
+	p.parts = muxpattern.Parts(p.room[:0], u.EscapedPath())
+	return p
 }
 
-// requestPath is the path that goes out on the wire, which Opaque replaces.
+// requestPath returns the path as it is sent: that of Opaque where it is set.
 func requestPath(u *url.URL) string {
 	if u.Opaque == "" {
 		return u.EscapedPath()
@@ -52,7 +59,7 @@ func requestPath(u *url.URL) string {
 	return p
 }
 
-// bareHost is a host in lower case without its port and without the dot of a rooted name.
+// bareHost returns a host in lower case without its port and without the dot of a rooted name.
 func bareHost(host string) string {
 	host = (&url.URL{Host: host}).Hostname()
 	return strings.ToLower(strings.TrimSuffix(host, "."))
@@ -65,14 +72,29 @@ func (p *probe) queryValues() url.Values {
 	return p.query
 }
 
-// A matcher is a Match that was found to be in order.
+// A matcher is a compiled Match.
 type matcher struct {
 	match    Match
 	patterns []muxpattern.Pattern
+	hosts    []string // of the match, in lower case
+	header   []field  // with canonical names
+	query    []field
 }
+
+// A field is a name and the value that it must have, "*" for any.
+type field struct{ name, want string }
 
 func compileMatch(m Match, p problems) *matcher {
 	c := &matcher{match: m}
+	for _, host := range m.Hosts {
+		c.hosts = append(c.hosts, strings.ToLower(host))
+	}
+	for name, want := range m.Header {
+		c.header = append(c.header, field{http.CanonicalHeaderKey(name), want})
+	}
+	for name, want := range m.Query {
+		c.query = append(c.query, field{name, want})
+	}
 	for i, pattern := range m.Patterns {
 		compiled, err := muxpattern.Compile(pattern)
 		if err != "" {
@@ -108,28 +130,29 @@ func compileMatch(m Match, p problems) *matcher {
 	return c
 }
 
-// matches answers the request with the path values of the pattern that matched, or nil when the request
-// does not belong to the class.
+// matches returns the request with the path values of the pattern that matched, or nil when the request does not belong
+// to the class.
 func (m *matcher) matches(p *probe) *http.Request {
 	r := p.request
 	if len(m.match.Methods) > 0 && !oneOf(m.match.Methods, func(s string) bool { return s == r.Method }) {
 		return nil
 	}
-	if len(m.match.Hosts) > 0 && !oneOf(m.match.Hosts, func(s string) bool { return hostMatches(s, r.Host) }) {
+	if len(m.hosts) > 0 && !oneOf(m.hosts, func(s string) bool { return hostMatches(s, r.Host) }) {
 		return nil
 	}
+	// Before the patterns, which cost more.
+	for _, f := range m.header {
+		if !valueMatches(r.Header[f.name], f.want) {
+			return nil
+		}
+	}
 	if len(m.match.Patterns) > 0 {
-		if r = m.matchPatterns(r); r == nil {
+		if r = m.matchPatterns(p); r == nil {
 			return nil
 		}
 	}
-	for name, want := range m.match.Header {
-		if !valueMatches(r.Header.Values(name), want) {
-			return nil
-		}
-	}
-	for name, want := range m.match.Query {
-		if !valueMatches(p.queryValues()[name], want) {
+	for _, f := range m.query {
+		if !valueMatches(p.queryValues()[f.name], f.want) {
 			return nil
 		}
 	}
@@ -139,12 +162,12 @@ func (m *matcher) matches(p *probe) *http.Request {
 	return r
 }
 
-func (m *matcher) matchPatterns(r *http.Request) *http.Request {
-	for _, p := range m.patterns {
-		if p.Matches(r) {
+func (m *matcher) matchPatterns(p *probe) *http.Request {
+	for i := range m.patterns {
+		if pattern := &m.patterns[i]; pattern.MatchesParts(p.request, p.parts) {
 			// A copy, so that the path values of one rule are not there for the next.
-			r = r.WithContext(r.Context())
-			p.SetPathValues(r)
+			r := p.request.WithContext(p.request.Context())
+			pattern.SetPathValues(r)
 			return r
 		}
 	}
@@ -152,7 +175,6 @@ func (m *matcher) matchPatterns(r *http.Request) *http.Request {
 }
 
 func hostMatches(want, host string) bool {
-	want = strings.ToLower(want)
 	if suffix, ok := strings.CutPrefix(want, "*"); ok {
 		return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 	}

@@ -65,7 +65,7 @@ func TestMatch(t *testing.T) {
 						name, value, _ := strings.Cut(fields[2], "=")
 						r.Header.Set(name, value)
 					}
-					require.Equal(t, want, m.matches(newProbe(r)) != nil, s)
+					require.Equal(t, want, m.matches(newProbe(r, hostOf(r))) != nil, s)
 				}
 			}
 			check(c.yes, true)
@@ -78,23 +78,23 @@ func TestMatch(t *testing.T) {
 func TestMatchWhatGoesOut(t *testing.T) {
 	m := compiled(t, Match{Patterns: []string{"api.example.com/a"}})
 	r := request(t, "GET", "http://10.0.0.1:8443/a", nil)
-	require.Nil(t, m.matches(newProbe(r)))
+	require.Nil(t, m.matches(newProbe(r, hostOf(r))))
 	r.Host = "api.example.com"
-	require.NotNil(t, m.matches(newProbe(r)))
+	require.NotNil(t, m.matches(newProbe(r, hostOf(r))))
 
 	r = &http.Request{URL: &url.URL{Scheme: "http", Host: "api.example.com", Opaque: "//api.example.com/a?b"}}
-	require.NotNil(t, m.matches(newProbe(r)), "no method is GET; an opaque URL is what goes out")
+	require.NotNil(t, m.matches(newProbe(r, hostOf(r))), "no method is GET; an opaque URL is what goes out")
 	r.URL.Opaque = "/b"
-	require.Nil(t, m.matches(newProbe(r)))
+	require.Nil(t, m.matches(newProbe(r, hostOf(r))))
 	r.URL.Opaque = "//api.example.com"
-	require.Nil(t, m.matches(newProbe(r)))
+	require.Nil(t, m.matches(newProbe(r, hostOf(r))))
 	require.NotNil(t, compiled(t, Match{Patterns: []string{"CONNECT example.com/"}}).matches(
-		newProbe(&http.Request{Method: "CONNECT", URL: &url.URL{Host: "example.com:443"}, Host: "example.com:443"})))
+		newProbe(&http.Request{Method: "CONNECT", URL: &url.URL{Host: "example.com:443"}, Host: "example.com:443"}, "example.com")))
 }
 
 // The path values of one rule are not there for the next.
 func TestPathValuesStayInTheirRule(t *testing.T) {
-	p := newProbe(request(t, "GET", "http://x/a/b", nil))
+	p := newProbe(request(t, "GET", "http://x/a/b", nil), "x")
 	require.Equal(t, "b", compiled(t, Match{Patterns: []string{"/a/{v}"}}).matches(p).PathValue("v"))
 	require.Empty(t, compiled(t, Match{}).matches(p).PathValue("v"))
 }
@@ -122,10 +122,10 @@ func TestNames(t *testing.T) {
 		require.NoError(t, err, c.template)
 		r := request(t, "POST", c.url, nil)
 		r.Header.Set("x-app", "blue")
-		p := newProbe(r)
+		p := newProbe(r, hostOf(r))
 		matched := compiled(t, Match{Patterns: patterns}).matches(p)
 		require.NotNil(t, matched, c.url)
-		require.Equal(t, c.want, n.expand(matched, p.queryValues), c.template)
+		require.Equal(t, c.want, n.expand(matched, p.queryValues, nil), c.template)
 	}
 	require.Len(t, Hash(""), 32)
 }
@@ -139,7 +139,7 @@ func TestNamesDoNotCollide(t *testing.T) {
 	for _, a := range parts {
 		for _, b := range parts {
 			q := url.Values{"a": {a}, "b": {b}}
-			name := n.expand(&http.Request{}, func() url.Values { return q })
+			name := n.expand(&http.Request{}, func() url.Values { return q }, nil)
 			require.NotContains(t, seen, name)
 			require.NotRegexp(t, `[{}]`, name)
 			seen[name] = a + b

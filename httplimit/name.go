@@ -10,11 +10,19 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
-// Hash is what stands for a secret in a limiter's name: the first 16 bytes of its SHA-256 in
-// hexadecimal, which other languages can make as well. Who reads Redis cannot turn a random token back
-// from it; a secret that can be guessed, such as a telephone number, can be tried out.
+// Hash returns what stands for a secret in a limiter's name: the first 16 bytes of its SHA-256 in hexadecimal, which
+// other languages can make as well. Somebody who reads Redis cannot turn a long random token back from it, but can
+// try out a secret that is short or can be guessed, such as a telephone number or a password: use [KeyedHash] and
+// [WithHashKey] for those.
 func Hash(secret string) string {
 	return keyname.Hash(secret)
+}
+
+// KeyedHash returns what stands for a secret in a limiter's name where the fleet has a key for that: the first 16
+// bytes of the HMAC-SHA256 of the secret under the key, in hexadecimal. Without the key nobody can try secrets out. All
+// processes that share the limiter use the same key, Java services included. With an empty key it is [Hash].
+func KeyedHash(key []byte, secret string) string {
+	return keyname.KeyedHash(key, secret)
 }
 
 // A template is a limiter's name with parts of the request in it.
@@ -27,8 +35,7 @@ type part struct {
 	hash bool
 }
 
-// parseTemplate answers the template, or what is wrong with it. wildcards are those that every pattern
-// of the rule has.
+// parseTemplate parses a Limit.Name. Wildcards are those that every pattern of the rule has.
 func parseTemplate(name string, wildcards []string) (template, error) {
 	if name == "" {
 		return nil, fmt.Errorf("it is empty")
@@ -98,7 +105,7 @@ func parsePart(s string, wildcards []string) (part, error) {
 	return part{}, fmt.Errorf("{%s} is not known; {host}, {method}, {path}, {path.NAME}, {query.NAME}, {header.NAME} are", s)
 }
 
-// wildcards are the names that all patterns have.
+// wildcards returns the names of the wildcards that all patterns have.
 func wildcards(patterns []string) []string {
 	var all []string
 	for i, p := range patterns {
@@ -117,13 +124,14 @@ func wildcards(patterns []string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "$" })
 }
 
-// constant says that the name is the same for all requests.
+// constant reports whether the name is the same for all requests.
 func (t template) constant() bool {
 	return !slices.ContainsFunc(t, func(p part) bool { return p.kind != "" })
 }
 
-// expand is the name for a request that has path values; query is that of its URL.
-func (t template) expand(r *http.Request, query func() url.Values) string {
+// expand returns the name for a request that has path values; query is that of its URL, and hashKey that of
+// WithHashKey.
+func (t template) expand(r *http.Request, query func() url.Values, hashKey []byte) string {
 	if len(t) == 1 && t[0].kind == "" {
 		return t[0].text
 	}
@@ -148,7 +156,7 @@ func (t template) expand(r *http.Request, query func() url.Values) string {
 			value = r.Header.Get(p.text)
 		}
 		if p.hash {
-			b.WriteString(Hash(value))
+			b.WriteString(KeyedHash(hashKey, value))
 		} else {
 			b.WriteString(keyname.Part(value, p.kind == "path"))
 		}

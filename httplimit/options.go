@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
 type config struct {
@@ -22,12 +25,14 @@ type config struct {
 	maxBackOff  time.Duration
 	maxCoolDown time.Duration
 	maxRetry    time.Duration
+	hashKey     []byte
+	hashKeySet  bool
 }
 
 // An Option configures a Transport.
 type Option func(*config)
 
-// WithBase sets what sends the requests. The default is http.DefaultTransport.
+// WithBase sets the RoundTripper that sends the requests. The default is http.DefaultTransport.
 func WithBase(base http.RoundTripper) Option { return func(c *config) { c.base = base } }
 
 // WithRules adds rules. The default is none: every request passes.
@@ -38,14 +43,14 @@ func WithRules(rules ...Rule) Option {
 // WithProfile adds the rules of a profile. The default is none.
 func WithProfile(p Profile) Option { return WithRules(p.Rules...) }
 
-// WithDetectors adds detectors that look at every answer, after those of the rules that matched.
+// WithDetectors adds detectors that look at every response, after those of the rules that matched.
 // The default is none.
 func WithDetectors(detectors ...Detector) Option {
 	return func(c *config) { c.detectors = append(c.detectors, detectors...) }
 }
 
-// WithEvents sets what is told of events, by the goroutine that they happen in; it must not block.
-// The default is nobody.
+// WithEvents sets the function that is called with every event, in the goroutine in which it happens; it must not block.
+// The default is none.
 func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } }
 
 // WithMaxWait bounds the wait for permits, beside the request's context; 0 refuses what cannot be sent
@@ -59,9 +64,9 @@ func WithMaxWait(d time.Duration) Option {
 	}
 }
 
-// WithEarlyRefusal refuses a request as soon as its wait is known to be longer than it may wait, instead
-// of letting it use that time up. It costs a second question to Redis for each request that waits, may
-// pass over requests that wait already, and may miss permits that come back early. The default is to
+// WithEarlyRefusal refuses a request as soon as its wait is known to be longer than it may wait, instead of when that time
+// is up. It costs a second call of Redis for each request that waits, may pass over requests that wait already, and may
+// miss permits that come back early. The default is to
 // wait as long as the request may.
 func WithEarlyRefusal() Option { return func(c *config) { c.refuseEarly = true } }
 
@@ -70,16 +75,22 @@ func WithEarlyRefusal() Option { return func(c *config) { c.refuseEarly = true }
 // down. Redis delays a request by 100 ms at most. The default is to limit.
 func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 
-// WithRetry sends a throttled request again, up to n times, each time when the penalty is over and with
-// permits of its own. Only a request that a detector saw throttled, which was not executed then; whose
-// body can be had again (none, or GetBody is set); whose answer ended within the peek; and whose penalty
-// is no ban and ends within the time that it may wait. Otherwise the answer goes to the caller. The
-// default is 0.
+// WithRetry sends a throttled request again, up to n times, each time at the end of the penalty and with permits of its
+// own. It does so when all of this holds, and otherwise returns the response:
+//
+//   - a detector saw the request throttled, so that it was not executed;
+//   - the status is less than 500, since a 503 may come after the request was executed, or the request's method is
+//     idempotent, or its header has an Idempotency-Key;
+//   - the request has no body, or has GetBody;
+//   - the response's body ended within the peek;
+//   - the penalty is not a ban, and ends within the time that the request may wait.
+//
+// The default is 0.
 func WithRetry(n int) Option { return func(c *config) { c.retries = n } }
 
 // WithPeek sets how much of a body is read ahead for the detectors, 1 to [MaxPeek] bytes, and how long
-// an answer is held back for them. A body that has not ended by then goes to the caller as it
-// arrives, while the detectors wait for the rest. The default is MaxPeek and 50 ms.
+// a response is held back for them. A body that has not ended by then reaches the caller as it arrives, while the
+// detectors wait for the rest. The default is MaxPeek and 50 ms.
 func WithPeek(bytes int, hold time.Duration) Option {
 	return func(c *config) { c.peek, c.hold = bytes, hold }
 }
@@ -100,10 +111,18 @@ func WithMaxCoolDown(d time.Duration) Option { return func(c *config) { c.maxCoo
 // default is [DefaultMaxRetryAfter], an hour.
 func WithMaxRetryAfter(d time.Duration) Option { return func(c *config) { c.maxRetry = d } }
 
-// badDuration stands for a maxWait that New refuses.
+// WithHashKey keys the hashes of secrets in limiters' names, the parts {…|hash} of a [Limit.Name] and thereby the robots'
+// tokens of the profiles: see [KeyedHash]. A key has 16 bytes or more, and is the same in all processes that share the
+// limiters. A new key makes new limiters: while a fleet changes over, its old and its new limiters each grant the
+// rate. The default is no key: [Hash].
+func WithHashKey(key []byte) Option {
+	return func(c *config) { c.hashKey, c.hashKeySet = slices.Clone(key), true }
+}
+
+// badDuration is a maxWait that New refuses.
 const badDuration = -1 << 63
 
-// ErrInvalidOption: an option is out of its range.
+// ErrInvalidOption is the error of an option that is out of its range. It is wrapped with the value.
 var ErrInvalidOption = errors.New("httplimit: invalid option")
 
 func (c *config) validate() error {
@@ -112,25 +131,27 @@ func (c *config) validate() error {
 	}
 	switch {
 	case c.base == nil:
-		return bad("the base is nil")
+		return bad("WithBase: the base is nil")
 	case c.maxWait == badDuration:
-		return bad("the longest wait is negative")
+		return bad("WithMaxWait: the wait is negative; 0 refuses what cannot be sent at once")
 	case c.retries < 0:
-		return bad("%d retries", c.retries)
+		return bad("WithRetry: %d is negative", c.retries)
 	case c.peek < 1 || c.peek > MaxPeek:
-		return bad("a peek of %d bytes is not in 1..%d", c.peek, MaxPeek)
+		return bad("WithPeek: %d bytes are not in 1..%d", c.peek, MaxPeek)
 	case c.hold < 0:
-		return bad("an answer held back for %v", c.hold)
+		return bad("WithPeek: a hold of %v is negative", c.hold)
 	case c.backOff < time.Millisecond || c.maxBackOff < c.backOff:
-		return bad("a back-off of %v up to %v", c.backOff, c.maxBackOff)
+		return bad("WithBackOff: %v up to %v; the first is at least 1ms, the second at least the first", c.backOff, c.maxBackOff)
 	case c.maxCoolDown < time.Millisecond:
-		return bad("a longest cool-down of %v", c.maxCoolDown)
+		return bad("WithMaxCoolDown: %v is shorter than 1ms", c.maxCoolDown)
+	case c.hashKeySet && len(c.hashKey) < keyname.MinKey:
+		return bad("WithHashKey: a key of %d bytes is shorter than %d", len(c.hashKey), keyname.MinKey)
 	case c.maxRetry < time.Millisecond || c.maxRetry > MaxPenalty:
-		return bad("a longest Retry-After of %v is not in %v..%v", c.maxRetry, time.Millisecond, MaxPenalty)
+		return bad("WithMaxRetryAfter: %v is not in %v..%v", c.maxRetry, time.Millisecond, MaxPenalty)
 	}
 	for i, d := range c.detectors {
 		if d == nil {
-			return bad("detector %d is nil", i)
+			return bad("WithDetectors: detector %d is nil", i)
 		}
 	}
 	return nil

@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
-// A rule is a Rule that was found to be in order.
+// A rule is a compiled Rule.
 type rule struct {
 	Rule
 	matcher *matcher
-	names   []template // of the limits; nil where Key answers
+	names   []template // of the limits; nil for those with a Key
 	hosts   []string   // that the match names, in the language of Match.Hosts; nil when it names none
 	whole   []bool     // of the limits: it cools down as a whole
 }
@@ -71,8 +72,8 @@ func compile(r Rule) (*rule, error) {
 	return c, errors.Join(list...)
 }
 
-// CheckRules answers what is wrong with rules: nil, or one or more [*FieldError], joined, whose fields begin
-// with rules[0] and so on. [New] does the same.
+// CheckRules returns what is wrong with rules: nil, or one or more [*FieldError] values, joined, whose fields begin with
+// rules[0] and so on. [New] makes the same check.
 func CheckRules(rules []Rule) error {
 	_, err := compileAll(rules)
 	return err
@@ -141,7 +142,7 @@ func findWhole(rules []*rule) {
 	}
 }
 
-// flatten is the field errors of a joined error.
+// flatten returns the field errors of a joined error.
 func flatten(err error) []*FieldError {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -156,7 +157,7 @@ func flatten(err error) []*FieldError {
 	return list
 }
 
-// A plan is what the rules say of one request.
+// A plan is the result of applying the rules to one request.
 type plan struct {
 	rules     []string
 	demands   []demand
@@ -164,7 +165,7 @@ type plan struct {
 	host      string // of the request, in the form in which rules match it
 }
 
-// A demand is what a request spends of one limiter.
+// A demand is a number of permits of one limiter that a request spends.
 type demand struct {
 	*limiter
 	permits int64
@@ -174,15 +175,27 @@ type demand struct {
 }
 
 // plan applies the rules to a request. Its error is an *Error.
-func (t *Transport) plan(req *http.Request) (*plan, error) {
-	p := &plan{detectors: t.cfg.detectors}
+func (t *Transport) plan(req *http.Request) (p *plan, err error) {
+	p = &plan{detectors: t.cfg.detectors}
 	if len(t.rules) == 0 {
 		return p, nil
 	}
-	probe := newProbe(req)
-	p.host = probe.request.Host
+	p.host = hostOf(req)
+	candidates := t.index.rules(p.host)
+	if len(candidates) == 0 {
+		return p, nil
+	}
+	probe := newProbe(req, p.host)
 	var detectors []Detector
-	for _, r := range t.rules {
+	var current *rule
+	running := "Match.Func"
+	defer func() {
+		if v := recover(); v != nil {
+			err = &Error{Reason: ReasonRule, Err: fmt.Errorf("rule %q: %w", current.Name, guard.New(running, v))}
+		}
+	}()
+	for _, r := range candidates {
+		current, running = r, "Match.Func"
 		matched := r.matcher.matches(probe)
 		if matched == nil {
 			continue
@@ -190,7 +203,7 @@ func (t *Transport) plan(req *http.Request) (*plan, error) {
 		p.rules = append(p.rules, r.Name)
 		detectors = append(detectors, r.Detectors...)
 		for i := range r.Limits {
-			if err := t.demand(p, r, i, matched, probe); err != nil {
+			if err := t.demand(p, r, i, matched, probe, &running); err != nil {
 				return p, err
 			}
 		}
@@ -201,23 +214,25 @@ func (t *Transport) plan(req *http.Request) (*plan, error) {
 	return p, nil
 }
 
-// demand adds what limit i of a rule wants of a request. A limiter that is named twice is asked once,
-// for both.
-func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe *probe) error {
+// demand adds what limit i of a rule asks of a request. A limiter that is named twice is asked once, for the sum.
+func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe *probe, running *string) error {
 	l := &r.Limits[i]
 	name := ""
 	if l.Key != nil {
+		*running = "Limit.Key"
 		name = l.Key(matched)
 	} else {
-		name = r.names[i].expand(matched, probe.queryValues)
+		name = r.names[i].expand(matched, probe.queryValues, t.cfg.hashKey)
 	}
 	permits := max(l.Weight, 1)
 	if l.WeightFunc != nil {
+		*running = "Limit.WeightFunc"
 		permits = l.WeightFunc(matched)
 	}
 	if name == "" || permits == 0 {
 		return nil
 	}
+	*running = "the name mapper of the Client"
 	if permits < 0 || permits > rates.MaxPermits {
 		return &Error{Limiter: name, Reason: ReasonRule,
 			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(rates.MaxPermits))}
@@ -235,7 +250,7 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 	return nil
 }
 
-// asked is the demands as the Client takes them.
+// asked returns the demands as the Client takes them.
 func (p *plan) asked() []ratelimiter.Demand {
 	list := make([]ratelimiter.Demand, len(p.demands))
 	for i, d := range p.demands {

@@ -1,14 +1,20 @@
 package httplimit
 
 import (
+	"io"
 	"net/http"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// mayRetry says whether the request was surely not executed and may be sent again in time.
+// mayRetry reports whether the request may be sent again, in time. A refusal by a gateway was not executed. Behind a 503
+// and its like there may be a server that gave up halfway, or a proxy that waited for one no longer: what it was asked
+// for may be done, so only what may be done twice is sent again.
 func (c *call) mayRetry(a *answer) bool {
+	if a.response.StatusCode >= 500 && !repeatable(c.req) {
+		return false
+	}
 	if !a.verdict.Throttled || a.verdict.Banned || envelope.IsDoubted(a.verdict.Until, a.verdict.Asked) || !a.ended || c.t.cfg.dryRun {
 		return false
 	}
@@ -16,7 +22,17 @@ func (c *call) mayRetry(a *answer) bool {
 	return time.Until(a.until) < limit
 }
 
-// again is the request once more, with a body of its own: a copy, since the first one is the caller's.
+// repeatable reports whether a request may be executed twice: its method is idempotent (RFC 9110 §9.2.2), or the header
+// has an Idempotency-Key, by which net/http too knows such requests.
+func repeatable(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
+}
+
+// again returns a copy of the request with a new body, and false when there is none to be had.
 func (c *call) again() (*http.Request, bool) {
 	r := c.req.WithContext(c.req.Context())
 	if r.Body == nil || r.Body == http.NoBody {
@@ -25,15 +41,16 @@ func (c *call) again() (*http.Request, bool) {
 	if r.GetBody == nil {
 		return nil, false
 	}
-	body, err := r.GetBody()
-	if err != nil {
+	var body io.ReadCloser
+	var err error
+	if p := c.t.contain(&c.event, "Request.GetBody", func() { body, err = r.GetBody() }); p != nil || err != nil {
 		return nil, false
 	}
 	r.Body = body
 	return r, true
 }
 
-// pause waits until the penalty of a is over. Its error is an *Error.
+// pause waits for the end of the penalty in a. Its error is an *Error.
 func (c *call) pause(a *answer) error {
 	wait := time.Until(a.until)
 	e := c.event

@@ -162,3 +162,40 @@ func TestRetryOfHeaderVerdicts(t *testing.T) {
 		require.Equal(t, time.Second, w.elapsed(), "the back-off, without a limiter")
 	})
 }
+
+// TestRetryAfter503: a 503 may come after the request was executed, so a POST is not sent again for it, unless it
+// carries a key by which the server knows it.
+func TestRetryAfter503(t *testing.T) {
+	for _, c := range []struct {
+		method, key string
+		status      int
+		sent        int
+	}{
+		{"POST", "", 429, 2}, {"POST", "", 503, 1}, {"PATCH", "", 503, 1}, {"CONNECT", "", 503, 1}, {"get", "", 503, 1},
+		{"GET", "", 503, 2}, {"HEAD", "", 503, 2}, {"OPTIONS", "", 503, 2}, {"TRACE", "", 503, 2}, {"PUT", "", 503, 2}, {"DELETE", "", 503, 2},
+		{"POST", "Idempotency-Key", 503, 2}, {"POST", "X-Idempotency-Key", 503, 2}, {"POST", "Idempotency-Keys", 503, 1},
+	} {
+		inWorld(t, func(t *testing.T, w *world) {
+			sent := 0
+			tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
+				if sent++; sent > 1 {
+					return ok(r)
+				}
+				resp := respond(c.status, "text/plain", "")
+				resp.Header.Set("Retry-After", "1")
+				return resp, nil
+			}), WithRetry(3), WithDetectors(HTTPDetector()), rules(w.limit("a", 9, time.Second)))
+			req := request(t, c.method, "http://x/", strings.NewReader("order"))
+			if c.key != "" {
+				req.Header.Set(c.key, "1")
+			}
+			resp, err := tr.RoundTrip(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, c.sent, sent, "%v", c)
+			if c.sent == 1 {
+				require.Equal(t, time.Second, w.until("a"), "the limiter cools down all the same")
+			}
+		})
+	}
+}

@@ -10,8 +10,8 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A Rule says what a class of requests spends. Every rule that matches a request applies to it; the
-// limits of all of them are taken together, all or nothing.
+// A Rule says which limiters a class of requests spends permits of. Every rule that matches a request applies to it.
+// The permits of all their limits are acquired together, all or none.
 type Rule struct {
 	// Name is for events and errors. It need not be unique.
 	Name string
@@ -25,8 +25,8 @@ type Rule struct {
 	// Name all name one host, or when that has {host} in it. Of any other the requests to the host that announced the penalty
 	// wait, in the process that saw it: one receiver of webhooks must not stop those to all others.
 	OnePlatform bool
-	// Detectors look at the answers to such requests, in this order, before those of [WithDetectors].
-	// The first that says throttled counts.
+	// Detectors look at the responses to such requests, in this order, before those of [WithDetectors]. The first that
+	// returns a Throttled verdict counts.
 	Detectors []Detector
 }
 
@@ -47,7 +47,7 @@ type Match struct {
 	Header map[string]string
 	// Query holds values that the URL's query must have, "*" for any value.
 	Query map[string]string
-	// Func must answer true. It gets a copy of the request whose path values are those of the pattern
+	// Func must return true. It gets a copy of the request whose path values are those of the pattern
 	// that matched; it must not change its header nor read its body.
 	Func func(*http.Request) bool
 }
@@ -64,19 +64,19 @@ type Limit struct {
 	// An absent part is empty, so that all requests without it share a limiter. What is not a letter,
 	// a digit or one of - . _ ~ @ becomes %XX (a slash stays one in {path}), and a part longer than 128
 	// bytes its hash. A part that is a secret, or a person's name, is hashed when it reads
-	// {query.access_token|hash}: see [Hash]. {{ and }} are braces, for a Redis Cluster's hash tags.
+	// {query.access_token|hash}: see [Hash] and [WithHashKey]. {{ and }} are braces, for a Redis Cluster's hash tags.
 	Name string
-	// Key, when set, answers the name in place of Name; "" for a request that does not spend this
-	// limit. It gets the request as [Match.Func] does. A secret belongs through [Hash]. A limiter that it
+	// Key, when set, returns the limiter's name in place of Name, or "" for a request that does not spend this
+	// limit. It gets the request as [Match.Func] does. It should pass a secret through [Hash] or [KeyedHash]. A limiter that it
 	// names is taken to be spent by requests to the hosts of this rule alone: see [Rule.OnePlatform].
 	Key func(*http.Request) string
-	// Rate is what the limiter gets when it has no rate yet. A limiter that has another one keeps it,
-	// and [EventRateDiffers] says so. The zero Rate is for a limiter whose rate is set elsewhere.
+	// Rate is set when the limiter has no rate yet. A limiter that has another rate keeps it, and
+	// [EventRateDiffers] tells of it. The zero Rate is for a limiter whose rate is set elsewhere.
 	Rate ratelimiter.Rate
 	// Weight is how many permits a request spends. The default is 1.
 	Weight int64
-	// WeightFunc, when set, answers the weight in place of Weight; 0 for a request that does not spend
-	// this limit. It gets the request as [Match.Func] does.
+	// WeightFunc, when set, returns the weight in place of Weight, or 0 for a request that does not spend this
+	// limit. It gets the request as [Match.Func] does.
 	WeightFunc func(*http.Request) int64
 	// Scope names the platform's limit that this one keeps, so that a [Verdict] with that scope cools
 	// down this limiter and not the others.
@@ -88,9 +88,8 @@ type Limit struct {
 	Reopen time.Duration
 }
 
-// A Profile is what a platform asks of its callers, as rules: which requests spend which limiters, at
-// what rates and how far apart, what tells that the platform throttled one, and what happens while Redis
-// is away. Package platform makes those of some platforms; their rules may be changed and added to.
+// A Profile holds a platform's limits as rules: which requests spend which limiters, at what rates and how far apart,
+// which responses mean that the platform throttled a request, and what happens during an outage of Redis. Package platform makes those of some platforms; their rules may be changed and added to.
 //
 // A limiter keeps the rate that it has in Redis. After a change of a number in a profile
 // [EventRateDiffers] says so; ratelimiter's SetRate changes it.
@@ -101,10 +100,10 @@ type Profile struct {
 	Rules []Rule
 }
 
-// ErrInvalidRule: a rule cannot be used. It is wrapped with the field and what is wrong with it.
+// ErrInvalidRule is the error of a rule that cannot be used. It is wrapped with the field and what is wrong with it.
 var ErrInvalidRule = errors.New("httplimit: invalid rule")
 
-// A FieldError is what is wrong with one field of a rule. It is an [ErrInvalidRule].
+// A FieldError says what is wrong with one field of a rule: errors.Is(err, [ErrInvalidRule]) holds for it.
 type FieldError struct {
 	// Field is the way to the field as in a rule file: "rules[0].limits[1].interval".
 	Field string
@@ -112,7 +111,7 @@ type FieldError struct {
 	Problem string
 }
 
-// Error is the field and the problem.
+// Error returns the field and the problem.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
 // Is reports whether target is ErrInvalidRule.

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -9,25 +10,28 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A Transport is an [http.RoundTripper] that keeps requests within the limits of its rules. It does
-// with a request what they say and hands it to its base; it never changes it, and closes its body when
-// it refuses it. The answer reaches the caller as it is: the detectors see a copy of its start.
+// A Transport is an [http.RoundTripper] that keeps requests within the limits of its rules. It waits until the
+// limiters grant a request, and hands it unchanged to its base; it closes the body of a request that it refuses. The
+// response reaches the caller unchanged: the detectors see a copy of its start.
 //
 // It limits when requests leave. They may arrive closer together than they left; where the platform
-// punishes that, leave some head-room or space them by Rate.MinGap. A request that fails on its way
+// punishes that, leave some head-room or space them by Rate.MinGap: [Transport.Delays] says how much. A request that fails on its way
 // has spent its permits, since it may have arrived.
 //
-// Each hop of a redirect is a request of its own. A Transport is safe for concurrent use and holds no
-// goroutine, but one for each answer that is being read ahead; make it with [New].
+// Each hop of a redirect is a request of its own. The zero Transport is not usable; make one with [New]. A Transport is
+// safe for concurrent use. It holds no goroutine but one for each response whose body is being read ahead.
 type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config
 	rules    []*rule
+	index    index
 	limiters *limiters
+	delays   delays
 }
 
-// New is a Transport whose limiters are those of client, which stays the caller's to close. Errors:
-// [ErrInvalidOption], and [ErrInvalidRule] for each field that is wrong, as a [*FieldError].
+// New returns a Transport whose limiters are those of client, which the caller closes. It returns
+// [ErrInvalidOption] for an option that is out of its range, and [ErrInvalidRule] with a [*FieldError] for each field
+// of a rule that is wrong.
 func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: the client is nil", ErrInvalidOption)
@@ -52,11 +56,12 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	if t.rules, err = compileAll(t.cfg.rules); err != nil {
 		return nil, err
 	}
+	t.index = newIndex(t.rules)
 	return t, nil
 }
 
-// RoundTrip sends the request when its limiters grant it, and answers the platform's response. It
-// answers an [*Error] when they do not, and the base's error as it is.
+// RoundTrip waits for the permits that the request's rules ask for, sends it, and returns the platform's response. When
+// the limiters refuse the request it returns an [*Error] and has sent nothing. It returns the base's errors unchanged.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil {
 		return t.cfg.base.RoundTrip(req) // which says so
@@ -64,6 +69,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, err := t.plan(req)
 	c := &call{t: t, req: req, plan: p, event: Event{Request: req, Rules: p.rules, DryRun: t.cfg.dryRun}}
 	if err != nil {
+		var p *PanicError
+		if errors.As(err, &p) {
+			t.panicked(&c.event, p)
+		}
 		c.refused(err)
 		if !t.cfg.dryRun {
 			closeBody(req)
@@ -73,22 +82,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.run()
 }
 
-// CloseIdleConnections closes those of the base, if it has the method, as http.Client's calls it.
+// CloseIdleConnections closes the idle connections of the base, if it has a method of that name.
 func (t *Transport) CloseIdleConnections() {
 	if b, ok := t.cfg.base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
 	}
 }
 
-func (t *Transport) emit(e Event) {
-	if t.cfg.events != nil {
-		t.cfg.events(e)
-	}
-}
-
 func closeBody(req *http.Request) {
 	if req.Body != nil {
-		_ = req.Body.Close() // what a refused request's body has to say changes nothing
+		_ = req.Body.Close() // the request is refused whatever Close returns
 	}
 }
 
@@ -118,6 +121,10 @@ func (c *call) run() (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !c.sent.IsZero() {
+			now := time.Now()
+			c.t.delays.note(c.plan.host, now.Sub(c.sent), now)
+		}
 		c.other = redirected(c.req, resp)
 		resp.Request = c.req
 		a := c.look(resp)
@@ -128,7 +135,7 @@ func (c *call) run() (*http.Response, error) {
 		if !ok {
 			return a.response, nil
 		}
-		a.body.settle()
+		a.body.closeBody()
 		if err := c.pause(a); err != nil {
 			closeBody(again)
 			return nil, err
@@ -137,9 +144,8 @@ func (c *call) run() (*http.Response, error) {
 	}
 }
 
-// redirected is the host that gave the response when the base followed a redirect to another one, otherwise
-// "". A base that sends to another host of its own accord, such as a proxy or a gateway, speaks for the one
-// that was asked.
+// redirected returns the host that gave the response when the base followed a redirect to another host, otherwise
+// "". A base that sends to another host without a redirect, such as a gateway, speaks for the host of the request.
 func redirected(req *http.Request, resp *http.Response) string {
 	r := resp.Request
 	if r == nil || r.URL == nil || r.Response == nil || bareHost(r.URL.Host) == bareHost(req.URL.Host) {
@@ -148,7 +154,7 @@ func redirected(req *http.Request, resp *http.Response) string {
 	return bareHost(r.URL.Host)
 }
 
-// host is the one that answered, for events.
+// host returns the host that gave the response, for events.
 func (c *call) host() string {
 	switch {
 	case c.other != "":
@@ -159,8 +165,8 @@ func (c *call) host() string {
 	return bareHost(c.req.URL.Host)
 }
 
-// context is that of the request, without its end: what must be told to Redis also when the caller
-// has gone.
+// context returns the request's context without its cancellation, bounded: Redis is told of a cool-down also when the
+// caller has gone.
 func (c *call) context(bound time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(c.req.Context()), bound)
 }

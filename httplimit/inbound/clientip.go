@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// A ClientAddress finds out from which address a request comes, also behind proxies. What a client
-// writes into its own headers never counts: of the addresses that the proxies have noted the right-most
-// one is taken that is not a trusted proxy's, and where nobody trusted has sent the request none of them.
+// A ClientAddress determines the address from which a request comes, also behind proxies. It never believes what a client
+// writes into its own headers: of the addresses in the header it takes the right-most one that is not a trusted
+// proxy's, and none of them when no trusted proxy has sent the request.
 //
 // The zero value trusts nobody: the address is that of the connection.
 type ClientAddress struct {
-	// Trusted are the proxies whose notes count: those that add the address of who connected to them.
+	// Trusted are the proxies that are believed: each adds the address that connected to it to the header.
 	Trusted []netip.Prefix
-	// Header is where they note it: "X-Forwarded-For", which is the default, or "Forwarded" (RFC 7239).
-	// It must be the one that all trusted proxies write: another one comes from the client untouched.
+	// Header is the header that they add it to: "X-Forwarded-For", which is the default, or "Forwarded" (RFC 7239). All
+	// trusted proxies must write it: a header that they leave alone comes from the client.
 	Header string
 	// IPv6Bits is how much of an IPv6 address counts, 1 to 128: a subscriber usually has a whole /64 and
 	// takes any address of it. The default, for 0 and for what no address has, is 64.
 	IPv6Bits int
 }
 
-// maxHops is how many notes are looked at. No honest chain is that long.
+// maxHops bounds how many addresses of the header are read. No honest chain of proxies is that long.
 const maxHops = 64
 
-// Of is the client's address, and false when the connection has none (a Unix socket) or one that cannot
+// Of returns the client's address, and false when the connection has none (a Unix socket) or one that cannot
 // be read. It has no zone, and an IPv4 address is one also where it came as IPv6. Where a trusted proxy
 // did not say who connected to it ("unknown", a made-up name, nonsense) it is that proxy's address: who
 // hides behind it shares its limit.
@@ -63,7 +63,7 @@ func (c ClientAddress) Of(r *http.Request) (netip.Addr, bool) {
 	return addr, true
 }
 
-// group is the address, or the IPv6 network that counts as one client.
+// group returns the address, or the IPv6 network that counts as one client.
 func (c ClientAddress) group(a netip.Addr) string {
 	if a.Is4() {
 		return a.String()
@@ -153,7 +153,7 @@ func forwardedFor(list string) (a netip.Addr, rest string, more, found, empty bo
 	return a, rest, more, found, false
 }
 
-// escaped says that a backslash stands before s[i] which is not escaped itself.
+// escaped reports whether a backslash stands before s[i] which is not escaped itself.
 func escaped(s string, i int) bool {
 	n := 0
 	for i--; i >= 0 && s[i] == '\\'; i-- {
@@ -162,7 +162,7 @@ func escaped(s string, i int) bool {
 	return n%2 == 1
 }
 
-// forParameter is the value of the "for" of a Forwarded element; false when it has none, more than one,
+// forParameter returns the value of the "for" of a Forwarded element; false when it has none, more than one,
 // or is not well formed.
 func forParameter(element string) (value string, found bool) {
 	for rest := element; ; {

@@ -38,13 +38,13 @@ func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int6
 	h.Add("RateLimit", item)
 }
 
-// wholeSeconds is d as delay-seconds (RFC 9110 section 10.2.3): rounded up, since who comes back a moment too
+// wholeSeconds returns d as delay-seconds (RFC 9110 section 10.2.3): rounded up, since who comes back a moment too
 // early is refused again, and at least one.
 func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64((d+time.Second-1)/time.Second))
 }
 
-// sfString is s as a String of structured fields (RFC 9651 section 3.3.3), and false where it cannot be
+// sfString returns s as a String of structured fields (RFC 9651 section 3.3.3), and false where it cannot be
 // one: only printable ASCII can.
 func sfString(s string) (string, bool) {
 	var b strings.Builder

@@ -1,16 +1,16 @@
 package inbound
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
-// A KeyFunc is the part of a limiter's name that a request has for itself: requests of one key share the
-// permits. It answers false for a request that is not limited. What it answers is escaped, and hashed
-// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see
-// [github.com/goredisson/ratelimiter/httplimit.Hash].
+// A KeyFunc returns the part of a limiter's name that a request has for itself: requests of one key share the
+// permits. It returns false for a request that is not limited. What it returns is escaped, and hashed
+// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see [Hash].
 type KeyFunc func(r *http.Request) (key string, limited bool)
 
 // ByClientAddress gives each client its own permits, by its address. Requests without an address, such as
@@ -25,17 +25,45 @@ func ByClientAddress(c ClientAddress) KeyFunc {
 	}
 }
 
-// ByHeader gives each value of a header its own permits: an API key, a token. The value is hashed. All
-// requests without the header, or with an empty one, share theirs: leaving it out is no way around the
+// ByHeader gives each value of a header its own permits: an API key, a token. The value is hashed. In Authorization and
+// Proxy-Authorization the case of the scheme does not matter, nor do spaces around the credentials (RFC 9110 §11.4):
+// "bearer T" and "Bearer  T" are the same user, by the key of "Bearer T". All requests without the header, or with an empty one, share theirs: leaving it out is no way around the
 // limit. A header that nobody has checked is the client's to choose: limit by address too.
 func ByHeader(name string) KeyFunc {
+	canonical := http.CanonicalHeaderKey(name)
+	credentials := canonical == "Authorization" || canonical == "Proxy-Authorization"
 	return func(r *http.Request) (string, bool) {
 		v := r.Header.Get(name)
+		if credentials {
+			v = canonicalScheme(v)
+		}
 		if v == "" {
 			return "none", true
 		}
-		return keyname.Hash(v), true
+		return Hash(r, v), true
 	}
+}
+
+// canonicalScheme returns credentials with one space behind their scheme, which is written like Bearer: otherwise each
+// way to write it would be another user with permits of its own.
+func canonicalScheme(v string) string {
+	scheme, rest, found := strings.Cut(trim(v), " ")
+	if scheme != "" {
+		scheme = strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:])
+	}
+	if !found {
+		return scheme
+	}
+	return scheme + " " + trim(rest)
+}
+
+type hashKey struct{}
+
+// Hash returns what stands for a secret in a limiter's name, in a [KeyFunc] that gets r from a Middleware: the first 16
+// bytes of its SHA-256 in hexadecimal, or of its HMAC-SHA256 with [WithHashKey].
+func Hash(r *http.Request, secret string) string {
+	key, _ := r.Context().Value(hashKey{}).([]byte)
+	return keyname.KeyedHash(key, secret)
 }
 
 // ByPattern gives each pattern of mux its own permits, whatever the requests' paths. With a nil mux it is
@@ -54,10 +82,13 @@ func ByPattern(mux *http.ServeMux) KeyFunc {
 	}
 }
 
-// limiterName is the name of the request's limiter; false when it is not limited.
+// limiterName returns the name of the request's limiter, and false when the request is not limited.
 func (m *Middleware) limiterName(r *http.Request) (string, bool) {
 	if len(m.cfg.keys) == 0 {
 		return m.name, true
+	}
+	if len(m.cfg.hashKey) > 0 {
+		r = r.WithContext(context.WithValue(r.Context(), hashKey{}, m.cfg.hashKey))
 	}
 	var b strings.Builder
 	b.WriteString(m.name)

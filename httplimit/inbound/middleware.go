@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
 // A Middleware limits the requests that a server gets. A request takes its permits
-// before the handler runs. One that gets none is answered 429 (RFC 6585) with Retry-After, and one that
-// nobody can decide, since Redis is away and the outage policy is closed, 503 with Retry-After.
+// before the handler runs. One that gets none gets status 429 (RFC 6585) with Retry-After. One that cannot be decided,
+// because of an outage of Redis under a policy that is closed, gets 503 with Retry-After.
 //
 //	m, err := inbound.New(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
 //		inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{})))
@@ -33,6 +36,11 @@ type Middleware struct {
 	policy string // the name as a structured field
 	rate   ratelimiter.Rate
 	cfg    config
+
+	anyKeepAlive bool // the KeepAlive of rate is the default, and no other one differs from it
+
+	mu   sync.Mutex
+	told map[ratelimiter.Rate]bool // the other rates that the function of WithFailures was told of
 }
 
 type config struct {
@@ -43,9 +51,11 @@ type config struct {
 	refused func(http.ResponseWriter, *http.Request, Refusal)
 	failed  func(*http.Request, error)
 	longest time.Duration
+	hashKey []byte
+	keyed   bool
 }
 
-// A Option configures a Middleware.
+// An Option configures a Middleware.
 type Option func(*config)
 
 // WithKeys divides the limit: requests for which all keys are the same share a limiter of their own,
@@ -54,16 +64,17 @@ func WithKeys(keys ...KeyFunc) Option {
 	return func(c *config) { c.keys = append(c.keys, keys...) }
 }
 
-// WithWeight sets how many permits a request takes. 0 or less is a request that is not limited. More than
-// the rate can never be had: it is refused, without a Retry-After. The default is one permit.
+// WithWeight sets how many permits a request takes; 0 is a request that is not limited. A request that weighs more
+// than the rate has can never be granted, and one of a negative weight, such as an unknown Content-Length, cannot be
+// counted: both are refused with 429 and no Retry-After, whatever the outage policy. The default is one permit.
 func WithWeight(weight func(*http.Request) int64) Option {
 	return func(c *config) { c.weight = weight }
 }
 
 // WithOutagePolicy sets what becomes of requests while Redis is away. With ratelimiter.FailOpen every
 // request passes that cannot be decided, whatever the reason: also where Redis answers with an error, or
-// takes too long. With the others such a request is answered 503. The default is the policy of the
-// Client, which is ratelimiter.FailClosed unless it was made with another.
+// takes too long, or a KeyFunc panics. With the others such a request is answered 503. The default is the policy of
+// the Client while Redis is away, and 503 for a request that cannot be decided for any other reason.
 func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) { c.outage = &p }
 }
@@ -73,14 +84,14 @@ func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 func WithHeaders(h Headers) Option { return func(c *config) { c.headers = h } }
 
 // WithRefusal sets what writes the response to a request that is refused. The header fields are there
-// already; f calls WriteHeader with Refusal.Status, or another. The default is a problem of RFC 9457
-// in JSON.
+// already; f calls WriteHeader with Refusal.Status, or another. It is a handler, whose panics are the server's.
+// The default is a problem of RFC 9457 in JSON.
 func WithRefusal(f func(w http.ResponseWriter, r *http.Request, why Refusal)) Option {
 	return func(c *config) { c.refused = f }
 }
 
 // WithFailures sets what is told of errors that are not the client's: those of Redis, for logs and
-// alarms. It runs in the request's goroutine. The default is nobody.
+// alarms, each [*PanicError], and [ErrRateDiffers]. It runs in the request's goroutine. The default is nobody.
 func WithFailures(f func(*http.Request, error)) Option {
 	return func(c *config) { c.failed = f }
 }
@@ -92,7 +103,14 @@ func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
 
-// A Refusal is why a request is refused.
+// WithHashKey keys the hashes of secrets in limiters' names, those of [ByHeader] and [Hash], so that nobody who reads
+// Redis can try out secrets that are short or can be guessed. A key has 16 bytes or more, and is the same in all
+// servers that share the limit. The default is no key: SHA-256 alone.
+func WithHashKey(key []byte) Option {
+	return func(c *config) { c.hashKey, c.keyed = slices.Clone(key), true }
+}
+
+// A Refusal says why a request is refused.
 type Refusal struct {
 	// Status is 429, or 503 when nobody could decide.
 	Status int
@@ -103,13 +121,13 @@ type Refusal struct {
 	// RetryAfter is what the header field of that name says, whole seconds; 0 where it says nothing,
 	// since the request can never be granted.
 	RetryAfter time.Duration
-	// Err is the cause of a 503, and of a 429 for more permits than there are.
+	// Err is the cause of a 503, and of a 429 for more permits than there are or a weight that is not known.
 	Err error
 }
 
 // New returns a Middleware that limits requests to r by limiters whose names begin with name, which is also that of the
-// policy in the header fields: printable ASCII. Where a limiter has a rate already, that one counts. A
-// rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
+// policy in the header fields: printable ASCII. Where a limiter has a rate already, that one counts, and the
+// function of [WithFailures] is told so by [ErrRateDiffers]. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
 // client that was ever seen would stay in Redis for ever.
 //
 // Errors: ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be.
@@ -128,14 +146,16 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 	switch {
 	case client == nil:
 		return nil, bad("the client is nil")
+	case m.cfg.keyed && len(m.cfg.hashKey) < keyname.MinKey:
+		return nil, bad("WithHashKey: a key of %d bytes is shorter than %d", len(m.cfg.hashKey), keyname.MinKey)
 	case m.cfg.longest <= 0:
-		return nil, bad("decision time %v is not positive", m.cfg.longest)
+		return nil, bad("WithDecisionTime: %v is not positive", m.cfg.longest)
 	case m.cfg.headers < HeadersAlways || m.cfg.headers > HeadersNever:
-		return nil, bad("headers %d are not known", m.cfg.headers)
+		return nil, bad("WithHeaders: %d is none of HeadersAlways, HeadersRefused and HeadersNever", m.cfg.headers)
 	}
 	for _, k := range m.cfg.keys {
 		if k == nil {
-			return nil, bad("a key is nil")
+			return nil, bad("WithKeys: a key is nil")
 		}
 	}
 	var faults []error
@@ -151,12 +171,12 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 		}
 	}
 	if r.KeepAlive == 0 {
-		m.rate.KeepAlive = max(10*time.Minute, r.Interval)
+		m.rate.KeepAlive, m.anyKeepAlive = max(10*time.Minute, r.Interval), true
 	}
 	return m, nil
 }
 
-// Handler is next behind the limit.
+// Handler returns a handler that calls next for the requests that get their permits.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.admit(w, r) {
@@ -165,15 +185,18 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// admit says whether the request may go on; otherwise it has answered it.
+// admit reports whether the request may go on. Otherwise it has written the response.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
-	name, limited := m.limiterName(r)
-	weight := int64(1)
-	if m.cfg.weight != nil {
-		weight = m.cfg.weight(r)
+	name, weight, err := m.spends(r)
+	if err != nil {
+		return m.undecided(w, r, name, err)
 	}
-	if !limited || weight < 1 {
+	if weight == 0 {
 		return true
+	}
+	if err := checkWeight(weight); err != nil {
+		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
+		return false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), m.cfg.longest)
 	defer cancel()
@@ -183,7 +206,13 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	a, err := m.try(ctx, limiter, weight)
 	if err != nil {
+		if errors.Is(err, ratelimiter.ErrPermitsExceedRate) && weight <= m.rate.Permits {
+			m.tellRate(r, name, ratelimiter.Rate{}, err.Error())
+		}
 		return m.undecided(w, r, name, err)
+	}
+	if !a.Degraded && a.Rate != m.rate {
+		m.compareRate(r, name, a.Rate)
 	}
 	if known := a.Rate.Permits > 0 && a.Rate.Interval > 0; known && m.cfg.headers == HeadersAlways ||
 		known && m.cfg.headers == HeadersRefused && !a.Granted {
@@ -195,6 +224,19 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name,
 		RetryAfter: time.Duration(wholeSeconds(a.Wait)) * time.Second})
 	return false
+}
+
+// checkWeight returns an error for a weight that no limiter can grant. Such a request is refused and not undecided:
+// a client whose requests are too heavy, or do not tell how heavy they are, must not get past a limit that fails open.
+func checkWeight(weight int64) error {
+	switch {
+	case weight < 0:
+		return fmt.Errorf("%w: the weight of the request is not known (%d)", ratelimiter.ErrInvalidArgument, weight)
+	case weight > rates.MaxPermits:
+		return fmt.Errorf("%w: a request of weight %d, where no rate has more than %d permits",
+			ratelimiter.ErrPermitsExceedRate, weight, int64(rates.MaxPermits))
+	}
+	return nil
 }
 
 // try asks, and gives the limiter its rate when it has none: it is new, it has expired, or somebody has
@@ -210,16 +252,14 @@ func (m *Middleware) try(ctx context.Context, l *ratelimiter.RateLimiter, weight
 	return a, err
 }
 
-// undecided answers a request that nobody could decide, or lets it pass.
+// undecided handles a request for which Redis gave no decision, and reports whether the outage policy lets it pass.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name string, err error) (pass bool) {
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
 		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
 		return false
 	}
 	if r.Context().Err() == nil {
-		if m.cfg.failed != nil {
-			m.cfg.failed(r, err)
-		}
+		m.fail(r, err)
 		if m.cfg.outage != nil && *m.cfg.outage == ratelimiter.FailOpen() {
 			return true
 		}

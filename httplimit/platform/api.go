@@ -12,12 +12,11 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// literal is a text as a limiter's name has it, "" for "".
+// literal returns a text as it stands in a limiter's name.
 func literal(s string) string { return keyname.Part(s, false) }
 
-// apiRules are the rules of limits that the platform keeps for each API of a caller: one for each WithAPI,
-// and one for all other requests but those of the patterns in except. name answers the API of a
-// request in the latter.
+// apiRules returns the rules of limits that the platform keeps for each API of a caller: one for each WithAPI, and one
+// for all other requests but those of the patterns in except, whose API name returns.
 func (p *profile) apiRules(scope httplimit.Scope, caller string, name func(*http.Request) string, except ...string) []httplimit.Rule {
 	var rules []httplimit.Rule
 	for _, a := range p.apis {
@@ -28,7 +27,7 @@ func (p *profile) apiRules(scope httplimit.Scope, caller string, name func(*http
 		Limits: p.called(scope, caller, name)})
 }
 
-// apiRule is that of a WithAPI, with the rate that it has or the scope's.
+// apiRule returns the rule of a WithAPI, with the rate that it has or the scope's.
 func (p *profile) apiRule(scope httplimit.Scope, caller string, a api) httplimit.Rule {
 	one := *p
 	if q := a.quota; q.permits != 0 {
@@ -44,7 +43,7 @@ func (p *profile) apiRule(scope httplimit.Scope, caller string, a api) httplimit
 	}
 }
 
-// called are the limits of a caller, of its organisation where it has several, and of an API.
+// called returns the limits of a caller, of its organisation where it has several, and of an API.
 func (p *profile) called(scope httplimit.Scope, caller string, api func(*http.Request) string) []httplimit.Limit {
 	if caller == "" {
 		return p.limits(scope, "") // httplimit.New says so
@@ -58,8 +57,8 @@ func (p *profile) called(scope httplimit.Scope, caller string, api func(*http.Re
 	})
 }
 
-// others answers whether a request is of none of the patterns. One that cannot be parsed is left to the
-// rule that it belongs to.
+// others returns a function that reports whether a request matches none of the patterns. A pattern that cannot be parsed
+// is left to the rule that it belongs to.
 func others(patterns []string) func(*http.Request) bool {
 	var list []muxpattern.Pattern
 	for _, pattern := range patterns {
@@ -68,8 +67,8 @@ func others(patterns []string) func(*http.Request) bool {
 		}
 	}
 	return func(r *http.Request) bool {
-		for _, p := range list {
-			if p.Matches(r) {
+		for i := range list {
+			if list[i].Matches(r) {
 				return false
 			}
 		}

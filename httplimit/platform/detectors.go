@@ -29,16 +29,16 @@ const (
 )
 
 // isWeComError reports whether the body is an error of WeCom or WeChat and nothing else. Where the platform
-// serves files it answers its errors with 200 as well, and a file goes with a Content-Disposition: a file
+// serves files its errors have status 200 as well, and a file has a Content-Disposition: a file
 // of just these bytes that comes without one would be taken for an error.
 func isWeComError(r answer) bool {
 	o := r.json()
 	return r.exact(weComFrame...) && o.Len() == len(weComFrame)
 }
 
-// WeComDetector knows the refusals of qyapi.weixin.qq.com: HTTP 200 and application/json with errcode 45009
-// (frequency) or 45033 (too many requests at the same time). What a download answers with 200 counts
-// where it is the two fields errcode and errmsg, and nothing else.
+// WeComDetector returns a Detector of the refusals of qyapi.weixin.qq.com: HTTP 200 and application/json with errcode 45009
+// (frequency) or 45033 (too many requests at the same time). A download with status 200 counts
+// where its body is the two fields errcode and errmsg, and nothing else.
 //
 // Exceeding a limit per minute blocks for 60 s, one per hour for 60 minutes
 // (https://developer.work.weixin.qq.com/document/path/90454). The answer does not say which it was, so
@@ -68,11 +68,11 @@ func WeComDetector() httplimit.Detector {
 	})
 }
 
-// WeChatDetector knows the refusals of api.weixin.qq.com: HTTP 200 and application/json or text/plain with
+// WeChatDetector returns a Detector of the refusals of api.weixin.qq.com: HTTP 200 and application/json or text/plain with
 // errcode 45009 (the quota of the day is used up,
 // https://developers.weixin.qq.com/doc/service/en/guide/dev/api/limit.html) or 45011 ("api
 // minute-quota reach limit, must slower, retry next minute"). What is text/plain counts where it is the
-// two fields errcode and errmsg and nothing else, and what a download answers with 200 where it is
+// two fields errcode and errmsg and nothing else, and a download with status 200 where it is
 // these and application/json.
 //
 // After 45009 Until is the end of the day in China, if the body has these two fields alone and the path is
@@ -107,7 +107,7 @@ func WeChatDetector() httplimit.Detector {
 	})
 }
 
-// FeishuDetector knows the refusals of open.feishu.cn and open.larksuite.com: application/json with code
+// FeishuDetector returns a Detector of the refusals of open.feishu.cn and open.larksuite.com: application/json with code
 // 99991400 and HTTP 429, or 400 from older APIs, and the seconds to wait in x-ogw-ratelimit-reset; and
 // 11232, which a custom bot gets when the platform is busy, with 200 under /bot/ or with one of the
 // two. (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). What comes
@@ -138,7 +138,7 @@ func FeishuDetector() httplimit.Detector {
 	})
 }
 
-// GitHubDetector knows the refusals of api.github.com: HTTP 403 or 429 with a Retry-After
+// GitHubDetector returns a Detector of the refusals of api.github.com: HTTP 403 or 429 with a Retry-After
 // (ScopeSecondary), with x-ratelimit-remaining 0 (ScopeAccount, until x-ratelimit-reset), or with a
 // documentation_url that leads to the section on secondary limits. A 403 with none of them is a missing
 // permission. No Until is more than an hour and a minute away, since the longest window is an hour. Where

@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// dingTalkQuotas are DingTalk's numbers. The pages are those of dingtalk_detectors.go.
+// dingTalkQuotas returns DingTalk's numbers. The pages are those of dingtalk_detectors.go.
 func dingTalkQuotas() []quota {
 	return []quota{
 		// how-to-process-api-throttling-on-the-dingtalk-server: 20 a second for an application and an API
@@ -27,9 +27,9 @@ func dingTalkQuotas() []quota {
 
 var dingTalkHosts = []string{"oapi.dingtalk.com", "api.dingtalk.com"}
 
-const dingTalkRobotPath = "/robot/send"
+var dingTalkRobot = []string{"/robot/send", "/robot/send/"}
 
-// DingTalk is the profile of an application of an organisation, or with [WithCorp] of a third party's, on
+// DingTalk returns the profile of an application of an organisation, or with [WithCorp] of a third party's, on
 // oapi.dingtalk.com and api.dingtalk.com:
 //
 //	app-api   20 in 1 s, 50 ms apart, for the application and the API
@@ -66,16 +66,16 @@ func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 	scopes = map[httplimit.Scope]httplimit.Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope, ScopeMonth: scope}
 	rules = append(rules, p.egressRule(httplimit.Match{Hosts: p.hosts},
 		p.adjust(scopes, DingTalkBanDetector(), DingTalkOldDetector(), DingTalkNewDetector())))
-	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobotPath)...)
+	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobot...)...)
 	return p.made(rules...)
 }
 
-// DingTalkRobot is the profile of what only sends messages by custom robots: the robot and ip limits of
+// DingTalkRobot returns the profile of a program that only sends messages by custom robots: the robot and ip limits of
 // [DingTalk], which has them too. Install one of the two: a robot's message would spend both's permits.
 func DingTalkRobot(opts ...Option) httplimit.Profile {
 	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
 	p.closed = true
-	return p.made(p.robotRule(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}}, nil))
+	return p.made(p.robotRule(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot}, nil))
 }
 
 // robotRule has its own detectors, asked before the others: a robot's ban may come as the page of an
@@ -83,7 +83,7 @@ func DingTalkRobot(opts ...Option) httplimit.Profile {
 func (p *profile) robotRule() httplimit.Rule {
 	return httplimit.Rule{
 		Name:   p.name + ": custom robot",
-		Match:  httplimit.Match{Hosts: p.hosts, Patterns: []string{dingTalkRobotPath}},
+		Match:  httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot},
 		Limits: p.limits(ScopeRobot, "{query.access_token|hash}"),
 		Detectors: p.adjust(map[httplimit.Scope]httplimit.Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
 			DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector()),
@@ -110,7 +110,7 @@ func (p *profile) adjust(scopes map[httplimit.Scope]httplimit.Scope, detectors .
 	return list
 }
 
-// dingTalkAPI names a request's API.
+// dingTalkAPI returns the name of a request's API.
 func dingTalkAPI(r *http.Request) string {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	version, ok := strings.CutPrefix(first, "v")

@@ -29,8 +29,7 @@ const (
 	dingTalkBanMax    = 10 * time.Minute // the most that wait may make of an address's ban
 )
 
-// The envelopes. No API of oapi.dingtalk.com answers a refusal with another status than 200, none of
-// api.dingtalk.com with another than 403. Of the ban the documentation names neither status nor content
+// The envelopes. Every refusal of oapi.dingtalk.com has status 200, every one of api.dingtalk.com has 403. Of the ban the documentation names neither status nor content
 // type: a body with 200 may be a user's, and an error's is the gateway's.
 var (
 	dingTalkFiles     = []string{"/media/downloadfile", "/media/get"}
@@ -87,7 +86,7 @@ var dingTalkNew = map[string]dingTalkLimit{
 	"Forbidden.AccessDenied.ApiCountLimitForOrg":             {ScopeMonth, 0},
 }
 
-// DingTalkOldDetector knows the refusals of oapi.dingtalk.com: HTTP 200 and application/json with errcode
+// DingTalkOldDetector returns a Detector of the refusals of oapi.dingtalk.com: HTTP 200 and application/json with errcode
 // 90018 and its like, or errcode 88 with such a sub_code. errcode 88 with any other sub_code is a matter
 // of authorisation. What /media/downloadFile and other downloads answer with 200 is a file, whatever
 // it says.
@@ -118,7 +117,7 @@ func DingTalkOldDetector() httplimit.Detector {
 	})
 }
 
-// DingTalkNewDetector knows the refusals of api.dingtalk.com: HTTP 403 and application/json with one of the
+// DingTalkNewDetector returns a Detector of the refusals of api.dingtalk.com: HTTP 403 and application/json with one of the
 // codes Forbidden.AccessDenied.QpsLimitFor…, QpmLimitFor… or ApiCountLimitForOrg. Other codes with 403 are
 // missing permissions. Until is as DingTalkOldDetector has it.
 func DingTalkNewDetector() httplimit.Detector {
@@ -142,7 +141,7 @@ func DingTalkNewDetector() httplimit.Detector {
 	})}
 }
 
-// DingTalkRobotDetector knows the refusals of a custom robot: HTTP 200 and application/json with errcode
+// DingTalkRobotDetector returns a Detector of the refusals of a custom robot: HTTP 200 and application/json with errcode
 // 410100, and two that robots answer and the page does not list: 130101 ("send too fast, exceed 20 times
 // per minute") and 660026 ("sending too many messages per minute"). The robot is banned for 10 minutes.
 // Where the body has other fields than those of a refusal, or of a refusal and a ban, Until is zero.
@@ -169,7 +168,7 @@ func DingTalkRobotDetector() httplimit.Detector {
 // banReason is the Reason of an address's ban, which has no code.
 const banReason = "status 1111, punish deny"
 
-// DingTalkBanDetector knows the answer to an address that made more than 10,000 calls in 20 s:
+// DingTalkBanDetector returns a Detector of the answer to an address that made more than 10,000 calls in 20 s:
 // {"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"…"}, as application/json or text/html, or
 // as all that the body element of a small HTML page holds; the documentation has no other example of
 // the page. The status is 200 or an error's. Taking any other HTML page, such as a proxy's error, for a
@@ -218,7 +217,7 @@ func isBan(r answer, o *envelope.Object) bool {
 		(!waits || o.Number("wait") != "") && r.Complete && len(r.Body) <= envelope.MaxSize && o.Only(dingTalkBanFrame...)
 }
 
-// wholePage is the object of an HTML page whose body element holds an object and nothing else, nil for any
+// wholePage returns the object of an HTML page whose body element holds an object and nothing else, nil for any
 // other. A page that shows what a user wrote has that among its own elements, and quotation marks escaped
 // as a rule: neither is undone here.
 func wholePage(r answer) *envelope.Object {
@@ -240,7 +239,7 @@ func wholePage(r answer) *envelope.Object {
 	return envelope.ParseObject(page[start+len("<body")+len(attributes)+1:end], true)
 }
 
-// asciiLower is b with the letters of ASCII in lower case, byte for byte, whatever its charset.
+// asciiLower returns b with the letters of ASCII in lower case, byte for byte, whatever its charset.
 func asciiLower(b []byte) []byte {
 	lower := bytes.Clone(b)
 	for i, c := range lower {
@@ -281,7 +280,7 @@ func embedsBan(body []byte) bool {
 	return false
 }
 
-// verdict is that of a refusal with the code; frame is what the body of one has.
+// verdict returns the verdict on a refusal with the code; frame names the fields that the body of one has.
 func (l dingTalkLimit) verdict(r answer, code string, frame []string, texts ...string) httplimit.Verdict {
 	v := httplimit.Verdict{Throttled: true, Scope: l.scope, Reason: code}
 	if l.scope == ScopeMonth {

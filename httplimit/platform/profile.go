@@ -15,7 +15,7 @@ import (
 // a [*httplimit.FieldError] of the rule that it got into.
 type Option func(*profile)
 
-// profile is a Profile in the making.
+// A profile is what the options of a Profile are applied to.
 type profile struct {
 	name      string
 	tag       string // the hash tag: all limiters of a profile in one slot, so that one script takes them
@@ -80,9 +80,11 @@ func WithRate(scope httplimit.Scope, permits int64, interval time.Duration) Opti
 	}
 }
 
-// WithMargin sets by how much the window of every limit is longer than the platform's: by how much the
-// delays of two requests on their way may differ. 0 is for a platform that does not punish. The default
-// is a twentieth of the interval, 50 ms at least and a second at most: 95 % of the rate is left.
+// WithMargin sets by how much the window of every limit is longer than the platform's. It covers delays of requests on
+// their way that differ by less than that, and no others: where one in 20 requests is half a second late, up to 21
+// arrive in a second that should have 20, unless the margin is half a second. [httplimit.Transport.Delays] has the
+// figure. 0 is for a platform that does not punish. The default is a twentieth of the interval, 50 ms at least and a
+// second at most: 95 % of the rate is left.
 func WithMargin(d time.Duration) Option {
 	return func(p *profile) { p.margin = &d }
 }
@@ -148,7 +150,7 @@ func WithMonthlyQuota(organisation string, calls int64, metered httplimit.Match)
 	return func(p *profile) { p.monthly = &monthly{organisation, calls, metered} }
 }
 
-// made is the Profile of the rules that are left: one whose limits WithRate took away has nothing to say.
+// made returns the Profile of the rules, without those whose limits WithRate took away.
 func (p *profile) made(rules ...httplimit.Rule) httplimit.Profile {
 	rules = slices.DeleteFunc(rules, func(r httplimit.Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
 	for i := range rules {
@@ -161,7 +163,7 @@ func (p *profile) has(scope httplimit.Scope) bool {
 	return slices.ContainsFunc(p.quotas, func(q quota) bool { return q.scope == scope && q.permits != 0 })
 }
 
-// limits are those of a scope. name tells one limiter of the scope from another, as a [httplimit.Limit.Name]; ""
+// limits returns the limits of a scope. name tells one limiter of the scope from another, as a [httplimit.Limit.Name]; ""
 // is one that cannot be told, which httplimit.New refuses.
 func (p *profile) limits(scope httplimit.Scope, name string) []httplimit.Limit {
 	var list []httplimit.Limit
@@ -181,7 +183,7 @@ func (p *profile) limit(q quota, name string) httplimit.Limit {
 	return l
 }
 
-// keyed are limits whose limiter a function names; it answers what limits gets as name, without braces.
+// keyed returns limits whose limiter a function names: key returns what limits gets as name, without braces.
 func (p *profile) keyed(scope httplimit.Scope, key func(*http.Request) string) []httplimit.Limit {
 	list := p.limits(scope, "-")
 	for i := range list {
@@ -197,7 +199,7 @@ func (p *profile) prefix(scope httplimit.Scope) string {
 	return "{" + p.tag + "}:" + string(scope) + ":"
 }
 
-// rate is what a limiter gets for a quota.
+// rate returns the rate of a limiter for a quota.
 func (p *profile) rate(q quota) ratelimiter.Rate {
 	r := ratelimiter.Rate{Permits: q.permits, Interval: q.interval}
 	margin := min(max(q.interval/20, 50*time.Millisecond), time.Second).Truncate(time.Millisecond)
@@ -233,7 +235,7 @@ func (p *profile) policy(q quota) *ratelimiter.OutagePolicy {
 	return nil
 }
 
-// short is an interval in a limiter's name: 1s, 20s, 1m, 1h, 31d.
+// short returns an interval as it stands in a limiter's name: 1s, 20s, 1m, 1h, 31d.
 func short(d time.Duration) string {
 	for _, unit := range []struct {
 		d    time.Duration

@@ -2,12 +2,13 @@ package platform
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
 )
 
-// WeCom is the profile of an organisation's calls of qyapi.weixin.qq.com:
+// WeCom returns the profile of an organisation's calls of qyapi.weixin.qq.com:
 //
 //	corp-api  10,000 in 1 min and 150,000 in 1 h, for the organisation and the path
 //	robot     20 in 1 min, for a group robot's key
@@ -18,7 +19,7 @@ import (
 // provider): [WithAPI] and rules of your own keep them. Which requests run at the same time (45033)
 // is not limited; a refusal for it cools down the API's limiters.
 func WeCom(corpID string, opts ...Option) httplimit.Profile {
-	const robot = "/cgi-bin/webhook/send"
+	robot := []string{"/cgi-bin/webhook/send", "/cgi-bin/webhook/send/"}
 	p := newProfile("wecom", []string{"qyapi.weixin.qq.com"}, []quota{
 		{scope: ScopeCorpAPI, permits: 10_000, interval: time.Minute},
 		{scope: ScopeCorpAPI, permits: 150_000, interval: time.Hour},
@@ -28,12 +29,12 @@ func WeCom(corpID string, opts ...Option) httplimit.Profile {
 	scopes := map[httplimit.Scope]httplimit.Scope{ScopeConcurrency: ScopeCorpAPI}
 	rules := []httplimit.Rule{
 		{Name: p.name + ": answers", Match: httplimit.Match{Hosts: p.hosts}, Detectors: p.adjust(scopes, WeComDetector(), httplimit.HTTPDetector())},
-		{Name: p.name + ": group robot", Match: httplimit.Match{Hosts: p.hosts, Patterns: []string{robot}}, Limits: p.limits(ScopeRobot, "{query.key|hash}")},
+		{Name: p.name + ": group robot", Match: httplimit.Match{Hosts: p.hosts, Patterns: robot}, Limits: p.limits(ScopeRobot, "{query.key|hash}")},
 	}
-	return p.made(append(rules, p.apiRules(ScopeCorpAPI, corpID, pathOf, robot)...)...)
+	return p.made(append(rules, p.apiRules(ScopeCorpAPI, corpID, pathOf, robot...)...)...)
 }
 
-// Feishu is the profile of an application's calls of open.feishu.cn and open.larksuite.com:
+// Feishu returns the profile of an application's calls of open.feishu.cn and open.larksuite.com:
 //
 //	app-api  50 in 1 s and 1,000 in 1 min, for the application, the tenant ([WithCorp]) and the API
 //	robot    5 in 1 s and 100 in 1 min, for a custom bot's webhook
@@ -43,7 +44,9 @@ func WeCom(corpID string, opts ...Option) httplimit.Profile {
 // segments of the path, as DingTalk has it: /open-apis/im/v1/messages/om_1 is
 // GET:/open-apis/im/v1/messages/*. Feishu does not punish: a margin of 0 and FailOpen may do.
 func Feishu(appID string, opts ...Option) httplimit.Profile {
-	bots := []string{"/open-apis/bot/v2/hook/{token}", "/open-apis/bot/hook/{token}"}
+	// With a slash behind it, and with anything behind that, a token is one still.
+	bots := []string{"/open-apis/bot/v2/hook/{token}", "/open-apis/bot/hook/{token}",
+		"/open-apis/bot/v2/hook/{token}/", "/open-apis/bot/hook/{token}/"}
 	p := newProfile("feishu", []string{"open.feishu.cn", "open.larksuite.com"}, []quota{
 		{scope: ScopeAppAPI, permits: 50, interval: time.Second},
 		{scope: ScopeAppAPI, permits: 1_000, interval: time.Minute},
@@ -54,12 +57,25 @@ func Feishu(appID string, opts ...Option) httplimit.Profile {
 		{Name: p.name + ": answers", Match: httplimit.Match{Hosts: p.hosts}, Detectors: p.adjust(nil, FeishuDetector(), httplimit.HTTPDetector())},
 		{Name: p.name + ": custom bot", Match: httplimit.Match{Hosts: p.hosts, Patterns: bots}, Limits: p.limits(ScopeRobot, "{path.token|hash}")},
 	}
-	api := func(r *http.Request) string { return apiOf(r, 4) }
+	api := func(r *http.Request) string { return apiOf(r, feishuFixed(r.URL.Path)) }
 	return p.made(append(rules, p.apiRules(ScopeAppAPI, appID, api, bots...)...)...)
 }
 
-// GitHub is the profile of one account's calls of the REST API, where account names the user, the app's
-// installation or the token that they are made with:
+// feishuFixed returns how many segments of a path name its API. Behind hook there is a token, which must not get into
+// a limiter's name however the path is written.
+func feishuFixed(path string) int {
+	segments := strings.SplitN(strings.TrimPrefix(path, "/"), "/", 5)
+	for i, s := range segments[:min(len(segments), 4)] {
+		if strings.EqualFold(s, "hook") {
+			return i + 1
+		}
+	}
+	return 4
+}
+
+// GitHub returns the profile of one account's calls of the REST API, where account names the user or the app's
+// installation that they are made with, not the token: the name is in Redis for everybody to read. What looks like a
+// token is hashed by [httplimit.Hash]:
 //
 //	account    5,000 in 1 h
 //	secondary  900 points in 1 min; GET, HEAD and OPTIONS are one point, other methods five
@@ -78,6 +94,9 @@ func GitHub(account string, opts ...Option) httplimit.Profile {
 		{scope: ScopeContent, permits: 80, interval: time.Minute, gap: time.Second},
 		{scope: ScopeContent, permits: 500, interval: time.Hour},
 	}, opts)
+	if looksSecret(account) {
+		account = httplimit.Hash(account)
+	}
 	caller := literal(account)
 	points := p.limits(ScopeSecondary, caller)
 	for i := range points {
@@ -103,6 +122,20 @@ func GitHub(account string, opts ...Option) httplimit.Profile {
 		rules = append(rules, rule)
 	}
 	return p.made(rules...)
+}
+
+// looksSecret reports whether an account's name is rather a token: it is longer than a login can be, or begins as
+// GitHub's tokens do (https://docs.github.com/authentication/keeping-your-account-and-data-secure/about-authentication-to-github).
+func looksSecret(account string) bool {
+	if len(account) > 39 {
+		return true
+	}
+	for _, prefix := range []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "Bearer ", "token "} {
+		if strings.HasPrefix(strings.ToLower(account), strings.ToLower(prefix)) {
+			return true
+		}
+	}
+	return false
 }
 
 func changes(r *http.Request) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 )
 
-// maxProblems is how many are told at once.
+// maxProblems bounds how many problems an error lists.
 const maxProblems = 20
 
 // A reader turns nodes into rules. It goes on after a problem, to tell all of them.

@@ -12,20 +12,20 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 )
 
-// MaxSize is how many bytes a file may have.
+// MaxSize is the largest size of a file in bytes.
 const MaxSize = 1 << 20
 
 // An Error is one thing that is wrong with a file.
 type Error struct {
-	// Line is where, from 1; 0 when that is not known.
+	// Line is the number of the line, from 1; 0 when it is not known.
 	Line int
-	// Field is the way to it: rules[0].limits[1].interval. It is empty for what is no YAML or JSON.
+	// Field is the path of the field, such as rules[0].limits[1].interval. It is empty when the file is not YAML or JSON.
 	Field string
 	// Problem is what is wrong.
 	Problem string
 }
 
-// Error is line, field and problem.
+// Error returns the line, the field and the problem.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("rulefile: ")
@@ -51,7 +51,7 @@ func WithDetector(name string, d httplimit.Detector) Option {
 	return func(c *config) { c.detectors[name] = d }
 }
 
-// Load is Parse for what r holds.
+// Load reads r to its end, MaxSize bytes at most, and parses what it read: see [Parse].
 func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *reader) check(rules []httplimit.Rule) {
 	}
 }
 
-// line is where a field stands, or else what it belongs to.
+// line returns the line of a field, or else of what it belongs to.
 func (r *reader) line(field string) int {
 	for field != "" {
 		if line, ok := r.lines[field]; ok {

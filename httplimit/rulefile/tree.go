@@ -136,7 +136,7 @@ type jsonParser struct {
 	at   int
 }
 
-// line is that of the token that was read last.
+// line returns the line of the token that was read last.
 func (p *jsonParser) line() int {
 	end := p.d.InputOffset()
 	p.at += bytes.Count(p.data[p.seen:end], []byte("\n"))

@@ -2,6 +2,7 @@
 package keyname
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,10 +12,23 @@ import (
 // MaxPart is how long a part of a request may be in a limiter's name, escaped; a longer one is hashed.
 const MaxPart = 128
 
+// MinKey is how long a key of KeyedHash is at least, so that it cannot be tried out in place of the secret.
+const MinKey = 16
+
 // Hash returns the first 16 bytes of the SHA-256 of s in hexadecimal.
 func Hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:16])
+}
+
+// KeyedHash returns the first 16 bytes of the HMAC-SHA256 of s in hexadecimal, or Hash where key is empty.
+func KeyedHash(key []byte, s string) string {
+	if len(key) == 0 {
+		return Hash(s)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(s))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
 // Escape keeps what is harmless in a key's name. Colons and braces are not: one would let two parts

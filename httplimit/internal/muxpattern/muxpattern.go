@@ -9,9 +9,82 @@ import (
 )
 
 // A Pattern is one pattern.
-type Pattern struct{ mux *http.ServeMux }
+type Pattern struct {
+	mux   *http.ServeMux
+	shape shape
+}
 
-// hit is the handler of every pattern: that it was chosen is all that it says.
+// A shape is what is plain to see of a pattern. A request that does not fit it need not be shown to the mux, which
+// takes a hundred times as long to say the same.
+type shape struct {
+	method, host string   // "" for any
+	parts        []string // of the path, between slashes; any for a wildcard
+	multi        bool     // the last part stands for any number of parts
+}
+
+const (
+	any = "{}"  // no literal reads so
+	end = "{$}" // nothing behind the last slash
+)
+
+// shapeOf returns the shape of a pattern that the mux has taken.
+func shapeOf(pattern string) shape {
+	method, rest, ok := strings.Cut(pattern, " ")
+	if !ok {
+		method, rest = "", pattern
+	}
+	host, path, _ := strings.Cut(strings.TrimLeft(rest, " \t"), "/")
+	s := shape{method: method, host: host, parts: strings.Split(path, "/")}
+	last := len(s.parts) - 1
+	s.multi = s.parts[last] == "" || strings.HasSuffix(s.parts[last], "...}")
+	for i, part := range s.parts {
+		if part != end && strings.ContainsAny(part, "{}%") || i == last && s.multi || part == "" {
+			s.parts[i] = any
+		}
+	}
+	return s
+}
+
+// mayFit reports whether a request may belong to the pattern, which only the mux knows for sure. Parts are those of its
+// escaped path; none when they are not known.
+func (s *shape) mayFit(method, host string, parts []string) bool {
+	if method == http.MethodConnect || len(parts) == 0 {
+		return true
+	}
+	if s.method != "" && s.method != method && !(s.method == http.MethodGet && method == http.MethodHead) {
+		return false
+	}
+	if s.host != "" && s.host != host && strings.IndexByte(host, ':') < 0 {
+		return false
+	}
+	if len(parts) < len(s.parts) || len(parts) > len(s.parts) && !s.multi {
+		return false
+	}
+	for i := len(s.parts) - 1; i >= 0; i-- { // patterns of one platform differ behind a common start
+		switch want, part := s.parts[i], parts[i]; {
+		case want == part || want == any || want == end && part == "":
+		case strings.IndexByte(part, '%') < 0: // escaped, it may be any literal, and %2F even the end
+			return false
+		}
+	}
+	return true
+}
+
+// Parts appends the parts of an escaped path to list, between its slashes: one more than there are slashes behind the
+// first. A path that does not begin with a slash has none.
+func Parts(list []string, path string) []string {
+	if path == "" || path[0] != '/' {
+		return list
+	}
+	for rest, more := path[1:], true; more; {
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
+		list = append(list, part)
+	}
+	return list
+}
+
+// hit is the handler of every pattern. The mux chooses it for a request that matches.
 type hit struct{}
 
 func (hit) ServeHTTP(http.ResponseWriter, *http.Request) {}
@@ -45,18 +118,29 @@ func Compile(pattern string) (p Pattern, problem string) {
 	}()
 	mux := http.NewServeMux()
 	mux.Handle(pattern, hit{})
-	return Pattern{mux}, ""
+	return Pattern{mux, shapeOf(pattern)}, ""
 }
 
 // Matches reports whether r belongs to the pattern.
-func (p Pattern) Matches(r *http.Request) bool {
+func (p *Pattern) Matches(r *http.Request) bool {
+	var list [16]string
+	return p.MatchesParts(r, Parts(list[:0], r.URL.EscapedPath()))
+}
+
+// MatchesParts is Matches for a request the Parts of whose r.URL.EscapedPath are known.
+func (p *Pattern) MatchesParts(r *http.Request, parts []string) bool {
+	return p.shape.mayFit(r.Method, r.Host, parts) && p.match(r)
+}
+
+// match has the mux say whether r belongs to the pattern.
+func (p *Pattern) match(r *http.Request) bool {
 	// Not the pattern that Handler answers: it names one for redirects too.
 	h, _ := p.mux.Handler(r)
 	return h == hit{}
 }
 
 // SetPathValues sets the path values of r, which must belong to the pattern.
-func (p Pattern) SetPathValues(r *http.Request) {
+func (p *Pattern) SetPathValues(r *http.Request) {
 	p.mux.ServeHTTP(nil, r) // hit writes nothing
 }
 
@@ -67,6 +151,9 @@ func CleanPath(p string) string {
 	}
 	clean := path.Clean(p)
 	if clean != "/" && strings.HasSuffix(p, "/") {
+		if len(p) == len(clean)+1 {
+			return p // spared a copy: nothing but the slash was taken away
+		}
 		clean += "/"
 	}
 	return clean

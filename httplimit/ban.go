@@ -1,0 +1,360 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
+)
+
+// A ban is a cool-down of a limiter that this process knows of, because it met it or because Redis had its requests
+// waiting for it. It is Redis that has the fleet wait for its end, and Redis can lose it: by FLUSHALL, by a restart
+// without data, by a failover. So the process keeps it until its end. What Redis grants meanwhile is not believed
+// before Redis has confirmed that somebody lifted the cool-down; one that is lost Redis is told of again.
+//
+// What a cool-down that was lifted and one that was lost leave is the same: a limiter without one. Therefore the
+// process that tells Redis of a ban leaves a trace beside it, the hash of a limiter that nobody acquires from, which
+// expires a little later than the ban. LiftCoolDown and Delete leave it alone, and what loses the cool-down loses it as
+// well. It is written after the cool-down, so that a replica which has it has both; and its number of permits is the
+// end of the ban, in seconds since the epoch, so that a replica which has only that of an earlier ban tells so.
+type ban struct {
+	until  time.Time
+	reopen time.Duration
+	told   bool      // Redis was told of it once, or told this process of it, and there is a trace
+	trace  int64     // the number of permits of that
+	doubt  bool      // Redis has to be asked before anything is sent
+	ask    time.Time // not before then
+}
+
+const (
+	// tellTime bounds how long an answer is held up because Redis is told of a cool-down.
+	tellTime = 2 * time.Second
+	// askAgain is how often Redis is asked when it did not answer.
+	askAgain = time.Second
+	// watchAfter is how long a request waits for its permits before the process looks whether that is because of a
+	// ban, and askAgain how often it looks from then on.
+	watchAfter = 50 * time.Millisecond
+	// traceSlack is by how many seconds the trace may be that of an earlier end: processes that meet a ban together
+	// leave one trace, and their clocks differ.
+	traceSlack = 2
+	// slack is by how much the same end may seem earlier: Redis counts whole milliseconds, and the answer takes a while.
+	slack = 100 * time.Millisecond
+)
+
+// trace returns the limiter whose hash is the trace of l's ban.
+func (l *limiter) trace() *ratelimiter.RateLimiter { return l.client.RateLimiter(traceName(l.name)) }
+
+// traceName returns the name of a limiter's trace. Redis holds it in the hash slot of the limiter.
+func traceName(name string) string {
+	if strings.Contains(name, "{") {
+		return name + ":told"
+	}
+	return "{" + name + "}:told"
+}
+
+// banLeft returns how long the ban lasts that this process knows of.
+func (l *limiter) banLeft() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Until(l.ban.until)
+}
+
+// coolDown begins a cool-down of d. When Redis cannot be told this process obeys on its own, and goes on trying.
+func (c *call) coolDown(d *demand, until time.Time) error {
+	d.mu.Lock()
+	if until.After(d.ban.until) {
+		d.ban = ban{until: until, reopen: d.reopen}
+	}
+	b := d.ban
+	d.mu.Unlock()
+	c.t.limiters.keep(d.limiter)
+	ctx, cancel := c.context(tellTime)
+	defer cancel()
+	return d.tell(ctx, b)
+}
+
+// answered notes whether Redis answered for b, unless a longer ban has come meanwhile.
+func (l *limiter) answered(b ban, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ban.until.Equal(b.until) {
+		return
+	}
+	if l.ban.doubt = err != nil; err != nil {
+		l.ban.ask = time.Now().Add(askAgain)
+	}
+}
+
+// tell tells Redis of the ban.
+func (l *limiter) tell(ctx context.Context, b ban) error {
+	err := l.tellOnce(ctx, b)
+	if err == nil {
+		l.mu.Lock()
+		if l.ban.until.Equal(b.until) {
+			l.ban.told, l.ban.trace = true, b.until.Unix()
+		}
+		l.mu.Unlock()
+	}
+	l.answered(b, err)
+	return err
+}
+
+func (l *limiter) tellOnce(ctx context.Context, b ban) error {
+	var opts []ratelimiter.CoolDownOption
+	if b.reopen > 0 {
+		opts = append(opts, ratelimiter.Reopen(b.reopen))
+	}
+	err := l.handle.CoolDown(ctx, b.until, opts...)
+	if errors.Is(err, ratelimiter.ErrNotInitialized) && l.rate != (ratelimiter.Rate{}) {
+		l.mu.Lock()
+		sets := l.sets
+		l.mu.Unlock()
+		if err = l.setRate(ctx, sets); err == nil {
+			err = l.handle.CoolDown(ctx, b.until, opts...)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = l.leaveTrace(ctx, b.until)
+	return err
+}
+
+// leaveTrace writes the trace of a ban, unless there is that of a longer one, and returns its number.
+func (l *limiter) leaveTrace(ctx context.Context, until time.Time) (int64, error) {
+	end := until.Unix()
+	if there, err := l.readTrace(ctx); err != nil || there >= end {
+		return there, err
+	}
+	// It outlives the ban, since clocks run at different rates.
+	left := max(time.Until(until), 0)
+	keep := (left + left/8 + time.Minute).Truncate(time.Millisecond)
+	return end, l.trace().SetRate(ctx, ratelimiter.Rate{Permits: min(max(end, 1), rates.MaxPermits), Interval: time.Millisecond, KeepAlive: keep})
+}
+
+// readTrace returns the number of the trace, 0 when there is none.
+func (l *limiter) readTrace(ctx context.Context) (int64, error) {
+	r, err := l.trace().Rate(ctx)
+	return r.Permits, ignore(err, ratelimiter.ErrNotInitialized)
+}
+
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
+
+// held returns the limiter for which the request has to wait here, because its ban is that of one host or because
+// Redis has to be asked about it and does not answer, and for how long; the longest.
+func (c *call) held(ctx context.Context, end time.Time) (longest *limiter, wait time.Duration, reason string) {
+	for i := range c.plan.demands {
+		d := &c.plan.demands[i]
+		if !d.whole {
+			if left := d.hostLeft(c.plan.host, time.Now()); left > wait {
+				longest, wait, reason = d.limiter, left, ReasonHost
+			}
+		}
+		if left := d.doubted(ctx, end); left > wait {
+			longest, wait, reason = d.limiter, left, ReasonCoolDown
+		}
+	}
+	return longest, wait, reason
+}
+
+// doubted returns how long the ban lasts when Redis has to be asked about it. It asks when it is time for that.
+func (l *limiter) doubted(ctx context.Context, end time.Time) time.Duration {
+	now := time.Now()
+	l.mu.Lock()
+	b := l.ban
+	left := b.until.Sub(now)
+	try := b.doubt && left > 0 && !now.Before(b.ask)
+	if try {
+		l.ban.ask = now.Add(askAgain)
+	}
+	l.mu.Unlock()
+	if !b.doubt || left <= 0 {
+		return 0
+	}
+	if try {
+		bounded, cancel := within(ctx, end)
+		defer cancel()
+		if l.confirm(bounded, b) == nil {
+			return 0
+		}
+	}
+	return left
+}
+
+// confirm asks Redis whether the ban still lasts: afterwards Redis has the fleet wait for its end, or it was lifted and
+// this process forgets it. While Redis does not answer, which is the error, it lasts.
+func (l *limiter) confirm(ctx context.Context, b ban) error {
+	if !b.told {
+		return l.tell(ctx, b)
+	}
+	until, err := l.handle.CoolDownUntil(ctx)
+	err = ignore(err, ratelimiter.ErrNotInitialized)
+	if err != nil || !until.Before(b.until.Add(-slack)) {
+		l.answered(b, err)
+		return err
+	}
+	trace, err := l.readTrace(ctx)
+	if err != nil {
+		l.answered(b, err)
+		return err
+	}
+	if trace < b.trace-traceSlack {
+		return l.tell(ctx, b)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ban.until.Equal(b.until) { // until is zero, or the end of a shorter one
+		l.ban = ban{until: until, reopen: b.reopen, told: true, trace: trace}
+	}
+	return nil
+}
+
+// mayGo reports whether a request that got its permits may be sent: no ban that this process knows of lasts. Without
+// one it costs nothing; otherwise Redis is asked whether it was lifted.
+func (c *call) mayGo(ctx context.Context, end time.Time, degraded bool) bool {
+	if c.t.cfg.dryRun {
+		return true
+	}
+	for _, d := range c.plan.demands {
+		for d.banLeft() > 0 {
+			if degraded { // Redis is away: held waits until it is back or the ban is over
+				d.mu.Lock()
+				d.ban.doubt, d.ban.ask = true, time.Now().Add(askAgain)
+				d.mu.Unlock()
+				return false
+			}
+			select {
+			case d.asking <- struct{}{}:
+			case <-ctx.Done():
+				return false
+			}
+			d.mu.Lock()
+			b := d.ban
+			d.mu.Unlock()
+			if time.Until(b.until) <= 0 { // somebody else has asked, and it was lifted
+				<-d.asking
+				continue
+			}
+			bounded, cancel := within(ctx, end)
+			_ = d.confirm(bounded, b) // an error leaves it in doubt, for which held waits
+			cancel()
+			<-d.asking
+			if d.banLeft() > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A watch looks, while a request waits for its permits, whether it does so because of a ban that another process met:
+// then this one keeps it as well.
+type watch struct {
+	call    *call
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+}
+
+// watch begins to look, and returns the function that ends it.
+func (c *call) watch() (stop func()) {
+	w := &watch{call: c}
+	w.mu.Lock()
+	w.timer = time.AfterFunc(watchAfter, w.look)
+	w.mu.Unlock()
+	return w.stop
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}
+
+func (w *watch) look() {
+	w.mu.Lock()
+	stopped := w.stopped
+	w.mu.Unlock()
+	if stopped {
+		return
+	}
+	c := w.call
+	c.t.contain(&c.event, "asking Redis for a cool-down", func() {
+		ctx, cancel := c.context(tellTime)
+		defer cancel()
+		for _, d := range c.plan.demands {
+			c.t.limiters.look(ctx, d.limiter)
+		}
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.timer.Reset(askAgain)
+	}
+}
+
+// look asks Redis for a cool-down of l, once in askAgain, and for none while Redis is away.
+func (s *limiters) look(ctx context.Context, l *limiter) {
+	now := time.Now()
+	s.mu.Lock()
+	away := now.Before(s.away)
+	s.mu.Unlock()
+	l.mu.Lock()
+	due := !away && !now.Before(l.looked.Add(askAgain))
+	if due {
+		l.looked = now
+	}
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := s.learn(ctx, l); errors.Is(err, ratelimiter.ErrUnavailable) {
+		s.mu.Lock()
+		s.away = time.Now().Add(askAgain)
+		s.mu.Unlock()
+	}
+}
+
+// learn keeps the cool-down that Redis has for l, if it has one that this process does not know of.
+func (s *limiters) learn(ctx context.Context, l *limiter) error {
+	until, err := l.coolDownUntil(ctx)
+	if err != nil || time.Until(until) < slack || l.banLeft() >= time.Until(until)-slack {
+		return err
+	}
+	// Its trace may be missing, since not every cool-down is a Transport's. And it may end before there is one.
+	trace, err := l.leaveTrace(ctx, until)
+	if err != nil {
+		return err
+	}
+	if until, err = l.coolDownUntil(ctx); err != nil || until.IsZero() {
+		return err
+	}
+	l.mu.Lock()
+	if until.After(l.ban.until.Add(slack)) {
+		l.ban = ban{until: until, told: true, trace: trace}
+	}
+	l.mu.Unlock()
+	s.keep(l)
+	return nil
+}
+
+// coolDownUntil returns the end of the cool-down in Redis, or an instant before it by as long as the call took: at its
+// end a request is not to be held up by what this process knows.
+func (l *limiter) coolDownUntil(ctx context.Context) (time.Time, error) {
+	begin := time.Now()
+	until, err := l.handle.CoolDownUntil(ctx)
+	if err != nil || until.IsZero() {
+		return time.Time{}, err
+	}
+	return until.Add(-time.Since(begin)), nil
+}

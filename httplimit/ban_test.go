@@ -1,0 +1,297 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// other is another process of the fleet: a Client of its own, on a redis.Client of its own where rdb is given.
+func (w *world) other(rdb *redis.Client) *world {
+	w.t.Helper()
+	var opts []ratelimiter.Option
+	if !redistest.TTLsAreVirtual() {
+		opts = append(opts, ratelimiter.WithClientClock())
+	}
+	o := &world{t: w.t, client: ratelimiter.New(rdb, opts...), rdb: rdb, key: w.key, epoch: w.epoch}
+	w.t.Cleanup(func() { o.client.Close() })
+	return o
+}
+
+// TestOutageDuringABan: a process whose requests Redis had waiting because of a ban does not send them when Redis dies
+// under FailOpen, before the ban is over.
+func TestOutageDuringABan(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		interval time.Duration
+		limits   int
+		ban      time.Duration
+	}{
+		{"long", time.Second, 1, time.Minute}, {"long, several", time.Second, 2, time.Minute},
+		{"short", 10 * time.Second, 1, 5 * time.Second}, {"short, several", 10 * time.Second, 2, 5 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				var away atomic.Bool
+				w.rdb.AddHook(&faultHook{func(redis.Cmder) error {
+					if away.Load() {
+						return refusedDial
+					}
+					return nil
+				}})
+				open := ratelimiter.FailOpen()
+				var limits []Limit
+				for _, name := range []string{"a", "b"}[:c.limits] {
+					l := w.limit(name, 99, c.interval)
+					l.OutagePolicy = &open
+					limits = append(limits, l)
+				}
+				banned := true
+				first := w.transport(base(func(r *http.Request) (*http.Response, error) {
+					if banned {
+						return respond(200, "text/plain", "slow down"), nil
+					}
+					return ok(r)
+				}), rules(limits...), WithDetectors(says("slow down", c.ban, "")))
+				get(t, first, "http://x/")
+				banned = false
+				second := w.other(w.rdb)
+				var mu sync.Mutex
+				var sent []time.Duration
+				tr := second.transport(base(func(r *http.Request) (*http.Response, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					sent = append(sent, w.elapsed())
+					return ok(r)
+				}), rules(limits...))
+				var all sync.WaitGroup
+				for range 5 {
+					all.Go(func() {
+						resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
+						require.NoError(t, err)
+						resp.Body.Close()
+					})
+				}
+				time.Sleep(2 * time.Second)
+				away.Store(true)
+				time.Sleep(time.Second)
+				for range 5 {
+					all.Go(func() {
+						resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
+						require.NoError(t, err)
+						resp.Body.Close()
+					})
+				}
+				all.Wait()
+				for _, at := range sent {
+					require.GreaterOrEqual(t, at, c.ban)
+				}
+				require.Len(t, sent, 10)
+			})
+		})
+	}
+}
+
+// lose loses what Redis has of the world's limiters, as FLUSHALL does, but only what is the test's own.
+func (w *world) lose() {
+	w.t.Helper()
+	for _, pattern := range []string{w.key + "*", "{" + w.key + "*"} {
+		keys, err := w.rdb.Keys(w.t.Context(), pattern).Result()
+		require.NoError(w.t, err)
+		if len(keys) > 0 {
+			require.NoError(w.t, w.rdb.Del(w.t.Context(), keys...).Err())
+		}
+	}
+}
+
+// A banner is a base that bans once, for d, and notes when requests arrive.
+type banner struct {
+	w    *world
+	mu   sync.Mutex
+	bans int
+	sent []time.Duration
+}
+
+func (b *banner) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sent = append(b.sent, b.w.elapsed())
+	if b.bans > 0 {
+		b.bans--
+		return respond(200, "text/plain", "slow down"), nil
+	}
+	return ok(r)
+}
+
+// during returns how many requests arrived in the ban, which began with the first of them.
+func (b *banner) during(ban time.Duration) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, at := range b.sent[1:] {
+		if at < b.sent[0]+ban {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBanThatRedisForgot: what a process knows of a ban it keeps until its end, whatever Redis loses, and tells
+// Redis again; one that somebody lifted it forgets.
+func TestBanThatRedisForgot(t *testing.T) {
+	const ban = 3 * time.Second
+	for _, c := range []struct {
+		name string
+		then func(t *testing.T, w *world) // a second after the ban began
+		sent int                          // how many of 60 requests are sent in the ban
+	}{
+		{"kept", func(*testing.T, *world) {}, 0},
+		{"flushed", func(t *testing.T, w *world) { w.lose() }, 0},
+		{"flushed, and made again by another process", func(t *testing.T, w *world) {
+			w.lose()
+			_, err := w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), w.limit("a", 99, time.Second).Rate)
+			require.NoError(t, err)
+		}, 0},
+		{"a failover that lost the cool-down and not the limiter", func(t *testing.T, w *world) {
+			w.lose()
+			l := w.client.RateLimiter(w.key + "a")
+			_, err := l.TrySetRate(t.Context(), w.limit("a", 99, time.Second).Rate)
+			require.NoError(t, err)
+			// The trace of a ban that is over is there still.
+			require.NoError(t, w.client.RateLimiter(traceName(w.key+"a")).SetRate(t.Context(), ratelimiter.Rate{
+				Permits: time.Now().Unix() - 1, Interval: time.Millisecond, KeepAlive: time.Minute}))
+		}, 0},
+		{"lifted", func(t *testing.T, w *world) {
+			lifted, err := w.other(w.rdb).client.RateLimiter(w.key + "a").LiftCoolDown(t.Context())
+			require.NoError(t, err)
+			require.True(t, lifted)
+		}, 60},
+		{"deleted", func(t *testing.T, w *world) {
+			_, err := w.other(w.rdb).client.RateLimiter(w.key + "a").Delete(t.Context())
+			require.NoError(t, err)
+		}, 60},
+	} {
+		for _, how := range []string{"met", "waited"} {
+			t.Run(how+", "+c.name, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					p := &banner{w: w, bans: 1}
+					opts := []Option{rules(w.limit("a", 99, time.Second)), WithDetectors(says("slow down", ban, ""))}
+					first := w.transport(p, opts...)
+					get(t, first, "http://x/")
+					tr := first
+					if how == "waited" { // the process did not meet the ban itself: a request of its had to wait
+						tr = w.other(w.rdb).transport(p, opts...)
+						ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+						defer cancel()
+						_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
+						require.ErrorIs(t, err, ErrThrottled)
+					}
+					time.Sleep(time.Second - w.elapsed())
+					c.then(t, w)
+					var all sync.WaitGroup
+					for range 60 {
+						all.Go(func() { get(t, tr, "http://x/") })
+					}
+					time.Sleep(500 * time.Millisecond)
+					if c.sent == 0 {
+						require.Equal(t, ban, w.until("a"), "Redis knows of it again")
+					}
+					all.Wait()
+					require.Equal(t, c.sent, p.during(ban))
+					if c.sent == 0 {
+						require.Equal(t, ban, w.elapsed(), "and no longer than that")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestBanOutlivesOtherNames: a ban is kept while the process uses many other limiters, told to Redis or not, and so is
+// that of one host. Memory is bounded: of too many bans the one that ends first goes.
+func TestBanOutlivesOtherNames(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var away atomic.Bool
+		w.rdb.AddHook(&faultHook{func(redis.Cmder) error {
+			if away.Load() {
+				return refusedDial
+			}
+			return nil
+		}})
+		p := &banner{w: w, bans: 1}
+		tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
+			resp, err := p.RoundTrip(r)
+			away.Store(true) // Redis cannot be told
+			return resp, err
+		}), rules(w.limit("a", 99, time.Second)), WithDetectors(says("slow down", time.Minute, "")), WithMaxWait(0))
+		get(t, tr, "http://x/")
+		away.Store(false)
+		for i := range 3 * maxLimiters {
+			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{})
+		}
+		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
+		require.ErrorContains(t, err, ReasonCoolDown)
+		require.Len(t, p.sent, 1)
+
+		s := tr.limiters
+		const all = maxKept + 100
+		for i := range all {
+			l := s.get(w.key+"x"+time.Duration(i).String(), &Limit{})
+			l.ban.until = time.Now().Add(time.Hour + time.Duration(i)*time.Second)
+			s.keep(l)
+		}
+		require.Len(t, s.kept, maxKept)
+		require.NotContains(t, s.kept, w.key+"a", "it ends first")
+		require.Contains(t, s.kept, w.key+"x"+time.Duration(all-1).String())
+		time.Sleep(2 * time.Hour)
+		s.keep(s.get(w.key+"last", &Limit{}))
+		require.Less(t, len(s.kept), maxKept, "those that are over go")
+	})
+}
+
+// TestHostHoldOutlivesOtherNames: so is the wait of one host's requests.
+func TestHostHoldOutlivesOtherNames(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		p := &banner{w: w, bans: 1}
+		tr := w.transport(p, WithRules(Rule{Limits: []Limit{w.limit("a", 99, time.Second)}}),
+			WithDetectors(says("slow down", time.Minute, "")), WithMaxWait(0))
+		get(t, tr, "http://x/")
+		for i := range 3 * maxLimiters {
+			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{})
+		}
+		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
+		require.ErrorContains(t, err, ReasonHost)
+		get(t, tr, "http://y/")
+	})
+}
+
+// TestNewNamesWithoutRedis: while Redis is known to be away a limiter that this process has not used before costs a
+// request no time: its outage policy, and WithMaxWait, decide as for any other.
+func TestNewNamesWithoutRedis(t *testing.T) {
+	for _, policy := range []ratelimiter.OutagePolicy{ratelimiter.FailOpen(), ratelimiter.FailClosed()} {
+		inWorld(t, func(t *testing.T, w *world) {
+			w.rdb.AddHook(&faultHook{func(redis.Cmder) error { return refusedDial }})
+			tr := w.transport(base(ok), WithMaxWait(0), rules(Limit{Name: w.key + "{path}", OutagePolicy: &policy,
+				Rate: ratelimiter.Rate{Permits: 9, Interval: time.Second}}))
+			_, _ = tr.RoundTrip(request(t, "GET", "http://x/known", nil)) //nolint:bodyclose // the one that finds out
+			begin := time.Now()
+			for i := range 100 {
+				resp, err := tr.RoundTrip(request(t, "GET", "http://x/"+time.Duration(i).String(), nil))
+				if policy == ratelimiter.FailOpen() {
+					require.NoError(t, err)
+					require.NoError(t, resp.Body.Close())
+				} else {
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+				}
+			}
+			require.Zero(t, time.Since(begin))
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package inbound
+
+import (
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSchemesCase: a client does not multiply its limit by the ways in which the scheme of its credentials may be
+// written; the credentials themselves, and other headers, count as they are.
+func TestSchemesCase(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, header := range []string{"Authorization", "proxy-authorization"} {
+			h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Hour}, WithKeys(ByHeader(header))).Handler(answers)
+			require.Equal(t, 200, ask(h, "1.1.1.1:1", "/", header, "Bearer "+header).Code)
+			for _, same := range []string{"bearer ", "BEARER ", "bEaReR ", "Bearer   ", " Bearer ", "bearer \t"} {
+				require.Equal(t, 429, ask(h, "1.1.1.1:1", "/", header, same+header).Code, "%q", same)
+			}
+			for _, other := range []string{"Basic " + header, "Bearer x" + header, "Bearer " + header + " x"} {
+				require.Equal(t, 200, ask(h, "1.1.1.1:1", "/", header, other).Code, "%q", other)
+			}
+			n, err := w.rdb.Exists(t.Context(), w.key+":"+keyname.Hash("Bearer "+header)).Result()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n, "by the hash of how it is usually written")
+		}
+		h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Hour}, WithKeys(ByHeader("X-Api-Key"))).Handler(answers)
+		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/", "X-Api-Key", "key 1").Code)
+		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/", "X-Api-Key", "KEY 1").Code)
+	})
+}

@@ -1,0 +1,62 @@
+package platform
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSecretsStayOutOfNames: however a robot's URL is written, its token is not in a limiter's name, and the
+// robot's own limiter is spent where a slash is all that differs.
+func TestSecretsStayOutOfNames(t *testing.T) {
+	const token = "T0kenT0ken"
+	feishu, wecom, ding, robot := Feishu("app"), WeCom("corp"), DingTalk("ding"), DingTalkRobot()
+	for _, c := range []struct {
+		profile httplimit.Profile
+		url     string
+		robot   bool
+	}{
+		{feishu, "https://open.feishu.cn/open-apis/bot/hook/" + token, true},
+		{feishu, "https://open.feishu.cn/open-apis/bot/hook/" + token + "/", true},
+		{feishu, "https://open.feishu.cn/open-apis/bot/hook/" + token + "/more", true},
+		{feishu, "https://open.feishu.cn//open-apis/./bot/hook/" + token + "//", true},
+		{feishu, "https://open.feishu.cn/open-apis/bot/v2/hook/" + token, true},
+		{feishu, "https://open.feishu.cn/open-apis/bot/v2/hook/" + token + "/", true},
+		{feishu, "https://open.larksuite.com/open-apis/bot/v2/hook/" + token + "/x/y", true},
+		{feishu, "https://open.feishu.cn/open-apis/bot/Hook/" + token, false},
+		{feishu, "https://open.feishu.cn/open-apis/bot/hook%2F" + token, false},
+		{feishu, "https://open.feishu.cn/open-apis/bot/v2/HOOK/" + token + "/", false},
+		{feishu, "https://open.feishu.cn/hook/" + token, false},
+		{wecom, "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=" + token, true},
+		{wecom, "https://qyapi.weixin.qq.com/cgi-bin/webhook/send/?key=" + token, true},
+		{ding, "https://oapi.dingtalk.com/robot/send?access_token=" + token, true},
+		{ding, "https://oapi.dingtalk.com/robot/send/?access_token=" + token, true},
+		{robot, "https://oapi.dingtalk.com/robot/send/?access_token=" + token, true},
+	} {
+		list := names(t, profiled(t, c.profile.Rules), "POST", c.url)
+		require.NotEmpty(t, list)
+		spent := false
+		for name := range list {
+			require.NotContains(t, name, token, c.url)
+			spent = spent || strings.Contains(name, ":robot:"+httplimit.Hash(token))
+		}
+		require.Equal(t, c.robot, spent, "%s: %v", c.url, list)
+	}
+}
+
+// TestGitHubTokens: a token that is given for the account is not in a limiter's name; a login is.
+func TestGitHubTokens(t *testing.T) {
+	const random = "0123456789abcdef0123456789abcdef0123"
+	for _, token := range []string{"ghp_" + random, "gho_x", "ghu_x", "ghs_x", "ghr_x", "GHP_x", "github_pat_11AAAAAAA0" + random,
+		random + "4567", "Bearer x", "token x", "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiIxIn0.c2ln"} {
+		for name := range names(t, profiled(t, GitHub(token).Rules), "POST", "https://api.github.com/repos/a/b/issues") {
+			require.NotContains(t, name, token)
+			require.Contains(t, name, httplimit.Hash(token))
+		}
+	}
+	for name := range names(t, profiled(t, GitHub("octo-cat_acme").Rules), "POST", "https://api.github.com/repos/a/b/issues") {
+		require.Contains(t, name, ":octo-cat_acme:")
+	}
+}

@@ -1,0 +1,67 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRedactURL(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://oapi.dingtalk.com/robot/send?access_token=5e1f&timestamp=1":                     "https://oapi.dingtalk.com/robot/send?access_token=REDACTED&timestamp=REDACTED",
+		"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=1-2":                               "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=REDACTED",
+		"https://open.feishu.cn/open-apis/bot/v2/hook/short":                                     "https://open.feishu.cn/open-apis/bot/v2/hook/REDACTED",
+		"https://open.feishu.cn/open-apis/bot/hook/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9/":        "https://open.feishu.cn/open-apis/bot/hook/REDACTED/",
+		"https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX":          "https://hooks.slack.com/services/T00000000/B00000000/REDACTED",
+		"https://api.telegram.org/bot123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11/sendMessage":      "https://api.telegram.org/REDACTED/sendMessage",
+		"https://ghp_1:x-oauth-basic@api.github.com/repos/goredisson/ratelimiter?tokenonly#frag": "https://REDACTED@api.github.com/repos/goredisson/ratelimiter?REDACTED",
+		"http://x:8080/v1.0/contact/users/zhangsan?a=1;b=2":                                      "http://x:8080/v1.0/contact/users/zhangsan?a=REDACTED&b=REDACTED",
+		"mailto:somebody@example.com":                                                            "mailto:REDACTED",
+	} {
+		u, err := url.Parse(in)
+		require.NoError(t, err)
+		require.Equal(t, want, RedactURL(u))
+	}
+}
+
+// TestRedact: what http.Client returns has the URL in its text, and what Redact makes of it has not, however it is
+// wrapped; errors.Is and errors.As go on working.
+func TestRedact(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		client := &http.Client{Transport: w.transport(base(ok), rules(w.limit("a", 1, time.Minute)), WithMaxWait(0))}
+		resp, err := client.Get("http://x/")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		_, err = client.Get("http://x/robot/send?access_token=s3cret") //nolint:bodyclose // refused
+		require.ErrorContains(t, err, "s3cret", "http.Client quotes the whole URL")
+		for _, err := range []error{err, fmt.Errorf("sending: %w", err), errors.Join(context.Canceled, fmt.Errorf("sending: %w", err)),
+			fmt.Errorf("%w, after %w", err, errors.New("another"))} {
+			r := Redact(err)
+			require.NotContains(t, r.Error(), "s3cret")
+			require.NotContains(t, fmt.Sprintf("%v %+v %s %q", r, r, r, r), "s3cret")
+			require.Contains(t, r.Error(), "http://x/robot/send?access_token=REDACTED")
+			require.Equal(t, strings.ReplaceAll(err.Error(), "s3cret", Redacted), r.Error())
+			require.ErrorIs(t, r, ErrThrottled)
+			var refused *Error
+			require.ErrorAs(t, r, &refused)
+			require.Equal(t, w.key+"a", refused.Limiter)
+			var outer *url.Error
+			require.ErrorAs(t, r, &outer)
+			require.NotContains(t, outer.Error(), "s3cret")
+			require.Equal(t, r.Error(), Redact(r).Error())
+		}
+		require.Nil(t, Redact(nil))
+		plain := errors.New("plain")
+		require.Same(t, plain, Redact(plain))
+		_, err = url.Parse("http://x/%zz?access_token=s3cret")
+		require.ErrorContains(t, err, "s3cret")
+		require.NotContains(t, Redact(err).Error(), "s3cret")
+	})
+}
