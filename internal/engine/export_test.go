@@ -12,6 +12,9 @@ func (h *Handle) Fired() (line, local func()) {
 	return l.onTimer, l.onLocalTimer
 }
 
+// Key returns the limiter's.
+func (h *Handle) Key() string { return h.key }
+
 // Same returns what is the same as long as the limiter is where it was, nil where the process has not the limiter.
 func (h *Handle) Same() any {
 	h.shard.lock()

@@ -68,7 +68,7 @@ type part struct {
 	permits int64
 	policy  *outage.Policy
 	typ     permit.Type
-	id      permit.ID // of the grant
+	id      permit.ID // of the grant; zero where there can be none
 	changes int       // the limiter's, before it was asked
 }
 

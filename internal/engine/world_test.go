@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -148,13 +149,68 @@ func (l *limiter) Acquire(ctx context.Context, permits int64) error {
 	return err
 }
 
-// all asks for several limiters: with a timeout below 0 at once, 0 for as long as it takes.
+// all asks for several limiters: with a timeout below 0 at once, 0 for as long as it takes. Bound is a place among the
+// demands as they are given.
 func (w *world) all(ctx context.Context, timeout time.Duration, demands ...engine.Demand) (engine.ListOutcome, error) {
 	var deadline time.Time
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
 	}
-	return w.e.AcquireAll(ctx, demands, timeout >= 0, deadline)
+	order := make([]int, len(demands))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return strings.Compare(demands[i].Handle.Key(), demands[j].Handle.Key()) })
+	var sorted []engine.Demand
+	for _, i := range order {
+		sorted = append(sorted, demands[i])
+	}
+	a, err := w.e.AcquireAll(ctx, sorted, timeout >= 0, deadline)
+	if a.Bound >= 0 && err == nil {
+		a.Bound = order[a.Bound]
+	}
+	return a, err
+}
+
+// acquireAll waits for several limiters.
+func (w *world) acquireAll(ctx context.Context, demands ...engine.Demand) error {
+	_, err := w.all(ctx, 0, demands...)
+	return err
+}
+
+// decides asks for several limiters at once, and demands that outcome.
+func (w *world) decides(want engine.ListOutcome, demands ...engine.Demand) {
+	w.t.Helper()
+	got, err := w.all(w.ctx, -1, demands...)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, got)
+}
+
+// allGranted is the outcome of a list that is granted, and boundBy that of one that its i-th limiter refuses.
+var allGranted = engine.ListOutcome{Granted: true, Bound: -1}
+
+func boundBy(i int, wait time.Duration) engine.ListOutcome {
+	return engine.ListOutcome{Bound: i, Wait: wait}
+}
+
+// has demands that so many permits are free.
+func (w *world) has(l *limiter, want int64) {
+	w.t.Helper()
+	require.Equal(w.t, want, w.server.Available(l.key), l.key)
+}
+
+// inBothWays runs f where one call decides a list and where its limiters are asked in turn.
+func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...func(*engine.Config)) {
+	for _, way := range []string{"one call", "in turn"} {
+		t.Run(way, func(t *testing.T) {
+			inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
+				if way == "in turn" {
+					w.p.InTurn()
+				}
+				f(t, w)
+			}, opts...)
+		})
+	}
 }
 
 // of returns the demand of so many permits of l.

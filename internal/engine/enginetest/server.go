@@ -254,6 +254,13 @@ func (p *Process) Next(f ...Fault) {
 	p.next = append(p.next, f...)
 }
 
+// Forget takes the faults back that Next has given and no call has had.
+func (p *Process) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = nil
+}
+
 // Always gives every call that fault which has none by Next.
 func (p *Process) Always(f Fault) {
 	p.mu.Lock()
