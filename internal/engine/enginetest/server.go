@@ -94,18 +94,19 @@ func (s *Server) Release(key string, permits int64) {
 	s.limiters[key].log(0).release(now(), permits)
 }
 
-// Redisson takes permits of an Overall limiter as Redisson does, which reclaims the tripwires of others, and reports
-// whether it got them.
-func (s *Server) Redisson(key string, permits int64) bool {
+// Redisson takes permits of an Overall limiter as Redisson does, which reclaims the tripwires of others, and returns when
+// to ask again; 0 when it got them.
+func (s *Server) Redisson(key string, permits int64) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.limiters[key].log(0)
 	g.reclaim(now() - g.interval())
-	if g.value() < permits {
-		return false
+	if short := permits - g.value(); short > 0 {
+		n, _ := g.wait(now(), short, 0, 0)
+		return ms(n)
 	}
 	g.add(s.newIDLocked(0), now(), permits, 0)
-	return true
+	return 0
 }
 
 func (s *Server) ofAll(key string, f func(*slidingLog) int64) (n int64) {
