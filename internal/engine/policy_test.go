@@ -430,3 +430,24 @@ func TestLocalCallerAlone(t *testing.T) {
 		w.idle()
 	})
 }
+
+// Whoever waits for a local share and is served when the server is back is served by it, and told so; and so is who is refused
+// by it.
+func TestServedByTheServerAfterAll(t *testing.T) {
+	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
+		l := w.l.on(localShare(overall(10, 5*time.Second), 2))
+		w.granted(1)
+		w.goesAway()
+		time.AfterFunc(500*time.Millisecond, w.p.Mend)
+		got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: 1, Wait: true, Policy: l.policy})
+		require.NoError(t, err)
+		require.True(t, got.Granted)
+		require.False(t, got.Degraded)
+		w.used(2)
+		w.goesAway()
+		time.AfterFunc(500*time.Millisecond, w.p.Mend)
+		list, err := w.all(w.ctx, 0, l.of(1))
+		require.NoError(t, err)
+		require.Equal(t, allGranted, list)
+	})
+}

@@ -33,7 +33,8 @@ type entry struct {
 	at      int64 // ms
 	left    int64 // permits of it that are in use
 	granted int64
-	by      int // the tag of the process; 0 for Redisson
+	by      int  // the tag of the process; 0 for Redisson
+	told    bool // it had been granted elsewhere
 }
 
 // A wire says that callers of a process wait.
@@ -129,8 +130,8 @@ func (g *slidingLog) pause(now int64, except *entry) int64 {
 }
 
 // worst returns the most permits that were granted in any window of an interval.
-func (g *slidingLog) worst() (most int64) {
-	all := slices.Clone(g.ever)
+func (g *slidingLog) worst(told bool) (most int64) {
+	all := slices.DeleteFunc(slices.Clone(g.ever), func(e *entry) bool { return e.told && !told })
 	slices.SortFunc(all, func(a, b *entry) int { return int(a.at - b.at) })
 	sum, oldest := int64(0), 0
 	for _, e := range all {

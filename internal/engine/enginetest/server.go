@@ -142,14 +142,14 @@ func (s *Server) Granted(key string) int64 {
 }
 
 // CheckWindows returns an error when a limiter has granted more than its rate within any interval, not counting what
-// was returned. A limiter that had several rates is not looked at.
-func (s *Server) CheckWindows() error {
+// was returned, and what it was told of only if told is. A limiter that had several rates is not looked at.
+func (s *Server) CheckWindows(told bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
 	for _, l := range s.limiters {
 		for _, g := range l.logs {
-			if most := g.worst(); most > l.rate.Permits && !l.changed {
+			if most := g.worst(told); most > l.rate.Permits && !l.changed {
 				errs = append(errs, fmt.Errorf("%q granted %d permits within an interval: %v", l.name, most, l.rate))
 			}
 		}
@@ -206,8 +206,9 @@ func (s *Server) findLocked(key string, typ permit.Type) (*limiter, error) {
 
 // A Call is one that a process makes.
 type Call struct {
-	Op     string // "acquire", "refund", "reserve", "audit", "acquire_all"
-	Key    string // of the first limiter
+	Op     string    // "acquire", "refund", "reserve", "audit", "acquire_all"
+	Key    string    // of the first limiter
+	ID     permit.ID // of what is granted or returned, to the first limiter; none of an audit
 	At     time.Time
 	Replay bool
 	Batch  permit.Batch       // of an acquire
@@ -367,13 +368,17 @@ func (p *Process) Shard(key string) (any, bool) {
 // AcquireAll takes all parts at one instant, or none.
 func (p *Process) AcquireAll(_ context.Context, parts []permit.Part, replay bool) (refused []int, err error) {
 	s := p.server
-	_, err = p.send(Call{Op: "acquire_all", Key: parts[0].Limiter.(*Limiter).key, Replay: replay}, func() error {
+	types := make([]permit.Type, len(parts))
+	for i := range parts {
+		types[i] = parts[i].Type
+	}
+	_, err = p.send(Call{Op: "acquire_all", Key: parts[0].Limiter.(*Limiter).key, ID: parts[0].ID, Replay: replay}, func() error {
 		logs, ran := make([]*slidingLog, len(parts)), false
 		for i := range parts {
 			v := &parts[i]
 			l, err := s.findLocked(v.Limiter.(*Limiter).key, v.Type)
 			if other, ok := err.(*permit.WrongTypeError); ok {
-				v.Type = other.Type
+				types[i] = other.Type
 			}
 			if err != nil {
 				return err
@@ -403,6 +408,12 @@ func (p *Process) AcquireAll(_ context.Context, parts []permit.Part, replay bool
 		}
 		return nil
 	})
+	if _, lost := err.(*retry.Error); lost {
+		return nil, err
+	}
+	for i := range parts {
+		parts[i].Type = types[i]
+	}
 	return refused, err
 }
 
@@ -418,7 +429,7 @@ func (p *Process) Limiter(key string) *Limiter { return &Limiter{p, key} }
 // Acquire makes one attempt at b.
 func (l *Limiter) Acquire(_ context.Context, b *permit.Batch) (a permit.Reply, err error) {
 	s := l.p.server
-	c := Call{Op: "acquire", Key: l.key, Replay: b.Replay, Batch: *b}
+	c := Call{Op: "acquire", Key: l.key, ID: b.ID, Replay: b.Replay, Batch: *b}
 	c.Batch.Runs = slices.Clone(b.Runs)
 	if err := check(b); err != nil {
 		s.t.Errorf("acquire of %q: %v", l.key, err)
@@ -437,7 +448,11 @@ func (l *Limiter) Acquire(_ context.Context, b *permit.Batch) (a permit.Reply, e
 				s.t.Errorf("acquire of %q: a call that was carried out is sent again without being a replay", l.key)
 			}
 		}
+		before := len(g.ever)
 		a = g.acquire(b, at, state.cool, l.p.tag)
+		for _, e := range g.ever[before:] {
+			e.told = !b.At.IsZero()
+		}
 		return nil
 	})
 	if err != nil {
@@ -457,7 +472,7 @@ func (l *Limiter) Refund(_ context.Context, typ permit.Type, g permit.Grant) err
 	if g.Keep < 0 || g.Keep >= g.Permits {
 		l.p.server.t.Errorf("refund of %q: %d of %d permits are kept", l.key, g.Keep, g.Permits)
 	}
-	_, err := l.p.send(Call{Op: "refund", Key: l.key, Grant: g}, func() error {
+	_, err := l.p.send(Call{Op: "refund", Key: l.key, ID: g.ID, Grant: g}, func() error {
 		state, err := l.p.server.findLocked(l.key, typ)
 		if err == nil {
 			state.log(l.p.tag).refund(g)
@@ -469,7 +484,7 @@ func (l *Limiter) Refund(_ context.Context, typ permit.Type, g permit.Grant) err
 
 // Reserve makes one attempt at v.
 func (l *Limiter) Reserve(_ context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error) {
-	_, err = l.p.send(Call{Op: "reserve", Key: l.key, Held: v}, func() error {
+	_, err = l.p.send(Call{Op: "reserve", Key: l.key, ID: v.ID, Held: v}, func() error {
 		state, err := l.p.server.findLocked(l.key, v.Type)
 		if err != nil {
 			return err
