@@ -140,27 +140,6 @@ func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	}
 }
 
-// A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers of A do
-// not pay for that.
-func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
-	inBothWays(t, func(t *testing.T, w *world) {
-		const d = 20 * time.Second
-		l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
-		c, stop := newContest(w)
-		defer stop()
-		c.saturate(l[0], 4, true)
-		for range 3 {
-			c.peer(l[1], every(20*time.Millisecond))
-		}
-		time.Sleep(time.Second)
-		c.singles.Store(0)
-		c.want(Demand{l[0], 3}, Demand{l[1], 9})
-		time.Sleep(d)
-		t.Logf("callers of A got %.1f/s, %d lists", perSecond(c.singles.Load(), d), c.lists.Load())
-		require.GreaterOrEqual(t, perSecond(c.singles.Load()+3*c.lists.Load(), d), 45.0)
-	})
-}
-
 // In a cool-down of B nobody of A notices that a list waits, also where it has begun to gather.
 func TestAListInACoolDownHoldsNothing(t *testing.T) {
 	for _, begun := range []bool{false, true} {
@@ -258,29 +237,6 @@ func TestAReservationGoesBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Redis goes away while a list gathers: nobody is held up any longer, and it is served when Redis is back.
-func TestAnOutageEndsAReservation(t *testing.T) {
-	inBothWays(t, func(t *testing.T, w *world) {
-		l := w.others(overall(10, 10*time.Second), overall(10, 10*time.Second))
-		cut := cutOff(w, refusedDial)
-		c, stop := newContest(w)
-		defer stop()
-		c.saturate(l[0], 2, false)
-		c.peer(l[1], every(1700*time.Millisecond))
-		c.want(Demand{l[0], 3}, Demand{l[1], 9})
-		for !reserving(l[1]) && !reserving(l[0]) {
-			time.Sleep(100 * time.Millisecond)
-			require.Less(t, w.elapsed(), time.Hour)
-		}
-		cut.down.Store(true)
-		time.Sleep(30 * time.Second)
-		require.False(t, reserving(l[0]) || reserving(l[1]))
-		cut.down.Store(false)
-		time.Sleep(2 * time.Minute)
-		require.NotZero(t, c.lists.Load())
-	}, WithOutageLimit(time.Hour))
 }
 
 // Lists over (A, B), (B, A) and (A, B, C), and callers of each: all are served, and none waits for long.
