@@ -2,8 +2,6 @@ package ratelimiter
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,10 +20,7 @@ type contest struct {
 	stop    context.Context
 	wg      sync.WaitGroup
 	singles atomic.Int64 // permits that callers of one limiter got
-	lists   atomic.Int64 // lists that were served
-	longest atomic.Int64 // the longest that a list took, in ns
 	paused  atomic.Int64 // the longest that no caller of one limiter got a permit of it, in ns
-	peers   atomic.Int64 // permits that the peer got
 }
 
 // newContest returns a contest that ends with the function that it returns too.
@@ -63,48 +58,9 @@ func (c *contest) saturate(l *RateLimiter, n int, tries bool) {
 	}
 }
 
-// peer takes a permit of l, in another process, whenever pause is over and it gets one.
-func (c *contest) peer(l *RateLimiter, pause func() time.Duration) {
-	other := c.otherProcess()
-	l = other.RateLimiter(l.Name())
-	c.wg.Go(func() {
-		defer other.Close()
-		for c.stop.Err() == nil {
-			if r, err := l.Try(c.stop, 1); err == nil && r.Granted {
-				c.peers.Add(1)
-			}
-			time.Sleep(pause())
-		}
-	})
-}
-
 // otherProcess returns a Client of another process.
 func (w *world) otherProcess() *Client {
 	return newWorld(w.t, redistest.Peer(w.t, w.rdb)).client
-}
-
-// want has a caller acquire the list again and again.
-func (c *contest) want(demands ...Demand) {
-	c.wg.Go(func() {
-		for {
-			begin := time.Now()
-			if err := c.client.AcquireAll(c.stop, demands...); err != nil {
-				if !errors.Is(err, context.Canceled) {
-					c.t.Error(err)
-				}
-				return
-			}
-			c.lists.Add(1)
-			c.longest.Store(max(c.longest.Load(), int64(time.Since(begin))))
-		}
-	})
-}
-
-// every returns a pause that is always the same, or at random with the same mean.
-func every(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
-
-func atRandom(d time.Duration) func() time.Duration {
-	return func() time.Duration { return time.Duration(rand.ExpFloat64() * float64(d)) }
 }
 
 // perSecond returns n in d as a rate.
