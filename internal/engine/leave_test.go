@@ -143,6 +143,22 @@ func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
+// So does one that says when to ask again, and is not followed by a look for lost permits.
+func TestReleaseWhileTheWaitersAreAskedForOnce(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(10)
+		w.refused(2, time.Minute) // that looked for lost permits
+		w.delay(time.Second)
+		time.AfterFunc(500*time.Millisecond, func() {
+			w.delay(0)
+			w.server.Release(w.l.key, 2)
+			w.l.Changed()
+		})
+		require.NoError(t, w.l.Acquire(w.ctx, 2))
+		require.Equal(t, time.Second, w.elapsed())
+	}, recheck(time.Hour))
+}
+
 // A refund whose reply is lost, or which the network refuses, is made again, and returns the permits once.
 func TestRefundIsMadeAgain(t *testing.T) {
 	for _, faults := range [][]enginetest.Fault{

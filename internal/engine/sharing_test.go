@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -146,6 +147,7 @@ func TestProcessesShareFairly(t *testing.T) {
 					for i := range c.callers {
 						process := newWorld(t, w.server)
 						defer process.close()
+						process.p.Always(enginetest.Fault{Before: 200 * time.Microsecond, After: 200 * time.Microsecond})
 						sides = append(sides, ourSide(process, int(c.callers[i]), c.permits[i]))
 					}
 					got, all, most := shares(w, 10, 60, sides...)
@@ -154,7 +156,7 @@ func TestProcessesShareFairly(t *testing.T) {
 						require.GreaterOrEqual(t, float64(n), .5*float64(all)/float64(len(got)), "%v", got)
 					}
 					if len(got) > 2 && c.permits[3] > 1 {
-						most = most * 97 / 100 // saving up has its price
+						most = most * 88 / 100 // saving up has its price, and calls take their time
 					}
 					require.GreaterOrEqual(t, float64(all), .97*float64(most))
 				})
