@@ -185,7 +185,7 @@ func TestAListInACoolDownHoldsNothing(t *testing.T) {
 					}
 					coolDown()
 				}
-				time.Sleep(time.Second)
+				time.Sleep(1050 * time.Millisecond) // between the instants at which permits come back
 				c.singles.Store(0)
 				time.Sleep(d)
 				t.Logf("callers of A got %.1f/s", perSecond(c.singles.Load(), d))
