@@ -2,8 +2,6 @@ package ratelimiter
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,10 +20,7 @@ type contest struct {
 	stop    context.Context
 	wg      sync.WaitGroup
 	singles atomic.Int64 // permits that callers of one limiter got
-	lists   atomic.Int64 // lists that were served
-	longest atomic.Int64 // the longest time that a list took, in ns
-	paused  atomic.Int64 // the longest time without a permit for any caller of one limiter, in ns
-	peers   atomic.Int64 // permits that the peer got
+	paused  atomic.Int64 // the longest that no caller of one limiter got a permit of it, in ns
 }
 
 // newContest returns a contest and a function that ends it.
@@ -63,146 +58,13 @@ func (c *contest) saturate(l *RateLimiter, n int, tries bool) {
 	}
 }
 
-// peer takes a permit of l in another process, and the next one after each pause.
-func (c *contest) peer(l *RateLimiter, pause func() time.Duration) {
-	other := c.otherProcess()
-	l = other.RateLimiter(l.Name())
-	c.wg.Go(func() {
-		defer other.Close()
-		for c.stop.Err() == nil {
-			if r, err := l.Try(c.stop, 1); err == nil && r.Granted {
-				c.peers.Add(1)
-			}
-			time.Sleep(pause())
-		}
-	})
-}
-
 // otherProcess returns a Client of another process.
 func (w *world) otherProcess() *Client {
 	return newWorld(w.t, redistest.Peer(w.t, w.rdb)).client
 }
 
-// want starts a caller that acquires the list again and again.
-func (c *contest) want(demands ...Demand) {
-	c.wg.Go(func() {
-		for {
-			begin := time.Now()
-			if err := c.client.AcquireAll(c.stop, demands...); err != nil {
-				if !errors.Is(err, context.Canceled) {
-					c.t.Error(err)
-				}
-				return
-			}
-			c.lists.Add(1)
-			c.longest.Store(max(c.longest.Load(), int64(time.Since(begin))))
-		}
-	})
-}
-
-// every returns a function for pauses that are always the same, or random with that mean.
-func every(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
-
-func atRandom(d time.Duration) func() time.Duration {
-	return func() time.Duration { return time.Duration(rand.ExpFloat64() * float64(d)) }
-}
-
 // perSecond returns n in d as a rate.
 func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
-
-// A list wants 3 permits of A, of which callers of this process take 50 a second, and 9 of the 10 of B, of
-// which a peer takes half. The callers of A go on, and the list is served.
-func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
-	redistest.Repeats(t)
-	const d = 12 * time.Second
-	a, b := []Rate{overall(10, 200*time.Millisecond), overall(50, time.Second)}, overall(10, 200*time.Millisecond)
-	for name, pause := range map[string]func() time.Duration{"every 37 ms": every(37 * time.Millisecond), "at random": atRandom(40 * time.Millisecond)} {
-		t.Run(name, func(t *testing.T) {
-			inBothWays(t, func(t *testing.T, w *world) {
-				for i, a := range a {
-					l := w.others(a, b)
-					c, stop := newContest(w)
-					c.saturate(l[0], 4, true)
-					c.peer(l[1], pause)
-					time.Sleep(2 * time.Second)
-					c.singles.Store(0)
-					c.want(Demand{l[0], 3}, Demand{l[1], 9})
-					time.Sleep(d)
-					singles, lists := c.singles.Load(), c.lists.Load()
-					t.Logf("A of %v: its callers got %.1f/s, lists were served %.2f/s, the longest took %v", a,
-						perSecond(singles, d), perSecond(lists, d), time.Duration(c.longest.Load()))
-					stop()
-					require.GreaterOrEqual(t, perSecond(singles+3*lists, d), 45.0, "what callers of A got, and the list")
-					require.NotZero(t, lists, i)
-					require.LessOrEqual(t, time.Duration(c.longest.Load()), 50*b.Interval)
-				}
-			})
-		})
-	}
-}
-
-// A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers
-// of A do not suffer from that.
-func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
-	redistest.Repeats(t)
-	inBothWays(t, func(t *testing.T, w *world) {
-		const d = 20 * time.Second
-		l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
-		c, stop := newContest(w)
-		defer stop()
-		c.saturate(l[0], 4, true)
-		for range 3 {
-			c.peer(l[1], every(20*time.Millisecond))
-		}
-		time.Sleep(time.Second)
-		c.singles.Store(0)
-		c.want(Demand{l[0], 3}, Demand{l[1], 9})
-		time.Sleep(d)
-		t.Logf("callers of A got %.1f/s, %d lists", perSecond(c.singles.Load(), d), c.lists.Load())
-		require.GreaterOrEqual(t, perSecond(c.singles.Load()+3*c.lists.Load(), d), 45.0)
-	})
-}
-
-// During a cool-down of B the callers of A do not notice that a list waits, even if it has begun to gather.
-func TestAListInACoolDownHoldsNothing(t *testing.T) {
-	redistest.Repeats(t)
-	for _, begun := range []bool{false, true} {
-		t.Run(map[bool]string{false: "before", true: "while it gathers"}[begun], func(t *testing.T) {
-			inBothWays(t, func(t *testing.T, w *world) {
-				const d = 10 * time.Second
-				l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
-				other := w.otherProcess()
-				defer other.Close()
-				c, stop := newContest(w)
-				defer stop()
-				c.saturate(l[0], 4, true)
-				coolDown := func() {
-					require.NoError(t, other.RateLimiter(l[1].Name()).CoolDown(w.ctx, time.Now().Add(time.Hour)))
-				}
-				if begun {
-					c.peer(l[1], every(40*time.Millisecond))
-					c.peer(l[1], every(41*time.Millisecond))
-				} else {
-					coolDown()
-				}
-				time.Sleep(2 * time.Second)
-				c.want(Demand{l[0], 3}, Demand{l[1], 9})
-				if begun {
-					for !reserving(l[1]) {
-						time.Sleep(time.Millisecond)
-					}
-					coolDown()
-				}
-				time.Sleep(time.Second)
-				c.singles.Store(0)
-				time.Sleep(d)
-				t.Logf("callers of A got %.1f/s", perSecond(c.singles.Load(), d))
-				require.GreaterOrEqual(t, perSecond(c.singles.Load(), d), 49.5)
-				require.False(t, reserving(l[0]) || reserving(l[1]))
-			})
-		})
-	}
-}
 
 func reserving(l *RateLimiter) bool {
 	return l.handle.Snapshot().Gathering
@@ -261,30 +123,6 @@ func TestAReservationGoesBack(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Redis goes down while a list gathers. Nobody is held up any longer, and the list is served when Redis is up
-// again.
-func TestAnOutageEndsAReservation(t *testing.T) {
-	inBothWays(t, func(t *testing.T, w *world) {
-		l := w.others(overall(10, 10*time.Second), overall(10, 10*time.Second))
-		cut := cutOff(w, refusedDial)
-		c, stop := newContest(w)
-		defer stop()
-		c.saturate(l[0], 2, false)
-		c.peer(l[1], every(1700*time.Millisecond))
-		c.want(Demand{l[0], 3}, Demand{l[1], 9})
-		for !reserving(l[1]) && !reserving(l[0]) {
-			time.Sleep(100 * time.Millisecond)
-			require.Less(t, w.elapsed(), time.Hour)
-		}
-		cut.down.Store(true)
-		time.Sleep(30 * time.Second)
-		require.False(t, reserving(l[0]) || reserving(l[1]))
-		cut.down.Store(false)
-		time.Sleep(2 * time.Minute)
-		require.NotZero(t, c.lists.Load())
-	}, WithOutageLimit(time.Hour))
 }
 
 // With lists over (A, B), (B, A) and (A, B, C), and callers of each limiter, all are served and none waits for

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -226,65 +224,6 @@ func TestWindowSafetyOfAll(t *testing.T) {
 			}
 		})
 		require.GreaterOrEqual(t, round, 20) // with -short rapid makes a fifth of its 100
-	})
-}
-
-// Among callers of overlapping lists and of single limiters all are served, and nobody is passed over forever.
-func TestNobodyStarvesInOverlappingLists(t *testing.T) {
-	inBothWays(t, func(t *testing.T, w *world) {
-		l := w.others(overall(4, time.Second), overall(4, time.Second), overall(4, 1500*time.Millisecond))
-		ctx, cancel := context.WithCancel(w.ctx)
-		var crowd sync.WaitGroup
-		for i := range 24 { // each limiter is wanted by eight of them forever
-			crowd.Go(func() {
-				for l[i%3].Acquire(ctx, 1) == nil {
-				}
-			})
-		}
-		var lists sync.WaitGroup
-		done := make([]int, 3)
-		for i := range 3 { // and by three lists, in every order
-			lists.Go(func() {
-				for range 5 {
-					require.NoError(t, w.client.AcquireAll(ctx, Demand{l[i], 2}, Demand{l[(i+1)%3], 3}, Demand{l[(i+2)%3], 1}))
-					done[i]++
-				}
-			})
-		}
-		lists.Wait()
-		t.Logf("15 lists served in %v", w.elapsed())
-		require.Less(t, w.elapsed(), 3*time.Minute)
-		cancel()
-		crowd.Wait()
-		require.Zero(t, w.client.engine.Contending())
-	})
-}
-
-// Requests that do not wait take free permits for an interval; then the permits that a list waits for are kept
-// for it.
-func TestTriesDoNotStarveAList(t *testing.T) {
-	redistest.Repeats(t)
-	inBothWays(t, func(t *testing.T, w *world) {
-		l := w.others(overall(5, time.Second), overall(5, time.Second))
-		ctx, cancel := context.WithCancel(w.ctx)
-		var crowd sync.WaitGroup
-		for i := range 10 {
-			crowd.Go(func() {
-				for ctx.Err() == nil {
-					_, err := l[i%2].Try(ctx, 1)
-					if err != nil {
-						return
-					}
-					time.Sleep(10 * time.Millisecond)
-				}
-			})
-		}
-		w.at(100 * time.Millisecond)
-		require.NoError(t, w.client.AcquireAll(w.ctx, Demand{l[0], 5}, Demand{l[1], 5}))
-		t.Logf("served after %v", w.elapsed())
-		require.Less(t, w.elapsed(), 10*time.Second)
-		cancel()
-		crowd.Wait()
 	})
 }
 

@@ -1,15 +1,12 @@
 package ratelimiter
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,84 +46,6 @@ func TestLocalGrantsAreCharged(t *testing.T) {
 		w.granted(3)
 		require.Zero(t, l.handle.Snapshot().Pending)
 	})
-}
-
-// Redis has less room than is owed: the rest is charged as room appears, before anybody is granted more.
-func TestChargeWithoutRoom(t *testing.T) {
-	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
-		peer := newWorld(t, redistest.Peer(t, w.rdb))
-		peer.l = peer.client.RateLimiter(w.l.Name())
-		defer func() { require.NoError(t, peer.client.Close()) }()
-		l := w.l.OnOutage(LocalShare(overall(10, 4*time.Second), 2))
-		w.granted(1)
-		c := cutOff(w, refusedDial)
-		goesAway(w, c)
-		begun, _ := w.l.handle.Health().Since()
-		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
-		at(5 * time.Second)
-		r, err := l.Try(w.ctx, 5)
-		require.NoError(t, err)
-		require.True(t, r.Granted)
-		at(6 * time.Second)
-		c.down.Store(false)
-		peer.granted(8) // it came back first
-		require.NoError(t, l.Acquire(w.ctx, 1))
-		ended := time.Since(begun)
-		require.Greater(t, ended, 9*time.Second-time.Millisecond, "2 were charged, for 3 there was no room until they had expired")
-		require.LessOrEqual(t, ended, 9*time.Second+20*time.Millisecond)
-		w.available(10 - 8 - 1)
-		at(14 * time.Second)
-		w.granted(10)
-	})
-}
-
-// A loser is a hook that loses the answer to one script: the one after as many others.
-type loser struct {
-	scriptHook
-	after atomic.Int64
-}
-
-func (h *loser) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && h.after.Add(-1) == -1 {
-			err = errors.New("reset")
-			cmd.SetErr(err)
-		}
-		return err
-	}
-}
-
-// A lost answer is no second charge, nor a charge that is missing.
-func TestChargeWhoseAnswerIsLost(t *testing.T) {
-	for after := range int64(4) { // that to the question of the time, to each charge, to the probe
-		inWorld(t, overall(10, 6*time.Second), func(t *testing.T, w *world) {
-			l := w.l.OnOutage(LocalShare(overall(10, 6*time.Second), 2))
-			w.granted(1)
-			h := &loser{}
-			h.after.Store(1 << 40)
-			w.rdb.AddHook(h)
-			c := cutOff(w, refusedDial)
-			goesAway(w, c)
-			begun, _ := w.l.handle.Health().Since()
-			for _, at := range []time.Duration{7, 8} {
-				time.Sleep(time.Until(begun.Add(at * time.Second)))
-				r, err := l.Try(w.ctx, 2)
-				require.NoError(t, err)
-				require.True(t, r.Granted && r.Degraded)
-			}
-			c.down.Store(false)
-			h.after.Store(after)
-			require.NoError(t, l.Acquire(w.ctx, 5))
-			w.granted(1)
-			require.Less(t, h.after.Load(), int64(0), "an answer was lost")
-			require.Less(t, time.Since(begun), 13*time.Second)
-			used, members := w.used()
-			require.EqualValues(t, 10, used)
-			require.Equal(t, 4, members)
-			require.Zero(t, w.value())
-		})
-	}
 }
 
 // A fleet that loses Redis, all of it, again and again: no window holds more than the rate but for the

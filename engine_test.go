@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
@@ -138,47 +137,6 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 	}
 }
 
-// A grant that comes for a caller that left, while those who wait are being asked for, is not theirs:
-// they are about to be answered.
-func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		h := hold(w, time.Second)
-		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-		defer cancel()
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = w.l.Try(ctx, 4) })
-		wg.Go(func() {
-			time.Sleep(100 * time.Millisecond)
-			require.NoError(t, w.l.Acquire(w.ctx, 2))
-			require.Equal(t, 1100*time.Millisecond, w.elapsed())
-			h.set(0)
-			require.NoError(t, w.l.Acquire(w.ctx, 3))
-		})
-		wg.Wait()
-		time.Sleep(5 * time.Second)
-		used, members := w.used()
-		require.EqualValues(t, 1+2+3, used)
-		require.Equal(t, 3, members)
-		require.EqualValues(t, 4, w.value())
-	})
-}
-
-// What goes back to Redis may be what somebody waits for.
-func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.available(10)
-		h := hold(w, time.Second)
-		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-		defer cancel()
-		go func() { _, _ = w.l.Try(ctx, 4) }()
-		w.at(600 * time.Millisecond)
-		h.set(0)
-		require.NoError(t, w.l.Acquire(w.ctx, 10))
-		require.Equal(t, time.Second, w.elapsed())
-	}, WithRecheck(time.Hour))
-}
-
 // An answer that was on its way when a permit was released says what was before.
 func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
@@ -192,24 +150,6 @@ func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 		require.NoError(t, w.l.Acquire(w.ctx, 2))
 		require.LessOrEqual(t, w.elapsed(), 2*time.Second)
 	}, WithRecheck(time.Hour))
-}
-
-// The timeout of a caller bounds what it waits, also for Redis; then nobody knows whether the permits
-// were there.
-func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		hold(w, 2*time.Second)
-		begin := time.Now()
-		ok, err := w.l.TryAcquire(w.ctx, 1, 700*time.Millisecond)
-		require.False(t, ok)
-		require.ErrorIs(t, err, ErrUnavailable)
-		require.Equal(t, 700*time.Millisecond+engine.Grace, time.Since(begin))
-		time.Sleep(time.Minute)
-		ok, err = w.l.TryAcquire(w.ctx, 1, 1999*time.Millisecond)
-		require.True(t, ok, "an answer that is on its way counts")
-		require.NoError(t, err)
-	})
 }
 
 // A grant that has gone meanwhile is not given back, and never more than the rate is there.
@@ -233,44 +173,5 @@ func TestGiveBackKnowsItsBounds(t *testing.T) {
 		require.EqualValues(t, 5, w.value())
 		_, members = w.used()
 		require.Zero(t, members)
-	})
-}
-
-// Close returns what is granted to a caller that it has failed.
-func TestCloseGivesBack(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		hold(w, 400*time.Millisecond)
-		ctx, cancel := context.WithCancel(w.ctx)
-		defer cancel()
-		errs := make(chan error, 2)
-		go func() { errs <- w.l.Acquire(ctx, 2) }()
-		go func() { _, err := w.l.Try(ctx, 3); errs <- err }()
-		time.Sleep(100 * time.Millisecond)
-		begin := time.Now()
-		go func() {
-			require.ErrorIs(t, <-errs, ErrClosed)
-			require.ErrorIs(t, <-errs, ErrClosed)
-			require.Equal(t, begin, time.Now())
-		}()
-		require.NoError(t, w.client.Close())
-		require.Equal(t, 700*time.Millisecond, time.Since(begin), "the rest of the calls, and the giving back")
-		used, _ := w.used()
-		require.EqualValues(t, 1, used)
-		require.EqualValues(t, 9, w.value())
-	})
-}
-
-// A Redis that does not answer holds Close up for a second.
-func TestCloseDoesNotHang(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		hold(w, 10*time.Second)
-		go func() { _ = w.l.Acquire(w.ctx, 2) }()
-		synctest.Wait()
-		begin := time.Now()
-		require.NoError(t, w.client.Close())
-		require.Equal(t, time.Second, time.Since(begin))
-		time.Sleep(30 * time.Second)
 	})
 }

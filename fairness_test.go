@@ -1,13 +1,10 @@
 package ratelimiter
 
 import (
-	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,143 +52,6 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			"four":      20 * time.Second,
 			"last":      20 * time.Second,
 		})
-	})
-}
-
-// The one before it leaves: the next is served as soon as it fits, without a wait of its own.
-func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(8)
-		sent := count(w.rdb)
-		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
-		defer cancel()
-		go func() { require.ErrorIs(t, w.l.Acquire(ctx, 5), context.DeadlineExceeded) }()
-		go func() {
-			time.Sleep(2 * time.Second)
-			ok, err := w.l.TryAcquire(w.ctx, 7, 4*time.Second) // its time is up while it is the first
-			require.False(t, ok)
-			require.NoError(t, err)
-			require.Equal(t, 6*time.Second, w.elapsed())
-		}()
-		q := &line{w: w, at: map[string]time.Duration{}}
-		q.waits("two", 2500*time.Millisecond, 2)
-		q.served(map[string]time.Duration{"two": 6 * time.Second})
-		require.LessOrEqual(t, sent.sent.Load(), int64(5))
-	}, WithRecheck(time.Hour))
-}
-
-// A caller of the same size takes the place of one that left, and its wait.
-func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(10)
-		sent := count(w.rdb)
-		for i := range 20 {
-			ctx, cancel := context.WithTimeout(w.ctx, time.Duration(i+1)*time.Second)
-			defer cancel()
-			go func() { _ = w.l.Acquire(ctx, 5) }()
-			time.Sleep(time.Millisecond)
-		}
-		q := &line{w: w, at: map[string]time.Duration{}}
-		q.waits("five", time.Second, 5)
-		q.served(map[string]time.Duration{"five": time.Minute})
-		require.LessOrEqual(t, sent.sent.Load(), int64(3))
-	}, WithRecheck(time.Hour))
-}
-
-// A large request behind small ones that keep coming is served within three intervals.
-func TestLargeRequestsDoNotStarve(t *testing.T) {
-	redistest.Repeats(t)
-	const interval = time.Second
-	for name, small := range map[string]func(w *world){
-		"tries": func(w *world) { _, _ = w.l.Try(w.ctx, 1); time.Sleep(20 * time.Millisecond) },
-		"short waits": func(w *world) {
-			_, _ = w.l.TryAcquire(w.ctx, 1, 30*time.Millisecond)
-		},
-		"waits": func(w *world) { _ = w.l.Acquire(w.ctx, 1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
-				var (
-					stop  atomic.Bool
-					wg    sync.WaitGroup
-					large int
-				)
-				for i := range 10 {
-					wg.Go(func() {
-						time.Sleep(time.Duration(i) * 13 * time.Millisecond)
-						for !stop.Load() {
-							small(w)
-						}
-					})
-				}
-				w.at(1500 * time.Millisecond)
-				for range 4 {
-					begin := time.Now()
-					require.NoError(t, w.l.Acquire(w.ctx, 10))
-					require.LessOrEqual(t, time.Since(begin), 3*interval)
-					large++
-				}
-				stop.Store(true)
-				wg.Wait()
-				require.Equal(t, 4, large)
-			})
-		})
-	}
-}
-
-// Who does not wait does not stand in line either: it takes what is free.
-func TestTriesDoNotStandInLine(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(4)
-		go func() { _ = w.l.Acquire(w.ctx, 10) }()
-		time.Sleep(time.Second)
-		w.granted(1)
-		ok, err := w.l.TryAcquire(w.ctx, 1, 0)
-		require.NoError(t, err)
-		require.True(t, ok)
-		require.Equal(t, time.Second, w.elapsed())
-		w.refused(6, 59*time.Second)
-		// Until the one in line has been passed over for a whole interval.
-		w.at(time.Minute - time.Millisecond)
-		w.granted(1)
-		w.at(time.Minute + time.Millisecond)
-		r := w.try(1)
-		require.False(t, r.Granted)
-		require.EqualValues(t, 7, r.Available)
-		require.Equal(t, time.Minute-2*time.Millisecond, r.Wait, "when the one in line can be served")
-		require.NoError(t, w.client.Close())
-	})
-}
-
-// 500 who wait cost hardly more than a call a grant, and nobody overtakes.
-func TestManyWaitersAreNoHerd(t *testing.T) {
-	inWorld(t, overall(20, time.Second), func(t *testing.T, w *world) {
-		for range 20 { // spread, so that permits come back one by one
-			w.granted(1)
-			time.Sleep(50 * time.Millisecond)
-		}
-		sent := count(w.rdb)
-		const callers = 500
-		var (
-			wg    sync.WaitGroup
-			mu    sync.Mutex
-			order []int
-		)
-		for i := range callers {
-			wg.Go(func() {
-				time.Sleep(time.Duration(i) * time.Microsecond)
-				require.NoError(t, w.l.Acquire(w.ctx, 1))
-				mu.Lock()
-				defer mu.Unlock()
-				order = append(order, i)
-			})
-		}
-		wg.Wait()
-		require.Len(t, order, callers)
-		for place, i := range order {
-			require.InDelta(t, place, i, 1, "served out of order") // two of one instant may return in any order
-		}
-		require.LessOrEqual(t, float64(sent.sent.Load())/callers, 1.2, "calls a grant")
 	})
 }
 

@@ -2,7 +2,6 @@ package ratelimiter
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -117,34 +116,5 @@ func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 				}
 			}
 		})
-	})
-}
-
-// Two calls of tries are in flight at most, and what comes meanwhile gathers; unless one hangs.
-func TestTriesGatherBehindTwoCalls(t *testing.T) {
-	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		hold(w, time.Second)
-		sent := count(w.rdb)
-		var wg sync.WaitGroup
-		try := func(at, until time.Duration) {
-			wg.Go(func() {
-				w.at(at)
-				r, err := w.l.Try(w.ctx, 1)
-				require.NoError(t, err)
-				require.True(t, r.Granted)
-				require.Equal(t, until, w.elapsed())
-			})
-		}
-		for i := range 2 {
-			ms := time.Duration(i) * time.Millisecond
-			try(ms, time.Second+ms)
-		}
-		for i := range 6 { // together with the first that comes later than 100 ms after the first call
-			try(time.Duration(10+i)*time.Millisecond, 1101*time.Millisecond)
-		}
-		try(101*time.Millisecond, 1101*time.Millisecond)
-		wg.Wait()
-		require.EqualValues(t, 3, sent.sent.Load())
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/stretchr/testify/require"
 )
 
@@ -193,91 +192,6 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	})
 }
 
-// While requests are answered without Redis somebody probes, once a second and in nobody's way, whoever
-// asks; and whoever waits is served by Redis when it is back.
-func TestPoliciesProbe(t *testing.T) {
-	for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(1000, time.Second), 10)} {
-		for _, blocking := range []bool{false, true} {
-			inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
-				l := w.l.OnOutage(p)
-				c := cutOff(w, refusedDial)
-				goesAway(w, c)
-				sent, begin := c.sent.Load(), time.Now()
-				back := time.Duration(0)
-				for time.Since(begin) < 40*time.Second {
-					if time.Since(begin) > 30*time.Second && c.down.Swap(false) {
-						back = time.Since(begin)
-					}
-					before := time.Now()
-					if blocking {
-						require.NoError(t, l.Acquire(w.ctx, 1))
-					} else {
-						r, err := l.Try(w.ctx, 1)
-						require.NoError(t, err)
-						require.False(t, r.Degraded && time.Since(begin) > back+1250*time.Millisecond+40*time.Millisecond && back > 0)
-						require.True(t, r.Granted || r.Wait > 0)
-						require.True(t, r.Degraded || !c.down.Load())
-					}
-					if p.kind == outage.FailOpen {
-						require.Zero(t, time.Since(before), "not delayed by the probe")
-					}
-					time.Sleep(20 * time.Millisecond)
-				}
-				require.False(t, w.l.handle.Health().Down())
-				require.LessOrEqual(t, c.sent.Load()-sent, int64(30))
-				require.GreaterOrEqual(t, c.sent.Load()-sent, int64(30*8/10-1))
-			})
-		}
-	}
-}
-
-// A probe that hangs holds nobody up.
-func TestProbeThatHangs(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		h := hold(w, 0)
-		c := cutOff(w, refusedDial)
-		goesAway(w, c)
-		h.set(20 * time.Second)
-		l := w.l.OnOutage(FailOpen())
-		begin := time.Now()
-		for range 1000 {
-			before := time.Now()
-			r, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
-			require.True(t, r.Granted)
-			require.Zero(t, time.Since(before))
-			time.Sleep(10 * time.Millisecond)
-		}
-		require.Equal(t, 10*time.Second, time.Since(begin))
-		h.set(0)
-		time.Sleep(20 * time.Second)
-		requireIdle(t, w.client)
-	})
-}
-
-// A cool-down that this process knows of holds its requests back without Redis too.
-func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
-	for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(10, time.Second), 2)} {
-		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-			l := w.l.OnOutage(p)
-			goesAway(w, cutOff(w, refusedDial))
-			until := time.Now().Add(30 * time.Second)
-			l.handle.NoteCoolDown(until)
-			l.handle.NoteCoolDown(until.Add(-time.Second)) // longer wins
-			r, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
-			require.False(t, r.Granted)
-			require.Equal(t, 30*time.Second, r.Wait)
-			require.NoError(t, l.Acquire(w.ctx, 1))
-			require.Equal(t, until, time.Now())
-			l.handle.NoteCoolDown(time.Now().Add(time.Hour))
-			l.handle.NoteCoolDown(time.Time{})
-			require.NoError(t, l.Acquire(w.ctx, 1))
-			require.Equal(t, until, time.Now())
-		})
-	}
-}
-
 // The observer hears of each outage once, with what it was.
 func TestObserver(t *testing.T) {
 	var mu sync.Mutex
@@ -316,36 +230,4 @@ func TestObserver(t *testing.T) {
 		defer mu.Unlock()
 		events = append(events, e)
 	}))
-}
-
-// maxRemembered is how many limiters with nothing to tell a shard remembers.
-const maxRemembered = 64
-
-// What a process remembers for the time without Redis is bounded, and what it needs stays.
-func TestMemoriesAreBounded(t *testing.T) {
-	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
-		p := LocalShare(overall(10, time.Second), 2)
-		goesAway(w, cutOff(w, refusedDial))
-		time.Sleep(time.Second)
-		kept := w.client.RateLimiter(w.l.Name() + "kept").OnOutage(p)
-		r, err := kept.Try(w.ctx, 5)
-		require.NoError(t, err)
-		require.True(t, r.Granted)
-		for i := range 10 * maxRemembered {
-			l := beside(kept, fmt.Sprint(w.l.Name(), i)).OnOutage(p)
-			_, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
-			time.Sleep(100 * time.Microsecond)
-		}
-		r, err = kept.Try(w.ctx, 1)
-		require.NoError(t, err)
-		require.False(t, r.Granted, "%d are remembered", kept.handle.Snapshot().Remembered)
-		time.Sleep(time.Second)
-		for i := range maxRemembered {
-			l := beside(kept, fmt.Sprint(w.l.Name(), "again", i)).OnOutage(p)
-			_, err := l.Try(w.ctx, 6)
-			require.ErrorIs(t, err, ErrUnavailable)
-		}
-		require.LessOrEqual(t, kept.handle.Snapshot().Remembered, maxRemembered)
-	})
 }

@@ -145,43 +145,6 @@ func TestContextErrorsComeThroughUnchanged(t *testing.T) {
 	})
 }
 
-func TestAcquireWaitsAsLongAsItTakes(t *testing.T) {
-	inWorld(t, overall(3, 2*time.Hour), func(t *testing.T, w *world) {
-		for range 10 {
-			require.NoError(t, w.l.Acquire(w.ctx, 3))
-		}
-		require.Equal(t, 18*time.Hour, w.elapsed())
-	}, WithRecheck(10*time.Minute))
-}
-
-// Hours of many callers: everyone is served, and no window holds more than the rate.
-func TestManyWaiters(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		var (
-			mu  sync.Mutex
-			log windowLog
-			wg  sync.WaitGroup
-		)
-		for range 100 {
-			wg.Go(func() {
-				for range 5 {
-					if err := w.l.Acquire(w.ctx, 1); err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					log.add(w.elapsed(), 1)
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, log.grants, 500)
-		require.LessOrEqual(t, log.worst(time.Second), int64(10))
-		require.Equal(t, 49*time.Second, w.elapsed())
-	})
-}
-
 func TestCloseFailsWaitersAndCalls(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		w.granted(1)

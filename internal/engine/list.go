@@ -69,7 +69,7 @@ type part struct {
 	permits int64
 	policy  *outage.Policy
 	typ     permit.Type
-	id      permit.ID // of the grant
+	id      permit.ID // of the grant; zero if there can be none
 	changes int       // of the limiter, before it was asked
 }
 

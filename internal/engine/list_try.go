@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // inBackground runs f in a goroutine of its own, for which Close waits. It returns ErrClosed if the Engine is
@@ -189,7 +190,7 @@ func tryInTurn(ctx context.Context, parts []part) (listReply, error) {
 			continue
 		}
 		if err != nil {
-			i++ // it may have been granted, too
+			i++ // it may have been granted, too, unless it has no ID
 		}
 		refundAll(ctx, parts[:i])
 		if err != nil {
@@ -243,7 +244,7 @@ func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 		begin := time.Now()
 		b.ID = h.engine.cfg.Backends.NewID()
 		p.id, p.typ = b.ID.Run(0), b.Type
-		a, err := h.askOnce(ctx, &b)
+		a, unsure, err := h.askOnce(ctx, &b)
 		if other, ok := err.(*permit.WrongTypeError); ok {
 			if typeChanges++; typeChanges > permit.MaxTypeChanges {
 				return permit.Reply{}, permit.TypeKeepsChanging("acquire", h.name)
@@ -253,6 +254,9 @@ func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 			continue
 		}
 		if err != nil {
+			if !unsure {
+				p.id = permit.ID{}
+			}
 			return permit.Reply{}, err
 		}
 		if a.Granted[0] < 0 {
@@ -283,17 +287,19 @@ func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 	return permit.Reply{}, fmt.Errorf("ratelimiter: acquire of %q: its permits change faster than they can be counted; try again", h.name)
 }
 
-// askOnce makes the call b until there is a reply.
-func (h *Handle) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, err error) {
+// askOnce makes the call b until there is a reply. With an error unsure is true where b may have been carried out.
+func (h *Handle) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, unsure bool, err error) {
 	h.Touch()
 	defer h.Touch()
 	err = h.gated(ctx, "acquire", func(replay bool) (err error) {
 		b.Replay = replay && !b.DryRun
 		a, err = h.backend.Acquire(ctx, b)
+		failure, lost := err.(*retry.Error)
+		unsure = unsure || lost && failure.Outcome != retry.NotExecuted
 		h.noteReply(err)
 		return err
 	})
-	return a, err
+	return a, unsure, err
 }
 
 // takeAudit reports whether the caller should look for lost permits now, which nobody else then does for a

@@ -110,12 +110,12 @@ func (r *request) failLocked(err error, ended []*request) []*request {
 }
 
 func (r *request) refuseLocked(a *permit.Reply, ended []*request) []*request {
-	r.Available, r.Wait, r.Reply = a.Available, a.Wait, a
+	r.Degraded, r.Available, r.Wait, r.Reply = false, a.Available, a.Wait, a
 	return r.endLocked(ended)
 }
 
 func (r *request) grantLocked(a *permit.Reply, left int64, ended []*request) []*request {
-	r.Granted, r.Available, r.Reply = true, left, a
+	r.Granted, r.Degraded, r.Available, r.Reply = true, false, left, a
 	return r.endLocked(ended)
 }
 

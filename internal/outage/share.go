@@ -2,6 +2,7 @@ package outage
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -178,6 +179,9 @@ func (s *Share) Undo(permits int64, at time.Time) {
 		if g := &s.grants[i]; !g.staged && g.permits >= permits && !g.first.After(at) {
 			g.permits -= permits
 			s.used -= permits
+			if g.permits == 0 {
+				s.grants = slices.Delete(s.grants, i, i+1)
+			}
 			return
 		}
 	}

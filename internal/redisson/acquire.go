@@ -118,7 +118,7 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 		return permit.Reply{}, err
 	}
 	var o permit.Others
-	if n := 13 + len(b.Runs); b.Share.On && len(r) >= n+8 && r[n+7] >= 0 && int64(len(r)-n-8) >= 2*r[n+7] {
+	if n := 13 + len(b.Runs); b.Share.On && len(r) >= n+8 && r[n+7] >= 0 && r[n+7] <= int64(len(r)-n-8)/2 {
 		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2]&1 == 1, WireLeft: r[n+2]&2 == 2,
 			Mine: r[n+3], Java: r[n+4], Kin: r[n+5], Blocked: r[n+6]}
 		o.Waiting, o.Tags = r[n+8:n+8+2*int(r[n+7])], r[n+8+2*int(r[n+7]):]

@@ -60,10 +60,10 @@ func Linked(t testing.TB, pkg string) map[string]string {
 var Core = []string{"", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson", "internal/engine"}
 
 // Rooms returns the packages of this module that a program which imports pkg links, by their paths within it, and whether
-// it links go-redis.
-func Rooms(t testing.TB, pkg string) (ours []string, goRedis bool) {
+// it links go-redis. Behind "-test" it is the program of pkg's tests.
+func Rooms(t testing.TB, pkg ...string) (ours []string, goRedis bool) {
 	t.Helper()
-	out := goCommand(t, ".", nil, "list", "-deps", pkg)
+	out := goCommand(t, ".", nil, append([]string{"list", "-deps"}, pkg...)...)
 	for line := range strings.Lines(out) {
 		path := strings.TrimSpace(line)
 		if within, ok := strings.CutPrefix(path, modulePath); ok {

@@ -1,0 +1,391 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A limiter is one limiter of a Server: its rate, and a log for each process, or for all of them.
+type limiter struct {
+	name    string
+	rate    permit.Rate
+	changed bool
+	err     error // what every call of it is replied; nil for none
+	cool    int64 // no permit before, ms
+	logs    map[int]*slidingLog
+	audit   int
+}
+
+// A slidingLog is what a limiter has granted: exact, to the millisecond, as scripts/acquire.lua counts.
+type slidingLog struct {
+	rate    permit.Rate
+	entries []*entry // by their instants; those that are over stay until a call reclaims them
+	wires   []wire   // tripwires of processes whose callers wait
+	ever    []*entry // whatever was granted, less what was refunded or released
+}
+
+// An entry is one grant.
+type entry struct {
+	id      permit.ID
+	at      int64 // ms
+	left    int64 // permits of it that are in use
+	granted int64
+	by      int  // the tag of the process; 0 for Redisson
+	told    bool // it had been granted elsewhere
+}
+
+// A wire says that callers of a process wait.
+type wire struct {
+	tag, wants int
+	at         int64
+}
+
+func (l *limiter) log(process int) *slidingLog {
+	if l.rate.Type == permit.Overall {
+		process = 0
+	}
+	if l.logs[process] == nil {
+		l.logs[process] = &slidingLog{}
+	}
+	g := l.logs[process]
+	g.rate = l.rate
+	return g
+}
+
+func (g *slidingLog) interval() int64 { return g.rate.Interval.Milliseconds() }
+
+// value returns the permits left, when what was reclaimed is all that has come back.
+func (g *slidingLog) value() int64 {
+	n := g.rate.Permits
+	for _, e := range g.entries {
+		n -= e.left
+	}
+	return n
+}
+
+// used returns the permits in use.
+func (g *slidingLog) used(now int64) (n int64) {
+	for _, e := range g.entries {
+		if e.at > now-g.interval() {
+			n += e.left
+		}
+	}
+	return n
+}
+
+// reclaim takes out what was granted at due or before, and the wires, which are older than everything.
+func (g *slidingLog) reclaim(due int64) (wires []wire) {
+	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return e.at <= due })
+	wires, g.wires = g.wires, nil
+	return wires
+}
+
+func (g *slidingLog) add(id permit.ID, at, permits int64, by int) {
+	e := &entry{id: id, at: at, left: permits, granted: permits, by: by}
+	g.ever = append(g.ever, e)
+	g.insert(e)
+}
+
+func (g *slidingLog) insert(e *entry) {
+	i := len(g.entries)
+	for i > 0 && g.entries[i-1].at > e.at {
+		i--
+	}
+	g.entries = slices.Insert(g.entries, i, e)
+}
+
+func (g *slidingLog) find(id permit.ID) *entry {
+	for _, e := range g.entries {
+		if e.id == id {
+			return e
+		}
+	}
+	return nil
+}
+
+func (g *slidingLog) remove(e *entry) {
+	g.entries = slices.DeleteFunc(g.entries, func(o *entry) bool { return o == e })
+}
+
+// release takes permits back, of the newest grants first.
+func (g *slidingLog) release(now, permits int64) {
+	for i := len(g.entries) - 1; i >= 0 && permits > 0 && g.entries[i].at > now-g.interval(); i-- {
+		e := g.entries[i]
+		n := min(permits, e.left)
+		e.left, e.granted, permits = e.left-n, e.granted-n, permits-n
+	}
+}
+
+// pause returns how long a gap is yet to be kept.
+func (g *slidingLog) pause(now int64, except *entry) int64 {
+	for i := len(g.entries) - 1; i >= 0 && g.rate.MinGap > 0; i-- {
+		if e := g.entries[i]; e != except && e.at <= now {
+			return e.at + min(g.rate.MinGap.Milliseconds()*e.left, g.interval()) - now
+		}
+	}
+	return 0
+}
+
+// worst returns the most permits that were granted in any window of an interval.
+func (g *slidingLog) worst(told bool) (most int64) {
+	all := slices.DeleteFunc(slices.Clone(g.ever), func(e *entry) bool { return e.told && !told })
+	slices.SortFunc(all, func(a, b *entry) int { return int(a.at - b.at) })
+	sum, oldest := int64(0), 0
+	for _, e := range all {
+		for sum += e.granted; all[oldest].at <= e.at-g.interval(); oldest++ {
+			sum -= all[oldest].granted
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// acquire decides b at now, for the process of that tag.
+func (g *slidingLog) acquire(b *permit.Batch, now, cool int64, tag int) permit.Reply {
+	a := permit.Reply{Granted: make([]int64, len(b.Runs)), Now: time.UnixMilli(now), Rate: g.rate, NoTTL: !b.NoTTL}
+	possible := false
+	for i, r := range b.Runs {
+		if r.Permits > g.rate.Permits {
+			a.Granted[i] = -1
+		} else {
+			possible = true
+		}
+	}
+	if !possible {
+		return permit.Reply{Granted: a.Granted, Rate: permit.Rate{Permits: g.rate.Permits}}
+	}
+	grace := int64(0)
+	if b.Share.On {
+		grace = b.Share.Grace.Milliseconds()
+	}
+	wires := g.reclaim(now - g.interval() - grace)
+	save := false // what is free is saved up for another process
+	for _, w := range wires {
+		save = save || b.Share.On && w.tag != tag && w.wants > 0 && g.fresh(w, now)
+	}
+	earlier, wanted := g.findEarlier(b, &a)
+	value := g.value()
+	var need, wait, soon int64
+	pause := int64(0)
+	cooling := max(0, cool-now)
+	if cooling > 0 {
+		value, wait, soon = 0, cooling, cooling
+	} else {
+		pause = g.pause(now, nil)
+		if grace > 0 && b.Share.May > 0 && value < wanted {
+			value += g.takeYoung(b, now, wanted-value, &a.Others)
+		}
+		spend := value
+		if save {
+			spend = min(value, b.Share.May)
+		}
+		for i, r := range b.Runs {
+			if a.Granted[i] < 0 {
+				continue
+			}
+			if !earlier && spend >= r.Permits && pause <= 0 && (need == 0 || !b.InOrder) {
+				n := min(r.Count, spend/r.Permits, permit.Max/r.Permits)
+				if g.rate.MinGap > 0 {
+					n, pause = 1, min(g.rate.MinGap.Milliseconds()*r.Permits, g.interval())
+				}
+				if !b.DryRun {
+					g.add(b.ID.Run(i), now, r.Permits*n, tag)
+					value -= r.Permits * n
+				}
+				spend -= r.Permits * n
+				a.Granted[i] = n
+			}
+			if a.Granted[i] < r.Count {
+				if spend >= r.Permits && pause <= 0 && !b.DryRun && (need == 0 || !b.InOrder) {
+					a.Next = permit.Rest
+				}
+				if need == 0 {
+					need = r.Permits
+				}
+			}
+		}
+		if need > 0 && a.Next == permit.Done {
+			switch {
+			case value < need:
+				wait, soon = g.wait(now, need-value, grace, b.Share.Age)
+			case save:
+				wait, soon = max(1, min(grace, 100)), 1
+			}
+			wait, soon = max(wait, pause), max(soon, pause)
+		}
+	}
+	if b.Share.On {
+		a.Others.Soon = ms(soon)
+		g.tell(b, &a.Others, wires, need > 0, now, tag)
+	}
+	a.Wait, a.Available = ms(wait), max(0, value)
+	return a
+}
+
+// findEarlier fills in what the call was granted when it ran before, and returns the permits that it asks for besides.
+func (g *slidingLog) findEarlier(b *permit.Batch, a *permit.Reply) (earlier bool, wanted int64) {
+	for i, r := range b.Runs {
+		if a.Granted[i] < 0 {
+			continue
+		}
+		if e := g.find(b.ID.Run(i)); b.Replay && e != nil {
+			a.Granted[i], earlier = min(r.Count, (e.left+r.Permits-1)/r.Permits), true
+		}
+		wanted += r.Permits * (r.Count - a.Granted[i])
+	}
+	return earlier, wanted
+}
+
+// takeYoung reclaims of the permits within their grace as many as may be taken, and returns how many.
+func (g *slidingLog) takeYoung(b *permit.Batch, now, short int64, o *permit.Others) (taken int64) {
+	var part []*entry
+	sum := int64(0)
+	for _, e := range g.entries {
+		if e.at >= now-g.interval()-b.Share.Age && e.at <= now-g.interval() {
+			part, sum = append(part, e), sum+e.left
+		}
+	}
+	value, p := g.value(), b.Runs[0].Permits
+	n := min(short, b.Share.May, sum)
+	if len(b.Runs) == 1 || value+n < p {
+		n = (value+n)/p*p - value
+	}
+	for _, e := range part {
+		if k := min(e.left, n-taken); k > 0 {
+			if e.left -= k; e.left == 0 {
+				g.remove(e)
+			}
+			taken += k
+		}
+	}
+	o.Young = taken
+	return taken
+}
+
+// wait returns how long it takes until so many permits more have come back, and until they fall due that are taken then.
+func (g *slidingLog) wait(now, short, grace, age int64) (wait, soon int64) {
+	var at, soonAt, sum, fresh int64
+	for _, e := range g.entries {
+		due := min(e.at, now) + g.interval()
+		if at == 0 {
+			if sum += e.left; sum >= short {
+				at = due
+			}
+		}
+		if grace > 0 && soonAt == 0 && due >= now-age {
+			if fresh += e.left; fresh >= short {
+				soonAt = max(due, at)
+			}
+		}
+	}
+	wait = max(1, at+grace-now)
+	if soonAt == 0 {
+		soonAt = now + wait
+	}
+	return wait, max(0, soonAt-now)
+}
+
+func (g *slidingLog) fresh(w wire, now int64) bool { return now-w.at <= 3*g.interval()+1000 }
+
+// tell says who takes part, and has the wires planted of those who wait.
+func (g *slidingLog) tell(b *permit.Batch, o *permit.Others, wires []wire, need bool, now int64, tag int) {
+	if b.Share.Survey && need && o.Soon > 0 {
+		for n, i := 0, len(g.entries)-1; n < 128 && i >= 0 && g.entries[i].at > now-g.interval(); n, i = n+1, i-1 {
+			switch e := g.entries[i]; {
+			case e.by == tag:
+				o.Mine += e.left
+			case e.by == 0:
+				o.Java += e.left
+			default:
+				o.Kin += e.left
+				if !slices.Contains(o.Tags, int64(e.by)) {
+					o.Tags = append(o.Tags, int64(e.by))
+				}
+			}
+		}
+	}
+	own := wire{tag, b.Share.Wants, now}
+	for _, w := range wires {
+		switch {
+		case w.tag == tag:
+			o.WireFound = true
+			if w.wants == own.wants && now-w.at <= g.interval() {
+				own = w
+			}
+		case g.fresh(w, now):
+			o.Waiting = append(o.Waiting, int64(w.tag), int64(w.wants))
+			g.wires = append(g.wires, w)
+		}
+	}
+	if o.WireLeft = need; need {
+		g.wires = append(g.wires, own)
+	}
+}
+
+// reserve has v held from now on, as far as that can be.
+func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (held int64) {
+	e := g.find(v.ID)
+	if e != nil && e.left != v.Held && v.Held == 0 && !v.Unsure {
+		e = nil
+	}
+	if e != nil {
+		held = e.left
+	}
+	n := int64(0)
+	if v.Want > 0 && cool <= now && g.pause(now, e) <= 0 {
+		g.entries = slices.DeleteFunc(g.entries, func(o *entry) bool { return o != e && o.at <= now-g.interval() })
+		g.wires = nil
+		n = max(0, min(v.Want, g.value()+held))
+		if n < v.Want && (g.rate.MinGap > 0 || v.Whole) {
+			n = min(held, n)
+		}
+	}
+	if e == nil && n == 0 {
+		return 0
+	}
+	if e == nil {
+		g.add(v.ID, now, n, tag)
+		return n
+	}
+	g.remove(e)
+	if e.left, e.granted, e.at = n, n, now; n > 0 {
+		g.insert(e)
+	}
+	return n
+}
+
+// refund takes back what of a grant nobody keeps. One that is not there any more is not returned twice.
+func (g *slidingLog) refund(r permit.Grant) {
+	e := g.find(r.ID)
+	if e == nil || e.left != r.Permits {
+		return
+	}
+	if e.left, e.granted = r.Keep, e.granted-(r.Permits-r.Keep); r.Keep == 0 {
+		g.remove(e)
+	}
+}
+
+// check returns what is wrong with a batch.
+func check(b *permit.Batch) error {
+	n := int64(0)
+	for _, r := range b.Runs {
+		if r.Permits < 1 || r.Permits > permit.Max || r.Count < 1 {
+			return fmt.Errorf("a run of %d times %d permits", r.Count, r.Permits)
+		}
+		n += r.Count
+	}
+	switch {
+	case len(b.Runs) == 0 || len(b.Runs) > permit.MaxRuns || n > permit.MaxRequests:
+		return fmt.Errorf("%d requests in %d runs", n, len(b.Runs))
+	case b.ID == (permit.ID{}):
+		return fmt.Errorf("no ID")
+	case b.ID[7] != 0:
+		return fmt.Errorf("the ID is that of run %d", b.ID[7])
+	}
+	return nil
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

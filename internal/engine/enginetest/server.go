@@ -1,0 +1,512 @@
+// Package enginetest has what an Engine is tested with in place of Redis. The limiters of a [Server] are exact sliding
+// logs in memory, which count in whole milliseconds of time.Now, so in a bubble of testing/synctest that time is virtual.
+// The calls that a [Process] makes can be held up, refused and lost.
+package enginetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// How a call fails. Each error is a copy of its own.
+var (
+	// Refused says that nobody was there.
+	Refused = &retry.Error{Err: errors.New("connection refused"), Outcome: retry.NotExecuted}
+	// Lost says that no reply came.
+	Lost = &retry.Error{Err: errors.New("connection reset"), Outcome: retry.Unknown}
+	// Exhausted says that the process had no connection to spare.
+	Exhausted = &retry.Error{Err: errors.New("connection pool timeout"), Outcome: retry.NotExecuted, Local: true}
+	// Loading says that the server is there, but not ready.
+	Loading = &retry.Error{Err: errors.New("LOADING"), Outcome: retry.NotExecuted, Answered: true}
+	// Denied says that the server would not carry the call out however often it is made.
+	Denied = &retry.Error{Err: errors.New("NOPERM"), Outcome: retry.Executed, Answered: true}
+)
+
+// A TB is a test, which is told what an Engine must not do.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// A Server has limiters, which processes share.
+type Server struct {
+	t TB
+
+	mu        sync.Mutex
+	limiters  map[string]*limiter
+	processes int
+	seq       uint64 // of IDs
+}
+
+// New returns a Server without limiters.
+func New(t TB) *Server { return &Server{t: t, limiters: map[string]*limiter{}} }
+
+func now() int64 { return time.Now().UnixMilli() }
+
+// SetRate gives a limiter a rate, with all of its permits free.
+func (s *Server) SetRate(key string, r permit.Rate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limiters[key] = &limiter{name: key, rate: r, logs: map[int]*slidingLog{}}
+}
+
+// ChangeRate gives a limiter another rate, with its permits in use as they are.
+func (s *Server) ChangeRate(key string, r permit.Rate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.limiters[key]
+	l.rate, l.changed = r, true
+}
+
+// Delete takes a limiter away.
+func (s *Server) Delete(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.limiters, key)
+}
+
+// Spoil has every call of a limiter replied err; nil ends that.
+func (s *Server) Spoil(key string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limiters[key].err = err
+}
+
+// CoolDown has a limiter grant nothing before that instant.
+func (s *Server) CoolDown(key string, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limiters[key].cool = until.UnixMilli()
+}
+
+// Release returns permits of an Overall limiter.
+func (s *Server) Release(key string, permits int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limiters[key].log(0).release(now(), permits)
+}
+
+// Redisson takes permits of an Overall limiter as Redisson does, which reclaims the tripwires of others, and returns when
+// to ask again; 0 when it got them.
+func (s *Server) Redisson(key string, permits int64) (wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.limiters[key].log(0)
+	g.reclaim(now() - g.interval())
+	if short := permits - g.value(); short > 0 {
+		n, _ := g.wait(now(), short, 0, 0)
+		return ms(n)
+	}
+	g.add(s.newIDLocked(0), now(), permits, 0)
+	return 0
+}
+
+func (s *Server) ofAll(key string, f func(*slidingLog) int64) (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.limiters[key].logs {
+		n += f(g)
+	}
+	return n
+}
+
+// Used returns the permits in use, of all processes.
+func (s *Server) Used(key string) int64 {
+	return s.ofAll(key, func(g *slidingLog) int64 { return g.used(now()) })
+}
+
+// Available returns the permits of an Overall limiter that are free.
+func (s *Server) Available(key string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.limiters[key]
+	return max(0, l.rate.Permits-l.log(0).used(now()))
+}
+
+// Granted returns the permits that were ever granted, of all processes, less what was returned.
+func (s *Server) Granted(key string) int64 {
+	return s.ofAll(key, func(g *slidingLog) (n int64) {
+		for _, e := range g.ever {
+			n += e.granted
+		}
+		return n
+	})
+}
+
+// CheckWindows returns an error when a limiter has granted more than its rate within any interval, not counting what
+// was returned, and what it was told of only if told is. A limiter that had several rates is not looked at.
+func (s *Server) CheckWindows(told bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, l := range s.limiters {
+		for _, g := range l.logs {
+			if most := g.worst(told); most > l.rate.Permits && !l.changed {
+				errs = append(errs, fmt.Errorf("%q granted %d permits within an interval: %v", l.name, most, l.rate))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A Grant is permits that are in use.
+type Grant struct {
+	At      time.Time
+	Permits int64
+}
+
+// Grants returns what is in use of an Overall limiter, oldest first.
+func (s *Server) Grants(key string) (list []Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.limiters[key].log(0)
+	for _, e := range g.entries {
+		if e.at > now()-g.interval() {
+			list = append(list, Grant{time.UnixMilli(e.at), e.left})
+		}
+	}
+	return list
+}
+
+// Audits returns how often lost permits of a limiter were looked for.
+func (s *Server) Audits(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limiters[key].audit
+}
+
+func (s *Server) newIDLocked(tag int) (id permit.ID) {
+	s.seq++
+	id[0] = byte(tag)
+	binary.LittleEndian.PutUint64(id[8:], s.seq)
+	return id
+}
+
+// find returns the limiter that a call of that type is for, or what it is replied.
+func (s *Server) findLocked(key string, typ permit.Type) (*limiter, error) {
+	l := s.limiters[key]
+	switch {
+	case l == nil:
+		return nil, fmt.Errorf("%w: %q has no rate", permit.ErrNotInitialized, key)
+	case l.err != nil:
+		return nil, l.err
+	case l.rate.Type != typ:
+		return nil, &permit.WrongTypeError{Type: l.rate.Type}
+	}
+	return l, nil
+}
+
+// A Call is one that a process makes.
+type Call struct {
+	Op     string    // "acquire", "refund", "reserve", "audit", "acquire_all"
+	Key    string    // of the first limiter
+	ID     permit.ID // of what is granted or returned, to the first limiter; none of an audit
+	At     time.Time
+	Replay bool
+	Batch  permit.Batch       // of an acquire
+	Grant  permit.Grant       // of a refund
+	Held   permit.Reservation // of a reserve
+}
+
+// A Fault is what becomes of a call. The zero Fault is none.
+type Fault struct {
+	Before, After time.Duration       // how long the call takes until it is carried out, and the reply from then on
+	Err           *retry.Error        // what the process is told in place of a reply
+	Reply         func(*permit.Reply) // makes the reply to an acquire of one that refuses everybody, and that is not carried out
+	Runs          bool                // the call is carried out, with Err too
+}
+
+// LostReply is a call that is carried out, of which the process gets no reply.
+var LostReply = Fault{Err: Lost, Runs: true}
+
+// A Process is one process: the Backends of an Engine.
+type Process struct {
+	server *Server
+	tag    int
+
+	mu     sync.Mutex
+	next   []Fault
+	always Fault
+	hook   func(Call) Fault
+	calls  []Call
+	inTurn bool
+	shard  func(key string) (any, bool)
+}
+
+// Process returns another process.
+func (s *Server) Process() *Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.processes++
+	return &Process{server: s, tag: s.processes}
+}
+
+// Next gives the next calls these faults, one each.
+func (p *Process) Next(f ...Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = append(p.next, f...)
+}
+
+// Forget takes the faults back that Next has given and no call has had.
+func (p *Process) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = nil
+}
+
+// Always gives every call that fault which has none by Next.
+func (p *Process) Always(f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.always = f
+}
+
+// Cut has every call fail, without being carried out.
+func (p *Process) Cut(err *retry.Error) { p.Always(Fault{Err: err}) }
+
+// Mend ends what Cut and Always began.
+func (p *Process) Mend() { p.Always(Fault{}) }
+
+// Hook has f called for every call that has no fault by Next, before it is made; nil for nobody. It may block.
+func (p *Process) Hook(f func(Call) Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hook = f
+}
+
+// Calls returns what the process has sent so far.
+func (p *Process) Calls() []Call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.calls)
+}
+
+// Sent returns how many calls the process has sent so far.
+func (p *Process) Sent() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.calls)
+}
+
+// InTurn has several limiters asked one after the other.
+func (p *Process) InTurn() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inTurn = true
+}
+
+// Divide says which part of the server holds a key.
+func (p *Process) Divide(shard func(key string) (any, bool)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shard = shard
+}
+
+// send makes a call: carry, unless a fault has it otherwise.
+func (p *Process) send(c Call, carry func() error) (Fault, error) {
+	c.At = time.Now()
+	p.mu.Lock()
+	p.calls = append(p.calls, c)
+	f, hook := p.always, p.hook
+	if len(p.next) > 0 {
+		f, p.next, hook = p.next[0], p.next[1:], nil
+	}
+	p.mu.Unlock()
+	if hook != nil {
+		if h := hook(c); h.Err != nil || h.Before > 0 || h.After > 0 || h.Reply != nil {
+			f = h
+		}
+	}
+	time.Sleep(f.Before)
+	var err error
+	if f.Err == nil && f.Reply == nil || f.Runs {
+		p.server.mu.Lock()
+		err = carry()
+		p.server.mu.Unlock()
+	}
+	time.Sleep(f.After)
+	if f.Err != nil {
+		failure := *f.Err
+		return f, &failure
+	}
+	return f, err
+}
+
+// NewID returns an ID that no call has had.
+func (p *Process) NewID() permit.ID {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	return p.server.newIDLocked(p.tag)
+}
+
+// Joint reports whether AcquireAll takes the limiters.
+func (p *Process) Joint(limiters []any) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.inTurn && len(limiters) <= 6
+}
+
+// Shard returns what Divide has said.
+func (p *Process) Shard(key string) (any, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shard == nil {
+		return nil, false
+	}
+	return p.shard(key)
+}
+
+// AcquireAll takes all parts at one instant, or none.
+func (p *Process) AcquireAll(_ context.Context, parts []permit.Part, replay bool) (refused []int, err error) {
+	s := p.server
+	types := make([]permit.Type, len(parts))
+	for i := range parts {
+		types[i] = parts[i].Type
+	}
+	_, err = p.send(Call{Op: "acquire_all", Key: parts[0].Limiter.(*Limiter).key, ID: parts[0].ID, Replay: replay}, func() error {
+		logs, ran := make([]*slidingLog, len(parts)), false
+		for i := range parts {
+			v := &parts[i]
+			l, err := s.findLocked(v.Limiter.(*Limiter).key, v.Type)
+			if other, ok := err.(*permit.WrongTypeError); ok {
+				types[i] = other.Type
+			}
+			if err != nil {
+				return err
+			}
+			if v.Permits > l.rate.Permits {
+				return permit.Exceeds(l.name, v.Permits, l.rate.Permits)
+			}
+			g := l.log(p.tag)
+			logs[i] = g
+			before := g.find(v.ID) != nil
+			if ran = ran || before; before && !replay {
+				s.t.Errorf("a call for several limiters is sent again without being a replay")
+			}
+			if l.cool > now() || g.pause(now(), nil) > 0 || g.rate.Permits-g.used(now()) < v.Permits {
+				refused = append(refused, i)
+			}
+		}
+		if ran && replay {
+			refused = nil
+			return nil
+		}
+		if len(refused) == 0 {
+			for i, v := range parts {
+				logs[i].reclaim(now() - logs[i].interval())
+				logs[i].add(v.ID, now(), v.Permits, p.tag)
+			}
+		}
+		return nil
+	})
+	if _, lost := err.(*retry.Error); lost {
+		return nil, err
+	}
+	for i := range parts {
+		parts[i].Type = types[i]
+	}
+	return refused, err
+}
+
+// A Limiter is one of a Server, as one process asks it: the Backend of a Handle.
+type Limiter struct {
+	p   *Process
+	key string
+}
+
+// Limiter returns the limiter of that key.
+func (p *Process) Limiter(key string) *Limiter { return &Limiter{p, key} }
+
+// Acquire makes one attempt at b.
+func (l *Limiter) Acquire(_ context.Context, b *permit.Batch) (a permit.Reply, err error) {
+	s := l.p.server
+	c := Call{Op: "acquire", Key: l.key, ID: b.ID, Replay: b.Replay, Batch: *b}
+	c.Batch.Runs = slices.Clone(b.Runs)
+	if err := check(b); err != nil {
+		s.t.Errorf("acquire of %q: %v", l.key, err)
+	}
+	f, err := l.p.send(c, func() error {
+		state, err := s.findLocked(l.key, b.Type)
+		if err != nil {
+			return err
+		}
+		g, at := state.log(l.p.tag), now()
+		if !b.At.IsZero() {
+			at = b.At.UnixMilli()
+		}
+		for i := range b.Runs {
+			if !b.Replay && !b.DryRun && g.find(b.ID.Run(i)) != nil {
+				s.t.Errorf("acquire of %q: a call that was carried out is sent again without being a replay", l.key)
+			}
+		}
+		before := len(g.ever)
+		a = g.acquire(b, at, state.cool, l.p.tag)
+		for _, e := range g.ever[before:] {
+			e.told = !b.At.IsZero()
+		}
+		return nil
+	})
+	if err != nil {
+		return permit.Reply{}, err
+	}
+	if f.Reply != nil {
+		s.mu.Lock()
+		a = permit.Reply{Granted: make([]int64, len(b.Runs)), Wait: time.Second, Now: time.UnixMilli(now()), Rate: s.limiters[l.key].rate}
+		s.mu.Unlock()
+		f.Reply(&a)
+	}
+	return a, nil
+}
+
+// Refund makes one attempt at returning what of g nobody keeps.
+func (l *Limiter) Refund(_ context.Context, typ permit.Type, g permit.Grant) error {
+	if g.Keep < 0 || g.Keep >= g.Permits {
+		l.p.server.t.Errorf("refund of %q: %d of %d permits are kept", l.key, g.Keep, g.Permits)
+	}
+	_, err := l.p.send(Call{Op: "refund", Key: l.key, ID: g.ID, Grant: g}, func() error {
+		state, err := l.p.server.findLocked(l.key, typ)
+		if err == nil {
+			state.log(l.p.tag).refund(g)
+		}
+		return err
+	})
+	return err
+}
+
+// Reserve makes one attempt at v.
+func (l *Limiter) Reserve(_ context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error) {
+	_, err = l.p.send(Call{Op: "reserve", Key: l.key, ID: v.ID, Held: v}, func() error {
+		state, err := l.p.server.findLocked(l.key, v.Type)
+		if err != nil {
+			return err
+		}
+		if v.Want > state.rate.Permits {
+			return permit.Exceeds(state.name, v.Want, state.rate.Permits)
+		}
+		held = state.log(l.p.tag).reserve(v, now(), state.cool, l.p.tag)
+		rate = permit.Rate{Permits: state.rate.Permits, Interval: state.rate.Interval}
+		return nil
+	})
+	return held, rate, err
+}
+
+// Audit is counted: no permit of an exact log is ever lost.
+func (l *Limiter) Audit(_ context.Context, typ permit.Type, _ bool) error {
+	_, err := l.p.send(Call{Op: "audit", Key: l.key}, func() error {
+		state, err := l.p.server.findLocked(l.key, typ)
+		if err == nil {
+			state.audit++
+		}
+		return err
+	})
+	return err
+}

@@ -1,0 +1,239 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A line is callers who come one after another and wait.
+type line struct {
+	w  *world
+	mu sync.Mutex
+	wg sync.WaitGroup
+	at map[string]time.Duration // when each was served
+}
+
+// waits sends a caller who comes at the instant come.
+func (q *line) waits(name string, come time.Duration, permits int64) {
+	q.wg.Go(func() {
+		q.w.at(come)
+		if err := q.w.l.Acquire(q.w.ctx, permits); err != nil {
+			q.w.t.Errorf("%s: %v", name, err)
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.at[name] = q.w.elapsed()
+	})
+}
+
+func (q *line) served(want map[string]time.Duration) {
+	q.w.t.Helper()
+	q.wg.Wait()
+	require.Equal(q.w.t, want, q.at)
+}
+
+// First come, first served: who does not fit lets nobody pass.
+func TestWaitersAreServedInOrder(t *testing.T) {
+	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(9)
+		q := &line{w: w, at: map[string]time.Duration{}}
+		q.waits("five", 1*time.Second, 5)
+		q.waits("one", 2*time.Second, 1) // would fit at once
+		q.waits("five more", 3*time.Second, 5)
+		q.waits("four", 4*time.Second, 4) // fits beside five and one
+		q.waits("last", 5*time.Second, 1)
+		q.served(map[string]time.Duration{
+			"five":      10 * time.Second,
+			"one":       10 * time.Second,
+			"five more": 20 * time.Second,
+			"four":      20 * time.Second,
+			"last":      20 * time.Second,
+		})
+	})
+}
+
+// The one before it leaves: the next is served as soon as it fits, without a wait of its own.
+func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(8)
+		before := w.p.Sent()
+		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+		defer cancel()
+		go func() { require.ErrorIs(t, w.l.Acquire(ctx, 5), context.DeadlineExceeded) }()
+		go func() {
+			time.Sleep(2 * time.Second)
+			ok, err := w.l.TryAcquire(w.ctx, 7, 4*time.Second) // its time is up while it is the first
+			require.False(t, ok)
+			require.NoError(t, err)
+			require.Equal(t, 6*time.Second, w.elapsed())
+		}()
+		q := &line{w: w, at: map[string]time.Duration{}}
+		q.waits("two", 2500*time.Millisecond, 2)
+		q.served(map[string]time.Duration{"two": 6 * time.Second})
+		require.LessOrEqual(t, w.p.Sent()-before, 5)
+	}, recheck(time.Hour))
+}
+
+// A caller of the same size takes the place of one that left, and its wait.
+func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(10)
+		before := w.p.Sent()
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(w.ctx, time.Duration(i+1)*time.Second)
+			defer cancel()
+			go func() { _ = w.l.Acquire(ctx, 5) }()
+			time.Sleep(time.Millisecond)
+		}
+		q := &line{w: w, at: map[string]time.Duration{}}
+		q.waits("five", time.Second, 5)
+		q.served(map[string]time.Duration{"five": time.Minute})
+		require.LessOrEqual(t, w.p.Sent()-before, 3)
+	}, recheck(time.Hour))
+}
+
+// A large request behind small ones that keep coming is served within three intervals.
+func TestLargeRequestsDoNotStarve(t *testing.T) {
+	const interval = time.Second
+	for name, small := range map[string]func(w *world){
+		"tries": func(w *world) { _, _ = w.l.Try(w.ctx, 1); time.Sleep(20 * time.Millisecond) },
+		"short waits": func(w *world) {
+			_, _ = w.l.TryAcquire(w.ctx, 1, 30*time.Millisecond)
+		},
+		"waits": func(w *world) { _ = w.l.Acquire(w.ctx, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
+				var (
+					stop  atomic.Bool
+					wg    sync.WaitGroup
+					large int
+				)
+				for i := range 10 {
+					wg.Go(func() {
+						time.Sleep(time.Duration(i) * 13 * time.Millisecond)
+						for !stop.Load() {
+							small(w)
+						}
+					})
+				}
+				w.at(1500 * time.Millisecond)
+				for range 4 {
+					ok, err := w.l.TryAcquire(w.ctx, 10, 3*interval)
+					if err != nil || !ok {
+						t.Errorf("not served within three intervals: %v", err)
+						break
+					}
+					large++
+				}
+				stop.Store(true)
+				wg.Wait()
+				require.Equal(t, 4, large)
+			})
+		})
+	}
+}
+
+// Who does not wait does not stand in line either: it takes what is free.
+func TestTriesDoNotStandInLine(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(4)
+		go func() { _ = w.l.Acquire(w.ctx, 10) }()
+		time.Sleep(time.Second)
+		w.granted(1)
+		ok, err := w.l.TryAcquire(w.ctx, 1, 0)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, time.Second, w.elapsed())
+		w.refused(6, 59*time.Second)
+		// Until the one in line has been passed over for a whole interval.
+		w.at(time.Minute - time.Millisecond)
+		w.granted(1)
+		w.at(time.Minute + time.Millisecond)
+		r := w.try(1)
+		require.False(t, r.Granted)
+		require.EqualValues(t, 7, r.Available)
+		require.Equal(t, time.Minute-2*time.Millisecond, r.Wait, "when the one in line can be served")
+		w.close()
+	})
+}
+
+// 500 who wait cost hardly more than a call a grant, and nobody overtakes.
+func TestManyWaitersAreNoHerd(t *testing.T) {
+	inWorld(t, overall(20, time.Second), func(t *testing.T, w *world) {
+		for range 20 { // spread, so that permits come back one by one
+			w.granted(1)
+			time.Sleep(50 * time.Millisecond)
+		}
+		before := w.p.Sent()
+		const callers = 500
+		var (
+			wg    sync.WaitGroup
+			mu    sync.Mutex
+			order []int
+		)
+		for i := range callers {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Microsecond)
+				require.NoError(t, w.l.Acquire(w.ctx, 1))
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+			})
+		}
+		wg.Wait()
+		require.Len(t, order, callers)
+		for place, i := range order {
+			require.InDelta(t, place, i, 1, "served out of order") // two of one instant may return in any order
+		}
+		require.LessOrEqual(t, float64(w.p.Sent()-before)/callers, 1.2, "calls a grant")
+	})
+}
+
+// WithEarlyRefusal: known to be in vain, refused at once.
+func TestEarlyRefusal(t *testing.T) {
+	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(10)
+		try := func(permits int64, timeout time.Duration) (bool, time.Duration) {
+			begin := time.Now()
+			ok, err := w.l.TryAcquire(w.ctx, permits, timeout)
+			require.NoError(t, err)
+			return ok, time.Since(begin)
+		}
+		ok, took := try(1, 9*time.Second)
+		require.False(t, ok)
+		require.Zero(t, took)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			ok, took := try(1, 10*time.Second)
+			require.True(t, ok)
+			require.Equal(t, 10*time.Second, took)
+		})
+		time.Sleep(1500 * time.Millisecond)
+		before := w.p.Sent()
+		ok, took = try(1, 8*time.Second) // behind one whose wait is known
+		require.False(t, ok)
+		require.Zero(t, took)
+		require.Zero(t, w.p.Sent()-before)
+		wg.Wait()
+		w.granted(9)
+		// One that is refused only after the first has been answered.
+		wg.Go(func() {
+			ok, took := try(2, 12*time.Second)
+			require.True(t, ok)
+			require.Equal(t, 10*time.Second, took)
+		})
+		wg.Go(func() {
+			time.Sleep(time.Second)
+			ok, took := try(10, 12*time.Second) // could be served at 20 s
+			require.False(t, ok)
+			require.Equal(t, 9*time.Second, took)
+		})
+		wg.Wait()
+	}, refuseEarly)
+}

@@ -1,0 +1,232 @@
+package engine_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A queue of many sizes is one call, in which equal requests share a run.
+func TestGatheredRequestsAreOneCall(t *testing.T) {
+	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		var permits []int64
+		for range 100 {
+			permits = append(permits, 1, 2, 5)
+		}
+		for i, r := range w.gathered(permits) {
+			require.NoError(t, r.Err)
+			require.True(t, r.Granted, i)
+		}
+		calls := w.p.Calls()
+		require.Len(t, calls, 2)
+		require.Equal(t, []permit.Run{{Permits: 1, Count: 100}, {Permits: 2, Count: 100}, {Permits: 5, Count: 100}}, calls[1].Batch.Runs)
+		w.used(801)
+	})
+}
+
+// More than one call carries.
+func TestGatheredRequestsBeyondOneCall(t *testing.T) {
+	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
+		require.Equal(t, 5*permit.MaxRequests, w.together(3, 5*permit.MaxRequests))
+		require.Equal(t, 5, w.p.Sent())
+		var permits []int64
+		for i := range 3 * permit.MaxRuns {
+			permits = append(permits, int64(i+1))
+		}
+		for i, r := range w.gathered(permits) {
+			require.True(t, r.Granted && r.Err == nil, "%d: %v", i, r.Err)
+		}
+		require.Equal(t, 5+3, w.p.Sent())
+		n := int64(3 * permit.MaxRuns)
+		w.used(15*permit.MaxRequests + n*(n+1)/2)
+	})
+}
+
+// Gathered requests get the outcomes that they would get one after another at that instant: grants, permits left,
+// waits, and each its own error.
+func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
+	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
+		other := w.limiter("one after another")
+		check(t, func(rt *rapid.T) {
+			rate := rapid.Int64Range(1, 40).Draw(rt, "rate")
+			for _, l := range []*limiter{w.l, other} {
+				w.server.SetRate(l.key, overall(rate, time.Minute))
+			}
+			for range rapid.IntRange(0, 4).Draw(rt, "before") {
+				n := rapid.Int64Range(1, rate).Draw(rt, "n")
+				a := w.try(n)
+				b, err := other.Try(w.ctx, n)
+				require.NoError(rt, err)
+				require.Equal(rt, a.Granted, b.Granted)
+				time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
+			}
+			permits := rapid.SliceOfN(rapid.Int64Range(1, rate+2), 1, 30).Draw(rt, "permits")
+			// Nobody can tell which of them came first: equal ones in a row, sizes by appearance.
+			var sizes []int64
+			for _, n := range permits {
+				if !slices.Contains(sizes, n) {
+					sizes = append(sizes, n)
+				}
+			}
+			got := w.gathered(permits)
+			for _, size := range sizes {
+				for i, n := range permits {
+					if n != size {
+						continue
+					}
+					want, err := other.Try(w.ctx, n)
+					if n > rate {
+						require.ErrorIs(rt, got[i].Err, permit.ErrPermitsExceedRate)
+						require.ErrorIs(rt, err, permit.ErrPermitsExceedRate)
+						continue
+					}
+					require.NoError(rt, got[i].Err)
+					require.Equal(rt, want.Granted, got[i].Granted, "%d of %v", n, permits)
+					if want.Granted {
+						require.Equal(rt, want.Available, got[i].Available)
+					}
+				}
+			}
+			for i, n := range permits { // refused ones are told of the state after all
+				if n <= rate && !got[i].Granted {
+					want, err := other.Try(w.ctx, n)
+					require.NoError(rt, err)
+					require.Equal(rt, want.Wait, got[i].Wait)
+					require.Equal(rt, want.Available, got[i].Available)
+				}
+			}
+		})
+	})
+}
+
+// Two calls of tries are in flight at most, and what comes meanwhile gathers; unless one hangs.
+func TestTriesGatherBehindTwoCalls(t *testing.T) {
+	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		w.delay(time.Second)
+		before := w.p.Sent()
+		var wg sync.WaitGroup
+		try := func(at, until time.Duration) {
+			wg.Go(func() {
+				w.at(at)
+				require.True(t, w.try(1).Granted)
+				require.Equal(t, until, w.elapsed())
+			})
+		}
+		for i := range 2 {
+			ms := time.Duration(i) * time.Millisecond
+			try(ms, time.Second+ms)
+		}
+		for i := range 6 { // together with the first that comes later than 100 ms after the first call
+			try(time.Duration(10+i)*time.Millisecond, 1101*time.Millisecond)
+		}
+		try(101*time.Millisecond, 1101*time.Millisecond)
+		wg.Wait()
+		require.Equal(t, 3, w.p.Sent()-before)
+	})
+}
+
+// What one call does not do is done by further ones, before anybody is told: the rest, and a walk from where it had got.
+func TestACallGoesOn(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		reply := func(next permit.Next, c permit.Cursor) enginetest.Fault {
+			return enginetest.Fault{Reply: func(a *permit.Reply) { a.Next, a.Cursor = next, c }}
+		}
+		w.p.Next(reply(permit.Rest, permit.Cursor{}), reply(permit.Walk, permit.Cursor{Members: 512, Permits: 7}),
+			reply(permit.Walk, permit.Cursor{Members: 1024, Permits: 8}))
+		w.granted(4)
+		calls := w.p.Calls()
+		require.Len(t, calls, 4)
+		require.Zero(t, calls[1].Batch.Cursor)
+		require.Equal(t, permit.Cursor{Members: 512, Permits: 7}, calls[2].Batch.Cursor)
+		require.Equal(t, permit.Cursor{Members: 1024, Permits: 8}, calls[3].Batch.Cursor)
+		for i := range calls {
+			for j := range i {
+				require.NotEqual(t, calls[i].Batch.ID, calls[j].Batch.ID, "each is a call of its own")
+			}
+		}
+	})
+}
+
+// Calls that are refused within one interval look for lost permits once, and not each; permits that are lost are found
+// by an audit, and the callers are asked for again.
+func TestAudits(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(10)
+		w.at(2 * time.Second)
+		w.granted(10)
+		before := w.p.Sent()
+		for range 100 {
+			w.refused(1, time.Second)
+		}
+		require.Equal(t, 100+1, w.p.Sent()-before)
+		require.Zero(t, w.server.Audits(w.l.key))
+
+		w.at(4 * time.Second)
+		before = w.p.Sent()
+		w.p.Next(enginetest.Fault{Reply: func(a *permit.Reply) { a.Next = permit.Audit }})
+		r := w.try(3)
+		require.True(t, r.Granted)
+		require.Equal(t, 3, w.p.Sent()-before, "asked, audited, asked again")
+		require.Equal(t, 1, w.server.Audits(w.l.key))
+	})
+}
+
+// A flight follows the type of its limiter, three times at most.
+func TestTypeChanges(t *testing.T) {
+	inWorld(t, permit.Rate{Type: permit.PerClient, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
+		w.granted(3)
+		require.Equal(t, 2, w.p.Sent())
+		require.Equal(t, permit.PerClient, w.l.Type())
+		w.granted(3)
+		require.Equal(t, 3, w.p.Sent(), "it knows by now")
+		flips := 0
+		typ := permit.Overall
+		w.p.Hook(func(enginetest.Call) enginetest.Fault {
+			w.server.SetRate(w.l.key, permit.Rate{Type: typ, Permits: 10, Interval: time.Minute})
+			typ = typ.Other()
+			flips++
+			return enginetest.Fault{}
+		})
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorContains(t, err, "its type changed 3 times")
+		require.NotErrorIs(t, err, permit.ErrUnavailable)
+		require.Equal(t, 4, flips)
+		w.p.Hook(nil)
+		w.granted(1)
+	})
+}
+
+// A limiter without a rate, and one that is spoilt: callers are told, and nobody else is.
+func TestErrorsOfReplies(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		nobody := w.limiter("nobody")
+		for range 3 {
+			_, err := nobody.Try(w.ctx, 1)
+			require.ErrorIs(t, err, permit.ErrNotInitialized)
+			require.ErrorIs(t, nobody.Acquire(w.ctx, 1), permit.ErrNotInitialized)
+			ok, err := nobody.TryAcquire(w.ctx, 1, time.Second)
+			require.ErrorIs(t, err, permit.ErrNotInitialized)
+			require.False(t, ok)
+		}
+		w.p.Next(enginetest.Fault{Err: enginetest.Denied})
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, enginetest.Denied.Err)
+		require.ErrorContains(t, err, `acquire of "limiter"`)
+		require.NotErrorIs(t, err, permit.ErrUnavailable)
+		require.Zero(t, w.elapsed())
+		require.False(t, w.l.Health().Down())
+		_, err = w.l.Try(w.ctx, 11)
+		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
+		require.ErrorContains(t, err, `asked for 11 permits of "limiter", whose rate is 10`)
+		require.ErrorIs(t, w.l.Acquire(w.ctx, 11), permit.ErrPermitsExceedRate)
+		w.granted(10)
+	})
+}

@@ -1,0 +1,213 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// A caller waits for its share when the server comes back and serves it. Its limiter is not asked again, and others of
+// its shard are.
+func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
+	for _, names := range []int{0, 1, 2, 3, 50} {
+		inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
+			l := w.l.on(localShare(overall(10, 5*time.Second), 2))
+			w.granted(1)
+			w.goesAway()
+			var served time.Time
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				ok, err := l.TryAcquire(w.ctx, 1, 30*time.Second)
+				require.NoError(t, err)
+				require.True(t, ok)
+				served = time.Now()
+			})
+			begun, _ := w.l.Health().Since()
+			time.Sleep(500 * time.Millisecond)
+			w.p.Mend()
+			wg.Wait()
+			require.Less(t, served.Sub(begun), 1500*time.Millisecond, "Redis served it")
+			for i := range names {
+				_, err := w.beside(l, fmt.Sprint(w.l.key, i)).Try(w.ctx, 1)
+				require.ErrorIs(t, err, permit.ErrNotInitialized)
+			}
+			w.idle()
+			time.Sleep(10 * time.Second)
+		})
+	}
+}
+
+// Whoever waits for a share, and whoever was served or left, leaves nothing armed: also not at Close.
+func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
+	policy := localShare(overall(10, 5*time.Second), 2)
+	for name, f := range map[string]func(t *testing.T, w *world, l *limiter){
+		"served by the share": func(t *testing.T, w *world, l *limiter) {
+			require.NoError(t, l.Acquire(w.ctx, 1))
+			time.Sleep(1250 * time.Millisecond)
+		},
+		"its time is up": func(t *testing.T, w *world, l *limiter) {
+			ok, err := l.TryAcquire(w.ctx, 1, time.Second)
+			require.NoError(t, err)
+			require.False(t, ok)
+			time.Sleep(1250 * time.Millisecond)
+		},
+		"it leaves": func(t *testing.T, w *world, l *limiter) {
+			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+			defer cancel()
+			require.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
+			time.Sleep(1250 * time.Millisecond)
+		},
+		"it leaves when Redis is back": func(t *testing.T, w *world, l *limiter) {
+			ctx, cancel := context.WithTimeout(w.ctx, 4*time.Second)
+			defer cancel()
+			ended := make(chan error)
+			go func() { ended <- l.Acquire(ctx, 10) }()
+			go func() { ended <- l.Acquire(ctx, 5) }() // waits for its share
+			time.Sleep(time.Second)
+			w.p.Mend()
+			require.ErrorIs(t, <-ended, permit.ErrUnavailable)
+			require.NoError(t, <-ended)
+		},
+		"Close": func(t *testing.T, w *world, l *limiter) {
+			ended := make(chan error)
+			go func() { ended <- l.Acquire(w.ctx, 1) }()
+			go func() { ended <- w.beside(l, l.key+"2").on(policy).Acquire(w.ctx, 1) }()
+			time.Sleep(time.Second)
+			w.close()
+			require.ErrorIs(t, <-ended, permit.ErrClosed)
+			require.ErrorIs(t, <-ended, permit.ErrClosed)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
+				w.granted(1)
+				w.goesAway()
+				f(t, w, w.l.on(policy))
+				w.idle()
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// What a limiter of a list is to be told of it is told, however many others are asked for while the call is on its way.
+func TestTellingOutlivesTheLimiter(t *testing.T) {
+	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+		policy := localShare(overall(10, 4*time.Second), 2)
+		a, b := w.l.on(policy), w.limiter(w.l.key+"b").on(policy)
+		others := []*limiter{w.beside(a, w.l.key+"1"), w.beside(a, w.l.key+"2"), w.beside(a, w.l.key+"3")}
+		for _, l := range append(others, b) {
+			w.server.SetRate(l.key, overall(10, 4*time.Second))
+		}
+		w.granted(1)
+		w.goesAway()
+		time.Sleep(4 * time.Second)
+		r, err := a.Try(w.ctx, 5)
+		require.NoError(t, err)
+		require.True(t, r.Granted && r.Degraded)
+		time.Sleep(2 * time.Second)
+		w.p.Mend()
+		require.NoError(t, b.on(nil).Acquire(w.ctx, 1)) // finds that Redis is back
+		w.delay(200 * time.Millisecond)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			got, err := w.all(w.ctx, -1, a.of(1), b.of(1))
+			require.NoError(t, err)
+			require.True(t, got.Granted)
+		})
+		time.Sleep(100 * time.Millisecond)
+		for _, l := range others {
+			wg.Go(func() {
+				_, err := l.Try(w.ctx, 1)
+				require.NoError(t, err)
+			})
+			time.Sleep(250 * time.Millisecond)
+		}
+		wg.Wait()
+		w.used(6)
+		for _, l := range others {
+			require.EqualValues(t, 1, w.server.Used(l.key), "nobody else's grants")
+		}
+	})
+}
+
+// A timer that has fired and waits for the lock cannot be stopped. It finds a limiter that was evicted, or that is another
+// one.
+func TestTimerThatFiresLate(t *testing.T) {
+	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
+		policy := localShare(overall(10, 5*time.Second), 2)
+		l := w.l.on(policy)
+		w.granted(1)
+		begun := w.goesAway()
+		ctx, cancel := context.WithCancel(w.ctx)
+		go func() { _ = l.Acquire(ctx, 1) }()
+		synctest.Wait()
+		line, local := l.Fired()
+		was := l.Same()
+		cancel()
+		time.Sleep(1250 * time.Millisecond) // its flight wakes and finds nobody
+
+		_, err := w.beside(l, "another").on(policy).Try(w.ctx, 6)
+		require.ErrorIs(t, err, permit.ErrUnavailable, "more than the share")
+		require.Nil(t, l.Same(), "it was evicted")
+		require.Same(t, was, l.Spare())
+		line()
+		local()
+
+		// Another limiter's, in whose line somebody waits.
+		other := w.beside(l, "other").on(policy)
+		served := make(chan time.Duration)
+		go func() {
+			ok, err := other.TryAcquire(w.ctx, 1, time.Minute)
+			require.NoError(t, err)
+			require.True(t, ok)
+			served <- time.Since(begun)
+		}()
+		synctest.Wait()
+		require.Same(t, was, other.Same())
+		line()
+		local()
+		require.Equal(t, 5*time.Second, <-served, "no sooner and no later than its own timer has it")
+		time.Sleep(1250 * time.Millisecond)
+		w.idle()
+	})
+}
+
+// Limiters of many names leave one of each shard behind, with no timer armed, and what the evicted knew is not another's.
+func TestEviction(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		perClient := permit.Rate{Type: permit.PerClient, Permits: 10, Interval: time.Minute}
+		for i := range 100 {
+			l := w.beside(w.l, fmt.Sprint(i))
+			if w.server.SetRate(l.key, perClient); i%2 == 1 {
+				w.server.SetRate(l.key, overall(1, time.Hour))
+			}
+			require.Equal(t, permit.Overall, l.Type(), "nothing is known of it")
+			require.NoError(t, l.Acquire(w.ctx, 1))
+			if i%2 == 1 { // its timer was armed
+				ok, err := l.TryAcquire(w.ctx, 1, 1500*time.Millisecond)
+				require.False(t, ok)
+				require.NoError(t, err)
+			}
+			w.idle()
+		}
+		// One in whose line somebody waits is not evicted.
+		w.granted(10)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		go func() { _ = w.l.Acquire(ctx, 1) }()
+		synctest.Wait()
+		was := w.l.Same()
+		for i := range 10 {
+			require.NoError(t, w.beside(w.l, fmt.Sprint(2*i)).Acquire(w.ctx, 1))
+			require.Same(t, was, w.l.Same())
+		}
+		require.Error(t, w.e.CheckIdle(), "somebody waits")
+	})
+}

@@ -1,0 +1,365 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// Several limiters without Redis: all or nothing from the local shares, at once or waiting, and told
+// when the server is back.
+func TestAllWithoutRedis(t *testing.T) {
+	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
+		other := w.limiter(w.l.key + "other")
+		w.server.SetRate(other.key, overall(10, 4*time.Second))
+		share := localShare(overall(4, time.Second), 2)
+		near, far := w.l.on(share), other.on(share)
+		demands := func(a, b int64) []engine.Demand { return []engine.Demand{near.of(a), far.of(b)} }
+		r, err := w.all(w.ctx, -1, demands(1, 1)...) // both rates become known
+		require.NoError(t, err)
+		require.Equal(t, allGranted, r)
+		for _, l := range []*limiter{near, far} {
+			_, err := l.Try(w.ctx, 1)
+			require.NoError(t, err)
+		}
+		begun := w.goesAway()
+		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
+
+		r, err = w.all(w.ctx, -1, demands(1, 1)...)
+		require.NoError(t, err)
+		require.Equal(t, engine.ListOutcome{Bound: 1, Wait: 4 * time.Second, Degraded: true}, r)
+		r, err = w.all(w.ctx, time.Second, demands(1, 1)...)
+		require.NoError(t, err)
+		require.False(t, r.Granted)
+		require.Equal(t, time.Second, time.Since(begun))
+		require.NoError(t, w.acquireAll(w.ctx, demands(1, 1)...))
+		require.Equal(t, 4*time.Second, time.Since(begun))
+		// One refuses: nothing of the other is kept.
+		r, err = w.all(w.ctx, -1, demands(2, 1)...)
+		require.NoError(t, err)
+		require.Equal(t, engine.ListOutcome{Bound: 0, Wait: time.Second, Degraded: true}, r)
+		r, err = w.all(w.ctx, -1, demands(1, 4)...)
+		require.NoError(t, err)
+		require.True(t, r.Granted, "4 of 5 were left of the other")
+		_, err = w.all(w.ctx, -1, demands(3, 1)...)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.ErrorContains(t, err, "local share of 2")
+		_, err = w.all(w.ctx, -1, near.of(1), other.of(1))
+		require.ErrorIs(t, err, permit.ErrUnavailable, "one is closed")
+		r, err = w.all(w.ctx, -1, w.l.on(failOpen).of(9), other.on(failOpen).of(9))
+		require.NoError(t, err)
+		require.Equal(t, engine.ListOutcome{Granted: true, Bound: -1, Degraded: true}, r)
+		ctx, cancel := context.WithCancel(w.ctx)
+		time.AfterFunc(100*time.Millisecond, cancel)
+		require.ErrorIs(t, w.acquireAll(ctx, demands(1, 1)...), context.Canceled)
+
+		at(4500 * time.Millisecond)
+		w.p.Mend()
+		require.NoError(t, w.acquireAll(w.ctx, demands(1, 5)...), "what the telling has left, one second after it was granted")
+		require.False(t, w.l.Health().Down())
+		require.EqualValues(t, 10, w.server.Used(other.key), "5 were told, 5 are granted")
+	})
+}
+
+func TestAllOrNothing(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(5, time.Second), overall(20, 10*time.Second), permit.Rate{Type: permit.PerClient, Permits: 3, Interval: time.Minute})
+		a, b, c := l[0], l[1], l[2]
+		w.decides(allGranted, a.of(1), b.of(2), c.of(3))
+		w.has(a, 4)
+		w.has(b, 18)
+		require.EqualValues(t, 3, w.server.Used(c.key))
+		w.decides(boundBy(0, time.Minute), c.of(1), a.of(1))
+		w.has(a, 4)
+		w.decides(boundBy(2, time.Minute), a.of(5), b.of(1), c.of(1))
+		w.has(b, 18)
+		w.decides(boundBy(0, time.Second), a.of(5), b.of(1))
+		w.at(999 * time.Millisecond)
+		w.decides(boundBy(0, time.Millisecond), a.of(5), b.of(1))
+		w.at(time.Second)
+		w.decides(allGranted, a.of(5), b.of(1))
+		w.has(b, 17)
+	})
+}
+
+// The limiter with the longest wait is the one that bound.
+func TestTheOneThatBound(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Second), overall(1, time.Minute), overall(1, 10*time.Second))
+		for _, l := range l {
+			require.NoError(t, l.Acquire(w.ctx, 1))
+		}
+		w.decides(boundBy(1, time.Minute), l[0].of(1), l[1].of(1), l[2].of(1))
+		w.release(l[1], 1)
+		w.decides(boundBy(2, 10*time.Second), l[0].of(1), l[1].of(1), l[2].of(1))
+	})
+}
+
+func TestAllWaits(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
+		demands := []engine.Demand{l[0].of(1), l[1].of(1)}
+		for i, at := range []time.Duration{0, 0, 1, 5, 5, 6, 10, 10, 11} {
+			require.NoError(t, w.acquireAll(w.ctx, demands...))
+			require.Equal(t, at*time.Second, w.elapsed(), i)
+		}
+		r, err := w.all(w.ctx, 3*time.Second, demands...)
+		require.NoError(t, err)
+		require.Equal(t, boundBy(1, time.Second), r)
+		require.Equal(t, 14*time.Second, w.elapsed(), "refused when its time was up")
+		r, err = w.all(w.ctx, 3*time.Second, demands...)
+		require.NoError(t, err)
+		require.Equal(t, allGranted, r)
+		require.Equal(t, 15*time.Second, w.elapsed())
+	})
+}
+
+// Requests that do not wait take what is free for an interval; then what a list waits for is kept for it.
+func TestTriesDoNotStarveAList(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(5, time.Second), overall(5, time.Second))
+		ctx, cancel := context.WithCancel(w.ctx)
+		var crowd sync.WaitGroup
+		for i := range 10 {
+			crowd.Go(func() {
+				for ctx.Err() == nil {
+					_, err := l[i%2].Try(ctx, 1)
+					if err != nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		w.at(100 * time.Millisecond)
+		require.NoError(t, w.acquireAll(w.ctx, l[0].of(5), l[1].of(5)))
+		t.Logf("served after %v", w.elapsed())
+		require.Less(t, w.elapsed(), 10*time.Second)
+		cancel()
+		crowd.Wait()
+	})
+}
+
+// The permits of the limiters that did not bind are free for others meanwhile.
+func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Minute), overall(10, time.Second))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		done := make(chan error, 1)
+		go func() { done <- w.acquireAll(w.ctx, l[0].of(1), l[1].of(1)) }()
+		for range 50 {
+			require.NoError(t, l[1].Acquire(w.ctx, 1))
+		}
+		require.Equal(t, 4*time.Second, w.elapsed())
+		require.NoError(t, <-done)
+		require.Equal(t, time.Minute, w.elapsed())
+	})
+}
+
+// A release wakes a list that waits, also by another caller of the Client.
+func TestReleaseWakesAList(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Hour), overall(10, time.Second))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		done := make(chan error, 1)
+		go func() { done <- w.acquireAll(w.ctx, l[0].of(1), l[1].of(1)) }()
+		w.at(1300 * time.Millisecond)
+		w.release(l[0], 1)
+		require.NoError(t, <-done)
+		require.Equal(t, 1300*time.Millisecond, w.elapsed())
+	})
+}
+
+// First come, first served: a list among callers of one limiter, by the time at which each came.
+func TestAListStandsInLine(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Second), overall(10, time.Second))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		order := make(chan int, 3)
+		for i := range 3 {
+			go func() {
+				if i == 1 {
+					require.NoError(t, w.acquireAll(w.ctx, l[0].of(1), l[1].of(1)))
+				} else {
+					require.NoError(t, l[0].Acquire(w.ctx, 1))
+				}
+				order <- i
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		for i := range 3 {
+			require.Equal(t, i, <-order)
+			require.Equal(t, time.Duration(i+1)*time.Second, w.elapsed())
+		}
+	})
+}
+
+func TestALeavingListLeavesNothing(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Hour), overall(10, time.Hour))
+		require.NoError(t, l[0].Acquire(w.ctx, 1))
+		for range 20 {
+			ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+			require.ErrorIs(t, w.acquireAll(ctx, l[0].of(1), l[1].of(1)), context.DeadlineExceeded)
+			cancel()
+		}
+		require.Equal(t, time.Second, w.elapsed())
+		w.has(l[1], 10)
+		w.release(l[0], 1)
+		w.decides(allGranted, l[0].of(1), l[1].of(1))
+		done := make(chan error, 1)
+		go func() { done <- w.acquireAll(w.ctx, l[0].of(1), l[1].of(1)) }()
+		time.Sleep(time.Millisecond)
+		w.close()
+		require.ErrorIs(t, <-done, permit.ErrClosed)
+	})
+}
+
+// release returns permits, as a caller of this process does.
+func (w *world) release(l *limiter, permits int64) {
+	w.server.Release(l.key, permits)
+	l.Changed()
+}
+
+// A limiter of a list without a rate, one with a smaller rate, and one that is spoilt: nothing of the others is kept.
+func TestErrorsOfLists(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, time.Minute), overall(3, time.Minute))
+		for _, wait := range []time.Duration{-1, 0} {
+			_, err := w.all(w.ctx, wait, l[0].of(1), w.limiter("without").of(1))
+			require.ErrorIs(t, err, permit.ErrNotInitialized)
+			_, err = w.all(w.ctx, wait, l[0].of(1), l[1].of(4))
+			require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
+			require.ErrorContains(t, err, l[1].key)
+			w.server.Spoil(l[1].key, permit.ErrMalformed)
+			_, err = w.all(w.ctx, wait, l[0].of(1), l[1].of(1))
+			require.ErrorIs(t, err, permit.ErrMalformed)
+			w.server.Spoil(l[1].key, nil)
+			w.has(l[0], 10)
+		}
+		w.p.Next(enginetest.Fault{Err: enginetest.Denied})
+		_, err := w.all(w.ctx, -1, l[0].of(1), l[1].of(1))
+		require.ErrorIs(t, err, enginetest.Denied.Err)
+		require.NotErrorIs(t, err, permit.ErrUnavailable)
+		w.decides(allGranted, l[0].of(10), l[1].of(3))
+	})
+}
+
+// A reply to a list that is lost is asked for again: once granted, once spent, whichever call it was of.
+func TestLostRepliesOfLists(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		for after := range 3 {
+			l := w.others(overall(10, time.Minute), overall(3, time.Minute), overall(5, time.Minute))
+			w.p.Next(slices.Repeat([]enginetest.Fault{{}}, after)...)
+			w.p.Next(enginetest.LostReply, enginetest.LostReply)
+			w.decides(allGranted, l[0].of(10), l[1].of(3), l[2].of(4))
+			w.has(l[0], 0)
+			w.has(l[1], 0)
+			w.has(l[2], 1)
+			w.p.Forget()
+		}
+	})
+}
+
+// Whoever leaves a list that is in flight: what it is granted goes back.
+func TestAListThatLeavesInFlight(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, time.Minute), overall(3, time.Minute))
+		w.delay(time.Second)
+		for name, ask := range map[string]func(ctx context.Context) error{
+			"at once": func(ctx context.Context) error { _, err := w.all(ctx, -1, l[0].of(2), l[1].of(2)); return err },
+			"waiting": func(ctx context.Context) error { return w.acquireAll(ctx, l[0].of(2), l[1].of(2)) },
+		} {
+			ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
+			begin := time.Now()
+			require.ErrorIs(t, ask(ctx), context.DeadlineExceeded, name)
+			require.Equal(t, 500*time.Millisecond, time.Since(begin))
+			cancel()
+			time.Sleep(10 * time.Second)
+			w.has(l[0], 10)
+			w.has(l[1], 3)
+		}
+		begin := time.Now()
+		_, err := w.all(w.ctx, 700*time.Millisecond, l[0].of(2), l[1].of(2))
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.Equal(t, 700*time.Millisecond+engine.Grace, time.Since(begin))
+		time.Sleep(10 * time.Second)
+		w.has(l[0], 10)
+		w.has(l[1], 3)
+		w.idle()
+	})
+}
+
+// Lists wait out an outage, up to the limit, and are served when the server is back.
+func TestListsInAnOutage(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, time.Minute), overall(3, time.Minute))
+		w.goesAway()
+		before, begin := w.p.Sent(), time.Now()
+		_, err := w.all(w.ctx, -1, l[0].of(1), l[1].of(1))
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.Zero(t, time.Since(begin), "told at once")
+		require.Equal(t, before, w.p.Sent(), "and nothing was sent")
+		begin = time.Now()
+		_, err = w.all(w.ctx, 5*time.Second, l[0].of(1), l[1].of(1))
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.Equal(t, 5*time.Second, time.Since(begin))
+		begin = time.Now()
+		require.ErrorIs(t, w.acquireAll(w.ctx, l[0].of(1), l[1].of(1)), permit.ErrUnavailable)
+		require.GreaterOrEqual(t, time.Since(begin), 10*time.Second)
+		require.LessOrEqual(t, time.Since(begin), 10*time.Second+1250*time.Millisecond)
+		require.LessOrEqual(t, w.p.Sent()-before, 17, "one probe a second")
+		time.AfterFunc(5*time.Second, w.p.Mend)
+		begin = time.Now()
+		require.NoError(t, w.acquireAll(w.ctx, l[0].of(1), l[1].of(1)))
+		require.LessOrEqual(t, time.Since(begin), 6250*time.Millisecond)
+	}, outageLimit(10*time.Second))
+}
+
+// A list that is asked for in turn returns what it has got when a later limiter fails, and that one's too where nobody
+// knows whether it granted.
+func TestAListInTurnUndoes(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault   enginetest.Fault
+		refunds int
+	}{
+		"no reply":   {enginetest.LostReply, 2},
+		"not there":  {enginetest.Fault{Err: enginetest.Refused}, 1},
+		"not ready":  {enginetest.Fault{Err: enginetest.Loading}, 1},
+		"is refused": {enginetest.Fault{Err: enginetest.Denied}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
+				w.p.InTurn()
+				l := w.others(overall(10, time.Minute), overall(3, time.Minute), overall(3, time.Minute))
+				asked := 0
+				w.p.Hook(func(c enginetest.Call) enginetest.Fault {
+					if c.Op == "acquire" && c.Key == l[1].key {
+						asked++
+						return test.fault
+					}
+					return enginetest.Fault{}
+				})
+				_, err := w.all(w.ctx, -1, l[0].of(2), l[1].of(2), l[2].of(1))
+				require.Error(t, err)
+				refunds := 0
+				for _, c := range w.p.Calls() {
+					if c.Op == "refund" {
+						refunds++
+					}
+				}
+				require.Equal(t, test.refunds, refunds)
+				for i, n := range []int64{10, 3, 3} {
+					w.has(l[i], n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,352 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/stretchr/testify/require"
+)
+
+// While Redis is away a process probes it about once a second, however many callers and limiters it
+// has: those who do not wait are told at once, those who wait go on waiting.
+func TestOutage(t *testing.T) {
+	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		w.p.Cut(enginetest.Refused)
+		var wg sync.WaitGroup
+		for i := range 50 {
+			l := w.limiter(fmt.Sprint(w.l.key, i%10))
+			if i >= 40 {
+				l = w.l
+			}
+			wg.Go(func() {
+				for w.elapsed() < 20*time.Second {
+					begin := time.Now()
+					r, err := l.Try(w.ctx, 1)
+					require.ErrorIs(t, err, permit.ErrUnavailable)
+					require.ErrorIs(t, err, enginetest.Refused.Err)
+					require.False(t, r.Granted)
+					if w.elapsed() > time.Second {
+						require.Zero(t, time.Since(begin), "told at once")
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+			})
+		}
+		for range 50 {
+			wg.Go(func() {
+				time.Sleep(5 * time.Second)
+				require.NoError(t, w.l.Acquire(w.ctx, 1))
+				require.LessOrEqual(t, w.elapsed(), 25*time.Second+1250*time.Millisecond)
+			})
+		}
+		wg.Go(func() {
+			time.Sleep(5 * time.Second)
+			ok, err := w.l.TryAcquire(w.ctx, 1, 2*time.Second)
+			require.False(t, ok)
+			require.ErrorIs(t, err, permit.ErrUnavailable, "nobody knows whether it would have been refused")
+			require.Equal(t, 7*time.Second, w.elapsed())
+		})
+		w.at(time.Second)
+		first := w.p.Sent()
+		require.LessOrEqual(t, first, 1+11*2*retry.MaxAttempts)
+		w.at(25 * time.Second)
+		require.LessOrEqual(t, w.p.Sent()-first, 24, "one probe a second")
+		require.Greater(t, w.p.Sent()-first, 24*8/10)
+		w.p.Mend()
+		back := time.Now()
+		for {
+			if r, err := w.l.Try(w.ctx, 1); err == nil && r.Granted {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.LessOrEqual(t, time.Since(back), 1250*time.Millisecond)
+		wg.Wait()
+		require.False(t, w.l.Health().Down())
+	})
+}
+
+// A probe that takes its time is the only one, and what it finds is for all.
+func TestOneProbeAtATime(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		other := w.limiter(w.l.key + "other")
+		w.server.SetRate(other.key, overall(10, time.Minute))
+		w.granted(1)
+		w.p.Cut(enginetest.Refused)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		time.Sleep(1500 * time.Millisecond)
+		w.p.Always(enginetest.Fault{After: 500 * time.Millisecond, Err: enginetest.Refused})
+		sent := w.p.Sent()
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				_, err := other.Try(w.ctx, 1)
+				require.ErrorIs(t, err, permit.ErrUnavailable)
+				require.ErrorContains(t, err, other.key, "names the limiter that was asked")
+			})
+		}
+		wg.Wait()
+		require.Equal(t, sent+1, w.p.Sent())
+
+		var served [2]time.Duration
+		for i, l := range []*limiter{w.l, other} {
+			wg.Go(func() {
+				require.NoError(t, l.Acquire(w.ctx, 1))
+				served[i] = w.elapsed()
+			})
+		}
+		time.Sleep(200 * time.Millisecond)
+		w.p.Mend()
+		wg.Wait()
+		require.Equal(t, served[0], served[1])
+	})
+}
+
+// Tries that stand behind the waiters, for one of these was passed over, are told too.
+func TestOutageWhileTriesYield(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.granted(4)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		go func() { _ = w.l.Acquire(ctx, 10) }()
+		w.at(59 * time.Second)
+		w.granted(1)
+		w.at(61500 * time.Millisecond)
+		w.p.Always(enginetest.Fault{After: 50 * time.Millisecond, Err: enginetest.Refused})
+		var wg sync.WaitGroup
+		for i := range 2 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+				_, err := w.l.Try(w.ctx, 1)
+				require.ErrorIs(t, err, permit.ErrUnavailable)
+				require.LessOrEqual(t, w.elapsed(), 63*time.Second)
+			})
+		}
+		wg.Wait()
+	}, recheck(time.Hour))
+}
+
+// After the outage limit those who wait are told too.
+func TestOutageLimit(t *testing.T) {
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second)
+				err := w.l.Acquire(w.ctx, 1)
+				require.ErrorIs(t, err, permit.ErrUnavailable)
+				require.ErrorContains(t, err, "LOADING")
+				require.GreaterOrEqual(t, w.elapsed(), 20*time.Second)
+				require.LessOrEqual(t, w.elapsed(), 23*time.Second)
+			})
+		}
+		w.at(9500 * time.Millisecond)
+		w.p.Cut(enginetest.Loading)
+		wg.Wait()
+		synctest.Wait()
+		w.idle()
+		w.p.Mend()
+		w.at(time.Minute + time.Second)
+		w.granted(1)
+	}, outageLimit(10*time.Second))
+}
+
+// A hiccup that a re-send cures is nobody's business: nobody is thrown out, nothing is spent twice.
+func TestHiccup(t *testing.T) {
+	for _, fault := range []enginetest.Fault{enginetest.LostReply, {Err: enginetest.Lost}, {Err: enginetest.Refused}, {Err: enginetest.Exhausted},
+		{Err: enginetest.Loading}} {
+		inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
+			w.granted(1)
+			var left atomic.Int64
+			w.p.Hook(func(enginetest.Call) enginetest.Fault {
+				if left.Add(-1) >= 0 {
+					return fault
+				}
+				return enginetest.Fault{}
+			})
+			var wg sync.WaitGroup
+			var granted atomic.Int64
+			for i := range 200 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+					ok, err := w.l.TryAcquire(w.ctx, 1, time.Duration(i%3)*time.Second)
+					require.NoError(t, err)
+					if ok {
+						granted.Add(1)
+					}
+				})
+			}
+			for range 20 {
+				time.Sleep(100 * time.Millisecond)
+				left.Store(retry.MaxAttempts - 1)
+			}
+			wg.Wait()
+			require.EqualValues(t, 200, granted.Load())
+			time.Sleep(2 * time.Second)
+			require.EqualValues(t, 1+200, w.server.Granted(w.l.key))
+			w.granted(1000)
+		})
+	}
+}
+
+// A context that ends while Redis is away ends the call.
+func TestContextEndsTheWaitForRedis(t *testing.T) {
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		w.p.Cut(enginetest.Refused)
+		ctx, cancel := context.WithTimeout(w.ctx, 7*time.Second)
+		defer cancel()
+		err := w.l.Acquire(ctx, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.Equal(t, 7*time.Second, w.elapsed())
+		time.Sleep(2 * time.Second)
+		w.idle()
+		sent := w.p.Sent()
+		time.Sleep(time.Hour)
+		require.Equal(t, sent, w.p.Sent(), "nobody waits, nobody probes")
+	})
+}
+
+// Close ends the probing.
+func TestCloseDuringAnOutage(t *testing.T) {
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		w.p.Cut(enginetest.Refused)
+		errs := make(chan error, 1)
+		go func() { errs <- w.l.Acquire(w.ctx, 1) }()
+		w.at(5500 * time.Millisecond)
+		w.close()
+		require.ErrorIs(t, <-errs, permit.ErrClosed)
+		require.Equal(t, 5500*time.Millisecond, w.elapsed())
+	})
+}
+
+// A pool that is exhausted is this process' own fault: no reason to keep others from asking.
+func TestExhaustedPoolIsNoOutage(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.p.Next(slices.Repeat([]enginetest.Fault{{Err: enginetest.Exhausted}}, retry.MaxAttempts)...)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.ErrorIs(t, err, enginetest.Exhausted.Err)
+		require.False(t, w.l.Health().Down())
+		// Who waits goes on, about once a second.
+		w.p.Cut(enginetest.Exhausted)
+		begin := time.Now()
+		time.AfterFunc(5*time.Second, w.p.Mend)
+		before := w.p.Sent()
+		require.NoError(t, w.l.Acquire(w.ctx, 1))
+		require.LessOrEqual(t, time.Since(begin), 5*time.Second+1250*time.Millisecond)
+		require.LessOrEqual(t, w.p.Sent()-before, 5+retry.MaxAttempts)
+		w.granted(1)
+	})
+}
+
+// The shards of a ring fail one by one: what one limiter learns is held against those of its shard.
+func TestOutageOfAShard(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.p.Divide(func(key string) (any, bool) { return key[:1], key != "unknown" })
+		far, near, unknown := w.limiter("far"), w.limiter("limiter 2"), w.limiter("unknown")
+		for _, l := range []*limiter{far, near, unknown} {
+			w.server.SetRate(l.key, overall(10, time.Minute))
+		}
+		w.goesAway()
+		require.True(t, near.Health().Down())
+		require.False(t, far.Health().Down())
+		require.False(t, unknown.Health().Down())
+		sent := w.p.Sent()
+		_, err := near.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.Equal(t, sent, w.p.Sent())
+		w.p.Mend()
+		for _, l := range []*limiter{far, unknown} {
+			ok, err := l.TryAcquire(w.ctx, 1, 0)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		_, err = w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+	}, divided)
+}
+
+// A reply that is lost is asked for again, under the same ID and as a replay: once granted, once spent; also when nothing
+// is left, and when a probe an outage later asks.
+func TestLostReplyIsAskedForAgain(t *testing.T) {
+	for lost := 1; lost < retry.MaxAttempts; lost++ {
+		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+			w.p.Next(slices.Repeat([]enginetest.Fault{enginetest.LostReply}, lost)...)
+			w.granted(10)
+			w.used(10)
+			calls := w.p.Calls()
+			require.Len(t, calls, lost+1)
+			for i, c := range calls {
+				require.Equal(t, i > 0, c.Replay)
+				require.Equal(t, calls[0].Batch.ID, c.Batch.ID)
+			}
+		})
+	}
+	for name, ask := range map[string]func(w *world) error{
+		"in a goroutine of its own": func(w *world) error {
+			ctx, cancel := context.WithCancel(w.ctx)
+			defer cancel()
+			return w.l.Acquire(ctx, 7)
+		},
+		"in that of its caller": func(w *world) error { return w.l.Acquire(w.ctx, 7) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+				w.p.Next(enginetest.LostReply)
+				w.p.Cut(enginetest.Refused)
+				time.AfterFunc(10*time.Second, w.p.Mend)
+				require.NoError(t, ask(w))
+				require.Greater(t, w.elapsed(), 10*time.Second)
+				require.LessOrEqual(t, w.elapsed(), 11250*time.Millisecond)
+				w.used(7)
+				require.EqualValues(t, 7, w.server.Granted(w.l.key))
+				require.Len(t, w.server.Grants(w.l.key), 1)
+			})
+		})
+	}
+}
+
+// Waiters of an outage that ends are asked for as soon as the probe is replied to, in the order of their coming.
+func TestWaitersResume(t *testing.T) {
+	inWorld(t, overall(3, time.Minute), func(t *testing.T, w *world) {
+		begun := w.goesAway()
+		order := make(chan int, 4)
+		var at [4]time.Time
+		for i := range 4 {
+			ctx, cancel := context.WithCancel(w.ctx)
+			defer cancel()
+			go func() {
+				require.NoError(t, w.l.Acquire(ctx, 1))
+				at[i] = time.Now()
+				order <- i
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(500 * time.Millisecond)
+		w.p.Mend()
+		before := w.p.Sent()
+		for range 3 {
+			require.Less(t, <-order, 3)
+		}
+		require.True(t, at[0].Equal(at[1]) && at[1].Equal(at[2]))
+		require.LessOrEqual(t, at[0].Sub(begun), 1250*time.Millisecond)
+		require.LessOrEqual(t, w.p.Sent()-before, 3, "the probe, which is the first one's call; the others; and one that looks for lost permits")
+		require.Equal(t, 3, <-order)
+		require.Equal(t, time.Minute, at[3].Sub(at[0]))
+	}, recheck(time.Hour))
+}

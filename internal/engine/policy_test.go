@@ -1,0 +1,453 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// Open: whoever asks is granted at once, blocking or not, alone or in line, and is told.
+func TestFailOpen(t *testing.T) {
+	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
+		open := w.l.on(failOpen)
+		w.granted(2)
+		r, err := open.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "Redis is there and decides")
+		require.False(t, r.Degraded)
+
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		var line sync.WaitGroup
+		var served [3]time.Duration
+		for i := range served {
+			line.Go(func() {
+				var err error
+				switch i {
+				case 0:
+					err = open.Acquire(w.ctx, 1)
+				case 1:
+					err = open.Acquire(ctx, 2)
+				case 2:
+					var ok bool
+					ok, err = open.TryAcquire(ctx, 2, 30*time.Second)
+					require.True(t, ok)
+				}
+				require.NoError(t, err)
+				served[i] = w.elapsed()
+			})
+		}
+		w.at(5100 * time.Millisecond)
+		w.p.Cut(enginetest.Refused)
+		line.Wait()
+		for _, at := range served { // the call of the line at 6 s makes its attempts
+			require.Greater(t, at, 6*time.Second)
+			require.LessOrEqual(t, at, 6*time.Second+315*time.Millisecond)
+		}
+		for range 1000 {
+			begin := time.Now()
+			r, err := open.Try(w.ctx, 7)
+			require.NoError(t, err)
+			require.True(t, r.Granted && r.Degraded)
+			require.Zero(t, r.Wait)
+			require.Equal(t, overall(2, time.Minute), r.Reply.Rate, "what Redis told last")
+			ok, err := open.TryAcquire(w.ctx, 1, time.Second)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.NoError(t, open.Acquire(w.ctx, 1))
+			require.Zero(t, time.Since(begin))
+			_, err = w.l.Try(w.ctx, 1)
+			require.ErrorIs(t, err, permit.ErrUnavailable, "the policy is the request's")
+		}
+		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		w.idle()
+	})
+}
+
+// What is replied, and what is wrong with a request, is no policy's business.
+func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
+	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
+		for _, p := range []*outage.Policy{failOpen, localShare(overall(10, time.Second), 1)} {
+			l := w.l.on(p)
+			_, err := l.Try(w.ctx, 1)
+			require.ErrorIs(t, err, permit.ErrNotInitialized)
+			w.server.SetRate(l.key, overall(10, time.Second))
+			_, err = l.Try(w.ctx, 11)
+			require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
+			w.p.Next(enginetest.Fault{Err: enginetest.Denied})
+			_, err = l.Try(w.ctx, 1)
+			require.ErrorIs(t, err, enginetest.Denied.Err)
+			require.NotErrorIs(t, err, permit.ErrUnavailable)
+			require.False(t, l.Health().Down())
+			w.goesAway()
+			_, err = l.Peek(w.ctx, 1)
+			require.ErrorIs(t, err, permit.ErrUnavailable, "what nobody takes is nobody's to grant")
+			time.Sleep(1250 * time.Millisecond)
+			w.p.Cut(enginetest.Denied)
+			_, err = w.l.Try(w.ctx, 1) // the probe
+			require.ErrorIs(t, err, enginetest.Denied.Err)
+			require.False(t, l.Health().Down(), "it is there, and says no")
+			w.p.Mend()
+			w.server.Delete(l.key)
+		}
+	})
+}
+
+// While requests are answered without Redis somebody probes, once a second and in nobody's way, whoever
+// asks; and whoever waits is served by Redis when it is back.
+func TestPoliciesProbe(t *testing.T) {
+	for _, p := range []*outage.Policy{failOpen, localShare(overall(1000, time.Second), 10)} {
+		for _, blocking := range []bool{false, true} {
+			inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
+				l := w.l.on(p)
+				w.goesAway()
+				sent, begin := w.p.Sent(), time.Now()
+				back := time.Duration(0)
+				for time.Since(begin) < 40*time.Second {
+					if time.Since(begin) > 30*time.Second && back == 0 {
+						w.p.Mend()
+						back, sent = time.Since(begin), w.p.Sent()-sent
+					}
+					before := time.Now()
+					if blocking {
+						require.NoError(t, l.Acquire(w.ctx, 1))
+					} else {
+						r, err := l.Try(w.ctx, 1)
+						require.NoError(t, err)
+						require.False(t, r.Degraded && time.Since(begin) > back+1250*time.Millisecond+40*time.Millisecond && back > 0)
+						require.True(t, r.Granted || r.Wait > 0)
+						require.True(t, r.Degraded || back > 0)
+					}
+					if p == failOpen {
+						require.Zero(t, time.Since(before), "not delayed by the probe")
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+				require.False(t, w.l.Health().Down())
+				require.LessOrEqual(t, sent, 30)
+				require.GreaterOrEqual(t, sent, 30*8/10-1)
+			})
+		}
+	}
+}
+
+// A probe that hangs holds nobody up.
+func TestProbeThatHangs(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.goesAway()
+		w.p.Always(enginetest.Fault{After: 20 * time.Second, Err: enginetest.Refused})
+		l := w.l.on(failOpen)
+		begin := time.Now()
+		for range 1000 {
+			before := time.Now()
+			r, err := l.Try(w.ctx, 1)
+			require.NoError(t, err)
+			require.True(t, r.Granted)
+			require.Zero(t, time.Since(before))
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Equal(t, 10*time.Second, time.Since(begin))
+		w.p.Cut(enginetest.Refused)
+		time.Sleep(20 * time.Second)
+		w.idle()
+	})
+}
+
+// A cool-down that this process knows of holds its requests back without Redis too.
+func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
+	for _, p := range []*outage.Policy{failOpen, localShare(overall(10, time.Second), 2)} {
+		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			l := w.l.on(p)
+			w.goesAway()
+			until := time.Now().Add(30 * time.Second)
+			l.NoteCoolDown(until)
+			l.NoteCoolDown(until.Add(-time.Second)) // longer wins
+			r, err := l.Try(w.ctx, 1)
+			require.NoError(t, err)
+			require.False(t, r.Granted)
+			require.Equal(t, 30*time.Second, r.Wait)
+			require.NoError(t, l.Acquire(w.ctx, 1))
+			require.Equal(t, until, time.Now())
+			l.NoteCoolDown(time.Now().Add(time.Hour))
+			l.NoteCoolDown(time.Time{})
+			require.NoError(t, l.Acquire(w.ctx, 1))
+			require.Equal(t, until, time.Now())
+		})
+	}
+}
+
+// The observer hears of each outage once, with what it was, outside of all locks.
+func TestObserver(t *testing.T) {
+	var events []engine.Event
+	var w *world
+	inWorld(t, overall(10, time.Second), func(t *testing.T, here *world) {
+		w = here
+		w.granted(1)
+		require.Empty(t, events)
+		begun := w.goesAway()
+		open := w.l.on(failOpen)
+		for range 50 {
+			_, err := open.Try(w.ctx, 1)
+			require.NoError(t, err)
+			_, err = w.l.Try(w.ctx, 1)
+			require.Error(t, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+		w.p.Mend()
+		require.NoError(t, w.l.Acquire(w.ctx, 1))
+		w.granted(1)
+		synctest.Wait()
+		require.Len(t, events, 2)
+		require.Equal(t, engine.Event{Limiter: w.l.key, Time: begun, Err: enginetest.Refused.Err}, events[0])
+		require.Equal(t, engine.OutageEnded, events[1].Kind)
+		require.Equal(t, w.l.key, events[1].Limiter)
+		require.EqualValues(t, 50, events[1].Granted)
+		require.Equal(t, events[1].Time.Sub(begun), events[1].Duration)
+		require.InDelta(t, 5500*time.Millisecond, events[1].Duration, float64(750*time.Millisecond))
+		require.NoError(t, events[1].Err)
+	}, func(c *engine.Config) {
+		c.Observe = func(e engine.Event) {
+			events = append(events, e)
+			w.l.Snapshot() // takes the lock
+			w.l.Health().Down()
+		}
+	})
+}
+
+// What a process remembers for the time without Redis is bounded, and what it needs stays.
+func TestMemoriesAreBounded(t *testing.T) {
+	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+		p := localShare(overall(10, time.Second), 2)
+		w.goesAway()
+		time.Sleep(time.Second)
+		kept := w.limiter(w.l.key + "kept").on(p)
+		r, err := kept.Try(w.ctx, 5)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+		for i := range 10 * engine.MaxLocals {
+			l := w.beside(kept, fmt.Sprint(w.l.key, i)).on(p)
+			_, err := l.Try(w.ctx, 1)
+			require.NoError(t, err)
+			time.Sleep(100 * time.Microsecond)
+		}
+		r, err = kept.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "%d are remembered", kept.Snapshot().Remembered)
+		time.Sleep(time.Second)
+		for i := range engine.MaxLocals {
+			l := w.beside(kept, fmt.Sprint(w.l.key, "again", i)).on(p)
+			_, err := l.Try(w.ctx, 6)
+			require.ErrorIs(t, err, permit.ErrUnavailable)
+		}
+		require.LessOrEqual(t, kept.Snapshot().Remembered, engine.MaxLocals)
+	})
+}
+
+// The share: none for one interval, then floor(permits / nodes) in any interval, exactly.
+func TestLocalShareToTheMillisecond(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		l := w.l.on(localShare(overall(1000, time.Hour), 3)) // Redis' rate is nearer
+		r, err := l.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Degraded)
+		begun := w.goesAway()
+		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
+		try := func(permits int64, granted bool, wait time.Duration, available int64) {
+			t.Helper()
+			r, err := l.Try(w.ctx, permits)
+			require.NoError(t, err)
+			require.True(t, r.Degraded)
+			require.Equal(t, granted, r.Granted)
+			require.Equal(t, wait, r.Wait)
+			require.Equal(t, available, r.Available)
+			require.Equal(t, overall(10, time.Second), r.Reply.Rate)
+			require.Equal(t, time.Now(), r.Reply.Now)
+		}
+		at(0)
+		try(1, false, time.Second, 0)
+		at(999 * time.Millisecond)
+		try(3, false, time.Millisecond, 0)
+		at(1000 * time.Millisecond)
+		try(1, true, 0, 2)
+		at(1300 * time.Millisecond)
+		try(1, true, 0, 1)
+		try(2, false, 700*time.Millisecond, 1)
+		try(3, false, time.Second, 1)
+		at(1500 * time.Millisecond)
+		try(1, true, 0, 0)
+		try(1, false, 500*time.Millisecond, 0)
+		at(1999 * time.Millisecond)
+		try(1, false, time.Millisecond, 0)
+		at(2000 * time.Millisecond)
+		try(1, true, 0, 0)
+		try(2, false, 500*time.Millisecond, 0)
+		at(10 * time.Second)
+		try(3, true, 0, 0)
+		_, err = l.Try(w.ctx, 4)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.ErrorIs(t, err, enginetest.Refused.Err)
+		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
+		require.ErrorIs(t, l.Acquire(w.ctx, 4), permit.ErrUnavailable)
+		for nodes, want := range map[int]bool{10: true, 11: false} { // fewer permits than nodes: closed
+			at(12 * time.Second)
+			r, err := w.l.on(localShare(overall(1000, time.Hour), nodes)).Try(w.ctx, 1)
+			require.Equal(t, want, err == nil, "%v", err)
+			require.Equal(t, want, r.Granted)
+		}
+	})
+}
+
+// A process that has not heard of Redis yet goes by the policy's rate.
+func TestLocalShareOfAStranger(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.p.Cut(enginetest.Refused)
+		l := w.l.on(localShare(permit.Rate{Permits: 8, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}, 2))
+		require.NoError(t, l.Acquire(w.ctx, 3))
+		begun, _ := w.l.Health().Since()
+		require.Equal(t, 2*time.Second, time.Since(begun))
+		require.NoError(t, l.Acquire(w.ctx, 1))
+		require.Equal(t, 2*time.Second+3*2*100*time.Millisecond, time.Since(begun), "paced, at both nodes' gaps")
+		require.NoError(t, l.Acquire(w.ctx, 1))
+		require.Equal(t, 4*time.Second, time.Since(begun))
+	})
+}
+
+// Those in line are served in their order, each within its time, as their share comes due.
+func TestLocalLine(t *testing.T) {
+	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
+		l := w.l.on(localShare(overall(4, time.Second), 2))
+		w.granted(4)
+		begun := w.goesAway()
+		type end struct {
+			ok  bool
+			err error
+			at  time.Duration
+		}
+		var wg sync.WaitGroup
+		ends := make([]end, 7)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		ask := func(i int, ctx context.Context, l *limiter, permits int64, timeout time.Duration) {
+			wg.Go(func() {
+				ok, err := true, error(nil)
+				if timeout == 0 {
+					err = l.Acquire(ctx, permits)
+				} else {
+					ok, err = l.TryAcquire(ctx, permits, timeout)
+				}
+				ends[i] = end{ok, err, time.Since(begun)}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		ask(0, w.ctx, l, 1, 0)
+		ask(1, w.ctx, l, 2, 0)
+		ask(2, w.ctx, l, 1, 1500*time.Millisecond) // behind a large one
+		ask(3, ctx, l, 2, 0)                       // leaves at 3.5 s
+		ask(4, w.ctx, l, 1, time.Minute)
+		ask(5, w.ctx, w.l, 1, 2*time.Second) // its policy is closed
+		ask(6, w.ctx, l, 3, 0)               // never
+		r, err := l.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "not yet")
+		time.Sleep(time.Until(begun.Add(1200 * time.Millisecond)))
+		r, err = l.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "others stand in line")
+		require.EqualValues(t, 1, r.Available)
+		require.Equal(t, 800*time.Millisecond, r.Wait)
+		time.Sleep(time.Until(begun.Add(2900 * time.Millisecond)))
+		cancel()
+		wg.Wait()
+		require.Equal(t, end{true, nil, time.Second}, ends[0])
+		require.Equal(t, end{true, nil, 2 * time.Second}, ends[1])
+		require.Equal(t, end{false, nil, 1502 * time.Millisecond}, ends[2], "refused, not an error")
+		require.Equal(t, end{true, context.Canceled, 2900 * time.Millisecond}, ends[3])
+		require.Equal(t, end{true, nil, 3 * time.Second}, ends[4])
+		require.ErrorIs(t, ends[5].err, permit.ErrUnavailable)
+		require.Equal(t, 2005*time.Millisecond, ends[5].at)
+		require.ErrorIs(t, ends[6].err, permit.ErrUnavailable)
+		require.Equal(t, 6*time.Millisecond, ends[6].at)
+		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		w.idle()
+	})
+}
+
+// A timeout that ends at the instant at which the permit comes due is served.
+func TestLocalDueAtTheTimeout(t *testing.T) {
+	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
+		begun := w.goesAway()
+		for i := range 20 {
+			l := w.limiter(fmt.Sprint(w.l.key, i)).on(localShare(overall(4, time.Second), 2))
+			wait := time.Until(begun.Add(time.Second))
+			if i > 0 {
+				wait = time.Second
+				_, err := l.Try(w.ctx, 2)
+				require.NoError(t, err)
+			}
+			ok, err := l.TryAcquire(w.ctx, 1, wait)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		require.Equal(t, 20*time.Second, time.Since(begun))
+	})
+}
+
+func TestLocalEarlyRefusal(t *testing.T) {
+	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
+		l := w.l.on(localShare(overall(4, time.Second), 2))
+		w.goesAway()
+		begin := time.Now()
+		ok, err := l.TryAcquire(w.ctx, 1, 999*time.Millisecond)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Zero(t, time.Since(begin))
+		ok, err = l.TryAcquire(w.ctx, 1, time.Second)
+		require.NoError(t, err)
+		require.True(t, ok)
+	}, refuseEarly)
+}
+
+// A caller without any end, who makes its call itself, is served without Redis too: by the goroutine that
+// its call goes on in.
+func TestLocalCallerAlone(t *testing.T) {
+	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
+		l := w.l.on(localShare(overall(4, time.Second), 2))
+		w.granted(4)
+		w.p.Cut(enginetest.Lost)
+		require.NoError(t, l.Acquire(w.ctx, 1))
+		begun, _ := w.l.Health().Since()
+		require.Equal(t, time.Second, time.Since(begun))
+		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		w.idle()
+	})
+}
+
+// Whoever waits for a local share and is served when the server is back is served by it, and told so; and so is who is refused
+// by it.
+func TestServedByTheServerAfterAll(t *testing.T) {
+	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
+		l := w.l.on(localShare(overall(10, 5*time.Second), 2))
+		w.granted(1)
+		w.goesAway()
+		time.AfterFunc(500*time.Millisecond, w.p.Mend)
+		got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: 1, Wait: true, Policy: l.policy})
+		require.NoError(t, err)
+		require.True(t, got.Granted)
+		require.False(t, got.Degraded)
+		w.used(2)
+		w.goesAway()
+		time.AfterFunc(500*time.Millisecond, w.p.Mend)
+		list, err := w.all(w.ctx, 0, l.of(1))
+		require.NoError(t, err)
+		require.Equal(t, allGranted, list)
+	})
+}

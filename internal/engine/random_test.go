@@ -1,0 +1,299 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A storm is callers at random of a few limiters of one process, whose calls fail at random.
+type storm struct {
+	*world
+	rt       *rapid.T
+	rates    []permit.Rate
+	limiters []*limiter
+	policies []*outage.Policy
+	got      []atomic.Int64 // permits that callers have, by limiter, without those of policies
+	shares   []grantLog     // what was granted of a local share
+	wg       sync.WaitGroup
+}
+
+// A plan is what one caller does.
+type plan struct {
+	at, leaves, timeout time.Duration // leaves: after which its context ends; 0 for never
+	kind                int
+	limiter             int
+	permits             []int64 // of a list: of each limiter
+	policy              *outage.Policy
+}
+
+const (
+	planTry = iota
+	planTryAcquire
+	planAcquire
+	planTryList
+	planWaitList
+)
+
+func newStorm(t *testing.T, rt *rapid.T, rates []permit.Rate) *storm {
+	s := &storm{rt: rt, rates: rates}
+	early := rapid.Bool().Draw(rt, "refuse early")
+	s.world = newWorld(t, enginetest.New(rt), func(c *engine.Config) { c.RefuseEarly = early },
+		recheck(rapid.SampledFrom([]time.Duration{time.Second, time.Hour}).Draw(rt, "recheck")))
+	if rapid.Bool().Draw(rt, "in turn") {
+		s.p.InTurn()
+	}
+	for i, r := range rates {
+		l := s.world.limiter(string(rune('a' + i)))
+		if i > 0 && rapid.Bool().Draw(rt, "beside") {
+			l = s.beside(s.limiters[0], l.key)
+		}
+		s.server.SetRate(l.key, r)
+		s.limiters = append(s.limiters, l)
+	}
+	s.l, s.got, s.shares = s.limiters[0], make([]atomic.Int64, len(rates)), make([]grantLog, len(rates))
+	return s
+}
+
+func (s *storm) draw(spread time.Duration) (p plan) {
+	rt := s.rt
+	within := func(what string, d time.Duration) time.Duration {
+		return time.Duration(rapid.Int64Range(0, d.Milliseconds()).Draw(rt, what)) * time.Millisecond
+	}
+	p.at = within("at", spread)
+	p.kind = rapid.SampledFrom([]int{planTry, planTry, planTryAcquire, planTryAcquire, planAcquire, planAcquire, planAcquire, planTryList, planWaitList}).Draw(rt, "kind")
+	if rapid.Bool().Draw(rt, "leaves") {
+		p.leaves = 1 + within("after", spread)
+	}
+	p.timeout = 1 + within("timeout", spread)
+	p.limiter = rapid.IntRange(0, len(s.rates)-1).Draw(rt, "limiter")
+	for _, r := range s.rates {
+		p.permits = append(p.permits, min(r.Permits, rapid.SampledFrom([]int64{1, 1, 1, 2, 3, r.Permits}).Draw(rt, "permits")))
+	}
+	if len(s.policies) > 0 {
+		p.policy = rapid.SampledFrom(s.policies).Draw(rt, "policy")
+	}
+	return p
+}
+
+// run does what the plan says, and checks how it ends.
+func (s *storm) run(p plan) {
+	time.Sleep(p.at)
+	ctx := s.ctx
+	if p.leaves > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.leaves)
+		defer cancel()
+	}
+	var (
+		begin   = time.Now()
+		l       = s.limiters[p.limiter].on(p.policy)
+		got     engine.Outcome
+		list    engine.ListOutcome
+		err     error
+		demands []engine.Demand
+	)
+	for i, l := range s.limiters {
+		demands = append(demands, l.on(p.policy).of(p.permits[i]))
+	}
+	switch p.kind {
+	case planTry:
+		got, err = l.Try(ctx, p.permits[p.limiter])
+	case planTryAcquire:
+		got, err = l.Handle.Acquire(ctx, engine.Request{Permits: p.permits[p.limiter], Wait: true, Timeout: p.timeout, Policy: p.policy})
+	case planAcquire:
+		got, err = l.Handle.Acquire(ctx, engine.Request{Permits: p.permits[p.limiter], Wait: true, Policy: p.policy})
+	case planTryList:
+		list, err = s.all(ctx, -1, demands...)
+	case planWaitList:
+		list, err = s.all(ctx, p.timeout, demands...)
+	}
+	took := time.Since(begin)
+	who := fmt.Sprintf("%+v", p)
+	switch {
+	case err == context.DeadlineExceeded && p.leaves > 0:
+		if took != p.leaves {
+			s.rt.Errorf("%s left after %v", who, took)
+		}
+	case err != nil && !errors.Is(err, permit.ErrUnavailable):
+		s.rt.Errorf("%s: %v", who, err)
+	}
+	if p.leaves > 0 && took > p.leaves {
+		s.rt.Errorf("%s stayed for %v", who, took)
+	}
+	if (p.kind == planTryAcquire || p.kind == planWaitList) && took > p.timeout+engine.Grace {
+		s.rt.Errorf("%s waited for %v", who, took)
+	}
+	if p.kind == planAcquire && err == nil && !got.Granted {
+		s.rt.Errorf("%s was refused", who)
+	}
+	if err != nil && (got.Granted || list.Granted) {
+		s.rt.Errorf("%s was granted and got %v", who, err)
+	}
+	note := func(i int, degraded bool) {
+		switch {
+		case !degraded:
+			s.got[i].Add(p.permits[i])
+		case p.policy.Kind == outage.LocalShare:
+			s.shares[i].add(s.elapsed(), p.permits[i])
+		}
+	}
+	if got.Granted {
+		note(p.limiter, got.Degraded)
+	}
+	for i := range s.limiters {
+		if list.Granted {
+			note(i, list.Degraded)
+		}
+	}
+}
+
+// play runs so many plans at random, and returns when all callers have theirs.
+func (s *storm) play(callers int, spread time.Duration) {
+	for range callers {
+		p := s.draw(spread)
+		s.wg.Go(func() { s.run(p) })
+	}
+	s.wg.Wait()
+}
+
+// end demands that nobody and nothing is left.
+func (s *storm) end() {
+	s.p.Hook(nil)
+	s.p.Mend()
+	time.Sleep(10 * time.Second) // what is in flight ends
+	synctest.Wait()
+	require.NoError(s.rt, s.e.CheckIdle())
+	s.close()
+	require.NoError(s.rt, s.e.CheckIdle())
+}
+
+func drawRates(rt *rapid.T, intervals ...time.Duration) (rates []permit.Rate) {
+	for range rapid.IntRange(1, 3).Draw(rt, "limiters") {
+		rates = append(rates, permit.Rate{
+			Type:     permit.Type(rapid.IntRange(0, 1).Draw(rt, "type")),
+			Permits:  rapid.SampledFrom([]int64{1, 3, 10, 40}).Draw(rt, "rate"),
+			Interval: rapid.SampledFrom(intervals).Draw(rt, "interval"),
+		})
+	}
+	return rates
+}
+
+// Whoever comes, waits, leaves, and whatever replies are late or lost on the way: what the callers have is what is granted, no
+// window has more than the rate, everybody has an outcome in time, and nothing is left.
+func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var granted, replays, refunds int64
+		check(t, func(rt *rapid.T) {
+			s := newStorm(t, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // what is refunded has not expired
+			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "faults"), 0))
+			faulty := rapid.IntRange(0, 60).Draw(rt, "percent that fail")
+			slow := rapid.Int64Range(0, 300).Draw(rt, "ms")
+			var mu sync.Mutex
+			failed := map[string]int{}
+			s.p.Hook(func(c enginetest.Call) (f enginetest.Fault) {
+				mu.Lock()
+				defer mu.Unlock()
+				f.Before = time.Duration(random.Int64N(slow+1)) * time.Millisecond / 2
+				f.After = time.Duration(random.Int64N(slow+1)) * time.Millisecond / 2
+				id := fmt.Sprint(c.Op, c.ID)
+				if c.Op == "audit" || failed[id] == retry.MaxAttempts-1 || random.IntN(100) >= faulty {
+					return f
+				}
+				failed[id]++
+				f.Err = []*retry.Error{enginetest.Refused, enginetest.Lost, enginetest.Lost, enginetest.Exhausted, enginetest.Loading}[random.IntN(5)]
+				f.Runs = f.Err == enginetest.Lost && random.IntN(3) > 0
+				return f
+			})
+			s.play(rapid.IntRange(1, 40).Draw(rt, "callers"), rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond, 3 * time.Second,
+				30 * time.Second}).Draw(rt, "spread"))
+			s.end()
+			require.NoError(rt, s.server.CheckWindows(true))
+			for i, l := range s.limiters {
+				require.Equal(rt, s.got[i].Load(), s.server.Granted(l.key), "what the callers of %s have, and what is granted", l.key)
+				granted += s.got[i].Load()
+			}
+			for _, c := range s.p.Calls() {
+				if c.Replay {
+					replays++
+				}
+				if c.Op == "refund" {
+					refunds++
+				}
+			}
+		})
+		t.Logf("%d permits granted, %d replays, %d refunds", granted, replays, refunds)
+		require.True(t, replays > 0 && refunds > 0)
+	})
+}
+
+// The server goes away and comes back at random, in every way, and the callers have policies at random: nobody waits beyond
+// its limits, no local share gives more than it may, nobody has what was not granted, and one interval after the last call
+// everything is free.
+func TestOutagesAtRandom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outages, local int64
+		check(t, func(rt *rapid.T) {
+			rates := drawRates(rt, time.Second, 3*time.Second, 10*time.Second)
+			s := newStorm(t, rt, rates)
+			nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
+			s.policies = []*outage.Policy{nil, nil, localShare(rates[0], nodes), localShare(rates[0], nodes), failOpen}
+			cuts := rapid.IntRange(1, 4).Draw(rt, "outages")
+			var lasts []time.Duration
+			for range 2 * cuts {
+				lasts = append(lasts, time.Duration(rapid.IntRange(1, 30_000).Draw(rt, "lasts"))*time.Millisecond)
+			}
+			faults := []enginetest.Fault{{Err: enginetest.Refused}, {Err: enginetest.Lost}, enginetest.LostReply, {Err: enginetest.Exhausted},
+				{Err: enginetest.Loading}, {Err: enginetest.Refused, After: 2 * time.Second}}
+			var how []enginetest.Fault
+			for range cuts {
+				how = append(how, rapid.SampledFrom(faults).Draw(rt, "how"))
+			}
+			go func() {
+				for i, d := range lasts {
+					time.Sleep(d)
+					if i%2 == 0 {
+						s.p.Always(how[i/2])
+					} else {
+						if s.l.Health().Down() {
+							outages++
+						}
+						s.p.Mend()
+					}
+				}
+			}()
+			s.play(rapid.IntRange(1, 40).Draw(rt, "callers"), 40*time.Second)
+			time.Sleep(4 * time.Minute) // the outages are over
+			s.end()
+			require.NoError(rt, s.server.CheckWindows(false))
+			for i, l := range s.limiters {
+				require.LessOrEqual(rt, s.got[i].Load(), s.server.Granted(l.key), "what the callers of %s have, and what is granted", l.key)
+				r := rates[i]
+				// A policy's own rate holds until the server has told its.
+				most := max(r.Permits, rates[0].Permits) / int64(nodes)
+				require.LessOrEqual(rt, s.shares[i].worst(min(r.Interval, rates[0].Interval)), most, "the local share of %s", l.key)
+				local += s.shares[i].total()
+			}
+			time.Sleep(10 * time.Second)
+			for _, l := range s.limiters {
+				require.Zero(rt, s.server.Used(l.key))
+			}
+		})
+		t.Logf("%d outages, %d permits of local shares", outages, local)
+		require.True(t, outages > 0 && local > 0)
+	})
+}

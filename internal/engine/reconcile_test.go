@@ -1,0 +1,308 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/stretchr/testify/require"
+)
+
+// What was granted without Redis it is told, as of its instant: right after the outage the window holds it, and it
+// falls due when it would have.
+func TestLocalGrantsAreTold(t *testing.T) {
+	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+		l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+		w.granted(1)
+		begun := w.goesAway()
+		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
+		for i, permits := range []int64{2, 1, 2} { // at 4, 5, 6 s
+			at(time.Duration(4+i) * time.Second)
+			r, err := l.Try(w.ctx, permits)
+			require.NoError(t, err)
+			require.True(t, r.Granted && r.Degraded)
+		}
+		at(6500 * time.Millisecond)
+		w.p.Mend()
+		require.NoError(t, l.Acquire(w.ctx, 5))
+		require.False(t, w.l.Health().Down())
+		ended := time.Since(begun)
+		require.Less(t, ended, 7750*time.Millisecond)
+		w.used(10)
+		grants := w.server.Grants(w.l.key)
+		require.Len(t, grants, 4)
+		for i, want := range []granted{{4 * time.Second, 2}, {5 * time.Second, 1}, {6 * time.Second, 2}, {ended, 5}} {
+			require.Equal(t, want.permits, grants[i].Permits)
+			early := begun.Add(want.at).Sub(grants[i].At)
+			require.True(t, 0 <= early && early < 2*time.Millisecond, "%v", early)
+		}
+		told := 0
+		for _, c := range w.p.Calls() {
+			if !c.Batch.At.IsZero() {
+				told++
+			}
+		}
+		require.Equal(t, 3, told, "each once")
+		at(9500 * time.Millisecond)
+		w.granted(3)
+		require.Zero(t, l.Snapshot().Pending)
+	})
+}
+
+// The server has less room than it is to be told of: the rest is told as room appears, before anybody is granted more.
+func TestTellingWithoutRoom(t *testing.T) {
+	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+		peer := newWorld(t, w.server)
+		defer peer.close()
+		l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+		w.granted(1)
+		begun := w.goesAway()
+		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
+		at(5 * time.Second)
+		r, err := l.Try(w.ctx, 5)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+		at(6 * time.Second)
+		w.p.Mend()
+		peer.granted(8) // it came back first
+		w.over = true
+		require.NoError(t, l.Acquire(w.ctx, 1))
+		ended := time.Since(begun)
+		require.Greater(t, ended, 9*time.Second-2*time.Millisecond, "2 were told, for 3 there was no room until they had expired")
+		require.LessOrEqual(t, ended, 9*time.Second+20*time.Millisecond)
+		w.used(8 + 1)
+		at(14 * time.Second)
+		w.granted(10)
+	})
+}
+
+// A reply that is lost is no second grant, nor one that is missing: that to the question of the time, to each telling, to
+// the call itself.
+func TestTellingWhoseReplyIsLost(t *testing.T) {
+	for after := range 4 {
+		for lost := 1; lost <= retry.MaxAttempts; lost++ {
+			inWorld(t, overall(10, 6*time.Second), func(t *testing.T, w *world) {
+				l := w.l.on(localShare(overall(10, 6*time.Second), 2))
+				w.granted(1)
+				begun := w.goesAway()
+				for _, at := range []time.Duration{7, 8} {
+					time.Sleep(time.Until(begun.Add(at * time.Second)))
+					r, err := l.Try(w.ctx, 2)
+					require.NoError(t, err)
+					require.True(t, r.Granted && r.Degraded)
+				}
+				w.p.Mend()
+				w.p.Next(slices.Repeat([]enginetest.Fault{{}}, after)...)
+				w.p.Next(slices.Repeat([]enginetest.Fault{enginetest.LostReply}, lost)...)
+				require.NoError(t, l.Acquire(w.ctx, 5))
+				require.Less(t, time.Since(begun), 16*time.Second)
+				if lost > 1 {
+					return // how long it took decides what has expired
+				}
+				w.granted(1)
+				w.used(10)
+				require.Len(t, w.server.Grants(w.l.key), 4)
+			})
+		}
+	}
+}
+
+// What is replied to a telling is no outage, whatever it is: it ends the one that was, the limiter's own
+// callers get its error, and other limiters' callers notice nothing.
+func TestReplyToATellingIsNoOutage(t *testing.T) {
+	perClient := permit.Rate{Type: permit.PerClient, Permits: 10, Interval: 4 * time.Second}
+	wrongKind := errors.New("WRONGTYPE")
+	for name, test := range map[string]struct {
+		change  func(w *world)
+		forget  bool // other limiters were asked for meanwhile
+		err     error
+		charged bool
+	}{
+		"it came back without its data": {func(w *world) { w.server.Delete(w.l.key) }, false, permit.ErrNotInitialized, false},
+		"it is spoilt":                  {func(w *world) { w.server.Spoil(w.l.key, permit.ErrMalformed) }, false, permit.ErrMalformed, false},
+		"it is no limiter": {func(w *world) {
+			w.server.Spoil(w.l.key, &retry.Error{Err: wrongKind, Outcome: retry.Executed, Answered: true})
+		},
+			false, wrongKind, false},
+		"a smaller rate":                    {func(w *world) { w.server.SetRate(w.l.key, overall(3, 4*time.Second)) }, false, nil, false},
+		"another type":                      {func(w *world) { w.server.SetRate(w.l.key, perClient) }, false, nil, true},
+		"another type, and it is forgotten": {func(w *world) { w.server.SetRate(w.l.key, perClient) }, true, nil, true},
+		"nothing":                           {func(w *world) {}, false, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ended, began atomic.Int64
+			inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+				l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+				other := w.limiter(w.l.key + "other")
+				w.server.SetRate(other.key, overall(1_000_000, time.Hour))
+				w.granted(1)
+				w.goesAway()
+				time.Sleep(4500 * time.Millisecond)
+				r, err := l.Try(w.ctx, 5)
+				require.NoError(t, err)
+				require.True(t, r.Granted && r.Degraded)
+				test.change(w)
+				if test.forget {
+					for i := range 2 {
+						_, _ = w.beside(l, fmt.Sprint(w.l.key, i)).Try(w.ctx, 1)
+					}
+				}
+				time.Sleep(1250 * time.Millisecond)
+				w.p.Mend()
+				_, err = l.Try(w.ctx, 1) // answered without Redis; the probe is on its way
+				require.NoError(t, err)
+				time.Sleep(10 * time.Millisecond)
+				require.False(t, w.l.Health().Down())
+				for range 170 { // 1.7 s, in which the pending grant counts
+					a, err := other.Try(w.ctx, 1)
+					require.NoError(t, err)
+					require.True(t, a.Granted && !a.Degraded)
+					a, err = l.Try(w.ctx, 1)
+					require.NotErrorIs(t, err, permit.ErrUnavailable)
+					require.False(t, a.Degraded)
+					if test.err != nil {
+						require.ErrorIs(t, err, test.err)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				require.EqualValues(t, 1, began.Load())
+				require.EqualValues(t, 1, ended.Load())
+				if test.charged {
+					w.used(10)
+				}
+			}, func(c *engine.Config) {
+				c.Observe = func(e engine.Event) {
+					if e.Kind == engine.OutageEnded {
+						ended.Add(1)
+					} else {
+						began.Add(1)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What a limiter without a rate cannot be told of stays pending until it has one again, or until it no longer counts.
+func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+			l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+			w.granted(1)
+			w.goesAway()
+			time.Sleep(4500 * time.Millisecond)
+			r, err := l.Try(w.ctx, 5)
+			require.NoError(t, err)
+			require.True(t, r.Granted && r.Degraded)
+			granted := time.Now()
+			w.server.Delete(w.l.key)
+			time.Sleep(1250 * time.Millisecond)
+			w.p.Mend()
+			for time.Since(granted) < 2*time.Second {
+				_, _ = l.Try(w.ctx, 1)
+				time.Sleep(100 * time.Millisecond)
+			}
+			_, err = l.Try(w.ctx, 1)
+			require.ErrorIs(t, err, permit.ErrNotInitialized)
+			if again {
+				w.server.SetRate(w.l.key, overall(10, 4*time.Second))
+				w.granted(5)
+				w.refused(1, waitUntil(granted.Add(4*time.Second)))
+				require.Zero(t, l.Snapshot().Pending)
+				return
+			}
+			time.Sleep(time.Until(granted.Add(4 * time.Second)))
+			before := w.p.Sent()
+			for range 10 {
+				_, err = l.Try(w.ctx, 1)
+				require.ErrorIs(t, err, permit.ErrNotInitialized)
+			}
+			require.EqualValues(t, 10, w.p.Sent()-before, "nothing counts any more, nothing is told")
+			w.server.SetRate(w.l.key, overall(10, 4*time.Second))
+			w.granted(10)
+		})
+	}
+}
+
+// A process that was started during the outage does not know the limiter's type. It tells what it granted all the same.
+func TestTellingAPerClientLimiterNeverSeen(t *testing.T) {
+	perClient := permit.Rate{Type: permit.PerClient, Permits: 10, Interval: 4 * time.Second}
+	inWorld(t, perClient, func(t *testing.T, w *world) {
+		l := w.l.on(localShare(perClient, 1))
+		w.goesAway()
+		time.Sleep(4500 * time.Millisecond)
+		r, err := l.Try(w.ctx, 7)
+		require.NoError(t, err)
+		require.True(t, r.Granted && r.Degraded)
+		granted, served := time.Now(), make(chan time.Duration)
+		go func() {
+			require.NoError(t, w.l.Acquire(w.ctx, 4)) // the first to ask when Redis is back
+			served <- time.Since(granted)
+		}()
+		time.Sleep(500 * time.Millisecond)
+		w.p.Mend()
+		require.Equal(t, 4*time.Second, (<-served).Round(2*time.Millisecond), "the pending grant was told before")
+		require.False(t, w.l.Health().Down())
+	})
+}
+
+// What the limiters of a list are to be told of they are told before the list is asked for. A limiter that is gone is
+// its own callers' error, and a server that goes away again meanwhile is an outage.
+func TestListsOfLimitersWithPendingGrants(t *testing.T) {
+	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
+		policy := localShare(overall(10, 4*time.Second), 2)
+		gone := w.limiter(w.l.key + "gone").on(policy)
+		other := w.limiter(w.l.key + "other").on(policy)
+		l := w.l.on(policy)
+		for _, x := range []*limiter{gone, other} {
+			w.server.SetRate(x.key, overall(10, 4*time.Second))
+		}
+		w.goesAway()
+		time.Sleep(4500 * time.Millisecond)
+		all := []engine.Demand{gone.of(5), other.of(5)}
+		a, err := w.all(w.ctx, -1, all...)
+		require.NoError(t, err)
+		require.True(t, a.Granted && a.Degraded)
+		granted := time.Now()
+		w.server.Delete(gone.key)
+		time.Sleep(1250 * time.Millisecond)
+		w.p.Mend()
+		require.NoError(t, w.l.Acquire(w.ctx, 1)) // finds that Redis is back
+
+		_, err = w.all(w.ctx, -1, all...)
+		require.ErrorIs(t, err, permit.ErrNotInitialized)
+		require.ErrorContains(t, err, gone.key)
+		require.NotErrorIs(t, err, permit.ErrUnavailable)
+		require.False(t, w.l.Health().Down())
+		a, err = w.all(w.ctx, -1, other.of(6), l.of(1))
+		require.NoError(t, err)
+		require.False(t, a.Granted)
+		require.Zero(t, a.Bound)
+		require.Equal(t, waitUntil(granted.Add(4*time.Second)), a.Wait)
+
+		w.p.Cut(enginetest.Refused)
+		_, err = w.all(w.ctx, -1, append(all, w.l.of(1))...) // one policy is closed
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.ErrorContains(t, err, gone.key, "whose it was")
+		require.True(t, w.l.Health().Down())
+		sent := w.p.Sent()
+		for range 100 {
+			_, err = w.all(w.ctx, -1, append(all, w.l.of(1))...)
+			require.ErrorIs(t, err, permit.ErrUnavailable)
+		}
+		require.Equal(t, sent, w.p.Sent(), "one probe a second")
+	})
+}
+
+// waitUntil returns the wait that a limiter tells now for what was granted without it and falls due then: the instant
+// that it is told is the millisecond before, twice.
+func waitUntil(due time.Time) time.Duration {
+	return time.Duration(due.UnixMilli()-time.Now().UnixMilli()) * time.Millisecond
+}

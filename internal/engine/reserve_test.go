@@ -1,0 +1,338 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// A contest is what takes part in the scenarios of this file: one process whose callers take all that a
+// limiter has, a list, and a peer in another process.
+type contest struct {
+	*world
+	stop    context.Context
+	wg      sync.WaitGroup
+	singles atomic.Int64 // permits that callers of one limiter got
+	lists   atomic.Int64 // lists that were served
+	longest atomic.Int64 // the longest that a list took, in ns
+	paused  atomic.Int64 // the longest that no caller of one limiter got a permit of it, in ns
+	peers   atomic.Int64 // permits that the peer got
+}
+
+// newContest returns a contest that ends with the function that it returns too.
+func newContest(w *world) (*contest, func()) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	c := &contest{world: w, stop: ctx}
+	return c, func() {
+		cancel()
+		c.wg.Wait()
+	}
+}
+
+// saturate has n callers that wait, and as many that try every few milliseconds, take permits of l.
+func (c *contest) saturate(l *limiter, n int, tries bool) {
+	var last atomic.Int64
+	last.Store(int64(c.elapsed()))
+	for i := range n {
+		c.wg.Go(func() {
+			for l.Acquire(c.stop, 1) == nil {
+				c.singles.Add(1)
+				now := int64(c.elapsed())
+				c.paused.Store(max(c.paused.Load(), now-last.Swap(now)))
+			}
+		})
+		if tries {
+			c.wg.Go(func() {
+				for c.stop.Err() == nil {
+					if r, err := l.Try(c.stop, 1); err == nil && r.Granted {
+						c.singles.Add(1)
+					}
+					time.Sleep(time.Duration(7+i) * time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
+// peer takes a permit of l, in another process, whenever pause is over and it gets one.
+func (c *contest) peer(l *limiter, pause func() time.Duration) {
+	other := newWorld(c.t, c.server)
+	l = other.limiter(l.key)
+	c.wg.Go(func() {
+		defer other.close()
+		for c.stop.Err() == nil {
+			if r, err := l.Try(c.stop, 1); err == nil && r.Granted {
+				c.peers.Add(1)
+			}
+			time.Sleep(pause())
+		}
+	})
+}
+
+// want has a caller acquire the list again and again.
+func (c *contest) want(demands ...engine.Demand) {
+	c.wg.Go(func() {
+		for {
+			begin := time.Now()
+			if err := c.acquireAll(c.stop, demands...); err != nil {
+				if !errors.Is(err, context.Canceled) {
+					c.t.Error(err)
+				}
+				return
+			}
+			c.lists.Add(1)
+			c.longest.Store(max(c.longest.Load(), int64(time.Since(begin))))
+		}
+	})
+}
+
+// every returns a pause that is always the same, or at random with the same mean.
+func every(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+func atRandom(d time.Duration) func() time.Duration {
+	return func() time.Duration { return time.Duration(rand.ExpFloat64() * float64(d)) }
+}
+
+// perSecond returns n in d as a rate.
+func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
+
+// A list wants 3 permits of A, which this process' callers take 50/s of, and 9 of the 10 of B, of which a peer
+// takes half: the callers of A go on, and the list is served.
+func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
+	const d = 12 * time.Second
+	a, b := []permit.Rate{overall(10, 200*time.Millisecond), overall(50, time.Second)}, overall(10, 200*time.Millisecond)
+	for name, pause := range map[string]func() time.Duration{"every 37 ms": every(37 * time.Millisecond), "at random": atRandom(40 * time.Millisecond)} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				for i, a := range a {
+					l := w.others(a, b)
+					c, stop := newContest(w)
+					c.saturate(l[0], 4, true)
+					c.peer(l[1], pause)
+					time.Sleep(2 * time.Second)
+					c.singles.Store(0)
+					c.want(l[0].of(3), l[1].of(9))
+					time.Sleep(d)
+					singles, lists := c.singles.Load(), c.lists.Load()
+					t.Logf("A of %v: its callers got %.1f/s, lists were served %.2f/s, the longest took %v", a,
+						perSecond(singles, d), perSecond(lists, d), time.Duration(c.longest.Load()))
+					stop()
+					require.GreaterOrEqual(t, perSecond(singles+3*lists, d), 45.0, "what callers of A got, and the list")
+					require.NotZero(t, lists, i)
+					require.LessOrEqual(t, time.Duration(c.longest.Load()), 50*b.Interval)
+				}
+			})
+		})
+	}
+}
+
+// A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers of A do
+// not pay for that.
+func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		const d = 20 * time.Second
+		l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
+		c, stop := newContest(w)
+		defer stop()
+		c.saturate(l[0], 4, true)
+		for range 3 {
+			c.peer(l[1], every(20*time.Millisecond))
+		}
+		time.Sleep(time.Second)
+		c.singles.Store(0)
+		c.want(l[0].of(3), l[1].of(9))
+		time.Sleep(d)
+		t.Logf("callers of A got %.1f/s, %d lists", perSecond(c.singles.Load(), d), c.lists.Load())
+		require.GreaterOrEqual(t, perSecond(c.singles.Load()+3*c.lists.Load(), d), 45.0)
+	})
+}
+
+// In a cool-down of B nobody of A notices that a list waits, also where it has begun to gather.
+func TestAListInACoolDownHoldsNothing(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		t.Run(map[bool]string{false: "before", true: "while it gathers"}[begun], func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				const d = 10 * time.Second
+				l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
+				other := newWorld(t, w.server)
+				defer other.close()
+				c, stop := newContest(w)
+				defer stop()
+				c.saturate(l[0], 4, true)
+				coolDown := func() {
+					w.server.CoolDown(l[1].key, time.Now().Add(time.Hour))
+				}
+				if begun {
+					c.peer(l[1], every(40*time.Millisecond))
+					c.peer(l[1], every(41*time.Millisecond))
+				} else {
+					coolDown()
+				}
+				time.Sleep(2 * time.Second)
+				c.want(l[0].of(3), l[1].of(9))
+				if begun {
+					for !reserving(l[1]) {
+						time.Sleep(time.Millisecond)
+					}
+					coolDown()
+				}
+				time.Sleep(1050 * time.Millisecond) // between the instants at which permits come back
+				c.singles.Store(0)
+				time.Sleep(d)
+				t.Logf("callers of A got %.1f/s", perSecond(c.singles.Load(), d))
+				require.GreaterOrEqual(t, perSecond(c.singles.Load(), d), 49.5)
+				require.False(t, reserving(l[0]) || reserving(l[1]))
+			})
+		})
+	}
+}
+
+func reserving(l *limiter) bool {
+	return l.Snapshot().Gathering
+}
+
+// Whoever ends the wait of a list, what it has reserved goes back at once.
+func TestAReservationGoesBack(t *testing.T) {
+	for name, end := range map[string]func(w *world, cancel func()){
+		"ctx is done": func(_ *world, cancel func()) { cancel() },
+		"time is up":  func(*world, func()) { time.Sleep(time.Second) },
+		"Close":       func(w *world, _ func()) { w.close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				l := w.others(overall(10, time.Minute), overall(10, time.Minute))
+				other := newWorld(t, w.server)
+				defer other.close()
+				peer := other.limiter(l[1].key)
+				take := func(n int64) {
+					ok, err := peer.TryAcquire(w.ctx, n, 0)
+					require.True(t, ok && err == nil)
+				}
+				take(6)
+				w.at(30 * time.Second)
+				take(4)
+				ctx, cancel := context.WithCancel(w.ctx)
+				defer cancel()
+				done := make(chan error, 1)
+				go func() {
+					_, err := w.all(ctx, 70*time.Second, l[0].of(3), l[1].of(9))
+					done <- err
+				}()
+				// At 60 s the peer is a little faster, so the list is refused for longer than an interval.
+				w.at(time.Minute - time.Millisecond)
+				for range 40 {
+					if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
+						break
+					}
+					time.Sleep(100 * time.Microsecond)
+				}
+				w.at(99 * time.Second)
+				require.True(t, reserving(l[1]))
+				w.has(l[1], 0)
+				end(w, cancel)
+				<-done
+				time.Sleep(time.Millisecond)
+				require.False(t, reserving(l[0]) || reserving(l[1]))
+				require.NotZero(t, w.server.Available(l[1].key), "given back")
+				w.has(l[0], 10)
+			})
+		})
+	}
+}
+
+// Redis goes away while a list gathers: nobody is held up any longer, and it is served when Redis is back.
+func TestAnOutageEndsAReservation(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, 10*time.Second), overall(10, 10*time.Second))
+		c, stop := newContest(w)
+		defer stop()
+		c.saturate(l[0], 2, false)
+		c.peer(l[1], every(1700*time.Millisecond))
+		c.want(l[0].of(3), l[1].of(9))
+		for !reserving(l[1]) && !reserving(l[0]) {
+			time.Sleep(100 * time.Millisecond)
+			require.Less(t, w.elapsed(), time.Hour)
+		}
+		w.p.Cut(enginetest.Refused)
+		time.Sleep(30 * time.Second)
+		require.False(t, reserving(l[0]) || reserving(l[1]))
+		w.p.Mend()
+		time.Sleep(2 * time.Minute)
+		require.NotZero(t, c.lists.Load())
+	}, outageLimit(time.Hour))
+}
+
+// Lists over (A, B), (B, A) and (A, B, C), and callers of each: all are served, and none waits for long.
+func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		const d = 2 * time.Minute
+		r := overall(10, 500*time.Millisecond)
+		l := w.others(r, r, r)
+		c, stop := newContest(w)
+		defer stop()
+		w.p.Always(enginetest.Fault{Before: 200 * time.Microsecond, After: 200 * time.Microsecond})
+		for _, l := range l {
+			c.saturate(l, 4, false)
+		}
+		var served [3]atomic.Int64
+		for i, demands := range [][]engine.Demand{{l[0].of(3), l[1].of(4)}, {l[1].of(5), l[0].of(2)}, {l[0].of(2), l[1].of(2), l[2].of(9)}} {
+			c.wg.Go(func() {
+				for w.acquireAll(c.stop, demands...) == nil {
+					served[i].Add(1)
+				}
+			})
+		}
+		time.Sleep(d)
+		var used int64
+		for i, n := range []int64{7, 7, 13} {
+			used += n * served[i].Load()
+			require.Greater(t, served[i].Load(), int64(d/r.Interval/60), "list %d", i)
+		}
+		used += c.singles.Load()
+		paused := time.Duration(c.paused.Load())
+		t.Logf("lists were served %d, %d, %d times; %.1f of 60 permits a second were used; singles paused %v at most",
+			served[0].Load(), served[1].Load(), served[2].Load(), perSecond(used, d), paused)
+		require.LessOrEqual(t, paused, 4*r.Interval, "maxReserved")
+		require.GreaterOrEqual(t, perSecond(used, d), 54.0, "at most a tenth may lie idle")
+	})
+}
+
+// Callers of overlapping lists and of single limiters: all are served, and nobody passes for ever.
+func TestNobodyStarvesInOverlappingLists(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(4, time.Second), overall(4, time.Second), overall(4, 1500*time.Millisecond))
+		ctx, cancel := context.WithCancel(w.ctx)
+		var crowd sync.WaitGroup
+		for i := range 24 { // each limiter is wanted by eight for ever
+			crowd.Go(func() {
+				for l[i%3].Acquire(ctx, 1) == nil {
+				}
+			})
+		}
+		var lists sync.WaitGroup
+		done := make([]int, 3)
+		for i := range 3 { // and by three lists, in every order
+			lists.Go(func() {
+				for range 5 {
+					require.NoError(t, w.acquireAll(ctx, l[i].of(2), l[(i+1)%3].of(3), l[(i+2)%3].of(1)))
+					done[i]++
+				}
+			})
+		}
+		lists.Wait()
+		t.Logf("15 lists served in %v", w.elapsed())
+		require.Less(t, w.elapsed(), 3*time.Minute)
+		cancel()
+		crowd.Wait()
+		require.Zero(t, w.e.Contending())
+	})
+}

@@ -1,0 +1,158 @@
+package engine_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// Exact virtual times of TryAcquire: what it answers and how long it takes.
+func TestTryAcquireTimeouts(t *testing.T) {
+	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(3)
+		w.at(4 * time.Second)
+		w.granted(2)
+		for _, c := range []struct {
+			permits int64
+			timeout time.Duration
+			want    bool
+			until   time.Duration // since the world began
+		}{
+			{1, 0, false, 4 * time.Second},
+			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever here
+			{1, -time.Hour, false, 4 * time.Second},
+			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // sleeps the time left
+			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time left: asked again
+			{1, 3 * time.Second, false, 13 * time.Second},
+			{2, time.Hour, true, 14 * time.Second},
+			{5, time.Hour, true, 24 * time.Second},
+		} {
+			ok, err := w.l.TryAcquire(w.ctx, c.permits, c.timeout)
+			require.NoError(t, err)
+			require.Equal(t, c.want, ok, "%+v", c)
+			require.Equal(t, c.until, w.elapsed(), "%+v", c)
+		}
+	})
+}
+
+// A caller whose time is up at its bound is refused without another call; until then it looks in at
+// the recheck bound, and not more often.
+func TestWaitingCallsAreFew(t *testing.T) {
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		before := w.p.Sent()
+		ok, err := w.l.TryAcquire(w.ctx, 1, 5500*time.Millisecond)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.Equal(t, 5500*time.Millisecond, w.elapsed())
+		require.EqualValues(t, 6+1, w.p.Sent()-before, "and one call that looked for lost permits")
+	})
+}
+
+func TestAcquireWaitsAsLongAsItTakes(t *testing.T) {
+	inWorld(t, overall(3, 2*time.Hour), func(t *testing.T, w *world) {
+		for range 10 {
+			require.NoError(t, w.l.Acquire(w.ctx, 3))
+		}
+		require.Equal(t, 18*time.Hour, w.elapsed())
+	}, recheck(10*time.Minute))
+}
+
+// Hours of many callers: everyone is served, and no window holds more than the rate.
+func TestManyWaiters(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		var (
+			log grantLog
+			wg  sync.WaitGroup
+		)
+		for range 100 {
+			wg.Go(func() {
+				for range 5 {
+					if err := w.l.Acquire(w.ctx, 1); err != nil {
+						t.Error(err)
+						return
+					}
+					log.add(w.elapsed(), 1)
+				}
+			})
+		}
+		wg.Wait()
+		require.Len(t, log.grants, 500)
+		require.LessOrEqual(t, log.worst(time.Second), int64(10))
+		require.Equal(t, 49*time.Second, w.elapsed())
+	})
+}
+
+func TestCloseFailsWaitersAndCalls(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		w.granted(1)
+		errs := make(chan error)
+		for range 20 {
+			go func() { errs <- w.l.Acquire(w.ctx, 1) }()
+		}
+		time.Sleep(time.Second)
+		w.close()
+		for range 20 {
+			require.ErrorIs(t, <-errs, permit.ErrClosed)
+		}
+		require.Equal(t, time.Second, w.elapsed())
+		w.idle()
+		w.close()
+		before := w.p.Sent()
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrClosed)
+		_, err = w.l.on(failOpen).Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrClosed)
+		require.ErrorIs(t, w.limiter("another").Acquire(w.ctx, 1), permit.ErrClosed)
+		_, err = w.l.Peek(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrClosed)
+		_, err = w.all(w.ctx, -1, w.l.of(1), w.limiter("another").of(1))
+		require.ErrorIs(t, err, permit.ErrClosed)
+		require.Zero(t, w.p.Sent()-before)
+	})
+}
+
+// A context that ends ends the call at that instant, and its error comes through as it is: waiting, asleep, in flight, and
+// before anything is sent.
+func TestContextEndsEveryCall(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		calls := []func(ctx context.Context) error{
+			func(ctx context.Context) error { _, err := w.l.Try(ctx, 1); return err },
+			func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
+			func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
+		}
+		w.granted(1)
+		for _, f := range calls[1:] {
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(w.ctx, 2750*time.Millisecond)
+			require.True(t, f(ctx) == context.DeadlineExceeded)
+			require.Equal(t, 2750*time.Millisecond, time.Since(begin))
+			cancel()
+			begin = time.Now()
+			ctx, cancel = context.WithCancel(w.ctx)
+			time.AfterFunc(1300*time.Millisecond, cancel)
+			require.True(t, f(ctx) == context.Canceled)
+			require.Equal(t, 1300*time.Millisecond, time.Since(begin))
+			w.idle()
+		}
+		w.delay(time.Minute)
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(w.ctx, 700*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		for _, f := range calls {
+			wg.Go(func() {
+				require.True(t, f(ctx) == context.DeadlineExceeded)
+				require.Equal(t, 700*time.Millisecond, time.Since(begin))
+			})
+		}
+		wg.Wait()
+		w.delay(0)
+		time.Sleep(2 * time.Hour)
+		w.used(0)
+	})
+}

@@ -1,0 +1,341 @@
+package engine_test
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var (
+	_ engine.Backend  = (*enginetest.Limiter)(nil)
+	_ engine.Backends = (*enginetest.Process)(nil)
+)
+
+// A world is a limiter in a bubble of virtual time: its server, and the engine of one process.
+type world struct {
+	t      *testing.T
+	ctx    context.Context
+	server *enginetest.Server
+	p      *enginetest.Process
+	e      *engine.Engine
+	l      *limiter
+	epoch  time.Time
+	closed bool
+	over   bool // with what it was told of, the server has granted more than the rate
+}
+
+// A limiter is one limiter as a caller of the engine's process knows it.
+type limiter struct {
+	engine.Handle
+	key     string
+	backend *enginetest.Limiter
+	policy  *outage.Policy
+}
+
+// inWorld runs f on a limiter of rate r, which the engine is done with when f returns: nobody is lost, and nothing is
+// armed.
+func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts ...func(*engine.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, enginetest.New(t), opts...)
+		if r != (permit.Rate{}) {
+			w.server.SetRate(w.l.key, r)
+		}
+		f(t, w)
+		w.close()
+		time.Sleep(time.Hour) // all that is in flight ends
+		require.NoError(t, w.e.CheckIdle())
+		require.NoError(t, w.server.CheckWindows(!w.over))
+	})
+}
+
+// newWorld returns the world of a further process of the server.
+func newWorld(t *testing.T, s *enginetest.Server, opts ...func(*engine.Config)) *world {
+	w := &world{t: t, ctx: context.Background(), server: s, p: s.Process(), epoch: time.Now()}
+	cfg := engine.Config{Recheck: time.Second, OutageLimit: 30 * time.Second}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	cfg.Backends = w.p
+	w.e = engine.New(cfg)
+	w.l = w.limiter("limiter")
+	return w
+}
+
+func (w *world) close() {
+	if !w.closed {
+		w.closed = true
+		w.e.Close()
+	}
+}
+
+func recheck(d time.Duration) func(*engine.Config) {
+	return func(c *engine.Config) { c.Recheck = d }
+}
+
+func outageLimit(d time.Duration) func(*engine.Config) {
+	return func(c *engine.Config) { c.OutageLimit = d }
+}
+
+func refuseEarly(c *engine.Config) { c.RefuseEarly = true }
+
+func divided(c *engine.Config) { c.Divided = true }
+
+func overall(permits int64, interval time.Duration) permit.Rate {
+	return permit.Rate{Permits: permits, Interval: interval}
+}
+
+func localShare(r permit.Rate, nodes int) *outage.Policy {
+	return &outage.Policy{Kind: outage.LocalShare, Rate: r, Nodes: nodes}
+}
+
+var failOpen = &outage.Policy{Kind: outage.FailOpen}
+
+func (w *world) limiter(key string) *limiter {
+	b := w.p.Limiter(key)
+	return &limiter{Handle: w.e.Handle(key, key, b), key: key, backend: b}
+}
+
+// others returns further limiters with these rates.
+func (w *world) others(rates ...permit.Rate) (list []*limiter) {
+	for i, r := range rates {
+		l := w.limiter("other-" + string(rune('a'+i)))
+		w.server.SetRate(l.key, r)
+		list = append(list, l)
+	}
+	return list
+}
+
+// on returns the limiter under a policy, nil for FailClosed.
+func (l *limiter) on(p *outage.Policy) *limiter {
+	m := *l
+	m.policy = p
+	return &m
+}
+
+// beside returns a limiter that shares a lock with l.
+func (w *world) beside(l *limiter, key string) *limiter {
+	b := w.p.Limiter(key)
+	return &limiter{Handle: l.Beside(key, key, b), key: key, backend: b, policy: l.policy}
+}
+
+func (l *limiter) Try(ctx context.Context, permits int64) (engine.Outcome, error) {
+	return l.Handle.Acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
+}
+
+func (l *limiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	r, err := l.Handle.Acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Policy: l.policy})
+	return r.Granted, err
+}
+
+func (l *limiter) Acquire(ctx context.Context, permits int64) error {
+	_, err := l.Handle.Acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
+	return err
+}
+
+// all asks for several limiters: with a timeout below 0 at once, 0 for as long as it takes. Bound is a place among the
+// demands as they are given.
+func (w *world) all(ctx context.Context, timeout time.Duration, demands ...engine.Demand) (engine.ListOutcome, error) {
+	var deadline time.Time
+	if timeout > 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	order := make([]int, len(demands))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return strings.Compare(demands[i].Handle.Key(), demands[j].Handle.Key()) })
+	var sorted []engine.Demand
+	for _, i := range order {
+		sorted = append(sorted, demands[i])
+	}
+	a, err := w.e.AcquireAll(ctx, sorted, timeout >= 0, deadline)
+	if a.Bound >= 0 && err == nil {
+		a.Bound = order[a.Bound]
+	}
+	return a, err
+}
+
+// acquireAll waits for several limiters.
+func (w *world) acquireAll(ctx context.Context, demands ...engine.Demand) error {
+	_, err := w.all(ctx, 0, demands...)
+	return err
+}
+
+// decides asks for several limiters at once, and demands that outcome.
+func (w *world) decides(want engine.ListOutcome, demands ...engine.Demand) {
+	w.t.Helper()
+	got, err := w.all(w.ctx, -1, demands...)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, got)
+}
+
+// allGranted is the outcome of a list that is granted, and boundBy that of one that its i-th limiter refuses.
+var allGranted = engine.ListOutcome{Granted: true, Bound: -1}
+
+func boundBy(i int, wait time.Duration) engine.ListOutcome {
+	return engine.ListOutcome{Bound: i, Wait: wait}
+}
+
+// has demands that so many permits are free.
+func (w *world) has(l *limiter, want int64) {
+	w.t.Helper()
+	require.Equal(w.t, want, w.server.Available(l.key), l.key)
+}
+
+// inBothWays runs f where one call decides a list and where its limiters are asked in turn.
+func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...func(*engine.Config)) {
+	for _, way := range []string{"one call", "in turn"} {
+		t.Run(way, func(t *testing.T) {
+			inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
+				if way == "in turn" {
+					w.p.InTurn()
+				}
+				f(t, w)
+			}, opts...)
+		})
+	}
+}
+
+// of returns the demand of so many permits of l.
+func (l *limiter) of(permits int64) engine.Demand {
+	return engine.Demand{Handle: &l.Handle, Permits: permits, Policy: l.policy}
+}
+
+// at sleeps until d after the world began.
+func (w *world) at(d time.Duration) { time.Sleep(d - time.Since(w.epoch)) }
+
+func (w *world) elapsed() time.Duration { return time.Since(w.epoch) }
+
+func (w *world) try(permits int64) engine.Outcome {
+	w.t.Helper()
+	r, err := w.l.Try(w.ctx, permits)
+	require.NoError(w.t, err)
+	return r
+}
+
+func (w *world) granted(permits int64) {
+	w.t.Helper()
+	r := w.try(permits)
+	require.True(w.t, r.Granted, "%d permits refused: %+v", permits, r)
+}
+
+func (w *world) refused(permits int64, wait time.Duration) {
+	w.t.Helper()
+	r := w.try(permits)
+	require.False(w.t, r.Granted, "%d permits granted: %+v", permits, r)
+	require.Equal(w.t, wait, r.Wait)
+}
+
+// used demands that so many permits of the world's limiter are in use.
+func (w *world) used(want int64) {
+	w.t.Helper()
+	require.Equal(w.t, want, w.server.Used(w.l.key), "permits in use")
+}
+
+// delay has the replies to all calls take so long.
+func (w *world) delay(d time.Duration) { w.p.Always(enginetest.Fault{After: d}) }
+
+// goesAway has the process find out that its server is away.
+func (w *world) goesAway() (begun time.Time) {
+	w.t.Helper()
+	w.p.Cut(enginetest.Refused)
+	_, err := w.l.on(nil).Try(w.ctx, 1)
+	require.ErrorIs(w.t, err, permit.ErrUnavailable)
+	begun, err = w.l.Health().Since()
+	require.Error(w.t, err)
+	return begun
+}
+
+// idle demands that nobody waits and nothing is armed.
+func (w *world) idle() {
+	w.t.Helper()
+	synctest.Wait()
+	require.NoError(w.t, w.e.CheckIdle())
+}
+
+// gathered asks for each of permits at one instant.
+func (w *world) gathered(permits []int64) []engine.Outcome {
+	requests := make([]engine.Request, len(permits))
+	for i, n := range permits {
+		requests[i] = engine.Request{Permits: n, TellWait: true}
+	}
+	return w.l.Together(w.ctx, requests)
+}
+
+// together asks for count × permits at one instant.
+func (w *world) together(permits int64, count int) (granted int) {
+	for _, r := range w.gathered(slices.Repeat([]int64{permits}, count)) {
+		require.NoError(w.t, r.Err)
+		if r.Granted {
+			granted++
+		}
+	}
+	return granted
+}
+
+// A grantLog is what callers were granted when.
+type grantLog struct {
+	mu     sync.Mutex
+	grants []granted
+}
+
+type granted struct {
+	at      time.Duration
+	permits int64
+}
+
+func (g *grantLog) add(at time.Duration, permits int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.grants = append(g.grants, granted{at, permits})
+}
+
+// worst returns the most permits in any window of an interval.
+func (g *grantLog) worst(interval time.Duration) (most int64) {
+	slices.SortStableFunc(g.grants, func(a, b granted) int { return int(a.at - b.at) })
+	sum, oldest := int64(0), 0
+	for _, x := range g.grants {
+		for sum += x.permits; g.grants[oldest].at <= x.at-interval; oldest++ {
+			sum -= g.grants[oldest].permits
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+func (g *grantLog) total() (n int64) {
+	for _, x := range g.grants {
+		n += x.permits
+	}
+	return n
+}
+
+// check is rapid.Check with a seed of its own each time: in a bubble, where the clock always starts at the same
+// instant, rapid would make the same choices for ever. A failure prints what to replay.
+func check(t *testing.T, f func(rt *rapid.T)) {
+	t.Helper()
+	seed := flag.Lookup("rapid.seed")
+	if seed.Value.String() == "0" {
+		require.NoError(t, seed.Value.Set(strconv.FormatUint(rand.Uint64(), 10)))
+		defer func() { _ = seed.Value.Set("0") }()
+	}
+	rapid.Check(noDeadline{t}, f)
+}
+
+// noDeadline hides Deadline, which must not be asked for inside a bubble.
+type noDeadline struct{ testing.TB }

@@ -1,0 +1,111 @@
+package outage
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a process may do in each state of a Health: closed, down, at the instant of a probe, and back.
+func TestHealth(t *testing.T) {
+	const (
+		pass   = "pass"
+		refuse = "refuse"
+		probe  = "probe"
+	)
+	var (
+		h     Health
+		first = errors.New("first")
+		last  = errors.New("last")
+	)
+	// may returns what Allow says, and checks it against the rest.
+	may := func(t *testing.T) string {
+		down := h.Down()
+		next, over, err := h.Allow()
+		_, cause := h.Since()
+		switch {
+		case err == nil && next.IsZero():
+			require.False(t, down)
+			require.Nil(t, over)
+			require.NoError(t, cause)
+			return pass
+		case err == nil:
+			require.True(t, down)
+			require.True(t, next.After(time.Now()), "the next one's")
+			return probe
+		}
+		require.True(t, down)
+		require.Equal(t, cause, err)
+		require.NotNil(t, over)
+		require.True(t, next.After(time.Now()))
+		return refuse
+	}
+	down := func(err error, news bool) func(t *testing.T) {
+		return func(t *testing.T) { require.Equal(t, news, h.MarkDown(err)) }
+	}
+	var since time.Time
+	synctest.Test(t, func(t *testing.T) {
+		for i, step := range []struct {
+			do   func(t *testing.T)
+			wait time.Duration
+			want []string
+		}{
+			{func(*testing.T) {}, 0, []string{pass, pass}},
+			{func(t *testing.T) { ended, _, _ := h.MarkUp(); require.False(t, ended) }, 0, []string{pass}},
+			{func(t *testing.T) { require.False(t, h.TryProbe(), "it is there") }, 0, []string{pass}},
+			{func(t *testing.T) { down(first, true)(t); since = time.Now() }, 0, []string{refuse, refuse}},
+			{func(t *testing.T) { require.False(t, h.TryProbe(), "not yet") }, probeEvery - 1, []string{refuse}},
+			{func(*testing.T) {}, probeEvery/4 + 1, []string{probe, refuse, refuse}},
+			{down(last, false), probeEvery - 1, []string{refuse}},
+			{func(t *testing.T) { h.CountGrant(); h.CountGrant() }, probeEvery/4 + 1, []string{probe, refuse}},
+			{func(*testing.T) {}, 5 * probeEvery, []string{probe, refuse}},
+			{func(t *testing.T) {
+				time.Sleep(5 * probeEvery)
+				require.True(t, h.TryProbe())
+				require.False(t, h.TryProbe())
+				_, _, isDown := h.Next()
+				require.True(t, isDown)
+			}, 0, []string{refuse}},
+			{func(t *testing.T) {
+				begun, err := h.Since()
+				require.Equal(t, since, begun, "the first time")
+				require.Equal(t, last, err, "the last reason")
+				_, over, _ := h.Next()
+				ended, lasted, granted := h.MarkUp()
+				require.True(t, ended)
+				require.Equal(t, time.Since(since), lasted)
+				require.EqualValues(t, 2, granted)
+				<-over
+				ended, _, _ = h.MarkUp()
+				require.False(t, ended)
+			}, 0, []string{pass}},
+			{func(t *testing.T) {
+				down(first, true)(t)
+				begun, _ := h.Since()
+				require.Equal(t, time.Now(), begun)
+				_, _, granted := h.MarkUp()
+				require.Zero(t, granted, "those of the outage before do not count")
+			}, 0, []string{pass}},
+		} {
+			step.do(t)
+			time.Sleep(step.wait)
+			for j, want := range step.want {
+				require.Equal(t, want, may(t), "step %d, %d", i, j)
+			}
+		}
+	})
+}
+
+// Probes are about one a second, and not those of many processes at one instant.
+func TestProbePause(t *testing.T) {
+	seen := map[time.Duration]bool{}
+	for range 1000 {
+		d := ProbePause()
+		require.True(t, probeEvery <= d && d < probeEvery*5/4, "%v", d)
+		seen[d] = true
+	}
+	require.Greater(t, len(seen), 900)
+}

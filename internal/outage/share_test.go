@@ -1,0 +1,349 @@
+package outage
+
+import (
+	"encoding/binary"
+	"flag"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func overall(permits int64, interval time.Duration) permit.Rate {
+	return permit.Rate{Permits: permits, Interval: interval}
+}
+
+// check is rapid.Check with a seed of its own each time: in a bubble, where the clock always starts at the same
+// instant, rapid would make the same choices for ever.
+func check(t *testing.T, f func(rt *rapid.T)) {
+	t.Helper()
+	seed := flag.Lookup("rapid.seed")
+	if seed.Value.String() == "0" {
+		require.NoError(t, seed.Value.Set(strconv.FormatUint(rand.Uint64(), 10)))
+		defer func() { _ = seed.Value.Set("0") }()
+	}
+	rapid.Check(noDeadline{t}, f)
+}
+
+// noDeadline hides Deadline, which must not be asked for inside a bubble.
+type noDeadline struct{ testing.TB }
+
+// A model is an exact sliding log of what a share has granted.
+type model struct {
+	share    int64
+	interval time.Duration
+	since    time.Time // the share begins an interval after that
+	cool     time.Time
+	grants   []modelGrant
+}
+
+type modelGrant struct {
+	at      time.Time
+	permits int64
+	staged  bool
+}
+
+func (m *model) used(now time.Time) (n int64) {
+	for _, g := range m.grants {
+		if g.at.After(now.Add(-m.interval)) {
+			n += g.permits
+		}
+	}
+	return n
+}
+
+func (m *model) when(now time.Time, permits int64) (at time.Time) {
+	at = m.since.Add(m.interval)
+	if m.cool.After(at) {
+		at = m.cool
+	}
+	short := m.used(now) + permits - m.share
+	for _, g := range m.grants {
+		if back := g.at.Add(m.interval); short > 0 && back.After(now) {
+			if short -= g.permits; back.After(at) {
+				at = back
+			}
+		}
+	}
+	return at
+}
+
+// worst returns the most permits of any window.
+func (m *model) worst() (most int64) {
+	sum, oldest := int64(0), 0
+	for _, g := range m.grants {
+		for sum += g.permits; !m.grants[oldest].at.After(g.at.Add(-m.interval)); oldest++ {
+			sum -= m.grants[oldest].permits
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// A share is a sliding log: it tells the very instant at which permits can be granted, and what it is to tell is what it has
+// granted.
+func TestShareIsASlidingLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var taken int64
+		check(t, func(rt *rapid.T) {
+			nodes := rapid.IntRange(1, 4).Draw(rt, "nodes")
+			rate := overall(rapid.Int64Range(int64(nodes), 40).Draw(rt, "rate"), 4*time.Second)
+			m := &model{share: rate.Permits / int64(nodes), interval: rate.Interval, since: time.Now()}
+			p := &Policy{Kind: LocalShare, Rate: rate, Nodes: nodes}
+			s := NewShare(permit.Rate{})
+			if rapid.Bool().Draw(rt, "known") {
+				s, p.Rate = NewShare(rate), overall(1000, time.Hour) // what was told is nearer
+			}
+			id := uint64(0)
+			newID := func() (n permit.ID) {
+				id++
+				binary.LittleEndian.PutUint64(n[:], id)
+				return n
+			}
+			staged := 0
+			for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+				now := time.Now()
+				switch op := rapid.IntRange(0, 19).Draw(rt, "op"); {
+				case op < 8:
+					n := rapid.Int64Range(1, m.share).Draw(rt, "permits")
+					at, left, err := s.When(p, n, now, m.since)
+					require.NoError(rt, err)
+					want := m.when(now, n)
+					if want.After(now) {
+						require.Equal(rt, want, at)
+					} else {
+						require.False(rt, at.After(now))
+					}
+					if m.since.Add(m.interval).After(now) {
+						require.Zero(rt, left)
+					} else {
+						require.Equal(rt, m.share-m.used(now), left)
+					}
+					if at.After(now) {
+						break
+					}
+					s.Take(p, n, now)
+					m.grants = append(m.grants, modelGrant{now, n, false})
+					taken += n
+					if rapid.IntRange(0, 4).Draw(rt, "undo") == 0 {
+						s.Undo(n, now)
+						m.grants = m.grants[:len(m.grants)-1]
+					}
+				case op == 8:
+					_, _, err := s.When(p, m.share+1, now, m.since)
+					require.ErrorContains(rt, err, "of a local share of")
+				case op == 9:
+					m.cool = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "cool")) * time.Millisecond)
+					s.NoteCoolDown(time.Time{})
+					s.NoteCoolDown(m.cool)
+				case op == 10: // all that counts and was not staged before is pending
+					before := s.Pending()
+					var want int64
+					for i := range m.grants {
+						if g := &m.grants[i]; !g.staged && g.at.After(now.Add(-m.interval)) {
+							want += g.permits
+							g.staged = true
+						}
+					}
+					require.Equal(rt, want > 0 || before > 0 && s.HasPending(now), s.HasPending(now))
+					s.SetPending(nil) // the server has been told of what was staged before
+					var sum int64
+					pending := s.Stage(now, newID)
+					require.LessOrEqual(rt, len(pending), maxPending+1)
+					for i, d := range pending {
+						sum += d.Permits
+						require.False(rt, d.At.After(now))
+						require.NotZero(rt, d.ID)
+						require.True(rt, i == 0 || pending[i-1].ID != d.ID && d.At.After(pending[i-1].At))
+					}
+					require.Equal(rt, want, sum)
+					staged++
+				default:
+					time.Sleep(time.Duration(rapid.IntRange(1, 300).Draw(rt, "sleep")) * 5 * time.Millisecond)
+				}
+			}
+			require.LessOrEqual(rt, m.worst(), m.share)
+			time.Sleep(m.interval)
+			require.True(rt, s.Empty(time.Now()))
+			require.False(rt, s.HasPending(time.Now()), "it no longer counts")
+		})
+		require.Positive(t, taken)
+	})
+}
+
+// What one limiter cannot undo is not lost: several callers at one time, each list all or nothing.
+func TestUndo(t *testing.T) {
+	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalShare, Nodes: 1}
+	now := time.Now()
+	s.Take(p, 3, now)
+	s.Take(p, 2, now)
+	s.Undo(3, now)
+	require.EqualValues(t, 2, s.used)
+	s.Undo(3, now.Add(time.Millisecond))
+	require.EqualValues(t, 2, s.used, "not of that instant")
+	s.grants[0].staged = true
+	s.Undo(2, now)
+	require.EqualValues(t, 2, s.used, "the server is being told of it")
+
+	s = NewShare(overall(10, time.Second))
+	_, _, _ = s.When(p, 3, now, now)
+	s.Take(p, 3, now)
+	s.Undo(3, now)
+	require.False(t, s.HasPending(now), "the server is not told of nothing")
+	require.True(t, s.Empty(now))
+}
+
+// Grants that come close behind one another make up one, which counts from the last on: the log is bounded, and never
+// grants more.
+func TestShareIsBounded(t *testing.T) {
+	rate := overall(1_000_000, time.Second)
+	s, p := NewShare(rate), &Policy{Kind: LocalShare, Nodes: 1}
+	begin := time.Now()
+	now := begin
+	for range 20_000 { // two seconds
+		if at, _, err := s.When(p, 30, now, begin.Add(-time.Second)); err == nil && !at.After(now) {
+			s.Take(p, 30, now)
+		}
+		now = now.Add(100 * time.Microsecond)
+		require.LessOrEqual(t, s.used, rate.Permits)
+	}
+	require.LessOrEqual(t, len(s.grants), maxGrants+1)
+	require.LessOrEqual(t, len(s.Stage(now, func() permit.ID { return permit.ID{1} })), maxPending+1)
+}
+
+// A gap is kept by each node for all of them, and no longer than an interval.
+func TestShareKeepsTheGap(t *testing.T) {
+	rate := permit.Rate{Permits: 100, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}
+	s, p := NewShare(rate), &Policy{Kind: LocalShare, Nodes: 2}
+	begin := time.Now()
+	for _, step := range []struct {
+		permits     int64
+		after, next time.Duration
+	}{
+		{1, 2 * time.Second, 2200 * time.Millisecond},
+		{3, 2200 * time.Millisecond, 2800 * time.Millisecond},
+		{40, 2800 * time.Millisecond, 4800 * time.Millisecond},
+	} {
+		at, _, err := s.When(p, step.permits, begin.Add(step.after), begin)
+		require.NoError(t, err)
+		require.Equal(t, begin.Add(step.after), at)
+		s.Take(p, step.permits, at)
+		at, _, _ = s.When(p, 1, at, begin)
+		require.Equal(t, begin.Add(step.next), at)
+	}
+}
+
+// An open policy takes no notice of shares, and obeys a cool-down.
+func TestFailOpenTakesNothing(t *testing.T) {
+	s, p := NewShare(overall(1, time.Second)), &Policy{Kind: FailOpen}
+	now := time.Now()
+	for range 10 {
+		at, _, err := s.When(p, 100, now, now)
+		require.NoError(t, err)
+		require.False(t, at.After(now))
+		s.Take(p, 100, now)
+	}
+	require.True(t, s.Empty(now))
+	s.NoteCoolDown(now.Add(time.Minute))
+	at, _, err := s.When(p, 1, now, now)
+	require.NoError(t, err)
+	require.Equal(t, now.Add(time.Minute), at)
+}
+
+// What replies say of a cool-down: one that is longer than an interval is one, one that allows more ends it, and one that was
+// decided before it began says nothing of it.
+func TestLearnOfCoolDowns(t *testing.T) {
+	const interval = time.Second
+	reply := func(wait time.Duration, granted ...int64) *permit.Reply {
+		return &permit.Reply{Granted: granted, Wait: wait, Rate: overall(10, interval)}
+	}
+	for name, test := range map[string]struct {
+		do   func(s *Share, now time.Time)
+		want time.Duration // until when it cools, from now
+	}{
+		"none":              {func(s *Share, now time.Time) { s.Learn(reply(interval, 0), now) }, 0},
+		"one":               {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now) }, time.Minute},
+		"it is over":        {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(0, 1), now) }, 0},
+		"shorter than that": {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(interval, 0), now) }, interval},
+		"a shorter one":     {func(s *Share, now time.Time) { s.Learn(reply(time.Hour, 0), now); s.Learn(reply(time.Minute, 0), now) }, time.Minute},
+		"decided before": {func(s *Share, now time.Time) {
+			s.Learn(reply(time.Minute, 0), now)
+			s.Learn(reply(0, 1), now.Add(-time.Millisecond))
+		}, time.Minute},
+		"a shorter one, decided before": {func(s *Share, now time.Time) {
+			s.Learn(reply(time.Hour, 0), now)
+			s.Learn(reply(time.Minute, 0), now.Add(-time.Millisecond))
+		}, time.Hour},
+		"of one that exceeds the rate": {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(0, -1), now) }, time.Minute},
+		"noted":                        {func(s *Share, now time.Time) { s.NoteCoolDown(now.Add(time.Minute)) }, time.Minute},
+		"noted, and not told yet":      {func(s *Share, now time.Time) { s.NoteCoolDown(now.Add(time.Minute)); s.Learn(reply(0, 1), now) }, time.Minute},
+		"noted twice: the longer": {func(s *Share, now time.Time) {
+			s.NoteCoolDown(now.Add(time.Minute))
+			s.NoteCoolDown(now.Add(time.Second))
+		}, time.Minute},
+		"told, and over": {func(s *Share, now time.Time) {
+			s.NoteCoolDown(now.Add(time.Minute))
+			s.ToldCoolDown(now.Add(time.Minute))
+			s.Learn(reply(0, 1), now)
+		}, 0},
+		"told of a shorter one": {func(s *Share, now time.Time) {
+			s.NoteCoolDown(now.Add(time.Minute))
+			s.ToldCoolDown(now.Add(time.Second))
+			s.Learn(reply(0, 1), now)
+		}, time.Minute},
+		"lifted": {func(s *Share, now time.Time) {
+			s.Learn(reply(time.Minute, 0), now)
+			s.NoteCoolDown(now.Add(time.Hour))
+			s.NoteCoolDown(time.Time{})
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, now := NewShare(permit.Rate{}), time.Now()
+				test.do(s, now)
+				require.Equal(t, test.want, max(0, s.coolsUntil().Sub(now)))
+			})
+		})
+	}
+}
+
+// One at a time reconciles, the others wait for it; nobody does where nothing is pending.
+func TestOneReconciles(t *testing.T) {
+	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalShare, Nodes: 1}
+	now := time.Now()
+	start, busy := s.StartReconciling(now)
+	require.False(t, start)
+	require.Nil(t, busy)
+	require.False(t, s.Busy(now))
+	_, _, err := s.When(p, 3, now, now.Add(-time.Second))
+	require.NoError(t, err)
+	s.Take(p, 3, now)
+	require.True(t, s.Busy(now))
+	start, busy = s.StartReconciling(now)
+	require.True(t, start)
+	require.Nil(t, busy)
+	start, busy = s.StartReconciling(now)
+	require.False(t, start)
+	require.NotNil(t, busy)
+	pending := s.Stage(now, func() permit.ID { return permit.ID{1} })
+	require.Equal(t, []Pending{{At: now, Permits: 3, ID: permit.ID{1}}}, pending)
+	s.Take(p, 2, now) // meanwhile
+	s.SetPending(nil)
+	select {
+	case <-busy:
+		t.Fatal("somebody reconciles")
+	default:
+	}
+	s.EndReconciling()
+	<-busy
+	require.True(t, s.Busy(now))
+	require.Equal(t, int64(2), s.Stage(now, func() permit.ID { return permit.ID{2} })[0].Permits)
+	require.True(t, s.HasPending(now))
+	require.False(t, s.HasPending(now.Add(time.Second)), "it no longer counts")
+	require.Zero(t, s.Pending())
+}

@@ -1,0 +1,250 @@
+package redisson
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// A forger replies to scripts in place of Redis: one reply after the other, and then an error.
+type forger struct{ replies []any }
+
+var errNoReply = errors.New("no reply is left")
+
+func (f *forger) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *forger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *forger) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		once, ok := cmd.(dispatch.OnceCmd)
+		if !ok || len(f.replies) == 0 {
+			cmd.SetErr(errNoReply)
+			return errNoReply
+		}
+		once.SetVal(f.replies[0])
+		f.replies = f.replies[1:]
+		return nil
+	}
+}
+
+// forged returns a limiter whose Redis is f.
+func forged(t *testing.T) (*Limiter, *forger) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = rdb.Close() })
+	f := &forger{}
+	rdb.AddHook(f)
+	script := func(name string, keys, args int) *Script { return NewScript(name, "", keys, args, ResendUnsent) }
+	conn := NewConn(rdb, Config{Scripts: &Scripts{
+		Acquire: script("acquire", 3, 10).LetOut(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
+		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 3, 7), Audit: script("audit", 3, 6), Trim: script("trim", 3, 2),
+		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 5, 7), Available: script("available", 3, 5),
+		Release: script("release", 3, 4), Delete: script("delete", 5, 0), Expire: script("expire", 5, 3),
+		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0), Inspect: script("inspect", 3, 3),
+	}})
+	return &Limiter{Conn: conn, Name: "limiter", Keys: NewKeys("limiter", "id")}, f
+}
+
+// list is a reply of these numbers.
+func list(n ...int64) (r []any) {
+	for _, n := range n {
+		r = append(r, n)
+	}
+	return r
+}
+
+func batch(runs ...permit.Run) *permit.Batch { return &permit.Batch{ID: permit.ID{1}, Runs: runs} }
+
+// What no script replies (a proxy in between, a script replaced on the server) is an error that names the limiter, never a
+// grant and never a panic.
+func TestForeignReplies(t *testing.T) {
+	l, f := forged(t)
+	ctx := context.Background()
+	operations := map[string]func() error{
+		"acquire": func() error {
+			a, err := l.Acquire(ctx, batch(permit.Run{Permits: 1, Count: 1}))
+			require.Empty(t, a.Granted)
+			return err
+		},
+		"acquire of many": func() error {
+			_, err := l.Acquire(ctx, batch(permit.Run{Permits: 1, Count: 2}, permit.Run{Permits: 3, Count: 4}))
+			return err
+		},
+		"acquire beside others": func() error {
+			b := batch(permit.Run{Permits: 1, Count: 1})
+			b.Share = permit.Share{On: true, Age: -1}
+			_, err := l.Acquire(ctx, b)
+			return err
+		},
+		"acquire_all": func() error {
+			_, err := l.AcquireAll(ctx, []permit.Part{{Limiter: l, Permits: 1}, {Limiter: l, Permits: 2}}, false)
+			return err
+		},
+		"reserve":      func() error { _, _, err := l.Reserve(ctx, permit.Reservation{Want: 1}); return err },
+		"available":    func() error { _, err := l.Available(ctx, permit.Overall); return err },
+		"release":      func() error { _, err := l.Release(ctx, permit.Overall, 1); return err },
+		"set_rate":     func() error { _, err := l.SetRate(ctx, permit.Rate{}, false, false); return err },
+		"inspect":      func() error { _, err := l.Inspect(ctx, permit.Overall); return err },
+		"audit":        func() error { return l.Audit(ctx, permit.Overall, false) },
+		"try_set_rate": func() error { _, err := l.TrySetRate(ctx, permit.Rate{}); return err },
+		"expire":       func() error { _, err := l.Expire(ctx, 1, "", ""); return err },
+		"clear_expire": func() error { _, err := l.ClearExpire(ctx); return err },
+		"expire_time":  func() error { _, err := l.ExpireTime(ctx); return err },
+		"delete":       func() error { _, err := l.Delete(ctx); return err },
+	}
+	for name, op := range operations {
+		for _, reply := range []any{"OK", nil, 1.5, []any{}, []any{"x"}, []any{nil, int64(1)}, []any{int64(0), "x", "y"}} {
+			f.replies = []any{reply}
+			err := op()
+			require.ErrorContains(t, err, `"limiter"`, "%s was replied %v", name, reply)
+			require.NotErrorIs(t, err, errNoReply)
+		}
+	}
+	for _, name := range []string{"acquire", "acquire of many", "acquire beside others", "reserve", "available", "inspect", "audit"} {
+		for _, reply := range []any{list(0), list(0, 1), list(77), list(4), list(3)} {
+			f.replies = []any{reply}
+			require.Error(t, operations[name](), "%s was replied %v", name, reply)
+		}
+	}
+	for _, name := range []string{"acquire", "available", "release", "reserve"} {
+		for _, c := range []struct {
+			reply []any
+			want  error
+		}{
+			{list(1), permit.ErrNotInitialized}, {list(4), permit.ErrMalformed},
+			{list(2, 7), permit.ErrMalformed}, {list(2, -1), permit.ErrMalformed}, {list(2), permit.ErrMalformed},
+		} {
+			f.replies = []any{c.reply}
+			require.ErrorIs(t, operations[name](), c.want, "%s was replied %v", name, c.reply)
+		}
+		f.replies = []any{list(2, 1)}
+		var other *permit.WrongTypeError
+		require.ErrorAs(t, operations[name](), &other, name)
+		require.Equal(t, permit.PerClient, other.Type)
+	}
+	f.replies = []any{list(2, 1)}
+	require.NoError(t, operations["audit"](), "the next call will be told")
+	// A set that changes under every look is left.
+	f.replies = []any{list(5), list(5), list(5)}
+	require.ErrorContains(t, operations["available"](), "faster")
+	f.replies = []any{list(5), list(5), list(5)}
+	require.NoError(t, operations["audit"]())
+	require.Empty(t, f.replies)
+}
+
+// What acquire replies, as the callers get it.
+func TestRepliesToAcquire(t *testing.T) {
+	l, f := forged(t)
+	one, two := permit.Run{Permits: 2, Count: 3}, permit.Run{Permits: 5, Count: 1}
+	at := time.UnixMilli(1000)
+	rate := permit.Rate{Permits: 10, Interval: 2 * time.Second, KeepAlive: time.Minute}
+	gap := rate
+	gap.MinGap = 7 * time.Millisecond
+	for name, c := range map[string]struct {
+		runs  []permit.Run
+		share bool
+		reply []any
+		want  permit.Reply
+	}{
+		"all of one run":          {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}},
+		"all of one run, no TTL":  {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate, NoTTL: true}},
+		"all of one run, a TTL":   {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 1), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}},
+		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}},
+		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}},
+		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 3, 512, 77, 0, 7, 0, 1), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.Walk, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
+		"beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 0, 0, 0, 0, 7, 1, 20, 2, 3, 4, 5, 6, 8, 1, 300, 255, 301),
+			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond, Young: 2,
+				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 255}, Tags: []int64{301}}}},
+	} {
+		b := batch(c.runs...)
+		b.Share.On = c.share
+		f.replies = []any{c.reply}
+		got, err := l.Acquire(context.Background(), b)
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got, name)
+	}
+}
+
+// Whatever numbers come: no panic, and nobody is granted more than was asked for.
+func TestRepliesAtRandom(t *testing.T) {
+	l, _ := forged(t)
+	number := rapid.OneOf(rapid.Int64Range(-2, 20), rapid.SampledFrom([]int64{1 << 31, 1 << 32, 1 << 61, 1 << 62, -1 << 63, 1<<63 - 1}))
+	rapid.Check(t, func(rt *rapid.T) {
+		b := batch()
+		for range rapid.IntRange(1, 4).Draw(rt, "runs") {
+			b.Runs = append(b.Runs, permit.Run{Permits: 1, Count: rapid.Int64Range(1, 5).Draw(rt, "count")})
+		}
+		b.Share.On = rapid.Bool().Draw(rt, "beside others")
+		// Most are of the right length, or nearly.
+		n := 13 + len(b.Runs)
+		if b.Share.On {
+			n += 8
+		}
+		n = max(1, n+rapid.IntRange(-9, 9).Draw(rt, "more"))
+		reply := list(rapid.SliceOfN(number, n, n).Draw(rt, "reply")...)
+		if rapid.Bool().Draw(rt, "status OK") {
+			reply[0] = int64(0)
+		}
+		a, err := l.readAcquire(b, slices.Clone(reply))
+		if err == nil {
+			require.Len(rt, a.Granted, len(b.Runs))
+			for i, g := range a.Granted {
+				require.True(rt, -1 <= g && g <= b.Runs[i].Count)
+			}
+		}
+		parts := []permit.Part{{Limiter: l, Permits: 1}, {Limiter: l, Permits: 2}}
+		refused, err := l.readAcquireAll(parts, slices.Clone(reply))
+		for _, i := range refused {
+			require.True(rt, err == nil && 0 <= i && i < len(parts))
+		}
+	})
+}
+
+// A Limiter sends what docs/protocol.md has: each argument in its place.
+func TestAcquireCommand(t *testing.T) {
+	l, _ := forged(t)
+	l.tag, l.KeyTTL = 0x1234, time.Hour
+	id := permit.ID{0x12, 0x34, 3, 4, 5, 6, 7, 0, 9, 10, 11, 12, 13, 14, 15, 16}
+	member := l.member(id, 6)
+	one := permit.Run{Permits: 2, Count: 3}
+	for name, c := range map[string]struct {
+		b    permit.Batch
+		want []any // after the keys
+	}{
+		"plain":       {permit.Batch{}, []any{"0", int64(2), int64(3), member, 0}},
+		"a replay":    {permit.Batch{Replay: true}, []any{"0", int64(2), int64(3), member, 1}},
+		"all flags":   {permit.Batch{Replay: true, Check: true, Lowered: true, InOrder: true, DryRun: true, NoTTL: true}, []any{"0", int64(2), int64(3), member, 1 + 2 + 64 + 8 + 16 + 32}},
+		"only lower":  {permit.Batch{Lowered: true}, []any{"0", int64(2), int64(3), member, 0}},
+		"PER_CLIENT":  {permit.Batch{Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, 0, "", "", int64(3600000), "", ""}},
+		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, 0, int64(77), "", int64(3600000), "", ""}},
+		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, 0, "", "", int64(3600000), "512 700", ""}},
+		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, 0, "", "2 40 1 1 ", int64(3600000), "", ""}},
+		"with others": {permit.Batch{Share: permit.Share{On: true, Grace: 120 * time.Millisecond, May: 4, Age: -1, Wants: 128, Survey: true}}, []any{"0", int64(2), int64(3), member, 0, "", "", int64(3600000), "", "120 4 -1 4660 128 1"}},
+	} {
+		b := c.b
+		if b.ID = id; b.Runs == nil {
+			b.Runs = []permit.Run{one}
+		}
+		cmd, err := l.acquireCommand(&b)
+		require.NoError(t, err, name)
+		require.Equal(t, []any{"evalsha", l.Scripts.Acquire.Sha, 3}, cmd[:3], name)
+		for i, key := range l.Keys.Of(b.Type) {
+			require.Equal(t, key, cmd[3+i], name)
+		}
+		require.Equal(t, c.want, cmd[6:], name)
+	}
+	l.SharedClock = true
+	cmd, err := l.acquireCommand(&permit.Batch{ID: id, Runs: []permit.Run{{Permits: 1 << 31, Count: 4}}})
+	require.NoError(t, err)
+	require.Equal(t, []any{"0", int64(1 << 31), int64(4), l.member(id, permit.Max), flagMark}, cmd[6:], "a member holds no more")
+}
