@@ -48,7 +48,6 @@ func TestCompareUsage(t *testing.T) {
 		{"--rate 5/1 --pattern " + good, `--rate: "5/1": the interval is not a time of whole milliseconds`},
 		{"--rate 5/1us --pattern " + good, `--rate: "5/1us": the interval is not a time of whole milliseconds`},
 		{"--rate 5/25h --pattern " + good, `--rate: "5/25h": the interval is not a time of whole milliseconds, at most a day`},
-		{"--rate 1000000/1s --pattern " + good, "--rate: SmoothBursty: "}, // 100,000 permits a second are Guava's most
 		{"--rate 5/1s --pattern " + bad, `bad:3: count "x" is not a whole number`},
 		{"--rate 5/1s --pattern " + large, "large: a request at 0s is for 6 permits, more than the limit of 5/1s"},
 		{"--rate 5/1s --pattern " + filepath.Join(dir, "none"), "none: no such file or directory"},
