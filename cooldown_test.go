@@ -1,6 +1,7 @@
 package ratelimiter
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -190,6 +191,25 @@ func TestCoolDown(t *testing.T) {
 			require.NoError(t, err)
 			require.InDelta(t, time.Minute+time.Second, ttl, float64(50*time.Millisecond))
 		})
+	})
+
+	t.Run("it outlives the keep-alive of a new rate", func(t *testing.T) {
+		short := Rate{Permits: 10, Interval: 200 * time.Millisecond, KeepAlive: 200 * time.Millisecond}
+		for name, set := range map[string]func(l *RateLimiter, ctx context.Context) error{
+			"SetRate":    func(l *RateLimiter, ctx context.Context) error { return l.SetRate(ctx, short) },
+			"KeepState":  func(l *RateLimiter, ctx context.Context) error { return l.SetRate(ctx, short, KeepState()) },
+			"UpdateRate": func(l *RateLimiter, ctx context.Context) error { _, err := l.UpdateRate(ctx, short); return err },
+		} {
+			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+				require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
+				require.NoError(t, set(w.l, w.ctx), name)
+				for _, key := range keysOf(w.l, Overall) {
+					require.InDelta(t, time.Minute+200*time.Millisecond, w.rdb.PTTL(w.ctx, key).Val(), float64(50*time.Millisecond), name)
+				}
+				w.at(time.Second)
+				w.refused(1, 59*time.Second)
+			})
+		}
 	})
 
 	t.Run("per client", func(t *testing.T) {

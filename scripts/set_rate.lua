@@ -28,10 +28,6 @@ if ARGV[7] == '0' then
 else
   redis.call('HSET', KEYS[1], 'minGap', ARGV[7])
 end
-local keepAlive = tonumber(ARGV[3])
-if keepAlive > 0 then
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
-end
 
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
 -- [now]
@@ -40,6 +36,15 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 -- [end]
+
+-- A cool-down goes on, and must not end because the new rate has a shorter keepAliveTime.
+local till, stay = tonumber(conf[2] or 0) or 0, tonumber(ARGV[3])
+if stay > 0 then
+  if till > now then
+    stay = math.max(stay, till - now + interval)
+  end
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', stay))
+end
 
 -- [formats]
 -- The lengths of the members that this package writes, and what a block of the first length begins with.
@@ -69,8 +74,7 @@ local function ms48(t)
 end
 -- [end]
 
--- A cool-down goes on: what the new rate has more is blocked until it ends, as free permits are in cool_down.
-local till = tonumber(conf[2] or 0) or 0
+-- What the new rate has more is blocked until the cool-down ends, as free permits are in cool_down.
 local function free(n)
   if till <= now or n <= 0 then
     return n
@@ -145,9 +149,9 @@ else
   redis.call('SET', KEYS[2], string.format('%.0f', free(rate - used)))
 end
 
-if keepAlive > 0 then
-  redis.call('PEXPIRE', KEYS[2], ARGV[3])
-  redis.call('PEXPIRE', KEYS[3], ARGV[3])
+if stay > 0 then
+  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', stay))
+  redis.call('PEXPIRE', KEYS[3], string.format('%.0f', stay))
 else
   local ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then
