@@ -123,8 +123,11 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 			}
 			continue
 		}
-		if err == nil && !r.Degraded || errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
-			c.compareRates(ctx)
+		if err == nil && !r.Degraded {
+			c.answered = true
+		}
+		if err == nil && !r.Granted && !r.Degraded || errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
+			c.compareRates()
 		}
 		if err == nil && r.Granted && !c.mayGo(ctx, end, r.Degraded) {
 			continue

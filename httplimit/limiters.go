@@ -183,13 +183,15 @@ func (l *limiter) setRate(ctx context.Context, seen int) error {
 
 // compareRates tells when a limiter goes by another rate than the rule's, the first time that Redis has answered for
 // it: a change of the rule does not change a rate that is in Redis, and a limit that nobody keeps should be seen. A
-// Redis that does not answer now is asked with another request.
-func (c *call) compareRates(ctx context.Context) {
+// Redis that does not answer now is asked with another request. It is done for a request that was refused, or has been
+// answered by the platform, and not between the permits and the sending: there every delay makes requests arrive
+// closer together than they were granted.
+func (c *call) compareRates() {
 	for _, d := range c.plan.demands {
 		if d.rate == (ratelimiter.Rate{}) || !d.claimComparison() {
 			continue
 		}
-		bounded, cancel := context.WithTimeout(ctx, leastTime)
+		bounded, cancel := c.context(leastTime)
 		is, err := d.handle.Rate(bounded)
 		cancel()
 		if err != nil {

@@ -102,7 +102,9 @@ type call struct {
 	plan  *plan
 	event Event     // what all events of the call have in common
 	sent  time.Time // when it was admitted last
-	other string    // the host that answered after the base followed a redirect; "" when it is the request's
+
+	answered bool   // Redis has answered for its limiters
+	other    string // the host that answered after the base followed a redirect; "" when it is the request's
 }
 
 func (c *call) run() (*http.Response, error) {
@@ -118,12 +120,15 @@ func (c *call) run() (*http.Response, error) {
 			return nil, err
 		}
 		resp, err := c.t.cfg.base.RoundTrip(send)
+		arrived := time.Now()
+		if c.answered {
+			c.compareRates()
+		}
 		if err != nil {
 			return nil, err
 		}
 		if !c.sent.IsZero() {
-			now := time.Now()
-			c.t.delays.note(c.plan.host, now.Sub(c.sent), now)
+			c.t.delays.note(c.plan.host, arrived.Sub(c.sent), arrived)
 		}
 		c.other = redirected(c.req, resp)
 		resp.Request = c.req

@@ -331,9 +331,10 @@ func TestRatesOfLimiters(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 5, rate.Permits)
 		events := w.taken()
-		require.Equal(t, EventRateDiffers, events[0].Kind)
-		require.Equal(t, w.key+"b", events[0].Limiter)
-		require.Contains(t, events[0].Reason, "5/1s")
+		require.Equal(t, EventAdmitted, events[0].Kind, "the comparison does not delay the request")
+		require.Equal(t, EventRateDiffers, events[1].Kind)
+		require.Equal(t, w.key+"b", events[1].Limiter)
+		require.Contains(t, events[1].Reason, "5/1s")
 		require.Len(t, events, 3)
 
 		_, err = w.transport(base(ok), rules(Limit{Name: w.key + "c"})).RoundTrip(request(t, "GET", "http://x/", nil))
@@ -404,3 +405,21 @@ type idleBase struct {
 }
 
 func (b *idleBase) CloseIdleConnections() { b.closed = true }
+
+// TestNothingBetweenPermitsAndSending: a request with its permits leaves at once, also the first of its limiters:
+// another question to Redis would make it arrive with those that were granted later.
+func TestNothingBetweenPermitsAndSending(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		_, err := w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Second})
+		require.NoError(t, err)
+		get(t, w.transport(base(ok), rules(w.limit("b", 5, time.Second))), "http://x/") // loads the scripts
+		asked := 0
+		w.rdb.AddHook(&faultHook{func(redis.Cmder) error { asked++; return nil }})
+		atSending := 0
+		tr := w.transport(base(func(r *http.Request) (*http.Response, error) { atSending = asked; return ok(r) }),
+			rules(w.limit("a", 5, time.Second)))
+		get(t, tr, "http://x/")
+		require.Equal(t, 1, atSending, "the acquire")
+		require.Equal(t, 2, asked, "and the comparison of the rate, when the response was there")
+	})
+}
