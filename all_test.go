@@ -146,7 +146,7 @@ func TestAllOfBadInput(t *testing.T) {
 		_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{w.l, 1})
 		require.ErrorIs(t, err, ErrMalformed)
 		w.has(l[0], 2)
-		w.all(AllResult{Granted: true}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[0], 1}) // demands of the same limiter add up
+		w.all(AllResult{Granted: true}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[0], 1}) // those of l[0] add up
 		w.has(l[0], 0)
 		w.all(AllResult{Limiter: l[0], Wait: time.Second}, Demand{l[0], 1})
 		ctx, cancel := context.WithCancel(w.ctx)

@@ -127,7 +127,7 @@ func TestTriesGatherBehindTwoCalls(t *testing.T) {
 			ms := time.Duration(i) * time.Millisecond
 			try(ms, time.Second+ms)
 		}
-		for i := range 6 { // these share a flight with the first request that comes more than 100 ms after the first flight began
+		for i := range 6 { // they leave with the request at 101 ms
 			try(time.Duration(10+i)*time.Millisecond, 1101*time.Millisecond)
 		}
 		try(101*time.Millisecond, 1101*time.Millisecond)

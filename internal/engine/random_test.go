@@ -200,7 +200,7 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var granted, replays, refunds int64
 		check(t, func(rt *rapid.T) {
-			s := newStorm(t, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // with intervals this long, no refund comes after its grant has expired
+			s := newStorm(t, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // so long that refunds precede expiry
 			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "faults"), 0))
 			faulty := rapid.IntRange(0, 60).Draw(rt, "percent that fail")
 			slow := rapid.Int64Range(0, 300).Draw(rt, "ms")

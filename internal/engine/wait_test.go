@@ -26,7 +26,7 @@ func TestTryAcquireTimeouts(t *testing.T) {
 			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever in this case
 			{1, -time.Hour, false, 4 * time.Second},
 			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // it sleeps for the time that is left
-			{3, time.Millisecond, true, 10 * time.Second},                // the wait is exactly the time that is left, so it asks again
+			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time that is left, so it asks again
 			{1, 3 * time.Second, false, 13 * time.Second},
 			{2, time.Hour, true, 14 * time.Second},
 			{5, time.Hour, true, 24 * time.Second},

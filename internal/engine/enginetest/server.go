@@ -221,7 +221,7 @@ type Call struct {
 type Fault struct {
 	Before, After time.Duration       // the time until the call is carried out, and from then until the reply
 	Err           *retry.Error        // what the process gets in place of a reply
-	Reply         func(*permit.Reply) // edits the reply to an acquire that is not carried out; it begins as a refusal of all requests
+	Reply         func(*permit.Reply) // turns a refusal into the reply to an acquire, which is not carried out
 	Runs          bool                // the call is carried out even if Err is set
 }
 
@@ -277,8 +277,8 @@ func (p *Process) Cut(err *retry.Error) { p.Always(Fault{Err: err}) }
 // Mend undoes Cut and Always.
 func (p *Process) Mend() { p.Always(Fault{}) }
 
-// Hook makes every call for which Next has set no fault call f before it is made. The function f may block; nil
-// removes the hook.
+// Hook sets a function that is called before each call for which Next has set no fault, and returns the fault of that
+// call. The function may block. A nil f removes it.
 func (p *Process) Hook(f func(Call) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
