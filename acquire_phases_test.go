@@ -18,35 +18,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The phases of scripts/acquire.lua, each by states and what one call makes of them. The numbers are those of the
-// script and of docs/protocol.md.
+// The tests in this file check the phases of scripts/acquire.lua. Each row is a state of the keys and what one call
+// makes of it. The phase numbers are those of the script and of docs/protocol.md.
 
-// phaseNow is the instant of a call, in ms since the epoch. The instants of a row are relative to it.
+// phaseNow is the instant of a call, in milliseconds since the epoch. The instants of a row are relative to it.
 const phaseNow = 1_700_000_000_000
 
-// A phaseState is what lies in the keys of a limiter.
+// A phaseState is the content of the keys of one limiter.
 type phaseState struct {
 	hash    map[string]string
-	value   string // "" where it is absent
+	value   string // "" if absent
 	members []phaseMember
 	ttls    [3]time.Duration // of the hash, value and members, 0 for none; rounded up to minutes
 }
 
-// A phaseMember is a member whose score is at ms after the call.
+// A phaseMember is a member whose score is at milliseconds after the call.
 type phaseMember struct {
 	at     int64
 	member string
 }
 
-// A phaseRow is one call: on the state before it, which it leaves as the state after, it replies so.
+// A phaseRow is one call: the state before it, its arguments, its reply, and the state after it.
 type phaseRow struct {
 	phase  int
 	name   string
 	before phaseState
-	args   []any // without the type and, in their place, with now
+	args   []any // without the type; now stands for the instant
 	typ    string
 	reply  string
-	after  *phaseState // nil where the call changes nothing
+	after  *phaseState // nil if the call changes nothing
 }
 
 func hash(fields ...string) map[string]string {
@@ -60,33 +60,33 @@ func hash(fields ...string) map[string]string {
 	return m
 }
 
-// at is ms after the call, as the hash has it.
+// at returns the instant ms milliseconds after the call, as the hash stores it.
 func at(ms int64) string { return strconv.FormatInt(phaseNow+ms, 10) }
 
 func le32(n int64) string {
 	return string(binary.LittleEndian.AppendUint32(nil, uint32(n)))
 }
 
-// six are the six bytes of an instant.
+// six returns the six bytes that encode the instant t.
 func six(t int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(t))[2:]) }
 
-// m21 is a grant of ours. Its id begins with the process' tag, and goes on with the letter.
+// m21 returns a grant in our format. Its id begins with the tag of the process, followed by the letter.
 func m21(tag string, letter byte, run byte, permits int64) string {
 	return "\x10" + tag + string([]byte{letter}) + le32(permits) + string([]byte{run}) + strings.Repeat(string([]byte{letter}), 8) + le32(permits)
 }
 
-// own is a grant under the id with which the rows call.
+// own returns a grant under the id that the rows use for their call.
 func own(run byte, permits int64) string { return m21("ab", 'x', run, permits) }
 
-// java is a grant of Redisson 3.17.0 to 3.20.
+// java returns a grant of Redisson 3.17.0 to 3.20.
 func java(permits int64) string { return "\x08javajava" + le32(permits) }
 
-// marked is a member that was ahead of the clock when it was first seen, ms after the call.
+// marked returns a member that was ahead of the clock when it was first seen, seen milliseconds after the call.
 func marked(seen, permits int64, rest string) string {
 	return "\x10~t~" + le32(permits) + six(phaseNow+seen) + rest + le32(permits)
 }
 
-// block takes the place of grants of the instant t, 0 for free permits.
+// block returns a block that stands for grants of the instant t, or for free permits if t is 0.
 func block(t, permits int64, joined bool, rest string) string {
 	if t != 0 {
 		t += phaseNow
@@ -97,25 +97,25 @@ func block(t, permits int64, joined bool, rest string) string {
 	return "\x10~c~" + le32(permits) + six(t) + rest + le32(permits)
 }
 
-// wire is a tripwire that was planted ms after the call.
+// wire returns a tripwire that was planted ms milliseconds after the call.
 func wire(tag string, want byte, ms int64) string {
 	t := binary.BigEndian.AppendUint32(nil, uint32((phaseNow+ms)%(1<<24)))
 	return "\x10~w~" + le32(1) + tag + string([]byte{want}) + string(t[1:]) + "\x00\x00\x00" + le32(1)
 }
 
 const (
-	now   = "now" // in the place of the instant, in arguments and replies
+	now   = "now" // stands for the instant of the call in arguments and replies
 	tagAB = 'a'*256 + 'b'
 	tagCD = 'c'*256 + 'd'
 )
 
-// asked are the arguments behind the type: the first run, flags and, where there are more, now and those behind it.
+// asked returns the arguments that follow the type: the first run, the flags, now, and then more.
 func asked(permits, count int64, flags int, more ...any) []any {
 	args := []any{permits, count, own(0, permits*count), flags, now}
 	return append(args, more...)
 }
 
-// waits are the arguments of callers that wait.
+// waits returns the arguments of callers that wait.
 func waits(permits int64, flags int, share string) []any {
 	return asked(permits, 1, flags, "", 0, "", share)
 }
@@ -276,10 +276,10 @@ var phaseRows = []phaseRow{
 		&phaseState{hash: hash(), value: "0", members: []phaseMember{{0, own(0, 2)}, {0, own(1, 6)}, {0, own(3, 2)}}}},
 }
 
-// phaseKeys has the keys of one row, which are new.
+// phaseKeys are the keys of one row. Each row has its own.
 type phaseKeys [3]string
 
-// put brings the keys into the state, at the instant base.
+// put sets the keys to the state s, with scores relative to base.
 func (k phaseKeys) put(ctx context.Context, rdb *redis.Client, s phaseState, base int64) error {
 	pipe := rdb.Pipeline()
 	pipe.Del(ctx, k[:]...)
@@ -299,7 +299,7 @@ func (k phaseKeys) put(ctx context.Context, rdb *redis.Client, s phaseState, bas
 	return err
 }
 
-// text is a state as it can be compared and read.
+// text returns the state in a form that can be compared and read.
 func (s phaseState) text() string {
 	var b strings.Builder
 	for _, f := range slices.Sorted(maps.Keys(s.hash)) {
@@ -320,7 +320,7 @@ func (s phaseState) text() string {
 	return b.String()
 }
 
-// get reads the keys; scores are relative to base.
+// get reads the keys. Scores are relative to base.
 func (k phaseKeys) get(ctx context.Context, rdb *redis.Client, base int64) (phaseState, error) {
 	var s phaseState
 	pipe := rdb.Pipeline()
@@ -344,7 +344,8 @@ func (k phaseKeys) get(ctx context.Context, rdb *redis.Client, base int64) (phas
 	return s, nil
 }
 
-// run returns how the script src, which takes the keys so many times, differs from what the row says.
+// run runs the script src, which takes the keys the given number of times, and returns how the outcome differs from
+// the row.
 func (row *phaseRow) run(ctx context.Context, rdb *redis.Client, src string, k phaseKeys, times int) error {
 	base, clock := int64(phaseNow), row.phase == 2
 	args := []any{row.typ}
@@ -408,7 +409,7 @@ func inPhases(t *testing.T, f func(t *testing.T, run func(row *phaseRow, src str
 			defer rdb.Del(t.Context(), k[:]...)
 			times := 1
 			if strings.HasPrefix(src, "-- acquire_all:") {
-				times = 6 // the places that it does not use repeat a key
+				times = 6 // unused places repeat a key
 			}
 			return row.run(t.Context(), rdb, src, k, times)
 		})
@@ -427,7 +428,7 @@ func TestAcquirePhases(t *testing.T) {
 
 var phaseTitle = regexp.MustCompile(`(?m)^ *-- (\d+)\. ([^.]+)\.`)
 
-// scriptText is the text of a script.
+// scriptText returns the source of a script.
 func scriptText(t *testing.T, name string) string {
 	t.Helper()
 	src, err := os.ReadFile("scripts/" + name + ".lua")
@@ -435,7 +436,7 @@ func scriptText(t *testing.T, name string) string {
 	return string(src)
 }
 
-// acquirePhases returns the titles of the script's phases, and where each begins.
+// acquirePhases returns the titles of the script's phases and the offsets at which they begin.
 func acquirePhases(t *testing.T, src string) (titles []string, begins []int) {
 	t.Helper()
 	for _, m := range phaseTitle.FindAllStringSubmatchIndex(src, -1) {
@@ -447,7 +448,8 @@ func acquirePhases(t *testing.T, src string) (titles []string, begins []int) {
 	return titles, begins
 }
 
-// Without any one of its phases the script is another one, and the phase's own rows tell.
+// TestAcquireNeedsEachPhase removes one phase at a time from the script, and checks that a row of that phase then
+// fails.
 func TestAcquireNeedsEachPhase(t *testing.T) {
 	src := scriptText(t, "acquire")
 	titles, begins := acquirePhases(t, src)
@@ -475,7 +477,7 @@ func TestAcquireNeedsEachPhase(t *testing.T) {
 	})
 }
 
-// The list in docs/protocol.md is that of the script.
+// TestAcquirePhasesAreThoseOfTheProtocol checks that docs/protocol.md lists the same phases as the script.
 func TestAcquirePhasesAreThoseOfTheProtocol(t *testing.T) {
 	titles, _ := acquirePhases(t, scriptText(t, "acquire"))
 	doc, err := os.ReadFile("docs/protocol.md")

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Several limiters without Redis: all or nothing from the local shares, at once or waiting, and charged
-// when Redis is back.
+// TestAllWithoutRedis checks lists of limiters during an outage. They are granted from the local shares all or
+// nothing, at once or after a wait, and the grants are reconciled when Redis is back.
 func TestAllWithoutRedis(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		other := w.client.RateLimiter(w.l.Name() + "other")
@@ -38,7 +38,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(begun))
 		require.NoError(t, w.client.AcquireAll(w.ctx, demands(1, 1)...))
 		require.Equal(t, 4*time.Second, time.Since(begun))
-		// One refuses: nothing of the other is kept.
+		// One limiter refuses, so nothing is taken from the other.
 		r, err = w.client.TryAcquireAll(w.ctx, 0, demands(2, 1)...)
 		require.NoError(t, err)
 		require.Equal(t, AllResult{Limiter: near, Wait: time.Second, Degraded: true}, r)

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A contest is a scenario of this file: one process whose callers take everything that a limiter has, a list,
-// and a peer in another process.
+// A contest is a scenario with three parties: a process whose callers take everything that a limiter has, a list of
+// limiters, and a peer in another process.
 type contest struct {
 	*world
 	stop    context.Context
 	wg      sync.WaitGroup
-	singles atomic.Int64 // permits that callers of one limiter got
-	paused  atomic.Int64 // the longest that no caller of one limiter got a permit of it, in ns
+	singles atomic.Int64 // permits granted to callers of one limiter
+	paused  atomic.Int64 // the longest time in which no caller of one limiter was granted a permit, in ns
 }
 
 // newContest returns a contest and a function that ends it.
@@ -33,7 +33,8 @@ func newContest(w *world) (*contest, func()) {
 	}
 }
 
-// saturate starts n callers that wait, and as many that try every few milliseconds, to take permits of l.
+// saturate starts n callers that wait for permits of l and, if tries is set, n more that try every few
+// milliseconds.
 func (c *contest) saturate(l *RateLimiter, n int, tries bool) {
 	var last atomic.Int64
 	last.Store(int64(c.elapsed()))
@@ -63,14 +64,14 @@ func (w *world) otherProcess() *Client {
 	return newWorld(w.t, redistest.Peer(w.t, w.rdb)).client
 }
 
-// perSecond returns n in d as a rate.
+// perSecond returns the rate of n events in d, per second.
 func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
 func reserving(l *RateLimiter) bool {
 	return l.handle.Snapshot().Gathering
 }
 
-// However the wait of a list ends, what it has reserved goes back at once.
+// TestAReservationGoesBack checks that the reservations of a list are refunded at once, however its wait ends.
 func TestAReservationGoesBack(t *testing.T) {
 	for name, end := range map[string]func(w *world, cancel func()){
 		"ctx is done": func(_ *world, cancel func()) { cancel() },
@@ -97,7 +98,7 @@ func TestAReservationGoesBack(t *testing.T) {
 					_, err := w.client.TryAcquireAll(ctx, 70*time.Second, Demand{l[0], 3}, Demand{l[1], 9})
 					done <- err
 				}()
-				// At 60 s the peer is a little faster, so the list is refused for longer than an interval.
+				// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
 				w.at(time.Minute - time.Millisecond)
 				for range 40 {
 					if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
@@ -125,8 +126,8 @@ func TestAReservationGoesBack(t *testing.T) {
 	}
 }
 
-// With lists over (A, B), (B, A) and (A, B, C), and callers of each limiter, all are served and none waits for
-// long.
+// TestListsThatReserveDoNotStarveEachOther runs lists over (A, B), (B, A) and (A, B, C) beside callers of each
+// limiter. It checks that all of them are served and that none waits for long.
 func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 	redistest.Repeats(t)
 	inBothWays(t, func(t *testing.T, w *world) {
@@ -161,8 +162,8 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 	})
 }
 
-// What a reservation holds is in use for everybody, moves to the present, and is exact after a release by
-// others, a lost reply, a cool-down and an expiry.
+// TestReserve checks that reserved permits count as used for everybody, that a reservation moves to the present,
+// and that its count stays exact after a release by others, a lost reply, a cool-down and an expiry.
 func TestReserve(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		v := permit.Reservation{ID: redisson.RandomID().Run(0)}
@@ -188,19 +189,19 @@ func TestReserve(t *testing.T) {
 		takes(8, 5, false)
 		w.available(0)
 		w.at(9 * time.Second)
-		takes(8, 5, false) // moved to 9 s
+		takes(8, 5, false) // the reservation has moved to 9 s
 		w.at(10 * time.Second)
-		takes(8, 8, false) // 5 have come back
+		takes(8, 8, false) // 5 permits are free again
 		w.available(2)
 		w.at(19*time.Second + 999*time.Millisecond)
 		w.available(2)
-		v.Unsure, v.Held = true, 3 // as if a reply of 8 had been lost
+		v.Unsure, v.Held = true, 3 // as if the reply that granted 8 had been lost
 		takes(8, 8, false)
-		require.NoError(t, w.l.Release(w.ctx, 2)) // by somebody else
+		require.NoError(t, w.l.Release(w.ctx, 2)) // somebody else releases
 		takes(8, 8, false)
 		w.available(2)
 		w.granted(2)
-		w.at(40 * time.Second) // nobody has moved the reservation, so it has expired; nobody has taken its permits
+		w.at(40 * time.Second) // the reservation was not moved, so it has expired, but nobody has taken its permits
 		takes(8, 8, false)
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
 		takes(8, 0, false)

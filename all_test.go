@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// others returns further limiters of the client of the world; with apart their keys fall into different slots.
+// others returns further limiters of the world's client, one for each rate.
 func (w *world) others(rates ...Rate) []*RateLimiter {
 	w.t.Helper()
 	var list []*RateLimiter
@@ -23,10 +23,10 @@ func (w *world) others(rates ...Rate) []*RateLimiter {
 	return list
 }
 
-// apart makes the client ask limiters in turn, as if its Redis were one of many.
+// apart is an option that makes the client decide limiters in turn, as if it had several Redis servers.
 func apart(c *config) { c.divided = true }
 
-// inBothWays runs f twice: so that one script decides, and so that the limiters are asked in turn.
+// inBothWays runs f twice: once where one script decides a list, and once where its limiters are decided in turn.
 func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...Option) {
 	for _, way := range []string{"one script", "in turn"} {
 		t.Run(way, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// The limiter with the longest wait is the one that bound.
+// TestTheOneThatBound checks that a refused list reports the limiter with the longest wait.
 func TestTheOneThatBound(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Second), overall(1, time.Minute), overall(1, 10*time.Second))
@@ -146,7 +146,7 @@ func TestAllOfBadInput(t *testing.T) {
 		_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{w.l, 1})
 		require.ErrorIs(t, err, ErrMalformed)
 		w.has(l[0], 2)
-		w.all(AllResult{Granted: true}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[0], 1}) // added up
+		w.all(AllResult{Granted: true}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[0], 1}) // those of l[0] add up
 		w.has(l[0], 0)
 		w.all(AllResult{Limiter: l[0], Wait: time.Second}, Demand{l[0], 1})
 		ctx, cancel := context.WithCancel(w.ctx)
@@ -155,7 +155,8 @@ func TestAllOfBadInput(t *testing.T) {
 	})
 }
 
-// Each limiter of a list keeps its window as it does alone, whoever asks for whatever.
+// TestWindowSafetyOfAll checks that each limiter of a list keeps its window, as it does alone, for random mixes of
+// requests.
 func TestWindowSafetyOfAll(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		round := 0
@@ -223,11 +224,12 @@ func TestWindowSafetyOfAll(t *testing.T) {
 				require.NoError(rt, err)
 			}
 		})
-		require.GreaterOrEqual(t, round, 20) // with -short rapid makes a fifth of its 100
+		require.GreaterOrEqual(t, round, 20) // with -short, rapid makes a fifth of its 100 checks
 	})
 }
 
-// Meanwhile the permits of the limiters that did not bind are free for others.
+// TestAListHoldsUpOnlyTheLimiterThatBound checks that while a list waits for one limiter, the permits of its other
+// limiters are free for other callers.
 func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Minute), overall(10, time.Second))
@@ -243,7 +245,7 @@ func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
 	})
 }
 
-// A release wakes a list that waits, and so does one by another caller of the Client.
+// TestReleaseWakesAList checks that a release through the same Client wakes a list that waits.
 func TestReleaseWakesAList(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Hour), overall(10, time.Second))
@@ -257,7 +259,8 @@ func TestReleaseWakesAList(t *testing.T) {
 	})
 }
 
-// A list among callers of one limiter is served in the order in which they came.
+// TestAListStandsInLine checks that a list and callers of one of its limiters are served in the order in which they
+// arrived.
 func TestAListStandsInLine(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Second), overall(10, time.Second))
@@ -302,7 +305,7 @@ func TestALeavingListLeavesNothing(t *testing.T) {
 	})
 }
 
-// A cool-down and a gap hold for lists, too.
+// TestAllObeysCoolDownAndGap checks that lists observe cool-downs and minimum gaps.
 func TestAllObeysCoolDownAndGap(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, time.Second), paced(20, time.Second, 50*time.Millisecond))

@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Callers that are cancelled or whose time is up return at once, also while Redis does not answer.
+// TestCancelReturnsAtOnce checks that callers return at once when they are cancelled or their time is up, even
+// while Redis does not reply.
 func TestCancelReturnsAtOnce(t *testing.T) {
 	redistest.NeedReal(t)
 	s := redistest.Start(t)
@@ -54,12 +55,12 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 60 {
 			if i%20 == 0 {
-				wg.Wait() // three rounds
+				wg.Wait() // so there are three rounds
 			}
 			for name, call := range calls {
 				for _, l := range []*RateLimiter{full, free} {
 					if state.name == "answers" && (name == "Try" || l == free) {
-						continue // the answer comes first
+						continue // the reply arrives first
 					}
 					wg.Go(func() {
 						ends, cancel := context.WithTimeout(ctx, after)
@@ -82,7 +83,7 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 			if state.name == "answers" {
 				continue
 			}
-			wg.Go(func() { // its time is up
+			wg.Go(func() { // this caller runs into its timeout
 				due := time.Now().Add(after + engine.Grace)
 				ok, err := free.TryAcquire(ctx, 1, after)
 				late.add(due, time.Now())
@@ -95,13 +96,13 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 		stop()
 		late.require(t, 20*time.Millisecond)
 		state.end()
-		// What is granted to callers that left would go to those of the next state.
+		// Otherwise permits granted to callers that left would be passed on to callers of the next state.
 		soon(t, "nothing is in flight", func() bool { return idle(c) })
 	}
 }
 
-// A hundred thousand calls that end at random: before they begin, in flight, waiting, or not at all.
-// No goroutine, no timer and no permit is lost.
+// TestHundredThousandCancels makes a hundred thousand calls that end at random: before they begin, in flight, while
+// they wait, or not at all. It checks that no goroutine, timer or permit is leaked.
 func TestHundredThousandCancels(t *testing.T) {
 	redistest.NeedReal(t)
 	const callers, each, rate = 200, 500, 300_000
@@ -148,7 +149,7 @@ func TestHundredThousandCancels(t *testing.T) {
 				case ok:
 					got[which].Add(permits)
 				case err == nil, errors.Is(err, ErrPermitsExceedRate), errors.Is(err, ErrUnavailable):
-					refused.Add(1) // unavailable: no answer came in its few milliseconds
+					refused.Add(1) // unavailable because no reply came within its few milliseconds
 				case err == context.Canceled, err == context.DeadlineExceeded:
 					cancelled.Add(1)
 				default:
@@ -158,7 +159,8 @@ func TestHundredThousandCancels(t *testing.T) {
 			}
 		})
 	}
-	// The narrow one gets wider by a few permits at a time, for which the waiters and their ends race.
+	// The rate of the narrow limiter grows by a few permits at a time, so that waiters race for them while they are
+	// cancelled.
 	feeding, stop := context.WithCancel(ctx)
 	wider := int64(1)
 	feed.Go(func() {
@@ -188,14 +190,15 @@ func TestHundredThousandCancels(t *testing.T) {
 
 func idle(c *Client) bool { return c.engine.Idle() }
 
-// Close fails the callers in flight at once, and what they are granted all the same goes back.
+// TestCloseInFlight checks that Close fails the callers in flight at once, and that permits granted to them
+// afterwards are refunded.
 func TestCloseInFlight(t *testing.T) {
 	redistest.NeedReal(t)
 	s := redistest.Start(t)
-	// Nothing but Close ends the callers while the server is paused: no reply is waited for in vain.
+	// Without a read timeout nothing but Close ends the callers while the server is paused.
 	rdb, ctx := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 }), context.Background()
 	admin := s.Client(t)
-	ends, cancel := context.WithCancel(ctx) // who can be cancelled does not carry the call himself
+	ends, cancel := context.WithCancel(ctx) // with a context that can be cancelled, no caller flies its own request
 	defer cancel()
 	before := runtime.NumGoroutine()
 	for range 5 {
@@ -230,20 +233,20 @@ func TestCloseInFlight(t *testing.T) {
 	}
 }
 
-// callers is how many callers l has.
+// callers returns the number of callers of l.
 func callers(l *RateLimiter) (n int) {
 	s := l.handle.Snapshot()
 	return s.Waiting + s.Trying
 }
 
-// blocked is how many clients a paused Redis keeps.
+// blocked returns the number of clients that a paused Redis has blocked.
 func blocked(admin *redis.Client) (n int) {
 	_, info, _ := strings.Cut(admin.Info(context.Background(), "clients").Val(), "blocked_clients:")
 	_, _ = fmt.Sscan(info, &n)
 	return n
 }
 
-// Thousands of limiters used once, in every way, hold nothing.
+// TestIdleLimitersHoldNothing checks that thousands of limiters, each used once in every way, hold no resources.
 func TestIdleLimitersHoldNothing(t *testing.T) {
 	redistest.NeedReal(t)
 	rdb, ctx, name := redistest.Client(t), context.Background(), redistest.Key(t)

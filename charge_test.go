@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was granted without Redis is charged there, as of its instant: right after the outage the window
-// holds it, and it falls due when it would have.
+// TestLocalGrantsAreCharged checks that grants made without Redis are reconciled with Redis at the instants at
+// which they were made: right after the outage they count in the window, and they expire when they would have
+// expired anyway.
 func TestLocalGrantsAreCharged(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
 		l := w.l.OnOutage(LocalShare(overall(10, 4*time.Second), 2))
@@ -48,8 +49,9 @@ func TestLocalGrantsAreCharged(t *testing.T) {
 	})
 }
 
-// A fleet that loses Redis, all of it, again and again: no window holds more than the rate but for the
-// moment in which some have Redis back and others have not.
+// TestFleetWithLocalShares runs a fleet whose processes all lose Redis, several times. It checks that no window
+// holds more than the rate, except around the moment at which some processes have reached Redis again and others
+// have not.
 func TestFleetWithLocalShares(t *testing.T) {
 	const rate, interval, nodes = 40, 3 * time.Second, 4
 	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
@@ -109,14 +111,14 @@ func TestFleetWithLocalShares(t *testing.T) {
 		for _, f := range fleet {
 			require.NoError(t, f.client.Close())
 		}
-		const window = interval - time.Millisecond // Redis counts whole ones
+		const window = interval - time.Millisecond // Redis counts in whole milliseconds
 		most, at := grants.worst(window)
 		t.Log(grants.total(), "granted,", degraded.total(), "without Redis; most in any window", most, "at", at, "of", rate, "; back at", backs)
 		require.Greater(t, degraded.total(), int64(2*rate), "the share is used")
 		require.Less(t, most, int64(2*rate))
 		share, _ := degraded.worst(window)
 		require.LessOrEqual(t, share, int64(rate))
-		// Any window that does not reach into the moments in which processes come back one by one.
+		// Keep only the grants outside the moments in which processes return one by one.
 		var calm grantLog
 		for _, g := range grants.grants {
 			near := false

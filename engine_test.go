@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A holder delays the replies of scripts: they run at once, and their callers learn of it later.
+// A holder is a hook that delays the replies of scripts. The scripts run at once, but their callers get the reply
+// later.
 type holder struct {
 	scriptHook
 	mu    sync.Mutex
@@ -43,7 +44,7 @@ func (h *holder) set(d time.Duration) {
 }
 
 func hold(w *world, d time.Duration) *holder {
-	for _, s := range allScripts() { // a reply is delayed once, not first that of NOSCRIPT
+	for _, s := range allScripts() { // with the scripts loaded, no NOSCRIPT reply is delayed as well
 		require.NoError(w.t, w.rdb.ScriptLoad(w.ctx, s.Src).Err())
 	}
 	h := &holder{delay: d}
@@ -51,7 +52,8 @@ func hold(w *world, d time.Duration) *holder {
 	return h
 }
 
-// A refused caller that is gone when the answer comes: its grant goes to the next who waits.
+// TestGrantOfACallerThatLeftGoesToTheNext checks that a grant whose caller has left by the time the reply arrives
+// goes to the next waiter.
 func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
@@ -84,7 +86,8 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 	}
 }
 
-// Nobody waits: it goes back to Redis, as if it had not been asked for.
+// TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded to Redis if nobody else waits, as
+// if it had never been taken.
 func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
 		for _, typ := range []RateType{Overall, PerClient} {
@@ -107,12 +110,12 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 					require.Equal(t, 1, members)
 					require.EqualValues(t, 9, w.value())
 				}
-				// Of five gathered callers two leave: their part goes back.
+				// Two of five gathered callers leave, and their part is refunded.
 				before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
 				defer leave()
 				var wg sync.WaitGroup
 				go func() { _, _ = w.l.Try(w.ctx, 1) }()
-				go func() { _, _ = w.l.Try(w.ctx, 1) }() // both calls in flight: what follows gathers
+				go func() { _, _ = w.l.Try(w.ctx, 1) }() // occupy both flights, so that the requests that follow gather
 				time.Sleep(time.Millisecond)
 				for i := range 5 {
 					ctx := w.ctx
@@ -137,7 +140,8 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 	}
 }
 
-// An answer that was on its way when a permit was released says what was before.
+// TestReleaseWhileTheWaitersAreAskedFor checks that a release is not missed when the reply to the waiters, which
+// predates the release, is still in flight.
 func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(10)
@@ -152,13 +156,14 @@ func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 	}, WithRecheck(time.Hour))
 }
 
-// A grant that has gone meanwhile is not given back, and never more than the rate is there.
+// TestGiveBackKnowsItsBounds checks that a refund gives nothing back if the grant is already gone, and never lifts
+// the free permits above the rate.
 func TestGiveBackKnowsItsBounds(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		refund := func(g permit.Grant) { require.NoError(t, w.l.redis.Refund(w.ctx, permit.Overall, g)) }
 		id := redisson.RandomID()
 		w.put(0, redisson.Member(false, id, 5))
-		w.setValue(8) // somebody has healed too much
+		w.setValue(8) // something else has restored too many permits
 		refund(permit.Grant{ID: id, Permits: 5, Keep: 2})
 		require.EqualValues(t, 10, w.value())
 		used, members := w.used()

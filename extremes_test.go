@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Java can set an interval that no time.Duration holds, and a cool-down can be as far away. Waits are then as long as a
-// Duration can be, and callers that wait ask no more often than others.
+// TestWaitsBeyondADuration checks intervals and cool-downs too long for a time.Duration, which Java can set. The
+// waits reported are then as long as a Duration can be, and waiters send no more calls than usual.
 func TestWaitsBeyondADuration(t *testing.T) {
 	for _, ms := range []int64{9_000_000_000_000, 10_000_000_000_000, 1 << 52} {
 		inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
@@ -64,7 +64,8 @@ func TestWaitsBeyondADuration(t *testing.T) {
 	})
 }
 
-// What Rate calls malformed an acquire does, and the other way round.
+// TestRateAndTryAgreeOnWhatIsMalformed checks that Rate and Try fail with the same error for the same malformed
+// limiter.
 func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		values := []string{"2000", "", "0", "1", "-1", "+1", "01", "1.0", "1.5", "1e3", "0x10", " 1", "1 ", "x", "nan", "inf", "-inf",
@@ -72,7 +73,7 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 		for _, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 			for _, v := range values {
 				if (strings.ContainsAny(v, "einx") || len(v) > 18) && redistest.TTLsAreVirtual() {
-					continue // the Lua of miniredis does not read them
+					continue // the Lua of miniredis does not parse these
 				}
 				require.NoError(t, w.rdb.Del(w.ctx, w.l.redis.Keys.Hash, w.valueKey(), w.permitsKey()).Err())
 				hash := map[string]any{"rate": "5", "interval": "1000", "keepAliveTime": "0", "type": "0"}
@@ -97,7 +98,8 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 	})
 }
 
-// While Redis is away a caller whose context ends is told both.
+// TestContextThatEndsInAnOutage checks that a caller whose context ends during an outage gets an error that wraps
+// both the context's error and the outage.
 func TestContextThatEndsInAnOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -127,7 +129,7 @@ func TestContextThatEndsInAnOutage(t *testing.T) {
 	})
 }
 
-// A panic of a hook or of the observer fails the request; it stops nothing else.
+// TestPanicsAreContained checks that a panic in a hook or in the observer fails the request and stops nothing else.
 func TestPanicsAreContained(t *testing.T) {
 	for _, name := range []string{"hook", "observer"} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +159,7 @@ func TestPanicsAreContained(t *testing.T) {
 				fails(err)
 				_, err = w.l.TryAcquire(w.ctx, 1, time.Second)
 				fails(err)
-				fails(w.l.Acquire(w.ctx, 1)) // after the outage limit
+				fails(w.l.Acquire(w.ctx, 1)) // fails once the outage limit has passed
 				ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 				defer cancel()
 				fails(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))

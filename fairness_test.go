@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line is callers who come one after another and wait.
+// A line is a group of callers who arrive one after another and wait.
 type line struct {
 	w  *world
 	mu sync.Mutex
 	wg sync.WaitGroup
-	at map[string]time.Duration // when each was served
+	at map[string]time.Duration // the time at which each was served
 }
 
-// waits sends a caller who comes at the instant come.
+// waits starts a caller who arrives at the instant come.
 func (q *line) waits(name string, come time.Duration, permits int64) {
 	q.wg.Go(func() {
 		q.w.at(come)
@@ -35,7 +35,8 @@ func (q *line) served(want map[string]time.Duration) {
 	require.Equal(q.w.t, want, q.at)
 }
 
-// First come, first served: who does not fit lets nobody pass.
+// TestWaitersAreServedInOrder checks that waiters are served first come, first served: a request that does not fit
+// blocks those behind it.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(9)
@@ -55,7 +56,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// WithEarlyRefusal: known to be in vain, refused at once.
+// TestEarlyRefusal checks that with WithEarlyRefusal a request is refused at once if it is known that its time will
+// be up before it can be granted.
 func TestEarlyRefusal(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(10)
@@ -76,13 +78,13 @@ func TestEarlyRefusal(t *testing.T) {
 		})
 		time.Sleep(1500 * time.Millisecond)
 		sent := count(w.rdb)
-		ok, took = try(1, 8*time.Second) // behind one whose wait is known
+		ok, took = try(1, 8*time.Second) // behind a request whose wait is known
 		require.False(t, ok)
 		require.Zero(t, took)
 		require.Zero(t, sent.sent.Load())
 		wg.Wait()
 		w.granted(9)
-		// One that is refused only after the first has been answered.
+		// A request is refused later, when the request ahead of it has got its reply.
 		wg.Go(func() {
 			ok, took := try(2, 12*time.Second)
 			require.True(t, ok)
@@ -90,7 +92,7 @@ func TestEarlyRefusal(t *testing.T) {
 		})
 		wg.Go(func() {
 			time.Sleep(time.Second)
-			ok, took := try(10, 12*time.Second) // could be served at 20 s
+			ok, took := try(10, 12*time.Second) // could be served at 20 s at the earliest
 			require.False(t, ok)
 			require.Equal(t, 9*time.Second, took)
 		})

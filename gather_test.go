@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A queue of many sizes is one call, and each run of equal requests one member.
+// TestGatheredRequestsAreOneCall checks that a queue of requests of many sizes is sent in one call, and that equal
+// requests share one member.
 func TestGatheredRequestsAreOneCall(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -31,7 +32,7 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 	})
 }
 
-// More than one call carries.
+// TestGatheredRequestsBeyondOneCall checks a queue that is longer than one call can carry.
 func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
 		sent := count(w.rdb)
@@ -53,7 +54,8 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 	})
 }
 
-// Redisson allows rates that no member holds.
+// TestGatheredRequestsBeyondOneMember checks gathered requests whose sum does not fit into one member. Redisson
+// allows rates that large.
 func TestGatheredRequestsBeyondOneMember(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 1_000_000_000_000).Err())
@@ -68,8 +70,8 @@ func TestGatheredRequestsBeyondOneMember(t *testing.T) {
 	})
 }
 
-// Gathered requests get the answers that they would get one after another at that instant: grants,
-// permits left, waits, and each its own error.
+// TestGatheredAnswersAreThoseOfOneAfterAnother checks that gathered requests get the results that they would get if
+// they were sent one after another at the same instant: the same grants, permits left, waits and errors.
 func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		check(t, func(rt *rapid.T) {
@@ -83,7 +85,8 @@ func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 				time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
 			}
 			permits := rapid.SliceOfN(rapid.Int64Range(1, rate+2), 1, 30).Draw(rt, "permits")
-			// Nobody can tell which of them came first: equal ones in a row, sizes by appearance.
+			// The order of requests of one instant is undefined, so the model takes them by size, in the order in
+			// which the sizes first appear.
 			var sizes []int64
 			for _, n := range permits {
 				if !slices.Contains(sizes, n) {

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireDisarmed demands that no idle engine of c has a timer armed. It disarms them.
+// requireDisarmed checks that no idle limiter of c has a timer armed. It stops the timers that it finds.
 func requireDisarmed(t *testing.T, c *Client) {
 	t.Helper()
 	synctest.Wait()
 	require.NoError(t, c.engine.CheckIdle())
 }
 
-// A caller waits for its share when Redis comes back and serves it. Its limiter is not asked again, and
-// others of its bucket are.
+// TestEngineIsLetGoAfterAnOutage checks that no timer stays armed when Redis comes back and serves a caller that was
+// waiting for its local share, even if afterwards only other limiters of the same shard are used.
 func TestEngineIsLetGoAfterAnOutage(t *testing.T) {
 	for _, names := range []int{0, 1, 2, 3, 50} {
 		inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {

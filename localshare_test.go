@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The share: none for one interval, then floor(permits / nodes) in any interval, exactly.
+// TestLocalShareToTheMillisecond checks that a local share grants nothing for one interval, and from then on
+// exactly floor(permits / nodes) in any interval.
 func TestLocalShareToTheMillisecond(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		l := w.l.OnOutage(LocalShare(overall(1000, time.Hour), 3)) // Redis' rate is nearer
+		l := w.l.OnOutage(LocalShare(overall(1000, time.Hour), 3)) // the rate known from Redis takes precedence
 		r, err := l.Try(w.ctx, 1)
 		require.NoError(t, err)
 		require.False(t, r.Degraded)
@@ -54,7 +55,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
 		require.ErrorIs(t, l.Acquire(w.ctx, 4), ErrUnavailable)
-		for nodes, want := range map[int]bool{10: true, 11: false} { // fewer permits than nodes: closed
+		for nodes, want := range map[int]bool{10: true, 11: false} { // with fewer permits than nodes the policy fails closed
 			at(12 * time.Second)
 			r, err := w.l.OnOutage(LocalShare(overall(1000, time.Hour), nodes)).Try(w.ctx, 1)
 			require.Equal(t, want, err == nil, "%v", err)

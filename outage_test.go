@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cut is a hook that keeps scripts from Redis while it is down.
+// A cut is a hook that fails scripts without sending them while it is down.
 type cut struct {
 	scriptHook
 	down atomic.Bool
@@ -43,8 +43,8 @@ func cutOff(w *world, err error) *cut {
 	return c
 }
 
-// While Redis is away a process probes it about once a second, however many callers and limiters it
-// has: those who do not wait are told at once, those who wait go on waiting.
+// TestOutage checks that during an outage a process probes Redis about once a second, however many callers and
+// limiters it has. Requests that do not wait fail at once, and waiters keep waiting.
 func TestOutage(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -104,7 +104,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// After the outage limit those who wait are told too.
+// TestOutageLimit checks that waiters fail as well once the outage limit has passed.
 func TestOutageLimit(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -131,7 +131,8 @@ func TestOutageLimit(t *testing.T) {
 	}, WithOutageLimit(10*time.Second))
 }
 
-// A pool that is exhausted is this process' own fault: no reason to keep others from asking.
+// TestExhaustedPoolIsNoOutage checks that an exhausted connection pool does not start an outage. It is a local
+// fault, and other requests may still be sent.
 func TestExhaustedPoolIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		f := inject(w.rdb, false, redis.ErrPoolTimeout)

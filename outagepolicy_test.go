@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A grantLog is what was granted when, for the sliding check.
+// A grantLog records what was granted and when, so that sliding windows can be checked.
 type grantLog struct {
 	mu     sync.Mutex
 	grants []granted
@@ -29,7 +29,7 @@ func (g *grantLog) add(at time.Duration, permits int64) {
 	g.grants = append(g.grants, granted{at, permits})
 }
 
-// worst is the most permits in any (t-interval, t], and that t.
+// worst returns the largest number of permits in any window (at-interval, at], and that at.
 func (g *grantLog) worst(interval time.Duration) (most int64, at time.Duration) {
 	slices.SortFunc(g.grants, func(a, b granted) int { return int(a.at - b.at) })
 	sum, oldest := int64(0), 0
@@ -51,7 +51,7 @@ func (g *grantLog) total() (n int64) {
 	return n
 }
 
-// goesAway has w's process find out that Redis is away.
+// goesAway makes the process of w notice that Redis is down.
 func goesAway(w *world, c *cut) {
 	c.down.Store(true)
 	_, err := w.l.OnOutage(FailClosed()).Try(w.ctx, 1)
@@ -91,7 +91,8 @@ func TestOutagePolicyArguments(t *testing.T) {
 	})
 }
 
-// Open: whoever asks is granted at once, blocking or not, alone or in line, and is told.
+// TestFailOpen checks that under FailOpen every request is granted at once during an outage, whether it waits or
+// not, alone or in line, and that the result is marked as degraded.
 func TestFailOpen(t *testing.T) {
 	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
 		open := w.l.OnOutage(FailOpen())
@@ -126,7 +127,7 @@ func TestFailOpen(t *testing.T) {
 		c := cutOff(w, refusedDial)
 		c.down.Store(true)
 		line.Wait()
-		for _, at := range served { // the call of the line at 6 s makes its attempts
+		for _, at := range served { // the flight of the line that starts at 6 s makes its attempts first
 			require.Greater(t, at, 6*time.Second)
 			require.LessOrEqual(t, at, 6*time.Second+315*time.Millisecond)
 		}
@@ -145,12 +146,13 @@ func TestFailOpen(t *testing.T) {
 			_, err = w.l.Try(w.ctx, 1)
 			require.ErrorIs(t, err, ErrUnavailable, "the policy is the handle's")
 		}
-		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
 		requireIdle(t, w.client)
 	})
 }
 
-// What Redis executed, and what is wrong with a request, is no policy's business.
+// TestPoliciesLeaveOtherErrorsAlone checks that an outage policy does not hide errors of scripts that Redis
+// executed, or errors of the request itself.
 func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(10, time.Second), 1)} {
@@ -182,7 +184,7 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 			require.ErrorIs(t, l.Acquire(gone, 1), context.Canceled)
 			time.Sleep(1250 * time.Millisecond)
 			c.err = redisError("NOPERM no more")
-			_, err = l.OnOutage(FailClosed()).Try(w.ctx, 1) // the probe
+			_, err = l.OnOutage(FailClosed()).Try(w.ctx, 1) // this request is the probe
 			require.ErrorContains(t, err, "NOPERM")
 			require.False(t, l.handle.Health().Down(), "Redis is there, and says no")
 			c.down.Store(false)
@@ -192,7 +194,8 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	})
 }
 
-// The observer hears of each outage once, with what it was.
+// TestObserver checks that the observer is told of the beginning and the end of an outage exactly once each, with
+// the details of the outage.
 func TestObserver(t *testing.T) {
 	var mu sync.Mutex
 	var events []Event

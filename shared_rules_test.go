@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What several scripts do in the same way is the same text in all of them.
+// TestSharedBlocks checks that code shared by several scripts is the same text in all of them.
 func TestSharedBlocks(t *testing.T) { redistest.SharedBlocks(t) }
 
-// A script names each key where it is used, so acquire_all has a list of functions for each limiter. They are the
-// same but for the numbers: KEYS[3i-2], KEYS[3i-1], KEYS[3i] and ARGV[4+i] are those of limiter i.
+// TestAcquireAllTreatsLimitersAlike checks that the functions that acquire_all has for each limiter are the same
+// but for the numbers: limiter i has KEYS[3i-2], KEYS[3i-1], KEYS[3i] and ARGV[4+i]. They exist once per limiter
+// because a script names each key where it uses it.
 func TestAcquireAllTreatsLimitersAlike(t *testing.T) {
 	_, rest, ok := strings.Cut(scriptText(t, "acquire_all"), "\nlocal all = {\n")
 	require.True(t, ok)
@@ -46,13 +47,13 @@ func TestAcquireAllTreatsLimitersAlike(t *testing.T) {
 	}
 }
 
-// The rules that all scripts share, by the states on which they once answered otherwise, each in its way.
+// The tests below check rules that all scripts share, on states for which the scripts once differed.
 
-// lostValues are none that INCRBY takes.
+// lostValues are values that INCRBY does not accept.
 var lostValues = []string{"05", "+5", " 5", "5 ", "5.0", "5e0", "0x5", "-0", "-05", "nan", "x", "9007199254740994", "99999999999999999999"}
 
-// Whoever meets a value that is none goes by the set, or leaves it to acquire. Nobody fails on it, least of all when
-// a part is written.
+// TestValueThatIsNone checks that no script fails on a value that is not a whole number, least of all after it has
+// written something. A script goes by the members instead, or leaves the repair to acquire.
 func TestValueThatIsNone(t *testing.T) {
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
 		for _, v := range lostValues {
@@ -60,7 +61,7 @@ func TestValueThatIsNone(t *testing.T) {
 			with := func(value string, members ...phaseMember) *phaseState {
 				return &phaseState{hash: hash(), value: value, members: members}
 			}
-			free := before // and what else a cool-down had put there
+			free := before // together with what a cool-down had added
 			free.members = append(free.members[:1:1], phaseMember{500, block(0, 6, false, "\x00\x00\x00")})
 			for _, c := range []struct {
 				script string
@@ -81,7 +82,7 @@ func TestValueThatIsNone(t *testing.T) {
 	})
 }
 
-// A value that is one is one for all, also where it is as large as a rate can be.
+// TestValueOfAnySize checks that all scripts accept a valid value, even one as large as the largest rate.
 func TestValueOfAnySize(t *testing.T) {
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
 		const rate = "9007199254740992"
@@ -106,7 +107,7 @@ func TestValueOfAnySize(t *testing.T) {
 	})
 }
 
-// A malformed limiter is one for all, before anything is written.
+// TestMalformedForAll checks that all scripts report a malformed limiter before they write anything.
 func TestMalformedForAll(t *testing.T) {
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
 		always := map[string]map[string]string{
@@ -140,7 +141,8 @@ func TestMalformedForAll(t *testing.T) {
 	})
 }
 
-// A member that begins like a block and does not repeat its permits is somebody's grant.
+// TestGrantThatBeginsLikeABlock checks that a member that begins like a block but does not repeat its permits is
+// treated as an ordinary grant.
 func TestGrantThatBeginsLikeABlock(t *testing.T) {
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
 		grant := "\x10~c~" + "xxxx" + six(phaseNow-50) + "\x00\x00\x00" + le32(4)
@@ -162,8 +164,8 @@ func TestGrantThatBeginsLikeABlock(t *testing.T) {
 	})
 }
 
-// The TTL of a client's keys is renewed when half of it is gone, and never made shorter: what re-opens after a
-// cool-down may need more than that.
+// TestClientTTLIsNotMadeShorter checks that the TTL of a client's keys is renewed when half of it has passed, and
+// never shortened, because permits that re-open after a cool-down may need a longer one.
 func TestClientTTLIsNotMadeShorter(t *testing.T) {
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
 		for ttl, then := range map[time.Duration]time.Duration{
@@ -191,7 +193,8 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 	})
 }
 
-// A limiter of a list that cannot be granted from costs the others nothing.
+// TestListSpendsNothingBesideAMalformedLimiter checks that a list takes no permits at all if one of its limiters is
+// malformed.
 func TestListSpendsNothingBesideAMalformedLimiter(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		ctx, name := t.Context(), redistest.Key(t)

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Redis replies to a charge is no outage, whatever it is: it ends the one that was, the limiter's own
-// callers get its error, and other limiters' callers notice nothing.
+// TestReplyToAChargeIsNoOutage checks that whatever Redis replies when local grants are reconciled, the reply ends
+// the outage and starts no new one. Callers of the limiter get the error of the reply, and callers of other
+// limiters are not affected.
 func TestReplyToAChargeIsNoOutage(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(w *world, peer *RateLimiter)
-		forget  bool // 2,000 other names were asked for meanwhile
+		forget  bool // other limiters of the shard are used in the meantime
 		err     error
 		charged bool
 	}{
@@ -55,11 +56,11 @@ func TestReplyToAChargeIsNoOutage(t *testing.T) {
 				}
 				time.Sleep(1250 * time.Millisecond)
 				c.down.Store(false)
-				_, err = l.Try(w.ctx, 1) // answered without Redis; the probe is on its way
+				_, err = l.Try(w.ctx, 1) // decided without Redis, while the probe is in flight
 				require.NoError(t, err)
 				time.Sleep(10 * time.Millisecond)
 				require.False(t, w.l.handle.Health().Down())
-				for range 170 { // 1.7 s, in which the debt counts
+				for range 170 { // 1.7 s, in which the pending grants still count
 					a, err := other.Try(w.ctx, 1)
 					require.NoError(t, err)
 					require.True(t, a.Granted && !a.Degraded)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Exact virtual times of TryAcquire: what it answers and how long it takes.
+// TestTryAcquireTimeouts checks what TryAcquire returns and how long it takes, exactly, in virtual time.
 func TestTryAcquireTimeouts(t *testing.T) {
 	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
@@ -25,10 +25,10 @@ func TestTryAcquireTimeouts(t *testing.T) {
 			until   time.Duration // since the world began
 		}{
 			{1, 0, false, 4 * time.Second},
-			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever here
+			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever in this case
 			{1, -time.Hour, false, 4 * time.Second},
-			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // sleeps the time left
-			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time left: asked again
+			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // it sleeps for the time that is left
+			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time that is left, so it asks again
 			{1, 3 * time.Second, false, 13 * time.Second},
 			{2, time.Hour, true, 14 * time.Second},
 			{5, time.Hour, true, 24 * time.Second},
@@ -41,8 +41,8 @@ func TestTryAcquireTimeouts(t *testing.T) {
 	})
 }
 
-// A caller whose time is up at its bound is refused without another call; until then it looks in at
-// the recheck bound, and not more often.
+// TestWaitingCallsAreFew checks that a waiting caller sends a call once per recheck interval and no more, and that
+// it is refused without another call when its time is up.
 func TestWaitingCallsAreFew(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -55,7 +55,7 @@ func TestWaitingCallsAreFew(t *testing.T) {
 	})
 }
 
-// everything is every call that takes a context.
+// everything returns every method that takes a context.
 func everything(w *world, ctx context.Context) map[string]func() error {
 	return map[string]func() error{
 		"Try":              func() error { _, err := w.l.Try(ctx, 1); return err },
@@ -79,7 +79,7 @@ func everything(w *world, ctx context.Context) map[string]func() error {
 	}
 }
 
-// A context that ends while Redis does not answer ends every call.
+// TestContextEndsEveryCall checks that every call returns when its context ends, even while Redis does not reply.
 func TestContextEndsEveryCall(t *testing.T) {
 	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -114,7 +114,8 @@ func (s slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Context first at every step, and its error as it is.
+// TestContextErrorsComeThroughUnchanged checks that every call looks at its context first and returns the context's
+// error unwrapped.
 func TestContextErrorsComeThroughUnchanged(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		canceled, cancel := context.WithCancel(w.ctx)
@@ -171,7 +172,7 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 	})
 }
 
-// requireIdle: nobody waits, nothing is in flight. Only in a bubble.
+// requireIdle checks that no caller waits and that nothing is in flight. It works only inside a synctest bubble.
 func requireIdle(t *testing.T, c *Client) {
 	t.Helper()
 	synctest.Wait()

@@ -1,7 +1,8 @@
 package engine
 
-// Fired returns what the timers of the limiter run, the line's and that of the local share: for timers that fire and
-// then wait for the lock. It is nil where the process has not the limiter.
+// Fired returns the functions that the timers of the limiter run: the timer of the line and that of the local
+// share. Tests call them to act as timers that have fired and wait for the lock. Both are nil if the process does
+// not keep the limiter.
 func (h *Handle) Fired() (line, local func()) {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -12,10 +13,11 @@ func (h *Handle) Fired() (line, local func()) {
 	return l.onTimer, l.onLocalTimer
 }
 
-// Key returns the limiter's.
+// Key returns the key of the limiter.
 func (h *Handle) Key() string { return h.key }
 
-// Same returns what is the same as long as the limiter is where it was, nil where the process has not the limiter.
+// Same returns a value that stays the same as long as the process keeps the limiter, and nil if it does not keep
+// it.
 func (h *Handle) Same() any {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -25,14 +27,14 @@ func (h *Handle) Same() any {
 	return nil
 }
 
-// Spare returns the limiter that the shard of h has evicted, and uses again.
+// Spare returns the limiter that the shard of h has evicted and will reuse.
 func (h *Handle) Spare() any {
 	h.shard.lock()
 	defer h.shard.unlock()
 	return h.shard.free
 }
 
-// The bounds that tests go by.
+// The bounds that tests refer to.
 const (
 	MaxLocals    = maxLocals
 	MaxSlowTries = maxSlowTries

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line is callers who come one after another and wait.
+// A line is a group of callers who arrive one after another and wait.
 type line struct {
 	w  *world
 	mu sync.Mutex
 	wg sync.WaitGroup
-	at map[string]time.Duration // when each was served
+	at map[string]time.Duration // the time at which each was served
 }
 
-// waits sends a caller who comes at the instant come.
+// waits starts a caller who arrives at the instant come.
 func (q *line) waits(name string, come time.Duration, permits int64) {
 	q.wg.Go(func() {
 		q.w.at(come)
@@ -37,7 +37,8 @@ func (q *line) served(want map[string]time.Duration) {
 	require.Equal(q.w.t, want, q.at)
 }
 
-// First come, first served: who does not fit lets nobody pass.
+// TestWaitersAreServedInOrder checks that waiters are served first come, first served: a request that does not fit
+// blocks those behind it.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(9)
@@ -57,7 +58,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// The one before it leaves: the next is served as soon as it fits, without a wait of its own.
+// TestTheNextIsServedWhenTheFirstLeaves checks that when the head of the line leaves, the next waiter is served as
+// soon as it fits, without waiting for the request that left.
 func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(8)
@@ -67,7 +69,7 @@ func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 		go func() { require.ErrorIs(t, w.l.Acquire(ctx, 5), context.DeadlineExceeded) }()
 		go func() {
 			time.Sleep(2 * time.Second)
-			ok, err := w.l.TryAcquire(w.ctx, 7, 4*time.Second) // its time is up while it is the first
+			ok, err := w.l.TryAcquire(w.ctx, 7, 4*time.Second) // its time is up while it is the head
 			require.False(t, ok)
 			require.NoError(t, err)
 			require.Equal(t, 6*time.Second, w.elapsed())
@@ -79,7 +81,8 @@ func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// A caller of the same size takes the place of one that left, and its wait.
+// TestTheNextOfTheSameSizeKeepsTheWait checks that a waiter takes over the known wait of the head that left if its
+// request has the same size.
 func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(10)
@@ -97,7 +100,8 @@ func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// A large request behind small ones that keep coming is served within three intervals.
+// TestLargeRequestsDoNotStarve checks that a large request is served within three intervals, even if small requests
+// keep coming.
 func TestLargeRequestsDoNotStarve(t *testing.T) {
 	const interval = time.Second
 	for name, small := range map[string]func(w *world){
@@ -139,7 +143,8 @@ func TestLargeRequestsDoNotStarve(t *testing.T) {
 	}
 }
 
-// Who does not wait does not stand in line either: it takes what is free.
+// TestTriesDoNotStandInLine checks that requests that do not wait do not stand in line: they take what is free,
+// until the head of the line has been passed over for a whole interval.
 func TestTriesDoNotStandInLine(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(4)
@@ -151,7 +156,7 @@ func TestTriesDoNotStandInLine(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, time.Second, w.elapsed())
 		w.refused(6, 59*time.Second)
-		// Until the one in line has been passed over for a whole interval.
+		// Now the head has almost been passed over for a whole interval.
 		w.at(time.Minute - time.Millisecond)
 		w.granted(1)
 		w.at(time.Minute + time.Millisecond)
@@ -163,10 +168,11 @@ func TestTriesDoNotStandInLine(t *testing.T) {
 	})
 }
 
-// 500 who wait cost hardly more than a call a grant, and nobody overtakes.
+// TestManyWaitersAreNoHerd checks that 500 waiters need hardly more than one call per grant, and that no waiter
+// overtakes another.
 func TestManyWaitersAreNoHerd(t *testing.T) {
 	inWorld(t, overall(20, time.Second), func(t *testing.T, w *world) {
-		for range 20 { // spread, so that permits come back one by one
+		for range 20 { // spread the grants, so that permits come back one by one
 			w.granted(1)
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -189,13 +195,14 @@ func TestManyWaitersAreNoHerd(t *testing.T) {
 		wg.Wait()
 		require.Len(t, order, callers)
 		for place, i := range order {
-			require.InDelta(t, place, i, 1, "served out of order") // two of one instant may return in any order
+			require.InDelta(t, place, i, 1, "served out of order") // two callers of the same instant may return in any order
 		}
 		require.LessOrEqual(t, float64(w.p.Sent()-before)/callers, 1.2, "calls a grant")
 	})
 }
 
-// WithEarlyRefusal: known to be in vain, refused at once.
+// TestEarlyRefusal checks that with RefuseEarly a request is refused at once if it is known that its time will be
+// up before it can be granted.
 func TestEarlyRefusal(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(10)
@@ -216,13 +223,13 @@ func TestEarlyRefusal(t *testing.T) {
 		})
 		time.Sleep(1500 * time.Millisecond)
 		before := w.p.Sent()
-		ok, took = try(1, 8*time.Second) // behind one whose wait is known
+		ok, took = try(1, 8*time.Second) // behind a request whose wait is known
 		require.False(t, ok)
 		require.Zero(t, took)
 		require.Zero(t, w.p.Sent()-before)
 		wg.Wait()
 		w.granted(9)
-		// One that is refused only after the first has been answered.
+		// A request is refused later, when the request ahead of it has got its reply.
 		wg.Go(func() {
 			ok, took := try(2, 12*time.Second)
 			require.True(t, ok)
@@ -230,7 +237,7 @@ func TestEarlyRefusal(t *testing.T) {
 		})
 		wg.Go(func() {
 			time.Sleep(time.Second)
-			ok, took := try(10, 12*time.Second) // could be served at 20 s
+			ok, took := try(10, 12*time.Second) // could be served at 20 s at the earliest
 			require.False(t, ok)
 			require.Equal(t, 9*time.Second, took)
 		})

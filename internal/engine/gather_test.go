@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A queue of many sizes is one call, in which equal requests share a run.
+// TestGatheredRequestsAreOneCall checks that a queue of requests of many sizes is sent in one call, and that equal
+// requests share one run.
 func TestGatheredRequestsAreOneCall(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -31,7 +32,7 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 	})
 }
 
-// More than one call carries.
+// TestGatheredRequestsBeyondOneCall checks a queue that is longer than one call can carry.
 func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
 		require.Equal(t, 5*permit.MaxRequests, w.together(3, 5*permit.MaxRequests))
@@ -49,8 +50,8 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 	})
 }
 
-// Gathered requests get the outcomes that they would get one after another at that instant: grants, permits left,
-// waits, and each its own error.
+// TestGatheredOutcomesAreThoseOfOneAfterAnother checks that gathered requests get the outcomes that they would get
+// if they were sent one after another at the same instant: the same grants, permits left, waits and errors.
 func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		other := w.limiter("one after another")
@@ -68,7 +69,8 @@ func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 				time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
 			}
 			permits := rapid.SliceOfN(rapid.Int64Range(1, rate+2), 1, 30).Draw(rt, "permits")
-			// Nobody can tell which of them came first: equal ones in a row, sizes by appearance.
+			// The order of requests of one instant is undefined, so the comparison takes them by size, in the order
+			// in which the sizes first appear.
 			var sizes []int64
 			for _, n := range permits {
 				if !slices.Contains(sizes, n) {
@@ -94,7 +96,7 @@ func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 					}
 				}
 			}
-			for i, n := range permits { // refused ones are told of the state after all
+			for i, n := range permits { // refused requests report the state after the whole batch
 				if n <= rate && !got[i].Granted {
 					want, err := other.Try(w.ctx, n)
 					require.NoError(rt, err)
@@ -106,7 +108,8 @@ func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 	})
 }
 
-// Two calls of tries are in flight at most, and what comes meanwhile gathers; unless one hangs.
+// TestTriesGatherBehindTwoCalls checks that at most two flights of tries are in the air and that requests gather
+// behind them. Another flight starts only if one of the two is slow.
 func TestTriesGatherBehindTwoCalls(t *testing.T) {
 	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -124,7 +127,7 @@ func TestTriesGatherBehindTwoCalls(t *testing.T) {
 			ms := time.Duration(i) * time.Millisecond
 			try(ms, time.Second+ms)
 		}
-		for i := range 6 { // together with the first that comes later than 100 ms after the first call
+		for i := range 6 { // they leave with the request at 101 ms
 			try(time.Duration(10+i)*time.Millisecond, 1101*time.Millisecond)
 		}
 		try(101*time.Millisecond, 1101*time.Millisecond)
@@ -133,7 +136,8 @@ func TestTriesGatherBehindTwoCalls(t *testing.T) {
 	})
 }
 
-// What one call does not do is done by further ones, before anybody is told: the rest, and a walk from where it had got.
+// TestACallGoesOn checks that what one call leaves undone is done by further calls before any caller gets its
+// outcome: the rest of a batch, and a walk, which continues at its cursor.
 func TestACallGoesOn(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		reply := func(next permit.Next, c permit.Cursor) enginetest.Fault {
@@ -155,8 +159,8 @@ func TestACallGoesOn(t *testing.T) {
 	})
 }
 
-// Calls that are refused within one interval look for lost permits once, and not each; permits that are lost are found
-// by an audit, and the callers are asked for again.
+// TestAudits checks that calls that are refused within one interval look for lost permits only once. If a reply
+// asks for an audit, the audit finds the lost permits and the requests are sent again.
 func TestAudits(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(10)
@@ -179,7 +183,7 @@ func TestAudits(t *testing.T) {
 	})
 }
 
-// A flight follows the type of its limiter, three times at most.
+// TestTypeChanges checks that a flight follows changes of its limiter's type, but at most three of them.
 func TestTypeChanges(t *testing.T) {
 	inWorld(t, permit.Rate{Type: permit.PerClient, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
 		w.granted(3)
@@ -204,7 +208,8 @@ func TestTypeChanges(t *testing.T) {
 	})
 }
 
-// A limiter without a rate, and one that is spoilt: callers are told, and nobody else is.
+// TestErrorsOfReplies checks that errors that Redis replies, for instance for a limiter without a rate, reach the
+// callers of that limiter and affect nothing else.
 func TestErrorsOfReplies(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		nobody := w.limiter("nobody")

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A caller waits for its share when the server comes back and serves it. Its limiter is not asked again, and others of
-// its shard are.
+// TestLimiterIsEvictedAfterAnOutage checks that no timer stays armed when the server comes back and serves a caller
+// that was waiting for its local share, even if afterwards only other limiters of the same shard are used.
 func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
 	for _, names := range []int{0, 1, 2, 3, 50} {
 		inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
@@ -43,7 +43,8 @@ func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
 	}
 }
 
-// Whoever waits for a share, and whoever was served or left, leaves nothing armed: also not at Close.
+// TestNothingIsArmedWithoutAWaiter checks that a limiter has no timer armed once its callers were served or have
+// left, or the engine is closed.
 func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
 	policy := localShare(overall(10, 5*time.Second), 2)
 	for name, f := range map[string]func(t *testing.T, w *world, l *limiter){
@@ -68,7 +69,7 @@ func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
 			defer cancel()
 			ended := make(chan error)
 			go func() { ended <- l.Acquire(ctx, 10) }()
-			go func() { ended <- l.Acquire(ctx, 5) }() // waits for its share
+			go func() { ended <- l.Acquire(ctx, 5) }() // waits for its local share
 			time.Sleep(time.Second)
 			w.p.Mend()
 			require.ErrorIs(t, <-ended, permit.ErrUnavailable)
@@ -96,7 +97,8 @@ func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
 	}
 }
 
-// What a limiter of a list is to be told of it is told, however many others are asked for while the call is on its way.
+// TestTellingOutlivesTheLimiter checks that the pending grants of a limiter in a list are reconciled even if the
+// shard evicts the limiter while the call is in flight.
 func TestTellingOutlivesTheLimiter(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
 		policy := localShare(overall(10, 4*time.Second), 2)
@@ -113,7 +115,7 @@ func TestTellingOutlivesTheLimiter(t *testing.T) {
 		require.True(t, r.Granted && r.Degraded)
 		time.Sleep(2 * time.Second)
 		w.p.Mend()
-		require.NoError(t, b.on(nil).Acquire(w.ctx, 1)) // finds that Redis is back
+		require.NoError(t, b.on(nil).Acquire(w.ctx, 1)) // finds that Redis is up again
 		w.delay(200 * time.Millisecond)
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -137,8 +139,8 @@ func TestTellingOutlivesTheLimiter(t *testing.T) {
 	})
 }
 
-// A timer that has fired and waits for the lock cannot be stopped. It finds a limiter that was evicted, or that is another
-// one.
+// TestTimerThatFiresLate checks a timer that has fired and waits for the lock, so that it cannot be stopped any
+// more. By the time it gets the lock, its limiter has been evicted, or is reused for another key.
 func TestTimerThatFiresLate(t *testing.T) {
 	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
 		policy := localShare(overall(10, 5*time.Second), 2)
@@ -151,7 +153,7 @@ func TestTimerThatFiresLate(t *testing.T) {
 		line, local := l.Fired()
 		was := l.Same()
 		cancel()
-		time.Sleep(1250 * time.Millisecond) // its flight wakes and finds nobody
+		time.Sleep(1250 * time.Millisecond) // its flight wakes up and finds no waiters
 
 		_, err := w.beside(l, "another").on(policy).Try(w.ctx, 6)
 		require.ErrorIs(t, err, permit.ErrUnavailable, "more than the share")
@@ -160,7 +162,7 @@ func TestTimerThatFiresLate(t *testing.T) {
 		line()
 		local()
 
-		// Another limiter's, in whose line somebody waits.
+		// The limiter is reused for another key, in whose line a caller waits.
 		other := w.beside(l, "other").on(policy)
 		served := make(chan time.Duration)
 		go func() {
@@ -179,7 +181,8 @@ func TestTimerThatFiresLate(t *testing.T) {
 	})
 }
 
-// Limiters of many names leave one of each shard behind, with no timer armed, and what the evicted knew is not another's.
+// TestEviction checks that each shard keeps only one idle limiter, with no timer armed, and that a reused limiter
+// knows nothing of the one that was evicted.
 func TestEviction(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		perClient := permit.Rate{Type: permit.PerClient, Permits: 10, Interval: time.Minute}
@@ -190,14 +193,14 @@ func TestEviction(t *testing.T) {
 			}
 			require.Equal(t, permit.Overall, l.Type(), "nothing is known of it")
 			require.NoError(t, l.Acquire(w.ctx, 1))
-			if i%2 == 1 { // its timer was armed
+			if i%2 == 1 { // arm its timer
 				ok, err := l.TryAcquire(w.ctx, 1, 1500*time.Millisecond)
 				require.False(t, ok)
 				require.NoError(t, err)
 			}
 			w.idle()
 		}
-		// One in whose line somebody waits is not evicted.
+		// A limiter in whose line a caller waits is not evicted.
 		w.granted(10)
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A caller that is gone when the reply comes: its grant goes to those who wait, and the rest of it goes back.
+// TestGrantOfACallerThatLeftGoesToTheNext checks that a grant whose caller has left by the time the reply arrives
+// goes to the waiters, and that the rest of it is refunded.
 func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.delay(time.Second)
@@ -43,7 +44,8 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 	})
 }
 
-// Nobody waits: it goes back, as if it had not been asked for.
+// TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded if nobody waits, as if it had never
+// been taken.
 func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 	for _, typ := range []permit.Type{permit.Overall, permit.PerClient} {
 		inWorld(t, permit.Rate{Type: typ, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
@@ -62,12 +64,12 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				w.used(1)
 			}
-			// Of five gathered callers two leave: their part goes back.
+			// Two of five gathered callers leave, and their part is refunded.
 			before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
 			defer leave()
 			var wg sync.WaitGroup
 			go func() { _, _ = w.l.Try(w.ctx, 1) }()
-			go func() { _, _ = w.l.Try(w.ctx, 1) }() // both calls in flight: what follows gathers
+			go func() { _, _ = w.l.Try(w.ctx, 1) }() // occupy both flights, so that the requests that follow gather
 			time.Sleep(time.Millisecond)
 			for i := range 5 {
 				ctx := w.ctx
@@ -89,8 +91,8 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 	}
 }
 
-// A grant that comes for a caller that left, while those who wait are being asked for, is not theirs: they are about
-// to be answered.
+// TestGrantOfATryIsNotTheirsWhoAreAskedFor checks that an unclaimed grant of a try does not go to waiters whose own
+// request is in flight, because they are about to get their reply.
 func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -113,7 +115,8 @@ func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
 	})
 }
 
-// What is refunded may be what somebody waits for.
+// TestWaitersAskAgainWhenAGrantGoesBack checks that a refund makes the waiters ask again, because the refunded
+// permits may be enough for them.
 func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.delay(time.Second)
@@ -127,7 +130,8 @@ func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// A reply that was on its way when a permit was released says what was before.
+// TestReleaseWhileTheWaitersAreAskedFor checks that a release is not missed when the reply to the waiters, which
+// predates the release, is still in flight.
 func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(10)
@@ -143,11 +147,12 @@ func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// So does one that says when to ask again, and is not followed by a look for lost permits.
+// TestReleaseWhileTheWaitersAreAskedForOnce checks the same for a reply that says when to ask again and is not
+// followed by a search for lost permits.
 func TestReleaseWhileTheWaitersAreAskedForOnce(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(10)
-		w.refused(2, time.Minute) // that looked for lost permits
+		w.refused(2, time.Minute) // this call has searched for lost permits
 		w.delay(time.Second)
 		time.AfterFunc(500*time.Millisecond, func() {
 			w.delay(0)
@@ -159,7 +164,8 @@ func TestReleaseWhileTheWaitersAreAskedForOnce(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// A refund whose reply is lost, or which the network refuses, is made again, and returns the permits once.
+// TestRefundIsMadeAgain checks that a refund is sent again if its reply is lost or the connection is refused, and
+// that it returns the permits only once.
 func TestRefundIsMadeAgain(t *testing.T) {
 	for _, faults := range [][]enginetest.Fault{
 		{{Err: enginetest.Refused}},
@@ -181,7 +187,8 @@ func TestRefundIsMadeAgain(t *testing.T) {
 	}
 }
 
-// The timeout of a caller bounds what it waits, also for a reply; then nobody knows whether the permits were there.
+// TestTimeoutWhileRedisDoesNotAnswer checks that a caller's timeout also bounds the wait for a reply. The caller
+// gets an error then, because it is not known whether the permits were available.
 func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -202,7 +209,7 @@ func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// Close refunds what is granted to a caller that it has failed.
+// TestCloseGivesBack checks that Close refunds permits that are granted to callers that it has failed.
 func TestCloseGivesBack(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -225,7 +232,8 @@ func TestCloseGivesBack(t *testing.T) {
 	})
 }
 
-// A server that does not reply holds Close up for a second, and what it grants then is refunded all the same.
+// TestCloseDoesNotHang checks that a server that does not reply delays Close by one second, and that permits that
+// it grants after that are refunded.
 func TestCloseDoesNotHang(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Several limiters without Redis: all or nothing from the local shares, at once or waiting, and told
-// when the server is back.
+// TestAllWithoutRedis checks lists of limiters during an outage. They are granted from the local shares all or
+// nothing, at once or after a wait, and the grants are reconciled when the server is back.
 func TestAllWithoutRedis(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		other := w.limiter(w.l.key + "other")
@@ -41,7 +41,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(begun))
 		require.NoError(t, w.acquireAll(w.ctx, demands(1, 1)...))
 		require.Equal(t, 4*time.Second, time.Since(begun))
-		// One refuses: nothing of the other is kept.
+		// One limiter refuses, so nothing is taken from the other.
 		r, err = w.all(w.ctx, -1, demands(2, 1)...)
 		require.NoError(t, err)
 		require.Equal(t, engine.ListOutcome{Bound: 0, Wait: time.Second, Degraded: true}, r)
@@ -89,7 +89,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// The limiter with the longest wait is the one that bound.
+// TestTheOneThatBound checks that a refused list reports the limiter with the longest wait.
 func TestTheOneThatBound(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Second), overall(1, time.Minute), overall(1, 10*time.Second))
@@ -121,7 +121,8 @@ func TestAllWaits(t *testing.T) {
 	})
 }
 
-// Requests that do not wait take what is free for an interval; then what a list waits for is kept for it.
+// TestTriesDoNotStarveAList checks that requests that do not wait take free permits for one interval, and that from
+// then on the permits that a list waits for are kept for it.
 func TestTriesDoNotStarveAList(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(5, time.Second), overall(5, time.Second))
@@ -147,7 +148,8 @@ func TestTriesDoNotStarveAList(t *testing.T) {
 	})
 }
 
-// The permits of the limiters that did not bind are free for others meanwhile.
+// TestAListHoldsUpOnlyTheLimiterThatBound checks that while a list waits for one limiter, the permits of its other
+// limiters are free for other callers.
 func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Minute), overall(10, time.Second))
@@ -163,7 +165,7 @@ func TestAListHoldsUpOnlyTheLimiterThatBound(t *testing.T) {
 	})
 }
 
-// A release wakes a list that waits, also by another caller of the Client.
+// TestReleaseWakesAList checks that a release by this process wakes a list that waits.
 func TestReleaseWakesAList(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Hour), overall(10, time.Second))
@@ -177,7 +179,8 @@ func TestReleaseWakesAList(t *testing.T) {
 	})
 }
 
-// First come, first served: a list among callers of one limiter, by the time at which each came.
+// TestAListStandsInLine checks that a list and callers of one of its limiters are served in the order in which they
+// arrived.
 func TestAListStandsInLine(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Second), overall(10, time.Second))
@@ -228,7 +231,8 @@ func (w *world) release(l *limiter, permits int64) {
 	l.Changed()
 }
 
-// A limiter of a list without a rate, one with a smaller rate, and one that is spoilt: nothing of the others is kept.
+// TestErrorsOfLists checks that a list takes nothing if one of its limiters has no rate, has too small a rate, or
+// is broken.
 func TestErrorsOfLists(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, time.Minute), overall(3, time.Minute))
@@ -252,7 +256,8 @@ func TestErrorsOfLists(t *testing.T) {
 	})
 }
 
-// A reply to a list that is lost is asked for again: once granted, once spent, whichever call it was of.
+// TestLostRepliesOfLists checks that a list whose reply is lost is sent again, and that its permits are taken once,
+// whichever of its calls lost the reply.
 func TestLostRepliesOfLists(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		for after := range 3 {
@@ -268,7 +273,7 @@ func TestLostRepliesOfLists(t *testing.T) {
 	})
 }
 
-// Whoever leaves a list that is in flight: what it is granted goes back.
+// TestAListThatLeavesInFlight checks that what is granted to a list whose caller has left is refunded.
 func TestAListThatLeavesInFlight(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, time.Minute), overall(3, time.Minute))
@@ -297,7 +302,8 @@ func TestAListThatLeavesInFlight(t *testing.T) {
 	})
 }
 
-// Lists wait out an outage, up to the limit, and are served when the server is back.
+// TestListsInAnOutage checks that lists wait during an outage, up to the outage limit, and are served when the
+// server is back.
 func TestListsInAnOutage(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, time.Minute), overall(3, time.Minute))
@@ -323,8 +329,8 @@ func TestListsInAnOutage(t *testing.T) {
 	}, outageLimit(10*time.Second))
 }
 
-// A list that is asked for in turn returns what it has got when a later limiter fails, and that one's too where nobody
-// knows whether it granted.
+// TestAListInTurnUndoes checks that a list that is decided in turn refunds what it has when a later limiter fails.
+// It also refunds the permits of that limiter if it is not known whether they were granted.
 func TestAListInTurnUndoes(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault   enginetest.Fault

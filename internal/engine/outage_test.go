@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While Redis is away a process probes it about once a second, however many callers and limiters it
-// has: those who do not wait are told at once, those who wait go on waiting.
+// TestOutage checks that during an outage a process probes Redis about once a second, however many callers and
+// limiters it has. Requests that do not wait fail at once, and waiters keep waiting.
 func TestOutage(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -76,7 +76,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A probe that takes its time is the only one, and what it finds is for all.
+// TestOneProbeAtATime checks that there is only one probe at a time, even if it is slow, and that its result holds
+// for all limiters.
 func TestOneProbeAtATime(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		other := w.limiter(w.l.key + "other")
@@ -113,7 +114,8 @@ func TestOneProbeAtATime(t *testing.T) {
 	})
 }
 
-// Tries that stand behind the waiters, for one of these was passed over, are told too.
+// TestOutageWhileTriesYield checks that an outage also fails tries that are queued behind the waiters because the
+// head of the line was passed over.
 func TestOutageWhileTriesYield(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(4)
@@ -137,7 +139,7 @@ func TestOutageWhileTriesYield(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// After the outage limit those who wait are told too.
+// TestOutageLimit checks that waiters fail as well once the outage limit has passed.
 func TestOutageLimit(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -163,7 +165,8 @@ func TestOutageLimit(t *testing.T) {
 	}, outageLimit(10*time.Second))
 }
 
-// A hiccup that a re-send cures is nobody's business: nobody is thrown out, nothing is spent twice.
+// TestHiccup checks that a failure that a retry cures does not disturb anyone: no request fails, and no permit is
+// spent twice.
 func TestHiccup(t *testing.T) {
 	for _, fault := range []enginetest.Fault{enginetest.LostReply, {Err: enginetest.Lost}, {Err: enginetest.Refused}, {Err: enginetest.Exhausted},
 		{Err: enginetest.Loading}} {
@@ -201,7 +204,7 @@ func TestHiccup(t *testing.T) {
 	}
 }
 
-// A context that ends while Redis is away ends the call.
+// TestContextEndsTheWaitForRedis checks that a call returns when its context ends during an outage.
 func TestContextEndsTheWaitForRedis(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -220,7 +223,7 @@ func TestContextEndsTheWaitForRedis(t *testing.T) {
 	})
 }
 
-// Close ends the probing.
+// TestCloseDuringAnOutage checks that Close ends the probing.
 func TestCloseDuringAnOutage(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -234,7 +237,8 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	})
 }
 
-// A pool that is exhausted is this process' own fault: no reason to keep others from asking.
+// TestExhaustedPoolIsNoOutage checks that an exhausted connection pool does not start an outage. It is a local
+// fault, and other requests may still be sent.
 func TestExhaustedPoolIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.p.Next(slices.Repeat([]enginetest.Fault{{Err: enginetest.Exhausted}}, retry.MaxAttempts)...)
@@ -242,7 +246,7 @@ func TestExhaustedPoolIsNoOutage(t *testing.T) {
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorIs(t, err, enginetest.Exhausted.Err)
 		require.False(t, w.l.Health().Down())
-		// Who waits goes on, about once a second.
+		// A waiter keeps asking about once a second.
 		w.p.Cut(enginetest.Exhausted)
 		begin := time.Now()
 		time.AfterFunc(5*time.Second, w.p.Mend)
@@ -254,7 +258,8 @@ func TestExhaustedPoolIsNoOutage(t *testing.T) {
 	})
 }
 
-// The shards of a ring fail one by one: what one limiter learns is held against those of its shard.
+// TestOutageOfAShard checks that the shards of a ring fail independently: what a call to one limiter reveals
+// applies to the limiters on the same shard.
 func TestOutageOfAShard(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.p.Divide(func(key string) (any, bool) { return key[:1], key != "unknown" })
@@ -281,8 +286,9 @@ func TestOutageOfAShard(t *testing.T) {
 	}, divided)
 }
 
-// A reply that is lost is asked for again, under the same ID and as a replay: once granted, once spent; also when nothing
-// is left, and when a probe an outage later asks.
+// TestLostReplyIsAskedForAgain checks that a request whose reply is lost is sent again, under the same ID and as a
+// replay, so that its permits are spent only once. This holds even if no permits are left, and if the replay is the
+// probe that ends an outage.
 func TestLostReplyIsAskedForAgain(t *testing.T) {
 	for lost := 1; lost < retry.MaxAttempts; lost++ {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
@@ -321,7 +327,8 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// Waiters of an outage that ends are asked for as soon as the probe is replied to, in the order of their coming.
+// TestWaitersResume checks that at the end of an outage requests are sent for the waiters as soon as the probe has
+// its reply, in the order in which the waiters arrived.
 func TestWaitersResume(t *testing.T) {
 	inWorld(t, overall(3, time.Minute), func(t *testing.T, w *world) {
 		begun := w.goesAway()

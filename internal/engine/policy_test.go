@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Open: whoever asks is granted at once, blocking or not, alone or in line, and is told.
+// TestFailOpen checks that under FailOpen every request is granted at once during an outage, whether it waits or
+// not, alone or in line, and that the outcome is marked as degraded.
 func TestFailOpen(t *testing.T) {
 	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
 		open := w.l.on(failOpen)
@@ -49,7 +50,7 @@ func TestFailOpen(t *testing.T) {
 		w.at(5100 * time.Millisecond)
 		w.p.Cut(enginetest.Refused)
 		line.Wait()
-		for _, at := range served { // the call of the line at 6 s makes its attempts
+		for _, at := range served { // the flight of the line that starts at 6 s makes its attempts first
 			require.Greater(t, at, 6*time.Second)
 			require.LessOrEqual(t, at, 6*time.Second+315*time.Millisecond)
 		}
@@ -68,12 +69,13 @@ func TestFailOpen(t *testing.T) {
 			_, err = w.l.Try(w.ctx, 1)
 			require.ErrorIs(t, err, permit.ErrUnavailable, "the policy is the request's")
 		}
-		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
 		w.idle()
 	})
 }
 
-// What is replied, and what is wrong with a request, is no policy's business.
+// TestPoliciesLeaveOtherErrorsAlone checks that an outage policy does not hide errors that Redis replies, or errors
+// of the request itself.
 func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
 		for _, p := range []*outage.Policy{failOpen, localShare(overall(10, time.Second), 1)} {
@@ -93,7 +95,7 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 			require.ErrorIs(t, err, permit.ErrUnavailable, "what nobody takes is nobody's to grant")
 			time.Sleep(1250 * time.Millisecond)
 			w.p.Cut(enginetest.Denied)
-			_, err = w.l.Try(w.ctx, 1) // the probe
+			_, err = w.l.Try(w.ctx, 1) // this request is the probe
 			require.ErrorIs(t, err, enginetest.Denied.Err)
 			require.False(t, l.Health().Down(), "it is there, and says no")
 			w.p.Mend()
@@ -102,8 +104,8 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	})
 }
 
-// While requests are answered without Redis somebody probes, once a second and in nobody's way, whoever
-// asks; and whoever waits is served by Redis when it is back.
+// TestPoliciesProbe checks that while requests are decided without Redis, the process probes Redis once a second
+// and delays no caller, and that waiters are served by Redis when it is back.
 func TestPoliciesProbe(t *testing.T) {
 	for _, p := range []*outage.Policy{failOpen, localShare(overall(1000, time.Second), 10)} {
 		for _, blocking := range []bool{false, true} {
@@ -140,7 +142,7 @@ func TestPoliciesProbe(t *testing.T) {
 	}
 }
 
-// A probe that hangs holds nobody up.
+// TestProbeThatHangs checks that a probe that hangs delays no caller.
 func TestProbeThatHangs(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.goesAway()
@@ -162,7 +164,7 @@ func TestProbeThatHangs(t *testing.T) {
 	})
 }
 
-// A cool-down that this process knows of holds its requests back without Redis too.
+// TestPoliciesObeyAKnownCoolDown checks that a cool-down that the process knows of also holds during an outage.
 func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 	for _, p := range []*outage.Policy{failOpen, localShare(overall(10, time.Second), 2)} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
@@ -170,7 +172,7 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 			w.goesAway()
 			until := time.Now().Add(30 * time.Second)
 			l.NoteCoolDown(until)
-			l.NoteCoolDown(until.Add(-time.Second)) // longer wins
+			l.NoteCoolDown(until.Add(-time.Second)) // the longer cool-down wins
 			r, err := l.Try(w.ctx, 1)
 			require.NoError(t, err)
 			require.False(t, r.Granted)
@@ -185,7 +187,8 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 	}
 }
 
-// The observer hears of each outage once, with what it was, outside of all locks.
+// TestObserver checks that the observer is told of the beginning and the end of an outage exactly once each, with
+// the details of the outage, and that it is called without any lock held.
 func TestObserver(t *testing.T) {
 	var events []engine.Event
 	var w *world
@@ -223,7 +226,8 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// What a process remembers for the time without Redis is bounded, and what it needs stays.
+// TestMemoriesAreBounded checks that the number of local shares that a process keeps is bounded, and that those
+// that are still needed are not dropped.
 func TestMemoriesAreBounded(t *testing.T) {
 	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
 		p := localShare(overall(10, time.Second), 2)
@@ -252,10 +256,11 @@ func TestMemoriesAreBounded(t *testing.T) {
 	})
 }
 
-// The share: none for one interval, then floor(permits / nodes) in any interval, exactly.
+// TestLocalShareToTheMillisecond checks that a local share grants nothing for one interval, and from then on
+// exactly floor(permits / nodes) in any interval.
 func TestLocalShareToTheMillisecond(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(1000, time.Hour), 3)) // Redis' rate is nearer
+		l := w.l.on(localShare(overall(1000, time.Hour), 3)) // the rate known from Redis takes precedence
 		r, err := l.Try(w.ctx, 1)
 		require.NoError(t, err)
 		require.False(t, r.Degraded)
@@ -297,7 +302,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		require.ErrorIs(t, err, enginetest.Refused.Err)
 		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
 		require.ErrorIs(t, l.Acquire(w.ctx, 4), permit.ErrUnavailable)
-		for nodes, want := range map[int]bool{10: true, 11: false} { // fewer permits than nodes: closed
+		for nodes, want := range map[int]bool{10: true, 11: false} { // with fewer permits than nodes the policy fails closed
 			at(12 * time.Second)
 			r, err := w.l.on(localShare(overall(1000, time.Hour), nodes)).Try(w.ctx, 1)
 			require.Equal(t, want, err == nil, "%v", err)
@@ -306,7 +311,8 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 	})
 }
 
-// A process that has not heard of Redis yet goes by the policy's rate.
+// TestLocalShareOfAStranger checks that a process that has not had a reply from Redis yet uses the rate of the
+// policy.
 func TestLocalShareOfAStranger(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.p.Cut(enginetest.Refused)
@@ -321,7 +327,8 @@ func TestLocalShareOfAStranger(t *testing.T) {
 	})
 }
 
-// Those in line are served in their order, each within its time, as their share comes due.
+// TestLocalLine checks that waiters are served from the local share in their order and within their timeouts, as
+// soon as permits become free.
 func TestLocalLine(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(4, time.Second), 2))
@@ -350,11 +357,11 @@ func TestLocalLine(t *testing.T) {
 		}
 		ask(0, w.ctx, l, 1, 0)
 		ask(1, w.ctx, l, 2, 0)
-		ask(2, w.ctx, l, 1, 1500*time.Millisecond) // behind a large one
-		ask(3, ctx, l, 2, 0)                       // leaves at 3.5 s
+		ask(2, w.ctx, l, 1, 1500*time.Millisecond) // behind a large request
+		ask(3, ctx, l, 2, 0)                       // leaves at 2.9 s
 		ask(4, w.ctx, l, 1, time.Minute)
-		ask(5, w.ctx, w.l, 1, 2*time.Second) // its policy is closed
-		ask(6, w.ctx, l, 3, 0)               // never
+		ask(5, w.ctx, w.l, 1, 2*time.Second) // its policy fails closed
+		ask(6, w.ctx, l, 3, 0)               // can never be granted
 		r, err := l.Try(w.ctx, 1)
 		require.NoError(t, err)
 		require.False(t, r.Granted, "not yet")
@@ -376,12 +383,13 @@ func TestLocalLine(t *testing.T) {
 		require.Equal(t, 2005*time.Millisecond, ends[5].at)
 		require.ErrorIs(t, ends[6].err, permit.ErrUnavailable)
 		require.Equal(t, 6*time.Millisecond, ends[6].at)
-		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
 		w.idle()
 	})
 }
 
-// A timeout that ends at the instant at which the permit comes due is served.
+// TestLocalDueAtTheTimeout checks that a caller is served if its permits become free at the very instant at which
+// its time is up.
 func TestLocalDueAtTheTimeout(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		begun := w.goesAway()
@@ -416,8 +424,8 @@ func TestLocalEarlyRefusal(t *testing.T) {
 	}, refuseEarly)
 }
 
-// A caller without any end, who makes its call itself, is served without Redis too: by the goroutine that
-// its call goes on in.
+// TestLocalCallerAlone checks that a caller with neither a timeout nor a cancellable context, which flies its own
+// request, is served from the local share as well.
 func TestLocalCallerAlone(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(4, time.Second), 2))
@@ -426,13 +434,13 @@ func TestLocalCallerAlone(t *testing.T) {
 		require.NoError(t, l.Acquire(w.ctx, 1))
 		begun, _ := w.l.Health().Since()
 		require.Equal(t, time.Second, time.Since(begun))
-		time.Sleep(1250 * time.Millisecond) // the line's call wakes and finds nobody
+		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
 		w.idle()
 	})
 }
 
-// Whoever waits for a local share and is served when the server is back is served by it, and told so; and so is who is refused
-// by it.
+// TestServedByTheServerAfterAll checks that a caller that waits for a local share when the server comes back is
+// served by the server, and that its outcome is not marked as degraded.
 func TestServedByTheServerAfterAll(t *testing.T) {
 	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(10, 5*time.Second), 2))

@@ -20,24 +20,24 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A storm is callers at random of a few limiters of one process, whose calls fail at random.
+// A storm is a random crowd of callers of a few limiters of one process, whose calls fail at random.
 type storm struct {
 	*world
 	rt       *rapid.T
 	rates    []permit.Rate
 	limiters []*limiter
 	policies []*outage.Policy
-	got      []atomic.Int64 // permits that callers have, by limiter, without those of policies
-	shares   []grantLog     // what was granted of a local share
+	got      []atomic.Int64 // permits that callers have, by limiter, without those granted by policies
+	shares   []grantLog     // grants from local shares
 	wg       sync.WaitGroup
 }
 
 // A plan is what one caller does.
 type plan struct {
-	at, leaves, timeout time.Duration // leaves: after which its context ends; 0 for never
+	at, leaves, timeout time.Duration // the context ends after leaves; 0 for never
 	kind                int
 	limiter             int
-	permits             []int64 // of a list: of each limiter
+	permits             []int64 // for a list, the permits of each limiter
 	policy              *outage.Policy
 }
 
@@ -90,7 +90,7 @@ func (s *storm) draw(spread time.Duration) (p plan) {
 	return p
 }
 
-// run does what the plan says, and checks how it ends.
+// run carries out the plan and checks its outcome.
 func (s *storm) run(p plan) {
 	time.Sleep(p.at)
 	ctx := s.ctx
@@ -162,7 +162,7 @@ func (s *storm) run(p plan) {
 	}
 }
 
-// play runs so many plans at random, and returns when all callers have theirs.
+// play runs the given number of random plans, and returns when all of their callers have an outcome.
 func (s *storm) play(callers int, spread time.Duration) {
 	for range callers {
 		p := s.draw(spread)
@@ -171,11 +171,11 @@ func (s *storm) play(callers int, spread time.Duration) {
 	s.wg.Wait()
 }
 
-// end demands that nobody and nothing is left.
+// end checks that no caller is left and that nothing is armed.
 func (s *storm) end() {
 	s.p.Hook(nil)
 	s.p.Mend()
-	time.Sleep(10 * time.Second) // what is in flight ends
+	time.Sleep(10 * time.Second) // let everything in flight end
 	synctest.Wait()
 	require.NoError(s.rt, s.e.CheckIdle())
 	s.close()
@@ -193,13 +193,14 @@ func drawRates(rt *rapid.T, intervals ...time.Duration) (rates []permit.Rate) {
 	return rates
 }
 
-// Whoever comes, waits, leaves, and whatever replies are late or lost on the way: what the callers have is what is granted, no
-// window has more than the rate, everybody has an outcome in time, and nothing is left.
+// TestNothingIsLostAndNothingGrantedTwice lets callers come, wait and leave at random, with replies that are late
+// or lost. It checks that the callers have exactly what was granted, that no window holds more than the rate, that
+// every caller has an outcome in time, and that nothing is left over.
 func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var granted, replays, refunds int64
 		check(t, func(rt *rapid.T) {
-			s := newStorm(t, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // what is refunded has not expired
+			s := newStorm(t, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // so long that refunds precede expiry
 			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "faults"), 0))
 			faulty := rapid.IntRange(0, 60).Draw(rt, "percent that fail")
 			slow := rapid.Int64Range(0, 300).Draw(rt, "ms")
@@ -241,9 +242,9 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 	})
 }
 
-// The server goes away and comes back at random, in every way, and the callers have policies at random: nobody waits beyond
-// its limits, no local share gives more than it may, nobody has what was not granted, and one interval after the last call
-// everything is free.
+// TestOutagesAtRandom lets the server fail and come back at random, in every way, under callers with random
+// policies. It checks that no caller waits beyond its limits, that no local share grants more than it may, that
+// callers have only what was granted, and that one interval after the last call all permits are free.
 func TestOutagesAtRandom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outages, local int64
@@ -277,13 +278,13 @@ func TestOutagesAtRandom(t *testing.T) {
 				}
 			}()
 			s.play(rapid.IntRange(1, 40).Draw(rt, "callers"), 40*time.Second)
-			time.Sleep(4 * time.Minute) // the outages are over
+			time.Sleep(4 * time.Minute) // by then the outages are over
 			s.end()
 			require.NoError(rt, s.server.CheckWindows(false))
 			for i, l := range s.limiters {
 				require.LessOrEqual(rt, s.got[i].Load(), s.server.Granted(l.key), "what the callers of %s have, and what is granted", l.key)
 				r := rates[i]
-				// A policy's own rate holds until the server has told its.
+				// The rate of the policy applies until the server has reported its own.
 				most := max(r.Permits, rates[0].Permits) / int64(nodes)
 				require.LessOrEqual(rt, s.shares[i].worst(min(r.Interval, rates[0].Interval)), most, "the local share of %s", l.key)
 				local += s.shares[i].total()

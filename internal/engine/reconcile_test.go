@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was granted without Redis it is told, as of its instant: right after the outage the window holds it, and it
-// falls due when it would have.
+// TestLocalGrantsAreTold checks that grants made without Redis are reconciled at the instants at which they were
+// made: right after the outage they count in the window, and they expire when they would have expired anyway.
 func TestLocalGrantsAreTold(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(10, 4*time.Second), 2))
 		w.granted(1)
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
-		for i, permits := range []int64{2, 1, 2} { // at 4, 5, 6 s
+		for i, permits := range []int64{2, 1, 2} { // at 4, 5 and 6 s
 			at(time.Duration(4+i) * time.Second)
 			r, err := l.Try(w.ctx, permits)
 			require.NoError(t, err)
@@ -56,7 +56,8 @@ func TestLocalGrantsAreTold(t *testing.T) {
 	})
 }
 
-// The server has less room than it is to be told of: the rest is told as room appears, before anybody is granted more.
+// TestTellingWithoutRoom checks grants for which the server has too little room when they are reconciled. The rest
+// is reconciled as room appears, before anything else is granted.
 func TestTellingWithoutRoom(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
 		peer := newWorld(t, w.server)
@@ -71,7 +72,7 @@ func TestTellingWithoutRoom(t *testing.T) {
 		require.True(t, r.Granted)
 		at(6 * time.Second)
 		w.p.Mend()
-		peer.granted(8) // it came back first
+		peer.granted(8) // the peer is the first to reach the server again
 		w.over = true
 		require.NoError(t, l.Acquire(w.ctx, 1))
 		ended := time.Since(begun)
@@ -83,8 +84,8 @@ func TestTellingWithoutRoom(t *testing.T) {
 	})
 }
 
-// A reply that is lost is no second grant, nor one that is missing: that to the question of the time, to each telling, to
-// the call itself.
+// TestTellingWhoseReplyIsLost checks that a lost reply neither doubles nor drops a grant, whether it is the reply
+// to the question for the time, to one of the reconciling calls, or to the acquire itself.
 func TestTellingWhoseReplyIsLost(t *testing.T) {
 	for after := range 4 {
 		for lost := 1; lost <= retry.MaxAttempts; lost++ {
@@ -104,7 +105,7 @@ func TestTellingWhoseReplyIsLost(t *testing.T) {
 				require.NoError(t, l.Acquire(w.ctx, 5))
 				require.Less(t, time.Since(begun), 16*time.Second)
 				if lost > 1 {
-					return // how long it took decides what has expired
+					return // the time that the retries took decides what has expired
 				}
 				w.granted(1)
 				w.used(10)
@@ -114,14 +115,15 @@ func TestTellingWhoseReplyIsLost(t *testing.T) {
 	}
 }
 
-// What is replied to a telling is no outage, whatever it is: it ends the one that was, the limiter's own
-// callers get its error, and other limiters' callers notice nothing.
+// TestReplyToATellingIsNoOutage checks that whatever the server replies when local grants are reconciled, the reply
+// ends the outage and starts no new one. Callers of the limiter get the error of the reply, and callers of other
+// limiters are not affected.
 func TestReplyToATellingIsNoOutage(t *testing.T) {
 	perClient := permit.Rate{Type: permit.PerClient, Permits: 10, Interval: 4 * time.Second}
 	wrongKind := errors.New("WRONGTYPE")
 	for name, test := range map[string]struct {
 		change  func(w *world)
-		forget  bool // other limiters were asked for meanwhile
+		forget  bool // other limiters of the shard are used in the meantime
 		err     error
 		charged bool
 	}{
@@ -156,11 +158,11 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 				}
 				time.Sleep(1250 * time.Millisecond)
 				w.p.Mend()
-				_, err = l.Try(w.ctx, 1) // answered without Redis; the probe is on its way
+				_, err = l.Try(w.ctx, 1) // decided without Redis, while the probe is in flight
 				require.NoError(t, err)
 				time.Sleep(10 * time.Millisecond)
 				require.False(t, w.l.Health().Down())
-				for range 170 { // 1.7 s, in which the pending grant counts
+				for range 170 { // 1.7 s, in which the pending grant still counts
 					a, err := other.Try(w.ctx, 1)
 					require.NoError(t, err)
 					require.True(t, a.Granted && !a.Degraded)
@@ -190,7 +192,8 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 	}
 }
 
-// What a limiter without a rate cannot be told of stays pending until it has one again, or until it no longer counts.
+// TestPendingGrantsOfALimiterWithoutARate checks that grants that cannot be reconciled because the limiter has no
+// rate stay pending until it has one again, or until they no longer count.
 func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
@@ -231,7 +234,8 @@ func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
 	}
 }
 
-// A process that was started during the outage does not know the limiter's type. It tells what it granted all the same.
+// TestTellingAPerClientLimiterNeverSeen checks a process that was started during the outage and does not know the
+// limiter's type. It reconciles its grants all the same.
 func TestTellingAPerClientLimiterNeverSeen(t *testing.T) {
 	perClient := permit.Rate{Type: permit.PerClient, Permits: 10, Interval: 4 * time.Second}
 	inWorld(t, perClient, func(t *testing.T, w *world) {
@@ -243,7 +247,7 @@ func TestTellingAPerClientLimiterNeverSeen(t *testing.T) {
 		require.True(t, r.Granted && r.Degraded)
 		granted, served := time.Now(), make(chan time.Duration)
 		go func() {
-			require.NoError(t, w.l.Acquire(w.ctx, 4)) // the first to ask when Redis is back
+			require.NoError(t, w.l.Acquire(w.ctx, 4)) // the first request after Redis is back
 			served <- time.Since(granted)
 		}()
 		time.Sleep(500 * time.Millisecond)
@@ -253,8 +257,9 @@ func TestTellingAPerClientLimiterNeverSeen(t *testing.T) {
 	})
 }
 
-// What the limiters of a list are to be told of they are told before the list is asked for. A limiter that is gone is
-// its own callers' error, and a server that goes away again meanwhile is an outage.
+// TestListsOfLimitersWithPendingGrants checks that the pending grants of all limiters of a list are reconciled
+// before the list is decided. If one of the limiters has been deleted, the list gets that error; if the server
+// fails again meanwhile, an outage begins.
 func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
 		policy := localShare(overall(10, 4*time.Second), 2)
@@ -274,7 +279,7 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		w.server.Delete(gone.key)
 		time.Sleep(1250 * time.Millisecond)
 		w.p.Mend()
-		require.NoError(t, w.l.Acquire(w.ctx, 1)) // finds that Redis is back
+		require.NoError(t, w.l.Acquire(w.ctx, 1)) // finds that Redis is up again
 
 		_, err = w.all(w.ctx, -1, all...)
 		require.ErrorIs(t, err, permit.ErrNotInitialized)
@@ -288,7 +293,7 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		require.Equal(t, waitUntil(granted.Add(4*time.Second)), a.Wait)
 
 		w.p.Cut(enginetest.Refused)
-		_, err = w.all(w.ctx, -1, append(all, w.l.of(1))...) // one policy is closed
+		_, err = w.all(w.ctx, -1, append(all, w.l.of(1))...) // one policy fails closed
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorContains(t, err, gone.key, "whose it was")
 		require.True(t, w.l.Health().Down())
@@ -301,8 +306,8 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 	})
 }
 
-// waitUntil returns the wait that a limiter tells now for what was granted without it and falls due then: the instant
-// that it is told is the millisecond before, twice.
+// waitUntil returns the wait that a limiter reports now for a reconciled grant that expires at due. Both instants
+// are rounded down to milliseconds.
 func waitUntil(due time.Time) time.Duration {
 	return time.Duration(due.UnixMilli()-time.Now().UnixMilli()) * time.Millisecond
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A contest is what takes part in the scenarios of this file: one process whose callers take all that a
-// limiter has, a list, and a peer in another process.
+// A contest is a scenario with three parties: a process whose callers take everything that a limiter has, a list of
+// limiters, and a peer in another process.
 type contest struct {
 	*world
 	stop    context.Context
 	wg      sync.WaitGroup
-	singles atomic.Int64 // permits that callers of one limiter got
+	singles atomic.Int64 // permits granted to callers of one limiter
 	lists   atomic.Int64 // lists that were served
-	longest atomic.Int64 // the longest that a list took, in ns
-	paused  atomic.Int64 // the longest that no caller of one limiter got a permit of it, in ns
-	peers   atomic.Int64 // permits that the peer got
+	longest atomic.Int64 // the longest time that a list took, in ns
+	paused  atomic.Int64 // the longest time in which no caller of one limiter was granted a permit, in ns
+	peers   atomic.Int64 // permits granted to the peer
 }
 
-// newContest returns a contest that ends with the function that it returns too.
+// newContest returns a contest and a function that ends it.
 func newContest(w *world) (*contest, func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	c := &contest{world: w, stop: ctx}
@@ -38,7 +38,8 @@ func newContest(w *world) (*contest, func()) {
 	}
 }
 
-// saturate has n callers that wait, and as many that try every few milliseconds, take permits of l.
+// saturate starts n callers that wait for permits of l and, if tries is set, n more that try every few
+// milliseconds.
 func (c *contest) saturate(l *limiter, n int, tries bool) {
 	var last atomic.Int64
 	last.Store(int64(c.elapsed()))
@@ -63,7 +64,7 @@ func (c *contest) saturate(l *limiter, n int, tries bool) {
 	}
 }
 
-// peer takes a permit of l, in another process, whenever pause is over and it gets one.
+// peer tries to take one permit of l again and again, in another process, and pauses after each try.
 func (c *contest) peer(l *limiter, pause func() time.Duration) {
 	other := newWorld(c.t, c.server)
 	l = other.limiter(l.key)
@@ -78,7 +79,7 @@ func (c *contest) peer(l *limiter, pause func() time.Duration) {
 	})
 }
 
-// want has a caller acquire the list again and again.
+// want starts a caller that acquires the list again and again.
 func (c *contest) want(demands ...engine.Demand) {
 	c.wg.Go(func() {
 		for {
@@ -95,18 +96,20 @@ func (c *contest) want(demands ...engine.Demand) {
 	})
 }
 
-// every returns a pause that is always the same, or at random with the same mean.
+// every and atRandom return pauses with a mean of d. Those of every are constant, and those of atRandom are
+// exponentially distributed.
 func every(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
 func atRandom(d time.Duration) func() time.Duration {
 	return func() time.Duration { return time.Duration(rand.ExpFloat64() * float64(d)) }
 }
 
-// perSecond returns n in d as a rate.
+// perSecond returns the rate of n events in d, per second.
 func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
-// A list wants 3 permits of A, which this process' callers take 50/s of, and 9 of the 10 of B, of which a peer
-// takes half: the callers of A go on, and the list is served.
+// TestAListLeavesTheOtherLimiterToItsCallers has a list wait for 3 permits of A, of which callers of this process
+// take 50 a second, and for 9 of the 10 permits of B, of which a peer takes half. It checks that the callers of A
+// are not held up and that the list is served.
 func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	const d = 12 * time.Second
 	a, b := []permit.Rate{overall(10, 200*time.Millisecond), overall(50, time.Second)}, overall(10, 200*time.Millisecond)
@@ -135,8 +138,8 @@ func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	}
 }
 
-// A peer that asks at the very instant at which its own permits come back can keep B from the list. The callers of A do
-// not pay for that.
+// TestAListThatCannotBeServedCostsAtMostATenth has peers that ask so often that they can keep B from the list for
+// ever. It checks that the callers of A lose at most a tenth of the rate.
 func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = 20 * time.Second
@@ -156,7 +159,8 @@ func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
 	})
 }
 
-// In a cool-down of B nobody of A notices that a list waits, also where it has begun to gather.
+// TestAListInACoolDownHoldsNothing checks that callers of A are not affected by a list that waits for a cool-down
+// of B to end, even if the list had begun to reserve permits before.
 func TestAListInACoolDownHoldsNothing(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		t.Run(map[bool]string{false: "before", true: "while it gathers"}[begun], func(t *testing.T) {
@@ -185,7 +189,7 @@ func TestAListInACoolDownHoldsNothing(t *testing.T) {
 					}
 					coolDown()
 				}
-				time.Sleep(1050 * time.Millisecond) // between the instants at which permits come back
+				time.Sleep(1050 * time.Millisecond) // between the instants at which permits become free
 				c.singles.Store(0)
 				time.Sleep(d)
 				t.Logf("callers of A got %.1f/s", perSecond(c.singles.Load(), d))
@@ -200,7 +204,7 @@ func reserving(l *limiter) bool {
 	return l.Snapshot().Gathering
 }
 
-// Whoever ends the wait of a list, what it has reserved goes back at once.
+// TestAReservationGoesBack checks that the reservations of a list are refunded at once, however its wait ends.
 func TestAReservationGoesBack(t *testing.T) {
 	for name, end := range map[string]func(w *world, cancel func()){
 		"ctx is done": func(_ *world, cancel func()) { cancel() },
@@ -227,7 +231,7 @@ func TestAReservationGoesBack(t *testing.T) {
 					_, err := w.all(ctx, 70*time.Second, l[0].of(3), l[1].of(9))
 					done <- err
 				}()
-				// At 60 s the peer is a little faster, so the list is refused for longer than an interval.
+				// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
 				w.at(time.Minute - time.Millisecond)
 				for range 40 {
 					if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
@@ -249,7 +253,8 @@ func TestAReservationGoesBack(t *testing.T) {
 	}
 }
 
-// Redis goes away while a list gathers: nobody is held up any longer, and it is served when Redis is back.
+// TestAnOutageEndsAReservation checks that an outage that begins while a list reserves permits holds nobody up, and
+// that the list is served when Redis is back.
 func TestAnOutageEndsAReservation(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, 10*time.Second), overall(10, 10*time.Second))
@@ -271,7 +276,8 @@ func TestAnOutageEndsAReservation(t *testing.T) {
 	}, outageLimit(time.Hour))
 }
 
-// Lists over (A, B), (B, A) and (A, B, C), and callers of each: all are served, and none waits for long.
+// TestListsThatReserveDoNotStarveEachOther runs lists over (A, B), (B, A) and (A, B, C) beside callers of each
+// limiter. It checks that all of them are served and that none waits for long.
 func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = 2 * time.Minute
@@ -306,13 +312,14 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 	})
 }
 
-// Callers of overlapping lists and of single limiters: all are served, and nobody passes for ever.
+// TestNobodyStarvesInOverlappingLists checks that callers of overlapping lists and of single limiters are all
+// served, and that none of them is overtaken for ever.
 func TestNobodyStarvesInOverlappingLists(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(4, time.Second), overall(4, time.Second), overall(4, 1500*time.Millisecond))
 		ctx, cancel := context.WithCancel(w.ctx)
 		var crowd sync.WaitGroup
-		for i := range 24 { // each limiter is wanted by eight for ever
+		for i := range 24 { // eight callers compete for each limiter for ever
 			crowd.Go(func() {
 				for l[i%3].Acquire(ctx, 1) == nil {
 				}
@@ -320,7 +327,7 @@ func TestNobodyStarvesInOverlappingLists(t *testing.T) {
 		}
 		var lists sync.WaitGroup
 		done := make([]int, 3)
-		for i := range 3 { // and by three lists, in every order
+		for i := range 3 { // and so do three lists, in every order
 			lists.Go(func() {
 				for range 5 {
 					require.NoError(t, w.acquireAll(ctx, l[i].of(2), l[(i+1)%3].of(3), l[(i+2)%3].of(1)))

@@ -12,17 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A side is callers that acquire in a loop.
+// A side is a group of callers that acquire in a loop.
 type side struct {
 	callers    int
 	permits    int64
 	think      time.Duration
-	from, till time.Duration // when it takes part; till 0 for always
+	from, till time.Duration // when the side takes part; a till of 0 means to the end
 	acquire    func(ctx context.Context, permits int64) bool
 	got        grantLog
 }
 
-// ourSide is callers of the process of w.
+// ourSide returns a side of callers in the process of w.
 func ourSide(w *world, callers int, permits int64) *side {
 	return &side{callers: callers, permits: permits, acquire: func(ctx context.Context, n int64) bool {
 		err := w.l.Acquire(ctx, n)
@@ -33,7 +33,8 @@ func ourSide(w *world, callers int, permits int64) *side {
 	}}
 }
 
-// redissonSide is callers that wait as Redisson's threads do: they ask at the ticks of one timer, of 100 ms.
+// redissonSide returns a side of callers that wait as Redisson's threads do: they ask at the ticks of one timer,
+// every 100 ms.
 func redissonSide(w *world, callers int, phase time.Duration) *side {
 	return &side{callers: callers, permits: 1, acquire: func(ctx context.Context, permits int64) bool {
 		for {
@@ -52,7 +53,7 @@ func redissonSide(w *world, callers int, phase time.Duration) *side {
 	}}
 }
 
-// in is what the side was granted from one instant to another.
+// in returns the permits that the side was granted between two instants.
 func (s *side) in(from, to time.Duration) (n int64) {
 	for _, g := range s.got.grants {
 		if g.at >= from && g.at < to {
@@ -86,8 +87,9 @@ func play(w *world, lasts time.Duration, sides ...*side) {
 	synctest.Wait()
 }
 
-// shares plays the sides for intervals of a rate of so many permits a second, forgets the first ten, and returns what each was
-// granted then and how many permits there were.
+// shares plays the sides for the given number of intervals at a rate per second. It leaves out the first ten
+// intervals, and returns how many permits each side was granted after them, their sum, and how many permits there
+// were.
 func shares(w *world, rate int64, intervals int, sides ...*side) (got []int64, all, most int64) {
 	lasts, from := time.Duration(intervals)*time.Second, 10*time.Second
 	play(w, lasts, sides...)
@@ -99,7 +101,7 @@ func shares(w *world, rate int64, intervals int, sides ...*side) (got []int64, a
 	return got, all, rate * int64((lasts-from)/time.Second)
 }
 
-// spread takes the rate of a second, so that its permits come back one by one.
+// spread takes the permits of one second one by one, so that they also become free one by one.
 func (w *world) spread(rate int64) {
 	for range rate {
 		w.granted(1)
@@ -107,8 +109,8 @@ func (w *world) spread(rate int64) {
 	}
 }
 
-// At equal demand callers of Redisson, which wake later than the instant at which a permit falls due, get their part, and
-// little of the rate is lost.
+// TestRedissonGetsItsShare checks that at equal demand callers of Redisson get their part, although they wake up
+// after the instant at which a permit becomes free, and that little of the rate is lost.
 func TestRedissonGetsItsShare(t *testing.T) {
 	for _, rate := range []int64{10, 100} {
 		for _, spread := range []bool{false, true} {
@@ -125,7 +127,8 @@ func TestRedissonGetsItsShare(t *testing.T) {
 	}
 }
 
-// Each process of several gets half of its fair share at least, whatever it asks for.
+// TestProcessesShareFairly checks that each of several processes gets at least half of its fair share, whatever it
+// asks for.
 func TestProcessesShareFairly(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -156,7 +159,7 @@ func TestProcessesShareFairly(t *testing.T) {
 						require.GreaterOrEqual(t, float64(n), .5*float64(all)/float64(len(got)), "%v", got)
 					}
 					if len(got) > 2 && c.permits[3] > 1 {
-						most = most * 88 / 100 // saving up has its price, and calls take their time
+						most = most * 88 / 100 // saving up permits costs something, and calls take time
 					}
 					require.GreaterOrEqual(t, float64(all), .97*float64(most))
 				})
@@ -165,7 +168,8 @@ func TestProcessesShareFairly(t *testing.T) {
 	}
 }
 
-// Where nobody else waits a saturated process is served at the very instant, for as long as it lasts.
+// TestNobodyElseCostsNothing checks that a saturated process without competitors is served at the very instants at
+// which permits become free.
 func TestNobodyElseCostsNothing(t *testing.T) {
 	for _, spread := range []bool{false, true} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
@@ -183,7 +187,8 @@ func TestNobodyElseCostsNothing(t *testing.T) {
 	}
 }
 
-// What others do not use is ours again: soon after their callers have left to the very instant.
+// TestUnusedSharesAreUsed checks that permits that other processes do not use go to this one, and that soon after
+// their callers have left it is served at the very instants again.
 func TestUnusedSharesAreUsed(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		ours, theirs := ourSide(w, 8, 1), redissonSide(w, 8, 37*time.Millisecond)
@@ -208,8 +213,8 @@ func TestUnusedSharesAreUsed(t *testing.T) {
 	})
 }
 
-// What this process asks for beside its waiters may reclaim their tripwire, and is no sign of others: the waiters are
-// served at the instant.
+// TestOwnCallsAreNoSignOfOthers checks that other calls of the same process, which may reclaim the tripwire of its
+// waiters, are not taken for other processes: the waiters are still served at the very instants.
 func TestOwnCallsAreNoSignOfOthers(t *testing.T) {
 	for name, ask := range map[string]func(w *world) error{
 		"Peek": func(w *world) error { _, err := w.l.Peek(w.ctx, 1); return err },
@@ -243,7 +248,7 @@ func TestOwnCallsAreNoSignOfOthers(t *testing.T) {
 				cancel()
 				require.NoError(t, <-done)
 				require.LessOrEqual(t, took, 5*time.Second)
-				if name == "Peek" { // the others take a window of their own
+				if name == "Peek" { // the other calls take permits themselves
 					require.Equal(t, 4*time.Second, took)
 				}
 			})

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Exact virtual times of TryAcquire: what it answers and how long it takes.
+// TestTryAcquireTimeouts checks what TryAcquire returns and how long it takes, exactly, in virtual time.
 func TestTryAcquireTimeouts(t *testing.T) {
 	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
@@ -23,10 +23,10 @@ func TestTryAcquireTimeouts(t *testing.T) {
 			until   time.Duration // since the world began
 		}{
 			{1, 0, false, 4 * time.Second},
-			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever here
+			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever in this case
 			{1, -time.Hour, false, 4 * time.Second},
-			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // sleeps the time left
-			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time left: asked again
+			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // it sleeps for the time that is left
+			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time that is left, so it asks again
 			{1, 3 * time.Second, false, 13 * time.Second},
 			{2, time.Hour, true, 14 * time.Second},
 			{5, time.Hour, true, 24 * time.Second},
@@ -39,8 +39,8 @@ func TestTryAcquireTimeouts(t *testing.T) {
 	})
 }
 
-// A caller whose time is up at its bound is refused without another call; until then it looks in at
-// the recheck bound, and not more often.
+// TestWaitingCallsAreFew checks that a waiting caller sends a call once per recheck interval and no more, and that
+// it is refused without another call when its time is up.
 func TestWaitingCallsAreFew(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -62,7 +62,8 @@ func TestAcquireWaitsAsLongAsItTakes(t *testing.T) {
 	}, recheck(10*time.Minute))
 }
 
-// Hours of many callers: everyone is served, and no window holds more than the rate.
+// TestManyWaiters runs many callers for hours. It checks that every caller is served and that no window holds more
+// than the rate.
 func TestManyWaiters(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		var (
@@ -116,8 +117,8 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 	})
 }
 
-// A context that ends ends the call at that instant, and its error comes through as it is: waiting, asleep, in flight, and
-// before anything is sent.
+// TestContextEndsEveryCall checks that a call returns at the instant at which its context ends, with the context's
+// error unwrapped: while it waits, while it sleeps, while it is in flight, and before anything is sent.
 func TestContextEndsEveryCall(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		calls := []func(ctx context.Context) error{

@@ -25,7 +25,7 @@ var (
 	_ engine.Backends = (*enginetest.Process)(nil)
 )
 
-// A world is a limiter in a bubble of virtual time: its server, and the engine of one process.
+// A world is a limiter in a bubble of virtual time, with its server and the engine of one process.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
@@ -35,10 +35,10 @@ type world struct {
 	l      *limiter
 	epoch  time.Time
 	closed bool
-	over   bool // with what it was told of, the server has granted more than the rate
+	over   bool // grants reconciled with the server exceed the rate
 }
 
-// A limiter is one limiter as a caller of the engine's process knows it.
+// A limiter is one limiter as callers of the process see it.
 type limiter struct {
 	engine.Handle
 	key     string
@@ -46,8 +46,8 @@ type limiter struct {
 	policy  *outage.Policy
 }
 
-// inWorld runs f on a limiter of rate r, which the engine is done with when f returns: nobody is lost, and nothing is
-// armed.
+// inWorld runs f on a limiter of rate r. When f returns, inWorld closes the engine and checks that no caller is
+// left and that no timer is armed.
 func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts ...func(*engine.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,13 +57,13 @@ func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts .
 		}
 		f(t, w)
 		w.close()
-		time.Sleep(time.Hour) // all that is in flight ends
+		time.Sleep(time.Hour) // let everything in flight end
 		require.NoError(t, w.e.CheckIdle())
 		require.NoError(t, w.server.CheckWindows(!w.over))
 	})
 }
 
-// newWorld returns the world of a further process of the server.
+// newWorld returns a world for another process of the server.
 func newWorld(t *testing.T, s *enginetest.Server, opts ...func(*engine.Config)) *world {
 	w := &world{t: t, ctx: context.Background(), server: s, p: s.Process(), epoch: time.Now()}
 	cfg := engine.Config{Recheck: time.Second, OutageLimit: 30 * time.Second}
@@ -120,14 +120,14 @@ func (w *world) others(rates ...permit.Rate) (list []*limiter) {
 	return list
 }
 
-// on returns the limiter under a policy, nil for FailClosed.
+// on returns the limiter with the outage policy p; nil means FailClosed.
 func (l *limiter) on(p *outage.Policy) *limiter {
 	m := *l
 	m.policy = p
 	return &m
 }
 
-// beside returns a limiter that shares a lock with l.
+// beside returns a limiter in the same shard as l.
 func (w *world) beside(l *limiter, key string) *limiter {
 	b := w.p.Limiter(key)
 	return &limiter{Handle: l.Beside(key, key, b), key: key, backend: b, policy: l.policy}
@@ -147,8 +147,8 @@ func (l *limiter) Acquire(ctx context.Context, permits int64) error {
 	return err
 }
 
-// all asks for several limiters: with a timeout below 0 at once, 0 for as long as it takes. Bound is a place among the
-// demands as they are given.
+// all acquires permits of several limiters. With a negative timeout it does not wait, and with a timeout of 0 it
+// waits for as long as it takes. Bound is an index into the demands as given.
 func (w *world) all(ctx context.Context, timeout time.Duration, demands ...engine.Demand) (engine.ListOutcome, error) {
 	var deadline time.Time
 	if timeout > 0 {
@@ -170,13 +170,13 @@ func (w *world) all(ctx context.Context, timeout time.Duration, demands ...engin
 	return a, err
 }
 
-// acquireAll waits for several limiters.
+// acquireAll waits for permits of several limiters.
 func (w *world) acquireAll(ctx context.Context, demands ...engine.Demand) error {
 	_, err := w.all(ctx, 0, demands...)
 	return err
 }
 
-// decides asks for several limiters at once, and demands that outcome.
+// decides asks for permits of several limiters without waiting, and checks the outcome.
 func (w *world) decides(want engine.ListOutcome, demands ...engine.Demand) {
 	w.t.Helper()
 	got, err := w.all(w.ctx, -1, demands...)
@@ -184,20 +184,21 @@ func (w *world) decides(want engine.ListOutcome, demands ...engine.Demand) {
 	require.Equal(w.t, want, got)
 }
 
-// allGranted is the outcome of a list that is granted, and boundBy that of one that its i-th limiter refuses.
+// allGranted is the outcome of a list that is granted, and boundBy returns that of one that its i-th limiter
+// refuses.
 var allGranted = engine.ListOutcome{Granted: true, Bound: -1}
 
 func boundBy(i int, wait time.Duration) engine.ListOutcome {
 	return engine.ListOutcome{Bound: i, Wait: wait}
 }
 
-// has demands that so many permits are free.
+// has checks that want permits of l are free.
 func (w *world) has(l *limiter, want int64) {
 	w.t.Helper()
 	require.Equal(w.t, want, w.server.Available(l.key), l.key)
 }
 
-// inBothWays runs f where one call decides a list and where its limiters are asked in turn.
+// inBothWays runs f twice: once where one call decides a list, and once where its limiters are decided in turn.
 func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...func(*engine.Config)) {
 	for _, way := range []string{"one call", "in turn"} {
 		t.Run(way, func(t *testing.T) {
@@ -211,7 +212,7 @@ func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...func(*engi
 	}
 }
 
-// of returns the demand of so many permits of l.
+// of returns a demand of permits of l.
 func (l *limiter) of(permits int64) engine.Demand {
 	return engine.Demand{Handle: &l.Handle, Permits: permits, Policy: l.policy}
 }
@@ -241,16 +242,16 @@ func (w *world) refused(permits int64, wait time.Duration) {
 	require.Equal(w.t, wait, r.Wait)
 }
 
-// used demands that so many permits of the world's limiter are in use.
+// used checks that want permits of the world's limiter are in use.
 func (w *world) used(want int64) {
 	w.t.Helper()
 	require.Equal(w.t, want, w.server.Used(w.l.key), "permits in use")
 }
 
-// delay has the replies to all calls take so long.
+// delay makes the replies to all calls take d.
 func (w *world) delay(d time.Duration) { w.p.Always(enginetest.Fault{After: d}) }
 
-// goesAway has the process find out that its server is away.
+// goesAway makes the process notice that its server is down.
 func (w *world) goesAway() (begun time.Time) {
 	w.t.Helper()
 	w.p.Cut(enginetest.Refused)
@@ -261,14 +262,14 @@ func (w *world) goesAway() (begun time.Time) {
 	return begun
 }
 
-// idle demands that nobody waits and nothing is armed.
+// idle checks that no caller waits and that no timer is armed.
 func (w *world) idle() {
 	w.t.Helper()
 	synctest.Wait()
 	require.NoError(w.t, w.e.CheckIdle())
 }
 
-// gathered asks for each of permits at one instant.
+// gathered makes one request for each element of permits, all at one instant.
 func (w *world) gathered(permits []int64) []engine.Outcome {
 	requests := make([]engine.Request, len(permits))
 	for i, n := range permits {
@@ -277,7 +278,7 @@ func (w *world) gathered(permits []int64) []engine.Outcome {
 	return w.l.Together(w.ctx, requests)
 }
 
-// together asks for count × permits at one instant.
+// together makes count requests for permits at one instant.
 func (w *world) together(permits int64, count int) (granted int) {
 	for _, r := range w.gathered(slices.Repeat([]int64{permits}, count)) {
 		require.NoError(w.t, r.Err)
@@ -288,7 +289,7 @@ func (w *world) together(permits int64, count int) (granted int) {
 	return granted
 }
 
-// A grantLog is what callers were granted when.
+// A grantLog records what callers were granted and when.
 type grantLog struct {
 	mu     sync.Mutex
 	grants []granted
@@ -305,7 +306,7 @@ func (g *grantLog) add(at time.Duration, permits int64) {
 	g.grants = append(g.grants, granted{at, permits})
 }
 
-// worst returns the most permits in any window of an interval.
+// worst returns the largest number of permits in any window of one interval.
 func (g *grantLog) worst(interval time.Duration) (most int64) {
 	slices.SortStableFunc(g.grants, func(a, b granted) int { return int(a.at - b.at) })
 	sum, oldest := int64(0), 0
@@ -325,8 +326,8 @@ func (g *grantLog) total() (n int64) {
 	return n
 }
 
-// check is rapid.Check with a seed of its own each time: in a bubble, where the clock always starts at the same
-// instant, rapid would make the same choices for ever. A failure prints what to replay.
+// check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
+// would otherwise make the same choices for ever. A failure prints the seed to replay.
 func check(t *testing.T, f func(rt *rapid.T)) {
 	t.Helper()
 	seed := flag.Lookup("rapid.seed")
@@ -337,5 +338,5 @@ func check(t *testing.T, f func(rt *rapid.T)) {
 	rapid.Check(noDeadline{t}, f)
 }
 
-// noDeadline hides Deadline, which must not be asked for inside a bubble.
+// noDeadline hides Deadline, which must not be called inside a bubble.
 type noDeadline struct{ testing.TB }

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a process may do in each state of a Health: closed, down, at the instant of a probe, and back.
+// TestHealth checks what Allow returns in each state of a Health: up, down, at the instant of a probe, and up
+// again.
 func TestHealth(t *testing.T) {
 	const (
 		pass   = "pass"
@@ -21,7 +22,7 @@ func TestHealth(t *testing.T) {
 		first = errors.New("first")
 		last  = errors.New("last")
 	)
-	// may returns what Allow says, and checks it against the rest.
+	// may returns what Allow says, and checks it against the other methods.
 	may := func(t *testing.T) string {
 		down := h.Down()
 		next, over, err := h.Allow()
@@ -99,7 +100,8 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// Probes are about one a second, and not those of many processes at one instant.
+// TestProbePause checks that probes are about one second apart, and that the pauses vary so that many processes do
+// not probe at the same instant.
 func TestProbePause(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 1000 {

@@ -18,8 +18,8 @@ func overall(permits int64, interval time.Duration) permit.Rate {
 	return permit.Rate{Permits: permits, Interval: interval}
 }
 
-// check is rapid.Check with a seed of its own each time: in a bubble, where the clock always starts at the same
-// instant, rapid would make the same choices for ever.
+// check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
+// would otherwise make the same choices for ever.
 func check(t *testing.T, f func(rt *rapid.T)) {
 	t.Helper()
 	seed := flag.Lookup("rapid.seed")
@@ -30,14 +30,14 @@ func check(t *testing.T, f func(rt *rapid.T)) {
 	rapid.Check(noDeadline{t}, f)
 }
 
-// noDeadline hides Deadline, which must not be asked for inside a bubble.
+// noDeadline hides Deadline, which must not be called inside a bubble.
 type noDeadline struct{ testing.TB }
 
-// A model is an exact sliding log of what a share has granted.
+// A model is an exact sliding log of the grants of a share.
 type model struct {
 	share    int64
 	interval time.Duration
-	since    time.Time // the share begins an interval after that
+	since    time.Time // the share begins one interval later
 	cool     time.Time
 	grants   []modelGrant
 }
@@ -73,7 +73,7 @@ func (m *model) when(now time.Time, permits int64) (at time.Time) {
 	return at
 }
 
-// worst returns the most permits of any window.
+// worst returns the largest number of permits in any window.
 func (m *model) worst() (most int64) {
 	sum, oldest := int64(0), 0
 	for _, g := range m.grants {
@@ -85,8 +85,8 @@ func (m *model) worst() (most int64) {
 	return most
 }
 
-// A share is a sliding log: it tells the very instant at which permits can be granted, and what it is to tell is what it has
-// granted.
+// TestShareIsASlidingLog checks a share against an exact sliding log: When returns the very instant at which
+// permits can be granted, and Stage returns exactly what was granted.
 func TestShareIsASlidingLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var taken int64
@@ -97,7 +97,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 			p := &Policy{Kind: LocalShare, Rate: rate, Nodes: nodes}
 			s := NewShare(permit.Rate{})
 			if rapid.Bool().Draw(rt, "known") {
-				s, p.Rate = NewShare(rate), overall(1000, time.Hour) // what was told is nearer
+				s, p.Rate = NewShare(rate), overall(1000, time.Hour) // the rate known from the server takes precedence
 			}
 			id := uint64(0)
 			newID := func() (n permit.ID) {
@@ -141,7 +141,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 					m.cool = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "cool")) * time.Millisecond)
 					s.NoteCoolDown(time.Time{})
 					s.NoteCoolDown(m.cool)
-				case op == 10: // all that counts and was not staged before is pending
+				case op == 10: // everything that counts and was not staged before is pending
 					before := s.Pending()
 					var want int64
 					for i := range m.grants {
@@ -151,7 +151,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 						}
 					}
 					require.Equal(rt, want > 0 || before > 0 && s.HasPending(now), s.HasPending(now))
-					s.SetPending(nil) // the server has been told of what was staged before
+					s.SetPending(nil) // what was staged before has been reconciled
 					var sum int64
 					pending := s.Stage(now, newID)
 					require.LessOrEqual(rt, len(pending), maxPending+1)
@@ -176,7 +176,8 @@ func TestShareIsASlidingLog(t *testing.T) {
 	})
 }
 
-// What one limiter cannot undo is not lost: several callers at one time, each list all or nothing.
+// TestUndo checks that Undo gives back permits that were taken at the given instant, also if several callers took
+// permits then, and gives back none that are already staged.
 func TestUndo(t *testing.T) {
 	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalShare, Nodes: 1}
 	now := time.Now()
@@ -198,8 +199,8 @@ func TestUndo(t *testing.T) {
 	require.True(t, s.Empty(now))
 }
 
-// Grants that come close behind one another make up one, which counts from the last on: the log is bounded, and never
-// grants more.
+// TestShareIsBounded checks that grants in close succession are merged into one that counts from the last of them,
+// so that the log stays bounded and the share never grants more.
 func TestShareIsBounded(t *testing.T) {
 	rate := overall(1_000_000, time.Second)
 	s, p := NewShare(rate), &Policy{Kind: LocalShare, Nodes: 1}
@@ -216,7 +217,8 @@ func TestShareIsBounded(t *testing.T) {
 	require.LessOrEqual(t, len(s.Stage(now, func() permit.ID { return permit.ID{1} })), maxPending+1)
 }
 
-// A gap is kept by each node for all of them, and no longer than an interval.
+// TestShareKeepsTheGap checks that each node keeps the minimum gap on behalf of all nodes, but for no longer than
+// an interval.
 func TestShareKeepsTheGap(t *testing.T) {
 	rate := permit.Rate{Permits: 100, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}
 	s, p := NewShare(rate), &Policy{Kind: LocalShare, Nodes: 2}
@@ -238,7 +240,7 @@ func TestShareKeepsTheGap(t *testing.T) {
 	}
 }
 
-// An open policy takes no notice of shares, and obeys a cool-down.
+// TestFailOpenTakesNothing checks that FailOpen ignores the local share and observes a cool-down.
 func TestFailOpenTakesNothing(t *testing.T) {
 	s, p := NewShare(overall(1, time.Second)), &Policy{Kind: FailOpen}
 	now := time.Now()
@@ -255,8 +257,9 @@ func TestFailOpenTakesNothing(t *testing.T) {
 	require.Equal(t, now.Add(time.Minute), at)
 }
 
-// What replies say of a cool-down: one that is longer than an interval is one, one that allows more ends it, and one that was
-// decided before it began says nothing of it.
+// TestLearnOfCoolDowns checks what a share learns of cool-downs from replies. A wait longer than an interval means
+// a cool-down, a reply that allows more ends it, and a reply decided before the cool-down began says nothing about
+// it.
 func TestLearnOfCoolDowns(t *testing.T) {
 	const interval = time.Second
 	reply := func(wait time.Duration, granted ...int64) *permit.Reply {
@@ -264,7 +267,7 @@ func TestLearnOfCoolDowns(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		do   func(s *Share, now time.Time)
-		want time.Duration // until when it cools, from now
+		want time.Duration // how long it cools down from now
 	}{
 		"none":              {func(s *Share, now time.Time) { s.Learn(reply(interval, 0), now) }, 0},
 		"one":               {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now) }, time.Minute},
@@ -312,7 +315,8 @@ func TestLearnOfCoolDowns(t *testing.T) {
 	}
 }
 
-// One at a time reconciles, the others wait for it; nobody does where nothing is pending.
+// TestOneReconciles checks that one caller at a time reconciles while the others wait for it, and that none does if
+// nothing is pending.
 func TestOneReconciles(t *testing.T) {
 	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalShare, Nodes: 1}
 	now := time.Now()
@@ -332,7 +336,7 @@ func TestOneReconciles(t *testing.T) {
 	require.NotNil(t, busy)
 	pending := s.Stage(now, func() permit.ID { return permit.ID{1} })
 	require.Equal(t, []Pending{{At: now, Permits: 3, ID: permit.ID{1}}}, pending)
-	s.Take(p, 2, now) // meanwhile
+	s.Take(p, 2, now) // granted in the meantime
 	s.SetPending(nil)
 	select {
 	case <-busy:

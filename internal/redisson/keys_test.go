@@ -31,7 +31,7 @@ func TestKeyNames(t *testing.T) {
 	}
 }
 
-// These are the names in docs/protocol.md that no cluster can hold.
+// TestClusterSafeNames checks the names that docs/protocol.md lists as impossible on a cluster.
 func TestClusterSafeNames(t *testing.T) {
 	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
 		require.ErrorIs(t, CheckClusterSafe(name, "id"), permit.ErrNameNotClusterSafe, name)
@@ -41,7 +41,8 @@ func TestClusterSafeNames(t *testing.T) {
 	}
 }
 
-// Key names come from keys.go alone, in this package and in the root.
+// TestKeysAreMadeInOnePlace checks that key names are built only in keys.go, both in this package and in the
+// others.
 func TestKeysAreMadeInOnePlace(t *testing.T) {
 	files := 0
 	for _, dir := range []string{"../..", "../permit", "../retry", "../outage", "../dispatch", "../engine", "."} {
@@ -65,7 +66,8 @@ func TestKeysAreMadeInOnePlace(t *testing.T) {
 	require.Greater(t, files, 30)
 }
 
-// A call with other numbers of keys or arguments than the script has is refused before anything is sent.
+// TestSendHoldsToTheHeader checks that a call with the wrong number of keys or arguments for its script fails
+// before anything is sent.
 func TestSendHoldsToTheHeader(t *testing.T) {
 	l := Limiter{Conn: &Conn{}, Name: "L", Keys: NewKeys("L", "id")}
 	s := NewScript("acquire", "return 1", 3, 10, ResendAsReplay)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The bytes of a member, as every Redisson reads them: the permits last, little endian, and in Bc0I in bytes 4 to 7 too.
+// TestMemberBytes checks the bytes of members, which every Redisson reads: the permits come last, little endian,
+// and in the Bc0I format also in bytes 4 to 7.
 func TestMemberBytes(t *testing.T) {
 	id := permit.ID{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf}
 	for permits, want := range map[uint32][2]string{
@@ -21,7 +22,7 @@ func TestMemberBytes(t *testing.T) {
 		require.Equal(t, want[0], hex.EncodeToString(Member(false, id, permits)))
 		require.Equal(t, want[1], hex.EncodeToString(Member(true, id, permits)))
 	}
-	// Each run of a call has a member of its own, in both formats.
+	// Each run of a call has its own member, in both formats.
 	for _, long := range []bool{false, true} {
 		seen := map[string]bool{}
 		for i := range permit.MaxRuns {
@@ -31,8 +32,8 @@ func TestMemberBytes(t *testing.T) {
 	}
 }
 
-// IDs begin with the tag of their process, and never as the members do that are nobody's grants: marks, blocks and
-// tripwires begin with a tilde.
+// TestIDs checks that IDs begin with the tag of their process, and never with a tilde, with which marks, blocks and
+// tripwires begin.
 func TestIDs(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		seen := map[permit.ID]bool{}

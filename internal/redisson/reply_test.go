@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A forger replies to scripts in place of Redis: one reply after the other, and then an error.
+// A forger replies to scripts in place of Redis. It sends its replies one after another, and then fails.
 type forger struct{ replies []any }
 
 var errNoReply = errors.New("no reply is left")
@@ -38,7 +38,7 @@ func (f *forger) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// forged returns a limiter whose Redis is f.
+// forged returns a limiter whose Redis is the returned forger.
 func forged(t *testing.T) (*Limiter, *forger) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -55,7 +55,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 	return &Limiter{Conn: conn, Name: "limiter", Keys: NewKeys("limiter", "id")}, f
 }
 
-// list is a reply of these numbers.
+// list returns a reply of the given numbers.
 func list(n ...int64) (r []any) {
 	for _, n := range n {
 		r = append(r, n)
@@ -65,8 +65,8 @@ func list(n ...int64) (r []any) {
 
 func batch(runs ...permit.Run) *permit.Batch { return &permit.Batch{ID: permit.ID{1}, Runs: runs} }
 
-// What no script replies (a proxy in between, a script replaced on the server) is an error that names the limiter, never a
-// grant and never a panic.
+// TestForeignReplies checks that a reply that no script makes, from a proxy or from a script replaced on the
+// server, is an error that names the limiter. It is never a grant and never causes a panic.
 func TestForeignReplies(t *testing.T) {
 	l, f := forged(t)
 	ctx := context.Background()
@@ -134,7 +134,7 @@ func TestForeignReplies(t *testing.T) {
 	}
 	f.replies = []any{list(2, 1)}
 	require.NoError(t, operations["audit"](), "the next call will be told")
-	// A set that changes under every look is left.
+	// A set that changes every time it is read is left alone.
 	f.replies = []any{list(5), list(5), list(5)}
 	require.ErrorContains(t, operations["available"](), "faster")
 	f.replies = []any{list(5), list(5), list(5)}
@@ -142,7 +142,7 @@ func TestForeignReplies(t *testing.T) {
 	require.Empty(t, f.replies)
 }
 
-// What acquire replies, as the callers get it.
+// TestRepliesToAcquire checks how the replies of acquire are decoded.
 func TestRepliesToAcquire(t *testing.T) {
 	l, f := forged(t)
 	one, two := permit.Run{Permits: 2, Count: 3}, permit.Run{Permits: 5, Count: 1}
@@ -175,7 +175,8 @@ func TestRepliesToAcquire(t *testing.T) {
 	}
 }
 
-// Whatever numbers come: no panic, and nobody is granted more than was asked for.
+// TestRepliesAtRandom checks that no reply causes a panic or grants more than was asked for, whatever numbers it
+// contains.
 func TestRepliesAtRandom(t *testing.T) {
 	l, _ := forged(t)
 	number := rapid.OneOf(rapid.Int64Range(-2, 20), rapid.SampledFrom([]int64{1 << 31, 1 << 32, 1 << 61, 1 << 62, -1 << 63, 1<<63 - 1}))
@@ -185,7 +186,7 @@ func TestRepliesAtRandom(t *testing.T) {
 			b.Runs = append(b.Runs, permit.Run{Permits: 1, Count: rapid.Int64Range(1, 5).Draw(rt, "count")})
 		}
 		b.Share.On = rapid.Bool().Draw(rt, "beside others")
-		// Most are of the right length, or nearly.
+		// Most replies have the right length, or nearly so.
 		n := 13 + len(b.Runs)
 		if b.Share.On {
 			n += 8
@@ -210,7 +211,7 @@ func TestRepliesAtRandom(t *testing.T) {
 	})
 }
 
-// A Limiter sends what docs/protocol.md has: each argument in its place.
+// TestAcquireCommand checks that a Limiter sends each argument in its place, as docs/protocol.md describes.
 func TestAcquireCommand(t *testing.T) {
 	l, _ := forged(t)
 	l.tag, l.KeyTTL = 0x1234, time.Hour
@@ -219,7 +220,7 @@ func TestAcquireCommand(t *testing.T) {
 	one := permit.Run{Permits: 2, Count: 3}
 	for name, c := range map[string]struct {
 		b    permit.Batch
-		want []any // after the keys
+		want []any // the arguments that follow the keys
 	}{
 		"plain":       {permit.Batch{}, []any{"0", int64(2), int64(3), member, 0}},
 		"a replay":    {permit.Batch{Replay: true}, []any{"0", int64(2), int64(3), member, 1}},

@@ -8,36 +8,37 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A limiter is one limiter of a Server: its rate, and a log for each process, or for all of them.
+// A limiter is one limiter of a Server. It has one log for all processes, or one for each process if it is
+// PerClient.
 type limiter struct {
 	name    string
 	rate    permit.Rate
 	changed bool
-	err     error // what every call of it is replied; nil for none
-	cool    int64 // no permit before, ms
+	err     error // the error of every call to it, if any
+	cool    int64 // in milliseconds; no permits are granted before
 	logs    map[int]*slidingLog
 	audit   int
 }
 
-// A slidingLog is what a limiter has granted: exact, to the millisecond, as scripts/acquire.lua counts.
+// A slidingLog records the grants of a limiter. It counts exactly, to the millisecond, as scripts/acquire.lua does.
 type slidingLog struct {
 	rate    permit.Rate
-	entries []*entry // by their instants; those that are over stay until a call reclaims them
+	entries []*entry // ordered by their instants; expired ones stay until a call reclaims them
 	wires   []wire   // tripwires of processes whose callers wait
-	ever    []*entry // whatever was granted, less what was refunded or released
+	ever    []*entry // all grants ever made, without permits refunded or released
 }
 
 // An entry is one grant.
 type entry struct {
 	id      permit.ID
-	at      int64 // ms
-	left    int64 // permits of it that are in use
+	at      int64 // in milliseconds
+	left    int64 // permits still in use
 	granted int64
 	by      int  // the tag of the process; 0 for Redisson
-	told    bool // it had been granted elsewhere
+	told    bool // it was granted without the server and reconciled later
 }
 
-// A wire says that callers of a process wait.
+// A wire is a tripwire: a sign that callers of a process wait.
 type wire struct {
 	tag, wants int
 	at         int64
@@ -57,7 +58,7 @@ func (l *limiter) log(process int) *slidingLog {
 
 func (g *slidingLog) interval() int64 { return g.rate.Interval.Milliseconds() }
 
-// value returns the permits left, when what was reclaimed is all that has come back.
+// value returns the permits left if only reclaimed permits count as free.
 func (g *slidingLog) value() int64 {
 	n := g.rate.Permits
 	for _, e := range g.entries {
@@ -76,7 +77,7 @@ func (g *slidingLog) used(now int64) (n int64) {
 	return n
 }
 
-// reclaim takes out what was granted at due or before, and the wires, which are older than everything.
+// reclaim removes the entries granted at due or before, and the tripwires, which are older than any entry.
 func (g *slidingLog) reclaim(due int64) (wires []wire) {
 	g.entries = slices.DeleteFunc(g.entries, func(e *entry) bool { return e.at <= due })
 	wires, g.wires = g.wires, nil
@@ -110,7 +111,7 @@ func (g *slidingLog) remove(e *entry) {
 	g.entries = slices.DeleteFunc(g.entries, func(o *entry) bool { return o == e })
 }
 
-// release takes permits back, of the newest grants first.
+// release returns permits, beginning with the newest grants.
 func (g *slidingLog) release(now, permits int64) {
 	for i := len(g.entries) - 1; i >= 0 && permits > 0 && g.entries[i].at > now-g.interval(); i-- {
 		e := g.entries[i]
@@ -119,7 +120,7 @@ func (g *slidingLog) release(now, permits int64) {
 	}
 }
 
-// pause returns how long a gap is yet to be kept.
+// pause returns how much of the minimum gap is still to be kept.
 func (g *slidingLog) pause(now int64, except *entry) int64 {
 	for i := len(g.entries) - 1; i >= 0 && g.rate.MinGap > 0; i-- {
 		if e := g.entries[i]; e != except && e.at <= now {
@@ -129,7 +130,7 @@ func (g *slidingLog) pause(now int64, except *entry) int64 {
 	return 0
 }
 
-// worst returns the most permits that were granted in any window of an interval.
+// worst returns the largest number of permits granted in any window of one interval.
 func (g *slidingLog) worst(told bool) (most int64) {
 	all := slices.DeleteFunc(slices.Clone(g.ever), func(e *entry) bool { return e.told && !told })
 	slices.SortFunc(all, func(a, b *entry) int { return int(a.at - b.at) })
@@ -143,7 +144,7 @@ func (g *slidingLog) worst(told bool) (most int64) {
 	return most
 }
 
-// acquire decides b at now, for the process of that tag.
+// acquire decides b at the instant now, for the process with that tag.
 func (g *slidingLog) acquire(b *permit.Batch, now, cool int64, tag int) permit.Reply {
 	a := permit.Reply{Granted: make([]int64, len(b.Runs)), Now: time.UnixMilli(now), Rate: g.rate, NoTTL: !b.NoTTL}
 	possible := false
@@ -162,7 +163,7 @@ func (g *slidingLog) acquire(b *permit.Batch, now, cool int64, tag int) permit.R
 		grace = b.Share.Grace.Milliseconds()
 	}
 	wires := g.reclaim(now - g.interval() - grace)
-	save := false // what is free is saved up for another process
+	save := false // save the free permits up for another process
 	for _, w := range wires {
 		save = save || b.Share.On && w.tag != tag && w.wants > 0 && g.fresh(w, now)
 	}
@@ -225,7 +226,7 @@ func (g *slidingLog) acquire(b *permit.Batch, now, cool int64, tag int) permit.R
 	return a
 }
 
-// findEarlier fills in what the call was granted when it ran before, and returns the permits that it asks for besides.
+// findEarlier fills in what b was granted if it ran before, and returns how many permits it still asks for.
 func (g *slidingLog) findEarlier(b *permit.Batch, a *permit.Reply) (earlier bool, wanted int64) {
 	for i, r := range b.Runs {
 		if a.Granted[i] < 0 {
@@ -239,7 +240,7 @@ func (g *slidingLog) findEarlier(b *permit.Batch, a *permit.Reply) (earlier bool
 	return earlier, wanted
 }
 
-// takeYoung reclaims of the permits within their grace as many as may be taken, and returns how many.
+// takeYoung reclaims as many permits within their grace as b may take, and returns how many it reclaimed.
 func (g *slidingLog) takeYoung(b *permit.Batch, now, short int64, o *permit.Others) (taken int64) {
 	var part []*entry
 	sum := int64(0)
@@ -265,7 +266,7 @@ func (g *slidingLog) takeYoung(b *permit.Batch, now, short int64, o *permit.Othe
 	return taken
 }
 
-// wait returns how long it takes until so many permits more have come back, and until they fall due that are taken then.
+// wait returns the time until short more permits can be taken, and the time until those permits fall due.
 func (g *slidingLog) wait(now, short, grace, age int64) (wait, soon int64) {
 	var at, soonAt, sum, fresh int64
 	for _, e := range g.entries {
@@ -290,7 +291,7 @@ func (g *slidingLog) wait(now, short, grace, age int64) (wait, soon int64) {
 
 func (g *slidingLog) fresh(w wire, now int64) bool { return now-w.at <= 3*g.interval()+1000 }
 
-// tell says who takes part, and has the wires planted of those who wait.
+// tell reports who takes part in the limiter, and plants the tripwires of those who wait.
 func (g *slidingLog) tell(b *permit.Batch, o *permit.Others, wires []wire, need bool, now int64, tag int) {
 	if b.Share.Survey && need && o.Soon > 0 {
 		for n, i := 0, len(g.entries)-1; n < 128 && i >= 0 && g.entries[i].at > now-g.interval(); n, i = n+1, i-1 {
@@ -325,7 +326,7 @@ func (g *slidingLog) tell(b *permit.Batch, o *permit.Others, wires []wire, need 
 	}
 }
 
-// reserve has v held from now on, as far as that can be.
+// reserve holds permits for v from now on, as many as possible.
 func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (held int64) {
 	e := g.find(v.ID)
 	if e != nil && e.left != v.Held && v.Held == 0 && !v.Unsure {
@@ -357,7 +358,7 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (he
 	return n
 }
 
-// refund takes back what of a grant nobody keeps. One that is not there any more is not returned twice.
+// refund returns the unclaimed permits of a grant. A grant that is gone is not returned twice.
 func (g *slidingLog) refund(r permit.Grant) {
 	e := g.find(r.ID)
 	if e == nil || e.left != r.Permits {
@@ -368,7 +369,7 @@ func (g *slidingLog) refund(r permit.Grant) {
 	}
 }
 
-// check returns what is wrong with a batch.
+// check returns an error if a batch is invalid.
 func check(b *permit.Batch) error {
 	n := int64(0)
 	for _, r := range b.Runs {

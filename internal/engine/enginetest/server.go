@@ -1,6 +1,6 @@
-// Package enginetest has what an Engine is tested with in place of Redis. The limiters of a [Server] are exact sliding
-// logs in memory, which count in whole milliseconds of time.Now, so in a bubble of testing/synctest that time is virtual.
-// The calls that a [Process] makes can be held up, refused and lost.
+// Package enginetest provides a fake server for tests of an Engine, in place of Redis. The limiters of a [Server]
+// are exact sliding logs in memory that count in whole milliseconds of time.Now, so they can run in the virtual
+// time of a testing/synctest bubble. The calls that a [Process] makes can be delayed, refused and lost.
 package enginetest
 
 import (
@@ -16,34 +16,34 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// How a call fails. Each error is a copy of its own.
+// These are the ways in which a call can fail. Each failed call gets its own copy of the error.
 var (
-	// Refused says that nobody was there.
+	// Refused means that the server could not be reached.
 	Refused = &retry.Error{Err: errors.New("connection refused"), Outcome: retry.NotExecuted}
-	// Lost says that no reply came.
+	// Lost means that no reply arrived.
 	Lost = &retry.Error{Err: errors.New("connection reset"), Outcome: retry.Unknown}
-	// Exhausted says that the process had no connection to spare.
+	// Exhausted means that the process had no free connection.
 	Exhausted = &retry.Error{Err: errors.New("connection pool timeout"), Outcome: retry.NotExecuted, Local: true}
-	// Loading says that the server is there, but not ready.
+	// Loading means that the server is up but not ready.
 	Loading = &retry.Error{Err: errors.New("LOADING"), Outcome: retry.NotExecuted, Answered: true}
-	// Denied says that the server would not carry the call out however often it is made.
+	// Denied means that the server refuses the call, however often it is sent.
 	Denied = &retry.Error{Err: errors.New("NOPERM"), Outcome: retry.Executed, Answered: true}
 )
 
-// A TB is a test, which is told what an Engine must not do.
+// A TB is a test. It is told when an Engine breaks the rules of its backend.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// A Server has limiters, which processes share.
+// A Server holds limiters that several processes share.
 type Server struct {
 	t TB
 
 	mu        sync.Mutex
 	limiters  map[string]*limiter
 	processes int
-	seq       uint64 // of IDs
+	seq       uint64 // the number of the last ID
 }
 
 // New returns a Server without limiters.
@@ -51,14 +51,14 @@ func New(t TB) *Server { return &Server{t: t, limiters: map[string]*limiter{}} }
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// SetRate gives a limiter a rate, with all of its permits free.
+// SetRate sets the rate of a limiter and frees all of its permits.
 func (s *Server) SetRate(key string, r permit.Rate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limiters[key] = &limiter{name: key, rate: r, logs: map[int]*slidingLog{}}
 }
 
-// ChangeRate gives a limiter another rate, with its permits in use as they are.
+// ChangeRate sets the rate of a limiter and leaves its permits in use as they are.
 func (s *Server) ChangeRate(key string, r permit.Rate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,21 +66,21 @@ func (s *Server) ChangeRate(key string, r permit.Rate) {
 	l.rate, l.changed = r, true
 }
 
-// Delete takes a limiter away.
+// Delete deletes a limiter.
 func (s *Server) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.limiters, key)
 }
 
-// Spoil has every call of a limiter replied err; nil ends that.
+// Spoil makes every call to a limiter fail with err, or with nil ends that.
 func (s *Server) Spoil(key string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limiters[key].err = err
 }
 
-// CoolDown has a limiter grant nothing before that instant.
+// CoolDown makes a limiter grant nothing before until.
 func (s *Server) CoolDown(key string, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *Server) Release(key string, permits int64) {
 	s.limiters[key].log(0).release(now(), permits)
 }
 
-// Redisson takes permits of an Overall limiter as Redisson does, which reclaims the tripwires of others, and returns when
-// to ask again; 0 when it got them.
+// Redisson takes permits of an Overall limiter in the way of Redisson, which reclaims the tripwires of others. It
+// returns how long to wait before the next attempt, or 0 if it got the permits.
 func (s *Server) Redisson(key string, permits int64) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,12 +118,12 @@ func (s *Server) ofAll(key string, f func(*slidingLog) int64) (n int64) {
 	return n
 }
 
-// Used returns the permits in use, of all processes.
+// Used returns the permits in use, summed over all processes.
 func (s *Server) Used(key string) int64 {
 	return s.ofAll(key, func(g *slidingLog) int64 { return g.used(now()) })
 }
 
-// Available returns the permits of an Overall limiter that are free.
+// Available returns the free permits of an Overall limiter.
 func (s *Server) Available(key string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Server) Available(key string) int64 {
 	return max(0, l.rate.Permits-l.log(0).used(now()))
 }
 
-// Granted returns the permits that were ever granted, of all processes, less what was returned.
+// Granted returns the permits ever granted, summed over all processes, without those that were returned.
 func (s *Server) Granted(key string) int64 {
 	return s.ofAll(key, func(g *slidingLog) (n int64) {
 		for _, e := range g.ever {
@@ -141,8 +141,9 @@ func (s *Server) Granted(key string) int64 {
 	})
 }
 
-// CheckWindows returns an error when a limiter has granted more than its rate within any interval, not counting what
-// was returned, and what it was told of only if told is. A limiter that had several rates is not looked at.
+// CheckWindows returns an error if a limiter has granted more than its rate within any interval. Permits that were
+// returned do not count, and reconciled grants count only if told is set. Limiters whose rate was changed are not
+// checked.
 func (s *Server) CheckWindows(told bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,13 +158,13 @@ func (s *Server) CheckWindows(told bool) error {
 	return errors.Join(errs...)
 }
 
-// A Grant is permits that are in use.
+// A Grant is a grant whose permits are in use.
 type Grant struct {
 	At      time.Time
 	Permits int64
 }
 
-// Grants returns what is in use of an Overall limiter, oldest first.
+// Grants returns the grants of an Overall limiter that are in use, oldest first.
 func (s *Server) Grants(key string) (list []Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +177,7 @@ func (s *Server) Grants(key string) (list []Grant) {
 	return list
 }
 
-// Audits returns how often lost permits of a limiter were looked for.
+// Audits returns how many audits of a limiter were made.
 func (s *Server) Audits(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +191,7 @@ func (s *Server) newIDLocked(tag int) (id permit.ID) {
 	return id
 }
 
-// find returns the limiter that a call of that type is for, or what it is replied.
+// findLocked returns the limiter that a call of that type is for, or the error that the call gets.
 func (s *Server) findLocked(key string, typ permit.Type) (*limiter, error) {
 	l := s.limiters[key]
 	switch {
@@ -204,30 +205,30 @@ func (s *Server) findLocked(key string, typ permit.Type) (*limiter, error) {
 	return l, nil
 }
 
-// A Call is one that a process makes.
+// A Call is a call that a process made.
 type Call struct {
 	Op     string    // "acquire", "refund", "reserve", "audit", "acquire_all"
 	Key    string    // of the first limiter
-	ID     permit.ID // of what is granted or returned, to the first limiter; none of an audit
+	ID     permit.ID // of what is granted or returned, on the first limiter; zero for an audit
 	At     time.Time
 	Replay bool
-	Batch  permit.Batch       // of an acquire
-	Grant  permit.Grant       // of a refund
-	Held   permit.Reservation // of a reserve
+	Batch  permit.Batch       // for an acquire
+	Grant  permit.Grant       // for a refund
+	Held   permit.Reservation // for a reserve
 }
 
-// A Fault is what becomes of a call. The zero Fault is none.
+// A Fault is what happens to a call. With the zero Fault nothing goes wrong.
 type Fault struct {
-	Before, After time.Duration       // how long the call takes until it is carried out, and the reply from then on
-	Err           *retry.Error        // what the process is told in place of a reply
-	Reply         func(*permit.Reply) // makes the reply to an acquire of one that refuses everybody, and that is not carried out
-	Runs          bool                // the call is carried out, with Err too
+	Before, After time.Duration       // the time until the call is carried out, and from then until the reply
+	Err           *retry.Error        // what the process gets in place of a reply
+	Reply         func(*permit.Reply) // turns a refusal into the reply to an acquire, which is not carried out
+	Runs          bool                // the call is carried out even if Err is set
 }
 
-// LostReply is a call that is carried out, of which the process gets no reply.
+// LostReply is the fault of a call that is carried out, but whose reply is lost.
 var LostReply = Fault{Err: Lost, Runs: true}
 
-// A Process is one process: the Backends of an Engine.
+// A Process is one process. It implements the Backends of an Engine.
 type Process struct {
 	server *Server
 	tag    int
@@ -241,7 +242,7 @@ type Process struct {
 	shard  func(key string) (any, bool)
 }
 
-// Process returns another process.
+// Process returns a new process.
 func (s *Server) Process() *Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,69 +250,70 @@ func (s *Server) Process() *Process {
 	return &Process{server: s, tag: s.processes}
 }
 
-// Next gives the next calls these faults, one each.
+// Next sets the faults of the next calls, one fault per call.
 func (p *Process) Next(f ...Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = append(p.next, f...)
 }
 
-// Forget takes the faults back that Next has given and no call has had.
+// Forget drops the faults set by Next that no call has met yet.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = nil
 }
 
-// Always gives every call that fault which has none by Next.
+// Always sets the fault of every call for which Next has set none.
 func (p *Process) Always(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.always = f
 }
 
-// Cut has every call fail, without being carried out.
+// Cut makes every call fail with err without being carried out.
 func (p *Process) Cut(err *retry.Error) { p.Always(Fault{Err: err}) }
 
-// Mend ends what Cut and Always began.
+// Mend undoes Cut and Always.
 func (p *Process) Mend() { p.Always(Fault{}) }
 
-// Hook has f called for every call that has no fault by Next, before it is made; nil for nobody. It may block.
+// Hook sets a function that is called before each call for which Next has set no fault, and returns the fault of that
+// call. The function may block. A nil f removes it.
 func (p *Process) Hook(f func(Call) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hook = f
 }
 
-// Calls returns what the process has sent so far.
+// Calls returns the calls that the process has made so far.
 func (p *Process) Calls() []Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.calls)
 }
 
-// Sent returns how many calls the process has sent so far.
+// Sent returns the number of calls that the process has made so far.
 func (p *Process) Sent() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.calls)
 }
 
-// InTurn has several limiters asked one after the other.
+// InTurn makes the engine decide lists of limiters in turn.
 func (p *Process) InTurn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inTurn = true
 }
 
-// Divide says which part of the server holds a key.
+// Divide sets the function that returns the part of the server that holds a key.
 func (p *Process) Divide(shard func(key string) (any, bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shard = shard
 }
 
-// send makes a call: carry, unless a fault has it otherwise.
+// send makes a call, which carry carries out unless a fault prevents it.
 func (p *Process) send(c Call, carry func() error) (Fault, error) {
 	c.At = time.Now()
 	p.mu.Lock()
@@ -341,21 +343,21 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 	return f, err
 }
 
-// NewID returns an ID that no call has had.
+// NewID returns an ID that no call has used.
 func (p *Process) NewID() permit.ID {
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()
 	return p.server.newIDLocked(p.tag)
 }
 
-// Joint reports whether AcquireAll takes the limiters.
+// Joint reports whether AcquireAll can decide the limiters in one call.
 func (p *Process) Joint(limiters []any) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.inTurn && len(limiters) <= 6
 }
 
-// Shard returns what Divide has said.
+// Shard returns the result of the function set by Divide.
 func (p *Process) Shard(key string) (any, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -365,7 +367,7 @@ func (p *Process) Shard(key string) (any, bool) {
 	return p.shard(key)
 }
 
-// AcquireAll takes all parts at one instant, or none.
+// AcquireAll takes all parts at one instant, or none of them.
 func (p *Process) AcquireAll(_ context.Context, parts []permit.Part, replay bool) (refused []int, err error) {
 	s := p.server
 	types := make([]permit.Type, len(parts))
@@ -417,13 +419,13 @@ func (p *Process) AcquireAll(_ context.Context, parts []permit.Part, replay bool
 	return refused, err
 }
 
-// A Limiter is one of a Server, as one process asks it: the Backend of a Handle.
+// A Limiter is a limiter of a Server as one process reaches it. It implements the Backend of a Handle.
 type Limiter struct {
 	p   *Process
 	key string
 }
 
-// Limiter returns the limiter of that key.
+// Limiter returns the limiter with that key.
 func (p *Process) Limiter(key string) *Limiter { return &Limiter{p, key} }
 
 // Acquire makes one attempt at b.
@@ -467,7 +469,7 @@ func (l *Limiter) Acquire(_ context.Context, b *permit.Batch) (a permit.Reply, e
 	return a, nil
 }
 
-// Refund makes one attempt at returning what of g nobody keeps.
+// Refund makes one attempt to return the unclaimed permits of g.
 func (l *Limiter) Refund(_ context.Context, typ permit.Type, g permit.Grant) error {
 	if g.Keep < 0 || g.Keep >= g.Permits {
 		l.p.server.t.Errorf("refund of %q: %d of %d permits are kept", l.key, g.Keep, g.Permits)
@@ -499,7 +501,7 @@ func (l *Limiter) Reserve(_ context.Context, v permit.Reservation) (held int64, 
 	return held, rate, err
 }
 
-// Audit is counted: no permit of an exact log is ever lost.
+// Audit only counts the audits, because an exact log never loses permits.
 func (l *Limiter) Audit(_ context.Context, typ permit.Type, _ bool) error {
 	_, err := l.p.send(Call{Op: "audit", Key: l.key}, func() error {
 		state, err := l.p.server.findLocked(l.key, typ)
