@@ -100,7 +100,8 @@ func (m *twinMemory) forget(c twinCase, answer twinAnswer) {
 	}
 }
 
-// claims reports whether this call has looked for lost permits, which it does if it was refused.
+// claims reports whether this call has looked for lost permits, which it does when it is refused, even if it is granted
+// after that.
 func (c twinCase) claims(answer twinAnswer, met []string) bool {
 	return c.audits && (answer.word == refused || answer.word == granted && slices.Contains(met, "4") && !c.outOfReach())
 }
