@@ -11,9 +11,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// bubblePoolSize exceeds the goroutines of any test. A go-redis pool that has
-// to wait takes a timer from a sync.Pool shared by all clients of the process,
-// and a timer of another bubble ends the process.
+// bubblePoolSize exceeds the number of goroutines of any test. A go-redis pool that has to wait takes a timer from a
+// sync.Pool shared by all clients of the process, and a timer of another bubble ends the process.
 const bubblePoolSize = 4096
 
 // Run runs f in a [testing/synctest] bubble, with a client of the lane's
@@ -34,7 +33,7 @@ func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*re
 	t.Helper()
 	var addr string
 	if Lane() != miniLane {
-		addr = sharedServer(t).Addr() // outside the bubble: it outlives it
+		addr = sharedServer(t).Addr() // outside the bubble, which the server outlives
 	}
 	synctest.Test(t, func(t *testing.T) {
 		o := options(addr)
@@ -50,9 +49,8 @@ func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*re
 	})
 }
 
-// Peer returns a further client of the server that rdb is connected to, with
-// a pool of its own: another process, as far as Redis can tell. It belongs to
-// the bubble, if any, that calls it, and is closed when t ends.
+// Peer returns a further client of the server that rdb is connected to, with its own pool: to Redis it is another
+// process. It belongs to the bubble, if any, that calls Peer, and is closed when t ends.
 func Peer(t testing.TB, rdb *redis.Client, opts ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := options(rdb.Options().Addr)
@@ -61,8 +59,8 @@ func Peer(t testing.TB, rdb *redis.Client, opts ...func(*redis.Options)) *redis.
 	return newClient(t, o, opts)
 }
 
-// options returns what every client here starts from. The Dialer is always
-// set, so that tests can wrap it.
+// options returns the options that every client here starts from. The Dialer is always set, so that tests can wrap
+// it.
 func options(addr string) *redis.Options {
 	return &redis.Options{
 		Addr:            addr,
