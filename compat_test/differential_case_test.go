@@ -10,7 +10,7 @@ type twinCase struct {
 	now       int64
 	before    twinState
 	slot      int       // the slot that op acts on, -1 where there is no limiter
-	healed    twinState // before, or with value as the permits in the set imply it
+	healed    twinState // before; where a row heals it, with value = rate − permits in the set
 	audits    bool      // our client is due to look for lost permits
 	clientTTL int64     // the TTL of PER_CLIENT keys, 0 for none
 }
@@ -100,7 +100,7 @@ func (m *twinMemory) forget(c twinCase, answer twinAnswer) {
 	}
 }
 
-// claims reports whether this call has looked for lost permits, which it does when it is refused, even if it is granted
+// claims reports whether this call has looked for lost permits. It does so when it is refused, even if it is granted
 // after that.
 func (c twinCase) claims(answer twinAnswer, met []string) bool {
 	return c.audits && (answer.word == refused || answer.word == granted && slices.Contains(met, "4") && !c.outOfReach())

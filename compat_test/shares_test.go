@@ -119,8 +119,8 @@ func shareVersions(t *testing.T, f func(t *testing.T, v version)) {
 	}
 }
 
-// TestSharesBesideJava checks that each side gets a part of the permits. Redisson's threads wake late: a caller of
-// ours that always asked at the very instant left them 2 %.
+// TestSharesBesideJava checks that each side gets a part of the permits. Redisson's threads wake late: when a caller
+// of ours always made its request at the very instant, they got only 2 %.
 func TestSharesBesideJava(t *testing.T) {
 	shareVersions(t, func(t *testing.T, v version) {
 		c := contest{rate: 20, interval: time.Second, callers: 8, begin: 3 * time.Second, lasts: 11 * time.Second}

@@ -15,20 +15,16 @@ import (
 // sync.Pool shared by all clients of the process, and a timer of another bubble ends the process.
 const bubblePoolSize = 4096
 
-// Run runs f in a [testing/synctest] bubble, with a client of the lane's
-// server: time.Sleep and timers take no real time, and elapsed times are
-// exact. The client is closed when f returns.
+// Run runs f in a [testing/synctest] bubble, with a client of the lane's server: time.Sleep and timers take no real
+// time, and elapsed times are exact. The client is closed when f returns.
 //
-// In the miniredis lane the server is new and lives in the bubble too: TIME
-// and TTLs follow the bubble's clock, which starts at 2000-01-01 UTC. In a
-// real lane the server is the one shared by this process, whose TIME and TTLs
-// are real: f passes its own clock to whatever must be exact, and asks
-// [TTLsAreVirtual] before it waits for a TTL.
+// In the miniredis lane the server is new and lives in the bubble too: TIME and TTLs follow the bubble's clock, which
+// starts at 2000-01-01 UTC. In a real lane the server is the one shared by this process, whose TIME and TTLs are
+// real: f passes its own clock to whatever must be exact, and calls [TTLsAreVirtual] before it waits for a TTL.
 //
-// The opts see the finished options, Dialer included, so that a test can wrap
-// the Dialer to break connections. They must not lower PoolSize below the
-// number of goroutines that use the client. Further clients of the same
-// server come from [Peer].
+// The opts get the finished options, including the Dialer, so that a test can wrap the Dialer to break connections.
+// They must not lower PoolSize below the number of goroutines that use the client. [Peer] returns further clients of
+// the same server.
 func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*redis.Options)) {
 	t.Helper()
 	var addr string
