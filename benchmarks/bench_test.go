@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The main rows as ordinary benchmarks, for benchstat and for go test's own profiles.
+// The main rows as ordinary benchmarks, for benchstat and for the profiles of go test.
 
 func BenchmarkAcquire(b *testing.B) {
 	for _, callers := range []int{1, 64, 512} {
@@ -31,7 +31,7 @@ func eachContestant(b *testing.B, name string, r loadRow) {
 	all := testBench(b)
 	serial := 0
 	for _, c := range all.contestants {
-		// throttled answers errors under load on one limiter, which is no figure of go test's.
+		// throttled returns errors under load on one limiter, which go test has no figure for.
 		if !r.takes(c) || c.about().fallible && r.limiters == 1 {
 			continue
 		}
@@ -51,7 +51,7 @@ func eachContestant(b *testing.B, name string, r loadRow) {
 	}
 }
 
-// parallel asks b.N times from so many goroutines.
+// parallel makes b.N requests from that many goroutines.
 func parallel(b *testing.B, callers int, ask try) tally {
 	var granted, refused atomic.Int64
 	one := func(ctx context.Context, pick uint64) bool {
@@ -82,7 +82,7 @@ func parallel(b *testing.B, callers int, ask try) tally {
 		b.RunParallel(func(pb *testing.PB) {
 			pick := seeds.Add(1)
 			for pb.Next() {
-				// A cheap walk over the limiters, another for each goroutine.
+				// A cheap walk over the limiters, different in each goroutine.
 				pick = pick*6364136223846793005 + 1442695040888963407
 				if !one(ctx, pick>>33) {
 					return

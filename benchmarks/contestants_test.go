@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestContestantsGrantAndRefuse: each contestant grants what there is, refuses the rest, and Redis holds
-// what was granted.
+// TestContestantsGrantAndRefuse checks that each contestant grants the permits that there are and refuses further
+// ones, and that Redis holds what was granted.
 func TestContestantsGrantAndRefuse(t *testing.T) {
 	b := testBench(t)
 	for _, c := range b.contestants {
@@ -50,7 +50,7 @@ func TestContestantsGrantAndRefuse(t *testing.T) {
 	}
 }
 
-// TestManyLimiters: what is spent is added up over all of them.
+// TestManyLimiters checks that the permits spent are added up over all limiters.
 func TestManyLimiters(t *testing.T) {
 	b := testBench(t)
 	for _, c := range b.contestants {
@@ -69,7 +69,7 @@ func TestManyLimiters(t *testing.T) {
 	}
 }
 
-// TestLayout: a script whose KEYS or ARGV have another order is not called blindly.
+// TestLayout checks that a script whose KEYS or ARGV have another order is not run.
 func TestLayout(t *testing.T) {
 	keys := []string{"n", "{n}:value", "{n}:value:id", "{n}:permits", "{n}:permits:id"}
 	args := []string{"3", "1700000000000", "0123456789abcdef"}
@@ -80,7 +80,8 @@ func TestLayout(t *testing.T) {
 	require.Error(t, checkLayout("n", 3, keys, []string{"3", args[2], args[1]}))
 }
 
-// TestRecorder: the script is the one that ran on the limiter, whether its text came by EVAL or before.
+// TestRecorder checks that the recorded script is the one that ran on the limiter, whether its text came with EVAL or
+// was loaded before.
 func TestRecorder(t *testing.T) {
 	for name, commands := range map[string][][]string{
 		"eval": {{"EVAL", "other", "1", "x"}, {"EVAL", "text", "1", "n", "arg"}},

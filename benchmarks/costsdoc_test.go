@@ -27,8 +27,8 @@ func TestCutCosts(t *testing.T) {
 	}
 }
 
-// TestCostsDocument: a document that cannot take the table is told before anything is measured; what stands
-// around the place is kept, also when it is written meanwhile.
+// TestCostsDocument checks that a document that has no place for the table is reported before anything is measured,
+// and that the text around the place is kept, even if it is changed meanwhile.
 func TestCostsDocument(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "algorithms.md")
@@ -97,7 +97,8 @@ func fakeLimitReport() report {
 	return r
 }
 
-// TestLimitReport: the rows of package limit are divided by redis_rate's, and what its limiters lose is told.
+// TestLimitReport checks that the rows of package limit are divided by redis_rate's, and that the report names the
+// rows in which its limiters lose.
 func TestLimitReport(t *testing.T) {
 	text := fakeLimitReport().markdown("x.svg")
 	require.Contains(t, text, "the baseline, in the rows of limit/ redis_rate, of the same repeat.")

@@ -21,12 +21,12 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv("RATELIMITER_LANE") == "" {
-		_ = os.Setenv("RATELIMITER_LANE", "redis") // INFO, SLOWLOG and others' scripts need a real server
+		_ = os.Setenv("RATELIMITER_LANE", "redis") // INFO, SLOWLOG and the scripts of others need a real server
 	}
 	redistest.Main(m)
 }
 
-// capturedScript is Redisson's script, taken from the wire once a process.
+// capturedScript returns Redisson's script, taken from the wire once in each process.
 var capturedScript = sync.OnceValues(func() (string, error) {
 	if err := javaReady(newestRedisson); err != nil {
 		return "", err
@@ -34,7 +34,7 @@ var capturedScript = sync.OnceValues(func() (string, error) {
 	return captureScript(context.Background(), "redis-server")
 })
 
-// script is Redisson's script, "" with a line in the log where nobody prepared Java; under CI that fails.
+// script returns Redisson's script. Where Java is not prepared it logs a line and returns "", and under CI it fails.
 func script(tb testing.TB) string {
 	tb.Helper()
 	if err := javaReady(newestRedisson); err != nil {
@@ -49,7 +49,7 @@ func script(tb testing.TB) string {
 	return text
 }
 
-// testBench is a bench on a server of the test's own, which its cells may flush.
+// testBench returns a bench on a server of the test's own, which its cells may flush.
 func testBench(tb testing.TB) *bench {
 	tb.Helper()
 	started := redistest.Start(tb)
@@ -66,7 +66,7 @@ func testBench(tb testing.TB) *bench {
 	return b
 }
 
-// with is the contestant of that key.
+// with returns the contestant of that key.
 func (b *bench) with(tb testing.TB, key string) contestant {
 	tb.Helper()
 	for _, c := range b.contestants {

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// TestTokenBucketAgreesWithXTimeRate: the same decisions as golang.org/x/time/rate, over 200,000 calls.
+// TestTokenBucketAgreesWithXTimeRate checks that our token bucket makes the same decisions as golang.org/x/time/rate
+// in 200,000 calls.
 func TestTokenBucketAgreesWithXTimeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Capacity: 8})
@@ -29,11 +30,11 @@ func TestTokenBucketAgreesWithXTimeRate(t *testing.T) {
 			require.NoError(t, err)
 			if r.Granted != theirs.AllowN(time.Now(), n) {
 				differ++
-				// One divergence is one: both are full again.
+				// After a divergence both become full again, so that it counts once.
 				time.Sleep(time.Minute)
 			}
 			if random.IntN(2) == 0 {
-				// Ours counts what flows in within the current microsecond as there; theirs does not.
+				// Our bucket counts what flows in within the current microsecond, and theirs does not.
 				time.Sleep(r.Wait + time.Microsecond)
 			} else {
 				time.Sleep(time.Duration(random.Int64N(1_500_000)) * time.Microsecond)
@@ -43,8 +44,8 @@ func TestTokenBucketAgreesWithXTimeRate(t *testing.T) {
 	})
 }
 
-// TestGCRAAgreesWithRedisRate: the same decisions as redis_rate, whose clock is that of Redis: virtual in
-// miniredis.
+// TestGCRAAgreesWithRedisRate checks that our GCRA makes the same decisions as redis_rate, whose clock is that of
+// Redis, which is virtual in miniredis.
 func TestGCRAAgreesWithRedisRate(t *testing.T) {
 	t.Setenv("RATELIMITER_LANE", "miniredis")
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

@@ -67,7 +67,8 @@ func fakeReport(ours, theirs []float64) report {
 	return r
 }
 
-// TestReport: ratios pair the repeats, goals are judged by the median, and losses come from the figures.
+// TestReport checks that ratios pair the repeats, that goals are judged by the median, and that losses come from the
+// figures.
 func TestReport(t *testing.T) {
 	text := fakeReport([]float64{3000, 1000, 2000}, []float64{100, 50, 50}).markdown("x.svg")
 	require.Contains(t, text, "| ours | 1,000 / **2,000** / 3,000 | 20.0 / **30.0** / 40.0 |")
@@ -97,8 +98,8 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestChartOfOnePoint: an axis over one value, as that of one caller, has no length, and its ends may not be 0, whose
-// logarithm is none.
+// TestChartOfOnePoint checks an axis with a single value, such as that of one caller. It has no length, and its ends
+// must not be 0, which has no logarithm.
 func TestChartOfOnePoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.svg")
 	for _, callers := range []int{1, 512} {
@@ -126,7 +127,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestGoalsNameRows: a goal about a row that no run has would never be judged.
+// TestGoalsNameRows checks that every goal is about a row that a run has: any other goal would never be judged.
 func TestGoalsNameRows(t *testing.T) {
 	keys := map[string][]metric{}
 	for _, r := range allRows(options{}) {

@@ -17,7 +17,8 @@ func limitKeys() []string {
 	return keys
 }
 
-// TestEveryLimitIsMeasured: a limiter of package limit that is no contestant is in no table.
+// TestEveryLimitIsMeasured checks that every limiter of package limit is a contestant: otherwise it would be in no
+// table.
 func TestEveryLimitIsMeasured(t *testing.T) {
 	files, err := os.ReadDir("../limit/scripts")
 	require.NoError(t, err)
@@ -38,7 +39,8 @@ func TestEveryLimitIsMeasured(t *testing.T) {
 	}
 }
 
-// TestLimitCountsBite: one grant more or less in Redis than callers saw ends the run, whatever keeps it.
+// TestLimitCountsBite checks that one grant more or less in Redis than the callers saw ends the run, whatever type
+// holds it.
 func TestLimitCountsBite(t *testing.T) {
 	b := testBench(t)
 	for _, limiters := range []int{1, 3} {
@@ -53,7 +55,7 @@ func TestLimitCountsBite(t *testing.T) {
 			tally, err := s.load(t.Context(), j)
 			require.NoError(t, err)
 			require.NoError(t, row.check(t.Context(), c, s, tally), key)
-			granted, err := s.(*goSession).ask(t.Context(), 0) // unseen by the tally
+			granted, err := s.(*goSession).ask(t.Context(), 0) // not counted in the tally
 			require.NoError(t, err)
 			require.EqualValues(t, 1, granted, key)
 			require.ErrorContains(t, row.check(t.Context(), c, s, tally), "7 requests were granted, and the limiter holds 8", key)
@@ -63,7 +65,7 @@ func TestLimitCountsBite(t *testing.T) {
 	}
 }
 
-// TestLogWithAGap: a log whose members do not add up is told, not counted.
+// TestLogWithAGap checks that a log whose members do not add up is reported, and not counted.
 func TestLogWithAGap(t *testing.T) {
 	n, err := limitState{members: []string{"0000000000000041:1", "0000000000000044:3"}}.logged()
 	require.NoError(t, err)
@@ -74,7 +76,7 @@ func TestLogWithAGap(t *testing.T) {
 	}
 }
 
-// TestLimitRowsByThemselves: -rows limit- takes those rows and no other, without Java.
+// TestLimitRowsByThemselves checks that -rows limit- selects those rows and no others, without Java.
 func TestLimitRowsByThemselves(t *testing.T) {
 	o, err := parseFlags(strings.Fields("-rows limit- -only limit-gcra"))
 	require.NoError(t, err)
@@ -99,7 +101,8 @@ func TestLimitRowsByThemselves(t *testing.T) {
 	}
 }
 
-// TestServerTime: what is asked outside of a script counts for who asks so, and nobody's nested command twice.
+// TestServerTime checks that a command outside of a script counts for the client that sends it, and that no nested
+// command counts twice.
 func TestServerTime(t *testing.T) {
 	u := usage{scriptCalls: 10, scriptTime: 5, commands: map[string]commandCount{
 		"eval": {10, 5}, "time": {10, 1}, "get": {20, 4}, "setex": {9, 3}, "setnx": {1, 7}, "info": {2, 100}, "config|resetstat": {1, 100},

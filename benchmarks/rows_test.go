@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRows runs every row in small, for every contestant that takes it.
+// TestRows runs every row at a small size, for every contestant that takes part in it.
 func TestRows(t *testing.T) {
 	const d = 30 * time.Millisecond
 	b := testBench(t)
@@ -63,7 +63,7 @@ func TestRows(t *testing.T) {
 	require.NotEmpty(t, b.results[costsKey][oursKey], "RRateLimiter is in the table of costs")
 }
 
-// A liar answers without asking anybody.
+// A liar returns a result without sending anything.
 type liar struct {
 	contestant
 	granted bool
@@ -94,7 +94,7 @@ func (l liar) wait(_ context.Context, _ string, callers int, _ time.Duration) ([
 	return returned, nil
 }
 
-// TestWorkNotDoneFails: a figure without the work behind it ends the run.
+// TestWorkNotDoneFails checks that a figure without the work behind it ends the run.
 func TestWorkNotDoneFails(t *testing.T) {
 	b := testBench(t)
 	const d = 10 * time.Millisecond
@@ -127,7 +127,7 @@ func TestWorkNotDoneFails(t *testing.T) {
 	require.ErrorContains(t, err, "do not make up its rate")
 }
 
-// TestJudge is the table of what a load row accepts.
+// TestJudge checks the table of what a load row accepts.
 func TestJudge(t *testing.T) {
 	all, none, expiring := loadRow{}, loadRow{refuse: true}, loadRow{interval: time.Second}
 	for _, c := range []struct {
@@ -145,8 +145,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestWaitSample: lag is counted from the k-th free permit to the k-th return, and arrivals that are
-// overtaken by whole groups are counted.
+// TestWaitSample checks that lag is counted from the k-th free permit to the k-th return, and that the count includes
+// arrivals that whole groups overtake.
 func TestWaitSample(t *testing.T) {
 	first := time.Unix(1000, 0)
 	free := func(i int) time.Time { return first.Add(time.Duration(i/waitGroup) * waitEvery) }

@@ -13,7 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A capture is what the jar of a version sends for an operation on a limiter called captureName.
+// A capture maps operations to what the jar of one version sends for them, on a limiter called captureName.
 type capture map[string]scriptCall
 
 const (
@@ -23,15 +23,15 @@ const (
 	captureInterval = 70 * time.Second
 )
 
-// captured holds the captures by version. Each takes a server and a JVM.
+// captured holds the captures by version. Each of them takes a server and a JVM.
 var captured struct {
 	sync.Mutex
 	by map[string]capture
 }
 
-// captureScripts runs each operation of a version once on a server of its own and takes its
-// script from the wire, at its first call; later calls return the same. Labels are the peer's
-// operations; those the version lacks, and those that are plain commands, are absent.
+// captureScripts runs each operation of a version once, on a server of its own, and takes its script from the wire.
+// It does so at the first call for a version; later calls return the same capture. The labels are the peer's
+// operations. Operations that the version lacks and those that are plain commands are absent.
 func captureScripts(t testing.TB, v version) capture {
 	t.Helper()
 	captured.Lock()
@@ -93,8 +93,8 @@ func captureNow(t testing.TB, v version) capture {
 	return out
 }
 
-// TestCapture checks that the scripts can be had from the wire, and where in KEYS and ARGV the
-// differential run finds what it has to set.
+// TestCapture checks that the scripts can be read from the wire, and that the values that the differential run has to
+// set are where it expects them in KEYS and ARGV.
 func TestCapture(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		scripts := captureScripts(t, v)

@@ -14,7 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// setRateByJava: what it frees is blocked again by the next call of ours.
+// setRateByJava checks that what a setRate of Java's frees is blocked again by our next call.
 func (c cooled) setRateByJava() {
 	const rate = 8
 	c.limited(overall, 5, coolInterval)
@@ -29,7 +29,7 @@ func (c cooled) setRateByJava() {
 	c.none(begun, until)
 	require.LessOrEqual(c, c.first(until), soonAfter)
 	require.LessOrEqual(c, c.granted(until, until.Add(coolInterval)), int64(rate))
-	// Ours keeps it.
+	// A setRate of ours keeps the cool-down.
 	_, until = c.coolDown(1200 * time.Millisecond)
 	begun = time.Now()
 	require.NoError(c, c.limiter.SetRate(c.Context(), ratelimiter.Rate{Permits: rate, Interval: coolInterval}))
@@ -46,7 +46,7 @@ func (c cooled) releaseByJava() {
 	require.True(c, c.javaTries(rate))
 	begun, until := c.coolDown(2500 * time.Millisecond)
 	c.java.must(c, "release", c.name, 2)
-	c.refusedByAll(until) // ours asks first
+	c.refusedByAll(until) // our client calls first
 	require.NoError(c, c.limiter.Release(c.Context(), 2))
 	c.refusedByJava()
 	c.javaLoad(2, time.Until(until)+underWay, "1", "try")()
@@ -69,8 +69,9 @@ func (c cooled) deleteByJava() {
 	require.Zero(c, at)
 }
 
-// keepAlive: the limiter must not be gone before the cool-down is over. Ours give it the TTL for that; a
-// call of Java's gives it the keep-alive again, so that it lasts only as long as somebody asks.
+// keepAlive checks that the limiter does not expire before the cool-down is over. Our calls give it a TTL that is
+// long enough. A call of Java's sets it back to the keep-alive, so that the limiter then lasts only as long as it is
+// used.
 func (c cooled) keepAlive() {
 	const rate, keepAlive = 5, time.Second
 	c.name = redistest.Key(c)
@@ -91,8 +92,8 @@ func (c cooled) keepAlive() {
 	require.True(c, c.javaTries(rate))
 }
 
-// TestCoolDownAndTheOldest: 3.13.4 answers an error while a score lies ahead of its clock, which is until
-// an interval before the end, and grants nothing either; afterwards it goes on.
+// TestCoolDownAndTheOldest checks that 3.13.4 grants nothing during a cool-down and goes on after it. It returns an
+// error while a score lies ahead of its clock, which is the case until an interval before the end.
 func TestCoolDownAndTheOldest(t *testing.T) {
 	rdb := redistest.Client(t)
 	c := cooled{trouble: newTrouble(t, allVersions[0]), watch: &watchedGrants{ledger: startLedger(t, rdb.Options().Addr), rdb: rdb}}
@@ -110,7 +111,7 @@ func TestCoolDownAndTheOldest(t *testing.T) {
 		require.False(t, r.Granted, "%v before the end", until.Sub(r.Time))
 		time.Sleep(50 * time.Millisecond)
 	}
-	time.Sleep(time.Until(until.Add(-coolInterval / 2))) // the blocks' score does not any longer
+	time.Sleep(time.Until(until.Add(-coolInterval / 2))) // from here on the scores of the blocks are no longer ahead
 	require.False(t, c.javaTries(1))
 	time.Sleep(time.Until(until.Add(20 * time.Millisecond)))
 	c.none(begun, until)
@@ -120,8 +121,8 @@ func TestCoolDownAndTheOldest(t *testing.T) {
 	c.wholeAgain(rate, coolInterval)
 }
 
-// TestFieldsAreHarmless: every version works on a limiter whose hash has a gap and a cool-down as on
-// one without: it is the blocks that keep Redisson from granting.
+// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap and of a
+// cool-down as it does on one without them. It is the blocks that keep Redisson from granting.
 func TestFieldsAreHarmless(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()

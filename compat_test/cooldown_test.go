@@ -15,18 +15,19 @@ import (
 
 const (
 	coolInterval = 800 * time.Millisecond
-	// soonAfter is how long after its end a cool-down may still delay a caller. Redisson rounds and adds a
-	// few milliseconds; the rest is what a machine adds on which many JVMs wake at one instant.
+	// soonAfter is how long after its end a cool-down may still delay a caller. Redisson rounds up and adds a few
+	// milliseconds; the rest allows for a machine on which many JVMs wake at the same instant.
 	soonAfter = 3 * time.Second
 	// underWay allows for replies that were sent before a cool-down began and reach their callers after it.
 	underWay = 500 * time.Millisecond
-	// once is the duration of a load whose callers wait for longer than that, so that each makes one call.
+	// once is the duration of a load whose callers wait longer than that, so that each of them makes one call.
 	once = time.Second
-	// coolDownsAtOnce is how many tests run at once: many, since they sleep, and few, since threads poll.
+	// coolDownsAtOnce is the number of tests that run at once. It is large because the tests sleep, and limited
+	// because their threads poll.
 	coolDownsAtOnce = 28
 )
 
-// A cooled is a limiter with Java and us on it, and all grants of it as Redis saw them.
+// A cooled is a limiter that Java and Go share, with all grants of it as Redis saw them.
 type cooled struct {
 	trouble
 	watch      *watchedGrants
@@ -34,7 +35,7 @@ type cooled struct {
 	permitsKey string
 }
 
-// watchedGrants lets many tests ask one ledger.
+// watchedGrants lets many tests use one ledger.
 type watchedGrants struct {
 	mu     sync.Mutex
 	ledger *ledger
@@ -47,7 +48,7 @@ func (w *watchedGrants) at(key string) []entry {
 	return w.ledger.at(w.rdb, key)
 }
 
-// coolDowns are the tests of one version, by name, the longest first.
+// coolDowns lists the tests of one version by name, the longest first.
 var coolDowns = []struct {
 	name string
 	run  func(c cooled)
@@ -67,7 +68,8 @@ var coolDowns = []struct {
 	{"delete by Java", cooled.deleteByJava, nil},
 }
 
-// TestCoolDown: nobody gets a permit before a cool-down of ours ends, in whichever version of Redisson and however it asks.
+// TestCoolDown checks that nobody gets a permit before a cool-down of ours ends, in whichever version of Redisson and
+// by whichever call.
 func TestCoolDown(t *testing.T) {
 	rdb := redistest.Client(t)
 	watch := &watchedGrants{ledger: startLedger(t, rdb.Options().Addr), rdb: rdb}
@@ -93,7 +95,7 @@ func TestCoolDown(t *testing.T) {
 	}
 }
 
-// warmed starts every peer and makes its first calls, which take longer.
+// warmed starts every peer and makes its first calls, which take longer than later ones.
 func warmed(t *testing.T) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -121,7 +123,7 @@ func (c *cooled) limited(typ string, permits int, interval time.Duration) {
 	}
 }
 
-// coolDown begins a cool-down of d, and returns when it has begun and when it ends, by the clock of Redis,
+// coolDown begins a cool-down of d. It returns when the cool-down began and when it ends, by the clock of Redis,
 // which is that of this machine.
 func (c cooled) coolDown(d time.Duration, opts ...ratelimiter.CoolDownOption) (begun, until time.Time) {
 	c.Helper()
@@ -137,7 +139,7 @@ func (c cooled) until() time.Time {
 	return time.UnixMilli(ms)
 }
 
-// javaLoad makes threads of Java ask for d; see Load.java.
+// javaLoad makes threads of Java request permits for d; see Load.java.
 func (c cooled) javaLoad(threads int, d time.Duration, mix, mode string) func() load {
 	call := c.java.begin("hammer", c.name, threads, d, mix, mode, 10)
 	return func() load {
@@ -151,7 +153,7 @@ func (c cooled) javaLoad(threads int, d time.Duration, mix, mode string) func() 
 	}
 }
 
-// none checks that nothing was granted between two instants, by the time at which Redis executed it.
+// none checks that nothing was granted between two instants, by the times at which Redis executed the scripts.
 func (c cooled) none(begun, until time.Time) {
 	c.Helper()
 	for _, e := range c.watch.at(c.permitsKey) {
@@ -205,8 +207,8 @@ func (c cooled) refusedByJava() {
 	require.False(c, c.javaTries(1), "availablePermits writes")
 }
 
-// wholeAgain checks that the limiter is intact: no window was exceeded, and all permits come back,
-// to both, as often as wanted.
+// wholeAgain checks that the limiter is intact: no window was exceeded, and all permits come back to both sides,
+// again and again.
 func (c cooled) wholeAgain(rate int64, interval time.Duration) {
 	c.Helper()
 	c.windows(rate, interval)
@@ -220,8 +222,8 @@ func (c cooled) wholeAgain(rate int64, interval time.Duration) {
 	require.Equal(c, rate, left+used(c, c.rdb, c.permitsKey))
 }
 
-// windows checks that no window held more than the rate, less by what the slowest script was under way
-// from the moment at which Java read its clock; see requireWindows.
+// windows checks that no window held more than the rate. The window is shortened by the longest time that passed
+// between Java reading its clock and Redis running the script; see requireWindows.
 func (c cooled) windows(rate int64, interval time.Duration) {
 	c.Helper()
 	grants, late := c.watch.at(c.permitsKey), time.Duration(0)
@@ -233,7 +235,8 @@ func (c cooled) windows(rate int64, interval time.Duration) {
 	}
 }
 
-// callersThatWait: in Java's acquire and tryAcquire with a timeout, and in ours, when it begins.
+// callersThatWait checks callers that are already waiting when the cool-down begins: Java's in acquire and in
+// tryAcquire with a timeout, and ours.
 func (c cooled) callersThatWait(typ string) {
 	const rate = 12
 	c.limited(typ, rate, coolInterval)
@@ -267,7 +270,7 @@ func (c cooled) callersThatWait(typ string) {
 	time.Sleep(300 * time.Millisecond)
 	begun, until := c.coolDown(3 * time.Second)
 	require.WithinDuration(c, begun.Add(3*time.Second), until, underWay)
-	time.Sleep(time.Until(begun.Add(coolInterval + coolInterval/2))) // Java's have asked again
+	time.Sleep(time.Until(begun.Add(coolInterval + coolInterval/2))) // by now Java's callers have tried again
 	c.refusedByAll(until)
 
 	callers.Wait()
@@ -294,7 +297,7 @@ func (c cooled) callersThatWait(typ string) {
 	require.LessOrEqual(c, byJava, soonAfter)
 	require.LessOrEqual(c, byGo, soonAfter)
 
-	// Everybody at once, for two windows.
+	// Both sides make requests for two windows.
 	java, end := c.javaLoad(2, 2*coolInterval, "1", "try"), time.Now().Add(2*coolInterval)
 	for time.Now().Before(end) {
 		c.try(1)
@@ -305,7 +308,7 @@ func (c cooled) callersThatWait(typ string) {
 	c.wholeAgain(rate, coolInterval)
 }
 
-// reopens: Java, asking all the time, gets the permits back as told.
+// reopens checks that Java, requesting all the time, gets the permits back gradually, over the given time.
 func (c cooled) reopens(over time.Duration) {
 	const rate = 20
 	c.limited(overall, rate, coolInterval)
@@ -332,7 +335,7 @@ func (c cooled) reopens(over time.Duration) {
 	if over == 0 {
 		require.GreaterOrEqual(c, in(time.Second), int64(rate))
 	} else {
-		require.LessOrEqual(c, in(100*time.Millisecond), int64(2)) // one each 100 ms
+		require.LessOrEqual(c, in(100*time.Millisecond), int64(2)) // one every 100 ms
 		require.LessOrEqual(c, in(500*time.Millisecond), int64(6))
 		require.LessOrEqual(c, in(coolInterval), int64(9))
 		require.GreaterOrEqual(c, in(time.Hour), int64(rate))
@@ -357,8 +360,8 @@ func (c cooled) longestWins() {
 	c.wholeAgain(rate, coolInterval)
 }
 
-// lifted: requests are granted again. A caller of Java's that was told to sleep until the end sleeps until
-// then, since nothing wakes Redisson's callers.
+// lifted checks that requests are granted again once the cool-down is lifted. A caller of Java's that was told to
+// sleep until the end still sleeps until then, since nothing wakes Redisson's callers.
 func (c cooled) lifted() {
 	const rate = 5
 	c.limited(overall, rate, coolInterval)
@@ -390,8 +393,9 @@ func (c cooled) lifted() {
 	c.wholeAgain(rate, coolInterval)
 }
 
-// liftedSoon: what was free is free at once, and what was granted within the interval comes back when it would have:
-// at once would be a second burst.
+// liftedSoon checks that what was free is free at once when the cool-down is lifted early, and that what was granted
+// within the interval comes back when it would have done so anyway. If it came back at once, there would be a second
+// burst.
 func (c cooled) liftedSoon() {
 	const rate, interval = 7, 3 * time.Second
 	c.limited(overall, rate, interval)
@@ -416,11 +420,11 @@ func (c cooled) liftedSoon() {
 	c.windows(rate, interval)
 }
 
-// shorterThanInterval: what falls due later than the end stays in use.
+// shorterThanInterval checks that permits that fall due after the end of the cool-down stay in use.
 func (c cooled) shorterThanInterval() {
 	const rate, interval = 6, 3 * time.Second
 	c.limited(overall, rate, interval)
-	early := time.Now().Truncate(time.Millisecond) // as scores are
+	early := time.Now().Truncate(time.Millisecond) // scores are in whole milliseconds
 	require.True(c, c.javaTries(2))
 	time.Sleep(time.Second)
 	late := time.Now().Truncate(time.Millisecond)
@@ -439,7 +443,7 @@ func (c cooled) shorterThanInterval() {
 	c.windows(rate, interval)
 }
 
-// isBlock reports whether m was added by a cool-down of ours, and is no grant.
+// isBlock reports whether m is a block added by a cool-down of ours, and not a grant.
 func isBlock(m string) bool {
 	return len(m) == 21 && (m[:4] == "\x10~c~" || m[:4] == "\x10~l~") || len(m) == 20 && (m[8:10] == "~c" || m[8:10] == "~l")
 }

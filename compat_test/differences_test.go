@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// A deliberate difference between us and Redisson alone. The list is closed: a difference that
-// none of it explains fails the run, and so does an entry that nothing met.
+// A deliberate is a difference that we intend between our behaviour and that of Redisson alone. The list is closed: a
+// run fails if it meets a difference that no entry explains, and also if there is an entry that it never meets.
 type deliberate struct {
 	id    string
 	title string
-	// explains holds for this difference in this state, and for no other.
+	// explains reports whether d is this difference, in this state.
 	explains func(w where, d difference) bool
 }
 
-// deliberates are the differences that the matrix meets. Numbers are the rows of
-// docs/compatibility.md, ids "v…" are what newer Redisson does and the version at hand does not yet:
-// we do as the newest.
+// deliberates are the differences that the matrix meets. A number is a row of docs/compatibility.md. An id "v…" is a
+// behaviour of newer versions of Redisson that the tested version does not have yet; we behave like the newest.
 var deliberates = []deliberate{
 	{
 		"4", "Permits lost by Redisson before 3.22.1, whose setRate leaves a client's PER_CLIENT state as it was: we raise what is left to rate − used.",
@@ -106,10 +105,11 @@ var deliberates = []deliberate{
 	},
 }
 
-// ownDifference: met wherever the operation is used, not an effect of an earlier one.
+// ownDifference reports whether the difference appears wherever the operation is used, and is not an effect of an
+// earlier operation.
 func ownDifference(id string) bool { return id == "8" || strings.HasPrefix(id, "v-") }
 
-// explain returns the id of the deliberate difference that d is, "" for one that is none.
+// explain returns the id of the deliberate difference that d is, or "" if it is none.
 func explain(w where, d difference) string {
 	for _, l := range deliberates {
 		if l.explains(w, d) {
@@ -119,12 +119,12 @@ func explain(w where, d difference) string {
 	return ""
 }
 
-// setRateOfOld: setRate of a client's permits by a Redisson before 3.22.1.
+// setRateOfOld reports whether the step is a setRate of a client's own permits by a Redisson older than 3.22.1.
 func setRateOfOld(w where) bool {
 	return w.scenario.operation == "setRate" && w.typ == "PER_CLIENT" && !w.version.since("3.22.1")
 }
 
-// goActs reports whether the step was ours where the sides work together.
+// goActs reports whether the step was ours on the limiter that the two sides share.
 func goActs(w where, d difference) bool {
 	if w.lacks {
 		return d.phase != "observe"
@@ -132,13 +132,13 @@ func goActs(w where, d difference) bool {
 	return (d.phase == "act") == (w.direction == goToJava)
 }
 
-// isState: of the permits left or in use, not of the hash.
+// isState reports whether the difference is in the permits left or in use, and not in the hash.
 func isState(d difference) bool {
 	return strings.HasPrefix(d.what, "value") || strings.HasPrefix(d.what, "permits")
 }
 
-// healthy reports whether permits left and in use, of the key that differs, add up to the rate. After
-// a rate below what is in use fewer than 0 are left, which every Redisson takes for a wait.
+// healthy reports whether the permits left and in use, under the key that differs, add up to the rate. After the rate
+// is lowered below what is in use, fewer than 0 permits are left, which every Redisson treats as a wait.
 func healthy(w where, d difference) bool {
 	of := ""
 	if w.typ == "PER_CLIENT" {

@@ -2,32 +2,32 @@ package compat_test
 
 import "slices"
 
-// A twinCase is one operation of ours in one state. Entries of the closed list decide by it, and by
-// nothing that happened later.
+// A twinCase is one operation of ours in one state. The entries of the closed list decide by it alone, and not by
+// anything that happened later.
 type twinCase struct {
 	version   version
 	op        twinOp
 	now       int64
 	before    twinState
-	slot      int       // the one that op acts on, -1 where there is no limiter
-	healed    twinState // before, or with the permits left that the set says
+	slot      int       // the slot that op acts on, -1 where there is no limiter
+	healed    twinState // before; where a row heals it, with value = rate − permits in the set
 	audits    bool      // our client is due to look for lost permits
-	clientTTL int64     // of PER_CLIENT keys, 0 for none
+	clientTTL int64     // the TTL of PER_CLIENT keys, 0 for none
 }
 
-// A twinOutcome is an answer and what Redis holds after it.
+// A twinOutcome is the reply to an operation, and what Redis holds after it.
 type twinOutcome struct {
 	answer twinAnswer
 	state  twinState
 }
 
-// usesPermits: acquire, availablePermits and release.
+// usesPermits reports whether the operation is acquire, availablePermits or release.
 func (o twinOp) usesPermits() bool {
 	return o.name == "tryAcquire" || o.name == "availablePermits" || o.name == "release"
 }
 
-// permits returns the permits that op acts on, expired and live. There are none if op gets no further than its
-// arguments.
+// permits returns the permits that op acts on, with the expired and the live grants. They are empty if op fails at
+// its arguments.
 func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
 	if c.slot < 0 || !c.op.usesPermits() || c.op.outOfRange() || c.op.name == "tryAcquire" && c.op.permits > c.before.number("rate") {
 		return twinSlot{}, nil, nil
@@ -37,9 +37,9 @@ func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
 	return s, expired, live
 }
 
-// balanced returns the states that a check of our acquire can make of this one, in which value and the grants are
-// less or more than the rate: with value raised, with the oldest grants gone, or, where our client knows that the
-// rate was lowered, with less in value first.
+// balanced returns the states that a check by our acquire can turn this one into, where value and the grants add up
+// to less or more than the rate: value is raised, or the oldest grants are removed, or, where our client knows that
+// the rate was lowered, value is reduced first.
 func (c twinCase) balanced() (states []twinState) {
 	s, expired, _ := c.permits()
 	rate := c.before.number("rate")
@@ -51,7 +51,7 @@ func (c twinCase) balanced() (states []twinState) {
 		state := c.before.clone()
 		slot := &state.slots[c.slot]
 		slot.value = value
-		for i := len(expired); i < len(slot.members) && trimmed > 0; { // what has expired is reclaimed before
+		for i := len(expired); i < len(slot.members) && trimmed > 0; { // expired grants are reclaimed before
 			n := min(trimmed, slot.members[i].permits)
 			trimmed -= n
 			if slot.members[i].permits -= n; slot.members[i].permits == 0 {
@@ -65,12 +65,13 @@ func (c twinCase) balanced() (states []twinState) {
 		return states
 	}
 	change(s.value, over)
-	less := max(0, min(over, s.value+expired.total())) // what has expired is back before it is seen what is left
+	less := max(0, min(over, s.value+expired.total())) // expired grants come back first
 	change(s.value-less, over-less)
 	return states
 }
 
-// outOfReach reports whether what is left and all that is in use are less than the request, so that no wait helps.
+// outOfReach reports whether the permits left and all those in use are fewer than the request, so that waiting does
+// not help.
 func (c twinCase) outOfReach() bool {
 	s, _, _ := c.permits()
 	return s.value+s.members.total() < c.op.permits
@@ -79,10 +80,10 @@ func (c twinCase) outOfReach() bool {
 // A twinMemory is what one of our clients remembers of the limiter between calls.
 type twinMemory struct {
 	typ       string
-	nextAudit int64 // when it looks for lost permits again, once somebody is refused
+	nextAudit int64 // when it looks for lost permits again, at the next refusal
 }
 
-// minAudit and maxAudit bound the time between two such searches, in ms.
+// minAudit and maxAudit bound the time between two such checks, in ms.
 const minAudit, maxAudit = 50, 60_000
 
 // learn resets the memory of a client that was told that the limiter has another type.
@@ -92,19 +93,20 @@ func (m *twinMemory) learn(c twinCase) {
 	}
 }
 
-// forget resets the memory of a client that has set the rate, and so knows the type.
+// forget resets the memory of a client that has set the rate, and therefore knows the type.
 func (m *twinMemory) forget(c twinCase, answer twinAnswer) {
 	if c.op.setsRate() && c.op.name != "trySetRate" && (answer.word == "null" || answer.word == "true") {
 		*m = twinMemory{typ: c.op.typ}
 	}
 }
 
-// claims reports whether this call has looked for lost permits, because it was refused before or after.
+// claims reports whether this call has looked for lost permits. It does so when it is refused, even if it is granted
+// after that.
 func (c twinCase) claims(answer twinAnswer, met []string) bool {
 	return c.audits && (answer.word == refused || answer.word == granted && slices.Contains(met, "4") && !c.outOfReach())
 }
 
-// refuses makes w the outcome of our refusal of an argument.
+// refuses turns w into the outcome of our refusal of an argument.
 func (c twinCase) refuses(w *twinOutcome) bool {
 	*w = twinOutcome{twinAnswer{word: invalidArgument}, c.before.clone()}
 	return true
@@ -116,8 +118,8 @@ func (c twinCase) keeps(w *twinOutcome) bool {
 	return c.op.setsRate() && c.op.keep && (was == "" || was == c.op.typ) && (w.answer.word == "null" || w.answer.word == "true")
 }
 
-// wait returns the exact wait of a refused acquire, over how many members it reaches, and what the jar
-// answers instead: the wait of the oldest member.
+// wait returns the exact wait of a refused acquire, the number of members that it spans, and the wait that the jar
+// returns instead, which is that of the oldest member.
 func (c twinCase) wait(w *twinOutcome) (wait int64, members int, oldest int64) {
 	if c.op.name != "tryAcquire" || w.answer.word != refused {
 		return 0, 0, 0
@@ -137,8 +139,8 @@ func (c twinCase) wait(w *twinOutcome) (wait int64, members int, oldest int64) {
 	return 0, 0, 0
 }
 
-// explain turns what the jar did into what we must do. inHealed runs the jar's script on a limiter in
-// the state c.healed. The ids are those of the entries that made a difference.
+// explain turns what the jar did into what we must do. inHealed runs the jar's script on a limiter in the state
+// c.healed. The ids are those of the entries that made a difference.
 func (c twinCase) explain(theirs twinOutcome, inHealed func(twinCase) (twinOutcome, error)) (want twinOutcome, met []string, err error) {
 	want = twinOutcome{theirs.answer, theirs.state.clone()}
 	for _, row := range twinRows {

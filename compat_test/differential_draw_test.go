@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a world draws: limiters, operations, steps of time, damage.
+// What a world draws: limiters, operations, steps of time, and damage.
 
 var (
 	twinRates     = []int64{1, 2, 3, 10, 20, 100, 1000, 70_000, twinMaxValue}
@@ -19,18 +19,18 @@ var (
 	twinTTLs      = []int64{0, 0, 0, 10 * 60_000, 3 * 3_600_000}
 )
 
-// pick takes one of the list.
+// pick returns a random element of list.
 func pick[T any](w *twinWorld, list []T) T { return list[w.rng.IntN(len(list))] }
 
-// begin is the limiter's first state: a rate, of an old Redisson's making or none at all at times, and
-// in a big world a burst of grants.
+// begin draws the limiter's first state: a rate, sometimes one that an old Redisson wrote and sometimes none at all,
+// and, in a big world, a burst of grants.
 func (w *twinWorld) begin() {
 	s := &w.ours
 	s.hash = map[string]string{}
 	rate := w.rateOp("setRate")
 	all := w.jar.version.since("4.4.0")
 	if w.big {
-		rate.typ = "0" // what another client's setRate leaves behind is for small worlds
+		rate.typ = "0" // only small worlds have what another client's setRate leaves behind
 	}
 	if w.big || !all || w.rng.IntN(4) > 0 {
 		s.hash = map[string]string{"rate": strconv.FormatInt(rate.rate, 10), "interval": strconv.FormatInt(rate.interval, 10), "type": rate.typ}
@@ -47,24 +47,24 @@ func (w *twinWorld) begin() {
 	n := pick(w, []int{60, 63, 64, 65, 100, 200, 511, 512, 513, 576, 1100})
 	slot := &s.slots[slotOf(rate.typ, 0)]
 	first := time.Now().UnixMilli() - rate.interval/4
-	for i := range n { // within a quarter of the interval, and none of it expired yet
+	for i := range n { // within a quarter of the interval, so that none has expired yet
 		permits := 1 + w.rng.Int64N(3)
 		slot.members = append(slot.members, twinMember{
 			first + int64(i)*rate.interval/4/int64(n), permits, memberOf(w.jar.version, permits),
 		})
 	}
-	slices.SortFunc(slot.members, func(m, n twinMember) int { // as ZRANGE orders them
+	slices.SortFunc(slot.members, func(m, n twinMember) int { // in the order of ZRANGE
 		return cmp.Or(cmp.Compare(m.score, n.score), strings.Compare(m.raw, n.raw))
 	})
 	s.hash["rate"] = strconv.FormatInt(slot.members.total()+w.rng.Int64N(50), 10)
 	slot.has, slot.value = true, s.number("rate")-slot.members.total()
 	slot.valueTTL, slot.permitsTTL = noTTL, noTTL
-	if w.rng.IntN(4) > 0 { // all of it, or a part
+	if w.rng.IntN(4) > 0 { // all or a part of it
 		time.Sleep(time.Duration(rate.interval*pick(w, []int64{80, 90, 100, 200})/100) * time.Millisecond)
 	}
 }
 
-// operation draws one. Before 4.4.0 there are only those whose meaning has not changed.
+// operation draws an operation. Before 4.4.0 it draws only those whose meaning has not changed since.
 func (w *twinWorld) operation() twinOp {
 	op := twinOp{name: "tryAcquire", client: w.rng.IntN(2)}
 	all := w.jar.version.since("4.4.0")
@@ -95,8 +95,8 @@ func (w *twinWorld) operation() twinOp {
 	return op
 }
 
-// permits of a request: many small ones, some of any size, more than the rate, and what is no number
-// of permits at all.
+// permits draws the permits of a request: mostly a few, sometimes any number up to the rate, more than the rate, or a
+// number that is invalid.
 func (w *twinWorld) permits() int64 {
 	rate := max(1, w.ours.number("rate"))
 	switch w.rng.IntN(40) {
@@ -116,7 +116,7 @@ func (w *twinWorld) permits() int64 {
 	return 1 + w.rng.Int64N(min(3, rate))
 }
 
-// rateOp draws a rate, most often near the one that the limiter has.
+// rateOp draws a rate, most often one near the limiter's own.
 func (w *twinWorld) rateOp(name string) twinOp {
 	op := twinOp{name: name, client: w.rng.IntN(2), typ: pick(w, []string{"0", "0", "1"}), keep: w.rng.IntN(3) > 0}
 	op.rate, op.interval = pick(w, twinRates), pick(w, twinIntervals)
@@ -150,7 +150,7 @@ func (w *twinWorld) rateOp(name string) twinOp {
 	return op
 }
 
-// sleep lets time pass: around the interval, into it, around the keep-alive.
+// sleep lets time pass: about an interval, a part of it, or about the keep-alive.
 func (w *twinWorld) sleep(ctx context.Context) error {
 	interval := max(1, w.ours.number("interval"))
 	d := pick(w, []int64{1, 2, interval / 20, interval / 3, interval / 2, interval - 1, interval, interval + 1, 5 * interval})
@@ -158,7 +158,7 @@ func (w *twinWorld) sleep(ctx context.Context) error {
 		d = w.ours.hashTTL - pick(w, []int64{60_000, 0, -60_000})
 	}
 	if slot := w.ours.slots[w.rng.IntN(3)]; len(slot.members) > 0 && w.rng.IntN(3) == 0 {
-		// To the very millisecond at which a grant ends, or the one before or after.
+		// Sleep to the very millisecond at which a grant expires, or the one before or after.
 		d = pick(w, slot.members).score + interval - time.Now().UnixMilli() + w.rng.Int64N(3) - 1
 	}
 	if d <= 0 {
@@ -172,8 +172,8 @@ func (w *twinWorld) sleep(ctx context.Context) error {
 	return w.age(ctx, d)
 }
 
-// age lets TTLs run by the bubble's clock: those of Redis run in real time, of which next to none
-// passes. A bit more than d, so that no two of them come to be equal by the arithmetic of this file.
+// age makes TTLs pass by the bubble's clock: those of Redis run in real time, of which hardly any passes. It takes
+// off slightly more than d, so that no two TTLs become equal by the arithmetic of this file.
 func (w *twinWorld) age(ctx context.Context, d int64) error {
 	d += 7919
 	pipe := w.rdb.Pipeline()
@@ -215,7 +215,7 @@ func (w *twinWorld) age(ctx context.Context, d int64) error {
 	return err
 }
 
-// damage does to both limiters what happens to Redisson's: a key evicted, a script sent twice.
+// damage does to both limiters what can happen to Redisson's: a key is evicted, or a script is sent twice.
 func (w *twinWorld) damage(ctx context.Context) error {
 	client := w.rng.IntN(2)
 	slot := slotOf(w.ours.hash["type"], client)

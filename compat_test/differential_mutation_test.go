@@ -18,10 +18,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// mutations are faults in our scripts that no other line makes up for. Each must be found.
+// mutations are faults in our scripts that no other line makes up for. The run must find each of them.
 var mutations = []struct {
 	name, file, old, new string
-	version              string // against which it shows, the newest when empty
+	version              string // the version that shows it, the newest when empty
 }{
 	{"a grant expires a millisecond late", "acquire",
 		"local due = now - interval", "local due = now - interval - 1", ""},
@@ -50,8 +50,8 @@ var mutations = []struct {
 // mutationLimit is the number of operations after which a mutation must be found.
 const mutationLimit = 20_000
 
-// TestDifferentialCatchesMutations tests the comparison itself: our scripts as they are pass, and with
-// any one of the faults above they do not.
+// TestDifferentialCatchesMutations tests the comparison itself: our scripts pass as they are, and fail with any one
+// of the faults above.
 func TestDifferentialCatchesMutations(t *testing.T) {
 	seed := newTwinSeed(t)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
@@ -103,12 +103,12 @@ func TestDifferentialCatchesMutations(t *testing.T) {
 	})
 }
 
-// scripts is our side with script texts of any making: the KEYS and ARGV of the scripts' headers, and
-// as much of the library's loop as small sets need.
+// scripts is our side with any script texts. It knows the KEYS and ARGV of the scripts' headers, and as much of the
+// library's loop as small sets need.
 type scripts struct {
 	rdb       *redis.Client
 	texts     map[string]*redis.Script
-	keys      []string // of a twinState
+	keys      []string // in the order of a twinState
 	memory    [2]twinMemory
 	clientTTL int64
 }
@@ -188,7 +188,7 @@ func truth(r []int64, err error) twinAnswer {
 	return twinAnswer{word: fmt.Sprint(r[0] == 1)}
 }
 
-// typed runs the script of an operation, again when the hash has another type.
+// typed runs the script of an operation, and runs it again when the hash has another type.
 func (s *scripts) typed(ctx context.Context, m *twinMemory, op twinOp,
 	args func(typ string) []any, answer func([]int64) twinAnswer,
 ) twinAnswer {
@@ -229,7 +229,7 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 		switch {
 		case r == nil || r[1] == 1:
 			return answer
-		case r[8] == 1: // the rest at once
+		case r[8] == 1: // the rest is to follow at once
 		case r[8] != 0:
 			return twinAnswer{word: fmt.Sprint("!more than a small set: ", r)}
 		case flags != 0 || now < memory.nextAudit:

@@ -2,14 +2,13 @@ package compat_test
 
 import "strconv"
 
-// A twinRow is an entry of the closed list: a row of docs/compatibility.md. What we must do is what
-// the jar's script does, changed by the entries that hold in the state before the operation, and
-// nothing else.
+// A twinRow is an entry of the closed list: a row of docs/compatibility.md. We must do exactly what the jar's script
+// does, changed only by the entries that hold in the state before the operation.
 type twinRow struct {
 	id, title string
-	// heals: in this state we do what the jar does once value is rate − permits in the set.
+	// heals reports whether, in this state, we do what the jar does after value is set to rate − permits in the set.
 	heals func(c twinCase) bool
-	// alters turns what the jar does into what we do, and reports whether they are different things.
+	// alters turns what the jar does into what we do, and reports whether the two differ.
 	alters func(c twinCase, w *twinOutcome) bool
 }
 
@@ -47,7 +46,7 @@ var twinRows = []twinRow{
 		if !s.has || s.value+expired.total() <= c.before.number("rate") {
 			return false
 		}
-		// Redisson's own check since 3.16.2 runs when an acquire reclaims something.
+		// Since 3.16.2 Redisson makes this check itself when an acquire reclaims something.
 		return c.op.name == "availablePermits" || c.op.name == "tryAcquire" && (len(expired) == 0 || !c.version.since("3.16.2"))
 	}},
 	{id: "10", title: "permits out of range: an error, and nothing changes", alters: func(c twinCase, w *twinOutcome) bool {
@@ -106,7 +105,7 @@ var twinRows = []twinRow{
 			return false
 		}
 		s := &w.state.slots[c.slot]
-		// Ours by the order in which they lie in our set.
+		// Our permits in the order in which they lie in our set.
 		_, live := c.before.slots[c.slot].split(c.now, c.op.interval)
 		if live.total() <= c.op.rate || len(c.before.slots[c.slot].members) > setBound {
 			return false
@@ -154,11 +153,11 @@ var twinRows = []twinRow{
 	}},
 }
 
-// setBound is how many members our scripts look at in one call; reclaimBound is how many expired ones
-// an acquire takes that has enough without them.
+// setBound is the number of members that our scripts look at in one call. reclaimBound is the number of expired
+// members that an acquire reclaims if it has enough permits without them.
 const setBound, reclaimBound = 512, 64
 
-// alterBounded: what is left in the set is expired, and comes back later.
+// alterBounded explains what is left in the set: it has expired, and comes back later.
 func alterBounded(c twinCase, w *twinOutcome) bool {
 	switch {
 	case c.op.name == "tryAcquire" && w.answer.word == granted:
@@ -202,11 +201,11 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 	return false
 }
 
-// alterClientTTL: in Redisson the SET of a reclaim or a release drops the TTL that value has, and where
-// the limiter has none nothing puts it back.
+// alterClientTTL explains a TTL that Redisson drops: the SET of a reclaim or a release removes the TTL of value, and
+// where the limiter has none nothing restores it.
 func alterClientTTL(c twinCase, w *twinOutcome, given bool) bool {
 	if c.slot < 0 || given != (c.slot > 0 && c.clientTTL > 0) || w.state.hashTTL >= 0 || w.state.number("keepAliveTime") > 0 {
-		return false // otherwise the limiter's TTL rules
+		return false // otherwise the limiter's TTL applies
 	}
 	was, s := c.before.slots[c.slot], &w.state.slots[c.slot]
 	value, permits := s.valueTTL, s.permitsTTL

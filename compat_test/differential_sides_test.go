@@ -18,20 +18,20 @@ import (
 
 // A twinOp is one operation of the differential run.
 type twinOp struct {
-	name                      string // the peer's
-	client                    int    // who calls: 0 or 1
-	permits                   int64  // of tryAcquire and release
+	name                      string // the peer's name of it
+	client                    int    // the caller: 0 or 1
+	permits                   int64  // for tryAcquire and release
 	typ                       string // "0" or "1"
 	rate, interval, keepAlive int64
 	keep                      bool
-	ttl                       int64 // of expire
+	ttl                       int64 // for expire
 }
 
 // A twinAnswer is "granted", "refused" with the wait in ms, a number, or a word of the peer's.
 type twinAnswer struct {
 	word string
 	wait int64
-	left int64 // of our acquire: permits left afterwards, as the caller is told
+	left int64 // after our acquire: the permits left, as the caller is told
 }
 
 func (a twinAnswer) String() string {
@@ -63,12 +63,12 @@ func (o twinOp) String() string {
 	return fmt.Sprintf("client %d: %s", o.client, o.name)
 }
 
-// setsRate: setRate, and with args.
+// setsRate reports whether the operation sets the rate: setRate, also with args.
 func (o twinOp) setsRate() bool {
 	return o.name == "setRate" || o.name == "setRateArgs" || o.name == "updateRate"
 }
 
-// outOfRange: an argument that we refuse and Redisson takes.
+// outOfRange reports whether an argument is one that we refuse and Redisson accepts.
 func (o twinOp) outOfRange() bool {
 	if o.setsRate() || o.name == "trySetRate" {
 		return o.rate < 1 || o.interval < 1
@@ -76,11 +76,11 @@ func (o twinOp) outOfRange() bool {
 	return (o.name == "tryAcquire" || o.name == "release") && (o.permits < 1 || o.permits > twinMaxValue)
 }
 
-// A jar is the scripts of one Redisson, as they were seen on the wire, to be run at any instant.
+// A jar holds the scripts of one version of Redisson, as they were seen on the wire. They can be run at any instant.
 type jar struct {
 	version version
 	scripts capture
-	id      string // of the client that was recorded
+	id      string // id of the client that was recorded
 }
 
 func newJar(t testing.TB, v version) *jar {
@@ -89,7 +89,7 @@ func newJar(t testing.TB, v version) *jar {
 	_, id, ok := strings.Cut(j.scripts["tryAcquire"].keys[2], "{"+captureName+"}:value:")
 	require.True(t, ok)
 	j.id = id
-	// Where the instant and the options are, which TestCapture does not hold.
+	// The places of the instant and of the options, which TestCapture does not check.
 	if v.since("4.4.0") {
 		for operation, mustExist := range map[string]string{"setRateArgs": "0", "updateRate": "1"} {
 			args := j.scripts[operation].args
@@ -100,7 +100,7 @@ func newJar(t testing.TB, v version) *jar {
 	return j
 }
 
-// load teaches a server the scripts.
+// load loads the scripts into a server.
 func (j *jar) load(ctx context.Context, rdb *redis.Client) error {
 	for _, call := range j.scripts {
 		if err := rdb.ScriptLoad(ctx, call.text).Err(); err != nil {
@@ -116,10 +116,10 @@ type sent struct {
 	cmd *redis.Cmd
 }
 
-// send runs op as client id at an instant, random being what makes the member of a grant one of its own.
+// send runs op as client id at an instant. random makes the member of a grant unique.
 func (j *jar) send(ctx context.Context, pipe redis.Pipeliner, op twinOp, name, id string, now int64, random string) sent {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	if op.name == "delete" { // the one that is no script
+	if op.name == "delete" { // the only operation without a script
 		args := []any{"del"}
 		for _, key := range j.scripts["tryAcquire"].keys {
 			args = append(args, rename(key, name, j.id, id))
@@ -197,7 +197,7 @@ func (s sent) answer() twinAnswer {
 		}
 		return twinAnswer{word: refused, wait: value.(int64)}
 	case "availablePermits":
-		return twinAnswer{word: fmt.Sprint(value)} // a bulk string or a number, by the branch
+		return twinAnswer{word: fmt.Sprint(value)} // a bulk string or a number, depending on the branch
 	case "release", "setRate", "setRateArgs":
 		return twinAnswer{word: "null"}
 	}
@@ -209,7 +209,7 @@ type twinUs interface {
 	do(ctx context.Context, op twinOp) twinAnswer
 }
 
-// A library is two clients of ours on one limiter. Its clock is the bubble's.
+// A library is two of our clients on one limiter. Its clock is the bubble's.
 type library struct {
 	name    string
 	clients [2]*ratelimiter.Client

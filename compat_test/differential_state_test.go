@@ -13,18 +13,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ttlSlack is what two TTLs of one meaning may differ by: real time between the two calls. TTLs of
-// different meanings are minutes apart.
+// ttlSlack is by how much two TTLs with the same meaning may differ, because of the real time between the two calls.
+// TTLs with different meanings are minutes apart.
 const ttlSlack = 2000
 
 // A twinState is all that Redis holds of a limiter that two clients use.
 type twinState struct {
 	hash    map[string]string
-	hashTTL int64 // all TTLs are ms as PTTL answers them
+	hashTTL int64 // all TTLs are in ms, as PTTL returns them
 	slots   [3]twinSlot
 }
 
-// A twinSlot is the permits left and in use: slot 0 OVERALL's, slots 1 and 2 the two clients' own.
+// A twinSlot is the permits left and in use. Slot 0 is that of OVERALL, slots 1 and 2 are the clients' own.
 type twinSlot struct {
 	has                  bool
 	value                int64
@@ -39,7 +39,7 @@ type twinMember struct {
 
 type twinMembers []twinMember
 
-const noTTL, noKey = -1, -2 // as PTTL answers
+const noTTL, noKey = -1, -2 // as PTTL returns them
 
 // twinKeys returns the keys of a limiter in the order of a twinState.
 func twinKeys(name string, ids [2]string) []string {
@@ -93,7 +93,7 @@ func parseState(cmd *redis.Cmd) (s twinState, err error) {
 	return s, nil
 }
 
-// place makes a limiter be s.
+// place writes the state s to the keys of a limiter.
 func (s twinState) place(ctx context.Context, pipe redis.Pipeliner, keys []string) {
 	expire := func(key string, ttl int64) {
 		if ttl > 0 {
@@ -141,7 +141,8 @@ func (s twinState) inFormatOf(v version) twinState {
 	return s
 }
 
-// memberOf covers the versions of the differential run: 8 bytes up to 3.16.3, 21 from 3.21.0 on.
+// memberOf returns a member in the format of v. It covers the versions of the differential run: 8 bytes up to 3.16.3,
+// 21 from 3.21.0 on.
 func memberOf(v version, permits int64) string {
 	random := binary.LittleEndian.AppendUint64(nil, rand.Uint64())
 	if v.since("3.21.0") {
@@ -152,7 +153,7 @@ func memberOf(v version, permits int64) string {
 	return string(binary.LittleEndian.AppendUint32(random, uint32(permits)))
 }
 
-// differs names what is not the same in s and o: members by score and permits, whatever their bytes.
+// differs names what differs between s and o. Members are compared by score and permits, whatever their bytes.
 func (s twinState) differs(o twinState) (what []string) {
 	note := func(equal bool, format string, args ...any) {
 		if !equal {
@@ -177,7 +178,8 @@ func sameTTL(a, b int64) bool {
 	return a == b || a >= 0 && b >= 0 && a-b <= ttlSlack && b-a <= ttlSlack
 }
 
-// inOrder returns the members ordered by score and permits. Members of one score lie in the order of random bytes.
+// inOrder returns the members ordered by score and permits. In Redis members of one score are ordered by their random
+// bytes.
 func (s twinSlot) inOrder() twinMembers {
 	return slices.SortedFunc(slices.Values(s.members), func(m, n twinMember) int {
 		return slices.Compare([]int64{m.score, m.permits}, []int64{n.score, n.permits})

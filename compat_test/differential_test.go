@@ -17,13 +17,12 @@ import (
 )
 
 const (
-	// twinOperations is how many operations a run compares, unless RATELIMITER_COMPAT_OPS is set.
+	// twinOperations is the number of operations that a run compares, unless RATELIMITER_COMPAT_OPS is set.
 	twinOperations = 40_000
 	worldLength    = 100
 )
 
-// A twinSeed is what a run starts from: RATELIMITER_COMPAT_SEED, "run" or "run:world" for one world
-// alone.
+// A twinSeed is the start of a run, from RATELIMITER_COMPAT_SEED: "run", or "run:world" for a single world.
 type twinSeed struct {
 	run   uint64
 	world int // -1 for all
@@ -47,7 +46,8 @@ func newTwinSeed(t testing.TB) twinSeed {
 	return seed
 }
 
-// comparedOperations returns how many operations a run compares: RATELIMITER_COMPAT_OPS, or else standard.
+// comparedOperations returns the number of operations that a run compares: RATELIMITER_COMPAT_OPS if it is set, and
+// standard otherwise.
 func comparedOperations(t testing.TB, standard int) int {
 	t.Helper()
 	text := os.Getenv("RATELIMITER_COMPAT_OPS")
@@ -59,10 +59,10 @@ func comparedOperations(t testing.TB, standard int) int {
 	return n
 }
 
-// TestDifferential runs random operations at chosen instants through the scripts that the jar sent
-// and through us, on twin limiters and interleaved on one, and compares answer, permits left and in
-// use, hash and TTLs after each. Differences are those of twinRows, in the states they name; every one
-// of them must be met. Members of one score lie in Redis by their random bytes, which no seed repeats.
+// TestDifferential runs random operations at chosen instants, through the scripts that the jar sent and through our
+// library, on twin limiters and interleaved on one. After each operation it compares the reply, the permits left and
+// in use, the hash and the TTLs. Only the differences of twinRows are allowed, in the states that they name, and
+// every one of them must be met. Redis orders members of one score by their random bytes, which no seed repeats.
 func TestDifferential(t *testing.T) {
 	seed, operations := newTwinSeed(t), comparedOperations(t, twinOperations)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
@@ -93,7 +93,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// twinVersions returns the newest version, which has every operation, and the article's.
+// twinVersions returns the newest version, which has every operation, and the article's version.
 func twinVersions() (out []version) {
 	for _, v := range allVersions {
 		if oldestAndNewest(v) {
@@ -103,13 +103,13 @@ func twinVersions() (out []version) {
 	return out
 }
 
-// runTwins plays worlds until they have compared so many operations.
+// runTwins plays worlds until they have compared the given number of operations.
 func runTwins(t *testing.T, v version, seed twinSeed, operations int) (done int, met map[string]int) {
 	var j *jar
 	onVersion(t, v, func(t testing.TB, v version) { j = newJar(t, v) })
 	met = map[string]int{}
 	if j == nil {
-		return 0, met // a newest whose scripts are others, which has been said
+		return 0, met // the newest has other scripts, which has been reported
 	}
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		onVersion(t, v, func(t testing.TB, v version) {
@@ -140,7 +140,7 @@ func runTwins(t *testing.T, v version, seed twinSeed, operations int) (done int,
 	return done, met
 }
 
-// TestDifferentialNamesRows: each entry of the closed list is a row that docs/compatibility.md has.
+// TestDifferentialNamesRows checks that each entry of the closed list is a row of docs/compatibility.md.
 func TestDifferentialNamesRows(t *testing.T) {
 	text, err := os.ReadFile("../docs/compatibility.md")
 	require.NoError(t, err)

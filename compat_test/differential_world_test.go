@@ -10,22 +10,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A twinWorld is two limiters, each with two clients, that are in the same state before every
-// operation. On one of them we act, or where the world is mixed now we and now the jar's scripts; on
-// the other the jar's scripts alone, at the same instants.
+// A twinWorld is two limiters, each with two clients, that are in the same state before every operation. On one of
+// them we act, or, where the world is mixed, either we or the jar's scripts do; on the other only the jar's scripts
+// act, at the same instants.
 type twinWorld struct {
 	rng  *rand.Rand
 	rdb  *redis.Client
 	jar  *jar
 	us   twinUs
 	ids  [2]string
-	keys [3][]string // ours, theirs, and of a limiter in a healed state
+	keys [3][]string // of our limiter, of theirs, and of one in a healed state
 	name [3]string
 
 	mixed     bool
-	damaged   bool          // something else than limiters writes to the keys now and then
-	big       bool          // more grants in the set than one call takes
-	ahead     time.Duration // how far the clock of Java is ahead
+	damaged   bool          // something other than limiters writes to the keys now and then
+	big       bool          // the set has more grants than one call takes
+	ahead     time.Duration // by how much the clock of Java is ahead
 	clientTTL int64
 
 	ours, theirs twinState
@@ -36,7 +36,7 @@ type twinWorld struct {
 	met        map[string]int
 }
 
-// newTwinWorld draws a world, a small one if so wanted. Its limiters are called prefix and a letter.
+// newTwinWorld draws a world, a small one if small is set. Its limiters are called prefix and a letter.
 func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string, small bool) *twinWorld {
 	w := &twinWorld{rng: rng, rdb: rdb, jar: j, met: map[string]int{}}
 	for i := range w.ids {
@@ -56,15 +56,15 @@ func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string, smal
 		w.mixed, w.ahead = true, time.Duration(1+rng.IntN(5000))*time.Millisecond
 	}
 	if rng.IntN(3) == 0 && !w.big {
-		// Not a number that twice an interval or half of that is too: whether it is renewed is decided
-		// at half of it, and real TTLs run on between two looks.
+		// The TTL is neither twice nor half an interval, nor near it: it is renewed at half its length, and real TTLs
+		// run on between two looks.
 		w.clientTTL = (61 * time.Minute).Milliseconds() + 7000
 	}
 	w.us = newLibrary(rdb, w.name[0], w.ids, w.clientTTL)
 	return w
 }
 
-// play runs n operations. The error of a difference tells the whole story.
+// play runs n operations. If there is a difference, its error tells the whole story.
 func (w *twinWorld) play(ctx context.Context, n int) error {
 	defer func() {
 		for _, keys := range w.keys {
@@ -101,7 +101,7 @@ func (w *twinWorld) play(ctx context.Context, n int) error {
 func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	w.operations++
 	id, random := w.ids[op.client], w.jar.random(w.rng.Uint64())
-	// What we refuse as an argument, the jar would leave behind.
+	// We do the operations whose arguments we refuse, because the jar would leave their effects behind.
 	byUs := !w.mixed || w.rng.IntN(2) == 0 || op.outOfRange()
 	c := w.caseOf(op)
 	if byUs {
@@ -122,7 +122,7 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	}
 	theirs := w.jar.send(ctx, pipe, op, w.name[1], id, c.now, random)
 	looks := []*redis.Cmd{twinLook.Eval(ctx, pipe, w.keys[0]), twinLook.Eval(ctx, pipe, w.keys[1])}
-	_, _ = pipe.Exec(ctx) // errors are on the commands
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	alone.answer = theirs.answer()
 	if !byUs {
 		did.answer = together.answer()
@@ -147,8 +147,8 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 		w.memory[op.client].forget(c, did.answer)
 	}
 	if byUs && (did.answer.word != want.answer.word || did.answer.wait != want.answer.wait || len(did.state.differs(want.state)) > 0) {
-		// The call may have checked that value and the grants make up the rate, which it does now and then, whether or
-		// not it is refused; so may one before, and then this one need not.
+		// The call may have checked that value and the grants add up to the rate. It does so now and then, whether or
+		// not it is refused. If an earlier call has done so, this one need not.
 		for _, balanced := range append(c.balanced(), c.before) {
 			other := c
 			other.audits = false
@@ -218,9 +218,9 @@ func (w *twinWorld) inHealed(ctx context.Context, c twinCase, random string) (ou
 	return out, err
 }
 
-// meet makes the two limiters equal where a deliberate difference has parted them: most often as
-// ours is, in mixed worlds also as Redisson's is, so that we act on what it leaves. What Redisson
-// makes of arguments that we refuse is not gone on with.
+// meet makes the two limiters equal after a deliberate difference has parted them. Mostly it takes our state, and in
+// mixed worlds also that of Redisson, so that we act on what Redisson leaves. The run does not continue with what
+// Redisson makes of arguments that we refuse.
 func (w *twinWorld) meet(ctx context.Context, met []string) error {
 	if len(w.ours.differs(w.theirs)) == 0 {
 		return nil
@@ -237,7 +237,7 @@ func (w *twinWorld) meet(ctx context.Context, met []string) error {
 	return w.copy(ctx, from)
 }
 
-// copy makes both limiters be what ours (0) or theirs (1) is, theirs with members of its own format.
+// copy gives both limiters the state of ours (0) or of theirs (1). Theirs gets members of its own format.
 func (w *twinWorld) copy(ctx context.Context, from int) error {
 	pipe := w.rdb.Pipeline()
 	if from == 1 {
@@ -254,8 +254,8 @@ func (w *twinWorld) copy(ctx context.Context, from int) error {
 	return err
 }
 
-// sound checks what holds after every operation: in a state where permits left and in
-// use add up to the rate they still do, and no window holds more than the rate.
+// sound checks what holds after every operation: where permits left and in use added up to the rate they still do,
+// and no window holds more than the rate.
 func (c twinCase) sound(did twinOutcome, byUs bool) error {
 	if c.slot < 0 || !did.state.initialized() {
 		return nil
@@ -272,7 +272,7 @@ func (c twinCase) sound(did twinOutcome, byUs bool) error {
 		return nil // rows 9, 10 and 18
 	}
 	if !c.op.usesPermits() && !c.op.setsRate() {
-		return nil // delete, and what the limiter became after it
+		return nil // delete, and the operations on the limiter made after it
 	}
 	return fmt.Errorf("%s: permits left and in use no longer add up to the rate: before %s, after %s", c.op, c.before, did.state)
 }

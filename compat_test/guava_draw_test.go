@@ -9,15 +9,15 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// What the random plays against Guava draw. They see our local limiter while they draw, so that gaps and
-// timeouts fall on the very microsecond at which an answer changes, and on both beside it.
+// The random plays against Guava are drawn while our local limiter runs, so that gaps and timeouts fall on the very
+// microsecond at which a reply changes, and on the ones before and after it.
 
 var (
 	guavaRates = []float64{
 		1, 2, 3, 5, 6, 7, 10, 13, 997, 1000, 99_999, 100_000,
 		1.0 / 3, 2.0 / 3, 1.0 / 7, 0.1, 0.3, 0.001, math.Pi, 1.1, 12_345.678, 99_999.9,
 	}
-	guavaSpans = []time.Duration{ // bursts and warm-ups
+	guavaSpans = []time.Duration{ // lengths of bursts and warm-ups
 		time.Second, time.Second, time.Second, 4 * time.Second, time.Minute, time.Hour, time.Microsecond, 7 * time.Microsecond,
 		time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 333_333 * time.Microsecond, 1118 * time.Millisecond,
 	}
@@ -25,22 +25,22 @@ var (
 )
 
 const (
-	guavaLength = 60                   // requests of a play
-	guavaLonger = 300 * 24 * time.Hour // no debt is more: ours reserve a year ahead at most
+	guavaLength = 60                   // requests in a play
+	guavaLonger = 300 * 24 * time.Hour // the largest debt: our limiters reserve a year ahead at most
 )
 
 func drawn[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] }
 
-// A guavaDraw is one play in the making.
+// A guavaDraw is a play that is being drawn.
 type guavaDraw struct {
 	rng    *rand.Rand
-	permit time.Duration // at the rate
-	span   time.Duration // the burst or the warm-up
-	most   int64         // permits of a call
+	permit time.Duration // the time of one permit at the rate
+	span   time.Duration // the length of the burst or the warm-up
+	most   int64         // the most permits of one call
 }
 
-// drawGuava draws numbers, then requests, each after our answer to the one before. idle begins a bursty
-// one with all it can store, as a shared one of ours does.
+// drawGuava draws the numbers of a limiter, and then requests, each after our reply to the one before. If idle is
+// set, a bursty limiter begins with all that it can store, as our shared one does.
 func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, []guavaAnswer, error) {
 	rate := math.Exp(math.Log(0.001) + rng.Float64()*math.Log(1e5/0.001))
 	if rng.IntN(3) > 0 {
@@ -60,7 +60,7 @@ func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, []gua
 		}
 		p.algorithm = limit.SmoothWarmingUp{PermitsPerSecond: rate, Warmup: d.span, ColdFactor: cold}
 	}
-	d.most = min(p.algorithm.Largest(), math.MaxInt32) // Guava's are of an int
+	d.most = min(p.algorithm.Largest(), math.MaxInt32) // Guava's permits are an int
 	l, err := limit.NewLocal(p.algorithm)
 	if err != nil {
 		return p, nil, err
@@ -86,7 +86,7 @@ func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, []gua
 	return p, answers, nil
 }
 
-// ask draws a request. turn is how long until one could go at once.
+// ask draws a request. turn is the time until one could be granted at once.
 func (d guavaDraw) ask(turn time.Duration) guavaAsk {
 	a := guavaAsk{gap: d.gap(turn), call: drawn(d.rng, []string{guavaAcquire, guavaTryAcquire, guavaReserve, guavaTryReserve})}
 	left := max(0, turn-a.gap)
@@ -135,8 +135,8 @@ func (d guavaDraw) gap(turn time.Duration) time.Duration {
 	return 0
 }
 
-// permits of a request: one, a few, about what can be stored, many; at times so many that the next waits
-// for weeks.
+// permits draws the permits of a request: one, a few, about as many as can be stored, or many, sometimes so many that
+// the next request waits for weeks.
 func (d guavaDraw) permits(debt time.Duration) int64 {
 	stored := int64(d.span/d.permit) + 1
 	n := int64(1)
@@ -156,14 +156,14 @@ func (d guavaDraw) permits(debt time.Duration) int64 {
 			n = d.most
 		}
 	}
-	// All that is stored takes a warm-up and a half, however cold.
+	// All that is stored takes a warm-up and a half at most.
 	if float64(n)*float64(d.permit) > float64(debt-2*d.span) {
 		n = 1
 	}
 	return min(n, d.most)
 }
 
-// whole and below are in whole microseconds.
+// whole and below return d in whole microseconds.
 func (guavaDraw) whole(d time.Duration) time.Duration { return d.Truncate(time.Microsecond) }
 
 func (d guavaDraw) below(limit time.Duration) time.Duration {

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	guavaClassPaths = "java/guava/target/classpath" // one file a version, of prepare.sh
+	guavaClassPaths = "java/guava/target/classpath" // one file for each version, written by prepare.sh
 	guavaClasses    = "java/guava/target/classes"
 	guavaLimit      = 5 * time.Minute
 )
@@ -29,21 +29,21 @@ const (
 	guavaAcquire    = "acquire"    // Guava's acquire(n), our Wait
 	guavaTryAcquire = "tryAcquire" // Guava's tryAcquire(n, timeout), our WaitTimeout
 	guavaReserve    = "reserve"    // Guava's reserve(n), which is acquire without its sleep; our Reserve
-	guavaTryReserve = "tryReserve" // Guava's tryAcquire of a thread that sleeps beside; our Reserve, or Allow
+	guavaTryReserve = "tryReserve" // Guava's tryAcquire in a thread that sleeps; our Reserve or Allow
 )
 
-// guavaPatience is the longest wait of a reserve: the longest that ours allows.
+// guavaPatience is the longest wait of a reserve, which is the longest that our Reserve allows.
 const guavaPatience = 365 * 24 * time.Hour
 
 // guavaNever is longer than any play. It ends a wait that goes wrong.
 const guavaNever = 20 * guavaPatience
 
-// A guavaAsk is one request, gap after the one before is through.
+// A guavaAsk is one request, made a gap after the one before it has returned.
 type guavaAsk struct {
 	gap     time.Duration
 	call    string
 	permits int64
-	timeout time.Duration // of the two that try
+	timeout time.Duration // for the two calls that try
 }
 
 func (a guavaAsk) String() string {
@@ -53,8 +53,9 @@ func (a guavaAsk) String() string {
 	return fmt.Sprintf("after %v %s(%d)", a.gap, a.call, a.permits)
 }
 
-// A guavaAnswer is what became of it. The wait of a grant is until it may be used; of a refusal, by how
-// much the timeout was too short, which a tryAcquire does not tell: there it is what the call took.
+// A guavaAnswer is the result of a request. The wait of a grant is the time until it may be used. The wait of a
+// refusal is how much longer the timeout would have had to be. A tryAcquire does not tell that: there it is the time
+// that the call took.
 type guavaAnswer struct {
 	granted bool
 	wait    time.Duration
@@ -67,13 +68,13 @@ func (a guavaAnswer) String() string {
 	return fmt.Sprintf("refused, short of %v", a.wait)
 }
 
-// A guavaPlay is requests to one limiter, from its making on.
+// A guavaPlay is a series of requests to one limiter, from its creation on.
 type guavaPlay struct {
 	algorithm limit.Algorithm
 	asks      []guavaAsk
 }
 
-// ours asks a limiter of package limit, in a bubble.
+// ours makes the request to a limiter of package limit, in a bubble.
 func (a guavaAsk) ours(ctx context.Context, l limit.Reserver) (guavaAnswer, error) {
 	time.Sleep(a.gap)
 	begin := time.Now()
@@ -132,7 +133,7 @@ func guavaJars(t *testing.T) []guavaJar {
 	return out
 }
 
-// say runs a JVM with these lines as its input, and returns its answers.
+// say runs a JVM with these lines as its input, and returns its replies.
 func (j guavaJar) say(t *testing.T, lines string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), guavaLimit)
@@ -150,7 +151,7 @@ func (j guavaJar) say(t *testing.T, lines string) []string {
 	return answers[1:]
 }
 
-// play returns the answers of Guava to the requests of each play.
+// play returns Guava's replies to the requests of each play.
 func (j guavaJar) play(t *testing.T, plays []guavaPlay) [][]guavaAnswer {
 	t.Helper()
 	var lines strings.Builder
@@ -180,8 +181,8 @@ func (j guavaJar) play(t *testing.T, plays []guavaPlay) [][]guavaAnswer {
 	return out
 }
 
-// guavaMaking makes Guava's limiter of those numbers. A burst is told as the decimal that a Java program
-// would have.
+// guavaMaking returns the line that creates Guava's limiter with the same numbers. A burst is written as the decimal
+// that a Java program would have.
 func guavaMaking(algorithm limit.Algorithm) string {
 	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	switch a := algorithm.(type) {
@@ -208,7 +209,7 @@ func parseGuava(a guavaAsk, line string) (guavaAnswer, error) {
 		return guavaAnswer{}, err
 	}
 	if a.call == guavaAcquire {
-		// acquire returns its sleep in seconds, as a double: the same number.
+		// acquire returns its sleep in seconds as a double, which is the same number.
 		seconds, err := strconv.ParseFloat(words[2], 64)
 		if err != nil || seconds != float64(us)/1e6 {
 			return guavaAnswer{}, fmt.Errorf("acquire slept %d µs and returned %s", us, words[2])

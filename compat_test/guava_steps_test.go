@@ -12,12 +12,13 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// guavaSteps are read as documentation: what Guava answers, and so do we. A shared limiter begins with all
-// that it can store, where Guava's bursty one begins with nothing; it joins where idle makes them equal.
+// guavaSteps can be read as documentation: it lists the replies of Guava, which are also ours. A shared limiter
+// begins with all the permits that it can store, where Guava's bursty one begins with none; it takes part where idle
+// makes the two equal.
 var guavaSteps = []struct {
 	about     string
 	algorithm limit.Algorithm
-	idle      time.Duration // from the making to the first request
+	idle      time.Duration // from the creation to the first request
 	steps     []guavaStep
 }{
 	{"a call passes at once, and the next waits for it", bursty(1, time.Second), 0, []guavaStep{
@@ -38,9 +39,9 @@ var guavaSteps = []struct {
 		{0, guavaAcquire, 4, 0, true, 0},
 		{0, guavaAcquire, 1, 0, true, 0},
 		{0, guavaAcquire, 1, 0, true, us(200_000)},
-		{us(500_000), guavaAcquire, 1, 0, true, 0},     // 1.5 stored
-		{0, guavaAcquire, 1, 0, true, 0},               // half a permit is stored, and half is fresh
-		{0, guavaAcquire, 1, 0, true, us(100_000)},     // for which this one waits
+		{us(500_000), guavaAcquire, 1, 0, true, 0},     // 1.5 permits are stored
+		{0, guavaAcquire, 1, 0, true, 0},               // half a permit is stored, and half is new
+		{0, guavaAcquire, 1, 0, true, us(100_000)},     // this request waits for that half
 		{us(199_999), guavaAcquire, 1, 0, true, us(1)}, // too early by a microsecond
 	}},
 	{"a burst of ten seconds", bursty(0.5, 10*time.Second), time.Minute, []guavaStep{
@@ -75,8 +76,8 @@ var guavaSteps = []struct {
 		{0, guavaAcquire, 1, 0, true, us(875_000)},
 		{0, guavaAcquire, 1, 0, true, us(625_000)},
 		{0, guavaAcquire, 1, 0, true, us(500_000)},
-		{us(2_500_000), guavaAcquire, 6, 0, true, 0}, // 2 s unused: 4 permits more, 6 in all
-		{0, guavaAcquire, 1, 0, true, us(3_500_000)}, // 1.5 s for the 2 above the threshold, 2 s for 4 below
+		{us(2_500_000), guavaAcquire, 6, 0, true, 0}, // 2 s unused: 4 more permits, 6 in all
+		{0, guavaAcquire, 1, 0, true, us(3_500_000)}, // 1.5 s for the 2 above the threshold, 2 s for the 4 below it
 	}},
 	{"a cold factor of ten", warming(5, 4*time.Second, 10), 0, []guavaStep{
 		{0, guavaAcquire, 1, 0, true, 0},
@@ -94,7 +95,7 @@ type guavaStep struct {
 	permits int64
 	timeout time.Duration
 	granted bool
-	wait    time.Duration // as of guavaAnswer
+	wait    time.Duration // as in guavaAnswer
 }
 
 func bursty(rate float64, burst time.Duration) limit.SmoothBursty {
@@ -107,7 +108,7 @@ func warming(rate float64, warmup time.Duration, cold float64) limit.SmoothWarmi
 
 func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// TestGuavaSteps: Guava, the local limiter and the shared one give the answers of the table.
+// TestGuavaSteps checks that Guava, the local limiter and the shared one give the replies of the table.
 func TestGuavaSteps(t *testing.T) {
 	var plays []guavaPlay
 	var want [][]guavaAnswer
@@ -150,7 +151,8 @@ func TestGuavaSteps(t *testing.T) {
 	})
 }
 
-// TestGuavaDefaults: what RateLimiter.create makes is what the numbers of the comparison are.
+// TestGuavaDefaults checks that the numbers of the comparison are those with which RateLimiter.create makes a
+// limiter.
 func TestGuavaDefaults(t *testing.T) {
 	for _, j := range guavaJars(t) {
 		require.Equal(t, []string{"1.0 3.0"}, j.say(t, "defaults\n"), "Guava %s: a burst of a second, a cold factor of 3", j.version)

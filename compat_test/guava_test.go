@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// guavaRequests is how many requests a run compares, unless RATELIMITER_COMPAT_OPS is set.
+	// guavaRequests is the number of requests that a run compares, unless RATELIMITER_COMPAT_OPS is set.
 	guavaRequests = 150_000
-	// guavaShared: of so many plays, one is played to a shared limiter, too. An even number: it is one that
-	// begins with all that can be stored.
+	// guavaShared is such that one play in guavaShared is also played to a shared limiter. It is even, so that these
+	// are plays that begin with all that can be stored.
 	guavaShared = 6
 )
 
-// TestDifferentialGuava plays random requests to Guava's real RateLimiter and to ours, local and shared,
-// and holds the answers together: the same grants and refusals and the same waits, with no tolerance.
-// Guava's setRate is left out: a limiter of ours with other numbers is another limiter.
+// TestDifferentialGuava plays random requests to Guava's real RateLimiter and to our local and shared limiters, and
+// compares the replies: the same grants and refusals, and the same waits, with no tolerance. Guava's setRate is left
+// out, because with us a limiter with other numbers is another limiter.
 func TestDifferentialGuava(t *testing.T) {
 	seed, requests := newTwinSeed(t), comparedOperations(t, guavaRequests)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
@@ -68,7 +68,7 @@ func TestDifferentialGuava(t *testing.T) {
 	t.Logf("in %v", time.Since(began).Round(time.Millisecond))
 }
 
-// guavaSides is plays with our answers.
+// guavaSides holds plays together with our replies.
 type guavaSides struct {
 	seed    uint64
 	numbers []int
@@ -83,8 +83,8 @@ func (s *guavaSides) add(number int, p guavaPlay, ours []guavaAnswer) {
 	}
 }
 
-// agree fails at any difference and says how large the largest is. A play counts up to its first: what
-// comes after follows from it.
+// agree fails at any difference, and reports the largest one. A play counts up to its first difference, because all
+// that comes after follows from it.
 func (s *guavaSides) agree(t *testing.T, what, version string, theirs [][]guavaAnswer) {
 	t.Helper()
 	requests, differ, largest, first := 0, 0, time.Duration(0), ""
@@ -113,7 +113,7 @@ func (s *guavaSides) agree(t *testing.T, what, version string, theirs [][]guavaA
 	}
 }
 
-// met checks that the plays have met the cases in which answers change.
+// met checks that the plays have met the cases in which replies change.
 func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
 	t.Helper()
 	var refused, early, within, waits int

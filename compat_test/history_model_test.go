@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a history is made of. Times are in ms by the clock of Redis.
+// The parts of a history. Times are in ms by the clock of Redis.
 type (
 	historyKind int
 
@@ -22,16 +22,16 @@ type (
 
 	historyAnswer struct {
 		granted bool
-		value   int64 // of a read
-		// Redis decided it at an instant from lo to hi: one and the same where the answer says when.
+		value   int64 // for a read
+		// Redis decided the request at an instant from lo to hi. The two are equal where the reply tells the instant.
 		lo, hi int64
 	}
 
-	// historyState is the model's: a limiter that is told of one operation after the other.
+	// historyState is the state of the model: a limiter that is told of one operation after the other.
 	historyState struct {
 		used   int64  // where nothing expires
-		grants string // where it does: of each grant lo, hi and permits
-		clock  int64  // no operation is decided before the one that comes before it
+		grants string // where grants expire: lo, hi and permits of each
+		clock  int64  // no operation is decided before the one that precedes it
 		left   uint64 // ids of callers that left and whose permits are taken
 	}
 )
@@ -39,20 +39,20 @@ type (
 const (
 	kindTake  historyKind = iota // granted or refused
 	kindRead                     // available permits
-	kindLeave                    // may have been granted, with nobody told, now or later
-	kindBack                     // what was granted so may go back, now or later
+	kindLeave                    // may have been granted without anyone being told, now or later
+	kindBack                     // what was granted that way may go back, now or later
 )
 
-// never is when an operation returns that nobody knows whether and when it took effect. One that did
-// not is as one that comes last of all, where nobody looks any more.
+// never is the return time of an operation of which nobody knows whether and when it took effect. One that had no
+// effect is placed last, where nothing depends on it.
 const never = math.MaxInt64
 
-// historyModel accepts what a limiter of that rate may answer. Where interval is an hour no grant ever
-// expires and time does not count.
+// historyModel accepts the replies that a limiter of that rate may give. Where interval is an hour, no grant ever
+// expires and time does not matter.
 //
-// Otherwise each answer has bounds of its instant, and the model demands what holds at every instant
-// within the bounds: a grant fits beside those that are in its window for sure, and a refusal is due
-// to those that may be. With exact instants, which Try tells, it is exact.
+// Otherwise each reply has bounds for its instant, and the model demands what holds at every instant within the
+// bounds: a grant must fit beside the grants that are certainly in its window, and a refusal must be due to those
+// that may be in it. With exact instants, which Try tells, the model is exact.
 func historyModel(rate int64, interval time.Duration) porcupine.Model {
 	m := &historyRules{rate: rate, interval: interval.Milliseconds(), timeless: interval >= time.Hour}
 	return porcupine.Model{
@@ -112,8 +112,8 @@ func (m *historyRules) step(s *historyState, in historyAsk, out historyAnswer) b
 	return true
 }
 
-// take keeps a grant with the bounds as they were recorded, not as the clock narrows them: then the
-// state is the same in whatever order the grants were put, and the checker sees that it has been there.
+// take keeps a grant with its bounds as they were recorded, and not as the clock narrows them. The state is then the
+// same in whatever order the grants were added, and the checker recognizes a state that it has visited.
 func (m *historyRules) take(s *historyState, in historyAsk, out historyAnswer) {
 	if m.timeless {
 		s.used += in.permits
@@ -134,12 +134,12 @@ func (s *historyState) list() (out [][3]int64) {
 	return out
 }
 
-// forget drops the grants that are in no window any more.
+// forget drops the grants that are no longer in any window.
 func (s *historyState) forget(interval int64) {
 	s.set(slices.DeleteFunc(s.list(), func(g [3]int64) bool { return g[1]+interval <= s.clock }))
 }
 
-// set keeps equal states equal.
+// set stores the list in a canonical form, so that equal states compare as equal.
 func (s *historyState) set(list [][3]int64) {
 	slices.SortFunc(list, func(a, b [3]int64) int { return slices.Compare(a[:], b[:]) })
 	var b []byte

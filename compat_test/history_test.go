@@ -22,21 +22,21 @@ import (
 const (
 	historyClients = 3
 	historyCallers = 6
-	historyLength  = 5 // of each caller
+	historyLength  = 5 // operations of each caller
 	historyShort   = 150 * time.Millisecond
-	historyChecks  = time.Minute // a few ms as a rule
-	// historyLeavers are enough, and what makes a history hard to judge.
+	historyChecks  = time.Minute // usually a few ms
+	// historyLeavers is enough; each caller that leaves makes a history harder to check.
 	historyLeavers = 3
 )
 
-// A history is what several clients asked of one limiter at once, and when, and what they heard. None of
-// them releases: a release between a grant and its being asked for again changes the member by which the
-// grant is found.
+// A history records what several clients requested of one limiter at the same time, when they did, and the replies
+// that they got. No client releases: a release between a grant and its repeated request changes the member by which
+// the grant is found.
 type history struct {
 	testing.TB
 	past, through *redis.Client
-	limiters      []*ratelimiter.RateLimiter // the same one, by client
-	mine          *ratelimiter.RateLimiter   // past the proxy
+	limiters      []*ratelimiter.RateLimiter // the same limiter, by client
+	mine          *ratelimiter.RateLimiter   // not through the proxy
 	rate          ratelimiter.Rate
 	began         time.Time
 
@@ -48,19 +48,19 @@ type history struct {
 	faults     atomic.Int64
 }
 
-// A historyPlan is how n histories are made, several at once, each on a limiter of its own.
+// A historyPlan tells how n histories are made, several at a time, each on its own limiter.
 type historyPlan struct {
 	n        int
 	interval time.Duration
-	share    float64                                      // of the replies that get lost
+	share    float64                                      // of the replies that are lost
 	doubles  bool                                         // of the requests that Redis gets twice, instead
-	clients  int                                          // historyClients when there are no more
-	jar      *jar                                         // whose scripts the server has to know, if any
+	clients  int                                          // historyClients if it is not more
+	jar      *jar                                         // the jar whose scripts the server has to know, if any
 	play     func(h *history, rng *rand.Rand, client int) // one operation of one caller
-	settle   func(h *history)                             // when all callers are through
+	settle   func(h *history)                             // after all callers have returned
 }
 
-// judged is the histories with the verdicts of the checker.
+// A judged is a set of histories with the verdicts of the checker.
 type judged struct {
 	histories []*history
 	verdicts  []porcupine.CheckResult
@@ -82,7 +82,7 @@ func (plan historyPlan) run(t *testing.T) judged {
 		require.NoError(t, plan.jar.load(t.Context(), past))
 	}
 	var clients []*ratelimiter.Client
-	for range max(plan.clients, historyClients) { // one id, so that PER_CLIENT is one limiter, too
+	for range max(plan.clients, historyClients) { // one id, so that PER_CLIENT is one limiter as well
 		clients = append(clients, ratelimiter.New(through, ratelimiter.WithClientID("history")))
 	}
 	name, began := redistest.Key(t), time.Now()
@@ -105,7 +105,7 @@ func (plan historyPlan) run(t *testing.T) judged {
 		plan.settle(h)
 	})
 	played := time.Since(began)
-	each(plan.n, runtime.GOMAXPROCS(0), func(i int) { // afterwards: it would keep the players from their clocks
+	each(plan.n, runtime.GOMAXPROCS(0), func(i int) { // afterwards, because it would delay the callers
 		h := out.histories[i]
 		out.verdicts[i] = porcupine.CheckOperationsTimeout(historyModel(h.rate.Permits, plan.interval), h.operations, historyChecks)
 	})
@@ -126,7 +126,7 @@ func (plan historyPlan) run(t *testing.T) judged {
 	return out
 }
 
-// each calls f for 0 to n-1, so many at once.
+// each calls f for 0 to n-1, atOnce of them at a time.
 func each(n, atOnce int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -174,7 +174,7 @@ func (h *history) add(call, ret int64, in historyAsk, out historyAnswer) {
 	h.operations = append(h.operations, porcupine.Operation{Input: in, Call: call, Output: out, Return: ret})
 }
 
-// take records one request. decided is the instant of the decision where the answer says it.
+// take records one request. decided is the instant of the decision, where the reply tells it.
 func (h *history) take(permits int64, ask func() (granted bool, decided time.Time, err error)) {
 	before := h.clock() - 1 // a script sees the clock as it was when it began
 	out := historyAnswer{lo: before}
@@ -189,18 +189,18 @@ func (h *history) take(permits int64, ask func() (granted bool, decided time.Tim
 	if out.hi = decided.UnixMilli(); decided.IsZero() {
 		out.hi = h.clock()
 	} else if !granted {
-		out.lo = out.hi // a grant may be older than the answer that arrived
+		out.lo = out.hi // a grant may be older than the reply that arrived
 	}
 	in := historyAsk{kind: kindTake, permits: permits}
 	h.add(call, ret, in, out)
 	if interval := h.rate.Interval.Milliseconds(); ret-call >= int64(h.rate.Interval) {
-		// What it was granted at first had expired when it was sent again: a second grant.
+		// The first grant had expired when the request was sent again, so there is a second one.
 		in.kind = kindLeave
 		h.add(call, never, in, historyAnswer{lo: before, hi: out.hi - interval})
 	}
 }
 
-// read records the available permits, past the proxy.
+// read records the available permits. It does not go through the proxy.
 func (h *history) read() int64 {
 	out := historyAnswer{lo: h.clock() - 1}
 	call := h.now()
@@ -215,7 +215,7 @@ func (h *history) read() int64 {
 	return out.value
 }
 
-// leave records a caller that got no answer.
+// leave records a caller that got no reply.
 func (h *history) leave(call, permits int64) {
 	h.mu.Lock()
 	id := h.leavers
@@ -239,13 +239,14 @@ func (h *history) try(rng *rand.Rand, client int) {
 	})
 }
 
-// requireAllAccepted: also none that took the judge too long.
+// requireAllAccepted fails the test unless the checker has accepted every history. One that took the checker too long
+// is not accepted.
 func (j judged) requireAllAccepted(t *testing.T) {
 	t.Helper()
 	require.Equal(t, map[porcupine.CheckResult]int{porcupine.Ok: len(j.histories)}, j.counts)
 }
 
-// TestHistory: callers of several clients at once, with replies lost, none of whose grants expires.
+// TestHistory checks histories of callers of several clients, with replies lost, in which no grant expires.
 func TestHistory(t *testing.T) {
 	historyPlan{n: 300, interval: time.Hour, share: 0.3, settle: (*history).settle, play: func(h *history, rng *rand.Rand, client int) {
 		if rng.IntN(8) == 0 {
@@ -256,14 +257,14 @@ func TestHistory(t *testing.T) {
 	}}.run(t).requireAllAccepted(t)
 }
 
-// TestHistoryDoubled: what something between us and Redis sends twice takes its permits once. Each caller
-// is a client of its own: of several requests in one call that is not so.
+// TestHistoryDoubled checks that a request that something between us and Redis sends twice takes its permits once.
+// Each caller is its own client, because this does not hold for a call with several requests.
 func TestHistoryDoubled(t *testing.T) {
 	historyPlan{n: 100, interval: time.Hour, share: 0.5, doubles: true, clients: historyCallers, settle: (*history).settle,
 		play: (*history).try}.run(t).requireAllAccepted(t)
 }
 
-// TestHistoryExpires: the same while grants expire, and with callers that wait.
+// TestHistoryExpires checks histories in which grants expire and callers wait.
 func TestHistoryExpires(t *testing.T) {
 	plan := historyPlan{n: 150, interval: historyShort, share: 0.3, settle: (*history).settleShort}
 	plan.play = func(h *history, rng *rand.Rand, client int) {
@@ -291,10 +292,10 @@ func TestHistoryExpires(t *testing.T) {
 	require.Greater(t, turned, plan.n/2)
 }
 
-// settle reads the one sum that the model knows for sure.
+// settle reads the one sum that the model knows for certain.
 func (h *history) settle() { h.read() }
 
-// settleShort reads at once, and when everything must be free.
+// settleShort reads at once, and again when everything must be free.
 func (h *history) settleShort() {
 	h.read()
 	until := h.clock() + h.rate.Interval.Milliseconds() + 1
@@ -302,8 +303,8 @@ func (h *history) settleShort() {
 	h.read()
 }
 
-// TestHistoryCancelled: callers leave, while they wait and while their call is under way. What one was
-// granted goes to another, or back.
+// TestHistoryCancelled checks histories in which callers leave, while they wait and while their call is in flight.
+// What such a caller was granted goes to another one, or back.
 func TestHistoryCancelled(t *testing.T) {
 	plan := historyPlan{n: 150, interval: time.Hour, share: 0.3}
 	plan.play = func(h *history, rng *rand.Rand, client int) {

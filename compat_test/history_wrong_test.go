@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireRejected checks that of the histories in which something went wrong the checker accepts none.
+// requireRejected checks that the checker accepts none of the histories in which something went wrong.
 func (j judged) requireRejected(t *testing.T) {
 	t.Helper()
 	wrong := 0
@@ -25,8 +25,9 @@ func (j judged) requireRejected(t *testing.T) {
 	t.Logf("%d of %d histories have something wrong, and are rejected", wrong, len(j.histories))
 }
 
-// TestHistoryOfRedisson: with its script, sent again as go-redis sends any command, permits get lost
-// and histories are rejected. With no reply lost they are accepted: so it is that which is found.
+// TestHistoryOfRedisson checks that Redisson's script, which go-redis sends again like any command, loses permits,
+// and that its histories are rejected. With no reply lost they are accepted, so the lost replies are what the checker
+// finds.
 func TestHistoryOfRedisson(t *testing.T) {
 	plan := historyPlan{n: 100, interval: time.Hour, jar: newJar(t, newestListed()), settle: (*history).settle}
 	plan.play = func(h *history, rng *rand.Rand, client int) {
@@ -50,7 +51,7 @@ func TestHistoryOfRedisson(t *testing.T) {
 	require.Greater(t, leaked, plan.n/2)
 }
 
-// TestHistoryGrantsTwice: a limiter that takes a re-sent request for a new one.
+// TestHistoryGrantsTwice checks that a limiter is rejected that takes a request sent again for a new one.
 func TestHistoryGrantsTwice(t *testing.T) {
 	plan := historyPlan{n: 60, interval: time.Hour, settle: (*history).settle}
 	plan.play = func(h *history, rng *rand.Rand, client int) {
@@ -72,21 +73,21 @@ func TestHistoryGrantsTwice(t *testing.T) {
 	plan.run(t).requireRejected(t)
 }
 
-// TestHistoryTellsTwice: a limiter that tells two callers of one grant.
+// TestHistoryTellsTwice checks that a limiter is rejected that tells two callers of one grant.
 func TestHistoryTellsTwice(t *testing.T) {
 	plan := historyPlan{n: 60, interval: time.Hour, settle: (*history).settle}
 	plan.play = func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 4) }
 	plan.run(t).requireRejected(t)
 }
 
-// TestHistoryExpiresTellsTwice: the same where the model has to count by instants.
+// TestHistoryExpiresTellsTwice checks the same where the model has to count by instants.
 func TestHistoryExpiresTellsTwice(t *testing.T) {
 	plan := historyPlan{n: 60, interval: 2 * time.Second, settle: (*history).settle}
 	plan.play = func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 1) }
 	plan.run(t).requireRejected(t)
 }
 
-// tellTwice reports one refused request in so many as granted.
+// tellTwice reports one refused request in every so many as granted.
 func (h *history) tellTwice(rng *rand.Rand, client, one int) {
 	permits := 1 + rng.Int64N(4)
 	h.take(permits, func() (bool, time.Time, error) {

@@ -22,8 +22,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A listLoser draws which replies get lost, as loser does, and knows a call that is sent again by the
-// member that it is to store.
+// A listLoser draws which replies are lost, as loser does, and recognizes a call that is sent again by the member
+// that it is to store.
 type listLoser struct {
 	loser
 	byScript map[int]int // replies lost, by the number of the script's keys
@@ -35,7 +35,7 @@ func newListLoser(seed uint64) *listLoser {
 	return &listLoser{loser: *newLoser(seed, 0.5, lossyMost), byScript: map[int]int{}, first: map[string]time.Time{}}
 }
 
-// listShort is longer than lossyShort: a list takes several calls, each of which may be sent again.
+// listShort is longer than lossyShort, because a list takes several calls, each of which may be sent again.
 const listShort = 3 * time.Second
 
 const (
@@ -77,15 +77,15 @@ func (l *listLoser) judge(words []string) (f redistest.Fault) {
 	return f
 }
 
-// A list is three limiters that are asked for together.
+// A list is three limiters that are acquired together.
 type list struct {
 	limiters []*lossyLimiter
-	waits    bool // AcquireAll ends: nothing is used up for an hour
+	waits    bool // AcquireAll may wait: none of the limiters is used up for an hour
 }
 
-// newLists makes lists of three limiters each: of those that are used up in the course of the run, so
-// that the others must keep nothing, of short ones, and of both types. Of each there is one whose callers
-// give up.
+// newLists makes lists of three limiters each. Some have limiters whose permits are used up in the course of the run,
+// so that the others must keep nothing; some have short limiters, and some limiters of both types. Each kind also has
+// a list whose callers give up.
 func newLists(t testing.TB, past redis.UniversalClient, through []redis.UniversalClient, proxies []*redistest.Proxy, long int64) (*lossy, []list) {
 	t.Helper()
 	w := &lossy{TB: t, past: past, through: through, proxies: proxies}
@@ -115,7 +115,7 @@ func newLists(t testing.TB, past redis.UniversalClient, through []redis.Universa
 	return w, lists
 }
 
-// runLists runs callers of each client on each list until so many replies are lost.
+// runLists runs callers of each client on each list until the given number of replies are lost.
 func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLoser {
 	w.Helper()
 	losers := newListLoser(seed)
@@ -137,7 +137,7 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 					of := slices.Clone(l.limiters)
 					rng.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 					if rng.IntN(8) == 0 {
-						of = of[:1] // among callers of one
+						of = of[:1] // among the callers of one client
 					}
 					var demands []ratelimiter.Demand
 					for _, one := range of {
@@ -165,7 +165,7 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 							w.Errorf("refused by nobody: %+v", r)
 						}
 					case timed && errors.Is(err, ratelimiter.ErrUnavailable): // its time was up first
-					default: // the last attempt is always answered
+					default: // the last attempt always gets a reply
 						faults.Add(1)
 						w.Errorf("%s: %v", of[0].name, err)
 					}
@@ -185,8 +185,8 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 	return losers
 }
 
-// TestLostRepliesOfLists: 4,000 replies get lost, and with them no permit of any of the limiters, nor
-// does a list that is refused by one keep anything of the others.
+// TestLostRepliesOfLists checks that with 4,000 lost replies no permit of any of the limiters is lost, and that a
+// list that is refused by one limiter keeps no permits of the others.
 func TestLostRepliesOfLists(t *testing.T) {
 	seed := newTwinSeed(t).run
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
@@ -201,8 +201,8 @@ func TestLostRepliesOfLists(t *testing.T) {
 	w.requireAtMostOnce(func(key string) []entry { return ledger.at(w.past, key) })
 }
 
-// TestLostRepliesOfListsInACluster: the limiters are on different nodes, are asked in turn, and what was
-// granted goes back when one refuses, each grant by its id.
+// TestLostRepliesOfListsInACluster checks the same where the limiters are on different nodes. They are called in
+// turn, and when one of them refuses, what was granted is refunded, each grant by its id.
 func TestLostRepliesOfListsInACluster(t *testing.T) {
 	seed := newTwinSeed(t).run
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
@@ -216,7 +216,7 @@ func TestLostRepliesOfListsInACluster(t *testing.T) {
 	}
 	var through []redis.UniversalClient
 	for range 2 {
-		// The nodes tell their own addresses, whatever a client dialled.
+		// The nodes report their own addresses, whatever address a client dialled.
 		through = append(through, cluster.Client(t, func(o *redis.ClusterOptions) {
 			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, byAddr[addr].Addr())
@@ -234,7 +234,7 @@ func TestLostRepliesOfListsInACluster(t *testing.T) {
 	w.requireAtMostOnce(seen.at)
 }
 
-// A clusterLedger is a ledger of each node.
+// A clusterLedger is a ledger for each node.
 type clusterLedger struct {
 	ledgers []*ledger
 	nodes   []*redis.Client
@@ -251,8 +251,8 @@ func (c *clusterLedger) at(key string) (grants []entry) {
 	return grants
 }
 
-// TestOverlappingLists: 20 callers in two processes want lists of two to four of six limiters, in any
-// order. All are served, and no window holds more than its rate.
+// TestOverlappingLists checks that all of 20 callers, in two processes, are served, and that no window holds more
+// than its rate. Each caller wants a list of two to four of six limiters, in any order.
 func TestOverlappingLists(t *testing.T) {
 	var both sync.WaitGroup
 	defer both.Wait()
@@ -278,7 +278,7 @@ func overlap(t *testing.T, through []redis.UniversalClient, seen *clusterLedger)
 	const rate, interval, callers, each = 12, 200 * time.Millisecond, 20, 6
 	seed, name := newTwinSeed(t).run, redistest.Key(t)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for one that never comes
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // ends a test whose grant never comes
 	defer cancel()
 	var clients []*ratelimiter.Client
 	for _, rdb := range through {

@@ -19,13 +19,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A loser draws which replies of scripts get lost: one in so many, and a request now and then. What a
-// seed repeats is the order of the lots, not which request draws which.
+// A loser draws which replies of scripts are lost: one in so many, and now and then a request. A seed repeats the
+// order of the draws, but not which request gets which draw.
 type loser struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	share float64
-	most  int // of one request, however often it is sent; what is sent more often than that is answered
+	most  int // losses of one request, however often it is sent; any further attempt gets its reply
 	lost  map[string]int
 
 	doubles bool // nothing is lost; requests reach Redis twice
@@ -39,7 +39,7 @@ func (l *loser) judge(words []string) (f redistest.Fault) {
 	if !strings.HasPrefix(strings.ToLower(words[0]), "eval") {
 		return f
 	}
-	// Our acquire says in its flags that it is sent again; its member stays. All else is repeated to the letter.
+	// Our acquire sets a flag when it is sent again, and keeps its member. Everything else is repeated byte for byte.
 	request := strings.Join(words, "\x00")
 	if len(words) > 9 && (len(words[9]) == 20 || len(words[9]) == 21) && words[2] == "3" {
 		request = words[9]
@@ -61,10 +61,10 @@ func (l *loser) judge(words []string) (f redistest.Fault) {
 	return f
 }
 
-// A lossy is limiters on a Redis whose replies get lost, and what the callers were told.
+// A lossy is a set of limiters on a Redis whose replies are lost, with what the callers were told.
 type lossy struct {
 	testing.TB
-	past     redis.UniversalClient   // no reply gets lost here
+	past     redis.UniversalClient   // no reply is lost here
 	through  []redis.UniversalClient // one for each client
 	ids      []string
 	proxies  []*redistest.Proxy
@@ -74,20 +74,20 @@ type lossy struct {
 type lossyLimiter struct {
 	name  string
 	rate  ratelimiter.Rate
-	timed bool           // callers give up; a grant on its way to one that did is given back
+	timed bool           // callers give up; a grant on its way to such a caller is refunded
 	told  []atomic.Int64 // permits, by client
 }
 
-// What was granted for long stays to be counted. The short interval is longer than the time within which
-// a call is sent again: what its first attempt was granted would be back before the second one asks.
+// Long grants stay, so that they can be counted. The short interval is longer than the time within which a call is
+// sent again: otherwise what its first attempt was granted would be back before the second attempt.
 const (
 	lossyLong  = time.Hour
 	lossyShort = 600 * time.Millisecond
 	lossyMost  = 2
 )
 
-// newLossy makes two limiters of each kind. Rates of the long ones are used up in the course of the
-// run, so that refusals get lost, too.
+// newLossy makes two limiters of each kind. The permits of the long ones are used up in the course of the run, so
+// that refusals are lost as well.
 func newLossy(t testing.TB, past redis.UniversalClient, through []redis.UniversalClient, proxies []*redistest.Proxy, long int64) *lossy {
 	t.Helper()
 	w := &lossy{TB: t, past: past, through: through, proxies: proxies}
@@ -120,10 +120,10 @@ func (w *lossy) lost() (n int) {
 	return n
 }
 
-// A taker asks one limiter as one client.
+// A taker acquires from one limiter as one client.
 type taker func(ctx context.Context, rng *rand.Rand, l *lossyLimiter, client int, permits int64) (bool, error)
 
-// run runs two callers of each client on each limiter until so many replies are lost.
+// run runs two callers of each client on each limiter until the given number of replies are lost.
 func (w *lossy) run(seed uint64, goal int, losers *loser, take taker) {
 	w.Helper()
 	for _, p := range w.proxies {
@@ -143,7 +143,7 @@ func (w *lossy) run(seed uint64, goal int, losers *loser, take taker) {
 				case err == nil && granted:
 					l.told[client].Add(permits)
 				case l.timed && errors.Is(err, ratelimiter.ErrUnavailable): // its time was up first
-				case err != nil: // the last attempt is always answered
+				case err != nil: // the last attempt always gets a reply
 					faults.Add(1)
 					w.Errorf("%s: %v", l.name, err)
 				}
@@ -156,10 +156,10 @@ func (w *lossy) run(seed uint64, goal int, losers *loser, take taker) {
 	}
 }
 
-// A holding is the permits of one limiter, and of one client where each has its own.
+// A holding is the permits of one limiter, and of one client where each client has its own.
 type holding struct {
 	*lossyLimiter
-	mine           *ratelimiter.RateLimiter // past the proxies
+	mine           *ratelimiter.RateLimiter // not through the proxies
 	value, permits string                   // keys
 	toldSum        int64
 }

@@ -28,7 +28,7 @@ func (w *lossy) ours() taker {
 	}
 	return func(ctx context.Context, rng *rand.Rand, l *lossyLimiter, client int, permits int64) (bool, error) {
 		limiter := clients[client].RateLimiter(l.name)
-		switch way := rng.IntN(4); { // none waits for what comes back in an hour
+		switch way := rng.IntN(4); { // none waits for permits that come back in an hour
 		case way == 1:
 			return limiter.TryAcquire(ctx, permits, 0)
 		case way == 2 && l.timed:
@@ -41,9 +41,9 @@ func (w *lossy) ours() taker {
 	}
 }
 
-// requireAtMostOnce holds, when all callers are through, that no permit was taken twice or lost. Each
-// member in the sets stands for permits that callers were told of, and for no others; value and members
-// make up the rate; and one interval later all of the rate is free again. seen may be nil.
+// requireAtMostOnce checks, after all callers have returned, that no permit was taken twice or lost. Each member in
+// the sets stands for permits that callers were told of, and for no others; value and the members add up to the rate;
+// and one interval later the whole rate is free again. seen may be nil.
 func (w *lossy) requireAtMostOnce(seen func(key string) []entry) {
 	w.Helper()
 	var told, drift, waiting int64
@@ -52,7 +52,7 @@ func (w *lossy) requireAtMostOnce(seen func(key string) []entry) {
 		require.NotZero(w, h.toldSum, h.permits)
 		if h.rate.Interval == lossyLong {
 			var value, used int64
-			// What callers left behind that gave up is given back in the background.
+			// Grants of callers that gave up are refunded in the background.
 			eventually(callLimit, func() bool {
 				value, used = w.state(h)
 				return used == h.toldSum && value+used == h.rate.Permits
@@ -83,9 +83,9 @@ func (w *lossy) requireAtMostOnce(seen func(key string) []entry) {
 	w.Logf("%d replies lost, callers told of %d permits, drift of the capacity %d", w.lost(), told, drift)
 }
 
-// at returns the grants under a key of the permits. It says nothing of permits that were given back.
+// at returns the grants under a key of the permits. It does not tell which permits were refunded.
 func (l *ledger) at(rdb redis.UniversalClient, key string) []entry {
-	l.of(rdb, key) // until now
+	l.of(rdb, key) // waits for what was granted until now
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.entries[key])
@@ -101,7 +101,7 @@ func lossyClients(t testing.TB, n int, p *redistest.Proxy, server *redistest.Ser
 	return out
 }
 
-// TestLostReplies: 10,000 replies get lost, and no permit with them.
+// TestLostReplies checks that 10,000 lost replies lose no permit.
 func TestLostReplies(t *testing.T) {
 	seed := newTwinSeed(t).run
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
@@ -117,8 +117,8 @@ func TestLostReplies(t *testing.T) {
 	require.NotZero(t, p.Counts().LostRequests)
 }
 
-// TestLostRepliesToTheEnd: a try that is never answered is an error, which costs its permits once, however
-// often it was sent, and for an interval.
+// TestLostRepliesToTheEnd checks that a try that never gets a reply returns an error, and that it takes its permits
+// once, however often it was sent, and for one interval.
 func TestLostRepliesToTheEnd(t *testing.T) {
 	server := redistest.Start(t)
 	p := redistest.StartProxy(t, server.Addr())
@@ -128,11 +128,11 @@ func TestLostRepliesToTheEnd(t *testing.T) {
 	for _, l := range w.limiters {
 		for i, id := range w.ids {
 			callers.Go(func() {
-				// A Client for each: one that knows that Redis is away does not ask.
+				// Each try has a Client of its own, because a Client that knows that Redis is down sends nothing.
 				c := ratelimiter.New(w.through[i], ratelimiter.WithClientID(id))
 				defer c.Close()
 				limiter := c.RateLimiter(l.name)
-				assert.NoError(t, limiter.Acquire(t.Context(), 1)) // teaches the script, and the type
+				assert.NoError(t, limiter.Acquire(t.Context(), 1)) // loads the script, and learns the type
 				warm.Done()
 				warm.Wait()
 				p.Judge(func(words []string) (f redistest.Fault) {
@@ -155,7 +155,7 @@ func TestLostRepliesToTheEnd(t *testing.T) {
 	w.requireAtMostOnce(nil)
 }
 
-// TestLostRepliesOfACluster: the redirect loop of go-redis' cluster client re-sends nothing either.
+// TestLostRepliesOfACluster checks that the redirect loop of go-redis's cluster client takes no permits twice either.
 func TestLostRepliesOfACluster(t *testing.T) {
 	seed := newTwinSeed(t).run
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
@@ -173,7 +173,7 @@ func TestLostRepliesOfACluster(t *testing.T) {
 	}
 	var through []redis.UniversalClient
 	for range 2 {
-		// The nodes tell their own addresses, whatever a client dialled.
+		// The nodes report their own addresses, whatever address a client dialled.
 		through = append(through, cluster.Client(t, func(o *redis.ClusterOptions) {
 			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, byAddr[addr].Addr())
@@ -195,8 +195,8 @@ func TestLostRepliesOfACluster(t *testing.T) {
 	})
 }
 
-// TestLostRepliesOfRedisson: the same run with Redisson's script, which go-redis sends again as it does
-// any command, loses permits for good. So the run can tell.
+// TestLostRepliesOfRedisson checks that the same run finds the fault of Redisson's script: go-redis sends it again
+// like any command, and permits are lost for good.
 func TestLostRepliesOfRedisson(t *testing.T) {
 	seed := newTwinSeed(t).run
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
@@ -223,7 +223,7 @@ func TestLostRepliesOfRedisson(t *testing.T) {
 	require.Positive(t, drift, "neither left nor in use")
 }
 
-// tryAcquire runs the jar's script as a program would that had copied it.
+// tryAcquire runs the jar's script, as a program would that had copied it.
 func (j *jar) tryAcquire(ctx context.Context, rdb redis.UniversalClient, name, id string, permits int64, bits uint64) (bool, error) {
 	op := twinOp{name: "tryAcquire", permits: permits}
 	words := j.send(ctx, rdb.Pipeline(), op, name, id, time.Now().UnixMilli(), j.random(bits)).cmd.Args()

@@ -1,9 +1,9 @@
-// Package compat_test puts real Redisson, driven by the Java peer below java/, and this
-// library on one Redis and compares what each does with what the other left there. Guava's limiter, of
-// which limit has a shared form, is asked the same as ours below java/guava.
+// Package compat_test runs real Redisson, driven by the Java peer below java/, and this library on one Redis, and
+// compares what each of them does with what the other left there. It also compares Guava's limiter with our limiters
+// of package limit, by a peer below java/guava.
 //
-// Before the tests, prepare.sh fetches the jars and compiles the peer. Where it found no
-// Java the tests are skipped, and fail instead when CI=true.
+// Before the tests, prepare.sh fetches the jars and compiles the peer. If it found no Java, the tests are skipped,
+// and with CI=true they fail instead.
 package compat_test
 
 import (
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	work() // does not return in a process that a test started
 	flag.Parse()
 	if os.Getenv("RATELIMITER_LANE") == "" {
-		// Redisson needs a real server. RATELIMITER_LANE=valkey judges on Valkey.
+		// Redisson needs a real server. With RATELIMITER_LANE=valkey the tests run on Valkey.
 		_ = os.Setenv("RATELIMITER_LANE", "redis")
 	}
 	if err := prepared(); err != nil {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	_ = os.Remove(newestDiffers)
-	redistest.Main(m) // the fleet's JVMs end with their stdin, which is ours
+	redistest.Main(m) // the fleet's JVMs end when their stdin closes, which happens when this process ends
 }
 
 func prepared() (err error) {
@@ -45,8 +45,8 @@ func prepared() (err error) {
 	return err
 }
 
-// fleet holds one peer a version, started when first asked for, on the server that the tests
-// share. Tests that use it use keys of their own.
+// fleet holds one peer for each version, started at its first use, on the server that the tests share. Tests that use
+// it use their own keys.
 var fleet = &shared{peers: map[string]*peer{}}
 
 type shared struct {

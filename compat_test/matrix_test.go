@@ -16,10 +16,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// atOnce is how many scenarios run at once. They sleep most of the time, but their waits are compared.
+// atOnce is the number of scenarios that run at once. They sleep most of the time, but their waits are compared.
 const atOnce = 8
 
-// A direction is which side acts and which observes.
+// A direction tells which side acts and which observes.
 type direction string
 
 const (
@@ -27,10 +27,9 @@ const (
 	goToJava direction = "Go→Java"
 )
 
-// TestMatrix runs every scenario with every version, in both directions and for both types, on two
-// limiters in lockstep: on one the two sides work together, on the other Redisson works alone. After
-// each step answers and Redis' contents are compared. What differs must be in the closed list of
-// differences_test.go, and be there for a reason.
+// TestMatrix runs every scenario with every version, in both directions and for both types, on two limiters in
+// lockstep: on one the two sides work together, on the other Redisson works alone. After each step it compares the
+// replies and what Redis holds. Every difference must be in the closed list of differences_test.go, with its reason.
 func TestMatrix(t *testing.T) {
 	found := &results{cells: map[cell][]string{}, steps: &compared}
 	eachVersion(t, func(t testing.TB, v version) {
@@ -77,20 +76,21 @@ type matrix struct {
 	prefix  string // of the limiters' names
 }
 
-// limiters made and steps compared, by all versions together.
+// The numbers of limiters made and of steps compared, by all versions together.
 var limiters, compared atomic.Int64
 
-// absent is the entry of a cell whose scenario the version does not know, equal that of one that ran.
+// absent is the entry of a cell whose scenario the version does not know, equal that of one that was run.
 const (
 	absent = "–"
 	equal  = "="
 )
 
-// heldUp is how long the calls of a scenario may take together. In a longer run a window of its short interval may have ended
-// between two steps for one side and not for the other: what differs then says nothing, and the scenario is run again.
+// heldUp is the longest time that the calls of a scenario may take together. In a longer run a window of its short
+// interval may have ended between two steps for one side and not for the other. A difference then means nothing, and
+// the scenario is run again.
 const heldUp = short / 4
 
-// judged runs a scenario and fails t when something unexplained differs.
+// judged runs a scenario and fails t if there is an unexplained difference.
 func (m matrix) judged(t testing.TB, s scenario, d direction, typ string) (ids map[string][]string) {
 	t.Helper()
 	var unexplained []string
@@ -106,22 +106,23 @@ func (m matrix) judged(t testing.TB, s scenario, d direction, typ string) (ids m
 	return ids
 }
 
-// run returns the ids of the differences met, by operation: what the observer meets because its own
-// operation differs belongs to that operation, whatever the scenario is about. It also returns what
-// was unexplained, and how long the calls took that do not wait.
+// run returns the ids of the differences met, by operation. What the observer meets because its own operation differs
+// belongs to that operation, whatever the scenario is about. run also returns the unexplained differences, and the
+// time taken by the calls that do not wait.
 func (m matrix) run(t testing.TB, s scenario, d direction, typ string) (ids map[string][]string, unexplained []string, busy time.Duration) {
 	t.Helper()
 	lacks := s.since != "" && !m.version.since(s.since)
 	if lacks && d == javaToGo {
 		return map[string][]string{s.operation: {absent}}, nil, 0
 	}
-	// Before 3.22.1 setRate does not know a client's permits: as a judge of ours it is absent.
+	// Before 3.22.1 setRate does not know a client's own permits, so it cannot serve as a reference for ours.
 	lacks = lacks || d == goToJava && typ == "PER_CLIENT" && s.operation == "setRate" && !m.version.since("3.22.1")
-	var together, alone [2]side // setup and act by [0], or setup by [1]; observe by [1]
+	var together, alone [2]side // [0] acts; setup is by [0] or [1]; [1] observes
 	java := javaSide{m.java}
 	setup := 1
 	if lacks {
-		// Go does what this version cannot, and the version looks. Alone, the newest does it.
+		// Go acts where this version cannot, and the version observes. On the other limiter the newest version acts
+		// alone.
 		together = [2]side{newGoSide(t, m.rdb, m.version, m.newest.id), java}
 		alone = [2]side{javaSide{m.newest}, java}
 		setup = 0
@@ -190,12 +191,12 @@ type where struct {
 	lacks     bool
 }
 
-// A difference between the sides together and Redisson alone after a step.
+// A difference is what differs, after a step, between the two sides together and Redisson alone.
 type difference struct {
 	phase, step     string
 	what            string // "answer", "elapsed", or a key such as "hash rate", "value", "value ttl", "permits used"
 	together, alone string
-	state           map[string]string // the snapshot together
+	state           map[string]string // the snapshot of the sides together
 }
 
 func (d difference) String() string {
@@ -211,16 +212,16 @@ func (d difference) persists(b difference) bool {
 // elapsedTolerance allows for a busy machine; the waits of the scenarios are longer.
 const elapsedTolerance = 300 * time.Millisecond
 
-// A slack is by how many ms the times in two limiters may differ: a few, and what the calls took
-// that set and read them, for the two limiters are worked on at once but not at one instant.
+// A slack is by how many ms the times in two limiters may differ: a few, and as long as the calls took that set and
+// read them, because the two limiters are used concurrently but not at one instant.
 type slack struct {
 	steps, reading time.Duration
-	busy           time.Duration // all that the calls have taken, but for waits, and the snapshots
+	busy           time.Duration // the time of all calls, except waits, and of the snapshots
 }
 
 func (s slack) ms() int64 { return 5 + (s.steps + s.reading).Milliseconds() }
 
-// step does one step on both limiters at once and compares.
+// step does one step on both limiters concurrently and compares them.
 func (m matrix) step(t testing.TB, phase string, st step, names [2]string, together, alone side, late *slack) []difference {
 	t.Helper()
 	if st.pause > 0 {
@@ -280,7 +281,7 @@ func (m matrix) step(t testing.TB, phase string, st step, names [2]string, toget
 	return out
 }
 
-// same compares; times may differ by what is late.
+// same reports whether a and b are equal. Times may differ by late.
 func same(what, a, b string, late slack) bool {
 	if a == b {
 		return true
@@ -293,8 +294,8 @@ func same(what, a, b string, late slack) bool {
 	return errA == nil && errB == nil && na > 0 && nb > 0 && max(na-nb, nb-na) <= late.ms()
 }
 
-// snapshot returns all that Redis holds of a limiter: "hash FIELD", "value", "permits used", "permits
-// members" and the TTL of each, with " of CLIENT" for client keys.
+// snapshot returns all that Redis holds of a limiter: "hash FIELD", "value", "permits used", "permits members" and
+// the TTL of each, with " of CLIENT" for client keys.
 func (m matrix) snapshot(t testing.TB, name string) map[string]string {
 	t.Helper()
 	ctx := t.Context()

@@ -11,14 +11,14 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
-// An arrival is a call that the gateway got.
+// An arrival is a call that the gateway received.
 type arrival struct {
 	at, sent time.Time
 	caller   string
 	robot    bool
 }
 
-// A gateway is a DingTalk-like one on loopback that remembers every call.
+// A gateway is a gateway like DingTalk's, on loopback, that remembers every call.
 type gateway struct {
 	*dinggate.Gate
 	url string
@@ -27,8 +27,8 @@ type gateway struct {
 	arrivals []arrival
 }
 
-// scaledLimits returns DingTalk's limits, but for the lengths of the long penalties, the robot's minute, and the
-// month, which is no matter of seconds.
+// scaledLimits returns DingTalk's limits with shorter long penalties and a shorter robot's minute, and without the
+// monthly limit.
 func scaledLimits() dinggate.Limits {
 	l := dinggate.Standard()
 	l.IP.Penalty = banLength
@@ -56,7 +56,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.ServeHTTP(w, r)
 }
 
-// calls returns the arrivals that keep accepts, in their order.
+// calls returns the arrivals that keep accepts, in order.
 func (g *gateway) calls(keep func(arrival) bool) []arrival {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// An outbound is what the phases share: a Redis, what it granted, and a JVM.
+// An outbound is what the phases share: a Redis, the ledger of its grants, and a JVM.
 type outbound struct {
 	server *redistest.Server
 	seen   *ledger
@@ -32,7 +32,7 @@ func startOutbound(t *testing.T) *outbound {
 	return o
 }
 
-// A phase is a load on a gateway and an application of its own.
+// A phase is a load on a gateway, with an application of its own.
 type phase struct {
 	*testing.T
 	outbound *outbound
@@ -51,9 +51,9 @@ func (o *outbound) phase(t *testing.T, during time.Duration) *phase {
 	return &phase{T: t, outbound: o, gateway: startGateway(t), app: strings.ReplaceAll(t.Name(), "/", "."), during: during}
 }
 
-// The limiters of the profile that Java uses, too.
+// The names of the limiters of the profile that Java uses as well.
 func (p *phase) ofApp() string        { return "{dingtalk}:app-api:" + p.app + ":" + apiPath + ":1s" }
-func (p *phase) permitsOfApp() string { return p.ofApp() + ":permits" } // a name with braces gets no others
+func (p *phase) permitsOfApp() string { return p.ofApp() + ":permits" } // a name with braces gets no further braces
 func (p *phase) ofAddress() string    { return "{dingtalk}:ip:default:20s" }
 
 // starts starts the load of the Go processes and, if they use the profile, that of Java.
@@ -109,7 +109,7 @@ func (p *phase) startJava() {
 	})
 }
 
-// at waits until so long after the start.
+// at sleeps until d after the start, and returns that instant.
 func (p *phase) at(d time.Duration) time.Time {
 	time.Sleep(time.Until(p.began.Add(d)))
 	return time.Now()
@@ -151,14 +151,14 @@ func (p *phase) keyOfAPI() string {
 }
 
 const (
-	// heldUpOnItsWay is a call that was under way for so long that the profile, whose margin is 50 ms, promises
-	// nothing of it. Where the processes get two cores to themselves the slowest of a second takes 3 to
-	// 18 ms, from the clock of whoever granted it to the gateway.
+	// heldUpOnItsWay is the time in flight from which on the profile, whose margin is 50 ms, promises nothing for a
+	// call. Where the processes have two cores to themselves, the slowest call of a second takes 3 to 18 ms from the
+	// clock that granted it to the gateway.
 	heldUpOnItsWay = 40 * time.Millisecond
 )
 
-// requireNoPenalty allows for none but those that the machine has caused, by holding up a call of the full
-// second. It returns how many those were.
+// requireNoPenalty checks that there were no penalties but those that the machine caused by holding up a call of the
+// full second. It returns the number of those.
 func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 	p.Helper()
 	excused := 0
@@ -176,10 +176,10 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 	return excused
 }
 
-// wasHeldUp reports whether one of the calls of the second before an instant was held up, on its way from the
-// clock of whoever granted it, Redis' or Java's, to the gateway. One that took longer than the second was
-// not held up by the machine but sent again by Redisson. Each call is given the last grant before it left
-// that is not another's.
+// wasHeldUp reports whether one of the calls of the second before until was held up between its grant, by the clock
+// of Redis or of Java, and the gateway. A call that took longer than the second was not held up by the machine, but
+// sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
+// call.
 func (p *phase) wasHeldUp(until time.Time) bool {
 	p.Helper()
 	grants := p.outbound.seen.at(p.outbound.server.Client(p), p.permitsOfApp())
@@ -201,7 +201,7 @@ func (p *phase) wasHeldUp(until time.Time) bool {
 	return most > heldUpOnItsWay && most < time.Second
 }
 
-// closest returns the shortest time in which one call more arrived than is allowed in a second.
+// closest returns the shortest time in which more calls arrived than a second allows.
 func closest(calls []arrival) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for i := apiRate; i < len(calls); i++ {

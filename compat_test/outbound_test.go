@@ -15,12 +15,13 @@ import (
 
 const (
 	apiPath       = "/topapi/v2/user/get"
-	apiRate       = 20 // a second, for an application and the API
+	apiRate       = 20 // a second, for each application and API
 	robotRate     = 20
 	robotInterval = 6 * time.Second // the platform's minute, scaled
-	banLength     = 5 * time.Second // its 5 and 10 minutes, scaled
+	banLength     = 5 * time.Second // the platform's 5 and 10 minutes, scaled
 
-	// onItsWay is within what a call reaches the gateway whose permit was granted before nobody got one.
+	// onItsWay is the time within which a call reaches the gateway if its permit was granted before the grants
+	// stopped.
 	onItsWay = 500 * time.Millisecond
 
 	goProcesses  = 8
@@ -28,9 +29,9 @@ const (
 	javaThreads  = 2
 )
 
-// TestOutbound: eight Go processes with the DingTalk profile and a JVM with Redisson 4.7.0 call one API of
-// a gateway that punishes as DingTalk does, over HTTP, as fast as their limiters let them. Java knows of
-// the limiters and of nothing else.
+// TestOutbound checks the DingTalk profile with real processes. Eight Go processes with the profile and a JVM with
+// Redisson 4.7.0 call one API of a gateway that punishes as DingTalk does, over HTTP, as fast as their limiters
+// allow. Java knows the limiters and nothing else.
 func TestOutbound(t *testing.T) {
 	o := startOutbound(t)
 	t.Run("with the profile", o.profile)
@@ -39,8 +40,8 @@ func TestOutbound(t *testing.T) {
 	t.Run("Redis is killed", o.redisAway)
 }
 
-// profile: a quarter of a minute without a penalty, and hardly a permit is left; half a minute where
-// RATELIMITER_COMPAT_LONG is set.
+// profile checks that for a quarter of a minute there is no penalty and hardly a permit is left unused; for half a
+// minute if RATELIMITER_COMPAT_LONG is set.
 func (o *outbound) profile(t *testing.T) {
 	during := 14 * time.Second
 	if os.Getenv("RATELIMITER_COMPAT_LONG") != "" {
@@ -71,7 +72,7 @@ func (o *outbound) profile(t *testing.T) {
 	}
 }
 
-// plain: the gateway bites.
+// plain checks that the gateway punishes calls that are made without the profile.
 func (o *outbound) plain(t *testing.T) {
 	p := o.phase(t, 2500*time.Millisecond)
 	p.starts(true)
@@ -85,8 +86,8 @@ func (o *outbound) plain(t *testing.T) {
 	require.Greater(t, ledger.Total.Refused, ledger.Total.Admitted)
 }
 
-// ban: the gateway bans the address, not because of the fleet. The next call finds out, and then nobody
-// calls until it is over: Java finds no permits.
+// ban checks that when the gateway bans the address, for a reason outside the fleet, one call finds out and then
+// nobody calls until the ban is over: Java finds no permits.
 func (o *outbound) ban(t *testing.T) {
 	p := o.phase(t, 2500*time.Millisecond+banLength+3500*time.Millisecond)
 	p.starts(false)
@@ -131,11 +132,11 @@ func (o *outbound) ban(t *testing.T) {
 	p.requireNoPenalty(ledger, 1)
 }
 
-// redisAway: Redis is killed, and comes back with what it has written. Nobody calls without it.
+// redisAway checks that nobody calls while Redis is down. Redis is killed, and comes back with what it has written.
 //
-// Redisson sends a command again that Redis did not answer, with the clock of the first time. When Redis
-// comes back later than that, the permit counts in a window that is over, and the platform sees a call more
-// for each thread of Java that waited. Only head-room helps: a permit for each of these threads.
+// Redisson repeats a command that Redis did not reply to, with the clock reading of its first attempt. If Redis comes
+// back later than the interval, the permit counts in a window that is over, and the platform sees one more call for
+// each thread of Java that waited. Only head-room helps: one permit for each of these threads.
 func (o *outbound) redisAway(t *testing.T) {
 	p := o.phase(t, 11*time.Second)
 	p.headRoom = javaThreads

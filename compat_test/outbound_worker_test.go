@@ -18,28 +18,28 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
-// headerSent is the clock in nanoseconds when a request left its process: after it was granted.
+// headerSent holds the time, in nanoseconds, at which a request left its process, after it was granted.
 const headerSent = "X-Sent"
 
-// An outboundPlan is the load of one Go process: goroutines that call one API, and one that sends robot
-// messages, each as fast as its client lets it.
+// An outboundPlan is the load of one Go process: goroutines that call one API and one that sends robot messages, each
+// as fast as its client allows.
 type outboundPlan struct {
 	Addr       string // of Redis
 	URL        string // of the gateway
 	Name       string // of the process, for the gateway
 	App        string
-	Robot      string // access token; none are sent without
+	Robot      string // access token of the robot; without it no messages are sent
 	Goroutines int
 	During     time.Duration
-	Plain      bool  // without a Transport of ours
-	Permits    int64 // of the API, a second
+	Plain      bool  // without a Transport of this library
+	Permits    int64 // of the API, per second
 }
 
-// An outboundTally is what became of them.
+// An outboundTally counts the results of the calls.
 type outboundTally struct {
-	Answers int64            // that came
-	Errors  map[string]int64 // what callers saw instead, by text
-	Events  []outboundEvent  // those that are worth a look, by the clock
+	Answers int64            // responses received
+	Errors  map[string]int64 // what callers got instead, by text
+	Events  []outboundEvent  // the notable events, by time
 	Counts  map[httplimit.EventKind]int64
 }
 
@@ -53,7 +53,7 @@ type outboundEvent struct {
 }
 
 func (p *outboundPlan) run() any {
-	redis.SetLogger(silent{}) // a Redis that is away is what one of the phases is about
+	redis.SetLogger(silent{}) // one of the phases is about a Redis that is down
 	tally := &outboundTally{Errors: map[string]int64{}, Counts: map[httplimit.EventKind]int64{}}
 	var mu sync.Mutex
 	base := stamped{&http.Transport{MaxIdleConnsPerHost: p.Goroutines + 1}, p.Name}
@@ -107,8 +107,8 @@ func (p *outboundPlan) run() any {
 	return tally
 }
 
-// profile returns DingTalk's profile with its defaults, but for the gateway's address, the scaled lengths, and a robot's
-// minute that is six seconds.
+// profile returns DingTalk's profile with its defaults, except for the gateway's address, the scaled lengths, and a
+// robot's minute of six seconds.
 func (p *outboundPlan) profile() httplimit.Profile {
 	return platform.DingTalk(p.App, platform.WithHosts("127.0.0.1"),
 		platform.WithPenalty(platform.ScopeIP, banLength),
@@ -136,7 +136,7 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// stamped is below the Transport, where a request has its permits.
+// A stamped adds headerSent. It is below the Transport, so that a request already has its permits.
 type stamped struct {
 	base http.RoundTripper
 	name string

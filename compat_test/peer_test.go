@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// startLimit is generous: a JVM starts in about a second, two at once on a busy machine in more.
+	// startLimit is generous: a JVM starts in about a second, and two at once on a busy machine take longer.
 	startLimit = 30 * time.Second
 	callLimit  = 15 * time.Second
 	stopLimit  = 10 * time.Second
@@ -31,8 +31,8 @@ var javaOptions = []string{
 	"-Dio.netty.noPreferDirect=true",
 }
 
-// A peer is one JVM with one Redisson client. Its methods may be called from several
-// goroutines, and calls overlap in the JVM as they do here.
+// A peer is one JVM with one Redisson client. Its methods may be called from several goroutines, and such calls
+// overlap in the JVM as well.
 type peer struct {
 	version version
 	id      string // of the Redisson client
@@ -54,13 +54,13 @@ type javaError struct {
 
 func (e *javaError) Error() string { return e.Class + ": " + e.Message }
 
-// unsupported reports whether err is the peer's answer to an operation that the version lacks.
+// unsupported reports whether err is the peer's reply to an operation that the version lacks.
 func unsupported(err error) bool {
 	var e *javaError
 	return errors.As(err, &e) && e.Class == "UnsupportedOperationException"
 }
 
-// startPeer runs a JVM until the test ends. addr is host:port; options are the peer's.
+// startPeer runs a JVM until the test ends. addr is host:port. The options are those of the peer.
 func startPeer(t testing.TB, v version, addr string, options ...string) *peer {
 	t.Helper()
 	p, err := newPeer(v, addr, options...)
@@ -109,7 +109,7 @@ func newPeer(v version, addr string, options ...string) (*peer, error) {
 	return nil, fmt.Errorf("%w\n%s", err, p.stderr)
 }
 
-// read delivers the answers to their calls until stdout ends.
+// read delivers the replies to their calls until stdout ends.
 func (p *peer) read(stdout *bufio.Reader, greeting chan<- string) {
 	defer close(p.done)
 	for first := true; ; first = false {
@@ -168,7 +168,7 @@ func (p *peer) begin(operation string, args ...any) *pending {
 	return call
 }
 
-// wait returns the answer; an exception comes as *javaError.
+// wait returns the reply. An exception is returned as a *javaError.
 func (c *pending) wait(limit time.Duration) (string, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -177,7 +177,7 @@ func (c *pending) wait(limit time.Duration) (string, error) {
 	case answer = <-c.answer:
 	case <-c.peer.done:
 		select {
-		case answer = <-c.answer: // it was the last thing said
+		case answer = <-c.answer: // the reply was the last line
 		default:
 			return "", fmt.Errorf("Redisson %s ended during %s\n%s", c.peer.version, c.line, c.peer.stderr)
 		}
@@ -188,27 +188,26 @@ func (c *pending) wait(limit time.Duration) (string, error) {
 		return unescape(value), nil
 	}
 	class, message, _ := strings.Cut(strings.TrimPrefix(answer, "!"), " ")
-	// What follows is the whole command, script and all: texts of other errors among it.
+	// The rest is the whole command with its script, which contains the texts of other errors.
 	message, _, _ = strings.Cut(unescape(message), " channel: [")
 	return "", &javaError{Class: class[strings.LastIndexByte(class, '.')+1:], Message: message}
 }
 
-// running reports whether the answer is still to come.
+// running reports whether the reply has not arrived yet.
 func (c *pending) running() bool { return len(c.answer) == 0 }
 
-// cancel interrupts the operation, or cancels the future of an Async one. Its own answer
-// still comes.
+// cancel interrupts the operation, or cancels the future of an Async one. The operation still sends its own reply.
 func (c *pending) cancel() (bool, error) {
 	value, err := c.peer.call("cancel", c.id)
 	return value == "true", err
 }
 
-// call sends an operation and waits for its answer.
+// call sends an operation and waits for its reply.
 func (p *peer) call(operation string, args ...any) (string, error) {
 	return p.begin(operation, args...).wait(callLimit)
 }
 
-// must calls an operation that is expected to answer.
+// must calls an operation that is expected to succeed, and returns its reply.
 func (p *peer) must(t testing.TB, operation string, args ...any) string {
 	t.Helper()
 	value, err := p.call(operation, args...)
@@ -275,16 +274,16 @@ func (p *peer) kill() {
 	_ = p.cmd.Wait()
 }
 
-// A load is what burst and hammer answer.
+// A load is the reply to burst or hammer.
 type load struct {
 	granted, permits, refused, errors int64
 	elapsed                           time.Duration
-	kinds                             []string // "COUNT*TEXT", one for each kind of error
-	grants                            []grant  // of a hammer
+	kinds                             []string // "COUNT*TEXT" for each kind of error
+	grants                            []grant  // for a hammer
 }
 
 type grant struct {
-	at      time.Time // by the JVM's clock, after the answer
+	at      time.Time // by the JVM's clock, after the reply
 	permits int64
 }
 
@@ -331,7 +330,7 @@ func parseLoad(text string) (load, error) {
 	return l, nil
 }
 
-// escape and unescape are the peer's: see java/src/main/java/peer/Peer.java.
+// escape and unescape use the peer's escapes; see java/src/main/java/peer/Peer.java.
 func escape(text string) string {
 	if text == "" {
 		return "%"
@@ -358,7 +357,7 @@ func unescape(word string) string {
 	return text
 }
 
-// tail keeps the end of what a JVM logged, for the message of a failure.
+// A tail keeps the end of what a JVM logged, for the message of a failure.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -13,7 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// TestRedissonHash checks what Redisson puts into the limiter's hash.
+// TestRedissonHash checks what Redisson writes to the limiter's hash.
 func TestRedissonHash(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -34,7 +34,7 @@ func TestRedissonHash(t *testing.T) {
 	})
 }
 
-// TestRedissonKeepAlive checks the field that 3.38.0 brought, and the TTL it stands for.
+// TestRedissonKeepAlive checks the field that 3.38.0 added, and the TTL that follows from it.
 func TestRedissonKeepAlive(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -51,7 +51,7 @@ func TestRedissonKeepAlive(t *testing.T) {
 	}, from("3.38.0"))
 }
 
-// TestRedissonTTLRule: since 3.17.3 an acquire copies the hash's TTL to the state.
+// TestRedissonTTLRule checks that since 3.17.3 an acquire copies the hash's TTL to the state.
 func TestRedissonTTLRule(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -70,7 +70,7 @@ func TestRedissonTTLRule(t *testing.T) {
 	})
 }
 
-// TestRedissonMembers checks the bytes of a grant, version by version, and that our codec knows them.
+// TestRedissonMembers checks the bytes of a grant, version by version, and that our codec reads them.
 func TestRedissonMembers(t *testing.T) {
 	const permits = 0x01020304
 	eachVersion(t, func(t testing.TB, v version) {
@@ -155,7 +155,7 @@ func TestRedissonAnswers(t *testing.T) {
 		}
 
 		require.EqualValues(t, 3, p.number(t, "availablePermits", name))
-		for wide := false; !wide; { // until the calls of a window are within one
+		for wide := false; !wide; { // until the calls of a window fall within one
 			began := time.Now()
 			require.True(t, p.truth(t, "tryAcquire", name, 2))
 			left := p.number(t, "availablePermits", name)
@@ -173,7 +173,8 @@ func TestRedissonAnswers(t *testing.T) {
 			}
 		}
 
-		// 3.13.4 checks the rate at the first use alone, and takes a count of 3 deleted keys for false.
+		// 3.13.4 checks the request against the rate only at the first use, and treats a count of 3 deleted keys as
+		// false.
 		got, err := p.call("tryAcquire", name, 4)
 		if v.since("3.14.0") {
 			require.ErrorContains(t, err, excess)
@@ -186,8 +187,8 @@ func TestRedissonAnswers(t *testing.T) {
 	})
 }
 
-// TestRedissonNegativeTimeout: older versions take any negative timeout for "wait for ever", newer
-// ones -1 ms alone. We never wait.
+// TestRedissonNegativeTimeout checks that older versions treat any negative timeout as "wait for ever", newer ones
+// only -1 ms, and that we never wait.
 func TestRedissonNegativeTimeout(t *testing.T) {
 	versionsAbreast(t, func(t testing.TB, v version) {
 		p := fleet.peer(t, v)
@@ -205,7 +206,7 @@ func TestRedissonNegativeTimeout(t *testing.T) {
 	})
 }
 
-// TestRedissonRelease: the permits come back, and the grant stays in the set.
+// TestRedissonRelease checks that a release gives the permits back and leaves the grant in the set.
 func TestRedissonRelease(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -244,7 +245,8 @@ func TestRedissonUpdateRate(t *testing.T) {
 	}, from("4.4.0"))
 }
 
-// TestRedissonTakesNegativePermits is why we refuse them: the state is corrupt afterwards.
+// TestRedissonTakesNegativePermits checks the reason why we refuse negative permits: Redisson accepts them, and the
+// state is corrupt afterwards.
 func TestRedissonTakesNegativePermits(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
@@ -255,8 +257,8 @@ func TestRedissonTakesNegativePermits(t *testing.T) {
 	})
 }
 
-// TestClientKeyTTL: by default our PER_CLIENT state expires, which Redisson's never does (row 17 of
-// the design's list), and Redisson reads it all the same.
+// TestClientKeyTTL checks that by default our PER_CLIENT state expires, which Redisson's never does (row 17 of the
+// design's list), and that Redisson reads it all the same.
 func TestClientKeyTTL(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)

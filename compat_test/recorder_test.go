@@ -12,13 +12,11 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A recorder keeps every command that clients of a proxy in front of a Redis send, labelled
-// with the operation under way. It is how a test gets at Redisson's scripts: none is kept in
-// this repository.
+// A recorder keeps every command that clients of a proxy in front of a Redis send, labelled with the operation under
+// way. Tests obtain Redisson's scripts this way: none is kept in this repository.
 //
-// A command is recorded before Redis sees it, so when an operation has answered, what it sent
-// is there. Against a server that already knows a script, EVALSHA says nothing about its text:
-// record on a server of the test's own.
+// A command is recorded before Redis sees it, so once an operation has returned, what it sent is there. With a server
+// that already knows a script, EVALSHA does not tell its text: record on a server of the test's own.
 type recorder struct {
 	addr string // for the client
 
@@ -27,7 +25,7 @@ type recorder struct {
 	commands []command
 }
 
-// A command as it was sent.
+// A command is a command as it was sent.
 type command struct {
 	label string
 	words []string
@@ -66,8 +64,7 @@ func (r *recorder) setLabel(label string) {
 	r.label = label
 }
 
-// sent returns the commands recorded under a label, without those by which a client looks
-// after its connections.
+// sent returns the commands recorded under a label, without those by which a client maintains its connections.
 func (r *recorder) sent(label string) []command {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,8 +79,8 @@ func (r *recorder) sent(label string) []command {
 
 func (c command) name() string { return strings.ToUpper(c.words[0]) }
 
-// calls returns the scripts that an operation ran. An EVALSHA of an unknown text is left out:
-// Redis answered it with NOSCRIPT, and SCRIPT LOAD and another EVALSHA followed.
+// calls returns the scripts that an operation ran. An EVALSHA of an unknown text is left out: Redis replied to it
+// with NOSCRIPT, and SCRIPT LOAD and another EVALSHA followed.
 func (r *recorder) calls(label string) []scriptCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cell of the matrix.
+// A cell is a cell of the matrix.
 type cell struct {
 	version, operation string
 	direction          direction
 	typ                string
 }
 
-// results are the ids of the differences met, by cell, repeated as met. Scenarios add to them at once.
+// results holds the ids of the differences met, by cell, once for each time. Scenarios add to it concurrently.
 type results struct {
 	mu    sync.Mutex
 	cells map[cell][]string
@@ -40,8 +40,8 @@ const (
 	matrixEnd        = "<!-- The end of the matrix. -->\n"
 )
 
-// judge fails a run of the whole matrix that did not meet every deliberate difference, or whose table
-// is not the one in docs/compatibility.md. RATELIMITER_COMPAT_REPORT=write writes it there instead.
+// judge fails a run of the whole matrix if it did not meet every deliberate difference, or if its table is not the
+// one in docs/compatibility.md. With RATELIMITER_COMPAT_REPORT=write it writes the table there instead.
 func (r *results) judge(t *testing.T) {
 	t.Helper()
 	t.Logf("%d cells, %d steps compared", len(r.cells), r.steps.Load())
@@ -54,7 +54,7 @@ func (r *results) judge(t *testing.T) {
 		}
 	}
 	if len(versions) < len(allVersions) {
-		return // -run named some
+		return // -run selected some of the tests
 	}
 	for _, d := range deliberates {
 		require.True(t, met[d.id], "no scenario met the deliberate difference %s: %s", d.id, d.title)
@@ -78,8 +78,8 @@ func (r *results) mark(c cell) string {
 	for _, id := range r.cells[c] {
 		ids[id] = true
 	}
-	// Some scenarios of an operation are newer than the operation. The keepAliveTime field is
-	// everywhere with old versions, and said once, below the table.
+	// Some scenarios of an operation are newer than the operation. The keepAliveTime field differs in every cell of
+	// old versions, and is mentioned once, below the table.
 	only := len(ids) == 1 && ids[absent]
 	delete(ids, absent)
 	delete(ids, equal)
@@ -93,8 +93,8 @@ func (r *results) mark(c cell) string {
 	return strings.Join(slices.Sorted(maps.Keys(ids)), " ")
 }
 
-// markdown returns the matrix as tables, without dates and timings, so that a diff shows a change. A newest that the matrix
-// does not list is left out: it would change the text without a change here.
+// markdown returns the matrix as tables, without dates and timings, so that a diff shows only real changes. A newest
+// version that the matrix does not list is left out, because it would change the text without a change here.
 func (r *results) markdown() string {
 	var out strings.Builder
 	var operations []string

@@ -12,23 +12,23 @@ type step struct {
 func do(operation string, args ...any) step { return step{operation: operation, args: args} }
 func sleep(d time.Duration) step            { return step{pause: d} }
 
-// A scenario is one way to use an operation. In one direction Java acts and Go observes, in the
-// other Go acts and Java observes; the observer's side also makes the state to act on.
+// A scenario is one way to use an operation. In one direction Java acts and Go observes, in the other Go acts and
+// Java observes. The observing side also makes the state on which the other one acts.
 type scenario struct {
 	operation string // the row of the matrix
 	name      string
-	since     string // of Redisson, "" for all of them
+	since     string // the first version of Redisson, "" for all of them
 	setup     []step
 	act       []step
 }
 
-// typeOf stands in a scenario for the type under test, otherType for the other one.
+// typeOf stands in a scenario for the type under test, and otherType for the other one.
 const (
 	typeOf    = "TYPE"
 	otherType = "OTHER TYPE"
 )
 
-// short is an interval that scenarios wait for, long one that never ends during a test.
+// short is an interval that scenarios wait for, and long is one that never ends during a test.
 const (
 	short = 400 * time.Millisecond
 	long  = time.Hour
@@ -43,15 +43,15 @@ func rate(permits int, interval time.Duration) step {
 
 func take(permits int) step { return do("tryAcquire", permits) }
 
-// fullView is what the observer asks at the end, whatever happened before: 5 is more than the
-// limiters of most scenarios have left, 1000 more than any has in all.
+// fullView is what the observer requests at the end, whatever happened before: 5 is more than the limiters of most
+// scenarios have left, and 1000 is more than any of them has in all.
 var fullView = []step{
 	do("getConfig"), do("isExists"), do("remainTimeToLive"), do("getExpireTime"), do("availablePermits"),
 	take(1), take(2), take(5), take(1), take(1000), do("availablePermits"), do("remainTimeToLive"), do("getName"),
 	do("trySetRate", typeOf, 4, long), do("delete"), do("isExists"), take(1),
 }
 
-// scenarios returns the matrix' rows.
+// scenarios returns the rows of the matrix.
 func scenarios() []scenario {
 	five := []step{rate(5, long), take(2)}
 	spent := []step{rate(5, short), take(5)}

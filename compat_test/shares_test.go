@@ -14,19 +14,19 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A contest is callers of ours and threads of one JVM that all wait in acquire for one limiter.
+// A contest is a set of callers of ours and threads of one JVM that all wait in acquire for one limiter.
 type contest struct {
 	rate     int
 	interval time.Duration
 	callers  int           // on each side
 	think    time.Duration // after a grant
 	timeout  time.Duration // of each acquire; 0 for none
-	reopen   time.Duration // with it, the limiter comes out of a cool-down of 2 s
-	begin    time.Duration // what is granted before that does not count
+	reopen   time.Duration // if set, the limiter comes out of a cool-down of 2 s
+	begin    time.Duration // grants before that do not count
 	lasts    time.Duration
 }
 
-// sharedOut is how often each side was granted a permit.
+// sharedOut is the number of grants of each side.
 type sharedOut struct{ ours, java int }
 
 func (s sharedOut) all() int { return s.ours + s.java }
@@ -34,7 +34,7 @@ func (s sharedOut) all() int { return s.ours + s.java }
 // smaller returns the share of the side that got less.
 func (s sharedOut) smaller() float64 { return float64(min(s.ours, s.java)) / float64(max(1, s.all())) }
 
-// whole returns how many permits there were in all.
+// whole returns the number of permits that the rate allows in the contest.
 func (c contest) whole() float64 {
 	return float64(c.rate) * float64(c.lasts-c.begin) / float64(c.interval)
 }
@@ -93,7 +93,7 @@ func (c contest) play(t testing.TB, v version) sharedOut {
 		})
 	}
 	callers.Wait()
-	_, err := hammer.cancel() // the threads that wait would do so for long
+	_, err := hammer.cancel() // the threads that wait would go on for long
 	require.NoError(t, err)
 	text, err := hammer.wait(callLimit)
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func (c contest) play(t testing.TB, v version) sharedOut {
 	return out
 }
 
-// shareVersions are the article's and those whose timers differ.
+// shareVersions runs f for the article's version and for those whose timers differ.
 func shareVersions(t *testing.T, f func(t *testing.T, v version)) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -119,23 +119,23 @@ func shareVersions(t *testing.T, f func(t *testing.T, v version)) {
 	}
 }
 
-// TestSharesBesideJava: whoever waits gets a part. Redisson's threads wake late, and a caller of ours that was always
-// there at the instant left them 2 %.
+// TestSharesBesideJava checks that each side gets a part of the permits. Redisson's threads wake late: when a caller
+// of ours always made its request at the very instant, they got only 2 %.
 func TestSharesBesideJava(t *testing.T) {
 	shareVersions(t, func(t *testing.T, v version) {
 		c := contest{rate: 20, interval: time.Second, callers: 8, begin: 3 * time.Second, lasts: 11 * time.Second}
 		got := c.play(t, v)
 		t.Logf("%v: %+v of %.0f", c, got, c.whole())
-		// One version after another on a machine that did nothing else 46 to 50 % and the whole rate were measured.
-		// Here four JVMs share two cores with other tests, which takes from Java's part; 27 % was seen. In virtual
-		// time TestJavaThatWaitsGetsItsShare holds 35 %, and 95 % of the rate.
+		// With one version after another, on a machine that did nothing else, the smaller share was 46 to 50 %, and the
+		// whole rate was used. Here four JVMs share two cores with other tests, which reduces Java's part; 27 % was
+		// seen. In virtual time TestJavaThatWaitsGetsItsShare checks for 35 %, and 95 % of the rate.
 		require.GreaterOrEqual(t, got.smaller(), .10, "%+v", got)
 		require.LessOrEqual(t, float64(got.all()), c.whole()+float64(c.rate), "%+v", got)
 	})
 }
 
-// TestTripwireByEveryVersion: to a call of Redisson's the tripwire of those who wait is a grant that has expired. It
-// takes it away, and sees the limiter as it is.
+// TestTripwireByEveryVersion checks that to a call of Redisson's the tripwire of our waiting callers is a grant that
+// has expired: the call removes it, and sees the limiter as it is.
 func TestTripwireByEveryVersion(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()

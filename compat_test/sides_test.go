@@ -14,20 +14,20 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A side is one of the two implementations. It takes the peer's operations, and answers in the
-// peer's words, so that the two can be compared word by word.
+// A side is one of the two implementations. It takes the peer's operations and replies in the peer's words, so that
+// the two can be compared word by word.
 type side interface {
 	do(operation, name string, args ...any) string
 }
 
-// Errors in the words of both sides.
+// The errors in the words of both sides.
 const (
 	notInitialized  = "!not initialized"
 	exceedsRate     = "!exceeds rate"
 	invalidArgument = "!invalid argument"
 )
 
-// javaSide is a peer.
+// A javaSide is a peer.
 type javaSide struct{ *peer }
 
 func (j javaSide) do(operation, name string, args ...any) string {
@@ -50,22 +50,22 @@ func (j javaSide) do(operation, name string, args ...any) string {
 	case err != nil:
 		return "!" + err.Error()
 	case operation == "getConfig" && value == "OVERALL 0 0":
-		return notInitialized // what 3.18.0 and later say
+		return notInitialized // the text of 3.18.0 and later
 	case operation == "getExpireTime" && strings.HasPrefix(value, "-"):
 		return "none"
 	}
 	return value
 }
 
-// goSide is this library, in the place of the JVM whose id it takes.
+// A goSide is this library in the place of the JVM whose id it takes.
 type goSide struct{ client *ratelimiter.Client }
 
-// newGoSide sets what a deployment shared with v would set.
+// newGoSide sets the options that a deployment shared with v would set.
 func newGoSide(t testing.TB, rdb redis.UniversalClient, v version, id string) goSide {
 	t.Helper()
 	options := []ratelimiter.Option{
 		ratelimiter.WithClientID(id),
-		// The default gives client keys a TTL, which Redisson does not: TestClientKeyTTL.
+		// By default client keys have a TTL, which Redisson does not set; see TestClientKeyTTL.
 		ratelimiter.WithClientKeyTTL(0),
 	}
 	if v.since("3.16.4") && !v.since("3.17.0") {
@@ -165,7 +165,7 @@ func rateOf(args []any) ratelimiter.Rate {
 	return r
 }
 
-// optionsOf reads KEEPSTATE of setRateArgs and updateRate.
+// optionsOf reads the KEEPSTATE argument of setRateArgs and updateRate.
 func optionsOf(args []any) []ratelimiter.RateOption {
 	if args[4] == true {
 		return []ratelimiter.RateOption{ratelimiter.KeepState()}

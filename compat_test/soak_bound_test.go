@@ -12,28 +12,28 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// underway is how long a Java script may be on its way before its grant counts as late: from the
-// moment at which the JVM read its clock to that at which Redis ran the script.
+// underway is the time that a Java script may be on its way before its grant counts as late: from the moment at which
+// the JVM read its clock to that at which Redis ran the script.
 const underway = 50 * time.Millisecond
 
-// requireWindows holds what is promised of a limiter that Java and Go share while all clocks are one.
+// requireWindows checks what is promised of a limiter that Java and Go share while all clocks agree.
 //
-// Every grant has a score s, the clock of whoever granted it, and an instant e at which Redis ran it;
-// e ≥ s here, since a clock is read before it is used. We read Redis' clock in the script: e − s is
-// below a millisecond, what rounding takes. Java reads its own before it sends: e − s is what its
-// queues, the network and Redis' queue took. A grant is taken out of the set by nobody before
-// s + interval. So:
+// Every grant has a score s, the clock reading of the side that granted it, and an instant e at which Redis ran it; e
+// ≥ s, since a clock is read before the reading is used. Our script reads the clock of Redis, so e − s is below a
+// millisecond, which is rounding. Java reads its own clock before it sends, so e − s is the time spent in its queues,
+// on the network and in Redis's queue. Nothing takes a grant out of the set before s + interval. Therefore:
 //
-//   - among grants of ours, by score: no half-open window of interval holds more than rate. Whoever
-//     took a out of the set before b was granted did so when Redis' clock said s(a) + interval or more,
-//     and s(b) is no less than that;
-//   - among all grants that were not late, e − s ≤ d: no window of interval − d does. Of the window
-//     (T−interval+d, T], let b be the grant that Redis ran last, and a any other. Whoever took a out
+//   - Among our grants, by score, no half-open window of interval holds more than rate. The call that
+//     took a out of the set before b was granted did so when Redis's clock showed s(a) + interval or
+//     more, and s(b) is no less than that.
+//   - Among all grants that were not late, e − s ≤ d, no window of interval − d holds more. In the window
+//     (T−interval+d, T], let b be the grant that Redis ran last, and a any other. The call that took a out
 //     before b did so with a clock c ≥ s(a) + interval ≥ e(a) − d + interval > T, but c ≤ e(b) ≤ T.
-//     So all of them were in the set together. The same holds by score;
-//   - grants that were late come on top: they are counted by an instant that is long past, and are free
-//     again that much too early. A JVM that stalls, or sends again after Redis was away, exceeds the
-//     rate with Redisson alone as well. Nobody else can see it: the score says nothing of when.
+//     So all of them were in the set together. The same holds by score.
+//   - Late grants come on top of that. They are counted by an instant that is long past, and are free
+//     again that much too early. A JVM that stalls, or that sends again after Redis was down, exceeds the
+//     rate with Redisson alone as well. Nobody else can notice, because the score does not tell when the
+//     script ran.
 func requireWindows(t testing.TB, grants []entry, rate int64, interval time.Duration) {
 	t.Helper()
 	require.NotEmpty(t, grants)
@@ -52,8 +52,8 @@ func requireWindows(t testing.TB, grants []entry, rate int64, interval time.Dura
 	require.Greater(t, 2*permitsIn(inTime), permitsIn(grants), "most grants are in time, and judged")
 }
 
-// TestSoakBound checks that the judge sees an excess: Java's second burst after an eviction, of 9 permits
-// where 5 are allowed, and what lies exactly one window apart.
+// TestSoakBound checks that requireWindows notices an excess, Java's second burst after an eviction, of 9 permits
+// where 5 are allowed, and that it accepts grants exactly one window apart.
 func TestSoakBound(t *testing.T) {
 	java := fleet.peer(t, newestListed())
 	rdb := redistest.Client(t)

@@ -22,10 +22,10 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A ledger is every grant on a server as Redis itself saw it: what MONITOR says of the ZADDs that
-// scripts ran. It misses none, whoever sent the script and whether or not its answer arrived; a
-// poller of the permits sets would miss what is reclaimed between two looks, and what the callers
-// report lacks the grants whose answers were lost, and says when an answer came, not when it was given.
+// A ledger holds every grant on a server as Redis itself saw it: what MONITOR reports of the ZADDs that scripts ran.
+// It misses none, whichever client sent the script and whether or not its reply arrived. A poller of the permits sets
+// would miss what is reclaimed between two looks. What the callers report lacks the grants whose replies were lost,
+// and tells when a reply arrived, not when the grant was made.
 type ledger struct {
 	t    testing.TB
 	addr string
@@ -33,24 +33,24 @@ type ledger struct {
 	mu      sync.Mutex
 	entries map[string][]entry // by the key of the permits set, in the order of execution
 	known   map[string]float64 // score of the last grant with this key and member
-	place   map[string]int     // where among the entries that grant is
+	place   map[string]int     // index of that grant among the entries
 	ids     map[string]float64 // score of the last grant with this key and random part
-	back    []string           // the give_back that runs, as it was sent
-	moves   bool               // a reserve runs: what it removes is not granted, what it adds is
+	back    []string           // the give_back that is running, as it was sent
+	moves   bool               // a reserve is running: what it removes is not granted, and what it adds is
 	echoed  chan string
 	ended   chan struct{}
 }
 
 // An entry is one grant.
 type entry struct {
-	score   float64   // in ms, by the clock of whoever granted
+	score   float64   // in ms, by the clock of the side that granted
 	at      time.Time // of execution, by the clock of Redis
 	permits int64
 	java    bool
 }
 
-// lag returns by how much the score is behind the execution: less than a millisecond where Redis told the
-// time, and the time that the script was under way where Java told it.
+// lag returns by how much the score is behind the execution: less than a millisecond where the time is Redis's, and
+// the time that the script was on its way where it is Java's.
 func (e entry) lag() time.Duration { return e.at.Sub(e.scored()) }
 
 func (e entry) scored() time.Time {
@@ -65,7 +65,7 @@ func startLedger(t testing.TB, addr string) *ledger {
 	return l
 }
 
-// attach begins to watch. It returns when Redis has said that it reports from now on.
+// attach begins to watch. It returns when Redis has confirmed that it reports from now on.
 func (l *ledger) attach() {
 	l.t.Helper()
 	conn, err := net.Dial("tcp", l.addr)
@@ -81,7 +81,7 @@ func (l *ledger) attach() {
 	go l.read(lines, l.echoed, l.ended)
 }
 
-// lost waits until all that a dead server had still said has been read.
+// lost waits until everything that a server sent before it died has been read.
 func (l *ledger) lost() { <-l.ended }
 
 func (l *ledger) read(lines *bufio.Reader, echoed chan<- string, ended chan<- struct{}) {
@@ -132,8 +132,8 @@ func words(text string) []string {
 	return out
 }
 
-// giveBackSHA is how our script is called that returns grants whose callers have left, reserveSHA that by
-// which a list holds permits until it has all.
+// giveBackSHA is the hash of our script that refunds grants whose callers have left, and reserveSHA that of the
+// script by which a list holds permits until it has all of them.
 var giveBackSHA, reserveSHA = shaOf("give_back"), shaOf("reserve")
 
 func shaOf(script string) func() string {
@@ -147,7 +147,7 @@ func shaOf(script string) func() string {
 	})
 }
 
-// The words of a give_back: what goes back of member is as if it had not been granted.
+// The words of a give_back. What it refunds of member counts as never granted.
 const backMember, backSmaller, backWords = 7, 8, 10
 
 func (l *ledger) zrem(w []string) {
@@ -178,10 +178,10 @@ func (l *ledger) zrem(w []string) {
 
 func (l *ledger) zadd(stamp string, w []string) {
 	if len(l.back) == backWords && len(w) == 4 && w[3] == l.back[backSmaller] {
-		return // no grant
+		return // not a grant
 	}
 	nx := len(w) == 5
-	java := !nx && !l.moves // ours says NX, but for what a reserve moves
+	java := !nx && !l.moves // our scripts use NX, except for what a reserve moves
 	if nx || len(w) != 4 {
 		if len(w) != 5 {
 			l.t.Errorf("ledger: %q", w)
@@ -199,7 +199,7 @@ func (l *ledger) zadd(stamp string, w []string) {
 		return
 	}
 	if isBlock(member) || score == 0 {
-		return // nobody's: a block of a cool-down, or the tripwire of those who wait
+		return // nobody's grant: a block of a cool-down, or the tripwire of waiting callers
 	}
 	if !nx && !l.moves && l.shrinks(key, member, score) {
 		return
@@ -207,8 +207,8 @@ func (l *ledger) zadd(stamp string, w []string) {
 	l.add(key, member, entry{score: score, at: time.Unix(s, us*1000), java: java})
 }
 
-// shrinks reports whether the member is a grant that is there already, made smaller: part of it has expired or
-// has been taken out. It was granted all the same.
+// shrinks reports whether the member is a grant that is already there, made smaller because part of it has expired or
+// was taken out. It was granted all the same.
 func (l *ledger) shrinks(key, member string, score float64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +216,7 @@ func (l *ledger) shrinks(key, member string, score float64) bool {
 	return ok && before == score
 }
 
-// idOf returns the random part of a member, which it keeps when it becomes smaller.
+// idOf returns the random part of a member, which the member keeps when it becomes smaller.
 func idOf(member string) string {
 	if n := len(member); n == 21 && member[4:8] == member[17:] {
 		return member[:4] + member[8:17]
@@ -224,8 +224,8 @@ func idOf(member string) string {
 	return member[:len(member)-4]
 }
 
-// add leaves out what is no new grant: ours with a member that is there, Java's with the score, too,
-// of one that was sent again. Java's 8-byte members repeat now and then by chance.
+// add adds a grant unless it is not new: one of ours whose member is there already, or one of Java's with the same
+// member and score, which was sent again. Java's 8-byte members repeat by chance now and then.
 func (l *ledger) add(key, member string, e entry) {
 	e.permits = int64(binary.LittleEndian.Uint32([]byte(member[len(member)-4:])))
 	l.mu.Lock()
@@ -239,8 +239,8 @@ func (l *ledger) add(key, member string, e entry) {
 	l.entries[key] = append(l.entries[key], e)
 }
 
-// reconcile takes grants out of the set that the ledger has not seen, because the server died
-// between keeping a grant and telling of it. Their time of execution is not known.
+// reconcile adds the grants of the set that the ledger has not seen, because the server died after it wrote a grant
+// and before it reported it. Their time of execution is unknown.
 func (l *ledger) reconcile(rdb redis.UniversalClient, key string) (missed int) {
 	l.t.Helper()
 	members, err := rdb.ZRangeWithScores(l.t.Context(), key, 0, -1).Result()
@@ -278,7 +278,7 @@ func (l *ledger) of(rdb redis.UniversalClient, limiter string) []entry {
 	return slices.Clone(l.entries["{"+limiter+"}:permits"])
 }
 
-// fullest returns the most permits in any half-open window, by the clock that when tells.
+// fullest returns the most permits in any half-open window, by the time that when returns.
 func fullest(entries []entry, window time.Duration, when func(entry) time.Time) int64 {
 	entries = slices.SortedStableFunc(slices.Values(entries), func(a, b entry) int { return when(a).Compare(when(b)) })
 	var most, sum int64

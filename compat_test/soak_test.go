@@ -21,11 +21,11 @@ const (
 	soakInterval = 500 * time.Millisecond
 )
 
-// soakPairs are two limiters, each with two JVMs of different versions that can share one. 3.15.5 and
-// 4.7.0 cannot: TestTroubleFIAndBc0I. The Go processes work on both limiters.
+// soakPairs are two limiters, each with two JVMs of different versions that can share one. 3.15.5 and 4.7.0 cannot;
+// see TestTroubleFIAndBc0I. The Go processes work on both limiters.
 var soakPairs = [][]string{{"3.15.5", "3.16.3"}, {"3.20.1", "4.7.0"}}
 
-// soakDuration returns how long a soak lasts: a minute if RATELIMITER_COMPAT_LONG is set.
+// soakDuration returns the length of a soak: a minute if RATELIMITER_COMPAT_LONG is set.
 func soakDuration() time.Duration {
 	if os.Getenv("RATELIMITER_COMPAT_LONG") != "" {
 		return time.Minute
@@ -33,8 +33,8 @@ func soakDuration() time.Duration {
 	return 10 * time.Second
 }
 
-// TestSoak: JVMs of different versions and three Go processes on one limiter, nothing fails. What
-// every caller was told is, to the permit, what Redis granted; no window has too many; afterwards all
+// TestSoak checks that nothing fails while JVMs of different versions and three Go processes use one limiter. What
+// the callers were told is, to the permit, what Redis granted; no window holds too many permits; and afterwards all
 // permits are back.
 func TestSoak(t *testing.T) {
 	s := startSoak(t, false)
@@ -58,8 +58,8 @@ func TestSoak(t *testing.T) {
 	s.requireAllBack()
 }
 
-// TestSoakRestarts: a JVM of each pair, a Go process and Redis are killed in the middle, and started
-// again. Redis keeps every grant before it answers (AOF, fsync always).
+// TestSoakRestarts checks the same while a JVM of each pair, a Go process and Redis are killed and started again.
+// Redis writes every grant before it replies (AOF, fsync always).
 func TestSoakRestarts(t *testing.T) {
 	s := startSoak(t, true)
 	all := soakDuration()
@@ -104,12 +104,12 @@ func TestSoakRestarts(t *testing.T) {
 type soak struct {
 	testing.TB
 	server   *redistest.Server
-	gate     *redistest.Proxy // shut after a restart, so that nobody calls before the ledger listens
+	gate     *redistest.Proxy // closed after a restart, so that nobody calls before the ledger listens
 	seen     *ledger
 	rdb      *redis.Client
 	limiters []*soakLimiter
 	running  sync.WaitGroup
-	killed   sync.Map // *worker
+	killed   sync.Map // holds *worker
 	mu       sync.Mutex
 }
 
@@ -119,7 +119,7 @@ type soakLimiter struct {
 	java     []*peer
 
 	told, byJava   int64            // permits that callers got
-	faults, errors map[string]int64 // what callers saw instead, by text
+	faults, errors map[string]int64 // what callers got instead, by text
 }
 
 func startSoak(t *testing.T, durable bool) *soak {
@@ -203,11 +203,11 @@ func (s *soak) goes(n int, during time.Duration) []*worker {
 	return out
 }
 
-// javaFault is what Redisson's callers may see while Redis is away.
+// javaFault matches what Redisson's callers may see while Redis is down.
 var javaFault = regexp.MustCompile(`Redis(Connection|Timeout|ResponseTimeout|NodeNotFound|Loading|Retry)Exception|LOADING|ClosedChannel`)
 
-// hammer starts a JVM's load: the modes of the Go processes, except that a version which forgets
-// callers whom it refuses too often blocks no longer than a second (TestTroubleStarvedAcquire).
+// hammer starts the load of a JVM, in the modes of the Go processes. A version that forgets callers that it refuses
+// too often blocks for a second at most (TestTroubleStarvedAcquire).
 func (s *soak) hammer(l *soakLimiter, p *peer, during time.Duration) {
 	block := "block"
 	if forgetsCallers(p.version) {
@@ -244,7 +244,7 @@ func (s *soak) hammer(l *soakLimiter, p *peer, during time.Duration) {
 
 func (s *soak) wait() { s.running.Wait() }
 
-// restartRedis kills Redis while it is busy, and has it back after a moment.
+// restartRedis kills Redis while it is busy, and starts it again after a moment.
 func (s *soak) restartRedis() (missed int) {
 	s.server.Kill()
 	s.gate.Refuse()
@@ -260,7 +260,7 @@ func (s *soak) restartRedis() (missed int) {
 	return missed
 }
 
-// requireAllBack: after one idle interval everybody sees, and gets, all permits.
+// requireAllBack checks that after one idle interval every client sees, and gets, all permits.
 func (s *soak) requireAllBack() {
 	s.Helper()
 	client := ratelimiter.New(s.rdb)

@@ -13,24 +13,24 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A soakPlan is the load of one Go process. On each limiter one goroutine a mode is at work.
+// A soakPlan is the load of one Go process. Each limiter has one goroutine for each mode.
 type soakPlan struct {
 	Addr     string
 	Limiters []string
 	Mix      []int64
-	Modes    []string // try, wait:DURATION, block
+	Modes    []string // try, wait:DURATION or block
 	Pause    time.Duration
 	During   time.Duration
 }
 
-// A soakTally is what its callers were told on one limiter.
+// A soakTally counts what the callers were told on one limiter.
 type soakTally struct {
 	Granted, Permits, Refused int64
 	Faults, Errors            map[string]int64
 }
 
-// run ends each goroutine after its last call, which it never breaks off: a permit granted to a call
-// that is cancelled would be nobody's.
+// run ends each goroutine after its last call, which it never cancels: a permit granted to a cancelled call would
+// belong to nobody.
 func (p *soakPlan) run() any {
 	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr}))
 	tallies := map[string]*soakTally{}
@@ -81,7 +81,7 @@ func soakAsk(limiter *ratelimiter.RateLimiter, n int64, mode string) (bool, erro
 	return limiter.TryAcquire(ctx, n, d)
 }
 
-// isFault: what a caller may see while Redis is away, and at no other time.
+// isFault reports whether err is one that a caller may get while Redis is down, and at no other time.
 func isFault(err error) bool {
 	return errors.Is(err, ratelimiter.ErrUnavailable)
 }

@@ -26,7 +26,7 @@ func TestEveryVersionStarts(t *testing.T) {
 	})
 }
 
-// TestOperations checks which release brought which operation.
+// TestOperations checks which release added which operation.
 func TestOperations(t *testing.T) {
 	brought := []struct{ since, operations string }{
 		{"3.13.4", "acquire acquireAsync availablePermits clearExpire delete expire expireAt getConfig getName isExists " +
@@ -76,7 +76,7 @@ func TestPeer(t *testing.T) {
 		require.Zero(t, p.number(t, "availablePermits", name))
 		for _, call := range blocking {
 			require.True(t, call.running())
-			// A cancel that comes before the operation's thread has begun counts too.
+			// A cancel that comes before the operation's thread has begun counts as well.
 			cancelled, err := call.cancel()
 			require.NoError(t, err)
 			require.True(t, cancelled)
@@ -131,12 +131,12 @@ func TestPeer(t *testing.T) {
 		require.NoError(t, err)
 		addr := l.Addr().String()
 		require.NoError(t, l.Close())
-		_, err = newPeer(allVersions[0], addr) // newer ones try for six seconds
+		_, err = newPeer(allVersions[0], addr) // newer versions try for six seconds
 		require.ErrorContains(t, err, "RedisConnectionException")
 	})
 }
 
-// TestNameMapper checks that Redisson maps the name once and puts the suffixes on what came out.
+// TestNameMapper checks that Redisson maps the name once and appends the suffixes to the result.
 func TestNameMapper(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {
 		rdb := redistest.Client(t)
@@ -151,7 +151,7 @@ func TestNameMapper(t *testing.T) {
 	}, from("3.15.4"), oldestAndNewest)
 }
 
-// oldestAndNewest saves JVM starts where the versions between them differ in nothing.
+// oldestAndNewest saves JVM starts where the versions between them do not differ.
 func oldestAndNewest(v version) bool {
 	return v.name == "3.15.5" || v.name == "4.7.0" || v.newest
 }
@@ -160,7 +160,7 @@ func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	eachVersion(t, func(t testing.TB, v version) {
 		p := startPeer(t, v, cluster.Nodes()[0].Addr(), "--cluster")
-		for i := range 8 { // names over all the nodes
+		for i := range 8 { // names that spread over all nodes
 			name := redistest.Key(t) + strconv.Itoa(i)
 			require.True(t, p.truth(t, "trySetRate", name, "OVERALL", 1, time.Hour))
 			require.True(t, p.truth(t, "tryAcquire", name, 1))

@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keeping is setRate(args) with keepState, which makes the limiter of most scenarios below.
+// keeping calls setRate(args) with keepState, which makes the limiter of most scenarios below.
 func (s *stage) keeping(typ string, rate int, interval time.Duration) {
 	s.Helper()
 	s.done("setRateArgs", typ, rate, interval, "-", true)
 }
 
-// updated is updateRate with keepState on a limiter that exists.
+// updated calls updateRate with keepState on a limiter that exists.
 func (s *stage) updated(typ string, rate int, interval time.Duration) {
 	s.Helper()
 	s.want(true, "updateRate", typ, rate, interval, "-", true)
@@ -133,8 +133,8 @@ func suiteUpdateRatePerClient(s *stage) {
 	s.want(17, "availablePermits")
 }
 
-// suiteRelease: 0 permits, which Redisson takes, are an invalid argument here: whoever computes a 0
-// has nothing to give back, or a mistake.
+// suiteRelease expects a release of 0 permits, which Redisson accepts, to be an invalid argument: a program that
+// computes a 0 either has nothing to release or has a mistake.
 func suiteRelease(s *stage) {
 	for _, typ := range []string{perClient, overall} {
 		s.done("setRate", typ, 10, time.Second)

@@ -49,7 +49,7 @@ func suiteAcquisitionInterval(s *stage) {
 	s.want(true, "tryAcquire", 1)
 	s.sleep(1050 * time.Millisecond)
 	s.want(true, "tryAcquire", 1)
-	s.want(false, "tryAcquire", 1) // no window of its own for the first
+	s.want(false, "tryAcquire", 1) // the first permit gets no window of its own
 }
 
 func suiteRateConfig(s *stage) {
@@ -98,7 +98,7 @@ func suiteZeroTimeout(s *stage) {
 	}
 }
 
-// suiteTryAcquire: a refusal takes the timeout and no longer.
+// suiteTryAcquire checks that a refusal takes the timeout and no longer.
 func suiteTryAcquire(s *stage) {
 	began := time.Now()
 	s.want(true, "trySetRate", overall, 1, 5*time.Second)

@@ -14,16 +14,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// The scenarios of Redisson's own limiter tests (RedissonRateLimiterTest of 4.7.0), under their
-// names, told anew: steps are calls of whoever's turn it is.
+// A suiteScenario is a scenario of Redisson's own limiter tests (RedissonRateLimiterTest of 4.7.0), under its name
+// there and written anew. Each step is a call of the side whose turn it is.
 type suiteScenario struct {
 	name string // of the original
-	// scale divides all durations where they are real, so that a run is short; what has to happen
-	// within a window keeps half a second for it.
+	// scale divides all durations in real time, so that a run is short. What has to happen within a window still has
+	// half a second for it.
 	scale int
-	// ttl: about keys that expire, which is never in virtual time.
+	// ttl marks scenarios about keys that expire, which they never do in virtual time.
 	ttl bool
-	// busy: with many threads at work, so that none of the others runs meanwhile.
+	// busy marks scenarios with many threads. None of the others runs at the same time.
 	busy bool
 	run  func(s *stage)
 }
@@ -65,7 +65,8 @@ func suiteScenarios() []suiteScenario {
 	}
 }
 
-// TestSuite: this library alone, in virtual time: the original's durations, to the millisecond.
+// TestSuite runs the scenarios with this library alone, in virtual time, with the original's durations, to the
+// millisecond.
 func TestSuite(t *testing.T) {
 	require.Len(t, suiteScenarios(), 31)
 	var expiring sync.WaitGroup
@@ -89,14 +90,14 @@ func TestSuite(t *testing.T) {
 const (
 	javaFirst = "Java first" // Java and we take turns
 	goFirst   = "Go first"
-	javaAlone = "Java alone" // what Redisson alone does not pass is not its suite; with RATELIMITER_COMPAT_LONG
+	javaAlone = "Java alone" // Redisson has to pass its own suite; with RATELIMITER_COMPAT_LONG
 )
 
-// suiteAtOnce is how many scenarios run at once. Most of the time they sleep, but with too many of them steps that
-// belong to one window would come after its end.
+// suiteAtOnce is the number of scenarios that run at once. They sleep most of the time, but with too many of them,
+// steps that belong to one window would come after its end.
 const suiteAtOnce = 24
 
-// TestSuiteTogether: in real time and with Java; the busy scenarios come after the others.
+// TestSuiteTogether runs the scenarios in real time and with Java. The busy ones come after the others.
 func TestSuiteTogether(t *testing.T) {
 	java := fleet.peer(t, newestListed())
 	play := func(c suiteScenario, way string) {
@@ -124,7 +125,7 @@ func TestSuiteTogether(t *testing.T) {
 	sleeping.Wait()
 	for _, c := range suiteScenarios() {
 		if c.busy {
-			play(c, javaFirst) // the sides do not take turns in these: half of the threads are Java's
+			play(c, javaFirst) // here the sides do not take turns: half of the threads are Java's
 			if long {
 				play(c, javaAlone)
 			}
@@ -163,7 +164,7 @@ func newStage(t *testing.T, rdb *redis.Client, scale int, java *peer, goes bool)
 	return s
 }
 
-// real returns a duration of the original in the scale of this stage.
+// real scales a duration of the original for this stage.
 func (s *stage) real(d time.Duration) time.Duration { return d / time.Duration(max(1, s.scale)) }
 
 func (s *stage) sleep(d time.Duration) { time.Sleep(s.real(d)) }
@@ -184,7 +185,7 @@ func (s *stage) by(who side, operation string, args ...any) string {
 	return who.do(operation, s.name, args...)
 }
 
-// want calls the operation on the side whose turn it is, and compares the answer.
+// want calls the operation on the side whose turn it is, and compares the reply.
 func (s *stage) want(answer any, operation string, args ...any) {
 	s.Helper()
 	who := s.sides[s.next%len(s.sides)]
@@ -206,7 +207,7 @@ func (s *stage) done(operation string, args ...any) {
 	s.want(nil, operation, args...)
 }
 
-// keys returns how many keys the limiter has.
+// keys returns the number of keys of the limiter.
 func (s *stage) keys() int {
 	s.Helper()
 	keys, err := s.rdb.Keys(s.Context(), "*"+s.name+"*").Result()

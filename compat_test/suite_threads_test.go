@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// threads runs n callers for a while: goroutines, Java threads, or half of each. Each
-// goroutine calls f until the time is over.
+// threads runs n callers for a while: goroutines, Java threads, or half of each. Each goroutine calls f until the
+// time is over.
 func (s *stage) threads(n int, during time.Duration, mode string, f func()) {
 	s.Helper()
 	goes, javas := n, 0
@@ -39,13 +39,13 @@ func (s *stage) threads(n int, during time.Duration, mode string, f func()) {
 	}
 }
 
-// suiteRateValue: 200 threads that acquire without end keep as many permits in use as the rate has.
-// The original looks at the set once a second, 20 times, and 16 times wants to see 10,000 members;
-// a member of ours may stand for the permits of several threads.
+// suiteRateValue checks that 200 threads that acquire without end keep as many permits in use as the rate has. The
+// original looks at the set once a second, 20 times, and expects to find 10,000 members 16 times. One of our members
+// may stand for the permits of several threads.
 func suiteRateValue(s *stage) {
 	rate, looks, step, want := 10_000, 20, time.Second, 16
 	if s.scale > 0 {
-		rate, want = 1000, 4 // two cores for a JVM, 200 threads, Redis and whatever else they have to do
+		rate, want = 1000, 4 // two cores for a JVM, 200 threads, Redis and everything else
 	}
 	s.done("setRate", overall, rate, 10*time.Second)
 	full := 0
@@ -67,7 +67,7 @@ func suiteRateValue(s *stage) {
 	require.GreaterOrEqual(s, full, want)
 }
 
-// inUse adds up the permits of the members in the OVERALL set, but for the tripwire of callers that wait.
+// inUse adds up the permits of the members in the OVERALL set, without the tripwire of waiting callers.
 func (s *stage) inUse() (sum int64) {
 	for _, z := range s.rdb.ZRangeWithScores(s.Context(), "{"+s.name+"}:permits", 0, -1).Val() {
 		if z.Score == 0 {
@@ -82,8 +82,8 @@ func (s *stage) inUse() (sum int64) {
 	return sum
 }
 
-// suiteConcurrency: eight threads that try and sleep at random. The original wants 940 ms between
-// every tenth grant and the next; here no window holds more than the rate.
+// suiteConcurrency runs eight threads that try and sleep at random. The original expects 940 ms between every tenth
+// grant and the next; here no window may hold more than the rate.
 func suiteConcurrency(s *stage) {
 	s.want(true, "trySetRate", overall, 10, time.Second)
 	s.want(false, "trySetRate", overall, 20, time.Second)
@@ -99,7 +99,7 @@ func suiteConcurrency(s *stage) {
 	})
 }
 
-// suiteConcurrency2: eight threads that acquire.
+// suiteConcurrency2 runs eight threads that acquire.
 func suiteConcurrency2(s *stage) {
 	s.want(true, "trySetRate", overall, 18, time.Second)
 	s.inWindows(18, "block", func(granted func()) {
@@ -110,8 +110,8 @@ func suiteConcurrency2(s *stage) {
 	})
 }
 
-// inWindows runs eight threads on a limiter of rate a second, and checks that no window has
-// more, and that hardly a permit is left.
+// inWindows runs eight threads on a limiter of rate permits a second. It checks that no window holds more, and that
+// hardly a permit is left unused.
 func (s *stage) inWindows(rate int64, mode string, f func(granted func())) {
 	s.Helper()
 	during := 20 * time.Second
@@ -132,14 +132,14 @@ func (s *stage) inWindows(rate int64, mode string, f func(granted func())) {
 	}
 	s.threads(8, during, mode, func() { f(count) })
 	if seen == nil {
-		require.Equal(s, rate, fullest(grants, time.Second, byScore)) // whole ms, as Redisson counts
+		require.Equal(s, rate, fullest(grants, time.Second, byScore)) // in whole ms, as Redisson counts
 	} else {
 		grants = seen.of(s.rdb, s.name)
 		requireWindows(s, grants, rate, s.real(time.Second))
 	}
 	least := rate * int64(during/time.Second) * 8 / 10
 	if s.scale > 0 {
-		least /= 2 // how much of it real threads use is the machine's matter
+		least /= 2 // the machine decides how much of it real threads use
 	}
 	require.GreaterOrEqual(s, permitsIn(grants), least)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// Redisson versions whose members differ break each other on one limiter, with or without us. We read
-// all of them, and say in Inspect().Formats which are there; one call of ours reclaims what has expired,
-// whoever wrote it, and puts right what is left. None of this makes such a limiter a good idea.
+// Versions of Redisson with different members break each other on one limiter, with or without us. We read all of
+// them, and list in Inspect().Formats which ones are there. One call of ours reclaims what has expired, whichever
+// client wrote it, and corrects what is left. None of this makes such a limiter a good idea.
 
-// tooShort is what Redisson's script says of a member of the layouts before its own, or after it.
+// tooShort is the error of Redisson's script at a member of a layout older or newer than its own.
 const tooShort = "data string too short"
 
-// formats returns which layouts meet on a limiter, as Inspect reports them.
+// formats returns the layouts that meet on a limiter, as Inspect reports them.
 func (t trouble) formats() map[ratelimiter.MemberFormat]int {
 	t.Helper()
 	s, err := t.limiter.Inspect(t.Context())
@@ -46,8 +46,8 @@ func strangers(t *testing.T, other string, permits int, interval time.Duration) 
 	return newer, older
 }
 
-// TestTroubleLc0IReadByBc0I: 4.7.0 takes random bytes of 3.16.8's members for permits. With one that has
-// expired and one that has not it refuses for ages.
+// TestTroubleLc0IReadByBc0I checks that 4.7.0 takes random bytes of 3.16.8's members for permits. With one member
+// that has expired and one that has not, it refuses for ages.
 func TestTroubleLc0IReadByBc0I(t *testing.T) {
 	const interval = 800 * time.Millisecond
 	newer, older := strangers(t, "3.16.8", 5, interval)
@@ -63,14 +63,14 @@ func TestTroubleLc0IReadByBc0I(t *testing.T) {
 	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1, ratelimiter.MemberBc0I: 1}, newer.formats())
 	require.Zero(t, newer.left())
 	time.Sleep(interval + 20*time.Millisecond)
-	newer.spent(1) // reclaims 3.16.8's last
+	newer.spent(1) // reclaims the last member of 3.16.8
 	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberBc0I: 1}, newer.formats())
 	require.True(t, newer.javaTries(4))
 	require.False(t, newer.javaTries(1))
 }
 
-// TestTroubleBc0IReadByLc0I: 3.16.8 fails at every member of 4.7.0, and of ours unless we are told
-// WithMemberFormat(MemberLc0I), from the moment that it expires.
+// TestTroubleBc0IReadByLc0I checks that 3.16.8 fails at every member of 4.7.0 from the moment that it expires, and
+// also at ours unless we use WithMemberFormat(MemberLc0I).
 func TestTroubleBc0IReadByLc0I(t *testing.T) {
 	const interval = 300 * time.Millisecond
 	for writer, write := range map[string]func(newer trouble){
@@ -104,13 +104,13 @@ func TestTroubleBc0IReadByLc0I(t *testing.T) {
 	}
 }
 
-// TestTroubleFIAndBc0I: the article's 3.15.5 and 4.7.0 cannot share a limiter. 4.7.0 fails at an expired
-// member of 3.15.5; 3.15.5 takes random bytes of 4.7.0's for permits and then grants without limit.
-// Either can share one with us, which is why the soak has pairs that can.
+// TestTroubleFIAndBc0I checks that the article's 3.15.5 and 4.7.0 cannot share a limiter. 4.7.0 fails at an expired
+// member of 3.15.5; 3.15.5 takes random bytes of 4.7.0's for permits and then grants without limit. Either of them
+// can share one with us, which is why the soak has pairs of versions that can.
 func TestTroubleFIAndBc0I(t *testing.T) {
 	const interval = 600 * time.Millisecond
 	newer, older := strangers(t, "3.15.5", 5, interval)
-	for range 3 { // one in 64 has random bytes that 4.7.0 can read
+	for range 3 { // one member in 64 has random bytes that 4.7.0 can read
 		require.True(t, older.javaTries(1))
 	}
 	time.Sleep(interval + 20*time.Millisecond)

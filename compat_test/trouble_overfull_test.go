@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// overFull asks for n permits an interval, evenly and for five intervals, and returns the fullest window of those that
-// began an interval and two calls after the first.
+// overFull requests n permits an interval, evenly and for five intervals. It returns the fullest window of those that
+// began at least an interval and two calls after the first.
 func (t trouble) overFull(n int, interval time.Duration) int {
 	t.Helper()
 	begin, every := time.Now(), interval/time.Duration(n)
@@ -42,7 +42,7 @@ func (t trouble) spread(n int, interval time.Duration) {
 	}
 }
 
-// requireWhole checks that value and the permits in use make up the rate.
+// requireWhole checks that value and the permits in use add up to the rate.
 func (t trouble) requireWhole(rate int64) {
 	t.Helper()
 	left, err := t.rdb.Get(t.Context(), t.value()).Int64()
@@ -50,8 +50,9 @@ func (t trouble) requireWhole(rate int64) {
 	require.Equal(t, rate, left+used(t, t.rdb, t.permits()))
 }
 
-// TestTroubleReleaseByJava: Redisson's release keeps the grants, so that value and members are more than the rate: a
-// caller of ours that is never refused would have as many more in every window. It loses nothing that was released.
+// TestTroubleReleaseByJava checks that our calls put right what Redisson's release leaves: it keeps the grants, so
+// that value and the members are more than the rate, and a caller of ours that is never refused would get as many
+// more in every window. The caller loses nothing of what was released.
 func TestTroubleReleaseByJava(t *testing.T) {
 	versionsAbreast(t, func(tb testing.TB, v version) {
 		const rate, interval = 10, time.Second
@@ -69,7 +70,8 @@ func TestTroubleReleaseByJava(t *testing.T) {
 	}, from("3.52.0"))
 }
 
-// TestTroubleUpdateRateByJava: it keeps all grants of before, also where the new rate is less.
+// TestTroubleUpdateRateByJava checks the same after an updateRate, which keeps all earlier grants even if the new
+// rate is lower.
 func TestTroubleUpdateRateByJava(t *testing.T) {
 	versionsAbreast(t, func(tb testing.TB, v version) {
 		const rate, interval = 5, time.Second

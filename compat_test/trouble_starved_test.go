@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forgetsCallers: versions in which each refusal of a blocked acquire adds a link to a chain of futures,
-// until the chain is too long for the stack of the thread that ends it. Then the permits are spent and
-// the caller is never told (Redisson's issue 6959; 4.3.0 waits in a loop). Of the matrix these are
-// 3.20.1, 3.34.1 and 3.52.0; the ones before have no such chain.
+// forgetsCallers reports whether each refusal of a blocked acquire adds a link to a chain of futures, until the chain
+// is too long for the stack of the thread that completes it. Then the permits are spent and the caller is never told
+// (Redisson's issue 6959; 4.3.0 waits in a loop). Of the matrix these versions are 3.20.1, 3.34.1 and 3.52.0; earlier
+// ones have no such chain.
 func forgetsCallers(v version) bool { return v.since("3.17.0") && !v.since("4.3.0") }
 
-// TestTroubleStarvedAcquire: a large request of Java's behind small ones of ours. It is starved, as
-// behind anybody's, and asks again at each permit that comes back. When the others stop it is served,
-// except by versions that have forgotten it; its permits come back all the same.
+// TestTroubleStarvedAcquire checks a large request of Java's that waits behind small ones of ours. It is starved, as
+// it would be behind any others, and tries again at each permit that comes back. When the others stop it is served,
+// except by versions that have forgotten it. Its permits come back all the same.
 func TestTroubleStarvedAcquire(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -28,7 +28,7 @@ func TestTroubleStarvedAcquire(t *testing.T) {
 func starved(t *testing.T, version string) {
 	const rate, interval, step = 200, time.Second, 5 * time.Millisecond
 	_, l := strangers(t, version, rate, interval)
-	for range rate { // so that they come back one by one
+	for range rate { // one at a time, so that they come back one at a time
 		l.spent(1)
 		time.Sleep(step - time.Millisecond)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nilError is what Redisson's script says when too little is left and no grant is in the set.
+// nilError is the error of Redisson's script when too few permits are left and no grant is in the set.
 const nilError = "attempt to perform arithmetic"
 
-// TestTroubleValueShortWithEmptySet: the permits set was evicted, or deleted by hand. Java fails at
-// every call from then on, whenever it is; after one call of ours it works.
+// TestTroubleValueShortWithEmptySet checks a limiter whose permits set was evicted, or deleted by hand. Java fails at
+// every call from then on, however long it waits; after one call of ours it works again.
 func TestTroubleValueShortWithEmptySet(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 600 * time.Millisecond
@@ -32,8 +32,8 @@ func TestTroubleValueShortWithEmptySet(t *testing.T) {
 	})
 }
 
-// TestTroubleLeakedCapacity: a script of Redisson's that was sent again took its permits twice. Java
-// never gets them back; one refused call of ours raises what is left.
+// TestTroubleLeakedCapacity checks a limiter on which a script of Redisson's was sent again and took its permits
+// twice. Java never gets them back; one refused call of ours raises the permits left.
 func TestTroubleLeakedCapacity(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 700 * time.Millisecond
@@ -53,7 +53,7 @@ func TestTroubleLeakedCapacity(t *testing.T) {
 		time.Sleep(interval + 20*time.Millisecond)
 		require.EqualValues(t, 5, t.java.number(t, "availablePermits", l.name))
 
-		// While a grant is live: a call of ours that is refused gives back what no grant holds.
+		// While a grant is live, a call of ours that is refused gives back the permits that no grant holds.
 		l = t.another(5, time.Hour)
 		leak(2)
 		require.False(t, l.javaTries(2), "1 is left, 2 are used, 2 are lost")
@@ -64,7 +64,8 @@ func TestTroubleLeakedCapacity(t *testing.T) {
 	})
 }
 
-// TestTroubleValueEvicted: Java alone hands out a second burst; after one call of ours it does not.
+// TestTroubleValueEvicted checks a limiter whose value was evicted: Java alone hands out a second burst, and after
+// one call of ours it does not.
 func TestTroubleValueEvicted(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		evicted := func() trouble {
@@ -81,10 +82,10 @@ func TestTroubleValueEvicted(t *testing.T) {
 	})
 }
 
-// TestTroubleFutureScores: a client whose clock was a minute fast has taken all permits. Java waits
-// that minute; a caller of ours waits one interval, and then Java works again. Its first look only
-// marks the grants, since it cannot know for how long they have been there: it is one Acquire, not one
-// Try, that repairs.
+// TestTroubleFutureScores checks a limiter of which a client whose clock was a minute fast has taken all permits.
+// Java waits for that minute. A caller of ours waits for one interval, and then Java works again too. The first look
+// of our call only marks the grants, since it cannot know how long they have been there: so it is one Acquire, and
+// not one Try, that repairs the limiter.
 func TestTroubleFutureScores(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 700 * time.Millisecond
@@ -108,7 +109,7 @@ func TestTroubleFutureScores(t *testing.T) {
 		time.Sleep(interval + 20*time.Millisecond)
 		require.True(t, l.javaTries(5))
 
-		// What was told to wait a minute sleeps on.
+		// A call that was told to wait a minute sleeps on.
 		require.True(t, call.running())
 		cancelled, err := call.cancel()
 		require.NoError(t, err)

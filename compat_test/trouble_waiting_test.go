@@ -13,8 +13,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// noticed bounds the time until a waiting caller of ours notices a change by another process. By the default of
-// WithRecheck it is a second; without it the caller would wait for an hour. The rest is for a busy machine.
+// noticed bounds the time until a waiting caller of ours notices a change made by another process. With the default
+// of WithRecheck that takes a second; without it the caller would wait for an hour. The rest allows for a busy
+// machine.
 const noticed = 15 * time.Second
 
 // A trouble is a limiter with Java on one side and us on the other.
@@ -27,7 +28,8 @@ type trouble struct {
 	limiter *ratelimiter.RateLimiter
 }
 
-// eachTrouble runs f with the article's version, 4.7.0 and the newest, at once: f sleeps most of the time.
+// eachTrouble runs f with the article's version, 4.7.0 and the newest version, concurrently: f sleeps most of the
+// time.
 func eachTrouble(t *testing.T, f func(t trouble)) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -114,8 +116,8 @@ func (t trouble) within(limit time.Duration, done <-chan error) error {
 	}
 }
 
-// TestTroubleRateChangedByJava: a new rate of Java's reaches a caller of ours that waits by the old
-// one, for better and for worse.
+// TestTroubleRateChangedByJava checks that a new rate set by Java reaches a caller of ours that waits by the old one,
+// whether the new rate is higher or lower.
 func TestTroubleRateChangedByJava(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		more := t.another(3, time.Hour).spent(3)
@@ -130,8 +132,8 @@ func TestTroubleRateChangedByJava(t *testing.T) {
 	})
 }
 
-// TestTroubleRateChangedByGo: a Java caller sleeps as long as it was told, whatever happens. When it
-// asks again, it is told of the new rate.
+// TestTroubleRateChangedByGo checks that a Java caller sleeps as long as it was told, whatever happens. When it tries
+// again, it is told of the new rate.
 func TestTroubleRateChangedByGo(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 1500 * time.Millisecond
@@ -151,7 +153,7 @@ func TestTroubleRateChangedByGo(t *testing.T) {
 	})
 }
 
-// TestTroubleExpireByJava: the limiter goes while ours wait.
+// TestTroubleExpireByJava checks callers of ours that wait while the limiter expires.
 func TestTroubleExpireByJava(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		l := t.another(1, time.Hour).spent(1)
@@ -162,7 +164,8 @@ func TestTroubleExpireByJava(t *testing.T) {
 	})
 }
 
-// TestTroubleClearExpireByJava: a limiter about to go stays, and ours get what they waited for.
+// TestTroubleClearExpireByJava checks that a limiter that was about to expire stays, and that our callers get what
+// they waited for.
 func TestTroubleClearExpireByJava(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		l := t.another(1, 2*time.Second)
@@ -179,7 +182,8 @@ func TestTroubleClearExpireByJava(t *testing.T) {
 	})
 }
 
-// TestTroubleDeleteByJava: a limiter that is gone is an error; one made anew serves.
+// TestTroubleDeleteByJava checks that our callers get an error when the limiter is deleted, and are served when it is
+// created anew.
 func TestTroubleDeleteByJava(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		gone := t.another(1, time.Hour).spent(1)
@@ -190,7 +194,7 @@ func TestTroubleDeleteByJava(t *testing.T) {
 		require.True(t, t.java.truth(t, "trySetRate", anew.name, overall, 2, time.Hour))
 		require.ErrorIs(t, gone.within(noticed, failed), ratelimiter.ErrNotInitialized)
 		err := anew.within(noticed, served)
-		if err != nil { // it looked in between the two
+		if err != nil { // the caller looked between the two
 			require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
 			anew.spent(1)
 		}
@@ -198,7 +202,7 @@ func TestTroubleDeleteByJava(t *testing.T) {
 	})
 }
 
-// TestTroubleDeleteByGo: Java's callers hear of it when their sleep is over.
+// TestTroubleDeleteByGo checks that Java's callers learn of a deletion when their sleep is over.
 func TestTroubleDeleteByGo(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		deleted := t.another(1, time.Second).spent(1)
@@ -217,7 +221,7 @@ func TestTroubleDeleteByGo(t *testing.T) {
 	})
 }
 
-// TestTroubleIdleForTwoWindows: what expired long ago comes back once.
+// TestTroubleIdleForTwoWindows checks that permits that expired long ago come back once.
 func TestTroubleIdleForTwoWindows(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 700 * time.Millisecond
@@ -242,8 +246,8 @@ func TestTroubleIdleForTwoWindows(t *testing.T) {
 	})
 }
 
-// TestTroubleKeepAlive: an acquire of either lets the limiter live anew. A Redisson before 3.38.0
-// knows no keep-alive: its acquires count for nothing, and the limiter goes although it is in use.
+// TestTroubleKeepAlive checks that an acquire by either side renews the keep-alive of the limiter. A Redisson before
+// 3.38.0 knows no keep-alive: its acquires do not count, and the limiter expires although it is in use.
 func TestTroubleKeepAlive(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const keepAlive, step = 1200 * time.Millisecond, 500 * time.Millisecond
@@ -282,8 +286,8 @@ func TestTroubleKeepAlive(t *testing.T) {
 			require.Zero(t, left)
 			return
 		}
-		// Before 3.17.3 nor does it know that the state should go with the limiter: its reclaim drops the
-		// TTL. What stays is of another rate; the next limiter of the name starts full all the same.
+		// Nor does a version before 3.17.3 know that the state should expire with the limiter: its reclaim drops the
+		// TTL. The state that stays has another rate, but the next limiter of that name starts full all the same.
 		require.EqualValues(t, 2, left)
 		ok, err := t.limiter.TrySetRate(t.Context(), ratelimiter.Rate{Permits: 3, Interval: 500 * time.Millisecond})
 		require.NoError(t, err)

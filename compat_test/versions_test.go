@@ -12,30 +12,30 @@ import (
 	"testing"
 )
 
-// classPaths is where prepare.sh leaves one file a version: its jars, one a line.
+// classPaths is where prepare.sh leaves one file for each version: its jars, one on each line.
 const (
 	classPaths = "java/target/classpath"
 	classes    = "java/target/classes"
-	// newestDiffers is where a run leaves what lenient tests met: go test hides the output of a
-	// package that passes, so whoever runs the lane shows this file. It is absent when nothing differed.
+	// newestDiffers is where a run writes what lenient tests met: go test hides the output of a package that passes,
+	// so the job that runs these tests prints this file. It is absent when nothing differed.
 	newestDiffers = "java/target/newest-differs"
 )
 
-// A version is one Redisson of the matrix, with its jars.
+// A version is one version of Redisson in the matrix, with its jars.
 type version struct {
 	name string
 	jars []string
-	// newest marks a 4.x that Maven resolved at run time and that the matrix does not list.
-	// Where it differs, the run says so loudly and does not fail.
+	// newest marks a 4.x that Maven resolved at run time and that the matrix does not list. Where it differs, the run
+	// reports that prominently and does not fail.
 	newest bool
 }
 
-// allVersions is filled by TestMain, oldest first.
+// allVersions is set by TestMain, oldest first.
 var allVersions []version
 
 var redissonJar = regexp.MustCompile(`/redisson-(\d[^/]*)\.jar$`)
 
-// loadVersions reads what prepare.sh left. The newest is dropped when the matrix lists it anyway.
+// loadVersions reads the files of prepare.sh. It drops the newest version when the matrix lists it anyway.
 func loadVersions() ([]version, error) {
 	files, err := filepath.Glob(filepath.Join(classPaths, "*"))
 	if err != nil {
@@ -92,23 +92,23 @@ func numbers(version string) []int {
 	return out
 }
 
-// lenient turns the failures of a test into loud log lines.
+// A lenient turns the failures of a test into prominent log lines.
 type lenient struct {
 	*testing.T
 	version version
 }
 
-// unwound is how FailNow leaves a lenient test; runtime.Goexit would fail the real one.
+// An unwound is the panic by which FailNow leaves a lenient test; runtime.Goexit would fail the real one.
 type unwound struct{}
 
-// caught takes what recover answered and lets panics that are none of FailNow's go on.
+// caught takes the result of recover, and passes on panics that are not FailNow's.
 func caught(r any) {
 	if _, ok := r.(unwound); r != nil && !ok {
 		panic(r)
 	}
 }
 
-func (l *lenient) Fail()    {} // Errorf has said it
+func (l *lenient) Fail()    {} // Errorf has reported it
 func (l *lenient) FailNow() { panic(unwound{}) }
 
 func (l *lenient) Error(args ...any) { l.Helper(); l.Errorf("%s", fmt.Sprint(args...)) }
@@ -141,7 +141,7 @@ func eachVersion(t *testing.T, f func(t testing.TB, v version), want ...func(ver
 	}
 }
 
-// versionsAbreast is eachVersion for a test that sleeps most of the time: all versions at once.
+// versionsAbreast does what eachVersion does, with all versions at once, for a test that sleeps most of the time.
 func versionsAbreast(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
 	t.Helper()
 	var running sync.WaitGroup

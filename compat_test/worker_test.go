@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// workEnv holds, in the environment of a process of this test binary, what it is to do as a worker.
+// workEnv is set in the environment of a process of this test binary that is to be a worker. It holds the worker's
+// plan.
 const workEnv = "RATELIMITER_WORK"
 
 // A plan is the work of one process. The result of run goes to the test as JSON.
@@ -22,7 +23,7 @@ func plans() map[string]plan {
 	return map[string]plan{"soak": &soakPlan{}, "outbound": &outboundPlan{}}
 }
 
-// work makes this process a worker if it was started as one: it never returns then.
+// work makes this process a worker if it was started as one. In that case it never returns.
 func work() {
 	text, ok := os.LookupEnv(workEnv)
 	if !ok {
@@ -45,7 +46,7 @@ func work() {
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(4) // whoever started this is gone
+		os.Exit(4) // the process that started this one is gone
 	}()
 	if err := json.NewEncoder(os.Stdout).Encode(p.run()); err != nil {
 		os.Exit(5)
@@ -53,7 +54,7 @@ func work() {
 	os.Exit(0)
 }
 
-// A worker is such a process as the test sees it.
+// A worker is such a process, as the test sees it.
 type worker struct {
 	t     testing.TB
 	cmd   *exec.Cmd
@@ -61,7 +62,7 @@ type worker struct {
 	lines *bufio.Reader
 }
 
-// startWorker starts a process that is ready when it returns, and waits for begin.
+// startWorker starts a worker process. The worker is ready when startWorker returns, and waits for begin.
 func startWorker(t testing.TB, job string, p plan) *worker {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"Job": job, "Plan": p})

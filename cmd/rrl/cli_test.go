@@ -39,7 +39,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A URL that cannot be parsed is not repeated: it may hold a password.
+// TestBadURLKeepsItsPassword checks that an error does not repeat a URL that cannot be parsed, because the URL may
+// hold a password.
 func TestBadURLKeepsItsPassword(t *testing.T) {
 	code, _, errs := rrl(t, "demo", "--redis", "redis://user:secret@host:port/0")
 	require.Equal(t, exitUsage, code)

@@ -85,7 +85,7 @@ LeakyQueue      ▂········▂·▂·▂·▂·▂
 
 `
 
-// A long traffic has several bins in a column.
+// TestCompareChartOfALongTraffic checks that a column of the chart of a long traffic stands for several bins.
 func TestCompareChartOfALongTraffic(t *testing.T) {
 	edge := compared(t)["trickle"]
 	var out bytes.Buffer
@@ -113,7 +113,7 @@ func TestCompareTable(t *testing.T) {
 	require.NotContains(t, out, aheadLegend[0])
 }
 
-// A terminal gets colours, and the same letters.
+// TestCompareTableInColour checks that a terminal gets the same letters, with colours.
 func TestCompareTableInColour(t *testing.T) {
 	edge := compared(t)["edge"]
 	var out, plainOut bytes.Buffer
@@ -159,10 +159,10 @@ func TestCompareJSON(t *testing.T) {
 	require.Equal(t, jsonFile{"file", file}, f)
 }
 
-// The user's own traffic, alone and beside a case.
+// TestComparePattern compares the limiters under the user's own traffic, alone and beside a case.
 func TestComparePattern(t *testing.T) {
 	pattern := filepath.Join(t.TempDir(), "mine.txt")
-	// Ten at once, then one each 100ms: a log lets none of these through, a bucket all.
+	// Ten requests at once, then one every 100ms: a log admits none of the latter, a bucket admits all of them.
 	require.NoError(t, os.WriteFile(pattern, []byte("0s 10 # at once\n0.1s..1s 9\n"), 0o600))
 	args := []string{"compare", "--pattern", pattern, "--rate", "10/1s", "--limiter", "SlidingLog,TokenBucket"}
 	code, out, errs := rrl(t, args...)
@@ -180,7 +180,7 @@ func TestComparePattern(t *testing.T) {
 func TestCompareWritesFiles(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	// One that is there keeps its mode, and a link stays one.
+	// A file that exists keeps its mode, and a link stays a link.
 	require.NoError(t, os.WriteFile(at("one.svg"), []byte("old"), 0o604))
 	require.NoError(t, os.Symlink("one.svg", at("link.svg")))
 	few := []string{"compare", "--case", "edge", "--limiter", "FixedWindow,GCRA"}
@@ -204,7 +204,7 @@ func TestCompareWritesFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1440, config.Width)
 
-	// Several have names.
+	// With several pictures, the files get names.
 	code, _, errs = rrl(t, append(few, "--case", "burst", "--by", "limiter", "--svg", at("a.b.svg"))...)
 	require.Equal(t, exitOK, code, errs)
 	code, _, errs = rrl(t, append(few, "--case", "burst", "--svg", at("none"))...)
@@ -221,7 +221,8 @@ func names(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// What ends the command before it is done leaves the files as they were, and nothing beside them.
+// TestCompareLeavesFilesAlone checks that a command that ends before it is done leaves the files as they were, and no
+// others beside them.
 func TestCompareLeavesFilesAlone(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(dir, "x.svg")
@@ -239,13 +240,13 @@ func TestCompareLeavesFilesAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "old", string(text))
 
-	// A name that cannot be given.
+	// The file cannot be given that name.
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
 	require.Error(t, replaceFiles([]file{{target, []byte("new")}, {filepath.Join(dir, "taken"), nil}}))
 	require.Equal(t, []string{"taken", "x.svg"}, names(t, dir))
 }
 
-// Who cannot write the table says so.
+// TestCompareIntoNothing checks that the command reports that it cannot write the table.
 func TestCompareIntoNothing(t *testing.T) {
 	for _, args := range [][]string{nil, {"--json"}} {
 		var errs bytes.Buffer

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writeDocs makes the tests below write what they otherwise compare.
+// With writeDocs set, the tests below write the files with which they otherwise compare.
 const writeDocs = "RRL_TEST_DOCS"
 
 const algorithmsDoc = "../../docs/algorithms.md"
 
-// inOrder are the comparisons of all cases, as the command makes them.
+// inOrder returns the comparisons of all cases, as the command makes them.
 func inOrder(t *testing.T) (all []comparison) {
 	by := compared(t)
 	for _, name := range caseNames() {
@@ -27,7 +27,7 @@ func inOrder(t *testing.T) (all []comparison) {
 	return all
 }
 
-// TestDocsTables: the tables of docs/algorithms.md are those that the command shows now.
+// TestDocsTables checks that the tables of docs/algorithms.md are those that the command prints now.
 func TestDocsTables(t *testing.T) {
 	text, err := os.ReadFile(algorithmsDoc)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestDocsTables(t *testing.T) {
 		v := &compareTable{out: &out}
 		v.comparison(c)
 		require.NoError(t, v.err)
-		// The reader of the page has read what is before the table, and sees a picture instead of the chart.
+		// On the page, the text before the table is the page's own, and a picture takes the place of the chart.
 		_, table, _ := strings.Cut(out.String(), "\n\n")
 		table, _, _ = strings.Cut(table, "\n\n")
 		want := fmt.Sprintf("<!-- %s: begin -->\n```text\n%s\n```\n<!-- %s: end -->", c.name, strings.TrimSpace(table), c.name)
@@ -55,7 +55,7 @@ func TestDocsTables(t *testing.T) {
 	}
 }
 
-// TestDocsPictures: the pictures in docs are those that the command draws now, and no others.
+// TestDocsPictures checks that the pictures in docs are exactly those that the command draws now.
 func TestDocsPictures(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("where products and sums are fused the last digits of coordinates can differ")
@@ -90,7 +90,7 @@ func TestDocsPictures(t *testing.T) {
 	}
 }
 
-// The commands that the page names draw its pictures.
+// TestDocsCommands checks that the commands that the page names draw its pictures.
 func TestDocsCommands(t *testing.T) {
 	text, err := os.ReadFile(algorithmsDoc)
 	require.NoError(t, err)

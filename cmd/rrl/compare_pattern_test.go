@@ -56,7 +56,8 @@ func TestPatternMistakes(t *testing.T) {
 	}
 }
 
-// Evenly is from the first instant on, up to but without the last; one instant keeps the order of the lines.
+// TestArrivals checks that the requests of a span are spread evenly, from its first instant on and without its last
+// one, and that those of one instant keep the order of the lines.
 func TestArrivals(t *testing.T) {
 	bursts, err := parsePattern("p", strings.NewReader("1s..2s 3\n1s 1 2\n0s 1\n1.999999s..2s 1"))
 	require.NoError(t, err)
@@ -66,8 +67,8 @@ func TestArrivals(t *testing.T) {
 	}, traffic{bursts: bursts}.arrivals())
 }
 
-// FuzzPattern: what is taken is within its bounds, and reads the same when it is written out; what is not
-// says which line it is.
+// FuzzPattern checks that a pattern that is accepted is within its bounds and reads the same when it is written out,
+// and that the error of any other one names the line.
 func FuzzPattern(f *testing.F) {
 	for _, s := range []string{"0s..5s 100 # evenly\n1.5s 10\n", "2s 1 8", "1h 10000", "\r\n", "1s 1 1 1", "1e3s 1"} {
 		f.Add(s)

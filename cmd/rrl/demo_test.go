@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The whole demo, at full length: 21 s that take no time.
+// TestDemo runs the whole demo at full length, 21 s, in virtual time.
 func TestDemo(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out bytes.Buffer
@@ -85,14 +85,14 @@ func TestDemoAsJSON(t *testing.T) {
 		require.Equal(t, "summary", last["event"])
 		require.Equal(t, true, last["ok"])
 		require.EqualValues(t, 5, last["most"])
-		// After the server was shut down, which looks every few ms whether its connections are idle.
+		// The demo ends after the server has shut down, which checks every few ms whether its connections are idle.
 		require.InDelta(t, 20_900, last["at_ms"], 50)
 		require.Equal(t, "most in any 10s window: 5 (limit 5)", last["text"])
 	})
 }
 
-// A limiter that lets more through than the demo says is found out: the count is not taken from the
-// limiter's own word.
+// TestDemoFindsTooMany checks that the demo notices a limiter that admits more than the demo promises: it does not
+// take the count from the limiter.
 func TestDemoFindsTooMany(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out bytes.Buffer
@@ -146,7 +146,8 @@ func TestDemoInterrupted(t *testing.T) {
 	})
 }
 
-// --serve plays nobody, serves whoever comes, and sums up when it is ended.
+// TestServe checks that with --serve the demo makes no requests of its own, serves all others, and prints its summary
+// when it is stopped.
 func TestServe(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out bytes.Buffer
@@ -181,7 +182,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// Real sockets, real time, at a fiftieth of the length.
+// TestDemoOverSockets runs the demo over real sockets and in real time, at a fiftieth of its length.
 func TestDemoOverSockets(t *testing.T) {
 	rdb := embedded(t)
 	var out bytes.Buffer
@@ -205,7 +206,7 @@ func TestAddressInUse(t *testing.T) {
 	require.Regexp(t, `^rrl: .*address already in use\n$`, errs.String())
 }
 
-// The program itself: a signal ends it within a second or two, in one clear line.
+// TestCtrlC checks that a signal ends the program within a second or two, with one clear line.
 func TestCtrlC(t *testing.T) {
 	for _, c := range []struct {
 		args   []string

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImportersGetLittleCanFail: the look that TestImportersGetLittle takes at the root package finds in this
-// command what the root must not link.
+// TestImportersGetLittleCanFail checks that the check of TestImportersGetLittle, applied to this command, finds what
+// the root package must not link.
 func TestImportersGetLittleCanFail(t *testing.T) {
 	found := strings.Join(redistest.Strangers(t, ".", redistest.Core...), "\n")
 	for _, want := range []string{"urfave/cli", "miniredis", "/internal/embedredis"} {

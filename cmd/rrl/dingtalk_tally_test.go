@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aGoodRun is a summary with nothing wrong in it.
+// aGoodRun returns a summary with nothing wrong in it.
 func aGoodRun() dingSummary {
 	epoch := time.Unix(0, 0)
 	ledger := func(admitted, refused, penalties int64, worst int, list ...dinggate.Penalty) dinggate.Ledger {
@@ -41,7 +41,7 @@ func TestDingVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*dingSummary)
 		err    string
-		text   string // of the verdict, where it is another than the good run's
+		text   string // the text of the verdict, where it differs from the good run's
 	}{
 		"good":              {func(*dingSummary) {}, "", ""},
 		"a penalty":         {func(s *dingSummary) { penalty(s, 1) }, "penalties with the limiter: 1", "penalties: 1 "},
@@ -73,7 +73,7 @@ func TestDingVerdict(t *testing.T) {
 	}
 }
 
-// What is a call under way and what is one too many.
+// TestDingBan checks which calls during a ban count as in flight, and which as one too many.
 func TestDingBan(t *testing.T) {
 	var b dingBan
 	gate := dinggate.New()

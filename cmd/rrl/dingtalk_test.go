@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newDingDemo is newDemo's like. A bubble in which it leaves a goroutine fails.
+// newDingDemo does what newDemo does. A bubble in which it leaves a goroutine fails.
 func newDingDemo(t *testing.T, rdb *redis.Client, out io.Writer) *dingDemo {
 	l := newPipes()
 	d := &dingDemo{
@@ -66,7 +66,7 @@ func verdict(t *testing.T, out []byte) (n [5]int) {
 	return n
 }
 
-// dingBoth shows a demo twice.
+// A dingBoth shows a demo in both views.
 type dingBoth struct{ dingPlain, dingJSON dingView }
 
 func (v dingBoth) begin(i dingIntro) { v.dingPlain.begin(i); v.dingJSON.begin(i) }
@@ -76,7 +76,7 @@ func (v dingBoth) tell(e dingEvent)  { v.dingPlain.tell(e); v.dingJSON.tell(e) }
 func (v dingBoth) end(s dingSummary) { v.dingPlain.end(s); v.dingJSON.end(s) }
 func (v dingBoth) close()            { v.dingPlain.close(); v.dingJSON.close() }
 
-// The whole demo, its quiet parts shortened: 19 s that take no time.
+// TestDingtalk runs the whole demo, with its quiet parts shortened: 19 s of virtual time.
 func TestDingtalk(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out, lines bytes.Buffer
@@ -106,7 +106,7 @@ func requireDingText(t *testing.T, out []byte) {
 		`Somebody else behind 203.0.113.7 .* bans the address for 10s \(DingTalk: 5m0s\).`,
 		`  6.0\ds  \w+ meets the ban: status 1111, punish deny`,
 		`  6.0\ds  {dingtalk}:ip:203.0.113.7:20s cools down: the whole fleet is silent`,
-		// Nobody calls: 8 wait, the address has no permit, and both countdowns run.
+		// No calls are made: 8 are waiting, the address has no permit, and both countdowns run.
 		`   9.0s       8       0    7.1s      0        0       0   20/20         0  7.0s`,
 		` 16.0\ds  the ban is over`,
 		` 16.0\ds  the first call since: \d+ms after the ban ended`,
@@ -173,7 +173,7 @@ func requireDingJSON(t *testing.T, out []byte) {
 	require.Positive(t, last["admitted_after_ban"])
 	require.Regexp(t, dingVerdict, last["text"])
 
-	// What the services sent is what the gateways counted.
+	// The calls that the services sent are those that the gateways counted.
 	var sent, calls float64
 	for _, n := range seconds[18]["sent"].(map[string]any) {
 		sent += n.(float64)
@@ -184,7 +184,7 @@ func requireDingJSON(t *testing.T, out []byte) {
 	require.InDelta(t, sent, calls, 10, "but for those on their way where a part ends")
 }
 
-// A profile whose margin is gone: 20 calls a second leave, and 21 arrive in one.
+// TestDingtalkFindsPenalties checks a profile without its margin: 20 calls a second leave, and 21 arrive in one.
 func TestDingtalkFindsPenalties(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out bytes.Buffer
@@ -200,7 +200,7 @@ func TestDingtalkFindsPenalties(t *testing.T) {
 	})
 }
 
-// A cool-down that is too short: the fleet is silent no longer than that.
+// TestDingtalkFindsCallsDuringTheBan checks a cool-down that is too short: the fleet is silent only until it ends.
 func TestDingtalkFindsCallsDuringTheBan(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out bytes.Buffer
@@ -254,7 +254,7 @@ func TestDingtalkLosesRedis(t *testing.T) {
 	}, c.option)
 }
 
-// connections are those to a Redis that can go away.
+// connections are the connections to a Redis that can go down.
 type connections struct {
 	down atomic.Bool
 	mu   sync.Mutex
@@ -285,7 +285,7 @@ func (c *connections) option(o *redis.Options) {
 	}
 }
 
-// Close closes it and forgets it.
+// Close closes the connection and forgets it.
 func (k *connection) Close() error {
 	k.all.mu.Lock()
 	defer k.all.mu.Unlock()
@@ -293,7 +293,7 @@ func (k *connection) Close() error {
 	return k.Conn.Close()
 }
 
-// cut is what a Redis that dies does to them.
+// cut closes the connections as a Redis that dies does.
 func (c *connections) cut() {
 	c.down.Store(true)
 	c.mu.Lock()
@@ -309,8 +309,8 @@ func (c *connections) count() int {
 	return len(c.open)
 }
 
-// Real sockets and real time, in which a busy machine may do anything: but the demo comes to its
-// verdict, and nothing of it goes on.
+// TestDingtalkOverSockets runs the demo over real sockets and in real time, where a busy machine may delay anything.
+// It checks only that the demo comes to its verdict, and that nothing of it goes on.
 func TestDingtalkOverSockets(t *testing.T) {
 	rdb := embedded(t)
 	var out bytes.Buffer
@@ -351,7 +351,7 @@ func TestDingtalkUsage(t *testing.T) {
 		{[]string{"demo", "dingtalk", "--margin", "1us"}, "in whole milliseconds"},
 		{[]string{"demo", "dingtalk", "--redis", "http://x"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
 		{[]string{"demo", "--redis", "http://x", "dingtalk"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
-		// What the demo refused before it had a command of its own.
+		// The demo refused these before it had a command of its own.
 		{[]string{"demo", "help"}, `demo takes no argument "help"`},
 		{[]string{"demo", "dingtal"}, `demo takes no argument "dingtal"`},
 	} {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asProgram makes the test binary behave as rrl: for tests of signals and exit codes.
+// asProgram makes the test binary behave as rrl, for tests of signals and exit codes.
 const asProgram = "RRL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// newDemo is a demo over virtual time and pipes, to be run in a bubble. A real server's TIME is not
-// virtual, so there the limiter takes the bubble's.
+// newDemo returns a demo over virtual time and pipes, to be run in a bubble. A real server's TIME is not virtual, so
+// there the limiter uses the bubble's clock.
 func newDemo(t *testing.T, rdb *redis.Client, out io.Writer) *demo {
 	l := newPipes()
 	d := &demo{
@@ -50,7 +50,7 @@ func newDemo(t *testing.T, rdb *redis.Client, out io.Writer) *demo {
 	return d
 }
 
-// embedded is the Redis inside the command, in real time.
+// embedded returns a client of the Redis inside the command, in real time.
 func embedded(t *testing.T) *redis.Client {
 	t.Helper()
 	s, err := embedredis.Start()
@@ -61,7 +61,7 @@ func embedded(t *testing.T) *redis.Client {
 	return rdb
 }
 
-// pipes is a network of its own, for the inside of a bubble.
+// A pipes is a network for the inside of a bubble.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}

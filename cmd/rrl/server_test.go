@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inService runs f on the demo's service, over virtual time.
+// inService runs f on the demo's service, in virtual time.
 func inService(t *testing.T, f func(t *testing.T, s *service), opts ...func(*redis.Options)) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		d := newDemo(t, rdb, nil)
@@ -58,7 +58,7 @@ func TestRequireGrants(t *testing.T) {
 	})
 }
 
-// The article's minute: who asks for what is not there waits for it.
+// TestRequireDelays plays the article's minute: a request for permits that are not there waits for them.
 func TestRequireDelays(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		get(t.Context(), s, "/require?num=5")
@@ -96,7 +96,8 @@ func TestRequireRefuses(t *testing.T) {
 	})
 }
 
-// The whole minute, which the demo has no time for: here the permits are gone for two.
+// TestRequireRefusesAfterOneMinute checks the whole minute, for which the demo has no time: here the permits are gone
+// for two.
 func TestRequireRefusesAfterOneMinute(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		require.NoError(t, s.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: 2 * time.Minute}))
@@ -146,7 +147,7 @@ func TestOtherMethodsAndPaths(t *testing.T) {
 	}
 }
 
-// away makes Redis unreachable while it is set.
+// away makes Redis unreachable while down is set.
 func away(down *atomic.Bool) func(*redis.Options) {
 	return func(o *redis.Options) {
 		dial := o.Dialer

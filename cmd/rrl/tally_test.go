@@ -43,7 +43,7 @@ func TestMostIn(t *testing.T) {
 	}
 }
 
-// Against counting every window that begins with a grant, one by one.
+// TestMostInAgainstASum compares the result with a count of every window that begins with a grant, one by one.
 func TestMostInAgainstASum(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -65,7 +65,7 @@ func TestMostInAgainstASum(t *testing.T) {
 	}
 }
 
-// granted is a 200 for num permits whose state has these members, named by their bytes.
+// granted returns a 200 for num permits whose state has these members, named by their bytes.
 func granted(num int64, members ...member) exchange {
 	return exchange{Client: "x", Status: http.StatusOK,
 		Answer: answer{Num: num, Granted: true, Redis: &redisKeys{Permits: permitsKey{Members: members}}}}
@@ -78,7 +78,7 @@ func memberAt(bytes string, ms int64, permits uint32) member {
 func TestTallyWithinTheLimit(t *testing.T) {
 	tl := newTally(10 * time.Second)
 	a, b := memberAt("a", 1_000, 3), memberAt("b", 2_000, 2)
-	tl.add(granted(2, b, a)) // one member may be two grants, and answers overtake each other
+	tl.add(granted(2, b, a)) // one member may be two grants, and replies may arrive out of order
 	tl.add(granted(2, a))
 	tl.add(granted(1, a))
 	tl.add(granted(5, memberAt("c", 12_000, 5)))
@@ -101,8 +101,8 @@ func TestTallyAboveTheLimit(t *testing.T) {
 	require.Equal(t, "most in any 10s window: 6 (limit 5)", s.String())
 }
 
-// What was counted is not forgotten when it leaves the memory, nor counted again when it is still in
-// the set much later.
+// TestTallyForgetsMembersNotCounts checks that a grant that was counted still counts after it leaves the memory, and
+// is not counted again when it is still in the set much later.
 func TestTallyForgetsMembersNotCounts(t *testing.T) {
 	tl := newTally(time.Second)
 	old := memberAt("old", 0, 6)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// screen is what a terminal shows after the bytes: the few sequences that the panel uses.
+// screen returns what a terminal shows after the bytes. It knows the few sequences that the panel uses.
 func screen(t *testing.T, out string) []string {
 	t.Helper()
 	lines := []string{""}

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile has what a terminal would obey, in both of its forms, what would end a line, what would turn the text around,
-// and a byte that is no text. hostileVisible is how it has to look.
+// hostile holds sequences that a terminal would obey, in both of their forms, characters that end a line or turn the
+// text around, and a byte that is not text. hostileVisible is how it has to look.
 const (
 	hostile        = "a\x1b[2J\u009b31m\x07\r\n\u202eb\x7f\xff"
 	hostileVisible = `a\x1b[2J\u009b31m\a\r\n\u202eb\x7f\xff`
 )
 
-// requireVisible holds that out has no character but printable ones and ends of lines.
+// requireVisible checks that out has only printable characters and ends of lines.
 func requireVisible(t *testing.T, out string) {
 	t.Helper()
 	at := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) })
@@ -49,7 +49,7 @@ func TestEncodeJSON(t *testing.T) {
 	require.Error(t, encodeJSON(&out, func() {}))
 }
 
-// TestViewsAreVisible gives each view of the demos names, numbers, keys and errors that others chose.
+// TestViewsAreVisible checks each view of the demos with names, numbers, keys and errors that others chose.
 func TestViewsAreVisible(t *testing.T) {
 	text := hostile
 	k := &redisKeys{TimeMS: 1000, Hash: hashKey{hostile, map[string]string{hostile: hostile}}, Value: valueKey{hostile, &text},
@@ -95,10 +95,10 @@ func TestViewsAreVisible(t *testing.T) {
 	}
 }
 
-// ownSequences are those that the views write themselves.
+// ownSequences removes the sequences that the views write themselves.
 var ownSequences = strings.NewReplacer(wrapOff, "", wrapOn, "", cursorOff, "", cursorOn, "", clearBelow, "", "\x1b[2A", "", "\x1b[5A", "")
 
-// TestServiceIsVisible: what the endpoint repeats of a request, or of the keys in Redis, is text.
+// TestServiceIsVisible checks that what the endpoint repeats of a request, or of the keys in Redis, is plain text.
 func TestServiceIsVisible(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		for _, target := range []string{"/require?num=%1b%5b2J%c2%9b", "/require?num=1&timeout=%1b%5b2J%c2%9b"} {
@@ -110,7 +110,8 @@ func TestServiceIsVisible(t *testing.T) {
 	})
 }
 
-// TestCommandLineIsVisible: errors repeat what was typed, and the name of a file is whatever its owner wants.
+// TestCommandLineIsVisible checks that the output is plain text although errors repeat what was typed, and a file may
+// have any name.
 func TestCommandLineIsVisible(t *testing.T) {
 	name := "a\x1b[2J\u009b"
 	for _, args := range [][]string{

@@ -33,7 +33,8 @@ func lastLine(out string) string {
 	return lines[len(lines)-1]
 }
 
-// On the lane's Redis: more messages than a minute allows, so that the services wait for the next one.
+// TestServicesKeepTheLimit runs on the lane's Redis. There are more messages than a minute allows, so that the
+// services wait for the next one.
 func TestServicesKeepTheLimit(t *testing.T) {
 	rdb := redistest.Client(t)
 	name := redistest.Key(t)
@@ -52,7 +53,8 @@ func TestOneCommand(t *testing.T) {
 	require.Contains(t, lastLine(out), "sent 20 of 20, calls 20, penalties 0,")
 }
 
-// The gateway bans: without the limit the same services lose a robot and two messages of three.
+// TestWithoutTheLimitTheRobotIsBanned checks that the gateway bans: without the limit the same services lose a robot
+// and two messages of three.
 func TestWithoutTheLimitTheRobotIsBanned(t *testing.T) {
 	code, out, errs := play(t, "-limit=false")
 	require.Equal(t, 1, code)
@@ -61,7 +63,8 @@ func TestWithoutTheLimitTheRobotIsBanned(t *testing.T) {
 	require.Regexp(t, `^dingtalk: the robot was banned until .*, in 10m0s\n$`, errs)
 }
 
-// A message that DingTalk never got is no success, also where nobody was banned.
+// TestLostMessagesAreFound checks that a message that never reached DingTalk is no success, even if nobody was
+// banned.
 func TestLostMessagesAreFound(t *testing.T) {
 	gate, err := dinggate.Start()
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// As `go run ./examples/server` does it.
+// TestOneCommand runs the program as `go run ./examples/server` does.
 func TestOneCommand(t *testing.T) {
 	t.Setenv("REDIS_ADDR", "")
 	var out, errs strings.Builder
@@ -30,7 +30,7 @@ func TestOneCommand(t *testing.T) {
 	require.Regexp(t, `503  Retry-After: 1\n`, text)
 }
 
-// On the lane's server, which stays.
+// TestAnotherRedis runs the program on the lane's server, which stays up.
 func TestAnotherRedis(t *testing.T) {
 	rdb := redistest.Client(t)
 	var out, errs strings.Builder
@@ -38,7 +38,7 @@ func TestAnotherRedis(t *testing.T) {
 	require.Contains(t, out.String(), "11 requests: 8 answered, 3 refused with 429, 0 with 503; 0 of them not as expected")
 }
 
-// What is not as it should be is found out: an interval so short that nobody is refused.
+// TestItCanFail checks that the program notices a wrong result: an interval so short that no request is refused.
 func TestItCanFail(t *testing.T) {
 	var out, errs strings.Builder
 	p := &play{ctx: t.Context(), out: &out, urls: []string{"http://127.0.0.1:1"}}

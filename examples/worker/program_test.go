@@ -18,7 +18,7 @@ func play(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// As `go run ./examples/worker` does it, in a fifth of the time.
+// TestOneCommand runs the program as `go run ./examples/worker` does, in a fifth of the time.
 func TestOneCommand(t *testing.T) {
 	code, out, errs := play(t, "-jobs=30", "-interval=200ms", "-abandoned=600ms")
 	require.Zero(t, code, "%s%s", out, errs)
@@ -30,8 +30,8 @@ func TestOneCommand(t *testing.T) {
 	require.Regexp(t, `w\d does again job-\d+`, out)
 }
 
-// On the lane's server: workers are processes, and die of SIGKILL in the middle of a job, five of
-// them. Every job is done, and the limit is kept.
+// TestKilledWorkersLoseNothing runs on the lane's server. The workers are processes, and five of them die of SIGKILL
+// in the middle of a job. Every job is done, and the limit is kept.
 func TestKilledWorkersLoseNothing(t *testing.T) {
 	rdb := redistest.Client(t)
 	name := redistest.Key(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asProgram makes the test binary behave as the program: its workers are processes.
+// asProgram makes the test binary behave as the program, whose workers are processes.
 const asProgram = "WORKER_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// newQueue is a queue of its own on real time, with so many jobs in it.
+// newQueue returns a new queue in real time, with the given number of jobs in it.
 func newQueue(t *testing.T, rdb redis.UniversalClient, jobs int) *queue {
 	q := &queue{rdb: rdb, stream: redistest.Key(t) + ":jobs", group: "workers", abandoned: 100 * time.Millisecond, block: time.Millisecond}
 	require.NoError(t, q.create(t.Context()))
@@ -69,7 +69,8 @@ func TestQueue(t *testing.T) {
 	require.Zero(t, pending.Count)
 }
 
-// A job that was taken is nobody else's before it is abandoned, and somebody's after that.
+// TestAbandonedJobIsTakenByAnother checks that nobody else gets a job that was taken until it is abandoned, and that
+// another worker gets it after that.
 func TestAbandonedJobIsTakenByAnother(t *testing.T) {
 	q := newQueue(t, redistest.Client(t), 1)
 	a, b := &consumer{queue: q, name: "a"}, &consumer{queue: q, name: "b"}
@@ -79,13 +80,13 @@ func TestAbandonedJobIsTakenByAnother(t *testing.T) {
 	for again == nil {
 		again = take(t, b)
 	}
-	require.GreaterOrEqual(t, time.Since(before), q.abandoned-time.Millisecond) // Redis counts whole ones
+	require.GreaterOrEqual(t, time.Since(before), q.abandoned-time.Millisecond) // Redis counts whole milliseconds
 	require.Equal(t, &job{ID: first.ID, Payload: "job-1", Again: true}, again)
 	left(t, q, 1)
 }
 
-// XAUTOCLAIM looks at ten jobs a call when it is asked for one: an abandoned one behind more than ten
-// that are being worked on is found all the same.
+// TestAbandonedJobBehindOthers checks that an abandoned job is found behind more than ten others that are in
+// progress: XAUTOCLAIM looks at ten jobs in a call that wants one.
 func TestAbandonedJobBehindOthers(t *testing.T) {
 	q := newQueue(t, redistest.Client(t), 25)
 	q.abandoned = 500 * time.Millisecond
@@ -106,7 +107,7 @@ func TestAbandonedJobBehindOthers(t *testing.T) {
 	require.Equal(t, "job-25", got.Payload)
 }
 
-// newWorker is a worker on a queue and a limiter of so many permits in any second, evenly.
+// newWorker returns a worker on a queue, with a limiter of that many permits per second, evenly spaced.
 func newWorker(t *testing.T, q *queue, permits int64, opts ...ratelimiter.Option) *worker {
 	client := ratelimiter.New(q.rdb, opts...)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
@@ -116,7 +117,7 @@ func newWorker(t *testing.T, q *queue, permits int64, opts ...ratelimiter.Option
 	return &worker{jobs: &consumer{queue: q, name: "a"}, limiter: limiter, report: func(string, *job) {}}
 }
 
-// Exactly: of 12 jobs at 5 a second one begins every 200 ms.
+// TestJobsBeginAtTheLimitersPace checks the exact times: of 12 jobs at 5 a second, one begins every 200 ms.
 func TestJobsBeginAtTheLimitersPace(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -147,7 +148,8 @@ func TestJobsBeginAtTheLimitersPace(t *testing.T) {
 	})
 }
 
-// A worker that ends in the middle of a job, or that waits for a permit, leaves its job in the queue.
+// TestWorkerThatEndsLeavesItsJob checks that a worker that ends in the middle of a job, or while it waits for a
+// permit, leaves its job in the queue.
 func TestWorkerThatEndsLeavesItsJob(t *testing.T) {
 	for _, at := range []string{"in its work", "waiting for a permit"} {
 		t.Run(at, func(t *testing.T) {
@@ -160,7 +162,7 @@ func TestWorkerThatEndsLeavesItsJob(t *testing.T) {
 					cancel()
 					return ctx.Err()
 				}
-				time.AfterFunc(50*time.Millisecond, cancel) // it then waits a second for the next job's permit
+				time.AfterFunc(50*time.Millisecond, cancel) // by then it waits for the next job's permit, which takes a second
 				return nil
 			}
 			w.run(ctx)
@@ -222,7 +224,7 @@ func TestMostInAnyWindow(t *testing.T) {
 	}
 }
 
-// The program's verdict can be a bad one.
+// TestSumUpFindsWhatIsWrong checks that the program's verdict can be a bad one.
 func TestSumUpFindsWhatIsWrong(t *testing.T) {
 	rdb := redistest.Client(t)
 	for name, c := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// over makes n calls and answers what the last one got.
+// over makes n calls and returns the response to the last one.
 func (d *desk) over(n int, line string, header ...string) *httptest.ResponseRecorder {
 	var last *httptest.ResponseRecorder
 	for range n {
@@ -25,7 +25,8 @@ const (
 	jsonRaw = "application/json"
 )
 
-// The bodies byte for byte: what a detector has to tell apart. The bubble begins at 08:00 in Shanghai.
+// TestAnswers checks the bodies, which a detector has to tell apart, byte for byte. The bubble begins at 08:00 in
+// Shanghai.
 func TestAnswers(t *testing.T) {
 	const newToken = "X-Acs-Dingtalk-Access-Token"
 	for name, c := range map[string]struct {
@@ -33,7 +34,7 @@ func TestAnswers(t *testing.T) {
 		calls       int
 		line        string
 		header      []string
-		after       time.Duration // the last call's instant
+		after       time.Duration // when the last call is made
 		status      int
 		contentType string
 		want        string
@@ -122,7 +123,8 @@ func TestTokensOfTheNewAPI(t *testing.T) {
 	})
 }
 
-// The second that the text names is never before the penalty's end: whoever waits for it is admitted.
+// TestTheTextNamesAnEndThatIsOne checks that the second that the text names is never before the end of the penalty: a
+// caller that waits for it is admitted.
 func TestTheTextNamesAnEndThatIsOne(t *testing.T) {
 	const line = "POST /topapi/v2/user/get?access_token=app-a"
 	for _, start := range []time.Duration{0, ns, 300 * ms, time.Second - ns} {

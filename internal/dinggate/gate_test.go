@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A desk is a Gate in a bubble, and somebody who calls it.
+// A desk is a Gate in a bubble, together with its caller.
 type desk struct {
 	t     *testing.T
 	g     *Gate
@@ -42,7 +42,7 @@ func (d *desk) ask(line string, header ...string) *httptest.ResponseRecorder {
 	return w
 }
 
-// An op is a call of one of the kinds that the step tables use; it answers whether it was admitted.
+// An op is a call of one of the kinds that the step tables use. It reports whether it was admitted.
 type op func(d *desk) bool
 
 func admitted(w *httptest.ResponseRecorder) bool {
@@ -68,7 +68,7 @@ func fromIP(ip string, o string) op {
 	return func(d *desk) bool { return admitted(d.ask("POST /robot/send?access_token="+o, HeaderIP, ip)) }
 }
 
-// A step is n calls at an instant, of which so many are admitted: the first ones.
+// A step is n calls at an instant, and the number of them that are admitted, which are the first ones.
 type step struct {
 	at   time.Duration
 	n    int
@@ -109,8 +109,8 @@ func TestLimits(t *testing.T) {
 		}},
 		"windows slide and are half-open": {steps: []step{
 			{0, 10, user, 10}, {900 * ms, 10, user, 10},
-			{time.Second, 10, user, 10}, // those of 0 count no more
-			{1900*ms - ns, 1, user, 0},  // those of 900 ms do
+			{time.Second, 10, user, 10}, // the calls at 0 no longer count
+			{1900*ms - ns, 1, user, 0},  // those at 900 ms still do
 		}},
 		"exactly one window later all are back": {steps: []step{
 			{0, 20, user, 20}, {time.Second, 20, user, 20}, {2 * time.Second, 20, user, 20},
@@ -199,14 +199,15 @@ func limits(change func(*Limits)) Option {
 	return WithLimits(l)
 }
 
-// The month is that of Shanghai: the bubble begins on 2000-01-01 00:00 UTC, 08:00 there.
+// TestMonth checks that the month is that of Shanghai: the bubble begins on 2000-01-01 00:00 UTC, which is 08:00
+// there.
 func TestMonth(t *testing.T) {
-	const january = 31*24*time.Hour - 8*time.Hour // what is left of it
+	const january = 31*24*time.Hour - 8*time.Hour // the rest of January
 	user, other := old("a", "/topapi/v2/user/get"), isv("s", "c", "/v1.0/x")
 	inBubble(t, func(d *desk) {
 		d.play([]step{
 			{0, 10, user, 10}, {time.Hour, 3, user, 2}, {time.Hour, 12, other, 12},
-			{2 * time.Hour, 1, old("b", "/user/list"), 0}, // the same organisation's
+			{2 * time.Hour, 1, old("b", "/user/list"), 0}, // the same organisation
 			{january - ns, 1, user, 0}, {january, 13, user, 12},
 			{january + 29*24*time.Hour - ns, 1, user, 0}, // 2000 is a leap year
 			{january + 29*24*time.Hour, 1, user, 1},
@@ -215,7 +216,7 @@ func TestMonth(t *testing.T) {
 	}, limits(func(l *Limits) { l.Month.Calls = 12 }))
 }
 
-// What another dimension refuses is no call of the month.
+// TestRefusedCallsAreNoneOfTheMonth checks that a call that another dimension refuses does not count in the month.
 func TestRefusedCallsAreNoneOfTheMonth(t *testing.T) {
 	user := old("a", "/topapi/v2/user/get")
 	inBubble(t, func(d *desk) {
@@ -263,7 +264,7 @@ func TestLedger(t *testing.T) {
 		send(8, "p2")
 		d.at(time.Minute)
 		send(12, "p1") // the first 12 are back
-		send(2, "p2")  // one too many, and one more
+		send(2, "p2")  // one too many, and another one
 		d.at(2 * time.Minute)
 		send(3, "p1")
 		d.ask("POST /topapi/v2/user/get", HeaderCaller, "p3")
@@ -296,7 +297,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// Worst is what a fleet that keeps the limit shows: how near it came.
+// TestWorstIsTheFullestWindow checks Worst, which shows how near to the limit a fleet came that kept it.
 func TestWorstIsTheFullestWindow(t *testing.T) {
 	user := old("a", "/topapi/v2/user/get")
 	inBubble(t, func(d *desk) {
@@ -307,7 +308,7 @@ func TestWorstIsTheFullestWindow(t *testing.T) {
 	})
 }
 
-// Calls that arrive at once are counted one by one: exactly 20 pass.
+// TestManyAtOnce checks that calls that arrive at once are counted one by one: exactly 20 pass.
 func TestManyAtOnce(t *testing.T) {
 	s, err := Start()
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestListensOnLoopback(t *testing.T) {
 	require.Equal(t, "127.0.0.1", host)
 }
 
-// Keys expire while nobody does anything, which miniredis on its own does not do.
+// TestTTLsRun checks that keys expire without any further command, which they do not do with miniredis alone.
 func TestTTLsRun(t *testing.T) {
 	_, rdb := start(t)
 	ctx := context.Background()
@@ -71,7 +71,7 @@ func TestLimiterRuns(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, ok)
 	}
-	require.NoError(t, l.Acquire(ctx, 2)) // comes only when the first two have expired
+	require.NoError(t, l.Acquire(ctx, 2)) // returns only when the first two have expired
 }
 
 func TestClose(t *testing.T) {

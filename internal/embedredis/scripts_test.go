@@ -55,7 +55,8 @@ func TestScriptsReadNoFiles(t *testing.T) {
 	}
 }
 
-// TestScriptsKeepTheirDigest: a script is known by the SHA-1 digest of what its caller sent, as in Redis.
+// TestScriptsKeepTheirDigest checks that a script is known by the SHA-1 digest of the text that its caller sent, as
+// in Redis.
 func TestScriptsKeepTheirDigest(t *testing.T) {
 	_, rdb := start(t)
 	ctx := context.Background()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TIME is what was set, and keys live by it, whatever the time of the process.
+// TestSetTime checks that TIME is the time that was set and that keys expire by it, whatever the time of the process.
 func TestSetTime(t *testing.T) {
 	s, rdb := start(t)
 	ctx := context.Background()
@@ -24,7 +24,7 @@ func TestSetTime(t *testing.T) {
 	}{
 		{0, time.Hour},
 		{30 * time.Minute, 30 * time.Minute},
-		{20 * time.Minute, 30 * time.Minute}, // put back
+		{20 * time.Minute, 30 * time.Minute}, // the clock is set back
 		{50*time.Minute - time.Millisecond, time.Millisecond},
 		{50 * time.Minute, -2},
 	} {

@@ -57,7 +57,7 @@ func importDir(t testing.TB) *types.Package {
 	return pkg
 }
 
-// apiOf returns the exported names of a package with their types, a line for each constant, variable, function,
+// apiOf returns the exported names of a package with their types, one line for each constant, variable, function,
 // method, type and field, in order. It leaves out what only comments say.
 func apiOf(pkg *types.Package) string {
 	var lines []string
@@ -99,7 +99,7 @@ func apiOf(pkg *types.Package) string {
 					}
 					switch {
 					case !f.Exported():
-						// One is as good as several: the type cannot be made or compared by its fields.
+						// One such line is enough: the type cannot be made or compared by its fields.
 						if line := "type " + typ + " struct, unexported fields"; !slices.Contains(lines, line) {
 							add("%s", line)
 						}

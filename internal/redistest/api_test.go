@@ -79,7 +79,7 @@ var Default *Over
 `, "\n"), got)
 }
 
-// TestAPIDiff checks that a name which is added and a type which changes are told apart.
+// TestAPIDiff checks that the comparison tells a name that was added from a type that changed.
 func TestAPIDiff(t *testing.T) {
 	old := apiOf(checked(t, "package p\nfunc F(n int) {}\nfunc G() {}"))
 	now := apiOf(checked(t, "package p\nfunc F(n int64) {}\nfunc G() {}\nfunc H() {}"))

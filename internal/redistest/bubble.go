@@ -11,30 +11,25 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// bubblePoolSize exceeds the goroutines of any test. A go-redis pool that has
-// to wait takes a timer from a sync.Pool shared by all clients of the process,
-// and a timer of another bubble ends the process.
+// bubblePoolSize exceeds the number of goroutines of any test. A go-redis pool that has to wait takes a timer from a
+// sync.Pool shared by all clients of the process, and a timer of another bubble ends the process.
 const bubblePoolSize = 4096
 
-// Run runs f in a [testing/synctest] bubble, with a client of the lane's
-// server: time.Sleep and timers take no real time, and elapsed times are
-// exact. The client is closed when f returns.
+// Run runs f in a [testing/synctest] bubble, with a client of the lane's server: time.Sleep and timers take no real
+// time, and elapsed times are exact. The client is closed when f returns.
 //
-// In the miniredis lane the server is new and lives in the bubble too: TIME
-// and TTLs follow the bubble's clock, which starts at 2000-01-01 UTC. In a
-// real lane the server is the one shared by this process, whose TIME and TTLs
-// are real: f passes its own clock to whatever must be exact, and asks
-// [TTLsAreVirtual] before it waits for a TTL.
+// In the miniredis lane the server is new and lives in the bubble too: TIME and TTLs follow the bubble's clock, which
+// starts at 2000-01-01 UTC. In a real lane the server is the one shared by this process, whose TIME and TTLs are
+// real: f passes its own clock to whatever must be exact, and calls [TTLsAreVirtual] before it waits for a TTL.
 //
-// The opts see the finished options, Dialer included, so that a test can wrap
-// the Dialer to break connections. They must not lower PoolSize below the
-// number of goroutines that use the client. Further clients of the same
-// server come from [Peer].
+// The opts get the finished options, including the Dialer, so that a test can wrap the Dialer to break connections.
+// They must not lower PoolSize below the number of goroutines that use the client. [Peer] returns further clients of
+// the same server.
 func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*redis.Options)) {
 	t.Helper()
 	var addr string
 	if Lane() != miniLane {
-		addr = sharedServer(t).Addr() // outside the bubble: it outlives it
+		addr = sharedServer(t).Addr() // outside the bubble, which the server outlives
 	}
 	synctest.Test(t, func(t *testing.T) {
 		o := options(addr)
@@ -50,9 +45,8 @@ func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*re
 	})
 }
 
-// Peer returns a further client of the server that rdb is connected to, with
-// a pool of its own: another process, as far as Redis can tell. It belongs to
-// the bubble, if any, that calls it, and is closed when t ends.
+// Peer returns a further client of the server that rdb is connected to, with its own pool: to Redis it is another
+// process. It belongs to the bubble, if any, that calls Peer, and is closed when t ends.
 func Peer(t testing.TB, rdb *redis.Client, opts ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := options(rdb.Options().Addr)
@@ -61,8 +55,8 @@ func Peer(t testing.TB, rdb *redis.Client, opts ...func(*redis.Options)) *redis.
 	return newClient(t, o, opts)
 }
 
-// options returns what every client here starts from. The Dialer is always
-// set, so that tests can wrap it.
+// options returns the options that every client here starts from. The Dialer is always set, so that tests can wrap
+// it.
 func options(addr string) *redis.Options {
 	return &redis.Options{
 		Addr:            addr,

@@ -15,19 +15,16 @@ import (
 // slots is the number of hash slots of every Redis cluster.
 const slots = 16384
 
-// clusterTimeout bounds the joining of the nodes, which takes a second or two
-// of gossip.
+// clusterTimeout bounds the time in which the nodes join, which takes a second or two of gossip.
 const clusterTimeout = 30 * time.Second
 
-// A Cluster is three masters on loopback, without replicas, that belong to
-// one test.
+// A Cluster is three masters on loopback, without replicas, that belong to one test.
 type Cluster struct {
 	nodes []*Server
 }
 
-// StartCluster starts a cluster of the lane's kind and returns when every node
-// reports that the cluster is complete. In the miniredis lane it skips t, as [NeedReal] does.
-// It must be called outside of bubbles.
+// StartCluster starts a cluster of the lane's kind and returns when every node reports that the cluster is complete.
+// In the miniredis lane it skips t, as [NeedReal] does. It must be called outside of bubbles.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := new(Cluster)
@@ -99,8 +96,8 @@ func (c *Cluster) await(ctx context.Context, node *Server) error {
 	}
 }
 
-// AddReplica starts a replica of the i-th master, and returns it when the whole cluster knows it and it has the
-// master's data.
+// AddReplica starts a replica of the i-th master. It returns the replica when the whole cluster knows it and it has
+// the master's data.
 func (c *Cluster) AddReplica(t testing.TB, i int) *Server {
 	t.Helper()
 	replica := Start(t,
@@ -121,7 +118,7 @@ func (c *Cluster) AddReplica(t testing.TB, i int) *Server {
 	id, idErr := master.Do(ctx, "cluster", "myid").Text()
 	for known, replicated := false, false; err == nil && idErr == nil && !replicated; {
 		err = ctx.Err()
-		known = known || rdb.ClusterReplicate(ctx, id).Err() == nil // not before it has heard of the master
+		known = known || rdb.ClusterReplicate(ctx, id).Err() == nil // it fails until the node has heard of the master
 		info, _ := rdb.Info(ctx, "replication").Result()
 		replicated = strings.Contains(info, "master_link_status:up")
 		time.Sleep(20 * time.Millisecond)
@@ -138,8 +135,8 @@ func (c *Cluster) AddReplica(t testing.TB, i int) *Server {
 	return replica
 }
 
-// Nodes returns the three masters, in the order of their slots, and then the replicas: a quick way
-// to kill the one that holds a key.
+// Nodes returns the three masters, in the order of their slots, and then the replicas. It is a quick way to kill the
+// node that holds a key.
 func (c *Cluster) Nodes() []*Server { return c.nodes }
 
 // Client returns a cluster client, closed when t ends.

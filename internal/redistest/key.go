@@ -12,10 +12,9 @@ import (
 
 var keys atomic.Int64
 
-// Key returns a name that no other test of this process has: the test's own
-// name, for whoever reads MONITOR, and a number. It holds letters, digits and
-// "._-" only, so no braces. When t ends, every key of the shared server whose
-// name contains it is deleted, and no other.
+// Key returns a name that no other test of this process has: the test's own name, for readers of MONITOR, and a
+// number. It has only letters, digits and "._-", so no braces. When t ends, Key deletes every key of the shared
+// server whose name contains it, and no others.
 func Key(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("%s.%06d.", strings.Map(keyRune, t.Name()), keys.Add(1))
@@ -34,9 +33,8 @@ func keyRune(r rune) rune {
 	}
 }
 
-// deleteKeys deletes the shared server's keys that contain name, through a
-// client of its own: t may be ending in a bubble or outside of one. A server
-// that no test has started holds no keys.
+// deleteKeys deletes the keys of the shared server that contain name. It uses a client of its own, because t may be
+// ending in a bubble or outside of one. A server that no test has started holds no keys.
 func deleteKeys(t testing.TB, name string) {
 	shared.Lock()
 	server := shared.real

@@ -1,5 +1,5 @@
-// Package redistest gives tests a Redis: miniredis, redis-server or
-// valkey-server, whichever the lane of this test run names.
+// Package redistest gives tests a Redis: miniredis, redis-server or valkey-server, whichever the lane of this test
+// run names.
 //
 // A test is written once and runs in every lane:
 //
@@ -12,10 +12,9 @@
 //		})
 //	}
 //
-// [Run] is the usual choice: virtual time, exact waits. [Client] runs on real
-// time. [Start] and [StartCluster] give a test servers of its own, to be
-// killed, paused and restarted. Nothing here ever flushes a database: every
-// test works on names made by [Key], and only those are deleted.
+// [Run] is the usual choice: it has virtual time and exact waits. [Client] runs in real time. [Start] and
+// [StartCluster] give a test its own servers, which it can kill, pause and restart. Nothing here ever flushes a
+// database: every test uses names made by [Key], and only those are deleted.
 package redistest
 
 import (
@@ -32,10 +31,9 @@ const (
 	valkeyLane = "valkey"
 )
 
-// Each mark begins the message of a test that the function of its name has
-// skipped. tools/test-lanes.sh fails a lane on a real server whose output
-// contains needRealMark. It expects the others, and names every test that was
-// skipped for another reason.
+// A mark begins the message of a test that the function of its name has skipped. tools/test-lanes.sh fails a lane on
+// a real server whose output contains needRealMark. It expects the other marks, and names every test that was skipped
+// for another reason.
 const (
 	needRealMark = "redistest.NeedReal"
 	noServerMark = "redistest.NoServer"
@@ -43,9 +41,9 @@ const (
 	repeatsMark  = "redistest.Repeats"
 )
 
-// Lane returns the lane of this test run, "miniredis", "redis" or "valkey",
-// from the environment variable RATELIMITER_LANE. The default is "miniredis".
-// It panics at any other value: a typing error must not pass as a green lane.
+// Lane returns the lane of this test run, "miniredis", "redis" or "valkey", from the environment variable
+// RATELIMITER_LANE. The default is "miniredis". Lane panics at any other value, so that a typing error does not pass
+// as a green lane.
 func Lane() string {
 	switch lane := os.Getenv("RATELIMITER_LANE"); lane {
 	case "", miniLane:
@@ -57,13 +55,12 @@ func Lane() string {
 	}
 }
 
-// TTLsAreVirtual reports whether the TTLs of keys follow the bubble's time in
-// [Run]. They do in the miniredis lane; a real server keeps real time, so a
-// test that sleeps until a key is gone asks this first.
+// TTLsAreVirtual reports whether the TTLs of keys follow the bubble's time in [Run]. They do in the miniredis lane. A
+// real server keeps real time, so a test that sleeps until a key is gone calls this first.
 func TTLsAreVirtual() bool { return Lane() == miniLane }
 
-// NeedReal skips t in the miniredis lane. In a real lane it fails t, with one
-// line that says what to install, when the lane's server is missing.
+// NeedReal skips t in the miniredis lane. In a real lane it fails t if the lane's server is missing, with one line
+// that says what to install.
 func NeedReal(t testing.TB) {
 	t.Helper()
 	if Lane() == miniLane {
@@ -72,9 +69,8 @@ func NeedReal(t testing.TB) {
 	binary(t)
 }
 
-// NoServer skips t in the valkey lane and in short mode (go test -short). A test
-// calls it that asks no server and takes long: there it could only repeat what
-// the miniredis lane has shown.
+// NoServer skips t in the valkey lane and in short mode (go test -short). It is for tests that use no server and take
+// long: in those runs they could only repeat what the miniredis lane has shown.
 func NoServer(t testing.TB) {
 	t.Helper()
 	if brief() {
@@ -82,9 +78,9 @@ func NoServer(t testing.TB) {
 	}
 }
 
-// Repeats skips t where [NoServer] does. A test calls it that takes long and asks
-// a server, but shows something that no server decides: the miniredis lane and
-// the redis lane run it, and a further one could only repeat it.
+// Repeats skips t where [NoServer] does. It is for tests that take long and use a server, but show something that
+// does not depend on the server: the miniredis lane and the redis lane run them, and a further lane could only repeat
+// that.
 func Repeats(t testing.TB) {
 	t.Helper()
 	if brief() {
@@ -92,13 +88,12 @@ func Repeats(t testing.TB) {
 	}
 }
 
-// brief reports whether this run is for what is new in its lane: another server
-// than redis-server, or the oldest Go and go-redis, whose lane sets -short.
+// brief reports whether this run is only for what is new in its lane: a server other than redis-server, or the oldest
+// Go and go-redis, whose lane sets -short.
 func brief() bool { return (Lane() == valkeyLane || testing.Short()) && !Long() }
 
-// NoRace skips t under the race detector, for the reason why. A test calls it
-// in which nothing new can race, and which the detector makes many times as
-// long. The miniredis lane runs it without.
+// NoRace skips t under the race detector, for the reason why. It is for tests in which nothing new can race, and
+// which the detector makes many times slower. The miniredis lane runs them without it.
 func NoRace(t testing.TB, why string) {
 	t.Helper()
 	if UnderRace && !Long() {
@@ -106,12 +101,11 @@ func NoRace(t testing.TB, why string) {
 	}
 }
 
-// Long reports whether this run has time for what is long and rare: the
-// environment variable RATELIMITER_LONG is set, as `make test-long` does.
+// Long reports whether this run has time for long and rare cases: the environment variable RATELIMITER_LONG is set,
+// as `make test-long` does.
 func Long() bool { return os.Getenv("RATELIMITER_LONG") != "" }
 
-// Cases returns how many cases a test draws: short of them as a rule, and long
-// in a run that is [Long].
+// Cases returns the number of cases that a test draws: short as a rule, and long if the run is [Long].
 func Cases(short, long int) int {
 	if Long() {
 		return long
@@ -119,8 +113,8 @@ func Cases(short, long int) int {
 	return short
 }
 
-// binary returns the path of the lane's server program. A missing one is
-// fatal, here as in CI: whoever names a lane wants it to run.
+// binary returns the path of the lane's server program. A missing one is fatal, here as in CI: a run that names a
+// lane has to run it.
 func binary(t testing.TB) string {
 	t.Helper()
 	name := Lane() + "-server"

@@ -15,19 +15,19 @@ import (
 
 const modulePath = "github.com/goredisson/ratelimiter"
 
-// allowed lists the packages that importers may link besides the standard library and those of this module.
-// Every new line is a cost for all of them.
+// allowed lists the packages that importers may link besides the standard library and those of this module. Every new
+// line is a cost for all importers.
 var allowed = map[string]bool{
 	"github.com/redis/go-redis/v9": true,
-	"github.com/cespare/xxhash/v2": true, // go-redis
-	"go.uber.org/atomic":           true, // go-redis
-	"golang.org/x/sys":             true, // go-redis
+	"github.com/cespare/xxhash/v2": true, // through go-redis
+	"go.uber.org/atomic":           true, // through go-redis
+	"golang.org/x/sys":             true, // through go-redis
 	"github.com/google/uuid":       true,
 }
 
-// Strangers are the packages that a program which imports pkg links though it should not: those of other
-// modules than go-redis with what it brings and uuid, and of this module all but ours, each named by its
-// path within the module and "" the root.
+// Strangers returns the packages that a program that imports pkg links but should not: those of other modules, except
+// go-redis, its dependencies and uuid, and those of this module except ours. The packages in ours are named by their
+// paths within the module, and the root is "".
 func Strangers(t testing.TB, pkg string, ours ...string) []string {
 	t.Helper()
 	var list []string
@@ -41,7 +41,7 @@ func Strangers(t testing.TB, pkg string, ours ...string) []string {
 	return list
 }
 
-// Linked is what a program that imports pkg links besides the standard library: each package with its
+// Linked returns the packages that a program that imports pkg links besides the standard library, each with its
 // module.
 func Linked(t testing.TB, pkg string) map[string]string {
 	t.Helper()
@@ -56,11 +56,12 @@ func Linked(t testing.TB, pkg string) map[string]string {
 	return packages
 }
 
-// Core are the packages of this module that a program links which imports the root package, by their paths within it.
+// Core lists the packages of this module that a program that imports the root package links, by their paths within
+// the module.
 var Core = []string{"", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson", "internal/engine"}
 
-// Rooms returns the packages of this module that a program which imports pkg links, by their paths within it, and whether
-// it links go-redis. Behind "-test" it is the program of pkg's tests.
+// Rooms returns the packages of this module that a program that imports pkg links, by their paths within the module,
+// and whether the program links go-redis. After "-test" it is the program of pkg's tests.
 func Rooms(t testing.TB, pkg ...string) (ours []string, goRedis bool) {
 	t.Helper()
 	out := goCommand(t, ".", nil, append([]string{"list", "-deps"}, pkg...)...)
@@ -75,10 +76,10 @@ func Rooms(t testing.TB, pkg ...string) (ours []string, goRedis bool) {
 	return ours, goRedis
 }
 
-// ImportersModules returns the modules in the module graph of a program that requires this module and
-// imports packages of it, the program's own module among them, which is called importer. It asks the go
-// command about a module in a new folder, which takes this module from the working directory, the root.
-// Nothing is fetched that the module cache has, and nothing is compiled.
+// ImportersModules returns the modules in the module graph of a program that requires this module and imports
+// packages of it. The program's own module, called importer, is among them. It runs the go command on a module in a
+// new folder, which takes this module from the working directory, the root. Nothing is fetched that the module cache
+// has, and nothing is compiled.
 func ImportersModules(t testing.TB, packages ...string) []string {
 	t.Helper()
 	root, err := os.Getwd()
@@ -104,7 +105,7 @@ func ImportersModules(t testing.TB, packages ...string) []string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	env := []string{"GOWORK=off", "GOFLAGS=" + os.Getenv("GOFLAGS") + " -mod=mod"}
-	goCommand(t, dir, env, "list", "-deps", "./...") // adds what building needs to go.mod, and compiles nothing
+	goCommand(t, dir, env, "list", "-deps", "./...") // adds what the build needs to go.mod, and compiles nothing
 	return strings.Fields(goCommand(t, dir, env, "list", "-m", "-f", "{{.Path}}", "all"))
 }
 

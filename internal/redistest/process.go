@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// startTimeout bounds a start, the loading of an append-only file included.
+// startTimeout bounds a start, including the loading of an append-only file.
 const startTimeout = 20 * time.Second
 
 // A process is one run of a server program.
@@ -55,8 +55,7 @@ func startProcess(bin string, args []string, addr string) (*process, error) {
 	}
 }
 
-// ping sends PING to addr, and checks the process id, since another server may
-// have taken the port first.
+// ping sends PING to addr. It checks the process id, because another server may have taken the port first.
 func (p *process) ping(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -76,7 +75,7 @@ func (p *process) ping(addr string) error {
 		return nil // it wants a password, so it is up
 	}
 	if !strings.HasPrefix(pong, "+PONG") {
-		return errors.New(strings.TrimSpace(pong)) // LOADING, as a rule
+		return errors.New(strings.TrimSpace(pong)) // usually LOADING
 	}
 	info, _ := io.ReadAll(r)
 	if !bytes.Contains(info, fmt.Appendf(nil, "process_id:%d\r\n", p.cmd.Process.Pid)) {
@@ -85,8 +84,7 @@ func (p *process) ping(addr string) error {
 	return nil
 }
 
-// end sends sig, kills a process that takes more than five seconds over it,
-// and returns when the process is gone.
+// end sends sig, kills a process that does not end within five seconds, and returns when the process is gone.
 func (p *process) end(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -100,11 +98,9 @@ func (p *process) end(sig os.Signal) error {
 	return nil
 }
 
-// freePort returns a port that nobody listens on, nor on the port 10000 above
-// it, where a cluster node has its bus. Both lie below 32768, where Linux
-// begins to give ports to outgoing connections: a client that keeps dialling
-// a dead server in that range can end up connected to itself, holding the
-// port against the restart.
+// freePort returns a port on which nothing listens, nor on the port 10000 above it, where a cluster node has its bus.
+// Both are below 32768, where Linux begins to give ports to outgoing connections: a client that keeps dialling a dead
+// server in that range can end up connected to itself, and then holds the port when the server restarts.
 func freePort() int {
 	for {
 		port := 12000 + rand.IntN(10000)

@@ -11,15 +11,14 @@ import (
 
 const terminate = syscall.SIGTERM
 
-// dieWithParent: only Linux can tie a child's life to ours. Elsewhere a test
-// run that is killed leaves its servers to be ended by hand.
+// dieWithParent returns nil: only Linux can end a child process with its parent. Elsewhere, if a test run is killed,
+// its servers have to be ended by hand.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
 func (p *process) pause() error  { return p.signal("-STOP") }
 func (p *process) resume() error { return p.signal("-CONT") }
 
-// signal goes through kill(1): package syscall has no SIGSTOP on Windows, and
-// this package should build there.
+// signal uses kill(1), because package syscall has no SIGSTOP on Windows, and this package should build there.
 func (p *process) signal(name string) error {
 	if p == nil {
 		return errors.New("the server is not running")

@@ -11,36 +11,34 @@ import (
 	"time"
 )
 
-// A Fault is what a [Proxy] does to one request. The zero Fault passes it and
-// its reply on.
+// A Fault is what a [Proxy] does to one request. The zero Fault passes the request and its reply on.
 type Fault struct {
 	Lose  Loss
 	Reset bool          // the client sees a reset, not an end of file
-	Hold  time.Duration // how long the reply stays here first
+	Hold  time.Duration // how long the reply is held back first
 	Twice bool          // Redis gets it twice, and the client the first reply
 
-	mute bool // of the second
+	mute bool // the second reply is not passed on
 }
 
-// A Loss is what a [Proxy] withholds.
+// A Loss tells what a [Proxy] withholds.
 type Loss int
 
 const (
 	LoseNothing Loss = iota
-	LoseRequest      // Redis does not see it
-	LoseReply        // Redis has executed it
+	LoseRequest      // Redis does not get the request
+	LoseReply        // Redis has executed the request
 )
 
-// ProxyCounts is what a [Proxy] has done. A lost reply counts when Redis has
-// given it, so that the request was executed.
+// ProxyCounts counts what a [Proxy] has done. A lost reply counts once Redis has sent it, so that the request was
+// executed.
 type ProxyCounts struct {
 	Connections, Requests, Replies, LostRequests, LostReplies, Held, Doubled int
 }
 
-// A Proxy stands between clients and a Redis and breaks what it is told to
-// break. It knows RESP2 and RESP3 well enough to tell one reply from the next;
-// what is lost is always a whole request or a whole reply, with the connection
-// that it was on. A Proxy is safe for concurrent use.
+// A Proxy stands between clients and a Redis, and breaks what it is told to break. It knows RESP2 and RESP3 well
+// enough to tell one reply from the next. What it loses is always a whole request or a whole reply, together with its
+// connection. A Proxy is safe for concurrent use.
 type Proxy struct {
 	addr, target string
 	running      sync.WaitGroup
@@ -54,8 +52,8 @@ type Proxy struct {
 	counts   ProxyCounts
 }
 
-// StartProxy starts a proxy in front of target, host:port, which ends with t.
-// It must be called outside of bubbles.
+// StartProxy starts a proxy in front of target, host:port, which is closed when t ends. It must be called outside of
+// bubbles.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := NewProxy(target)
@@ -66,8 +64,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// NewProxy is [StartProxy] for a program that is no test: the caller closes
-// the proxy.
+// NewProxy is [StartProxy] for a program that is not a test: the caller closes the proxy.
 func NewProxy(target string) (*Proxy, error) {
 	p := &Proxy{target: target, links: map[*link]bool{}}
 	var err error
@@ -80,11 +77,11 @@ func NewProxy(target string) (*Proxy, error) {
 	return nil, fmt.Errorf("proxy: %w", err)
 }
 
-// Addr returns the address for clients, which stays the same.
+// Addr returns the address for clients. It never changes.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Judge sets what decides on each request from now on, given its words: the
-// command's name and its arguments. Calls never overlap. nil passes all.
+// Judge sets the function that decides on each request from now on. The function gets the words of the request: the
+// command's name and its arguments. Calls of it never overlap. With nil all requests pass.
 func (p *Proxy) Judge(f func(words []string) Fault) { p.locked(func() { p.judge = f }) }
 
 // Counts returns what the proxy has done until now.
@@ -99,8 +96,7 @@ func (p *Proxy) Cut(reset bool) {
 	})
 }
 
-// Hold keeps all replies, as a network does that is away for a while, until
-// Unhold lets them pass.
+// Hold holds back all replies, as a network does that is down for a while, until Unhold lets them pass.
 func (p *Proxy) Hold() {
 	p.locked(func() {
 		if p.held == nil {
@@ -133,11 +129,11 @@ func (p *Proxy) Refuse() {
 // Admit ends Refuse.
 func (p *Proxy) Admit() {
 	if err := p.listen(); err != nil {
-		panic(fmt.Sprintf("redistest: proxy: %v", err)) // a test that goes on has no meaning
+		panic(fmt.Sprintf("redistest: proxy: %v", err)) // without the listener the test makes no sense
 	}
 }
 
-// Close ends the proxy and returns when none of its goroutines is left.
+// Close closes the proxy. It returns when none of its goroutines is left.
 func (p *Proxy) Close() {
 	p.locked(func() { p.closed = true })
 	p.Refuse()
@@ -174,10 +170,10 @@ func (p *Proxy) listen() (err error) {
 	return err
 }
 
-// A link is one client's connection with its own to Redis.
+// A link is one client's connection, with its own connection to Redis.
 type link struct {
 	client, server net.Conn
-	asked          chan Fault // the fate of each request that Redis has and has not answered
+	asked          chan Fault // the faults of the requests that Redis has and has not replied to
 	gone           chan struct{}
 	once           sync.Once
 }
@@ -212,7 +208,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.locked(func() { delete(p.links, l) })
 }
 
-// ask passes requests on until one is to be lost or one side closes.
+// ask passes requests on until one is to be lost or one side closes its connection.
 func (p *Proxy) ask(l *link) (reset bool) {
 	in := bufio.NewReader(l.client)
 	for {
@@ -239,12 +235,12 @@ func (p *Proxy) ask(l *link) (reset bool) {
 		if f.Twice {
 			raw = bytes.Repeat(raw, 2)
 			if fates = append(fates, Fault{mute: true}); f.Lose == LoseReply {
-				slices.Reverse(fates) // both are executed before the connection goes
+				slices.Reverse(fates) // both are executed before the connection is closed
 			}
 		}
 		for _, f := range fates {
 			select {
-			case l.asked <- f: // before Redis can answer
+			case l.asked <- f: // before Redis can reply
 			case <-l.gone:
 				return false
 			}
@@ -255,7 +251,7 @@ func (p *Proxy) ask(l *link) (reset bool) {
 	}
 }
 
-// answer passes replies on until one is to be lost or one side closes.
+// answer passes replies on until one is to be lost or one side closes its connection.
 func (p *Proxy) answer(l *link) (reset bool) {
 	in := bufio.NewReader(l.server)
 	for {
@@ -264,10 +260,10 @@ func (p *Proxy) answer(l *link) (reset bool) {
 			return false
 		}
 		var f Fault
-		if raw[0] != '>' { // a push answers no request
+		if raw[0] != '>' { // a push is no reply to a request
 			select {
 			case f = <-l.asked:
-			default: // nor does what Redis says to a client that it does not want
+			default: // nor is what Redis sends to a client that it does not want
 			}
 		}
 		if f.mute {
@@ -287,8 +283,7 @@ func (p *Proxy) answer(l *link) (reset bool) {
 	}
 }
 
-// hold waits as long as a reply is held, and reports whether the link is still
-// open.
+// hold waits while a reply is held back, and reports whether the link is still open.
 func (p *Proxy) hold(l *link, d time.Duration) bool {
 	var held chan struct{}
 	p.locked(func() {

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxied returns a proxy before the lane's server, a client through it that
-// sends everything once, and one past it.
+// proxied returns a proxy in front of the lane's server, a client that uses it and sends everything once, and a
+// client that does not use it.
 func proxied(t *testing.T) (p *Proxy, through, past *redis.Client) {
 	past = Client(t)
 	p = StartProxy(t, past.Options().Addr)
@@ -32,8 +32,8 @@ func proxied(t *testing.T) (p *Proxy, through, past *redis.Client) {
 	}), past
 }
 
-// bare sends a command without go-redis, which looks at a connection before it
-// reads and so takes a reset for an end of file.
+// bare sends a command without go-redis, which checks a connection before it reads from it and therefore takes a
+// reset for an end of file.
 func bare(t *testing.T, p *Proxy, words ...string) error {
 	conn, err := net.Dial("tcp", p.Addr())
 	if !assert.NoError(t, err) {
@@ -124,7 +124,7 @@ func TestProxyLosesTheReplyOfWhatWasExecuted(t *testing.T) {
 	assert.Equal(t, 3, p.Counts().Connections)
 }
 
-// TestProxyLosesOneOfAPipeline: the replies before it arrive.
+// TestProxyLosesOneOfAPipeline checks that the replies before the lost one arrive.
 func TestProxyLosesOneOfAPipeline(t *testing.T) {
 	p, through, past := proxied(t)
 	ctx, name := t.Context(), Key(t)
@@ -218,7 +218,7 @@ func TestProxyRefusesAndCuts(t *testing.T) {
 	assert.Equal(t, int64(4), through.Incr(ctx, name).Val())
 }
 
-// TestProxyEndsWhole: with connections that wait for each thing that one can wait for.
+// TestProxyEndsWhole checks that Close ends the connections, whatever they are waiting for.
 func TestProxyEndsWhole(t *testing.T) {
 	p, through, _ := proxied(t)
 	name := Key(t)
@@ -235,7 +235,7 @@ func TestProxyEndsWhole(t *testing.T) {
 	require.NotZero(t, proxyGoroutines(t))
 	p.Close()
 	p.Close()
-	p.Admit() // of a closed proxy: still refuses
+	p.Admit() // a closed proxy still refuses
 	require.Zero(t, proxyGoroutines(t))
 	callers.Wait()
 	assert.Error(t, through.Ping(context.Background()).Err())

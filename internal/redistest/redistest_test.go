@@ -117,7 +117,7 @@ func TestServerKillAndRestart(t *testing.T) {
 	s.Stop()
 	require.Error(t, rdb.Ping(ctx).Err())
 	s.Restart()
-	s.Restart() // while it runs
+	s.Restart() // while the server runs
 	assert.Equal(t, "1", rdb.Get(ctx, "kept").Val())
 }
 
@@ -129,7 +129,7 @@ func TestServerPauseAndResume(t *testing.T) {
 	require.Error(t, rdb.Ping(t.Context()).Err())
 	s.Resume()
 	require.NoError(t, rdb.Ping(t.Context()).Err())
-	s.Pause() // and let the cleanup end it
+	s.Pause() // and let the cleanup end the server
 }
 
 func TestServerRestartsWithinABubble(t *testing.T) {
@@ -170,7 +170,8 @@ func TestCases(t *testing.T) {
 	assert.Equal(t, 50, Cases(3, 50))
 }
 
-// A test is skipped in the lane that is not its own, and nowhere else; where there is time for everything, nowhere.
+// TestLanesOfATest checks that a test is skipped in the lanes that are not its own and nowhere else, and in a long
+// run nowhere at all.
 func TestLanesOfATest(t *testing.T) {
 	skipped := func(of func(t testing.TB)) (is bool) {
 		t.Run("of", func(t *testing.T) {

@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// frame reads one value of RESP, and adds its bytes to raw and its bulk
-// strings to words.
+// frame reads one value of RESP. It appends the bytes of the value to raw and its bulk strings to words.
 func frame(in *bufio.Reader, raw []byte, words []string) ([]byte, []string, error) {
 	line, err := in.ReadBytes('\n')
 	if err != nil {

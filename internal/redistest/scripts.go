@@ -20,8 +20,8 @@ var (
 	scriptEntry = regexp.MustCompile(`^-- (KEYS|ARGV)\[(\d+)\]   ?\S`)
 )
 
-// ScriptHeader holds together the header of a script in the folder scripts of the tested package, the KEYS
-// and ARGV of its body, and the numbers that s is sent with.
+// ScriptHeader checks that three things agree: the header of a script in the folder scripts of the tested package,
+// the KEYS and ARGV of its body, and the numbers of both with which s is sent.
 func ScriptHeader(t testing.TB, s *dispatch.Script) {
 	t.Helper()
 	src, err := os.ReadFile("scripts/" + s.Name + ".lua")
@@ -55,14 +55,14 @@ func ScriptHeader(t testing.TB, s *dispatch.Script) {
 
 var blockMarker = regexp.MustCompile(`^( *)-- \[([^\]]*)\]$`)
 
-// SharedBlocks holds together the blocks that stand in several scripts of the folder scripts of the tested
-// package. A block stands between the lines
+// SharedBlocks checks the blocks that several scripts in the folder scripts of the tested package have in common. A
+// block stands between the lines
 //
 //	-- [name]
 //	-- [end]
 //
-// and all blocks of one name are the same text, but for how far they are indented. Each name stands at least
-// twice, in one script or in several.
+// and all blocks of one name have the same text, apart from indentation. Each name occurs at least twice, in one
+// script or in several.
 func SharedBlocks(t testing.TB) {
 	t.Helper()
 	files, err := filepath.Glob("scripts/*.lua")
@@ -77,10 +77,10 @@ func SharedBlocks(t testing.TB) {
 	require.NoError(t, sharedBlocks(texts))
 }
 
-// sharedBlocks returns what is wrong with the blocks of texts, which are by the name of their file.
+// sharedBlocks returns an error that says what is wrong with the blocks of texts, a map from file names.
 func sharedBlocks(texts map[string]string) error {
 	type block struct {
-		text, first string // where it first stands
+		text, first string // where it occurs first
 		count       int
 	}
 	blocks := map[string]*block{}

@@ -9,21 +9,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// shared holds the servers that the tests of one process have in common. They
-// start at first use and stop in Main.
+// shared holds the servers that the tests of one process share. They start at first use, and Main stops them.
 var shared struct {
 	sync.Mutex
 	real *Server
 	mini *miniredis.Miniredis
 }
 
-// Main runs the tests of a package, stops the servers they shared and exits.
-// It is the whole body of a package's TestMain:
+// Main runs the tests of a package, stops the servers that they shared, and exits. It is the whole body of a
+// package's TestMain:
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// On Linux a shared server ends with the test process even without Main, and
-// after a panic or a SIGKILL.
+// On Linux a shared server ends with the test process even without Main, and after a panic or a SIGKILL.
 func Main(m *testing.M) {
 	Lane() // panics at a wrong name before any test has passed
 	code := m.Run()
@@ -38,9 +36,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Client returns a client of the lane's server on real time, for use outside
-// bubbles. The server is shared by the tests of the process, so they use the
-// names that [Key] gives. TTLs run, in the miniredis lane too. The client is
+// Client returns a client of the lane's server in real time, for use outside of bubbles. The tests of the process
+// share the server, so they use the names that [Key] returns. TTLs run, in the miniredis lane as well. The client is
 // closed when t ends.
 func Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
 	t.Helper()
@@ -60,8 +57,8 @@ func Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
 	return newClient(t, options(shared.mini.Addr()), opts)
 }
 
-// sharedServer returns the process's real server. The caller must not be in a
-// bubble, which would wait for the server's goroutines for ever.
+// sharedServer returns the process's real server. The caller must not be in a bubble, which would wait for the
+// server's goroutines for ever.
 func sharedServer(t testing.TB) *Server {
 	t.Helper()
 	shared.Lock()

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// A fleet whose services have no more to do is over; one that is stopped lets the calls under way end, and
-// ends them when the grace is over.
+// TestWaitAndStop checks that a fleet ends when its services have no more to do. One that is stopped lets the calls
+// in flight end, and ends them itself after the grace period.
 func TestWaitAndStop(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		limits := NewLimits(rdb, redistest.Key(t))
@@ -62,7 +62,8 @@ func TestWaitAndStop(t *testing.T) {
 	})
 }
 
-// What the options of a service do not allow is an error of Start, which leaves nothing behind.
+// TestStartRefusesWrongOptions checks that Start returns an error for wrong options of a service, and leaves nothing
+// behind.
 func TestStartRefusesWrongOptions(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		_, err := Start(t.Context(), NewLimits(rdb, redistest.Key(t)), time.Second, []Service{
@@ -72,7 +73,7 @@ func TestStartRefusesWrongOptions(t *testing.T) {
 	})
 }
 
-// Delete leaves no limiter that a service used.
+// TestDelete checks that Delete deletes every limiter that a service used.
 func TestDelete(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		prefix := redistest.Key(t) + ":"

@@ -14,20 +14,20 @@ import java.util.concurrent.atomic.LongAdder;
 import org.redisson.api.RRateLimiter;
 
 /**
- * Calls an HTTP API as a Java service would that knows limiters and no more: it takes the permits, then it calls.
- * What the platform answers is not looked at.
+ * Calls an HTTP API as a Java service would that knows the limiters and nothing else: it acquires the permits, and then
+ * it calls. It ignores the content of the platform's responses.
  *
  * <pre>
  * callAPI URL THREADS DURATION PAUSE NAME [NAME...]
  * </pre>
  *
- * Each thread waits for a permit of the first limiter. The others are asked without waiting: where one refuses, the
- * permits already taken are let go to waste and the thread begins again after 50 ms, so that no permit is used long
- * after it was granted. Then it posts to URL, with the header X-Dinggate-Caller "java" and, in X-Sent, the
- * clock in nanoseconds just before, reads the answer and sleeps PAUSE milliseconds. After an exception it sleeps
+ * Each thread waits for a permit of the first limiter, and tries the others without waiting. If one of them refuses,
+ * the permits already acquired are wasted, and the thread begins again after 50 ms, so that no permit is used long
+ * after it was granted. Otherwise the thread posts to URL, with the header X-Dinggate-Caller "java" and, in X-Sent, the
+ * clock in nanoseconds just before. It reads the response and sleeps PAUSE milliseconds. After an exception it sleeps
  * 50 ms. It begins no round after DURATION; an acquire that lasts longer is interrupted.
  *
- * It answers "calls=N", "wasted=N" for rounds that another limiter ended, and "error=COUNT*CLASS" for exceptions.
+ * It replies "calls=N", "wasted=N" for rounds that another limiter ended, and "error=COUNT*CLASS" for exceptions.
  */
 final class Caller {
 
@@ -72,7 +72,7 @@ final class Caller {
         return text.toString();
     }
 
-    /** The first request of a JVM takes a tenth of a second; a service that has been up for a while has none. */
+    /** Makes first requests, which are slow in a new JVM: a service that has been up for a while has made its own. */
     private void warm() throws InterruptedException {
         HttpRequest look = HttpRequest.newBuilder(uri.resolve("/dinggate/ledger")).build();
         for (int i = 0; i < 20; i++) {

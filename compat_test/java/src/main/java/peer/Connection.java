@@ -67,7 +67,7 @@ final class Connection {
         return servers;
     }
 
-    /** setNameMapper came with 3.15.4, and its interface moved to another package later: hence the reflection. */
+    /** Puts prefix before all names, by reflection: setNameMapper came with 3.15.4, and its interface moved later. */
     private static void mapNames(BaseConfig<?> servers, String prefix) throws ReflectiveOperationException {
         for (Method method : BaseConfig.class.getMethods()) {
             if (!method.getName().equals("setNameMapper")) {
@@ -87,7 +87,7 @@ final class Connection {
         throw new UnsupportedOperationException("setNameMapper");
     }
 
-    /** The version in the jar's Maven data: the manifest is not filled in by every release. */
+    /** Returns the version in the jar's Maven data, because not every release fills in the manifest. */
     static String version() throws java.io.IOException {
         try (java.io.InputStream in = Redisson.class
                 .getResourceAsStream("/META-INF/maven/org.redisson/redisson/pom.properties")) {

@@ -10,21 +10,21 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.api.RRateLimiter;
 
 /**
- * Load from many threads of one client, counted where it happens.
+ * Load from many threads of one client, which count the results themselves.
  *
  * <pre>
  * burst NAME THREADS CALLS N             THREADS threads call tryAcquire(N) CALLS times each, all started together
  * hammer NAME THREADS DURATION MIX MODE [PAUSE [THINK]]
  * </pre>
  *
- * MIX is a list such as 1,1,3: each call asks for one of these at random. MODE is "try" for tryAcquire(n), "wait:MS"
+ * MIX is a list such as 1,1,3: each call requests one of these at random. MODE is "try" for tryAcquire(n), "wait:MS"
  * for tryAcquire(n, MS) and "block" for acquire(n). PAUSE is the sleep in milliseconds after a refusal and after an
- * error, 1 unless said; THINK is that after a grant, 0 unless said. A hammer ends after DURATION; a call begun before the
- * end is waited for.
+ * error, by default 1; THINK is the sleep after a grant, by default 0. A hammer ends after DURATION, and waits for the
+ * calls that began before that.
  *
- * Both answer "granted=CALLS permits=SUM refused=CALLS errors=CALLS elapsed=MS", then "error=COUNT*TEXT" for every
- * kind of error, spaces in TEXT written "_", then for a hammer "grants=T/N,T/N,…": this JVM's clock after the answer
- * and the permits granted, in order of time, "grants=" when there were none.
+ * Both reply "granted=CALLS permits=SUM refused=CALLS errors=CALLS elapsed=MS", then "error=COUNT*TEXT" for every
+ * kind of error, spaces in TEXT written "_", then for a hammer "grants=T/N,T/N,…": this JVM's clock after the reply
+ * and the permits granted, in order of time, or "grants=" if there were none.
  */
 final class Load {
 
@@ -91,7 +91,7 @@ final class Load {
                     start.await();
                     body.run(tally, end[0]);
                 } catch (InterruptedException e) {
-                    // the request was cancelled: what was granted until then is counted
+                    // the request was cancelled; what was granted until then counts
                 }
             }, "load-" + i);
             threads[i].setDaemon(true);
@@ -120,7 +120,7 @@ final class Load {
         return total;
     }
 
-    /** What one thread saw; used by that thread alone until it has ended. */
+    /** The results of one thread, used by that thread alone until it has ended. */
     private static final class Tally {
         private long granted;
         private long permits;

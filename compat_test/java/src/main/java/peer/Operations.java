@@ -26,7 +26,7 @@ import org.redisson.api.RedissonClient;
  * updateRate  NAME TYPE RATE INTERVAL KEEPALIVE KEEPSTATE
  * getConfig NAME            "TYPE RATE INTERVAL"
  * tryAcquire NAME N [TIMEOUT]      tryAcquireDuration NAME N TIMEOUT      acquire NAME N
- * tryAcquireAsync NAME N [TIMEOUT] acquireAsync NAME N          waited for; "cancel" cancels their future
+ * tryAcquireAsync NAME N [TIMEOUT] acquireAsync NAME N          the peer waits; "cancel" cancels the future
  * availablePermits NAME     release NAME N
  * expire NAME TTL           expireAt NAME INSTANT
  * expireIfSet / expireIfNotSet / expireIfGreater / expireIfLess NAME TTL
@@ -40,8 +40,8 @@ import org.redisson.api.RedissonClient;
  * burst, hammer see {@link Load}       callAPI see {@link Caller}
  * </pre>
  *
- * What the version lacks is answered with java.lang.UnsupportedOperationException. Methods that 3.13.4 has are called
- * directly, the rest by reflection, since the peer is compiled against 3.13.4.
+ * An operation that the version lacks throws java.lang.UnsupportedOperationException. Methods that 3.13.4 has are called
+ * directly, and all others by reflection, since the peer is compiled against 3.13.4.
  */
 final class Operations {
 

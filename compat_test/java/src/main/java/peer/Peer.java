@@ -20,12 +20,12 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 
 /**
- * Drives one Redisson client by lines: requests on stdin, answers on stdout, logs on stderr.
+ * Drives one Redisson client line by line: requests on stdin, replies on stdout, logs on stderr.
  *
  * <pre>
  * request   ID OP ARG...            ID is any word, chosen by the caller and unique among the requests in flight
- * answer    ID =VALUE               what the operation returned; "null" for null and for void
- *           ID !CLASS MESSAGE       the exception it threw, CLASS with its package, MESSAGE maybe empty
+ * reply     ID =VALUE               what the operation returned; "null" for null and for void
+ *           ID !CLASS MESSAGE       the exception it threw, CLASS with its package, MESSAGE may be empty
  * greeting  ready VERSION CLIENT-ID the first line, once, when the client is connected
  *           failed CLASS MESSAGE    instead, and the process ends with code 1
  * </pre>
@@ -33,11 +33,11 @@ import org.redisson.api.RedissonClient;
  * Words are separated by one space. In every word, and in VALUE and MESSAGE, the bytes up to space, "%" and 0x7f are
  * written %XX and everything is UTF-8; an empty word is written "%".
  *
- * Every request runs on a thread of its own, so answers come in the order of completion and a blocked acquire holds
+ * Every request runs on a thread of its own, so replies come in the order of completion, and a blocked acquire holds
  * up nothing. "cancel ID" cancels a request in flight: it interrupts the thread of a blocking operation, and cancels
- * the future of an Async one; the cancelled request still gets its own answer. The operations are listed in
+ * the future of an Async one. The cancelled request still gets its own reply. The operations are listed in
  * {@link Operations}, {@link Load} and {@link Caller}. The end of stdin shuts the client down and ends the process
- * with code 0; requests still in flight then are interrupted and may go unanswered.
+ * with code 0. Requests that are still in flight are then interrupted, and may get no reply.
  *
  * Options: --address redis://HOST:PORT, --cluster (the address is then one of its nodes), --name-prefix TEXT (a
  * NameMapper that puts TEXT before every name), --connections N (the pool's size; the default is Redisson's).
@@ -60,7 +60,7 @@ public final class Peer {
 
     public static void main(String[] args) throws IOException {
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
-        System.setOut(System.err); // nothing that a library prints may look like an answer
+        System.setOut(System.err); // nothing that a library prints may look like a reply
         RedissonClient client;
         try {
             client = Redisson.create(Connection.config(args));
@@ -106,7 +106,7 @@ public final class Peer {
         try {
             request.begin();
             line = id + " =" + Words.escape(String.valueOf(operations.call(request, operation, args)));
-        } catch (Throwable e) { // an Error, too, is an answer: NoSuchMethodError says what a version lacks
+        } catch (Throwable e) { // an Error is a reply as well: NoSuchMethodError tells what a version lacks
             line = id + " !" + error(e);
         }
         request.end();
@@ -119,7 +119,7 @@ public final class Peer {
         out.flush();
     }
 
-    /** The exception as the caller of Redisson would see it: futures and reflection wrap what was thrown. */
+    /** Returns the exception as a caller of Redisson would see it: futures and reflection wrap what was thrown. */
     static String error(Throwable e) {
         while (e.getCause() != null && (e instanceof CompletionException || e instanceof ExecutionException
                 || e instanceof java.lang.reflect.InvocationTargetException)) {

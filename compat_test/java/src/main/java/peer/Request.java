@@ -2,7 +2,7 @@ package peer;
 
 import java.util.concurrent.Future;
 
-/** One request in flight, and what cancelling it means. */
+/** A request in flight, which can be cancelled. */
 final class Request {
 
     private Thread thread;
@@ -16,7 +16,7 @@ final class Request {
         thread = Thread.currentThread();
     }
 
-    /** Takes the future of an Async operation: from now on cancel means to cancel that, not to interrupt. */
+    /** Sets the future of an Async operation: from now on cancel cancels it, and no longer interrupts the thread. */
     synchronized <T> Future<T> watch(Future<T> future) {
         this.future = future;
         if (cancelled) {
@@ -25,7 +25,7 @@ final class Request {
         return future;
     }
 
-    /** Answers false when the operation has ended already. */
+    /** Returns false if the operation has already ended. */
     synchronized boolean cancel() {
         if (future != null) {
             cancelled = future.cancel(true);

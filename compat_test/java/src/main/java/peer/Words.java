@@ -3,7 +3,7 @@ package peer;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 
-/** The escaping of {@link Peer}'s lines. */
+/** Escapes and unescapes the words of {@link Peer}'s lines. */
 final class Words {
 
     private Words() {

@@ -13,8 +13,8 @@ import java.util.Properties;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Plays requests to Guava's RateLimiter in virtual time: a request a line on stdin, its answer a line on stdout. It is
- * in Guava's package because the stopwatch, the constructors and reserve are that package's own.
+ * Plays requests to Guava's RateLimiter in virtual time: each line on stdin is a request, and each line on stdout its
+ * reply. It is in Guava's package because the stopwatch, the constructors and reserve are private to that package.
  *
  * <pre>
  * greeting   guava VERSION
@@ -23,7 +23,7 @@ import java.util.concurrent.TimeUnit;
  * bursty RATE MAX-BURST                  a new SmoothBursty, its stopwatch at 0; MAX-BURST in seconds
  * warmingUp RATE WARMUP COLD-FACTOR      a new SmoothWarmingUp, its stopwatch at 0
  *   made
- * GAP acquire N                          GAP passes; then acquire(N), and the caller's sleep passes, too
+ * GAP acquire N                          GAP passes; then acquire(N), and the caller's sleep passes as well
  * GAP tryAcquire N TIMEOUT               the same with tryAcquire(N, TIMEOUT)
  * GAP reserve N                          GAP passes; then reserve(N), which is acquire without its sleep
  * GAP tryReserve N TIMEOUT               as tryAcquire, but its sleep passes in a thread of its own
@@ -32,11 +32,11 @@ import java.util.concurrent.TimeUnit;
  *   refused SHORT                        SHORT is by how much TIMEOUT was too short
  * </pre>
  *
- * RATE is in permits a second; durations are in µs unless said. What is thrown ends the process with code 1.
+ * RATE is in permits a second; durations are in µs unless noted. An exception ends the process with code 1.
  */
 public final class GuavaPeer {
 
-    /** Time passes when told to, and while a caller sleeps. */
+    /** A clock whose time passes when it is told to, and while a caller sleeps. */
     private static final class VirtualStopwatch extends RateLimiter.SleepingStopwatch {
         private long now;
         private long slept;
@@ -92,7 +92,7 @@ public final class GuavaPeer {
         };
     }
 
-    /** As RateLimiter.create does it. */
+    /** Takes a new limiter into use and sets its rate, as RateLimiter.create does. */
     private String made(RateLimiter made, String rate) {
         limiter = made;
         limiter.setRate(Double.parseDouble(rate));
