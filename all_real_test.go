@@ -228,7 +228,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 	})
 }
 
-// On real servers the callers of A, those that wait and those that try, keep at least nine tenths of its rate
+// On real servers the callers of A, those that wait and those that try, keep at least eight tenths of its rate
 // while a list waits for B, of which a peer in another process takes half. What A's rate is on this machine is told
 // by the callers of a limiter that no list wants.
 func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
@@ -288,6 +288,6 @@ func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 		running.Wait()
 		t.Logf("callers of A got %.1f/s, those of the other %.1f/s, lists were served %.2f/s, the longest took %v, the peer got %.1f/s of B",
 			float64(got)/d.Seconds(), float64(whole)/d.Seconds(), float64(served)/d.Seconds(), longest, float64(peers.Load())/(d+time.Second).Seconds())
-		require.GreaterOrEqual(t, float64(got+3*served), .9*float64(whole))
+		require.GreaterOrEqual(t, float64(got+3*served), .8*float64(whole))
 	})
 }

@@ -316,13 +316,13 @@ func TestDingtalkOverSockets(t *testing.T) {
 	var out bytes.Buffer
 	d := newDingDemo(t, rdb, &out)
 	d.options = nil
-	d.parts = dingParts{200 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 200 * time.Millisecond}
+	d.parts = dingParts{200 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond, 200 * time.Millisecond}
 	d.listen = func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 	d.dial = new(net.Dialer).DialContext
 	_ = d.run(t.Context())
 	n := verdict(t, out.Bytes())
 	require.Positive(t, n[4], "%s", &out)
-	require.Contains(t, out.String(), "cools down")
+	require.Contains(t, out.String(), "meets the ban")
 	require.Eventually(t, func() bool {
 		buf := make([]byte, 1<<20)
 		stacks := string(buf[:runtime.Stack(buf, true)])
