@@ -36,6 +36,10 @@ func (h *Handle) Beside(key, name string, b Backend) Handle {
 	return Handle{engine: h.engine, shard: h.shard, key: key, name: name, backend: b}
 }
 
+// IsBeside reports whether the keys of h and o hash alike. Of such limiters that are used in turn each is forgotten
+// when the other one is used.
+func (h *Handle) IsBeside(o *Handle) bool { return h.shard == o.shard }
+
 // A Snapshot is the state of one limiter in this process at one instant.
 type Snapshot struct {
 	Waiting    int  // callers in line
