@@ -84,17 +84,14 @@ func processed(ctx context.Context, rdb Sender, args []any) (any, error) {
 // Process sends one command. If a hook of the redis client panics, the error of the command wraps a
 // *[retry.Panic].
 func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
-	sent := false
 	defer func() {
-		if !sent {
-			err = fmt.Errorf("a hook of the redis client %w", err)
+		if p, ok := err.(*retry.Panic); ok {
+			err = fmt.Errorf("a hook of the redis client %w", p)
 			cmd.SetErr(err)
 		}
 	}()
 	defer retry.Recover(&err)
-	err = rdb.Process(ctx, cmd)
-	sent = true
-	return err
+	return rdb.Process(ctx, cmd)
 }
 
 // Reload has the client of a cluster look up the masters again, in the background. On its own the client does so

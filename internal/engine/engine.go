@@ -98,14 +98,7 @@ func (e *Engine) shardOf(key string) *shard {
 
 // Touch records that a call for a limiter begins or has ended that does not come from its line; see
 // [Handle.Touch].
-func (e *Engine) Touch(key string) {
-	s := e.shardOf(key)
-	s.lock()
-	defer s.unlock()
-	if l := s.findLocked(key); l != nil {
-		l.sharing.touched = time.Now()
-	}
-}
+func (e *Engine) Touch(key string) { (&Handle{shard: e.shardOf(key), key: key}).Touch() }
 
 // A Handle is how a caller reaches one limiter. It holds no state of the limiter; handles with the same key
 // share one.

@@ -232,6 +232,16 @@ func (w *listWaiter) sleep(ctx context.Context, d time.Duration, over <-chan str
 	}
 }
 
+// timeUp returns a channel that receives when the time of the caller and the grace are over, nil for a caller
+// without a deadline, and a function that stops the timer.
+func (w *listWaiter) timeUp() (<-chan time.Time, func() bool) {
+	if w.deadline.IsZero() {
+		return nil, func() bool { return false }
+	}
+	t := time.NewTimer(time.Until(w.deadline) + Grace)
+	return t.C, t.Stop
+}
+
 // firstPart returns the index of the first part whose limiter the process uses and for which is reports true,
 // or -1. The function is is called under the lock.
 func (w *listWaiter) firstPart(is func(*limiter) bool) int {

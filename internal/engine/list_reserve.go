@@ -123,12 +123,8 @@ func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, 
 	if err := w.inBackground(func() { s.run(background) }); err != nil {
 		return a, true, err
 	}
-	var timeUp <-chan time.Time
-	if !w.deadline.IsZero() {
-		t := time.NewTimer(time.Until(w.deadline) + Grace)
-		defer t.Stop()
-		timeUp = t.C
-	}
+	timeUp, stop := w.timeUp()
+	defer stop()
 	select {
 	case <-s.done:
 		return s.a, true, s.err

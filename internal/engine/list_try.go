@@ -67,12 +67,8 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 		left = len(done) == 0
 		return left
 	}
-	var timeUp <-chan time.Time
-	if !w.deadline.IsZero() {
-		t := time.NewTimer(time.Until(w.deadline) + Grace)
-		defer t.Stop()
-		timeUp = t.C
-	}
+	timeUp, stop := w.timeUp()
+	defer stop()
 	select {
 	case r := <-done:
 		return r.a, r.err
