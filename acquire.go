@@ -113,7 +113,7 @@ func (l *RateLimiter) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.client.isClosed() {
+	if l.client.engine.IsClosed() {
 		return ErrClosed
 	}
 	return nil

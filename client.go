@@ -117,15 +117,6 @@ func (c *Client) RateLimiter(name string) *RateLimiter {
 	return l
 }
 
-func (c *Client) isClosed() bool {
-	select {
-	case <-c.engine.Closed():
-		return true
-	default:
-		return false
-	}
-}
-
 var (
 	_ redis.UniversalClient = (*redis.Client)(nil)
 	_ redis.UniversalClient = (*redis.ClusterClient)(nil)

@@ -3,12 +3,12 @@ package httplimit
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
 // A ban is a cool-down of a limiter that this process knows of, because it met it or because Redis had its requests
@@ -45,15 +45,9 @@ const (
 	slack = 100 * time.Millisecond
 )
 
-// trace returns the limiter whose hash is the trace of l's ban.
-func (l *limiter) trace() *ratelimiter.RateLimiter { return l.client.RateLimiter(traceName(l.name)) }
-
-// traceName returns the name of a limiter's trace. Redis holds it in the hash slot of the limiter.
-func traceName(name string) string {
-	if strings.Contains(name, "{") {
-		return name + ":told"
-	}
-	return "{" + name + "}:told"
+// trace returns the limiter whose hash is the trace of l's ban, in the hash slot of l.
+func (l *limiter) trace() *ratelimiter.RateLimiter {
+	return l.client.RateLimiter(redisson.Suffixed(l.name, "told"))
 }
 
 // banLeft returns how long the ban lasts that this process knows of.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -165,7 +166,7 @@ func TestBanThatRedisForgot(t *testing.T) {
 			_, err := l.TrySetRate(t.Context(), w.limit("a", 99, time.Second).Rate)
 			require.NoError(t, err)
 			// The trace of a ban that is over is there still.
-			require.NoError(t, w.client.RateLimiter(traceName(w.key+"a")).SetRate(t.Context(), ratelimiter.Rate{
+			require.NoError(t, w.client.RateLimiter(redisson.Suffixed(w.key+"a", "told")).SetRate(t.Context(), ratelimiter.Rate{
 				Permits: time.Now().Unix() - 1, Interval: time.Millisecond, KeepAlive: time.Minute}))
 		}, 0},
 		{"lifted", func(t *testing.T, w *world) {

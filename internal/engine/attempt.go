@@ -28,7 +28,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 		first       = f.healthProbe // it was allowed when the flight started
 	)
 	for {
-		if h.engine.isClosed() {
+		if h.engine.IsClosed() {
 			return permit.Reply{}, permit.ErrClosed
 		}
 		var (

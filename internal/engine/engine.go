@@ -59,7 +59,8 @@ func (e *Engine) Close() {
 	}
 }
 
-func (e *Engine) isClosed() bool {
+// IsClosed reports whether Close has been called.
+func (e *Engine) IsClosed() bool {
 	select {
 	case <-e.closed:
 		return true
@@ -73,7 +74,7 @@ func (e *Engine) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if e.isClosed() {
+	if e.IsClosed() {
 		return permit.ErrClosed
 	}
 	return nil

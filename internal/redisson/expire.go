@@ -24,9 +24,6 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 
 // TTL returns how long the limiter still lives, or -1 or -2 as in Redis.
 func (l *Limiter) TTL(ctx context.Context) (time.Duration, error) {
-	if err := l.ready(ctx); err != nil {
-		return 0, err
-	}
 	// go-redis returns -1 and -2 unchanged.
 	cmd := redis.NewDurationCmd(ctx, time.Millisecond, "pttl", l.Keys.Hash)
 	return command(ctx, l, "ttl", cmd, cmd.Result)

@@ -17,7 +17,7 @@ type Keys struct {
 // NewKeys returns the keys of the limiter of that name. For PerClient limiters they are those of the given
 // client.
 func NewKeys(name, clientID string) Keys {
-	value, permits := suffixed(name, "value"), suffixed(name, "permits")
+	value, permits := Suffixed(name, "value"), Suffixed(name, "permits")
 	return Keys{
 		Hash:    name,
 		Value:   [2]string{value, value + ":" + clientID},
@@ -36,9 +36,9 @@ func (k Keys) All(t permit.Type) []string {
 	return []string{k.Hash, k.Value[t], k.Permits[t], k.Value[o], k.Permits[o]}
 }
 
-// suffixed implements Redisson's rule: a name that contains a { keeps its braces as they are, whether or not
-// they close. Any other name is put in braces, so that its keys share a hash slot.
-func suffixed(name, suffix string) string {
+// Suffixed returns the key of a limiter's name and a suffix, by Redisson's rule: a name that contains a { keeps its
+// braces as they are, whether or not they close. Any other name is put in braces, so that its keys share a hash slot.
+func Suffixed(name, suffix string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + suffix
 	}

@@ -43,9 +43,6 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 
 // Rate returns the limiter's rate.
 func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
-	if err := l.ready(ctx); err != nil {
-		return permit.Rate{}, err
-	}
 	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", l.Keys.Hash)
 	hash, err := command(ctx, l, "rate", cmd, cmd.Result)
 	if err != nil {
@@ -60,9 +57,6 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 
 // Exists reports whether the limiter has a rate.
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {
-	if err := l.ready(ctx); err != nil {
-		return false, err
-	}
 	cmd := redis.NewIntCmd(ctx, "exists", l.Keys.Hash)
 	n, err := command(ctx, l, "exists", cmd, cmd.Result)
 	return n == 1, err
