@@ -32,7 +32,7 @@ type Hook struct {
 }
 
 // WithHook adds a Hook to those that a Client calls. Without any, requests are not timed. The modules
-// otelratelimiter and prometheusratelimiter have ready-made ones.
+// otelratelimiter and prometheusratelimiter have ready-made ones, and [LogHook] writes a log.
 func WithHook(h Hook) Option {
 	return func(c *config) { c.hooks = append(c.hooks, h) }
 }
