@@ -2,10 +2,13 @@ package prometheusratelimiter
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +131,56 @@ func TestWatch(t *testing.T) {
 
 	_, err = Watch(w.client, make([]string, 65)...)
 	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+}
+
+// The dashboard asks for metrics and labels that there are, and shows each metric.
+func TestDashboard(t *testing.T) {
+	raw, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &d))
+	w := newWorld(t, nil)
+	l := w.limiter("a", 5)
+	_, err = l.Try(t.Context(), 1)
+	require.NoError(t, err)
+	ok, err := l.TryAcquire(t.Context(), 1, time.Second)
+	require.NoError(t, err)
+	require.True(t, ok)
+	c, err := Watch(w.client, "a")
+	require.NoError(t, err)
+	require.NoError(t, w.reg.Register(c))
+	there := w.scrape()
+	name, label := regexp.MustCompile(`ratelimiter_[a-z_]+`), regexp.MustCompile(`([a-z_]+)(?:=|!=|=~)"`)
+	shown := map[string]bool{}
+	for _, p := range d.Panels {
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			for _, n := range name.FindAllString(target.Expr, -1) {
+				family := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(n, "_bucket"), "_sum"), "_count")
+				shown[family] = true
+			}
+			for _, l := range label.FindAllStringSubmatch(target.Expr, -1) {
+				require.Contains(t, []string{"policy", "operation", "outcome", "degraded", "error_type"}, l[1], target.Expr)
+			}
+		}
+	}
+	// Of these there are no samples before something happens.
+	rare := []string{"ratelimiter_clock_skew_seconds", "ratelimiter_refunded_permits_total"}
+	for family := range shown {
+		if !slices.Contains(rare, family) {
+			require.Contains(t, there, "# TYPE "+family+" ")
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (ratelimiter_\S+)`).FindAllStringSubmatch(there, -1) {
+		if m[1] != "ratelimiter_permits_total" && m[1] != "ratelimiter_outage_duration_seconds" && m[1] != "ratelimiter_watch_errors" {
+			require.True(t, shown[m[1]], "%s is in no panel", m[1])
+		}
+	}
 }
 
 // Registered twice is an error that leaves the first ones in place and none of the second.
