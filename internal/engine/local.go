@@ -54,10 +54,14 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 
 // probeLocked asks Redis for nothing, if a probe is due.
 func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
-	if l.triesInFlight >= maxSlowTries || !health.TryProbe() {
+	if l.triesInFlight >= maxSlowTries {
 		return
 	}
 	f := l.newFlightLocked()
+	if !health.TryProbe(&f.call) {
+		l.free = f
+		return
+	}
 	f.healthProbe, f.DryRun, f.ctx = true, true, context.WithoutCancel(ctx)
 	f.Runs = append(f.Runs[:0], permit.Run{Permits: 1, Count: 1})
 	if len(f.callers) == 0 {
