@@ -139,10 +139,11 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 			} else {
 				next, ok, err = w.standAndTry(ctx, a)
 			}
-			if !ok && err != nil {
+			yields := ctx.Err() == nil && w.hasPolicies() && errors.Is(err, permit.ErrUnavailable)
+			if !ok && err != nil && !yields {
 				return nothing.ListOutcome, err
 			}
-			if !ok {
+			if !ok && err == nil {
 				if !a.refused { // the time was up before the list could ask
 					a.Wait = time.Until(w.parts[a.Bound].h.grantableAt())
 				}
@@ -347,7 +348,7 @@ func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*re
 		r = w.engine.newRequest()
 	}
 	*r = request{ctx: ctx, permits: p.permits, blocking: true, came: w.since, deadline: w.deadline, seq: w.seq, done: r.done,
-		timer: r.timer, turn: l, index: a.Bound, refused: a.refused}
+		timer: r.timer, turn: l, index: a.Bound, refused: a.refused, yields: w.hasPolicies()}
 	if a.rate.Interval > 0 {
 		l.interval = a.rate.Interval
 	}

@@ -234,5 +234,12 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 		}
 		r = next
 	}
+	for r := l.waiters.first; r != nil; {
+		next := r.next
+		if r.yields {
+			ended = r.failLocked(permit.Unavailable("acquire_all", l.h.name, cause), ended)
+		}
+		r = next
+	}
 	return ended
 }

@@ -418,3 +418,27 @@ func TestOutageLimitCountsFromTheOutage(t *testing.T) {
 		}, ended)
 	}, outageLimit(10*time.Second))
 }
+
+// TestAListBehindClosedWaitersIsDecided checks that a list whose policies decide it during an outage does not wait for
+// the end of the outage because it stands in line behind callers that have no policy.
+func TestAListBehindClosedWaitersIsDecided(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		o := w.others(overall(1, time.Hour), overall(10, time.Hour))
+		ok, err := o[0].TryAcquire(w.ctx, 1, 0)
+		require.True(t, ok && err == nil)
+		ctx, cancel := context.WithCancel(w.ctx)
+		go func() { _ = o[0].Acquire(ctx, 1) }()
+		time.Sleep(10 * time.Millisecond)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			got, err := w.all(w.ctx, 0, o[0].on(failOpen).of(1), o[1].on(failOpen).of(1))
+			require.NoError(t, err)
+			require.True(t, got.Granted && got.Degraded)
+			require.LessOrEqual(t, w.elapsed(), 6500*time.Millisecond)
+		})
+		w.at(5 * time.Second)
+		w.goesAway()
+		wg.Wait()
+		cancel()
+	})
+}
