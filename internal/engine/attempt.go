@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -25,6 +26,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 		health      = h.Health()
 		tries       = retry.Attempts{Begin: time.Now()}
 		typeChanges = 0
+		last        error
 		first       = f.healthProbe // it was allowed when the flight started
 	)
 	f.call.Owner = h
@@ -44,7 +46,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 		first = false
 		if err != nil {
 			health.End(&f.call)
-			waits, limit := f.failWhileDown(permit.Unavailable("acquire", h.name, err), tries.Begin)
+			waits, limit := f.failWhileDown(permit.Unavailable("acquire", h.name, withLast(err, last)), tries.Begin)
 			if !waits {
 				return permit.Reply{}, errAbandoned
 			}
@@ -90,7 +92,8 @@ func (f *flight) attempt() (permit.Reply, error) {
 			return permit.Reply{}, permit.Failed("acquire", h.name, failure)
 		}
 		f.Replay = f.Replay || tries.Replay
-		f.noteError(failure.Err)
+		last = failure.Err
+		f.noteError(last)
 		if again && !probe {
 			tries.Pause(nil, h.engine.closed)
 			continue
@@ -106,6 +109,14 @@ func (f *flight) attempt() (permit.Reply, error) {
 			retry.SleepOr(outage.ProbePause(), nil, h.engine.closed)
 		}
 	}
+}
+
+// withLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.
+func withLast(err, last error) error {
+	if last == nil || errors.Is(err, last) {
+		return err
+	}
+	return fmt.Errorf("%w; the last attempt ended with: %w", err, last)
 }
 
 func (f *flight) noteError(err error) {
@@ -151,7 +162,7 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 	for l.tries.n > 0 {
 		ended = l.tries.first.failLocked(err, ended)
 	}
-	limit = now.Add(l.h.engine.cfg.OutageLimit)
+	limit = now.Add(time.Hour)
 	for r := l.waiters.first; r != nil; { // who comes later has a later limit
 		next := r.next
 		if !r.Degraded && !r.inFlight && !stays(r) {

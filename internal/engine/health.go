@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -86,10 +85,7 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 // decideAllLocked is decideAll for one limiter. A caller that makes its call itself, which only a caller without a
 // policy and without an end does, gets the reply, however late.
 func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
-	if l.lastErr != nil {
-		cause = fmt.Errorf("%w; the last attempt ended with: %w", cause, l.lastErr)
-	}
-	err := permit.Unavailable("acquire", l.h.name, cause)
+	err := permit.Unavailable("acquire", l.h.name, withLast(cause, l.lastErr))
 	for _, f := range l.flights {
 		if f.inline || f.healthProbe {
 			continue

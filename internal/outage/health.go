@@ -140,7 +140,7 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 		h.slow = true
 	}
 	if h.slow && took >= prompt {
-		h.err = fmt.Errorf("Redis took %v to reply; an outage because of slow replies ends with one within %v",
+		h.err = fmt.Errorf("Redis took %v to reply; an outage because of slow replies ends with a reply within %v",
 			took.Round(time.Millisecond), prompt)
 		return false, 0, 0
 	}

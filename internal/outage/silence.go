@@ -7,9 +7,10 @@ import (
 
 // A Call is a call that somebody waits for, with all its attempts. It must not be copied while it is open.
 //
-// Redis is too slow if two calls in a row have waited for tooSlow each without a reply. A reply within that time to
-// any call begins a new row, to which the calls that were sent before it no longer belong: what they wait for is
-// their connection. So neither one slow reply nor connections that hang beside others that work are an outage.
+// Redis is too slow if no call has got a reply within tooSlow for as long as tooLong, and two calls in a row have
+// waited for tooSlow each. A reply within that time to any call begins a new row, to which the calls that were sent
+// before it no longer belong: what they wait for is their connection. So neither one slow reply nor connections that
+// hang beside others that work are an outage, and neither is a Redis that stands still for less than tooLong.
 type Call struct {
 	Owner Owner // is told if an outage begins because of this call
 
@@ -28,10 +29,11 @@ type Owner interface {
 }
 
 const (
-	// tooSlow is how long a call waits for a reply until it counts as not answered. It is longer than the stalls that
-	// are common (a fork, a slow command, a failover, a busy machine), and no longer than requests to servers usually
-	// are waited for.
+	// tooSlow is how long a call waits for a reply until it counts as not answered. A server seldom lets its own
+	// callers wait for longer than that.
 	tooSlow = time.Second
+	// tooLong is longer than the stalls that are common: a fork, a slow command, a failover, a busy machine.
+	tooLong = 1500 * time.Millisecond
 	// inARow is how many calls in a row must not have been answered.
 	inARow = 2
 	// watchEvery is how often a process that waits for replies looks whether it stands still itself, and stoodStill by
@@ -43,6 +45,7 @@ const (
 // A silence is the row of calls that have got no reply since the last one in time. The lock of the Health guards it.
 type silence struct {
 	first, last *Call     // still waited for, oldest first
+	from        time.Time // when the first of the row began
 	unanswered  int       // calls before these that were not answered
 	heard       time.Time // when the last reply in time came
 	timer       *time.Timer
@@ -55,6 +58,9 @@ func (s *silence) begin(h *Health, c *Call) {
 		return
 	}
 	c.open, c.silent, c.begin = true, true, time.Now()
+	if s.first == nil && s.unanswered == 0 {
+		s.from = c.begin
+	}
 	c.prev, c.next = s.last, nil
 	if s.last != nil {
 		s.last.next = c
@@ -89,7 +95,7 @@ func (s *silence) remove(c *Call) {
 
 // broken records a reply in time, at now, to a call sent at the given instant, on behalf of c, which may be nil.
 func (s *silence) broken(c *Call, sent, now time.Time) {
-	s.heard, s.unanswered = now, 0
+	s.heard, s.from, s.unanswered = now, now, 0
 	for s.first != nil && !s.first.begin.After(sent) {
 		s.remove(s.first)
 	}
@@ -127,8 +133,12 @@ func (s *silence) due() (c *Call, at time.Time) {
 	for n := s.unanswered + 1; n < inARow && c != nil; n++ {
 		c = c.next
 	}
-	if c != nil {
-		at = s.start(c).Add(tooSlow)
+	if c == nil {
+		return nil, at
+	}
+	at = s.start(c).Add(tooSlow)
+	if end := s.from.Add(tooLong); end.After(at) {
+		at = end
 	}
 	return c, at
 }
@@ -142,7 +152,7 @@ func (h *Health) watch() {
 		return
 	}
 	if now.Sub(s.fires) > stoodStill {
-		s.heard = now
+		s.heard, s.from = now, now
 	}
 	c, at := s.due()
 	if c == nil || at.After(now) {
@@ -156,7 +166,7 @@ func (h *Health) watch() {
 		return
 	}
 	owner := c.Owner
-	err := fmt.Errorf("Redis is too slow: %d calls in a row have had no reply for %v", inARow, tooSlow)
+	err := fmt.Errorf("Redis is too slow: no call has had a reply within %v for %v", tooSlow, now.Sub(s.from).Round(time.Millisecond))
 	h.beginLocked()
 	h.err, h.slow = err, true
 	h.mu.Unlock()

@@ -29,14 +29,15 @@ func TestSilence(t *testing.T) {
 		steps []step
 		down  time.Duration // 0 for never
 	}{
-		"one call":                      {[]step{{0, "begin", 0}}, 0},
-		"two calls":                     {[]step{{0, "begin", 0}, {300 * ms, "begin", 1}}, 1300 * ms},
-		"two calls one after the other": {[]step{{0, "begin", 0}, {1500 * ms, "reply", 0}, {9000 * ms, "begin", 1}}, 10_000 * ms},
-		"a call that is given up late":  {[]step{{0, "begin", 0}, {1100 * ms, "end", 0}, {1200 * ms, "begin", 1}}, 2200 * ms},
-		"a call that is given up soon":  {[]step{{0, "begin", 0}, {900 * ms, "end", 0}, {1200 * ms, "begin", 1}}, 0},
-		"a reply in time between them":  {[]step{{0, "begin", 0}, {1500 * ms, "reply", 0}, {2000 * ms, "begin", 1}, {2999 * ms, "reply", 1}, {3000 * ms, "begin", 2}}, 0},
-		"a later call has its reply":    {[]step{{0, "begin", 0}, {1 * ms, "begin", 1}, {500 * ms, "begin", 2}, {900 * ms, "reply", 2}}, 0},
-		"an earlier call has its reply": {[]step{{0, "begin", 0}, {100 * ms, "begin", 1}, {200 * ms, "begin", 2}, {900 * ms, "reply", 0}}, 1900 * ms},
+		"one call":                            {[]step{{0, "begin", 0}}, 0},
+		"two calls":                           {[]step{{0, "begin", 0}, {300 * ms, "begin", 1}}, 1500 * ms},
+		"two calls, the second of them later": {[]step{{0, "begin", 0}, {900 * ms, "begin", 1}}, 1900 * ms},
+		"two calls one after the other":       {[]step{{0, "begin", 0}, {1500 * ms, "reply", 0}, {9000 * ms, "begin", 1}}, 10_000 * ms},
+		"a call that is given up late":        {[]step{{0, "begin", 0}, {1100 * ms, "end", 0}, {1200 * ms, "begin", 1}}, 2200 * ms},
+		"a call that is given up soon":        {[]step{{0, "begin", 0}, {900 * ms, "end", 0}, {1200 * ms, "begin", 1}}, 0},
+		"a reply in time between them":        {[]step{{0, "begin", 0}, {1500 * ms, "reply", 0}, {2000 * ms, "begin", 1}, {2999 * ms, "reply", 1}, {3000 * ms, "begin", 2}}, 0},
+		"a later call has its reply":          {[]step{{0, "begin", 0}, {1 * ms, "begin", 1}, {500 * ms, "begin", 2}, {900 * ms, "reply", 2}}, 0},
+		"an earlier call has its reply":       {[]step{{0, "begin", 0}, {100 * ms, "begin", 1}, {200 * ms, "begin", 2}, {900 * ms, "reply", 0}}, 2400 * ms},
 		"replies that take 999 ms": {[]step{{0, "begin", 0}, {1 * ms, "begin", 1}, {999 * ms, "reply", 0}, {1000 * ms, "reply", 1},
 			{1000 * ms, "begin", 2}, {1000 * ms, "begin", 3}, {1999 * ms, "reply", 2}, {1999 * ms, "reply", 3}}, 0},
 	} {
@@ -103,7 +104,7 @@ func TestProcessThatStandsStill(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.False(t, h.Down())
-		time.Sleep(time.Second)
+		time.Sleep(tooLong)
 		synctest.Wait()
 		require.True(t, h.Down(), "the silence lasts")
 		for i := range calls {
@@ -127,7 +128,7 @@ func TestWhatEndsAnOutage(t *testing.T) {
 			for i := range calls {
 				_, _, _ = h.Allow(&calls[i])
 			}
-			time.Sleep(tooSlow)
+			time.Sleep(tooLong)
 			synctest.Wait()
 		},
 		"failed, then slow": func(h *Health) {
