@@ -42,8 +42,8 @@ func (e *events) count(k engine.EventKind) (n int) {
 }
 
 // TestSlowRepliesAreAnOutage lets every reply take two seconds, under requests that do not wait, whose callers leave
-// after a second. When none has got a reply for one second and a half, an outage begins: the requests in flight and those that follow are decided without Redis, which is asked by one probe at a time, until
-// its reply is prompt.
+// after a second. When none has got a reply for one second and a half, an outage begins: the requests in flight and
+// those that follow are decided without Redis, which is asked by one probe at a time, until its reply is prompt.
 func TestSlowRepliesAreAnOutage(t *testing.T) {
 	for name, p := range map[string]*outage.Policy{"closed": nil, "open": failOpen, "share": localShare(overall(10, time.Second), 2)} {
 		t.Run(name, func(t *testing.T) {
@@ -440,4 +440,23 @@ func TestAListBehindClosedWaitersIsDecided(t *testing.T) {
 		wg.Wait()
 		cancel()
 	})
+}
+
+// TestLateGrantIsNotForTheShare checks that a caller that waits for the local share is served by the share, also if it
+// was in flight when the outage began: what Redis grants it late goes back. A caller without a policy keeps it.
+func TestLateGrantIsNotForTheShare(t *testing.T) {
+	for p, at := range map[*outage.Policy]time.Duration{nil: 2 * time.Second, localShare(overall(10, time.Second), 2): 2500 * time.Millisecond} {
+		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			w.delay(2 * time.Second)
+			ctx, cancel := context.WithCancel(w.ctx)
+			defer cancel()
+			go func() { _, _ = w.l.Try(ctx, 1) }()
+			ok, err := w.l.on(p).TryAcquire(w.ctx, 2, time.Minute)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, at, w.elapsed())
+			time.Sleep(10 * time.Second)
+			w.used(0)
+		})
+	}
 }
