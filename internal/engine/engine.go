@@ -147,7 +147,9 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	var inline *flight
 	refused := l.addLocked(r)       // an endless request is never refused, since it has no deadline
 	if endless && r.policy == nil { // a policy may decide it while the call is on its way
-		inline = l.takeInlineLocked(r)
+		if inline = l.takeInlineLocked(r); inline != nil {
+			inline.inline = true
+		}
 	} else {
 		l.scheduleLocked()
 	}

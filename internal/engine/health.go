@@ -13,9 +13,9 @@ import (
 // This file tells the health of Redis what calls show, and decides the requests on their way when an outage begins
 // although nothing has failed.
 
-// markDown records that Redis did not execute a call of h in any attempt.
-func (h *Handle) markDown(failure *retry.Error) {
-	if h.Health().MarkDown(failure.Err, failure.ReadOnly) {
+// markDown records that Redis did not execute a call of h in any attempt, of which the last was sent at that instant.
+func (h *Handle) markDown(sent time.Time, failure *retry.Error) {
+	if h.Health().MarkDown(sent, failure.Err, failure.ReadOnly) {
 		h.observe(Event{Kind: OutageBegan, Err: failure.Err})
 	}
 }

@@ -230,7 +230,6 @@ func (l *limiter) takeInlineLocked(r *request) *flight {
 		l.startLocked(f)
 		return nil
 	}
-	f.inline = true
 	l.launchLocked(f)
 	return f
 }

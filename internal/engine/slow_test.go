@@ -460,3 +460,30 @@ func TestLateGrantIsNotForTheShare(t *testing.T) {
 		})
 	}
 }
+
+// TestOldCallsBeginNoOutage checks that calls from before an outage, which fail when it is over, do not begin another
+// one: their connections have been lost, and Redis is there.
+func TestOldCallsBeginNoOutage(t *testing.T) {
+	var told events
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.p.Always(enginetest.Fault{After: 10 * time.Second, Err: enginetest.Lost})
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { _, _ = w.l.on(failOpen).Try(w.ctx, 1) })
+			time.Sleep(110 * time.Millisecond)
+		}
+		wg.Wait()
+		require.True(t, w.l.Health().Down())
+		w.p.Mend()
+		for w.l.Health().Down() {
+			_, _ = w.l.on(failOpen).Try(w.ctx, 1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		for range 200 {
+			w.granted(1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.Equal(t, 1, told.count(engine.OutageBegan))
+		require.Equal(t, 1, told.count(engine.OutageEnded))
+	}, told.observe)
+}

@@ -17,6 +17,7 @@ type Health struct {
 	mu      sync.Mutex
 	err     error         // why it is down; nil while it is up
 	since   time.Time     // when that became known
+	ended   time.Time     // when the last outage was over
 	next    time.Time     // of the next probe
 	over    chan struct{} // closed when Redis is up again
 	granted int64         // requests that a policy granted during the outage
@@ -83,11 +84,15 @@ func (h *Health) Next() (next time.Time, over <-chan struct{}, down bool) {
 	return h.next, h.over, h.err != nil
 }
 
-// MarkDown records that Redis did not execute a call in any attempt. With refused set it refused to write. It reports
-// whether an outage begins with that.
-func (h *Health) MarkDown(err error, refused bool) (began bool) {
+// MarkDown records that Redis did not execute a call in any attempt, of which the last was sent at the given instant.
+// With refused set it refused to write. MarkDown reports whether an outage begins with that. A call that was sent
+// before the last outage was over does not begin another one.
+func (h *Health) MarkDown(sent time.Time, err error, refused bool) (began bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.err == nil && sent.Before(h.ended) {
+		return false
+	}
 	if began = h.err == nil; began {
 		h.beginLocked()
 	}
@@ -147,9 +152,9 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 	if h.slow && sent.Before(h.since) || h.refused && what != Wrote {
 		return false, 0, 0
 	}
-	h.err = nil
+	h.err, h.ended = nil, now
 	close(h.over)
-	return true, time.Since(h.since), h.granted
+	return true, now.Sub(h.since), h.granted
 }
 
 // End records that c is over, or that nobody waits for its reply any more.

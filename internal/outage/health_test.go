@@ -47,7 +47,7 @@ func TestHealth(t *testing.T) {
 		return refuse
 	}
 	down := func(err error, news bool) func(t *testing.T) {
-		return func(t *testing.T) { require.Equal(t, news, h.MarkDown(err, false)) }
+		return func(t *testing.T) { require.Equal(t, news, h.MarkDown(time.Now(), err, false)) }
 	}
 	tryProbe := func() bool {
 		c := new(Call)

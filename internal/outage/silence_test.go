@@ -116,12 +116,12 @@ func TestProcessThatStandsStill(t *testing.T) {
 // TestWhatEndsAnOutage checks which replies end an outage, by what began it.
 func TestWhatEndsAnOutage(t *testing.T) {
 	begin := map[string]func(h *Health){
-		"failed":  func(h *Health) { h.MarkDown(errDown, false) },
-		"refused": func(h *Health) { h.MarkDown(errDown, true) },
+		"failed":  func(h *Health) { h.MarkDown(time.Now(), errDown, false) },
+		"refused": func(h *Health) { h.MarkDown(time.Now(), errDown, true) },
 		"failed, then refused": func(h *Health) {
-			h.MarkDown(errDown, false)
-			h.MarkDown(errDown, true)
-			h.MarkDown(errDown, false)
+			h.MarkDown(time.Now(), errDown, false)
+			h.MarkDown(time.Now(), errDown, true)
+			h.MarkDown(time.Now(), errDown, false)
 		},
 		"slow": func(h *Health) {
 			var calls [2]Call
@@ -132,7 +132,7 @@ func TestWhatEndsAnOutage(t *testing.T) {
 			synctest.Wait()
 		},
 		"failed, then slow": func(h *Health) {
-			h.MarkDown(errDown, false)
+			h.MarkDown(time.Now(), errDown, false)
 			sent := time.Now()
 			time.Sleep(tooSlow)
 			h.Replied(nil, sent, Ran)
@@ -181,7 +181,7 @@ func TestWhatEndsAnOutage(t *testing.T) {
 func TestOneProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Health
-		h.MarkDown(errDown, false)
+		h.MarkDown(time.Now(), errDown, false)
 		var c, other Call
 		until := func(c *Call) time.Duration {
 			begin := time.Now()
