@@ -145,7 +145,7 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 		h.slow = true
 	}
 	if h.slow && took >= prompt {
-		h.err = fmt.Errorf("Redis took %v to reply; an outage because of slow replies ends with a reply within %v",
+		h.err = fmt.Errorf("a reply from Redis took %v; an outage because of slow replies ends with one within %v",
 			took.Round(time.Millisecond), prompt)
 		return false, 0, 0
 	}

@@ -36,10 +36,8 @@ const (
 	tooLong = 1500 * time.Millisecond
 	// inARow is how many calls in a row must not have been answered.
 	inARow = 2
-	// watchEvery is how often a process that waits for replies looks whether it stands still itself, and stoodStill by
-	// how much that look must be late. Replies may then have come that it has not read yet.
+	// watchEvery is how often a process that waits for replies looks whether it stands still itself.
 	watchEvery = 250 * time.Millisecond
-	stoodStill = 100 * time.Millisecond
 )
 
 // A silence is the row of calls that have got no reply since the last one in time. The lock of the Health guards it.
@@ -143,6 +141,18 @@ func (s *silence) due() (c *Call, at time.Time) {
 	return c, at
 }
 
+// forgive leaves out of account a time for which the process stood still, so that its timer was late: replies that
+// came in the meantime have not been read yet.
+func (s *silence) forgive(late time.Duration) {
+	if late <= 0 {
+		return
+	}
+	s.from, s.heard = s.from.Add(late), s.heard.Add(late)
+	for c := s.first; c != nil; c = c.next {
+		c.begin = c.begin.Add(late)
+	}
+}
+
 // watch runs when the timer fires. It begins an outage if the row is complete.
 func (h *Health) watch() {
 	h.mu.Lock()
@@ -151,9 +161,7 @@ func (h *Health) watch() {
 		h.mu.Unlock()
 		return
 	}
-	if now.Sub(s.fires) > stoodStill {
-		s.heard, s.from = now, now
-	}
+	s.forgive(now.Sub(s.fires))
 	c, at := s.due()
 	if c == nil || at.After(now) {
 		d := watchEvery
@@ -166,7 +174,7 @@ func (h *Health) watch() {
 		return
 	}
 	owner := c.Owner
-	err := fmt.Errorf("Redis is too slow: no call has had a reply within %v for %v", tooSlow, now.Sub(s.from).Round(time.Millisecond))
+	err := fmt.Errorf("no call has had a reply from Redis within %v for %v", tooSlow, now.Sub(s.from).Round(time.Millisecond))
 	h.beginLocked()
 	h.err, h.slow = err, true
 	h.mu.Unlock()

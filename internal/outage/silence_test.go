@@ -98,13 +98,12 @@ func TestProcessThatStandsStill(t *testing.T) {
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
 		h.mu.Lock()
-		h.silence.fires = h.silence.fires.Add(-stoodStill) // it fires late by that
-		h.silence.fires = h.silence.fires.Add(-1)
+		h.silence.fires = h.silence.fires.Add(-900 * time.Millisecond) // it fires late by that
 		h.mu.Unlock()
-		time.Sleep(time.Second)
+		time.Sleep(tooLong + 100*time.Millisecond - 1)
 		synctest.Wait()
 		require.False(t, h.Down())
-		time.Sleep(tooLong)
+		time.Sleep(1)
 		synctest.Wait()
 		require.True(t, h.Down(), "the silence lasts")
 		for i := range calls {
