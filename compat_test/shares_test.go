@@ -140,7 +140,7 @@ func TestTripwireByEveryVersion(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, v := range allVersions {
-		running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersion(t, v, tripped) }) })
+		running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersionSteadily(t, v, tripped) }) })
 	}
 }
 
