@@ -56,6 +56,13 @@ func (p *phase) ofApp() string        { return "{dingtalk}:app-api:" + p.app + "
 func (p *phase) permitsOfApp() string { return p.ofApp() + ":permits" } // a name with braces gets no further braces
 func (p *phase) ofAddress() string    { return "{dingtalk}:ip:default:20s" }
 
+func (p *phase) permitsOfAddress() string { return p.ofAddress() + ":permits" }
+
+// permitsOfRobot is the permits key of the robot's six seconds.
+func (p *phase) permitsOfRobot() string {
+	return fmt.Sprintf("{dingtalk}:robot:%s:%v:permits", httplimit.Hash("robot-"+p.app), robotInterval)
+}
+
 // starts starts the load of the Go processes and, if they use the profile, that of Java.
 func (p *phase) starts(plain bool) {
 	p.Helper()
@@ -132,6 +139,22 @@ func (p *phase) errors() map[string]int64 {
 	return all
 }
 
+// requireNoErrors checks that no caller got an error, except that its time was up before a reply came. On a machine
+// that does nothing else not even that happens.
+func (p *phase) requireNoErrors() {
+	p.Helper()
+	late, others := int64(0), map[string]int64{}
+	for text, n := range p.errors() {
+		if strings.Contains(text, ratelimiter.ErrUnavailable.Error()) && strings.HasSuffix(text, "Redis did not reply in time") {
+			late += n
+		} else {
+			others[text] = n
+		}
+	}
+	require.Empty(p, others)
+	redistest.Measured(p, late <= goProcesses, "no reply came in time for %d callers", late)
+}
+
 // events returns the events of one kind of all Go processes, by time.
 func (p *phase) events(kind httplimit.EventKind) []outboundEvent {
 	var all []outboundEvent
@@ -166,8 +189,9 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 		switch {
 		case penalty.Outside:
 			outside--
-		case penalty.Dimension == dinggate.DimAppAPI && p.wasHeldUp(penalty.Start):
+		case penalty.Dimension == dinggate.DimAppAPI && p.wasHeldUp(penalty.Start, p.permitsOfApp(), toAPI, apiRate, time.Second):
 			excused++
+		case penalty.Dimension == dinggate.DimRobot && p.wasHeldUp(penalty.Start, p.permitsOfRobot(), toRobot, robotRate, robotInterval):
 		default:
 			p.Errorf("a penalty, and no call was held up: %+v", penalty)
 		}
@@ -176,16 +200,16 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 	return excused
 }
 
-// wasHeldUp reports whether one of the calls of the second before until was held up between its grant, by the clock
-// of Redis or of Java, and the gateway. A call that took longer than the second was not held up by the machine, but
+// wasHeldUp reports whether one of the calls of the interval before until was held up between its grant, by the clock
+// of Redis or of Java, and the gateway. A call that took longer than the interval was not held up by the machine, but
 // sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
 // call.
-func (p *phase) wasHeldUp(until time.Time) bool {
+func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, rate int, interval time.Duration) bool {
 	p.Helper()
-	grants := p.outbound.seen.at(p.outbound.server.Client(p), p.permitsOfApp())
+	grants := p.outbound.seen.at(p.outbound.server.Client(p), key)
 	slices.SortFunc(grants, func(a, b entry) int { return b.at.Compare(a.at) })
-	calls := p.gateway.calls(func(a arrival) bool { return toAPI(a) && !a.at.After(until) })
-	calls = calls[max(0, len(calls)-apiRate-1):]
+	calls := p.gateway.calls(func(a arrival) bool { return want(a) && !a.at.After(until) })
+	calls = calls[max(0, len(calls)-rate-1):]
 	slices.SortFunc(calls, func(a, b arrival) int { return b.sent.Compare(a.sent) })
 	var most time.Duration
 	for _, c := range calls {
@@ -197,8 +221,8 @@ func (p *phase) wasHeldUp(until time.Time) bool {
 		most = max(most, c.at.Sub(grants[i].scored()))
 		grants = grants[i+1:]
 	}
-	p.Logf("PENALTY: the slowest call of its second was %v under way", most)
-	return most > heldUpOnItsWay && most < time.Second
+	p.Logf("PENALTY: the slowest call of its interval was %v under way", most)
+	return most > heldUpOnItsWay && most < interval
 }
 
 // closest returns the shortest time in which more calls arrived than a second allows.
