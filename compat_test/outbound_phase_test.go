@@ -139,22 +139,6 @@ func (p *phase) errors() map[string]int64 {
 	return all
 }
 
-// requireNoErrors checks that no caller got an error, except that its time was up before a reply came. On a machine
-// that does nothing else not even that happens.
-func (p *phase) requireNoErrors() {
-	p.Helper()
-	late, others := int64(0), map[string]int64{}
-	for text, n := range p.errors() {
-		if strings.Contains(text, ratelimiter.ErrUnavailable.Error()) && strings.HasSuffix(text, "Redis did not reply in time") {
-			late += n
-		} else {
-			others[text] = n
-		}
-	}
-	require.Empty(p, others)
-	redistest.Measured(p, late <= goProcesses, "no reply came in time for %d callers", late)
-}
-
 // events returns the events of one kind of all Go processes, by time.
 func (p *phase) events(kind httplimit.EventKind) []outboundEvent {
 	var all []outboundEvent

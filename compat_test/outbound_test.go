@@ -62,7 +62,7 @@ func (o *outbound) profile(t *testing.T) {
 		len(java), api.Worst, apiRate+1, closest(calls), robot.Admitted, robot.Worst, robotInterval)
 	excused := p.requireNoPenalty(ledger, 0)
 	require.Empty(t, p.events(httplimit.EventRateDiffers))
-	p.requireNoErrors()
+	require.Empty(t, p.errors())
 	redistest.Measured(t, lasted >= during-2*time.Second, "calls for %v of %v", lasted, during)
 	allowed -= apiRate * 2 * float64(excused) // a penalty ends with the second in which it is over
 	redistest.Measured(t, float64(api.Admitted) >= 0.75*allowed, "%d calls, of which %.0f are allowed", api.Admitted, allowed)
@@ -172,7 +172,7 @@ func (o *outbound) redisAway(t *testing.T) {
 		first(byJava), len(after), after[len(after)-1].at.Sub(back))
 	require.Zero(t, len(away), "calls without Redis")
 	require.Empty(t, p.events(httplimit.EventDegraded))
-	p.requireNoErrors()
+	require.Empty(t, p.errors())
 	p.requireNoPenalty(ledger, 0)
 	redistest.Measured(t, len(flying) <= goProcesses+javaThreads, "%d calls after Redis was gone", len(flying))
 	redistest.Measured(t, len(after) > apiRate, "%d calls of Go's after Redis was back", len(after))
