@@ -40,6 +40,7 @@ type phase struct {
 	app      string
 	during   time.Duration
 	headRoom int64 // of the API's permits
+	away     bool  // Redis is away for a while
 	running  sync.WaitGroup
 	began    time.Time
 
@@ -185,8 +186,8 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 }
 
 // wasHeldUp reports whether one of the calls of the interval before until was held up between its grant, by the clock
-// of Redis or of Java, and the gateway. A call that took longer than the interval was not held up by the machine, but
-// sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
+// of Redis or of Java, and the gateway. In a phase in which Redis was away, a call that took longer than the interval was
+// not held up by the machine, but sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
 // call.
 func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, rate int, interval time.Duration) bool {
 	p.Helper()
@@ -206,7 +207,7 @@ func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, 
 		grants = grants[i+1:]
 	}
 	p.Logf("PENALTY: the slowest call of its interval was %v under way", most)
-	return most > heldUpOnItsWay && most < interval
+	return most > heldUpOnItsWay && (most < interval || !p.away)
 }
 
 // closest returns the shortest time in which more calls arrived than a second allows.

@@ -144,7 +144,7 @@ func (o *outbound) ban(t *testing.T) {
 // each thread of Java that waited. Only head-room helps: one permit for each of these threads.
 func (o *outbound) redisAway(t *testing.T) {
 	p := o.phase(t, 11*time.Second)
-	p.headRoom = javaThreads
+	p.headRoom, p.away = javaThreads, true
 	p.starts(false)
 	gone := p.at(3500 * time.Millisecond)
 	o.server.Kill()
