@@ -93,8 +93,8 @@ lane() {
     again "$name" "$dir" "${variables[@]}" go test -count=1 -timeout="$timeout" ${flags[@]+"${flags[@]}"}
 }
 
-# What a user gets: the root module, and the modules of the programs.
-programs="$path/cmd/rrl/... $path/examples/..."
+# What a user gets: the root module, and the modules of the programs and of the metrics.
+programs="$path/cmd/rrl/... $path/examples/... $path/otelratelimiter/... $path/prometheusratelimiter/..."
 
 formatted() { # gofmt lists the files it would change and exits 0
     local files
