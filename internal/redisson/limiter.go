@@ -41,12 +41,36 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 	return true, err
 }
 
-// Rate returns the limiter's rate.
+// rateFields are the fields of the hash that make up a Rate.
+var rateFields = []string{"rate", "interval", "type", "keepAliveTime", "minGap"}
+
+// Rate returns the limiter's rate. It reads the fields of a rate alone, because others may have written any number
+// of fields to the hash.
 func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
-	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", l.Keys.Hash)
-	hash, err := command(ctx, l, "rate", cmd, cmd.Result)
+	args := []any{"hmget", l.Keys.Hash}
+	for _, field := range rateFields {
+		args = append(args, field)
+	}
+	cmd := redis.NewSliceCmd(ctx, args...)
+	values, err := command(ctx, l, "rate", cmd, cmd.Result)
 	if err != nil {
 		return permit.Rate{}, err
+	}
+	hash := make(map[string]string, len(rateFields))
+	for i, field := range rateFields[:min(len(rateFields), len(values))] {
+		switch v := values[i].(type) {
+		case string:
+			hash[field] = v
+		case nil: // there is no such field
+		default:
+			values = nil
+		}
+		if values == nil {
+			break
+		}
+	}
+	if len(values) != len(rateFields) {
+		return permit.Rate{}, fmt.Errorf("ratelimiter: rate of %q: unexpected reply", l.Name)
 	}
 	r, err := parseRate(hash)
 	if err != nil {
