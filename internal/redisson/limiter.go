@@ -34,8 +34,8 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 		return false, err
 	}
 	if len(n) > 1 && n[1] == 1 {
-		// There are too many permits for one call. The script has set value to 0, so whatever happens here, no
-		// permit is granted beyond the rate.
+		// There are too many permits for one call. The script has changed value as the rate has changed, so
+		// whatever happens here, no permit is granted beyond the rate.
 		err = l.Audit(ctx, r.Type, true)
 	}
 	return true, err
