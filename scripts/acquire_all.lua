@@ -61,7 +61,10 @@ local all = {
     ttl = function() return redis.call('PTTL', KEYS[1]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[1], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[2]) < below or redis.call('PTTL', KEYS[3]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[2])
+        redis.call('PERSIST', KEYS[3])
+      elseif not below or redis.call('PTTL', KEYS[2]) < below or redis.call('PTTL', KEYS[3]) < below then
         redis.call('PEXPIRE', KEYS[2], ms)
         redis.call('PEXPIRE', KEYS[3], ms)
       end
@@ -87,7 +90,10 @@ local all = {
     ttl = function() return redis.call('PTTL', KEYS[4]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[4], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[5]) < below or redis.call('PTTL', KEYS[6]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[5])
+        redis.call('PERSIST', KEYS[6])
+      elseif not below or redis.call('PTTL', KEYS[5]) < below or redis.call('PTTL', KEYS[6]) < below then
         redis.call('PEXPIRE', KEYS[5], ms)
         redis.call('PEXPIRE', KEYS[6], ms)
       end
@@ -113,7 +119,10 @@ local all = {
     ttl = function() return redis.call('PTTL', KEYS[7]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[7], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[8]) < below or redis.call('PTTL', KEYS[9]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[8])
+        redis.call('PERSIST', KEYS[9])
+      elseif not below or redis.call('PTTL', KEYS[8]) < below or redis.call('PTTL', KEYS[9]) < below then
         redis.call('PEXPIRE', KEYS[8], ms)
         redis.call('PEXPIRE', KEYS[9], ms)
       end
@@ -139,7 +148,10 @@ local all = {
     ttl = function() return redis.call('PTTL', KEYS[10]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[10], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[11]) < below or redis.call('PTTL', KEYS[12]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[11])
+        redis.call('PERSIST', KEYS[12])
+      elseif not below or redis.call('PTTL', KEYS[11]) < below or redis.call('PTTL', KEYS[12]) < below then
         redis.call('PEXPIRE', KEYS[11], ms)
         redis.call('PEXPIRE', KEYS[12], ms)
       end
@@ -165,7 +177,10 @@ local all = {
     ttl = function() return redis.call('PTTL', KEYS[13]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[13], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[14]) < below or redis.call('PTTL', KEYS[15]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[14])
+        redis.call('PERSIST', KEYS[15])
+      elseif not below or redis.call('PTTL', KEYS[14]) < below or redis.call('PTTL', KEYS[15]) < below then
         redis.call('PEXPIRE', KEYS[14], ms)
         redis.call('PEXPIRE', KEYS[15], ms)
       end
@@ -191,7 +206,10 @@ local all = {
     ttl = function() return redis.call('PTTL', KEYS[16]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[16], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[17]) < below or redis.call('PTTL', KEYS[18]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[17])
+        redis.call('PERSIST', KEYS[18])
+      elseif not below or redis.call('PTTL', KEYS[17]) < below or redis.call('PTTL', KEYS[18]) < below then
         redis.call('PEXPIRE', KEYS[17], ms)
         redis.call('PEXPIRE', KEYS[18], ms)
       end
@@ -326,6 +344,8 @@ for i = 1, #plan do
     elseif l.typ == '1' and ARGV[4] ~= '0' then
       local idle = math.max(tonumber(ARGV[4]), 2 * l.interval)
       l.on.stay(idle, idle / 2)
+    elseif l.typ == '1' then
+      l.on.stay()
     end
   end
 end
