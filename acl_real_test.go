@@ -109,8 +109,8 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	require.NoError(t, l.SetRate(ctx, rate))
 	var members []redis.Z
 	now := float64(time.Now().UnixMilli())
-	for i := range 900 {
-		members = append(members, redis.Z{Score: now + float64(i-450)*10_000, Member: grant(1)})
+	for i := range 2200 {
+		members = append(members, redis.Z{Score: now + float64(i-1100)*10_000, Member: grant(1)})
 	}
 	require.NoError(t, admin.ZAdd(ctx, l.redis.Keys.Permits[typ], members...).Err())
 	require.NoError(t, admin.Set(ctx, l.redis.Keys.Value[typ], "lost", 0).Err())
