@@ -249,6 +249,7 @@ func TestOneGrantOfEachProcess(t *testing.T) {
 				r, err := l.Reserve(t.Context(), 1, longest)
 				require.NoError(t, err)
 				require.True(t, r.Granted, kind)
+				time.Sleep(time.Second)
 			}
 			require.Equal(t, 3, remembered(t, rdb, l), kind)
 		})
