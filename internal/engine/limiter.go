@@ -359,13 +359,8 @@ type shard struct {
 	closed bool
 	health outage.Health // of a part of a divided Redis that cannot be told from others
 	ready  []*flight     // they leave when the lock is free
-
-	locals map[string]*outage.Share // by key
+	memory memory        // for outages
 }
-
-// maxLocals is how many limiters a shard remembers for outages, besides those in use and those with grants of
-// their own.
-const maxLocals = 64
 
 func (s *shard) lock() { s.mu.Lock() }
 
@@ -434,17 +429,4 @@ func (s *shard) close() {
 	s.first = nil
 	s.unlock()
 	wake(ended)
-}
-
-// forgetLocked makes room for another share by dropping any that nobody needs.
-func (s *shard) forgetLocked() {
-	now := time.Now()
-	for key, m := range s.locals {
-		if len(s.locals) < maxLocals {
-			return
-		}
-		if m.Empty(now) && s.findLocked(key) == nil {
-			delete(s.locals, key)
-		}
-	}
 }

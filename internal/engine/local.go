@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -11,32 +10,14 @@ import (
 
 // This file decides requests during an outage, if their policy is not closed.
 
-// localShareLocked returns what is known of the limiter without Redis, and makes it if need be.
-func (l *limiter) localShareLocked() *outage.Share {
-	if l.local == nil {
-		s, key := l.shard, l.h.key
-		m := s.locals[key]
-		if m == nil {
-			if s.locals == nil {
-				s.locals = map[string]*outage.Share{}
-			}
-			s.forgetLocked()
-			m = outage.NewShare(l.rate)
-			s.locals[key] = m
-		}
-		l.local = m
-	}
-	return l.local
-}
-
 // tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did.
 // Otherwise r goes the usual way. It also starts the probe when that is due: if all requests are decided at
 // once no flight leaves, and nothing else would notice that Redis is up again.
 func (l *limiter) tryLocalLocked(r *request) (decided bool) {
-	l.localShareLocked()
 	health := l.h.Health()
 	since, cause := health.Since()
 	if cause == nil {
+		l.localShareLocked() // it learns what Redis replies
 		return false
 	}
 	l.probeLocked(r.ctx, health)
@@ -72,10 +53,9 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 // at is when it can be decided. If behind is not zero, others wait before r for the share, at least until
 // behind.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
-	m := l.localShareLocked()
-	at, left, err := m.When(r.policy, r.permits, now, since)
+	m, at, left, err := l.whenLocallyLocked(r.policy, r.permits, now, since, cause)
 	if err != nil {
-		r.Err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, cause)
+		r.Err = err
 		return at, true
 	}
 	r.Degraded = true
