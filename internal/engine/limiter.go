@@ -48,6 +48,7 @@ type limiter struct {
 	sharing sharing
 
 	local      *outage.Share // for outages; nil as long as all policies are closed
+	servedFor  time.Time     // when the outage began for which the whole line has been looked at; zero for none
 	localTimer *time.Timer
 	localDue   time.Time // when localTimer fires; zero if it is not armed
 }
@@ -99,10 +100,18 @@ func (l *limiter) addLocked(r *request) (refused bool) {
 		return true
 	}
 	l.waiters.push(r)
+	l.watchLocked(r)
 	if l.waiters.n == 1 {
 		l.newHeadLocked()
 	}
 	return false
+}
+
+// watchLocked makes the line find r by its deadline, if it may be refused early.
+func (l *limiter) watchLocked(r *request) {
+	if l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() {
+		l.waiters.watch(r)
+	}
 }
 
 // isTooLateLocked reports whether r should be refused early because its time is up before the first in line can

@@ -79,13 +79,7 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 }
 
 // hasLocalLineLocked reports whether callers stand in line for the local share.
-func (l *limiter) hasLocalLineLocked() bool {
-	r := l.waiters.first
-	for r != nil && (r.policy == nil || r.policy.Kind != outage.LocalShare) {
-		r = r.next
-	}
-	return r != nil
-}
+func (l *limiter) hasLocalLineLocked() bool { return l.waiters.shares > 0 }
 
 // serveLineLocked decides the requests in line that their policy can decide now, in their order, and sets the
 // timer for the next one. With all set it looks at all of them, otherwise no further than to the first that has
@@ -102,9 +96,10 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 		due    time.Time // of the first request that has to wait
 		behind time.Time // of the first request that waits for the share
 	)
-	for r := head; r != nil && (all || due.IsZero()); {
+	for r, policies := head, l.waiters.policies; policies > 0 && (all || due.IsZero()); {
 		next := r.next
 		if p := r.policy; p != nil {
+			policies--
 			before := behind
 			if p.Kind != outage.LocalShare {
 				before = time.Time{}
@@ -182,7 +177,10 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	if cause == nil {
 		return ended
 	}
-	ended = l.serveLineLocked(true, ended)
+	if !l.servedFor.Equal(since) { // whoever comes later is looked at then
+		l.servedFor = since
+		ended = l.serveLineLocked(true, ended)
+	}
 	now, behind := time.Now(), time.Time{}
 	if l.hasLocalLineLocked() {
 		behind = l.localDue

@@ -111,7 +111,9 @@ func (h *Handle) ToldCoolDown(until time.Time) {
 func (h *Handle) withMemory(f func(*outage.Share)) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if m := h.shard.limiterLocked(h).localWithinLocked(2 * maxLocals); m != nil {
+	l := h.shard.limiterLocked(h)
+	if m := l.localWithinLocked(2 * maxLocals); m != nil {
 		f(m)
+		l.servedFor = time.Time{} // those in line may be granted sooner
 	}
 }
