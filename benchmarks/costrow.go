@@ -21,8 +21,8 @@ func newCostRow(o options) costRow {
 
 const costsKey = "limit-costs"
 
-// idsKept is how many ids of grants a limiter of package limit keeps.
-const idsKept int64 = 128
+// before is how many calls are made before time is taken.
+const before int64 = 129
 
 // dropSoon is an interval so short that nearly every call to a SlidingLog removes expired grants.
 const dropSoon = 20 * time.Millisecond
@@ -34,9 +34,10 @@ func (r costRow) about() rowAbout {
 			"of a subject that has no permit left, all refused. Commands are those of the scripts included, without the script call itself. "+
 			"Bytes, from MEMORY USAGE of all keys of one subject: after its first call, and with all permits of a limit "+
 			"used up, 100 a minute and %s a minute. SlidingLog and RRateLimiter remember the window; what the others keep is as large for any limit. "+
-			"Beside it all of limit/ keep the ids of the last %d grants of a minute, so that a call whose reply is lost spends once: three of their commands, unless WithoutReplay. "+
+			"Beside it all of limit/ keep the id of the last grant of each process for ten seconds, so that a call whose reply is lost spends once, unless WithoutReplay. "+
+			"A process asks about a subject that has no permit left once a second. "+
 			"throttled computes in the caller, which asks twice. While time is taken SlidingLog's interval is %v, so that calls drop what has expired.",
-			grouped(int(r.calls)), grouped(int(r.many)), idsKept, dropSoon),
+			grouped(int(r.calls)), grouped(int(r.many)), dropSoon),
 		metrics: costMetrics, baseline: redisRateKey,
 	}
 }
@@ -79,8 +80,8 @@ func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, 
 		if err != nil {
 			return err
 		}
-		// Not measured: the first call may send the script itself, and the lists of ids fill up.
-		before := idsKept + 1
+		// Not measured: the first call may send the script itself.
+		before := before
 		if part.row.refuse {
 			before = c.about().held(j)
 		}

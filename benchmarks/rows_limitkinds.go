@@ -16,9 +16,10 @@ type limitKind struct {
 	key, title string
 	algorithm  func(j job) limit.Algorithm
 	granted    func(s limitState, j job, opened time.Time) (int64, error)
-	ahead      bool // as of about
-	reserves   bool // requests are reservations, since it releases one permit at a time
-	logs       bool // its state is a sorted set; the others' is a hash
+	ahead      bool   // as of about
+	reserves   bool   // requests are reservations, since it releases one permit at a time
+	logs       bool   // its state is a sorted set; the others' is a string
+	keeps      string // what the words of the string are, before a semicolon
 }
 
 // A limitState is the content of a limiter's key.
@@ -35,7 +36,7 @@ const logWindow = 250 * time.Millisecond
 
 func limitKinds() []limitKind {
 	return []limitKind{
-		{key: "limit-fixed-window", title: "limit.FixedWindow",
+		{key: "limit-fixed-window", title: "limit.FixedWindow", keeps: "start count",
 			algorithm: func(j job) limit.Algorithm { return limit.FixedWindow{Rate: windowRate(j)} },
 			granted:   grantedBy(func(s limitState, _ job) (int64, error) { return s.sum("count") })},
 		{key: "limit-sliding-log", title: "limit.SlidingLog", logs: true,
@@ -47,10 +48,10 @@ func limitKinds() []limitKind {
 				return limit.SlidingLog{Rate: r}
 			},
 			granted: grantedBy(func(s limitState, _ job) (int64, error) { return s.logged() })},
-		{key: "limit-sliding-counter", title: "limit.SlidingCounter",
+		{key: "limit-sliding-counter", title: "limit.SlidingCounter", keeps: "start current previous",
 			algorithm: func(j job) limit.Algorithm { return limit.SlidingCounter{Rate: windowRate(j)} },
 			granted:   grantedBy(func(s limitState, _ job) (int64, error) { return s.sum("current", "previous") })},
-		{key: "limit-interval-bucket", title: "limit.IntervalBucket",
+		{key: "limit-interval-bucket", title: "limit.IntervalBucket", keeps: "begun left",
 			algorithm: func(j job) limit.Algorithm {
 				return limit.IntervalBucket{Rate: windowRate(j), Capacity: j.permits}
 			},
@@ -58,21 +59,21 @@ func limitKinds() []limitKind {
 				left, err := s.sum("left")
 				return j.permits - left, err
 			})},
-		{key: "limit-token-bucket", title: "limit.TokenBucket",
+		{key: "limit-token-bucket", title: "limit.TokenBucket", keeps: "at level",
 			algorithm: func(j job) limit.Algorithm { return limit.TokenBucket{Rate: flowRate(j), Capacity: j.permits} },
 			granted:   grantedBy(limitState.poured)},
-		{key: "limit-debt-bucket", title: "limit.DebtBucket", ahead: true,
+		{key: "limit-debt-bucket", title: "limit.DebtBucket", keeps: "at level", ahead: true,
 			algorithm: func(j job) limit.Algorithm {
 				return limit.DebtBucket{Rate: flowRate(j), Capacity: j.permits, Debt: 1}
 			},
 			granted: grantedBy(limitState.poured)},
-		{key: limitGCRAKey, title: "limit.GCRA",
+		{key: limitGCRAKey, title: "limit.GCRA", keeps: "us part",
 			algorithm: func(j job) limit.Algorithm { return limit.GCRA{Rate: flowRate(j), Burst: j.permits} },
 			granted:   grantedByTAT},
-		{key: "limit-leaky-queue", title: "limit.LeakyQueue", reserves: true,
+		{key: "limit-leaky-queue", title: "limit.LeakyQueue", keeps: "us part", reserves: true,
 			algorithm: func(j job) limit.Algorithm { return limit.LeakyQueue{Rate: flowRate(j), Capacity: j.permits} },
 			granted:   grantedByTAT},
-		{key: "limit-smooth-bursty", title: "limit.SmoothBursty", ahead: true,
+		{key: "limit-smooth-bursty", title: "limit.SmoothBursty", keeps: "stored next at part", ahead: true,
 			algorithm: func(j job) limit.Algorithm { return smoothBursty(j) },
 			granted: func(s limitState, j job, opened time.Time) (int64, error) {
 				next, err := s.sum("next")
@@ -83,7 +84,7 @@ func limitKinds() []limitKind {
 				most := float64(smoothBursty(j).MaxBurst / emission)
 				return int64(math.Ceil(most-stored)) + turns(next, opened), nil
 			}},
-		{key: "limit-smooth-warming-up", title: "limit.SmoothWarmingUp", reserves: true,
+		{key: "limit-smooth-warming-up", title: "limit.SmoothWarmingUp", keeps: "stored next at part", reserves: true,
 			algorithm: func(j job) limit.Algorithm {
 				_, interval := j.refill()
 				return limit.SmoothWarmingUp{PermitsPerSecond: perSecond(j), Warmup: interval}
@@ -131,13 +132,13 @@ func turns(us int64, opened time.Time) int64 {
 	return int64((time.UnixMicro(us).Sub(opened) + time.Millisecond) / emission)
 }
 
-// sum adds up fields of the hash.
+// sum adds up fields of the state.
 func (s limitState) sum(fields ...string) (int64, error) {
 	total := int64(0)
 	for _, f := range fields {
 		n, err := strconv.ParseInt(s.fields[f], 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("the hash %v: %s: %w", s.fields, f, err)
+			return 0, fmt.Errorf("the state %v: %s: %w", s.fields, f, err)
 		}
 		total += n
 	}

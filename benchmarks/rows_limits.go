@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,7 +21,7 @@ type sharedLimit struct {
 	limitKind
 	rdb     *redis.Client
 	endable bool // see ours
-	unkept  bool // Redis keeps no ids
+	unkept  bool // Redis does not remember calls
 }
 
 func newLimits(addr string, pool int) []contestant {
@@ -101,9 +103,6 @@ func (l *sharedLimit) open(ctx context.Context, j job) (session, error) {
 
 // keys returns the keys that the limiter uses.
 func (l *sharedLimit) keys(s *limit.Shared) []string {
-	if l.unkept {
-		return s.Keys()[:1]
-	}
 	return s.Keys()
 }
 
@@ -130,12 +129,12 @@ func (l *sharedLimit) states(ctx context.Context, subjects []*limit.Shared) ([]l
 				if l.logs {
 					p.ZRange(ctx, s.Keys()[0], 0, -1)
 				} else {
-					p.HGetAll(ctx, s.Keys()[0])
+					p.Get(ctx, s.Keys()[0])
 				}
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, err
 		}
 		for _, c := range commands {
@@ -143,8 +142,13 @@ func (l *sharedLimit) states(ctx context.Context, subjects []*limit.Shared) ([]l
 			switch c := c.(type) {
 			case *redis.StringSliceCmd:
 				s.members = c.Val()
-			case *redis.MapStringStringCmd:
-				s.fields = c.Val()
+			case *redis.StringCmd:
+				state, _, _ := strings.Cut(c.Val(), ";")
+				s.fields = map[string]string{}
+				names := strings.Fields(l.keeps)
+				for i, word := range strings.Fields(state) {
+					s.fields[names[i]] = word
+				}
 			}
 			if len(s.members)+len(s.fields) > 0 {
 				states = append(states, s)

@@ -16,14 +16,14 @@ func TestLeastPrivilege(t *testing.T) {
 	redistest.NeedReal(t)
 	doc, err := os.ReadFile("../docs/protocol.md")
 	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(doc), "Package `limit` needs, on the keys `limit:*`:\n\n")
+	_, rest, ok := strings.Cut(string(doc), "Package `limit` needs, on the keys `limit2:*`:\n\n")
 	require.True(t, ok)
 	line, _, _ := strings.Cut(rest, "\n")
 	commands := strings.Fields(line)
 
 	s, ctx := redistest.Start(t), t.Context()
 	admin := s.Client(t)
-	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~limit:*"}
+	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~limit2:*"}
 	for _, c := range commands {
 		args = append(args, c)
 	}

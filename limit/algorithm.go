@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,21 +23,24 @@ type Algorithm interface {
 
 	// check returns an error if a parameter is out of its range.
 	check() error
-	// script returns the script of the shared form. Its last arguments are parameters, and how long the
-	// caller would wait if the algorithm reserves.
+	// script returns the script of the shared form. Its arguments are those of config.arguments, with
+	// parameters in the middle.
 	script() *dispatch.Script
 	parameters() []any
 	// reserves reports whether the algorithm grants permits in advance.
 	reserves() bool
 	// idle returns the state of a limiter that has not been used for long, or never.
 	idle() state
+	// stored returns the state that the text in a reply of the script describes. It reports false if no
+	// limiter writes it.
+	stored(text string) (state, bool)
 }
 
 // A state is what a local limiter remembers, with the algorithm's arithmetic in Go. The script is the same
 // arithmetic in Lua; TestLocalAndSharedAgree compares the two.
 type state interface {
-	// take decides on a demand, and takes the permits when it is granted and spend is set. Instants and
-	// durations are in µs.
+	// take decides on a demand, and takes the permits when it is granted and spend is set. It changes nothing
+	// if spend is not set. Instants and durations are in µs.
 	take(q demand) decision
 }
 
@@ -54,6 +58,22 @@ type decision struct {
 
 func (d decision) result() Result {
 	return Result{Granted: d.granted, Remaining: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
+}
+
+// numbers returns the whole numbers in text, which are separated by single blanks. It reports false unless there
+// are at least and at most so many.
+func numbers(text string, least, most int) (list [3]int64, ok bool) {
+	i := 0
+	for rest := true; rest; i++ {
+		var word string
+		word, text, rest = strings.Cut(text, " ")
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || i == most {
+			return list, false
+		}
+		list[i] = n
+	}
+	return list, i >= least
 }
 
 // checkPermits returns an error if no call can be granted n permits, however long it waits.

@@ -28,7 +28,7 @@ type DebtBucket struct {
 //go:embed scripts/debt_bucket.lua
 var debtBucketSrc string
 
-var debtBucketScript = dispatch.New("debt_bucket", debtBucketSrc, 2, 8)
+var debtBucketScript = withOptions(dispatch.New("debt_bucket", debtBucketSrc, 1, 8))
 
 // Bound implements [Algorithm].
 func (a DebtBucket) Bound(window time.Duration, n int64) int64 {
@@ -53,4 +53,10 @@ func (a DebtBucket) parameters() []any {
 }
 func (a DebtBucket) reserves() bool { return false }
 func (a DebtBucket) idle() state    { return newTokenBucket(a.pace(), a.Capacity, a.Debt) }
-func (a DebtBucket) pace() pace     { return onlyPace(a.Rate.pace(a.Capacity + a.Debt)) }
+func (a DebtBucket) stored(text string) (state, bool) {
+	v, ok := numbers(text, 2, 2)
+	s := newTokenBucket(a.pace(), a.Capacity, a.Debt)
+	s.at, s.level = v[0], v[1]
+	return s, ok
+}
+func (a DebtBucket) pace() pace { return onlyPace(a.Rate.pace(a.Capacity + a.Debt)) }

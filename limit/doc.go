@@ -29,7 +29,7 @@
 // two follow Guava's arithmetic. [NewAdapter] makes a RRateLimiter one of them. Package limittest tests that
 // a limiter, one of these or your own, keeps its promises.
 //
-// A shared limiter is one script on two keys of one hash slot. It decides by the clock of Redis and needs
-// Redis 5 or later, or Valkey. A call whose reply is lost is sent again and takes its permits once; see
-// [Shared], and [WithoutReplay] for what that costs.
+// A shared limiter is one script on one key of each subject. It decides by the clock of Redis and needs Redis 5
+// or later, or Valkey. Calls that come while one is in flight go together, and what is known to be refused is
+// refused without a call. A call whose reply is lost is sent again and takes its permits once; see [Shared].
 package limit

@@ -24,7 +24,7 @@ type FixedWindow struct {
 //go:embed scripts/fixed_window.lua
 var fixedWindowSrc string
 
-var fixedWindowScript = dispatch.New("fixed_window", fixedWindowSrc, 2, 6)
+var fixedWindowScript = withOptions(dispatch.New("fixed_window", fixedWindowSrc, 1, 6))
 
 // Bound implements [Algorithm].
 func (a FixedWindow) Bound(window time.Duration, _ int64) int64 {
@@ -50,6 +50,10 @@ func (a FixedWindow) parameters() []any        { return []any{a.Rate.Permits, a.
 func (a FixedWindow) reserves() bool           { return false }
 func (a FixedWindow) idle() state {
 	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros()}
+}
+func (a FixedWindow) stored(text string) (state, bool) {
+	v, ok := numbers(text, 2, 2)
+	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], count: v[1]}, ok
 }
 
 type fixedWindow struct {

@@ -25,7 +25,7 @@ type GCRA struct {
 //go:embed scripts/gcra.lua
 var gcraSrc string
 
-var gcraScript = dispatch.New("gcra", gcraSrc, 2, 7)
+var gcraScript = withOptions(dispatch.New("gcra", gcraSrc, 1, 7))
 
 // Bound implements [Algorithm].
 func (a GCRA) Bound(window time.Duration, _ int64) int64 {
@@ -40,7 +40,13 @@ func (a GCRA) script() *dispatch.Script { return gcraScript }
 func (a GCRA) parameters() []any        { return a.pace().parameters(a.Burst) }
 func (a GCRA) reserves() bool           { return false }
 func (a GCRA) idle() state              { return &gcra{newArrival(a.pace(), a.Burst)} }
-func (a GCRA) pace() pace               { return onlyPace(a.Rate.pace(a.Burst)) }
+func (a GCRA) stored(text string) (state, bool) {
+	v, ok := numbers(text, 1, 2)
+	s := newArrival(a.pace(), a.Burst)
+	s.us, s.part = v[0], v[1]
+	return &gcra{s}, ok
+}
+func (a GCRA) pace() pace { return onlyPace(a.Rate.pace(a.Burst)) }
 
 // An arrival is the instant us + part/flow, in µs, at which all that was granted has flowed out.
 type arrival struct {

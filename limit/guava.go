@@ -2,6 +2,8 @@ package limit
 
 import (
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -72,6 +74,20 @@ func (g guava) bound(w, n int64, stored, lost float64) int64 {
 }
 
 func (g guava) idle() *guavaState { return &guavaState{guava: g, stored: g.most} }
+
+// text returns the state that a reply describes: the permits, two instants and the fraction.
+func (g guava) text(text string) (state, bool) {
+	words := strings.Split(text, " ")
+	if len(words) != 4 {
+		return nil, false
+	}
+	stored, err := strconv.ParseFloat(words[0], 64)
+	next, err2 := strconv.ParseInt(words[1], 10, 64)
+	at, err3 := strconv.ParseInt(words[2], 10, 64)
+	part, err4 := strconv.ParseFloat(words[3], 64)
+	return &guavaState{guava: g, stored: stored, next: next, at: at, part: part},
+		err == nil && err2 == nil && err3 == nil && err4 == nil
+}
 
 type guavaState struct {
 	guava

@@ -3,6 +3,7 @@ package limit
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,29 +71,37 @@ func TestHostileState(t *testing.T) {
 			require.True(t, r.Granted)
 			return l
 		}
-		fields, err := rdb.HGetAll(ctx, fresh().keys[0]).Result()
-		require.NoError(t, err)
+		words := strings.Fields(stateOf(t, rdb, fresh()))
 		values := hostileNumbers
 		if redistest.Lane() == "miniredis" {
 			values = []string{"-9223372036854775808", "nan", "1e308"} // it compiles the script each time
 		}
-		for field := range fields {
+		for i := range words {
 			for _, v := range values {
 				for _, other := range []string{"", "ahead", "gone"} {
 					l := fresh()
-					require.NoError(t, rdb.HSet(ctx, l.keys[0], field, v).Err())
-					for f := range fields {
-						switch instant := f == "at" || f == "us" || f == "start" || f == "begun" || f == "next"; {
-						case f == field:
+					hostile := strings.Fields(stateOf(t, rdb, l))
+					hostile[i] = v
+					for j := range hostile {
+						switch instant := len(words[j]) == 16; {
+						case j == i:
 						case instant && other == "ahead":
-							require.NoError(t, rdb.HSet(ctx, l.keys[0], f, now.Add(24*time.Hour).UnixMicro()).Err())
+							hostile[j] = fmt.Sprint(now.Add(24 * time.Hour).UnixMicro())
 						case !instant && other == "gone":
-							require.NoError(t, rdb.HDel(ctx, l.keys[0], f).Err())
+							hostile[j] = ""
 						}
 					}
-					callWithHostileState(t, l, &now, fmt.Sprintf("%s with %s = %q, others %s", kind, field, v, other))
+					state := strings.Join(hostile, " ")
+					require.NoError(t, rdb.Set(ctx, l.keys[0], state, 0).Err())
+					callWithHostileState(t, l, &now, fmt.Sprintf("%s with %q", kind, state))
 				}
 			}
+		}
+		// Nor does what is remembered of calls.
+		for _, rest := range []string{";", ";;;", ";-,", ";-,x", ";x,1,;y", ";" + strings.Repeat("x", 8) + "999999,", "," + strings.Repeat(";-,1", 9000), "; ;,,,;"} {
+			l := fresh()
+			require.NoError(t, rdb.Append(ctx, l.keys[0], rest).Err())
+			callWithHostileState(t, l, &now, fmt.Sprintf("%s with %.20q", kind, rest))
 		}
 	}
 }

@@ -25,7 +25,7 @@ type IntervalBucket struct {
 //go:embed scripts/interval_bucket.lua
 var intervalBucketSrc string
 
-var intervalBucketScript = dispatch.New("interval_bucket", intervalBucketSrc, 2, 7)
+var intervalBucketScript = withOptions(dispatch.New("interval_bucket", intervalBucketSrc, 1, 7))
 
 // Bound implements [Algorithm].
 func (a IntervalBucket) Bound(window time.Duration, _ int64) int64 {
@@ -54,6 +54,10 @@ func (a IntervalBucket) parameters() []any {
 func (a IntervalBucket) reserves() bool { return false }
 func (a IntervalBucket) idle() state {
 	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Capacity, left: a.Capacity}
+}
+func (a IntervalBucket) stored(text string) (state, bool) {
+	v, ok := numbers(text, 2, 2)
+	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Capacity, begun: v[0], left: v[1]}, ok
 }
 
 type intervalBucket struct {

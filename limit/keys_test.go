@@ -26,9 +26,9 @@ func TestKeys(t *testing.T) {
 	for _, name := range names {
 		for _, subject := range subjects {
 			for _, a := range every() {
-				keys := subjectKeys(name, subject, signature(a))
-				require.Len(t, keys, 2)
-				require.Equal(t, hashTag(keys[0]), hashTag(keys[1]))
+				keys := (&config{name: name, algorithm: a, signature: signature(a)}).keys(subject)
+				require.Len(t, keys, a.script().Keys)
+				require.Equal(t, hashTag(keys[0]), hashTag(keys[len(keys)-1]))
 				require.NotEqual(t, keys[0], hashTag(keys[0]), "%q %q has no tag", name, subject)
 				for _, k := range keys {
 					who := name + "\x00" + subject + "\x00" + signature(a) + "\x00" + k[len(k)-3:]
@@ -39,10 +39,11 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	a := GCRA{per(10, time.Second), 20}
-	require.Equal(t, []string{"limit:{api}:gcra:1:100000:2000000", "limit:{api}:gcra:1:100000:2000000:ids"},
-		subjectKeys("api", "", signature(a)))
-	require.Equal(t, "limit:api:{user 42}:gcra:1:100000:2000000", subjectKeys("api", "user 42", signature(a))[0])
-	require.Equal(t, hashTag(subjectKeys("api", "u", "x")[0]), hashTag(subjectKeys("other", "u", "y")[0]),
+	require.Equal(t, []string{"limit2:{api}:gcra:1:100000:2000000"}, subjectKeys("api", "", signature(a), 1))
+	require.Equal(t, []string{"limit2:{api}:sliding_log:1:1000000", "limit2:{api}:sliding_log:1:1000000:grants"},
+		subjectKeys("api", "", signature(SlidingLog{per(1, time.Second)}), 2))
+	require.Equal(t, "limit2:api:{user 42}:gcra:1:100000:2000000", subjectKeys("api", "user 42", signature(a), 1)[0])
+	require.Equal(t, hashTag(subjectKeys("api", "u", "x", 1)[0]), hashTag(subjectKeys("other", "u", "y", 1)[0]),
 		"all limiters of a subject share its slot")
 }
 

@@ -30,7 +30,7 @@ type LeakyQueue struct {
 //go:embed scripts/leaky_queue.lua
 var leakyQueueSrc string
 
-var leakyQueueScript = dispatch.New("leaky_queue", leakyQueueSrc, 2, 8)
+var leakyQueueScript = withOptions(dispatch.New("leaky_queue", leakyQueueSrc, 1, 7))
 
 // Bound implements [Algorithm].
 func (a LeakyQueue) Bound(window time.Duration, n int64) int64 {
@@ -45,7 +45,13 @@ func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
 func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Capacity) }
 func (a LeakyQueue) reserves() bool           { return true }
 func (a LeakyQueue) idle() state              { return &leakyQueue{newArrival(a.pace(), a.Capacity)} }
-func (a LeakyQueue) pace() pace               { return onlyPace(a.Rate.pace(a.Capacity)) }
+func (a LeakyQueue) stored(text string) (state, bool) {
+	v, ok := numbers(text, 1, 2)
+	s := newArrival(a.pace(), a.Capacity)
+	s.us, s.part = v[0], v[1]
+	return &leakyQueue{s}, ok
+}
+func (a LeakyQueue) pace() pace { return onlyPace(a.Rate.pace(a.Capacity)) }
 
 type leakyQueue struct{ arrival }
 

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -34,7 +33,11 @@ func TestSharedMillion(t *testing.T) {
 			// go-redis must not send a call again, however slow it is: that would take permits twice.
 			patient := func(o *redis.Options) { o.MaxRetries, o.ReadTimeout = -1, time.Minute }
 			rdb, ctx := redistest.Client(t, patient), t.Context()
-			l, err := NewShared(rdb, redistest.Key(t), a)
+			var instants []int64 // of the calls that have not been made
+			l, err := NewShared(rdb, redistest.Key(t), a, WithClock(func() (now time.Time) {
+				now, instants = time.UnixMicro(instants[0]), instants[1:]
+				return now
+			}))
 			require.NoError(t, err)
 			script := a.script()
 			require.NoError(t, rdb.ScriptLoad(ctx, script.Src).Err())
@@ -43,7 +46,6 @@ func TestSharedMillion(t *testing.T) {
 				random  = rand.New(rand.NewPCG(3, 4))
 				begin   = int64(1_790_000_000_000_000)
 				now     = begin
-				id      = make([]byte, 8)
 				granted int64
 				want    []decision
 			)
@@ -52,12 +54,14 @@ func TestSharedMillion(t *testing.T) {
 			for i := 0; i < calls; i += batch {
 				pipe := rdb.Pipeline()
 				cmds, want = cmds[:0], want[:0]
-				for j := range batch {
-					binary.BigEndian.PutUint64(id, uint64(i+j))
+				for range batch {
 					q := demand{now: now, n: 1, spend: true}
-					args := l.config.arguments(q, id, first)
-					args[0], args[2] = now, string(id)
-					cmd, err := script.Command(l.keys, args...)
+					instants = append(instants, now)
+					request := "1"
+					if a.reserves() {
+						request = "1:1:0"
+					}
+					cmd, err := script.Command(l.keys, l.config.arguments(request, l.config.ids.id(), first)...)
 					require.NoError(t, err)
 					cmds = append(cmds, pipe.Do(ctx, cmd...))
 					d := local.take(q)
@@ -78,8 +82,11 @@ func TestSharedMillion(t *testing.T) {
 				_, err := pipe.Exec(ctx)
 				require.NoError(t, err)
 				for j, cmd := range cmds {
-					got, err := l.read(cmd.Val())
+					reply, err := l.read(cmd.Val())
 					require.NoError(t, err)
+					r := &request{demand: demand{n: 1, spend: true}}
+					require.NoError(t, l.decide(&flight{runs: []run{{n: 1, spend: true, calls: []*request{r}}}, requests: 1}, reply, time.Now()))
+					got := r.result
 					if got != want[j].result() { // a million calls of require take longer than Redis
 						require.Equal(t, want[j].result(), got, "call %d", i+j)
 					}

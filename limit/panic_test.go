@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +46,8 @@ func TestPanicInAHook(t *testing.T) {
 			require.NoError(t, err)
 			endless, endable := context.WithoutCancel(t.Context()), t.Context()
 			for _, ctx := range []context.Context{endless, endable} {
-				for _, q := range []panicker{{before: 1}, {after: 1}} {
+				for i, q := range []panicker{{before: 1}, {after: 1}} {
+					l := l.For(fmt.Sprint(i, ctx.Done() == nil)) // which has refused nothing
 					*p = q
 					_, err := l.Allow(ctx, 1)
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)

@@ -170,7 +170,7 @@ func TestCounterIsExact(t *testing.T) {
 			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, micros(interval))},
 				func(c *config) { c.clock = func() time.Time { return time.UnixMicro(now) } })
 			require.NoError(t, err)
-			require.NoError(t, rdb.HSet(ctx, l.keys[0], "start", start, "current", 0, "previous", count).Err())
+			require.NoError(t, rdb.Set(ctx, l.keys[0], fmt.Sprint(start, 0, count), 0).Err())
 			local := &slidingCounter{permits: permits, interval: interval, start: start, previous: count}
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
 				q := demand{now: now, n: n}

@@ -18,7 +18,8 @@ func TestScriptHeaders(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
 			c := &config{algorithm: a, parameters: a.parameters()}
-			require.Len(t, c.arguments(demand{}, nil, first), s.Args)
+			require.Len(t, c.arguments("1", "", first), s.Args-s.Optional)
+			require.Len(t, c.arguments("1", "", unknown), s.Args)
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})

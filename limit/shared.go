@@ -2,15 +2,11 @@ package limit
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -18,26 +14,37 @@ import (
 // parameters. Other parameters make another limiter: while a fleet is being changed from one to the other, each
 // part of it is held to its own.
 //
-// Each call runs one script. A call that certainly did not run is sent again, up to four times in all and
-// within five seconds. So is a call whose reply was lost, with the same id: Redis remembers the last 128
-// grants of each subject for a minute, unless [WithoutReplay], and a call that is found among them returns
-// that grant and takes nothing again. When so many grants or so much time have come in between that this can
-// no longer be told, the call does not run again. It returns ratelimiter.ErrUnavailable, as it does after the
-// fourth attempt, and its permits may have been taken, once. The same is true if ctx ends while the call is in
-// flight.
+// A call runs one script. Calls of one subject that come while one of this process is in flight wait for its
+// reply, and then go as one: they are decided as if one after another. A call whose ctx ends returns at once, and
+// the others go on.
 //
-// A call takes its permits twice only if the clock of Redis is put forward in that moment, or if the network
-// delivers its first request after the reply to a later one. In neither case is more than the bound granted.
+// Nobody gives permits back, so a refusal stays true until the instant that it names. Until then, but for no
+// longer than a second, the process itself refuses the calls that Redis would refuse, with a wait that gets
+// shorter: a subject that has no permits left costs Redis about one call a second from each process. If the key
+// is deleted or the clock of Redis is put forward meanwhile, it is noticed within that second. A process knows
+// such refusals of 4,096 subjects of each limiter that NewShared has returned.
+//
+// A call that certainly did not run is sent again, up to four times in all and within five seconds. So is a call
+// whose reply was lost, with the same id: Redis remembers the last grant of each process to a subject for ten
+// seconds, unless [WithoutReplay], and a call that is found there returns that grant and takes nothing again,
+// however many permits others have been granted meanwhile. There is room for 8 KB, which is about 300 processes.
+// When it can no longer be told whether the call has run, because there were more or it took more time, it does
+// not run again. It returns ratelimiter.ErrUnavailable, as it does after the fourth attempt, and its permits may
+// have been taken, once. The same is true if ctx ends while the call is in flight.
+//
+// A call takes its permits twice only if the clock of Redis is put forward by ten seconds in that moment, or if
+// the network delivers its first request ten seconds after a later one. In neither case is more than the bound
+// granted.
 //
 // When the clock of Redis is put back, no more than the bound is granted, and the wait for that is no longer
 // than an unused limiter takes to be full again, or than what is owed. When it is put forward, that time has
 // passed for the limiter.
 //
-// There is no outage policy. While Redis does not reply, or refuses to write, every call finds that out by itself, so
-// give ctx a deadline that the callers can wait for.
+// There is no outage policy. While Redis does not reply, or refuses to write, every call, and with it those that go
+// together with it, finds that out by itself, so give ctx a deadline that the callers can wait for.
 //
 // Every key has a TTL, which ends a minute after the limiter is as if it had never been used. Grants that
-// Redis loses are not counted. Callers that wait are in no particular order.
+// Redis loses are not counted. Callers of one process that wait form a queue; see [Wait].
 //
 // A call returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook of the client panicked,
 // ratelimiter.ErrMalformed if a key holds something that no limiter writes, and every other error that Redis
@@ -59,6 +66,11 @@ type config struct {
 	parameters    []any
 	clock         func() time.Time // nil for that of Redis
 	withoutReplay bool
+
+	ids    ids
+	lines  lines
+	known  known
+	queues queues
 }
 
 // An Option configures a [Shared].
@@ -69,14 +81,11 @@ type Option func(*config)
 func WithClientClock() Option { return func(c *config) { c.clock = time.Now } }
 
 // WithoutReplay makes Redis remember no grants of the limiter's calls. A call whose reply is lost is then not
-// sent again: it returns ratelimiter.ErrUnavailable, and its permits may have been taken, once. It saves the
-// list of ids, which is a fifth to a third of the time that a granted call takes in Redis and most of the
-// memory of a subject, 3 KB or more; that matters with millions of subjects. It does not change the calls of
-// other processes that share the limiter. The default is to remember the grants.
+// sent again: it returns ratelimiter.ErrUnavailable, and its permits may have been taken, once. It saves some 30
+// bytes of a subject for each process that was granted permits of it in the last ten seconds, and a little of the
+// time that a granted call takes in Redis. It does not change the calls of other processes that share the
+// limiter. The default is to remember the grants.
 func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } }
-
-// noID is an id that the scripts do not store.
-const noID = "-"
 
 // NewShared returns the limiter of that name in rdb, which is a redis.Client, ClusterClient, Ring or failover
 // client and is not closed by the limiter. NewShared sends nothing. It returns ratelimiter.ErrInvalidArgument
@@ -98,14 +107,14 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	for _, o := range opts {
 		o(c)
 	}
-	return &Shared{config: c, keys: subjectKeys(name, "", c.signature)}, nil
+	return &Shared{config: c, keys: c.keys("")}, nil
 }
 
 // For returns the limiter of one subject, such as a user, an address or a tenant. Each subject has its own
-// permits, in two keys of one hash slot. The empty subject is that of the limiter that [NewShared] returns.
+// permits, in one key, or two of one hash slot ([SlidingLog]). The empty subject is that of the limiter that [NewShared] returns.
 // For is cheap and sends nothing.
 func (s *Shared) For(subject string) *Shared {
-	return &Shared{config: s.config, subject: subject, keys: subjectKeys(s.config.name, subject, s.config.signature)}
+	return &Shared{config: s.config, subject: subject, keys: s.config.keys(subject)}
 }
 
 // Algorithm returns the algorithm of the limiter.
@@ -126,117 +135,24 @@ func (s *Shared) Peek(ctx context.Context, n int64) (Result, error) {
 
 // Reserve implements [Reserver].
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
-	return s.ask(ctx, demand{n: n, atMost: atMostMicros(atMost), spend: true})
+	q := demand{n: n, spend: true}
+	if s.config.algorithm.reserves() {
+		q.atMost = atMostMicros(atMost)
+	}
+	return s.ask(ctx, q)
 }
 
 func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	c := s.config
-	if err := checkPermits(c.algorithm, q.n); err != nil {
+	if err := checkPermits(s.config.algorithm, q.n); err != nil {
 		return Result{}, err
 	}
-	script := c.algorithm.script()
-	var id []byte
-	if q.spend && c.withoutReplay {
-		id = []byte(noID)
-	} else if q.spend {
-		id = binary.NativeEndian.AppendUint64(make([]byte, 0, 8), rand.Uint64())
+	if r, ok := s.config.known.refused(s.config, s.keys[0], q); ok {
+		return r, nil
 	}
-	tries, since := retry.Attempts{Begin: time.Now()}, int64(first)
-	for {
-		if err := ctx.Err(); err != nil {
-			return Result{}, err
-		}
-		cmd, err := script.Command(s.keys, c.arguments(q, id, since)...)
-		if err != nil {
-			return Result{}, err
-		}
-		reply, err := script.Once(ctx, c.rdb, cmd)
-		if now, ok := undecided(reply); ok && err == nil && since == unknown {
-			since = now - elapsed(tries.Begin)
-			continue
-		}
-		if err == nil {
-			return s.read(reply)
-		}
-		if ctx.Err() != nil {
-			return Result{}, ctx.Err()
-		}
-		failure := dispatch.Failure(err)
-		again := tries.Failed(failure.Outcome) && !failure.Final
-		if failure.Outcome == retry.Executed {
-			return Result{}, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
-		}
-		if !again || tries.Replay && q.spend && c.withoutReplay {
-			return Result{}, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s, err)
-		}
-		if tries.Replay && q.spend && since == first {
-			since = unknown // without a pause, since it takes nothing: its id may soon be pushed out of the list
-		} else {
-			tries.Pause(ctx.Done(), nil)
-		}
-	}
-}
-
-// What a script is told of when its call was first sent, other than an instant before that.
-const (
-	first   = 0 // it is sent for the first time
-	unknown = 1 // no instant before it was first sent is known by the clock of Redis
-)
-
-// undecided reports whether the script replied that it cannot tell whether its call has run before, and
-// returns the time of that reply.
-func undecided(reply any) (now int64, ok bool) {
-	list, _ := reply.([]any)
-	if len(list) != 2 || list[0] != int64(-1) {
-		return 0, false
-	}
-	now, ok = list[1].(int64)
-	return now, ok
-}
-
-// elapsed returns the time since begin in µs, rounded up, by the monotonic clock or the wall clock, whichever
-// says more: the first may stand still while the machine sleeps, and the second may be set.
-func elapsed(begin time.Time) int64 {
-	return max(time.Since(begin), time.Now().Round(0).Sub(begin.Round(0))).Microseconds() + 1
-}
-
-// arguments returns the arguments of every script, followed by the parameters of the algorithm. since is an
-// instant before the call was first sent, or first or unknown.
-func (c *config) arguments(q demand, id []byte, since int64) []any {
-	args := make([]any, 0, 10)
-	var now any = ""
-	if c.clock != nil {
-		now = c.clock().UnixMicro()
-	}
-	args = append(args, now, q.n, id, since)
-	args = append(args, c.parameters...)
-	if c.algorithm.reserves() {
-		args = append(args, q.atMost)
-	}
-	return args
-}
-
-func (s *Shared) read(reply any) (Result, error) {
-	list, _ := reply.([]any)
-	var r [4]int64
-	ok := len(list) == 1 || len(list) == 2 || len(list) == len(r)
-	for i := 0; ok && i < len(list); i++ {
-		r[i], ok = list[i].(int64)
-	}
-	switch {
-	case !ok:
-	case len(list) == 2 && r[0] == -1:
-		return Result{}, fmt.Errorf("%w: the reply to a call of %s was lost, and whether it was granted can no longer be told: Redis remembers the last 128 grants, for a minute; its permits may have been taken",
-			ratelimiter.ErrUnavailable, s)
-	case len(list) == 1 && r[0] == -2:
-		return Result{}, fmt.Errorf("%w: the key %q of %s holds what no limiter writes; delete it to begin anew", ratelimiter.ErrMalformed, s.keys[0], s)
-	case len(list) == len(r) && (r[0] == 0 || r[0] == 1) && r[1] >= 0 && r[2] >= 0 && r[3] >= 0:
-		return decision{granted: r[0] == 1, remaining: r[1], wait: r[2], reset: r[3]}.result(), nil
-	}
-	return Result{}, fmt.Errorf("limit: unexpected reply to a call of %s: %v", s, reply)
+	return s.gather(ctx, q)
 }
 
 // String returns the name of the limiter and its subject.

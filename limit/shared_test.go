@@ -25,6 +25,43 @@ func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
 	return l
 }
 
+// twin returns what another process has for l.
+func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *Shared {
+	t.Helper()
+	opts = append(opts, func(c *config) { c.clock = l.config.clock })
+	other, err := NewShared(rdb, l.config.name, l.config.algorithm, opts...)
+	require.NoError(t, err)
+	return other.For(l.subject)
+}
+
+// stateOf returns what Redis has stored of the permits of l, without what it remembers of calls. Of a log that is the
+// sum of all permits that it has granted.
+func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
+	t.Helper()
+	if len(l.keys) == 2 {
+		newest, err := rdb.ZRangeArgs(t.Context(), redis.ZRangeArgs{Key: l.keys[0], Start: 0, Stop: 0, Rev: true}).Result()
+		require.NoError(t, err)
+		sum, _, _ := strings.Cut(strings.Join(newest, " "), ":")
+		return sum
+	}
+	value, err := rdb.Get(t.Context(), l.keys[0]).Result()
+	if err != redis.Nil {
+		require.NoError(t, err)
+	}
+	state, _, _ := strings.Cut(value, ";")
+	return state
+}
+
+// remembered returns of how many processes Redis remembers the last grant.
+func remembered(t *testing.T, rdb redis.Cmdable, l *Shared) int {
+	t.Helper()
+	value, err := rdb.Get(t.Context(), l.keys[len(l.keys)-1]).Result()
+	if err != redis.Nil {
+		require.NoError(t, err)
+	}
+	return strings.Count(value, ";")
+}
+
 // A saboteur is a hook that simulates what goes wrong between a script and its sender.
 type saboteur struct {
 	left int   // calls that it spoils
@@ -74,6 +111,9 @@ func TestLostReplies(t *testing.T) {
 				s := &saboteur{left: lost, run: true, err: io.EOF}
 				rdb.AddHook(s)
 				l := shared(t, rdb, a)
+				same := twin(t, l, redistest.Peer(t, rdb)).For("same")
+				_, err := same.Reserve(t.Context(), 2, 0)
+				require.NoError(t, err)
 				r, err := l.Reserve(t.Context(), 2, 0)
 				if lost == 4 {
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
@@ -82,7 +122,7 @@ func TestLostReplies(t *testing.T) {
 					require.NoError(t, err, kind)
 					require.True(t, r.Granted, kind)
 				}
-				require.EqualValues(t, 1, rdb.LLen(t.Context(), l.keys[1]).Val(), "%s, %d lost: one grant", kind, lost)
+				require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s, %d lost: one grant", kind, lost)
 			})
 		}
 	}
@@ -96,9 +136,7 @@ func TestWithoutReplay(t *testing.T) {
 			s := &saboteur{}
 			rdb.AddHook(s)
 			ctx, remembers := t.Context(), shared(t, rdb, a)
-			config := *remembers.config
-			l := &Shared{config: &config, keys: remembers.keys}
-			WithoutReplay()(l.config)
+			l := twin(t, remembers, rdb, WithoutReplay())
 			_, err := l.Peek(ctx, 2) // Redis has the script
 			require.NoError(t, err)
 
@@ -109,10 +147,10 @@ func TestWithoutReplay(t *testing.T) {
 			require.Equal(t, 1, s.sent, kind)
 			after, err := remembers.Peek(ctx, 1)
 			require.NoError(t, err)
-			twin := shared(t, rdb, a).For("twin")
-			_, err = twin.Reserve(ctx, 2, 0)
+			other := shared(t, rdb, a).For("other")
+			_, err = other.Reserve(ctx, 2, 0)
 			require.NoError(t, err)
-			want, err := twin.Peek(ctx, 1)
+			want, err := other.Peek(ctx, 1)
 			require.NoError(t, err)
 			require.Equal(t, want.Remaining, after.Remaining, "%s: spent once", kind)
 
@@ -124,7 +162,7 @@ func TestWithoutReplay(t *testing.T) {
 			_, err = l.Allow(ctx, 1)
 			require.NoError(t, err)
 			require.Equal(t, 2, s.sent, kind)
-			require.Zero(t, rdb.Exists(ctx, l.keys[1]).Val(), kind)
+			require.Zero(t, remembered(t, rdb, l), kind)
 
 			// A peer with replay that shares the limiter has its calls remembered as ever.
 			time.Sleep(time.Hour)
@@ -132,7 +170,7 @@ func TestWithoutReplay(t *testing.T) {
 			r, err := remembers.Allow(ctx, 1)
 			require.NoError(t, err)
 			require.True(t, r.Granted, kind)
-			require.EqualValues(t, 1, rdb.LLen(ctx, l.keys[1]).Val(), kind)
+			require.Equal(t, 1, remembered(t, rdb, l), kind)
 		})
 	}
 }
@@ -165,40 +203,78 @@ func TestLostReplyOfAReservation(t *testing.T) {
 	}
 }
 
-// When more grants than Redis remembers have come in between, the call is an error and takes nothing twice.
+// When there is no room for all processes that were granted permits meanwhile, the call is an error and takes nothing
+// twice.
 func TestForgottenGrantIsAnError(t *testing.T) {
-	for _, others := range []int{127, 128} {
+	for _, others := range []int{250, 320} {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			l := shared(t, rdb, FixedWindow{per(1000, time.Hour)})
-			peer, err := NewShared(redistest.Peer(t, rdb), l.config.name, l.config.algorithm, func(c *config) { c.clock = l.config.clock })
-			require.NoError(t, err)
+			peer := redistest.Peer(t, rdb)
 			s := &saboteur{left: 1, run: true, err: io.EOF, then: func() {
 				for range others {
-					r, err := peer.Allow(t.Context(), 1)
+					r, err := twin(t, l, peer).Allow(t.Context(), 1)
 					require.NoError(t, err)
 					require.True(t, r.Granted)
 				}
 			}}
 			rdb.AddHook(s)
 			r, err := l.Allow(t.Context(), 1)
-			if others == 127 {
+			if others == 250 {
 				require.NoError(t, err)
 				require.True(t, r.Granted)
 			} else {
 				require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
-				require.ErrorContains(t, err, "128 grants")
+				require.ErrorContains(t, err, "can no longer be told")
 			}
 			p, err := l.Peek(t.Context(), 1)
 			require.NoError(t, err)
 			require.EqualValues(t, 1000-1-others, p.Remaining)
-			require.EqualValues(t, 128, rdb.LLen(t.Context(), l.keys[1]).Val(), "what is remembered is bounded")
+			require.Less(t, len(rdb.Get(t.Context(), l.keys[0]).Val()), 8192+100, "what is remembered is bounded")
 
-			// Grants from before the call was first sent do not matter.
-			time.Sleep(time.Second)
-			*s = saboteur{left: 1, run: true, err: io.EOF, then: func() { rdb.LPop(t.Context(), l.keys[1]) }}
-			r, err = l.Allow(t.Context(), 1)
+			// Ten seconds later another grant drops all of it.
+			time.Sleep(11 * time.Second)
+			_, err = l.Allow(t.Context(), 1)
 			require.NoError(t, err)
-			require.True(t, r.Granted)
+			require.Equal(t, 1, remembered(t, rdb, l))
+		})
+	}
+}
+
+// Of each process Redis remembers one grant, however many it gets.
+func TestOneGrantOfEachProcess(t *testing.T) {
+	for kind, a := range every() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l := shared(t, rdb, a)
+			for _, l := range []*Shared{l, twin(t, l, rdb), l, l, twin(t, l, rdb), l} {
+				r, err := l.Reserve(t.Context(), 1, longest)
+				require.NoError(t, err)
+				require.True(t, r.Granted, kind)
+				time.Sleep(time.Second)
+			}
+			require.Equal(t, 3, remembered(t, rdb, l), kind)
+		})
+	}
+}
+
+// A process that is a copy of another, and so makes the same ids, is not granted what the other was.
+func TestCopiesOfAProcess(t *testing.T) {
+	for kind, a := range every() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l := shared(t, rdb, a)
+			copied := twin(t, l, rdb)
+			_, err := l.Reserve(t.Context(), 1, longest)
+			require.NoError(t, err)
+			copied.config.ids.random = l.config.ids.random
+			r, err := copied.Reserve(t.Context(), 1, longest)
+			require.NoError(t, err)
+			require.True(t, r.Granted, kind)
+			require.NotEqual(t, l.config.ids.random, copied.config.ids.random)
+			same := twin(t, l, rdb).For("same")
+			for range 2 {
+				_, err = same.Reserve(t.Context(), 1, longest)
+				require.NoError(t, err)
+			}
+			require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: both were granted", kind)
 		})
 	}
 }
@@ -225,7 +301,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 			s := &saboteur{}
 			rdb.AddHook(s)
 			l := shared(t, rdb, a)
-			require.NoError(t, rdb.Set(t.Context(), l.keys[0], "a string", 0).Err())
+			require.NoError(t, rdb.LPush(t.Context(), l.keys[0], "a list").Err())
 			_, err := l.Allow(t.Context(), 1)
 			require.ErrorContains(t, err, "WRONGTYPE", kind)
 			require.NotErrorIs(t, err, ratelimiter.ErrUnavailable)
@@ -235,9 +311,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 				return
 			}
 			require.NoError(t, rdb.Del(t.Context(), l.keys[0]).Err())
-			for _, field := range []string{"at", "us", "start", "begun", "stored"} {
-				require.NoError(t, rdb.HSet(t.Context(), l.keys[0], field, "x").Err())
-			}
+			require.NoError(t, rdb.Set(t.Context(), l.keys[0], "x", 0).Err())
 			_, err = l.Peek(t.Context(), 1)
 			require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
 			r, err := l.Allow(t.Context(), 1)

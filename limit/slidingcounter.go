@@ -27,7 +27,7 @@ type SlidingCounter struct {
 //go:embed scripts/sliding_counter.lua
 var slidingCounterSrc string
 
-var slidingCounterScript = dispatch.New("sliding_counter", slidingCounterSrc, 2, 6)
+var slidingCounterScript = withOptions(dispatch.New("sliding_counter", slidingCounterSrc, 1, 6))
 
 // Bound implements [Algorithm].
 func (a SlidingCounter) Bound(window time.Duration, _ int64) int64 {
@@ -59,6 +59,10 @@ func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits,
 func (a SlidingCounter) reserves() bool           { return false }
 func (a SlidingCounter) idle() state {
 	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros()}
+}
+func (a SlidingCounter) stored(text string) (state, bool) {
+	v, ok := numbers(text, 3, 3)
+	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], current: v[1], previous: v[2]}, ok
 }
 
 type slidingCounter struct {

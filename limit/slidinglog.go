@@ -25,7 +25,7 @@ type SlidingLog struct {
 //go:embed scripts/sliding_log.lua
 var slidingLogSrc string
 
-var slidingLogScript = dispatch.New("sliding_log", slidingLogSrc, 2, 6)
+var slidingLogScript = withOptions(dispatch.New("sliding_log", slidingLogSrc, 2, 6))
 
 // Bound implements [Algorithm].
 func (a SlidingLog) Bound(window time.Duration, _ int64) int64 {
@@ -41,6 +41,29 @@ func (a SlidingLog) parameters() []any        { return []any{a.Rate.Permits, a.R
 func (a SlidingLog) reserves() bool           { return false }
 func (a SlidingLog) idle() state {
 	return &slidingLog{permits: a.Rate.Permits, interval: a.Rate.micros()}
+}
+func (a SlidingLog) stored(text string) (state, bool) {
+	v, ok := numbers(text, 3, 3)
+	return &seenLog{permits: a.Rate.Permits, interval: a.Rate.micros(), used: v[0], at: v[1], due: v[2]}, ok
+}
+
+// A seenLog is what a reply says about a log in Redis: how many permits are in use, when the newest were taken
+// and when the oldest come back. It does not know when the others do, so the reply says how long a refused call
+// has to wait.
+type seenLog struct{ permits, interval, used, at, due int64 }
+
+func (s *seenLog) take(q demand) decision {
+	next := *s
+	d := decision{granted: s.used+q.n <= s.permits}
+	if d.granted && q.spend {
+		next.used, next.at = s.used+q.n, q.now
+		*s = next
+	}
+	d.remaining = s.permits - next.used
+	if next.used > 0 {
+		d.reset = next.at + s.interval - q.now
+	}
+	return d
 }
 
 type slidingLog struct {

@@ -40,7 +40,7 @@ type SmoothBursty struct {
 //go:embed scripts/smooth_bursty.lua
 var smoothBurstySrc string
 
-var smoothBurstyScript = dispatch.New("smooth_bursty", smoothBurstySrc, 2, 7)
+var smoothBurstyScript = withOptions(dispatch.New("smooth_bursty", smoothBurstySrc, 1, 6))
 
 func (a SmoothBursty) guava() guava {
 	stable := 1e6 / a.PermitsPerSecond
@@ -64,8 +64,9 @@ func (a SmoothBursty) parameters() []any {
 	g := a.guava()
 	return []any{g.stable, g.most}
 }
-func (a SmoothBursty) reserves() bool { return true }
-func (a SmoothBursty) idle() state    { return a.guava().idle() }
+func (a SmoothBursty) reserves() bool                   { return true }
+func (a SmoothBursty) idle() state                      { return a.guava().idle() }
+func (a SmoothBursty) stored(text string) (state, bool) { return a.guava().text(text) }
 
 // initial returns the state of a new limiter, which stores nothing, as in Guava.
 func (a SmoothBursty) initial(now int64) state {

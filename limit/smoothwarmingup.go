@@ -35,7 +35,7 @@ type SmoothWarmingUp struct {
 //go:embed scripts/smooth_warming_up.lua
 var smoothWarmingUpSrc string
 
-var smoothWarmingUpScript = dispatch.New("smooth_warming_up", smoothWarmingUpSrc, 2, 10)
+var smoothWarmingUpScript = withOptions(dispatch.New("smooth_warming_up", smoothWarmingUpSrc, 1, 9))
 
 func (a SmoothWarmingUp) guava() guava {
 	factor := a.ColdFactor
@@ -70,5 +70,6 @@ func (a SmoothWarmingUp) parameters() []any {
 	g := a.guava()
 	return []any{g.stable, g.most, g.coolDown, g.threshold, g.slope}
 }
-func (a SmoothWarmingUp) reserves() bool { return true }
-func (a SmoothWarmingUp) idle() state    { return a.guava().idle() }
+func (a SmoothWarmingUp) reserves() bool                   { return true }
+func (a SmoothWarmingUp) idle() state                      { return a.guava().idle() }
+func (a SmoothWarmingUp) stored(text string) (state, bool) { return a.guava().text(text) }

@@ -25,7 +25,7 @@ type TokenBucket struct {
 //go:embed scripts/token_bucket.lua
 var tokenBucketSrc string
 
-var tokenBucketScript = dispatch.New("token_bucket", tokenBucketSrc, 2, 7)
+var tokenBucketScript = withOptions(dispatch.New("token_bucket", tokenBucketSrc, 1, 7))
 
 // Bound implements [Algorithm].
 func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
@@ -40,7 +40,13 @@ func (a TokenBucket) script() *dispatch.Script { return tokenBucketScript }
 func (a TokenBucket) parameters() []any        { return a.pace().parameters(a.Capacity) }
 func (a TokenBucket) reserves() bool           { return false }
 func (a TokenBucket) idle() state              { return newTokenBucket(a.pace(), a.Capacity, 0) }
-func (a TokenBucket) pace() pace               { return onlyPace(a.Rate.pace(a.Capacity)) }
+func (a TokenBucket) stored(text string) (state, bool) {
+	v, ok := numbers(text, 2, 2)
+	s := newTokenBucket(a.pace(), a.Capacity, 0)
+	s.at, s.level = v[0], v[1]
+	return s, ok
+}
+func (a TokenBucket) pace() pace { return onlyPace(a.Rate.pace(a.Capacity)) }
 
 // onlyPace returns a pace that was checked before.
 func onlyPace(p pace, _ bool) pace { return p }

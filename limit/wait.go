@@ -15,11 +15,18 @@ const leastWait = time.Millisecond
 // will not be available before the deadline of ctx. Permits that were granted in advance are not given back
 // when ctx ends the wait. Wait also returns the errors of l.
 //
-// Callers that wait do not form a queue: the first to ask when permits are available gets them, so that small
-// calls can keep a large one waiting. Only the limiters that grant permits in advance ([LeakyQueue],
-// [SmoothBursty], [SmoothWarmingUp]) serve callers in the order in which they come, and an [Adapter] the
-// callers of one ratelimiter.Client. An Adapter knows how long a wait takes at least when it begins, and learns
-// nothing more of it until it ends.
+// The callers of one process that wait for a subject of a [Shared] form a queue: first come, first served. Redis
+// is asked when the first of them can be served, for it and for those right behind it who want as many permits,
+// so that a grant takes about one call, however many wait. A large call does not starve behind small ones: those
+// behind it wait until it is served. If other processes take the permits for which it waits, and it is refused
+// when it was told to come, the next call asks for all who wait, and what is too little for the first goes to those
+// behind it. So a large call holds up a small one for two of the waits that it is told at most, each of which is
+// no longer than an unused limiter takes to be full. Allow and Reserve do not stand in the queue.
+//
+// The callers that wait for a [Local], or for a Limiter of another package, form no queue: the first to ask when
+// permits are available gets them, so that small calls can keep a large one waiting. An [Adapter] has the queue of
+// its ratelimiter.Client. It knows how long a wait takes at least when it begins, and learns nothing more of it
+// until it ends.
 func Wait(ctx context.Context, l Limiter, n int64) error {
 	_, err := waitFor(ctx, l, n, math.MaxInt64)
 	return err
@@ -35,6 +42,9 @@ func WaitTimeout(ctx context.Context, l Limiter, n int64, timeout time.Duration)
 func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
 	if a, ok := l.(*Adapter); ok {
 		return a.waitInQueue(ctx, n, timeout)
+	}
+	if s, ok := l.(*Shared); ok {
+		return s.wait(ctx, n, timeout)
 	}
 	reserver := asReserver(l)
 	begin := time.Now()

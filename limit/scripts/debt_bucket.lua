@@ -2,57 +2,73 @@
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
--- KEYS[1]   hash: level in parts, below 0 in debt, and at: us when it was that
--- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
--- ARGV[1]   now in us, or empty for this server's TIME
--- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
--- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
---           known
--- ARGV[5]   parts that flow in each us
--- ARGV[6]   parts that a permit costs
--- ARGV[7]   parts of a full bucket
--- ARGV[8]   parts of the largest debt
--- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
+-- KEYS[1]   string: us, and the level in parts at that instant, below 0 in debt;
+--           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           "," and how many of each were granted
+-- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
+--           of 0 takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           empty for a peek, which takes nothing
+-- ARGV[3]   parts that flow in each us
+-- ARGV[4]   parts that a permit costs
+-- ARGV[5]   parts of a full bucket
+-- ARGV[6]   parts of the largest debt
+-- ARGV[7]   an instant in us before the call was first sent if it may have run before, 0 if none is known
+-- ARGV[8]   now in us; without it, or if it is empty, this server's TIME
+-- Returns   {now, state before, how many of each were granted}
+--           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
+--           {-2} the state is malformed
 
-local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now, since, id = tonumber(ARGV[8]), tonumber(ARGV[7]), ARGV[2]
 -- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
 -- [end]
+local value = redis.call('GET', KEYS[1]) or ''
 -- [ran before]
-local again = false
-if ARGV[4] ~= '0' then
-  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
-  for i = 1, #ids do
-    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+local first = string.find(value, ';', 1, true)
+local state, grants, again = value, '', nil
+local own = first and #id == 15 and string.find(value, string.sub(id, 1, 9), first, true)
+if own then
+  local last = string.sub(value, own, own + 14)
+  if since and last == id then
+    again = string.match(value, '^,%d+,?([^;]*)', own + 15)
+  elseif last >= id then
+    return {-1, now} -- the process has made a later call, and given this one up
   end
-  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
-  -- 128 come after it.
-  local since = tonumber(ARGV[4])
-  if not again and (now - since > 59000000
-    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+  local behind = string.find(value, ';', own + 15, true)
+  if behind or own > first then
+    grants = string.sub(value, first, own - 1) .. (behind and string.sub(value, behind) or '')
+  end
+elseif first then
+  grants = string.sub(value, first)
+end
+if first then
+  state = string.sub(value, 1, first - 1)
+end
+if since and not own and #id == 15 then
+  -- Then it has not run, unless that is no longer remembered: after ten seconds, or for want of room.
+  local dropped = string.match(grants, '^;%-,(%d+)')
+  if now - since > 9800000 or dropped and dropped * 100000 + 100000 > since then
     return {-1, now}
   end
 end
 -- [end]
+if again then
+  return {now, state, again}
+end
 
-local flow, cost = tonumber(ARGV[5]), tonumber(ARGV[6])
+local flow, cost = tonumber(ARGV[3]), tonumber(ARGV[4])
 -- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
-local full = ARGV[7] + flow - 1
+local full = ARGV[5] + flow - 1
+local debt = tonumber(ARGV[6])
 local at, level, back = now, full, false
-local state = redis.call('HMGET', KEYS[1], 'at', 'level')
-if state[1] or state[2] then
-  at, level = tonumber(state[1]), tonumber(state[2])
-  -- [whole]
-  local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
-  end
-  -- [end]
-  if not (whole(at, 0, 9007199254740992) and whole(level, -ARGV[8], full)) then
+if state ~= '' then
+  at, level = string.match(state, '^(%d+) (%-?%d+)$')
+  at, level = tonumber(at), tonumber(level)
+  if not at or at > 9007199254740992 or level > full or level < -debt then
     return {-2}
   end
   back = now < at
@@ -63,28 +79,49 @@ if state[1] or state[2] then
   end
 end
 
-local debt = tonumber(ARGV[8])
 -- A call may go into debt only while nothing is owed.
-local least = math.max(0, n * cost - debt)
-local granted = again or level >= least
-local wait = granted and 0 or math.ceil((least - level) / flow)
-local take = granted and not again and ARGV[3] ~= ''
-if take then
-  level = level - n * cost
-  -- [remember]
-  if #ARGV[3] == 8 then
-    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-      redis.call('LPOP', KEYS[2])
-    end
-    redis.call('PEXPIRE', KEYS[2], 60000)
+local reply, took, answer, n = {now, state}, 0, '', tonumber(ARGV[1])
+if n then
+  took = level >= math.max(0, n * cost - debt) and 1 or 0
+  reply[3] = took
+  level = level - took * n * cost
+else
+  for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
+    local k = 1 + math.floor((level - math.max(0, n * cost - debt)) / (n * cost))
+    k = math.max(0, math.min(tonumber(count), k))
+    took, reply[#reply + 1] = took + k, k
+    level = level - k * n * cost
   end
-  -- [end]
+  answer = ',' .. table.concat(reply, ' ', 3)
 end
-local reset = math.ceil((full - level) / flow)
 -- A refused call need not be saved, as no part is lost, unless the clock was put back: then time counts from
 -- now on.
-if take or back and ARGV[3] ~= '' then
-  redis.call('HSET', KEYS[1], 'at', now, 'level', level)
-  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
+if id ~= '' and (took > 0 or back) then
+  -- [remember]
+  if took == 0 then
+    grants = first and string.sub(value, first) or ''
+  elseif grants ~= '' then
+    -- Forget what is ten seconds old, and the oldest for want of room; then note when the last of these was.
+    local from, tenths, dropped = 1, math.floor(now / 100000), nil
+    while from <= #grants do
+      local at, behind = string.match(grants, '^;[^;,]*,(%d+)[^;]*()', from)
+      at = tonumber(at)
+      if at and tenths - at <= 100 then
+        if #grants - from < 8192 then
+          break
+        end
+        dropped = at
+      end
+      from = behind or #grants + 1
+    end
+    grants = (dropped and string.format(';-,%d', dropped) or '') .. string.sub(grants, from)
+  end
+  if took > 0 and #id == 15 then
+    grants = grants .. id .. string.format(',%d', now / 100000) .. answer
+  end
+  -- [end]
+  local reset = math.ceil((full - level) / flow)
+  redis.call('SET', KEYS[1], string.format('%d %d%s', now, level, grants),
+    'PX', string.format('%d', reset / 1000 + 60001))
 end
-return {granted and 1 or 0, level >= 0 and math.floor((math.min(level, ARGV[7]) + debt) / cost) or 0, wait, reset}
+return reply

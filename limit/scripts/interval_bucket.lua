@@ -2,54 +2,69 @@
 --
 -- Both numbers of the state are in one key, so that neither is ever without the other.
 --
--- KEYS[1]   hash: left, and begun: us at which the current interval began
--- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
--- ARGV[1]   now in us, or empty for this server's TIME
--- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
--- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
---           known
--- ARGV[5]   permits that an interval brings
--- ARGV[6]   us of an interval
--- ARGV[7]   permits of a full bucket
--- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
+-- KEYS[1]   string: us at which the current interval began, and permits left;
+--           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           "," and how many of each were granted
+-- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
+--           of 0 takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           empty for a peek, which takes nothing
+-- ARGV[3]   permits that an interval brings
+-- ARGV[4]   us of an interval
+-- ARGV[5]   permits of a full bucket
+-- ARGV[6]   an instant in us before the call was first sent if it may have run before, 0 if none is known
+-- ARGV[7]   now in us; without it, or if it is empty, this server's TIME
+-- Returns   {now, state before, how many of each were granted}
+--           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
+--           {-2} the state is malformed
 
-local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now, since, id = tonumber(ARGV[7]), tonumber(ARGV[6]), ARGV[2]
 -- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
 -- [end]
+local value = redis.call('GET', KEYS[1]) or ''
 -- [ran before]
-local again = false
-if ARGV[4] ~= '0' then
-  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
-  for i = 1, #ids do
-    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+local first = string.find(value, ';', 1, true)
+local state, grants, again = value, '', nil
+local own = first and #id == 15 and string.find(value, string.sub(id, 1, 9), first, true)
+if own then
+  local last = string.sub(value, own, own + 14)
+  if since and last == id then
+    again = string.match(value, '^,%d+,?([^;]*)', own + 15)
+  elseif last >= id then
+    return {-1, now} -- the process has made a later call, and given this one up
   end
-  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
-  -- 128 come after it.
-  local since = tonumber(ARGV[4])
-  if not again and (now - since > 59000000
-    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+  local behind = string.find(value, ';', own + 15, true)
+  if behind or own > first then
+    grants = string.sub(value, first, own - 1) .. (behind and string.sub(value, behind) or '')
+  end
+elseif first then
+  grants = string.sub(value, first)
+end
+if first then
+  state = string.sub(value, 1, first - 1)
+end
+if since and not own and #id == 15 then
+  -- Then it has not run, unless that is no longer remembered: after ten seconds, or for want of room.
+  local dropped = string.match(grants, '^;%-,(%d+)')
+  if now - since > 9800000 or dropped and dropped * 100000 + 100000 > since then
     return {-1, now}
   end
 end
 -- [end]
+if again then
+  return {now, state, again}
+end
 
-local permits, interval, capacity = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local permits, interval, capacity = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local begun, left, back = now, capacity, false
-local state = redis.call('HMGET', KEYS[1], 'begun', 'left')
-if state[1] or state[2] then
-  begun, left = tonumber(state[1]), tonumber(state[2])
-  -- [whole]
-  local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
-  end
-  -- [end]
-  if not (whole(begun, 0, 9007199254740992) and whole(left, 0, capacity)) then
+if state ~= '' then
+  begun, left = string.match(state, '^(%d+) (%d+)$')
+  begun, left = tonumber(begun), tonumber(left)
+  if not begun or begun > 9007199254740992 or left > capacity then
     return {-2}
   end
   back = now < begun
@@ -64,23 +79,46 @@ if state[1] or state[2] then
   end
 end
 
-local granted = again or n <= left
-local wait = granted and 0 or begun + math.ceil((n - left) / permits) * interval - now
-local take = granted and not again and ARGV[3] ~= ''
-if take then
-  left = left - n
+local reply, took, answer, n = {now, state}, 0, '', tonumber(ARGV[1])
+if n then
+  took = n <= left and 1 or 0
+  reply[3] = took
+  left = left - took * n
+else
+  for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
+    local k = math.floor(left / n)
+    k = math.max(0, math.min(tonumber(count), k))
+    took, reply[#reply + 1] = took + k, k
+    left = left - k * n
+  end
+  answer = ',' .. table.concat(reply, ' ', 3)
+end
+if id ~= '' and (took > 0 or back) then
   -- [remember]
-  if #ARGV[3] == 8 then
-    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-      redis.call('LPOP', KEYS[2])
+  if took == 0 then
+    grants = first and string.sub(value, first) or ''
+  elseif grants ~= '' then
+    -- Forget what is ten seconds old, and the oldest for want of room; then note when the last of these was.
+    local from, tenths, dropped = 1, math.floor(now / 100000), nil
+    while from <= #grants do
+      local at, behind = string.match(grants, '^;[^;,]*,(%d+)[^;]*()', from)
+      at = tonumber(at)
+      if at and tenths - at <= 100 then
+        if #grants - from < 8192 then
+          break
+        end
+        dropped = at
+      end
+      from = behind or #grants + 1
     end
-    redis.call('PEXPIRE', KEYS[2], 60000)
+    grants = (dropped and string.format(';-,%d', dropped) or '') .. string.sub(grants, from)
+  end
+  if took > 0 and #id == 15 then
+    grants = grants .. id .. string.format(',%d', now / 100000) .. answer
   end
   -- [end]
+  local reset = left < capacity and begun + math.ceil((capacity - left) / permits) * interval - now or 0
+  redis.call('SET', KEYS[1], string.format('%d %d%s', begun, left, grants),
+    'PX', string.format('%d', reset / 1000 + 60001))
 end
-local reset = left < capacity and begun + math.ceil((capacity - left) / permits) * interval - now or 0
-if take or back and ARGV[3] ~= '' then
-  redis.call('HSET', KEYS[1], 'begun', begun, 'left', left)
-  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
-end
-return {granted and 1 or 0, left, wait, reset}
+return reply

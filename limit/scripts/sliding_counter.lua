@@ -1,52 +1,67 @@
 -- sliding_counter: takes permits when the counts of two windows, the older in part, leave room for them.
 --
--- KEYS[1]   hash: start of the current window in us, current and previous count
--- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
--- ARGV[1]   now in us, or empty for this server's TIME
--- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
--- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
---           known
--- ARGV[5]   permits of a window
--- ARGV[6]   us of a window
--- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1, now} whether the call has run before cannot be told   {-2} the hash is malformed
+-- KEYS[1]   string: start of the current window in us, its count and the previous count;
+--           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           "," and how many of each were granted
+-- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
+--           of 0 takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           empty for a peek, which takes nothing
+-- ARGV[3]   permits of a window
+-- ARGV[4]   us of a window
+-- ARGV[5]   an instant in us before the call was first sent if it may have run before, 0 if none is known
+-- ARGV[6]   now in us; without it, or if it is empty, this server's TIME
+-- Returns   {now, state before, how many of each were granted}
+--           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
+--           {-2} the state is malformed
 
-local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now, since, id = tonumber(ARGV[6]), tonumber(ARGV[5]), ARGV[2]
 -- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
 -- [end]
+local value = redis.call('GET', KEYS[1]) or ''
 -- [ran before]
-local again = false
-if ARGV[4] ~= '0' then
-  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
-  for i = 1, #ids do
-    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+local first = string.find(value, ';', 1, true)
+local state, grants, again = value, '', nil
+local own = first and #id == 15 and string.find(value, string.sub(id, 1, 9), first, true)
+if own then
+  local last = string.sub(value, own, own + 14)
+  if since and last == id then
+    again = string.match(value, '^,%d+,?([^;]*)', own + 15)
+  elseif last >= id then
+    return {-1, now} -- the process has made a later call, and given this one up
   end
-  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
-  -- 128 come after it.
-  local since = tonumber(ARGV[4])
-  if not again and (now - since > 59000000
-    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+  local behind = string.find(value, ';', own + 15, true)
+  if behind or own > first then
+    grants = string.sub(value, first, own - 1) .. (behind and string.sub(value, behind) or '')
+  end
+elseif first then
+  grants = string.sub(value, first)
+end
+if first then
+  state = string.sub(value, 1, first - 1)
+end
+if since and not own and #id == 15 then
+  -- Then it has not run, unless that is no longer remembered: after ten seconds, or for want of room.
+  local dropped = string.match(grants, '^;%-,(%d+)')
+  if now - since > 9800000 or dropped and dropped * 100000 + 100000 > since then
     return {-1, now}
   end
 end
 -- [end]
+if again then
+  return {now, state, again}
+end
 
-local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
+local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
 local start, current, previous, back = now, 0, 0, false
-local state = redis.call('HMGET', KEYS[1], 'start', 'current', 'previous')
-if state[1] or state[2] or state[3] then
-  start, current, previous = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
-  -- [whole]
-  local function whole(x, least, most)
-    return x and x >= least and x <= most and x % 1 == 0 -- which nan is not
-  end
-  -- [end]
-  if not (whole(start, 0, 9007199254740992) and whole(current, 0, permits) and whole(previous, 0, permits)) then
+if state ~= '' then
+  start, current, previous = string.match(state, '^(%d+) (%d+) (%d+)$')
+  start, current, previous = tonumber(start), tonumber(current), tonumber(previous)
+  if not start or start > 9007199254740992 or current > permits or previous > permits then
     return {-2}
   end
   back = now < start
@@ -62,11 +77,11 @@ if state[1] or state[2] or state[3] then
   end
 end
 
--- a * b / c, rounded down, and the remainder. If the product is too large for a double it is divided bit by bit
--- of a, which is below 2^32, while b and c are below 2^51.
+-- a * b / c, rounded down. If the product is too large for a double it is divided bit by bit of a, which is
+-- below 2^32, while b and c are below 2^51.
 local function ratio(a, b, c)
   if a * b <= 9007199254740992 then
-    return math.floor(a * b / c), a * b % c
+    return math.floor(a * b / c)
   end
   local whole, part, quotient, rest = math.floor(b / c), b % c, 0, 0
   for bit = 31, 0, -1 do
@@ -81,51 +96,55 @@ local function ratio(a, b, c)
       end
     end
   end
-  return quotient, rest
+  return quotient
 end
 
--- How far into a window the share of the previous count comes down to room.
-local function shrunk(count, room)
-  if count <= room then
-    return 0
+local left = permits - current - ratio(previous, start + interval - now, interval)
+local reply, took, answer, n = {now, state}, 0, '', tonumber(ARGV[1])
+if n then
+  took = n <= left and 1 or 0
+  reply[3] = took
+  current, left = current + took * n, left - took * n
+else
+  for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
+    local k = math.floor(left / n)
+    k = math.max(0, math.min(tonumber(count), k))
+    took, reply[#reply + 1] = took + k, k
+    current, left = current + k * n, left - k * n
   end
-  local t, rest = ratio(room + 1, interval, count)
-  return interval - (rest == 0 and t - 1 or t)
+  answer = ',' .. table.concat(reply, ' ', 3)
 end
-
-local left = permits - current - (ratio(previous, start + interval - now, interval))
-local granted = again or n <= left
-local wait = 0
-if not granted then
-  local at = interval
-  if permits - current - n >= 0 then
-    at = shrunk(previous, permits - current - n)
-  end
-  if at >= interval then
-    at = interval + shrunk(current, permits - n)
-  end
-  wait = start + at - now
-end
-local take = granted and not again and ARGV[3] ~= ''
-if take then
-  current, left = current + n, left - n
+if id ~= '' and (took > 0 or back) then
   -- [remember]
-  if #ARGV[3] == 8 then
-    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-      redis.call('LPOP', KEYS[2])
+  if took == 0 then
+    grants = first and string.sub(value, first) or ''
+  elseif grants ~= '' then
+    -- Forget what is ten seconds old, and the oldest for want of room; then note when the last of these was.
+    local from, tenths, dropped = 1, math.floor(now / 100000), nil
+    while from <= #grants do
+      local at, behind = string.match(grants, '^;[^;,]*,(%d+)[^;]*()', from)
+      at = tonumber(at)
+      if at and tenths - at <= 100 then
+        if #grants - from < 8192 then
+          break
+        end
+        dropped = at
+      end
+      from = behind or #grants + 1
     end
-    redis.call('PEXPIRE', KEYS[2], 60000)
+    grants = (dropped and string.format(';-,%d', dropped) or '') .. string.sub(grants, from)
+  end
+  if took > 0 and #id == 15 then
+    grants = grants .. id .. string.format(',%d', now / 100000) .. answer
   end
   -- [end]
+  local reset = 0
+  if current > 0 then
+    reset = start + 2 * interval - now
+  elseif previous > 0 then
+    reset = start + interval - now
+  end
+  redis.call('SET', KEYS[1], string.format('%d %d %d%s', start, current, previous, grants),
+    'PX', string.format('%d', reset / 1000 + 60001))
 end
-local reset = 0
-if current > 0 then
-  reset = start + 2 * interval - now
-elseif previous > 0 then
-  reset = start + interval - now
-end
-if take or back and ARGV[3] ~= '' then
-  redis.call('HSET', KEYS[1], 'start', start, 'current', current, 'previous', previous)
-  redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 60000)
-end
-return {granted and 1 or 0, math.max(0, left), wait, reset}
+return reply

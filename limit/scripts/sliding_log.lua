@@ -5,45 +5,64 @@
 -- set. The sum begins again at 2^50, and differences are modulo that, since a double is exact up to 2^53.
 -- Members that have expired are dropped a few at a time.
 --
--- KEYS[1]   sorted set: one member a grant, "sum:permits", the sum in 16 digits; its score the us of the grant
--- KEYS[2]   list: the last 128 grants, 8 bytes of id and the us of the grant, for a minute
--- ARGV[1]   now in us, or empty for this server's TIME
--- ARGV[2]   permits
--- ARGV[3]   id of the call, 8 bytes; a shorter one is not stored; empty for a peek, which takes nothing
--- ARGV[4]   0, or if the call may have run before, an instant in us before it was first sent; 1 if none is
---           known
--- ARGV[5]   permits in any interval
--- ARGV[6]   us of the interval
--- Returns   {granted, remaining, wait, reset} granted: 0 or 1; wait, reset: us
---           {-1, now} whether the call has run before cannot be told   {-2} a member is malformed
+-- KEYS[1]   sorted set: one member for what a call was granted, "sum:permits", the sum in 16 digits; its score
+--           the us of the grant
+-- KEYS[2]   string: of the last grant of each process the id, "," and tenths of a second, and of several
+--           requests "," and how many of each were granted
+-- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
+--           of 0 takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           empty for a peek, which takes nothing
+-- ARGV[3]   permits in any interval
+-- ARGV[4]   us of the interval
+-- ARGV[5]   an instant in us before the call was first sent if it may have run before, 0 if none is known
+-- ARGV[6]   now in us; without it, or if it is empty, this server's TIME
+-- Returns   {now, "permits in use, us of the newest grant, us at which the oldest expires", then of each: how
+--           many were granted, and us to wait for one more}
+--           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
+--           {-2} the state is malformed
 
-local now, n = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now, since, id = tonumber(ARGV[6]), tonumber(ARGV[5]), ARGV[2]
 -- [now]
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
 end
 -- [end]
+local value = redis.call('GET', KEYS[2]) or ''
 -- [ran before]
-local again = false
-if ARGV[4] ~= '0' then
-  local ids = redis.call('LRANGE', KEYS[2], 0, -1)
-  for i = 1, #ids do
-    again = again or string.sub(ids[i], 1, 8) == ARGV[3]
+local first = string.find(value, ';', 1, true)
+local state, grants, again = value, '', nil
+local own = first and #id == 15 and string.find(value, string.sub(id, 1, 9), first, true)
+if own then
+  local last = string.sub(value, own, own + 14)
+  if since and last == id then
+    again = string.match(value, '^,%d+,?([^;]*)', own + 15)
+  elseif last >= id then
+    return {-1, now} -- the process has made a later call, and given this one up
   end
-  -- It has not run if the list still has every grant since then. A grant stays there for a minute, unless
-  -- 128 come after it.
-  local since = tonumber(ARGV[4])
-  if not again and (now - since > 59000000
-    or #ids >= 128 and (tonumber(string.sub(ids[1], 9, 24)) or now) >= since) then
+  local behind = string.find(value, ';', own + 15, true)
+  if behind or own > first then
+    grants = string.sub(value, first, own - 1) .. (behind and string.sub(value, behind) or '')
+  end
+elseif first then
+  grants = string.sub(value, first)
+end
+if first then
+  state = string.sub(value, 1, first - 1)
+end
+if since and not own and #id == 15 then
+  -- Then it has not run, unless that is no longer remembered: after ten seconds, or for want of room.
+  local dropped = string.match(grants, '^;%-,(%d+)')
+  if now - since > 9800000 or dropped and dropped * 100000 + 100000 > since then
     return {-1, now}
   end
 end
 -- [end]
 
-local permits, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
+local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-local sum, at, used, expired, size, base = 0, now - interval, 0, 0, 0, 0
+local sum, at, used, expired, size, base, due = 0, now - interval, 0, 0, 0, 0, now
 if newest[1] then
   sum, at = tonumber(string.sub(newest[1], 1, 16)), tonumber(newest[2])
   if not (sum and at and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then
@@ -53,7 +72,9 @@ if newest[1] then
   expired = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now - interval))
   size = redis.call('ZCARD', KEYS[1])
   if expired < size then
-    local oldest = redis.call('ZRANGE', KEYS[1], expired, expired)[1]
+    local member = redis.call('ZRANGE', KEYS[1], expired, expired, 'WITHSCORES')
+    local oldest = member[1]
+    due = math.min(now, tonumber(member[2])) + interval
     local its_sum, its_permits = tonumber(string.sub(oldest, 1, 16)), tonumber(string.sub(oldest, 18))
     base = (its_sum or 0) - (its_permits or 0)
     used = (sum - base) % 1125899906842624
@@ -62,7 +83,7 @@ if newest[1] then
     end
     if at > now then
       -- Members in the future are from before the clock was put back. They count from now on.
-      if ARGV[3] ~= '' then
+      if id ~= '' then
         local before = base
         local ahead = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now))
         if ahead > expired then
@@ -82,41 +103,85 @@ if newest[1] then
   end
 end
 
-local granted = again or used + n <= permits
-local wait = 0
-if not granted then
-  -- The first member whose expiry makes enough permits free.
-  local low, high, enough = expired, size - 1, used + n - permits
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local there = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], middle, middle)[1], 1, 16)) or sum
-    if (there - base) % 1125899906842624 >= enough then
-      high = middle
-    else
-      low = middle + 1
-    end
-  end
-  wait = math.min(now, tonumber(redis.call('ZRANGE', KEYS[1], low, low, 'WITHSCORES')[2])) + interval - now
+state = string.format('%d %d %d', used, at, due)
+if again then
+  return {now, state, again}
 end
-if granted and not again and ARGV[3] ~= '' then
-  sum = sum + n
+
+local reply, took, permits_taken, answer, n = {now, state}, 0, 0, '', tonumber(ARGV[1])
+local wait
+if not n or used + n > permits then
+  -- How long it takes until enough permits are free: until the first member expires whose expiry makes them so.
+  -- Those that this call has granted expire last.
+  function wait(enough, in_use)
+    if enough > in_use then
+      return interval
+    end
+    local low, high = expired, size - 1
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      local there = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], middle, middle)[1], 1, 16)) or sum
+      if (there - base) % 1125899906842624 >= enough then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return math.min(now, tonumber(redis.call('ZRANGE', KEYS[1], low, low, 'WITHSCORES')[2])) + interval - now
+  end
+end
+if n and used + n <= permits then
+  took, permits_taken, reply[3], reply[4] = 1, n, 1, 0
+elseif n then
+  reply[3], reply[4] = 0, wait(used + n - permits, used)
+else
+  local granted, in_use = {}, used
+  for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
+    count = tonumber(count)
+    local k = math.min(count, math.floor((permits - used) / n))
+    took, used, granted[#granted + 1] = took + k, used + k * n, k
+    reply[#reply + 1] = k
+    reply[#reply + 1] = used + n > permits and wait(used + n - permits, in_use) or 0
+  end
+  permits_taken, used = used - in_use, in_use
+  answer = ',' .. table.concat(granted, ' ')
+end
+if id ~= '' and took > 0 then
+  sum = sum + permits_taken
   if at < now then
     sum = sum % 1125899906842624 -- members of one instant are in the order of their sums
   end
-  used, at = used + n, now
-  redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, n))
+  redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f', sum, permits_taken))
   -- After the new one was added: a set that becomes empty loses its TTL and its sum.
   if expired > 0 then
     redis.call('ZREMRANGEBYRANK', KEYS[1], 0, math.min(expired, 512) - 1)
   end
   redis.call('PEXPIRE', KEYS[1], math.ceil(interval / 1000) + 60000)
   -- [remember]
-  if #ARGV[3] == 8 then
-    if redis.call('RPUSH', KEYS[2], ARGV[3] .. string.format('%016.0f', now)) > 128 then
-      redis.call('LPOP', KEYS[2])
+  if took == 0 then
+    grants = first and string.sub(value, first) or ''
+  elseif grants ~= '' then
+    -- Forget what is ten seconds old, and the oldest for want of room; then note when the last of these was.
+    local from, tenths, dropped = 1, math.floor(now / 100000), nil
+    while from <= #grants do
+      local at, behind = string.match(grants, '^;[^;,]*,(%d+)[^;]*()', from)
+      at = tonumber(at)
+      if at and tenths - at <= 100 then
+        if #grants - from < 8192 then
+          break
+        end
+        dropped = at
+      end
+      from = behind or #grants + 1
     end
-    redis.call('PEXPIRE', KEYS[2], 60000)
+    grants = (dropped and string.format(';-,%d', dropped) or '') .. string.sub(grants, from)
+  end
+  if took > 0 and #id == 15 then
+    grants = grants .. id .. string.format(',%d', now / 100000) .. answer
   end
   -- [end]
+  if grants ~= '' then
+    redis.call('SET', KEYS[2], grants, 'PX', 60000)
+  end
 end
-return {granted and 1 or 0, permits - used, wait, used > 0 and at + interval - now or 0}
+return reply

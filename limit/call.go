@@ -1,0 +1,289 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// withOptions returns s, whose last two arguments are left out of most calls: see config.arguments.
+func withOptions(s *dispatch.Script) *dispatch.Script {
+	s.LetOut(2)
+	return s
+}
+
+// What a script is told of when its call was first sent, other than an instant before that.
+const (
+	first   = -1 // it is sent for the first time
+	unknown = 0  // no instant before it was first sent is known by the clock of Redis
+)
+
+// arguments returns the arguments of a script: the requests, the id, the parameters of the algorithm, and if
+// there is anything to say about either, an instant before the call was first sent, and now.
+func (c *config) arguments(requests, id string, since int64) []any {
+	args := make([]any, 0, 10)
+	args = append(args, requests, id)
+	args = append(args, c.parameters...)
+	if since == first && c.clock == nil {
+		return args
+	}
+	var before, now any = "", ""
+	if since != first {
+		before = since
+	}
+	if c.clock != nil {
+		now = c.clock().UnixMicro()
+	}
+	return append(args, before, now)
+}
+
+// requests returns the first argument of the script for the requests of f.
+func (c *config) requests(f *flight) string {
+	if f.single() && !c.algorithm.reserves() {
+		return strconv.FormatInt(f.runs[0].n, 10)
+	}
+	text := make([]byte, 0, 16*len(f.runs))
+	for i := range f.runs {
+		r := &f.runs[i]
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		count := 0
+		if r.spend {
+			count = len(r.calls)
+		}
+		text = strconv.AppendInt(text, r.n, 10)
+		text = strconv.AppendInt(append(text, ':'), int64(count), 10)
+		if c.algorithm.reserves() {
+			text = strconv.AppendInt(append(text, ':'), r.atMost, 10)
+		}
+	}
+	return string(text)
+}
+
+// send makes the call of f, again if need be, and returns the reply and when the attempt began to which it is
+// the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one.
+func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Time, err error) {
+	c, script := s.config, s.config.algorithm.script()
+	requests, id := c.requests(f), ""
+	if f.spends() && c.withoutReplay {
+		id = noID
+	} else if f.spends() {
+		id = c.ids.id()
+	}
+	tries, since := retry.Attempts{Begin: time.Now()}, int64(first)
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, sent, err
+		}
+		cmd, err := script.Command(s.keys, c.arguments(requests, id, since)...)
+		if err != nil {
+			return nil, sent, err
+		}
+		sent = time.Now()
+		answer, err := script.Once(ctx, c.rdb, cmd)
+		if now, ok := undecided(answer); ok && err == nil && since <= unknown {
+			if since == unknown {
+				since = now - elapsed(tries.Begin)
+				continue
+			}
+			// No earlier attempt of it can have run. So another process has the same ids.
+			if !tries.Failed(retry.NotExecuted) {
+				return nil, sent, fmt.Errorf("%w: %s of %s: another process uses the same ids", ratelimiter.ErrUnavailable, script.Name, s)
+			}
+			c.ids.anew(id)
+			id = c.ids.id()
+			continue
+		}
+		if err == nil {
+			reply, err = s.read(answer)
+			return reply, sent, err
+		}
+		if ctx.Err() != nil {
+			return nil, sent, ctx.Err()
+		}
+		failure := dispatch.Failure(err)
+		again := tries.Failed(failure.Outcome) && !failure.Final
+		if failure.Outcome == retry.Executed {
+			return nil, sent, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
+		}
+		if !again || tries.Replay && id == noID || f.abandoned() {
+			return nil, sent, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s, err)
+		}
+		if tries.Replay && f.spends() && since == first {
+			since = unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
+		} else {
+			tries.Pause(ctx.Done(), nil)
+		}
+	}
+}
+
+// undecided reports whether the script replied that it cannot tell whether its call has run before, and
+// returns the time of that reply.
+func undecided(reply any) (now int64, ok bool) {
+	list, _ := reply.([]any)
+	if len(list) != 2 || list[0] != int64(-1) {
+		return 0, false
+	}
+	now, ok = list[1].(int64)
+	return now, ok
+}
+
+// elapsed returns the time since begin in µs, rounded up, by the monotonic clock or the wall clock, whichever
+// says more: the first may stand still while the machine sleeps, and the second may be set.
+func elapsed(begin time.Time) int64 {
+	return max(time.Since(begin), time.Now().Round(0).Sub(begin.Round(0))).Microseconds() + 1
+}
+
+// read returns the reply of a script: now, the state, and something about each run.
+func (s *Shared) read(reply any) ([]any, error) {
+	list, _ := reply.([]any)
+	if len(list) > 0 {
+		switch list[0] {
+		case int64(-1):
+			return nil, fmt.Errorf("%w: the reply to a call of %s was lost, and whether it was granted can no longer be told: Redis remembers that for ten seconds; its permits may have been taken",
+				ratelimiter.ErrUnavailable, s)
+		case int64(-2):
+			return nil, s.malformed()
+		}
+	}
+	if len(list) < 3 {
+		return nil, s.unexpected(reply)
+	}
+	now, ok := list[0].(int64)
+	_, text := list[1].(string)
+	if !ok || now < 0 || !text {
+		return nil, s.unexpected(reply)
+	}
+	return list, nil
+}
+
+func (s *Shared) malformed() error {
+	return fmt.Errorf("%w: the key %q of %s holds what no limiter writes; delete it to begin anew", ratelimiter.ErrMalformed, s.keys[0], s)
+}
+
+func (s *Shared) unexpected(reply any) error {
+	return fmt.Errorf("limit: unexpected reply to a call of %s: %v", s, reply)
+}
+
+// state returns the state that a reply describes.
+func (s *Shared) state(text string) (state, error) {
+	if text == "" {
+		return s.config.algorithm.idle(), nil
+	}
+	if st, ok := s.config.algorithm.stored(text); ok {
+		return st, nil
+	}
+	return nil, s.malformed()
+}
+
+// decide writes the outcomes of all requests of f into its calls. They are what the same arithmetic that the
+// script has says in Go, from the same state and at the same instant. What is refused from now on is
+// known then.
+func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
+	now := reply[0].(int64)
+	after, err := s.state(reply[1].(string))
+	if err != nil {
+		return err
+	}
+	refused := false // whether one of them was, or the next equal one would be
+	log, perRun := (*seenLog)(nil), 1
+	if l, ok := after.(*seenLog); ok {
+		log, perRun = l, 2
+	}
+	if len(reply) != 2+perRun*len(f.runs) {
+		return s.unexpected(reply)
+	}
+	for i := range f.runs {
+		r := &f.runs[i]
+		granted, ok := reply[2+perRun*i].(int64)
+		var wait int64
+		if log != nil && ok {
+			wait, ok = reply[3+perRun*i].(int64)
+		}
+		if !ok {
+			return s.unexpected(reply)
+		}
+		q := demand{now: now, n: r.n, atMost: r.atMost, spend: r.spend}
+		for _, call := range r.calls {
+			d := after.take(q)
+			if d.granted && r.spend {
+				granted--
+			}
+			if !d.granted && log != nil {
+				d.wait = wait
+			}
+			call.result = d.result()
+			refused = refused || !d.granted
+		}
+		if r.spend && granted != 0 {
+			// The script and Go have come to different results.
+			return s.unexpected(reply)
+		}
+		if r.spend && log == nil && !refused {
+			q.spend, q.atMost = false, 0
+			refused = !after.take(q).granted
+		}
+	}
+	s.config.known.learn(s, f, refused, refusal{state: after, now: now, sent: sent})
+	return nil
+}
+
+// decideAgain is decide for a call that has run before, whose reply was lost. What was refused then, and what
+// takes nothing, has no outcome: it is asked again.
+func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
+	now := reply[0].(int64)
+	if s.config.algorithm.reserves() {
+		then, text, _ := strings.Cut(answer, " ")
+		at, err := strconv.ParseInt(then, 10, 64)
+		if err != nil {
+			return s.unexpected(reply)
+		}
+		before, err := s.state(text)
+		if err != nil {
+			return err
+		}
+		for i := range f.runs {
+			r := &f.runs[i]
+			for _, call := range r.calls {
+				d := before.take(demand{now: at, n: r.n, atMost: r.atMost, spend: r.spend})
+				call.again = !d.granted || !r.spend
+				d.wait = max(0, d.wait-(now-at))
+				d.reset = max(d.wait, d.reset-(now-at))
+				call.result = d.result()
+			}
+		}
+		return nil
+	}
+	current, err := s.state(reply[1].(string))
+	if err != nil {
+		return err
+	}
+	counts := strings.Fields(answer)
+	if answer == "" && f.single() {
+		counts = []string{"1"}
+	}
+	if len(counts) != len(f.runs) {
+		return s.unexpected(reply)
+	}
+	for i := range f.runs {
+		r := &f.runs[i]
+		granted, err := strconv.ParseInt(counts[i], 10, 64)
+		if err != nil {
+			return s.unexpected(reply)
+		}
+		d := current.take(demand{now: now, n: r.n})
+		d.granted, d.wait = true, 0
+		for _, call := range r.calls {
+			call.result, call.again = d.result(), granted <= 0 || !r.spend
+			granted--
+		}
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestGatheredAgree tests that requests which go as one call are decided as one after another, to the microsecond:
+// also when some are refused, want different numbers of permits, would wait for different times, or take nothing.
+func TestGatheredAgree(t *testing.T) {
+	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
+	subjects, calls := 0, 25
+	if redistest.Lane() == "miniredis" {
+		calls = 5 // it compiles the script each time
+	}
+	for kind := range every() {
+		t.Run(kind, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				a := drawAlgorithm(rt, kind)
+				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
+				l, err := NewShared(rdb, name, a, WithClock(func() time.Time { return now }))
+				require.NoError(rt, err)
+				subjects++
+				l = l.For(string(rune(0x4e00 + subjects%20000)))
+				require.NoError(rt, rdb.Del(ctx, l.Keys()...).Err())
+				local := a.idle()
+				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
+					now = now.Add(micros(rapid.Int64Range(-100_000, 3_000_000).Draw(rt, "on")))
+					f := &flight{}
+					for range rapid.IntRange(1, 12).Draw(rt, "requests") {
+						q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(rt, "peek") > 0,
+							n: rapid.Int64Range(1, min(6, a.Largest())).Draw(rt, "n")}
+						if a.reserves() && q.spend {
+							q.atMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000}).Draw(rt, "atMost")
+						}
+						require.True(rt, f.add(&request{demand: q}, a.reserves()))
+					}
+					reply, sent, err := l.send(ctx, f)
+					require.NoError(rt, err)
+					require.NoError(rt, l.decide(f, reply, sent))
+					for _, run := range f.runs {
+						for i, r := range run.calls {
+							q := demand{now: now.UnixMicro(), n: run.n, atMost: run.atMost, spend: run.spend}
+							require.Equal(rt, q, r.demand, "a run is of equals")
+							want := local.take(q).result()
+							require.Equal(rt, want, r.result, "the %d. of %d for %d of %+v", i, len(run.calls), run.n, a)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A holder is a hook that holds a script back until it is released.
+type holder struct {
+	mu      sync.Mutex
+	hold    bool
+	release chan struct{}
+	scripts []string // the requests of those that were sent
+	fail    func(n int) error
+}
+
+func (*holder) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*holder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" {
+			return next(ctx, cmd)
+		}
+		args := cmd.Args()
+		h.mu.Lock()
+		h.scripts = append(h.scripts, args[3+args[2].(int)].(string))
+		n, hold, release := len(h.scripts), h.hold, h.release
+		h.hold = false
+		h.mu.Unlock()
+		if hold {
+			<-release
+		}
+		err := next(ctx, cmd)
+		if h.fail != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			if lost := h.fail(n); lost != nil {
+				cmd.SetErr(lost)
+				return lost
+			}
+		}
+		return err
+	}
+}
+
+// ready makes Redis have the script of l, and h hold back the next one.
+func (h *holder) ready(t *testing.T, rdb *redis.Client, l *Shared) {
+	t.Helper()
+	require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.algorithm.script().Src).Err())
+	h.hold, h.release, h.scripts = true, make(chan struct{}), nil
+}
+
+// Requests that come while a call is in flight go as one call. Others do not wait for them, nor they for others.
+func TestGathering(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		h := &holder{}
+		rdb.AddHook(h)
+		l := shared(t, rdb, TokenBucket{per(1, time.Hour), 10})
+		h.ready(t, rdb, l)
+		var all sync.WaitGroup
+		var granted atomic.Int64
+		ask := func(l *Shared, n int64) {
+			all.Go(func() {
+				r, err := l.Allow(t.Context(), n)
+				require.NoError(t, err)
+				if r.Granted {
+					granted.Add(n)
+				}
+			})
+			synctest.Wait()
+		}
+		ask(l, 1)
+		for range 5 {
+			ask(l, 1)
+			ask(l, 2)
+		}
+		ask(l.For("another"), 1)
+		require.EqualValues(t, 1, granted.Load(), "only the other subject")
+		require.Equal(t, []string{"1", "1"}, h.scripts)
+		close(h.release)
+		all.Wait()
+		require.Equal(t, []string{"1", "1", "1:5 2:5"}, h.scripts)
+		require.EqualValues(t, 1+1+5+4, granted.Load())
+		synctest.Wait()
+		for i := range l.config.lines.shards {
+			require.Empty(t, l.config.lines.shards[i].lines, "a line ends with its flight")
+		}
+	})
+}
+
+// A caller that leaves takes nobody with it, neither the one that makes the call nor one that waits for it.
+func TestCallersThatLeave(t *testing.T) {
+	for _, who := range []int{0, 1, 2} {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			h := &holder{}
+			rdb.AddHook(h)
+			l := shared(t, rdb, GCRA{per(1, time.Hour), 10})
+			h.ready(t, rdb, l)
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for i := range 4 {
+				all.Go(func() {
+					if i == who {
+						_, err := l.Allow(ctx, 1)
+						require.True(t, err == context.Canceled, "%v", err)
+						return
+					}
+					r, err := l.Allow(t.Context(), 1)
+					require.NoError(t, err)
+					require.True(t, r.Granted)
+				})
+				synctest.Wait()
+			}
+			cancel()
+			synctest.Wait()
+			close(h.release)
+			all.Wait()
+			synctest.Wait()
+			want := []string{"1", "1:2"} // who left before the flight is not in it
+			if who == 0 {
+				want = []string{"1", "1:3"}
+			}
+			require.Equal(t, want, h.scripts)
+		})
+	}
+}
+
+// An error is that of all who share the call, and of nobody else.
+func TestErrorOfAGatheredCall(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		h := &holder{fail: func(n int) error {
+			if n == 2 {
+				return redisError("ERR broken")
+			}
+			return nil
+		}}
+		rdb.AddHook(h)
+		l := shared(t, rdb, GCRA{per(1, time.Hour), 100})
+		h.ready(t, rdb, l)
+		var all sync.WaitGroup
+		var failed atomic.Int64
+		for range 8 {
+			all.Go(func() {
+				if _, err := l.Allow(t.Context(), 1); err != nil {
+					require.ErrorContains(t, err, "ERR broken")
+					require.NotErrorIs(t, err, ratelimiter.ErrUnavailable)
+					failed.Add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		close(h.release)
+		all.Wait()
+		require.EqualValues(t, 7, failed.Load())
+		r, err := l.Allow(t.Context(), 1)
+		require.NoError(t, err)
+		require.True(t, r.Granted)
+	})
+}
+
+// Of a gathered call whose reply is lost, those who were granted permits get them, once, with the turns that they had.
+// The others are asked again.
+func TestLostReplyOfAGatheredCall(t *testing.T) {
+	for kind, a := range every() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			s := &saboteur{}
+			rdb.AddHook(s)
+			l := shared(t, rdb, a)
+			same := twin(t, l, rdb).For("same")
+			require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+			gathered := func() *flight {
+				f := &flight{}
+				for _, n := range []int64{1, 2, 1, 3, 1, 1, 2, 8} {
+					q := demand{n: min(n, a.Largest()), spend: n != 2}
+					if a.reserves() {
+						q.atMost = 500_000 * n
+					}
+					f.add(&request{demand: q}, a.reserves())
+				}
+				return f
+			}
+			f, want := gathered(), gathered()
+			begin := time.Now()
+			reply, sent, err := same.send(t.Context(), want)
+			require.NoError(t, err)
+			require.NoError(t, same.decide(want, reply, sent))
+			s.left, s.run, s.err = 2, true, io.EOF
+			reply, _, err = l.send(t.Context(), f)
+			require.NoError(t, err)
+			passed := time.Since(begin)
+			require.NotZero(t, passed)
+			answer, ok := reply[2].(string)
+			require.True(t, ok, "%s: it has run before", kind)
+			require.NoError(t, l.decideAgain(f, reply, answer))
+			granted := 0
+			for i := range f.runs {
+				for j, r := range f.runs[i].calls {
+					result := want.runs[i].calls[j].result
+					require.Equal(t, !result.Granted || !r.spend, r.again, "%s: the %d. of run %d", kind, j, i)
+					if !r.again {
+						granted++
+						require.True(t, r.result.Granted)
+						require.InDelta(t, max(0, result.Wait-passed), r.result.Wait, float64(time.Microsecond), "%s: it keeps its turn", kind)
+					}
+				}
+			}
+			require.NotZero(t, granted, kind)
+			require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: it has run once", kind)
+		})
+	}
+}
+
+// TestGatheredRepliesLostOnARealServer tests that what callers were granted is what Redis has counted, when one reply in
+// ten is lost of calls that many share.
+func TestGatheredRepliesLostOnARealServer(t *testing.T) {
+	redistest.NeedReal(t)
+	server := redistest.Start(t)
+	direct := server.Client(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	var scripts atomic.Int64
+	proxy.Judge(func(words []string) redistest.Fault {
+		if strings.HasPrefix(strings.ToLower(words[0]), "eval") && scripts.Add(1)%10 == 0 {
+			return redistest.Fault{Lose: redistest.LoseReply}
+		}
+		return redistest.Fault{}
+	})
+	const processes, callers, calls = 3, 16, 60
+	for kind, a := range map[string]Algorithm{
+		"fixed window": FixedWindow{per(1_000_000, 24*time.Hour)}, "sliding log": SlidingLog{per(1_000_000, 24*time.Hour)},
+		"token bucket": TokenBucket{per(1, time.Hour), 1_000_000}, "gcra": GCRA{per(1, time.Hour), 1_000_000},
+		"interval bucket": IntervalBucket{per(1, time.Hour), 1_000_000},
+	} {
+		busy, err := NewShared(direct, redistest.Key(t), a)
+		require.NoError(t, err)
+		var granted, unknown, failed atomic.Int64
+		var asked sync.WaitGroup
+		before := proxy.Counts()
+		for range processes {
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
+			t.Cleanup(func() { rdb.Close() })
+			l, err := NewShared(rdb, busy.config.name, a)
+			require.NoError(t, err)
+			for i := range callers {
+				asked.Go(func() {
+					random := rand.New(rand.NewPCG(uint64(i), 1))
+					for range calls {
+						n := 1 + random.Int64N(3)
+						r, err := l.Reserve(t.Context(), n, longest)
+						switch {
+						case err == nil && r.Granted:
+							granted.Add(n)
+						case errors.Is(err, ratelimiter.ErrUnavailable):
+							unknown.Add(n)
+						default:
+							failed.Add(1)
+						}
+					}
+				})
+			}
+		}
+		asked.Wait()
+		require.Zero(t, failed.Load(), kind)
+		p, err := busy.Peek(t.Context(), 1)
+		require.NoError(t, err)
+		spent := 1_000_000 - p.Remaining
+		after := proxy.Counts()
+		t.Logf("%s: %d permits granted, %d unknown, %d spent; %d scripts for %d calls, %d replies lost", kind, granted.Load(), unknown.Load(), spent,
+			after.Requests-before.Requests, processes*callers*calls, after.LostReplies-before.LostReplies)
+		require.LessOrEqual(t, spent, granted.Load()+unknown.Load(), kind)
+		require.GreaterOrEqual(t, spent, granted.Load(), kind)
+	}
+}

@@ -1,0 +1,48 @@
+package limit
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+)
+
+// noID is an id that the scripts do not store.
+const noID = "-"
+
+// ids makes the ids of calls: ";", 8 characters that are random, and 6 digits that grow from call to call. Of
+// each sequence of ids the scripts remember the last one that was granted permits. That is enough, because a
+// process has one call of a subject in flight at a time: when it makes the next, it has given up the last.
+//
+// The zero value is ready for use.
+type ids struct {
+	mu     sync.Mutex
+	random string
+	next   int
+}
+
+// idsOfASequence is how many ids begin alike. What an ended sequence leaves in Redis is dropped as that of a
+// process which has ended.
+const idsOfASequence = 1_000_000
+
+func (i *ids) id() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.random == "" || i.next == idsOfASequence {
+		bits := binary.NativeEndian.AppendUint64(nil, rand.Uint64())
+		i.random, i.next = ";"+base64.RawURLEncoding.EncodeToString(bits[:6]), 0
+	}
+	i.next++
+	return fmt.Sprintf("%s%06d", i.random, i.next-1)
+}
+
+// anew begins another sequence if id is of the current one, which another process uses as well: both are copies
+// of one virtual machine.
+func (i *ids) anew(id string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.random == id[:len(i.random)] {
+		i.random = ""
+	}
+}

@@ -1,0 +1,183 @@
+package limit
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Nobody gives permits back to a limiter of this package, so a refusal stays true until the instant that it
+// names, and for requests of more permits until later. As long as it is at most a second old, the process that
+// has got it refuses such requests itself. A refusal becomes untrue only if the key is deleted or the clock of
+// Redis is put forward, and then for that second.
+
+const (
+	// knownFor is how long after it was asked for a refusal is known.
+	knownFor = time.Second
+	// mostKnown is how many subjects of a limiter have refusals that are known, and longestKnown how long
+	// their keys may be, so that forged subjects do not fill the memory.
+	mostKnown, longestKnown = 4096, 512
+	// mostSizes is how many requests of different sizes to a log are known to be refused.
+	mostSizes = 8
+)
+
+// A refusal is what the process knows about a subject of which permits were refused. It does not change.
+type refusal struct {
+	state state // that Redis had at the instant now
+	now   int64
+	sent  time.Time // no later than now, by the clock of this process
+	sizes []size    // of a log, whose state does not say when permits come back
+}
+
+// A size is a number of permits that was refused.
+type size struct {
+	n      int64
+	result Result
+	valid  time.Duration // until permits come back, and Remaining is another
+	now    int64
+	sent   time.Time
+}
+
+// A slot has the refusal of one subject.
+type slot struct {
+	key string
+	atomic.Pointer[refusal]
+}
+
+// known has the refusals of all subjects of a limiter. The zero value is empty.
+type known struct {
+	slots sync.Map // from keys to *slot
+
+	mu   sync.Mutex
+	ring []*slot // those in slots
+	hand int     // the next one in ring to be looked at
+}
+
+// refused returns the refusal of q, if it is known that Redis would refuse it.
+func (k *known) refused(c *config, key string, q demand) (Result, bool) {
+	v, ok := k.slots.Load(key)
+	if !ok {
+		return Result{}, false
+	}
+	r := v.(*slot).Load()
+	if r.sizes != nil {
+		for i := range r.sizes {
+			x := &r.sizes[i]
+			if x.n != q.n {
+				continue
+			}
+			passed, ok := c.passed(x.now, x.sent)
+			if !ok || passed >= x.valid {
+				return Result{}, false
+			}
+			result := x.result
+			result.Wait -= passed
+			result.Reset -= passed
+			return result, true
+		}
+		return Result{}, false
+	}
+	passed, ok := c.passed(r.now, r.sent)
+	if !ok {
+		return Result{}, false
+	}
+	q.now, q.spend = r.now+passed.Microseconds(), false
+	d := r.state.take(q)
+	return d.result(), !d.granted
+}
+
+// passed returns how much time has passed since now, which was not before sent, in whole microseconds rounded
+// up. It reports false if that is too long for a refusal to be known, or not known itself.
+func (c *config) passed(now int64, sent time.Time) (time.Duration, bool) {
+	d := time.Since(sent)
+	if c.clock != nil {
+		d = micros(c.clock().UnixMicro() - now)
+	}
+	if rest := d % time.Microsecond; rest > 0 {
+		d += time.Microsecond - rest
+	}
+	return d, d >= 0 && d < knownFor
+}
+
+// learn takes in what a reply says. Nothing is known of a subject of which nothing was refused, since its clock
+// may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
+// nothing is learned from it.
+func (k *known) learn(s *Shared, f *flight, refused bool, r refusal) {
+	if !f.spends() {
+		return
+	}
+	key := s.keys[0]
+	v, there := k.slots.Load(key)
+	if _, log := r.state.(*seenLog); log && refused {
+		var before []size
+		if there {
+			before = v.(*slot).Load().sizes
+		}
+		r.sizes = sizes(f, r, before)
+		refused = len(r.sizes) > 0
+	}
+	switch {
+	case !refused && there:
+		k.drop(v.(*slot))
+	case !refused || len(key) > longestKnown:
+	case there:
+		v.(*slot).Store(&r)
+	default:
+		k.add(key, &r)
+	}
+}
+
+// sizes returns which requests of f were refused, and before those, no more than mostSizes in all.
+func sizes(f *flight, r refusal, before []size) []size {
+	var list []size
+	for i := range f.runs {
+		calls := f.runs[i].calls
+		if last := calls[len(calls)-1]; !last.result.Granted && len(list) < mostSizes {
+			list = append(list, size{last.n, last.result, min(last.result.Wait, micros(r.state.(*seenLog).due-r.now)), r.now, r.sent})
+		}
+	}
+	fresh := len(list)
+next:
+	for _, x := range before {
+		for _, y := range list[:fresh] {
+			if x.n == y.n {
+				continue next
+			}
+		}
+		if len(list) < mostSizes && r.now >= x.now && r.sent.Sub(x.sent) < knownFor {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+func (k *known) drop(x *slot) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.slots.CompareAndDelete(x.key, x)
+}
+
+// add adds a refusal, and drops others that are too old, or one of them if there are too many.
+func (k *known) add(key string, r *refusal) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for range 2 {
+		if len(k.ring) == 0 {
+			break
+		}
+		k.hand %= len(k.ring)
+		x := k.ring[k.hand]
+		if v, ok := k.slots.Load(x.key); ok && v == x && len(k.ring) < mostKnown && r.sent.Sub(x.Load().sent) < knownFor {
+			k.hand++
+			continue
+		}
+		k.slots.CompareAndDelete(x.key, x)
+		last := len(k.ring) - 1
+		k.ring[k.hand], k.ring[last] = k.ring[last], nil
+		k.ring = k.ring[:last]
+	}
+	x := &slot{key: key}
+	x.Store(r)
+	k.slots.Store(key, x) // what had its place stays in the ring until the hand comes by
+	k.ring = append(k.ring, x)
+}

@@ -1,0 +1,209 @@
+package limit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// The process refuses what it knows to be refused, without a call, with a wait that gets shorter. It asks again when
+// the wait is over, and at least once a second.
+func TestKnownRefusals(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		h := &holder{}
+		l := shared(t, rdb, TokenBucket{per(4, time.Second), 8})
+		require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.algorithm.script().Src).Err())
+		rdb.AddHook(h)
+		ms := time.Millisecond
+		allow := func(n int64, want Result, scripts int) {
+			t.Helper()
+			h.scripts = nil
+			r, err := l.Allow(t.Context(), n)
+			require.NoError(t, err)
+			require.Equal(t, want, r)
+			require.Len(t, h.scripts, scripts)
+		}
+		allow(8, Result{Granted: true, Reset: 2 * time.Second}, 1)
+		allow(1, Result{Wait: 250 * ms, Reset: 2 * time.Second}, 0)
+		allow(5, Result{Wait: 1250 * ms, Reset: 2 * time.Second}, 0)
+		time.Sleep(100 * ms)
+		allow(1, Result{Wait: 150 * ms, Reset: 1900 * ms}, 0)
+		time.Sleep(150 * ms)
+		allow(2, Result{Remaining: 1, Wait: 250 * ms, Reset: 1750 * ms}, 0)
+		allow(1, Result{Granted: true, Reset: 2 * time.Second}, 1)
+		time.Sleep(999 * ms)
+		allow(5, Result{Remaining: 3, Wait: 251 * ms, Reset: 1001 * ms}, 0)
+		time.Sleep(ms)
+		allow(5, Result{Remaining: 4, Wait: 250 * ms, Reset: time.Second}, 1)
+		allow(6, Result{Remaining: 4, Wait: 500 * ms, Reset: time.Second}, 0)
+		allow(4, Result{Granted: true, Reset: 2 * time.Second}, 1)
+
+		// In a minute it asks sixty times, whatever the number of calls.
+		daily := twin(t, l, rdb).For("daily")
+		daily.config.algorithm, daily.config.parameters = FixedWindow{per(1, 24*time.Hour)}, FixedWindow{per(1, 24*time.Hour)}.parameters()
+		require.NoError(t, rdb.ScriptLoad(t.Context(), fixedWindowSrc).Err())
+		h.scripts = nil
+		for range 6000 {
+			_, err := daily.Allow(t.Context(), 1)
+			require.NoError(t, err)
+			time.Sleep(10 * ms)
+		}
+		require.Len(t, h.scripts, 60)
+	})
+}
+
+// A key that somebody deletes is noticed a second later at the latest.
+func TestKnownRefusalOfADeletedKey(t *testing.T) {
+	for kind, a := range every() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l := shared(t, rdb, a)
+			var r Result
+			var err error
+			for range 100 {
+				if r, err = l.Allow(t.Context(), 1); !r.Granted {
+					break
+				}
+			}
+			require.NoError(t, err)
+			require.False(t, r.Granted, kind)
+			require.NoError(t, rdb.Del(t.Context(), l.keys...).Err())
+			r, err = l.Allow(t.Context(), 1)
+			require.NoError(t, err)
+			require.False(t, r.Granted, kind)
+			time.Sleep(time.Second)
+			r, err = l.Allow(t.Context(), 1)
+			require.NoError(t, err)
+			require.True(t, r.Granted, kind)
+		})
+	}
+}
+
+// clone returns a copy of a state that has no slices.
+func clone(s state) state {
+	v := reflect.New(reflect.TypeOf(s).Elem())
+	v.Elem().Set(reflect.ValueOf(s).Elem())
+	return v.Interface().(state)
+}
+
+// seenAt returns what the script says about a log.
+func seenAt(log *slidingLog, now int64) *seenLog {
+	s := &seenLog{permits: log.permits, interval: log.interval, due: now}
+	for i := len(log.log) - 1; i >= 0 && log.log[i].at > now-log.interval; i-- {
+		s.used += log.log[i].n
+		s.at = max(s.at, log.log[i].at)
+		s.due = log.log[i].at + log.interval
+	}
+	return s
+}
+
+// TestKnownRefusalsAreTrue tests in a million random calls of several processes that what a process refuses by itself
+// would be refused by Redis, except for a second after the key was deleted or the clock put forward. The wait that it
+// tells is never longer than that of Redis.
+func TestKnownRefusalsAreTrue(t *testing.T) {
+	redistest.NoServer(t)
+	for kind, a := range every() {
+		t.Run(kind, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(5, 6))
+			now := int64(1_790_000_000_000_000)
+			untrue := now // until when refusals may be untrue
+			truth := a.idle()
+			clock := func() time.Time { return time.UnixMicro(now) }
+			var processes [3]*Shared
+			for i := range processes {
+				l, err := NewShared(&redis.Client{}, "x", a, WithClock(clock))
+				require.NoError(t, err)
+				processes[i] = l
+			}
+			known, asked, wrong := 0, 0, 0
+			calls := 100_000
+			if UnderRace {
+				calls = 10_000
+			}
+			for range calls {
+				now += random.Int64N(20_000)
+				switch random.IntN(2000) {
+				case 0:
+					truth, untrue = a.idle(), now+knownFor.Microseconds()
+				case 1:
+					now += random.Int64N(5_000_000)
+				}
+				l := processes[random.IntN(len(processes))]
+				q := demand{now: now, n: 1 + random.Int64N(min(5, a.Largest())), spend: random.IntN(8) > 0}
+				if a.reserves() && q.spend {
+					q.atMost = random.Int64N(500_000)
+				}
+				dry := q
+				dry.spend = false
+				want := truth.take(dry)
+				if r, ok := l.config.known.refused(l.config, l.keys[0], q); ok {
+					known++
+					switch {
+					case !want.granted && now >= untrue:
+						require.LessOrEqual(t, r.Wait, micros(want.wait), "%+v", q)
+						require.LessOrEqual(t, want.remaining, r.Remaining, "%+v", q)
+					case want.granted && now < untrue:
+						wrong++
+					default:
+						require.Less(t, now, untrue, "Redis would have granted %+v", q)
+					}
+					require.Positive(t, r.Wait)
+					continue
+				}
+				asked++
+				call := &request{demand: q, result: truth.take(q).result()}
+				f := &flight{runs: []run{{n: q.n, atMost: q.atMost, spend: q.spend, calls: []*request{call}}}, requests: 1}
+				seen := state(nil)
+				if log, ok := truth.(*slidingLog); ok {
+					seen = seenAt(log, now)
+				} else {
+					seen = clone(truth)
+				}
+				l.config.known.learn(l, f, !call.result.Granted, refusal{state: seen, now: now, sent: time.Now()})
+			}
+			require.Greater(t, known, calls/10)
+			require.Greater(t, asked, calls/100)
+			t.Logf("%d known, %d asked, %d refused within a second after the key was deleted", known, asked, wrong)
+		})
+	}
+}
+
+// The memory of refusals is bounded, however many subjects there are and however long their names.
+func TestKnownRefusalsAreBounded(t *testing.T) {
+	redistest.NoServer(t)
+	l, err := NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1})
+	require.NoError(t, err)
+	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}}}}}, requests: 1}
+	state := l.config.algorithm.idle()
+	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true})
+	forge := func(subject string) *Shared {
+		s := l.For(subject)
+		s.config.known.learn(s, f, true, refusal{state: state, now: 1_790_000_000_000_000, sent: time.Now()})
+		return s
+	}
+	subjects := 1_000_000
+	if UnderRace {
+		subjects = 20_000
+	}
+	for i := range subjects {
+		s := forge(fmt.Sprint(i))
+		if _, ok := s.config.known.refused(s.config, s.keys[0], demand{n: 1}); i%10_000 == 0 {
+			require.True(t, ok, "the latest is known")
+		}
+	}
+	count := 0
+	l.config.known.slots.Range(func(any, any) bool { count++; return true })
+	require.LessOrEqual(t, count, mostKnown)
+	require.LessOrEqual(t, len(l.config.known.ring), mostKnown)
+	require.LessOrEqual(t, cap(l.config.known.ring), 2*mostKnown)
+
+	long := forge(strings.Repeat("x", 1000))
+	_, ok := long.config.known.refused(long.config, long.keys[0], demand{n: 1})
+	require.False(t, ok)
+}

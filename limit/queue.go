@@ -1,0 +1,310 @@
+package limit
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+// Callers of one process that wait for permits of one subject stand in a queue, first come, first served. Only for
+// the head of the queue, and for those right behind it who want as many permits, is the limiter asked, when the
+// head can be served. So the others cost no calls, and a large request does not starve behind small ones.
+//
+// Other processes may take the permits for which the head waits. When it has been refused in this way, the next
+// call asks for all in the queue, in their order: what is too little for the head goes to those behind it. So a
+// large request that cannot get through holds up the small ones behind it for two of its waits at most.
+
+// A waiter is a caller in a queue.
+type waiter struct {
+	ctx       context.Context
+	n         int64
+	deadline  time.Time // zero for none
+	byContext bool      // it is that of ctx
+	due       time.Time // when it can be served, if it has been told
+	asked     bool      // it is part of the call that is in flight
+	overdue   bool      // the deadline has passed while it was
+	ended     bool
+	done      chan struct{} // closed when ended
+	result    Result
+	err       error
+}
+
+// A queue holds the waiters of one subject. A goroutine asks for them as long as there are any.
+type queue struct {
+	limiter *Shared
+	waiters []*waiter
+	due     time.Time // when the limiter is asked for the head
+	told    bool      // the head was told that
+	passed  bool      // it was refused all the same, the last time
+	changed chan struct{}
+}
+
+// queues are the queues of all subjects of a limiter.
+type queues struct {
+	mu     sync.Mutex
+	queues map[string]*queue
+}
+
+// busy reports whether anybody waits.
+func (qs *queues) busy(key string) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return qs.queues[key] != nil
+}
+
+// join puts w at the end of the queue of s.
+func (qs *queues) join(s *Shared, w *waiter) *queue {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	key := s.keys[0]
+	q := qs.queues[key]
+	if q == nil {
+		q = &queue{limiter: s, changed: make(chan struct{}, 1)}
+		if qs.queues == nil {
+			qs.queues = map[string]*queue{}
+		}
+		qs.queues[key] = q
+		go q.run(qs, key)
+	}
+	q.waiters = append(q.waiters, w)
+	return q
+}
+
+// wait blocks until w is served, cannot be served in time, or leaves.
+func (qs *queues) wait(q *queue, w *waiter) {
+	var timeout <-chan time.Time
+	if !w.deadline.IsZero() && !w.byContext {
+		t := time.NewTimer(time.Until(w.deadline))
+		defer t.Stop()
+		timeout = t.C
+	}
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-timeout:
+			// Who is due at this very instant may still be served.
+			qs.mu.Lock()
+			w.overdue = true
+			if !w.asked && !(q.heads(w) && !q.due.After(time.Now())) {
+				q.endLocked(w, Result{}, nil)
+			}
+			qs.mu.Unlock()
+			timeout = nil
+		case <-w.ctx.Done():
+			qs.mu.Lock()
+			q.endLocked(w, Result{}, w.ctx.Err())
+			qs.mu.Unlock()
+		}
+	}
+}
+
+// heads reports whether the limiter is asked for w when the head is due.
+func (q *queue) heads(w *waiter) bool {
+	for _, x := range q.waiters {
+		if x == w || x.n != w.n {
+			return x == w
+		}
+	}
+	return false
+}
+
+// endLocked ends the wait of w, unless it has ended.
+func (q *queue) endLocked(w *waiter, r Result, err error) {
+	if w.ended {
+		return
+	}
+	w.ended, w.result, w.err = true, r, err
+	close(w.done)
+	select {
+	case q.changed <- struct{}{}:
+	default:
+	}
+}
+
+// sweepLocked removes those that have ended.
+func (q *queue) sweepLocked() {
+	kept := q.waiters[:0]
+	for _, w := range q.waiters {
+		if !w.ended {
+			kept = append(kept, w)
+		}
+	}
+	clear(q.waiters[len(kept):])
+	q.waiters = kept
+}
+
+// run asks the limiter until nobody waits.
+func (q *queue) run(qs *queues, key string) {
+	var head *waiter
+	for {
+		qs.mu.Lock()
+		q.sweepLocked()
+		if len(q.waiters) == 0 {
+			delete(qs.queues, key)
+			qs.mu.Unlock()
+			return
+		}
+		now := time.Now()
+		if x := q.waiters[0]; x != head {
+			head = x
+			q.due, q.told, q.passed = x.due, !x.due.IsZero(), false
+			if r, ok := q.limiter.config.known.refused(q.limiter.config, key, x.demand(now)); ok {
+				q.due, q.told = now.Add(r.Wait), true
+			}
+		}
+		pause := q.due.Sub(now)
+		var asked []*waiter
+		if pause <= 0 {
+			for _, w := range q.waiters {
+				if w.n != head.n && !q.passed || len(asked) == maxRequests {
+					break
+				}
+				w.asked = true
+				asked = append(asked, w)
+			}
+		}
+		qs.mu.Unlock()
+		if pause > 0 {
+			t := time.NewTimer(pause)
+			select {
+			case <-t.C:
+			case <-q.changed:
+			}
+			t.Stop()
+			continue
+		}
+		q.ask(qs, asked)
+	}
+}
+
+func (w *waiter) demand(now time.Time) demand {
+	left := time.Duration(math.MaxInt64)
+	if !w.deadline.IsZero() {
+		left = w.deadline.Sub(now)
+	}
+	return demand{n: w.n, atMost: atMostMicros(left), spend: true}
+}
+
+// ask asks the limiter for those waiters, the first of whom is the head, and ends the waits of those that were
+// granted their permits, and of those who cannot be in time.
+func (q *queue) ask(qs *queues, asked []*waiter) {
+	s, now := q.limiter, time.Now()
+	requests := make([]*request, len(asked))
+	for i, w := range asked {
+		d := w.demand(now)
+		if !s.config.algorithm.reserves() {
+			d.atMost = 0
+		}
+		requests[i] = s.config.lines.request(context.WithoutCancel(w.ctx), d)
+	}
+	s.gatherAll(requests)
+
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	begin := now
+	now = time.Now()
+	for i, w := range asked {
+		r, err := requests[i].result, requests[i].err
+		w.asked = false
+		s.config.lines.recycle(requests[i])
+		switch {
+		case err != nil || r.Granted:
+			q.endLocked(w, r, err)
+			continue
+		case i == 0:
+			q.due = begin.Add(max(r.Wait, leastWait))
+			// Less than that is a timer that was early.
+			q.passed = q.told && !q.passed && r.Wait > leastWait
+			q.told = true
+		}
+		q.lateLocked(w, max(r.Wait, leastWait), now)
+	}
+	for _, w := range q.waiters {
+		if w.overdue {
+			q.endLocked(w, Result{}, nil)
+		}
+		if r, ok := s.config.known.refused(s.config, s.keys[0], w.demand(now)); ok {
+			q.lateLocked(w, max(r.Wait, leastWait), now)
+		}
+	}
+}
+
+// lateLocked ends the wait of w if it is refused for longer than it has time.
+func (q *queue) lateLocked(w *waiter, refused time.Duration, now time.Time) {
+	if w.deadline.IsZero() {
+		return
+	}
+	c := q.limiter.config
+	if c.algorithm.reserves() {
+		// Its wait ends when a turn in time can be reserved. The turn itself is at the instant at which a call
+		// would be granted at once, and that does not come nearer while the time passes.
+		if r, ok := c.known.refused(c, q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
+			refused = max(refused, r.Wait)
+		}
+	}
+	if left := w.deadline.Sub(now); refused > left || w.overdue {
+		var err error
+		if w.byContext {
+			err = context.DeadlineExceeded
+		}
+		q.endLocked(w, Result{}, err)
+	}
+}
+
+// wait is waitFor for a shared limiter.
+func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
+	begin := time.Now()
+	left, byContext := timeLeft(ctx, timeout)
+	qs, key := &s.config.queues, s.keys[0]
+	w := &waiter{ctx: ctx, n: n, byContext: byContext, done: make(chan struct{})}
+	if left < math.MaxInt64 {
+		w.deadline = begin.Add(left)
+	}
+	if left <= 0 || !qs.busy(key) {
+		r, err := s.Reserve(ctx, n, left)
+		if err != nil {
+			return false, err
+		}
+		if r.Granted {
+			err := sleep(ctx, r.Wait)
+			return err == nil, err
+		}
+		refused := max(r.Wait, leastWait)
+		if s.config.algorithm.reserves() {
+			p, err := s.Peek(ctx, n) // see lateLocked
+			if err != nil {
+				return false, err
+			}
+			refused = max(refused, p.Wait)
+		}
+		if refused > left-time.Since(begin) {
+			return tooLate(byContext)
+		}
+		w.due = begin.Add(max(r.Wait, leastWait))
+	} else {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if err := checkPermits(s.config.algorithm, n); err != nil {
+			return false, err
+		}
+		if left < math.MaxInt64 {
+			r, err := s.Peek(ctx, n)
+			if err != nil {
+				return false, err
+			}
+			if !r.Granted && r.Wait > left-time.Since(begin) {
+				return tooLate(byContext)
+			}
+		}
+	}
+	q := qs.join(s, w)
+	qs.wait(q, w)
+	if w.err != nil || !w.result.Granted {
+		return false, w.err
+	}
+	err := sleep(ctx, w.result.Wait)
+	return err == nil, err
+}
