@@ -166,7 +166,7 @@ func sliced(list []redis.Z) func(yield func([]redis.Z) bool) {
 
 // hostile runs every operation on every state, several hundred pairs at a time, through a few Clients.
 func hostile(f *fault) {
-	const abreast, patience = 96, 400 * time.Millisecond
+	const abreast, patience = 48, 500 * time.Millisecond
 	s, ctx := redistest.Start(f), context.Background()
 	a := newFleet(f, at(s.Addr(), func(o *redis.Options) { o.PoolSize = 200 }))
 	rdb := s.Client(f)
@@ -197,7 +197,7 @@ func hostile(f *fault) {
 				longest, most = max(longest, took), max(most, fullest)
 				if err != nil {
 					errs[kind(err)]++
-					if !named(err) {
+					if !named(err) && !(op.hurries() && errors.Is(err, ratelimiter.ErrUnavailable)) {
 						bad = append(bad, err.Error())
 					}
 				}
@@ -232,6 +232,7 @@ type pair struct {
 	name  string
 	state state
 	op    operation
+	late  bool // the operation may yet be executed, since its caller has left it
 }
 
 // operate makes the state and calls the operation.
@@ -251,6 +252,7 @@ func (p *pair) operate(ctx context.Context, patience time.Duration) (took time.D
 	defer cancel()
 	begin := time.Now()
 	_, err = safely(func() (int64, error) { return p.op.call(ctx, p.c, p.name) })
+	p.late = err != nil && ctx.Err() != nil && !p.op.grants
 	return time.Since(begin), err
 }
 
@@ -275,7 +277,7 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 		burst(&ledger{}, r.Permits)
 		time.Sleep(r.Interval + 20*time.Millisecond)
 		b := &ledger{}
-		for begin := time.Now(); time.Since(begin) < 2*r.Interval; time.Sleep(r.Interval / 8) {
+		for begin := time.Now(); time.Since(begin) < 2*r.Interval; time.Sleep(r.Interval / 4) {
 			burst(b, r.Permits)
 		}
 		most = float64(fullest(b.all(), r.Interval)) / float64(r.Permits)
@@ -291,8 +293,9 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 	}
 	b := &ledger{}
 	burst(b, hostilePermits)
-	if n := b.total(); n != hostilePermits {
-		bad = append(bad, fmt.Sprintf("after Delete and TrySetRate %d granted of %d: %s %s", n, hostilePermits, counted(b.wrong), counted(b.away)))
+	if n := b.total(); n != hostilePermits && !p.late {
+		state, err := l.Inspect(ctx)
+		bad = append(bad, fmt.Sprintf("after Delete and TrySetRate %d granted of %d: %s %s, and Redis has %+v, %v", n, hostilePermits, counted(b.wrong), counted(b.away), state, err))
 	}
 	_, _ = l.Delete(ctx)
 	return most, bad
