@@ -19,7 +19,6 @@ import (
 // or look, and their windows are judged; on the others everything happens.
 func chaos(f *fault) {
 	const goroutines, permits, interval, lasts = 200, 40, 500 * time.Millisecond, 25 * time.Second
-	before := runtime.NumGoroutine()
 	s, ctx := redistest.Start(f), context.Background()
 	proxy, err := redistest.NewProxy(s.Addr())
 	require.NoError(f, err)
@@ -81,6 +80,21 @@ func chaos(f *fault) {
 		})
 	}
 	rdb, faults := admin(f, s), 0
+	look := s.Client(f)
+	looks, inUse := 0, int64(0) // what Redis itself counts in the window that ends now
+	callers.Go(func() {
+		for time.Now().Before(finished) {
+			for _, name := range strict {
+				_, _, set := keysOf(name)
+				n, err := inWindow.Run(ctx, look, []string{set}, interval.Milliseconds()).Int64()
+				if err != nil {
+					continue // a connection that was killed
+				}
+				looks, inUse = looks+1, max(inUse, n)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
 	r := rand.New(rand.NewPCG(7, 7))
 	for ; time.Now().Before(finished); faults++ {
 		switch r.IntN(7) {
@@ -149,11 +163,23 @@ func chaos(f *fault) {
 		goroutinesLeft = ours()
 		return goroutinesLeft == 0
 	})
-	f.measured("%d calls under %d faults: %s; none without a name, no panic, no hang (longest call %v, %s); fullest window %d at rate %d; goroutines left 0 (%d before)",
-		calls, faults, counted(errs), round(longest), op, most, permits, before)
+	f.measured("%d calls under %d faults: %s; none without a name, no panic, no hang (longest call %v, %s); fullest window in %d looks at Redis %d, and certainly told %d, at rate %d; no goroutine of a Client left",
+		calls, faults, counted(errs), round(longest), op, looks, inUse, most, permits)
 	require.Empty(f, unnamed)
+	require.LessOrEqual(f, inUse, int64(permits))
+	require.Greater(f, inUse, int64(permits/2), "the limiters were hardly used")
 	require.LessOrEqual(f, most, int64(permits))
 }
+
+// inWindow adds up the permits of a set that were granted within the interval before now.
+var inWindow = redis.NewScript(`
+local t, sum = redis.call('TIME'), 0
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+for _, m in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now - ARGV[1]), string.format('%.0f', now))) do
+  local a, b, c, d = string.byte(m, -4, -1)
+  sum = sum + a + b * 256 + c * 65536 + d * 16777216
+end
+return sum`)
 
 // ours returns the number of goroutines that run code of the engine.
 func ours() int {

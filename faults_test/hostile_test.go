@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -196,8 +197,12 @@ func hostile(f *fault) {
 				defer mu.Unlock()
 				longest, most = max(longest, took), max(most, fullest)
 				if err != nil {
-					errs[kind(err)]++
-					if !named(err) && !(op.hurries() && errors.Is(err, ratelimiter.ErrUnavailable)) {
+					if k := kind(err); strings.Contains(err.Error(), "WRONGTYPE") {
+						errs["WRONGTYPE"]++
+					} else {
+						errs[k]++
+					}
+					if strange(err) && !(op.hurries() && errors.Is(err, ratelimiter.ErrUnavailable)) {
 						bad = append(bad, err.Error())
 					}
 				}
@@ -216,6 +221,13 @@ func hostile(f *fault) {
 	require.Empty(f, wrong[min(30, len(wrong)):])
 	require.Zero(f, a.began.Load(), "outages")
 	f.within("a call", begin, longest, patience+2*time.Second)
+}
+
+// strange reports whether err is none that a state justifies. A reply of Redis is justified by a key of another type
+// only: any other one would be that of a script that has failed half way.
+func strange(err error) bool {
+	var reply redis.Error
+	return !named(err) || errors.As(err, &reply) && !strings.Contains(err.Error(), "WRONGTYPE") && kind(err) == "an error of Redis"
 }
 
 func sum(m map[string]int) (n int) {
@@ -266,7 +278,7 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 			r, err := l.Try(ctx, 1)
 			b.note(begin, 1, r.Granted, r.Degraded, err)
 			if err != nil || !r.Granted {
-				if err != nil && !named(err) {
+				if err != nil && strange(err) {
 					bad = append(bad, "afterwards "+err.Error())
 				}
 				return

@@ -117,7 +117,7 @@ var rows = []row{
 		"the others use their permits within three intervals; at most the rate in any window", processKilled,
 	},
 	{
-		"chaos", "200 goroutines call every public method while connections break, replies are lost or held, scripts and data flushed, under the race detector",
+		"chaos", "200 goroutines call every public method while connections break, replies are lost or held, scripts are flushed and values evicted, under the race detector",
 		"no race, panic or hang; only errors with a name; at most the rate in any window; no goroutine left", chaos,
 	},
 	{
