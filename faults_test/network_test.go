@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,8 +77,12 @@ func slow(f *fault) {
 	open.end()
 	told := waited.total() + tried.total()
 	in := inRedis(f, admin(f, s), "closed")
-	f.measured("12 s of replies that take %v: FailOpen engages after %v (0: never); outages that ended or began again in between: %d; first grant %v after it; %d told, %d in Redis; %d calls without wait got ErrUnavailable",
-		hold, round(engaged), flaps, round(first), told, in.used, tried.errs())
+	when := "never"
+	if engaged > 0 {
+		when = fmt.Sprint("after ", round(engaged))
+	}
+	f.measured("12 s of replies that take %v: FailOpen engages %s; outages that ended or began again in between: %d; first grant %v after it; %d told, %d in Redis; %d calls without wait got ErrUnavailable",
+		hold, when, flaps, round(first), told, in.used, tried.errs())
 	waited.requireTyped(f, true)
 	tried.requireTyped(f, false)
 	opened.requireTyped(f, false)
