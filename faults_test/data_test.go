@@ -102,6 +102,15 @@ func emptiedUnderLoad(f *fault, times int, empty func(s *redistest.Server, rdb *
 	require.LessOrEqual(f, told, permits*(times+1))
 }
 
+// usedMemory returns how many bytes Redis counts.
+func usedMemory(f *fault, rdb *redis.Client) (used int) {
+	f.Helper()
+	_, rest, _ := strings.Cut(rdb.Info(context.Background(), "memory").Val(), "\nused_memory:")
+	_, err := fmt.Sscan(rest, &used)
+	require.NoError(f, err)
+	return used
+}
+
 // evicted lets Redis evict keys of limiters that are used up, and asks them again.
 func evicted(f *fault) {
 	const permits, limiters = 10, 300
@@ -115,15 +124,10 @@ func evicted(f *fault) {
 		require.NoError(f, l.Acquire(ctx, permits/2))
 		require.NoError(f, l.Acquire(ctx, permits/2))
 	}
-	info := rdb.Info(ctx, "memory").Val()
-	_, rest, _ := strings.Cut(info, "\nused_memory:")
-	used := 0
-	_, err := fmt.Sscan(rest, &used)
-	require.NoError(f, err)
-	do(f, rdb, "CONFIG", "SET", "maxmemory", used+(200<<10))
-	junk := strings.Repeat("x", 1000)
-	for i := range 600 { // as many bytes, and a third of the keys goes
-		_ = rdb.Set(ctx, fmt.Sprintf("junk%d", i), junk, 0).Err()
+	// A little less memory at a time, until a third of the keys is gone. Each write evicts as much as it has to.
+	for limit := usedMemory(f, rdb) + 512<<10; rdb.DBSize(ctx).Val() > 2*limiters; limit -= 2 << 10 {
+		do(f, rdb, "CONFIG", "SET", "maxmemory", limit)
+		_ = rdb.Set(ctx, "junk", 1, 0).Err()
 	}
 	do(f, rdb, "CONFIG", "SET", "maxmemory", 0)
 	var whole, value, set, hash int

@@ -138,12 +138,12 @@ func (f *fault) grants(b *ledger, t time.Time) time.Duration {
 	return took
 }
 
-// soon polls until ok returns true, for a minute, which only a hang takes.
+// soon polls until ok returns true, for three minutes, which only a hang takes.
 func (f *fault) soon(what string, ok func() bool) {
 	f.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			f.Fatal("not within a minute: " + what)
+			f.Fatal("not within three minutes: " + what)
 		}
 	}
 }
