@@ -7,8 +7,12 @@ import (
 )
 
 // An OutagePolicy decides requests for permits during an outage of Redis. An outage begins when a call has
-// failed in all its attempts, which takes a fifth of a second and the timeouts of the redis client, and ends
-// when a probe gets a reply.
+// failed in all its attempts, which takes a fifth of a second and the timeouts of the redis client. It also begins
+// when Redis is too slow: for one second and a half no call of the Client has got a reply within a second, and two
+// calls in a row have waited for that second. A request that is in flight at that instant is decided as well. The
+// outage ends when a probe, which is made once a second, shows that what failed works again: a write, if Redis refused
+// to write (out of memory, a read-only replica, too few replicas, a failed save), and a reply within half a second, if
+// Redis was too slow.
 //
 // The policy decides nothing else. What Redis executed and replied to with an error, such as WRONGTYPE, NOPERM
 // or a limiter without a rate, is that error under every policy. An exhausted connection pool is ErrUnavailable

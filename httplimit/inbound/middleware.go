@@ -97,8 +97,9 @@ func WithFailures(f func(*http.Request, error)) Option {
 }
 
 // WithDecisionTime bounds how long a request waits for Redis; then it counts as one that cannot be
-// decided. It has to be longer than the fifth of a second in which a call is sent again.
-// The default is one second.
+// decided. It has to be longer than the fifth of a second in which a call is sent again. Requests wait for so long only
+// until an outage is known, which takes one second and a half if Redis does not reply in time; then the outage policy
+// decides at once. The default is one second.
 func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }

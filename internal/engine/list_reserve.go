@@ -119,21 +119,28 @@ func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, 
 	for i, p := range w.parts {
 		s.list[i] = reservation{h: p.h, permits: p.permits, typ: p.h.Type(), id: w.engine.cfg.Backends.NewID().Run(0)}
 	}
-	background := context.WithoutCancel(ctx)
+	background, slow := context.WithoutCancel(ctx), w.engine.slowed.next()
 	if err := w.inBackground(func() { s.run(background) }); err != nil {
 		return a, true, err
 	}
 	timeUp, stop := w.timeUp()
 	defer stop()
-	select {
-	case <-s.done:
-		return s.a, true, s.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-w.engine.closed:
-		err = permit.ErrClosed
-	case <-timeUp:
-		err = fmt.Errorf("%w: reserve of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
+	for err == nil {
+		select {
+		case <-s.done:
+			return s.a, true, s.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-w.engine.closed:
+			err = permit.ErrClosed
+		case <-timeUp:
+			err = fmt.Errorf("%w: reserve of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
+		case <-slow:
+			slow = w.engine.slowed.next()
+			if cause := w.downBecause(); cause != nil {
+				err = fmt.Errorf("%w: reserve of %s: %w", permit.ErrUnavailable, names(w.parts), cause)
+			}
+		}
 	}
 	s.mu.Lock()
 	s.left = !s.ended
@@ -342,10 +349,11 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		answered := false
 		err := v.h.gated(ctx, "reserve", func(replay bool) (err error) {
 			v.unsure = v.unsure || replay
+			sent := time.Now()
 			held, rate, err = v.h.backend.Reserve(ctx, v.call(want, whole))
 			_, lost := err.(*retry.Error)
 			answered = !lost
-			v.h.noteReply(err)
+			v.h.noteReply(nil, sent, err)
 			return err
 		})
 		v.unsure = v.unsure || !answered

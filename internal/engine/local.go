@@ -54,10 +54,14 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 
 // probeLocked asks Redis for nothing, if a probe is due.
 func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
-	if l.triesInFlight >= maxSlowTries || !health.TryProbe() {
+	if l.triesInFlight >= maxSlowTries {
 		return
 	}
 	f := l.newFlightLocked()
+	if !health.TryProbe(&f.call) {
+		l.free = f
+		return
+	}
 	f.healthProbe, f.DryRun, f.ctx = true, true, context.WithoutCancel(ctx)
 	f.Runs = append(f.Runs[:0], permit.Run{Permits: 1, Count: 1})
 	if len(f.callers) == 0 {
@@ -227,6 +231,13 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 		next := r.next
 		if r.policy != nil {
 			decide(r)
+		}
+		r = next
+	}
+	for r := l.waiters.first; r != nil; {
+		next := r.next
+		if r.yields {
+			ended = r.failLocked(permit.Unavailable("acquire_all", l.h.name, cause), ended)
 		}
 		r = next
 	}

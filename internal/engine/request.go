@@ -15,6 +15,7 @@ type request struct {
 	ctx      context.Context // of the caller, for the values that hooks of the redis client look up in it
 	blocking bool
 	policy   *outage.Policy // nil for FailClosed
+	came     time.Time      // when the caller of a blocking one began to wait
 	deadline time.Time      // of a blocking one; zero for none
 	done     chan struct{}  // receives one value when the request has ended
 	timer    *time.Timer
@@ -22,6 +23,7 @@ type request struct {
 	seq       uint64   // order in which the callers came, if it may wait
 	turn      *limiter // it waits for its turn at this limiter, and not for permits
 	index     int      // of that limiter in the list of its caller
+	yields    bool     // its list has policies, and leaves the line when an outage begins
 	keepsTurn bool     // it has been passed over, so free permits are kept for its caller during the turn
 
 	prev, next *request
@@ -38,6 +40,11 @@ type request struct {
 
 // live reports whether somebody waits for the outcome.
 func (r *request) live() bool { return !r.ended && !r.gone }
+
+// sharesLocally reports whether a local share decides r during an outage.
+func (r *request) sharesLocally() bool {
+	return r.policy != nil && r.policy.Kind == outage.LocalShare
+}
 
 // A queue is a list of requests in the order in which they came.
 type queue struct {
