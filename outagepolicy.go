@@ -46,6 +46,10 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 // FailClosed: one permit for each process would exceed the rate. In a [PerClient] limiter the permits belong to
 // this client alone, so nodes is 1. If [Rate].MinGap is set, the share is paced at nodes gaps per permit.
 //
+// A process counts the shares of up to 65,536 limiters at a time, 128 of those whose keys hash alike. A limiter
+// beyond that gets ErrUnavailable until the grants of another one no longer count, however many names callers
+// make up.
+//
 // LocalShare is made so that the window holds. Permits that Redis granted to anybody just before the outage
 // still count, so the share begins one interval after the outage has become known; a limiter with a long
 // interval is closed for as long. When Redis is back, the process first charges to Redis what it granted in the

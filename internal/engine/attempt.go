@@ -165,7 +165,8 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 		ended = l.tries.first.failLocked(err, ended)
 	}
 	limit = now.Add(time.Hour)
-	for r := l.waiters.first; r != nil; { // who comes later has a later limit
+	closed := l.waiters.n > l.waiters.policies      // the others wait for what their policy grants
+	for r := l.waiters.first; r != nil && closed; { // who comes later has a later limit
 		next := r.next
 		if !r.Degraded && !r.inFlight && !stays(r) {
 			ended = r.failLocked(err, ended)

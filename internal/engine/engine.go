@@ -391,19 +391,3 @@ func (h *Handle) ForgetTTL() {
 		l.noTTLUntil = time.Time{}
 	}
 }
-
-// NoteCoolDown makes the policies of this process obey a cool-down until Redis has been told of it as well. The
-// zero time ends it.
-func (h *Handle) NoteCoolDown(until time.Time) {
-	h.shard.lock()
-	defer h.shard.unlock()
-	h.shard.limiterLocked(h).localShareLocked().NoteCoolDown(until)
-}
-
-// ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
-// over.
-func (h *Handle) ToldCoolDown(until time.Time) {
-	h.shard.lock()
-	defer h.shard.unlock()
-	h.shard.limiterLocked(h).localShareLocked().ToldCoolDown(until)
-}

@@ -165,12 +165,8 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	if f.changes != l.changes {
 		l.nextAskAt = time.Time{}
 	}
-	for r := l.waiters.first; r != nil; {
-		next := r.next
-		if l.isTooLateLocked(r) {
-			ended = r.refuseLocked(a, ended)
-		}
-		r = next
+	for r := l.waiters.earliest(); r != nil && l.isTooLateLocked(r); r = l.waiters.earliest() {
+		ended = r.refuseLocked(a, ended)
 	}
 	return ended
 }

@@ -353,6 +353,7 @@ func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*re
 		l.interval = a.rate.Interval
 	}
 	l.waiters.insert(r)
+	l.watchLocked(r)
 	if l.waiters.first == r {
 		l.newHeadLocked()
 		l.headSince = w.since // the time in other lines counts

@@ -28,6 +28,7 @@ type request struct {
 
 	prev, next *request
 	queue      *queue // in which it stands
+	watched    int    // its place among the deadlines of the queue, counted from 1; 0 for none
 	inFlight   bool
 	refused    bool // at least once
 	overdue    bool // its time is up, and it waits for the reply that is on its way
@@ -44,63 +45,6 @@ func (r *request) live() bool { return !r.ended && !r.gone }
 // sharesLocally reports whether a local share decides r during an outage.
 func (r *request) sharesLocally() bool {
 	return r.policy != nil && r.policy.Kind == outage.LocalShare
-}
-
-// A queue is a list of requests in the order in which they came.
-type queue struct {
-	first, last *request
-	n           int
-}
-
-func (q *queue) push(r *request) {
-	r.queue, r.prev = q, q.last
-	if q.last == nil {
-		q.first = r
-	} else {
-		q.last.next = r
-	}
-	q.last = r
-	q.n++
-}
-
-// insert puts r at its place by the time at which its caller came.
-func (q *queue) insert(r *request) {
-	after := q.last
-	for after != nil && after.seq > r.seq {
-		after = after.prev
-	}
-	if after == q.last {
-		q.push(r)
-		return
-	}
-	r.queue, r.prev = q, after
-	if after == nil {
-		r.next, q.first = q.first, r
-	} else {
-		r.next, after.next = after.next, r
-	}
-	r.next.prev = r
-	q.n++
-}
-
-// unqueue removes r from the queue in which it stands, if any.
-func (r *request) unqueue() {
-	q := r.queue
-	if q == nil {
-		return
-	}
-	if r.prev == nil {
-		q.first = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		q.last = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next, r.queue = nil, nil, nil
-	q.n--
 }
 
 // endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from

@@ -54,10 +54,10 @@ type Snapshot struct {
 func (h *Handle) Snapshot() (s Snapshot) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if m := h.shard.locals[h.key]; m != nil {
+	if m := h.shard.memory.shares[h.key]; m != nil {
 		s.Pending = m.Pending()
 	}
-	s.Remembered = len(h.shard.locals)
+	s.Remembered = len(h.shard.memory.keys)
 	l := h.shard.findLocked(h.key)
 	if l == nil {
 		return s
