@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-long lint fuzz cover bench api compat-report compat-long demo tidy
+.PHONY: help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long demo tidy
 
 # The lanes of `make test`: checks unit oldest compat bench redis valkey. All of them by default.
 LANES ?=
@@ -13,6 +13,12 @@ test: ## every test: miniredis, redis-server, valkey-server, real Redisson; LANE
 test-long: ## before a release: the lanes with every case of what is long and rare, then compat-long
 	@RATELIMITER_LONG=1 tools/test-lanes.sh $(LANES)
 	@$(MAKE) --no-print-directory compat-long
+
+test-faults: ## kills, freezes, fills and floods Redis, row by row, and prints what was promised and measured; 10 minutes
+	@tools/test-faults.sh
+
+faults-report: ## writes the table of docs/reliability.md from such a run
+	@RATELIMITER_FAULTS_REPORT=write tools/test-faults.sh
 
 lint: ## gofmt, go vet, staticcheck
 	@tools/test-lanes.sh checks

@@ -340,7 +340,15 @@ if not done then
     end
   end
 
-  local till = tonumber(cool_down or 0) or 0
+  -- [instant]
+  -- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
+  -- before 1970, and 2^53 for what is later.
+  local function instant(s)
+    local n = tonumber(s or 0) or 0
+    return n > 0 and math.min(n, 9007199254740992) or 0
+  end
+  -- [end]
+  local till = instant(cool_down)
   gap, cooling = tonumber(min_gap or 0) or 0, till - now
   if cooling > 0 then
     -- 9. Obey the cool-down. What falls due before its end joins it: grants of before, made by peers that do not
@@ -411,7 +419,7 @@ if not done then
     local ends = 0
     do
       if cool_down then
-        ends = math.max(till, tonumber(redis.call('HGET', KEYS[1], 'reopenUntil') or 0) or 0)
+        ends = math.max(till, instant(redis.call('HGET', KEYS[1], 'reopenUntil')))
         if ends <= now then
           redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
         end

@@ -19,7 +19,15 @@
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
 local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
-local till, ends = tonumber(conf[4] or 0) or 0, tonumber(conf[5] or 0) or 0
+-- [instant]
+-- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
+-- before 1970, and 2^53 for what is later.
+local function instant(s)
+  local n = tonumber(s or 0) or 0
+  return n > 0 and math.min(n, 9007199254740992) or 0
+end
+-- [end]
+local till, ends = instant(conf[4]), instant(conf[5])
 -- [limiter]
 if not (rate and interval and typ) then
   return {1}

@@ -45,7 +45,15 @@ if not now then
 end
 -- [end]
 local till, reopen = now + tonumber(ARGV[2]), tonumber(ARGV[3])
-local before, ends = tonumber(conf[4] or 0) or 0, tonumber(conf[5] or 0) or 0
+-- [instant]
+-- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
+-- before 1970, and 2^53 for what is later.
+local function instant(s)
+  local n = tonumber(s or 0) or 0
+  return n > 0 and math.min(n, 9007199254740992) or 0
+end
+-- [end]
+local before, ends = instant(conf[4]), instant(conf[5])
 if before > till then
   return {0, before, now}
 end

@@ -16,4 +16,12 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 -- [end]
-return {0, math.max(0, (tonumber(conf[2] or 0) or 0) - now)}
+-- [instant]
+-- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
+-- before 1970, and 2^53 for what is later.
+local function instant(s)
+  local n = tonumber(s or 0) or 0
+  return n > 0 and math.min(n, 9007199254740992) or 0
+end
+-- [end]
+return {0, math.max(0, instant(conf[2]) - now)}

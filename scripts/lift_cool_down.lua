@@ -39,8 +39,16 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 -- [end]
-local till = tonumber(conf[4] or 0) or 0
-local ends = math.max(till, tonumber(conf[5] or 0) or 0)
+-- [instant]
+-- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
+-- before 1970, and 2^53 for what is later.
+local function instant(s)
+  local n = tonumber(s or 0) or 0
+  return n > 0 and math.min(n, 9007199254740992) or 0
+end
+-- [end]
+local till = instant(conf[4])
+local ends = math.max(till, instant(conf[5]))
 local lifted = ends > now and 1 or 0
 redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
 

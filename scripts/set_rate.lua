@@ -37,8 +37,17 @@ if not now then
 end
 -- [end]
 
+-- [instant]
+-- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
+-- before 1970, and 2^53 for what is later.
+local function instant(s)
+  local n = tonumber(s or 0) or 0
+  return n > 0 and math.min(n, 9007199254740992) or 0
+end
+-- [end]
+
 -- A cool-down goes on, and must not end because the new rate has a shorter keepAliveTime.
-local till, stay = tonumber(conf[2] or 0) or 0, tonumber(ARGV[3])
+local till, stay = instant(conf[2]), tonumber(ARGV[3])
 if stay > 0 then
   if till > now then
     stay = math.max(stay, till - now + interval)

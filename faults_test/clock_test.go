@@ -1,0 +1,83 @@
+package faults_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// A clocked is a server whose clock the row sets. The offset lies in a file that the server has mapped.
+type clocked struct {
+	*redistest.Server
+	f      *fault
+	offset *os.File
+}
+
+// startClocked starts a server with clock/clock.c preloaded. (libfaketime hangs in the allocator of redis-server.)
+func startClocked(f *fault) *clocked {
+	f.Helper()
+	dir := f.TempDir()
+	library, file, script := filepath.Join(dir, "clock.so"), filepath.Join(dir, "offset"), filepath.Join(dir, "server")
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", library, "clock/clock.c").CombinedOutput()
+	require.NoError(f, err, "the clock needs a C compiler, gcc or clang: %s", out)
+	require.NoError(f, os.WriteFile(file, make([]byte, 8), 0o600))
+	require.NoError(f, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nLD_PRELOAD=%s FAULTS_CLOCK=%s exec %s-server \"$@\"\n", library, file, redistest.Lane()), 0o700))
+	s, err := redistest.NewServer(script, dir)
+	require.NoError(f, err)
+	f.Cleanup(s.Close)
+	offset, err := os.OpenFile(file, os.O_RDWR, 0)
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = offset.Close() })
+	return &clocked{s, f, offset}
+}
+
+// step sets the clock to what it should be plus d, for TIME in scripts too.
+func (c *clocked) step(d time.Duration) {
+	c.f.Helper()
+	_, err := c.offset.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds())), 0)
+	require.NoError(c.f, err)
+	now, err := admin(c.f, c.Server).Eval(c.f.Context(), "return redis.call('TIME')[1]", nil).Int64()
+	require.NoError(c.f, err)
+	require.InDelta(c.f, time.Now().Add(d).Unix(), now, 5, "the server's clock does not follow")
+}
+
+// stepped sets the server's clock by d under load. With again, the window across the step may hold the rate once more.
+func stepped(d time.Duration, again bool) func(f *fault) {
+	return func(f *fault) {
+		const permits, interval = 20, time.Second
+		s := startClocked(f)
+		a := newFleet(f, at(s.Addr()))
+		a.set("clock", rate(permits, interval))
+		tried, waited := a.tries("clock", 2, 3*time.Millisecond), a.waits("clock", 2, 0)
+		time.Sleep(2500 * time.Millisecond)
+		step := time.Now()
+		s.step(d)
+		done := time.Now()
+		time.Sleep(5 * time.Second)
+		until := time.Now()
+		both := &ledger{grants: append(tried.all(), waited.all()...)}
+		a.end()
+		most, later := fullest(both.all(), interval), fullest(after(both.all(), done), interval)
+		gap := both.gap(step, until)
+		total := permitsOf(after(both.all(), done))
+		f.measured("fullest window of %v: %d across the step, %d after it, at rate %d; longest time without a grant %v; %d granted in the 5 s after it",
+			interval, most, later, permits, round(gap), total)
+		allowed := int64(permits)
+		if again {
+			allowed *= 2
+		}
+		require.LessOrEqual(f, most, allowed)
+		require.LessOrEqual(f, later, int64(permits))
+		for _, b := range []*ledger{tried, waited} {
+			b.requireTyped(f, true)
+		}
+		f.within("the time without a grant", step, gap, interval)
+	}
+}

@@ -1,0 +1,213 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// appendOnly kills a server with an append-only file five times under load. What a caller was told must be in the file:
+// always to the permit, with everysec but for what Redis had not yet written.
+func appendOnly(fsync string) func(f *fault) {
+	return func(f *fault) {
+		s := redistest.Start(f, "--appendonly", "yes", "--appendfsync", fsync)
+		a := newFleet(f, at(s.Addr()))
+		a.set("ample", rate(ample, time.Hour))
+		tried, waited := a.tries("ample", 2, time.Millisecond), a.waits("ample", 4, time.Millisecond)
+		var slowest time.Duration
+		for range 5 {
+			time.Sleep(700 * time.Millisecond)
+			s.Kill()
+			s.Restart()
+			back := time.Now()
+			first := f.grants(waited, back)
+			slowest = max(slowest, first)
+			f.within("the first grant", back, first, firstGrant)
+		}
+		a.end()
+		told := tried.total() + waited.total()
+		in := inRedis(f, admin(f, s), "ample")
+		lost := told - in.used
+		f.measured("five kills: %d of %d grants lost; slowest first grant after a restart %v; %d calls without wait got ErrUnavailable",
+			max(lost, 0), told, round(slowest), tried.errs())
+		tried.requireTyped(f, false)
+		waited.requireTyped(f, true)
+		require.EqualValues(f, ample, in.sum(), "value and the set")
+		// A call that gave up after its last attempt may have been executed all the same.
+		require.GreaterOrEqual(f, lost, -int64(tried.errs()))
+		if fsync == "always" {
+			require.LessOrEqual(f, lost, int64(0))
+		}
+	}
+}
+
+// emptied takes everything out of a server under load. Callers that meet ErrNotInitialized set the rate again.
+func emptied(times int, empty func(s *redistest.Server, rdb *redis.Client)) func(f *fault) {
+	return func(f *fault) { emptiedUnderLoad(f, times, empty) }
+}
+
+func emptiedUnderLoad(f *fault, times int, empty func(s *redistest.Server, rdb *redis.Client)) {
+	const permits, interval = 20, 10 * time.Minute
+	s := redistest.Start(f)
+	a := newFleet(f, at(s.Addr()))
+	a.set("flushed", rate(permits, interval))
+	var mu sync.Mutex
+	var told, uninitialised, away int
+	wrong := map[string]int{}
+	for _, wait := range []bool{false, true} {
+		a.each(2, func(c *ratelimiter.Client) {
+			l, ctx := c.RateLimiter("flushed"), context.Background()
+			timeout := time.Duration(0)
+			if wait {
+				timeout = 3 * time.Second
+			}
+			ok, err := l.TryAcquire(ctx, 1, timeout)
+			if errors.Is(err, ratelimiter.ErrNotInitialized) {
+				_, _ = l.TrySetRate(ctx, rate(permits, interval)) // if it fails, the next call comes here again
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case ok:
+				told++
+			case errors.Is(err, ratelimiter.ErrNotInitialized):
+				uninitialised++
+			case errors.Is(err, ratelimiter.ErrUnavailable):
+				away++
+			case err != nil:
+				wrong[err.Error()]++
+			}
+		})
+	}
+	rdb := admin(f, s)
+	for range times {
+		time.Sleep(700 * time.Millisecond)
+		empty(s, rdb)
+	}
+	time.Sleep(time.Second)
+	a.end()
+	f.measured("%d times at rate %d: %d granted in all; %d calls got ErrNotInitialized, %d ErrUnavailable, %d anything else",
+		times, permits, told, uninitialised, away, len(wrong))
+	require.Empty(f, wrong)
+	require.Positive(f, uninitialised)
+	require.LessOrEqual(f, told, permits*(times+1))
+}
+
+// usedMemory returns how many bytes Redis counts.
+func usedMemory(f *fault, rdb *redis.Client) (used int) {
+	f.Helper()
+	_, rest, _ := strings.Cut(rdb.Info(context.Background(), "memory").Val(), "\nused_memory:")
+	_, err := fmt.Sscan(rest, &used)
+	require.NoError(f, err)
+	return used
+}
+
+// evicted lets Redis evict keys of limiters that are used up, and asks them again.
+func evicted(f *fault) {
+	const permits, limiters = 10, 300
+	s, ctx := redistest.Start(f, "--maxmemory", "0", "--maxmemory-policy", "allkeys-random"), context.Background()
+	a := newFleet(f, at(s.Addr()))
+	rdb := admin(f, s)
+	for i := range limiters {
+		name := fmt.Sprintf("e%d", i)
+		a.set(name, rate(permits, time.Hour))
+		l := a.clients[i%fleetSize].RateLimiter(name)
+		require.NoError(f, l.Acquire(ctx, permits/2))
+		require.NoError(f, l.Acquire(ctx, permits/2))
+	}
+	// A little less memory at a time, until a third of the keys is gone. Each write evicts as much as it has to.
+	for limit := usedMemory(f, rdb) + 512<<10; rdb.DBSize(ctx).Val() > 2*limiters; limit -= 2 << 10 {
+		do(f, rdb, "CONFIG", "SET", "maxmemory", limit)
+		_ = rdb.Set(ctx, "junk", 1, 0).Err()
+	}
+	do(f, rdb, "CONFIG", "SET", "maxmemory", 0)
+	var whole, value, set, hash int
+	for i := range limiters {
+		name := fmt.Sprintf("e%d", i)
+		hashKey, valueKey, permitsKey := keysOf(name)
+		there := func(key string) bool { return rdb.Exists(ctx, key).Val() == 1 }
+		hasHash, hasValue, hasSet := there(hashKey), there(valueKey), there(permitsKey)
+		l, granted := a.clients[(i+1)%fleetSize].RateLimiter(name), 0
+		var err error
+		for range 2 * permits {
+			ok, e := l.TryAcquire(ctx, 1, 0)
+			if err = e; ok {
+				granted++
+			}
+		}
+		switch {
+		case !hasHash:
+			hash++
+			require.ErrorIs(f, err, ratelimiter.ErrNotInitialized)
+			require.Zero(f, granted)
+		case !hasSet: // nobody can know any more
+			set++
+			require.NoError(f, err)
+			require.LessOrEqual(f, granted, permits)
+		case !hasValue:
+			value++
+			require.NoError(f, err)
+			require.Zero(f, granted, "the set tells what is in use")
+		default:
+			whole++
+			require.NoError(f, err)
+			require.Zero(f, granted)
+		}
+		if hasHash {
+			require.EqualValues(f, permits, inRedis(f, rdb, name).sum())
+		}
+	}
+	f.measured("of %d used-up limiters %d lost the value (0 granted beyond the rate), %d the set (one rate more at most), %d the hash (ErrNotInitialized); %d none; afterwards all add up",
+		limiters, value, set, hash, whole)
+	require.Positive(f, value*set*hash*whole, "every kind of loss")
+}
+
+// outOfMemory lets Redis refuse writes for some seconds.
+func outOfMemory(f *fault) {
+	s := redistest.Start(f)
+	closed, open := newFleet(f, at(s.Addr())), newFleet(f, at(s.Addr()), ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
+	closed.set("closed", rate(ample, time.Hour))
+	open.set("open", rate(ample, time.Hour))
+	tried, waited := closed.tries("closed", 2, time.Millisecond), closed.waits("closed", 4, time.Millisecond)
+	opened := open.tries("open", 2, time.Millisecond)
+	time.Sleep(500 * time.Millisecond)
+	rdb := admin(f, s)
+	do(f, rdb, "CONFIG", "SET", "maxmemory", 1)
+	begin := time.Now()
+	engaged := time.Duration(0)
+	f.soon("FailOpen grants", func() bool {
+		opened.mu.Lock()
+		defer opened.mu.Unlock()
+		engaged = time.Since(begin)
+		return opened.degraded > 0
+	})
+	time.Sleep(6 * time.Second)
+	meanwhile := permitsOf(after(tried.all(), begin)) + permitsOf(after(waited.all(), begin))
+	flaps := max(closed.began.Load()-fleetSize, 0) + max(open.began.Load()-fleetSize, 0) + closed.ended.Load() + open.ended.Load()
+	do(f, rdb, "CONFIG", "SET", "maxmemory", 0)
+	back := time.Now()
+	first := f.grants(waited, back)
+	time.Sleep(1500 * time.Millisecond)
+	closed.end()
+	open.end()
+	f.measured("%d granted by FailClosed in 6 s without memory; FailOpen engages after %v; outages that began or ended in between: %d; first grant %v after the memory; drift 0 of %d",
+		meanwhile, round(engaged), flaps, round(first), tried.total()+waited.total())
+	require.Zero(f, meanwhile)
+	for _, b := range []*ledger{tried, opened} {
+		b.requireTyped(f, false)
+	}
+	waited.requireTyped(f, true)
+	requireNoDrift(f, rdb, "closed", ample, tried.total()+waited.total())
+	f.within("until FailOpen grants", begin, engaged, 2*time.Second)
+	f.within("the first grant", back, first, firstGrant)
+	require.Zero(f, flaps, "an outage is one")
+}

@@ -1,0 +1,161 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// ample is the rate of a limiter on which nobody is refused: with an interval of an hour its set holds every grant of
+// the run, and what lies in Redis must be what the callers were told, to the permit.
+const ample = 10_000_000
+
+func rate(permits int64, interval time.Duration) ratelimiter.Rate {
+	return ratelimiter.Rate{Permits: permits, Interval: interval}
+}
+
+// A fleet is several Clients, each with a redis client of its own, as processes have.
+type fleet struct {
+	f            *fault
+	clients      []*ratelimiter.Client
+	began, ended atomic.Int64 // outages
+	stop         atomic.Bool
+	running      sync.WaitGroup
+	cancels      []context.CancelFunc
+}
+
+const fleetSize = 3
+
+// newFleet makes a Client of each redis client that dial returns.
+func newFleet(f *fault, dial func() redis.UniversalClient, opts ...ratelimiter.Option) *fleet {
+	a := &fleet{f: f}
+	opts = append(opts, ratelimiter.WithObserver(func(e ratelimiter.Event) {
+		switch e.Kind {
+		case ratelimiter.OutageBegan:
+			a.began.Add(1)
+		case ratelimiter.OutageEnded:
+			a.ended.Add(1)
+		}
+	}))
+	for range fleetSize {
+		rdb := dial()
+		c := ratelimiter.New(rdb, opts...)
+		f.Cleanup(func() { _ = c.Close(); _ = rdb.Close() })
+		a.clients = append(a.clients, c)
+	}
+	f.Cleanup(a.end)
+	return a
+}
+
+// at returns a dial for a server, or for a proxy before it.
+func at(addr string, opts ...func(*redis.Options)) func() redis.UniversalClient {
+	return func() redis.UniversalClient {
+		o := &redis.Options{Addr: addr}
+		for _, opt := range opts {
+			opt(o)
+		}
+		return redis.NewClient(o)
+	}
+}
+
+func (a *fleet) set(name string, r ratelimiter.Rate) {
+	a.f.Helper()
+	require.NoError(a.f, a.clients[0].RateLimiter(name).SetRate(context.Background(), r))
+}
+
+// tries starts n callers of each Client that ask once and do not wait, with a pause between.
+func (a *fleet) tries(name string, n int, pause time.Duration) *ledger {
+	b := &ledger{}
+	a.each(n, func(c *ratelimiter.Client) {
+		l, begin := c.RateLimiter(name), time.Now()
+		r, err := l.Try(context.Background(), 1)
+		b.note(begin, 1, r.Granted, r.Degraded, err)
+		time.Sleep(pause)
+	})
+	return b
+}
+
+// waits starts n callers of each Client that wait as long as it takes.
+func (a *fleet) waits(name string, n int, pause time.Duration) *ledger {
+	b := &ledger{}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.cancels = append(a.cancels, cancel)
+	a.each(n, func(c *ratelimiter.Client) {
+		begin := time.Now()
+		err := c.RateLimiter(name).Acquire(ctx, 1)
+		if errors.Is(err, context.Canceled) {
+			return // the end of the row
+		}
+		b.note(begin, 1, err == nil, false, err)
+		time.Sleep(pause)
+	})
+	return b
+}
+
+// each runs call in a loop in n goroutines for each Client until the fleet ends.
+func (a *fleet) each(n int, call func(c *ratelimiter.Client)) {
+	for _, c := range a.clients {
+		for range n {
+			a.running.Go(func() {
+				for !a.stop.Load() {
+					call(c)
+				}
+			})
+		}
+	}
+}
+
+// end ends the callers after the call that each is in. Whoever still waits a second later is cancelled.
+func (a *fleet) end() {
+	a.stop.Store(true)
+	ended := make(chan struct{})
+	go func() { a.running.Wait(); close(ended) }()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-time.After(time.Second):
+			for _, cancel := range a.cancels {
+				cancel()
+			}
+		}
+	}
+}
+
+// grants waits until the ledger has a grant that reached its caller after t, and returns how long that took.
+func (f *fault) grants(b *ledger, t time.Time) time.Duration {
+	f.Helper()
+	var took time.Duration
+	f.soon("a grant", func() (ok bool) { took, ok = b.firstAfter(t); return ok })
+	return took
+}
+
+// soon polls until ok returns true, for three minutes, which only a hang takes.
+func (f *fault) soon(what string, ok func() bool) {
+	f.Helper()
+	for end := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.Fatal("not within three minutes: " + what)
+		}
+	}
+}
+
+// admin returns a client of a server that does not send again.
+func admin(f *fault, s *redistest.Server) *redis.Client {
+	return s.Client(f, func(o *redis.Options) { o.MaxRetries = -1 })
+}
+
+func do(f *fault, rdb redis.UniversalClient, args ...any) {
+	f.Helper()
+	require.NoError(f, rdb.(interface {
+		Do(context.Context, ...any) *redis.Cmd
+	}).Do(context.Background(), args...).Err(), "%v", args)
+}

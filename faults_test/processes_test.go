@@ -1,0 +1,169 @@
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// fourProcesses lets four processes with equal demand compete for one limiter.
+func fourProcesses(f *fault) {
+	const permits, interval, during = 100, time.Second, 12 * time.Second
+	s := redistest.Start(f)
+	a := newFleet(f, at(s.Addr()))
+	a.set("fair", rate(permits, interval))
+	p := plan{Addr: s.Addr(), Name: "fair", Permits: 1, Callers: 8, During: during}
+	var parts []int64
+	all := int64(0)
+	for _, w := range startWorkers(f, p, p, p, p) {
+		got := w.result()
+		parts, all = append(parts, got.Permits), all+got.Permits
+	}
+	slices.Sort(parts)
+	share := float64(parts[0]) / (float64(all) / 4)
+	used := float64(all) / (permits * during.Seconds())
+	f.measured("%d in %v for %v: the parts are %d; the smallest is %.0f %% of an equal one; %.0f %% of the rate used", permits, interval, during, parts, 100*share, 100*used)
+	require.GreaterOrEqual(f, share, .5)
+	require.GreaterOrEqual(f, used, .8)
+	require.LessOrEqual(f, all, int64(permits*(during.Seconds()+1)))
+}
+
+// largeRequests lets one of four processes ask for half of the rate at a time.
+func largeRequests(f *fault) {
+	const permits, interval, during = 100, time.Second, 15 * time.Second
+	s := redistest.Start(f)
+	a := newFleet(f, at(s.Addr()))
+	a.set("large", rate(permits, interval))
+	small := plan{Addr: s.Addr(), Name: "large", Permits: 1, Callers: 8, During: during}
+	large := small
+	large.Permits, large.Callers = permits/2, 1
+	begin := time.Now()
+	var parts []int64
+	var longest time.Duration
+	all := int64(0)
+	for _, w := range startWorkers(f, large, small, small, small) {
+		got := w.result()
+		if len(parts) == 0 {
+			longest = got.Longest
+		}
+		parts, all = append(parts, got.Permits), all+got.Permits
+	}
+	share := float64(slices.Min(parts)) / (float64(all) / 4)
+	f.measured("the parts are %d, that of the large requests first; the smallest is %.0f %% of an equal one; the longest wait for %d permits was %v",
+		parts, 100*share, permits/2, round(longest))
+	require.GreaterOrEqual(f, share, .5)
+	f.within("the longest wait of a large request", begin, longest, 3*interval)
+}
+
+// processKilled ends one of four processes by SIGKILL while its callers wait and hold permits.
+func processKilled(f *fault) {
+	const permits, interval = 50, time.Second
+	s := redistest.Start(f)
+	a := newFleet(f, at(s.Addr()))
+	a.set("killed", rate(permits, interval))
+	p := plan{Addr: s.Addr(), Name: "killed", Permits: 1, Callers: 8, During: time.Minute}
+	workers := startWorkers(f, p, p, p)
+	b := a.waits("killed", 4, 0)
+	time.Sleep(3 * time.Second)
+	for _, w := range workers {
+		w.kill()
+	}
+	killed := time.Now()
+	time.Sleep(6 * time.Second)
+	until := time.Now()
+	list := after(b.all(), killed.Add(3*interval))
+	a.end()
+	gap := b.gap(killed, until)
+	lasts := until.Sub(killed.Add(3 * interval)).Seconds()
+	got := float64(permitsOf(list)) / (permits * lasts)
+	f.measured("three of four processes killed: three intervals later the one that is left uses %.0f %% of the rate; longest time without a grant %v; fullest window %d at rate %d",
+		100*got, round(gap), fullest(list, interval), permits)
+	b.requireTyped(f, true)
+	require.LessOrEqual(f, fullest(list, interval), int64(permits))
+	require.GreaterOrEqual(f, got, .7)
+	f.within("the time without a grant", killed, gap, 2*interval)
+}
+
+// cancelled cancels callers that wait, or whose call is on its way.
+func cancelled(f *fault) {
+	const callers, rounds = 500, 40
+	s := redistest.Start(f)
+	before := runtime.NumGoroutine()
+	a := newFleet(f, at(s.Addr()))
+	a.set("cancelled", rate(ample, time.Hour))
+	a.set("full", rate(1, time.Hour))
+	require.NoError(f, a.clients[0].RateLimiter("full").Acquire(f.Context(), 1))
+	var told int64
+	var mu sync.Mutex
+	cancels := 0
+	for r := range rounds {
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(context.Background())
+		for i := range callers {
+			name := "cancelled"
+			if i%5 == 0 {
+				name = "full"
+			}
+			wg.Go(func() {
+				err := a.clients[i%fleetSize].RateLimiter(name).Acquire(ctx, 1)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					told++
+				} else {
+					cancels++
+				}
+			})
+		}
+		time.Sleep(time.Duration(r%8) * 300 * time.Microsecond)
+		cancel()
+		wg.Wait()
+	}
+	rdb := admin(f, s)
+	var in stored
+	f.soon("what nobody claimed is back", func() bool {
+		in = inRedis(f, rdb, "cancelled")
+		return in.used == told
+	})
+	for _, c := range a.clients {
+		require.NoError(f, c.Close())
+	}
+	f.soon("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+3*fleetSize+10 })
+	f.measured("%d calls cancelled of %d: %d told, %d in Redis; goroutines %d before, %d after", cancels, callers*rounds, told, in.used, before, runtime.NumGoroutine())
+	require.Greater(f, cancels, callers)
+	require.EqualValues(f, ample, in.sum())
+}
+
+// futureMembers dates the grants of a limiter ahead, as a peer does whose clock is fast.
+func futureMembers(f *fault) {
+	const permits, interval = 10, time.Second
+	s, ctx := redistest.Start(f), context.Background()
+	a := newFleet(f, at(s.Addr()))
+	rdb := admin(f, s)
+	worst := time.Duration(0)
+	for i, ahead := range []time.Duration{time.Second, time.Minute, time.Hour, 292 * 365 * 24 * time.Hour} {
+		name := fmt.Sprintf("future%d", i)
+		a.set(name, rate(permits, interval))
+		l := a.clients[0].RateLimiter(name)
+		for range permits {
+			require.NoError(f, l.Acquire(ctx, 1))
+		}
+		_, _, set := keysOf(name)
+		for _, m := range rdb.ZRange(ctx, set, 0, -1).Val() {
+			do(f, rdb, "ZINCRBY", set, ahead.Milliseconds(), m)
+		}
+		begin := time.Now()
+		require.NoError(f, l.Acquire(ctx, permits))
+		took := time.Since(begin)
+		worst = max(worst, took)
+		f.within("the wait behind a grant from the future", begin, took, interval)
+	}
+	f.measured("grants dated 1 s, 1 min, 1 h and 292 years ahead: the longest wait for the whole rate %v, at an interval of %v", round(worst), interval)
+}

@@ -1,0 +1,206 @@
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// A watched is a master with a replica and three sentinels.
+type watched struct {
+	f               *fault
+	master, replica *redistest.Server
+	sentinels       []*redistest.Server
+}
+
+// sentinelScript starts a sentinel with the arguments that redistest gives to a server.
+const sentinelScript = `#!/bin/sh
+while [ $# -gt 0 ]; do
+    case $1 in
+    --port) port=$2 ;;
+    --dir) dir=$2 ;;
+    --sentinel-of) master=$2 ;;
+    esac
+    shift 2
+done
+cat >"$dir/sentinel.conf" <<EOF
+port $port
+bind 127.0.0.1
+sentinel monitor limits 127.0.0.1 $master 2
+sentinel down-after-milliseconds limits 1000
+sentinel failover-timeout limits 6000
+EOF
+exec %s-server "$dir/sentinel.conf" --sentinel
+`
+
+func startSentinels(f *fault) *watched {
+	f.Helper()
+	w := &watched{f: f, master: redistest.Start(f, "--repl-diskless-sync-delay", "0")}
+	_, port, err := net.SplitHostPort(w.master.Addr())
+	require.NoError(f, err)
+	w.replica = redistest.Start(f, "--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0")
+	script := filepath.Join(f.TempDir(), "sentinel")
+	require.NoError(f, os.WriteFile(script, fmt.Appendf(nil, sentinelScript, redistest.Lane()), 0o700))
+	rdb := admin(f, w.replica)
+	f.soon("the replica is in step", func() bool {
+		return strings.Contains(rdb.Info(context.Background(), "replication").Val(), "master_link_status:up")
+	})
+	for range 3 {
+		s, err := redistest.NewServer(script, f.TempDir(), "--sentinel-of", port)
+		require.NoError(f, err)
+		f.Cleanup(s.Close)
+		w.sentinels = append(w.sentinels, s)
+	}
+	for _, s := range w.sentinels {
+		rdb := admin(f, s)
+		f.soon("the sentinels know each other", func() bool {
+			info := rdb.Info(context.Background(), "sentinel").Val()
+			return strings.Contains(info, "status=ok") && strings.Contains(info, "slaves=1,sentinels=3")
+		})
+	}
+	return w
+}
+
+func (w *watched) dial() redis.UniversalClient {
+	o := &redis.FailoverOptions{MasterName: "limits"}
+	for _, s := range w.sentinels {
+		o.SentinelAddrs = append(o.SentinelAddrs, s.Addr())
+	}
+	return redis.NewFailoverClient(o)
+}
+
+// deafen cuts a replica off, so that it has nothing of what is granted from now on. Redis replicates asynchronously,
+// so a failover can lose as much at any time; this is the worst of it.
+func deafen(f *fault, master redis.UniversalClient) {
+	f.Helper()
+	do(f, master, "ACL", "SETUSER", "default", "-psync", "-sync")
+	do(f, master, "CLIENT", "KILL", "TYPE", "replica")
+}
+
+// masterAt waits until a server is a master that takes writes, and returns that moment.
+func masterAt(f *fault, s *redistest.Server) time.Time {
+	f.Helper()
+	ctx, rdb := context.Background(), admin(f, s)
+	f.soon("the replica takes writes", func() bool { return rdb.Set(ctx, "{06S}writable", 1, time.Second).Err() == nil })
+	return time.Now()
+}
+
+// served waits until a server has granted something of a limiter itself.
+func served(f *fault, s *redistest.Server, name string) {
+	f.Helper()
+	rdb := admin(f, s)
+	_, _, set := keysOf(name)
+	had := rdb.ZCard(context.Background(), set).Val()
+	f.soon("the new master grants", func() bool { return rdb.ZCard(context.Background(), set).Val() > had })
+}
+
+// scarce is the rate, an hour long, of the limiter that shows what a failover forgets: it is used up before.
+const scarce = 50
+
+// used lets a fleet use up a scarce limiter while the replica hears nothing of it.
+func (a *fleet) used(name string) {
+	a.f.Helper()
+	for range scarce {
+		r, err := a.clients[0].RateLimiter(name).Try(context.Background(), 1)
+		require.NoError(a.f, err)
+		require.True(a.f, r.Granted)
+	}
+}
+
+// firstGrant is how soon after Redis is back a caller is granted something.
+const firstGrant = 2500 * time.Millisecond
+
+// failover makes a failover by what, with a replica that lacks every grant of the scarce limiter. The limiter that is
+// not scarce shows when callers are served again.
+func failover(f *fault, what func(w *watched), then func(w *watched)) {
+	w := startSentinels(f)
+	a := newFleet(f, w.dial)
+	a.set("scarce", rate(scarce, time.Hour))
+	a.set("ample", rate(ample, time.Hour))
+	master := admin(f, w.master)
+	do(f, master, "WAIT", 1, 1000)
+	deafen(f, master)
+	a.used("scarce")
+	scarceTold, tried, waited := a.tries("scarce", 2, time.Millisecond), a.tries("ample", 2, time.Millisecond), a.waits("ample", 4, time.Millisecond)
+	time.Sleep(500 * time.Millisecond)
+	begin := time.Now()
+	what(w)
+	back := masterAt(f, w.replica)
+	first := f.grants(waited, back)
+	served(f, w.replica, "ample")
+	time.Sleep(time.Second)
+	then(w)
+	a.end()
+	granted := scarce + scarceTold.total()
+	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d calls without wait got ErrUnavailable",
+		granted, scarce, round(back.Sub(begin)), round(first), tried.errs())
+	require.Greater(f, granted, int64(scarce), "the replica has forgotten, or the row shows nothing")
+	require.LessOrEqual(f, granted, int64(2*scarce))
+	for _, b := range []*ledger{scarceTold, tried} {
+		b.requireTyped(f, false)
+	}
+	waited.requireTyped(f, true)
+	f.within("the first grant", back, first, firstGrant)
+}
+
+func sentinelKill(f *fault) {
+	failover(f, func(w *watched) { w.master.Kill() }, func(*watched) {})
+}
+
+// sentinelStop freezes the master, and lets it go on when it has been replaced: it then still takes itself for the
+// master until a sentinel tells it.
+func sentinelStop(f *fault) {
+	failover(f, func(w *watched) { w.master.Pause() }, func(w *watched) {
+		w.master.Resume()
+		time.Sleep(3 * time.Second)
+	})
+}
+
+func sentinelManual(f *fault) {
+	failover(f, func(w *watched) { do(f, admin(f, w.sentinels[0]), "SENTINEL", "FAILOVER", "limits") }, func(*watched) {})
+}
+
+// minReplicas takes the only replica away from a master that wants one.
+func minReplicas(f *fault) {
+	master := redistest.Start(f, "--repl-diskless-sync-delay", "0", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+	_, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(f, err)
+	replica := redistest.Start(f, "--replicaof", "127.0.0.1", port)
+	rdb := admin(f, master)
+	writable := func() time.Time {
+		f.soon("the master takes writes", func() bool { return rdb.Set(context.Background(), "x", 1, 0).Err() == nil })
+		return time.Now()
+	}
+	writable()
+	a := newFleet(f, at(master.Addr()))
+	a.set("ample", rate(ample, time.Hour))
+	tried, waited := a.tries("ample", 2, time.Millisecond), a.waits("ample", 4, time.Millisecond)
+	time.Sleep(500 * time.Millisecond)
+	replica.Kill()
+	f.soon("NOREPLICAS", func() bool { return redis.HasErrorPrefix(rdb.Set(context.Background(), "x", 1, 0).Err(), "NOREPLICAS") })
+	refused := time.Now()
+	time.Sleep(3 * time.Second)
+	before := time.Now()
+	meanwhile := permitsOf(after(tried.all(), refused)) + permitsOf(after(waited.all(), refused))
+	replica.Restart()
+	back := writable()
+	first := f.grants(waited, back)
+	time.Sleep(500 * time.Millisecond)
+	a.end()
+	f.measured("%d granted in %v of NOREPLICAS; first grant %v after the replica; drift 0 of %d; %d calls without wait got ErrUnavailable",
+		meanwhile, round(before.Sub(refused)), round(first), tried.total()+waited.total(), tried.errs())
+	require.Zero(f, meanwhile)
+	tried.requireTyped(f, false)
+	waited.requireTyped(f, true)
+	requireNoDrift(f, rdb, "ample", ample, tried.total()+waited.total())
+	f.within("the first grant", back, first, firstGrant)
+}
