@@ -120,7 +120,7 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 // client by [RateLimiter.Inspect]. Of an [Overall] limiter there are none, unless it used to be PerClient.
 //
 // The keys have to be looked for among all keys of the server that holds the limiter. This is done with SCAN, in
-// steps of 500 keys (about a second for a million keys), and never with KEYS; in a cluster or a ring on one server
+// steps of 200 keys (some seconds for a million keys), and never with KEYS; in a cluster or a ring on one server
 // only, because the keys of a limiter share a slot. Ids that appear or vanish in the meantime may be missing. A loop
 // that is left early sends no more steps. Clients changes nothing, and remembers the ids that it has returned.
 //
