@@ -298,3 +298,6 @@ func (st *State) newestGrant() (Member, bool) {
 	}
 	return Member{}, false
 }
+
+// ReopenUntil returns when the limiter has re-opened after its cool-down, or the zero time.
+func (st *State) ReopenUntil() time.Time { return instant(st.Fields, "reopenUntil") }
