@@ -3,6 +3,7 @@ package survey
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -43,4 +44,31 @@ func (s *Survey) Clients(ctx context.Context, name string) iter.Seq2[string, err
 			yield("", err)
 		}
 	}
+}
+
+// ClientIDs returns ids of clients that have permits in Redis, by the names of their limiters: at most each of every
+// limiter, and of most limiters at most. It reads all keys once.
+func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (map[string][]string, error) {
+	nodes, err := s.Nodes(ctx)
+	if len(nodes) == 0 {
+		return nil, err
+	}
+	ids := map[string][]string{}
+	for _, node := range nodes {
+		f := &finder{Survey: s, q: Query{Looked: new(int64), Pause: q.Pause, MaxKeys: q.MaxKeys}}
+		if serr := f.scan(ctx, node, remainsPattern(q.Match), "", func(keys []string) error {
+			for _, key := range keys {
+				name, id, ok := suffixOf(key)
+				list := ids[name]
+				if !ok || id == "" || len(list) >= each || len(list) == 0 && len(ids) >= most || slices.Contains(list, id) {
+					continue
+				}
+				ids[name] = append(list, id)
+			}
+			return nil
+		}); serr != nil && err == nil {
+			err = serr
+		}
+	}
+	return ids, err
 }

@@ -106,13 +106,7 @@ func (f *finder) hashes(ctx context.Context, node Node) error {
 
 // remains yields the limiters of a node whose hash is gone.
 func (f *finder) remains(ctx context.Context, node Node) error {
-	pattern := "*:[pv]*"
-	if m := f.q.Match; m != "" && strings.Contains(m, "{") {
-		pattern = m + ":[pv]*"
-	} else if m != "" && m != "*" {
-		pattern = "{" + m + "}:[pv]*"
-	}
-	return f.scan(ctx, node, pattern, "", func(keys []string) error {
+	return f.scan(ctx, node, remainsPattern(f.q.Match), "", func(keys []string) error {
 		var names []string
 		for _, key := range keys {
 			name, _, ok := suffixOf(key)
@@ -130,6 +124,18 @@ func (f *finder) remains(ctx context.Context, node Node) error {
 		}
 		return nil
 	})
+}
+
+// remainsPattern returns the pattern of the keys of state that belong to names which match. If the pattern of the names
+// has no brace, names that have one are left out.
+func remainsPattern(match string) string {
+	switch {
+	case match == "" || match == "*":
+		return "*:[pv]*"
+	case strings.Contains(match, "{"):
+		return match + ":[pv]*"
+	}
+	return "{" + match + "}:[pv]*"
 }
 
 // scan calls found with the keys of a node that match and have that type, a step at a time.
