@@ -236,3 +236,12 @@ func (p *patient) examine() (list []Finding) {
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// Examine returns what the checks find in the states alone that somebody has read: the keys that all clients share, and
+// those of clients. It sends nothing, so it finds less than [Doctor.Limiter].
+func Examine(main *survey.State, clients ...*survey.State) []Finding {
+	if main.ClientID != "" {
+		clients = append([]*survey.State{main}, clients...)
+	}
+	return (&patient{name: main.Name, main: main, clients: clients, divided: !main.OneInstant}).examine()
+}

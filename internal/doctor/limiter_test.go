@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -465,12 +467,22 @@ func TestShellQuote(t *testing.T) {
 	}
 }
 
-// Every check has a row in the document, and the other way round.
+// TestExplanations checks that every check has a row in the document, and the other way round.
 func TestExplanations(t *testing.T) {
-	for id, e := range explanations {
+	doc, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	rows := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllSubmatch(doc, -1) {
+		rows[string(m[1])] = true
+	}
+	for _, id := range Checks() {
+		require.True(t, rows[id], "docs/operations.md has no row for %s", id)
+		delete(rows, id)
+		e := explanations[id]
 		for _, text := range []string{e.means, e.java, e.golang} {
 			require.NotEmpty(t, text, id)
 			require.Equal(t, strings.TrimSpace(text), text, id)
 		}
 	}
+	require.Empty(t, rows)
 }

@@ -189,6 +189,19 @@ func (l *Limiter) Wait() time.Duration {
 	return wait
 }
 
+// Stuck reports whether fewer permits are left than the rate and none is in use: callers of Redisson fail, and the
+// next call of this package mends it.
+func (l *Limiter) Stuck() bool {
+	value, ok := whole(l.Value)
+	if l.Available() == Unknown || !l.HasValue || !ok || l.Members > l.Expired || l.Expired > int64(len(l.Oldest)) {
+		return false
+	}
+	for _, m := range l.Oldest {
+		value += int64(m.Permits)
+	}
+	return value < l.Rate.Permits
+}
+
 // Used returns the permits that are not available, or Unknown.
 func (l *Limiter) Used() int64 {
 	n := l.Available()

@@ -259,7 +259,9 @@ func (st *State) Peek(permits int64) (Peek, error) {
 			if free += int64(m.Permits); free >= permits {
 				pk.Known = true
 				pk.Wait = max(0, m.Time().Add(st.Rate.Interval).Sub(st.Time))
-				pk.Why = "the permits in use"
+				if pk.Why = "the permits in use"; m.Mark() == 'c' {
+					pk.Why = "the cool-down"
+				}
 				break
 			}
 		}
