@@ -278,10 +278,10 @@ func liveError(ctx context.Context, err error) error {
 	}
 	var exit exitError
 	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
 	case errors.As(err, &exit):
 		return err
+	case ctx.Err() != nil:
+		return errInterrupted
 	}
 	return advise(err)
 }

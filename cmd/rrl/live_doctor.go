@@ -32,17 +32,7 @@ func doctorCommand() *cli.Command {
 			&cli.IntFlag{Name: "max-clients", Value: 100, Usage: "with a name: look at `N` clients of a PER_CLIENT limiter at most"},
 			&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with a name: for how long to watch for clocks that are slow; 0 for not at all"},
 		}, runDoctor)
-	action := cmd.Action
-	cmd.Action = func(ctx context.Context, c *cli.Command) error {
-		err := action(ctx, c)
-		var usage usageError
-		var exit exitError
-		if err == nil || errors.Is(err, errInterrupted) || errors.As(err, &usage) || errors.As(err, &exit) {
-			return err
-		}
-		return exitError{exitNoAccess, err}
-	}
-	return cmd
+	return noAccess(cmd)
 }
 
 func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {

@@ -365,7 +365,7 @@ func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 		}
 		before := dirty()
 		t.Setenv("REDIS_PASSWORD", "secret")
-		for _, args := range [][]string{{"ls", "--remains"}, {"inspect", "base-a", "--members"}, {"inspect", "base-b", "--clients"}, {"peek", "base-a", "1"}, {"doctor"}, {"doctor", "base-a"}, {"doctor", "base-b"}} {
+		for _, args := range [][]string{{"ls", "--remains"}, {"inspect", "base-a", "--members"}, {"inspect", "base-b", "--clients"}, {"peek", "base-a", "1"}, {"top", "--count", "2", "--every", "100ms"}, {"watch", "base-a", "--count", "1"}, {"export"}, {"doctor"}, {"doctor", "base-a"}, {"doctor", "base-b"}} {
 			_, out, errs := l.run(args...)
 			require.Empty(t, errs, "%v", args)
 			require.NotContains(t, out, "NOPERM", "%v", args)

@@ -4,8 +4,8 @@
 //	go run ./cmd/rrl demo                                           in a clone
 //	go run github.com/goredisson/ratelimiter/cmd/rrl@latest demo    of a release
 //
-// The exit code is 0 on success, 1 on failure, 2 on wrong usage and 130 after an interrupt. For rrl doctor, 1
-// means findings, and 2 also that it could not look. Results go to the standard output; each error is one line on
+// The exit code is 0 on success, 1 on failure, 2 on wrong usage and 130 after an interrupt. For rrl doctor and rrl
+// diff, 1 means findings, and 2 also that they could not look. Results go to the standard output; each error is one line on
 // the standard error.
 package main
 
@@ -72,16 +72,17 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 	return &cli.Command{
 		Name:  "rrl",
 		Usage: "rate limiters in Redis, shared by Go and Redisson",
-		Description: "rrl ls, inspect, peek and doctor look at the limiters of a live Redis, and write nothing. heal,\n" +
+		Description: "rrl ls, top, inspect, watch, peek, doctor, diff and export look at the limiters of a live Redis, and write nothing. heal,\n" +
 			"set-rate, release, cool-down, lift and delete change one, with --write. All of them need --redis URL\n" +
 			"or REDIS_URL.\n\n" +
 			"rrl demo needs nothing but this program. It shows a limiter admit, delay and refuse\n" +
 			"real HTTP requests, and what that looks like in Redis.\n\n" +
-			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Those of doctor and peek differ: see their --help.",
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Those of doctor, diff and peek differ: see their --help.",
 		Version:   version(),
 		Writer:    stdout,
 		ErrWriter: stderr,
-		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand()},
+		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand(), diffCommand(), exportCommand(),
+			watchCommand(), topCommand()},
 			append(writeCommands(), demoCommand(), compareCommand(), versionCommand())...),
 		// The default handler prints the error and calls os.Exit.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -365,4 +366,27 @@ func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) er
 		}
 	}
 	return nil
+}
+
+// Again reads limiters that Find has found once more. Those that have gone since are left out.
+func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error) {
+	nodes, err := s.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string][]string{}
+	for _, l := range list {
+		names[l.Node] = append(names[l.Node], l.Name)
+	}
+	var again []*Limiter
+	for _, node := range nodes {
+		for part := range slices.Chunk(names[node.Addr], batch) {
+			found, err := s.read(ctx, node, part)
+			if err != nil {
+				return nil, &NodeError{node.Addr, err}
+			}
+			again = append(again, found...)
+		}
+	}
+	return again, nil
 }
