@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/redis/go-redis/v9"
@@ -174,12 +173,4 @@ func afterSuffix(rest, separator string) (client string, ok bool) {
 func text(v any) (string, bool) {
 	s, ok := v.(string)
 	return s, ok
-}
-
-// pttl returns a PTTL as a duration, and -1 and -2 unchanged, as NoTTL and NoLimiter of package ratelimiter.
-func pttl(n int64) time.Duration {
-	if n < 0 {
-		return time.Duration(n)
-	}
-	return time.Duration(min(n, int64(1<<62)/int64(time.Millisecond))) * time.Millisecond
 }
