@@ -90,6 +90,11 @@ var explanations = map[string]explanation{
 		"see what was found",
 		"see what was found",
 	},
+	"hot-key": {
+		"calls of a limiter's script took Redis long, during which it served nobody else",
+		"all callers of the server wait as long; Redisson's first call after a pause reclaims everything that has expired",
+		"all callers of the server wait as long; a call of ours takes about a millisecond at most",
+	},
 	"writers": {
 		"who has written what is in the set, by the layout of the members",
 		"versions of different layouts cannot share a limiter",

@@ -90,6 +90,12 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 			skip(err)
 		}
 	}
+	if stats, err := node.Client.Info(ctx, "commandstats").Result(); err == nil {
+		for name, text := range factsOf(stats) {
+			f[name] = text
+		}
+	}
+	d.hot(ctx, node, f, r)
 	for _, x := range append(f.examine(), migrating(nodes)...) {
 		x.Node = node.Addr
 		r.Findings = append(r.Findings, x)

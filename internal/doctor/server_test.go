@@ -121,3 +121,31 @@ func TestAll(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "only the first 2 limiters were looked at", r.Skipped[0].Why)
 }
+
+// TestHotKey has a script that looks like one of a limiter's hold the server up.
+func TestHotKey(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb := redistest.Start(t, "--appendonly", "yes").Client(t)
+	const spin = `local t = redis.call('TIME')
+		local from = t[1] * 1000000 + t[2]
+		repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] - from > 20000
+		return 1`
+	run := func(keys ...string) { require.NoError(t, rdb.Eval(t.Context(), spin, keys).Err()) }
+	run("other", "key")
+	run("orders:value", "{orders:value}:permits")
+	require.Empty(t, servers(t, rdb))
+	run("orders", "{orders}:value", "{orders}:permits")
+	run("orders", "{orders}:permits", "{orders}:value")
+	r, err := (&Doctor{Survey: survey.New(rdb)}).Servers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, r.Findings, 1)
+	f := r.Findings[0]
+	require.Equal(t, "hot-key", f.Check)
+	require.Equal(t, "orders", f.Limiter)
+	require.Contains(t, f.Found, "2 calls in the slow log, the slowest of 2")
+
+	// The counters of scripts.
+	var report Report
+	(&Doctor{}).hot(t.Context(), survey.Node{Client: rdb}, factsOf("uptime_in_seconds:100\r\ncmdstat_evalsha:calls=3000000,usec=1\r\ncmdstat_eval:calls=5,usec=1"), &report)
+	require.Equal(t, "30000 script calls a second since the start", report.Findings[1].Found)
+}

@@ -228,3 +228,6 @@ func expiredBefore(now time.Time, interval time.Duration) string {
 	}
 	return strconv.FormatInt(at-ms, 10)
 }
+
+// ValueKey returns the key of the permits that are left, which all clients of a limiter share.
+func ValueKey(name string) string { return keysOf(name, "")[1] }
