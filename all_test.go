@@ -3,6 +3,7 @@ package ratelimiter
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -119,6 +120,34 @@ func TestAllWaits(t *testing.T) {
 	})
 }
 
+// TestAllWaitsForTheLongestTimeout checks that a timeout to which nothing can be added is a long one: it is neither
+// over at once, nor does the caller wait longer than for its permits.
+func TestAllWaitsForTheLongestTimeout(t *testing.T) {
+	for _, timeout := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - time.Millisecond, math.MaxInt64 - time.Hour} {
+		inBothWays(t, func(t *testing.T, w *world) {
+			l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
+			demands := []Demand{{l[0], 1}, {l[1], 2}}
+			for i, at := range []time.Duration{0, 5, 10} {
+				r, err := w.client.TryAcquireAll(w.ctx, timeout, demands...)
+				require.NoError(t, err)
+				w.same(AllResult{Granted: true}, r)
+				require.Equal(t, at*time.Second, w.elapsed(), "%v, %d", timeout, i)
+			}
+			r, err := w.client.TryAcquireAll(w.ctx, timeout, demands[1])
+			require.NoError(t, err)
+			w.same(AllResult{Granted: true}, r)
+			ok, err := l[1].TryAcquire(w.ctx, 3, timeout)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, 20*time.Second, w.elapsed())
+			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+			defer cancel()
+			_, err = w.client.TryAcquireAll(ctx, timeout, demands...)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+	}
+}
+
 func TestAllOfBadInput(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
@@ -130,6 +159,9 @@ func TestAllOfBadInput(t *testing.T) {
 			"no permits":        {{l[0], 1}, {l[1], 0}},
 			"too many":          {{l[0], 1}, {l[1], 1 << 32}},
 			"too many together": {{l[0], 1}, {l[1], 1 << 31}, {l[1], 1 << 31}},
+			"more than any":     {{l[0], 1}, {l[1], math.MaxInt64}},
+			"an overflow":       {{l[1], math.MaxInt64}, {l[1], math.MaxInt64}},
+			"the other way":     {{l[0], 1}, {l[1], math.MinInt64}, {l[1], math.MinInt64}},
 			"another client":    {{l[0], 1}, {other.RateLimiter(l[1].Name()), 1}},
 			"a long list":       make([]Demand, 65),
 		} {

@@ -87,6 +87,11 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 // ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID].
 func (c *Client) ID() string { return c.cfg.clientID }
 
+// OutagePolicy returns the policy that [WithOutagePolicy] set, or [FailClosed] if it was not used. The limiters of the
+// Client follow it unless [RateLimiter.OnOutage] gives a handle another one. A program that decides something itself
+// while Redis is unavailable, as a middleware does, can follow it too.
+func (c *Client) OutagePolicy() OutagePolicy { return c.cfg.policy }
+
 // Close makes the callers that wait, and every later call, fail with ErrClosed. It closes neither the redis
 // client nor any limiter in Redis. Permits that are granted to a caller which Close has failed are given back.
 //

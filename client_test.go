@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -196,44 +195,4 @@ func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateT
 	ok, err = l.Delete(ctx)
 	require.NoError(t, err)
 	require.True(t, ok)
-}
-
-// The ACL of docs/protocol.md is sufficient, and lists exactly the commands that the scripts need.
-func TestLeastPrivilege(t *testing.T) {
-	redistest.NeedReal(t)
-	doc, err := os.ReadFile("docs/protocol.md")
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(doc), "## What a limiter needs of an ACL")
-	require.True(t, ok)
-	rest, _, _ = strings.Cut(rest, "on the keys")
-	commands := strings.Fields(rest)
-	require.Greater(t, len(commands), 20)
-
-	s := redistest.Start(t)
-	admin, ctx := s.Client(t), context.Background()
-	setUser := func(commands []string) *redis.Client {
-		args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~small", "~{small}:*", "~a{b}", "~a{b}:*", "+hello", "+ping", "+client"}
-		for _, c := range commands {
-			args = append(args, c)
-		}
-		require.NoError(t, admin.Do(ctx, args...).Err())
-		return s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
-	}
-	c := New(setUser(commands))
-	defer c.Close()
-	for _, typ := range []RateType{Overall, PerClient} {
-		everyOperation(t, ctx, c.RateLimiter("small"), typ)
-		everyOperation(t, ctx, c.RateLimiter("a{b}"), typ)
-	}
-	_, err = c.RateLimiter("other").Try(ctx, 1)
-	require.ErrorContains(t, err, "NOPERM")
-
-	for _, cmd := range commands { // each of them is needed
-		name := strings.TrimPrefix(cmd, "+")
-		used := name == "eval" || name == "evalsha" || name == "exists" || name == "pttl" || name == "hgetall"
-		for _, script := range allScripts() {
-			used = used || strings.Contains(script.Src, "'"+strings.ToUpper(name)+"'")
-		}
-		require.True(t, used, cmd)
-	}
 }

@@ -93,7 +93,7 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 		for _, typ := range []RateType{Overall, PerClient} {
 			inWorld(t, Rate{Type: typ, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
 				w.granted(1)
-				h := hold(w, time.Second)
+				h := hold(w, 800*time.Millisecond)
 				for _, ask := range []func(ctx context.Context) error{
 					func(ctx context.Context) error { _, err := w.l.Try(ctx, 4); return err },
 					func(ctx context.Context) error { return w.l.Acquire(ctx, 4) },

@@ -10,10 +10,11 @@ import (
 type EventKind int
 
 const (
-	// OutageBegan reports that Redis did not reply to a call in any attempt and is now considered unavailable.
-	// Limiter is the limiter of that call, and Err is the cause.
+	// OutageBegan reports that Redis is now considered unavailable: it refused a call or did not reply to it in any
+	// attempt, or its replies take too long; see [OutagePolicy]. Limiter is the limiter of the call that showed it,
+	// and Err is the cause.
 	OutageBegan EventKind = iota + 1
-	// OutageEnded reports that Redis has replied again. Limiter is the limiter of the call that found out,
+	// OutageEnded reports that what failed works again. Limiter is the limiter of the call that found out,
 	// Duration is how long the outage lasted, and Degraded is the number of requests that an [OutagePolicy]
 	// granted during it.
 	OutageEnded

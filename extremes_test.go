@@ -64,11 +64,11 @@ func TestWaitsBeyondADuration(t *testing.T) {
 	})
 }
 
-// TestRateAndTryAgreeOnWhatIsMalformed checks that Rate and Try fail with the same error for the same malformed
-// limiter.
+// TestRateAndTryAgreeOnWhatIsMalformed checks that all operations fail with the same error for the same malformed
+// limiter, and that none of them returns a number for it.
 func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		values := []string{"2000", "", "0", "1", "-1", "+1", "01", "1.0", "1.5", "1e3", "0x10", " 1", "1 ", "x", "nan", "inf", "-inf",
+		values := []string{"2000", "", "0", "1", "-1", "+1", "01", "1.0", "1.5", "1e3", "0x10", " 1", "1 ", "x", "nan", "-nan", "inf", "-inf", "infinity", "1e999",
 			"9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808", "1e400", "10000000000000000", "\x00", "1\n"}
 		for _, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
 			for _, v := range values {
@@ -93,6 +93,20 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 					return "none"
 				}
 				require.Equal(t, what(rateErr), what(tryErr), "%s %q: Rate and Try (%+v)", field, v, r)
+				require.Equal(t, what(rateErr), what(w.client.AcquireAll(w.ctx, Demand{w.l, 1})), "%s %q: AcquireAll", field, v)
+				_, err := w.l.Peek(w.ctx, 1)
+				require.Equal(t, what(rateErr), what(err), "%s %q: Peek", field, v)
+				_, err = w.l.Inspect(w.ctx)
+				require.Equal(t, what(rateErr), what(err), "%s %q: Inspect", field, v)
+				require.Equal(t, what(rateErr), what(w.l.Release(w.ctx, 1)), "%s %q: Release", field, v)
+				n, err := w.l.AvailablePermits(w.ctx)
+				if field != "keepAliveTime" { // which it does not need, because it keeps nothing alive
+					require.Equal(t, what(rateErr), what(err), "%s %q: AvailablePermits", field, v)
+				}
+				require.GreaterOrEqual(t, n, int64(0), "%s %q: AvailablePermits", field, v)
+				if err != nil {
+					require.Zero(t, n, "%s %q: AvailablePermits", field, v)
+				}
 			}
 		}
 	})

@@ -73,8 +73,9 @@ func WithEarlyRefusal() Option {
 }
 
 // WithOutageLimit sets how long callers that wait go on waiting while Redis is unavailable, as far as their
-// timeout and context allow; then they get ErrUnavailable. Up to that point an outage is to them only a longer
-// wait. Callers that do not wait get ErrUnavailable as soon as the outage is known. Callers with the policies
+// timeout and context allow; then they get ErrUnavailable. It counts from when Redis is known to be unavailable; for
+// how long a caller had waited for permits before does not matter. For a caller that comes later it counts from
+// then. Up to that point an outage is to them only a longer wait. Callers that do not wait get ErrUnavailable as soon as the outage is known. Callers with the policies
 // [FailOpen] and [LocalShare] are served without Redis, and the limit does not apply to them. The default is 30
 // seconds.
 func WithOutageLimit(d time.Duration) Option {

@@ -7,8 +7,12 @@ import (
 )
 
 // An OutagePolicy decides requests for permits during an outage of Redis. An outage begins when a call has
-// failed in all its attempts, which takes a fifth of a second and the timeouts of the redis client, and ends
-// when a probe gets a reply.
+// failed in all its attempts, which takes a fifth of a second and the timeouts of the redis client. It also begins
+// when Redis is too slow: for one second and a half no call of the Client has got a reply within a second, and two
+// calls in a row have waited for that second. A request that is in flight at that instant is decided as well. The
+// outage ends when a probe, which is made once a second, shows that what failed works again: a write, if Redis refused
+// to write (out of memory, a read-only replica, too few replicas, a failed save), and a reply within half a second, if
+// Redis was too slow.
 //
 // The policy decides nothing else. What Redis executed and replied to with an error, such as WRONGTYPE, NOPERM
 // or a limiter without a rate, is that error under every policy. An exhausted connection pool is ErrUnavailable
@@ -41,6 +45,10 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 // numbers. If the rate has fewer permits than there are nodes the share is zero, and the policy acts as
 // FailClosed: one permit for each process would exceed the rate. In a [PerClient] limiter the permits belong to
 // this client alone, so nodes is 1. If [Rate].MinGap is set, the share is paced at nodes gaps per permit.
+//
+// A process counts the shares of up to 65,536 limiters at a time, 128 of those whose keys hash alike. A limiter
+// beyond that gets ErrUnavailable until the grants of another one no longer count, however many names callers
+// make up.
 //
 // LocalShare is made so that the window holds. Permits that Redis granted to anybody just before the outage
 // still count, so the share begins one interval after the outage has become known; a limiter with a long

@@ -234,3 +234,11 @@ func TestObserver(t *testing.T) {
 		events = append(events, e)
 	}))
 }
+
+// TestOutagePolicyOfTheClient checks that a Client returns the policy that its limiters follow.
+func TestOutagePolicyOfTheClient(t *testing.T) {
+	require.Equal(t, FailClosed(), New(nil).OutagePolicy())
+	for _, p := range []OutagePolicy{FailClosed(), FailOpen(), LocalShare(overall(5, time.Second), 3)} {
+		require.Equal(t, p, New(nil, WithOutagePolicy(p)).OutagePolicy())
+	}
+}

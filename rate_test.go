@@ -298,3 +298,24 @@ func TestReleaseAppliesTheTTLRule(t *testing.T) {
 		require.InDelta(t, time.Hour, w.rdb.PTTL(w.ctx, w.valueKey()).Val(), float64(2*time.Second))
 	})
 }
+
+// TestRateOfALargeHash checks that Rate and Inspect read the fields of a limiter and not whatever else is in its hash.
+func TestRateOfALargeHash(t *testing.T) {
+	redistest.NeedReal(t)
+	s := redistest.Start(t)
+	w := newWorld(t, s.Client(t))
+	r := Rate{Type: PerClient, Permits: 7, Interval: time.Minute, KeepAlive: time.Hour, MinGap: time.Second}
+	require.NoError(t, w.l.SetRate(w.ctx, r))
+	fill := "for i = 1, 200000 do redis.call('HSET', KEYS[1], 'field ' .. i, 'x') end return 0"
+	require.NoError(t, w.rdb.Eval(w.ctx, fill, []string{w.l.redis.Keys.Hash}).Err())
+	m := &cpuMeter{t: t, admin: s.Client(t)}
+	begin := m.used()
+	got, err := w.l.Rate(w.ctx)
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+	state, err := w.l.Inspect(w.ctx)
+	require.NoError(t, err)
+	require.Equal(t, r, state.Rate)
+	require.Len(t, state.Fields, 5)
+	require.Less(t, m.used()-begin, 10*time.Millisecond)
+}

@@ -96,28 +96,34 @@ func (c cooled) keepAlive() {
 // error while a score lies ahead of its clock, which is the case until an interval before the end.
 func TestCoolDownAndTheOldest(t *testing.T) {
 	rdb := redistest.Client(t)
-	c := cooled{trouble: newTrouble(t, allVersions[0]), watch: &watchedGrants{ledger: startLedger(t, rdb.Options().Addr), rdb: rdb}}
-	require.Equal(t, "3.13.4", c.version.name)
+	watch := &watchedGrants{ledger: startLedger(t, rdb.Options().Addr), rdb: rdb}
+	require.Equal(t, "3.13.4", allVersions[0].name)
+	steadily(t, func(t testing.TB) {
+		coolDownAndTheOldest(cooled{trouble: newTrouble(t, allVersions[0]), watch: watch})
+	}, allVersions[0])
+}
+
+func coolDownAndTheOldest(c cooled) {
 	const rate = 5
 	c.limited(overall, rate, coolInterval)
-	require.True(t, c.javaTries(rate))
+	require.True(c, c.javaTries(rate))
 	begun, until := c.coolDown(2 * time.Second)
 	for due := until.Add(-coolInterval); time.Until(due) > 300*time.Millisecond; {
 		for _, call := range [][]any{{"tryAcquire", c.name, 1}, {"acquire", c.name, 1}, {"tryAcquire", c.name, 1, 5 * time.Second}} {
 			_, err := c.java.call(call[0].(string), call[1:]...)
-			require.ErrorContains(t, err, "bad argument #2 to 'unpack' (string expected, got nil)")
+			require.ErrorContains(c, err, "bad argument #2 to 'unpack' (string expected, got nil)")
 		}
 		r := c.try(1)
-		require.False(t, r.Granted, "%v before the end", until.Sub(r.Time))
+		require.False(c, r.Granted, "%v before the end", until.Sub(r.Time))
 		time.Sleep(50 * time.Millisecond)
 	}
 	time.Sleep(time.Until(until.Add(-coolInterval / 2))) // from here on the scores of the blocks are no longer ahead
-	require.False(t, c.javaTries(1))
+	require.False(c, c.javaTries(1))
 	time.Sleep(time.Until(until.Add(20 * time.Millisecond)))
 	c.none(begun, until)
-	require.True(t, c.javaTries(1))
-	require.True(t, c.try(rate-1).Granted)
-	require.False(t, c.javaTries(1))
+	require.True(c, c.javaTries(1))
+	require.True(c, c.try(rate-1).Granted)
+	require.False(c, c.javaTries(1))
 	c.wholeAgain(rate, coolInterval)
 }
 
@@ -130,7 +136,7 @@ func TestFieldsAreHarmless(t *testing.T) {
 		for _, typ := range []string{overall, "PER_CLIENT"} {
 			running.Go(func() {
 				t.Run(v.name+"/"+typ, func(t *testing.T) {
-					onVersion(t, v, func(t testing.TB, v version) { fieldsAreHarmless(newTrouble(t, v), typ) })
+					onVersionSteadily(t, v, func(t testing.TB, v version) { fieldsAreHarmless(newTrouble(t, v), typ) })
 				})
 			})
 		}

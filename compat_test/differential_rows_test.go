@@ -220,6 +220,14 @@ func alterClientTTL(c twinCase, w *twinOutcome, given bool) bool {
 			permits = noKey
 		}
 	}
+	if applied && c.slot > 0 && c.clientTTL == 0 { // keys that live forever lose a TTL that they have
+		if value > 0 {
+			value = noTTL
+		}
+		if permits > 0 {
+			permits = noTTL
+		}
+	}
 	changed := value != s.valueTTL || permits != s.permitsTTL
 	s.valueTTL, s.permitsTTL = value, permits
 	return changed

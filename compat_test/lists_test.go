@@ -35,8 +35,8 @@ func newListLoser(seed uint64) *listLoser {
 	return &listLoser{loser: *newLoser(seed, 0.5, lossyMost), byScript: map[int]int{}, first: map[string]time.Time{}}
 }
 
-// listShort is longer than lossyShort, because a list takes several calls, each of which may be sent again.
-const listShort = 3 * time.Second
+// listShort is what lossyShort is, for lists, of which the calls may be sent again one after another.
+const listShort = 9 * time.Second
 
 const (
 	listKeys   = 18 // of acquire_all
@@ -97,8 +97,8 @@ func newLists(t testing.TB, past redis.UniversalClient, through []redis.Universa
 	for _, timed := range []bool{false, true} {
 		for _, rates := range [][]ratelimiter.Rate{
 			{{Type: o, Permits: long, Interval: lossyLong}, {Type: o, Permits: 1e6, Interval: lossyLong}, {Type: p, Permits: 1e6, Interval: lossyLong}},
-			{{Type: o, Permits: 90, Interval: listShort}, {Type: o, Permits: 120, Interval: listShort}, {Type: p, Permits: 40, Interval: listShort}},
-			{{Type: o, Permits: 1e6, Interval: lossyLong}, {Type: o, Permits: 90, Interval: listShort}, {Type: p, Permits: long, Interval: lossyLong}},
+			{{Type: o, Permits: 270, Interval: listShort}, {Type: o, Permits: 360, Interval: listShort}, {Type: p, Permits: 120, Interval: listShort}},
+			{{Type: o, Permits: 1e6, Interval: lossyLong}, {Type: o, Permits: 270, Interval: listShort}, {Type: p, Permits: long, Interval: lossyLong}},
 		} {
 			l := list{waits: rates[0].Interval == listShort}
 			for _, rate := range rates {
@@ -274,8 +274,10 @@ func TestOverlappingLists(t *testing.T) {
 	})
 }
 
+// overlap runs the callers. The interval is longer than a stall: a list that holds permits on one node for longer than
+// the interval while another node stalls has to take them anew, and nobody is told of those that it held.
 func overlap(t *testing.T, through []redis.UniversalClient, seen *clusterLedger) {
-	const rate, interval, callers, each = 12, 200 * time.Millisecond, 20, 6
+	const rate, interval, callers, each = 40, 2 * time.Second, 20, 6
 	seed, name := newTwinSeed(t).run, redistest.Key(t)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // ends a test whose grant never comes

@@ -40,6 +40,7 @@ type phase struct {
 	app      string
 	during   time.Duration
 	headRoom int64 // of the API's permits
+	away     bool  // Redis is away for a while
 	running  sync.WaitGroup
 	began    time.Time
 
@@ -55,6 +56,13 @@ func (o *outbound) phase(t *testing.T, during time.Duration) *phase {
 func (p *phase) ofApp() string        { return "{dingtalk}:app-api:" + p.app + ":" + apiPath + ":1s" }
 func (p *phase) permitsOfApp() string { return p.ofApp() + ":permits" } // a name with braces gets no further braces
 func (p *phase) ofAddress() string    { return "{dingtalk}:ip:default:20s" }
+
+func (p *phase) permitsOfAddress() string { return p.ofAddress() + ":permits" }
+
+// permitsOfRobot is the permits key of the robot's six seconds.
+func (p *phase) permitsOfRobot() string {
+	return fmt.Sprintf("{dingtalk}:robot:%s:%v:permits", httplimit.Hash("robot-"+p.app), robotInterval)
+}
 
 // starts starts the load of the Go processes and, if they use the profile, that of Java.
 func (p *phase) starts(plain bool) {
@@ -166,8 +174,9 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 		switch {
 		case penalty.Outside:
 			outside--
-		case penalty.Dimension == dinggate.DimAppAPI && p.wasHeldUp(penalty.Start):
+		case penalty.Dimension == dinggate.DimAppAPI && p.wasHeldUp(penalty.Start, p.permitsOfApp(), toAPI, apiRate, time.Second):
 			excused++
+		case penalty.Dimension == dinggate.DimRobot && p.wasHeldUp(penalty.Start, p.permitsOfRobot(), toRobot, robotRate, robotInterval):
 		default:
 			p.Errorf("a penalty, and no call was held up: %+v", penalty)
 		}
@@ -176,16 +185,16 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 	return excused
 }
 
-// wasHeldUp reports whether one of the calls of the second before until was held up between its grant, by the clock
-// of Redis or of Java, and the gateway. A call that took longer than the second was not held up by the machine, but
-// sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
+// wasHeldUp reports whether one of the calls of the interval before until was held up between its grant, by the clock
+// of Redis or of Java, and the gateway. In a phase in which Redis was away, a call that took longer than the interval was
+// not held up by the machine, but sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
 // call.
-func (p *phase) wasHeldUp(until time.Time) bool {
+func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, rate int, interval time.Duration) bool {
 	p.Helper()
-	grants := p.outbound.seen.at(p.outbound.server.Client(p), p.permitsOfApp())
+	grants := p.outbound.seen.at(p.outbound.server.Client(p), key)
 	slices.SortFunc(grants, func(a, b entry) int { return b.at.Compare(a.at) })
-	calls := p.gateway.calls(func(a arrival) bool { return toAPI(a) && !a.at.After(until) })
-	calls = calls[max(0, len(calls)-apiRate-1):]
+	calls := p.gateway.calls(func(a arrival) bool { return want(a) && !a.at.After(until) })
+	calls = calls[max(0, len(calls)-rate-1):]
 	slices.SortFunc(calls, func(a, b arrival) int { return b.sent.Compare(a.sent) })
 	var most time.Duration
 	for _, c := range calls {
@@ -197,8 +206,8 @@ func (p *phase) wasHeldUp(until time.Time) bool {
 		most = max(most, c.at.Sub(grants[i].scored()))
 		grants = grants[i+1:]
 	}
-	p.Logf("PENALTY: the slowest call of its second was %v under way", most)
-	return most > heldUpOnItsWay && most < time.Second
+	p.Logf("PENALTY: the slowest call of its interval was %v under way", most)
+	return most > heldUpOnItsWay && (most < interval || !p.away)
 }
 
 // closest returns the shortest time in which more calls arrived than a second allows.

@@ -129,8 +129,9 @@ func TestSharesBesideJava(t *testing.T) {
 		// With one version after another, on a machine that did nothing else, the smaller share was 46 to 50 %, and the
 		// whole rate was used. Here four JVMs share two cores with other tests, which reduces Java's part; 27 % was
 		// seen. In virtual time TestJavaThatWaitsGetsItsShare checks for 35 %, and 95 % of the rate.
-		require.GreaterOrEqual(t, got.smaller(), .10, "%+v", got)
-		require.LessOrEqual(t, float64(got.all()), c.whole()+float64(c.rate), "%+v", got)
+		redistest.Measured(t, got.smaller() >= .10, "%+v", got)
+		// Grants are counted when their callers are back, so a stall can move those of a moment across the end.
+		redistest.Measured(t, float64(got.all()) <= c.whole()+float64(c.rate), "%+v of %.0f", got, c.whole())
 	})
 }
 
@@ -140,7 +141,7 @@ func TestTripwireByEveryVersion(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, v := range allVersions {
-		running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersion(t, v, tripped) }) })
+		running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersionSteadily(t, v, tripped) }) })
 	}
 }
 

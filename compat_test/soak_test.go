@@ -50,12 +50,15 @@ func TestSoak(t *testing.T) {
 		require.Empty(t, l.errors)
 		grants := s.seen.of(s.rdb, l.name)
 		require.Equal(t, l.told, permitsIn(grants), "%s: a grant that nobody was told of, or the reverse", l.name)
-		require.NotZero(t, l.byJava, "%s: Java got nothing", l.name)
 		requireWindows(t, grants, soakRate, soakInterval)
-		require.Greater(t, permitsIn(grants), soakRate*int64(soakDuration()/soakInterval)/2, "they compete")
 		t.Logf("%v: %d permits, %d of them to Java", l.versions, l.told, l.byJava)
 	}
 	s.requireAllBack()
+	for _, l := range s.limiters {
+		redistest.Measured(t, l.byJava > 0, "%s: Java got nothing", l.name)
+		all := soakRate * int64(soakDuration()/soakInterval)
+		redistest.Measured(t, l.told > all/2, "%s: %d of %d permits: they hardly compete", l.name, l.told, all)
+	}
 }
 
 // TestSoakRestarts checks the same while a JVM of each pair, a Go process and Redis are killed and started again.
@@ -92,12 +95,14 @@ func TestSoakRestarts(t *testing.T) {
 		require.Empty(t, l.errors, "errors that Redis' restart does not explain")
 		grants := s.seen.of(s.rdb, l.name)
 		require.LessOrEqual(t, l.told, permitsIn(grants), "%s: a grant that Redis does not know of", l.name)
-		require.NotZero(t, l.byJava)
 		requireWindows(t, grants, soakRate, soakInterval)
 		t.Logf("%v: %d permits granted, callers told of %d; %d of the grants from Redis' last moment; faults %v",
 			l.versions, permitsIn(grants), l.told, missed, l.faults)
 	}
 	s.requireAllBack()
+	for _, l := range s.limiters {
+		redistest.Measured(t, l.byJava > 0, "%s: Java got nothing", l.name)
+	}
 }
 
 // A soak is two limiters on one Redis, with the ledger.
@@ -278,8 +283,16 @@ func (s *soak) requireAllBack() {
 		for _, p := range l.java {
 			idle()
 			require.EqualValues(s, soakRate, p.number(s, "availablePermits", l.name), "%s", p.version)
-			require.True(s, p.truth(s, "tryAcquire", l.name, soakRate), "%s", p.version)
-			require.False(s, p.truth(s, "tryAcquire", l.name, 1), "%s", p.version)
+			for {
+				begun := time.Now()
+				require.True(s, p.truth(s, "tryAcquire", l.name, soakRate), "%s", p.version)
+				another := p.truth(s, "tryAcquire", l.name, 1)
+				if time.Since(begun) < soakInterval {
+					require.False(s, another, "%s", p.version)
+					break
+				}
+				idle() // the machine stalled until the permits were back
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -64,7 +65,7 @@ func suiteRateValue(s *stage) {
 		}
 	})
 	looking.Wait()
-	require.GreaterOrEqual(s, full, want)
+	redistest.Measured(s, full >= want, "in %d of %d looks all %d permits were in use", full, looks, rate)
 }
 
 // inUse adds up the permits of the members in the OVERALL set, without the tripwire of waiting callers.
@@ -141,5 +142,5 @@ func (s *stage) inWindows(rate int64, mode string, f func(granted func())) {
 	if s.scale > 0 {
 		least /= 2 // the machine decides how much of it real threads use
 	}
-	require.GreaterOrEqual(s, permitsIn(grants), least)
+	redistest.Measured(s, permitsIn(grants) >= least, "%d permits, less than %d", permitsIn(grants), least)
 }

@@ -1,6 +1,7 @@
 package compat_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -32,23 +33,30 @@ func (t trouble) left() int64 {
 }
 
 // strangers returns a limiter of version 4.7.0, and the same limiter as another version sees it.
-func strangers(t *testing.T, other string, permits int, interval time.Duration) (newer, older trouble) {
+func strangers(t testing.TB, other string, permits int, interval time.Duration) (newer, older trouble) {
 	t.Helper()
 	newer = newTrouble(t, newestListed()).another(permits, interval)
 	older = newer
-	for _, v := range allVersions {
-		if v.name == other {
-			older.version, older.java = v, fleet.peer(t, v)
-			return newer, older
-		}
-	}
-	require.FailNow(t, "no such version", other)
+	older.version = listed(t, other)
+	older.java = fleet.peer(t, older.version)
 	return newer, older
+}
+
+// listed returns the version of that name.
+func listed(t testing.TB, name string) version {
+	t.Helper()
+	i := slices.IndexFunc(allVersions, func(v version) bool { return v.name == name })
+	require.GreaterOrEqual(t, i, 0, "no version %s", name)
+	return allVersions[i]
 }
 
 // TestTroubleLc0IReadByBc0I checks that 4.7.0 takes random bytes of 3.16.8's members for permits. With one member
 // that has expired and one that has not, it refuses for ages.
 func TestTroubleLc0IReadByBc0I(t *testing.T) {
+	steadily(t, lc0IReadByBc0I, newestListed(), listed(t, "3.16.8"))
+}
+
+func lc0IReadByBc0I(t testing.TB) {
 	const interval = 800 * time.Millisecond
 	newer, older := strangers(t, "3.16.8", 5, interval)
 	require.True(t, older.javaTries(1))
@@ -72,42 +80,50 @@ func TestTroubleLc0IReadByBc0I(t *testing.T) {
 // TestTroubleBc0IReadByLc0I checks that 3.16.8 fails at every member of 4.7.0 from the moment that it expires, and
 // also at ours unless we use WithMemberFormat(MemberLc0I).
 func TestTroubleBc0IReadByLc0I(t *testing.T) {
-	const interval = 300 * time.Millisecond
 	for writer, write := range map[string]func(newer trouble){
 		"4.7.0": func(newer trouble) { require.True(t, newer.javaTries(1)) },
 		"ours":  func(newer trouble) { newer.spent(1) },
 	} {
 		t.Run(writer, func(t *testing.T) {
-			newer, older := strangers(t, "3.16.8", 5, interval)
-			write(newer)
-			require.True(t, older.javaTries(1))
-			require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1, ratelimiter.MemberBc0I: 1}, newer.formats())
-			for range 2 {
-				time.Sleep(interval + 20*time.Millisecond)
-				for _, call := range [][]any{{"tryAcquire", newer.name, 1}, {"availablePermits", newer.name}} {
-					_, err := older.java.call(call[0].(string), call[1:]...)
-					require.ErrorContains(t, err, tooShort)
-				}
-			}
-
-			writes := ratelimiter.New(newer.rdb, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
-			defer writes.Close()
-			ok, err := writes.RateLimiter(newer.name).TryAcquire(t.Context(), 2, 0)
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.True(t, older.javaTries(3))
-			time.Sleep(interval + 20*time.Millisecond)
-			require.True(t, older.javaTries(5))
-			require.False(t, older.javaTries(1))
-			require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1}, newer.formats())
+			steadily(t, func(t testing.TB) { bc0IReadByLc0I(t, write) }, newestListed(), listed(t, "3.16.8"))
 		})
 	}
+}
+
+func bc0IReadByLc0I(t testing.TB, write func(newer trouble)) {
+	const interval = 300 * time.Millisecond
+	newer, older := strangers(t, "3.16.8", 5, interval)
+	write(newer)
+	require.True(t, older.javaTries(1))
+	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1, ratelimiter.MemberBc0I: 1}, newer.formats())
+	for range 2 {
+		time.Sleep(interval + 20*time.Millisecond)
+		for _, call := range [][]any{{"tryAcquire", newer.name, 1}, {"availablePermits", newer.name}} {
+			_, err := older.java.call(call[0].(string), call[1:]...)
+			require.ErrorContains(t, err, tooShort)
+		}
+	}
+
+	writes := ratelimiter.New(newer.rdb, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
+	defer writes.Close()
+	ok, err := writes.RateLimiter(newer.name).TryAcquire(t.Context(), 2, 0)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.True(t, older.javaTries(3))
+	time.Sleep(interval + 20*time.Millisecond)
+	require.True(t, older.javaTries(5))
+	require.False(t, older.javaTries(1))
+	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1}, newer.formats())
 }
 
 // TestTroubleFIAndBc0I checks that the article's 3.15.5 and 4.7.0 cannot share a limiter. 4.7.0 fails at an expired
 // member of 3.15.5; 3.15.5 takes random bytes of 4.7.0's for permits and then grants without limit. Either of them
 // can share one with us, which is why the soak has pairs of versions that can.
 func TestTroubleFIAndBc0I(t *testing.T) {
+	steadily(t, fIAndBc0I, newestListed(), listed(t, "3.15.5"))
+}
+
+func fIAndBc0I(t testing.TB) {
 	const interval = 600 * time.Millisecond
 	newer, older := strangers(t, "3.15.5", 5, interval)
 	for range 3 { // one member in 64 has random bytes that 4.7.0 can read

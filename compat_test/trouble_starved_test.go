@@ -21,11 +21,15 @@ func TestTroubleStarvedAcquire(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, name := range []string{"3.15.5", "3.20.1", "4.7.0"} {
-		running.Go(func() { t.Run(name, func(t *testing.T) { starved(t, name) }) })
+		running.Go(func() {
+			t.Run(name, func(t *testing.T) {
+				steadily(t, func(t testing.TB) { starved(t, name) }, newestListed(), listed(t, name))
+			})
+		})
 	}
 }
 
-func starved(t *testing.T, version string) {
+func starved(t testing.TB, version string) {
 	const rate, interval, step = 200, time.Second, 5 * time.Millisecond
 	_, l := strangers(t, version, rate, interval)
 	for range rate { // one at a time, so that they come back one at a time

@@ -37,7 +37,7 @@ func eachTrouble(t *testing.T, f func(t trouble)) {
 		if oldestAndNewest(v) {
 			running.Go(func() {
 				t.Run(v.name, func(t *testing.T) {
-					onVersion(t, v, func(t testing.TB, v version) { f(newTrouble(t, v)) })
+					onVersionSteadily(t, v, func(t testing.TB, v version) { f(newTrouble(t, v)) })
 				})
 			})
 		}

@@ -141,14 +141,15 @@ func eachVersion(t *testing.T, f func(t testing.TB, v version), want ...func(ver
 	}
 }
 
-// versionsAbreast does what eachVersion does, with all versions at once, for a test that sleeps most of the time.
+// versionsAbreast does what eachVersion does, with all versions at once and steadily, for a scenario that sleeps most
+// of the time.
 func versionsAbreast(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
 	t.Helper()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, v := range allVersions {
 		if !slices.ContainsFunc(want, func(w func(version) bool) bool { return !w(v) }) {
-			running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersion(t, v, f) }) })
+			running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersionSteadily(t, v, f) }) })
 		}
 	}
 }
@@ -162,6 +163,14 @@ func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
 	l := &lenient{T: t, version: v}
 	defer func() { caught(recover()) }()
 	f(l, v)
+}
+
+// onVersionSteadily does what onVersion does, for a scenario that steadily plays.
+func onVersionSteadily(t *testing.T, v version, f func(t testing.TB, v version)) {
+	t.Helper()
+	onVersion(t, v, func(t testing.TB, v version) {
+		steadily(t, func(t testing.TB) { f(t, v) }, v)
+	})
 }
 
 func from(release string) func(version) bool {

@@ -33,6 +33,9 @@ import (
 // than an unused limiter takes to be full again, or than what is owed. When it is put forward, that time has
 // passed for the limiter.
 //
+// There is no outage policy. While Redis does not reply, or refuses to write, every call finds that out by itself, so
+// give ctx a deadline that the callers can wait for.
+//
 // Every key has a TTL, which ends a minute after the limiter is as if it had never been used. Grants that
 // Redis loses are not counted. Callers that wait are in no particular order.
 //

@@ -504,33 +504,81 @@ if not done then
       do
         last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
         if #last > 0 and tonumber(last[2]) > now then
-          local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
           -- [ms48]
           local function ms48(t)
             return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
               floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
           end
           -- [end]
-          met = #ahead
-          for i = 1, met, 2 do
-            local m, score = ahead[i], ahead[i + 1]
+          -- is_due reports whether a member ahead is to be marked, or is a mark whose time is up.
+          local function is_due(m)
             local since = seen_at(m)
-            if block_at(m) then
-              moved = lift(m, score) or moved
-            else
-              skew = tonumber(score) - now
-              if since and since + interval <= now then
-                redis.call('ZREM', KEYS[3], m)
-                value = value + permits_of(m)
-              elseif mark_ahead and not (since and since <= now) and #m >= 8 then
-                -- The place in this call and two random bytes keep marks of one instant apart.
-                local p = sub(m, -4)
-                local marked = MARK .. p .. ms48(now) .. char((i - 1) / 2) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
-                if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
+            if since and since <= now then
+              return since + interval <= now
+            end
+            return mark_ahead and #m >= 8 and not block_at(m)
+          end
+          -- tend does what is due for the members of a page, and counts for how many it has done it.
+          local tended = 0
+          local function tend(page)
+            for i = 1, #page, 2 do
+              local m, score = page[i], page[i + 1]
+              local since = seen_at(m)
+              if block_at(m) then
+                moved = lift(m, score) or moved
+              else
+                skew = math.max(skew, tonumber(score) - now)
+                if since and since + interval <= now then
                   redis.call('ZREM', KEYS[3], m)
+                  value, tended = value + permits_of(m), tended + 1
+                elseif is_due(m) then
+                  -- The place in this call and two random bytes keep marks of one instant apart. Where they are the
+                  -- same all the same, another place does.
+                  local p = sub(m, -4)
+                  for k = 0, 3 do
+                    local marked = MARK .. p .. ms48(now) .. char(((i - 1) / 2 + 89 * k) % 256)
+                      .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
+                    if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
+                      redis.call('ZREM', KEYS[3], m)
+                      tended = tended + 1
+                      break
+                    end
+                  end
                 end
               end
             end
+          end
+          local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
+          met = #ahead
+          tend(ahead)
+          if tended == 0 and met == 512 then
+            -- A page of marks whose time is not up stands before those that are due. Some of these are found by looks
+            -- at places that are evenly spaced, and other ones in each millisecond, and where they begin by bisection.
+            local lo = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', now)) - 1
+            local hi = redis.call('ZCARD', KEYS[3]) - 1
+            local step, found = math.max(1, floor((hi - lo) / 32)), is_due(last[1])
+            for at = lo + 1 + floor(now) % 65536 * 7919 % step, hi - 1, step do
+              if is_due(redis.call('ZRANGE', KEYS[3], at, at)[1]) then
+                hi, found = at, true
+                break
+              end
+              lo = at
+            end
+            while found and hi - lo > 1 do
+              local mid = floor((lo + hi) / 2)
+              if is_due(redis.call('ZRANGE', KEYS[3], mid, mid)[1]) then
+                hi = mid
+              else
+                lo = mid
+              end
+            end
+            if found then
+              tend(redis.call('ZRANGE', KEYS[3], hi, hi + 255, 'WITHSCORES'))
+            end
+          end
+          if tended > 0 and met == 512 then
+            last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
+            again = value < wanted and REST or again
           end
         end
       end
@@ -815,6 +863,10 @@ do
         redis.call('PEXPIRE', KEYS[2], idle)
         redis.call('PEXPIRE', KEYS[3], idle)
       end
+    elseif ARGV[1] == '1' then
+      -- Another client has removed the TTL that the hash had, and could not name these keys.
+      redis.call('PERSIST', KEYS[2])
+      redis.call('PERSIST', KEYS[3])
     end
   end
   -- [end]

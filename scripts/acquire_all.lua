@@ -2,7 +2,8 @@
 --
 -- It takes what is plainly there: a refusal writes nothing, and tells which limiters refuse. The caller
 -- then asks each of them by acquire, without taking anything, which reclaims, heals and tells the wait.
--- What is granted is what acquire would grant.
+-- What is granted is what acquire would grant. A call that is sent again takes nothing twice: its members are added with
+-- NX, and it is granted what it was granted before.
 --
 -- Every key is named where it is used, since some proxies want it so; hence one list of functions for
 -- each limiter, and not a loop over KEYS. Places that the call does not use repeat a key of it.
@@ -48,17 +49,22 @@ local all = {
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', till, 'LIMIT', 0, 64) end,
     newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[3], ARGV[5]) end,
-    take = function(now, old, change)
+    take = function(now, old, change, permits)
       if old > 0 then
         redis.call('ZREMRANGEBYRANK', KEYS[3], 0, old - 1)
       end
-      redis.call('ZADD', KEYS[3], now, ARGV[5])
+      if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[5]) == 0 then
+        change = change + permits
+      end
       redis.call('INCRBY', KEYS[2], change)
     end,
     ttl = function() return redis.call('PTTL', KEYS[1]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[1], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[2]) < below or redis.call('PTTL', KEYS[3]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[2])
+        redis.call('PERSIST', KEYS[3])
+      elseif not below or redis.call('PTTL', KEYS[2]) < below or redis.call('PTTL', KEYS[3]) < below then
         redis.call('PEXPIRE', KEYS[2], ms)
         redis.call('PEXPIRE', KEYS[3], ms)
       end
@@ -72,17 +78,22 @@ local all = {
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', till, 'LIMIT', 0, 64) end,
     newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[6], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[6], ARGV[6]) end,
-    take = function(now, old, change)
+    take = function(now, old, change, permits)
       if old > 0 then
         redis.call('ZREMRANGEBYRANK', KEYS[6], 0, old - 1)
       end
-      redis.call('ZADD', KEYS[6], now, ARGV[6])
+      if redis.call('ZADD', KEYS[6], 'NX', now, ARGV[6]) == 0 then
+        change = change + permits
+      end
       redis.call('INCRBY', KEYS[5], change)
     end,
     ttl = function() return redis.call('PTTL', KEYS[4]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[4], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[5]) < below or redis.call('PTTL', KEYS[6]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[5])
+        redis.call('PERSIST', KEYS[6])
+      elseif not below or redis.call('PTTL', KEYS[5]) < below or redis.call('PTTL', KEYS[6]) < below then
         redis.call('PEXPIRE', KEYS[5], ms)
         redis.call('PEXPIRE', KEYS[6], ms)
       end
@@ -96,17 +107,22 @@ local all = {
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[9], '-inf', till, 'LIMIT', 0, 64) end,
     newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[9], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[9], ARGV[7]) end,
-    take = function(now, old, change)
+    take = function(now, old, change, permits)
       if old > 0 then
         redis.call('ZREMRANGEBYRANK', KEYS[9], 0, old - 1)
       end
-      redis.call('ZADD', KEYS[9], now, ARGV[7])
+      if redis.call('ZADD', KEYS[9], 'NX', now, ARGV[7]) == 0 then
+        change = change + permits
+      end
       redis.call('INCRBY', KEYS[8], change)
     end,
     ttl = function() return redis.call('PTTL', KEYS[7]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[7], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[8]) < below or redis.call('PTTL', KEYS[9]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[8])
+        redis.call('PERSIST', KEYS[9])
+      elseif not below or redis.call('PTTL', KEYS[8]) < below or redis.call('PTTL', KEYS[9]) < below then
         redis.call('PEXPIRE', KEYS[8], ms)
         redis.call('PEXPIRE', KEYS[9], ms)
       end
@@ -120,17 +136,22 @@ local all = {
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[12], '-inf', till, 'LIMIT', 0, 64) end,
     newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[12], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[12], ARGV[8]) end,
-    take = function(now, old, change)
+    take = function(now, old, change, permits)
       if old > 0 then
         redis.call('ZREMRANGEBYRANK', KEYS[12], 0, old - 1)
       end
-      redis.call('ZADD', KEYS[12], now, ARGV[8])
+      if redis.call('ZADD', KEYS[12], 'NX', now, ARGV[8]) == 0 then
+        change = change + permits
+      end
       redis.call('INCRBY', KEYS[11], change)
     end,
     ttl = function() return redis.call('PTTL', KEYS[10]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[10], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[11]) < below or redis.call('PTTL', KEYS[12]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[11])
+        redis.call('PERSIST', KEYS[12])
+      elseif not below or redis.call('PTTL', KEYS[11]) < below or redis.call('PTTL', KEYS[12]) < below then
         redis.call('PEXPIRE', KEYS[11], ms)
         redis.call('PEXPIRE', KEYS[12], ms)
       end
@@ -144,17 +165,22 @@ local all = {
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[15], '-inf', till, 'LIMIT', 0, 64) end,
     newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[15], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[15], ARGV[9]) end,
-    take = function(now, old, change)
+    take = function(now, old, change, permits)
       if old > 0 then
         redis.call('ZREMRANGEBYRANK', KEYS[15], 0, old - 1)
       end
-      redis.call('ZADD', KEYS[15], now, ARGV[9])
+      if redis.call('ZADD', KEYS[15], 'NX', now, ARGV[9]) == 0 then
+        change = change + permits
+      end
       redis.call('INCRBY', KEYS[14], change)
     end,
     ttl = function() return redis.call('PTTL', KEYS[13]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[13], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[14]) < below or redis.call('PTTL', KEYS[15]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[14])
+        redis.call('PERSIST', KEYS[15])
+      elseif not below or redis.call('PTTL', KEYS[14]) < below or redis.call('PTTL', KEYS[15]) < below then
         redis.call('PEXPIRE', KEYS[14], ms)
         redis.call('PEXPIRE', KEYS[15], ms)
       end
@@ -168,17 +194,22 @@ local all = {
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[18], '-inf', till, 'LIMIT', 0, 64) end,
     newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[18], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[18], ARGV[10]) end,
-    take = function(now, old, change)
+    take = function(now, old, change, permits)
       if old > 0 then
         redis.call('ZREMRANGEBYRANK', KEYS[18], 0, old - 1)
       end
-      redis.call('ZADD', KEYS[18], now, ARGV[10])
+      if redis.call('ZADD', KEYS[18], 'NX', now, ARGV[10]) == 0 then
+        change = change + permits
+      end
       redis.call('INCRBY', KEYS[17], change)
     end,
     ttl = function() return redis.call('PTTL', KEYS[16]) end,
     keep = function(ms) redis.call('PEXPIRE', KEYS[16], ms) end,
     stay = function(ms, below)
-      if not below or redis.call('PTTL', KEYS[17]) < below or redis.call('PTTL', KEYS[18]) < below then
+      if not ms then
+        redis.call('PERSIST', KEYS[17])
+        redis.call('PERSIST', KEYS[18])
+      elseif not below or redis.call('PTTL', KEYS[17]) < below or redis.call('PTTL', KEYS[18]) < below then
         redis.call('PEXPIRE', KEYS[17], ms)
         redis.call('PEXPIRE', KEYS[18], ms)
       end
@@ -279,12 +310,19 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   if not free then
     refuse[#refuse + 1] = i
   end
-  plan[i] = {on = on, old = #old, change = freed - p, typ = typ, interval = interval, keep = keep}
+  plan[i] = {on = on, old = #old, change = freed - p, permits = p, typ = typ, interval = interval, keep = keep}
 end
 if ran then
   return {0}
 end
 if #refuse > 0 then
+  -- Something between us and Redis may have sent the call again without our knowing, as in acquire. What was granted
+  -- the first time stays granted, even if there is too little left to grant it again.
+  for i = 1, #plan do
+    if ARGV[3] ~= '1' and plan[i].on.ran() then
+      return {0}
+    end
+  end
   local reply = {0}
   for j = 1, #refuse do
     reply[1 + j] = refuse[j]
@@ -294,7 +332,7 @@ end
 
 for i = 1, #plan do
   local l = plan[i]
-  l.on.take(now, l.old, l.change)
+  l.on.take(now, l.old, l.change, l.permits)
   -- The TTL rule, as in acquire.
   if l.keep > 0 then
     l.on.keep(l.keep)
@@ -306,6 +344,8 @@ for i = 1, #plan do
     elseif l.typ == '1' and ARGV[4] ~= '0' then
       local idle = math.max(tonumber(ARGV[4]), 2 * l.interval)
       l.on.stay(idle, idle / 2)
+    elseif l.typ == '1' then
+      l.on.stay()
     end
   end
 end

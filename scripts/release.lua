@@ -184,6 +184,10 @@ else
       redis.call('PEXPIRE', KEYS[2], idle)
       redis.call('PEXPIRE', KEYS[3], idle)
     end
+  elseif ARGV[1] == '1' then
+    -- Another client has removed the TTL that the hash had, and could not name these keys.
+    redis.call('PERSIST', KEYS[2])
+    redis.call('PERSIST', KEYS[3])
   end
 end
 -- [end]

@@ -90,12 +90,24 @@ local function member(n)
   return smaller
 end
 
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
+end
+-- [end]
 -- What is reserved. A release by others may have made it smaller, or a call have been lost: it is among
--- the newest, and has the id.
+-- the newest, and has the id. Nor need we know of a call that was sent again below us: its member is looked for
+-- before permits are taken for it a second time, and where too few are left for that.
 local mine, held, flags = nil, tonumber(ARGV[4]), tonumber(ARGV[5])
 if held > 0 and redis.call('ZSCORE', KEYS[3], ARGV[3]) then
   mine = ARGV[3]
-elseif held > 0 or flags >= 2 then
+elseif held == 0 and want > 0 and redis.call('ZSCORE', KEYS[3], member(want)) then
+  mine, held = member(want), want
+elseif held > 0 or flags >= 2 or not value or value < want then
   held = 0
   local newest = redis.call('ZREVRANGE', KEYS[3], 0, 255)
   for i = 1, #newest do
@@ -124,15 +136,6 @@ if gap > 0 and want > 0 and not paused then
   end
 end
 
-local stored = redis.call('GET', KEYS[2])
-local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
 -- What is lost, or more than the rate, is for acquire to rebuild.
 local plain = value and value <= rate
 
@@ -195,6 +198,10 @@ else
       redis.call('PEXPIRE', KEYS[2], idle)
       redis.call('PEXPIRE', KEYS[3], idle)
     end
+  elseif ARGV[1] == '1' then
+    -- Another client has removed the TTL that the hash had, and could not name these keys.
+    redis.call('PERSIST', KEYS[2])
+    redis.call('PERSIST', KEYS[3])
   end
 end
 -- [end]

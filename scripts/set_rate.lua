@@ -15,9 +15,9 @@
 -- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, 0} done   {1, 1} done but for the permits in use, of which there are too many for one
---           call: value is 0 and the caller settles it by audit and trim
+--           call: value has changed as the rate has, below 0 if need be, and the caller settles it by audit and trim
 
-local conf, flags = redis.call('HMGET', KEYS[1], 'type', 'coolDown'), tonumber(ARGV[6])
+local conf, flags = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate'), tonumber(ARGV[6])
 local was = conf[1]
 if not was and flags % 2 == 1 then
   return {0}
@@ -97,7 +97,24 @@ if flags % 4 < 2 or (was and was ~= ARGV[4]) then
   end
   redis.call('SET', KEYS[2], string.format('%.0f', free(rate)))
 elseif redis.call('ZCARD', KEYS[3]) > 512 then
-  redis.call('SET', KEYS[2], '0')
+  -- Nobody knows how much is in use. But value changes by as much as the rate, so the two add up to the new rate as
+  -- they did to the old one, and what expires from now on frees no permit that the new rate does not have. Of a value
+  -- that was lost nothing is taken to be left. Each member holds a permit at least.
+  local old, stored = tonumber(conf[3]), redis.call('GET', KEYS[2])
+  local value = tonumber(stored)
+  -- [whole]
+  -- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+  if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+    and string.find(stored, '^-?[1-9]%d*$')) then
+    value = nil
+  end
+  -- [end]
+  local known = old and old >= 1 and old <= 9007199254740992
+  local left = math.min(known and (value or 0) + rate - old or 0, rate - redis.call('ZCARD', KEYS[3]))
+  if till > now then
+    left = math.min(left, 0)
+  end
+  redis.call('SET', KEYS[2], string.format('%.0f', math.max(left, -9007199254740992)))
   later = 1
 else
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))

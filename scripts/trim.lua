@@ -3,13 +3,15 @@
 --
 -- For a rate that was lowered with the permits in use kept, and for a state that held more than the rate:
 -- audit has taken from value what was too much, and the oldest members stand for it. value + used stays
--- as it is, so that several may do this at once.
+-- as it is. For a lowered rate value rises to 0 at most, whoever else does this at the same time, so that no more
+-- goes than is in use beyond the rate.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   permits to take out
+-- ARGV[3]   1 when value is to rise to 0 at most, otherwise 0
 -- Returns   permits that this call took out; less than ARGV[2] means send the rest, 0 nothing is left
 
 if redis.call('HGET', KEYS[1], 'type') ~= ARGV[1] then
@@ -37,7 +39,21 @@ local function le32(n)
 end
 -- [end]
 
-local left, gone = tonumber(ARGV[2]), 0
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+-- [whole]
+-- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
+if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
+  and string.find(stored, '^-?[1-9]%d*$')) then
+  value = nil
+end
+-- [end]
+
+local want, gone = tonumber(ARGV[2]), 0
+if ARGV[3] == '1' then
+  want = math.min(want, math.max(0, -(value or 0)))
+end
+local left = want
 local cut, score, rest
 local members = redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES')
 for i = 1, #members, 2 do
@@ -70,16 +86,7 @@ if cut then
   redis.call('ZADD', KEYS[3], score, smaller)
   redis.call('ZREM', KEYS[3], m)
 end
-local taken = tonumber(ARGV[2]) - left
-local stored = redis.call('GET', KEYS[2])
-local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
+local taken = want - left
 -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
 if taken > 0 and value then
   redis.call('INCRBY', KEYS[2], taken)

@@ -9,6 +9,9 @@
 # these has the higher priority and is heard while it runs; the output of the
 # others follows, each in one piece.
 #
+# A test that failed because of a measurement only, see redistest.Measured, is
+# run again when all lanes have ended, alone. Its second result counts.
+#
 # RATELIMITER_LONG=1 (`make test-long`) draws all cases of the properties that
 # are long and rare, makes the unit lane look for races, too, and runs the
 # lanes one after another.
@@ -42,6 +45,8 @@ tool() { GOWORK=off go tool -modfile="$root/tools/go.mod" -n "$1"; }
 close() { echo "$2 $3 $4" >"$work/$1.closed"; } # close NAME PASSED FAILED SKIPPED
 not_run() { echo "$2" >"$work/$1.closed"; }     # not_run NAME REASON, which begins with no digit
 
+. tools/measured.sh
+
 in_module() { (cd "$1" && shift && "$@"); } # in_module DIR COMMAND...
 
 count() { # count ACTION FILE: the tests, subtests included, that ended so
@@ -58,7 +63,7 @@ skips() {
 
 # lane NAME DIR "PACKAGE..." VARIABLE=VALUE... -- FLAG...: the tests of packages, seen from DIR.
 lane() {
-    local name=$1 dir=$2 json="$work/$1.json" status p f s packages variables=() begun=$SECONDS
+    local name=$1 dir=$2 json="$work/$1.json" status p f s packages flag flags=() variables=() begun=$SECONDS
     read -ra packages <<<"$3"
     shift 3
     while [ "$1" != -- ]; do variables+=("$1"); shift; done
@@ -83,6 +88,9 @@ lane() {
     fi
     echo "$name: took $((SECONDS - begun)) s"
     close "$name" "$p" "$f" "$s"
+    measured "$json" >"$work/$name.measured"
+    for flag in "$@"; do [[ $flag == -cover* ]] || flags+=("$flag"); done
+    again "$name" "$dir" "${variables[@]}" go test -count=1 -timeout="$timeout" ${flags[@]+"${flags[@]}"}
 }
 
 # What a user gets: the root module, and the modules of the programs and of the metrics.
@@ -113,6 +121,7 @@ run_checks() {
     check gofmt formatted
     check vet go vet "${modules[@]}"
     check "modules, each alone" alone
+    check "what is measured again" tools/measured-test.sh
     if staticcheck=$(tool staticcheck); then
         check staticcheck "$staticcheck" "${modules[@]}"
     else
@@ -259,6 +268,9 @@ else
     done
     columns=()
 fi
+
+# shellcheck disable=SC2086 # a list of words
+measure_again $lanes
 
 echo
 broken=0 passed=0 failed=0 skipped=0

@@ -316,7 +316,7 @@ func TestDingtalkOverSockets(t *testing.T) {
 	var out bytes.Buffer
 	d := newDingDemo(t, rdb, &out)
 	d.options = nil
-	d.parts = dingParts{200 * time.Millisecond, time.Second, 500 * time.Millisecond, 200 * time.Millisecond}
+	d.parts = dingParts{200 * time.Millisecond, time.Second, 2 * time.Second, 200 * time.Millisecond} // a ban that outlasts a stall
 	d.listen = func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 	d.dial = new(net.Dialer).DialContext
 	_ = d.run(t.Context())

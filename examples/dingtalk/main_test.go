@@ -39,6 +39,8 @@ func TestServicesKeepTheLimit(t *testing.T) {
 	rdb := redistest.Client(t)
 	name := redistest.Key(t)
 	code, out, errs := play(t, "-redis", rdb.Options().Addr, "-name", name, "-messages=30")
+	// A message that the machine holds up on its way for longer than the profile's margin counts too late.
+	redistest.Measured(t, !strings.Contains(lastLine(out), "penalties 1,"), "%s%s", out, errs)
 	require.Zero(t, code, "%s%s", out, errs)
 	require.Regexp(t, `sent 30 of 30, calls 30, penalties 0, calls during penalties 0; most in any 5s: (10|20) \(limit 20\)$`, lastLine(out))
 	keys, err := rdb.Keys(t.Context(), "*"+name+"*").Result()

@@ -27,9 +27,13 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// newQueue returns a new queue in real time, with the given number of jobs in it.
+// soon is when a job is abandoned in tests that wait for that.
+const soon = 100 * time.Millisecond
+
+// newQueue returns a new queue in real time, with the given number of jobs in it. No job is ever abandoned: a test that
+// wants that says when, so that a stall of the machine is not taken for it.
 func newQueue(t *testing.T, rdb redis.UniversalClient, jobs int) *queue {
-	q := &queue{rdb: rdb, stream: redistest.Key(t) + ":jobs", group: "workers", abandoned: 100 * time.Millisecond, block: time.Millisecond}
+	q := &queue{rdb: rdb, stream: redistest.Key(t) + ":jobs", group: "workers", abandoned: time.Hour, block: time.Millisecond}
 	require.NoError(t, q.create(t.Context()))
 	require.NoError(t, q.create(t.Context()), "a second time")
 	for i := range jobs {
@@ -74,6 +78,7 @@ func TestQueue(t *testing.T) {
 func TestAbandonedJobIsTakenByAnother(t *testing.T) {
 	q := newQueue(t, redistest.Client(t), 1)
 	a, b := &consumer{queue: q, name: "a"}, &consumer{queue: q, name: "b"}
+	q.abandoned = soon
 	before := time.Now()
 	first := take(t, a)
 	var again *job
@@ -89,14 +94,13 @@ func TestAbandonedJobIsTakenByAnother(t *testing.T) {
 // progress: XAUTOCLAIM looks at ten jobs in a call that wants one.
 func TestAbandonedJobBehindOthers(t *testing.T) {
 	q := newQueue(t, redistest.Client(t), 25)
-	q.abandoned = 500 * time.Millisecond
 	a, b := &consumer{queue: q, name: "a"}, &consumer{queue: q, name: "b"}
-	var ids []string
+	var last string
 	for range 25 {
-		ids = append(ids, take(t, a).ID)
+		last = take(t, a).ID
 	}
-	time.Sleep(q.abandoned) // by the server's clock, which is real
-	require.NoError(t, q.rdb.XClaimJustID(t.Context(), &redis.XClaimArgs{Stream: q.stream, Group: q.group, Consumer: "a", Messages: ids[:24]}).Err())
+	twoHours := (2 * time.Hour).Milliseconds()
+	require.NoError(t, q.rdb.Do(t.Context(), "XCLAIM", q.stream, q.group, "a", 0, last, "IDLE", twoHours, "JUSTID").Err())
 	var got *job
 	for range 3 {
 		if got = take(t, b); got != nil {
@@ -162,14 +166,28 @@ func TestWorkerThatEndsLeavesItsJob(t *testing.T) {
 					cancel()
 					return ctx.Err()
 				}
-				time.AfterFunc(50*time.Millisecond, cancel) // by then it waits for the next job's permit, which takes a second
 				return nil
+			}
+			w.report = func(event string, j *job) {
+				if event == eventDone { // then it takes the next job, and waits for the permit, which takes a second
+					go func() {
+						defer cancel()
+						for t.Context().Err() == nil {
+							pending, err := q.rdb.XPending(t.Context(), q.stream, q.group).Result()
+							if err != nil || pending.Count > 0 && pending.Lower != j.ID {
+								return
+							}
+							time.Sleep(time.Millisecond)
+						}
+					}()
+				}
 			}
 			w.run(ctx)
 			require.Equal(t, 1, jobs)
 			abandoned := map[string]int64{"in its work": 2, "waiting for a permit": 1}[at]
 			left(t, q, abandoned)
 
+			q.abandoned = soon
 			ctx, cancel = context.WithCancel(t.Context())
 			other := newWorker(t, q, 10)
 			other.jobs.name = "b"
@@ -192,6 +210,7 @@ func TestWorkerThatEndsLeavesItsJob(t *testing.T) {
 
 func TestFailedWorkIsDoneAgain(t *testing.T) {
 	q := newQueue(t, redistest.Client(t), 1)
+	q.abandoned = soon
 	ctx, cancel := context.WithCancel(t.Context())
 	w := newWorker(t, q, 10)
 	var events []string

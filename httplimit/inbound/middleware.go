@@ -71,10 +71,10 @@ func WithWeight(weight func(*http.Request) int64) Option {
 	return func(c *config) { c.weight = weight }
 }
 
-// WithOutagePolicy sets what becomes of requests while Redis is away. With ratelimiter.FailOpen every
-// request passes that cannot be decided, whatever the reason: also where Redis answers with an error, or
-// takes too long, or a KeyFunc panics. With the others such a request is answered 503. The default is the policy of
-// the Client while Redis is away, and 503 for a request that cannot be decided for any other reason.
+// WithOutagePolicy sets what becomes of requests while Redis is unavailable, and of those that cannot be decided for
+// another reason: Redis replied with an error or took too long, or a KeyFunc panicked. Such a request passes under
+// ratelimiter.FailOpen, and gets 503 under any other policy. The default is the policy of the Client; see
+// [ratelimiter.Client.OutagePolicy].
 func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) { c.outage = &p }
 }
@@ -97,8 +97,9 @@ func WithFailures(f func(*http.Request, error)) Option {
 }
 
 // WithDecisionTime bounds how long a request waits for Redis; then it counts as one that cannot be
-// decided. It has to be longer than the fifth of a second in which a call is sent again.
-// The default is one second.
+// decided. It has to be longer than the fifth of a second in which a call is sent again. Requests wait for so long only
+// until an outage is known, which takes one second and a half if Redis does not reply in time; then the outage policy
+// decides at once. The default is one second.
 func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
@@ -252,6 +253,14 @@ func (m *Middleware) try(ctx context.Context, l *ratelimiter.RateLimiter, weight
 	return a, err
 }
 
+// outagePolicy returns the policy of m, or that of the Client if m has none.
+func (m *Middleware) outagePolicy() ratelimiter.OutagePolicy {
+	if m.cfg.outage != nil {
+		return *m.cfg.outage
+	}
+	return m.client.OutagePolicy()
+}
+
 // undecided handles a request for which Redis gave no decision, and reports whether the outage policy lets it pass.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name string, err error) (pass bool) {
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
@@ -260,7 +269,7 @@ func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name stri
 	}
 	if r.Context().Err() == nil {
 		m.fail(r, err)
-		if m.cfg.outage != nil && *m.cfg.outage == ratelimiter.FailOpen() {
+		if m.outagePolicy() == ratelimiter.FailOpen() {
 			return true
 		}
 	}

@@ -146,3 +146,61 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 		require.Empty(t, *failures)
 	})
 }
+
+// TestMiddlewareFollowsThePolicyOfTheClient: a Middleware without a policy of its own decides by that of the Client,
+// also about requests that Redis could not decide for another reason than an outage.
+func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
+	rate := ratelimiter.Rate{Permits: 4, Interval: time.Second}
+	undecided := map[string]func(t *testing.T, w *world, g *gate) []Option{
+		"an error of Redis": func(t *testing.T, w *world, _ *gate) []Option {
+			require.NoError(t, w.rdb.Set(context.Background(), w.key, "no hash", 0).Err())
+			return nil
+		},
+		"a reply that takes too long": func(t *testing.T, _ *world, g *gate) []Option {
+			g.slow.Store(int64(time.Minute))
+			return []Option{WithDecisionTime(300 * time.Millisecond)}
+		},
+		"a key that panics": func(*testing.T, *world, *gate) []Option {
+			return []Option{WithKeys(func(*http.Request) (string, bool) { panic("no key") })}
+		},
+	}
+	policies := map[string]struct {
+		client, own *ratelimiter.OutagePolicy
+		status      int
+	}{
+		"open":                 {client: ptr(ratelimiter.FailOpen()), status: 200},
+		"open, but not here":   {client: ptr(ratelimiter.FailOpen()), own: ptr(ratelimiter.FailClosed()), status: 503},
+		"closed, but not here": {client: ptr(ratelimiter.FailClosed()), own: ptr(ratelimiter.FailOpen()), status: 200},
+		"local share":          {client: ptr(ratelimiter.LocalShare(rate, 2)), status: 503},
+		"none":                 {status: 503},
+	}
+	for cause, begin := range undecided {
+		for name, p := range policies {
+			t.Run(cause+"/"+name, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					g := &gate{}
+					w.rdb.AddHook(g)
+					var copts []ratelimiter.Option
+					if p.client != nil {
+						copts = append(copts, ratelimiter.WithOutagePolicy(*p.client))
+					}
+					client := ratelimiter.New(w.rdb, copts...)
+					defer client.Close()
+					var failures []error
+					opts := append(begin(t, w, g), WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }))
+					if p.own != nil {
+						opts = append(opts, WithOutagePolicy(*p.own))
+					}
+					m, err := New(client, w.key, rate, opts...)
+					require.NoError(t, err)
+					require.Equal(t, p.status, ask(m.Handler(answers), "1.1.1.1:1", "/").Code)
+					require.Len(t, failures, 1)
+					g.slow.Store(0)
+					time.Sleep(2 * time.Minute) // until the reply that takes too long is there
+				})
+			})
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -20,6 +20,7 @@ func Failure(err error) *retry.Error {
 		Err:      err,
 		Outcome:  Classify(err),
 		Answered: errors.As(err, &re),
+		ReadOnly: refusesWrites(err),
 		Local:    panicked || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
 		Final:    panicked,
 	}
@@ -29,18 +30,14 @@ func Failure(err error) *retry.Error {
 func Classify(err error) retry.Outcome {
 	var re redis.Error
 	if errors.As(err, &re) {
-		for _, p := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY",
-			"BUSY", "NOSCRIPT", "OOM", "MISCONF", "NOREPLICAS", "ERR max number of clients", "max number of clients"} {
+		for _, p := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN",
+			"BUSY", "NOSCRIPT", "ERR max number of clients", "max number of clients"} {
 			if redis.HasErrorPrefix(err, p) {
 				return retry.NotExecuted
 			}
 		}
-		// Redis before 7 wraps the error that refuses a script's first write. Nothing was written in that case:
-		// once one write has been allowed, the later writes of the script are, too.
-		for _, p := range []string{"-OOM ", "-READONLY ", "-MISCONF ", "-NOREPLICAS "} {
-			if strings.Contains(re.Error(), p) {
-				return retry.NotExecuted
-			}
+		if refusesWrites(err) {
+			return retry.NotExecuted
 		}
 		return retry.Executed
 	}
@@ -55,4 +52,20 @@ func Classify(err error) retry.Outcome {
 		return retry.NotExecuted
 	}
 	return retry.Unknown
+}
+
+// refusesWrites reports whether err is the reply of a server that refuses to write. Nothing was written in that
+// case: once one write of a script has been allowed, its later writes are, too.
+func refusesWrites(err error) bool {
+	var re redis.Error
+	if !errors.As(err, &re) {
+		return false
+	}
+	for _, p := range []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"} {
+		// Redis before 7 wraps the error that refuses a script's first write.
+		if redis.HasErrorPrefix(err, p) || strings.Contains(re.Error(), "-"+p+" ") {
+			return true
+		}
+	}
+	return false
 }

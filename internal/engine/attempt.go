@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -25,8 +26,12 @@ func (f *flight) attempt() (permit.Reply, error) {
 		health      = h.Health()
 		tries       = retry.Attempts{Begin: time.Now()}
 		typeChanges = 0
+		last        error
+		sent        time.Time
 		first       = f.healthProbe // it was allowed when the flight started
 	)
+	f.call.Owner = h
+	defer health.End(&f.call)
 	for {
 		if h.engine.IsClosed() {
 			return permit.Reply{}, permit.ErrClosed
@@ -37,17 +42,19 @@ func (f *flight) attempt() (permit.Reply, error) {
 			err  error
 		)
 		if !first {
-			next, over, err = health.Allow()
+			next, over, err = health.Allow(&f.call)
 		}
 		first = false
 		if err != nil {
-			if !f.failWhileDown(permit.Unavailable("acquire", h.name, err), tries.Begin) {
+			health.End(&f.call)
+			waits, limit := f.failWhileDown(permit.Unavailable("acquire", h.name, withLast(err, last)), tries.Begin)
+			if !waits {
 				return permit.Reply{}, errAbandoned
 			}
 			if f.inline {
 				return permit.Reply{}, errHandOff // its caller may get its outcome without Redis
 			}
-			retry.SleepOr(time.Until(next), over, h.engine.closed)
+			retry.SleepOr(min(time.Until(next), time.Until(limit)), over, h.engine.closed)
 			if !f.trim() {
 				return permit.Reply{}, errAbandoned
 			}
@@ -55,9 +62,17 @@ func (f *flight) attempt() (permit.Reply, error) {
 		}
 		probe := !next.IsZero()
 		var a permit.Reply
-		if err = f.reconcile(); err == nil {
+		sent = time.Now()
+		if probe {
+			err = h.prove(f.ctx, &f.call)
+		}
+		if err == nil {
+			err = f.reconcile()
+		}
+		if err == nil {
+			sent = time.Now()
 			a, err = h.backend.Acquire(f.ctx, &f.Batch)
-			h.noteReply(err)
+			h.noteReply(&f.call, sent, err)
 		}
 		failure, ok := err.(*retry.Error)
 		if !ok {
@@ -79,21 +94,31 @@ func (f *flight) attempt() (permit.Reply, error) {
 			return permit.Reply{}, permit.Failed("acquire", h.name, failure)
 		}
 		f.Replay = f.Replay || tries.Replay
-		f.noteError(failure.Err)
+		last = failure.Err
+		f.noteError(last)
 		if again && !probe {
 			tries.Pause(nil, h.engine.closed)
 			continue
 		}
 		if !failure.Local {
-			h.markDown(failure.Err)
+			h.markDown(sent, failure)
 		}
-		if !f.failWhileDown(permit.Failed("acquire", h.name, failure), tries.Begin) {
+		health.End(&f.call)
+		if waits, _ := f.failWhileDown(permit.Failed("acquire", h.name, failure), tries.Begin); !waits {
 			return permit.Reply{}, errAbandoned
 		}
 		if failure.Local { // the fault of this process and not of Redis, so others may go on asking
 			retry.SleepOr(outage.ProbePause(), nil, h.engine.closed)
 		}
 	}
+}
+
+// withLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.
+func withLast(err, last error) error {
+	if last == nil || errors.Is(err, last) {
+		return err
+	}
+	return fmt.Errorf("%w; the last attempt ended with: %w", err, last)
 }
 
 func (f *flight) noteError(err error) {
@@ -118,27 +143,42 @@ func (f *flight) trim() bool {
 }
 
 // failWhileDown lets outage policies decide the requests that have one, fails the other requests that do not
-// wait, and after the outage limit fails all. It reports whether any caller in the flight goes on waiting.
-func (f *flight) failWhileDown(err error, since time.Time) bool {
-	l := f.limiter
+// wait, and those for which Redis has been unavailable for the outage limit: since it is known to be down, and
+// otherwise since begin. It reports whether any caller in the flight goes on waiting, and when the limit of the next
+// one is up.
+func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit time.Time) {
+	l, now := f.limiter, time.Now()
+	if since, down := l.h.Health().Since(); down != nil {
+		begin = since
+	}
+	until := func(r *request) time.Time {
+		if r.came.After(begin) {
+			return r.came.Add(l.h.engine.cfg.OutageLimit)
+		}
+		return begin.Add(l.h.engine.cfg.OutageLimit)
+	}
+	stays := func(r *request) bool { return r.blocking && (r.Degraded || now.Before(until(r))) }
 	l.shard.lock()
-	patient := time.Since(since) < l.h.engine.cfg.OutageLimit
 	ended := f.answerLocallyLocked(f.ended[:0])
-	stays := func(r *request) bool { return r.blocking && (patient || r.Degraded) }
-	ended, waits := f.endCallersLocked(err, ended, stays)
+	ended, waits = f.endCallersLocked(err, ended, stays)
 	for l.tries.n > 0 {
 		ended = l.tries.first.failLocked(err, ended)
 	}
-	for r := l.waiters.first; r != nil && !patient; {
+	limit = now.Add(time.Hour)
+	closed := l.waiters.n > l.waiters.policies      // the others wait for what their policy grants
+	for r := l.waiters.first; r != nil && closed; { // who comes later has a later limit
 		next := r.next
-		if !r.inFlight && !stays(r) {
+		if !r.Degraded && !r.inFlight && !stays(r) {
 			ended = r.failLocked(err, ended)
+		} else if !r.Degraded && stays(r) {
+			limit = until(r)
+			break
 		}
 		r = next
 	}
 	l.shard.unlock()
 	wake(ended)
-	return waits
+	return waits, limit
 }
 
 // refund works even if the Engine is closed, because nothing else gives back what its callers left behind.
@@ -150,15 +190,23 @@ func (h *Handle) refund(ctx context.Context, typ permit.Type, g permit.Grant) {
 // makes no call except for the probe. The function call has to record its replies with noteReply. The errors of
 // gated are meant for callers.
 func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) error) error {
+	health, c, sent := h.Health(), &outage.Call{Owner: h}, time.Time{}
+	defer health.End(c)
 	err := retry.Do(nil, h.engine.closed, func(replay bool) error {
 		if err := h.engine.ready(ctx); err != nil {
 			return err
 		}
-		next, _, err := h.Health().Allow()
+		next, _, err := health.Allow(c)
 		if err != nil {
 			return permit.Unavailable(op, h.name, err)
 		}
-		err = call(replay)
+		sent = time.Now()
+		if !next.IsZero() {
+			err = h.prove(ctx, c)
+		}
+		if err == nil {
+			err = call(replay)
+		}
 		if failure, ok := err.(*retry.Error); ok && !next.IsZero() {
 			failure.Final = true // it was the probe
 		}
@@ -167,16 +215,8 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 	if failure, ok := err.(*retry.Error); ok {
 		h.observePanic(failure.Err)
 		if failure.Outcome != retry.Executed && !failure.Local {
-			h.markDown(failure.Err)
+			h.markDown(sent, failure)
 		}
 	}
 	return permit.Failed(op, h.name, err)
-}
-
-// noteReply records that Redis is up, if err shows that a call of h got a reply.
-func (h *Handle) noteReply(err error) {
-	if failure, ok := err.(*retry.Error); ok && !failure.Answered {
-		return
-	}
-	h.markUp()
 }

@@ -25,6 +25,9 @@ type Backend interface {
 	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
 	// Reserve holds permits. It returns how many are held from now on, and the rate without its type.
 	Reserve(ctx context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error)
+	// Probe makes one attempt at a write that changes nothing. It is refused wherever the writes of the other methods
+	// are.
+	Probe(ctx context.Context, typ permit.Type) error
 	// Audit makes the permits left and those in use add up to the rate.
 	Audit(ctx context.Context, typ permit.Type, lowered bool) error
 }

@@ -24,6 +24,7 @@ type flight struct {
 	healthProbe bool // it has no callers; it was allowed in order to probe Redis
 	inline      bool // it runs in the goroutine of its caller
 	handedOff   bool // it went on to another goroutine, under the same ID
+	call        outage.Call
 	local       *outage.Share
 	ended       []*request
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left

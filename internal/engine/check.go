@@ -73,8 +73,8 @@ func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 		l.checks.nextCheck = begin.Add(auditEvery(r.Interval))
 	}
 	m := l.local
-	if m == nil && len(l.shard.locals) > 0 {
-		m = l.shard.locals[l.h.key]
+	if m == nil && len(l.shard.memory.keys) > 0 {
+		m = l.shard.memory.shares[l.h.key]
 	}
 	if m != nil {
 		m.Learn(a, begin)

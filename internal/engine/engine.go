@@ -26,6 +26,7 @@ type Engine struct {
 	healths  sync.Map      // *outage.Health by the value that Backends.Shard returns
 	requests sync.Pool     // of *request; not global, because channels must not leave the bubble of a test
 	calls    sync.WaitGroup
+	slowed   broadcast // a health is down because of slow replies
 
 	seq        atomic.Uint64 // numbers the callers that may wait in the order in which they come
 	contenders contenders
@@ -124,8 +125,9 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	r.ctx, r.permits, r.blocking, r.tellWait, r.policy = ctx, want.Permits, want.Wait, want.TellWait, want.Policy
 	if want.Wait {
 		r.seq = e.seq.Add(1)
+		r.came = time.Now()
 		if want.Timeout > 0 {
-			r.deadline = time.Now().Add(want.Timeout)
+			r.deadline = r.came.Add(want.Timeout)
 		}
 	}
 	endless := ctx.Done() == nil && r.deadline.IsZero() // nothing but Redis ends the call
@@ -143,9 +145,11 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return got, got.Err
 	}
 	var inline *flight
-	refused := l.addLocked(r) // an endless request is never refused, since it has no deadline
-	if endless && !r.Degraded {
-		inline = l.takeInlineLocked(r)
+	refused := l.addLocked(r)       // an endless request is never refused, since it has no deadline
+	if endless && r.policy == nil { // a policy may decide it while the call is on its way
+		if inline = l.takeInlineLocked(r); inline != nil {
+			inline.inline = true
+		}
 	} else {
 		l.scheduleLocked()
 	}
@@ -290,19 +294,6 @@ func (h *Handle) Health() *outage.Health {
 	return o.(*outage.Health)
 }
 
-// markDown and markUp update the health and tell the observer if that is news.
-func (h *Handle) markDown(err error) {
-	if h.Health().MarkDown(err) {
-		h.observe(Event{Kind: OutageBegan, Err: err})
-	}
-}
-
-func (h *Handle) markUp() {
-	if ended, lasted, granted := h.Health().MarkUp(); ended {
-		h.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
-	}
-}
-
 // observePanic tells the observer of a call that ended with a panic.
 func (h *Handle) observePanic(err error) {
 	var p *retry.Panic
@@ -399,20 +390,4 @@ func (h *Handle) ForgetTTL() {
 	if l := h.shard.findLocked(h.key); l != nil {
 		l.noTTLUntil = time.Time{}
 	}
-}
-
-// NoteCoolDown makes the policies of this process obey a cool-down until Redis has been told of it as well. The
-// zero time ends it.
-func (h *Handle) NoteCoolDown(until time.Time) {
-	h.shard.lock()
-	defer h.shard.unlock()
-	h.shard.limiterLocked(h).localShareLocked().NoteCoolDown(until)
-}
-
-// ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
-// over.
-func (h *Handle) ToldCoolDown(until time.Time) {
-	h.shard.lock()
-	defer h.shard.unlock()
-	h.shard.limiterLocked(h).localShareLocked().ToldCoolDown(until)
 }

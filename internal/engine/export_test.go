@@ -39,3 +39,21 @@ const (
 	MaxLocals    = maxLocals
 	MaxSlowTries = maxSlowTries
 )
+
+// Bend makes the line lead into a ring after its first n callers, so that whoever walks along it never arrives.
+// It returns a function that straightens the line.
+func (h *Handle) Bend(n int) func() {
+	h.shard.lock()
+	defer h.shard.unlock()
+	at := h.shard.findLocked(h.key).waiters.first
+	for range n - 1 {
+		at = at.next
+	}
+	next, ring := at.next, &request{}
+	ring.next, at.next = ring, ring
+	return func() {
+		h.shard.lock()
+		defer h.shard.unlock()
+		at.next = next
+	}
+}

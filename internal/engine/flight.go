@@ -26,14 +26,16 @@ func (f *flight) fly() {
 // flyInline flies the flight of one caller in the goroutine of that caller, for one step.
 func (f *flight) flyInline() {
 	l := f.limiter
-	f.inline = true
-	if !f.step() {
-		l.shard.lock()
+	more := f.step()
+	l.shard.lock()
+	if !more {
 		f = l.landedLocked(f)
-		l.shard.unlock()
 	}
 	if f != nil {
 		f.inline = false
+	}
+	l.shard.unlock()
+	if f != nil {
 		go f.fly()
 	}
 }

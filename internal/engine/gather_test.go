@@ -113,7 +113,7 @@ func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 func TestTriesGatherBehindTwoCalls(t *testing.T) {
 	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.delay(time.Second)
+		w.delay(800 * time.Millisecond)
 		before := w.p.Sent()
 		var wg sync.WaitGroup
 		try := func(at, until time.Duration) {
@@ -125,12 +125,12 @@ func TestTriesGatherBehindTwoCalls(t *testing.T) {
 		}
 		for i := range 2 {
 			ms := time.Duration(i) * time.Millisecond
-			try(ms, time.Second+ms)
+			try(ms, 800*time.Millisecond+ms)
 		}
 		for i := range 6 { // they leave with the request at 101 ms
-			try(time.Duration(10+i)*time.Millisecond, 1101*time.Millisecond)
+			try(time.Duration(10+i)*time.Millisecond, 901*time.Millisecond)
 		}
-		try(101*time.Millisecond, 1101*time.Millisecond)
+		try(101*time.Millisecond, 901*time.Millisecond)
 		wg.Wait()
 		require.Equal(t, 3, w.p.Sent()-before)
 	})

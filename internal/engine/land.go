@@ -123,9 +123,10 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	if l.lineInFlight && !f.InOrder {
 		return ended // another flight is about to serve them
 	}
+	_, down := l.h.Health().Since()
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.turn == nil && r.permits <= g.Permits-g.Keep; r = l.waiters.first {
+		for r := l.waiters.first; r != nil && r.turn == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep; r = l.waiters.first {
 			g.Keep += r.permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}
@@ -164,12 +165,8 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	if f.changes != l.changes {
 		l.nextAskAt = time.Time{}
 	}
-	for r := l.waiters.first; r != nil; {
-		next := r.next
-		if l.isTooLateLocked(r) {
-			ended = r.refuseLocked(a, ended)
-		}
-		r = next
+	for r := l.waiters.earliest(); r != nil && l.isTooLateLocked(r); r = l.waiters.earliest() {
+		ended = r.refuseLocked(a, ended)
 	}
 	return ended
 }

@@ -48,6 +48,7 @@ type limiter struct {
 	sharing sharing
 
 	local      *outage.Share // for outages; nil as long as all policies are closed
+	servedFor  time.Time     // when the outage began for which the whole line has been looked at; zero for none
 	localTimer *time.Timer
 	localDue   time.Time // when localTimer fires; zero if it is not armed
 }
@@ -99,10 +100,18 @@ func (l *limiter) addLocked(r *request) (refused bool) {
 		return true
 	}
 	l.waiters.push(r)
+	l.watchLocked(r)
 	if l.waiters.n == 1 {
 		l.newHeadLocked()
 	}
 	return false
+}
+
+// watchLocked makes the line find r by its deadline, if it may be refused early.
+func (l *limiter) watchLocked(r *request) {
+	if l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() {
+		l.waiters.watch(r)
+	}
 }
 
 // isTooLateLocked reports whether r should be refused early because its time is up before the first in line can
@@ -359,13 +368,8 @@ type shard struct {
 	closed bool
 	health outage.Health // of a part of a divided Redis that cannot be told from others
 	ready  []*flight     // they leave when the lock is free
-
-	locals map[string]*outage.Share // by key
+	memory memory        // for outages
 }
-
-// maxLocals is how many limiters a shard remembers for outages, besides those in use and those with grants of
-// their own.
-const maxLocals = 64
 
 func (s *shard) lock() { s.mu.Lock() }
 
@@ -434,17 +438,4 @@ func (s *shard) close() {
 	s.first = nil
 	s.unlock()
 	wake(ended)
-}
-
-// forgetLocked makes room for another share by dropping any that nobody needs.
-func (s *shard) forgetLocked() {
-	now := time.Now()
-	for key, m := range s.locals {
-		if len(s.locals) < maxLocals {
-			return
-		}
-		if m.Empty(now) && s.findLocked(key) == nil {
-			delete(s.locals, key)
-		}
-	}
 }

@@ -94,6 +94,7 @@ type listWaiter struct {
 	since    time.Time  // when it began to wait
 	turns    []*request // the turn at the limiter that bound, if it has it
 	rebounds int        // how often the limiter that bound has changed
+	fails    time.Time  // since when Redis has been unavailable to it; zero if it is not
 
 	boundSince time.Time // since when the current limiter has bound
 	contends   bool      // it is among the contenders of the Engine, which may read the fields below
@@ -138,10 +139,11 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 			} else {
 				next, ok, err = w.standAndTry(ctx, a)
 			}
-			if !ok && err != nil {
+			yields := ctx.Err() == nil && w.hasPolicies() && errors.Is(err, permit.ErrUnavailable)
+			if !ok && err != nil && !yields {
 				return nothing.ListOutcome, err
 			}
-			if !ok {
+			if !ok && err == nil {
 				if !a.refused { // the time was up before the list could ask
 					a.Wait = time.Until(w.parts[a.Bound].h.grantableAt())
 				}
@@ -155,6 +157,7 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 		case err == nil && next.Granted:
 			return next.ListOutcome, nil
 		case err == nil:
+			w.fails = time.Time{}
 			if a.refused && next.Bound != a.Bound {
 				w.rebounds++
 			}
@@ -162,7 +165,7 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 				w.boundSince = time.Now()
 			}
 			a = next
-		case errors.Is(err, permit.ErrUnavailable) && time.Since(w.since) < e.cfg.OutageLimit && !w.isLate(0):
+		case errors.Is(err, permit.ErrUnavailable) && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.leaveLines()
 			a = nothing
 			if w.decidesLocally() {
@@ -199,17 +202,34 @@ func (w *listWaiter) waitOutOutage(ctx context.Context, err error) error {
 			break
 		}
 	}
-	slept, stopped := w.sleep(ctx, time.Until(next), over)
+	slept, stopped := w.sleep(ctx, min(time.Until(next), time.Until(w.outageLimit())), over)
 	if stopped != nil && stopped != permit.ErrClosed {
 		return fmt.Errorf("%w: %w", err, stopped)
 	}
 	if stopped != nil {
 		return stopped
 	}
-	if slept && w.isLate(0) {
+	if slept && (w.isLate(0) || time.Until(w.outageLimit()) <= 0) {
 		return err
 	}
 	return nil
+}
+
+// outageLimit returns how long the caller waits for Redis, which is unavailable: the outage limit from when that is
+// known, or from when the caller came.
+func (w *listWaiter) outageLimit() time.Time {
+	if w.fails.IsZero() {
+		w.fails = time.Now()
+		for _, p := range w.parts {
+			if since, down := p.h.Health().Since(); down != nil && since.Before(w.fails) {
+				w.fails = since
+			}
+		}
+		if w.since.After(w.fails) {
+			w.fails = w.since
+		}
+	}
+	return w.fails.Add(w.engine.cfg.OutageLimit)
 }
 
 // sleep sleeps for d, or until the time of the caller is up or over is closed, in which case slept is false. An
@@ -327,12 +347,13 @@ func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*re
 	} else {
 		r = w.engine.newRequest()
 	}
-	*r = request{ctx: ctx, permits: p.permits, blocking: true, deadline: w.deadline, seq: w.seq, done: r.done,
-		timer: r.timer, turn: l, index: a.Bound, refused: a.refused}
+	*r = request{ctx: ctx, permits: p.permits, blocking: true, came: w.since, deadline: w.deadline, seq: w.seq, done: r.done,
+		timer: r.timer, turn: l, index: a.Bound, refused: a.refused, yields: w.hasPolicies()}
 	if a.rate.Interval > 0 {
 		l.interval = a.rate.Interval
 	}
 	l.waiters.insert(r)
+	l.watchLocked(r)
 	if l.waiters.first == r {
 		l.newHeadLocked()
 		l.headSince = w.since // the time in other lines counts

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -73,11 +72,10 @@ func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at ti
 	health := h.Health()
 	since, cause := health.Since()
 	l := s.limiterLocked(h)
-	m := l.localShareLocked()
 	l.probeLocked(ctx, health)
-	at, _, err = m.When(p.policy, p.permits, now, since)
+	m, at, _, err := l.whenLocallyLocked(p.policy, p.permits, now, since, cause)
 	if err != nil {
-		return at, fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, h.name, err, cause)
+		return at, err
 	}
 	if p.policy.Kind == outage.LocalShare && l.hasLocalLineLocked() && !at.After(now) {
 		at = now.Add(max(l.localDue.Sub(now), time.Millisecond)) // the callers in line come first
@@ -92,7 +90,7 @@ func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at ti
 func (p *part) undoLocally(now time.Time) {
 	p.h.shard.lock()
 	defer p.h.shard.unlock()
-	if m := p.h.shard.limiterLocked(p.h).localShareLocked(); p.policy.Kind == outage.LocalShare {
+	if m := p.h.shard.limiterLocked(p.h).localShareLocked(); m != nil && p.policy.Kind == outage.LocalShare {
 		m.Undo(p.permits, now)
 	}
 }
@@ -115,7 +113,7 @@ func reconcileAll(ctx context.Context, parts []part) error {
 		}
 		s := p.h.shard
 		s.lock()
-		m := s.locals[p.h.key]
+		m := s.memory.shares[p.h.key]
 		busy := m != nil && m.Busy(time.Now())
 		s.unlock()
 		if !busy {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,7 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 	for i := range w.parts {
 		w.parts[i].changes = w.parts[i].h.changesSeen()
 	}
-	if ctx.Done() == nil && w.deadline.IsZero() {
+	if ctx.Done() == nil && w.deadline.IsZero() && !w.hasPolicies() {
 		return w.engine.tryAll(ctx, w.parts)
 	}
 	type result struct {
@@ -46,6 +47,7 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 		left  bool
 		done  = make(chan result, 1)
 		parts = append([]part(nil), w.parts...) // the caller may go on to use its own
+		slow  = w.engine.slowed.next()
 	)
 	err := w.inBackground(func() {
 		ctx := context.WithoutCancel(ctx)
@@ -69,20 +71,46 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 	}
 	timeUp, stop := w.timeUp()
 	defer stop()
-	select {
-	case r := <-done:
-		return r.a, r.err
-	case <-ctx.Done():
-		if leave() {
-			return listReply{}, ctx.Err()
+	for {
+		select {
+		case r := <-done:
+			return r.a, r.err
+		case <-ctx.Done():
+			if leave() {
+				return listReply{}, ctx.Err()
+			}
+		case <-timeUp:
+			if leave() {
+				return listReply{}, fmt.Errorf("%w: acquire_all of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
+			}
+		case <-slow:
+			slow = w.engine.slowed.next()
+			cause := w.downBecause()
+			if cause == nil {
+				continue
+			}
+			if leave() {
+				return nothing, fmt.Errorf("%w: acquire_all of %s: %w", permit.ErrUnavailable, names(w.parts), cause)
+			}
 		}
-	case <-timeUp:
-		if leave() {
-			return listReply{}, fmt.Errorf("%w: acquire_all of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
+		r := <-done
+		return r.a, r.err
+	}
+}
+
+// hasPolicies reports whether a policy that is not closed applies to any part.
+func (w *listWaiter) hasPolicies() bool {
+	return slices.ContainsFunc(w.parts, func(p part) bool { return p.policy != nil })
+}
+
+// downBecause returns why the Redis of any part is down, or nil.
+func (w *listWaiter) downBecause() error {
+	for _, p := range w.parts {
+		if _, err := p.h.Health().Since(); err != nil {
+			return err
 		}
 	}
-	r := <-done
-	return r.a, r.err
+	return nil
 }
 
 // tryAll asks until there is a reply.
@@ -159,8 +187,9 @@ func (e *Engine) takeAll(ctx context.Context, parts []part) (refused []int, err 
 			list[i] = permit.Part{Limiter: p.h.backend, Type: p.typ, ID: p.id, Permits: p.permits}
 		}
 		err := first.gated(ctx, "acquire_all", func(replay bool) (err error) {
+			sent := time.Now()
 			refused, err = e.cfg.Backends.AcquireAll(ctx, list, replay)
-			first.noteReply(err)
+			first.noteReply(nil, sent, err)
 			return err
 		})
 		if _, ok := err.(*permit.WrongTypeError); !ok {
@@ -289,10 +318,11 @@ func (h *Handle) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, 
 	defer h.Touch()
 	err = h.gated(ctx, "acquire", func(replay bool) (err error) {
 		b.Replay = replay && !b.DryRun
+		sent := time.Now()
 		a, err = h.backend.Acquire(ctx, b)
 		failure, lost := err.(*retry.Error)
 		unsure = unsure || lost && failure.Outcome != retry.NotExecuted
-		h.noteReply(err)
+		h.noteReply(nil, sent, err)
 		return err
 	})
 	return a, unsure, err

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -11,32 +10,14 @@ import (
 
 // This file decides requests during an outage, if their policy is not closed.
 
-// localShareLocked returns what is known of the limiter without Redis, and makes it if need be.
-func (l *limiter) localShareLocked() *outage.Share {
-	if l.local == nil {
-		s, key := l.shard, l.h.key
-		m := s.locals[key]
-		if m == nil {
-			if s.locals == nil {
-				s.locals = map[string]*outage.Share{}
-			}
-			s.forgetLocked()
-			m = outage.NewShare(l.rate)
-			s.locals[key] = m
-		}
-		l.local = m
-	}
-	return l.local
-}
-
 // tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did.
 // Otherwise r goes the usual way. It also starts the probe when that is due: if all requests are decided at
 // once no flight leaves, and nothing else would notice that Redis is up again.
 func (l *limiter) tryLocalLocked(r *request) (decided bool) {
-	l.localShareLocked()
 	health := l.h.Health()
 	since, cause := health.Since()
 	if cause == nil {
+		l.localShareLocked() // it learns what Redis replies
 		return false
 	}
 	l.probeLocked(r.ctx, health)
@@ -54,10 +35,14 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 
 // probeLocked asks Redis for nothing, if a probe is due.
 func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
-	if l.triesInFlight >= maxSlowTries || !health.TryProbe() {
+	if l.triesInFlight >= maxSlowTries {
 		return
 	}
 	f := l.newFlightLocked()
+	if !health.TryProbe(&f.call) {
+		l.free = f
+		return
+	}
 	f.healthProbe, f.DryRun, f.ctx = true, true, context.WithoutCancel(ctx)
 	f.Runs = append(f.Runs[:0], permit.Run{Permits: 1, Count: 1})
 	if len(f.callers) == 0 {
@@ -72,10 +57,9 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 // at is when it can be decided. If behind is not zero, others wait before r for the share, at least until
 // behind.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
-	m := l.localShareLocked()
-	at, left, err := m.When(r.policy, r.permits, now, since)
+	m, at, left, err := l.whenLocallyLocked(r.policy, r.permits, now, since, cause)
 	if err != nil {
-		r.Err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, cause)
+		r.Err = err
 		return at, true
 	}
 	r.Degraded = true
@@ -99,13 +83,7 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 }
 
 // hasLocalLineLocked reports whether callers stand in line for the local share.
-func (l *limiter) hasLocalLineLocked() bool {
-	r := l.waiters.first
-	for r != nil && (r.policy == nil || r.policy.Kind != outage.LocalShare) {
-		r = r.next
-	}
-	return r != nil
-}
+func (l *limiter) hasLocalLineLocked() bool { return l.waiters.shares > 0 }
 
 // serveLineLocked decides the requests in line that their policy can decide now, in their order, and sets the
 // timer for the next one. With all set it looks at all of them, otherwise no further than to the first that has
@@ -122,9 +100,10 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 		due    time.Time // of the first request that has to wait
 		behind time.Time // of the first request that waits for the share
 	)
-	for r := head; r != nil && (all || due.IsZero()); {
+	for r, policies := head, l.waiters.policies; policies > 0 && (all || due.IsZero()); {
 		next := r.next
 		if p := r.policy; p != nil {
+			policies--
 			before := behind
 			if p.Kind != outage.LocalShare {
 				before = time.Time{}
@@ -202,7 +181,10 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	if cause == nil {
 		return ended
 	}
-	ended = l.serveLineLocked(true, ended)
+	if !l.servedFor.Equal(since) { // whoever comes later is looked at then
+		l.servedFor = since
+		ended = l.serveLineLocked(true, ended)
+	}
 	now, behind := time.Now(), time.Time{}
 	if l.hasLocalLineLocked() {
 		behind = l.localDue
@@ -227,6 +209,13 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 		next := r.next
 		if r.policy != nil {
 			decide(r)
+		}
+		r = next
+	}
+	for r := l.waiters.first; r != nil && l.waiters.yields > 0; {
+		next := r.next
+		if r.yields {
+			ended = r.failLocked(permit.Unavailable("acquire_all", l.h.name, cause), ended)
 		}
 		r = next
 	}

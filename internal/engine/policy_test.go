@@ -226,8 +226,9 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// TestMemoriesAreBounded checks that the number of local shares that a process keeps is bounded, and that those
-// that are still needed are not dropped.
+// TestMemoriesAreBounded checks that the number of limiters that a shard remembers is bounded within an interval,
+// too: a limiter that finds no room fails closed under LocalShare, and open under FailOpen. Those that are still
+// needed are not dropped, and make room when they no longer count.
 func TestMemoriesAreBounded(t *testing.T) {
 	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
 		p := localShare(overall(10, time.Second), 2)
@@ -237,12 +238,26 @@ func TestMemoriesAreBounded(t *testing.T) {
 		r, err := kept.Try(w.ctx, 5)
 		require.NoError(t, err)
 		require.True(t, r.Granted)
+		granted := 0
 		for i := range 10 * engine.MaxLocals {
 			l := w.beside(kept, fmt.Sprint(w.l.key, i)).on(p)
-			_, err := l.Try(w.ctx, 1)
+			switch r, err := l.Try(w.ctx, 1); {
+			case err == nil:
+				require.True(t, r.Granted)
+				granted++
+			default:
+				require.ErrorIs(t, err, permit.ErrUnavailable)
+				require.ErrorContains(t, err, fmt.Sprintf("the local shares of %d limiters", engine.MaxLocals))
+			}
+			r, err := w.beside(kept, fmt.Sprint(w.l.key, "open", i)).on(failOpen).Try(w.ctx, 1)
 			require.NoError(t, err)
+			require.True(t, r.Granted)
+			require.LessOrEqual(t, kept.Snapshot().Remembered, engine.MaxLocals)
 			time.Sleep(100 * time.Microsecond)
 		}
+		require.GreaterOrEqual(t, granted, engine.MaxLocals*9/10)
+		_, err = w.all(w.ctx, -1, w.beside(kept, "in a list").on(p).of(1), kept.of(1))
+		require.ErrorIs(t, err, permit.ErrUnavailable)
 		r, err = kept.Try(w.ctx, 1)
 		require.NoError(t, err)
 		require.False(t, r.Granted, "%d are remembered", kept.Snapshot().Remembered)
@@ -251,8 +266,32 @@ func TestMemoriesAreBounded(t *testing.T) {
 			l := w.beside(kept, fmt.Sprint(w.l.key, "again", i)).on(p)
 			_, err := l.Try(w.ctx, 6)
 			require.ErrorIs(t, err, permit.ErrUnavailable)
+			require.ErrorContains(t, err, "6 permits asked of a local share of 5", "there is room again")
 		}
-		require.LessOrEqual(t, kept.Snapshot().Remembered, engine.MaxLocals)
+		require.LessOrEqual(t, kept.Snapshot().Remembered, engine.MaxLocals/2)
+	})
+}
+
+// TestACoolDownIsNotForgottenForOthers checks that a cool-down of which only this process knows holds back what
+// the policies grant, however many other limiters come after it.
+func TestACoolDownIsNotForgottenForOthers(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.goesAway()
+		cool := w.beside(w.l, "cool").on(failOpen)
+		for i := range 2 * engine.MaxLocals {
+			w.beside(w.l, fmt.Sprint("before", i)).NoteCoolDown(time.Now().Add(time.Minute))
+		}
+		require.Equal(t, 2*engine.MaxLocals, cool.Snapshot().Remembered)
+		time.Sleep(time.Minute)
+		cool.NoteCoolDown(time.Now().Add(time.Minute))
+		for i := range 10 * engine.MaxLocals {
+			_, err := w.beside(cool, fmt.Sprint("after", i)).on(failOpen).Try(w.ctx, 1)
+			require.NoError(t, err)
+		}
+		r, err := cool.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted)
+		require.Equal(t, time.Minute, r.Wait)
 	})
 }
 

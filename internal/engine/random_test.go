@@ -259,7 +259,8 @@ func TestOutagesAtRandom(t *testing.T) {
 				lasts = append(lasts, time.Duration(rapid.IntRange(1, 30_000).Draw(rt, "lasts"))*time.Millisecond)
 			}
 			faults := []enginetest.Fault{{Err: enginetest.Refused}, {Err: enginetest.Lost}, enginetest.LostReply, {Err: enginetest.Exhausted},
-				{Err: enginetest.Loading}, {Err: enginetest.Refused, After: 2 * time.Second}}
+				{Err: enginetest.Loading}, {Err: enginetest.Refused, After: 2 * time.Second}, {Before: 2 * time.Second}, {After: 3 * time.Second},
+				{After: 3 * time.Second, Err: enginetest.Lost, Runs: true}, {Err: enginetest.OutOfMemory, Reads: true}}
 			var how []enginetest.Fault
 			for range cuts {
 				how = append(how, rapid.SampledFrom(faults).Draw(rt, "how"))

@@ -110,9 +110,10 @@ func (h *Handle) tell(ctx context.Context, b permit.Batch, typ *permit.Type) (a 
 	for typeChanges := 0; ; typeChanges++ {
 		b.Type = *typ
 		h.Touch()
+		sent := time.Now()
 		a, err := h.backend.Acquire(ctx, &b)
 		h.Touch()
-		h.noteReply(err)
+		h.noteReply(nil, sent, err)
 		if failure, ok := err.(*retry.Error); ok {
 			if failure.Outcome != retry.Executed {
 				return permit.Reply{}, nil, failure

@@ -15,6 +15,7 @@ type request struct {
 	ctx      context.Context // of the caller, for the values that hooks of the redis client look up in it
 	blocking bool
 	policy   *outage.Policy // nil for FailClosed
+	came     time.Time      // when the caller of a blocking one began to wait
 	deadline time.Time      // of a blocking one; zero for none
 	done     chan struct{}  // receives one value when the request has ended
 	timer    *time.Timer
@@ -22,10 +23,12 @@ type request struct {
 	seq       uint64   // order in which the callers came, if it may wait
 	turn      *limiter // it waits for its turn at this limiter, and not for permits
 	index     int      // of that limiter in the list of its caller
+	yields    bool     // its list has policies, and leaves the line when an outage begins
 	keepsTurn bool     // it has been passed over, so free permits are kept for its caller during the turn
 
 	prev, next *request
 	queue      *queue // in which it stands
+	watched    int    // its place among the deadlines of the queue, counted from 1; 0 for none
 	inFlight   bool
 	refused    bool // at least once
 	overdue    bool // its time is up, and it waits for the reply that is on its way
@@ -39,61 +42,9 @@ type request struct {
 // live reports whether somebody waits for the outcome.
 func (r *request) live() bool { return !r.ended && !r.gone }
 
-// A queue is a list of requests in the order in which they came.
-type queue struct {
-	first, last *request
-	n           int
-}
-
-func (q *queue) push(r *request) {
-	r.queue, r.prev = q, q.last
-	if q.last == nil {
-		q.first = r
-	} else {
-		q.last.next = r
-	}
-	q.last = r
-	q.n++
-}
-
-// insert puts r at its place by the time at which its caller came.
-func (q *queue) insert(r *request) {
-	after := q.last
-	for after != nil && after.seq > r.seq {
-		after = after.prev
-	}
-	if after == q.last {
-		q.push(r)
-		return
-	}
-	r.queue, r.prev = q, after
-	if after == nil {
-		r.next, q.first = q.first, r
-	} else {
-		r.next, after.next = after.next, r
-	}
-	r.next.prev = r
-	q.n++
-}
-
-// unqueue removes r from the queue in which it stands, if any.
-func (r *request) unqueue() {
-	q := r.queue
-	if q == nil {
-		return
-	}
-	if r.prev == nil {
-		q.first = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		q.last = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.prev, r.next, r.queue = nil, nil, nil
-	q.n--
+// sharesLocally reports whether a local share decides r during an outage.
+func (r *request) sharesLocally() bool {
+	return r.policy != nil && r.policy.Kind == outage.LocalShare
 }
 
 // endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from

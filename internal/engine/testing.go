@@ -54,10 +54,10 @@ type Snapshot struct {
 func (h *Handle) Snapshot() (s Snapshot) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if m := h.shard.locals[h.key]; m != nil {
+	if m := h.shard.memory.shares[h.key]; m != nil {
 		s.Pending = m.Pending()
 	}
-	s.Remembered = len(h.shard.locals)
+	s.Remembered = len(h.shard.memory.keys)
 	l := h.shard.findLocked(h.key)
 	if l == nil {
 		return s
@@ -106,8 +106,14 @@ func (e *Engine) CheckIdle() error {
 	if n := e.contenders.count(); n > 0 {
 		errs = append(errs, fmt.Errorf("%d lists contend", n))
 	}
+	if !e.health.Idle() {
+		errs = append(errs, errors.New("somebody waits for a reply of Redis, or a timer for that is armed"))
+	}
 	for i := range e.shards {
 		s, kept := &e.shards[i], 0
+		if !s.health.Idle() {
+			errs = append(errs, errors.New("somebody waits for a reply of a part of Redis, or a timer for that is armed"))
+		}
 		s.lock()
 		limiters := []*limiter{}
 		if s.free != nil {

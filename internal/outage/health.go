@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -9,46 +10,70 @@ import (
 // A Health is what a process knows of one Redis: whether it is down. While it is down, one call at a time
 // probes it, about once a second, and the other calls do not reach the network. Methods are safe for concurrent
 // use.
+//
+// An outage begins when a call has failed in all its attempts ([Health.MarkDown]), or when Redis takes too long to
+// reply; see [Call]. It ends with a reply that shows that what failed works again; see [Health.Replied].
 type Health struct {
 	mu      sync.Mutex
 	err     error         // why it is down; nil while it is up
 	since   time.Time     // when that became known
+	ended   time.Time     // when the last outage was over
 	next    time.Time     // of the next probe
 	over    chan struct{} // closed when Redis is up again
 	granted int64         // requests that a policy granted during the outage
+	slow    bool          // the outage ends only with a prompt reply
+	refused bool          // the outage ends only with a write
+	probing time.Time     // since when a probe has been on its way; zero if there is none
+
+	silence silence
 }
 
-// probeEvery is the pause between two probes, to which up to a quarter is added.
-const probeEvery = time.Second
+const (
+	// probeEvery is the pause between two probes, to which up to a quarter is added.
+	probeEvery = time.Second
+	// maxProbe is how long a probe may take before another one is made beside it, in case its connection hangs.
+	maxProbe = 10 * time.Second
+	// prompt is the time within which the reply to a probe must come to end an outage because of slow replies. It is
+	// half of tooSlow, so that a Redis that is just fast enough, or just too slow, does not go up and down.
+	prompt = tooSlow / 2
+)
 
 // Allow reports whether a call may be made now, in which case err is nil. Otherwise err is why Redis is down,
 // and the caller may try again at next or as soon as over is closed. While Redis is up next is zero; if err is
 // nil and next is not zero, the call is the probe.
-func (h *Health) Allow() (next time.Time, over <-chan struct{}, err error) {
+//
+// After a nil error the caller has to call End for c when it has given the call up, and may do so in any case.
+func (h *Health) Allow(c *Call) (next time.Time, over <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err == nil {
+		h.silence.begin(h, c)
 		return time.Time{}, nil, nil
 	}
-	if h.takeProbeLocked() {
+	if h.takeProbeLocked(c) {
 		return h.next, nil, nil
 	}
 	return h.next, h.over, h.err
 }
 
-// TryProbe reports whether the caller should make a probe now.
-func (h *Health) TryProbe() bool {
+// TryProbe is like Allow for a caller that makes no call but the probe. It reports whether c is the probe.
+func (h *Health) TryProbe(c *Call) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.err != nil && h.takeProbeLocked()
+	return h.err != nil && h.takeProbeLocked(c)
 }
 
-func (h *Health) takeProbeLocked() bool {
+func (h *Health) takeProbeLocked(c *Call) bool {
 	now := time.Now()
 	if now.Before(h.next) {
 		return false
 	}
 	h.next = now.Add(ProbePause())
+	if !h.probing.IsZero() && now.Sub(h.probing) < maxProbe {
+		return false
+	}
+	h.probing = now
+	c.open, c.probe = true, true
 	return true
 }
 
@@ -59,31 +84,101 @@ func (h *Health) Next() (next time.Time, over <-chan struct{}, down bool) {
 	return h.next, h.over, h.err != nil
 }
 
-// MarkDown records that Redis did not execute a call in any attempt. It reports whether an outage begins with
-// that.
-func (h *Health) MarkDown(err error) (began bool) {
+// MarkDown records that Redis did not execute a call in any attempt, of which the last was sent at the given instant.
+// With refused set it refused to write. MarkDown reports whether an outage begins with that. A call that was sent
+// before the last outage was over does not begin another one.
+func (h *Health) MarkDown(sent time.Time, err error, refused bool) (began bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.err == nil && sent.Before(h.ended) {
+		return false
+	}
 	if began = h.err == nil; began {
-		h.over = make(chan struct{})
-		h.since, h.granted = time.Now(), 0
+		h.beginLocked()
 	}
 	h.err = err
-	h.next = time.Now().Add(ProbePause())
+	h.refused = h.refused || refused
 	return began
 }
 
-// MarkUp records that Redis replied. If an outage ends with that, it returns how long it lasted and how many
-// requests were granted during it.
-func (h *Health) MarkUp() (ended bool, lasted time.Duration, granted int64) {
+// beginLocked begins an outage, whose cause the caller sets.
+func (h *Health) beginLocked() {
+	now := time.Now()
+	h.over = make(chan struct{})
+	h.since, h.granted, h.probing = now, 0, time.Time{}
+	h.next = now.Add(ProbePause())
+	h.slow, h.refused = false, false
+	h.silence.clear()
+}
+
+// A Reply tells what a call that got one shows.
+type Reply int
+
+const (
+	NotYet Reply = iota // Redis is there, but refuses to run the call for now
+	Ran                 // Redis ran the call, whatever came of it
+	Wrote               // Redis would have carried out a write
+)
+
+// Replied records the reply to a call that was sent at the given instant, on behalf of c, which may be nil. If an
+// outage ends with that, it returns how long it lasted and how many requests were granted during it.
+//
+// An outage ends with any reply to a call that Redis ran, if no call has got one. If Redis takes too long to reply,
+// it ends with a prompt reply to a call that was sent during the outage: what comes late, and replies to calls from
+// before, show nothing. If Redis refused to write, it ends with a write: a refusal for want of permits only reads,
+// and Redis that is out of memory carries out a script that has freed something first.
+func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, lasted time.Duration, granted int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now := time.Now()
+	took := now.Sub(sent)
 	if h.err == nil {
+		if took < tooSlow {
+			h.silence.broken(c, sent, now)
+		}
 		return false, 0, 0
 	}
-	h.err = nil
+	if what == NotYet {
+		return false, 0, 0
+	}
+	if took >= tooSlow {
+		h.slow = true
+	}
+	if h.slow && took >= prompt {
+		h.err = fmt.Errorf("a reply from Redis took %v; an outage because of slow replies ends with one within %v",
+			took.Round(time.Millisecond), prompt)
+		return false, 0, 0
+	}
+	if h.slow && sent.Before(h.since) || h.refused && what != Wrote {
+		return false, 0, 0
+	}
+	h.err, h.ended = nil, now
 	close(h.over)
-	return true, time.Since(h.since), h.granted
+	return true, now.Sub(h.since), h.granted
+}
+
+// End records that c is over, or that nobody waits for its reply any more.
+func (h *Health) End(c *Call) {
+	if !c.open {
+		return
+	}
+	c.open = false
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.probe {
+		c.probe, h.probing = false, time.Time{}
+	}
+	if c.silent {
+		h.silence.end(c)
+	}
+}
+
+// NeedsProof reports whether Redis is down in a way that not every reply can end: the probe then has to be a call
+// that writes, and whose reply nobody waits for.
+func (h *Health) NeedsProof() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err != nil && (h.slow || h.refused)
 }
 
 // Down reports whether Redis is known to be down.
@@ -104,6 +199,13 @@ func (h *Health) CountGrant() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.granted++
+}
+
+// Idle reports whether no call is waited for and no timer is armed.
+func (h *Health) Idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.silence.first == nil && h.probing.IsZero() && (h.silence.timer == nil || !h.silence.timer.Stop())
 }
 
 // ProbePause returns the pause before the next probe.

@@ -25,7 +25,9 @@ func TestHealth(t *testing.T) {
 	// may returns what Allow says, and checks it against the other methods.
 	may := func(t *testing.T) string {
 		down := h.Down()
-		next, over, err := h.Allow()
+		c := new(Call)
+		next, over, err := h.Allow(c)
+		h.End(c)
 		_, cause := h.Since()
 		switch {
 		case err == nil && next.IsZero():
@@ -45,7 +47,12 @@ func TestHealth(t *testing.T) {
 		return refuse
 	}
 	down := func(err error, news bool) func(t *testing.T) {
-		return func(t *testing.T) { require.Equal(t, news, h.MarkDown(err)) }
+		return func(t *testing.T) { require.Equal(t, news, h.MarkDown(time.Now(), err, false)) }
+	}
+	tryProbe := func() bool {
+		c := new(Call)
+		defer h.End(c)
+		return h.TryProbe(c)
 	}
 	var since time.Time
 	synctest.Test(t, func(t *testing.T) {
@@ -55,18 +62,18 @@ func TestHealth(t *testing.T) {
 			want []string
 		}{
 			{func(*testing.T) {}, 0, []string{pass, pass}},
-			{func(t *testing.T) { ended, _, _ := h.MarkUp(); require.False(t, ended) }, 0, []string{pass}},
-			{func(t *testing.T) { require.False(t, h.TryProbe(), "it is there") }, 0, []string{pass}},
+			{func(t *testing.T) { ended, _, _ := h.Replied(nil, time.Now(), Ran); require.False(t, ended) }, 0, []string{pass}},
+			{func(t *testing.T) { require.False(t, tryProbe(), "it is there") }, 0, []string{pass}},
 			{func(t *testing.T) { down(first, true)(t); since = time.Now() }, 0, []string{refuse, refuse}},
-			{func(t *testing.T) { require.False(t, h.TryProbe(), "not yet") }, probeEvery - 1, []string{refuse}},
+			{func(t *testing.T) { require.False(t, tryProbe(), "not yet") }, probeEvery - 1, []string{refuse}},
 			{func(*testing.T) {}, probeEvery/4 + 1, []string{probe, refuse, refuse}},
 			{down(last, false), probeEvery - 1, []string{refuse}},
 			{func(t *testing.T) { h.CountGrant(); h.CountGrant() }, probeEvery/4 + 1, []string{probe, refuse}},
 			{func(*testing.T) {}, 5 * probeEvery, []string{probe, refuse}},
 			{func(t *testing.T) {
 				time.Sleep(5 * probeEvery)
-				require.True(t, h.TryProbe())
-				require.False(t, h.TryProbe())
+				require.True(t, tryProbe())
+				require.False(t, tryProbe())
 				_, _, isDown := h.Next()
 				require.True(t, isDown)
 			}, 0, []string{refuse}},
@@ -75,19 +82,19 @@ func TestHealth(t *testing.T) {
 				require.Equal(t, since, begun, "the first time")
 				require.Equal(t, last, err, "the last reason")
 				_, over, _ := h.Next()
-				ended, lasted, granted := h.MarkUp()
+				ended, lasted, granted := h.Replied(nil, time.Now(), Ran)
 				require.True(t, ended)
 				require.Equal(t, time.Since(since), lasted)
 				require.EqualValues(t, 2, granted)
 				<-over
-				ended, _, _ = h.MarkUp()
+				ended, _, _ = h.Replied(nil, time.Now(), Ran)
 				require.False(t, ended)
 			}, 0, []string{pass}},
 			{func(t *testing.T) {
 				down(first, true)(t)
 				begun, _ := h.Since()
 				require.Equal(t, time.Now(), begun)
-				_, _, granted := h.MarkUp()
+				_, _, granted := h.Replied(nil, time.Now(), Ran)
 				require.Zero(t, granted, "those of the outage before do not count")
 			}, 0, []string{pass}},
 		} {

@@ -187,10 +187,10 @@ func (s *Share) Undo(permits int64, at time.Time) {
 	}
 }
 
-// Empty reports whether no grant counts any more.
+// Empty reports whether no grant counts any more, and no cool-down lasts.
 func (s *Share) Empty(now time.Time) bool {
 	s.expire(now)
-	return len(s.grants) == 0
+	return len(s.grants) == 0 && !s.coolsUntil().After(now)
 }
 
 // expire forgets what was granted an interval ago or earlier.

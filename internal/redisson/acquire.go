@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/redis/go-redis/v9"
 )
 
 // Acquire makes one attempt at b. An error on the way to Redis is a *[retry.Error]. Any other error is what
@@ -147,6 +149,21 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 		NoTTL:     r[13] == 0 && !l.ClientClock, // with the client's clock every call looks for a TTL, as Redisson does
 		Others:    o,
 	}, nil
+}
+
+// Probe makes one attempt at a write that changes nothing: it would change the score of a member that does not exist.
+// It is refused wherever the first write of a script would be: by a server that is out of memory, by a replica, for
+// want of replicas, and after a failed save. Its errors are like those of [Limiter.Acquire].
+func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
+	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "zadd", l.Keys.Permits[typ], "XX", 0, "probe")}
+	_, err := dispatch.Leavable(ctx, func() (any, error) {
+		_ = dispatch.Process(ctx, l.sender, cmd)
+		return cmd.Result()
+	})
+	if err != nil {
+		return l.failed(ctx, err)
+	}
+	return nil
 }
 
 // Refund makes one attempt at giving back the permits of g that are not kept.

@@ -38,11 +38,10 @@ func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) erro
 				return err
 			}
 			if done {
-				n := found.Surplus
 				if lowered {
-					n = min(n, -found.Value)
+					return l.trim(ctx, typ, -found.Value, true)
 				}
-				return l.trim(ctx, typ, n)
+				return l.trim(ctx, typ, found.Surplus, false)
 			}
 			if next.Members == 0 {
 				break
@@ -98,11 +97,15 @@ func (l *Limiter) AuditStep(ctx context.Context, typ permit.Type, t Tally) (next
 	return next, done, found, nil
 }
 
-// trim removes n permits from the set, oldest first, and adds them to value, from which the audit has taken
-// them.
-func (l *Limiter) trim(ctx context.Context, typ permit.Type, n int64) error {
+// trim removes n permits from the set, oldest first, and adds them to value, from which the audit or set_rate has
+// taken them. If toZero is true, value rises to 0 at most, even if others do the same at the same time.
+func (l *Limiter) trim(ctx context.Context, typ permit.Type, n int64, toZero bool) error {
+	flag := 0
+	if toZero {
+		flag = 1
+	}
 	for n > 0 {
-		taken, err := l.run(ctx, l.Scripts.Trim, l.Keys.Of(typ), wire(typ), n)
+		taken, err := l.run(ctx, l.Scripts.Trim, l.Keys.Of(typ), wire(typ), n, flag)
 		if err != nil || taken[0] == 0 {
 			return err
 		}

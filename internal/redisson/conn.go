@@ -106,11 +106,16 @@ func (c *Conn) attempt(ctx context.Context, s *Script, cmd []any) (any, error) {
 	if err == nil {
 		return raw, nil
 	}
+	return nil, c.failed(ctx, err)
+}
+
+// failed returns the meaning of the error of an attempt.
+func (c *Conn) failed(ctx context.Context, err error) *retry.Error {
 	failure := dispatch.Failure(err)
 	if failure.Outcome != retry.Executed && !failure.Local {
 		dispatch.Reload(ctx, c.sender)
 	}
-	return nil, failure
+	return failure
 }
 
 func (l *Limiter) touched() {

@@ -34,19 +34,43 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 		return false, err
 	}
 	if len(n) > 1 && n[1] == 1 {
-		// There are too many permits for one call. The script has set value to 0, so whatever happens here, no
-		// permit is granted beyond the rate.
+		// There are too many permits for one call. The script has changed value as the rate has changed, so
+		// whatever happens here, no permit is granted beyond the rate.
 		err = l.Audit(ctx, r.Type, true)
 	}
 	return true, err
 }
 
-// Rate returns the limiter's rate.
+// rateFields are the fields of the hash that make up a Rate.
+var rateFields = []string{"rate", "interval", "type", "keepAliveTime", "minGap"}
+
+// Rate returns the limiter's rate. It reads the fields of a rate alone, because others may have written any number
+// of fields to the hash.
 func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
-	cmd := redis.NewMapStringStringCmd(ctx, "hgetall", l.Keys.Hash)
-	hash, err := command(ctx, l, "rate", cmd, cmd.Result)
+	args := []any{"hmget", l.Keys.Hash}
+	for _, field := range rateFields {
+		args = append(args, field)
+	}
+	cmd := redis.NewSliceCmd(ctx, args...)
+	values, err := command(ctx, l, "rate", cmd, cmd.Result)
 	if err != nil {
 		return permit.Rate{}, err
+	}
+	hash := make(map[string]string, len(rateFields))
+	for i, field := range rateFields[:min(len(rateFields), len(values))] {
+		switch v := values[i].(type) {
+		case string:
+			hash[field] = v
+		case nil: // there is no such field
+		default:
+			values = nil
+		}
+		if values == nil {
+			break
+		}
+	}
+	if len(values) != len(rateFields) {
+		return permit.Rate{}, fmt.Errorf("ratelimiter: rate of %q: unexpected reply", l.Name)
 	}
 	r, err := parseRate(hash)
 	if err != nil {

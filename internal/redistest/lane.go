@@ -41,6 +41,10 @@ const (
 	repeatsMark  = "redistest.Repeats"
 )
 
+// measuredMark begins the message of a failure that [Measured] has decided. tools/test-lanes.sh runs such a test again,
+// alone.
+const measuredMark = "redistest.Measured"
+
 // Lane returns the lane of this test run, "miniredis", "redis" or "valkey", from the environment variable
 // RATELIMITER_LANE. The default is "miniredis". Lane panics at any other value, so that a typing error does not pass
 // as a green lane.
@@ -98,6 +102,24 @@ func NoRace(t testing.TB, why string) {
 	t.Helper()
 	if UnderRace && !Long() {
 		t.Skip(noRaceMark + ": " + why + "; it runs without the race detector")
+	}
+}
+
+// Measured ends t as failed if ok is false. It is for the few checks of what can only be measured in real time on real
+// servers or JVMs, such as a share or a throughput: no bound of these is safe on a machine that stalls. If nothing but
+// such checks fails in a test, tools/test-lanes.sh runs the test again when all lanes have ended, and this second
+// result counts.
+//
+// A check of correctness never goes through Measured: it has to hold on every machine, and its first failure counts.
+// A failure by Measured does not count as one of measurement if t had failed before.
+func Measured(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	switch text := fmt.Sprintf(format, args...); {
+	case ok:
+	case t.Failed():
+		t.Fatal(text)
+	default:
+		t.Fatal(measuredMark + ": " + text)
 	}
 }
 

@@ -25,6 +25,7 @@ type Error struct {
 	Err      error
 	Outcome  Outcome
 	Answered bool // the error is a reply, so the server is up
+	ReadOnly bool // the server is up and refuses to write, but may reply to what only reads
 	Local    bool // this process had no free connection; the server is not to blame
 	Final    bool // the call must not be made again, whatever the outcome
 }

@@ -26,6 +26,8 @@ var (
 	Exhausted = &retry.Error{Err: errors.New("connection pool timeout"), Outcome: retry.NotExecuted, Local: true}
 	// Loading means that the server is up but not ready.
 	Loading = &retry.Error{Err: errors.New("LOADING"), Outcome: retry.NotExecuted, Answered: true}
+	// OutOfMemory means that the server refuses to write.
+	OutOfMemory = &retry.Error{Err: errors.New("OOM"), Outcome: retry.NotExecuted, Answered: true, ReadOnly: true}
 	// Denied means that the server refuses the call, however often it is sent.
 	Denied = &retry.Error{Err: errors.New("NOPERM"), Outcome: retry.Executed, Answered: true}
 )
@@ -207,7 +209,7 @@ func (s *Server) findLocked(key string, typ permit.Type) (*limiter, error) {
 
 // A Call is a call that a process made.
 type Call struct {
-	Op     string    // "acquire", "refund", "reserve", "audit", "acquire_all"
+	Op     string    // "acquire", "refund", "reserve", "audit", "acquire_all", "probe"
 	Key    string    // of the first limiter
 	ID     permit.ID // of what is granted or returned, on the first limiter; zero for an audit
 	At     time.Time
@@ -215,6 +217,8 @@ type Call struct {
 	Batch  permit.Batch       // for an acquire
 	Grant  permit.Grant       // for a refund
 	Held   permit.Reservation // for a reserve
+
+	reads bool // it writes nothing
 }
 
 // A Fault is what happens to a call. With the zero Fault nothing goes wrong.
@@ -223,6 +227,7 @@ type Fault struct {
 	Err           *retry.Error        // what the process gets in place of a reply
 	Reply         func(*permit.Reply) // turns a refusal into the reply to an acquire, which is not carried out
 	Runs          bool                // the call is carried out even if Err is set
+	Reads         bool                // the call is carried out in spite of Err if it writes nothing
 }
 
 // LostReply is the fault of a call that is carried out, but whose reply is lost.
@@ -274,7 +279,10 @@ func (p *Process) Always(f Fault) {
 // Cut makes every call fail with err without being carried out.
 func (p *Process) Cut(err *retry.Error) { p.Always(Fault{Err: err}) }
 
-// Mend undoes Cut and Always.
+// RefuseWrites makes every call that would write fail with err, while the others work.
+func (p *Process) RefuseWrites(err *retry.Error) { p.Always(Fault{Err: err, Reads: true}) }
+
+// Mend undoes Cut, RefuseWrites and Always.
 func (p *Process) Mend() { p.Always(Fault{}) }
 
 // Hook sets a function that is called before each call for which Next has set no fault, and returns the fault of that
@@ -330,13 +338,14 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 	}
 	time.Sleep(f.Before)
 	var err error
-	if f.Err == nil && f.Reply == nil || f.Runs {
+	reads := f.Reads && c.reads
+	if f.Err == nil && f.Reply == nil || f.Runs || reads {
 		p.server.mu.Lock()
 		err = carry()
 		p.server.mu.Unlock()
 	}
 	time.Sleep(f.After)
-	if f.Err != nil {
+	if f.Err != nil && !reads {
 		failure := *f.Err
 		return f, &failure
 	}
@@ -436,6 +445,7 @@ func (l *Limiter) Acquire(_ context.Context, b *permit.Batch) (a permit.Reply, e
 	if err := check(b); err != nil {
 		s.t.Errorf("acquire of %q: %v", l.key, err)
 	}
+	c.reads = l.onlyReads(b)
 	f, err := l.p.send(c, func() error {
 		state, err := s.findLocked(l.key, b.Type)
 		if err != nil {
@@ -467,6 +477,32 @@ func (l *Limiter) Acquire(_ context.Context, b *permit.Batch) (a permit.Reply, e
 		f.Reply(&a)
 	}
 	return a, nil
+}
+
+// onlyReads reports whether b would be refused, and nothing reclaimed for it. What is reclaimed would let the rest of
+// a script write, too, even if the server is out of memory.
+func (l *Limiter) onlyReads(b *permit.Batch) bool {
+	s := l.p.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, err := s.findLocked(l.key, b.Type)
+	if err != nil || b.DryRun {
+		return true
+	}
+	g := state.log(l.p.tag)
+	free := g.value()
+	for _, r := range b.Runs {
+		if r.Permits <= free && state.cool <= now() {
+			return false
+		}
+	}
+	return true
+}
+
+// Probe makes one attempt at a call that is refused if a write is.
+func (l *Limiter) Probe(context.Context, permit.Type) error {
+	_, err := l.p.send(Call{Op: "probe", Key: l.key}, func() error { return nil })
+	return err
 }
 
 // Refund makes one attempt to return the unclaimed permits of g.

@@ -1,0 +1,121 @@
+package ratelimiter
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+// ahead puts n grants of one permit each into the set, d ahead of the clock of Redis and a millisecond apart.
+func (w *world) ahead(d time.Duration, n int) {
+	w.t.Helper()
+	at, zs := w.rdb.Time(w.ctx).Val().Add(d), make([]redis.Z, n)
+	if !redistest.TTLsAreVirtual() && w.client.cfg.clientClock {
+		at = time.Now().Add(d)
+	}
+	for i := range zs {
+		zs[i] = redis.Z{Score: float64(at.UnixMilli() + int64(i)), Member: grant(1)}
+	}
+	require.NoError(w.t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
+}
+
+// marked returns how many members of the set are marks.
+func (w *world) marked() (n int) {
+	for _, m := range w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val() {
+		if strings.HasPrefix(m, "\x10~t~") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestThousandsOfScoresInTheFuture checks that the permits that peers with fast clocks took are back one interval after
+// the first refusal, however many members they are.
+func TestThousandsOfScoresInTheFuture(t *testing.T) {
+	n := 5000
+	if redistest.TTLsAreVirtual() {
+		n = 1000 // on miniredis thousands take long
+	}
+	t.Run("one peer", func(t *testing.T) {
+		inWorld(t, overall(int64(n), time.Second), func(t *testing.T, w *world) {
+			w.ahead(time.Minute, n)
+			w.setValue(0)
+			w.refused(1, time.Second)
+			require.Equal(t, n, w.marked())
+			ok, err := w.l.TryAcquire(w.ctx, int64(n), time.Hour)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, time.Second, w.elapsed())
+			w.refused(1, time.Second)
+			w.settled(int64(n))
+		})
+	})
+	t.Run("small requests", func(t *testing.T) {
+		inWorld(t, overall(int64(n), time.Second), func(t *testing.T, w *world) {
+			w.ahead(time.Minute, n)
+			w.setValue(0)
+			w.refused(1, time.Second)
+			w.at(time.Second)
+			for range n / 500 {
+				granted, _, err := together(w.ctx, w.l, 1, 500)
+				require.NoError(t, err)
+				require.EqualValues(t, 500, granted)
+			}
+			w.refused(1, time.Second)
+			w.settled(int64(n))
+		})
+	})
+	t.Run("two peers, the slower one later", func(t *testing.T) {
+		inWorld(t, overall(2*int64(n), time.Second), func(t *testing.T, w *world) {
+			w.ahead(time.Minute, n)
+			w.setValue(n)
+			w.refused(2*int64(n), time.Second)
+			w.at(500 * time.Millisecond)
+			w.ahead(30*time.Second, n)
+			w.setValue(0)
+			require.False(t, w.try(1).Granted)
+			require.GreaterOrEqual(t, w.marked(), 2*n*97/100, "the calls after one refusal look at 32 places")
+			for w.marked() < 2*n && w.elapsed() < 540*time.Millisecond { // and those of a later one at others
+				time.Sleep(time.Millisecond)
+				require.False(t, w.try(1).Granted)
+			}
+			require.Equal(t, 2*n, w.marked())
+			ok, err := w.l.TryAcquire(w.ctx, 2*int64(n), time.Hour)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.LessOrEqual(t, w.elapsed(), 1540*time.Millisecond)
+			w.settled(2 * int64(n))
+		})
+	})
+}
+
+// TestScoresInTheFutureAreMarkedInBoundedCalls checks that no call takes Redis long, however many there are.
+func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
+	redistest.NeedReal(t)
+	const n = 50_000
+	s := redistest.Start(t)
+	w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
+	require.NoError(t, w.l.SetRate(w.ctx, overall(n, 3*time.Second)))
+	for i := range n / 1000 {
+		w.ahead(time.Hour+time.Duration(i)*time.Second, 1000)
+	}
+	w.setValue(0)
+	m := &cpuMeter{t: t, admin: s.Client(t)}
+	w.rdb.AddHook(m)
+	begin := w.rdb.Time(w.ctx).Val()
+	require.False(t, w.try(n).Granted)
+	require.Equal(t, n, w.marked())
+	require.NoError(t, w.l.Acquire(w.ctx, n))
+	t.Logf("served after %v", w.rdb.Time(w.ctx).Val().Sub(begin))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.Sort(m.took)
+	t.Logf("%d calls, median %v, largest %v", len(m.took), m.took[len(m.took)/2], m.took[len(m.took)-1])
+	require.Less(t, m.took[len(m.took)*95/100], 2*time.Millisecond)
+}

@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// This file tells the health of Redis what calls show, and decides the requests on their way when an outage begins
+// although nothing has failed.
+
+// markDown records that Redis did not execute a call of h in any attempt, of which the last was sent at that instant.
+func (h *Handle) markDown(sent time.Time, failure *retry.Error) {
+	if h.Health().MarkDown(sent, failure.Err, failure.ReadOnly) {
+		h.observe(Event{Kind: OutageBegan, Err: failure.Err})
+	}
+}
+
+// noteReply records what the reply to a call shows that was sent at the given instant on behalf of c, which may be
+// nil. It does nothing if err shows that there was no reply.
+func (h *Handle) noteReply(c *outage.Call, sent time.Time, err error) {
+	failure, failed := err.(*retry.Error)
+	switch {
+	case !failed || failure.Outcome == retry.Executed && failure.Answered:
+		h.replied(c, sent, outage.Ran)
+	case failure.Answered:
+		h.replied(c, sent, outage.NotYet)
+	}
+}
+
+func (h *Handle) replied(c *outage.Call, sent time.Time, what outage.Reply) {
+	if ended, lasted, granted := h.Health().Replied(c, sent, what); ended {
+		h.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
+	}
+}
+
+// prove makes the probe of an outage that not every reply ends, on behalf of c. The error, a *[retry.Error], tells
+// why the outage goes on. In other outages the call of c itself is the probe, and prove does nothing.
+func (h *Handle) prove(ctx context.Context, c *outage.Call) error {
+	health := h.Health()
+	if !health.NeedsProof() {
+		return nil
+	}
+	sent := time.Now()
+	err := h.backend.Probe(ctx, h.Type())
+	if failure, ok := err.(*retry.Error); ok && !(failure.Outcome == retry.Executed && failure.Answered) {
+		h.noteReply(c, sent, err)
+		return failure
+	}
+	h.replied(c, sent, outage.Wrote)
+	if _, err := health.Since(); err != nil {
+		return &retry.Error{Err: err, Outcome: retry.NotExecuted}
+	}
+	return nil
+}
+
+// TooSlow implements [outage.Owner].
+func (h *Handle) TooSlow(err error) {
+	h.engine.decideAll(h.Health(), err)
+	h.observe(Event{Kind: OutageBegan, Err: err})
+}
+
+// decideAll decides the requests on their way to the Redis of that health, which is down because of cause: those that
+// do not wait, and those that a policy serves. What Redis grants them afterwards goes back.
+func (e *Engine) decideAll(health *outage.Health, cause error) {
+	for i := range e.shards {
+		s := &e.shards[i]
+		var ended []*request
+		s.lock()
+		for l := s.first; l != nil; l = l.next {
+			if l.h.Health() == health {
+				ended = l.decideAllLocked(cause, ended)
+			}
+		}
+		s.unlock()
+		wake(ended)
+	}
+	e.slowed.happened()
+}
+
+// decideAllLocked is decideAll for one limiter. A caller that makes its call itself, which only a caller without a
+// policy and without an end does, gets the reply, however late.
+func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
+	err := permit.Unavailable("acquire", l.h.name, withLast(cause, l.lastErr))
+	for _, f := range l.flights {
+		if f.inline || f.healthProbe {
+			continue
+		}
+		ended = f.answerLocallyLocked(ended)
+		ended, _ = f.endCallersLocked(err, ended, func(r *request) bool { return r.blocking })
+		f.dropSharersLocked()
+	}
+	if len(l.flights) > 0 {
+		for l.tries.n > 0 {
+			ended = l.tries.first.failLocked(err, ended)
+		}
+	}
+	return ended
+}
+
+// dropSharersLocked removes from the flight the callers in line for the local share, so that Redis grants them nothing
+// while the share does.
+func (f *flight) dropSharersLocked() {
+	for i := range f.Runs {
+		for j, r := range f.callers[i] {
+			if r != nil && r.live() && r.sharesLocally() {
+				r.inFlight = false
+				f.callers[i][j] = nil
+			}
+		}
+	}
+}
+
+// A broadcast tells any number of goroutines that something has happened.
+type broadcast struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// next returns a channel that is closed when it happens next.
+func (b *broadcast) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch == nil {
+		b.ch = make(chan struct{})
+	}
+	return b.ch
+}
+
+func (b *broadcast) happened() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ch != nil {
+		close(b.ch)
+		b.ch = nil
+	}
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// A reservation is what a list has taken of one limiter before it has all of its permits.
+type reservation struct {
+	h       *Handle
+	permits int64 // wanted
+	typ     permit.Type
+	id      permit.ID
+	held    int64
+	unsure  bool          // a call has been lost, so Redis may hold another number
+	begun   time.Time     // when gathering began; zero as long as what others leave is enough
+	due     time.Time     // when all of it can be gathered, as far as that is known
+	wait    time.Duration // the time until due, as of the last question
+	look    time.Time     // when there may be more, or it is time to begin
+	moved   time.Time     // when it was last moved to the present
+	rate    permit.Rate   // as last reported, without the type
+	idle    float64       // permits × seconds
+	line    *limiter      // whose callers are held up in the meantime, or nil
+}
+
+func (v *reservation) whole() bool        { return v.held == v.permits }
+func (v *reservation) renewal() time.Time { return v.moved.Add(v.rate.Interval / 2) }
+
+// take takes as many permits as are free. If that is less than wanted, wait is how long it takes until there
+// are more.
+func (v *reservation) take(ctx context.Context) (wait time.Duration, err error) {
+	for range 3 {
+		if err := v.send(ctx, v.permits, false); err != nil || v.whole() {
+			return 0, err
+		}
+		next := int64(1) // each permit as soon as it is back, because a peer may want it, too
+		if v.rate.MinGap > 0 {
+			next = v.permits - v.held
+		}
+		if wait, err = v.ask(ctx, next); err != nil || wait > 0 {
+			return max(wait, min(v.rate.Interval/gatherSteps, maxGatherStep)), err
+		}
+	}
+	return time.Millisecond, nil // others are always faster
+}
+
+// ask returns how long it takes until that many more permits are free.
+func (v *reservation) ask(ctx context.Context, permits int64) (time.Duration, error) {
+	a, err := (&part{h: v.h, permits: permits}).look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	v.rate, v.typ = a.Rate, a.Rate.Type
+	v.rate.Interval = min(v.rate.Interval, maxInterval)
+	if a.Granted[0] > 0 {
+		return 0, nil
+	}
+	return max(a.Wait, time.Millisecond), nil
+}
+
+// send makes the call until there is a reply.
+func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
+	v.h.Touch()
+	defer v.h.Touch()
+	for range permit.MaxTypeChanges {
+		var held int64
+		var rate permit.Rate
+		answered := false
+		err := v.h.gated(ctx, "reserve", func(replay bool) (err error) {
+			v.unsure = v.unsure || replay
+			sent := time.Now()
+			held, rate, err = v.h.backend.Reserve(ctx, v.call(want, whole))
+			_, lost := err.(*retry.Error)
+			answered = !lost
+			v.h.noteReply(nil, sent, err)
+			return err
+		})
+		v.unsure = v.unsure || !answered
+		if other, ok := err.(*permit.WrongTypeError); ok {
+			// What it held belongs to the other type, whose keys are no longer used.
+			v.typ, v.held, v.unsure = other.Type, 0, false
+			v.h.LearnType(other.Type)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		v.rate.Permits, v.rate.Interval = rate.Permits, min(rate.Interval, maxInterval)
+		v.count(held)
+		v.unsure = false
+		return nil
+	}
+	return permit.TypeKeepsChanging("reserve", v.h.name)
+}
+
+// call returns the arguments of a call after which that many permits are held.
+func (v *reservation) call(want int64, whole bool) permit.Reservation {
+	return permit.Reservation{Type: v.typ, ID: v.id, Want: want, Held: v.held, Whole: whole, Unsure: v.unsure}
+}
+
+// count adds up what has lain idle.
+func (v *reservation) count(held int64) {
+	now := time.Now()
+	if v.held > 0 {
+		v.idle += float64(v.held) * now.Sub(v.moved).Seconds()
+	}
+	v.held, v.moved = held, now
+}
+
+// refund works even if the Engine is closed. If it fails, the permits are free again after one interval.
+func (v *reservation) refund() {
+	call := v.call(0, false)
+	err := retry.Do(nil, nil, func(bool) error {
+		_, _, err := v.h.backend.Reserve(context.Background(), call)
+		return err
+	})
+	if _, lost := err.(*retry.Error); !lost {
+		v.held, v.unsure = 0, false
+		v.h.Changed()
+	}
+}

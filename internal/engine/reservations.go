@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// A reservations is one attempt of a list to reserve its permits. It has a goroutine of its own, so that the
+// caller can leave at once.
+type reservations struct {
+	w    *listWaiter
+	list []reservation
+	stop chan struct{} // closed when the caller has left
+	done chan struct{} // closed when the attempt is over
+	a    listReply
+	err  error
+
+	mu    sync.Mutex
+	left  bool       // the caller has left
+	ended bool       // the attempt is over
+	lines []*limiter // whose callers are held up
+}
+
+// run makes the attempt. What was granted to a caller that has left goes back, too.
+func (s *reservations) run(ctx context.Context) {
+	a, err := s.attempt(ctx)
+	s.letGo()
+	s.account(a.Granted)
+	if err == nil && !a.Granted {
+		s.refund()
+	}
+	s.mu.Lock()
+	s.a, s.err = a, err
+	s.ended = !s.left
+	s.mu.Unlock()
+	if s.ended {
+		close(s.done)
+	}
+	if err != nil || !s.ended {
+		s.refund()
+	}
+}
+
+// attempt begins with the limiter that takes longest, and begins with each other one when it takes no longer
+// than the rest of that.
+func (s *reservations) attempt(ctx context.Context) (listReply, error) {
+	if err := reconcileAll(ctx, s.w.parts); err != nil {
+		return nothing, err // it names the limiter
+	}
+	for {
+		if err := s.lookAll(ctx); err != nil {
+			return nothing, err
+		}
+		last := s.last()
+		if last < 0 {
+			granted, err := s.takeAll(ctx)
+			if err != nil {
+				return nothing, err
+			}
+			if granted {
+				return allGranted, nil
+			}
+			if last = s.last(); last < 0 {
+				last = 0
+			}
+		}
+		now, due := time.Now(), s.list[last].due
+		next := due
+		for i := range s.list {
+			v := &s.list[i]
+			if !v.whole() && v.begun.IsZero() && !v.due.IsZero() {
+				if v.look = due.Add(-v.wait); !v.look.After(now) && due.Sub(now) <= maxReserved*v.rate.Interval {
+					v.begun = now
+				}
+			}
+			tooLong := !v.begun.IsZero() && due.After(v.begun.Add(maxReserved*v.rate.Interval)) || v.begun.IsZero() && i == last
+			if tooLong || s.w.isLate(0) || s.hasLeft() {
+				return refusal(last, &permit.Reply{Wait: due.Sub(now), Rate: s.list[last].rate}), nil
+			}
+			if !v.whole() && !v.due.IsZero() && v.look.Before(next) {
+				next = v.look
+			}
+			if v.held > 0 && v.renewal().Before(next) {
+				next = v.renewal()
+			}
+		}
+		if next.After(now) {
+			s.sleep(next.Sub(now))
+		}
+	}
+}
+
+// last returns the index of the limiter that is due last among those that refuse, or -1.
+func (s *reservations) last() int {
+	last := -1
+	for i := range s.list {
+		if v := &s.list[i]; !v.whole() && !v.due.IsZero() && (last < 0 || v.due.After(s.list[last].due)) {
+			last = i
+		}
+	}
+	return last
+}
+
+// lookAll takes what has come back, renews what is held, and asks how long the rest takes.
+func (s *reservations) lookAll(ctx context.Context) error {
+	for i := range 2 * len(s.list) { // first those that peers may want at this instant
+		v, now := &s.list[i%len(s.list)], time.Now()
+		switch {
+		case v.begun.IsZero() == (i < len(s.list)):
+			continue
+		case now.Before(v.look) && (v.held == 0 || now.Before(v.renewal())), s.hasLeft():
+			continue
+		case v.begun.IsZero():
+			wait, err := v.ask(ctx, v.permits)
+			if err != nil {
+				return err
+			}
+			v.due, v.look, v.wait = time.Time{}, now, wait
+			if wait > 0 {
+				v.due = now.Add(wait)
+			}
+			continue
+		}
+		if !v.whole() {
+			s.holdUp(v)
+		}
+		wait, err := v.take(ctx)
+		if err != nil {
+			return err
+		}
+		if v.whole() {
+			v.due, v.look = time.Time{}, v.renewal()
+			if v.line != nil {
+				s.goOn(v.line)
+				v.line = nil
+			}
+			continue
+		}
+		v.look = now.Add(wait)
+		if v.due.Before(v.look) {
+			v.due = v.look
+		}
+	}
+	return nil
+}
+
+// takeAll renews what is held and takes the rest, of each limiter all or nothing. If one refuses, only what has
+// been gathered stays.
+func (s *reservations) takeAll(ctx context.Context) (granted bool, err error) {
+	granted = true
+	for i := range s.list {
+		v := &s.list[i]
+		if err := v.send(ctx, v.permits, v.begun.IsZero()); err != nil {
+			return false, err
+		}
+		if !v.whole() {
+			granted = false
+			wait, err := v.ask(ctx, v.permits-v.held)
+			if err != nil {
+				return false, err
+			}
+			v.look, v.wait = time.Now(), max(wait, time.Millisecond) // 0 if lost permits were found
+			v.due = v.look.Add(v.wait)
+		}
+	}
+	for i := range s.list {
+		if v := &s.list[i]; !granted && v.begun.IsZero() && v.held > 0 {
+			if err := v.send(ctx, 0, false); err != nil {
+				return false, err
+			}
+			v.h.Changed()
+		}
+	}
+	return granted, nil
+}
+
+// account prevents the limiters from being reserved until the idle time is made up for.
+func (s *reservations) account(granted bool) {
+	for i := range s.list {
+		v := &s.list[i]
+		if v.begun.IsZero() || v.rate.Permits == 0 {
+			continue
+		}
+		v.count(v.held)
+		d := v.idle / idleShare / float64(v.rate.Permits)
+		if !granted {
+			d = max(d, time.Since(v.begun).Seconds()/idleShare, v.rate.Interval.Seconds())
+		}
+		s.w.engine.contenders.rest(v.h.key, v.begun.Add(time.Duration(d*float64(time.Second))))
+	}
+}
+
+// refund gives back what is held.
+func (s *reservations) refund() {
+	for i := range s.list {
+		if v := &s.list[i]; v.held > 0 || v.unsure {
+			v.refund()
+		}
+	}
+}
+
+func (s *reservations) hasLeft() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left
+}
+
+func (s *reservations) sleep(d time.Duration) {
+	if w := s.w; !w.deadline.IsZero() {
+		d = min(d, time.Until(w.deadline))
+	}
+	retry.SleepOr(d, s.stop, s.w.engine.closed)
+}
+
+// holdUp makes the other callers of this process wait, those in line and those that try, so that what comes
+// back is gathered.
+func (s *reservations) holdUp(v *reservation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left || v.line != nil {
+		return
+	}
+	sh := v.h.shard
+	sh.lock()
+	defer sh.unlock()
+	v.line = sh.limiterLocked(v.h)
+	v.line.gatherer = s
+	v.line.rearmLocked()
+	s.lines = append(s.lines, v.line)
+}
+
+// letGo lets all callers go on that are held up.
+func (s *reservations) letGo() {
+	s.mu.Lock()
+	lines := s.lines
+	s.lines = nil
+	s.mu.Unlock()
+	for _, l := range lines {
+		s.goOn(l)
+	}
+}
+
+func (s *reservations) goOn(l *limiter) {
+	l.shard.lock()
+	defer l.shard.unlock()
+	if l.gatherer == s {
+		l.gatherer, l.nextAskAt = nil, time.Time{}
+		l.scheduleLocked()
+		l.rearmLocked()
+	}
+}

@@ -1,0 +1,161 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkForgedNames makes one request for each of many limiters while their server is away. Each of them has a
+// local share.
+func BenchmarkForgedNames(b *testing.B) {
+	s := enginetest.New(b)
+	p := s.Process()
+	e := engine.New(engine.Config{Backends: p, Recheck: time.Second, OutageLimit: 30 * time.Second})
+	defer e.Close()
+	p.Cut(enginetest.Refused)
+	policy := localShare(overall(10, 10*time.Second), 2)
+	try := func(i int) error {
+		key := "forged-" + strconv.Itoa(i)
+		h := e.Handle(key, key, p.Limiter(key))
+		_, err := h.Acquire(context.Background(), engine.Request{Permits: 1, Policy: policy})
+		return err
+	}
+	_ = try(-1)
+	time.Sleep(10 * time.Second) // until the share begins
+	answered, refused := 0, 0
+	for i := 0; b.Loop(); i++ {
+		if err := try(i); errors.Is(err, permit.ErrUnavailable) {
+			refused++
+		} else {
+			answered++
+		}
+	}
+	b.ReportMetric(float64(answered), "answered")
+	b.ReportMetric(float64(refused), "unavailable")
+}
+
+// crowd returns a limiter for which many callers wait, each for an hour, behind a first one.
+func crowd(tb testing.TB, callers int, policy *outage.Policy, opts ...func(*engine.Config)) (*engine.Engine, *enginetest.Process, *engine.Handle, func()) {
+	s := enginetest.New(tb)
+	s.SetRate("crowded", overall(1, 24*time.Hour))
+	p := s.Process()
+	cfg := engine.Config{Backends: p, Recheck: time.Hour, OutageLimit: time.Hour}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	e := engine.New(cfg)
+	h := e.Handle("crowded", "crowded", p.Limiter("crowded"))
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := h.Acquire(ctx, engine.Request{Permits: 1})
+	require.NoError(tb, err)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			_, _ = h.Acquire(ctx, engine.Request{Permits: 1, Wait: true, Timeout: 25*time.Hour + time.Duration(i)*time.Second, Policy: policy})
+		})
+	}
+	for h.Snapshot().Waiting < callers {
+		time.Sleep(time.Millisecond)
+	}
+	return e, p, &h, func() { cancel(); wg.Wait(); e.Close() }
+}
+
+// TestNobodyWalksTheLine checks that what is done under the lock does not take the longer the more callers wait:
+// a refusal of the line looks at those that asked and at those that are refused early, and a try during an outage at
+// none but itself.
+func TestNobodyWalksTheLine(t *testing.T) {
+	arrives := func(t *testing.T, what func()) {
+		t.Helper()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			what()
+		}()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatal("somebody walks along the whole line")
+		}
+	}
+	for name, opt := range map[string]func(*engine.Config){"early": refuseEarly, "late": func(*engine.Config) {}} {
+		t.Run("refused "+name, func(t *testing.T) {
+			_, p, h, end := crowd(t, permit.MaxRequests+100, nil, opt)
+			straighten := h.Bend(permit.MaxRequests)
+			arrives(t, func() {
+				n := p.Sent()
+				h.Changed()
+				for p.Sent() == n || h.Snapshot().Asleep == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			})
+			straighten()
+			end()
+		})
+	}
+	for name, policy := range map[string]*outage.Policy{
+		"FailClosed": nil,
+		"LocalShare": localShare(overall(1, 24*time.Hour), 1),
+	} {
+		t.Run("a try beside "+name, func(t *testing.T) {
+			_, p, h, end := crowd(t, permit.MaxRequests+100, policy)
+			p.Cut(enginetest.Refused)
+			try := func() {
+				_, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
+				require.ErrorIs(t, err, permit.ErrUnavailable)
+			}
+			try() // the outage becomes known
+			straighten := h.Bend(permit.MaxRequests)
+			arrives(t, try)
+			straighten()
+			end()
+		})
+	}
+}
+
+// BenchmarkRefusalOfACrowd has a line ask and be refused.
+func BenchmarkRefusalOfACrowd(b *testing.B) {
+	for _, callers := range []int{1, 1000, 100_000} {
+		for name, opt := range map[string]func(*engine.Config){"early": refuseEarly, "late": func(*engine.Config) {}} {
+			b.Run(fmt.Sprintf("%d callers, refused %s", callers, name), func(b *testing.B) {
+				_, p, h, end := crowd(b, callers, nil, opt)
+				defer end()
+				for b.Loop() {
+					n := p.Sent()
+					h.Changed()
+					for p.Sent() == n || h.Snapshot().Asleep == 0 {
+						runtime.Gosched()
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkTryBesideACrowd tries while a crowd waits for the end of an outage.
+func BenchmarkTryBesideACrowd(b *testing.B) {
+	for _, callers := range []int{1, 1000, 100_000} {
+		b.Run(fmt.Sprintf("%d callers", callers), func(b *testing.B) {
+			_, p, h, end := crowd(b, callers, nil)
+			defer end()
+			p.Cut(enginetest.Refused)
+			_, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
+			require.Error(b, err)
+			for b.Loop() {
+				_, err = h.Acquire(context.Background(), engine.Request{Permits: 1})
+			}
+			require.Error(b, err)
+		})
+	}
+}

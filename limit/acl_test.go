@@ -1,0 +1,49 @@
+package limit
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLeastPrivilege checks that the ACL of docs/protocol.md suffices for every algorithm, and names no command that
+// none of them sends.
+func TestLeastPrivilege(t *testing.T) {
+	redistest.NeedReal(t)
+	doc, err := os.ReadFile("../docs/protocol.md")
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(doc), "Package `limit` needs, on the keys `limit:*`:\n\n")
+	require.True(t, ok)
+	line, _, _ := strings.Cut(rest, "\n")
+	commands := strings.Fields(line)
+
+	s, ctx := redistest.Start(t), t.Context()
+	admin := s.Client(t)
+	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~limit:*"}
+	for _, c := range commands {
+		args = append(args, c)
+	}
+	require.NoError(t, admin.Do(ctx, args...).Err())
+	rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
+	var scripts strings.Builder
+	for kind, a := range every() {
+		l, err := NewShared(rdb, "acl-"+strings.ReplaceAll(kind, " ", "-"), a)
+		require.NoError(t, err)
+		for range 20 {
+			_, err := l.For("subject").Allow(ctx, 1)
+			require.NoError(t, err, kind)
+		}
+		scripts.WriteString(a.script().Src)
+	}
+	log, err := admin.Do(ctx, "ACL", "LOG").Slice()
+	require.NoError(t, err)
+	require.Empty(t, log)
+	for _, c := range commands {
+		name := strings.ToUpper(strings.TrimPrefix(c, "+"))
+		require.True(t, strings.HasPrefix(name, "EVAL") || strings.Contains(scripts.String(), "'"+name+"'"), c)
+	}
+}

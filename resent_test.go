@@ -1,0 +1,171 @@
+package ratelimiter
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A resender is a hook that sends each script again, as a proxy does that has lost the first reply. The caller gets
+// the reply of the second and does not know of the first.
+type resender struct {
+	scriptHook
+	on atomic.Bool
+}
+
+func (r *resender) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if r.on.Load() && strings.HasPrefix(cmd.Name(), "eval") {
+			_ = next(ctx, redis.NewCmd(ctx, cmd.Args()...))
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// inResends runs f in a world whose scripts are sent twice as long as the resender is on.
+func inResends(t *testing.T, r Rate, f func(t *testing.T, w *world, twice *resender)) {
+	inWorld(t, r, func(t *testing.T, w *world) {
+		twice := &resender{}
+		w.rdb.AddHook(twice)
+		// Both scripts of a call that is the first of its kind have to be cached.
+		_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "?"), 1})
+		require.ErrorIs(t, err, ErrNotInitialized)
+		twice.on.Store(true)
+		f(t, w, twice)
+	})
+}
+
+// holds checks that used permits of l are in its set, and that value is the rest of the rate.
+func (w *world) holds(l *RateLimiter, rate, used int64) {
+	w.t.Helper()
+	r, err := l.Rate(w.ctx)
+	require.NoError(w.t, err)
+	keys := keysOf(l, r.Type)
+	value, err := w.rdb.Get(w.ctx, keys[1]).Int64()
+	require.NoError(w.t, err)
+	found := int64(0)
+	for _, s := range w.rdb.ZRange(w.ctx, keys[2], 0, -1).Val() {
+		m, err := ParseMember([]byte(s))
+		require.NoError(w.t, err)
+		found += int64(m.Permits)
+	}
+	require.Equal(w.t, [2]int64{rate - used, used}, [2]int64{value, found}, "value and the permits in the set of %s", l.Name())
+}
+
+// TestListThatIsSentAgain checks that a list which something below this package sends again takes its permits once,
+// and that it is granted what it was granted the first time even if there would be too little for a second time.
+func TestListThatIsSentAgain(t *testing.T) {
+	inResends(t, overall(10, time.Minute), func(t *testing.T, w *world, twice *resender) {
+		l := append(w.others(overall(10, time.Minute), Rate{Type: PerClient, Permits: 10, Interval: time.Minute}), w.l)
+		for i := range 3 {
+			r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 3}, Demand{l[1], 2}, Demand{l[2], 1})
+			require.NoError(t, err)
+			w.same(AllResult{Granted: true}, r)
+			for j, each := range []int64{3, 2, 1} {
+				left := 10 - each*int64(i+1)
+				w.has(l[j], left)
+				w.holds(l[j], 10, 10-left)
+			}
+		}
+		// One permit of the first is left. A refusal is a refusal both times.
+		r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 2}, Demand{l[1], 1})
+		require.NoError(t, err)
+		w.same(AllResult{Limiter: l[0], Wait: time.Minute}, r)
+		w.has(l[1], 4)
+		// What expires meanwhile is reclaimed once.
+		w.at(time.Minute)
+		r, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 7}, Demand{l[1], 5})
+		require.NoError(t, err)
+		w.same(AllResult{Granted: true}, r)
+		for j, used := range []int64{7, 5} {
+			w.holds(l[j], 10, used)
+		}
+	})
+}
+
+// TestReservationThatIsSentAgain checks the same for permits that a list reserves.
+func TestReservationThatIsSentAgain(t *testing.T) {
+	for _, free := range []int64{9, 5, 4, 2} {
+		inResends(t, overall(10, time.Minute), func(t *testing.T, w *world, twice *resender) {
+			twice.on.Store(false)
+			w.granted(10 - free)
+			twice.on.Store(true)
+			v := permit.Reservation{ID: w.client.redis.NewID()}
+			for _, want := range []int64{4, 3, 4, 0, 1} {
+				v.Want = want
+				held, _, err := w.l.redis.Reserve(w.ctx, v)
+				require.NoError(t, err)
+				require.Equal(t, min(want, free), held)
+				w.holds(w.l, 10, 10-free+held)
+				v.Held = held
+			}
+		})
+	}
+}
+
+// TestOperationsThatAreSentAgain checks that value and the members add up to the rate after every other script that is
+// sent again, and that all but a release, which nothing identifies, have the effect of one.
+func TestOperationsThatAreSentAgain(t *testing.T) {
+	for _, rate := range []Rate{overall(10, time.Minute), {Type: PerClient, Permits: 10, Interval: time.Minute}} {
+		inResends(t, rate, func(t *testing.T, w *world, twice *resender) {
+			holds := func(total, used int64) {
+				t.Helper()
+				w.holds(w.l, total, used)
+			}
+			w.granted(3)
+			holds(10, 3)
+			w.granted(2)
+			w.granted(2)
+			w.refused(4, time.Minute)
+			holds(10, 7)
+			id := w.client.redis.NewID()
+			grant := permit.Grant{ID: id.Run(0), Permits: 3}
+			twice.on.Store(false)
+			a := w.ask(permit.Batch{ID: id, Type: permit.Type(rate.Type), Runs: []permit.Run{{Permits: 3, Count: 1}}})
+			require.EqualValues(t, 1, a.Granted[0])
+			twice.on.Store(true)
+			grant.Keep = 1
+			require.NoError(t, w.l.redis.Refund(w.ctx, permit.Type(rate.Type), grant))
+			holds(10, 8)
+			require.NoError(t, w.l.Release(w.ctx, 2)) // twice
+			holds(10, 4)
+			lower := rate
+			lower.Permits = 3
+			require.NoError(t, w.l.SetRate(w.ctx, lower, KeepState()))
+			holds(3, 3)
+			require.NoError(t, w.l.SetRate(w.ctx, rate, KeepState()))
+			holds(10, 3)
+			require.NoError(t, w.l.redis.Audit(w.ctx, permit.Type(rate.Type), false))
+			holds(10, 3)
+			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
+			holds(10, 10)
+			lifted, err := w.l.LiftCoolDown(w.ctx)
+			require.NoError(t, err)
+			require.False(t, lifted, "the second one found none")
+			holds(10, 3)
+			set, err := w.l.TrySetRate(w.ctx, lower)
+			require.NoError(t, err)
+			require.False(t, set)
+			_, err = w.l.Expire(w.ctx, time.Hour)
+			require.NoError(t, err)
+			_, err = w.l.ClearExpire(w.ctx)
+			require.NoError(t, err)
+			w.available(7)
+			holds(10, 3)
+			w.at(time.Minute)
+			w.granted(4)
+			holds(10, 4)
+			deleted, err := w.l.Delete(w.ctx)
+			require.NoError(t, err)
+			require.False(t, deleted, "the second one found nothing")
+			require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val())
+		})
+	}
+}
