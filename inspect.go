@@ -2,6 +2,7 @@ package ratelimiter
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -38,9 +39,12 @@ type State struct {
 	MemberCount int64
 	// Members are the newest members, newest first, at most 100.
 	Members []StoredMember
-	// Formats counts the Members by layout. There is more than one layout if Redisson versions meet that do not
-	// read each other's members.
+	// Formats counts the Members by format. There is more than one if Redisson versions meet that do not read
+	// each other's members.
 	Formats map[MemberFormat]int
+	// Layouts counts the Members by layout, which tells by whom they were written: it sets Redisson 3.17.0 to
+	// 3.20, Redisson 3.21.0 and later, and this package apart, whose format is the same.
+	Layouts map[MemberLayout]int
 }
 
 // A StoredMember is one member of a permits set with its score. A member that no Redisson writes has the Format
@@ -97,6 +101,7 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 		MemberCount: found.MemberCount,
 		Members:     make([]StoredMember, 0, len(found.Members)),
 		Formats:     make(map[MemberFormat]int),
+		Layouts:     make(map[MemberLayout]int),
 	}
 	for _, f := range found.Members {
 		m := StoredMember{Raw: f.Raw, Time: f.Time}
@@ -104,6 +109,38 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 		m.Expired = err == nil && !m.Time.Add(s.Rate.Interval).After(s.Time)
 		s.Members = append(s.Members, m)
 		s.Formats[m.Format]++
+		s.Layouts[m.Layout()]++
 	}
 	return s, err
+}
+
+// Clients returns an iterator over the ids of the clients that have permits of a [PerClient] limiter in Redis,
+// by the names of their keys, in no particular order and each once. The ids are those of [WithClientID] and, of
+// Redisson, the UUIDs that its instances draw. A Client with such an id, made by [New], shows the permits of that
+// client by [RateLimiter.Inspect]. Of an [Overall] limiter there are none, unless it used to be PerClient.
+//
+// The keys have to be looked for among all keys of the server that holds the limiter. This is done with SCAN, in
+// steps of 200 keys (some seconds for a million keys), and never with KEYS; in a cluster or a ring on one server
+// only, because the keys of a limiter share a slot. Ids that appear or vanish in the meantime may be missing. A loop
+// that is left early sends no more steps. Clients changes nothing, and remembers the ids that it has returned.
+//
+// The last pair may be an empty id with an error: ctx.Err(), ErrClosed, ErrInvalidArgument,
+// ErrNameNotClusterSafe, ErrUnavailable, or an error from Redis.
+func (l *RateLimiter) Clients(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		err := l.ready(ctx)
+		if err == nil {
+			more := true
+			err = l.redis.Clients(ctx, func(id string) bool {
+				more = yield(id, nil)
+				return more
+			})
+			if !more {
+				return
+			}
+		}
+		if err != nil {
+			yield("", err)
+		}
+	}
 }

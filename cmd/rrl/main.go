@@ -1,11 +1,12 @@
-// Command rrl demonstrates and compares rate limiters in Redis, among them those of Redisson's
-// RRateLimiter.
+// Command rrl shows and mends the rate limiters of a live Redis, those of Redisson's RRateLimiter among them,
+// and demonstrates and compares limiters.
 //
 //	go run ./cmd/rrl demo                                           in a clone
 //	go run github.com/goredisson/ratelimiter/cmd/rrl@latest demo    of a release
 //
-// The exit code is 0 on success, 1 on failure, 2 on wrong usage and 130 after an interrupt. Results
-// go to the standard output; each error is one line on the standard error.
+// The exit code is 0 on success, 1 on failure, 2 on wrong usage and 130 after an interrupt. For rrl doctor and rrl
+// diff, 1 means findings, and 2 also that they could not look. Results go to the standard output; each error is one line on
+// the standard error.
 package main
 
 import (
@@ -47,6 +48,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := newApp(stdout, stderr).Run(ctx, args)
 	var usage usageError
+	var exit exitError
 	switch {
 	case err == nil:
 		return exitOK
@@ -56,6 +58,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "rrl: %s (see rrl --help)\n", oneLine(err))
 		return exitUsage
+	case errors.As(err, &exit):
+		if exit.err != nil {
+			fmt.Fprintf(stderr, "rrl: %s\n", oneLine(exit.err))
+		}
+		return exit.code
 	}
 	fmt.Fprintf(stderr, "rrl: %s\n", oneLine(err))
 	return exitFailed
@@ -65,13 +72,18 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 	return &cli.Command{
 		Name:  "rrl",
 		Usage: "rate limiters in Redis, shared by Go and Redisson",
-		Description: "rrl demo needs nothing but this program. It shows a limiter admit, delay and refuse\n" +
+		Description: "rrl ls, top, inspect, watch, peek, doctor, diff and export look at the limiters of a live Redis, and write nothing. heal,\n" +
+			"set-rate, release, cool-down, lift and delete change one, with --write. All of them need --redis URL\n" +
+			"or REDIS_URL.\n\n" +
+			"rrl demo needs nothing but this program. It shows a limiter admit, delay and refuse\n" +
 			"real HTTP requests, and what that looks like in Redis.\n\n" +
-			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Those of doctor, diff and peek differ: see their --help.",
 		Version:   version(),
 		Writer:    stdout,
 		ErrWriter: stderr,
-		Commands:  []*cli.Command{demoCommand(), compareCommand(), versionCommand()},
+		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand(), diffCommand(), exportCommand(),
+			watchCommand(), topCommand()},
+			append(writeCommands(), demoCommand(), compareCommand(), versionCommand())...),
 		// The default handler prints the error and calls os.Exit.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   onUsageError,

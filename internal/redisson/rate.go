@@ -79,3 +79,7 @@ func number(s string) (float64, bool) {
 
 // isWhole reports whether n is a whole number that Lua and Redis keep exactly.
 func isWhole(n float64) bool { return n == math.Trunc(n) && math.Abs(n) <= 1<<53 }
+
+// ParseRate returns the rate that the fields of a limiter's hash hold, as [Limiter.Inspect] does. Its errors wrap
+// permit.ErrNotInitialized or permit.ErrMalformed and do not name the limiter.
+func ParseRate(hash map[string]string) (permit.Rate, error) { return parseRate(hash) }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/urfave/cli/v3"
+)
+
+// An exitError ends rrl with a code of its own. Its err is nil if everything has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+// Error implements error.
+func (e exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprint("exit code ", e.code)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the cause.
+func (e exitError) Unwrap() error { return e.err }
+
+// liveCommand returns a command that looks at a live Redis. run gets a connection that is closed afterwards.
+func liveCommand(name, usage, args, description string, flags []cli.Flag, run func(ctx context.Context, c *cli.Command, rdb *liveRedis) error) *cli.Command {
+	return &cli.Command{
+		Name:            name,
+		Usage:           usage,
+		ArgsUsage:       args,
+		Description:     description,
+		OnUsageError:    onUsageError,
+		HideHelpCommand: true,
+		Flags:           redisFlags(flags...),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			rdb, err := connect(ctx, c)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = rdb.Close() }()
+			return liveError(ctx, run(ctx, c, rdb))
+		},
+	}
+}
+
+// onlyName returns the single argument of a command, the name of a limiter.
+func onlyName(c *cli.Command) (string, error) {
+	if c.NArg() != 1 || c.Args().First() == "" {
+		return "", usageError{fmt.Errorf("%s takes one argument, the name of a limiter", c.Name)}
+	}
+	return c.Args().First(), nil
+}
+
+// jsonLimiter is a limiter in the output of ls.
+type jsonLimiter struct {
+	Name       string     `json:"name"`
+	NameBase64 string     `json:"name_base64,omitempty"` // if the name is not valid UTF-8
+	Kind       string     `json:"kind"`                  // limiter, remains, told
+	Node       string     `json:"node"`
+	TimeMS     int64      `json:"time_ms"` // when it was read, by the clock of Redis
+	Type       string     `json:"type,omitempty"`
+	Permits    int64      `json:"permits,omitempty"`
+	IntervalMS int64      `json:"interval_ms,omitempty"`
+	MinGapMS   int64      `json:"min_gap_ms,omitempty"`
+	Used       *int64     `json:"used,omitempty"` // not of PER_CLIENT limiters
+	Available  *int64     `json:"available,omitempty"`
+	WaitMS     *int64     `json:"wait_ms,omitempty"` // of a caller that asks for one permit
+	CoolDown   *time.Time `json:"cool_down_until,omitempty"`
+	TTLMS      *int64     `json:"ttl_ms,omitempty"` // absent for a limiter that does not expire
+	Members    int64      `json:"members"`
+	Expired    int64      `json:"expired_members"`
+	LastGrant  *time.Time `json:"last_grant,omitempty"`
+	Stuck      bool       `json:"stuck,omitempty"` // callers of Redisson fail; see doctor
+	Problem    string     `json:"problem,omitempty"`
+}
+
+func jsonName(name string) (text, bytes string) {
+	if utf8.ValidString(name) {
+		return name, ""
+	}
+	return name, base64.StdEncoding.EncodeToString([]byte(name))
+}
+
+func known(n int64) *int64 {
+	if n == survey.Unknown {
+		return nil
+	}
+	return &n
+}
+
+func jsonOf(l *survey.Limiter) jsonLimiter {
+	o := jsonLimiter{Kind: l.Kind.String(), Node: l.Node, TimeMS: l.Time.UnixMilli(), Members: l.Members, Expired: l.Expired, Stuck: l.Stuck()}
+	o.Name, o.NameBase64 = jsonName(l.Name)
+	if l.Problem != nil {
+		o.Problem = oneLine(l.Problem)
+	} else {
+		o.Type, o.Permits, o.IntervalMS, o.MinGapMS = l.Rate.Type.String(), l.Rate.Permits, l.Rate.Interval.Milliseconds(), l.Rate.MinGap.Milliseconds()
+	}
+	o.Used, o.Available = known(l.Used()), known(l.Available())
+	if w := l.Wait(); w != survey.Unknown {
+		ms := roundUp(w)
+		o.WaitMS = &ms
+	}
+	if at := l.CoolDown(); !at.IsZero() {
+		at = at.UTC()
+		o.CoolDown = &at
+	}
+	if l.TTL >= 0 {
+		ms := l.TTL.Milliseconds()
+		o.TTLMS = &ms
+	}
+	if l.Newest != nil {
+		at := l.Newest.Time().UTC()
+		o.LastGrant = &at
+	}
+	return o
+}
+
+func roundUp(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
+
+// brief returns a duration for people: two units, at least milliseconds.
+func brief(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-"
+	case d == 0:
+		return "0"
+	case d < 10*time.Second:
+		return fmt.Sprint(d.Round(time.Millisecond))
+	case d < time.Minute:
+		return fmt.Sprint(d.Round(100 * time.Millisecond))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// rateText returns a rate as in 5/10s.
+func rateText(r permit.Rate) string {
+	s := fmt.Sprintf("%d/%s", r.Permits, exact(r.Interval))
+	if r.MinGap > 0 {
+		s += " gap " + exact(r.MinGap)
+	}
+	return s
+}
+
+// exact returns a duration as a Duration prints itself, without units that are 0.
+func exact(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// orDash returns a number, or a dash if it is not known.
+func orDash(n int64) string {
+	if n == survey.Unknown {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+// isAbsent reports whether err says that there is no such limiter.
+func isAbsent(err error) bool { return errors.Is(err, permit.ErrNotInitialized) }

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/urfave/cli/v3"
+)
+
+// redisFlags are the flags of the commands that look at a live Redis.
+func redisFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "redis", Usage: "`URL` of the Redis: redis://HOST:PORT/DB, rediss:// for TLS, unix:///PATH, redis+sentinel://HOST:PORT/DB?master_name=M, redis+cluster://HOST:PORT", Sources: cli.EnvVars("REDIS_URL")},
+		&cli.StringFlag{Name: "user", Usage: "`NAME` of the ACL user", Sources: cli.EnvVars("REDIS_USER")},
+		&cli.StringFlag{Name: "password-file", Usage: "`FILE` whose first line is the password; the environment variable REDIS_PASSWORD does as well"},
+		&cli.BoolFlag{Name: "ask-password", Usage: "ask for the password on the terminal"},
+		&cli.StringFlag{Name: "tls-ca", Usage: "`FILE` (PEM) with the certificates that the server's must be signed by; default: those of the system"},
+		&cli.StringFlag{Name: "tls-cert", Usage: "`FILE` (PEM) with the client's certificate"},
+		&cli.StringFlag{Name: "tls-key", Usage: "`FILE` (PEM) with the client's key"},
+		&cli.BoolFlag{Name: "json", Usage: "write JSON"},
+	}, more...)
+}
+
+// A liveRedis is the Redis that a command looks at.
+type liveRedis struct {
+	redis.UniversalClient
+	where string // for people; it never holds a password
+}
+
+// connect connects to the Redis that the flags name.
+func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
+	raw := c.String("redis")
+	if raw == "" {
+		return nil, usageError{errors.New("no Redis: give --redis URL, or set REDIS_URL")}
+	}
+	password, err := passwordOf(c)
+	if err != nil {
+		return nil, err
+	}
+	t, err := targetOf(raw, c.String("user"), password)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.tls(c.String("tls-ca"), c.String("tls-cert"), c.String("tls-key")); err != nil {
+		return nil, err
+	}
+	rdb := &liveRedis{t.client(), t.where}
+	ping, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if err := rdb.Ping(ping).Err(); err != nil {
+		_ = rdb.Close()
+		if ctx.Err() != nil {
+			return nil, errInterrupted
+		}
+		return nil, fmt.Errorf("the Redis at %s does not answer: %w", t.where, advise(err))
+	}
+	// A node of a cluster holds only a part of the limiters.
+	if t.single != nil && t.single.Network != "unix" && t.single.DB == 0 {
+		if info, err := rdb.Info(ping, "cluster").Result(); err == nil && strings.Contains(info, "cluster_enabled:1") {
+			_ = rdb.Close()
+			t.toCluster()
+			return &liveRedis{t.client(), t.where}, nil
+		}
+	}
+	return rdb, nil
+}
+
+// A target is where to connect to. One of its first three fields is set.
+type target struct {
+	single   *redis.Options
+	sentinel *redis.FailoverOptions
+	cluster  *redis.ClusterOptions
+	where    string
+}
+
+// targetOf parses a URL. User and password, if not empty, take the place of those in the URL.
+func targetOf(raw, user, password string) (*target, error) {
+	scheme, rest, _ := strings.Cut(raw, "://")
+	plain, kind, _ := strings.Cut(scheme, "+")
+	t, err := &target{}, error(nil)
+	switch kind {
+	case "sentinel":
+		if t.sentinel, err = redis.ParseFailoverURL(plain + "://" + rest); err == nil && t.sentinel.MasterName == "" {
+			err = errors.New("there is no master_name, as in redis+sentinel://HOST:26379/0?master_name=mymaster")
+		}
+	case "cluster":
+		t.cluster, err = redis.ParseClusterURL(plain + "://" + rest)
+	case "":
+		t.single, err = redis.ParseURL(raw)
+	default:
+		err = fmt.Errorf("the scheme %q is not known; it is redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", scheme)
+	}
+	if err != nil {
+		// The text of a url.Error has the URL in it, and so the password.
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err
+		}
+		return nil, usageError{fmt.Errorf("the Redis URL is not one: %w", err)}
+	}
+	override := func(u, p *string) {
+		if user != "" {
+			*u = user
+		}
+		if password != "" {
+			*p = password
+		}
+	}
+	switch {
+	case t.single != nil:
+		override(&t.single.Username, &t.single.Password)
+		t.where = fmt.Sprintf("%s, database %d", t.single.Addr, t.single.DB)
+	case t.sentinel != nil:
+		override(&t.sentinel.Username, &t.sentinel.Password)
+		t.where = fmt.Sprintf("the master %q of the sentinel %s, database %d", t.sentinel.MasterName, strings.Join(t.sentinel.SentinelAddrs, ", "), t.sentinel.DB)
+	default:
+		override(&t.cluster.Username, &t.cluster.Password)
+		t.where = "the cluster of " + strings.Join(t.cluster.Addrs, ", ")
+	}
+	return t, nil
+}
+
+// toCluster makes a target of one node the target of its cluster.
+func (t *target) toCluster() {
+	o := t.single
+	t.cluster = &redis.ClusterOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig}
+	t.single, t.where = nil, "the cluster of "+o.Addr
+}
+
+// tls reads the files of the flags. They need a URL whose scheme begins with rediss.
+func (t *target) tls(ca, cert, key string) error {
+	var config **tls.Config
+	switch {
+	case t.single != nil:
+		config = &t.single.TLSConfig
+	case t.sentinel != nil:
+		config = &t.sentinel.TLSConfig
+	default:
+		config = &t.cluster.TLSConfig
+	}
+	if ca == "" && cert == "" && key == "" {
+		return nil
+	}
+	if *config == nil {
+		return usageError{errors.New("--tls-ca, --tls-cert and --tls-key need a URL that begins with rediss")}
+	}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return usageError{fmt.Errorf("--tls-ca: %w", err)}
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return usageError{fmt.Errorf("--tls-ca: there is no certificate in %s", ca)}
+		}
+		(*config).RootCAs = pool
+	}
+	if (cert == "") != (key == "") {
+		return usageError{errors.New("--tls-cert and --tls-key go together")}
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return usageError{fmt.Errorf("--tls-cert: %w", err)}
+		}
+		(*config).Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// client returns a client that asks once more and then gives up, because somebody waits for it.
+func (t *target) client() redis.UniversalClient {
+	const dial, read, retries = 3 * time.Second, 5 * time.Second, 1
+	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	switch {
+	case t.single != nil:
+		o := t.single
+		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries = dial, read, retries, 1
+		o.DisableIdentity, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = true, true, off
+		return redis.NewClient(o)
+	case t.sentinel != nil:
+		o := t.sentinel
+		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries = dial, read, retries, 1
+		o.DisableIdentity, o.ContextTimeoutEnabled = true, true
+		return redis.NewFailoverClient(o)
+	}
+	o := t.cluster
+	o.DialTimeout, o.ReadTimeout, o.DialerRetries = dial, read, 1
+	o.DisableIdentity, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = true, true, off
+	return redis.NewClusterClient(o)
+}
+
+// passwordOf returns the password that does not come with the URL: of a file, of the terminal, or of the environment.
+func passwordOf(c *cli.Command) (string, error) {
+	if path := c.String("password-file"); path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return "", usageError{fmt.Errorf("--password-file: %w", err)}
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		return strings.TrimSuffix(line, "\r"), nil
+	}
+	if c.Bool("ask-password") {
+		return askPassword(c)
+	}
+	if p := os.Getenv("REDIS_PASSWORD"); p != "" {
+		return p, nil
+	}
+	return os.Getenv("REDISCLI_AUTH"), nil
+}
+
+// askPassword reads a line from the terminal, which does not show it.
+func askPassword(c *cli.Command) (string, error) {
+	stty := func(arg string) error {
+		cmd := exec.Command("stty", arg)
+		cmd.Stdin = os.Stdin
+		return cmd.Run()
+	}
+	if err := stty("-echo"); err != nil {
+		return "", usageError{errors.New("--ask-password: the standard input is no terminal that can hide what is typed; use --password-file or REDIS_PASSWORD")}
+	}
+	defer func() { _ = stty("echo") }()
+	fmt.Fprint(c.Root().ErrWriter, "password: ")
+	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	fmt.Fprintln(c.Root().ErrWriter)
+	if err != nil {
+		return "", fmt.Errorf("--ask-password: %w", err)
+	}
+	return strings.TrimRight(line, "\r\n"), nil
+}
+
+// advice says what to do about an error of Redis or of the connection, by a part of its text.
+var advice = []struct{ part, what string }{
+	{"NOAUTH", "it wants a password: set REDIS_PASSWORD, or give --password-file or --ask-password"},
+	{"WRONGPASS", "the user or the password is wrong; --user names the user of an ACL"},
+	{"invalid username-password", "the user or the password is wrong; --user names the user of an ACL"},
+	{"NOPERM", "the user may not do that; docs/operations.md lists what its ACL has to allow"},
+	{"first record does not look like a TLS handshake", "it does not speak TLS there; use redis:// in place of rediss://"},
+	{"x509:", "its certificate is not trusted; --tls-ca names the file of those who signed it"},
+	{"certificate required", "it wants a certificate of the client: --tls-cert and --tls-key"},
+	{"connection refused", "nothing listens there; check host and port"},
+	{"no such host", "the name is not known; check it"},
+	{"all sentinels specified in configuration are unreachable", "check the addresses of the sentinels and master_name"},
+	{"i/o timeout", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS"},
+	{"context deadline exceeded", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS"},
+	{"EOF", "it closed the connection; check that rediss:// is used if it speaks TLS"},
+	{"LOADING", "it loads its data; try again in a moment"},
+	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check tells which"},
+	{"got 0 elements in cluster info", "it is no cluster; use redis:// in place of redis+cluster://"},
+	{"cluster support disabled", "it is no cluster; use redis:// in place of redis+cluster://"},
+}
+
+// advise adds to an error what to do about it.
+func advise(err error) error {
+	for _, a := range advice {
+		if strings.Contains(err.Error(), a.part) {
+			return fmt.Errorf("%w (%s)", err, a.what)
+		}
+	}
+	return err
+}
+
+// liveError returns the error of a command that looked at a live Redis.
+func liveError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var exit exitError
+	switch {
+	case errors.As(err, &exit):
+		return err
+	case ctx.Err() != nil:
+		return errInterrupted
+	}
+	return advise(err)
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/rulefile"
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/urfave/cli/v3"
+)
+
+func diffCommand() *cli.Command {
+	return noAccess(liveCommand("diff", "compare the rates in Redis with those of a rule file", "FILE",
+		"FILE is a rule file of httplimit, or one that rrl export wrote. A limiter keeps the rate that it has in\n"+
+			"Redis, so a change of a file or of a profile has no effect until somebody sets the rate. A part in\n"+
+			"braces of a name in the file stands for any text. Limits without a rate are not compared. Writes\n"+
+			"nothing, and needs no script.\n\n"+
+			"Exit codes: 0 no differences, 1 differences, 2 it could not look or wrong usage.",
+		[]cli.Flag{
+			&cli.StringFlag{Name: "match", Usage: "only limiters whose names match `PATTERN`"},
+			&cli.BoolFlag{Name: "others", Usage: "also limiters that the file does not have"},
+		}, runDiff))
+}
+
+// noAccess makes a command that finds something or not end with exitNoAccess when it could not look.
+func noAccess(cmd *cli.Command) *cli.Command {
+	action := cmd.Action
+	cmd.Action = func(ctx context.Context, c *cli.Command) error {
+		err := action(ctx, c)
+		var usage usageError
+		var exit exitError
+		if err == nil || errors.Is(err, errInterrupted) || errors.As(err, &usage) || errors.As(err, &exit) {
+			return err
+		}
+		return exitError{exitNoAccess, err}
+	}
+	return cmd
+}
+
+// A wanted is a limit of a file.
+type wanted struct {
+	text  string         // the name as the file has it
+	name  string         // the limiter's name; empty if it has parts of a request in it
+	match *regexp.Regexp // of the limiters' names
+	rate  ratelimiter.Rate
+	found bool
+}
+
+// A drift is a difference between the file and Redis.
+type drift struct {
+	Limiter string `json:"limiter"`
+	What    string `json:"what"` // differs, absent, other, malformed
+	File    string `json:"file,omitempty"`
+	Redis   string `json:"redis,omitempty"`
+	Mend    string `json:"mend,omitempty"`
+}
+
+func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
+	if c.NArg() != 1 {
+		return usageError{errors.New("diff takes one argument, a rule file")}
+	}
+	text, err := os.ReadFile(c.Args().First())
+	if err != nil {
+		return usageError{err}
+	}
+	rules, err := rulefile.Parse(text)
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", c.Args().First(), err)}
+	}
+	want, err := wantedOf(rules)
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", c.Args().First(), err)}
+	}
+	out, asJSON, n := c.Root().Writer, c.Bool("json"), 0
+	report := func(d drift) error {
+		n++
+		if asJSON {
+			return encodeJSON(out, d)
+		}
+		return writeDrift(out, d)
+	}
+	same := 0
+	for l, err := range survey.New(rdb.UniversalClient).Find(ctx, survey.Query{Match: c.String("match")}) {
+		if err != nil {
+			return err
+		}
+		if l.Kind != survey.Live {
+			continue
+		}
+		d := compareRate(want, l)
+		if d == nil {
+			same++
+			continue
+		}
+		if d.What == "other" && !c.Bool("others") {
+			continue
+		}
+		if err := report(*d); err != nil {
+			return err
+		}
+	}
+	for _, w := range want {
+		if w.name != "" && !w.found && c.String("match") == "" {
+			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Mend: setRateCommand(w.name, w.rate)}); err != nil {
+				return err
+			}
+		}
+	}
+	if n > 0 {
+		return exitError{code: exitSick}
+	}
+	if !asJSON {
+		_, err = fmt.Fprintf(out, "no differences; %d limiters have the rate of the file\n", same)
+	}
+	return err
+}
+
+// compareRate compares a limiter with the limits of the file that have its name. It returns nil if one of them has its
+// rate.
+func compareRate(want []*wanted, l *survey.Limiter) *drift {
+	var named *wanted
+	for _, w := range want {
+		if !w.match.MatchString(l.Name) {
+			continue
+		}
+		w.found = true
+		if l.Problem == nil && sameRate(w.rate, l.Rate) {
+			return nil
+		}
+		if named == nil || w.name != "" {
+			named = w
+		}
+	}
+	switch {
+	case named == nil:
+		return &drift{Limiter: l.Name, What: "other", Redis: l.Rate.String()}
+	case l.Problem != nil:
+		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Mend: setRateCommand(l.Name, named.rate)}
+	}
+	return &drift{Limiter: l.Name, What: "differs", File: named.rate.String(), Redis: l.Rate.String(), Mend: setRateCommand(l.Name, named.rate)}
+}
+
+func sameRate(a ratelimiter.Rate, b permit.Rate) bool {
+	return int(a.Type) == int(b.Type) && a.Permits == b.Permits && a.Interval == b.Interval && a.KeepAlive == b.KeepAlive && a.MinGap == b.MinGap
+}
+
+// setRateCommand returns the command that gives a limiter a rate.
+func setRateCommand(name string, r ratelimiter.Rate) string {
+	return fmt.Sprintf("rrl set-rate %s --type %s --permits %d --interval %v --keep-alive %v --min-gap %v --write",
+		doctor.ShellQuote(name), strings.ToLower(r.Type.String()), r.Permits, r.Interval, r.KeepAlive, r.MinGap)
+}
+
+func writeDrift(out io.Writer, d drift) error {
+	var err error
+	switch d.What {
+	case "absent":
+		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    mend: %s\n", visible(d.Limiter), d.File, visible(d.Mend))
+	case "other":
+		_, err = fmt.Fprintf(out, "%s: not in the file; Redis has %s\n", visible(d.Limiter), d.Redis)
+	default:
+		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    mend: %s\n", visible(d.Limiter), visible(d.Redis), d.File, visible(d.Mend))
+	}
+	return err
+}
+
+// wantedOf returns the limits of rules that have a rate.
+func wantedOf(rules []httplimit.Rule) ([]*wanted, error) {
+	var list []*wanted
+	for _, r := range rules {
+		for _, limit := range r.Limits {
+			if limit.Rate == (ratelimiter.Rate{}) {
+				continue
+			}
+			w, err := wantedName(limit.Name)
+			if err != nil {
+				return nil, err
+			}
+			w.rate = limit.Rate
+			list = append(list, w)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("no limit in it has a rate")
+	}
+	return list, nil
+}
+
+// wantedName parses the name of a limit, in which {…} is a part of a request, and {{ and }} are braces.
+func wantedName(text string) (*wanted, error) {
+	var pattern, name strings.Builder
+	parts := false
+	for rest := text; rest != ""; {
+		switch {
+		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "}}"):
+			pattern.WriteString(regexp.QuoteMeta(rest[:1]))
+			name.WriteString(rest[:1])
+			rest = rest[2:]
+		case rest[0] == '{':
+			end := strings.IndexByte(rest, '}')
+			if end < 0 {
+				return nil, fmt.Errorf("the name %q has a brace that is not closed", text)
+			}
+			pattern.WriteString(".*")
+			parts, rest = true, rest[end+1:]
+		default:
+			next := strings.IndexAny(rest[1:], "{}") + 1
+			if next == 0 {
+				next = len(rest)
+			}
+			pattern.WriteString(regexp.QuoteMeta(rest[:next]))
+			name.WriteString(rest[:next])
+			rest = rest[next:]
+		}
+	}
+	match, err := regexp.Compile("(?s)^" + pattern.String() + "$")
+	if err != nil {
+		return nil, fmt.Errorf("the name %q: %w", text, err)
+	}
+	w := &wanted{text: text, match: match}
+	if !parts {
+		w.name = name.String()
+	}
+	return w, nil
+}
+
+func exportCommand() *cli.Command {
+	return liveCommand("export", "write the rates in Redis as a file for rrl diff", " ",
+		"The file is JSON in the form of httplimit's rule files, and matches no request. rrl diff reads files of\n"+
+			"at most 1 MiB, which are some 8000 limiters; --match makes several. Permits in use are not in it.\n"+
+			"Writes nothing to Redis, and needs no script.\n\n"+
+			"Exit codes: 0 all limiters were written, 1 something could not be looked at, 2 wrong usage.",
+		[]cli.Flag{&cli.StringFlag{Name: "match", Usage: "only limiters whose names match `PATTERN`"}},
+		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			out := c.Root().Writer
+			fmt.Fprint(out, `{"rules":[{"name":"exported by rrl","match":{"hosts":["export.invalid"]},"limits":[`)
+			comma := "\n"
+			var errs []error
+			for l, err := range survey.New(rdb.UniversalClient).Find(ctx, survey.Query{Match: c.String("match")}) {
+				if err != nil {
+					if errs = append(errs, advise(err)); ctx.Err() != nil {
+						return errInterrupted
+					}
+					continue
+				}
+				if l.Kind != survey.Live {
+					continue
+				}
+				if l.Problem != nil {
+					errs = append(errs, fmt.Errorf("%q: %w", l.Name, l.Problem))
+					continue
+				}
+				fmt.Fprint(out, comma)
+				comma = ","
+				if err := encodeJSON(out, exported(l)); err != nil {
+					return err
+				}
+			}
+			if _, err := fmt.Fprintln(out, "]}]}"); err != nil {
+				return err
+			}
+			if len(errs) > 0 {
+				return fmt.Errorf("the file is not complete: %w", errors.Join(errs...))
+			}
+			return nil
+		})
+}
+
+// jsonLimit is a limit of a rule file.
+type jsonLimit struct {
+	Name      string `json:"name"`
+	Type      string `json:"type"`
+	Permits   int64  `json:"permits"`
+	Interval  string `json:"interval"`
+	KeepAlive string `json:"keep_alive,omitempty"`
+	MinGap    string `json:"min_gap,omitempty"`
+}
+
+func exported(l *survey.Limiter) jsonLimit {
+	o := jsonLimit{Name: strings.NewReplacer("{", "{{", "}", "}}").Replace(l.Name), Type: strings.ToLower(l.Rate.Type.String()),
+		Permits: l.Rate.Permits, Interval: l.Rate.Interval.String()}
+	if l.Rate.KeepAlive > 0 {
+		o.KeepAlive = l.Rate.KeepAlive.String()
+	}
+	if l.Rate.MinGap > 0 {
+		o.MinGap = l.Rate.MinGap.String()
+	}
+	return o
+}

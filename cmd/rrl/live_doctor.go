@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/urfave/cli/v3"
+)
+
+// The exit codes of doctor.
+const (
+	exitSick     = 1
+	exitNoAccess = 2
+)
+
+func doctorCommand() *cli.Command {
+	cmd := liveCommand("doctor", "say what is wrong with a limiter, or with all of them, and how to mend it", "[NAME]",
+		"Without a name it looks at the servers and at all limiters. Each finding says what it means, what it\n"+
+			"does to callers in Java and in Go, and which command mends it. docs/operations.md explains them.\n"+
+			"Writes nothing, and needs no script.\n\n"+
+			"Exit codes: 0 healthy, 1 findings that are at least a warning, 2 it could not look or wrong usage.",
+		[]cli.Flag{
+			&cli.StringFlag{Name: "match", Usage: "without a name: only limiters whose names match `PATTERN`"},
+			&cli.IntFlag{Name: "max", Value: 10_000, Usage: "without a name: look at `N` limiters at most"},
+			&cli.IntFlag{Name: "max-clients", Value: 100, Usage: "with a name: look at `N` clients of a PER_CLIENT limiter at most"},
+			&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with a name: for how long to watch for clocks that are slow; 0 for not at all"},
+		}, runDoctor)
+	return noAccess(cmd)
+}
+
+func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
+	if c.NArg() > 1 {
+		return usageError{errors.New("doctor takes one name at most")}
+	}
+	if c.Int("max") < 1 || c.Int("max-clients") < 1 || c.Duration("sample") < 0 {
+		return usageError{errors.New("--max and --max-clients are at least 1, --sample is not below 0")}
+	}
+	d := &doctor.Doctor{Survey: survey.New(rdb.UniversalClient), MaxClients: c.Int("max-clients"), Sample: c.Duration("sample")}
+	var r *doctor.Report
+	var err error
+	if name := c.Args().First(); name != "" {
+		r, err = d.Limiter(ctx, name)
+	} else {
+		if r, err = d.Servers(ctx); err != nil {
+			return err
+		}
+		var all *doctor.Report
+		if all, err = d.All(ctx, survey.Query{Match: c.String("match")}, c.Int("max"), nil); err == nil {
+			r.Limiters = all.Limiters
+			r.Findings, r.Skipped = append(r.Findings, all.Findings...), append(r.Skipped, all.Skipped...)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	out := c.Root().Writer
+	if c.Bool("json") {
+		if err := encodeJSON(out, struct {
+			Healthy bool `json:"healthy"`
+			*doctor.Report
+		}{!r.Sick(), r}); err != nil {
+			return err
+		}
+	} else {
+		writeReport(out, r, c.Args().Present())
+	}
+	if r.Sick() {
+		return exitError{code: exitSick}
+	}
+	return nil
+}
+
+// namesShown is how many limiters with the same finding are shown each.
+const namesShown = 5
+
+// writeReport writes the findings, the worst first. Those of one check of many limiters are put together.
+func writeReport(out io.Writer, r *doctor.Report, one bool) {
+	list := slices.Clone(r.Findings)
+	slices.SortStableFunc(list, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) })
+	for len(list) > 0 {
+		f := list[0]
+		same := func(x doctor.Finding) bool {
+			return x.Check == f.Check && x.Severity == f.Severity && x.Means == f.Means && (x.Limiter == "") == (f.Limiter == "")
+		}
+		fmt.Fprintf(out, "%s  %s\n", strings.ToUpper(f.Severity.String()), f.Check)
+		n := 0
+		for _, x := range list {
+			if !same(x) {
+				continue
+			}
+			if n++; n > namesShown {
+				continue
+			}
+			who := x.Limiter
+			if who == "" {
+				who = "server " + x.Node
+			}
+			if x.Client != "" {
+				who += ", client " + x.Client
+			}
+			fmt.Fprintf(out, "  %s: %s\n", visible(who), visible(x.Found))
+			if x.Mend != "" && x.Limiter != "" {
+				fmt.Fprintf(out, "      mend: %s\n", visible(x.Mend))
+			}
+		}
+		if n > namesShown {
+			fmt.Fprintf(out, "  and %d more; --json has all\n", n-namesShown)
+		}
+		if f.Mend != "" && f.Limiter == "" {
+			fmt.Fprintf(out, "      mend: %s\n", visible(f.Mend))
+		}
+		fmt.Fprintf(out, "    means: %s\n    Java:  %s\n    Go:    %s\n\n", f.Means, f.Java, f.Go)
+		list = slices.DeleteFunc(list, same)
+	}
+	for i, s := range r.Skipped {
+		if i == 2*namesShown {
+			fmt.Fprintf(out, "and %d more could not be looked at; --json has all\n", len(r.Skipped)-i)
+			break
+		}
+		who := strings.TrimSpace(s.Limiter + " " + s.Node)
+		fmt.Fprintf(out, "not looked at: %s: %s\n", visible(strings.TrimSpace(s.Check+" "+who)), visible(s.Why))
+	}
+	verdict := "healthy"
+	if r.Sick() {
+		verdict = "not healthy"
+	}
+	if one {
+		fmt.Fprintln(out, verdict)
+	} else {
+		fmt.Fprintf(out, "%s; %d limiters looked at\n", verdict, r.Limiters)
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"strconv"
+
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/urfave/cli/v3"
+)
+
+func peekCommand() *cli.Command {
+	return liveCommand("peek", "say what a caller that asks for N permits would be told", "NAME N",
+		"Follows the limiter's state at one instant, and takes nothing. Writes nothing, and needs no script.\n\n"+
+			"Exit codes: 0 they would be granted at once, 1 the caller would wait or the limiter cannot be read,\n"+
+			"2 wrong usage.",
+		[]cli.Flag{&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"}},
+		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
+			if c.NArg() != 2 || c.Args().First() == "" {
+				return usageError{fmt.Errorf("peek takes the name of a limiter and a number of permits")}
+			}
+			n, err := strconv.ParseInt(c.Args().Get(1), 10, 64)
+			if err != nil {
+				return usageError{fmt.Errorf("%q is no number of permits", c.Args().Get(1))}
+			}
+			st, err := survey.New(rdb.UniversalClient).Read(ctx, c.Args().First(), c.String("client"))
+			if err != nil {
+				return err
+			}
+			pk, err := st.Peek(n)
+			if err != nil {
+				return err
+			}
+			out := c.Root().Writer
+			if c.Bool("json") {
+				o := struct {
+					Permits   int64  `json:"permits"`
+					Granted   bool   `json:"granted"`
+					Available int64  `json:"available"`
+					WaitMS    *int64 `json:"wait_ms,omitempty"` // absent if it is not known
+					WaitsFor  string `json:"waits_for,omitempty"`
+				}{n, pk.Known && pk.Wait == 0, pk.Available, nil, pk.Why}
+				if ms := roundUp(pk.Wait); pk.Known {
+					o.WaitMS = &ms
+				}
+				err = encodeJSON(out, o)
+			} else {
+				switch {
+				case !pk.Known:
+					_, err = fmt.Fprintf(out, "%d permits: not known, because the set is too large to follow\n", n)
+				case pk.Wait == 0:
+					_, err = fmt.Fprintf(out, "%d permits: granted at once, %d are available\n", n, pk.Available)
+				default:
+					_, err = fmt.Fprintf(out, "%d permits: wait %s, because of %s; %d are available\n", n, brief(pk.Wait), pk.Why, pk.Available)
+				}
+			}
+			if err == nil && !(pk.Known && pk.Wait == 0) {
+				err = exitError{code: exitFailed}
+			}
+			return err
+		})
+}
+
+func mapsKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }

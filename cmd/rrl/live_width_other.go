@@ -1,0 +1,8 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package main
+
+import "os"
+
+// windowWidth returns 0: the width of the terminal is not known here, unless COLUMNS tells it.
+func windowWidth(*os.File) int { return 0 }

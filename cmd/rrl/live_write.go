@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/urfave/cli/v3"
+)
+
+// writeCommands are the commands that change a limiter. Each shows it before and after, and changes it only with
+// --write.
+func writeCommands() []*cli.Command {
+	return []*cli.Command{
+		writing("heal", "make what is left and what is in use add up to the rate", nil, nil,
+			func(_ *cli.Command) (change, error) {
+				return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Heal(ctx) }, nil
+			}),
+		writing("set-rate", "give a limiter another rate; the permits in use stay in use",
+			[]cli.Flag{
+				&cli.Int64Flag{Name: "permits", Usage: "`N` permits in any interval"},
+				&cli.DurationFlag{Name: "interval", Usage: "`D`, such as 10s or 1m"},
+				&cli.DurationFlag{Name: "keep-alive", Usage: "`D` after its last call the limiter expires; 0 for never"},
+				&cli.DurationFlag{Name: "min-gap", Usage: "at least `D` between permits, for Go callers; 0 for none"},
+				&cli.StringFlag{Name: "type", Usage: "overall or per_client"},
+				&cli.BoolFlag{Name: "forget", Usage: "forget the permits in use, so that all are free"},
+			}, nil, setRate),
+		writing("release", "give permits back before their interval is over", []cli.Flag{
+			&cli.Int64Flag{Name: "permits", Usage: "`N` permits", Required: true},
+		}, nil, func(c *cli.Command) (change, error) {
+			n := c.Int64("permits")
+			return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, n) }, nil
+		}),
+		writing("cool-down", "let nobody have a permit for a while", []cli.Flag{
+			&cli.DurationFlag{Name: "for", Usage: "`D`, such as 5m", Required: true},
+			&cli.DurationFlag{Name: "reopen", Usage: "afterwards, give the permits back over `D` in place of at once"},
+		}, nil, func(c *cli.Command) (change, error) {
+			d, reopen := c.Duration("for"), c.Duration("reopen")
+			if d <= 0 || reopen < 0 {
+				return nil, errors.New("--for is above 0, and --reopen not below")
+			}
+			return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+				return l.CoolDown(ctx, time.Now().Add(d), ratelimiter.Reopen(reopen))
+			}, nil
+		}),
+		writing("lift", "end a cool-down", nil, nil, func(*cli.Command) (change, error) {
+			return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+				lifted, err := l.LiftCoolDown(ctx)
+				if err == nil && !lifted {
+					err = errors.New("there was no cool-down")
+				}
+				return err
+			}, nil
+		}),
+		writing("delete", "delete a limiter with its permits in use", nil, []string{"of a PER_CLIENT limiter, the permits of one client, which --client names"},
+			func(*cli.Command) (change, error) {
+				return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+					deleted, err := l.Delete(ctx)
+					if err == nil && !deleted {
+						err = errors.New("there was nothing to delete")
+					}
+					return err
+				}, nil
+			}),
+	}
+}
+
+// A change is what a command does to a limiter.
+type change func(ctx context.Context, l *ratelimiter.RateLimiter) error
+
+// writing returns a command that changes a limiter. prepare checks the flags before anything is read.
+func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(c *cli.Command) (change, error)) *cli.Command {
+	description := "Shows the limiter before and after. Without --write nothing is changed.\n"
+	for _, n := range notes {
+		description += "It deletes, " + n + ".\n"
+	}
+	description += "\nExit codes: 0 done, 1 failed, 2 wrong usage or no --write."
+	flags = append(slices.Clone(flags),
+		&cli.BoolFlag{Name: "write", Usage: "do it"},
+		&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"},
+	)
+	return liveCommand(name, usage, "NAME", description, flags, func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
+		limiter, err := onlyName(c)
+		if err != nil {
+			return err
+		}
+		do, err := prepare(c)
+		if err != nil {
+			return usageError{err}
+		}
+		s, out := survey.New(rdb.UniversalClient), c.Root().Writer
+		before, err := s.Read(ctx, limiter, c.String("client"))
+		if err != nil {
+			return err
+		}
+		if before.Problem == nil && before.Rate.Type == permit.PerClient && c.String("client") == "" && name != "set-rate" && name != "cool-down" && name != "lift" && name != "delete" {
+			return usageError{fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (rrl inspect --clients lists them)", limiter)}
+		}
+		w := &beforeAfter{out: out, asJSON: c.Bool("json"), name: name}
+		if err := w.show("before", before); err != nil {
+			return err
+		}
+		if !c.Bool("write") {
+			return usageError{errors.New("nothing was changed; --write does it")}
+		}
+		opts := []ratelimiter.Option{}
+		if id := c.String("client"); id != "" {
+			opts = append(opts, ratelimiter.WithClientID(id))
+		}
+		client := ratelimiter.New(rdb.UniversalClient, opts...)
+		defer func() { _ = client.Close() }()
+		if err := do(ctx, client.RateLimiter(limiter)); err != nil {
+			if errors.Is(err, ratelimiter.ErrInvalidArgument) {
+				return usageError{err}
+			}
+			return err
+		}
+		after, err := s.Read(ctx, limiter, c.String("client"))
+		if err != nil {
+			return fmt.Errorf("it was done, but the limiter cannot be read any more: %w", err)
+		}
+		return w.show("after", after)
+	})
+}
+
+// A beforeAfter writes a limiter before and after its change.
+type beforeAfter struct {
+	out    io.Writer
+	asJSON bool
+	name   string
+}
+
+func (w *beforeAfter) show(when string, st *survey.State) error {
+	if w.asJSON {
+		return encodeJSON(w.out, struct {
+			Command string `json:"command"`
+			When    string `json:"when"`
+			jsonState
+		}{w.name, when, (&inspection{State: st}).json(false, 0)})
+	}
+	text := "no limiter"
+	switch {
+	case st.Problem != nil && !isAbsent(st.Problem):
+		text = oneLine(st.Problem)
+	case st.Problem == nil:
+		text = fmt.Sprintf("%s %s, expires: %s", st.Rate.Type, rateText(st.Rate), expires(st.TTLs[0]))
+		if st.Rate.Type == permit.Overall || st.ClientID != "" {
+			text += "; available " + stands(st)
+		}
+		if at := st.CoolDown(); !at.IsZero() {
+			text += "; cool-down for " + brief(at.Sub(st.Time))
+		}
+	}
+	value := "none"
+	if st.HasValue {
+		value = visible(st.Value)
+	}
+	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %d members\n", when, visible(st.Name), text, value, st.Count)
+	return err
+}
+
+// setRate changes those parts of the rate that flags name.
+func setRate(c *cli.Command) (change, error) {
+	set := map[string]bool{}
+	for _, f := range []string{"permits", "interval", "keep-alive", "min-gap", "type"} {
+		set[f] = c.IsSet(f)
+	}
+	var typ ratelimiter.RateType
+	switch c.String("type") {
+	case "", "overall", "OVERALL":
+	case "per_client", "PER_CLIENT":
+		typ = ratelimiter.PerClient
+	default:
+		return nil, fmt.Errorf("--type %q is neither overall nor per_client", c.String("type"))
+	}
+	n, interval, keep, gap, forget := c.Int64("permits"), c.Duration("interval"), c.Duration("keep-alive"), c.Duration("min-gap"), c.Bool("forget")
+	if !slices.ContainsFunc([]string{"permits", "interval", "keep-alive", "min-gap", "type"}, func(f string) bool { return set[f] }) {
+		return nil, errors.New("set-rate needs at least one of --permits, --interval, --keep-alive, --min-gap and --type")
+	}
+	return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+		r, err := l.Rate(ctx)
+		if errors.Is(err, ratelimiter.ErrNotInitialized) || errors.Is(err, ratelimiter.ErrMalformed) {
+			if !set["permits"] || !set["interval"] {
+				return fmt.Errorf("%w; --permits and --interval set a rate afresh", err)
+			}
+			r, err = ratelimiter.Rate{}, nil
+		}
+		if err != nil {
+			return err
+		}
+		if set["permits"] {
+			r.Permits = n
+		}
+		if set["interval"] {
+			r.Interval = interval
+		}
+		if set["keep-alive"] {
+			r.KeepAlive = keep
+		}
+		if set["min-gap"] {
+			r.MinGap = gap
+		}
+		if set["type"] {
+			r.Type = typ
+		}
+		var opts []ratelimiter.RateOption
+		if !forget {
+			opts = append(opts, ratelimiter.KeepState())
+		}
+		return l.SetRate(ctx, r, opts...)
+	}, nil
+}

@@ -1,0 +1,142 @@
+package compat_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/survey"
+)
+
+// What the doctor says of limiters that only Java uses: nothing while they are healthy, and otherwise what Java does.
+
+// layoutOf is the layout that a version writes.
+func layoutOf(v version) ratelimiter.MemberLayout {
+	switch {
+	case v.since("3.21.0"):
+		return ratelimiter.LayoutBc0ILong
+	case v.since("3.17.0"):
+		return ratelimiter.LayoutBc0IShort
+	case v.since("3.16.4"):
+		return ratelimiter.LayoutLc0I
+	}
+	return ratelimiter.LayoutFI
+}
+
+// findings returns the checks that find something above info, and what the check called writers says.
+func (t trouble) findings() (checks []string, writers string) {
+	t.Helper()
+	r, err := (&doctor.Doctor{Survey: survey.New(t.rdb)}).Limiter(t.Context(), t.name)
+	require.NoError(t, err)
+	require.Empty(t, r.Skipped)
+	for _, f := range r.Findings {
+		if f.Severity > doctor.Info {
+			checks = append(checks, f.Check)
+		}
+		if f.Check == "writers" {
+			writers = f.Found
+		}
+	}
+	return checks, writers
+}
+
+func TestDoctorOfJavasLimiters(t *testing.T) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
+		l := newTrouble(tb, v).another(5, time.Hour)
+		for range 3 {
+			require.True(l, l.javaTries(1))
+		}
+		checks, writers := l.findings()
+		require.Empty(l, checks)
+		require.Contains(l, writers, "3 by "+layoutOf(v).Writers())
+		if v.since("3.38.0") {
+			require.Contains(l, writers, "the hash by Redisson 3.38.0 or later")
+		} else {
+			require.Contains(l, writers, "the hash by Redisson before 3.38.0")
+		}
+		st, err := survey.New(l.rdb).Read(l.Context(), l.name, "")
+		require.NoError(l, err)
+		for n := int64(1); n <= 5; n++ {
+			pk, err := st.Peek(n)
+			require.NoError(l, err)
+			require.Equal(l, n <= 2, pk.Wait == 0, "%d permits", n)
+		}
+		found := false
+		for lim, err := range survey.New(l.rdb).Find(l.Context(), survey.Query{Match: l.name}) {
+			require.NoError(l, err)
+			require.EqualValues(l, 2, lim.Available())
+			found = true
+		}
+		require.True(l, found)
+
+		if v.since("3.52.0") {
+			l.java.must(l, "release", l.name, 2)
+			checks, _ = l.findings()
+			require.Equal(l, []string{"surplus"}, checks)
+			require.NoError(l, l.limiter.Heal(l.Context()))
+			checks, _ = l.findings()
+			require.Empty(l, checks)
+			require.EqualValues(l, 4, l.left(), "what was released stays free")
+		}
+	})
+}
+
+// TestDoctorFindsWhatJavaIsStuckAt checks that Java fails as the finding says, and works again once the limiter is healed.
+func TestDoctorFindsWhatJavaIsStuckAt(t *testing.T) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
+		l := newTrouble(tb, v).another(5, time.Hour)
+		require.NoError(l, l.rdb.Set(l.Context(), l.value(), 0, 0).Err())
+		checks, _ := l.findings()
+		require.Equal(l, []string{"stuck"}, checks)
+		if v.since("3.16.2") {
+			_, err := l.java.call("tryAcquire", l.name, 1)
+			require.ErrorContains(l, err, "attempt to perform arithmetic on")
+			require.ErrorContains(l, err, "a nil value")
+		} else {
+			ok, err := l.java.call("tryAcquire", l.name, 1)
+			require.False(l, err == nil && ok == "true")
+		}
+		require.NoError(l, l.limiter.Heal(l.Context()))
+		checks, _ = l.findings()
+		require.Empty(l, checks)
+		for range 5 {
+			require.True(l, l.javaTries(1))
+		}
+		require.False(l, l.javaTries(1))
+	})
+}
+
+// TestDoctorOfVersionsThatDoNotMix checks that two versions on one limiter are found before either of them fails.
+func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
+	for other, sick := range map[string]bool{"3.15.5": true, "3.16.8": true, "3.20.1": false, "3.34.1": false} {
+		newer, older := strangers(t, other, 5, time.Hour)
+		require.True(t, newer.javaTries(1))
+		require.True(t, older.javaTries(1))
+		checks, _ := newer.findings()
+		require.Equal(t, sick, len(checks) == 1 && checks[0] == "layouts", "4.7.0 and %s: %v", other, checks)
+		require.Equal(t, !sick, len(checks) == 0, "4.7.0 and %s: %v", other, checks)
+	}
+}
+
+// TestClientsOfJava checks that the instances of Redisson that have permits of a PER_CLIENT limiter are listed.
+func TestClientsOfJava(t *testing.T) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
+		l := newTrouble(tb, v)
+		require.True(l, l.java.truth(l, "trySetRate", l.name, perClient, 5, time.Hour))
+		require.True(l, l.javaTries(2))
+		var ids []string
+		for id, err := range l.limiter.Clients(l.Context()) {
+			require.NoError(l, err)
+			ids = append(ids, id)
+		}
+		require.Equal(l, []string{l.java.id}, ids)
+		st, err := survey.New(l.rdb).Read(l.Context(), l.name, l.java.id)
+		require.NoError(l, err)
+		require.Equal(l, "3", st.Value)
+		checks, _ := l.findings()
+		require.Empty(l, checks)
+	})
+}

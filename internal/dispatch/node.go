@@ -1,0 +1,22 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Node returns a Sender to the one server that holds a key, for commands that concern a server and not a key,
+// such as SCAN: the master of the key's slot in a cluster, or its shard of a ring. For every other client it is
+// s itself.
+func Node(ctx context.Context, s Sender, key string) (Sender, error) {
+	switch s := s.(type) {
+	case *pinnedRing:
+		return s.pins.shard(hashTag(key))
+	case interface {
+		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	}:
+		return s.MasterForKey(ctx, key)
+	}
+	return s, nil
+}

@@ -1,0 +1,247 @@
+// Package doctor looks at limiters in Redis and at the servers that hold them, and says what is wrong, what that does
+// to the callers in Java and in Go, and how to mend it. It writes nothing.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/survey"
+)
+
+// A Severity tells how urgent a finding is.
+type Severity int
+
+const (
+	Info     Severity = iota // worth knowing; nothing is wrong
+	Warning                  // wrong, or about to become so
+	Critical                 // callers are refused, or admitted, against the rate now
+)
+
+// String returns the severity in one word.
+func (s Severity) String() string {
+	switch s {
+	case Warning:
+		return "warning"
+	case Critical:
+		return "critical"
+	}
+	return "info"
+}
+
+// MarshalText returns what String returns.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// A Finding is one thing that a check has found.
+type Finding struct {
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	Limiter  string   `json:"limiter,omitempty"` // empty for a server
+	Client   string   `json:"client,omitempty"`  // whose keys of a PER_CLIENT limiter
+	Node     string   `json:"node,omitempty"`
+	Found    string   `json:"found"` // what there is, with its numbers
+	Means    string   `json:"means"`
+	Java     string   `json:"java"`           // what it does to callers of Redisson
+	Go       string   `json:"go"`             // what it does to callers of this package
+	Mend     string   `json:"mend,omitempty"` // a command, or what to do
+}
+
+// A Skip is something that could not be looked at.
+type Skip struct {
+	Check   string `json:"check"`
+	Limiter string `json:"limiter,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Why     string `json:"why"`
+}
+
+// A Report is what a Doctor has found.
+type Report struct {
+	Limiters int       `json:"limiters"` // how many were looked at
+	Findings []Finding `json:"findings"`
+	Skipped  []Skip    `json:"skipped"`
+}
+
+// Sick reports whether there is a finding that is more than Info.
+func (r *Report) Sick() bool {
+	for _, f := range r.Findings {
+		if f.Severity > Info {
+			return true
+		}
+	}
+	return false
+}
+
+// A Doctor looks at the limiters of one Redis.
+type Doctor struct {
+	Survey *survey.Survey
+	// MaxClients is how many clients of a PER_CLIENT limiter are looked at; 0 for 100.
+	MaxClients int
+	// Sample is for how long Limiter watches a limiter for clocks that are slow; 0 for not at all.
+	Sample time.Duration
+}
+
+// A patient is one limiter with everything that the checks look at.
+type patient struct {
+	name    string
+	divided bool
+	main    *survey.State   // the hash, and the keys that all clients share
+	later   *survey.State   // main, read once more after the sample; nil without
+	clients []*survey.State // of each client that has keys
+	more    bool            // there are more clients than were read
+	twin    string          // the other limiter that has the same keys, or empty
+	memory  int64           // of the members, in bytes; 0 if it is not known
+}
+
+// states returns all states of the patient's grants.
+func (p *patient) states() []*survey.State {
+	if p.main.Problem == nil && p.main.Rate.Type == permit.PerClient {
+		return p.clients
+	}
+	return append([]*survey.State{p.main}, p.clients...)
+}
+
+// Limiter looks at one limiter. A limiter that does not exist, and has left nothing behind, is an error that wraps
+// permit.ErrNotInitialized.
+func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
+	p := &patient{name: name, divided: d.Survey.Divided()}
+	r := &Report{Limiters: 1, Findings: []Finding{}, Skipped: []Skip{}}
+	skip := func(check string, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.Skipped = append(r.Skipped, Skip{Check: check, Limiter: name, Why: oneLine(err)})
+		return nil
+	}
+	var err error
+	if p.main, err = d.read(ctx, name, "", skip); err != nil {
+		return nil, err
+	}
+	most := d.MaxClients
+	if most == 0 {
+		most = 100
+	}
+	for id, err := range d.Survey.Clients(ctx, name) {
+		if err != nil {
+			if err := skip("clients", err); err != nil {
+				return nil, err
+			}
+			break
+		}
+		if len(p.clients) == most {
+			p.more = true
+			break
+		}
+		st, err := d.read(ctx, name, id, skip)
+		if err != nil {
+			return nil, err
+		}
+		p.clients = append(p.clients, st)
+	}
+	if errors.Is(p.main.Problem, permit.ErrNotInitialized) && p.main.Types == [3]string{"none", "none", "none"} && len(p.clients) == 0 {
+		return nil, fmt.Errorf("%w: there is no %q, and nothing that it has left behind", permit.ErrNotInitialized, name)
+	}
+	if twin := twinOf(name); twin != "" {
+		if st, err := d.Survey.Read(ctx, twin, ""); err != nil {
+			if err := skip("twin", err); err != nil {
+				return nil, err
+			}
+		} else if !errors.Is(st.Problem, permit.ErrNotInitialized) {
+			p.twin = twin
+		}
+	}
+	if p.main.Count > manyMembers {
+		if p.memory, err = d.Survey.Memory(ctx, name, p.main.Keys[2]); err != nil {
+			if err := skip("huge-set", err); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if d.Sample > 0 && p.main.Count > 0 {
+		select {
+		case <-time.After(d.Sample):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if p.later, err = d.Survey.Read(ctx, name, ""); err != nil {
+			if err := skip("clock", err); err != nil {
+				return nil, err
+			}
+			p.later = nil
+		}
+	}
+	r.Findings = append(r.Findings, p.examine()...)
+	return r, nil
+}
+
+// read reads a state, and all of it where that is possible. A state that does not add up is read once more, because a
+// caller that counts a large set leaves it so for a moment.
+func (d *Doctor) read(ctx context.Context, name, client string, skip func(string, error) error) (*survey.State, error) {
+	st, err := d.Survey.Read(ctx, name, client)
+	for tries := 0; err == nil; tries++ {
+		if t := st.Types[2]; t != "zset" && t != "none" {
+			break // that is a finding of its own
+		}
+		whole, cerr := d.Survey.Complete(ctx, st)
+		if cerr != nil || !whole {
+			if cerr == nil {
+				cerr = fmt.Errorf("the set of %d members is too large, or changes faster than it can be read", st.Count)
+			}
+			return st, skip("balance", cerr)
+		}
+		if tries == 1 || adds(st) || st.Count < 500 {
+			break
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		st, err = d.Survey.Read(ctx, name, client)
+	}
+	return st, err
+}
+
+// adds reports whether value and members add up to the rate.
+func adds(st *survey.State) bool {
+	value, ok := st.ValueNumber()
+	sum, _, whole := st.Sum()
+	return st.Problem != nil || !whole || !ok || value+sum == st.Rate.Permits
+}
+
+// twinOf returns the name that has the same keys of state: {a}:value is the key of "a", and of "{a}", too.
+func twinOf(name string) string {
+	if !strings.Contains(name, "{") {
+		return "{" + name + "}"
+	}
+	inner, ok := strings.CutPrefix(name, "{")
+	if inner, ok2 := strings.CutSuffix(inner, "}"); ok && ok2 && inner != "" && !strings.Contains(inner, "{") {
+		if redisson.Suffixed(inner, "value") == redisson.Suffixed(name, "value") {
+			return inner
+		}
+	}
+	return ""
+}
+
+// examine runs the checks of one limiter, in the order of their importance.
+func (p *patient) examine() (list []Finding) {
+	for _, check := range limiterChecks {
+		list = append(list, check(p)...)
+	}
+	return list
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// Examine returns what the checks find in the states alone that somebody has read: the keys that all clients share, and
+// those of clients. It sends nothing, so it finds less than [Doctor.Limiter].
+func Examine(main *survey.State, clients ...*survey.State) []Finding {
+	if main.ClientID != "" {
+		clients = append([]*survey.State{main}, clients...)
+	}
+	return (&patient{name: main.Name, main: main, clients: clients, divided: !main.OneInstant}).examine()
+}

@@ -1,0 +1,431 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/survey"
+)
+
+// limiterChecks are the checks of one limiter, those of what harms callers most first.
+var limiterChecks = []func(*patient) []Finding{
+	(*patient).wrongType, (*patient).malformed, (*patient).balance, (*patient).layouts, (*patient).twins,
+	(*patient).clock, (*patient).ttl, (*patient).otherType, (*patient).deadClients, (*patient).hugeSet,
+	(*patient).coolDown, (*patient).slot, (*patient).writers,
+}
+
+const (
+	manyMembers = 10_000
+	fewMembers  = 1000
+	// clockTolerance is how far ahead of Redis a grant may be dated without a finding: what a clock that is set by
+	// NTP differs.
+	clockTolerance = 50 * time.Millisecond
+	// deadAfter is for how long a client must not have acquired to count as dead; at least two intervals.
+	deadAfter = time.Hour
+)
+
+// of returns a finding about one of the patient's states.
+func (p *patient) of(st *survey.State, check string, s Severity, mend, format string, args ...any) Finding {
+	f := finding(check, s, fmt.Sprintf(format, args...))
+	f.Limiter, f.Client, f.Node, f.Mend = p.name, st.ClientID, st.Node, mend
+	return f
+}
+
+// rrl returns a command of rrl about the limiter.
+func (p *patient) rrl(command string, flags ...string) string {
+	return strings.Join(append([]string{"rrl", command, ShellQuote(p.name)}, flags...), " ")
+}
+
+// healing returns the command that heals a state.
+func (p *patient) healing(st *survey.State) string {
+	if st.ClientID == "" {
+		return p.rrl("heal", "--write")
+	}
+	return p.rrl("heal", "--client", ShellQuote(st.ClientID), "--write")
+}
+
+func (p *patient) wrongType() (list []Finding) {
+	want := [3]string{"hash", "string", "zset"}
+	for _, st := range append([]*survey.State{p.main}, p.clients...) {
+		for i, typ := range st.Types {
+			if typ == "none" || typ == want[i] || i == 0 && st != p.main {
+				continue
+			}
+			list = append(list, p.of(st, "wrong-type", Critical, "give one of the two another name; redis-cli rename "+ShellQuote(st.Keys[i])+" …",
+				"%q is a %s, not a %s", st.Keys[i], typ, want[i]))
+		}
+	}
+	return list
+}
+
+func (p *patient) malformed() []Finding {
+	if p.main.Problem == nil || errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		return nil
+	}
+	text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
+	return []Finding{p.of(p.main, "malformed", Critical, p.rrl("set-rate", "--permits N", "--interval D", "--write"), "%s", text)}
+}
+
+// balance compares what is left and what is in use with the rate.
+func (p *patient) balance() (list []Finding) {
+	for _, st := range p.states() {
+		if st.Problem != nil || p.main.Problem != nil {
+			continue
+		}
+		rate := st.Rate.Permits
+		value, ok := st.ValueNumber()
+		sum, expired, whole := st.Sum()
+		switch {
+		case st.HasValue && !ok:
+			list = append(list, p.of(st, "value", Critical, p.healing(st), "the value is %q", shorten(st.Value)))
+		case !whole:
+		case !st.HasValue && st.Types[1] == "none" && sum > expired:
+			list = append(list, p.of(st, "value", Warning, p.healing(st), "there is no value, and %d of %d permits are in use", sum-expired, rate))
+		case !st.HasValue:
+		case value+expired < rate && sum == expired:
+			s := Warning
+			if value+expired < 1 {
+				s = Critical
+			}
+			list = append(list, p.of(st, "stuck", s, p.healing(st), "%d of %d permits are left and none is in use", value+expired, rate))
+		case value+sum < rate:
+			list = append(list, p.of(st, "lost", Warning, p.healing(st), "%d left and %d in the set are %d permits less than the rate of %d",
+				value, sum, rate-value-sum, rate))
+		case value+sum > rate:
+			list = append(list, p.of(st, "surplus", Warning, p.healing(st), "%d left and %d in the set are %d permits more than the rate of %d",
+				value, sum, value+sum-rate, rate))
+		}
+	}
+	return list
+}
+
+// layoutCount counts the members of a state by layout, in the order of the layouts.
+func layoutCount(st *survey.State) (layouts []ratelimiter.MemberLayout, count map[ratelimiter.MemberLayout]int) {
+	count = map[ratelimiter.MemberLayout]int{}
+	for _, m := range st.Members {
+		y := m.Layout()
+		if count[y]++; count[y] == 1 {
+			layouts = append(layouts, y)
+		}
+	}
+	slices.Sort(layouts)
+	return layouts, count
+}
+
+// family returns a letter for each group of Redisson versions that read each other's members: those who read a layout.
+func family(y ratelimiter.MemberLayout) string {
+	switch y {
+	case ratelimiter.LayoutFI:
+		return "a"
+	case ratelimiter.LayoutLc0I:
+		return "b"
+	case ratelimiter.LayoutBc0IShort, ratelimiter.LayoutBc0ILong:
+		return "c"
+	case ratelimiter.LayoutOurs:
+		return "ac"
+	}
+	return ""
+}
+
+// layouts finds members that some version of Redisson that writes here cannot read.
+func (p *patient) layouts() (list []Finding) {
+	for _, st := range p.states() {
+		layouts, count := layoutCount(st)
+		readers := "abc"
+		var parts []string
+		for _, y := range layouts {
+			readers = strings.Map(func(r rune) rune {
+				if strings.ContainsRune(family(y), r) {
+					return r
+				}
+				return -1
+			}, readers)
+			parts = append(parts, fmt.Sprintf("%d of %s (%s)", count[y], y, y.Writers()))
+		}
+		if readers != "" {
+			continue
+		}
+		mend := "bring all Java services to one group of versions, and Go to its format; then " + p.healing(st)
+		if slices.Contains(layouts, ratelimiter.LayoutUnknown) {
+			mend = "find out who writes to " + ShellQuote(st.Keys[2]) + "; " + p.rrl("inspect", "--members") + " shows the bytes"
+		}
+		list = append(list, p.of(st, "layouts", Critical, mend, "%s", strings.Join(parts, ", ")))
+	}
+	return list
+}
+
+func (p *patient) twins() []Finding {
+	if p.twin == "" || errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		return nil
+	}
+	return []Finding{p.of(p.main, "shared-keys", Critical, "give one of the two another name",
+		"the limiter %q has the same keys %q and %q", p.twin, p.main.Keys[1], p.main.Keys[2])}
+}
+
+// clock finds grants that are dated ahead of Redis and, with a second look, those that came late with an early date.
+func (p *patient) clock() (list []Finding) {
+	for _, st := range p.states() {
+		var worst survey.Member
+		ahead, n := clockTolerance, 0
+		for _, m := range st.Members {
+			if mark := m.Mark(); mark == 'c' || mark == 'l' || mark == 'w' {
+				continue
+			}
+			if d := m.Time().Sub(st.Time); d > clockTolerance {
+				if n++; d > ahead {
+					ahead, worst = d, m
+				}
+			}
+		}
+		if n > 0 {
+			list = append(list, p.of(st, "clock", Warning, "set the clocks by NTP; the grants are by "+worst.Layout().Writers(),
+				"%d members are dated up to %v ahead of the clock of Redis", n, ahead.Round(time.Millisecond)))
+		}
+	}
+	if p.later == nil || p.main.Problem != nil {
+		return list
+	}
+	had := map[string]bool{}
+	for _, m := range p.main.Members {
+		had[m.Raw] = true
+	}
+	var behind time.Duration
+	var worst survey.Member
+	for _, m := range p.later.Members {
+		if had[m.Raw] || m.Mark() != 0 || !p.main.Whole {
+			continue
+		}
+		if d := p.main.Time.Sub(m.Time()); d > behind {
+			behind, worst = d, m
+		}
+	}
+	// A member that was made smaller is a new one with the date of the old; such members have the same score.
+	for _, m := range p.main.Members {
+		if m.Score == worst.Score {
+			return list
+		}
+	}
+	if behind > clockTolerance {
+		list = append(list, p.of(p.main, "clock", Warning, "set the clocks by NTP; the grant is by "+worst.Layout().Writers(),
+			"a grant that came within the last moment is dated %v before it", behind.Round(time.Millisecond)))
+	}
+	return list
+}
+
+// busy returns for how long the newest of the permits in use stay in use, or 0.
+func busy(st *survey.State) (left time.Duration) {
+	for _, m := range st.Members {
+		if !m.Expired(st.Time, st.Rate.Interval) && m.Permits > 0 {
+			left = max(left, m.Time().Add(st.Rate.Interval).Sub(st.Time))
+		}
+	}
+	return left
+}
+
+func (p *patient) ttl() (list []Finding) {
+	if errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		for _, st := range append([]*survey.State{p.main}, p.clients...) {
+			if !st.HasValue && st.Count == 0 {
+				continue
+			}
+			s, when := Warning, "and never expires"
+			if st.TTLs[1] != -1 && st.TTLs[2] != -1 {
+				s, when = Info, fmt.Sprintf("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
+			}
+			list = append(list, p.of(st, "remains", s, "redis-cli unlink "+ShellQuote(st.Keys[1])+" "+ShellQuote(st.Keys[2]),
+				"there is no hash %q; what is left has %d members %s", p.name, st.Count, when))
+		}
+		return list
+	}
+	if p.main.Problem != nil {
+		return nil
+	}
+	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval {
+		list = append(list, p.of(p.main, "ttl", Warning, p.rrl("set-rate", "--keep-alive D", "--write"),
+			"the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
+	}
+	for _, st := range p.states() {
+		left, hash := busy(st), p.main.TTLs[0]
+		switch {
+		case left > 0 && hash >= 0 && hash+time.Second < left:
+			list = append(list, p.of(st, "ttl", Warning, "redis-cli persist "+ShellQuote(p.name)+", or set a keep-alive of an interval or more",
+				"the limiter expires in %v, but permits are in use for %v", hash.Round(time.Millisecond), left.Round(time.Millisecond)))
+		case left > 0 && st.TTLs[2] >= 0 && st.TTLs[2]+time.Second < left:
+			list = append(list, p.of(st, "ttl", Warning, "redis-cli persist "+ShellQuote(st.Keys[2]),
+				"the grants expire in %v, but permits are in use for %v", st.TTLs[2].Round(time.Millisecond), left.Round(time.Millisecond)))
+		case st.HasValue && st.Count > 0 && st.TTLs[1] == -1 && st.TTLs[2] >= 0:
+			list = append(list, p.of(st, "ttl", Info, "redis-cli pexpire "+ShellQuote(st.Keys[1])+" "+fmt.Sprint(st.TTLs[2].Milliseconds()),
+				"the value has no TTL but the grants have one of %v, as after Redisson's availablePermits", st.TTLs[2].Round(time.Second)))
+		}
+	}
+	return list
+}
+
+func (p *patient) otherType() (list []Finding) {
+	if p.main.Problem != nil {
+		return nil
+	}
+	if p.main.Rate.Type == permit.PerClient {
+		if p.main.HasValue || p.main.Count > 0 {
+			list = append(list, p.of(p.main, "other-type", Warning, "redis-cli unlink "+ShellQuote(p.main.Keys[1])+" "+ShellQuote(p.main.Keys[2]),
+				"the limiter is PER_CLIENT, and keys of an OVERALL one with %d members are left", p.main.Count))
+		}
+		return list
+	}
+	if len(p.clients) > 0 {
+		var keys []string
+		for _, st := range p.clients[:min(3, len(p.clients))] {
+			keys = append(keys, ShellQuote(st.Keys[1]), ShellQuote(st.Keys[2]))
+		}
+		list = append(list, p.of(p.main, "other-type", Warning, "redis-cli unlink "+strings.Join(keys, " "),
+			"the limiter is OVERALL, and keys of %s%d clients of a PER_CLIENT one are left", p.atLeast(), len(p.clients)))
+	}
+	return list
+}
+
+func (p *patient) atLeast() string {
+	if p.more {
+		return "more than "
+	}
+	return ""
+}
+
+func (p *patient) deadClients() []Finding {
+	if p.main.Problem != nil || p.main.Rate.Type != permit.PerClient {
+		return nil
+	}
+	var dead []*survey.State
+	for _, st := range p.clients {
+		idle := max(deadAfter, 2*st.Rate.Interval)
+		if st.HasValue && st.TTLs[1] != -1 || st.Count > 0 && st.TTLs[2] != -1 || st.Count == 0 {
+			continue
+		}
+		if newest := st.Members[len(st.Members)-1]; st.Time.Sub(newest.Time()) > idle {
+			dead = append(dead, st)
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	st := dead[0]
+	f := p.of(p.main, "dead-clients", Warning, "redis-cli unlink "+ShellQuote(st.Keys[1])+" "+ShellQuote(st.Keys[2])+", and so on",
+		"%s%d of %d clients have not acquired for an hour or more and their keys have no TTL; one is %s", p.atLeast(), len(dead), len(p.clients), st.ClientID)
+	return []Finding{f}
+}
+
+func (p *patient) hugeSet() (list []Finding) {
+	for _, st := range p.states() {
+		expired := 0
+		for _, m := range st.Members {
+			if st.Problem == nil && m.Expired(st.Time, st.Rate.Interval) {
+				expired++
+			}
+		}
+		memory := ""
+		if p.memory > 0 && st == p.main {
+			memory = fmt.Sprintf(", %d KiB", p.memory>>10)
+		}
+		switch {
+		case st.Count > manyMembers:
+			list = append(list, p.of(st, "huge-set", Warning, "a lower rate, or a shorter interval; httplimit and limit have limiters whose state does not grow",
+				"%d members%s", st.Count, memory))
+		case st.Count > fewMembers && st.Whole && 2*expired > int(st.Count):
+			list = append(list, p.of(st, "huge-set", Info, p.healing(st), "%d of %d members have expired and nobody has reclaimed them", expired, st.Count))
+		}
+	}
+	return list
+}
+
+func (p *patient) coolDown() []Finding {
+	at := p.main.CoolDown()
+	if at.IsZero() {
+		return nil
+	}
+	found := fmt.Sprintf("a cool-down for another %v, until %s", at.Sub(p.main.Time).Round(time.Millisecond), at.UTC().Format(time.RFC3339))
+	if reopen := p.main.ReopenUntil(); reopen.After(at) {
+		found += ", then re-opening until " + reopen.UTC().Format(time.RFC3339)
+	}
+	return []Finding{p.of(p.main, "cool-down", Info, p.rrl("lift", "--write"), "%s", found)}
+}
+
+func (p *patient) slot() []Finding {
+	err := redisson.CheckClusterSafe(p.name, "")
+	if err == nil {
+		return nil
+	}
+	s, where := Info, "this Redis is no cluster, where it does no harm: "
+	if p.divided {
+		s, where = Critical, ""
+	}
+	text := strings.TrimPrefix(err.Error(), permit.ErrNameNotClusterSafe.Error()+": ")
+	return []Finding{p.of(p.main, "slot", s, "use a name without braces, or with one hash tag", "%s%s", where, text)}
+}
+
+// writers says which versions have written what is there.
+func (p *patient) writers() (list []Finding) {
+	for _, st := range p.states() {
+		layouts, count := layoutCount(st)
+		if len(layouts) == 0 {
+			continue
+		}
+		var parts []string
+		for _, y := range layouts {
+			parts = append(parts, fmt.Sprintf("%d by %s", count[y], y.Writers()))
+		}
+		if _, ok := st.Fields["keepAliveTime"]; ok {
+			parts = append(parts, "the hash by Redisson 3.38.0 or later, or Go")
+		} else if st.Problem == nil {
+			parts = append(parts, "the hash by Redisson before 3.38.0")
+		}
+		list = append(list, p.of(st, "writers", Info, "", "%s", strings.Join(parts, "; ")))
+	}
+	if p.more {
+		list = append(list, p.of(p.main, "clients", Info, p.rrl("doctor", "--max-clients N"), "only %d clients were looked at", len(p.clients)))
+	}
+	return list
+}
+
+// shorten returns the beginning of a text that may be long.
+func shorten(text string) string {
+	if len(text) > 40 {
+		return text[:40] + "…"
+	}
+	return text
+}
+
+// ShellQuote returns text as one word for a shell.
+func ShellQuote(text string) string {
+	plain, printable := text != "", true
+	for i := range len(text) {
+		c := text[i]
+		word := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:,@%+=", c) >= 0
+		plain = plain && word
+		printable = printable && c >= ' ' && c != 0x7f
+	}
+	switch {
+	case plain:
+		return text
+	case printable:
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteString(`\` + string(rune(c)))
+		case c < ' ' || c >= 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteString("'")
+	return b.String()
+}

@@ -1,0 +1,185 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/goredisson/ratelimiter/internal/survey"
+)
+
+// Servers looks at every server that holds limiters.
+func (d *Doctor) Servers(ctx context.Context) (*Report, error) {
+	r := &Report{Findings: []Finding{}, Skipped: []Skip{}}
+	nodes, err := d.Survey.Nodes(ctx)
+	if len(nodes) == 0 {
+		return nil, err
+	}
+	if err != nil {
+		f := finding("server", Critical, oneLine(err))
+		f.Java = "Redisson has no ring; those limiters are away"
+		f.Go = "calls of their limiters return ErrUnavailable, or follow the outage policy"
+		r.Findings = append(r.Findings, f)
+	}
+	for _, node := range nodes {
+		if err := d.server(ctx, node, r); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if len(nodes) == 1 {
+				return nil, err
+			}
+			r.Skipped = append(r.Skipped, Skip{Check: "server", Node: node.Addr, Why: oneLine(err)})
+		}
+	}
+	return r, nil
+}
+
+// facts are what INFO says of a server, by field.
+type facts map[string]string
+
+func (f facts) number(field string) int64 {
+	n, _ := strconv.ParseInt(f[field], 10, 64)
+	return n
+}
+
+func factsOf(info string) facts {
+	f := facts{}
+	for line := range strings.Lines(info) {
+		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			f[field] = value
+		}
+	}
+	return f
+}
+
+func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error {
+	info, err := node.Client.Info(ctx).Result()
+	if err != nil {
+		return err
+	}
+	f := factsOf(info)
+	skip := func(err error) {
+		r.Skipped = append(r.Skipped, Skip{Check: "server", Node: node.Addr, Why: oneLine(err)})
+	}
+	// What only CONFIG tells: managed services refuse it, and much of it does not matter then.
+	save, err := node.Client.ConfigGet(ctx, "save").Result()
+	if err != nil {
+		skip(fmt.Errorf("CONFIG GET: %w", err))
+	} else {
+		f["save"] = save["save"]
+		if f["save"] == "" {
+			f["save"] = "none"
+		}
+	}
+	if f["min_slaves_good_slaves"] != "" {
+		if least, err := node.Client.ConfigGet(ctx, "min-replicas-to-write").Result(); err == nil {
+			f["min-replicas-to-write"] = least["min-replicas-to-write"]
+		}
+	}
+	nodes := ""
+	if f["cluster_enabled"] == "1" {
+		state, err := node.Client.ClusterInfo(ctx).Result()
+		if err != nil {
+			skip(err)
+		}
+		f["cluster_state"] = factsOf(state)["cluster_state"]
+		if nodes, err = node.Client.ClusterNodes(ctx).Result(); err != nil {
+			skip(err)
+		}
+	}
+	if stats, err := node.Client.Info(ctx, "commandstats").Result(); err == nil {
+		for name, text := range factsOf(stats) {
+			f[name] = text
+		}
+	}
+	d.hot(ctx, node, f, r)
+	for _, x := range append(f.examine(), migrating(nodes)...) {
+		x.Node = node.Addr
+		r.Findings = append(r.Findings, x)
+	}
+	return nil
+}
+
+// examine runs the checks of a server.
+func (f facts) examine() (list []Finding) {
+	add := func(s Severity, found, means, callers, mend string) {
+		x := finding("server", s, found)
+		x.Means, x.Java, x.Go, x.Mend = means, callers, callers, mend
+		list = append(list, x)
+	}
+	version := f["redis_version"]
+	if v := f["valkey_version"]; v != "" {
+		version = v
+	}
+	if major, _, _ := strings.Cut(version, "."); major != "" {
+		if n, err := strconv.Atoi(major); err == nil && n < 5 {
+			add(Critical, "version "+version, "the scripts need Redis 5 or Valkey", "scripts fail with errors of Lua or of unknown commands", "update the server")
+		}
+	}
+	if f["role"] == "slave" {
+		add(Critical, "a replica of "+f["master_host"]+":"+f["master_port"], "clients are connected to a replica, which cannot be written",
+			"every acquire fails with READONLY", "connect to the master, or through a sentinel or a cluster client")
+	}
+	if f["loading"] == "1" {
+		add(Critical, "the server loads its data", "it was restarted a moment ago", "calls fail with LOADING until it is done", "wait")
+	}
+	if f["cluster_state"] != "" && f["cluster_state"] != "ok" {
+		add(Critical, "cluster_state is "+f["cluster_state"], "the node does not see a master for every slot", "calls fail with CLUSTERDOWN", "redis-cli --cluster check "+"HOST:PORT")
+	}
+	most, used, policy := f.number("maxmemory"), f.number("used_memory"), f["maxmemory_policy"]
+	switch {
+	case most > 0 && strings.HasPrefix(policy, "allkeys"):
+		add(Warning, fmt.Sprintf("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, 100*used/most),
+			"when the memory is full, keys of limiters are evicted like any other",
+			"an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized",
+			"keep limiters on a server with noeviction, or with volatile-* and no keep-alive")
+	case most > 0 && strings.HasPrefix(policy, "volatile"):
+		add(Info, "maxmemory-policy is "+policy, "keys with a TTL can be evicted: limiters with a keep-alive, and the permits of our PER_CLIENT clients",
+			"as above, for these limiters only", "give limiters that matter no TTL")
+	case most > 0 && used > most/10*9:
+		add(Warning, fmt.Sprintf("%d%% of maxmemory are used, and the policy is %s", 100*used/most, policy), "the server is nearly full",
+			"when it is full, every acquire fails with OOM", "raise maxmemory, or delete what is not needed")
+	}
+	if n := f.number("evicted_keys"); n > 0 {
+		add(Warning, fmt.Sprintf("%d keys were evicted since the start", n), "keys of limiters may have been among them",
+			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", "rrl doctor finds what is broken; rrl heal mends it")
+	}
+	if f["save"] == "none" && f["aof_enabled"] == "0" {
+		add(Info, "neither RDB nor AOF is on", "a restart loses all limiters", "after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
+			"set the rates at the start of each service, as trySetRate is meant to be used")
+	}
+	if s := f["rdb_last_bgsave_status"]; s != "" && s != "ok" && f["save"] != "none" {
+		add(Critical, "the last background save failed", "with stop-writes-on-bgsave-error the server refuses writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
+	}
+	if s := f["aof_last_write_status"]; s != "" && s != "ok" && f["aof_enabled"] == "1" {
+		add(Critical, "the last write of the append-only file failed", "the server refuses writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
+	}
+	if good := f["min_slaves_good_slaves"]; good != "" && f.number("min_slaves_good_slaves") < max(1, f.number("min-replicas-to-write")) {
+		add(Critical, fmt.Sprintf("%s good replicas, and min-replicas-to-write asks for %d", good, max(1, f.number("min-replicas-to-write"))),
+			"the server refuses writes without enough replicas", "every acquire fails with NOREPLICAS", "bring the replicas back")
+	}
+	return list
+}
+
+// onItsWay finds the slots that a node gives to another or gets from one, in its line of CLUSTER NODES.
+var onItsWay = regexp.MustCompile(`\[(\d+)-[<>]-[0-9a-f]+\]`)
+
+func migrating(nodes string) (list []Finding) {
+	for line := range strings.Lines(nodes) {
+		if !strings.Contains(line, "myself") {
+			continue
+		}
+		for _, m := range onItsWay.FindAllStringSubmatch(line, -1) {
+			x := finding("slot", Warning, "slot "+m[1]+" is on its way between two nodes")
+			x.Means = "the cluster is being resharded, or a resharding was broken off"
+			x.Java = "calls of limiters in that slot fail with TRYAGAIN while their keys are divided"
+			x.Go = "calls are sent again until the keys are together"
+			x.Mend = "wait for the resharding, or redis-cli --cluster fix HOST:PORT"
+			list = append(list, x)
+		}
+	}
+	return list
+}

@@ -1,0 +1,70 @@
+package redisson
+
+import (
+	"context"
+	"strings"
+
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/redis/go-redis/v9"
+)
+
+// scanStep is how many keys a SCAN looks at, which takes Redis about a fifth of a millisecond.
+const scanStep = 200
+
+// Clients calls yield with the id of each client that has keys in the limiter, in no order and each once, until
+// yield returns false. It reads the names of all keys of the server that holds the limiter, in steps.
+func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error {
+	if err := l.ready(ctx); err != nil {
+		return err
+	}
+	node, err := dispatch.Node(ctx, l.sender, l.Keys.Hash)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return permit.Failed("clients", l.Name, dispatch.Failure(err))
+	}
+	conn := *l.Conn
+	conn.sender = node
+	at := &Limiter{Conn: &conn, Name: l.Name, Keys: l.Keys}
+
+	value, permits := l.Keys.Value[permit.Overall]+":", l.Keys.Permits[permit.Overall]+":"
+	pattern := EscapePattern(strings.TrimSuffix(value, "value:")) + "[pv]*"
+	seen := map[string]bool{}
+	for cursor := uint64(0); ; {
+		if err := l.ready(ctx); err != nil {
+			return err
+		}
+		var keys []string
+		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
+		_, err := command(ctx, at, "clients", cmd, func() (_ struct{}, err error) {
+			keys, cursor, err = cmd.Result()
+			return struct{}{}, err
+		})
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			id, ok := strings.CutPrefix(key, value)
+			if !ok {
+				id, ok = strings.CutPrefix(key, permits)
+			}
+			if !ok || id == "" || seen[id] {
+				continue
+			}
+			seen[id] = true
+			if !yield(id) {
+				return nil
+			}
+		}
+		if cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// EscapePattern returns the pattern of SCAN that matches text and nothing else.
+func EscapePattern(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}

@@ -1,0 +1,392 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// scanStep is how many keys a SCAN looks at, which takes Redis a fifth of a millisecond.
+	scanStep = 200
+	// batch is how many limiters are read together.
+	batch = 100
+	// oldest is how many members of each are read, from the oldest on.
+	oldest = 8
+)
+
+// A Query says which limiters to find.
+type Query struct {
+	Match   string        // a pattern of SCAN that their names match; empty for all
+	Remains bool          // also permits whose hash is gone, after all limiters
+	MaxKeys int64         // how many keys to look at before giving up with ErrBudget; 0 for all
+	Pause   time.Duration // between two steps of 200 keys
+	// Looked is how many keys have been looked at so far. A key is counted twice if Remains is set.
+	Looked *int64
+}
+
+// ErrBudget reports that a search looked at Query.MaxKeys keys and has not seen all of them.
+var ErrBudget = errors.New("the search was given up")
+
+// Find returns an iterator over the limiters that q describes, in the order in which Redis has them, each once. It
+// looks at the keys of one node after another with SCAN, in steps of 200, and reads what it finds, so that the first
+// limiters come before all keys have been looked at.
+//
+// A pair may be a nil *Limiter with an error. After a [NodeError] the iterator goes on with the next node. After
+// every other error it ends: ctx.Err(), or one that wraps ErrBudget.
+func (s *Survey) Find(ctx context.Context, q Query) iter.Seq2[*Limiter, error] {
+	return func(yield func(*Limiter, error) bool) {
+		nodes, err := s.Nodes(ctx)
+		if err != nil && (ctx.Err() != nil || len(nodes) == 0) {
+			yield(nil, err)
+			return
+		}
+		if err != nil && !yield(nil, &NodeError{"some nodes", err}) {
+			return
+		}
+		if q.Looked == nil {
+			q.Looked = new(int64)
+		}
+		f := &finder{Survey: s, q: q, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, yield: yield}
+		passes := []func(context.Context, Node) error{f.hashes}
+		if q.Remains {
+			passes = append(passes, f.remains)
+		}
+		for _, pass := range passes {
+			for _, node := range nodes {
+				err := pass(ctx, node)
+				switch {
+				case f.done:
+					return
+				case err == nil:
+					continue
+				case ctx.Err() != nil || errors.Is(err, ErrBudget):
+					yield(nil, err)
+					return
+				case !yield(nil, &NodeError{node.Addr, err}):
+					return
+				}
+			}
+		}
+	}
+}
+
+// A finder is one run of Find.
+type finder struct {
+	*Survey
+	q     Query
+	seed  maphash.Seed
+	seen  map[uint64]struct{} // hashes of the names that were yielded; SCAN may return a key twice
+	yield func(*Limiter, error) bool
+	done  bool // yield has returned false
+}
+
+// hashes yields the limiters of a node.
+func (f *finder) hashes(ctx context.Context, node Node) error {
+	return f.scan(ctx, node, f.q.Match, "hash", func(keys []string) error {
+		for len(keys) > 0 && !f.done {
+			part := keys[:min(batch, len(keys))]
+			keys = keys[len(part):]
+			if err := f.emit(ctx, node, part, Live); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// remains yields the limiters of a node whose hash is gone.
+func (f *finder) remains(ctx context.Context, node Node) error {
+	return f.scan(ctx, node, remainsPattern(f.q.Match), "", func(keys []string) error {
+		var names []string
+		for _, key := range keys {
+			name, _, ok := suffixOf(key)
+			if !ok || !f.first(name) {
+				continue
+			}
+			names = append(names, name)
+		}
+		for len(names) > 0 && !f.done {
+			part := names[:min(batch, len(names))]
+			names = names[len(part):]
+			if err := f.emitRemains(ctx, node, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// remainsPattern returns the pattern of the keys of state that belong to names which match. If the pattern of the names
+// has no brace, names that have one are left out.
+func remainsPattern(match string) string {
+	switch {
+	case match == "" || match == "*":
+		return "*:[pv]*"
+	case strings.Contains(match, "{"):
+		return match + ":[pv]*"
+	}
+	return "{" + match + "}:[pv]*"
+}
+
+// scan calls found with the keys of a node that match and have that type, a step at a time.
+func (f *finder) scan(ctx context.Context, node Node, pattern, typ string, found func([]string) error) error {
+	byType := typ != "" // Redis before 6 cannot
+	for cursor := uint64(0); ; {
+		if f.q.MaxKeys > 0 && *f.q.Looked >= f.q.MaxKeys {
+			return fmt.Errorf("%w after %d keys", ErrBudget, *f.q.Looked)
+		}
+		args := []any{"scan", cursor, "count", scanStep}
+		if pattern != "" && pattern != "*" {
+			args = append(args, "match", pattern)
+		}
+		if byType {
+			args = append(args, "type", typ)
+		}
+		p := node.Client.Pipeline()
+		cmd := redis.NewScanCmd(ctx, nil, args...)
+		_ = p.Process(ctx, cmd)
+		if err := exec(ctx, p); err != nil {
+			return err
+		}
+		keys, next, err := cmd.Result()
+		if err != nil && byType && strings.Contains(strings.ToLower(err.Error()), "syntax error") {
+			byType = false
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		*f.q.Looked += scanStep
+		if typ != "" && !byType {
+			if keys, err = ofType(ctx, node, keys, typ); err != nil {
+				return err
+			}
+		}
+		if err := found(keys); err != nil || f.done {
+			return err
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+		if f.q.Pause > 0 && retry.Sleep(ctx, f.q.Pause) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// ofType returns those of keys that have that type.
+func ofType(ctx context.Context, node Node, keys []string, typ string) ([]string, error) {
+	p := node.Client.Pipeline()
+	cmds := make([]*redis.StatusCmd, len(keys))
+	for i, key := range keys {
+		cmds[i] = p.Type(ctx, key)
+	}
+	if err := exec(ctx, p); err != nil {
+		return nil, err
+	}
+	var of []string
+	for i, key := range keys {
+		if cmds[i].Val() == typ {
+			of = append(of, key)
+		}
+	}
+	return of, nil
+}
+
+// first reports whether name has not been seen before.
+func (f *finder) first(name string) bool {
+	h := maphash.String(f.seed, name)
+	_, seen := f.seen[h]
+	f.seen[h] = struct{}{}
+	return !seen
+}
+
+// emit yields those of the hashes that are limiters.
+func (f *finder) emit(ctx context.Context, node Node, names []string, kind Kind) error {
+	list, err := f.read(ctx, node, names)
+	if err != nil {
+		return err
+	}
+	for _, l := range list {
+		if l.Problem != nil && errors.Is(l.Problem, permit.ErrNotInitialized) || !f.first(l.Name) {
+			continue
+		}
+		if !f.yield(l, nil) {
+			f.done = true
+			return nil
+		}
+	}
+	return nil
+}
+
+// emitRemains yields those of the names that have no hash.
+func (f *finder) emitRemains(ctx context.Context, node Node, names []string) error {
+	p := node.Client.Pipeline()
+	now, cmds := p.Time(ctx), make([]*redis.StatusCmd, len(names))
+	for i, name := range names {
+		cmds[i] = p.Type(ctx, name)
+	}
+	if err := exec(ctx, p); err != nil {
+		return err
+	}
+	for i, name := range names {
+		typ := cmds[i].Val()
+		if moved(cmds[i].Err()) {
+			typ = f.rdb.Type(ctx, name).Val()
+		}
+		if typ == "none" && !strings.Contains(name, "{") { // the keys may be those of the name in braces
+			if f.rdb.Type(ctx, "{"+name+"}").Val() != "none" {
+				continue
+			}
+		}
+		if typ != "none" {
+			continue
+		}
+		if !f.yield(&Limiter{Name: name, Kind: Remains, Node: node.Addr, Time: now.Val(), TTL: -2, Problem: permit.ErrNotInitialized}, nil) {
+			f.done = true
+			return nil
+		}
+	}
+	return nil
+}
+
+// read reads the limiters with these names. The Problem of one that is no limiter says so.
+func (s *Survey) read(ctx context.Context, node Node, names []string) ([]*Limiter, error) {
+	p := node.Client.Pipeline()
+	now, hashes := p.Time(ctx), make([]*redis.SliceCmd, len(names))
+	for i, name := range names {
+		hashes[i] = p.HMGet(ctx, name, fields...)
+	}
+	if err := exec(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := now.Err(); err != nil {
+		return nil, err
+	}
+	var list, away []*Limiter
+	for i, name := range names {
+		l := &Limiter{Name: name, Node: node.Addr, Time: now.Val(), Fields: map[string]string{}}
+		values, err := hashes[i].Result()
+		if moved(err) {
+			values, err = s.rdb.HMGet(ctx, name, fields...).Result()
+			away = append(away, l)
+		}
+		if err != nil {
+			var reply redis.Error
+			if !errors.As(err, &reply) || strings.HasPrefix(err.Error(), "NOPERM") {
+				return nil, err
+			}
+			continue // not a hash any more
+		}
+		for j, v := range values {
+			if v, ok := text(v); ok {
+				l.Fields[fields[j]] = v
+			}
+		}
+		if l.parse(); !errors.Is(l.Problem, permit.ErrNotInitialized) {
+			list = append(list, l)
+		}
+	}
+	here := make([]*Limiter, 0, len(list))
+	for _, l := range list {
+		if len(away) == 0 || !contains(away, l) {
+			here = append(here, l)
+		}
+	}
+	if err := details(ctx, node.Client, here); err != nil {
+		return nil, err
+	}
+	if len(here) < len(list) {
+		if err := details(ctx, s.rdb, away); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func contains(list []*Limiter, l *Limiter) bool {
+	for _, x := range list {
+		if x == l {
+			return true
+		}
+	}
+	return false
+}
+
+// details reads what a list shows of each limiter beside its hash. A key that is not of the type that a limiter has
+// counts as empty; the doctor reports it.
+func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) error {
+	type cmds struct {
+		ttl            *redis.DurationCmd
+		value          *redis.StringCmd
+		count, expired *redis.IntCmd
+		oldest, newest *redis.ZSliceCmd
+	}
+	p, all := rdb.Pipeline(), make([]cmds, len(list))
+	for i, l := range list {
+		c := cmds{ttl: p.PTTL(ctx, l.Name)}
+		if l.Problem == nil && l.Kind == Live && l.Rate.Type == permit.Overall {
+			k := redisson.NewKeys(l.Name, "")
+			permits := k.Permits[permit.Overall]
+			c.value = p.Get(ctx, k.Value[permit.Overall])
+			c.count = p.ZCard(ctx, permits)
+			c.expired = p.ZCount(ctx, permits, "-inf", expiredBefore(l.Time, l.Rate.Interval))
+			c.oldest = p.ZRangeWithScores(ctx, permits, 0, oldest-1)
+			c.newest = p.ZRevRangeWithScores(ctx, permits, 0, 0)
+		}
+		all[i] = c
+	}
+	if err := exec(ctx, p); err != nil {
+		return err
+	}
+	for i, l := range list {
+		c := all[i]
+		l.TTL = c.ttl.Val()
+		if c.value == nil {
+			continue
+		}
+		var err error
+		l.Value, err = c.value.Result()
+		l.HasValue = err == nil
+		l.Members, l.Expired, l.Oldest = c.count.Val(), c.expired.Val(), membersOf(c.oldest.Val())
+		if z := c.newest.Val(); len(z) > 0 {
+			m := memberOf(z[0])
+			l.Newest = &m
+		}
+	}
+	return nil
+}
+
+// Again reads limiters that Find has found once more. Those that have gone since are left out.
+func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error) {
+	nodes, err := s.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string][]string{}
+	for _, l := range list {
+		names[l.Node] = append(names[l.Node], l.Name)
+	}
+	var again []*Limiter
+	for _, node := range nodes {
+		for part := range slices.Chunk(names[node.Addr], batch) {
+			found, err := s.read(ctx, node, part)
+			if err != nil {
+				return nil, &NodeError{node.Addr, err}
+			}
+			again = append(again, found...)
+		}
+	}
+	return again, nil
+}

@@ -1,0 +1,233 @@
+package survey
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Kind tells what of a limiter there is.
+type Kind int
+
+const (
+	Live    Kind = iota // a hash with a rate
+	Remains             // permits whose hash is gone
+	Told                // the note that package httplimit keeps beside a limiter in a cool-down; nobody acquires from it
+)
+
+// String returns the kind in one word.
+func (k Kind) String() string {
+	switch k {
+	case Remains:
+		return "remains"
+	case Told:
+		return "told"
+	}
+	return "limiter"
+}
+
+// fields are the fields of a limiter's hash.
+var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil"}
+
+// A Limiter is what a list shows of one limiter. Its keys were read one after another within a moment, so that a
+// limiter in use may seem to have one grant more or less than it has.
+type Limiter struct {
+	Name string
+	Kind Kind
+	Node string    // the address of the server that holds it
+	Time time.Time // when it was read, by the clock of that server
+
+	Fields  map[string]string // those of the hash that a limiter has
+	Rate    permit.Rate
+	Problem error         // why the hash is not that of a limiter, or nil
+	TTL     time.Duration // of the hash, or -1 for none
+
+	// The rest is that of the keys that all clients share. In a PER_CLIENT limiter each client has keys of its own,
+	// and these are empty.
+	Value    string
+	HasValue bool
+	Members  int64    // in the set, including Expired
+	Expired  int64    // members that the next caller reclaims
+	Oldest   []Member // at most eight, oldest first
+	Newest   *Member  // nil if there is none
+}
+
+// A Member is one member of a permits set with its score.
+type Member struct {
+	ratelimiter.Member
+	Raw   string
+	Score float64 // in ms since the epoch
+}
+
+func memberOf(z redis.Z) Member {
+	raw, _ := text(z.Member)
+	m, _ := ratelimiter.ParseMember([]byte(raw))
+	return Member{m, raw, z.Score}
+}
+
+func membersOf(zs []redis.Z) []Member {
+	list := make([]Member, len(zs))
+	for i, z := range zs {
+		list[i] = memberOf(z)
+	}
+	return list
+}
+
+// Time returns the score as an instant.
+func (m Member) Time() time.Time {
+	const limit = 1 << 53
+	return time.UnixMilli(int64(max(-limit, min(limit, m.Score))))
+}
+
+// Mark returns what a member of this package stands for that is nobody's grant: 't' for a grant whose score lies
+// ahead of the clock, 'w' for a tripwire of callers that wait, 'c' for permits that a cool-down blocks, 'l' for those
+// that it has given back. For every other member it returns 0.
+func (m Member) Mark() byte {
+	if len(m.ID) < 2 || m.ID[0] != '~' || len(m.ID) == 16 && m.ID[2] != '~' || !strings.ContainsRune("twcl", rune(m.ID[1])) {
+		return 0
+	}
+	if y := m.Layout(); y != ratelimiter.LayoutOurs && y != ratelimiter.LayoutLc0I {
+		return 0
+	}
+	return m.ID[1]
+}
+
+// Expired reports whether the permits of m have come back at now.
+func (m Member) Expired(now time.Time, interval time.Duration) bool {
+	return m.Score <= float64(now.UnixMilli()-interval.Milliseconds())
+}
+
+// instant returns the field of the hash that holds an instant in ms, or the zero time.
+func instant(fields map[string]string, field string) time.Time {
+	n, err := strconv.ParseInt(fields[field], 10, 64)
+	if err != nil || n <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(n)
+}
+
+// CoolDown returns when the limiter's cool-down ends, or the zero time if there is none at l.Time.
+func (l *Limiter) CoolDown() time.Time { return coolDown(l.Fields, l.Time) }
+
+func coolDown(fields map[string]string, now time.Time) time.Time {
+	if at := instant(fields, "coolDown"); at.After(now) {
+		return at
+	}
+	return time.Time{}
+}
+
+// whole returns value as a number by the rule of the scripts: digits that do not begin with 0, from -2^53 to 2^53.
+func whole(value string) (int64, bool) {
+	digits := strings.TrimPrefix(value, "-")
+	if value != "0" && (digits == "" || digits[0] < '1' || digits[0] > '9') {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	return n, err == nil && n >= -1<<53 && n <= 1<<53
+}
+
+// Unknown is what Available and Wait return if too little of the limiter was read to tell.
+const Unknown = -1
+
+// Available returns how many permits a call could acquire, ignoring a cool-down. It is Unknown for a PER_CLIENT
+// limiter, for one that is not live, and if it would take more than what was read.
+func (l *Limiter) Available() int64 {
+	if l.Kind != Live || l.Problem != nil || l.Rate.Type != permit.Overall {
+		return Unknown
+	}
+	if l.Members == l.Expired {
+		return l.Rate.Permits
+	}
+	sum := func(members []Member) (n int64) {
+		for _, m := range members {
+			n += int64(m.Permits)
+		}
+		return n
+	}
+	value, ok := whole(l.Value)
+	switch {
+	case !l.HasValue || !ok:
+		if l.Members > int64(len(l.Oldest)) {
+			return Unknown
+		}
+		value = l.Rate.Permits - sum(l.Oldest)
+	case l.Expired > int64(len(l.Oldest)):
+		return Unknown
+	}
+	return max(0, min(l.Rate.Permits, value+sum(l.Oldest[:min(int64(len(l.Oldest)), l.Expired)])))
+}
+
+// Wait returns how long a caller waits for one permit, 0 if it gets one at once, and Unknown in the cases of
+// Available. A MinGap is not counted in.
+func (l *Limiter) Wait() time.Duration {
+	n := l.Available()
+	if n == Unknown {
+		return Unknown
+	}
+	var wait time.Duration
+	if n < 1 {
+		wait = Unknown
+		for _, m := range l.Oldest[min(int64(len(l.Oldest)), l.Expired):] {
+			if n += int64(m.Permits); n >= 1 {
+				wait = max(0, m.Time().Add(l.Rate.Interval).Sub(l.Time))
+				break
+			}
+		}
+		if wait == Unknown {
+			return Unknown
+		}
+	}
+	if at := l.CoolDown(); !at.IsZero() {
+		wait = max(wait, at.Sub(l.Time))
+	}
+	return wait
+}
+
+// Stuck reports whether fewer permits are left than the rate and none is in use: callers of Redisson fail, and the
+// next call of this package mends it.
+func (l *Limiter) Stuck() bool {
+	value, ok := whole(l.Value)
+	if l.Available() == Unknown || !l.HasValue || !ok || l.Members > l.Expired || l.Expired > int64(len(l.Oldest)) {
+		return false
+	}
+	for _, m := range l.Oldest {
+		value += int64(m.Permits)
+	}
+	return value < l.Rate.Permits
+}
+
+// Used returns the permits that are not available, or Unknown.
+func (l *Limiter) Used() int64 {
+	n := l.Available()
+	if n == Unknown {
+		return Unknown
+	}
+	return l.Rate.Permits - n
+}
+
+// parse fills in what follows from the fields.
+func (l *Limiter) parse() {
+	l.Rate, l.Problem = redisson.ParseRate(l.Fields)
+	if l.Kind == Live && strings.HasSuffix(l.Name, "}:told") {
+		l.Kind = Told
+	}
+}
+
+// expiredBefore is the highest score that has expired at now, as an argument of ZCOUNT.
+func expiredBefore(now time.Time, interval time.Duration) string {
+	at := now.UnixMilli()
+	ms := interval.Milliseconds()
+	if at < math.MinInt64+ms {
+		return "-inf"
+	}
+	return strconv.FormatInt(at-ms, 10)
+}
+
+// ValueKey returns the key of the permits that are left, which all clients of a limiter share.
+func ValueKey(name string) string { return keysOf(name, "")[1] }

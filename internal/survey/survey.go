@@ -1,0 +1,176 @@
+// Package survey finds the limiters of a Redis and reads what it holds of them. It needs no limiter's name, no
+// client of this module that is running, and no script: it sends plain read commands, each of bounded work, and
+// writes nothing.
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Survey reads limiters. It is safe for concurrent use.
+type Survey struct {
+	rdb    redis.UniversalClient
+	sender dispatch.Sender
+}
+
+// New returns a Survey of the Redis that rdb is connected to: a server, the master of a failover client, all
+// masters of a cluster, or all shards of a ring. The caller remains responsible for closing rdb.
+func New(rdb redis.UniversalClient) *Survey { return &Survey{rdb: rdb, sender: dispatch.Pin(rdb)} }
+
+// A Node is one server that holds limiters.
+type Node struct {
+	Addr   string // host:port, or the path of a socket
+	Client redis.UniversalClient
+}
+
+// A NodeError says that the limiters of a node are missing, or some of them.
+type NodeError struct {
+	Node string
+	Err  error
+}
+
+// Error implements error.
+func (e *NodeError) Error() string { return e.Node + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// ErrShardsDown reports that a ring does not send to some of its shards, because they do not reply.
+var ErrShardsDown = errors.New("shards of the ring are down")
+
+// Nodes returns the servers that hold limiters, in the order of their addresses. If shards of a ring are down, it
+// returns those that are up together with an error that wraps ErrShardsDown.
+func (s *Survey) Nodes(ctx context.Context) ([]Node, error) {
+	var (
+		mu    sync.Mutex
+		nodes []Node
+	)
+	add := func(_ context.Context, rdb *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		nodes = append(nodes, Node{rdb.Options().Addr, rdb})
+		return nil
+	}
+	var err error
+	switch rdb := s.rdb.(type) {
+	case interface {
+		ForEachMaster(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error
+	}:
+		err = rdb.ForEachMaster(ctx, add)
+	case interface {
+		ForEachShard(ctx context.Context, fn func(ctx context.Context, client *redis.Client) error) error
+		Options() *redis.RingOptions
+	}:
+		if err = rdb.ForEachShard(ctx, add); err == nil {
+			if all := len(rdb.Options().Addrs); len(nodes) < all {
+				err = fmt.Errorf("%w: %d of %d", ErrShardsDown, all-len(nodes), all)
+			}
+		}
+	case interface{ Options() *redis.Options }:
+		nodes = []Node{{rdb.Options().Addr, s.rdb}}
+	default:
+		nodes = []Node{{"the server", s.rdb}}
+	}
+	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
+	return nodes, err
+}
+
+// Divided reports whether the keys are spread over the slots of a cluster.
+func (s *Survey) Divided() bool {
+	_, ok := s.rdb.(interface {
+		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	})
+	return ok
+}
+
+// node returns a client of the server that holds a key. A ring sends the keys of a shard that is down elsewhere, where
+// nothing is known of them; node returns an error instead.
+func (s *Survey) node(ctx context.Context, key string) (redis.UniversalClient, error) {
+	n, err := dispatch.Node(ctx, s.sender, key)
+	if err != nil {
+		return nil, err
+	}
+	if rdb, ok := n.(redis.UniversalClient); ok {
+		return rdb, nil
+	}
+	return s.rdb, nil
+}
+
+// exec sends what is in the pipeline. The error is that of the connection or the context; errors that are replies
+// stay with their commands.
+func exec(ctx context.Context, p redis.Pipeliner) error {
+	if p.Len() == 0 {
+		return ctx.Err()
+	}
+	_, err := dispatch.Leavable(ctx, func() ([]redis.Cmder, error) { return p.Exec(ctx) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var reply redis.Error
+	if err == nil || errors.As(err, &reply) {
+		return nil
+	}
+	return err
+}
+
+// moved reports whether a command has to be sent to another node of the cluster.
+func moved(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.HasPrefix(text, "TRYAGAIN")
+}
+
+// suffixOf splits the key of a limiter's state into the limiter's name and the client's id. It reports false for a
+// key that is not such a key. A name in braces stands for two names, with the braces and without them, whose keys
+// are the same; suffixOf returns the one without.
+func suffixOf(key string) (name, client string, ok bool) {
+	if inner, ok := strings.CutPrefix(key, "{"); ok {
+		for i := range len(inner) {
+			if inner[i] == '{' {
+				break
+			}
+			if client, ok := afterSuffix(inner[i:], "}:"); ok && i > 0 {
+				return inner[:i], client, true
+			}
+		}
+	}
+	for i := range len(key) {
+		if client, ok := afterSuffix(key[i:], ":"); ok && strings.Contains(key[:i], "{") {
+			return key[:i], client, true
+		}
+	}
+	return "", "", false
+}
+
+// afterSuffix returns the client's id in the rest of a key that begins with separator and the suffix of a limiter's
+// key. The id is empty for a key that all clients share.
+func afterSuffix(rest, separator string) (client string, ok bool) {
+	if rest, ok = strings.CutPrefix(rest, separator); !ok {
+		return "", false
+	}
+	for _, suffix := range []string{"value", "permits"} {
+		if rest == suffix {
+			return "", true
+		}
+		if client, ok := strings.CutPrefix(rest, suffix+":"); ok {
+			return client, true
+		}
+	}
+	return "", false
+}
+
+// text returns a reply as a string. It reports false for nil and for errors.
+func text(v any) (string, bool) {
+	s, ok := v.(string)
+	return s, ok
+}
