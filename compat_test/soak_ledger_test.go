@@ -180,6 +180,9 @@ func (l *ledger) zadd(stamp string, w []string) {
 	if len(l.back) == backWords && len(w) == 4 && w[3] == l.back[backSmaller] {
 		return // not a grant
 	}
+	if len(w) == 5 && strings.EqualFold(w[2], "XX") {
+		return // the probe of an outage, which changes nothing
+	}
 	nx := len(w) == 5
 	java := !nx && !l.moves // our scripts use NX, except for what a reserve moves
 	if nx || len(w) != 4 {

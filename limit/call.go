@@ -88,6 +88,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		}
 		sent = time.Now()
 		answer, err := script.Once(ctx, c.rdb, cmd)
+		c.called(script.Name, f.requests, sent, err)
 		if now, ok := undecided(answer); ok && err == nil && since <= unknown {
 			if since == unknown {
 				since = now - elapsed(tries.Begin)

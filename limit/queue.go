@@ -263,7 +263,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool
 		w.deadline = begin.Add(left)
 	}
 	if left <= 0 || !qs.busy(key) {
-		r, err := s.Reserve(ctx, n, left)
+		r, err := s.reserve(ctx, n, left)
 		if err != nil {
 			return false, err
 		}
@@ -273,7 +273,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool
 		}
 		refused := max(r.Wait, leastWait)
 		if s.config.algorithm.reserves() {
-			p, err := s.Peek(ctx, n) // see lateLocked
+			p, err := s.peek(ctx, n) // see lateLocked
 			if err != nil {
 				return false, err
 			}
@@ -291,7 +291,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool
 			return false, err
 		}
 		if left < math.MaxInt64 {
-			r, err := s.Peek(ctx, n)
+			r, err := s.peek(ctx, n)
 			if err != nil {
 				return false, err
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/redis/go-redis/v9"
 )
@@ -66,6 +67,7 @@ type config struct {
 	parameters    []any
 	clock         func() time.Time // nil for that of Redis
 	withoutReplay bool
+	hooks         []ratelimiter.Hook
 
 	ids    ids
 	lines  lines
@@ -125,16 +127,28 @@ func (s *Shared) Keys() []string { return slices.Clone(s.keys) }
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
-	return s.ask(ctx, demand{n: n, spend: true})
+	return s.config.asked(ctx, ratelimiter.OperationTry, n, func() (Result, error) {
+		return s.ask(ctx, demand{n: n, spend: true})
+	})
 }
 
 // Peek implements [Limiter].
 func (s *Shared) Peek(ctx context.Context, n int64) (Result, error) {
-	return s.ask(ctx, demand{n: n})
+	return s.config.asked(ctx, ratelimiter.OperationPeek, n, func() (Result, error) { return s.peek(ctx, n) })
 }
 
 // Reserve implements [Reserver].
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
+	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (Result, error) { return s.reserve(ctx, n, atMost) })
+}
+
+// peek is Peek without the Hooks.
+func (s *Shared) peek(ctx context.Context, n int64) (Result, error) {
+	return s.ask(ctx, demand{n: n})
+}
+
+// reserve is Reserve without the Hooks.
+func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
 	q := demand{n: n, spend: true}
 	if s.config.algorithm.reserves() {
 		q.atMost = atMostMicros(atMost)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/goredisson/ratelimiter"
 )
 
 // leastWait is the pause before a limiter that refuses without a wait is asked again.
@@ -44,7 +46,11 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		return a.waitInQueue(ctx, n, timeout)
 	}
 	if s, ok := l.(*Shared); ok {
-		return s.wait(ctx, n, timeout)
+		r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (Result, error) {
+			granted, err := s.wait(ctx, n, timeout)
+			return Result{Granted: granted}, err
+		})
+		return r.Granted, err
 	}
 	reserver := asReserver(l)
 	begin := time.Now()

@@ -103,7 +103,7 @@ func count[N int64 | float64](got map[string]float64, points []metricdata.Histog
 func text(s attribute.Set) string {
 	var b []string
 	for _, kv := range s.ToSlice() {
-		b = append(b, fmt.Sprintf("%s=%s", kv.Key, kv.Value.Emit()))
+		b = append(b, fmt.Sprintf("%s=%s", kv.Key, kv.Value.String()))
 	}
 	return strings.Join(b, " ")
 }

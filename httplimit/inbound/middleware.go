@@ -50,6 +50,7 @@ type config struct {
 	headers Headers
 	refused func(http.ResponseWriter, *http.Request, Refusal)
 	failed  func(*http.Request, error)
+	decided func(*http.Request, Decision)
 	longest time.Duration
 	hashKey []byte
 	keyed   bool
@@ -193,9 +194,11 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 		return m.undecided(w, r, name, err)
 	}
 	if weight == 0 {
+		m.decide(r, Decision{Outcome: OutcomeUnlimited})
 		return true
 	}
 	if err := checkWeight(weight); err != nil {
+		m.decide(r, Decision{Outcome: OutcomeRefused, Limiter: name, Err: err})
 		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
 		return false
 	}
@@ -220,8 +223,10 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 		setHeaders(w.Header(), m.policy, a.Rate, a.Available, a.Wait)
 	}
 	if a.Granted {
+		m.decide(r, Decision{Outcome: OutcomeGranted, Limiter: name, Degraded: a.Degraded})
 		return true
 	}
+	m.decide(r, Decision{Outcome: OutcomeRefused, Limiter: name, Degraded: a.Degraded})
 	m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name,
 		RetryAfter: time.Duration(wholeSeconds(a.Wait)) * time.Second})
 	return false
@@ -264,15 +269,18 @@ func (m *Middleware) outagePolicy() ratelimiter.OutagePolicy {
 // undecided handles a request for which Redis gave no decision, and reports whether the outage policy lets it pass.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name string, err error) (pass bool) {
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
+		m.decide(r, Decision{Outcome: OutcomeRefused, Limiter: name, Err: err})
 		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
 		return false
 	}
 	if r.Context().Err() == nil {
 		m.fail(r, err)
 		if m.outagePolicy() == ratelimiter.FailOpen() {
+			m.decide(r, Decision{Outcome: OutcomeOpen, Limiter: name, Err: err})
 			return true
 		}
 	}
+	m.decide(r, Decision{Outcome: OutcomeClosed, Limiter: name, Err: err})
 	m.refuse(w, r, Refusal{Status: http.StatusServiceUnavailable, Limiter: name, RetryAfter: time.Second, Err: err})
 	return false
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
 )
 
-// A PanicError is a panic of a [KeyFunc], or of a function of [WithWeight] or [WithFailures]. A request whose key
+// A PanicError is a panic of a [KeyFunc], or of a function of [WithWeight], [WithFailures] or
+// [WithDecisions]. A request whose key
 // or weight cannot be told for it is undecided: see [WithOutagePolicy].
 type PanicError = guard.PanicError
 

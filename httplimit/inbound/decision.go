@@ -1,0 +1,46 @@
+package inbound
+
+import "net/http"
+
+// An Outcome says what became of a request.
+type Outcome string
+
+// The outcomes of requests.
+const (
+	OutcomeUnlimited Outcome = "unlimited" // it takes no permits, and was passed on
+	OutcomeGranted   Outcome = "granted"   // it got its permits, and was passed on
+	OutcomeRefused   Outcome = "refused"   // it was refused with 429
+	OutcomeOpen      Outcome = "open"      // nobody could decide, and the outage policy passed it on
+	OutcomeClosed    Outcome = "closed"    // nobody could decide, and it was refused with 503
+)
+
+// A Decision is what a Middleware decided about a request; see [WithDecisions].
+type Decision struct {
+	// Policy is the name of the Middleware.
+	Policy  string
+	Outcome Outcome
+	// Limiter is the limiter's name in Redis, which may hold the client's address. It is empty for a request that
+	// takes no permits.
+	Limiter string
+	// Degraded reports that Redis was unavailable and the outage policy decided.
+	Degraded bool
+	// Err is why nobody could decide, or why the request can never be granted.
+	Err error
+}
+
+// WithDecisions sets a function that is told once of each request, for metrics and logs, before the request is passed
+// on or answered. It runs in the request's goroutine. The default is nobody.
+func WithDecisions(f func(*http.Request, Decision)) Option {
+	return func(c *config) { c.decided = f }
+}
+
+// decide tells the function of WithDecisions.
+func (m *Middleware) decide(r *http.Request, d Decision) {
+	if m.cfg.decided == nil {
+		return
+	}
+	d.Policy = m.name
+	if p := contain("the function of WithDecisions", func() { m.cfg.decided(r, d) }); p != nil {
+		m.fail(r, p)
+	}
+}

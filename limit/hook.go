@@ -1,0 +1,103 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// WithHook adds a Hook that the limiter calls as it works, as a ratelimiter.Client does: once for each request, and
+// once for each attempt at a call. The operation of [Shared.Allow] is OperationTry, and that of [Wait] and
+// [WaitTimeout] is OperationAcquire. The Hook is told the name of the limiter and never a subject. A request that
+// is refused without a call has no Replied. Hooks that panic disturb nothing; the other Hooks are told so by an
+// event of kind ratelimiter.Panicked.
+func WithHook(h ratelimiter.Hook) Option {
+	return func(c *config) { c.hooks = append(c.hooks, h) }
+}
+
+// tell calls f with each Hook.
+func (c *config) tell(f func(*ratelimiter.Hook)) {
+	for i := range c.hooks {
+		call := func() (err error) {
+			defer retry.Recover(&err)
+			f(&c.hooks[i])
+			return nil
+		}
+		err := call()
+		if err == nil {
+			continue
+		}
+		e := ratelimiter.Event{Kind: ratelimiter.Panicked, Limiter: c.name, Time: time.Now(), Err: fmt.Errorf("a Hook %w", err)}
+		for j := range c.hooks {
+			if told := c.hooks[j].Event; told != nil && j != i {
+				_ = func() (err error) {
+					defer retry.Recover(&err)
+					told(e)
+					return nil
+				}()
+			}
+		}
+	}
+}
+
+// asked calls ask, which is a request for n permits, and tells the Hooks of it. It returns what ask returns.
+func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, ask func() (Result, error)) (Result, error) {
+	if len(c.hooks) == 0 {
+		return ask()
+	}
+	waits := op == ratelimiter.OperationAcquire
+	if waits {
+		c.waiting(1)
+	}
+	begin := time.Now()
+	r, err := ask()
+	if waits {
+		c.waiting(-1)
+	}
+	info := ratelimiter.RequestInfo{Limiter: c.name, Operation: op, Permits: n, Begin: begin, Duration: time.Since(begin), Err: err}
+	switch {
+	case err == nil && r.Granted:
+		info.Outcome = ratelimiter.RequestGranted
+	case err == nil:
+		info.Outcome = ratelimiter.RequestRefused // also if its time is known to be too short
+	case errors.Is(err, ratelimiter.ErrUnavailable):
+		info.Outcome = ratelimiter.RequestError
+	case errors.Is(err, context.DeadlineExceeded):
+		info.Outcome = ratelimiter.RequestTimeout
+	case errors.Is(err, context.Canceled):
+		info.Outcome = ratelimiter.RequestCanceled
+	default:
+		info.Outcome = ratelimiter.RequestError
+	}
+	c.tell(func(h *ratelimiter.Hook) {
+		if h.Request != nil {
+			h.Request(ctx, info)
+		}
+	})
+	return r, err
+}
+
+func (c *config) waiting(delta int) {
+	c.tell(func(h *ratelimiter.Hook) {
+		if h.Waiting != nil {
+			h.Waiting(c.name, delta)
+		}
+	})
+}
+
+// called tells the Hooks of an attempt at a call.
+func (c *config) called(script string, requests int, begin time.Time, err error) {
+	if len(c.hooks) == 0 {
+		return
+	}
+	info := ratelimiter.CallInfo{Script: script, Limiter: c.name, Requests: int64(requests), Duration: time.Since(begin), Err: err}
+	c.tell(func(h *ratelimiter.Hook) {
+		if h.Call != nil {
+			h.Call(info)
+		}
+	})
+}

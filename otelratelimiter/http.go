@@ -1,0 +1,56 @@
+package otelratelimiter
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/goredisson/ratelimiter/internal/metricname"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Events returns a function for [httplimit.WithEvents]. It counts the answers by which platforms throttle in
+// httplimit.client.throttled. Of the reasons, which platforms make up, the first 64 are kept.
+func Events(opts ...Option) (func(httplimit.Event), error) {
+	c := configure(opts)
+	throttled, err := c.meters.Meter(Scope).Int64Counter("httplimit.client.throttled", metric.WithUnit("{response}"),
+		metric.WithDescription("Answers by which a platform throttled a request of ours."))
+	if err != nil {
+		return nil, err
+	}
+	reasons := metricname.NewPolicies(func(reason string) string { return reason })
+	return func(e httplimit.Event) {
+		if e.Kind != httplimit.EventThrottled {
+			return
+		}
+		ctx := context.Background()
+		if e.Request != nil {
+			ctx = e.Request.Context()
+		}
+		throttled.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("scope", string(e.Scope)),
+			attribute.String("reason", reasons.Of(e.Reason)), attribute.Bool("banned", e.Banned))))
+	}, nil
+}
+
+// Decisions returns a function for [inbound.WithDecisions]. It counts the requests of a server in
+// httplimit.server.requests.
+func Decisions(opts ...Option) (func(*http.Request, inbound.Decision), error) {
+	c := configure(opts)
+	requests, err := c.meters.Meter(Scope).Int64Counter("httplimit.server.requests", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests to a server, by what its limit decided."))
+	if err != nil {
+		return nil, err
+	}
+	rules := metricname.NewPolicies(func(name string) string { return name })
+	return func(r *http.Request, d inbound.Decision) {
+		attributes := []attribute.KeyValue{attribute.String("rule", rules.Of(d.Policy)), attribute.String("outcome", string(d.Outcome)),
+			attribute.Bool("degraded", d.Degraded)}
+		if d.Err != nil && !errors.Is(d.Err, context.Canceled) {
+			attributes = append(attributes, attribute.String("error.type", metricname.OfError(d.Err)))
+		}
+		requests.Add(r.Context(), 1, metric.WithAttributeSet(attribute.NewSet(attributes...)))
+	}, nil
+}
