@@ -78,8 +78,16 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 				require.NoError(t, w.rdb.Del(w.ctx, w.l.redis.Keys.Hash, w.valueKey(), w.permitsKey()).Err())
 				hash := map[string]any{"rate": "5", "interval": "1000", "keepAliveTime": "0", "type": "0"}
 				hash[field] = v
-				require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, hash).Err())
+				set := func() { // before each operation, because a keepAliveTime of 1 ms is soon over
+					_, err := w.rdb.TxPipelined(w.ctx, func(p redis.Pipeliner) error {
+						p.Del(w.ctx, w.l.redis.Keys.Hash)
+						return p.HSet(w.ctx, w.l.redis.Keys.Hash, hash).Err()
+					})
+					require.NoError(t, err)
+				}
+				set()
 				_, rateErr := w.l.Rate(w.ctx)
+				set()
 				r, tryErr := w.l.Try(w.ctx, 1)
 				what := func(err error) string {
 					for _, e := range []error{ErrMalformed, ErrNotInitialized, ErrPermitsExceedRate} {
@@ -93,12 +101,17 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 					return "none"
 				}
 				require.Equal(t, what(rateErr), what(tryErr), "%s %q: Rate and Try (%+v)", field, v, r)
+				set()
 				require.Equal(t, what(rateErr), what(w.client.AcquireAll(w.ctx, Demand{w.l, 1})), "%s %q: AcquireAll", field, v)
+				set()
 				_, err := w.l.Peek(w.ctx, 1)
 				require.Equal(t, what(rateErr), what(err), "%s %q: Peek", field, v)
+				set()
 				_, err = w.l.Inspect(w.ctx)
 				require.Equal(t, what(rateErr), what(err), "%s %q: Inspect", field, v)
+				set()
 				require.Equal(t, what(rateErr), what(w.l.Release(w.ctx, 1)), "%s %q: Release", field, v)
+				set()
 				n, err := w.l.AvailablePermits(w.ctx)
 				if field != "keepAliveTime" { // which it does not need, because it keeps nothing alive
 					require.Equal(t, what(rateErr), what(err), "%s %q: AvailablePermits", field, v)

@@ -110,7 +110,8 @@ func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
 	w.rdb.AddHook(m)
 	begin := w.rdb.Time(w.ctx).Val()
 	require.False(t, w.try(n).Granted)
-	require.Equal(t, n, w.marked())
+	// On a slow machine the interval of the first marks is over before the last is made.
+	require.EqualValues(t, n, int64(w.marked())+w.value(), "all are marked, or were and are free again")
 	require.NoError(t, w.l.Acquire(w.ctx, n))
 	t.Logf("served after %v", w.rdb.Time(w.ctx).Val().Sub(begin))
 	m.mu.Lock()

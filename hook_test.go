@@ -109,6 +109,9 @@ func TestHookIsToldOfEachRequestOnce(t *testing.T) {
 				require.InDelta(t, c.want.Duration, got.Duration, float64(10*time.Millisecond), c.name)
 				got.Duration = c.want.Duration
 			}
+			if got.Outcome == RequestTimeout { // the reply to a call at the last instant may come in time or not
+				got.Replied, got.Available, got.Rate = false, 0, Rate{}
+			}
 			got.Err, got.Limiter, got.Begin = nil, "", time.Time{}
 			require.Equal(t, c.want, got, c.name)
 		}

@@ -103,7 +103,7 @@ func (c *config) passed(now int64, sent time.Time) (time.Duration, bool) {
 // may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
 // nothing is learned from it.
 func (k *known) learn(s *Shared, f *flight, refused bool, r refusal) {
-	if !f.spends() {
+	if !f.spends() || s.config.withoutKnown {
 		return
 	}
 	key := s.keys[0]

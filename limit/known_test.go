@@ -59,6 +59,22 @@ func TestKnownRefusals(t *testing.T) {
 	})
 }
 
+// TestWithoutKnownRefusals checks that each request is a call, so that a key that was deleted is so at once.
+func TestWithoutKnownRefusals(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l, err := NewShared(rdb, redistest.Key(t), TokenBucket{per(4, time.Second), 8}, WithClientClock(), WithoutKnownRefusals())
+		require.NoError(t, err)
+		for _, granted := range []bool{true, false, true} {
+			r, err := l.Allow(t.Context(), 8)
+			require.NoError(t, err)
+			require.Equal(t, granted, r.Granted)
+			if !granted {
+				require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
+			}
+		}
+	})
+}
+
 // A key that somebody deletes is noticed a second later at the latest.
 func TestKnownRefusalOfADeletedKey(t *testing.T) {
 	for kind, a := range every() {

@@ -67,6 +67,7 @@ type config struct {
 	parameters    []any
 	clock         func() time.Time // nil for that of Redis
 	withoutReplay bool
+	withoutKnown  bool
 	hooks         []ratelimiter.Hook
 
 	ids    ids
@@ -88,6 +89,11 @@ func WithClientClock() Option { return func(c *config) { c.clock = time.Now } }
 // time that a granted call takes in Redis. It does not change the calls of other processes that share the
 // limiter. The default is to remember the grants.
 func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } }
+
+// WithoutKnownRefusals makes the limiter ask Redis for each request, also when it knows that Redis would refuse. It is
+// for those who delete keys, or put the clock of Redis forward, and want the effect at once rather than within a second.
+// The default is that a request which is known to be refused costs no call.
+func WithoutKnownRefusals() Option { return func(c *config) { c.withoutKnown = true } }
 
 // NewShared returns the limiter of that name in rdb, which is a redis.Client, ClusterClient, Ring or failover
 // client and is not closed by the limiter. NewShared sends nothing. It returns ratelimiter.ErrInvalidArgument
