@@ -118,5 +118,7 @@ func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
 	defer m.mu.Unlock()
 	slices.Sort(m.took)
 	t.Logf("%d calls, median %v, largest %v", len(m.took), m.took[len(m.took)/2], m.took[len(m.took)-1])
-	require.Less(t, m.took[len(m.took)*95/100], 2*time.Millisecond)
+	most := m.took[len(m.took)*95/100]
+	redistest.Measured(t, most < 2*time.Millisecond, "of 20 calls 19 took Redis up to %v", most)
+	require.Greater(t, len(m.took), n/192, "in calls of a bounded number of members")
 }

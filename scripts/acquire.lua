@@ -556,10 +556,10 @@ if not done then
               end
             end
           end
-          local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 256)
+          local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 192)
           met = #ahead
           tend(ahead)
-          if tended == 0 and met == 512 then
+          if tended == 0 and met == 384 then
             -- A page of marks whose time is not up stands before those that are due. Some of these are found by looks
             -- at places that are evenly spaced, and other ones in each millisecond, and where they begin by bisection.
             local lo = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', now)) - 1
@@ -581,10 +581,10 @@ if not done then
               end
             end
             if found then
-              tend(redis.call('ZRANGE', KEYS[3], hi, hi + 255, 'WITHSCORES'))
+              tend(redis.call('ZRANGE', KEYS[3], hi, hi + 191, 'WITHSCORES'))
             end
           end
-          if tended > 0 and met == 512 then
+          if tended > 0 and met == 384 then
             last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
             again = value < wanted and REST or again
           end
@@ -672,7 +672,7 @@ if not done then
           again = AUDIT
         end
         value = math.min(value, rate)
-        if moved and met == 512 and value < wanted and again == 0 then
+        if moved and met == 384 and value < wanted and again == 0 then
           again = REST -- there may be more blocks behind these
         end
       end

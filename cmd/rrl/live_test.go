@@ -27,6 +27,10 @@ type live struct {
 
 func newLive(t *testing.T) *live {
 	rdb := redistest.Client(t)
+	if !redistest.TTLsAreVirtual() { // what the doctor says of the slow log of this server is not about this test
+		require.NoError(t, rdb.ConfigSet(t.Context(), "slowlog-log-slower-than", "-1").Err())
+		require.NoError(t, rdb.Do(t.Context(), "slowlog", "reset").Err())
+	}
 	return &live{t, rdb, "redis://" + rdb.Options().Addr, redistest.Key(t)}
 }
 
