@@ -39,7 +39,7 @@ type Conn struct {
 
 // NewConn returns a Conn that uses rdb.
 func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
-	return &Conn{Config: cfg, sender: dispatch.Pin(rdb), tag: newTag(cfg.LongLength)}
+	return &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength)}
 }
 
 // Shard returns the shard of a ring that holds a key. It reports false if the client is not a ring, or if the
@@ -87,14 +87,10 @@ func (c *Conn) ready(ctx context.Context) error {
 // once makes one attempt at a command of s.
 func (c *Conn) once(ctx context.Context, s *Script, cmd []any) (any, error) {
 	raw, err := s.Once(ctx, c.sender, cmd)
-	if err == nil {
-		return raw, nil
+	if err != nil {
+		return nil, dispatch.Failure(err)
 	}
-	failure := dispatch.Failure(err)
-	if failure.Outcome != retry.Executed && !failure.Local {
-		dispatch.Reload(ctx, c.sender)
-	}
-	return nil, failure
+	return raw, nil
 }
 
 func (l *Limiter) touched() {
