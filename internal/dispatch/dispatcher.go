@@ -93,6 +93,14 @@ func newDispatcher(rdb redis.UniversalClient) *Dispatcher {
 	return d
 }
 
+// Alone returns a Sender like s that lets no calls share round trips.
+func Alone(s Sender) Sender {
+	if d, ok := s.(*Dispatcher); ok {
+		return d.sender
+	}
+	return s
+}
+
 // Process sends one command at once and by itself.
 func (d *Dispatcher) Process(ctx context.Context, cmd redis.Cmder) error {
 	return d.sender.Process(ctx, cmd)

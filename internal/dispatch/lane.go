@@ -9,12 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The bounds of flights. Redis executes what it has read of a pipeline before it turns to the next client, so they
+// The bounds of a flight. Redis executes what it has read of a pipeline before it turns to the next client, so they
 // also bound how long others wait.
 const (
-	maxCalls = 64       // calls in a flight
-	maxBytes = 16 << 10 // bytes of their keys and arguments; Redis reads so many at once
+	maxCalls  = 64
+	maxBytes  = 16 << 10 // of keys and arguments; Redis reads so many at once
+	maxMicros = 800      // of Redis' time, by what each script usually takes
 
+	usualMicros = 12
+)
+
+// The bounds of how many flights are in the air.
+const (
 	// Two flights keep Redis busy while the replies of one are on their way. A flight that is older than youth does
 	// not count: it is on a long line, or behind something slow.
 	maxYoung = 2
@@ -42,6 +48,7 @@ type call struct {
 	evalsha []any
 	ctx     context.Context
 	bytes   int
+	micros  int
 	next    *call
 	left    bool // its caller does not wait any more; guarded by the lane's lock
 
@@ -114,6 +121,9 @@ func (d *Dispatcher) newCall(ctx context.Context, s *Script, evalsha []any) *cal
 		c = &call{done: make(chan struct{}, 1)}
 	}
 	c.ctx, c.script, c.evalsha = ctx, s, evalsha
+	if c.micros = s.Micros; c.micros == 0 {
+		c.micros = usualMicros
+	}
 	for _, arg := range evalsha {
 		switch v := arg.(type) {
 		case string:
@@ -162,10 +172,11 @@ func (l *lane) departLocked(now time.Time) []*call {
 	if l.first == nil || !l.roomLocked(now) {
 		return nil
 	}
-	calls, bytes := make([]*call, 0, maxCalls), 0
+	calls, bytes, micros := make([]*call, 0, maxCalls), 0, 0
 	for c := l.first; c != nil && len(calls) < maxCalls; c = l.first {
 		if !c.left {
-			if bytes += c.bytes; bytes > maxBytes && len(calls) > 0 {
+			bytes, micros = bytes+c.bytes, micros+c.micros
+			if len(calls) > 0 && (bytes > maxBytes || micros > maxMicros) {
 				break
 			}
 			calls = append(calls, c)

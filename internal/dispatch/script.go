@@ -21,7 +21,8 @@ type Script struct {
 	Sha        string
 	Keys, Args int
 	Optional   int  // how many of the last arguments may be left out
-	Solo       bool // its calls share a round trip with no others, because they may keep Redis busy for long
+	Solo       bool // its calls share no round trip, because they may keep Redis busy for long or are rare
+	Micros     int  // what a call takes Redis, in µs; 0 for the usual
 }
 
 // New returns a script that takes that many keys and arguments.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -17,11 +18,21 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 	if err != nil {
 		return permit.Reply{}, err
 	}
-	raw, err := l.once(ctx, l.Scripts.Acquire, cmd)
+	sender := l.sender
+	if slow(b) {
+		sender = dispatch.Alone(sender)
+	}
+	raw, err := once(ctx, sender, l.Scripts.Acquire, cmd)
 	if err != nil {
 		return permit.Reply{}, err
 	}
 	return l.readAcquire(b, raw)
+}
+
+// slow reports whether b may keep Redis busy for much longer than most calls do, so that it is to share no round
+// trip: it reads many members, or writes some.
+func slow(b *permit.Batch) bool {
+	return b.Check || b.Cursor.Members > 0 || b.Share.Survey || len(b.Runs) > 8
 }
 
 func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
@@ -159,7 +170,7 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 	if err != nil {
 		return err
 	}
-	_, err = l.once(ctx, l.Scripts.GiveBack, cmd)
+	_, err = once(ctx, l.sender, l.Scripts.GiveBack, cmd)
 	return err
 }
 
@@ -179,7 +190,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (held int64
 	if err != nil {
 		return 0, rate, err
 	}
-	raw, err := l.once(ctx, s, cmd)
+	raw, err := once(ctx, l.sender, s, cmd)
 	if err != nil {
 		return 0, rate, err
 	}
@@ -240,7 +251,7 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.once(ctx, c.Scripts.AcquireAll, cmd)
+	raw, err := once(ctx, c.sender, c.Scripts.AcquireAll, cmd)
 	if err != nil {
 		return nil, err
 	}

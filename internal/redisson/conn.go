@@ -85,8 +85,8 @@ func (c *Conn) ready(ctx context.Context) error {
 }
 
 // once makes one attempt at a command of s.
-func (c *Conn) once(ctx context.Context, s *Script, cmd []any) (any, error) {
-	raw, err := s.Once(ctx, c.sender, cmd)
+func once(ctx context.Context, sender dispatch.Sender, s *Script, cmd []any) (any, error) {
+	raw, err := s.Once(ctx, sender, cmd)
 	if err != nil {
 		return nil, dispatch.Failure(err)
 	}
@@ -113,7 +113,7 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 			return err
 		}
 		var err error
-		if reply, err = l.once(ctx, s, cmd); err == nil {
+		if reply, err = once(ctx, l.sender, s, cmd); err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {

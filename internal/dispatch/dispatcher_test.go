@@ -1,0 +1,592 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A fakeRedis is the hook of a redis client that takes the place of Redis and of the network. It replies to an
+// EVALSHA with its last argument, after latency, and records what leaves when.
+type fakeRedis struct {
+	latency time.Duration
+	// judge may set the reply or error of a command. It reports false for one that is to be replied to as usual.
+	judge func(cmd redis.Cmder) bool
+	// trip is called at the beginning of a round trip, if it is not nil.
+	trip func(ctx context.Context, cmds []redis.Cmder)
+
+	mu      sync.Mutex
+	began   time.Time
+	flights []string // "1ms 3: a b c": three commands left one millisecond after the beginning
+}
+
+func (f *fakeRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *fakeRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return f.fly(ctx, []redis.Cmder{cmd}) }
+}
+
+func (f *fakeRedis) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return f.fly
+}
+
+func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
+	names := make([]string, len(cmds))
+	for i, cmd := range cmds {
+		args := cmd.Args()
+		names[i] = fmt.Sprint(args[len(args)-1])
+		if cmd.Name() == "eval" {
+			names[i] = "eval " + names[i]
+		}
+	}
+	f.mu.Lock()
+	f.flights = append(f.flights, fmt.Sprintf("%v %d: %s", time.Since(f.began), len(cmds), strings.Join(names, " ")))
+	f.mu.Unlock()
+	if f.trip != nil {
+		f.trip(ctx, cmds)
+	}
+	time.Sleep(f.latency)
+	for _, cmd := range cmds {
+		if f.judge == nil || !f.judge(cmd) {
+			args := cmd.Args()
+			cmd.(OnceCmd).SetVal(args[len(args)-1])
+		}
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sizes returns how many commands left when.
+func (f *fakeRedis) sizes() (list []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.flights {
+		s, _, _ = strings.Cut(s, ":")
+		list = append(list, s)
+	}
+	return list
+}
+
+var echo = New("echo", "return ARGV[1]", 1, 1)
+
+// A hangar is a Dispatcher in a bubble, with a fake in place of Redis.
+type hangar struct {
+	*fakeRedis
+	t   *testing.T
+	d   *Dispatcher
+	wg  sync.WaitGroup
+	n   int
+	key string
+}
+
+func inHangar(t *testing.T, latency time.Duration, f func(h *hangar)) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		defer rdb.Close()
+		h := &hangar{fakeRedis: &fakeRedis{latency: latency, began: time.Now()}, t: t, d: Of(rdb), key: "k"}
+		rdb.AddHook(h.fakeRedis)
+		f(h)
+		h.wg.Wait()
+		synctest.Wait()
+		require.Empty(t, h.d.single.air, "all have landed")
+		require.Nil(t, h.d.single.first)
+	})
+}
+
+// call makes a call of that name, whose reply is the name, and returns its outcome.
+func (h *hangar) call(ctx context.Context, name string) (any, error) {
+	cmd, err := echo.Command([]string{h.key}, name)
+	require.NoError(h.t, err)
+	return echo.Once(ctx, h.d, cmd)
+}
+
+// leave begins n calls at this instant, in this order, each of which must succeed.
+func (h *hangar) leave(n int) {
+	for range n {
+		h.n++
+		name := fmt.Sprint(h.n)
+		h.wg.Go(func() {
+			reply, err := h.call(context.Background(), name)
+			if err != nil || reply != name {
+				h.t.Error(name, "got", reply, err)
+			}
+		})
+		synctest.Wait()
+	}
+}
+
+// TestLoneCallLeavesAtOnce checks that a call leaves in the goroutine of its caller if little is on its way.
+func TestLoneCallLeavesAtOnce(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		var in string
+		h.trip = func(context.Context, []redis.Cmder) { in = goroutine() }
+		for range 3 {
+			reply, err := h.call(context.Background(), "a")
+			require.NoError(t, err)
+			require.Equal(t, "a", reply)
+			require.Equal(t, goroutine(), in)
+		}
+		require.Equal(t, []string{"0s 1", "500µs 1", "1ms 1"}, h.sizes())
+	})
+}
+
+// goroutine returns the number of this goroutine.
+func goroutine() string {
+	var b [64]byte
+	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
+}
+
+// TestCallsGather checks that calls which come while two flights are in the air leave together, in their order.
+func TestCallsGather(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(8)
+		time.Sleep(100 * time.Microsecond)
+		h.leave(2)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 8: 3 4 5 6 7 8 9 10"}, h.flights)
+	})
+}
+
+func TestFlightsAreBounded(t *testing.T) {
+	t.Run("calls", func(t *testing.T) {
+		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			h.leave(2 + 2*maxCalls + 10)
+			h.wg.Wait()
+			require.Equal(t, []string{"0s 1", "0s 1", "500µs 64", "500µs 64", "1ms 10"}, h.sizes())
+		})
+	})
+	t.Run("bytes", func(t *testing.T) {
+		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			h.key = strings.Repeat("k", maxBytes/4)
+			h.leave(2 + 8)
+			h.key = strings.Repeat("k", 2*maxBytes)
+			h.leave(2)
+			h.wg.Wait()
+			require.Equal(t, []string{"0s 1", "0s 1", "500µs 3", "500µs 3", "1ms 2", "1ms 1", "1.5ms 1"}, h.sizes())
+		})
+	})
+	t.Run("time of Redis", func(t *testing.T) {
+		defer func() { echo.Micros = 0 }()
+		echo.Micros = 300
+		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			h.leave(2 + 5)
+			h.wg.Wait()
+			require.Equal(t, []string{"0s 1", "0s 1", "500µs 2", "500µs 2", "1ms 1"}, h.sizes())
+		})
+	})
+	t.Run("a usual flight is full by its calls", func(t *testing.T) {
+		require.LessOrEqual(t, maxCalls*usualMicros, maxMicros)
+		require.Greater(t, (maxCalls+4)*usualMicros, maxMicros, "and not by far")
+	})
+}
+
+// TestSoloScripts checks that calls which may keep Redis busy for long wait for nobody and nobody waits for them.
+func TestSoloScripts(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		solo := New("solo", "return ARGV[1]", 1, 1)
+		solo.Solo = true
+		for i := range 4 {
+			h.wg.Go(func() {
+				cmd, _ := echo.Command([]string{"k"}, "solo")
+				script, sender := solo, Sender(h.d)
+				if i%2 == 1 {
+					script, sender = echo, Alone(h.d)
+				}
+				_, err := script.Once(context.Background(), sender, cmd)
+				require.NoError(t, err)
+			})
+		}
+		synctest.Wait()
+		h.leave(3)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "0s 1", "0s 1", "0s 1", "0s 1", "0s 1", "500µs 1"}, h.sizes())
+	})
+}
+
+// TestFlightsOnALongLine checks that a flight which has been in the air for a while keeps nobody waiting, up to
+// maxFlights of them.
+func TestFlightsOnALongLine(t *testing.T) {
+	inHangar(t, 20*time.Millisecond, func(h *hangar) {
+		h.leave(2 + 10)
+		time.Sleep(500 * time.Microsecond)
+		h.leave(3)
+		time.Sleep(1500 * time.Microsecond)
+		h.leave(3)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "1ms 13: 3 4 5 6 7 8 9 10 11 12 13 14 15",
+			"2ms 1: 16", "2ms 1: 17", "3ms 1: 18"}, h.flights)
+	})
+}
+
+// TestFlightThatHangs checks that a connection which hangs, or a slow script, holds up its own flight only.
+func TestFlightThatHangs(t *testing.T) {
+	inHangar(t, 100*time.Microsecond, func(h *hangar) {
+		h.trip = func(_ context.Context, cmds []redis.Cmder) {
+			if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Args()[len(c.Args())-1] == "1" }) {
+				time.Sleep(time.Second)
+			}
+		}
+		h.leave(4)
+		time.Sleep(900 * time.Millisecond)
+		h.leave(1)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "100µs 2: 3 4", "900ms 1: 5"}, h.flights)
+	})
+	// All connections hang: whoever comes leaves after a while, in ever fewer flights.
+	inHangar(t, time.Second, func(h *hangar) {
+		for range 400 {
+			h.leave(1)
+			time.Sleep(time.Millisecond)
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "1ms 1", "2ms 1", "3ms 1", "4ms 1", "5ms 1", "6ms 1", "7ms 1",
+			"107ms 64", "207ms 64", "307ms 64", "407ms 64", "507ms 64", "607ms 64", "707ms 8"}, h.sizes())
+	})
+}
+
+// TestCallersLeave checks that a caller whose context ends returns at once, that it is not asked for if its call
+// has not left, and that the others in its flight do not notice.
+func TestCallersLeave(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.trip = func(ctx context.Context, cmds []redis.Cmder) {
+			if len(cmds) > 1 {
+				require.Nil(t, ctx.Done(), "the context of a flight is not that of one caller")
+				require.Equal(t, "v", ctx.Value(h), "but has the values of the first")
+			}
+		}
+		h.leave(2)
+		base := context.WithValue(context.Background(), h, "v")
+		short, stop := context.WithTimeout(base, 200*time.Microsecond) // before the flight leaves
+		defer stop()
+		long, end := context.WithTimeout(base, 700*time.Microsecond) // while it is in the air
+		defer end()
+		for i, ctx := range []context.Context{short, long, context.WithValue(base, "k", 1), long} {
+			h.wg.Go(func() {
+				_, err := h.call(ctx, fmt.Sprint("c", i))
+				want := map[int]time.Duration{0: 200 * time.Microsecond, 1: 700 * time.Microsecond, 2: time.Millisecond, 3: 700 * time.Microsecond}[i]
+				require.Equal(t, want, time.Since(h.began))
+				require.Equal(t, ctx.Err(), err)
+			})
+			synctest.Wait()
+		}
+		h.leave(1)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 4: c1 c2 c3 3"}, h.flights)
+	})
+	// All have left.
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(2)
+		ctx, stop := context.WithTimeout(context.Background(), 200*time.Microsecond)
+		defer stop()
+		for range 3 {
+			h.wg.Go(func() {
+				_, err := h.call(ctx, "c")
+				require.Equal(t, context.DeadlineExceeded, err)
+			})
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "0s 1"}, h.sizes())
+	})
+	// A caller that leaves by itself can be left, too.
+	inHangar(t, time.Second, func(h *hangar) {
+		ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
+		defer stop()
+		_, err := h.call(ctx, "c")
+		require.Equal(t, context.DeadlineExceeded, err)
+		require.Equal(t, time.Millisecond, time.Since(h.began))
+		time.Sleep(time.Second)
+	})
+}
+
+// TestErrorsOfSomeCalls checks that each call of a flight gets its own reply.
+func TestErrorsOfSomeCalls(t *testing.T) {
+	replies := map[string]error{
+		"3": nil,
+		"4": redisError("LOADING Redis is loading the dataset in memory"),
+		"5": redisError("OOM command not allowed when used memory > 'maxmemory'."),
+		"6": nil,
+		"7": redisError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+		"8": redisError("MOVED 1 127.0.0.1:7001"), // of a client that knows no cluster
+	}
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.judge = func(cmd redis.Cmder) bool {
+			err := replies[fmt.Sprint(cmd.Args()[4])]
+			cmd.SetErr(err)
+			return err != nil
+		}
+		h.leave(2)
+		for name := 3; name <= 8; name++ {
+			h.wg.Go(func() {
+				reply, err := h.call(context.Background(), fmt.Sprint(name))
+				require.Equal(t, replies[fmt.Sprint(name)], err)
+				require.Equal(t, err == nil, reply == fmt.Sprint(name))
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "0s 1", "500µs 6"}, h.sizes())
+	})
+}
+
+// TestUnknownScripts checks that after a NOSCRIPT one call of each script carries the text, and that nobody else
+// is asked for again.
+func TestUnknownScripts(t *testing.T) {
+	other := New("other", "return {ARGV[1]}", 1, 1)
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		known, asked := map[string]bool{}, map[any]int{}
+		flushes := func(any) bool { return false }
+		h.judge = func(cmd redis.Cmder) bool {
+			args := cmd.Args()
+			asked[args[4]]++
+			if cmd.Name() == "eval" {
+				known[New("", args[1].(string), 1, 1).Sha] = true
+				return false
+			}
+			if flushes(args[4]) {
+				clear(known)
+			}
+			if !known[args[1].(string)] {
+				cmd.SetErr(redisError("NOSCRIPT No matching script. Please use EVAL."))
+				return true
+			}
+			return false
+		}
+		flushes = func(name any) bool { return name == "4" && asked[name] == 1 }
+		known[echo.Sha], known[other.Sha] = true, true
+		h.leave(3)
+		h.leave(3)
+		for _, name := range []string{"o1", "o2"} {
+			h.wg.Go(func() {
+				cmd, _ := other.Command([]string{"k"}, name)
+				reply, err := other.Once(context.Background(), h.d, cmd)
+				require.NoError(t, err)
+				require.Equal(t, name, reply)
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 6: 3 4 5 6 o1 o2", "1ms 5: eval 4 5 6 eval o1 o2"}, h.flights)
+
+		// The cache is emptied again behind the EVAL. Whoever meets that goes by itself.
+		h.flights, h.began = nil, time.Now()
+		flushes = func(name any) bool { return name == "x" && asked[name] == 1 || name == "y" && asked[name] == 2 }
+		h.leave(2)
+		for _, name := range []string{"x", "y", "z"} {
+			h.wg.Go(func() {
+				reply, err := h.call(context.Background(), name)
+				require.NoError(t, err)
+				require.Equal(t, name, reply)
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 7", "0s 1: 8", "500µs 3: x y z", "1ms 3: eval x y z"}, h.flights[:4])
+		require.ElementsMatch(t, []string{"1.5ms 1: y", "1.5ms 1: z", "2ms 1: eval y", "2ms 1: eval z"}, h.flights[4:])
+	})
+}
+
+// TestPanicInAFlight checks that the panic of a hook fails the calls of its flight and no others.
+func TestPanicInAFlight(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(2)
+		h.trip = func(_ context.Context, cmds []redis.Cmder) {
+			if len(cmds) > 1 {
+				panic("of a hook")
+			}
+		}
+		for range 3 {
+			h.wg.Go(func() {
+				_, err := h.call(context.Background(), "p")
+				require.ErrorContains(t, err, "a hook of the redis client panicked: of a hook")
+				failure := Failure(err)
+				require.True(t, failure.Final)
+				require.Equal(t, retry.Unknown, failure.Outcome)
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		h.leave(1)
+	})
+}
+
+// TestHookThatEndsTheGoroutine checks that nobody waits for ever for a flight whose goroutine a hook has ended, as
+// a test does that fails within the hook.
+func TestHookThatEndsTheGoroutine(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(2)
+		h.trip = func(_ context.Context, cmds []redis.Cmder) {
+			if len(cmds) > 1 {
+				runtime.Goexit()
+			}
+		}
+		for range 3 {
+			h.wg.Go(func() {
+				_, err := h.call(context.Background(), "g")
+				require.ErrorIs(t, err, errGone)
+				require.Equal(t, retry.Unknown, Classify(err))
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		h.leave(1)
+	})
+}
+
+// TestHookThatRefuses checks that an error which a hook returns without passing the commands on is that of all
+// calls, whether it puts it on the commands or not.
+func TestHookThatRefuses(t *testing.T) {
+	inHangar(t, 0, func(h *hangar) {
+		h.d.rdb.AddHook(h.fakeRedis) // never reached
+		refused := errors.New("refused")
+		for _, stamp := range []bool{true, false} {
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+			defer rdb.Close()
+			rdb.AddHook(refusal{refused, stamp})
+			l := Of(rdb).single
+			calls := []*call{l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}),
+				l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "b"})}
+			require.Empty(t, l.pipeline(context.Background(), calls, nil))
+			for _, c := range calls {
+				require.Equal(t, refused, c.err)
+			}
+		}
+	})
+}
+
+type refusal struct {
+	err   error
+	stamp bool
+}
+
+func (refusal) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (refusal) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (r refusal) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if r.stamp {
+				cmd.SetErr(r.err)
+			}
+		}
+		return r.err
+	}
+}
+
+// TestConnectionThatBreaksInAFlight checks, on go-redis' own connections, that the calls which Redis has replied to
+// keep their replies, and that it is not known of the others whether they were executed.
+func TestConnectionThatBreaksInAFlight(t *testing.T) {
+	const calls, replied = 10, 4
+	var dials, commands int
+	rdb := redis.NewClient(&redis.Options{Addr: "fake:1", Protocol: 2, DisableIdentity: true, MaxRetries: 3, PoolSize: 1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			client, server := net.Pipe()
+			go func() {
+				b := make([]byte, 1<<20)
+				for {
+					n, err := server.Read(b)
+					if err != nil {
+						return
+					}
+					if got := strings.Count(string(b[:n]), "evalsha"); got == 0 {
+						_, _ = server.Write([]byte("-ERR unknown command\r\n")) // HELLO
+						continue
+					} else if commands += got; got == 1 {
+						_, _ = server.Write([]byte("$1\r\na\r\n"))
+						continue
+					}
+					_, _ = server.Write([]byte(strings.Repeat("$1\r\na\r\n", replied)))
+					_ = server.Close()
+				}
+			}()
+			return client, nil
+		}})
+	defer rdb.Close()
+	l := Of(rdb).single
+	var list []*call
+	for range calls {
+		list = append(list, l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}))
+	}
+	l.send(slices.Clone(list))
+	for i, c := range list {
+		<-c.done
+		if i < replied {
+			require.NoError(t, c.err)
+			require.Equal(t, "a", c.reply)
+			continue
+		}
+		require.ErrorIs(t, c.err, io.EOF)
+		require.Equal(t, retry.Unknown, Classify(c.err))
+	}
+	require.Equal(t, calls, commands, "go-redis does not send the commands again")
+	require.Equal(t, 1, dials)
+}
+
+// TestConnectionThatRedisRefuses checks that the error with which Redis refuses a connection is that of all calls:
+// go-redis puts an error that is a reply on none of the commands.
+func TestConnectionThatRedisRefuses(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "fake:1", DisableIdentity: true, Password: "p", MaxRetries: -1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				b := make([]byte, 1<<16)
+				for {
+					if _, err := server.Read(b); err != nil {
+						return
+					}
+					_, _ = server.Write([]byte("-LOADING Redis is loading the dataset in memory\r\n"))
+				}
+			}()
+			return client, nil
+		}})
+	defer rdb.Close()
+	l := Of(rdb).single
+	calls := []*call{l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}),
+		l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "b"})}
+	require.Empty(t, l.pipeline(context.Background(), calls, nil))
+	for _, c := range calls {
+		require.ErrorContains(t, c.err, "LOADING")
+		require.Equal(t, retry.NotExecuted, Failure(c.err).Outcome)
+	}
+}
+
+// TestWhoSharesADispatcher checks that all users of a client share one Dispatcher, which lives as long as they do.
+func TestWhoSharesADispatcher(t *testing.T) {
+	a, b := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
+	defer a.Close()
+	defer b.Close()
+	require.Same(t, Of(a), Of(a))
+	require.NotSame(t, Of(a), Of(b))
+	type wrapped struct{ *redis.Client }
+	require.NotSame(t, Of(wrapped{a}), Of(wrapped{a}), "it may do something else with the commands")
+	require.NotNil(t, Of(nil))
+	require.NotNil(t, Of((*redis.ClusterClient)(nil)))
+	require.NotNil(t, Of((*redis.Ring)(nil)))
+
+	before := len(dispatchers.of)
+	for range 50 {
+		c := redis.NewClient(&redis.Options{})
+		_ = Of(c)
+		_ = c.Close()
+	}
+	runtime.GC()
+	runtime.GC()
+	_ = Of(redis.NewClient(&redis.Options{}))
+	require.LessOrEqual(t, len(dispatchers.of), before+2)
+}
