@@ -59,6 +59,8 @@ func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
 		f.trip(ctx, cmds)
 	}
 	time.Sleep(f.latency)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, cmd := range cmds {
 		if f.judge == nil || !f.judge(cmd) {
 			args := cmd.Args()
