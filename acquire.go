@@ -47,20 +47,14 @@ type Result struct {
 // not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed, ErrUnavailable, and those
 // from Redis. While Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return false, err
-	}
-	r, err := l.handle.Acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Policy: l.policy})
+	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Policy: l.policy})
 	return r.Granted, err
 }
 
 // Acquire acquires permits, waiting as long as it takes. It returns the same errors as
 // [RateLimiter.TryAcquire].
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return err
-	}
-	_, err := l.handle.Acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
+	_, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
 	return err
 }
 
@@ -72,10 +66,7 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 // Only when the first of these has been passed over for a whole interval does Try refuse, until that caller has
 // been served.
 func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return Result{}, err
-	}
-	r, err := l.handle.Acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
+	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
 	if err != nil || r.Reply == nil {
 		return Result{}, err
 	}
@@ -91,10 +82,7 @@ func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
 // it returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of
 // [RateLimiter.TryAcquire].
 func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return Result{}, err
-	}
-	a, err := l.handle.Peek(ctx, permits)
+	a, err := l.peek(ctx, permits)
 	if err != nil {
 		return Result{}, err
 	}
@@ -103,6 +91,28 @@ func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 		r.Wait = max(a.Wait, time.Millisecond)
 	}
 	return r, nil
+}
+
+// acquire passes a request on, if it is valid, and tells the hooks.
+func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Outcome, error) {
+	if len(l.client.hooks.list) > 0 {
+		return l.acquireHooked(ctx, r)
+	}
+	if err := l.checkPermits(ctx, r.Permits); err != nil {
+		return engine.Outcome{}, err
+	}
+	return l.handle.Acquire(ctx, r)
+}
+
+// peek asks without taking permits, if the request is valid, and tells the hooks.
+func (l *RateLimiter) peek(ctx context.Context, permits int64) (permit.Reply, error) {
+	if len(l.client.hooks.list) > 0 {
+		return l.peekHooked(ctx, permits)
+	}
+	if err := l.checkPermits(ctx, permits); err != nil {
+		return permit.Reply{}, err
+	}
+	return l.handle.Peek(ctx, permits)
 }
 
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.

@@ -76,10 +76,18 @@ func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) error {
 }
 
 func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {
+	if len(c.hooks.list) > 0 {
+		return c.acquireAllHooked(ctx, wait, deadline, demands)
+	}
 	demands, err := c.distinct(ctx, demands)
 	if err != nil {
 		return AllResult{}, err
 	}
+	return c.acquireDistinct(ctx, wait, deadline, demands)
+}
+
+// acquireDistinct acquires the permits of demands that [Client.distinct] has returned.
+func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {
 	list := make([]engine.Demand, len(demands))
 	for i, d := range demands {
 		list[i] = engine.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.policy}

@@ -24,6 +24,7 @@ type Client struct {
 	cluster bool
 	redis   *redisson.Conn
 	engine  *engine.Engine
+	hooks   hooks
 	once    sync.Once
 }
 
@@ -61,6 +62,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		SetAddrs(addrs map[string]string)
 	})
 	c.cfg.divided = c.cfg.divided || c.cluster || ring
+	c.hooks = hooks{list: c.cfg.hooks, observer: c.cfg.observer}
 	c.redis = redisson.NewConn(rdb, redisson.Config{
 		Divided:     c.cfg.divided,
 		Scripts:     &scripts,
@@ -68,6 +70,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		SharedClock: c.cfg.sharedClock,
 		LongLength:  c.cfg.memberFormat == MemberLc0I,
 		KeyTTL:      c.cfg.clientKeyTTL,
+		Called:      c.hooks.called(),
 	})
 	c.engine = engine.New(engine.Config{
 		Backends:    c.redis,
@@ -75,7 +78,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		Recheck:     c.cfg.recheck,
 		OutageLimit: c.cfg.outageLimit,
 		RefuseEarly: c.cfg.refuseEarly,
-		Observe:     observe(c.cfg.observer),
+		Observe:     c.hooks.observe(),
 	})
 	c.redis.Closed, c.redis.Touched = c.engine.Closed(), c.engine.Touch
 	return c

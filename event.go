@@ -58,13 +58,8 @@ func WithObserver(f func(Event)) Option {
 	return func(c *config) { c.observer = f }
 }
 
-// observe returns a function that passes the events of the engine on to f, or nil if f is nil.
-func observe(f func(Event)) func(engine.Event) {
-	if f == nil {
-		return nil
-	}
+// eventOf returns an event of the engine as an Event.
+func eventOf(e engine.Event) Event {
 	kinds := [...]EventKind{engine.OutageBegan: OutageBegan, engine.OutageEnded: OutageEnded, engine.Panicked: Panicked}
-	return func(e engine.Event) {
-		f(Event{Kind: kinds[e.Kind], Limiter: e.Limiter, Time: e.Time, Duration: e.Duration, Degraded: e.Granted, Err: e.Err})
-	}
+	return Event{Kind: kinds[e.Kind], Limiter: e.Limiter, Time: e.Time, Duration: e.Duration, Degraded: e.Granted, Err: e.Err}
 }

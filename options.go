@@ -15,6 +15,7 @@ type config struct {
 	refuseEarly  bool
 	policy       OutagePolicy
 	observer     func(Event)
+	hooks        []Hook
 }
 
 // An Option configures a Client.

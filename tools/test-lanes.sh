@@ -85,8 +85,8 @@ lane() {
     close "$name" "$p" "$f" "$s"
 }
 
-# What a user gets: the root module, and the modules of the programs.
-programs="$path/cmd/rrl/... $path/examples/..."
+# What a user gets: the root module, and the modules of the programs and of the metrics.
+programs="$path/cmd/rrl/... $path/examples/... $path/otelratelimiter/... $path/prometheusratelimiter/..."
 
 formatted() { # gofmt lists the files it would change and exits 0
     local files

@@ -32,3 +32,5 @@ require (
 replace github.com/goredisson/ratelimiter => ../../
 
 replace github.com/goredisson/ratelimiter/examples => ../../examples
+
+replace github.com/goredisson/ratelimiter/prometheusratelimiter => ../../prometheusratelimiter

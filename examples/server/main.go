@@ -9,6 +9,7 @@
 // expected. With -serve it serves until Ctrl-C:
 //
 //	curl -i localhost:8080/orders/1
+//	curl localhost:8080/metrics
 //
 // The part to copy into a server is service.go.
 //
@@ -31,6 +32,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/goredisson/ratelimiter/prometheusratelimiter"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -93,9 +97,14 @@ func start(ctx context.Context, s settings, out io.Writer) error {
 		rdb := redis.NewClient(&redis.Options{Addr: where, DisableIdentity: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		defer func() { _ = rdb.Close() }()
-		client := ratelimiter.New(rdb)
+		metrics := prometheus.NewRegistry()
+		hook, err := prometheusratelimiter.NewHook(metrics, func(string) string { return "orders" })
+		if err != nil {
+			return err
+		}
+		client := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 		defer func() { _ = client.Close() }()
-		handler, err := newService(client, name, rate)
+		handler, err := newService(client, name, rate, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 		if err != nil {
 			return err
 		}
@@ -115,7 +124,7 @@ func start(ctx context.Context, s settings, out io.Writer) error {
 	fmt.Fprintf(out, "two servers, %s and %s: %d requests in any %v for each client, all servers together\n",
 		urls[0], urls[1], rate.Permits, rate.Interval)
 	if s.serve {
-		fmt.Fprintf(out, "curl -i %s/orders/1\n", urls[0])
+		fmt.Fprintf(out, "curl -i %s/orders/1\ncurl %s/metrics\n", urls[0], urls[0])
 		<-ctx.Done()
 		return nil
 	}

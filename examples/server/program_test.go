@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -68,6 +69,13 @@ func TestServe(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, i == 5, resp.StatusCode == 429)
 	}
+	resp, err := http.Get(strings.TrimSuffix(at, "/orders/1") + "/metrics")
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="try",outcome="granted",policy="orders"} 5`)
+	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="try",outcome="refused",policy="orders"} 1`)
 	cancel()
 	require.Zero(t, <-code)
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
 )
 
-// newService returns the handler of the API, with its limit.
-func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) (http.Handler, error) {
+// newService returns the handler of the API, with its limit and its metrics.
+func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate, metrics http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "order %q\n", r.PathValue("id"))
 	})
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "well") })
 
 	// The proxy in front of this server, which runs on the same machine here. Only what it adds to
@@ -24,7 +25,7 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate) 
 	})
 	limit, err := inbound.New(client, name, rate,
 		inbound.WithKeys(func(r *http.Request) (string, bool) {
-			if _, pattern := mux.Handler(r); pattern == "GET /health" {
+			if _, pattern := mux.Handler(r); pattern == "GET /health" || pattern == "GET /metrics" {
 				return "", false // not limited
 			}
 			return clients(r)

@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -109,7 +110,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 2
 	}
 	if s.worker != "" {
-		err = s.runWorker(ctx, stdin, stdout)
+		err = s.runWorker(ctx, stdin, stdout, stderr)
 	} else {
 		err = s.runFleet(ctx, stdout, stderr)
 	}
@@ -139,7 +140,7 @@ func (s *settings) runFleet(ctx context.Context, stdout, stderr io.Writer) error
 }
 
 // runWorker runs one worker until ctx or stdin ends. Stdin ends when the parent process dies, too.
-func (s *settings) runWorker(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+func (s *settings) runWorker(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -148,7 +149,8 @@ func (s *settings) runWorker(ctx context.Context, stdin io.Reader, stdout io.Wri
 	}()
 	rdb := newRedis(s.addr)
 	defer func() { _ = rdb.Close() }()
-	client := ratelimiter.New(rdb)
+	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	client := ratelimiter.New(rdb, ratelimiter.WithHook(ratelimiter.LogHook(logger)))
 	defer func() { _ = client.Close() }()
 	limiter := client.RateLimiter(s.name)
 	if _, err := limiter.TrySetRate(ctx, s.rate()); err != nil {

@@ -1,5 +1,5 @@
 // Package permit defines the values that the packages of this module exchange: what is asked of a limiter, and
-// what the limiter replies. They have no behaviour except that they print.
+// what the limiter replies. They have no behaviour except that they print and count.
 package permit
 
 import (
@@ -65,6 +65,16 @@ func (id ID) Run(i int) ID {
 	return id
 }
 
+// A Call describes an attempt at a script call, for the hooks of a client.
+type Call struct {
+	Script   string
+	Limiter  string // the first, if there are several
+	Requests int64  // that share the call
+	Duration time.Duration
+	Refunded int64 // permits that it gave back
+	Err      error
+}
+
 // A Run is a number of equal requests.
 type Run struct {
 	Permits int64 // each
@@ -94,6 +104,14 @@ type Batch struct {
 	At      time.Time // date the grant back to this instant; zero for now
 	Cursor  Cursor
 	Share   Share // for callers that wait
+}
+
+// Requests returns how many requests are in the batch.
+func (b *Batch) Requests() (n int64) {
+	for _, r := range b.Runs {
+		n += r.Count
+	}
+	return n
 }
 
 // A Share is what a call for callers that wait may take beside other processes. On is false if no other process

@@ -22,7 +22,7 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 	if slow(b) {
 		sender = dispatch.Alone(sender)
 	}
-	raw, err := once(ctx, sender, l.Scripts.Acquire, cmd)
+	raw, err := l.once(ctx, sender, l.Scripts.Acquire, cmd, b.Requests())
 	if err != nil {
 		return permit.Reply{}, err
 	}
@@ -170,8 +170,17 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 	if err != nil {
 		return err
 	}
-	_, err = once(ctx, l.sender, l.Scripts.GiveBack, cmd)
+	_, err = l.once(ctx, l.sender, l.Scripts.GiveBack, cmd, 1)
 	return err
+}
+
+// refunded returns how many permits a call of give_back gave back.
+func refunded(raw any, cmd []any) int64 {
+	if r, ok := raw.([]any); !ok || len(r) != 2 || r[0] != int64(statusOK) || r[1] != int64(1) {
+		return 0 // the grant has expired, or is no longer there
+	}
+	n, _ := cmd[len(cmd)-1].(int64)
+	return n
 }
 
 // Reserve makes one attempt at a reservation. It returns how many permits are reserved from now on, and the
@@ -190,7 +199,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (held int64
 	if err != nil {
 		return 0, rate, err
 	}
-	raw, err := once(ctx, l.sender, s, cmd)
+	raw, err := l.once(ctx, l.sender, s, cmd, 1)
 	if err != nil {
 		return 0, rate, err
 	}
@@ -251,7 +260,7 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := once(ctx, c.sender, c.Scripts.AcquireAll, cmd)
+	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.sender, c.Scripts.AcquireAll, cmd, 1)
 	if err != nil {
 		return nil, err
 	}

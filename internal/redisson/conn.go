@@ -27,7 +27,8 @@ type Config struct {
 	LongLength  bool          // members are written in the format Lc0I
 	KeyTTL      time.Duration // of this client's permits, if the limiter has no TTL
 	Closed      <-chan struct{}
-	Touched     func(key string) // called before and after each script except acquire; may be nil
+	Touched     func(key string)  // called before and after each script except acquire; may be nil
+	Called      func(permit.Call) // called after each attempt at a script call; may be nil
 }
 
 // A Conn connects the limiters of one client to Redis.
@@ -84,9 +85,24 @@ func (c *Conn) ready(ctx context.Context) error {
 	}
 }
 
-// once makes one attempt at a command of s.
-func once(ctx context.Context, sender dispatch.Sender, s *Script, cmd []any) (any, error) {
-	raw, err := s.Once(ctx, sender, cmd)
+// once makes one attempt at a command of s that that many requests share.
+func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd []any, requests int64) (any, error) {
+	if l.Called == nil {
+		return attempt(ctx, to, s, cmd)
+	}
+	begin := time.Now()
+	raw, err := attempt(ctx, to, s, cmd)
+	call := permit.Call{Script: s.Name, Limiter: l.Name, Requests: requests, Duration: time.Since(begin), Err: err}
+	if s == l.Scripts.GiveBack && err == nil {
+		call.Refunded = refunded(raw, cmd)
+	}
+	l.Called(call)
+	return raw, err
+}
+
+// attempt makes one attempt at a command of s.
+func attempt(ctx context.Context, to dispatch.Sender, s *Script, cmd []any) (any, error) {
+	raw, err := s.Once(ctx, to, cmd)
 	if err != nil {
 		return nil, dispatch.Failure(err)
 	}
@@ -113,7 +129,7 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 			return err
 		}
 		var err error
-		if reply, err = once(ctx, l.sender, s, cmd); err == nil {
+		if reply, err = l.once(ctx, l.sender, s, cmd, 1); err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {

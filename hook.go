@@ -1,0 +1,272 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// A Hook has functions that a Client calls as it works, for metrics and traces; see [WithHook]. Functions that
+// are nil are not called.
+//
+// They are called without locks, in the goroutine of the request or call that they are about, and calls of them
+// may overlap. They must not block. If one of them panics, the observer of the Client is told so by an event of
+// kind [Panicked], and nothing else happens.
+type Hook struct {
+	// Request is called exactly once for each request for permits, when it has ended, whether with permits,
+	// without them, or with an error. The context is that of the request.
+	Request func(context.Context, RequestInfo)
+	// Waiting is called with delta 1 when a request that may wait begins, and with delta -1 when it has ended.
+	// It is not called for a request whose arguments are invalid.
+	Waiting func(limiter string, delta int)
+	// Call is called once for each attempt at a script call, when Redis has replied or the attempt has failed.
+	// The requests of many callers may share a call.
+	Call func(CallInfo)
+	// Event is called with every event of the Client, as the function of [WithObserver] is.
+	Event func(Event)
+}
+
+// WithHook adds a Hook to those that a Client calls. Without any, requests are not timed. The modules
+// otelratelimiter and prometheusratelimiter have ready-made ones, and [LogHook] writes a log.
+func WithHook(h Hook) Option {
+	return func(c *config) { c.hooks = append(c.hooks, h) }
+}
+
+// An Operation is a way to ask for permits.
+type Operation string
+
+// The operations of the requests that a [Hook] is told of.
+const (
+	OperationTry     Operation = "try"     // Try, or TryAcquire that does not wait
+	OperationAcquire Operation = "acquire" // Acquire, or TryAcquire that waits
+	OperationAll     Operation = "all"     // TryAcquireAll and AcquireAll
+	OperationPeek    Operation = "peek"    // Peek
+	OperationReserve Operation = "reserve" // the method of that name in package limit
+)
+
+// A RequestOutcome is how a request ended.
+type RequestOutcome string
+
+// The outcomes of the requests that a [Hook] is told of.
+const (
+	RequestGranted  RequestOutcome = "granted"
+	RequestRefused  RequestOutcome = "refused"  // at once, because it does not wait or its time is known to be too short
+	RequestTimeout  RequestOutcome = "timeout"  // its time or the deadline of its context was over
+	RequestCanceled RequestOutcome = "canceled" // its context was
+	RequestError    RequestOutcome = "error"
+)
+
+// A RequestInfo describes a request for permits that has ended. A Peek is granted if its permits could have
+// been acquired.
+type RequestInfo struct {
+	// Limiter is the name of the limiter, as RateLimiter.Name returns it. For OperationAll it is the limiter
+	// that refused, or the first one.
+	Limiter   string
+	Operation Operation
+	Outcome   RequestOutcome
+	// Permits is how many permits were asked for, of all limiters together. For OperationAll it is 0 if a demand
+	// is invalid.
+	Permits int64
+	// Begin is when the request was made, by the clock of this process, and Duration how long it took.
+	Begin    time.Time
+	Duration time.Duration
+	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided.
+	Degraded bool
+	// Replied reports that a reply of Redis decided the request. Available, Rate and ClockSkew are those of the
+	// reply, as in a [Result].
+	Replied   bool
+	Available int64
+	Rate      Rate
+	ClockSkew time.Duration
+	// Err is the error that the request returned.
+	Err error
+}
+
+// A CallInfo describes an attempt at a script call.
+type CallInfo struct {
+	// Script is the name of the script, such as "acquire".
+	Script string
+	// Limiter is the name of the limiter, or the first of several.
+	Limiter string
+	// Requests is how many requests share the call, at least 1.
+	Requests int64
+	Duration time.Duration
+	// Refunded is how many permits the call gave back that were granted to requests which had ended. Permits
+	// that nobody could give back are free after one interval.
+	Refunded int64
+	// Err is nil if Redis executed the script without an error.
+	Err error
+}
+
+// hooks are what a Client tells of its work.
+type hooks struct {
+	list     []Hook
+	observer func(Event) // may be nil
+}
+
+// each calls f with each Hook. It tells the observer of those that panic.
+func (h *hooks) each(limiter string, f func(*Hook)) {
+	for i := range h.list {
+		call := func() (err error) {
+			defer retry.Recover(&err)
+			f(&h.list[i])
+			return nil
+		}
+		if err := call(); err != nil && h.observer != nil {
+			h.observePanic(limiter, fmt.Errorf("a Hook %w", err))
+		}
+	}
+}
+
+func (h *hooks) observePanic(limiter string, err error) {
+	defer func() { _ = recover() }() // the observer panics as well, and there is nobody left to tell
+	h.observer(Event{Kind: Panicked, Limiter: limiter, Time: time.Now(), Err: err})
+}
+
+// observe returns the function that the engine calls with its events, or nil if nobody wants them. The engine
+// contains a panic of the observer.
+func (h *hooks) observe() func(engine.Event) {
+	if h.observer == nil && len(h.list) == 0 {
+		return nil
+	}
+	return func(ev engine.Event) {
+		e := eventOf(ev)
+		h.each(e.Limiter, func(h *Hook) {
+			if h.Event != nil {
+				h.Event(e)
+			}
+		})
+		if h.observer != nil {
+			h.observer(e)
+		}
+	}
+}
+
+// called returns the function that is called after each attempt at a script call, or nil if nobody wants to know.
+func (h *hooks) called() func(permit.Call) {
+	if len(h.list) == 0 {
+		return nil
+	}
+	return func(c permit.Call) {
+		h.each(c.Limiter, func(h *Hook) {
+			if h.Call != nil {
+				h.Call(CallInfo(c))
+			}
+		})
+	}
+}
+
+// waiting tells that the number of requests that may wait has changed.
+func (h *hooks) waiting(limiter string, delta int) {
+	h.each(limiter, func(h *Hook) {
+		if h.Waiting != nil {
+			h.Waiting(limiter, delta)
+		}
+	})
+}
+
+// ended tells that a request has ended. If it has no error and no permits, its outcome is refused.
+func (h *hooks) ended(ctx context.Context, r *RequestInfo, granted bool, refused RequestOutcome, err error) {
+	r.Duration, r.Err = time.Since(r.Begin), err
+	switch {
+	case granted:
+		r.Outcome = RequestGranted
+	case err == nil:
+		r.Outcome = refused
+	case errors.Is(err, ErrUnavailable):
+		r.Outcome = RequestError
+	case errors.Is(err, context.DeadlineExceeded):
+		r.Outcome = RequestTimeout
+	case errors.Is(err, context.Canceled):
+		r.Outcome = RequestCanceled
+	default:
+		r.Outcome = RequestError
+	}
+	h.each(r.Limiter, func(h *Hook) {
+		if h.Request != nil {
+			h.Request(ctx, *r)
+		}
+	})
+}
+
+// learn copies what a reply told.
+func (r *RequestInfo) learn(reply *permit.Reply) {
+	r.Replied, r.Available, r.Rate, r.ClockSkew = true, reply.Available, rateOf(reply.Rate), reply.Skew
+}
+
+func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (got engine.Outcome, err error) {
+	h := &l.client.hooks
+	r := RequestInfo{Limiter: l.name, Operation: OperationTry, Permits: want.Permits, Begin: time.Now()}
+	refused := RequestRefused
+	if want.Wait {
+		r.Operation = OperationAcquire
+	}
+	if err = l.checkPermits(ctx, want.Permits); err == nil {
+		if want.Wait {
+			h.waiting(l.name, 1)
+		}
+		got, err = l.handle.Acquire(ctx, want)
+		if want.Wait {
+			h.waiting(l.name, -1)
+			if time.Since(r.Begin) >= want.Timeout {
+				refused = RequestTimeout
+			}
+		}
+		r.Degraded = got.Degraded
+		if err == nil && got.Reply != nil {
+			r.learn(got.Reply)
+			r.Available = got.Available
+		}
+	}
+	h.ended(ctx, &r, err == nil && got.Granted, refused, err)
+	return got, err
+}
+
+func (l *RateLimiter) peekHooked(ctx context.Context, permits int64) (a permit.Reply, err error) {
+	r := RequestInfo{Limiter: l.name, Operation: OperationPeek, Permits: permits, Begin: time.Now()}
+	granted := false
+	if err = l.checkPermits(ctx, permits); err == nil {
+		if a, err = l.handle.Peek(ctx, permits); err == nil {
+			granted = a.Granted[0] > 0
+			r.learn(&a)
+		}
+	}
+	l.client.hooks.ended(ctx, &r, granted, RequestRefused, err)
+	return a, err
+}
+
+func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (got AllResult, err error) {
+	h := &c.hooks
+	r := RequestInfo{Operation: OperationAll, Begin: time.Now()}
+	refused := RequestRefused
+	if len(demands) > 0 && demands[0].Limiter != nil {
+		r.Limiter = demands[0].Limiter.name
+	}
+	distinct, err := c.distinct(ctx, demands)
+	if err == nil {
+		first := r.Limiter
+		for _, d := range distinct {
+			r.Permits += d.Permits
+		}
+		if wait {
+			h.waiting(first, 1)
+		}
+		got, err = c.acquireDistinct(ctx, wait, deadline, distinct)
+		if wait {
+			h.waiting(first, -1)
+			if !time.Now().Before(deadline) {
+				refused = RequestTimeout
+			}
+		}
+		if r.Degraded = got.Degraded; got.Limiter != nil {
+			r.Limiter = got.Limiter.name
+		}
+	}
+	h.ended(ctx, &r, got.Granted, refused, err)
+	return got, err
+}

@@ -1,0 +1,51 @@
+package ratelimiter
+
+import (
+	"context"
+	"log/slog"
+)
+
+// LogHook returns a Hook that writes a log. Outages are logged at level Warn when they begin and Info when they
+// end, panics at level Error, requests that ended with an error at level Warn, unless their context was canceled,
+// and all other requests at level Debug. The name of the limiter, which may hold a user or an address, is in each
+// record.
+func LogHook(logger *slog.Logger) Hook {
+	return Hook{
+		Request: func(ctx context.Context, r RequestInfo) {
+			level := slog.LevelDebug
+			if r.Outcome == RequestError {
+				level = slog.LevelWarn
+			}
+			if !logger.Enabled(ctx, level) {
+				return
+			}
+			attrs := []slog.Attr{slog.String("limiter", r.Limiter), slog.String("operation", string(r.Operation)),
+				slog.String("outcome", string(r.Outcome)), slog.Int64("permits", r.Permits), slog.Duration("duration", r.Duration)}
+			if r.Degraded {
+				attrs = append(attrs, slog.Bool("degraded", true))
+			}
+			if r.ClockSkew > 0 {
+				attrs = append(attrs, slog.Duration("clock_skew", r.ClockSkew))
+			}
+			if r.Err != nil {
+				attrs = append(attrs, slog.Any("error", r.Err))
+			}
+			logger.LogAttrs(ctx, level, "rate limiter: request", attrs...)
+		},
+		Event: func(e Event) {
+			ctx, level := context.Background(), slog.LevelWarn
+			attrs := []slog.Attr{slog.String("limiter", e.Limiter)}
+			switch e.Kind {
+			case OutageEnded:
+				level = slog.LevelInfo
+				attrs = append(attrs, slog.Duration("duration", e.Duration), slog.Int64("degraded", e.Degraded))
+			case Panicked:
+				level = slog.LevelError
+			}
+			if e.Err != nil {
+				attrs = append(attrs, slog.Any("error", e.Err))
+			}
+			logger.LogAttrs(ctx, level, "rate limiter: "+e.Kind.String(), attrs...)
+		},
+	}
+}

@@ -1,0 +1,96 @@
+// Package metricname bounds what metrics say: names of limiters and texts of errors, of which there may be any
+// number, become one of a few values of an attribute. The modules otelratelimiter and prometheusratelimiter use it.
+package metricname
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+const (
+	// MaxPolicies is how many values Policies returns besides Other.
+	MaxPolicies = 64
+	// Other is the value for what has none of its own, as in OpenTelemetry's semantic conventions.
+	Other = "_OTHER"
+)
+
+// Policies maps names of limiters to at most MaxPolicies values and Other. Its method is safe for concurrent use.
+type Policies struct {
+	name func(limiter string) string
+
+	mu    sync.RWMutex
+	known map[string]bool
+}
+
+// NewPolicies returns Policies that keep the first MaxPolicies values of the function name. If it is nil, all
+// limiters are Other.
+func NewPolicies(name func(limiter string) string) *Policies {
+	return &Policies{name: name, known: map[string]bool{}}
+}
+
+// Of returns the value for the name of a limiter.
+func (p *Policies) Of(limiter string) string {
+	if p.name == nil {
+		return Other
+	}
+	value := p.name(limiter)
+	p.mu.RLock()
+	known, full := p.known[value], len(p.known) >= MaxPolicies
+	p.mu.RUnlock()
+	switch {
+	case known:
+		return value
+	case full:
+		return Other
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known[value] && len(p.known) >= MaxPolicies {
+		return Other
+	}
+	p.known[value] = true
+	return value
+}
+
+// replies are the first words of the error replies that have a value of their own.
+var replies = []string{"OOM", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN",
+	"MOVED", "ASK", "TRYAGAIN", "NOSCRIPT", "NOPERM", "NOAUTH", "WRONGTYPE", "BUSY"}
+
+// OfError returns a short name of an error: of its kind, not of the limiter or the server that it is about.
+func OfError(err error) string {
+	for _, known := range []struct {
+		err  error
+		name string
+	}{
+		{context.DeadlineExceeded, "timeout"},
+		{context.Canceled, "canceled"},
+		{permit.ErrNotInitialized, "not_initialized"},
+		{permit.ErrPermitsExceedRate, "permits_exceed_rate"},
+		{permit.ErrInvalidArgument, "invalid_argument"},
+		{permit.ErrNameNotClusterSafe, "name_not_cluster_safe"},
+		{permit.ErrMalformed, "malformed"},
+		{permit.ErrClosed, "closed"},
+		{permit.ErrUnavailable, "unavailable"},
+	} {
+		if errors.Is(err, known.err) {
+			return known.name
+		}
+	}
+	var network net.Error
+	switch {
+	case errors.As(err, &network) && network.Timeout():
+		return "timeout"
+	case network != nil:
+		return "network"
+	}
+	if word, _, _ := strings.Cut(err.Error(), " "); slices.Contains(replies, word) {
+		return word
+	}
+	return Other
+}

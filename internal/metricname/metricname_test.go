@@ -1,0 +1,57 @@
+package metricname
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// A million names are at most 65 values.
+func TestPoliciesAreBounded(t *testing.T) {
+	p := NewPolicies(func(limiter string) string { return limiter })
+	seen := map[string]bool{}
+	for i := range 1_000_000 {
+		seen[p.Of(fmt.Sprint("user:", i))] = true
+	}
+	require.Len(t, seen, MaxPolicies+1)
+	require.True(t, seen[Other])
+	require.Equal(t, "user:3", p.Of("user:3"), "the first ones keep theirs")
+	require.Equal(t, Other, NewPolicies(nil).Of("user:3"))
+
+	p = NewPolicies(func(limiter string) string { return limiter })
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 1000 {
+				p.Of(fmt.Sprint(i, "/", j))
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, p.known, MaxPolicies)
+}
+
+func TestOfError(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("%w: acquire of %q", permit.ErrUnavailable, "user:42"), "unavailable"},
+		{permit.Exceeds("user:42", 3, 2), "permits_exceed_rate"},
+		{context.DeadlineExceeded, "timeout"},
+		{context.Canceled, "canceled"},
+		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), "timeout"},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, "network"},
+		{errors.New("OOM command not allowed when used memory > 'maxmemory'."), "OOM"},
+		{errors.New("ERR user_script:12: something about user:42"), Other},
+	} {
+		require.Equal(t, c.want, OfError(c.err), "%v", c.err)
+	}
+}

@@ -1,0 +1,193 @@
+// Package otelratelimiter makes OpenTelemetry metrics and traces of what a rate limiter does.
+//
+//	hook, err := otelratelimiter.NewHook(otelratelimiter.WithPolicies(func(limiter string) string {
+//		name, _, _ := strings.Cut(limiter, ":")
+//		return name
+//	}))
+//	client := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+//
+// The instruments are listed in docs/operations.md of the module github.com/goredisson/ratelimiter. Their shape
+// follows the aspnetcore.rate_limiting metrics of OpenTelemetry's semantic conventions. Names of limiters, which
+// may hold users, addresses or tokens, are in no metric: the attribute policy has what [WithPolicies] makes of
+// them, and takes at most 64 values.
+package otelratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/metricname"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Scope is the name of the instrumentation scope.
+const Scope = "github.com/goredisson/ratelimiter/otelratelimiter"
+
+// An Option configures the functions of this package.
+type Option func(*config)
+
+type config struct {
+	meters  metric.MeterProvider
+	tracers trace.TracerProvider
+	policy  func(string) string
+}
+
+// WithMeterProvider sets where the metrics go. The default is the global MeterProvider.
+func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
+
+// WithTracerProvider sets where the spans go. The default is the global TracerProvider.
+func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
+
+// WithPolicies sets the function that returns the value of the attribute policy for the name of a limiter: the
+// name of a rule or a kind of limiters, of which there are few. The first 64 values that it returns are kept, and
+// the others become _OTHER. It must be safe for concurrent use. The default is _OTHER for all limiters.
+func WithPolicies(f func(limiter string) string) Option { return func(c *config) { c.policy = f } }
+
+func configure(opts []Option) config {
+	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+// NewHook returns a Hook for [ratelimiter.WithHook], which several Clients may share. The error is that of the
+// MeterProvider.
+//
+// A request that waited has a span, ratelimiter.acquire, from when it was made to when it ended. Other requests
+// have none.
+func NewHook(opts ...Option) (ratelimiter.Hook, error) {
+	c := configure(opts)
+	in, err := newInstruments(c.meters.Meter(Scope))
+	if err != nil {
+		return ratelimiter.Hook{}, err
+	}
+	h := &hook{instruments: in, tracer: c.tracers.Tracer(Scope), policies: metricname.NewPolicies(c.policy)}
+	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
+}
+
+type hook struct {
+	instruments
+	tracer   trace.Tracer
+	policies *metricname.Policies
+}
+
+func (h *hook) policyOf(limiter string) attribute.KeyValue {
+	return attribute.String("policy", h.policies.Of(limiter))
+}
+
+// waited is how long a request has to take to count as one that waited, rather than one round trip.
+const waited = time.Millisecond
+
+func (h *hook) request(ctx context.Context, r ratelimiter.RequestInfo) {
+	policy, outcome := h.policyOf(r.Limiter), attribute.String("outcome", string(r.Outcome))
+	h.requests.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(policy, outcome,
+		attribute.String("operation", string(r.Operation)), attribute.Bool("degraded", r.Degraded))))
+	both := metric.WithAttributeSet(attribute.NewSet(policy, outcome))
+	h.permits.Add(ctx, r.Permits, both)
+	h.wait.Record(ctx, r.Duration.Seconds(), both)
+	if r.ClockSkew > 0 {
+		h.skew.Record(ctx, r.ClockSkew.Seconds(), metric.WithAttributeSet(attribute.NewSet(policy)))
+	}
+	if r.Operation != ratelimiter.OperationTry && r.Operation != ratelimiter.OperationPeek && r.Duration >= waited {
+		h.span(ctx, policy, r)
+	}
+}
+
+func (h *hook) span(ctx context.Context, policy attribute.KeyValue, r ratelimiter.RequestInfo) {
+	_, span := h.tracer.Start(ctx, "ratelimiter.acquire", trace.WithTimestamp(r.Begin), trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(policy,
+			attribute.String("operation", string(r.Operation)),
+			attribute.String("outcome", string(r.Outcome)),
+			attribute.Int64("permits", r.Permits),
+			attribute.Bool("degraded", r.Degraded)))
+	if r.Outcome == ratelimiter.RequestError {
+		span.SetStatus(codes.Error, metricname.OfError(r.Err)) // its text may hold the name of the limiter
+	}
+	span.End(trace.WithTimestamp(r.Begin.Add(r.Duration)))
+}
+
+func (h *hook) waiting(limiter string, delta int) {
+	h.waits.Add(context.Background(), int64(delta), metric.WithAttributeSet(attribute.NewSet(h.policyOf(limiter))))
+}
+
+func (h *hook) call(c ratelimiter.CallInfo) {
+	ctx, script := context.Background(), attribute.String("script", c.Script)
+	attributes := []attribute.KeyValue{script}
+	if c.Err != nil {
+		attributes = append(attributes, attribute.String("error.type", metricname.OfError(c.Err)))
+	}
+	h.callDuration.Record(ctx, c.Duration.Seconds(), metric.WithAttributeSet(attribute.NewSet(attributes...)))
+	h.batch.Record(ctx, c.Requests, metric.WithAttributeSet(attribute.NewSet(script)))
+	if c.Refunded > 0 {
+		h.refunded.Add(ctx, c.Refunded, metric.WithAttributeSet(attribute.NewSet(h.policyOf(c.Limiter))))
+	}
+}
+
+func (h *hook) event(e ratelimiter.Event) {
+	ctx := context.Background()
+	switch e.Kind {
+	case ratelimiter.OutageBegan:
+		h.outages.Add(ctx, 1)
+	case ratelimiter.OutageEnded:
+		h.outages.Add(ctx, -1)
+		h.outageDuration.Record(ctx, e.Duration.Seconds())
+	case ratelimiter.Panicked:
+		h.panics.Add(ctx, 1)
+	}
+}
+
+// Watch adds gauges of what the named limiters of a Client allow, have left, and for how long they cool down. Each
+// collection asks Redis twice for each name, so name few limiters. Their names are the values of the attribute
+// policy, unless [WithPolicies] makes something else of them. Unregister ends it.
+func Watch(client *ratelimiter.Client, names []string, opts ...Option) (metric.Registration, error) {
+	c := configure(opts)
+	if len(names) > metricname.MaxPolicies {
+		return nil, fmt.Errorf("%w: %d limiters are more than the %d that can be watched", ratelimiter.ErrInvalidArgument, len(names), metricname.MaxPolicies)
+	}
+	if c.policy == nil {
+		c.policy = func(limiter string) string { return limiter }
+	}
+	policies, m := metricname.NewPolicies(c.policy), c.meters.Meter(Scope)
+	limit, err1 := m.Int64ObservableGauge("ratelimiter.limit", metric.WithUnit("{permit}"),
+		metric.WithDescription("Permits that a limiter allows in an interval."))
+	available, err2 := m.Int64ObservableGauge("ratelimiter.available", metric.WithUnit("{permit}"),
+		metric.WithDescription("Permits that a limiter has left."))
+	coolDown, err3 := m.Float64ObservableGauge("ratelimiter.cooldown.remaining", metric.WithUnit("s"),
+		metric.WithDescription("How long a limiter still cools down; 0 if it does not."))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	return m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		var faults []error
+		for _, name := range names {
+			l := client.RateLimiter(name)
+			policy := metric.WithAttributeSet(attribute.NewSet(attribute.String("policy", policies.Of(name))))
+			rate, err := l.Rate(ctx)
+			if err == nil {
+				var left int64
+				if left, err = l.AvailablePermits(ctx); err == nil {
+					o.ObserveInt64(limit, rate.Permits, policy)
+					o.ObserveInt64(available, left, policy)
+				}
+			}
+			var until time.Time
+			if err == nil {
+				until, err = l.CoolDownUntil(ctx)
+			}
+			if err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			o.ObserveFloat64(coolDown, max(0, time.Until(until).Seconds()), policy)
+		}
+		return errors.Join(faults...)
+	}, limit, available, coolDown)
+}

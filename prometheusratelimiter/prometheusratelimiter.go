@@ -1,0 +1,180 @@
+// Package prometheusratelimiter makes Prometheus metrics of what a rate limiter does.
+//
+//	hook, err := prometheusratelimiter.NewHook(prometheus.DefaultRegisterer, func(limiter string) string {
+//		name, _, _ := strings.Cut(limiter, ":")
+//		return name
+//	})
+//	client := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+//
+// The metrics are listed in docs/operations.md of the module github.com/goredisson/ratelimiter. Names of limiters,
+// which may hold users, addresses or tokens, are in none of them: the label policy has what a function of yours
+// makes of them, and takes at most 64 values.
+package prometheusratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/metricname"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// NewHook registers the metrics and returns a Hook for [ratelimiter.WithHook], which several Clients may share.
+//
+// The function policies returns the value of the label policy for the name of a limiter: the name of a rule or a
+// kind of limiters, of which there are few. The first 64 values that it returns are kept, and the others become
+// _OTHER; if it is nil, all of them do. It must be safe for concurrent use.
+//
+// NewHook returns the error of the Registerer, for instance that the metrics are registered already. Then none of
+// them is registered by this call.
+func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (ratelimiter.Hook, error) {
+	h := &hook{
+		policies: metricname.NewPolicies(policies),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_requests_total",
+			Help: "Requests for permits, by how they ended."}, []string{"policy", "operation", "outcome", "degraded"}),
+		permits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_permits_total",
+			Help: "Permits that were asked for, by how the request ended."}, []string{"policy", "outcome"}),
+		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ratelimiter_wait_duration_seconds",
+			Help:    "How long requests took, their waits and round trips included.",
+			Buckets: []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600}}, []string{"policy", "outcome"}),
+		waits: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ratelimiter_waiting",
+			Help: "Requests under way that may wait."}, []string{"policy"}),
+		callDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ratelimiter_call_duration_seconds",
+			Help:    "How long script calls took, as this process sees them.",
+			Buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}}, []string{"script", "error_type"}),
+		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ratelimiter_call_batch_requests",
+			Help:    "Requests that shared a script call.",
+			Buckets: []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1024}}, []string{"script"}),
+		refunded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_refunded_permits_total",
+			Help: "Permits given back whose callers had left."}, []string{"policy"}),
+		outages: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ratelimiter_outage_state",
+			Help: "Redis servers, or parts of one, that are known to be unavailable."}),
+		outageDuration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ratelimiter_outage_duration_seconds",
+			Help:    "How long outages of Redis lasted.",
+			Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}}),
+		skew: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ratelimiter_clock_skew_seconds",
+			Help: "How far the newest grant found lay ahead of the limiter's clock: a peer's clock is fast."}, []string{"policy"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimiter_panics_total",
+			Help: "Panics of foreign code that were contained."}),
+	}
+	all := []prometheus.Collector{h.requests, h.permits, h.wait, h.waits, h.callDuration, h.batch, h.refunded, h.outages,
+		h.outageDuration, h.skew, h.panics}
+	for i, c := range all {
+		if err := reg.Register(c); err != nil {
+			for _, c := range all[:i] {
+				reg.Unregister(c)
+			}
+			return ratelimiter.Hook{}, err
+		}
+	}
+	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
+}
+
+type hook struct {
+	policies                    *metricname.Policies
+	requests, permits, refunded *prometheus.CounterVec
+	wait, callDuration, batch   *prometheus.HistogramVec
+	waits, skew                 *prometheus.GaugeVec
+	outages                     prometheus.Gauge
+	outageDuration              prometheus.Histogram
+	panics                      prometheus.Counter
+}
+
+func (h *hook) request(_ context.Context, r ratelimiter.RequestInfo) {
+	policy, outcome, degraded := h.policies.Of(r.Limiter), string(r.Outcome), "false"
+	if r.Degraded {
+		degraded = "true"
+	}
+	h.requests.WithLabelValues(policy, string(r.Operation), outcome, degraded).Inc()
+	h.permits.WithLabelValues(policy, outcome).Add(float64(max(0, r.Permits)))
+	h.wait.WithLabelValues(policy, outcome).Observe(r.Duration.Seconds())
+	if r.ClockSkew > 0 {
+		h.skew.WithLabelValues(policy).Set(r.ClockSkew.Seconds())
+	}
+}
+
+func (h *hook) waiting(limiter string, delta int) {
+	h.waits.WithLabelValues(h.policies.Of(limiter)).Add(float64(delta))
+}
+
+func (h *hook) call(c ratelimiter.CallInfo) {
+	errorType := ""
+	if c.Err != nil {
+		errorType = metricname.OfError(c.Err)
+	}
+	h.callDuration.WithLabelValues(c.Script, errorType).Observe(c.Duration.Seconds())
+	h.batch.WithLabelValues(c.Script).Observe(float64(c.Requests))
+	if c.Refunded > 0 {
+		h.refunded.WithLabelValues(h.policies.Of(c.Limiter)).Add(float64(c.Refunded))
+	}
+}
+
+func (h *hook) event(e ratelimiter.Event) {
+	switch e.Kind {
+	case ratelimiter.OutageBegan:
+		h.outages.Inc()
+	case ratelimiter.OutageEnded:
+		h.outages.Dec()
+		h.outageDuration.Observe(e.Duration.Seconds())
+	case ratelimiter.Panicked:
+		h.panics.Inc()
+	}
+}
+
+// Watch returns a Collector of what the named limiters of a Client allow, have left, and for how long they cool
+// down. Their names are the values of the label policy. Each scrape asks Redis three times for each name, within
+// one second in all, so name few limiters: at most 64. A limiter that cannot be read is missing from the scrape,
+// which counts it in ratelimiter_watch_errors.
+func Watch(client *ratelimiter.Client, names ...string) (prometheus.Collector, error) {
+	if len(names) > metricname.MaxPolicies {
+		return nil, fmt.Errorf("%w: %d limiters are more than the %d that can be watched", ratelimiter.ErrInvalidArgument, len(names), metricname.MaxPolicies)
+	}
+	policy := []string{"policy"}
+	return &watch{client, names,
+		prometheus.NewDesc("ratelimiter_limit", "Permits that a limiter allows in an interval.", policy, nil),
+		prometheus.NewDesc("ratelimiter_available", "Permits that a limiter has left.", policy, nil),
+		prometheus.NewDesc("ratelimiter_cooldown_remaining_seconds", "How long a limiter still cools down; 0 if it does not.", policy, nil),
+		prometheus.NewDesc("ratelimiter_watch_errors", "Watched limiters that could not be read in this scrape.", nil, nil),
+	}, nil
+}
+
+type watch struct {
+	client                             *ratelimiter.Client
+	names                              []string
+	limit, available, coolDown, errors *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (w *watch) Describe(to chan<- *prometheus.Desc) {
+	to <- w.limit
+	to <- w.available
+	to <- w.coolDown
+	to <- w.errors
+}
+
+// Collect implements prometheus.Collector.
+func (w *watch) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	failed := 0
+	for _, name := range w.names {
+		l := w.client.RateLimiter(name)
+		rate, err1 := l.Rate(ctx)
+		left, err2 := l.AvailablePermits(ctx)
+		until, err3 := l.CoolDownUntil(ctx)
+		if errors.Join(err1, err2, err3) != nil {
+			failed++
+			continue
+		}
+		gauge := func(d *prometheus.Desc, v float64) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, name)
+		}
+		gauge(w.limit, float64(rate.Permits))
+		gauge(w.available, float64(left))
+		gauge(w.coolDown, max(0, time.Until(until).Seconds()))
+	}
+	to <- prometheus.MustNewConstMetric(w.errors, prometheus.GaugeValue, float64(failed))
+}

@@ -1,0 +1,197 @@
+package prometheusratelimiter
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/goredisson/ratelimiter"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+type world struct {
+	t      *testing.T
+	server *miniredis.Miniredis
+	client *ratelimiter.Client
+	reg    *prometheus.Registry
+}
+
+func newWorld(t *testing.T, policies func(string) string) *world {
+	w := &world{t: t, server: miniredis.RunT(t), reg: prometheus.NewPedanticRegistry()}
+	hook, err := NewHook(w.reg, policies)
+	require.NoError(t, err)
+	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
+	w.client = ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+	t.Cleanup(func() {
+		require.NoError(t, w.client.Close())
+		require.NoError(t, rdb.Close())
+	})
+	return w
+}
+
+func (w *world) limiter(name string, permits int64) *ratelimiter.RateLimiter {
+	w.t.Helper()
+	l := w.client.RateLimiter(name)
+	require.NoError(w.t, l.SetRate(w.t.Context(), ratelimiter.Rate{Permits: permits, Interval: time.Minute}))
+	return l
+}
+
+// scrape returns the lines of the text format, over HTTP as Prometheus asks for it.
+func (w *world) scrape() string {
+	w.t.Helper()
+	srv := httptest.NewServer(promhttp.HandlerFor(w.reg, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	defer srv.Close()
+	resp, err := http.Get(srv.URL)
+	require.NoError(w.t, err)
+	defer func() { require.NoError(w.t, resp.Body.Close()) }()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(w.t, err)
+	require.Equal(w.t, http.StatusOK, resp.StatusCode, "%s", body)
+	return string(body)
+}
+
+func (w *world) has(lines ...string) {
+	w.t.Helper()
+	body := w.scrape()
+	for _, line := range lines {
+		require.Regexp(w.t, "(?m)^"+regexp.QuoteMeta(line)+"$", body)
+	}
+}
+
+func TestScrape(t *testing.T) {
+	w := newWorld(t, func(limiter string) string { return strings.Split(limiter, ":")[0] })
+	ctx := t.Context()
+	l := w.limiter("api:203.0.113.7", 2)
+	for range 3 {
+		_, err := l.Try(ctx, 1)
+		require.NoError(t, err)
+	}
+	_, err := l.TryAcquire(ctx, 2, 20*time.Millisecond)
+	require.NoError(t, err)
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	require.Error(t, l.Acquire(done, 1))
+	w.has(
+		`ratelimiter_requests_total{degraded="false",operation="try",outcome="granted",policy="api"} 2`,
+		`ratelimiter_requests_total{degraded="false",operation="try",outcome="refused",policy="api"} 1`,
+		`ratelimiter_requests_total{degraded="false",operation="acquire",outcome="timeout",policy="api"} 1`,
+		`ratelimiter_requests_total{degraded="false",operation="acquire",outcome="canceled",policy="api"} 1`,
+		`ratelimiter_permits_total{outcome="timeout",policy="api"} 2`,
+		`ratelimiter_wait_duration_seconds_count{outcome="timeout",policy="api"} 1`,
+		`ratelimiter_waiting{policy="api"} 0`,
+		`ratelimiter_call_duration_seconds_count{error_type="",script="set_rate"} 1`,
+		`ratelimiter_outage_state 0`,
+		`ratelimiter_panics_total 0`,
+	)
+	require.NotContains(t, w.scrape(), "203.0.113.7")
+	problems, err := testutil.GatherAndLint(w.reg)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+func TestOutage(t *testing.T) {
+	w := newWorld(t, nil)
+	l := w.limiter("a", 1)
+	w.server.SetError("LOADING Redis is loading the dataset in memory")
+	_, err := l.Try(t.Context(), 1)
+	require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+	w.has(`ratelimiter_outage_state 1`,
+		`ratelimiter_requests_total{degraded="false",operation="try",outcome="error",policy="_OTHER"} 1`)
+	require.Contains(t, w.scrape(), `ratelimiter_call_duration_seconds_count{error_type="LOADING",script="acquire"}`)
+	w.server.SetError("")
+	require.NoError(t, l.Acquire(t.Context(), 1))
+	w.has(`ratelimiter_outage_state 0`, `ratelimiter_outage_duration_seconds_count 1`)
+}
+
+func TestWatch(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := t.Context()
+	_, err := w.limiter("a", 5).Try(ctx, 2)
+	require.NoError(t, err)
+	require.NoError(t, w.limiter("b", 7).CoolDown(ctx, time.Now().Add(time.Hour)))
+	c, err := Watch(w.client, "a", "absent", "b")
+	require.NoError(t, err)
+	require.NoError(t, w.reg.Register(c))
+	w.has(`ratelimiter_limit{policy="a"} 5`, `ratelimiter_available{policy="a"} 3`, `ratelimiter_cooldown_remaining_seconds{policy="a"} 0`,
+		`ratelimiter_limit{policy="b"} 7`, `ratelimiter_available{policy="b"} 0`, `ratelimiter_watch_errors 1`)
+	require.Regexp(t, `ratelimiter_cooldown_remaining_seconds\{policy="b"\} 3[0-9]{3}`, w.scrape())
+
+	_, err = Watch(w.client, make([]string, 65)...)
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+}
+
+// The dashboard asks for metrics and labels that there are, and shows each metric.
+func TestDashboard(t *testing.T) {
+	raw, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	var d struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &d))
+	w := newWorld(t, nil)
+	l := w.limiter("a", 5)
+	_, err = l.Try(t.Context(), 1)
+	require.NoError(t, err)
+	ok, err := l.TryAcquire(t.Context(), 1, time.Second)
+	require.NoError(t, err)
+	require.True(t, ok)
+	c, err := Watch(w.client, "a")
+	require.NoError(t, err)
+	require.NoError(t, w.reg.Register(c))
+	there := w.scrape()
+	name, label := regexp.MustCompile(`ratelimiter_[a-z_]+`), regexp.MustCompile(`([a-z_]+)(?:=|!=|=~)"`)
+	shown := map[string]bool{}
+	for _, p := range d.Panels {
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			for _, n := range name.FindAllString(target.Expr, -1) {
+				family := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(n, "_bucket"), "_sum"), "_count")
+				shown[family] = true
+			}
+			for _, l := range label.FindAllStringSubmatch(target.Expr, -1) {
+				require.Contains(t, []string{"policy", "operation", "outcome", "degraded", "error_type"}, l[1], target.Expr)
+			}
+		}
+	}
+	// Of these there are no samples before something happens.
+	rare := []string{"ratelimiter_clock_skew_seconds", "ratelimiter_refunded_permits_total"}
+	for family := range shown {
+		if !slices.Contains(rare, family) {
+			require.Contains(t, there, "# TYPE "+family+" ")
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (ratelimiter_\S+)`).FindAllStringSubmatch(there, -1) {
+		if m[1] != "ratelimiter_permits_total" && m[1] != "ratelimiter_outage_duration_seconds" && m[1] != "ratelimiter_watch_errors" {
+			require.True(t, shown[m[1]], "%s is in no panel", m[1])
+		}
+	}
+}
+
+// Registered twice is an error that leaves the first ones in place and none of the second.
+func TestRegisteredTwice(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	require.NoError(t, reg.Register(prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimiter_panics_total", Help: "mine"})))
+	_, err := NewHook(reg, nil)
+	require.Error(t, err)
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	_, err = NewHook(prometheus.NewRegistry(), nil)
+	require.NoError(t, err)
+}
