@@ -156,7 +156,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	if inline != nil {
 		inline.flyInline()
 	}
-	ended, err := l.await(ctx, r, want.Timeout)
+	ended, err := l.await(ctx, s, r, want.Timeout)
 	if ended == nil {
 		return Outcome{}, err
 	}
@@ -175,8 +175,10 @@ func (h *Handle) Peek(ctx context.Context, permits int64) (permit.Reply, error) 
 const Grace = 10 * time.Millisecond
 
 // await waits for the outcome of a request. When the caller's time is up or ctx is done it returns at once,
-// whatever is in the air; the limiter passes on permits that are granted to the request afterwards.
-func (l *limiter) await(ctx context.Context, r *request, timeout time.Duration) (*request, error) {
+// whatever is in the air; the limiter passes on permits that are granted to the request afterwards. Once the
+// request has its outcome the limiter may be made anew for another name, so its fields, such as the shard s, are
+// not to be read without the lock.
+func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.Duration) (*request, error) {
 	var timeUp <-chan time.Time
 	if r.blocking && !r.deadline.IsZero() {
 		if r.timer == nil {
@@ -196,10 +198,10 @@ func (l *limiter) await(ctx context.Context, r *request, timeout time.Duration) 
 		case <-r.done:
 			return r, nil
 		case <-ctx.Done():
-			return l.leave(r, ctx.Err())
+			return l.leave(s, r, ctx.Err())
 		case <-timeUp:
-			if timeUp = l.graceFor(r); timeUp == nil {
-				return l.leave(r, nil)
+			if timeUp = l.graceFor(s, r); timeUp == nil {
+				return l.leave(s, r, nil)
 			}
 		}
 	}
@@ -207,9 +209,9 @@ func (l *limiter) await(ctx context.Context, r *request, timeout time.Duration) 
 
 // graceFor starts the grace of a request whose time is up if a reply is on its way. Each request gets it only
 // once.
-func (l *limiter) graceFor(r *request) <-chan time.Time {
-	l.shard.lock()
-	defer l.shard.unlock()
+func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
+	s.lock()
+	defer s.unlock()
 	if r.overdue || r.Degraded || l.lastErr != nil {
 		return nil
 	}
@@ -226,15 +228,15 @@ func (l *limiter) graceFor(r *request) <-chan time.Time {
 
 // leave removes a request whose caller no longer waits, because of err or because its time is up. If the
 // request has an outcome already, that counts.
-func (l *limiter) leave(r *request, err error) (*request, error) {
-	l.shard.lock()
+func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
+	s.lock()
 	var ended []*request
 	if r.Degraded && !r.ended && err == nil {
 		ended = l.serveLineLocked(false, nil) // its share may fall due at this very instant
 		l.rearmLocked()
 	}
 	if r.ended {
-		l.shard.unlock()
+		s.unlock()
 		wake(ended)
 		<-r.done
 		return r, nil
@@ -246,7 +248,7 @@ func (l *limiter) leave(r *request, err error) (*request, error) {
 		ended = l.serveLineLocked(false, ended) // the callers behind it
 		l.rearmLocked()
 	}
-	l.shard.unlock()
+	s.unlock()
 	wake(ended)
 	return nil, err
 }

@@ -298,7 +298,7 @@ func (w *listWaiter) stand(ctx context.Context, a listReply) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ended, err := r.turn.await(ctx, r, timeout(w.deadline))
+	ended, err := r.turn.await(ctx, w.parts[a.Bound].h.shard, r, timeout(w.deadline))
 	if ended == nil {
 		return false, err
 	}
