@@ -35,15 +35,21 @@ type fakeRedis struct {
 
 func (f *fakeRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (f *fakeRedis) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return f.fly(ctx, []redis.Cmder{cmd}) }
+func (f *fakeRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "ping" { // by which a ring's pins learn whether a shard is closed
+			return next(ctx, cmd)
+		}
+		return f.fly(ctx, []redis.Cmder{cmd})
+	}
 }
 
 func (f *fakeRedis) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return f.fly
 }
 
-func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
+// note records that cmds leave.
+func (f *fakeRedis) note(cmds []redis.Cmder) {
 	names := make([]string, len(cmds))
 	for i, cmd := range cmds {
 		args := cmd.Args()
@@ -53,8 +59,12 @@ func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
 		}
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.flights = append(f.flights, fmt.Sprintf("%v %d: %s", time.Since(f.began), len(cmds), strings.Join(names, " ")))
-	f.mu.Unlock()
+}
+
+func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
+	f.note(cmds)
 	if f.trip != nil {
 		f.trip(ctx, cmds)
 	}
@@ -64,7 +74,13 @@ func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
 	for _, cmd := range cmds {
 		if f.judge == nil || !f.judge(cmd) {
 			args := cmd.Args()
-			cmd.(OnceCmd).SetVal(args[len(args)-1])
+			once, ok := cmd.(OnceCmd)
+			if p, pin := cmd.(pinned); pin {
+				once, ok = p.Cmder.(OnceCmd)
+			}
+			if ok {
+				once.SetVal(args[len(args)-1])
+			}
 		}
 	}
 	for _, cmd := range cmds {
