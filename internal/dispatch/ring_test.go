@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -368,87 +367,4 @@ func TestRingIsPreparedOnce(t *testing.T) {
 	require.Equal(t, Sender(rdb), Pin(rdb))
 	require.Nil(t, Pin(nil))
 	require.Equal(t, Sender((*redis.Ring)(nil)), Pin((*redis.Ring)(nil)))
-}
-
-// TestLanesOfARing checks that calls for one shard share flights among themselves, that hooks of the ring and of the
-// shard see these, and that a hook that panics fails its own flight and nothing else.
-func TestLanesOfARing(t *testing.T) {
-	inRing(t, func(r *testRing) {
-		ctx := context.Background()
-		outer := &fakeRedis{}
-		var panics atomic.Bool
-		outer.trip = func(context.Context, []redis.Cmder) {
-			if panics.Load() {
-				panic("of a hook")
-			}
-		}
-		r.rdb.AddHook(passing{outer})
-		shards := map[string]*fakeRedis{}
-		for _, shard := range r.rdb.GetShardClients() {
-			shards[letter(shard.Options().Addr)] = &fakeRedis{latency: 500 * time.Microsecond, began: time.Now()}
-			shard.AddHook(shards[letter(shard.Options().Addr)])
-		}
-		d := Of(r.rdb)
-		keys := map[string][]string{} // by shard
-		for i := range 60 {
-			key := fmt.Sprint("key", i)
-			shard, err := r.rdb.GetShardClientForKey(key)
-			require.NoError(t, err)
-			name := letter(shard.Options().Addr)
-			keys[name] = append(keys[name], key)
-		}
-		ask := func(check func(error)) {
-			var wg sync.WaitGroup
-			for _, list := range keys {
-				for _, key := range list {
-					wg.Go(func() {
-						cmd, _ := echo.Command([]string{key}, key)
-						_, err := echo.Once(ctx, d, cmd)
-						check(err)
-					})
-				}
-			}
-			wg.Wait()
-		}
-		ask(func(err error) { require.NoError(t, err) })
-		for name, list := range keys {
-			require.Equal(t, []string{"0s 1", "0s 1", fmt.Sprint("500µs ", len(list)-2)}, shards[name].sizes(), name)
-		}
-		require.Len(t, outer.flights, 9)
-
-		panics.Store(true)
-		ask(func(err error) {
-			var p *retry.Panic
-			require.ErrorAs(t, err, &p)
-		})
-		panics.Store(false)
-		ask(func(err error) { require.NoError(t, err) })
-
-		r.dead["a"].Store(true)
-		time.Sleep(10 * time.Second)
-		ask(func(err error) {
-			if err != nil {
-				require.ErrorIs(t, err, errShardDown)
-			}
-		})
-	})
-}
-
-// A passing is a fakeRedis that passes on what it sees.
-type passing struct{ *fakeRedis }
-
-func (p passing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		p.note([]redis.Cmder{cmd})
-		p.trip(ctx, nil)
-		return next(ctx, cmd)
-	}
-}
-
-func (p passing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		p.note(cmds)
-		p.trip(ctx, nil)
-		return next(ctx, cmds)
-	}
 }
