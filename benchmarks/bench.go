@@ -59,7 +59,15 @@ func goContestants(addr string, pool int, script string) ([]contestant, error) {
 	if script != "" {
 		list = append(list, newRedissonScript(addr, pool, script))
 	}
-	list = append(list, newRedisRate(addr, pool), throttled, local{},
+	auto, err := newAutoPipelined(addr, pool)
+	if err != nil {
+		return nil, err
+	}
+	onRueidis, err := newRueidis(addr, pool)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, newRedisRate(addr, pool), auto, onRueidis, throttled, local{},
 		ping{newClient(addr, pool), 1}, ping{newClient(addr, pool), 100})
 	return append(list, newLimits(addr, pool)...), nil
 }

@@ -33,6 +33,8 @@ type about struct {
 	limit bool
 	// beside reports whether it is in the rows about package limit, too: it does the same, one request a call.
 	beside bool
+	// pipelined reports whether its calls share pipelines. It is in the rows of many limiters alone.
+	pipelined bool
 	// ahead reports whether it grants one permit more than it has, for which the next request waits.
 	ahead bool
 	// reads reports whether it sends other commands than its script, too.

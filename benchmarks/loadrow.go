@@ -29,6 +29,8 @@ func (r loadRow) about() rowAbout {
 func (r loadRow) takes(c contestant) bool {
 	a := c.about()
 	switch {
+	case a.pipelined && r.limiters == 1:
+		return false
 	case r.limits:
 		return a.limit || a.beside
 	case a.limit:

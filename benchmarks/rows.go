@@ -61,6 +61,13 @@ func allRows(o options) []row {
 			text:  "An interval of 250 ms, so that every call also takes back what has expired."},
 		loadRow{callers: 64, limiters: limiters, duration: d, key: "limiters",
 			title: fmt.Sprintf("64 callers on %s limiters", grouped(limiters)), text: "Each request takes a limiter at random."},
+		loadRow{callers: 1, limiters: limiters, duration: d, key: "limiters-1",
+			title: fmt.Sprintf("1 caller on %s limiters", grouped(limiters))},
+		loadRow{callers: 512, limiters: limiters, duration: d, key: "limiters-512",
+			title: fmt.Sprintf("512 callers on %s limiters", grouped(limiters))},
+		linkRow{loadRow{callers: 256, limiters: limiters, duration: d, key: "link",
+			title: fmt.Sprintf("256 callers on %s limiters, on a link of 2 ms", grouped(limiters)),
+			text:  "A proxy delays what callers and Redis send by a millisecond each. limit.GCRA has as many subjects."}, time.Millisecond},
 		loadRow{callers: 64, limiters: 1, duration: d, refuse: true, key: "refusals", title: "64 callers, all refused"},
 		loadRow{callers: 16, limiters: 1, duration: d, processes: processes, key: "processes",
 			title: fmt.Sprintf("%d processes share one limiter, 16 callers each", processes)},
@@ -82,9 +89,12 @@ func limitRows(o options, subjects int) []row {
 	each.limiters = subjects
 	each.key, each.title = "limit-subjects", fmt.Sprintf("limit/: 64 callers, a limiter for each of %s subjects", grouped(subjects))
 	each.text = "Each request is of a subject at random, as where every user has a limiter."
+	crowd := each
+	crowd.callers = 512
+	crowd.key, crowd.title = "limit-subjects-512", fmt.Sprintf("limit/: 512 callers, a limiter for each of %s subjects", grouped(subjects))
 	none.refuse = true
 	none.key, none.title = "limit-refused", "limit/: 64 callers on one limiter, all refused"
-	return []row{one, many, each, none, newCostRow(o)}
+	return []row{one, many, each, crowd, none, newCostRow(o)}
 }
 
 // limitText is the text of all rows about package limit.

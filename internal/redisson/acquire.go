@@ -19,11 +19,21 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 	if err != nil {
 		return permit.Reply{}, err
 	}
-	raw, err := l.once(ctx, l.Scripts.Acquire, cmd, b.Requests())
+	sender := l.sender
+	if slow(b) {
+		sender = dispatch.Alone(sender)
+	}
+	raw, err := l.once(ctx, sender, l.Scripts.Acquire, cmd, b.Requests())
 	if err != nil {
 		return permit.Reply{}, err
 	}
 	return l.readAcquire(b, raw)
+}
+
+// slow reports whether b may keep Redis busy for much longer than most calls do, so that it is to share no round
+// trip: it reads many members, or writes some.
+func slow(b *permit.Batch) bool {
+	return b.Check || b.Cursor.Members > 0 || b.Share.Survey || len(b.Runs) > 8
 }
 
 func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
@@ -161,7 +171,7 @@ func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
 		return cmd.Result()
 	})
 	if err != nil {
-		return l.failed(ctx, err)
+		return dispatch.Met(ctx, l.sender, err)
 	}
 	return nil
 }
@@ -176,7 +186,7 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 	if err != nil {
 		return err
 	}
-	_, err = l.once(ctx, l.Scripts.GiveBack, cmd, 1)
+	_, err = l.once(ctx, l.sender, l.Scripts.GiveBack, cmd, 1)
 	return err
 }
 
@@ -205,7 +215,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (held int64
 	if err != nil {
 		return 0, rate, err
 	}
-	raw, err := l.once(ctx, s, cmd, 1)
+	raw, err := l.once(ctx, l.sender, s, cmd, 1)
 	if err != nil {
 		return 0, rate, err
 	}
@@ -266,7 +276,7 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.Scripts.AcquireAll, cmd, 1)
+	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.sender, c.Scripts.AcquireAll, cmd, 1)
 	if err != nil {
 		return nil, err
 	}

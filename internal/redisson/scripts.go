@@ -28,6 +28,18 @@ func (s *Script) LetOut(n int) *Script {
 	return s
 }
 
+// Alone makes calls of the script share no round trips, and returns s.
+func (s *Script) Alone() *Script {
+	s.Solo = true
+	return s
+}
+
+// Takes sets what a call takes Redis, in µs, and returns s.
+func (s *Script) Takes(micros int) *Script {
+	s.Micros = micros
+	return s
+}
+
 // Scripts are all scripts of a limiter.
 type Scripts struct {
 	Acquire, AcquireAll, GiveBack, Reserve          *Script
