@@ -24,12 +24,16 @@ type Script struct {
 	Optional   int  // how many of the last arguments may be left out
 	Solo       bool // its calls share no round trip, because they may keep Redis busy for long or are rare
 	Micros     int  // what a call takes Redis, in µs; 0 for the usual
+
+	sha any // Sha, as an argument
 }
 
 // New returns a script that takes that many keys and arguments.
 func New(name, src string, keys, args int) *Script {
 	sum := sha1.Sum([]byte(src))
-	return &Script{Name: name, Src: src, Sha: hex.EncodeToString(sum[:]), Keys: keys, Args: args}
+	s := &Script{Name: name, Src: src, Sha: hex.EncodeToString(sum[:]), Keys: keys, Args: args}
+	s.sha = s.Sha
+	return s
 }
 
 // LetOut allows the last n arguments to be left out, because each costs a tenth of a microsecond in Redis.
@@ -42,12 +46,26 @@ func (s *Script) Command(keys []string, args ...any) ([]any, error) {
 		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d and %d",
 			s.Name, s.Keys, s.Args, len(keys), len(args))
 	}
-	cmd := make([]any, 0, 3+len(keys)+len(args))
-	cmd = append(cmd, "evalsha", s.Sha, len(keys))
+	cmd := s.Begin(len(args))
 	for _, k := range keys {
 		cmd = append(cmd, k)
 	}
 	return append(cmd, args...), nil
+}
+
+// Begin returns the beginning of an EVALSHA command, to which the keys and then that many arguments are to be
+// appended. It is for calls whose allocations count; see [Script.Complete].
+func (s *Script) Begin(args int) []any {
+	return append(make([]any, 0, 3+s.Keys+args), "evalsha", s.sha, s.Keys)
+}
+
+// Complete checks a command that was made with [Script.Begin], as [Script.Command] does.
+func (s *Script) Complete(cmd []any) ([]any, error) {
+	if args := len(cmd) - 3 - s.Keys; args != s.Args && args != s.Args-s.Optional {
+		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d of both",
+			s.Name, s.Keys, s.Args, len(cmd)-3)
+	}
+	return cmd, nil
 }
 
 // Once makes one attempt at a command that [Script.Command] returned. When ctx is done it returns ctx.Err(). In

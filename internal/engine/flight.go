@@ -55,7 +55,7 @@ func (f *flight) step() (more bool) {
 	}
 	f.handedOff = false
 	begin := time.Now()
-	a, err := f.attempt()
+	a, err := f.attempt(begin)
 	if err == errHandOff {
 		f.handedOff = true
 		return true

@@ -65,6 +65,9 @@ func (c *Conn) now() any {
 // wire returns the type in the form in which the hash holds it.
 func wire(t permit.Type) string { return strconv.Itoa(int(t)) }
 
+// wires are what wire returns, as arguments.
+var wires = [2]any{wire(permit.Overall), wire(permit.PerClient)}
+
 // ms returns n ms as a Duration, or the longest Duration if that is shorter: Java can set an interval of 1e13
 // ms.
 func ms(n int64) time.Duration {
