@@ -49,7 +49,7 @@ var (
 // redisson knows what they are, and the header of each script documents them; TestScriptHeaders checks that the
 // three agree.
 var scripts = redisson.Scripts{
-	Acquire:       redisson.NewScript("acquire", acquireSrc, 3, 10, redisson.ResendAsReplay).LetOut(5),
+	Acquire:       redisson.NewScript("acquire", acquireSrc, 3, 10, redisson.ResendAsReplay).LetOut(5).Tells(redisson.AcquiredAt),
 	AcquireAll:    redisson.NewScript("acquire_all", acquireAllSrc, 3*redisson.JointParts, 4+redisson.JointParts, redisson.ResendAsReplay).Takes(100),
 	Audit:         redisson.NewScript("audit", auditSrc, 3, 6, redisson.ResendAlways).Alone(),
 	Available:     redisson.NewScript("available", availableSrc, 3, 5, redisson.ResendAlways).Alone(),

@@ -15,6 +15,13 @@ import (
 // withOptions returns s, whose last two arguments are left out of most calls: see config.command.
 func withOptions(s *dispatch.Script) *dispatch.Script {
 	s.LetOut(2)
+	s.Clock = func(reply []any) (time.Time, bool) {
+		if len(reply) < 3 {
+			return time.Time{}, false
+		}
+		now, ok := reply[0].(int64)
+		return time.UnixMicro(now), ok
+	}
 	return s
 }
 

@@ -213,6 +213,42 @@ func TestFlightsAreBounded(t *testing.T) {
 	})
 }
 
+// TestFlightsThatKeepRedisForLong checks that the next flights have fewer calls after one that has taken Redis too
+// long, by its own clock, and that they grow again.
+func TestFlightsThatKeepRedisForLong(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		clocked := New("clocked", "return ARGV[1]", 1, 1)
+		clocked.Clock = func(reply []any) (time.Time, bool) { return reply[0].(time.Time), true }
+		now, each := time.UnixMilli(1), time.Millisecond
+		h.judge = func(cmd redis.Cmder) bool {
+			now = now.Add(each)
+			cmd.(OnceCmd).SetVal([]any{now})
+			return true
+		}
+		leave := func(calls int) {
+			h.flights, h.began = nil, time.Now()
+			for range calls {
+				h.wg.Go(func() {
+					cmd, _ := clocked.Command([]string{"k"}, "c")
+					_, err := clocked.Once(context.Background(), h.d, cmd)
+					require.NoError(t, err)
+				})
+				synctest.Wait()
+			}
+			h.wg.Wait()
+		}
+		leave(2 + 2*(64+32+16+8+4+2+2))
+		require.Equal(t, []string{"0s 1", "0s 1", "500µs 64", "500µs 64", "1ms 32", "1ms 32", "1.5ms 16", "1.5ms 16",
+			"2ms 8", "2ms 8", "2.5ms 4", "2.5ms 4", "3ms 2", "3ms 2", "3.5ms 2", "3.5ms 2"}, h.sizes())
+		each = 10 * time.Microsecond
+		leave(2 + 2*(2+3+4+6+8+11+14+18))
+		require.Equal(t, []string{"0s 1", "0s 1", "500µs 2", "500µs 2", "1ms 3", "1ms 3", "1.5ms 4", "1.5ms 4", "2ms 6", "2ms 6",
+			"2.5ms 8", "2.5ms 8", "3ms 11", "3ms 11", "3.5ms 14", "3.5ms 14", "4ms 18", "4ms 18"}, h.sizes())
+		leave(1000)
+		require.Contains(t, strings.Join(h.sizes(), ","), "s 64")
+	})
+}
+
 // TestSoloScripts checks that calls which may keep Redis busy for long wait for nobody and nobody waits for them.
 func TestSoloScripts(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {

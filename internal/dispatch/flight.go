@@ -67,6 +67,11 @@ func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bo
 		cmds[i] = OnceCmd{redis.NewCmd(ctx, args...)}
 	}
 	failure := l.exec(ctx, cmds)
+	if first, ok := calls[0].script.instant(cmds[0]); ok {
+		if last, ok := calls[len(calls)-1].script.instant(cmds[len(cmds)-1]); ok {
+			l.took(len(calls), last.Sub(first))
+		}
+	}
 	var p *retry.Panic
 	panicked := errors.As(failure, &p)
 	last := cmds[len(cmds)-1].(OnceCmd)

@@ -17,6 +17,11 @@ const (
 	maxMicros = 800      // of Redis' time, by what each script usually takes
 
 	usualMicros = 12
+
+	// A flight that has kept Redis for longer than tooLong, by the clock of Redis, halves the number of calls that the
+	// next ones have at most. Flights that are full and take less than half of it let the number grow again.
+	tooLong    = 2 * time.Millisecond
+	leastCalls = 2
 )
 
 // The bounds of how many flights are in the air.
@@ -40,6 +45,7 @@ type lane struct {
 	air         []time.Time // when the flights left that have not landed
 	first, last *call       // the queue; it may hold calls whose callers have left
 	armed       bool        // a timer runs
+	fewer       int         // how many calls less than maxCalls a flight has at most
 }
 
 // A call waits in the queue of a lane, or is in a flight.
@@ -172,8 +178,9 @@ func (l *lane) departLocked(now time.Time) []*call {
 	if l.first == nil || !l.roomLocked(now) {
 		return nil
 	}
-	calls, bytes, micros := make([]*call, 0, maxCalls), 0, 0
-	for c := l.first; c != nil && len(calls) < maxCalls; c = l.first {
+	most := maxCalls - l.fewer
+	calls, bytes, micros := make([]*call, 0, most), 0, 0
+	for c := l.first; c != nil && len(calls) < most; c = l.first {
 		if !c.left {
 			bytes, micros = bytes+c.bytes, micros+c.micros
 			if len(calls) > 0 && (bytes > maxBytes || micros > maxMicros) {
@@ -191,6 +198,18 @@ func (l *lane) departLocked(now time.Time) []*call {
 	}
 	l.air = append(l.air, now)
 	return calls
+}
+
+// took records how long Redis took for a flight of n calls, from the first to the last.
+func (l *lane) took(n int, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch most := maxCalls - l.fewer; {
+	case d >= tooLong:
+		l.fewer = maxCalls - max(leastCalls, min(most, n/2))
+	case l.fewer > 0 && d < tooLong/2 && n >= most:
+		l.fewer = max(0, l.fewer-most/4-1)
+	}
 }
 
 // armLocked sees to it that those who wait leave as soon as there is room, even if no flight lands.

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,10 @@ type Script struct {
 	Optional   int  // how many of the last arguments may be left out
 	Solo       bool // its calls share no round trip, because they may keep Redis busy for long or are rare
 	Micros     int  // what a call takes Redis, in µs; 0 for the usual
+
+	// Clock returns when Redis ran a call, by its own clock, from the reply. It reports false if the reply does not
+	// say. It may be nil.
+	Clock func(reply []any) (time.Time, bool)
 
 	sha any // Sha, as an argument
 }
@@ -66,6 +71,16 @@ func (s *Script) Complete(cmd []any) ([]any, error) {
 			s.Name, s.Keys, s.Args, len(cmd)-3)
 	}
 	return cmd, nil
+}
+
+// instant returns when Redis ran cmd, if the reply says.
+func (s *Script) instant(cmd redis.Cmder) (time.Time, bool) {
+	if c, ok := cmd.(OnceCmd); ok && s.Clock != nil {
+		if reply, ok := c.Val().([]any); ok {
+			return s.Clock(reply)
+		}
+	}
+	return time.Time{}, false
 }
 
 // Once makes one attempt at a command that [Script.Command] returned. When ctx is done it returns ctx.Err(). In
