@@ -18,8 +18,9 @@ const (
 
 	usualMicros = 12
 
-	// A flight that has kept Redis for longer than tooLong, by the clock of Redis, halves the number of calls that the
-	// next ones have at most. Flights that are full and take less than half of it let the number grow again.
+	// Two flights in a row that have kept Redis for longer than tooLong, by the clock of Redis, halve the number of
+	// calls that the next ones have at most. One alone may be due to a machine that gave Redis no time. Flights that
+	// are full and take less than three quarters of it let the number grow again.
 	tooLong    = 2 * time.Millisecond
 	leastCalls = 2
 )
@@ -46,6 +47,7 @@ type lane struct {
 	first, last *call       // the queue; it may hold calls whose callers have left
 	armed       bool        // a timer runs
 	fewer       int         // how many calls less than maxCalls a flight has at most
+	wasTooLong  bool        // the last flight whose time is known took too long
 }
 
 // A call waits in the queue of a lane, or is in a flight.
@@ -204,11 +206,17 @@ func (l *lane) departLocked(now time.Time) []*call {
 func (l *lane) took(n int, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch most := maxCalls - l.fewer; {
+	most := maxCalls - l.fewer
+	switch again := l.wasTooLong; {
+	case d >= tooLong && again:
+		l.fewer, l.wasTooLong = maxCalls-max(leastCalls, min(most, n/2)), false
 	case d >= tooLong:
-		l.fewer = maxCalls - max(leastCalls, min(most, n/2))
-	case l.fewer > 0 && d < tooLong/2 && n >= most:
-		l.fewer = max(0, l.fewer-most/4-1)
+		l.wasTooLong = true
+	default:
+		l.wasTooLong = false
+		if l.fewer > 0 && d < tooLong*3/4 && n >= most {
+			l.fewer = max(0, l.fewer-most/4-1)
+		}
 	}
 }
 
