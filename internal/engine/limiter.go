@@ -72,7 +72,11 @@ func (l *limiter) mayTryLocked() bool {
 		return true
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
-	return l.triesInFlight < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
+	if l.tries.n >= 8 && l.tries.n%64 != 0 || time.Since(l.flights[0].begin) <= slowFlight {
+		return false
+	}
+	// During an outage a flight that is not the probe ends at once, with all tries.
+	return l.triesInFlight < maxSlowTries || l.h.Health().Down()
 }
 
 // resetLocked makes an idle limiter as good as new, with no timer armed.

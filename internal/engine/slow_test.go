@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,7 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 				begin := time.Now()
 				w.delay(2 * time.Second)
 				var wg sync.WaitGroup
+				var probes atomic.Int64
 				for i := range 3000 {
 					at := time.Duration(i) * 10 * time.Millisecond
 					wg.Go(func() {
@@ -72,7 +74,8 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 							known = at
 						}
 						if took == time.Second && p == nil {
-							return // the probe of a closed policy is a request
+							probes.Add(1) // the probe of a closed policy is a request
+							return
 						}
 						require.Equal(t, known, time.Since(begin), "when the outage is known")
 						switch name {
@@ -96,6 +99,7 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 				require.LessOrEqual(t, w.p.Sent()-sent, 11, "one probe at a time, each of which takes two seconds")
 				require.GreaterOrEqual(t, w.p.Sent()-sent, 8)
 				wg.Wait()
+				require.LessOrEqual(t, probes.Load(), int64(30/2), "who is not the probe is decided at once")
 				require.Equal(t, 1, told.count(engine.OutageBegan))
 				require.Zero(t, told.count(engine.OutageEnded))
 				require.True(t, l.Health().Down())
