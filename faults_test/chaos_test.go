@@ -38,14 +38,14 @@ func chaos(f *fault) {
 		a.set(name, rate(permits, interval))
 	}
 	var (
-		mu       sync.Mutex
-		errs     = map[string]int{}
-		slowest  = map[string]time.Duration{}
-		calls    int
-		unnamed  = map[string]int{}
-		looking  []operation
-		told     atomic.Int64
-		begun    = time.Now()
+		mu      sync.Mutex
+		errs    = map[string]int{}
+		slowest = map[string]time.Duration{}
+		calls   int
+		unnamed = map[string]int{}
+		looking []operation
+		told    atomic.Int64
+		begun   = time.Now()
 	)
 	goesOn := func() bool {
 		lasted := time.Since(begun)
