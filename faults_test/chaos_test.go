@@ -20,7 +20,7 @@ import (
 // or look, and their windows are judged; on the others everything happens.
 func chaos(f *fault) {
 	const goroutines, permits, interval, lasts = 200, 8, 500 * time.Millisecond, 25 * time.Second
-	const enough, atMost = 100, 100 * time.Second // on a machine too busy for a grant it goes on until it has some
+	const enough, atMost = 20, 100 * time.Second // on a machine too busy for a grant it goes on until it has some
 	s, ctx := redistest.Start(f), context.Background()
 	proxy, err := redistest.NewProxy(s.Addr())
 	require.NoError(f, err)
