@@ -79,3 +79,17 @@ func (h *Handle) Occupy() {
 	defer h.shard.unlock()
 	h.shard.limiterLocked(h).waiters.push(&request{blocking: true})
 }
+
+// KnownRefusals returns how many refusals are kept.
+func (e *Engine) KnownRefusals() (n int) {
+	for i := range e.shards {
+		s := &e.shards[i]
+		s.lock()
+		if len(s.refusals.keys) != len(s.refusals.byKey) {
+			panic("the keys of the refusals are not those of the map")
+		}
+		n += len(s.refusals.keys)
+		s.unlock()
+	}
+	return n
+}

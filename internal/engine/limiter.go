@@ -221,6 +221,7 @@ func (l *limiter) takeTriesLocked() *flight {
 	f := l.newFlightLocked()
 	f.DryRun = reserved
 	f.takeTriesLocked(&l.tries)
+	f.changes = l.changes
 	l.triesInFlight++
 	l.sharing.touched = time.Now()
 	return f

@@ -20,6 +20,8 @@ type shard struct {
 	health   outage.Health // of a part of a divided Redis that cannot be told from others
 	ready    []*flight     // they leave when the lock is free
 	memory   memory        // for outages
+
+	refusals knownRefusals // of limiters that may be idle
 }
 
 // few is how many limiters a shard looks through to find one. To look at them is faster than a map.
