@@ -68,8 +68,8 @@ const (
 )
 
 func (l *limiter) mayTryLocked() bool {
-	if l.triesInFlight < maxTries {
-		return true
+	if l.triesInFlight < maxTries || l.h.Health().Down() {
+		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in the air
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
 	if l.tries.n >= 8 && l.tries.n%64 != 0 || time.Since(l.flights[0].begin) <= slowFlight {
