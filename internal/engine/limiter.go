@@ -72,11 +72,7 @@ func (l *limiter) mayTryLocked() bool {
 		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in the air
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
-	if l.tries.n >= 8 && l.tries.n%64 != 0 || time.Since(l.flights[0].begin) <= slowFlight {
-		return false
-	}
-	// During an outage a flight that is not the probe ends at once, with all tries.
-	return l.triesInFlight < maxSlowTries || l.h.Health().Down()
+	return l.triesInFlight < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
 }
 
 // resetLocked makes an idle limiter as good as new, with no timer armed.
