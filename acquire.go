@@ -44,8 +44,8 @@ type Result struct {
 // When ctx is done, TryAcquire returns at once with ctx.Err(), which is unchanged unless Redis is known to be
 // unavailable; then the error wraps ErrUnavailable and the cause as well. Permits that are granted to it at
 // that moment go to the next caller in line or back to Redis. Other errors are ErrInvalidArgument if permits is
-// not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed, ErrUnavailable, and those
-// from Redis. While Redis is unavailable the [OutagePolicy] decides.
+// not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable,
+// and those from Redis. While Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known, Policy: l.policy})
 	return r.Granted, err

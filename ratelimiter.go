@@ -114,7 +114,7 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 // Redis, whereas Redisson's availablePermits reclaims expired permits, removes the TTL of the permits, and can
 // return more than the rate.
 //
-// AvailablePermits returns ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, or an error from Redis.
+// AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, or an error from Redis.
 func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -132,9 +132,9 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 // so that the same permits become free a second time when the grants expire. Callers of this Client that wait
 // for the limiter ask again at once.
 //
-// Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed,
-// ctx.Err(), ErrClosed, or an error from Redis. After an error from Redis all, some or none of the permits may
-// have been given back.
+// Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed, ErrConflict,
+// ctx.Err(), ErrClosed, or an error from Redis. After ErrConflict or an error from Redis all, some or none of the
+// permits may have been given back.
 func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,9 +114,13 @@ func (plan historyPlan) run(t *testing.T) judged {
 			again.Add(1)
 			h = one(i, turn)
 		}
-		redistest.Measured(t, !h.slow.Load(), "history %d: the machine stood still in each of %d turns", i, historyTurns)
-		out.histories[i] = h
+		if !h.slow.Load() {
+			out.histories[i] = h
+		}
 	})
+	out.histories = slices.DeleteFunc(out.histories, func(h *history) bool { return h == nil })
+	redistest.Measured(t, 2*len(out.histories) > plan.n, "the machine stood still in all but %d of %d histories", len(out.histories), plan.n)
+	plan.n = len(out.histories)
 	played := time.Since(began)
 	each(plan.n, runtime.GOMAXPROCS(0), func(i int) { // afterwards, because it would delay the callers
 		h := out.histories[i]
@@ -317,7 +322,7 @@ func TestHistoryExpires(t *testing.T) {
 		}
 	}
 	t.Logf("in %d of them permits were granted again", turned)
-	require.Greater(t, turned, plan.n/2)
+	require.Greater(t, turned, len(judged.histories)/2)
 }
 
 // settle reads the one sum that the model knows for certain.

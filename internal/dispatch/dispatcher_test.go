@@ -213,56 +213,6 @@ func TestFlightsAreBounded(t *testing.T) {
 	})
 }
 
-// TestFlightsThatKeepRedisForLong checks that the next flights have fewer calls after one that has taken Redis too
-// long, by its own clock, and that they grow again.
-func TestFlightsThatKeepRedisForLong(t *testing.T) {
-	inHangar(t, 500*time.Microsecond, func(h *hangar) {
-		clocked := New("clocked", "return ARGV[1]", 1, 1)
-		clocked.Clock = func(reply []any) (time.Time, bool) { return reply[0].(time.Time), true }
-		now, each := time.UnixMilli(1), 5*time.Millisecond
-		h.judge = func(cmd redis.Cmder) bool {
-			now = now.Add(each)
-			cmd.(OnceCmd).SetVal([]any{now})
-			return true
-		}
-		leave := func(calls int) {
-			h.flights, h.began = nil, time.Now()
-			for range calls {
-				h.wg.Go(func() {
-					cmd, _ := clocked.Command([]string{"k"}, "c")
-					_, err := clocked.Once(context.Background(), h.d, cmd)
-					require.NoError(t, err)
-				})
-				synctest.Wait()
-			}
-			h.wg.Wait()
-		}
-		leave(600)
-		sizes := h.sizes()
-		require.Equal(t, []string{"500µs 64", "500µs 64"}, sizes[2:4])
-		require.True(t, strings.HasSuffix(sizes[len(sizes)-1], "s 2"), sizes)
-		require.Greater(t, len(sizes), 100, "most have two calls")
-		each = 10 * time.Microsecond
-		leave(1000)
-		sizes = h.sizes()
-		require.Equal(t, []string{"500µs 2", "500µs 2"}, sizes[2:4])
-		require.Contains(t, strings.Join(sizes, ","), "s 64")
-
-		// One flight that takes long changes nothing.
-		slow := 0
-		each = 0
-		quick := h.judge
-		h.judge = func(cmd redis.Cmder) bool {
-			if slow++; slow == 20 {
-				now = now.Add(time.Second)
-			}
-			return quick(cmd)
-		}
-		leave(2 + 6*64)
-		require.Equal(t, []string{"0s 1", "0s 1", "500µs 64", "500µs 64", "1ms 64", "1ms 64", "1.5ms 64", "1.5ms 64"}, h.sizes())
-	})
-}
-
 // TestSoloScripts checks that calls which may keep Redis busy for long wait for nobody and nobody waits for them.
 func TestSoloScripts(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
@@ -343,7 +293,7 @@ func TestCallersLeave(t *testing.T) {
 		defer stop()
 		long, end := context.WithTimeout(base, 700*time.Microsecond) // while it is in the air
 		defer end()
-		for i, ctx := range []context.Context{short, long, context.WithValue(base, "k", 1), long} {
+		for i, ctx := range []context.Context{short, long, context.WithValue(base, toNode{}, nil), long} {
 			h.wg.Go(func() {
 				_, err := h.call(ctx, fmt.Sprint("c", i))
 				want := map[int]time.Duration{0: 200 * time.Microsecond, 1: 700 * time.Microsecond, 2: time.Millisecond, 3: 700 * time.Microsecond}[i]

@@ -122,7 +122,9 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// passOnLocked gives unclaimed permits to the callers in line, as long as the first of them can be served.
+// passOnLocked gives unclaimed permits to the callers in line, as long as the first of them can be served and came
+// before Redis was asked. Whoever came later could get a grant that is older than its call, and by the time it uses
+// it Redis may have granted the same permits again.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
 	if l.lineInFlight && !f.InOrder {
@@ -131,7 +133,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	_, down := l.h.Health().Since()
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.turn == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep; r = l.waiters.first {
+		for r := l.waiters.first; r != nil && r.turn == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
 			g.Keep += r.permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}

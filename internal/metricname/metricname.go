@@ -84,6 +84,7 @@ func OfError(err error) string {
 		{permit.ErrInvalidArgument, "invalid_argument"},
 		{permit.ErrNameNotClusterSafe, "name_not_cluster_safe"},
 		{permit.ErrMalformed, "malformed"},
+		{permit.ErrConflict, "conflict"},
 		{permit.ErrClosed, "closed"},
 		{permit.ErrUnavailable, "unavailable"},
 	} {
