@@ -126,7 +126,7 @@ func leader(request, call context.Context) (trace.SpanContext, bool) {
 		return trace.SpanContext{}, false
 	}
 	led, own := trace.SpanContextFromContext(call), trace.SpanContextFromContext(request)
-	return led, led.IsValid() && led.IsSampled() && (led.TraceID() != own.TraceID() || true)
+	return led, led.IsValid() && led.IsSampled() && (led.TraceID() != own.TraceID() || led.SpanID() != own.SpanID())
 }
 
 func (h *hook) waiting(limiter string, delta int) {
