@@ -17,7 +17,7 @@ import (
 var limiterChecks = []func(*patient) []Finding{
 	(*patient).wrongType, (*patient).malformed, (*patient).balance, (*patient).layouts, (*patient).twins,
 	(*patient).clock, (*patient).ttl, (*patient).otherType, (*patient).deadClients, (*patient).hugeSet,
-	(*patient).coolDown, (*patient).slot, (*patient).writers,
+	(*patient).hotKey, (*patient).coolDown, (*patient).slot, (*patient).writers,
 }
 
 const (
