@@ -102,5 +102,5 @@ func TestLookingSendsNoWrites(t *testing.T) {
 	// The test sees what writes.
 	commands := sent(t, admin, func() { l.ok("heal", "stuck", "--write") })
 	require.Contains(t, fmt.Sprint(commands), "evalsha")
-	require.Contains(t, fmt.Sprint(commands), `lua "incrby"`)
+	require.Contains(t, fmt.Sprint(commands), `lua "INCRBY"`)
 }

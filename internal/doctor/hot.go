@@ -48,10 +48,8 @@ func (p *patient) hotKey() []Finding {
 func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) {
 	add := func(s Severity, found, means, mend string) {
 		x := finding("hot-key", s, found)
-		x.Node, x.Mend = node.Addr, mend
-		if means != "" {
-			x.Means = means
-		}
+		x.Node, x.Means, x.Mend = node.Addr, means, mend
+		x.Java, x.Go = "all callers of the server wait as long", "all callers of the server wait as long"
 		r.Findings = append(r.Findings, x)
 	}
 	log, err := node.Client.SlowLogGet(ctx, 128).Result()
@@ -75,8 +73,8 @@ func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) 
 		r.Findings = append(r.Findings, x)
 	}
 	if elsewhere.count > 0 {
-		add(Info, fmt.Sprintf("%d more calls of limiters in the slow log of the last hour, the slowest of %v", elsewhere.count, elsewhere.worst.Round(time.Millisecond)),
-			"they were slow by chance, or their limiters hold too few permits for it: the server was busy with something else, or its host was", "redis-cli --latency, redis-cli info stats, and the load of the host")
+		add(Info, fmt.Sprintf("%d calls in the slow log of the last hour that limiters do not explain, the slowest of %v", elsewhere.count, elsewhere.worst.Round(time.Millisecond)),
+			"they were slow once, or their limiters hold too few permits to take long: the server was busy with something else, or its host was", "redis-cli --latency, redis-cli info stats, and the load of the host")
 	}
 	if up, calls := f.number("uptime_in_seconds"), f.scripts(); up > 60 && calls/up > 10_000 {
 		add(Info, fmt.Sprintf("%d script calls a second since the start", calls/up), "the server spends much of its one thread on scripts", "")
