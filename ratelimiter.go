@@ -3,6 +3,7 @@ package ratelimiter
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -27,6 +28,7 @@ type RateLimiter struct {
 	redis  redisson.Limiter // reads and writes what Redis holds
 	handle engine.Handle    // the callers of this process that want permits
 	policy *outage.Policy   // nil for FailClosed
+	known  time.Duration    // how long a refusal is known
 }
 
 // A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in

@@ -57,3 +57,17 @@ func (h *Handle) Bend(n int) func() {
 		at.next = next
 	}
 }
+
+// KnownRefusals returns how many refusals are kept.
+func (e *Engine) KnownRefusals() (n int) {
+	for i := range e.shards {
+		s := &e.shards[i]
+		s.lock()
+		if len(s.refusals.keys) != len(s.refusals.byKey) {
+			panic("the keys of the refusals are not those of the map")
+		}
+		n += len(s.refusals.keys)
+		s.unlock()
+	}
+	return n
+}

@@ -22,6 +22,9 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			break
 		}
 	}
+	if refused > 0 {
+		l.shard.refusals.forgetLocked(l.h.key) // something was granted
+	}
 	headLeft := refused < len(f.Runs) && len(f.callers[refused]) == 0
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
 
@@ -48,6 +51,8 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
+		} else if f.callers[0][0].known && !f.InOrder && !f.DryRun && f.changes == l.changes {
+			l.shard.refusals.learnLocked(l.h.key, f.Runs[0].Permits, begin, a)
 		}
 		ended = f.refuseLocked(a, ended)
 	}

@@ -217,6 +217,7 @@ func (l *limiter) takeTriesLocked() *flight {
 	f := l.newFlightLocked()
 	f.DryRun = reserved
 	f.takeTriesLocked(&l.tries)
+	f.changes = l.changes
 	l.triesInFlight++
 	l.sharing.touched = time.Now()
 	return f
@@ -369,6 +370,8 @@ type shard struct {
 	health outage.Health // of a part of a divided Redis that cannot be told from others
 	ready  []*flight     // they leave when the lock is free
 	memory memory        // for outages
+
+	refusals knownRefusals // of limiters that may be idle
 }
 
 func (s *shard) lock() { s.mu.Lock() }

@@ -1,6 +1,7 @@
 package permit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -40,6 +41,32 @@ func Failed(op, limiter string, err error) error {
 		return fmt.Errorf("ratelimiter: %s of %q: %w", op, limiter, e.Err)
 	}
 	return Unavailable(op, limiter, e.Err)
+}
+
+// The outcomes of requests, which package ratelimiter documents.
+const (
+	outcomeGranted  = "granted"
+	outcomeTimeout  = "timeout"
+	outcomeCanceled = "canceled"
+	outcomeError    = "error"
+)
+
+// Outcome returns how a request ended that was granted or not, or has ended with err. The outcome refused is that of a
+// request which has neither permits nor an error.
+func Outcome(granted bool, refused string, err error) string {
+	switch {
+	case err == nil && granted:
+		return outcomeGranted
+	case err == nil:
+		return refused
+	case errors.Is(err, ErrUnavailable):
+		return outcomeError
+	case errors.Is(err, context.DeadlineExceeded):
+		return outcomeTimeout
+	case errors.Is(err, context.Canceled):
+		return outcomeCanceled
+	}
+	return outcomeError
 }
 
 // MaxTypeChanges is how often a call is repeated because the limiter has got the other type.
