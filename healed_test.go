@@ -165,3 +165,20 @@ func TestCallContext(t *testing.T) {
 		require.Nil(t, h.one(t).CallContext)
 	}, WithHook(h.hook()))
 }
+
+// A refusal that was known made no call, and the context of the call that it is known from is not kept.
+func TestCallContextOfAKnownRefusal(t *testing.T) {
+	h := &ledger{}
+	inWorld(t, overall(4, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(4)
+		require.NotNil(t, h.one(t).CallContext)
+		w.try(1)
+		require.NotNil(t, h.one(t).CallContext)
+		calls := len(h.calls)
+		w.try(1)
+		r := h.one(t)
+		require.Equal(t, RequestRefused, r.Outcome)
+		require.Len(t, h.calls, calls, "it is known")
+		require.Nil(t, r.CallContext)
+	}, WithHook(h.hook()), WithKnownRefusals(time.Second))
+}

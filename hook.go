@@ -83,7 +83,7 @@ type RequestInfo struct {
 	ClockSkew time.Duration
 	// CallContext has the values of the context in which the call was made whose reply decided the request: that of
 	// the first of the requests that shared it, under which the redis client traces the call. It is never canceled,
-	// and nil if Replied is false or the request was a Peek.
+	// and nil if no call was made for the request, or it was a Peek or one for several limiters.
 	CallContext context.Context
 	// Err is the error that the request returned.
 	Err error
