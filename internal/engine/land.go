@@ -14,6 +14,10 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	head := l.waiters.first
 	ended := f.grantLocked(a, f.ended[:0])
 	ended = f.passOnLocked(a, ended)
+	if l.waiters.first != head {
+		head, l.headSince = l.waiters.first, time.Now()
+		l.passing.set(0)
+	}
 
 	refused := len(f.Runs) // the first run that was refused
 	for i := range a.Granted {
@@ -53,6 +57,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	}
 	if l.waiters.first != head {
 		l.headSince = time.Now()
+		l.passing.set(0)
 	}
 	f.ended = ended
 	l.shard.unlock()
@@ -101,6 +106,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 			case n > 0:
 				n--
 				left -= each
+				f.taken += each
 				ended = r.grantLocked(a, left, ended)
 			default:
 				rest = append(rest, r)
@@ -159,7 +165,15 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		return ended
 	}
 	now := time.Now()
-	soon, wait := l.shareWaitLocked(f, a)
+	if f.passing {
+		if _, wait := l.shareWaitLocked(f, a, f.callers[0][0]); f.round == l.passing.round {
+			l.passing.askAt = now.Add(max(wait, time.Millisecond))
+		}
+		return ended
+	}
+	l.cooling = a.Wait > a.Rate.Interval
+	l.passLocked(a, f.Runs[0].Permits)
+	soon, wait := l.shareWaitLocked(f, a, l.waiters.first)
 	l.grantableAt = now.Add(soon)
 	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.cfg.Recheck))
 	if f.changes != l.changes {

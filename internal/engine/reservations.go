@@ -185,7 +185,7 @@ func (s *reservations) account(granted bool) {
 		if v.begun.IsZero() || v.rate.Permits == 0 {
 			continue
 		}
-		v.count(v.held)
+		v.count(v.held, v.lacking)
 		d := v.idle / idleShare / float64(v.rate.Permits)
 		if !granted {
 			d = max(d, time.Since(v.begun).Seconds()/idleShare, v.rate.Interval.Seconds())

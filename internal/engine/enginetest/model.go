@@ -25,6 +25,7 @@ type slidingLog struct {
 	rate    permit.Rate
 	entries []*entry // ordered by their instants; expired ones stay until a call reclaims them
 	wires   []wire   // tripwires of processes whose callers wait
+	ahead   []turn   // of callers that hold permits that lack, or want to
 	ever    []*entry // all grants ever made, without permits refunded or released
 }
 
@@ -327,35 +328,91 @@ func (g *slidingLog) tell(b *permit.Batch, o *permit.Others, wires []wire, need 
 }
 
 // reserve holds permits for v from now on, as many as possible.
-func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (held int64) {
-	e := g.find(v.ID)
+func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a permit.Reserved) {
+	e, held := g.find(v.ID), int64(0)
 	if e != nil && e.left != v.Held && v.Held == 0 && !v.Unsure {
 		e = nil
 	}
 	if e != nil {
 		held = e.left
 	}
+	may := v.Want > 0 && cool <= now && g.pause(now, e) <= 0
+	first := v.Ahead && g.queue(v.ID, now, may && g.rate.MinGap == 0)
 	n := int64(0)
-	if v.Want > 0 && cool <= now && g.pause(now, e) <= 0 {
+	if may {
 		g.entries = slices.DeleteFunc(g.entries, func(o *entry) bool { return o != e && o.at <= now-g.interval() })
 		g.wires = nil
-		n = max(0, min(v.Want, g.value()+held))
-		if n < v.Want && (g.rate.MinGap > 0 || v.Whole) {
+		free := g.value() + held
+		n = max(0, min(v.Want, free))
+		switch {
+		case first:
+			n, a.Lacking = v.Want, max(0, v.Want-free)
+		case v.Ahead:
+			n, a.Lacking = 0, v.Want
+		case g.value() < 0 && len(g.ahead) > 0:
+			n = min(held, v.Want)
+		case n < v.Want && (g.rate.MinGap > 0 || v.Whole):
 			n = min(held, n)
 		}
 	}
-	if e == nil && n == 0 {
-		return 0
+	a.Held = n
+	if e != nil {
+		g.remove(e)
+	} else if n > 0 {
+		e = &entry{id: v.ID, by: tag}
+		g.ever = append(g.ever, e)
 	}
-	if e == nil {
-		g.add(v.ID, now, n, tag)
-		return n
+	if e != nil {
+		e.left, e.granted, e.at = n, n, now
+		if a.Lacking > 0 {
+			e.granted = 0
+		}
 	}
-	g.remove(e)
-	if e.left, e.granted, e.at = n, n, now; n > 0 {
+	if n > 0 {
 		g.insert(e)
 	}
-	return n
+	switch {
+	case first && n > 0 && a.Lacking == 0:
+		g.ahead[0] = turn{till: now + max(1, min(g.interval(), (g.interval()*v.Want+g.rate.Permits-1)/g.rate.Permits))}
+	case a.Lacking > 0:
+		a.Wait = ms(g.lacks(e, now))
+	}
+	return a
+}
+
+// A turn is that of a caller to hold permits that lack, or that of nobody.
+type turn struct {
+	id   permit.ID
+	till int64
+}
+
+// queue puts a caller that may go on behind those that wait for their turn, and removes one that may not. It
+// reports whether it is its turn.
+func (g *slidingLog) queue(id permit.ID, now int64, may bool) bool {
+	g.ahead = slices.DeleteFunc(g.ahead, func(t turn) bool { return t.till <= now || t.id == id && !may })
+	i := slices.IndexFunc(g.ahead, func(t turn) bool { return t.id == id })
+	if i < 0 && may && len(g.ahead) < 16 {
+		i, g.ahead = len(g.ahead), append(g.ahead, turn{id: id})
+	}
+	if i >= 0 {
+		g.ahead[i].till = now + g.interval()
+	}
+	return i == 0
+}
+
+// lacks returns how long it takes until the permits that lack have come back, except those of e.
+func (g *slidingLog) lacks(e *entry, now int64) int64 {
+	lacking := -g.value()
+	if lacking <= 0 && len(g.ahead) > 0 && g.ahead[0].id == (permit.ID{}) {
+		return max(1, g.ahead[0].till-now)
+	}
+	at := now + 1
+	for _, o := range g.entries {
+		if o != e && lacking > 0 {
+			at, lacking = max(at, o.at+g.interval()), lacking-o.left
+		}
+	}
+	return at - now
 }
 
 // refund returns the unclaimed permits of a grant. A grant that is gone is not returned twice.
