@@ -11,7 +11,7 @@
 -- which takes an interval at most, and then the caller has what it wants. One caller at a time does so: the field
 -- reservedAhead of the hash holds those that want to, in the order in which they came, each with the instant at
 -- which its entry ends unless it is renewed. Only the first may hold permits that lack. When it has its permits
--- an entry of nobody takes its place for as long as as many permits take to come back, so that others go on.
+-- an entry of nobody takes its place for a while, so that others go on.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, minGap, coolDown, reservedAhead
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
@@ -182,7 +182,9 @@ local n, back, expired, freed, lacking = 0, held, 0, 0, 0
 if want > 0 and plain and not paused then
   local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', 0, 64)
   for i = 1, #old do
-    if old[i] ~= mine then
+    if name ~= '' and (not ahead or value + held + freed >= want) then
+      break -- the rest is for acquire, which leaves some of it to others
+    elseif old[i] ~= mine then
       expired, freed = expired + 1, freed + permits_of(old[i])
     end
   end
@@ -192,7 +194,7 @@ if want > 0 and plain and not paused then
     if ahead then
       n, lacking = want, math.max(0, want - free)
     elseif name ~= '' then
-      n, lacking = 0, want
+      n, lacking = 0, place and want or 0
     elseif value + freed < 0 and #names > 0 then
       n = math.min(held, want) -- what lacks is another's
     elseif n < want and (gap > 0 or flags % 2 == 1) then
@@ -202,8 +204,9 @@ if want > 0 and plain and not paused then
 end
 if name ~= '' then
   if ahead and lacking == 0 and n == want then
-    -- As many permits as this takes come back to others first.
-    names[1], ends[1] = '0', now + math.max(1, math.min(interval, math.ceil(interval * want / rate)))
+    -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
+    -- the permits that it has got take to come back.
+    names[1], ends[1] = '0', now + math.max(1, math.min(interval, math.ceil(interval * 4 * want / rate)))
   end
   local list = {}
   for i = 1, #names do
@@ -219,13 +222,13 @@ end
 -- wait returns how long it takes until the permits that lack have come back, whoever waits for them, by the oldest
 -- members.
 local function wait()
-  local need = n - value - back
+  local need, step = n - value - back, ahead and 1 or math.max(1, math.min(100, floor(interval / 100)))
   if name == '' or lacking == 0 then
     return 0
   elseif need <= 0 then
-    return names[1] == '0' and math.max(1, ends[1] - now) or 1
+    return names[1] == '0' and math.max(1, ends[1] - now) or step
   end
-  local own, at, oldest = member(n), now + 1, redis.call('ZRANGE', KEYS[3], 0, 127, 'WITHSCORES')
+  local own, at, oldest = member(n), now + step, redis.call('ZRANGE', KEYS[3], 0, 127, 'WITHSCORES')
   for i = 1, #oldest, 2 do
     local m = oldest[i]
     if need > 0 and m ~= own then

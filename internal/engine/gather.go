@@ -26,7 +26,7 @@ type gathering struct {
 // mustGatherLocked reports whether the permits of the head, which is r, have to be taken ahead. That is so if it
 // has been passed over for an interval, or is large. Beside other processes it must have the share for it.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !r.refused || l.cooling || l.rate.MinGap > 0 || l.interval <= 0 || l.lastErr != nil {
+	if !l.mayGather || !r.refused || l.interval <= 0 {
 		return false
 	}
 	s, now := &l.sharing, time.Now()
@@ -45,7 +45,7 @@ func (l *limiter) gatherLocked(r *request) {
 	e := l.h.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
 	g.v = reservation{h: l.h, permits: r.permits, typ: l.typ, id: e.cfg.Backends.NewID().Run(0), ahead: true}
-	l.gathering, r.gathers = g, g
+	l.gathering, r.gathers, l.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
 }
@@ -62,14 +62,16 @@ func (r *request) stopGatheringLocked() {
 func (g *gathering) run(ctx context.Context) {
 	l := g.l
 	defer l.h.engine.calls.Done()
-	whole, again := g.gather(ctx)
+	whole := g.gather(ctx)
 	l.shard.lock()
 	var ended []*request
 	granted := whole && g.head != nil
 	if granted {
 		r := g.head
 		l.sharing.pay(r.permits)
-		l.sharing.note(l.sharing.clock(time.Now()), r.permits, l.interval)
+		if s := &l.sharing; !s.isLarge(r.permits) { // a large one is paid for later, and does not stop small ones
+			s.note(s.clock(time.Now()), r.permits, l.interval)
+		}
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}
 	l.gathering = nil
@@ -78,8 +80,6 @@ func (g *gathering) run(ctx context.Context) {
 	}
 	if granted {
 		l.newHeadLocked()
-	} else if !again.IsZero() {
-		l.nextAskAt = again
 	}
 	l.scheduleLocked()
 	l.rearmLocked()
@@ -90,35 +90,28 @@ func (g *gathering) run(ctx context.Context) {
 	}
 }
 
-// gather returns true if the permits have been gathered, and otherwise when the line may ask again.
-func (g *gathering) gather(ctx context.Context) (whole bool, again time.Time) {
+// gather reports whether the permits have been gathered. Otherwise the line asks for them, and learns why not.
+func (g *gathering) gather(ctx context.Context) (whole bool) {
 	v := &g.v
 	for {
 		if err := v.send(ctx, v.permits, false); err != nil {
-			return false, time.Time{} // the line asks, and meets the same error
+			return false
 		}
 		if v.whole() {
-			return true, time.Time{}
+			return true
 		}
-		wait := v.wait
-		if wait == 0 {
-			var err error
-			if wait, err = v.ask(ctx, v.permits); err != nil {
-				return false, time.Time{}
-			}
-			if wait > v.rate.Interval { // a cool-down
-				return false, time.Now().Add(min(wait, v.h.engine.cfg.Recheck))
-			}
+		if v.lacking == 0 {
+			return false // a cool-down has begun, or the permits left have been lost
 		}
-		t := time.NewTimer(min(max(wait, time.Millisecond), max(v.rate.Interval/2, time.Millisecond)))
+		t := time.NewTimer(max(time.Millisecond, min(v.wait, v.rate.Interval/2)))
 		select {
 		case <-t.C:
 		case <-g.stop:
 			t.Stop()
-			return false, time.Time{}
+			return false
 		case <-v.h.engine.closed:
 			t.Stop()
-			return false, time.Time{}
+			return false
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 // refuseLocked ends the tries and lets the line wait. A reply reports the wait of one request only, so the
 // flight asks again for tries that were refused behind others and want to know theirs.
 func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
-	l := f.limiter
+	l, first := f.limiter, f.callers[0][0]
 	for i := range f.Runs {
 		rest := f.callers[i][:0]
 		for _, r := range f.callers[i] {
@@ -166,12 +166,12 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	}
 	now := time.Now()
 	if f.passing {
-		if _, wait := l.shareWaitLocked(f, a, f.callers[0][0]); f.round == l.passing.round {
+		if _, wait := l.shareWaitLocked(f, a, first); f.round == l.passing.round {
 			l.passing.askAt = now.Add(max(wait, time.Millisecond))
 		}
 		return ended
 	}
-	l.cooling = a.Wait > a.Rate.Interval
+	l.mayGather = a.Wait <= a.Rate.Interval && a.Rate.MinGap == 0
 	l.passLocked(a, f.Runs[0].Permits)
 	soon, wait := l.shareWaitLocked(f, a, l.waiters.first)
 	l.grantableAt = now.Add(soon)

@@ -37,7 +37,7 @@ type limiter struct {
 	grantableAt time.Time // when the first in line can be served at the soonest, by the last reply
 	headSince   time.Time // since when the first in line has been the first
 	passing     passing   // what may be taken before the head is served
-	cooling     bool      // the last reply to the line told of a cool-down
+	mayGather   bool      // the last reply to the line refused its head, and told of no cool-down
 	timer       *time.Timer
 	changes     int   // made by this process; replies from before are outdated
 	lastErr     error // of the last attempt; nil if there was a reply

@@ -34,6 +34,15 @@ func (v *reservation) renewal() time.Time { return v.moved.Add(v.rate.Interval /
 // take takes as many permits as are free. If that is less than wanted, wait is how long it takes until there
 // are more.
 func (v *reservation) take(ctx context.Context) (wait time.Duration, err error) {
+	if v.ahead = v.rate.MinGap == 0 && !v.whole(); v.ahead {
+		if err := v.send(ctx, v.permits, false); err != nil || v.whole() {
+			return 0, err
+		}
+		if v.lacking > 0 {
+			return max(v.wait, time.Millisecond), nil
+		}
+		v.ahead = false // a cool-down has begun, or the permits left have been lost
+	}
 	for range 3 {
 		if err := v.send(ctx, v.permits, false); err != nil || v.whole() {
 			return 0, err

@@ -340,15 +340,27 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 	first := v.Ahead && g.queue(v.ID, now, may && g.rate.MinGap == 0)
 	n := int64(0)
 	if may {
-		g.entries = slices.DeleteFunc(g.entries, func(o *entry) bool { return o != e && o.at <= now-g.interval() })
 		g.wires = nil
+		for i := 0; i < len(g.entries) && g.entries[i].at <= now-g.interval(); {
+			switch {
+			case v.Ahead && (!first || g.value()+held >= v.Want): // the rest is for acquire, which leaves some of it to others
+				i = len(g.entries)
+			case g.entries[i] == e:
+				i++
+			default:
+				g.entries = slices.Delete(g.entries, i, i+1)
+			}
+		}
 		free := g.value() + held
 		n = max(0, min(v.Want, free))
 		switch {
 		case first:
 			n, a.Lacking = v.Want, max(0, v.Want-free)
 		case v.Ahead:
-			n, a.Lacking = 0, v.Want
+			n = 0
+			if g.rate.MinGap == 0 {
+				a.Lacking = v.Want
+			}
 		case g.value() < 0 && len(g.ahead) > 0:
 			n = min(held, v.Want)
 		case n < v.Want && (g.rate.MinGap > 0 || v.Whole):
@@ -373,7 +385,7 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 	}
 	switch {
 	case first && n > 0 && a.Lacking == 0:
-		g.ahead[0] = turn{till: now + max(1, min(g.interval(), (g.interval()*v.Want+g.rate.Permits-1)/g.rate.Permits))}
+		g.ahead[0] = turn{till: now + max(1, min(g.interval(), (4*g.interval()*v.Want+g.rate.Permits-1)/g.rate.Permits))}
 	case a.Lacking > 0:
 		a.Wait = ms(g.lacks(e, now))
 	}
@@ -403,10 +415,14 @@ func (g *slidingLog) queue(id permit.ID, now int64, may bool) bool {
 // lacks returns how long it takes until the permits that lack have come back, except those of e.
 func (g *slidingLog) lacks(e *entry, now int64) int64 {
 	lacking := -g.value()
+	step := int64(1)
+	if len(g.ahead) == 0 || e == nil || g.ahead[0].id != e.id {
+		step = max(1, min(100, g.interval()/100))
+	}
 	if lacking <= 0 && len(g.ahead) > 0 && g.ahead[0].id == (permit.ID{}) {
 		return max(1, g.ahead[0].till-now)
 	}
-	at := now + 1
+	at := now + step
 	for _, o := range g.entries {
 		if o != e && lacking > 0 {
 			at, lacking = max(at, o.at+g.interval()), lacking-o.left
