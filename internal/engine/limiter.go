@@ -213,7 +213,8 @@ func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
 	}
-	reserved, starving := l.reservedForListLocked(), l.waiters.n > 0 && l.headIsStarvingLocked()
+	// Beside others the head takes its permits ahead, and leaves to the tries what comes before.
+	reserved, starving := l.reservedForListLocked(), l.waiters.n > 0 && !l.sharing.others() && l.headIsStarvingLocked()
 	if starving && !reserved && l.gathering == nil {
 		if l.lineInFlight {
 			return nil
