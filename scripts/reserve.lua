@@ -155,7 +155,7 @@ local plain = value and value <= rate
 -- Who holds permits that lack, and who waits to: names and ends, the first of them first.
 local name, names, ends, mark, place = ARGV[8] or '', {}, {}, conf[7] or '', nil
 for who, till in string.gmatch(mark, '(%w+) (%d+)') do
-  till = math.min(tonumber(till), now + interval)
+  till = math.min(tonumber(till), now + 2 * interval)
   if till > now and #names < 16 then
     names[#names + 1], ends[#names + 1] = who, till
     if who == name then
@@ -205,8 +205,12 @@ end
 if name ~= '' then
   if ahead and lacking == 0 and n == want then
     -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
-    -- the permits that it has got take to come back.
-    names[1], ends[1] = '0', now + math.max(1, math.min(interval, math.ceil(interval * 4 * want / rate)))
+    -- the permits that it has got take to come back. Where little is left, they get those permits, too.
+    local pause = math.min(interval, math.ceil(interval * 4 * want / rate))
+    if 4 * want > 3 * rate then
+      pause = interval + math.min(25, math.ceil(interval / 10))
+    end
+    names[1], ends[1] = '0', now + math.max(1, pause)
   end
   local list = {}
   for i = 1, #names do

@@ -385,7 +385,11 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 	}
 	switch {
 	case first && n > 0 && a.Lacking == 0:
-		g.ahead[0] = turn{till: now + max(1, min(g.interval(), (4*g.interval()*v.Want+g.rate.Permits-1)/g.rate.Permits))}
+		pause := min(g.interval(), (4*g.interval()*v.Want+g.rate.Permits-1)/g.rate.Permits)
+		if 4*v.Want > 3*g.rate.Permits {
+			pause = g.interval() + min(25, (g.interval()+9)/10)
+		}
+		g.ahead[0] = turn{till: now + max(1, pause)}
 	case a.Lacking > 0:
 		a.Wait = ms(g.lacks(e, now))
 	}
