@@ -18,9 +18,10 @@ import (
 // The lock of the shard guards a limiter. There is a goroutine while a flight is in the air, and a timer while
 // somebody waits.
 type limiter struct {
-	h     *Handle
-	shard *shard
-	next  *limiter // in the shard
+	h          *Handle
+	shard      *shard
+	prev, next *limiter // in the shard
+	listed     bool     // in the shard
 
 	tries         queue // requests that do not wait
 	waiters       queue // the line
@@ -70,8 +71,8 @@ const (
 )
 
 func (l *limiter) mayTryLocked() bool {
-	if l.triesInFlight < maxTries {
-		return true
+	if l.triesInFlight < maxTries || l.h.Health().Down() {
+		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in the air
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
 	return l.triesInFlight < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
@@ -229,6 +230,7 @@ func (l *limiter) takeTriesLocked() *flight {
 	f := l.newFlightLocked()
 	f.DryRun = reserved || starving
 	f.takeTriesLocked(&l.tries)
+	f.changes = l.changes
 	l.triesInFlight++
 	l.sharing.touched = time.Now()
 	return f

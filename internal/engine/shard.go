@@ -10,14 +10,22 @@ import (
 // never during a call. One idle limiter may stay, so that it need not learn again what it knows; a hundred
 // thousand names that are used once leave nothing else behind.
 type shard struct {
-	mu     sync.Mutex
-	first  *limiter
-	free   *limiter // one that was evicted, kept for reuse
-	closed bool
-	health outage.Health // of a part of a divided Redis that cannot be told from others
-	ready  []*flight     // they leave when the lock is free
-	memory memory        // for outages
+	mu       sync.Mutex
+	first    *limiter
+	limiters int                 // in the list that begins with first
+	byKey    map[string]*limiter // the same; nil while there are few
+	idle     *limiter            // the one that was idle last; any other is in use
+	free     *limiter            // one that was evicted, kept for reuse
+	closed   bool
+	health   outage.Health // of a part of a divided Redis that cannot be told from others
+	ready    []*flight     // they leave when the lock is free
+	memory   memory        // for outages
+
+	refusals knownRefusals // of limiters that may be idle
 }
+
+// few is how many limiters a shard looks through to find one. To look at them is faster than a map.
+const few = 8
 
 func (s *shard) lock() { s.mu.Lock() }
 
@@ -37,8 +45,45 @@ func (s *shard) unlock() {
 	}
 }
 
+// add and remove keep the list of the limiters, and the map that finds them when there are many.
+func (s *shard) addLocked(l *limiter) {
+	l.prev, l.next, l.listed = nil, s.first, true
+	if s.first != nil {
+		s.first.prev = l
+	}
+	s.first = l
+	switch s.limiters++; {
+	case s.byKey != nil:
+		s.byKey[l.h.key] = l
+	case s.limiters > few:
+		s.byKey = make(map[string]*limiter, 2*few)
+		for l := s.first; l != nil; l = l.next {
+			s.byKey[l.h.key] = l
+		}
+	}
+}
+
+func (s *shard) removeLocked(l *limiter) {
+	if l.prev == nil {
+		s.first = l.next
+	} else {
+		l.prev.next = l.next
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	delete(s.byKey, l.h.key)
+	if s.limiters--; s.limiters <= few/2 {
+		s.byKey = nil
+	}
+	l.prev, l.next, l.listed = nil, nil, false
+}
+
 // findLocked returns the limiter with that key, or nil.
 func (s *shard) findLocked(key string) *limiter {
+	if s.byKey != nil {
+		return s.byKey[key]
+	}
 	for l := s.first; l != nil; l = l.next {
 		if l.h.key == key {
 			return l
@@ -55,24 +100,22 @@ func (s *shard) limiterLocked(h *Handle) *limiter {
 			l = &limiter{shard: s}
 		}
 		s.free = nil
-		l.h, l.next = h, s.first
-		s.first = l
+		l.h = h
+		s.addLocked(l)
 		s.evictIdleLocked(l)
 	}
 	return l
 }
 
-// evictIdleLocked removes all idle limiters except keep.
+// evictIdleLocked removes the idle limiter, if there is one other than keep, which is idle from now on or about to
+// be used for the first time. Whatever makes a limiter idle calls it, so there is never another one.
 func (s *shard) evictIdleLocked(keep *limiter) {
-	for at := &s.first; *at != nil; {
-		if l := *at; l != keep && l.idleLocked() {
-			*at = l.next
-			l.resetLocked()
-			s.free = l
-		} else {
-			at = &l.next
-		}
+	if l := s.idle; l != nil && l != keep && l.listed && l.idleLocked() {
+		s.removeLocked(l)
+		l.resetLocked()
+		s.free = l
 	}
+	s.idle = keep
 }
 
 // close fails all requests and stops the timers. No flight leaves afterwards.
@@ -83,7 +126,9 @@ func (s *shard) close() {
 	for l := s.first; l != nil; l = l.next {
 		ended = l.closeLocked(ended)
 	}
-	s.first = nil
+	for s.first != nil {
+		s.removeLocked(s.first)
+	}
 	s.unlock()
 	wake(ended)
 }
