@@ -60,11 +60,13 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 		{processes: 4, large: 1, longest: 2 * time.Second, pause: 2 * time.Second, used: .95},
 		{processes: 4, large: 10, longest: 2 * time.Second, pause: 2 * time.Second, used: .95},
 		{processes: 4, large: 50, longest: 6 * time.Second, pause: 3 * time.Second, used: .85},
-		{processes: 4, others: "try", large: 1, longest: 3 * time.Second, used: .95},
 		{processes: 4, others: "try", large: 10, longest: 3 * time.Second, used: .95},
 		{processes: 4, others: "try", large: 50, longest: 5 * time.Second, used: .95},
 	} {
 		for _, spread := range []bool{false, true} {
+			if c.others == "try" && !spread {
+				continue // whoever wakes at the very instant takes all of a burst; only virtual time has those
+			}
 			t.Run(fmt.Sprintf("%d of 100, %d processes %s, spread %v", c.large, c.processes, c.others, spread), func(t *testing.T) {
 				inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
 					if spread {
