@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long demo tidy
 
-# The lanes of `make test`: checks unit oldest compat bench redis valkey. All of them by default.
+# The lanes of `make test`: checks unit oldest otlp compat bench redis valkey. All of them by default.
 LANES ?=
 
 help: ## list the targets

@@ -81,6 +81,10 @@ type RequestInfo struct {
 	Available int64
 	Rate      Rate
 	ClockSkew time.Duration
+	// CallContext has the values of the context in which the call was made whose reply decided the request: that of
+	// the first of the requests that shared it, under which the redis client traces the call. It is never canceled,
+	// and nil if no call was made for the request, or it was a Peek or one for several limiters.
+	CallContext context.Context
 	// Err is the error that the request returned.
 	Err error
 }
@@ -97,8 +101,26 @@ type CallInfo struct {
 	// Refunded is how many permits the call gave back that were granted to requests which had ended. Permits
 	// that nobody could give back are free after one interval.
 	Refunded int64
+	// Healed is what the call put right of what it found in Redis. It is zero for nearly every call.
+	Healed Healed
 	// Err is nil if Redis executed the script without an error.
 	Err error
+}
+
+// Healed counts the permits of a limiter whose state a call has found broken and put right. The fields are named after
+// the checks of rrl doctor in docs/operations.md, which says what each state does to callers of Redisson and where it
+// comes from. If Redis executed a call and its reply was lost, what it healed is not counted.
+type Healed struct {
+	// Value is the rate if the number of permits left was missing while some were in use, or was no whole number.
+	// It was rebuilt from the grants.
+	Value int64
+	// Lost is how many permits were neither left nor in use. They are free again.
+	Lost int64
+	// Surplus is how many more permits were left and in use than the rate allows. They are gone.
+	Surplus int64
+	// Clock is how many permits grants hold whose date was found ahead of the clock for the first time. They are
+	// free one interval later, whatever their date.
+	Clock int64
 }
 
 // hooks are what a Client tells of its work.
@@ -143,7 +165,8 @@ func (h *hooks) called() func(permit.Call) {
 	return func(c permit.Call) {
 		h.each(c.Limiter, func(h *Hook) {
 			if h.Call != nil {
-				h.Call(CallInfo(c))
+				h.Call(CallInfo{Script: c.Script, Limiter: c.Limiter, Requests: c.Requests, Duration: c.Duration,
+					Refunded: c.Refunded, Healed: Healed(c.Healed), Err: c.Err})
 			}
 		})
 	}
@@ -172,6 +195,7 @@ func (h *hooks) ended(ctx context.Context, r *RequestInfo, granted bool, refused
 // learn copies what a reply told.
 func (r *RequestInfo) learn(reply *permit.Reply) {
 	r.Replied, r.Available, r.Rate, r.ClockSkew = true, reply.Available, rateOf(reply.Rate), reply.Skew
+	r.CallContext = reply.Context
 }
 
 func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (got engine.Outcome, err error) {

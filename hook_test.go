@@ -112,7 +112,7 @@ func TestHookIsToldOfEachRequestOnce(t *testing.T) {
 			if got.Outcome == RequestTimeout { // the reply to a call at the last instant may come in time or not
 				got.Replied, got.Available, got.Rate = false, 0, Rate{}
 			}
-			got.Err, got.Limiter, got.Begin = nil, "", time.Time{}
+			got.Err, got.Limiter, got.Begin, got.CallContext = nil, "", time.Time{}, nil
 			require.Equal(t, c.want, got, c.name)
 		}
 		require.Equal(t, map[string]int{w.l.Name(): 0}, h.waiting)

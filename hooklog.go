@@ -6,7 +6,7 @@ import (
 )
 
 // LogHook returns a Hook that writes a log. Outages are logged at level Warn when they begin and Info when they
-// end, panics at level Error, requests that ended with an error at level Warn, unless their context was canceled,
+// end, panics at level Error, permits that were healed at level Info, requests that ended with an error at level Warn, unless their context was canceled,
 // and all other requests at level Debug. The name of the limiter, which may hold a user or an address, is in each
 // record.
 func LogHook(logger *slog.Logger) Hook {
@@ -31,6 +31,14 @@ func LogHook(logger *slog.Logger) Hook {
 				attrs = append(attrs, slog.Any("error", r.Err))
 			}
 			logger.LogAttrs(ctx, level, "rate limiter: request", attrs...)
+		},
+		Call: func(c CallInfo) {
+			if c.Healed == (Healed{}) {
+				return
+			}
+			logger.LogAttrs(context.Background(), slog.LevelInfo, "rate limiter: healed", slog.String("limiter", c.Limiter),
+				slog.Int64("value", c.Healed.Value), slog.Int64("lost", c.Healed.Lost),
+				slog.Int64("surplus", c.Healed.Surplus), slog.Int64("clock", c.Healed.Clock))
 		},
 		Event: func(e Event) {
 			ctx, level := context.Background(), slog.LevelWarn

@@ -24,6 +24,8 @@ func TestLogHook(t *testing.T) {
 	ctx := context.Background()
 	h.Request(ctx, RequestInfo{Limiter: "a", Outcome: RequestGranted})
 	require.Empty(t, out.String(), "requests are for level Debug")
+	h.Call(CallInfo{Limiter: "a"})
+	require.Empty(t, out.String(), "only what is healed is worth a line")
 	for _, c := range []struct {
 		log  func()
 		want string
@@ -37,6 +39,8 @@ func TestLogHook(t *testing.T) {
 			`level=INFO msg="rate limiter: outage ended" limiter=a duration=1s degraded=3`},
 		{func() { h.Event(Event{Kind: Panicked, Limiter: "a", Err: errors.New("panicked: 1")}) },
 			`level=ERROR msg="rate limiter: panicked" limiter=a error="panicked: 1"`},
+		{func() { h.Call(CallInfo{Limiter: "a", Healed: Healed{Lost: 3}}) },
+			`level=INFO msg="rate limiter: healed" limiter=a value=0 lost=3 surplus=0 clock=0`},
 	} {
 		out.Reset()
 		c.log()

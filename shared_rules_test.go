@@ -69,7 +69,7 @@ func TestValueThatIsNone(t *testing.T) {
 			}{
 				{"available", phaseRow{0, "", before, []any{now, "", 0, 0}, "0", "0 1 6 now", nil}},
 				{"release", phaseRow{0, "", before, []any{1, 0, now}, "0", "0 0 7", with("7", phaseMember{-100, m21("ab", 'a', 0, 3)})}},
-				{"audit", phaseRow{0, "", before, []any{100, "", "", 0, 0}, "0", "0 1 0 6", with("6", before.members...)}},
+				{"audit", phaseRow{0, "", before, []any{100, "", "", 0, 0}, "0", "0 1 0 6 10", with("6", before.members...)}},
 				{"reserve", phaseRow{0, "", before, []any{2, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
 				{"give_back", phaseRow{0, "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, phaseMember{-100, m21("ab", 'a', 0, 1)})}},

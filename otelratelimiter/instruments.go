@@ -8,15 +8,15 @@ import (
 )
 
 type instruments struct {
-	requests, permits, refunded, panics metric.Int64Counter
-	wait, callDuration, outageDuration  metric.Float64Histogram
-	batch                               metric.Int64Histogram
-	waits, outages                      metric.Int64UpDownCounter
-	skew                                metric.Float64Gauge
+	requests, permits, refunded, healed, panics metric.Int64Counter
+	wait, callDuration, outageDuration          metric.Float64Histogram
+	batch                                       metric.Int64Histogram
+	waits, outages                              metric.Int64UpDownCounter
+	skew                                        metric.Float64Gauge
 }
 
 func newInstruments(m metric.Meter) (in instruments, err error) {
-	var errs [11]error
+	var errs [12]error
 	in.requests, errs[0] = m.Int64Counter("ratelimiter.requests", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests for permits, by how they ended."))
 	in.permits, errs[1] = m.Int64Counter("ratelimiter.permits", metric.WithUnit("{permit}"),
@@ -43,5 +43,7 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 		metric.WithDescription("How far the newest grant found lay ahead of the limiter's clock: a peer's clock is fast."))
 	in.panics, errs[10] = m.Int64Counter("ratelimiter.panics", metric.WithUnit("{panic}"),
 		metric.WithDescription("Panics of foreign code that were contained."))
+	in.healed, errs[11] = m.Int64Counter("ratelimiter.healed", metric.WithUnit("{permit}"),
+		metric.WithDescription("Permits of limiters that were found broken in Redis and were healed, by what was wrong."))
 	return in, errors.Join(errs[:]...)
 }

@@ -62,7 +62,8 @@ func configure(opts []Option) config {
 // MeterProvider.
 //
 // A request that waited has a span, ratelimiter.acquire, from when it was made to when it ended. Other requests
-// have none.
+// have none. If the request of another caller led the script call that decided it, and that caller is traced, the span
+// has a link to the span of that caller, under which the redis client traces the call.
 func NewHook(opts ...Option) (ratelimiter.Hook, error) {
 	c := configure(opts)
 	in, err := newInstruments(c.meters.Meter(Scope))
@@ -102,16 +103,30 @@ func (h *hook) request(ctx context.Context, r ratelimiter.RequestInfo) {
 }
 
 func (h *hook) span(ctx context.Context, policy attribute.KeyValue, r ratelimiter.RequestInfo) {
-	_, span := h.tracer.Start(ctx, "ratelimiter.acquire", trace.WithTimestamp(r.Begin), trace.WithSpanKind(trace.SpanKindClient),
+	options := []trace.SpanStartOption{trace.WithTimestamp(r.Begin), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(policy,
 			attribute.String("operation", string(r.Operation)),
 			attribute.String("outcome", string(r.Outcome)),
 			attribute.Int64("permits", r.Permits),
-			attribute.Bool("degraded", r.Degraded)))
+			attribute.Bool("degraded", r.Degraded))}
+	if led, ok := leader(ctx, r.CallContext); ok {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: led}))
+	}
+	_, span := h.tracer.Start(ctx, "ratelimiter.acquire", options...)
 	if r.Outcome == ratelimiter.RequestError {
 		span.SetStatus(codes.Error, metricname.OfError(r.Err)) // its text may hold the name of the limiter
 	}
 	span.End(trace.WithTimestamp(r.Begin.Add(r.Duration)))
+}
+
+// leader returns the span under which the call was made that decided a request, if it is recorded and is not that of
+// the request itself.
+func leader(request, call context.Context) (trace.SpanContext, bool) {
+	if call == nil {
+		return trace.SpanContext{}, false
+	}
+	led, own := trace.SpanContextFromContext(call), trace.SpanContextFromContext(request)
+	return led, led.IsValid() && led.IsSampled() && (led.TraceID() != own.TraceID() || led.SpanID() != own.SpanID())
 }
 
 func (h *hook) waiting(limiter string, delta int) {
@@ -129,6 +144,9 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Refunded > 0 {
 		h.refunded.Add(ctx, c.Refunded, metric.WithAttributeSet(attribute.NewSet(h.policyOf(c.Limiter))))
 	}
+	metricname.EachHealed(c.Healed.Value, c.Healed.Lost, c.Healed.Surplus, c.Healed.Clock, func(cause string, permits int64) {
+		h.healed.Add(ctx, permits, metric.WithAttributeSet(attribute.NewSet(h.policyOf(c.Limiter), attribute.String("cause", cause))))
+	})
 }
 
 func (h *hook) event(e ratelimiter.Event) {

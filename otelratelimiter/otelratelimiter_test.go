@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,28 +18,32 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // A world is a limiter on miniredis whose Client has a Hook of the SDK.
 type world struct {
 	t       *testing.T
 	server  *miniredis.Miniredis
+	rdb     *redis.Client
 	client  *ratelimiter.Client
 	reader  *metric.ManualReader
 	meters  *metric.MeterProvider
 	spans   *tracetest.SpanRecorder
+	tracers *sdktrace.TracerProvider
 	options []Option
 }
 
 func newWorld(t *testing.T, opts ...Option) *world {
 	w := &world{t: t, server: miniredis.RunT(t), reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	w.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
 	w.meters = metric.NewMeterProvider(metric.WithReader(w.reader))
 	w.options = append([]Option{WithMeterProvider(w.meters),
-		WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans)))}, opts...)
+		WithTracerProvider(w.tracers)}, opts...)
 	hook, err := NewHook(w.options...)
 	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
-	w.client = ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+	w.rdb, w.client = rdb, ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 	t.Cleanup(func() {
 		require.NoError(t, w.client.Close())
 		require.NoError(t, rdb.Close())
@@ -164,6 +169,115 @@ func TestWithoutPolicies(t *testing.T) {
 	_, err := w.limiter("secret", 1, time.Minute).Try(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"degraded=false operation=try outcome=granted policy=_OTHER": 1}, w.points("ratelimiter.requests"))
+}
+
+// What a call heals is counted by what was wrong, and nothing is while a limiter is healthy.
+func TestHealed(t *testing.T) {
+	w := newWorld(t, WithPolicies(func(limiter string) string { return limiter[:3] }))
+	l := w.limiter("api:203.0.113.7", 5, time.Minute)
+	for range 6 {
+		_, err := l.Try(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Heal(t.Context()))
+	require.Empty(t, w.points("ratelimiter.healed"))
+	for value, try := range map[string]int64{"-3": 0, "x": 1} { // three are lost, and then all
+		require.NoError(t, w.server.Set("{api:203.0.113.7}:value", value))
+		if try == 0 {
+			require.NoError(t, l.Heal(t.Context()))
+			continue
+		}
+		_, err := l.Try(t.Context(), try)
+		require.NoError(t, err)
+	}
+	require.Equal(t, map[string]float64{"cause=lost policy=api": 3, "cause=value policy=api": 5}, w.points("ratelimiter.healed"))
+}
+
+// A request that waited is linked to the traced caller whose request led their shared call, and to nobody else.
+func TestSpanIsLinkedToTheSharedCall(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter("a", 3, 2*time.Second)
+	_, err := l.Try(t.Context(), 3)
+	require.NoError(t, err)
+	calls := &callSpans{ids: map[trace.SpanID]bool{}}
+	w.rdb.AddHook(calls)
+	callers := w.tracers.Tracer("callers")
+	var wg sync.WaitGroup
+	for i := range 3 {
+		wg.Go(func() {
+			ctx, span := callers.Start(context.Background(), fmt.Sprint("caller ", i))
+			defer span.End()
+			require.NoError(t, l.Acquire(ctx, 1))
+		})
+	}
+	wg.Wait()
+	byCaller, waits := map[trace.SpanID]bool{}, []sdktrace.ReadOnlySpan{}
+	for _, s := range w.spans.Ended() {
+		if s.Name() == "ratelimiter.acquire" {
+			waits = append(waits, s)
+		} else {
+			byCaller[s.SpanContext().SpanID()] = true
+		}
+	}
+	require.Len(t, waits, 3)
+	links := 0
+	for _, s := range waits {
+		require.True(t, byCaller[s.Parent().SpanID()])
+		require.LessOrEqual(t, len(s.Links()), 1)
+		for _, link := range s.Links() {
+			links++
+			require.True(t, byCaller[link.SpanContext.SpanID()])
+			require.True(t, calls.ids[link.SpanContext.SpanID()], "the redis client traces the call under it")
+			require.NotEqual(t, s.Parent().SpanID(), link.SpanContext.SpanID(), "its own caller is its parent already")
+			require.Empty(t, link.Attributes)
+		}
+	}
+	require.Equal(t, 2, links, "the third led the call")
+}
+
+// callSpans is a hook of the redis client that keeps the spans under which it would trace calls.
+type callSpans struct {
+	mu  sync.Mutex
+	ids map[trace.SpanID]bool
+}
+
+func (c *callSpans) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *callSpans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *callSpans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.mu.Lock()
+		c.ids[trace.SpanContextFromContext(ctx).SpanID()] = true
+		c.mu.Unlock()
+		return next(ctx, cmd)
+	}
+}
+
+// Which caller led a call is only of use if that caller is recorded.
+func TestLeader(t *testing.T) {
+	tracer := sdktrace.NewTracerProvider().Tracer("")
+	none := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer("")
+	ctx := t.Context()
+	a, _ := tracer.Start(ctx, "a")
+	b, _ := tracer.Start(ctx, "b")
+	unsampled, _ := none.Start(ctx, "c")
+	for name, c := range map[string]struct {
+		request, call context.Context
+		linked        bool
+	}{
+		"another caller": {a, b, true}, "a caller that is not traced": {ctx, b, true}, "itself": {a, a, false},
+		"no call": {a, nil, false}, "nobody traces": {ctx, ctx, false}, "not sampled": {a, unsampled, false},
+	} {
+		led, ok := leader(c.request, c.call)
+		require.Equal(t, c.linked, ok, name)
+		if ok {
+			require.Equal(t, trace.SpanContextFromContext(b), led)
+		}
+	}
+	require.Zero(t, testing.AllocsPerRun(100, func() { leader(ctx, ctx) }))
 }
 
 func TestOutage(t *testing.T) {

@@ -50,6 +50,8 @@ func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (r
 			Buckets: metricname.BatchBounds}, []string{"script"}),
 		refunded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_refunded_permits_total",
 			Help: "Permits given back whose callers had left."}, []string{"policy"}),
+		healed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_healed_permits_total",
+			Help: "Permits of limiters that were found broken in Redis and were healed, by what was wrong."}, []string{"policy", "cause"}),
 		outages: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ratelimiter_outage_state",
 			Help: "Redis servers, or parts of one, that are known to be unavailable."}),
 		outageDuration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ratelimiter_outage_duration_seconds",
@@ -60,7 +62,7 @@ func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (r
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimiter_panics_total",
 			Help: "Panics of foreign code that were contained."}),
 	}
-	all := []prometheus.Collector{h.requests, h.permits, h.wait, h.waits, h.callDuration, h.batch, h.refunded, h.outages,
+	all := []prometheus.Collector{h.requests, h.permits, h.wait, h.waits, h.callDuration, h.batch, h.refunded, h.healed, h.outages,
 		h.outageDuration, h.skew, h.panics}
 	for i, c := range all {
 		if err := reg.Register(c); err != nil {
@@ -74,13 +76,13 @@ func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (r
 }
 
 type hook struct {
-	policies                    *metricname.Policies
-	requests, permits, refunded *prometheus.CounterVec
-	wait, callDuration, batch   *prometheus.HistogramVec
-	waits, skew                 *prometheus.GaugeVec
-	outages                     prometheus.Gauge
-	outageDuration              prometheus.Histogram
-	panics                      prometheus.Counter
+	policies                            *metricname.Policies
+	requests, permits, refunded, healed *prometheus.CounterVec
+	wait, callDuration, batch           *prometheus.HistogramVec
+	waits, skew                         *prometheus.GaugeVec
+	outages                             prometheus.Gauge
+	outageDuration                      prometheus.Histogram
+	panics                              prometheus.Counter
 }
 
 func (h *hook) request(_ context.Context, r ratelimiter.RequestInfo) {
@@ -110,6 +112,9 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Refunded > 0 {
 		h.refunded.WithLabelValues(h.policies.Of(c.Limiter)).Add(float64(c.Refunded))
 	}
+	metricname.EachHealed(c.Healed.Value, c.Healed.Lost, c.Healed.Surplus, c.Healed.Clock, func(cause string, permits int64) {
+		h.healed.WithLabelValues(h.policies.Of(c.Limiter), cause).Add(float64(permits))
+	})
 }
 
 func (h *hook) event(e ratelimiter.Event) {

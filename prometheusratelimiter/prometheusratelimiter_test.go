@@ -102,6 +102,19 @@ func TestScrape(t *testing.T) {
 	require.Empty(t, problems)
 }
 
+// What a call heals is counted by what was wrong, and nothing is while a limiter is healthy.
+func TestHealed(t *testing.T) {
+	w := newWorld(t, nil)
+	l := w.limiter("a", 5)
+	_, err := l.Try(t.Context(), 5)
+	require.NoError(t, err)
+	require.NoError(t, l.Heal(t.Context()))
+	require.NotContains(t, w.scrape(), "ratelimiter_healed_permits_total{")
+	require.NoError(t, w.server.Set("{a}:value", "2"))
+	require.NoError(t, l.Heal(t.Context()))
+	w.has(`ratelimiter_healed_permits_total{cause="surplus",policy="_OTHER"} 2`)
+}
+
 func TestOutage(t *testing.T) {
 	w := newWorld(t, nil)
 	l := w.limiter("a", 1)
@@ -165,12 +178,15 @@ func TestDashboard(t *testing.T) {
 				shown[family] = true
 			}
 			for _, l := range label.FindAllStringSubmatch(target.Expr, -1) {
-				require.Contains(t, []string{"policy", "operation", "outcome", "degraded", "error_type"}, l[1], target.Expr)
+				require.Contains(t, []string{"policy", "operation", "outcome", "degraded", "error_type", "cause"}, l[1], target.Expr)
 			}
 		}
 	}
 	// Of these there are no samples before something happens.
-	rare := []string{"ratelimiter_clock_skew_seconds", "ratelimiter_refunded_permits_total"}
+	rare := []string{"ratelimiter_clock_skew_seconds", "ratelimiter_refunded_permits_total", "ratelimiter_healed_permits_total"}
+	for _, family := range rare {
+		require.True(t, shown[family], "%s is in no panel", family)
+	}
 	for family := range shown {
 		if !slices.Contains(rare, family) {
 			require.Contains(t, there, "# TYPE "+family+" ")

@@ -43,7 +43,9 @@
 --           permits fall due that may be taken then; young: permits that were taken within their grace;
 --           found: 1 when the tripwire was there, 2 more when it is there now; mine, theirs, ours: permits
 --           that this process, Redisson and other processes of this package hold among the newest 128
---           grants, and those that a cool-down has not given back; processes: others whose callers wait
+--           grants, and those that a cool-down has not given back; processes: others whose callers wait.
+--           When the call healed something, again is 4 more and four numbers of permits come last: the rate, when
+--           value was lost; lost ones; ones beyond the rate; those of grants that are new ahead of now
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
@@ -175,6 +177,9 @@ end
 
 -- What the reply tells beside what was granted. cooling is how long a cool-down still lasts.
 local skew, wait, again, walked, walked_permits, cooling = 0, 0, 0, 0, 0, 0
+-- Permits that were healed: the rate, if value was lost; lost ones that are back; ones beyond the rate; those of grants
+-- that were marked.
+local restored, regained, removed, dated = 0, 0, 0, 0
 local soon, young, found, mine, theirs, ours, blocked, waiting, tags
 local gap, planted = 0, 0
 if not done then
@@ -318,17 +323,25 @@ if not done then
     if value then
       value = value + freed
     else
+      restored = stored and rate or 0
       value, stored = rate + 1, nil
     end
     if value > rate then
       -- Lost; or somebody gave back more than was out, or the rate was lowered: what the set holds decides.
-      if redis.call('ZCARD', KEYS[3]) <= 512 then
+      local was, size = value, redis.call('ZCARD', KEYS[3])
+      value = rate
+      if size <= 512 then
         local members = redis.call('ZRANGE', KEYS[3], 0, -1)
-        value = rate
         for i = 1, #members do
           value = value - permits_of(members[i])
         end
-      else
+      end
+      if stored then
+        removed = was - value
+      elseif size > 0 then -- otherwise nobody has used it yet
+        restored = rate
+      end
+      if size > 512 then
         value, again = 0, AUDIT
       end
     end
@@ -407,6 +420,7 @@ if not done then
         for i = 1, #members do
           free = free - permits_of(members[i])
         end
+        removed = removed + math.max(0, value - math.max(0, free))
         value = math.min(value, math.max(0, free))
       end
       if value > 0 then
@@ -549,6 +563,9 @@ if not done then
                     if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
                       redis.call('ZREM', KEYS[3], m)
                       tended = tended + 1
+                      if not since then
+                        dated = dated + permits_of(m)
+                      end
                       break
                     end
                   end
@@ -620,6 +637,7 @@ if not done then
           size = redis.call('ZCARD', KEYS[3])
         end
         if size == 0 then
+          regained = regained + math.max(0, rate - value)
           value = rate
         elseif check and size <= 512 then
           local all, used = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), 0
@@ -634,8 +652,10 @@ if not done then
               used, moved = used + permits_of(m) - (free or 0), moved or free
             end
           end
+          regained = regained + math.max(0, rate - used - value)
           value = math.min(rate, math.max(value, rate - used))
           local over = value + used - rate
+          removed = removed + over
           if over > 0 and lowered then
             local less = math.max(0, math.min(over, value))
             value, over = value - less, over - less
@@ -671,6 +691,7 @@ if not done then
         elseif check then
           again = AUDIT
         end
+        removed = removed + math.max(0, value - rate)
         value = math.min(value, rate)
         if moved and met == 384 and value < wanted and again == 0 then
           again = REST -- there may be more blocks behind these
@@ -749,6 +770,7 @@ if not done then
         if not at then
           if budget > 0 and (ARGV[9] or '') == '' then
             -- The whole set and what is left do not make up one request: permits were lost.
+            regained = regained + math.max(0, rate - walked_permits - value)
             value = math.max(value, rate - walked_permits)
             again = REST
           elseif budget > 0 then
@@ -886,8 +908,9 @@ do
   if done then
     return {0, value, now, rate, interval, keep, has}
   end
+  local healed = restored > 0 or regained > 0 or removed > 0 or dated > 0
   local reply = {0, granted[1], wait, math.max(0, value + planted), now, rate, interval, keep,
-    again, walked, walked_permits, skew, gap, has}
+    healed and again + 4 or again, walked, walked_permits, skew, gap, has}
   for i = 2, #granted do
     reply[13 + i] = granted[i]
   end
@@ -902,6 +925,10 @@ do
     for i = 1, #tags do
       reply[n + i] = tags[i]
     end
+  end
+  if healed then
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = restored, regained, removed, dated
   end
   return reply
 end

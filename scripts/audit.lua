@@ -18,7 +18,8 @@
 -- ARGV[5]   number of members counted so far
 -- ARGV[6]   their permits
 -- Returns   {0, 0, oldest, newest, number, permits} not done, go on with these
---           {0, 1, balance, value} done: value + used - rate as found, and value as it is now
+--           {0, 1, balance, value, restored} done: value + used - rate as found, value as it is now, and the rate
+--           when value was lost, otherwise 0
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 --           {5} the set changed under the range, start over
 
@@ -104,9 +105,9 @@ end
 -- [end]
 if not value then
   redis.call('SET', KEYS[2], string.format('%.0f', rate - total))
-  return {0, 1, 0, rate - total}
+  return {0, 1, 0, rate - total, (stored or card > 0) and rate or 0}
 end
 if value + total ~= rate then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', rate - total - value))
 end
-return {0, 1, value + total - rate, rate - total}
+return {0, 1, value + total - rate, rate - total, 0}

@@ -62,7 +62,7 @@ end
 local most, stay, taken = tonumber(ARGV[4]), tonumber(ARGV[6]), 0
 local rank = most > 0 and redis.call('ZRANK', KEYS[3], ARGV[5])
 if rank and rank < 1024 then
-  local gone, score = redis.call('ZRANGE', KEYS[3], 0, rank), nil
+  local gone = redis.call('ZRANGE', KEYS[3], 0, rank)
   for i = 1, #gone do
     taken = taken + permits_of(gone[i])
   end
@@ -70,24 +70,25 @@ if rank and rank < 1024 then
   if taken > most or ARGV[3] == '1' and (value or 0) + taken > 0 then
     taken = 0
   end
-  if taken > 0 and stay > 0 then
-    local m, n = ARGV[5], stay
-    -- [shrink]
-    -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
-    local p = le32(n)
-    local smaller = sub(m, 1, -5) .. p
-    if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
-      smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-    end
-    -- [end]
-    -- Added before the old ones go: an emptied set would lose its TTL.
-    redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
-    redis.call('ZREM', KEYS[3], m)
-    rank = rank - 1
-  end
   if taken > 0 then
-    for i = 1, rank + 1, 512 do
-      redis.call('ZREM', KEYS[3], unpack(gone, i, math.min(i + 511, rank + 1)))
+    if stay == 0 then
+      redis.call('ZREMRANGEBYRANK', KEYS[3], 0, rank)
+    else
+      if rank > 0 then
+        redis.call('ZREMRANGEBYRANK', KEYS[3], 0, rank - 1)
+      end
+      local m, n = ARGV[5], stay
+      -- [shrink]
+      -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
+      local p = le32(n)
+      local smaller = sub(m, 1, -5) .. p
+      if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+        smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
+      end
+      -- [end]
+      -- Added before the old one goes: an emptied set would lose its TTL.
+      redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
+      redis.call('ZREM', KEYS[3], m)
     end
     -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
     if value then

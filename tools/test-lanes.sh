@@ -5,7 +5,7 @@
 # under CI=true when a lane could not run.
 #
 # The lanes run in three columns beside each other: compat and bench, whose JVMs
-# sleep most of the time; redis, valkey and checks; unit and oldest. The first of
+# sleep most of the time; redis, valkey and checks; unit, oldest and otlp. The first of
 # these has the higher priority and is heard while it runs; the output of the
 # others follows, each in one piece.
 #
@@ -19,7 +19,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 path=github.com/goredisson/ratelimiter
-lanes="checks unit oldest compat bench redis valkey"
+lanes="checks unit oldest otlp compat bench redis valkey"
 wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
@@ -105,7 +105,7 @@ formatted() { # gofmt lists the files it would change and exits 0
 # alone compiles each module, its tests too, as one who has that module only: by its own go.mod, without go.work.
 alone() {
     local dir
-    for dir in $(go list -m -f '{{.Dir}}'); do
+    for dir in $(go list -m -f '{{.Dir}}') otlp_test; do
         in_module "$dir" env GOWORK=off go vet ./... || { echo "in $dir, with GOWORK=off"; return 1; }
     done
 }
@@ -154,6 +154,11 @@ run_oldest() {
         return
     fi
     lane oldest . ". ./limit/... ./httplimit/..." RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
+}
+
+# The metrics and spans, by OTLP to a real collector. Its many modules are in no other module's graph, nor in go.work.
+run_otlp() {
+    lane otlp otlp_test ./... GOWORK=off --
 }
 
 # Real Redisson, of many versions, beside us on one redis-server.
@@ -252,7 +257,7 @@ if [ -n "$long" ]; then
     run $lanes
 else
     here=
-    for those in "compat bench" "redis valkey checks" "unit oldest"; do
+    for those in "compat bench" "redis valkey checks" "unit oldest otlp"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then

@@ -68,17 +68,9 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.NArg() != 1 {
 		return usageError{errors.New("diff takes one argument, a rule file")}
 	}
-	text, err := os.ReadFile(c.Args().First())
+	want, err := readWanted(c.Args().First())
 	if err != nil {
-		return usageError{err}
-	}
-	rules, err := rulefile.Parse(text)
-	if err != nil {
-		return usageError{fmt.Errorf("%s: %w", c.Args().First(), err)}
-	}
-	want, err := wantedOf(rules)
-	if err != nil {
-		return usageError{fmt.Errorf("%s: %w", c.Args().First(), err)}
+		return err
 	}
 	out, asJSON, n := c.Root().Writer, c.Bool("json"), 0
 	report := func(d drift) error {
@@ -170,6 +162,23 @@ func writeDrift(out io.Writer, d drift) error {
 		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    mend: %s\n", visible(d.Limiter), visible(d.Redis), d.File, visible(d.Mend))
 	}
 	return err
+}
+
+// readWanted returns the limits of a rule file that have a rate.
+func readWanted(path string) ([]*wanted, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	rules, err := rulefile.Parse(text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	want, err := wantedOf(rules)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return want, nil
 }
 
 // wantedOf returns the limits of rules that have a rate.

@@ -28,6 +28,8 @@ func doctorCommand() *cli.Command {
 			"Exit codes: 0 healthy, 1 findings that are at least a warning, 2 it could not look or wrong usage.",
 		[]cli.Flag{
 			&cli.StringFlag{Name: "match", Usage: "without a name: only limiters whose names match `PATTERN`"},
+			&cli.StringFlag{Name: "rules", Usage: "compare the rates with those of the rule file `FILE` too, as rrl diff does; limiters that are absent are for rrl diff"},
+			&cli.StringFlag{Name: "app-user", Usage: "say what the ACL user `NAME` of the application lacks, by ACL DRYRUN (Redis 7 and Valkey)"},
 			&cli.IntFlag{Name: "max", Value: 10_000, Usage: "without a name: look at `N` limiters at most"},
 			&cli.IntFlag{Name: "max-clients", Value: 100, Usage: "with a name: look at `N` clients of a PER_CLIENT limiter at most"},
 			&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with a name: for how long to watch for clocks that are slow; 0 for not at all"},
@@ -45,7 +47,15 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	d := &doctor.Doctor{Survey: survey.New(rdb.UniversalClient), MaxClients: c.Int("max-clients"), Sample: c.Duration("sample")}
 	var r *doctor.Report
 	var err error
-	if name := c.Args().First(); name != "" {
+	if path := c.String("rules"); path != "" {
+		want, err := readWanted(path)
+		if err != nil {
+			return err
+		}
+		d.Drift = driftFrom(want)
+	}
+	name := c.Args().First()
+	if name != "" {
 		r, err = d.Limiter(ctx, name)
 	} else {
 		if r, err = d.Servers(ctx); err != nil {
@@ -59,6 +69,13 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	if err != nil {
 		return err
+	}
+	if user := c.String("app-user"); user != "" {
+		access, err := d.Access(ctx, user, name)
+		if err != nil {
+			return err
+		}
+		r.Findings, r.Skipped = append(r.Findings, access.Findings...), append(r.Skipped, access.Skipped...)
 	}
 	out := c.Root().Writer
 	if c.Bool("json") {
@@ -75,6 +92,17 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		return exitError{code: exitSick}
 	}
 	return nil
+}
+
+// driftFrom returns a function for the doctor that compares a limiter with the limits of a file.
+func driftFrom(want []*wanted) func(*survey.State) (found, mend string) {
+	return func(st *survey.State) (string, string) {
+		d := compareRate(want, &survey.Limiter{Name: st.Name, Rate: st.Rate, Problem: st.Problem})
+		if d == nil || d.What == "other" {
+			return "", ""
+		}
+		return fmt.Sprintf("Redis has %s; the file has %s", d.Redis, d.File), d.Mend
+	}
 }
 
 // namesShown is how many limiters with the same finding are shown each.

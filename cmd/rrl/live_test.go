@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -361,11 +362,15 @@ func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 			return s
 		}
 		for _, n := range on.nodes {
+			require.NoError(t, n.Do(t.Context(), "acl", "setuser", "app", "on", ">secret", "~*", "+@all").Err())
 			require.NoError(t, n.Do(t.Context(), append([]any{"acl", "setuser", "eve", "on", ">secret", "%R~*", "-@all"}, anys(rules)...)...).Err())
 		}
 		before := dirty()
 		t.Setenv("REDIS_PASSWORD", "secret")
-		for _, args := range [][]string{{"ls", "--remains"}, {"inspect", "base-a", "--members"}, {"inspect", "base-b", "--clients"}, {"peek", "base-a", "1"}, {"top", "--count", "2", "--every", "100ms"}, {"watch", "base-a", "--count", "1"}, {"export"}, {"doctor"}, {"doctor", "base-a"}, {"doctor", "base-b"}} {
+		rules := filepath.Join(t.TempDir(), "rules.json")
+		require.NoError(t, os.WriteFile(rules, []byte(l.ok("export")), 0o600))
+		for _, args := range [][]string{{"ls", "--remains"}, {"inspect", "base-a", "--members"}, {"inspect", "base-b", "--clients"}, {"peek", "base-a", "1"}, {"top", "--count", "2", "--every", "100ms"}, {"watch", "base-a", "--count", "1"}, {"export"}, {"diff", rules, "--others"}, {"doctor", "--rules", rules},
+			{"doctor", "base-a", "--app-user", "app"}, {"doctor", "base-b"}} {
 			_, out, errs := l.run(args...)
 			require.Empty(t, errs, "%v", args)
 			require.NotContains(t, out, "NOPERM", "%v", args)

@@ -14,6 +14,7 @@ import (
 func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*Report)) (*Report, error) {
 	r := &Report{Findings: []Finding{}, Skipped: []Skip{}}
 	q.Remains = true
+	idle := groups{}
 	clients, err := d.Survey.ClientIDs(ctx, q, sampleClients+1, most)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -42,6 +43,7 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 		if l.Kind == survey.Told {
 			continue
 		}
+		idle.add(l)
 		if err := d.one(ctx, l.Name, clients[l.Name], r); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -52,6 +54,7 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 			found(r)
 		}
 	}
+	r.Findings = append(r.Findings, idle.findings()...)
 	return r, nil
 }
 
@@ -86,8 +89,11 @@ func (d *Doctor) one(ctx context.Context, name string, clients []string, r *Repo
 			p.twin = twin
 		}
 	}
-	for _, f := range p.examine() {
-		if f.Severity > Info || f.Check == "cool-down" {
+	if err := d.frequency(ctx, p, skip); err != nil {
+		return err
+	}
+	for _, f := range append(d.drift(p), p.examine()...) {
+		if f.Severity > Info || f.Check == "cool-down" || f.Check == "hot-key" {
 			r.Findings = append(r.Findings, f)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -83,6 +84,11 @@ type Doctor struct {
 	MaxClients int
 	// Sample is for how long Limiter watches a limiter for clocks that are slow; 0 for not at all.
 	Sample time.Duration
+	// Drift compares a limiter, whose hash is sound, with what it should be. It returns an empty text if there is no
+	// difference. It may be nil.
+	Drift func(*survey.State) (found, mend string)
+
+	noFrequency atomic.Bool // the servers keep none
 }
 
 // A patient is one limiter with everything that the checks look at.
@@ -95,6 +101,7 @@ type patient struct {
 	more    bool            // there are more clients than were read
 	twin    string          // the other limiter that has the same keys, or empty
 	memory  int64           // of the members, in bytes; 0 if it is not known
+	uses    int64           // the LFU counter of the hash, which every call reads; 0 if it is not known
 }
 
 // states returns all states of the patient's grants.
@@ -161,6 +168,9 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 			}
 		}
 	}
+	if err := d.frequency(ctx, p, skip); err != nil {
+		return nil, err
+	}
 	if d.Sample > 0 && p.main.Count > 0 {
 		select {
 		case <-time.After(d.Sample):
@@ -174,8 +184,20 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 			p.later = nil
 		}
 	}
-	r.Findings = append(r.Findings, p.examine()...)
+	r.Findings = append(append(r.Findings, d.drift(p)...), p.examine()...)
 	return r, nil
+}
+
+// drift compares the rate of a patient with what it should be.
+func (d *Doctor) drift(p *patient) []Finding {
+	if d.Drift == nil || p.main.Problem != nil {
+		return nil
+	}
+	found, mend := d.Drift(p.main)
+	if found == "" {
+		return nil
+	}
+	return []Finding{p.of(p.main, "drift", Warning, mend, "%s", found)}
 }
 
 // read reads a state, and all of it where that is possible. A state that does not add up is read once more, because a

@@ -95,6 +95,21 @@ var explanations = map[string]explanation{
 		"all callers of the server wait as long; Redisson's first call after a pause reclaims everything that has expired",
 		"all callers of the server wait as long; a call of ours takes about a millisecond at most",
 	},
+	"acl": {
+		"the ACL of the user that the application has does not allow what a limiter needs",
+		"calls fail with NOPERM where Redisson uses the same commands; it needs others besides",
+		"calls that need one of these fail with NOPERM; those that a script needs fail after a part of it was done",
+	},
+	"drift": {
+		"the limiter has another rate in Redis than the rule file; neither trySetRate nor a file changes the rate of a limiter that exists",
+		"the rate in Redis counts",
+		"the rate in Redis counts",
+	},
+	"idle": {
+		"limiters are made for users or addresses, and nothing ever deletes them",
+		"none, but the keys take memory for ever",
+		"none, but the keys take memory for ever",
+	},
 	"writers": {
 		"who has written what is in the set, by the layout of the members",
 		"versions of different layouts cannot share a limiter",

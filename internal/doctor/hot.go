@@ -3,54 +3,118 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/redis/go-redis/v9"
 )
 
 // slowCall is from which time on a call in the slow log matters.
 const slowCall = 10 * time.Millisecond
+
+// manyUses is the LFU counter from which on a limiter is worth naming: about 50,000 calls within minutes.
+const manyUses = 128
+
+// frequency reads how often the limiter is used, where the eviction policy has Redis count that.
+func (d *Doctor) frequency(ctx context.Context, p *patient, skip func(string, error) error) error {
+	if d.noFrequency.Load() || p.main.Types[0] != "hash" {
+		return nil
+	}
+	n, ok, err := d.Survey.Frequency(ctx, p.name, p.main.Keys[0])
+	if err != nil {
+		d.noFrequency.Store(true) // once is enough
+		return skip("hot-key", fmt.Errorf("OBJECT FREQ: %w", err))
+	}
+	if p.uses = n; !ok {
+		d.noFrequency.Store(true)
+	}
+	return nil
+}
+
+func (p *patient) hotKey() []Finding {
+	if p.uses < manyUses {
+		return nil
+	}
+	f := p.of(p.main, "hot-key", Info, "", "the LFU counter of the hash, which every call reads, is %d of 255", p.uses)
+	f.Means = "the limiter is among the most used keys of its server, whose one thread serves all of its calls"
+	f.Java, f.Go = "each call is a script of its own", "the calls of a process share scripts"
+	return []Finding{f}
+}
 
 // hot looks in the slow log of a server for calls of limiters, and at how often scripts are called. What the log does
 // not say for sure, whose script a call was, it takes from the keys.
 func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) {
 	add := func(s Severity, found, means, mend string) {
 		x := finding("hot-key", s, found)
-		x.Node, x.Mend = node.Addr, mend
-		if means != "" {
-			x.Means = means
-		}
+		x.Node, x.Means, x.Mend = node.Addr, means, mend
+		x.Java, x.Go = "all callers of the server wait as long", "all callers of the server wait as long"
 		r.Findings = append(r.Findings, x)
 	}
 	log, err := node.Client.SlowLogGet(ctx, 128).Result()
 	if err != nil {
 		r.Skipped = append(r.Skipped, Skip{Check: "hot-key", Node: node.Addr, Why: oneLine(fmt.Errorf("SLOWLOG GET: %w", err))})
 	}
-	slow, worst := map[string]time.Duration{}, map[string]int{}
-	var names []string
-	for _, entry := range log {
-		name, ok := limiterOf(entry.Args)
-		if !ok || entry.Duration < slowCall {
+	now, err := node.Client.Time(ctx).Result()
+	if err != nil {
+		return // the server has been looked at; it is away now
+	}
+	var elsewhere slowCalls // that limiters cannot have caused
+	for i, c := range slowOf(log, now) {
+		if i == 5 || c.count == 1 || d.isSmall(ctx, c.limiter) {
+			elsewhere.count += c.count
+			elsewhere.worst = max(elsewhere.worst, c.worst)
 			continue
 		}
-		if worst[name]++; worst[name] == 1 {
-			names = append(names, name)
-		}
-		slow[name] = max(slow[name], entry.Duration)
-	}
-	for i, name := range names {
-		if i == 5 {
-			break
-		}
-		x := finding("hot-key", Warning, fmt.Sprintf("%d calls in the slow log, the slowest of %v", worst[name], slow[name].Round(time.Millisecond)))
-		x.Limiter, x.Node = name, node.Addr
-		x.Mend = "rrl doctor " + ShellQuote(name) + " says whether its set is huge"
+		x := finding("hot-key", Warning, fmt.Sprintf("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond)))
+		x.Limiter, x.Node = c.limiter, node.Addr
+		x.Mend = "rrl doctor " + ShellQuote(c.limiter) + " says whether its set is huge"
 		r.Findings = append(r.Findings, x)
+	}
+	if elsewhere.count > 0 {
+		add(Info, fmt.Sprintf("%d calls in the slow log of the last hour that limiters do not explain, the slowest of %v", elsewhere.count, elsewhere.worst.Round(time.Millisecond)),
+			"they were slow once, or their limiters hold too few permits to take long: the server was busy with something else, or its host was", "redis-cli --latency, redis-cli info stats, and the load of the host")
 	}
 	if up, calls := f.number("uptime_in_seconds"), f.scripts(); up > 60 && calls/up > 10_000 {
 		add(Info, fmt.Sprintf("%d script calls a second since the start", calls/up), "the server spends much of its one thread on scripts", "")
 	}
+}
+
+// slowCalls are the calls of one limiter in the slow log.
+type slowCalls struct {
+	limiter string
+	count   int
+	worst   time.Duration
+}
+
+// slowOf returns the calls of limiters of the last hour in a slow log, those of the limiter with the most first.
+func slowOf(log []redis.SlowLog, now time.Time) []*slowCalls {
+	var list []*slowCalls
+	for _, entry := range log {
+		name, ok := limiterOf(entry.Args)
+		if !ok || entry.Duration < slowCall || now.Sub(entry.Time) > time.Hour {
+			continue
+		}
+		i := slices.IndexFunc(list, func(c *slowCalls) bool { return c.limiter == name })
+		if i < 0 {
+			i = len(list)
+			list = append(list, &slowCalls{limiter: name})
+		}
+		list[i].count++
+		list[i].worst = max(list[i].worst, entry.Duration)
+	}
+	slices.SortStableFunc(list, func(a, b *slowCalls) int { return b.count - a.count })
+	return list
+}
+
+// quickMembers is how many members a call of Redisson reclaims within slowCall: 100,000 take 149 ms.
+const quickMembers = 5000
+
+// isSmall reports whether a limiter holds so few permits that no call of it can take long, whoever makes it.
+func (d *Doctor) isSmall(ctx context.Context, name string) bool {
+	st, err := d.Survey.Read(ctx, name, "")
+	return err == nil && st.Problem == nil && st.Rate.Permits <= quickMembers && st.Count <= quickMembers
 }
 
 // scripts returns how many calls of scripts INFO commandstats counts.

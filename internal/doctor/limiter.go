@@ -17,12 +17,11 @@ import (
 var limiterChecks = []func(*patient) []Finding{
 	(*patient).wrongType, (*patient).malformed, (*patient).balance, (*patient).layouts, (*patient).twins,
 	(*patient).clock, (*patient).ttl, (*patient).otherType, (*patient).deadClients, (*patient).hugeSet,
-	(*patient).coolDown, (*patient).slot, (*patient).writers,
+	(*patient).hotKey, (*patient).coolDown, (*patient).slot, (*patient).writers,
 }
 
 const (
 	manyMembers = 10_000
-	fewMembers  = 1000
 	// clockTolerance is how far ahead of Redis a grant may be dated without a finding: what a clock that is set by
 	// NTP differs.
 	clockTolerance = 50 * time.Millisecond
@@ -335,8 +334,9 @@ func (p *patient) hugeSet() (list []Finding) {
 		case st.Count > manyMembers:
 			list = append(list, p.of(st, "huge-set", Warning, "a lower rate, or a shorter interval; httplimit and limit have limiters whose state does not grow",
 				"%d members%s", st.Count, memory))
-		case st.Count > fewMembers && st.Whole && 2*expired > int(st.Count):
-			list = append(list, p.of(st, "huge-set", Info, p.healing(st), "%d of %d members have expired and nobody has reclaimed them", expired, st.Count))
+		case expired >= quickMembers && 2*expired > int(st.Count):
+			list = append(list, p.of(st, "huge-set", Info, "one call of Go for each 512 of them, before Java's next one: "+p.rrl("watch")+" shows how many are left",
+				"%d of %d members have expired and nobody has reclaimed them", expired, st.Count))
 		}
 	}
 	return list

@@ -139,10 +139,30 @@ func TestHotKey(t *testing.T) {
 	f := r.Findings[0]
 	require.Equal(t, "hot-key", f.Check)
 	require.Equal(t, "orders", f.Limiter)
-	require.Contains(t, f.Found, "2 calls in the slow log, the slowest of ")
+	require.Contains(t, f.Found, "2 calls in the slow log of the last hour, the slowest of ")
+
+	// A limiter of a few permits cannot have been the cause, nor can one whose call was slow once.
+	require.NoError(t, rdb.HSet(t.Context(), "orders", "rate", 5, "interval", 1000, "type", 0).Err())
+	run("once", "{once}:value", "{once}:permits")
+	require.Contains(t, servers(t, rdb), "info hot-key: 3 calls in the slow log of the last hour that limiters do not explain, the slowest of ")
+	require.NotContains(t, servers(t, rdb), "warning")
+	require.NoError(t, rdb.HSet(t.Context(), "orders", "rate", 5001).Err())
+	require.Contains(t, servers(t, rdb), "warning hot-key: 2 calls")
 
 	// The counters of scripts.
 	var report Report
-	(&Doctor{}).hot(t.Context(), survey.Node{Client: rdb}, factsOf("uptime_in_seconds:100\r\ncmdstat_evalsha:calls=3000000,usec=1\r\ncmdstat_eval:calls=5,usec=1"), &report)
-	require.Equal(t, "30000 script calls a second since the start", report.Findings[1].Found)
+	(&Doctor{Survey: survey.New(rdb)}).hot(t.Context(), survey.Node{Client: rdb}, factsOf("uptime_in_seconds:100\r\ncmdstat_evalsha:calls=3000000,usec=1\r\ncmdstat_eval:calls=5,usec=1"), &report)
+	require.Equal(t, "30000 script calls a second since the start", report.Findings[len(report.Findings)-1].Found)
+}
+
+// What was slow long ago, or was not slow, or is not of a limiter, does not count.
+func TestSlowLog(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	entry := func(ago, took time.Duration, key string) redis.SlowLog {
+		return redis.SlowLog{Time: now.Add(-ago), Duration: took, Args: []string{"EVALSHA", "…", "3", key, "{" + key + "}:value", "{" + key + "}:permits"}}
+	}
+	got := slowOf([]redis.SlowLog{entry(0, 20*time.Millisecond, "b"), entry(time.Minute, 30*time.Millisecond, "a"), entry(time.Hour, 10*time.Millisecond, "a"),
+		entry(time.Hour+time.Second, time.Second, "a"), entry(0, 9*time.Millisecond, "b"), {Time: now, Duration: time.Second, Args: []string{"KEYS", "*"}}}, now)
+	require.Equal(t, []*slowCalls{{"a", 2, 30 * time.Millisecond}, {"b", 1, 20 * time.Millisecond}}, got)
+	require.Empty(t, slowOf(nil, now))
 }

@@ -64,7 +64,7 @@ func (k *knownRefusals) learnLocked(key string, permits int64, asked time.Time, 
 		}
 	}
 	x := &knownRefusal{permits: permits, asked: asked, reply: *a}
-	x.reply.Granted = nil
+	x.reply.Granted, x.reply.Context = nil, nil
 	k.byKey[key] = x
 }
 

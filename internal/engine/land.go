@@ -73,6 +73,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 // learnLocked takes in what the reply says about the limiter.
 func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
 	l := f.limiter
+	a.Context = f.ctx
 	l.lastErr, l.typ = nil, f.Type
 	if a.Rate.Interval > 0 {
 		l.learnRateLocked(a, begin)

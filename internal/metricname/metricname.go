@@ -67,6 +67,19 @@ func (p *Policies) Of(limiter string) string {
 	return value
 }
 
+// EachHealed calls f with each number of permits that is not 0, and with what was wrong with them: the name of the check
+// of rrl doctor.
+func EachHealed(value, lost, surplus, clock int64, f func(cause string, permits int64)) {
+	for _, h := range [...]struct {
+		cause   string
+		permits int64
+	}{{"value", value}, {"lost", lost}, {"surplus", surplus}, {"clock", clock}} {
+		if h.permits > 0 {
+			f(h.cause, h.permits)
+		}
+	}
+}
+
 // replies are the first words of the error replies that have a value of their own.
 var replies = []string{"OOM", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN",
 	"MOVED", "ASK", "TRYAGAIN", "NOSCRIPT", "NOPERM", "NOAUTH", "WRONGTYPE", "BUSY"}

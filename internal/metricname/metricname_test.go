@@ -14,6 +14,15 @@ import (
 )
 
 // A million names are at most 65 values.
+func TestEachHealed(t *testing.T) {
+	got := map[string]int64{}
+	f := func(cause string, permits int64) { got[cause] = permits }
+	EachHealed(0, 0, 0, 0, f)
+	require.Empty(t, got)
+	EachHealed(1, 2, 3, 4, f)
+	require.Equal(t, map[string]int64{"value": 1, "lost": 2, "surplus": 3, "clock": 4}, got)
+}
+
 func TestPoliciesAreBounded(t *testing.T) {
 	p := NewPolicies(func(limiter string) string { return limiter })
 	seen := map[string]bool{}

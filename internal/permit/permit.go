@@ -3,6 +3,7 @@
 package permit
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -72,7 +73,16 @@ type Call struct {
 	Requests int64  // that share the call
 	Duration time.Duration
 	Refunded int64 // permits that it gave back
+	Healed   Healed
 	Err      error
+}
+
+// Healed is what a call healed of the state of a limiter, in permits.
+type Healed struct {
+	Value   int64 // the rate, when the number of permits left was lost
+	Lost    int64 // that were neither left nor in use
+	Surplus int64 // beyond the rate
+	Clock   int64 // of grants that were found ahead of the clock for the first time
 }
 
 // A Run is a number of equal requests.
@@ -147,6 +157,8 @@ type Reply struct {
 	Skew      time.Duration
 	NoTTL     bool   // the limiter had no TTL; false also if the call did not look
 	Others    Others // if the call had a Share
+	// Context is that in which the call was made, the first of its requests', which the engine fills in.
+	Context context.Context
 }
 
 // Others is what a call with a Share learns about other processes.

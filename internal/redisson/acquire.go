@@ -120,6 +120,7 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 	if err := l.statusError(r); err != nil {
 		return permit.Reply{}, err
 	}
+	r = withoutHealed(r)
 	var o permit.Others
 	if n := 13 + len(b.Runs); b.Share.On && len(r) >= n+8 && r[n+7] >= 0 && r[n+7] <= int64(len(r)-n-8)/2 {
 		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2]&1 == 1, WireLeft: r[n+2]&2 == 2,

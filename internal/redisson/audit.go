@@ -76,7 +76,7 @@ func (l *Limiter) AuditStep(ctx context.Context, typ permit.Type, t Tally) (next
 		return Tally{}, false, Balance{}, nil
 	case head[0] != statusOK:
 		return Tally{}, false, Balance{}, l.statusError(head)
-	case len(r) == 4 && head[1] == 1:
+	case len(r) == 5 && head[1] == 1:
 		var ok1 bool
 		found.Surplus, ok1 = r[2].(int64)
 		found.Value, ok = r[3].(int64)

@@ -93,8 +93,11 @@ func (l *Limiter) once(ctx context.Context, s *Script, cmd []any, requests int64
 	begin := time.Now()
 	raw, err := l.attempt(ctx, s, cmd)
 	call := permit.Call{Script: s.Name, Limiter: l.Name, Requests: requests, Duration: time.Since(begin), Err: err}
-	if s == l.Scripts.GiveBack && err == nil {
-		call.Refunded = refunded(raw, cmd)
+	if err == nil {
+		call.Healed = healedOf(l.Scripts, s, raw)
+		if s == l.Scripts.GiveBack {
+			call.Refunded = refunded(raw, cmd)
+		}
 	}
 	l.Called(call)
 	return raw, err

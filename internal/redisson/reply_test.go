@@ -162,6 +162,11 @@ func TestRepliesToAcquire(t *testing.T) {
 		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}},
 		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}},
 		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 3, 512, 77, 0, 7, 0, 1), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.Walk, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
+		"what was healed":         {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 0, 4), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Rest}},
+		"healed, of two runs":     {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 7, 512, 77, 0, 7, 0, 1, 0, 0, 8, 0), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.Walk, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
+		"healed, beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 4, 0, 0, 0, 7, 1, 20, 2, 3, 4, 5, 6, 8, 1, 300, 255, 301, 0, 1, 0, 0),
+			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond, Young: 2,
+				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 255}, Tags: []int64{301}}}},
 		"beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 0, 0, 0, 0, 7, 1, 20, 2, 3, 4, 5, 6, 8, 1, 300, 255, 301),
 			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond, Young: 2,
 				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 255}, Tags: []int64{301}}}},
@@ -172,6 +177,29 @@ func TestRepliesToAcquire(t *testing.T) {
 		got, err := l.Acquire(context.Background(), b)
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
+	}
+}
+
+// TestHealedOf checks which replies tell of permits that were healed.
+func TestHealedOf(t *testing.T) {
+	l, _ := forged(t)
+	for name, c := range map[string]struct {
+		script *Script
+		reply  any
+		want   permit.Healed
+	}{
+		"granted":        {l.Scripts.Acquire, list(0, 4, 1000, 10, 2000, 60000), permit.Healed{}},
+		"nothing":        {l.Scripts.Acquire, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 3, 0, 0, 9, 7, 1), permit.Healed{}},
+		"several":        {l.Scripts.Acquire, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 2, 4), permit.Healed{Value: 10, Lost: 3, Surplus: 2, Clock: 4}},
+		"another script": {l.Scripts.Reserve, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 2, 4), permit.Healed{}},
+		"not numbers":    {l.Scripts.Acquire, []any{"", "", "", "", "", "", "", "", int64(4), "", "", "", "", "", "x", nil, 1.5, int64(-3)}, permit.Healed{}},
+		"no list":        {l.Scripts.Acquire, int64(4), permit.Healed{}},
+		"audit, lost":    {l.Scripts.Audit, list(0, 1, -7, 3, 0), permit.Healed{Lost: 7}},
+		"audit, surplus": {l.Scripts.Audit, list(0, 1, 7, 3, 0), permit.Healed{Surplus: 7}},
+		"audit, value":   {l.Scripts.Audit, list(0, 1, 0, 3, 10), permit.Healed{Value: 10}},
+		"audit goes on":  {l.Scripts.Audit, []any{int64(0), int64(0), "a", "b", int64(4), int64(5)}, permit.Healed{}},
+	} {
+		require.Equal(t, c.want, healedOf(l.Scripts, c.script, c.reply), name)
 	}
 }
 
