@@ -41,7 +41,13 @@ var tabs = []tab{
 }
 
 func parseListQuery(q url.Values) listQuery {
-	l := listQuery{filter: strings.TrimSpace(q.Get("q")), only: q.Get("only"), sort: q.Get("sort"), up: q.Get("up") == "1"}
+	printable := func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return -1
+	}
+	l := listQuery{filter: strings.TrimSpace(strings.Map(printable, q.Get("q"))), only: q.Get("only"), sort: q.Get("sort"), up: q.Get("up") == "1"}
 	if _, ok := orders[l.sort]; !ok {
 		l.sort = "name"
 	}
