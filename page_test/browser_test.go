@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // hangs is how long a condition may take to become true. Only a hang reaches it.
-const hangs = 10 * time.Second
+const hangs = 2 * time.Minute
 
 // chromium returns the path of the browser, and skips the test if there is none.
 func chromium(t *testing.T) string {

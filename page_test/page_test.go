@@ -79,10 +79,10 @@ func TestListInABrowser(t *testing.T) {
 	b.shortcut("/")
 	b.until(`document.activeElement.id === "q"`)
 	b.press("ORDERS*0424" + kb.Enter)
-	b.until(`document.querySelector("#count")?.innerText === "1–4 of 4" && document.readyState === "complete"`)
-	require.Equal(t, "orders:create:04240", eval[string](b, `document.querySelector("tbody th a").innerText`))
+	b.until(`document.querySelector("#count")?.innerText === "1–5 of 5" && document.readyState === "complete"`)
+	require.Equal(t, "orders:create:00424", eval[string](b, `document.querySelector("tbody th a").innerText`))
 	b.press("j" + kb.Enter)
-	b.until(`document.querySelector("h1")?.innerText === "orders:create:04240" && document.readyState === "complete"`)
+	b.until(`document.querySelector("h1")?.innerText === "orders:create:00424" && document.readyState === "complete"`)
 	b.press("u")
 	b.until(`document.querySelector("#count") && document.readyState === "complete"`)
 
