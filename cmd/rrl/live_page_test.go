@@ -41,7 +41,9 @@ func (l *live) page(args ...string) string {
 	ctx, stop := context.WithCancel(l.Context())
 	var out, errs lockedBuffer
 	code := make(chan int, 1)
-	go func() { code <- run(ctx, append([]string{"rrl", "page", "--listen", "127.0.0.1:0"}, args...), &out, &errs) }()
+	go func() {
+		code <- run(ctx, append([]string{"rrl", "page", "--listen", "127.0.0.1:0"}, args...), &out, &errs)
+	}()
 	l.Cleanup(func() {
 		stop()
 		require.Equal(l, exitOK, <-code, errs.String())
