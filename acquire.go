@@ -44,10 +44,10 @@ type Result struct {
 // When ctx is done, TryAcquire returns at once with ctx.Err(), which is unchanged unless Redis is known to be
 // unavailable; then the error wraps ErrUnavailable and the cause as well. Permits that are granted to it at
 // that moment go to the next caller in line or back to Redis. Other errors are ErrInvalidArgument if permits is
-// not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrClosed, ErrUnavailable, and those
-// from Redis. While Redis is unavailable the [OutagePolicy] decides.
+// not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable,
+// and those from Redis. While Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
-	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Policy: l.policy})
+	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known, Policy: l.policy})
 	return r.Granted, err
 }
 
@@ -66,12 +66,24 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 // Only when the first of these has been passed over for a whole interval does Try refuse, until that caller has
 // been served.
 func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
-	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
+	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Known: l.known, Policy: l.policy})
 	if err != nil || r.Reply == nil {
 		return Result{}, err
 	}
 	return Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: rateOf(r.Reply.Rate), Time: r.Reply.Now,
 		ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
+}
+
+// KnownRefusals returns a handle of the same limiter whose requests may be refused without asking Redis, if they are
+// known to be refused; see [WithKnownRefusals], which sets it for all limiters of a Client. The requests of l go on as
+// before. 0 makes each request ask. If bound is negative, every call of the handle returns ErrInvalidArgument.
+func (l *RateLimiter) KnownRefusals(bound time.Duration) *RateLimiter {
+	handle := *l
+	handle.known = bound
+	if bound < 0 && handle.err == nil {
+		handle.err = invalid("KnownRefusals: %v is negative", bound)
+	}
+	return &handle
 }
 
 // Peek returns what [RateLimiter.Try] would return now, without taking any permits. It suits dashboards, and

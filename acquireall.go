@@ -65,12 +65,8 @@ func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, deman
 	if timeout <= 0 {
 		return c.acquireAll(ctx, false, time.Time{}, demands)
 	}
-	return c.acquireAll(ctx, true, time.Now().Add(min(timeout, longestTimeout)), demands)
+	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands)
 }
-
-// longestTimeout bounds the timeout of a list, because the time left until a deadline that is further away is the
-// longest Duration, to which nothing can be added.
-const longestTimeout = 100 * 365 * 24 * time.Hour
 
 // AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. In every
 // other respect it is like [Client.TryAcquireAll].

@@ -108,7 +108,7 @@ func (c *Client) Close() error {
 // same limiter. If the name cannot be used, every call of the limiter returns ErrInvalidArgument or
 // ErrNameNotClusterSafe.
 func (c *Client) RateLimiter(name string) *RateLimiter {
-	l := &RateLimiter{client: c, name: name, err: c.err, policy: c.policy}
+	l := &RateLimiter{client: c, name: name, err: c.err, policy: c.policy, known: c.cfg.known}
 	if l.err != nil {
 		return l
 	}

@@ -41,8 +41,8 @@ const maxCoolDown = 366 * 24 * time.Hour
 //
 // CoolDown returns ErrInvalidArgument if until is more than a year away, or if the duration of Reopen is
 // negative, longer than a year, or not a whole number of milliseconds. Other errors are ErrNotInitialized,
-// ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, and those from Redis, after which the cool-down may or
-// may not have begun. If until is in the past, CoolDown does nothing and returns nil.
+// ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable, and those from Redis, after which the cool-down
+// may or may not have begun. If until is in the past, CoolDown does nothing and returns nil.
 func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...CoolDownOption) error {
 	if err := l.ready(ctx); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
 // [WithRecheck]. The outage policies of other processes learn of the end with the next reply from Redis. A
 // caller of Redisson that was told to sleep until the end of the cool-down sleeps until then.
 //
-// LiftCoolDown returns ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, or an error from
-// Redis.
+// LiftCoolDown returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable, or an
+// error from Redis.
 func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err

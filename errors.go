@@ -40,6 +40,11 @@ var (
 	// or the interval is not a positive whole number, the keep-alive time is not a whole number, or the type is
 	// unknown.
 	ErrMalformed = permit.ErrMalformed
+
+	// ErrConflict means that others changed the limiter during every attempt of the call: its type, which was
+	// another one each time, or the permits in use, which could not be counted. The call took nothing, and can be
+	// made again. It is no outage.
+	ErrConflict = permit.ErrConflict
 )
 
 func invalid(format string, args ...any) error {

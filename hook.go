@@ -2,8 +2,6 @@ package ratelimiter
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
@@ -111,21 +109,11 @@ type hooks struct {
 
 // each calls f with each Hook. It tells the observer of those that panic.
 func (h *hooks) each(limiter string, f func(*Hook)) {
-	for i := range h.list {
-		call := func() (err error) {
-			defer retry.Recover(&err)
-			f(&h.list[i])
-			return nil
+	retry.Each(h.list, f, func(_ int, err error) {
+		if h.observer != nil { // if that panics as well, there is nobody left to tell
+			_ = retry.Contain(func() { h.observer(Event{Kind: Panicked, Limiter: limiter, Time: time.Now(), Err: err}) })
 		}
-		if err := call(); err != nil && h.observer != nil {
-			h.observePanic(limiter, fmt.Errorf("a Hook %w", err))
-		}
-	}
-}
-
-func (h *hooks) observePanic(limiter string, err error) {
-	defer func() { _ = recover() }() // the observer panics as well, and there is nobody left to tell
-	h.observer(Event{Kind: Panicked, Limiter: limiter, Time: time.Now(), Err: err})
+	})
 }
 
 // observe returns the function that the engine calls with its events, or nil if nobody wants them. The engine
@@ -173,20 +161,7 @@ func (h *hooks) waiting(limiter string, delta int) {
 // ended tells that a request has ended. If it has no error and no permits, its outcome is refused.
 func (h *hooks) ended(ctx context.Context, r *RequestInfo, granted bool, refused RequestOutcome, err error) {
 	r.Duration, r.Err = time.Since(r.Begin), err
-	switch {
-	case granted:
-		r.Outcome = RequestGranted
-	case err == nil:
-		r.Outcome = refused
-	case errors.Is(err, ErrUnavailable):
-		r.Outcome = RequestError
-	case errors.Is(err, context.DeadlineExceeded):
-		r.Outcome = RequestTimeout
-	case errors.Is(err, context.Canceled):
-		r.Outcome = RequestCanceled
-	default:
-		r.Outcome = RequestError
-	}
+	r.Outcome = RequestOutcome(permit.Outcome(granted, string(refused), err))
 	h.each(r.Limiter, func(h *Hook) {
 		if h.Request != nil {
 			h.Request(ctx, *r)

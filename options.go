@@ -13,6 +13,7 @@ type config struct {
 	recheck      time.Duration
 	outageLimit  time.Duration
 	refuseEarly  bool
+	known        time.Duration
 	policy       OutagePolicy
 	observer     func(Event)
 	hooks        []Hook
@@ -72,6 +73,20 @@ func WithEarlyRefusal() Option {
 	return func(c *config) { c.refuseEarly = true }
 }
 
+// WithKnownRefusals lets the Client refuse requests that do not wait without asking Redis, if an earlier one for as
+// many permits or fewer was refused no longer than bound ago and the wait that Redis replied is not over. So a limiter
+// that has no permits left costs Redis about one call in each bound, however many requests there are. A request may
+// then be refused although permits came back early, by a release or a new rate of another process or because the
+// limiter was deleted: for no longer than bound. Changes made through this Client count at once. Result.Available is
+// as Redis replied. A Client knows refusals of up to 8,192 limiters.
+//
+// It applies to [RateLimiter.Try], and to [RateLimiter.TryAcquire] without a timeout; others ask as ever. While Redis
+// is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use [RateLimiter.KnownRefusals].
+// The default is 0: each request asks Redis.
+func WithKnownRefusals(bound time.Duration) Option {
+	return func(c *config) { c.known = bound }
+}
+
 // WithOutageLimit sets how long callers that wait go on waiting while Redis is unavailable, as far as their
 // timeout and context allow; then they get ErrUnavailable. It counts from when Redis is known to be unavailable; for
 // how long a caller had waited for permits before does not matter. For a caller that comes later it counts from
@@ -105,6 +120,9 @@ func (c *config) validate() error {
 	}
 	if c.recheck < time.Millisecond {
 		return invalid("WithRecheck: %v is shorter than a millisecond", c.recheck)
+	}
+	if c.known < 0 {
+		return invalid("WithKnownRefusals: %v is negative", c.known)
 	}
 	if c.outageLimit < 0 {
 		return invalid("WithOutageLimit: %v is negative", c.outageLimit)

@@ -3,6 +3,7 @@ package ratelimiter
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -27,6 +28,7 @@ type RateLimiter struct {
 	redis  redisson.Limiter // reads and writes what Redis holds
 	handle engine.Handle    // the callers of this process that want permits
 	policy *outage.Policy   // nil for FailClosed
+	known  time.Duration    // how long a refusal is known
 }
 
 // A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in
@@ -112,7 +114,7 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 // Redis, whereas Redisson's availablePermits reclaims expired permits, removes the TTL of the permits, and can
 // return more than the rate.
 //
-// AvailablePermits returns ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, or an error from Redis.
+// AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, or an error from Redis.
 func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -130,9 +132,9 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 // so that the same permits become free a second time when the grants expire. Callers of this Client that wait
 // for the limiter ask again at once.
 //
-// Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed,
-// ctx.Err(), ErrClosed, or an error from Redis. After an error from Redis all, some or none of the permits may
-// have been given back.
+// Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed, ErrConflict,
+// ctx.Err(), ErrClosed, or an error from Redis. After ErrConflict or an error from Redis all, some or none of the
+// permits may have been given back.
 func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err

@@ -11,20 +11,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 // A resender is a hook that sends each script again, as a proxy does that has lost the first reply. The caller gets
 // the reply of the second and does not know of the first.
 type resender struct {
 	scriptHook
-	on atomic.Bool
+	on    atomic.Bool
+	only  *redisson.Script // if it is not nil, the only script that is sent again
+	first bool             // the caller gets the reply of the first, as if the network had doubled the request
 }
 
 func (r *resender) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if r.on.Load() && strings.HasPrefix(cmd.Name(), "eval") {
-			_ = next(ctx, redis.NewCmd(ctx, cmd.Args()...))
+		if !r.on.Load() || !strings.HasPrefix(cmd.Name(), "eval") || r.only != nil && cmd.Args()[1] != r.only.Sha && cmd.Args()[1] != r.only.Src {
+			return next(ctx, cmd)
 		}
+		again := redis.NewCmd(ctx, cmd.Args()...)
+		if r.first {
+			err := next(ctx, cmd)
+			_ = next(ctx, again)
+			return err
+		}
+		_ = next(ctx, again)
 		return next(ctx, cmd)
 	}
 }
@@ -167,5 +178,64 @@ func TestOperationsThatAreSentAgain(t *testing.T) {
 			require.False(t, deleted, "the second one found nothing")
 			require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val())
 		})
+	}
+}
+
+// overfill puts a state into the keys that holds 900 permits more than the rate of 2,000, in a set of 1,300 members
+// of up to three permits, which is too large for one call.
+func (w *world) overfill() {
+	w.t.Helper()
+	for i := range 1300 {
+		w.put(time.Duration(i)*time.Millisecond-2*time.Second, grant(uint32(1+i%3)))
+	}
+	used, _ := w.used()
+	w.setValue(2900 - used)
+}
+
+// TestTrimThatIsSentAgain checks that what is too much is taken out of a large set once, and to the permit, if something
+// below this package sends the request again: the grants behind it are in use, and their permits must not be free.
+func TestTrimThatIsSentAgain(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		inResends(t, overall(2000, time.Minute), func(t *testing.T, w *world, twice *resender) {
+			twice.only, twice.first = scripts.Trim, first
+			w.overfill()
+			used, _ := w.used()
+			require.NoError(t, w.l.redis.Audit(w.ctx, permit.Overall, false))
+			w.holds(w.l, 2000, used-900)
+		})
+	}
+}
+
+// TestTrimThatIsDoubled checks the same as TestTrimThatIsSentAgain with a proxy that doubles the request to a real
+// server.
+func TestTrimThatIsDoubled(t *testing.T) {
+	redistest.NeedReal(t)
+	for _, lose := range []redistest.Loss{redistest.LoseNothing, redistest.LoseReply} {
+		s := redistest.Start(t)
+		proxy, doubled := redistest.StartProxy(t, s.Addr()), 0
+		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
+		defer rdb.Close()
+		w := newWorld(t, rdb)
+		defer w.client.Close()
+		require.NoError(t, w.l.SetRate(w.ctx, overall(2000, time.Hour)))
+		for i := range 1300 {
+			require.NoError(t, rdb.ZAdd(w.ctx, w.permitsKey(), redis.Z{Score: float64(time.Now().UnixMilli() + int64(i) - 5000),
+				Member: grant(uint32(1 + i%3))}).Err())
+		}
+		used, _ := w.used()
+		w.setValue(2900 - used)
+		proxy.Judge(func(words []string) (f redistest.Fault) {
+			if strings.HasPrefix(words[0], "eval") && (words[1] == scripts.Trim.Sha || words[1] == scripts.Trim.Src) {
+				f.Twice = true
+				if doubled++; doubled == 2 {
+					f.Lose = lose
+				}
+			}
+			return f
+		})
+		require.NoError(t, w.l.redis.Audit(w.ctx, permit.Overall, false))
+		proxy.Judge(nil)
+		require.Greater(t, doubled, 1)
+		w.holds(w.l, 2000, used-900)
 	}
 }

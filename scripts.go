@@ -58,7 +58,7 @@ var scripts = redisson.Scripts{
 	Reserve:       redisson.NewScript("reserve", reserveSrc, 3, 7, redisson.ResendAsReplay),
 	TrySetRate:    redisson.NewScript("try_set_rate", trySetRateSrc, 1, 5, redisson.ResendUnsent),
 	SetRate:       redisson.NewScript("set_rate", setRateSrc, 5, 7, redisson.ResendUnsent),
-	Trim:          redisson.NewScript("trim", trimSrc, 3, 3, redisson.ResendUnsent),
+	Trim:          redisson.NewScript("trim", trimSrc, 3, 6, redisson.ResendAlways),
 	Expire:        redisson.NewScript("expire", expireSrc, 5, 3, redisson.ResendUnsent),
 	ClearExpire:   redisson.NewScript("clear_expire", clearExpireSrc, 5, 0, redisson.ResendUnsent),
 	ExpireTime:    redisson.NewScript("expire_time", expireTimeSrc, 1, 0, redisson.ResendAlways),

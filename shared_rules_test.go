@@ -73,8 +73,11 @@ func TestValueThatIsNone(t *testing.T) {
 				{"reserve", phaseRow{0, "", before, []any{2, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
 				{"give_back", phaseRow{0, "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, phaseMember{-100, m21("ab", 'a', 0, 1)})}},
-				{"trim", phaseRow{0, "", before, []any{2, 0}, "0", "2", with(v, phaseMember{-100, m21("ab", 'a', 0, 2)})}},
-				{"trim", phaseRow{0, "", before, []any{2, 1}, "0", "0", nil}},
+				{"trim", phaseRow{0, "", before, []any{0, 0, 2, before.members[0].member, 2}, "0", "2 0", with(v, phaseMember{-100, m21("ab", 'a', 0, 2)})}},
+				{"trim", phaseRow{0, "", before, []any{0, 0, 2, "a member that is gone", 2}, "0", "0 0", nil}},
+				{"trim", phaseRow{0, "", before, []any{0, 0, 1, before.members[0].member, 2}, "0", "0 0", nil}},
+				{"trim", phaseRow{0, "", before, []any{0, 1, 2, before.members[0].member, 2}, "0", "0 0", nil}},
+				{"trim", phaseRow{0, "", before, []any{2, 1, 0, "", 0}, "0", "0 0", nil}},
 				{"lift_cool_down", phaseRow{0, "", free, []any{now}, "0", "0 1", with(v, before.members...)}},
 			} {
 				require.NoError(t, run(&c.row, scriptText(t, c.script)), "%s, value %q", c.script, v)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,7 @@ const (
 	historyChecks  = time.Minute // usually a few ms
 	// historyLeavers is enough; each caller that leaves makes a history harder to check.
 	historyLeavers = 3
+	historyTurns   = 20 // at most, until one can be judged
 )
 
 // A history records what several clients requested of one limiter at the same time, when they did, and the replies
@@ -46,6 +48,7 @@ type history struct {
 	leavers    int
 	told       int64 // permits
 	faults     atomic.Int64
+	slow       atomic.Bool // no history that can be judged, because the machine stood still
 }
 
 // A historyPlan tells how n histories are made, several at a time, each on its own limiter.
@@ -87,23 +90,37 @@ func (plan historyPlan) run(t *testing.T) judged {
 	}
 	name, began := redistest.Key(t), time.Now()
 	out := judged{make([]*history, plan.n), make([]porcupine.CheckResult, plan.n), map[porcupine.CheckResult]int{}}
-	each(plan.n, 32, func(i int) {
+	one := func(i, turn int) *history {
 		h := &history{TB: t, past: past, through: through, began: began}
-		out.histories[i] = h
 		rng := rand.New(rand.NewPCG(seed, uint64(i)+2))
 		h.rate = ratelimiter.Rate{Type: ratelimiter.RateType(i & 1), Permits: 8 + rng.Int64N(25), Interval: plan.interval}
-		limiter := fmt.Sprintf("%s%d", name, i)
+		limiter := fmt.Sprintf("%s%d.%d", name, i, turn)
 		for _, c := range clients {
 			h.limiters = append(h.limiters, c.RateLimiter(limiter))
 		}
 		h.mine = ratelimiter.New(past, ratelimiter.WithClientID("history")).RateLimiter(limiter)
 		if err := h.mine.SetRate(t.Context(), h.rate); err != nil {
 			t.Error(err)
-			return
+			return h
 		}
 		h.play(plan.play, rng)
 		plan.settle(h)
+		return h
+	}
+	var again atomic.Int64
+	each(plan.n, 32, func(i int) {
+		h := one(i, 0)
+		for turn := 1; h.slow.Load() && turn < historyTurns; turn++ {
+			again.Add(1)
+			h = one(i, turn)
+		}
+		if !h.slow.Load() {
+			out.histories[i] = h
+		}
 	})
+	out.histories = slices.DeleteFunc(out.histories, func(h *history) bool { return h == nil })
+	redistest.Measured(t, 2*len(out.histories) > plan.n, "the machine stood still in all but %d of %d histories", len(out.histories), plan.n)
+	plan.n = len(out.histories)
 	played := time.Since(began)
 	each(plan.n, runtime.GOMAXPROCS(0), func(i int) { // afterwards, because it would delay the callers
 		h := out.histories[i]
@@ -119,9 +136,9 @@ func (plan historyPlan) run(t *testing.T) judged {
 			}
 		}
 	}
-	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v: %v",
+	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v, %d played again: %v",
 		plan.n, operations, grants, p.Counts().LostReplies, played.Round(time.Millisecond),
-		(time.Since(began) - played).Round(time.Millisecond), out.counts)
+		(time.Since(began) - played).Round(time.Millisecond), again.Load(), out.counts)
 	require.Equal(t, plan.share > 0, p.Counts().LostReplies+p.Counts().Doubled > 0)
 	return out
 }
@@ -181,9 +198,11 @@ func (h *history) take(permits int64, ask func() (granted bool, decided time.Tim
 	call := h.now()
 	granted, decided, err := ask()
 	ret := h.now()
-	if err != nil {
-		h.Errorf("%v", err)
+	if h.failed(err) {
 		return
+	}
+	if ret-call >= 3*int64(h.rate.Interval) {
+		h.slow.Store(true) // more grants may have expired untold than the one below
 	}
 	out.granted = granted
 	if out.hi = decided.UnixMilli(); decided.IsZero() {
@@ -200,6 +219,20 @@ func (h *history) take(permits int64, ask func() (granted bool, decided time.Tim
 	}
 }
 
+// failed reports whether err is not nil. On a machine that stands still Redis can seem unavailable; what else fails,
+// fails the test.
+func (h *history) failed(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, ratelimiter.ErrUnavailable):
+		h.slow.Store(true)
+	default:
+		h.Errorf("%v", err)
+	}
+	return true
+}
+
 // read records the available permits. It does not go through the proxy.
 func (h *history) read() int64 {
 	out := historyAnswer{lo: h.clock() - 1}
@@ -207,8 +240,8 @@ func (h *history) read() int64 {
 	var err error
 	out.value, err = h.mine.AvailablePermits(h.Context())
 	ret := h.now()
-	if err != nil {
-		h.Errorf("%v", err)
+	if h.failed(err) {
+		return out.value
 	}
 	out.hi = h.clock()
 	h.add(call, ret, historyAsk{kind: kindRead}, out)
@@ -289,7 +322,7 @@ func TestHistoryExpires(t *testing.T) {
 		}
 	}
 	t.Logf("in %d of them permits were granted again", turned)
-	require.Greater(t, turned, plan.n/2)
+	require.Greater(t, turned, len(judged.histories)/2)
 }
 
 // settle reads the one sum that the model knows for certain.
@@ -323,7 +356,7 @@ func TestHistoryCancelled(t *testing.T) {
 		case errors.Is(err, context.DeadlineExceeded):
 			h.leave(call, permits)
 		default:
-			h.Error(err)
+			h.failed(err)
 		}
 	}
 	plan.settle = func(h *history) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,8 +45,12 @@ func steadily(t testing.TB, f func(t testing.TB), among ...version) {
 			longest = max(longest, w.longest(began, time.Now()))
 		}
 		if longest < stallNoticed || left == 0 || a.final {
+			report := t
+			if a.final {
+				report = redistest.Final(t)
+			}
 			for _, text := range a.texts {
-				t.Errorf("%s", text)
+				report.Errorf("%s", text)
 			}
 			t.Errorf("the longest stall meanwhile was %v", longest)
 			t.FailNow()
@@ -54,13 +59,13 @@ func steadily(t testing.TB, f func(t testing.TB), among ...version) {
 	}
 }
 
-// always returns a TB for a check that holds however long the machine stalls. If t belongs to a scenario that is
-// played by steadily, a failure is final.
+// always returns a TB for a check that holds however long the machine stalls. Its failure is final, also if t belongs
+// to a scenario that is played by steadily.
 func always(t testing.TB) testing.TB {
 	if a, ok := t.(*attempt); ok {
 		return final{a}
 	}
-	return t
+	return redistest.Final(t)
 }
 
 // An attempt is a TB that keeps the failures of one playing of a scenario.

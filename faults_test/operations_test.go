@@ -159,6 +159,7 @@ func named(err error) bool {
 	var reply redis.Error
 	return errors.Is(err, ratelimiter.ErrNotInitialized) || errors.Is(err, ratelimiter.ErrMalformed) ||
 		errors.Is(err, ratelimiter.ErrPermitsExceedRate) || errors.Is(err, ratelimiter.ErrInvalidArgument) ||
+		errors.Is(err, ratelimiter.ErrConflict) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &reply)
 }
 
@@ -183,6 +184,7 @@ func kind(err error) string {
 	for name, is := range map[string]error{
 		"ErrUnavailable": ratelimiter.ErrUnavailable, "ErrNotInitialized": ratelimiter.ErrNotInitialized, "ErrMalformed": ratelimiter.ErrMalformed,
 		"ErrPermitsExceedRate": ratelimiter.ErrPermitsExceedRate, "ErrInvalidArgument": ratelimiter.ErrInvalidArgument,
+		"ErrConflict": ratelimiter.ErrConflict,
 	} {
 		if errors.Is(err, is) {
 			return name

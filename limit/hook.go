@@ -2,11 +2,10 @@ package limit
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
@@ -19,29 +18,16 @@ func WithHook(h ratelimiter.Hook) Option {
 	return func(c *config) { c.hooks = append(c.hooks, h) }
 }
 
-// tell calls f with each Hook.
+// tell calls f with each Hook. It tells the others of one that panics.
 func (c *config) tell(f func(*ratelimiter.Hook)) {
-	for i := range c.hooks {
-		call := func() (err error) {
-			defer retry.Recover(&err)
-			f(&c.hooks[i])
-			return nil
-		}
-		err := call()
-		if err == nil {
-			continue
-		}
-		e := ratelimiter.Event{Kind: ratelimiter.Panicked, Limiter: c.name, Time: time.Now(), Err: fmt.Errorf("a Hook %w", err)}
+	retry.Each(c.hooks, f, func(i int, err error) {
+		e := ratelimiter.Event{Kind: ratelimiter.Panicked, Limiter: c.name, Time: time.Now(), Err: err}
 		for j := range c.hooks {
 			if told := c.hooks[j].Event; told != nil && j != i {
-				_ = func() (err error) {
-					defer retry.Recover(&err)
-					told(e)
-					return nil
-				}()
+				_ = retry.Contain(func() { told(e) })
 			}
 		}
-	}
+	})
 }
 
 // asked calls ask, which is a request for n permits, and tells the Hooks of it. It returns what ask returns.
@@ -59,20 +45,8 @@ func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, a
 		c.waiting(-1)
 	}
 	info := ratelimiter.RequestInfo{Limiter: c.name, Operation: op, Permits: n, Begin: begin, Duration: time.Since(begin), Err: err}
-	switch {
-	case err == nil && r.Granted:
-		info.Outcome = ratelimiter.RequestGranted
-	case err == nil:
-		info.Outcome = ratelimiter.RequestRefused // also if its time is known to be too short
-	case errors.Is(err, ratelimiter.ErrUnavailable):
-		info.Outcome = ratelimiter.RequestError
-	case errors.Is(err, context.DeadlineExceeded):
-		info.Outcome = ratelimiter.RequestTimeout
-	case errors.Is(err, context.Canceled):
-		info.Outcome = ratelimiter.RequestCanceled
-	default:
-		info.Outcome = ratelimiter.RequestError
-	}
+	// It is refused also if its time is known to be too short.
+	info.Outcome = ratelimiter.RequestOutcome(permit.Outcome(r.Granted, string(ratelimiter.RequestRefused), err))
 	c.tell(func(h *ratelimiter.Hook) {
 		if h.Request != nil {
 			h.Request(ctx, info)

@@ -21,7 +21,7 @@ func TestHook(t *testing.T) {
 		var calls []ratelimiter.CallInfo
 		var panics []string
 		waiting, most := 0, 0
-		opts := []Option{WithClientClock(), WithHook(ratelimiter.Hook{
+		opts := []Option{WithClientClock(), WithoutKnownRefusals(), WithHook(ratelimiter.Hook{
 			Request: func(context.Context, ratelimiter.RequestInfo) { panic("mine") },
 		}), WithHook(ratelimiter.Hook{
 			Request: func(_ context.Context, r ratelimiter.RequestInfo) {

@@ -3,6 +3,7 @@ package otelratelimiter
 import (
 	"errors"
 
+	"github.com/goredisson/ratelimiter/internal/metricname"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -14,12 +15,6 @@ type instruments struct {
 	skew                                metric.Float64Gauge
 }
 
-// waits are the bounds of the histogram of waits, in seconds: from a round trip to the longest that people wait.
-var waitBounds = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600}
-
-// callBounds are those of script calls, in seconds.
-var callBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
-
 func newInstruments(m metric.Meter) (in instruments, err error) {
 	var errs [11]error
 	in.requests, errs[0] = m.Int64Counter("ratelimiter.requests", metric.WithUnit("{request}"),
@@ -28,22 +23,22 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 		metric.WithDescription("Permits that were asked for, by how the request ended."))
 	in.wait, errs[2] = m.Float64Histogram("ratelimiter.wait.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long requests took, their waits and round trips included."),
-		metric.WithExplicitBucketBoundaries(waitBounds...))
+		metric.WithExplicitBucketBoundaries(metricname.WaitBounds...))
 	in.waits, errs[3] = m.Int64UpDownCounter("ratelimiter.waiting", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests under way that may wait."))
 	in.callDuration, errs[4] = m.Float64Histogram("ratelimiter.call.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long script calls took, as this process sees them."),
-		metric.WithExplicitBucketBoundaries(callBounds...))
+		metric.WithExplicitBucketBoundaries(metricname.CallBounds...))
 	in.batch, errs[5] = m.Int64Histogram("ratelimiter.call.batch", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that shared a script call."),
-		metric.WithExplicitBucketBoundaries(1, 2, 5, 10, 25, 50, 100, 250, 500, 1024))
+		metric.WithExplicitBucketBoundaries(metricname.BatchBounds...))
 	in.refunded, errs[6] = m.Int64Counter("ratelimiter.refunded", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits given back whose callers had left."))
 	in.outages, errs[7] = m.Int64UpDownCounter("ratelimiter.outage.state", metric.WithUnit("{outage}"),
 		metric.WithDescription("Redis servers, or parts of one, that are known to be unavailable."))
 	in.outageDuration, errs[8] = m.Float64Histogram("ratelimiter.outage.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long outages of Redis lasted."),
-		metric.WithExplicitBucketBoundaries(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800))
+		metric.WithExplicitBucketBoundaries(metricname.OutageBounds...))
 	in.skew, errs[9] = m.Float64Gauge("ratelimiter.clock.skew", metric.WithUnit("s"),
 		metric.WithDescription("How far the newest grant found lay ahead of the limiter's clock: a peer's clock is fast."))
 	in.panics, errs[10] = m.Int64Counter("ratelimiter.panics", metric.WithUnit("{panic}"),

@@ -145,7 +145,7 @@ func (h *hook) event(e ratelimiter.Event) {
 }
 
 // Watch adds gauges of what the named limiters of a Client allow, have left, and for how long they cool down. Each
-// collection asks Redis twice for each name, so name few limiters. Their names are the values of the attribute
+// collection asks Redis three times for each name, so name few limiters. Their names are the values of the attribute
 // policy, unless [WithPolicies] makes something else of them. Unregister ends it.
 func Watch(client *ratelimiter.Client, names []string, opts ...Option) (metric.Registration, error) {
 	c := configure(opts)

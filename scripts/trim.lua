@@ -6,16 +6,24 @@
 -- as it is. For a lowered rate value rises to 0 at most, whoever else does this at the same time, so that no more
 -- goes than is in use beyond the rate.
 --
+-- A call names the last member that goes, which the call before has found. So it may run twice: a member
+-- that is no longer there has been taken out already, or has expired, as have those before it. The first call names
+-- none and takes nothing.
+--
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
--- ARGV[2]   permits to take out
+-- ARGV[2]   permits to take out after this call
 -- ARGV[3]   1 when value is to rise to 0 at most, otherwise 0
--- Returns   permits that this call took out; less than ARGV[2] means send the rest, 0 nothing is left
+-- ARGV[4]   permits to take out in this call, 0 for none
+-- ARGV[5]   the last member that goes
+-- ARGV[6]   permits that stay of it, 0 when all of it goes
+-- Returns   {taken, permits, member, stay} taken: permits that this call took out; the others are the last
+--           three arguments of the next call. {taken, 0} nothing is left to take out
 
 if redis.call('HGET', KEYS[1], 'type') ~= ARGV[1] then
-  return 0
+  return {0, 0}
 end
 -- [formats]
 -- The lengths of the members that this package writes, and what a block of the first length begins with.
@@ -49,46 +57,61 @@ if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007
 end
 -- [end]
 
-local want, gone = tonumber(ARGV[2]), 0
+-- Take out. What others have put in front of the member in the meantime could be more than a call may do, or
+-- than is to go; then nothing goes, and the caller makes do with that.
+local most, stay, taken = tonumber(ARGV[4]), tonumber(ARGV[6]), 0
+local rank = most > 0 and redis.call('ZRANK', KEYS[3], ARGV[5])
+if rank and rank < 1024 then
+  local gone, score = redis.call('ZRANGE', KEYS[3], 0, rank), nil
+  for i = 1, #gone do
+    taken = taken + permits_of(gone[i])
+  end
+  taken = taken - stay
+  if taken > most or ARGV[3] == '1' and (value or 0) + taken > 0 then
+    taken = 0
+  end
+  if taken > 0 and stay > 0 then
+    local m, n = ARGV[5], stay
+    -- [shrink]
+    -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
+    local p = le32(n)
+    local smaller = sub(m, 1, -5) .. p
+    if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
+      smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
+    end
+    -- [end]
+    -- Added before the old ones go: an emptied set would lose its TTL.
+    redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
+    redis.call('ZREM', KEYS[3], m)
+    rank = rank - 1
+  end
+  if taken > 0 then
+    for i = 1, rank + 1, 512 do
+      redis.call('ZREM', KEYS[3], unpack(gone, i, math.min(i + 511, rank + 1)))
+    end
+    -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
+    if value then
+      redis.call('INCRBY', KEYS[2], taken)
+      value = value + taken
+    end
+  end
+end
+
+-- Find what the next call takes out.
+local want = tonumber(ARGV[2])
 if ARGV[3] == '1' then
   want = math.min(want, math.max(0, -(value or 0)))
 end
-local left = want
-local cut, score, rest
-local members = redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES')
-for i = 1, #members, 2 do
-  local m = members[i]
-  local n = permits_of(m)
-  if n > left then
-    if left > 0 then
-      cut, score, rest = m, members[i + 1], n - left
-      left = 0
-    end
+local next_most, member, next_stay = 0, nil, 0
+local members = want > 0 and redis.call('ZRANGE', KEYS[3], 0, 511) or {}
+for i = 1, #members do
+  if next_most == want then
     break
   end
-  left = left - n
-  gone = gone + 1
+  local n = math.min(permits_of(members[i]), want - next_most)
+  next_most, member, next_stay = next_most + n, members[i], permits_of(members[i]) - n
 end
-if gone > 0 then
-  redis.call('ZREMRANGEBYRANK', KEYS[3], 0, gone - 1)
+if next_most == 0 then
+  return {taken, 0}
 end
-if cut then
-  local m, n = cut, rest
-  -- [shrink]
-  -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
-  local p = le32(n)
-  local smaller = sub(m, 1, -5) .. p
-  if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
-    smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-  end
-  -- [end]
-  -- Added before the old one goes: an emptied set would lose its TTL.
-  redis.call('ZADD', KEYS[3], score, smaller)
-  redis.call('ZREM', KEYS[3], m)
-end
-local taken = want - left
--- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
-if taken > 0 and value then
-  redis.call('INCRBY', KEYS[2], taken)
-end
-return taken
+return {taken, next_most, member, next_stay}

@@ -9,8 +9,8 @@
 # these has the higher priority and is heard while it runs; the output of the
 # others follows, each in one piece.
 #
-# A test that failed because of a measurement only, see redistest.Measured, is
-# run again when all lanes have ended, alone. Its second result counts.
+# The few tests that failed are run again when all lanes have ended, alone, see
+# tools/again.sh. Both results are printed.
 #
 # RATELIMITER_LONG=1 (`make test-long`) draws all cases of the properties that
 # are long and rare, makes the unit lane look for races, too, and runs the
@@ -45,7 +45,7 @@ tool() { GOWORK=off go tool -modfile="$root/tools/go.mod" -n "$1"; }
 close() { echo "$2 $3 $4" >"$work/$1.closed"; } # close NAME PASSED FAILED SKIPPED
 not_run() { echo "$2" >"$work/$1.closed"; }     # not_run NAME REASON, which begins with no digit
 
-. tools/measured.sh
+. tools/again.sh
 
 in_module() { (cd "$1" && shift && "$@"); } # in_module DIR COMMAND...
 
@@ -88,9 +88,9 @@ lane() {
     fi
     echo "$name: took $((SECONDS - begun)) s"
     close "$name" "$p" "$f" "$s"
-    measured "$json" >"$work/$name.measured"
+    repeatable "$json" >"$work/$name.repeatable"
     for flag in "$@"; do [[ $flag == -cover* ]] || flags+=("$flag"); done
-    again "$name" "$dir" "${variables[@]}" go test -count=1 -timeout="$timeout" ${flags[@]+"${flags[@]}"}
+    again "$name" "$dir" "${variables[@]}" go test -timeout="$timeout" ${flags[@]+"${flags[@]}"}
 }
 
 # What a user gets: the root module, and the modules of the programs and of the metrics.
@@ -121,7 +121,7 @@ run_checks() {
     check gofmt formatted
     check vet go vet "${modules[@]}"
     check "modules, each alone" alone
-    check "what is measured again" tools/measured-test.sh
+    check "what is run again" tools/again-test.sh
     if staticcheck=$(tool staticcheck); then
         check staticcheck "$staticcheck" "${modules[@]}"
     else
@@ -284,7 +284,7 @@ else
 fi
 
 # shellcheck disable=SC2086 # a list of words
-measure_again $lanes
+run_again $lanes
 
 echo
 broken=0 passed=0 failed=0 skipped=0

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -102,12 +101,7 @@ func targetOf(raw, user, password string) (*target, error) {
 		err = fmt.Errorf("the scheme %q is not known; it is redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", scheme)
 	}
 	if err != nil {
-		// The text of a url.Error has the URL in it, and so the password.
-		var parse *url.Error
-		if errors.As(err, &parse) {
-			err = parse.Err
-		}
-		return nil, usageError{fmt.Errorf("the Redis URL is not one: %w", err)}
+		return nil, urlError(err)
 	}
 	override := func(u, p *string) {
 		if user != "" {

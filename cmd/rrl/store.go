@@ -39,12 +39,7 @@ func openStore(ctx context.Context, rawURL string) (*store, error) {
 	}
 	opts, err := redis.ParseURL(rawURL)
 	if err != nil {
-		// The text of a url.Error has the URL in it, and so the password.
-		var parse *url.Error
-		if errors.As(err, &parse) {
-			err = parse.Err
-		}
-		return nil, usageError{fmt.Errorf("the Redis URL is not one: %w", err)}
+		return nil, urlError(err)
 	}
 	rdb := redis.NewClient(opts)
 	ping, cancel := context.WithTimeout(ctx, pingTimeout)
@@ -62,4 +57,14 @@ func openStore(ctx context.Context, rawURL string) (*store, error) {
 		name:  fmt.Sprintf("rrl-demo:%08x", rand.Uint32()),
 		close: func() { _ = rdb.Close() },
 	}, nil
+}
+
+// urlError returns err, with which a URL of a Redis could not be parsed, as wrong usage. It leaves out the URL, in
+// which there may be a password.
+func urlError(err error) error {
+	var parse *url.Error
+	if errors.As(err, &parse) {
+		err = parse.Err
+	}
+	return usageError{fmt.Errorf("the Redis URL is not one: %w", err)}
 }

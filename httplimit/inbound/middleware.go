@@ -52,6 +52,7 @@ type config struct {
 	failed  func(*http.Request, error)
 	decided func(*http.Request, Decision)
 	longest time.Duration
+	known   time.Duration
 	hashKey []byte
 	keyed   bool
 }
@@ -105,6 +106,15 @@ func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
 
+// WithKnownRefusals sets for how long a refusal is known: until then, as long as permits do not come back by themselves,
+// the process refuses requests of the same keys that weigh as much or more without asking Redis. A flood of requests
+// that are refused then costs Redis about one call in each bound from each process. If permits become free early, by a
+// release or a new rate of another process, requests may be refused for bound longer; see
+// [ratelimiter.WithKnownRefusals]. 0 makes each request ask. The default is one second.
+func WithKnownRefusals(bound time.Duration) Option {
+	return func(c *config) { c.known = bound }
+}
+
 // WithHashKey keys the hashes of secrets in limiters' names, those of [ByHeader] and [Hash], so that nobody who reads
 // Redis can try out secrets that are short or can be guessed. A key has 16 bytes or more, and is the same in all
 // servers that share the limit. The default is no key: SHA-256 alone.
@@ -137,7 +147,7 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ratelimiter.ErrInvalidArgument, fmt.Sprintf(format, args...))
 	}
-	m := &Middleware{client: client, name: name, rate: r, cfg: config{longest: time.Second}}
+	m := &Middleware{client: client, name: name, rate: r, cfg: config{longest: time.Second, known: time.Second}}
 	for _, o := range opts {
 		o(&m.cfg)
 	}
@@ -152,6 +162,8 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 		return nil, bad("WithHashKey: a key of %d bytes is shorter than %d", len(m.cfg.hashKey), keyname.MinKey)
 	case m.cfg.longest <= 0:
 		return nil, bad("WithDecisionTime: %v is not positive", m.cfg.longest)
+	case m.cfg.known < 0:
+		return nil, bad("WithKnownRefusals: %v is negative", m.cfg.known)
 	case m.cfg.headers < HeadersAlways || m.cfg.headers > HeadersNever:
 		return nil, bad("WithHeaders: %d is none of HeadersAlways, HeadersRefused and HeadersNever", m.cfg.headers)
 	}
@@ -204,7 +216,7 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), m.cfg.longest)
 	defer cancel()
-	limiter := m.client.RateLimiter(name)
+	limiter := m.client.RateLimiter(name).KnownRefusals(m.cfg.known)
 	if m.cfg.outage != nil {
 		limiter = limiter.OnOutage(*m.cfg.outage)
 	}

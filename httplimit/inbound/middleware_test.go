@@ -225,6 +225,39 @@ func TestMiddlewareWeights(t *testing.T) {
 	})
 }
 
+// A flood of requests that are refused costs a call a second, unless the middleware is to ask for each.
+func TestMiddlewareKnownRefusals(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		calls := 0
+		client := ratelimiter.New(w.rdb, ratelimiter.WithClientClock(), ratelimiter.WithHook(ratelimiter.Hook{
+			Call: func(c ratelimiter.CallInfo) { calls++ },
+		}))
+		defer client.Close()
+		rate := ratelimiter.Rate{Permits: 1, Interval: time.Minute}
+		for _, c := range []struct {
+			options []Option
+			calls   int
+		}{{nil, 10}, {[]Option{WithKnownRefusals(100 * time.Millisecond)}, 100}, {[]Option{WithKnownRefusals(0)}, 1000}} {
+			m, err := New(client, w.key, rate, c.options...)
+			require.NoError(t, err)
+			h := m.Handler(answers)
+			for len(ask(h, "1.1.1.1:1", "/").Header().Get("Retry-After")) == 0 { // until it is refused, and that was looked into
+			}
+			time.Sleep(time.Second)
+			calls = 0
+			for i := range 1000 {
+				a := ask(h, "1.1.1.1:1", "/")
+				require.Equal(t, 429, a.Code, i)
+				require.NotEmpty(t, a.Header().Get("Retry-After"))
+				time.Sleep(10 * time.Millisecond)
+			}
+			require.Equal(t, c.calls, calls)
+		}
+		_, err := New(client, w.key, rate, WithKnownRefusals(-1))
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+	})
+}
+
 // A limiter that is gone gets its rate again; one that has another keeps it, and clients are told of it.
 func TestMiddlewareRates(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -272,6 +305,11 @@ func TestMiddlewareOverSockets(t *testing.T) {
 				r, _ := http.NewRequest([]string{"GET", "HEAD"}[i%2], srv.URL, nil)
 				r.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.2.%d, 198.51.100.1", i)) // spoofing
 				resp, err := srv.Client().Do(r)
+				for err == nil && resp.StatusCode == http.StatusServiceUnavailable { // Redis took seconds to reply
+					resp.Body.Close()
+					time.Sleep(100 * time.Millisecond)
+					resp, err = srv.Client().Do(r)
+				}
 				if err != nil {
 					t.Error(err)
 					return

@@ -80,6 +80,7 @@ type Request struct {
 	Wait     bool          // stand in line
 	Timeout  time.Duration // how long to wait; 0 for as long as it takes
 	TellWait bool          // report the wait if it is refused
+	Known    time.Duration // how old a refusal may be that decides it without a call, if it does not wait
 	Policy   *outage.Policy
 }
 

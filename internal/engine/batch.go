@@ -17,9 +17,10 @@ type flight struct {
 	limiter     *limiter
 	ctx         context.Context // of the first request, without its cancellation
 	begin       time.Time
-	changes     int  // of the limiter, when the flight left
-	more        bool // it goes on with the callers that are left
-	audit       bool // it has to look for lost permits first
+	asked       time.Time // before the first call under the ID; what it grants is granted later
+	changes     int       // of the limiter, when the flight left
+	more        bool      // it goes on with the callers that are left
+	audit       bool      // it has to look for lost permits first
 	audited     bool
 	healthProbe bool // it has no callers; it was allowed in order to probe Redis
 	inline      bool // it runs in the goroutine of its caller

@@ -121,7 +121,13 @@ func (e *Engine) Handle(key, name string, b Backend) Handle {
 // because each costs a measurable time when hundreds of callers ask at once.
 func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	e, s := h.engine, h.shard
+	if want.Known > 0 && !want.Wait {
+		if got, refused := h.refuseKnown(&want); refused {
+			return got, nil
+		}
+	}
 	r := e.newRequest()
+	r.known = want.Known > 0 && !want.Wait
 	r.ctx, r.permits, r.blocking, r.tellWait, r.policy = ctx, want.Permits, want.Wait, want.TellWait, want.Policy
 	if want.Wait {
 		r.seq = e.seq.Add(1)
@@ -322,10 +328,25 @@ func (h *Handle) observe(ev Event) {
 	}
 }
 
-// Changed lets the callers in this process that wait for the limiter ask again at once.
+// refuseKnown decides a request by the refusal of an earlier one, if it is known that Redis would refuse it. During an
+// outage nothing is known.
+func (h *Handle) refuseKnown(want *Request) (got Outcome, refused bool) {
+	if _, down := h.Health().Since(); down != nil {
+		return Outcome{}, false
+	}
+	h.shard.lock()
+	defer h.shard.unlock()
+	if h.shard.closed {
+		return Outcome{}, false
+	}
+	return h.shard.refusals.refuseLocked(h.key, want)
+}
+
+// Changed lets the callers in this process that wait for the limiter ask again at once, and forgets its refusals.
 func (h *Handle) Changed() {
 	h.shard.lock()
 	defer h.shard.unlock()
+	h.shard.refusals.forgetLocked(h.key)
 	if l := h.shard.findLocked(h.key); l != nil {
 		l.changes++
 		l.nextAskAt = time.Time{}

@@ -57,3 +57,39 @@ func (h *Handle) Bend(n int) func() {
 		at.next = next
 	}
 }
+
+// BendShard makes the list of the limiters in the shard of h lead into a ring, so that whoever walks along it never
+// arrives. It returns a function that straightens the list.
+func (h *Handle) BendShard() func() {
+	h.shard.lock()
+	defer h.shard.unlock()
+	first := h.shard.first
+	next := first.next
+	first.next = first
+	return func() {
+		h.shard.lock()
+		defer h.shard.unlock()
+		first.next = next
+	}
+}
+
+// Occupy makes a caller wait for the limiter that never leaves.
+func (h *Handle) Occupy() {
+	h.shard.lock()
+	defer h.shard.unlock()
+	h.shard.limiterLocked(h).waiters.push(&request{blocking: true})
+}
+
+// KnownRefusals returns how many refusals are kept.
+func (e *Engine) KnownRefusals() (n int) {
+	for i := range e.shards {
+		s := &e.shards[i]
+		s.lock()
+		if len(s.refusals.keys) != len(s.refusals.byKey) {
+			panic("the keys of the refusals are not those of the map")
+		}
+		n += len(s.refusals.keys)
+		s.unlock()
+	}
+	return n
+}

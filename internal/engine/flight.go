@@ -4,6 +4,9 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // fly flies f, and then what has gathered in the meantime.
@@ -50,11 +53,11 @@ func (f *flight) step() (more bool) {
 			return false
 		}
 	}
+	begin := time.Now()
 	if !f.handedOff {
-		f.ID, f.Replay = f.limiter.h.engine.cfg.Backends.NewID(), false
+		f.ID, f.Replay, f.asked = f.limiter.h.engine.cfg.Backends.NewID(), false, begin
 	}
 	f.handedOff = false
-	begin := time.Now()
 	a, err := f.attempt()
 	if err == errHandOff {
 		f.handedOff = true
@@ -82,20 +85,34 @@ func (f *flight) auditNow() {
 	l.shard.unlock()
 }
 
+// refundGrace is how long a flight waits for the replies to its refunds before it goes on. The callers in line are
+// then asked for when the permits are back; a Redis that does not reply must not hold them up.
+const refundGrace = 10 * time.Millisecond
+
 // refundUnclaimed gives back to Redis the permits that nobody waits for any more. If that fails they are free
 // again after one interval.
 func (f *flight) refundUnclaimed() {
-	refunded := false
+	var grants []permit.Grant
 	for _, g := range f.unclaimed {
 		if g.Permits > g.Keep {
-			refunded = true
-			f.limiter.h.refund(context.WithoutCancel(f.ctx), f.Type, g)
+			grants = append(grants, g)
 		}
 	}
 	f.unclaimed = f.unclaimed[:0]
-	if refunded {
-		f.limiter.h.Changed()
+	if len(grants) == 0 {
+		return
 	}
+	h, ctx, typ, done := f.limiter.h, context.WithoutCancel(f.ctx), f.Type, make(chan struct{})
+	h.engine.calls.Add(1) // Close waits for it; the flight itself is still counted
+	go func() {
+		defer h.engine.calls.Done()
+		for _, g := range grants {
+			h.refund(ctx, typ, g)
+		}
+		h.Changed()
+		close(done)
+	}()
+	retry.SleepOr(refundGrace, done, nil)
 }
 
 // fail ends all requests in the flight with err.

@@ -200,6 +200,7 @@ func TestTypeChanges(t *testing.T) {
 			return enginetest.Fault{}
 		})
 		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrConflict)
 		require.ErrorContains(t, err, "its type changed 3 times")
 		require.NotErrorIs(t, err, permit.ErrUnavailable)
 		require.Equal(t, 4, flips)

@@ -22,6 +22,9 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			break
 		}
 	}
+	if refused > 0 {
+		l.shard.refusals.forgetLocked(l.h.key) // something was granted
+	}
 	headLeft := refused < len(f.Runs) && len(f.callers[refused]) == 0
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
 
@@ -48,6 +51,8 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
+		} else if f.callers[0][0].known && !f.InOrder && !f.DryRun && f.changes == l.changes {
+			l.shard.refusals.learnLocked(l.h.key, f.Runs[0].Permits, begin, a)
 		}
 		ended = f.refuseLocked(a, ended)
 	}
@@ -117,7 +122,9 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// passOnLocked gives unclaimed permits to the callers in line, as long as the first of them can be served.
+// passOnLocked gives unclaimed permits to the callers in line, as long as the first of them can be served and came
+// before Redis was asked. Whoever came later could get a grant that is older than its call, and by the time it uses
+// it Redis may have granted the same permits again.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
 	if l.lineInFlight && !f.InOrder {
@@ -126,7 +133,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	_, down := l.h.Health().Since()
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.turn == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep; r = l.waiters.first {
+		for r := l.waiters.first; r != nil && r.turn == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
 			g.Keep += r.permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}

@@ -15,33 +15,87 @@ import (
 )
 
 // TestGrantOfACallerThatLeftGoesToTheNext checks that a grant whose caller has left by the time the reply arrives
-// goes to the waiters, and that the rest of it is refunded.
+// goes to the callers that stood in line when the flight left, and that the rest of it is refunded.
 func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.delay(time.Second)
-		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-		defer cancel()
+		w.granted(10)
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			require.ErrorIs(t, w.l.Acquire(ctx, 10), context.DeadlineExceeded)
-			require.Equal(t, 500*time.Millisecond, w.elapsed())
-		})
-		time.Sleep(100 * time.Millisecond)
 		for range 4 {
 			wg.Go(func() {
 				require.NoError(t, w.l.Acquire(w.ctx, 2))
-				require.Equal(t, time.Second, w.elapsed())
+				require.Equal(t, 1100*time.Millisecond, w.elapsed())
 			})
 		}
+		w.at(100 * time.Millisecond)
+		w.server.Release(w.l.key, 10) // the callers in line do not know of it
+		w.delay(time.Second)
+		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
+		defer cancel()
+		before := w.p.Sent()
+		_, err := w.l.Try(ctx, 10)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 600*time.Millisecond, w.elapsed())
 		wg.Wait()
-		synctest.Wait()
 		time.Sleep(5 * time.Second)
-		calls := w.p.Calls()
+		calls := w.p.Calls()[before:]
 		require.Len(t, calls, 2, "one asked, one refunded")
 		require.Equal(t, permit.Grant{ID: calls[0].Batch.ID, Permits: 10, Keep: 8}, calls[1].Grant)
 		w.used(8)
-		require.Len(t, w.server.Grants(w.l.key), 1, "the next share a grant")
+	}, recheck(time.Hour))
+}
+
+// TestGrantIsNotOlderThanTheCall checks that a grant whose caller has left does not go to callers that came after
+// Redis was asked for it: its permits may be free again before those callers have used them, and then twice the rate
+// would be used at once. The callers ask for themselves, and get the permits that were given back.
+func TestGrantIsNotOlderThanTheCall(t *testing.T) {
+	inWorld(t, overall(8, 500*time.Millisecond), func(t *testing.T, w *world) {
+		w.p.Next(enginetest.Fault{After: 450 * time.Millisecond})
+		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, w.l.Acquire(ctx, 8), context.DeadlineExceeded)
+		w.at(400 * time.Millisecond)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				require.NoError(t, w.l.Acquire(w.ctx, 1))
+				require.Equal(t, 450*time.Millisecond, w.elapsed())
+			})
+		}
+		wg.Wait()
+		w.at(500 * time.Millisecond)
+		w.refused(1, 450*time.Millisecond)
+		w.at(950 * time.Millisecond)
+		w.granted(8)
+		ops := ""
+		for _, c := range w.p.Calls()[:4] {
+			ops += c.Op + " "
+		}
+		require.Equal(t, "acquire refund acquire acquire ", ops)
 	})
+}
+
+// TestRefundThatHangsDoesNotHoldUpTheLine checks that the callers in line are asked for soon although Redis does not
+// reply to a refund.
+func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		w.p.Hook(func(c enginetest.Call) (f enginetest.Fault) {
+			switch {
+			case c.Op == "refund":
+				f.Before = 10 * time.Second
+			case time.Since(w.epoch) == 0:
+				f.After = 500 * time.Millisecond
+			}
+			return f
+		})
+		ctx, cancel := context.WithTimeout(w.ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, w.l.Acquire(ctx, 4), context.DeadlineExceeded)
+		w.at(200 * time.Millisecond)
+		require.NoError(t, w.l.Acquire(w.ctx, 6))
+		require.Equal(t, 500*time.Millisecond+engine.Grace, w.elapsed())
+		require.NoError(t, w.l.Acquire(w.ctx, 4)) // has to wait for the refund
+		require.Equal(t, 10*time.Second+500*time.Millisecond, w.elapsed())
+	}, recheck(time.Hour))
 }
 
 // TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded if nobody waits, as if it had never

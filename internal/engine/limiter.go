@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -19,9 +18,10 @@ import (
 // The lock of the shard guards a limiter. There is a goroutine while a flight is in the air, and a timer while
 // somebody waits.
 type limiter struct {
-	h     *Handle
-	shard *shard
-	next  *limiter // in the shard
+	h          *Handle
+	shard      *shard
+	prev, next *limiter // in the shard
+	listed     bool     // in the shard
 
 	tries         queue // requests that do not wait
 	waiters       queue // the line
@@ -68,8 +68,8 @@ const (
 )
 
 func (l *limiter) mayTryLocked() bool {
-	if l.triesInFlight < maxTries {
-		return true
+	if l.triesInFlight < maxTries || l.h.Health().Down() {
+		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in the air
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
 	return l.triesInFlight < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
@@ -217,6 +217,7 @@ func (l *limiter) takeTriesLocked() *flight {
 	f := l.newFlightLocked()
 	f.DryRun = reserved
 	f.takeTriesLocked(&l.tries)
+	f.changes = l.changes
 	l.triesInFlight++
 	l.sharing.touched = time.Now()
 	return f
@@ -356,86 +357,4 @@ func (l *limiter) closeLocked(ended []*request) []*request {
 	l.rearmLocked()
 	l.setLocalTimerLocked(time.Time{})
 	return ended
-}
-
-// A shard holds the limiters whose keys hash alike, under one lock, which is held for bookkeeping only and
-// never during a call. One idle limiter may stay, so that it need not learn again what it knows; a hundred
-// thousand names that are used once leave nothing else behind.
-type shard struct {
-	mu     sync.Mutex
-	first  *limiter
-	free   *limiter // one that was evicted, kept for reuse
-	closed bool
-	health outage.Health // of a part of a divided Redis that cannot be told from others
-	ready  []*flight     // they leave when the lock is free
-	memory memory        // for outages
-}
-
-func (s *shard) lock() { s.mu.Lock() }
-
-// unlock releases the lock, and starts the flights that became ready under it.
-func (s *shard) unlock() {
-	if len(s.ready) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	var some [4]*flight // rarely are there more
-	ready := append(some[:0], s.ready...)
-	clear(s.ready)
-	s.ready = s.ready[:0]
-	s.mu.Unlock()
-	for _, f := range ready {
-		go f.fly()
-	}
-}
-
-// findLocked returns the limiter with that key, or nil.
-func (s *shard) findLocked(key string) *limiter {
-	for l := s.first; l != nil; l = l.next {
-		if l.h.key == key {
-			return l
-		}
-	}
-	return nil
-}
-
-// limiterLocked returns the limiter of h, and makes it if need be.
-func (s *shard) limiterLocked(h *Handle) *limiter {
-	l := s.findLocked(h.key)
-	if l == nil {
-		if l = s.free; l == nil {
-			l = &limiter{shard: s}
-		}
-		s.free = nil
-		l.h, l.next = h, s.first
-		s.first = l
-		s.evictIdleLocked(l)
-	}
-	return l
-}
-
-// evictIdleLocked removes all idle limiters except keep.
-func (s *shard) evictIdleLocked(keep *limiter) {
-	for at := &s.first; *at != nil; {
-		if l := *at; l != keep && l.idleLocked() {
-			*at = l.next
-			l.resetLocked()
-			s.free = l
-		} else {
-			at = &l.next
-		}
-	}
-}
-
-// close fails all requests and stops the timers. No flight leaves afterwards.
-func (s *shard) close() {
-	s.lock()
-	s.closed = true
-	var ended []*request
-	for l := s.first; l != nil; l = l.next {
-		ended = l.closeLocked(ended)
-	}
-	s.first = nil
-	s.unlock()
-	wake(ended)
 }

@@ -258,7 +258,7 @@ func (w *listWaiter) timeUp() (<-chan time.Time, func() bool) {
 	if w.deadline.IsZero() {
 		return nil, func() bool { return false }
 	}
-	t := time.NewTimer(time.Until(w.deadline) + Grace)
+	t := time.NewTimer(time.Until(w.deadline.Add(Grace)))
 	return t.C, t.Stop
 }
 

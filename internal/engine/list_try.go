@@ -309,7 +309,7 @@ func (p *part) ask(ctx context.Context, b permit.Batch) (permit.Reply, error) {
 			return a, nil
 		}
 	}
-	return permit.Reply{}, fmt.Errorf("ratelimiter: acquire of %q: its permits change faster than they can be counted; try again", h.name)
+	return permit.Reply{}, permit.CountKeepsChanging("acquire", h.name)
 }
 
 // askOnce makes the call b until there is a reply. With an error unsure is true where b may have been carried out.

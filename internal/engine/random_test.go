@@ -29,6 +29,7 @@ type storm struct {
 	policies []*outage.Policy
 	got      []atomic.Int64 // permits that callers have, by limiter, without those granted by policies
 	shares   []grantLog     // grants from local shares
+	told     []spans        // the grants in got
 	wg       sync.WaitGroup
 }
 
@@ -66,6 +67,7 @@ func newStorm(t *testing.T, rt *rapid.T, rates []permit.Rate) *storm {
 		s.limiters = append(s.limiters, l)
 	}
 	s.l, s.got, s.shares = s.limiters[0], make([]atomic.Int64, len(rates)), make([]grantLog, len(rates))
+	s.told = make([]spans, len(rates))
 	return s
 }
 
@@ -148,6 +150,7 @@ func (s *storm) run(p plan) {
 		switch {
 		case !degraded:
 			s.got[i].Add(p.permits[i])
+			s.told[i].add(begin, p.permits[i])
 		case p.policy.Kind == outage.LocalShare:
 			s.shares[i].add(s.elapsed(), p.permits[i])
 		}
@@ -160,6 +163,43 @@ func (s *storm) run(p plan) {
 			note(i, list.Degraded)
 		}
 	}
+}
+
+// A spans records how long the callers asked that were granted something.
+type spans struct {
+	mu   sync.Mutex
+	list []span
+}
+
+type span struct {
+	begin, end time.Time
+	permits    int64
+}
+
+func (p *spans) add(begin time.Time, permits int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list = append(p.list, span{begin, time.Now(), permits})
+}
+
+// check returns an error unless each caller can have been granted its permits while it asked: whoever asked only
+// within some time has no more than was granted within that time, which is what granted returns.
+func (p *spans) check(granted func(from, until time.Time) int64) error {
+	for _, first := range p.list {
+		for _, last := range p.list {
+			n := int64(0)
+			for _, x := range p.list {
+				if !x.begin.Before(first.begin) && !x.end.After(last.end) {
+					n += x.permits
+				}
+			}
+			if was := granted(first.begin, last.end); n > was {
+				return fmt.Errorf("callers that asked between %v and %v have %d permits, of which %d were granted then",
+					first.begin.Format(time.StampMicro), last.end.Format(time.StampMicro), n, was)
+			}
+		}
+	}
+	return nil
 }
 
 // play runs the given number of random plans, and returns when all of their callers have an outcome.
@@ -226,6 +266,7 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 			require.NoError(rt, s.server.CheckWindows(true))
 			for i, l := range s.limiters {
 				require.Equal(rt, s.got[i].Load(), s.server.Granted(l.key), "what the callers of %s have, and what is granted", l.key)
+				require.NoError(rt, s.told[i].check(func(from, until time.Time) int64 { return s.server.GrantedBetween(l.key, from, until) }), l.key)
 				granted += s.got[i].Load()
 			}
 			for _, c := range s.p.Calls() {

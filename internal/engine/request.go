@@ -36,6 +36,7 @@ type request struct {
 	gone       bool // its caller left
 
 	tellWait bool // it wants to know the wait if it is refused
+	known    bool // its refusal may decide others
 	Outcome
 }
 

@@ -72,23 +72,77 @@ func crowd(tb testing.TB, callers int, policy *outage.Policy, opts ...func(*engi
 	return e, p, &h, func() { cancel(); wg.Wait(); e.Close() }
 }
 
+// arrives fails t if what does not return, because it walks along a list that leads into a ring.
+func arrives(t *testing.T, what func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		what()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("somebody walks along the whole list")
+	}
+}
+
+// TestManyLimitersInAShard lets a caller wait for each of many limiters of one shard, and checks that a request for
+// another one looks at none of them, that each serves its own callers, and that one of them is left in the end.
+func TestManyLimitersInAShard(t *testing.T) {
+	s := enginetest.New(t)
+	p := s.Process()
+	e := engine.New(engine.Config{Backends: p, Recheck: time.Hour, OutageLimit: time.Hour})
+	first := e.Handle("0", "0", p.Limiter("0"))
+	var list []*engine.Handle
+	for i := range 100 {
+		key := strconv.Itoa(i)
+		h := first.Beside(key, key, p.Limiter(key))
+		list = append(list, &h)
+		s.SetRate(key, overall(1, 24*time.Hour))
+	}
+	try := func(h *engine.Handle) bool {
+		r, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
+		require.NoError(t, err)
+		return r.Granted
+	}
+	var wg sync.WaitGroup
+	for _, h := range list[:50] {
+		require.True(t, try(h))
+		wg.Go(func() {
+			_, err := h.Acquire(context.Background(), engine.Request{Permits: 1, Wait: true})
+			require.NoError(t, err)
+		})
+		for h.Snapshot().Asleep == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	straighten := first.BendShard()
+	arrives(t, func() {
+		for _, h := range list[50:] {
+			require.True(t, try(h))
+			require.False(t, try(h))
+		}
+	})
+	straighten()
+	for i, h := range list[:50] {
+		require.Equal(t, 1, h.Snapshot().Waiting)
+		s.Release(strconv.Itoa(i), 1)
+		h.Changed()
+	}
+	wg.Wait()
+	for !e.Idle() {
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, e.CheckIdle())
+	require.True(t, list[0].Same() == nil || list[49].Same() == nil)
+	e.Close()
+}
+
 // TestNobodyWalksTheLine checks that what is done under the lock does not take the longer the more callers wait:
 // a refusal of the line looks at those that asked and at those that are refused early, and a try during an outage at
 // none but itself.
 func TestNobodyWalksTheLine(t *testing.T) {
-	arrives := func(t *testing.T, what func()) {
-		t.Helper()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			what()
-		}()
-		select {
-		case <-done:
-		case <-time.After(time.Minute):
-			t.Fatal("somebody walks along the whole line")
-		}
-	}
 	for name, opt := range map[string]func(*engine.Config){"early": refuseEarly, "late": func(*engine.Config) {}} {
 		t.Run("refused "+name, func(t *testing.T) {
 			_, p, h, end := crowd(t, permit.MaxRequests+100, nil, opt)
@@ -156,6 +210,27 @@ func BenchmarkTryBesideACrowd(b *testing.B) {
 				_, err = h.Acquire(context.Background(), engine.Request{Permits: 1})
 			}
 			require.Error(b, err)
+		})
+	}
+}
+
+// BenchmarkManyLimiters looks for one of many limiters, for each of which a caller waits.
+func BenchmarkManyLimiters(b *testing.B) {
+	for _, n := range []int{512, 100_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			e := engine.New(engine.Config{})
+			list := make([]engine.Handle, n)
+			for i := range list {
+				key := strconv.Itoa(i)
+				list[i] = e.Handle(key, key, nil)
+				list[i].Occupy()
+			}
+			for i := 0; b.Loop(); i++ {
+				h := &list[i*7919%n]
+				h.Type()
+				other := h.Beside("other", "other", nil)
+				other.LearnType(permit.PerClient)
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,7 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 				time.Sleep(2*time.Second - 1) // the tick of a request is not that of the outage
 				begin := time.Now()
 				w.delay(2 * time.Second)
+				var probes atomic.Int64
 				var wg sync.WaitGroup
 				for i := range 3000 {
 					at := time.Duration(i) * 10 * time.Millisecond
@@ -72,7 +74,8 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 							known = at
 						}
 						if took == time.Second && p == nil {
-							return // the probe of a closed policy is a request
+							probes.Add(1) // the probe of a closed policy is a request
+							return
 						}
 						require.Equal(t, known, time.Since(begin), "when the outage is known")
 						switch name {
@@ -100,6 +103,9 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 				require.Zero(t, told.count(engine.OutageEnded))
 				require.True(t, l.Health().Down())
 				require.Equal(t, begin.Add(1500*time.Millisecond), told.all[0].Time)
+				if p == nil {
+					require.LessOrEqual(t, probes.Load(), int64(15), "one probe at a time, for 28 seconds")
+				}
 
 				w.delay(501 * time.Millisecond) // too slow to end it
 				for range 50 {

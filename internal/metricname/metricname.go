@@ -1,4 +1,4 @@
-// Package metricname bounds what metrics say: names of limiters and texts of errors, of which there may be any
+// Package metricname bounds what metrics say, and has the bounds of their histograms: names of limiters and texts of errors, of which there may be any
 // number, become one of a few values of an attribute. The modules otelratelimiter and prometheusratelimiter use it.
 package metricname
 
@@ -18,6 +18,15 @@ const (
 	MaxPolicies = 64
 	// Other is the value for what has none of its own, as in OpenTelemetry's semantic conventions.
 	Other = "_OTHER"
+)
+
+// The bounds of the histograms: of waits and calls in seconds, of the requests that share a call, and of outages in
+// seconds.
+var (
+	WaitBounds   = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600}
+	CallBounds   = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
+	BatchBounds  = []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1024}
+	OutageBounds = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 )
 
 // Policies maps names of limiters to at most MaxPolicies values and Other. Its method is safe for concurrent use.
@@ -75,6 +84,7 @@ func OfError(err error) string {
 		{permit.ErrInvalidArgument, "invalid_argument"},
 		{permit.ErrNameNotClusterSafe, "name_not_cluster_safe"},
 		{permit.ErrMalformed, "malformed"},
+		{permit.ErrConflict, "conflict"},
 		{permit.ErrClosed, "closed"},
 		{permit.ErrUnavailable, "unavailable"},
 	} {

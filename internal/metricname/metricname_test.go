@@ -45,6 +45,7 @@ func TestOfError(t *testing.T) {
 	}{
 		{fmt.Errorf("%w: acquire of %q", permit.ErrUnavailable, "user:42"), "unavailable"},
 		{permit.Exceeds("user:42", 3, 2), "permits_exceed_rate"},
+		{permit.TypeKeepsChanging("acquire", "user:42"), "conflict"},
 		{context.DeadlineExceeded, "timeout"},
 		{context.Canceled, "canceled"},
 		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), "timeout"},

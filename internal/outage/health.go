@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,7 @@ import (
 // An outage begins when a call has failed in all its attempts ([Health.MarkDown]), or when Redis takes too long to
 // reply; see [Call]. It ends with a reply that shows that what failed works again; see [Health.Replied].
 type Health struct {
+	down    atomic.Bool // as err, for who only wants to know whether there is an outage
 	mu      sync.Mutex
 	err     error         // why it is down; nil while it is up
 	since   time.Time     // when that became known
@@ -104,6 +106,7 @@ func (h *Health) MarkDown(sent time.Time, err error, refused bool) (began bool) 
 // beginLocked begins an outage, whose cause the caller sets.
 func (h *Health) beginLocked() {
 	now := time.Now()
+	h.down.Store(true)
 	h.over = make(chan struct{})
 	h.since, h.granted, h.probing = now, 0, time.Time{}
 	h.next = now.Add(ProbePause())
@@ -153,6 +156,7 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 		return false, 0, 0
 	}
 	h.err, h.ended = nil, now
+	h.down.Store(false)
 	close(h.over)
 	return true, now.Sub(h.since), h.granted
 }
@@ -181,11 +185,8 @@ func (h *Health) NeedsProof() bool {
 	return h.err != nil && (h.slow || h.refused)
 }
 
-// Down reports whether Redis is known to be down.
-func (h *Health) Down() bool {
-	_, err := h.Since()
-	return err != nil
-}
+// Down reports whether Redis is known to be down. It takes no lock.
+func (h *Health) Down() bool { return h.down.Load() }
 
 // Since returns since when Redis is known to be down, and why. The error is nil while Redis is up.
 func (h *Health) Since() (since time.Time, err error) {

@@ -1,6 +1,7 @@
 package permit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -16,6 +17,7 @@ var (
 	ErrClosed             = errors.New("ratelimiter: client is closed")
 	ErrUnavailable        = errors.New("ratelimiter: redis is unavailable")
 	ErrMalformed          = errors.New("ratelimiter: malformed limiter")
+	ErrConflict           = errors.New("ratelimiter: limiter is changed by others")
 )
 
 // Exceeds returns the error of a request for more permits than the rate of the limiter has.
@@ -42,12 +44,46 @@ func Failed(op, limiter string, err error) error {
 	return Unavailable(op, limiter, e.Err)
 }
 
+// The outcomes of requests, which package ratelimiter documents.
+const (
+	outcomeGranted  = "granted"
+	outcomeTimeout  = "timeout"
+	outcomeCanceled = "canceled"
+	outcomeError    = "error"
+)
+
+// Outcome returns how a request ended that was granted or not, or has ended with err. The outcome refused is that of a
+// request which has neither permits nor an error.
+func Outcome(granted bool, refused string, err error) string {
+	switch {
+	case err == nil && granted:
+		return outcomeGranted
+	case err == nil:
+		return refused
+	case errors.Is(err, ErrUnavailable):
+		return outcomeError
+	case errors.Is(err, context.DeadlineExceeded):
+		return outcomeTimeout
+	case errors.Is(err, context.Canceled):
+		return outcomeCanceled
+	}
+	return outcomeError
+}
+
 // MaxTypeChanges is how often a call is repeated because the limiter has got the other type.
 const MaxTypeChanges = 3
 
 // TypeKeepsChanging returns the error of an operation that has been repeated that often in vain.
 func TypeKeepsChanging(op, limiter string) error {
-	return fmt.Errorf("ratelimiter: %s of %q: its type changed %d times during the call", op, limiter, MaxTypeChanges)
+	return fmt.Errorf("%w: %s of %q: its type changed %d times during the call; nothing was taken, and it can be made again",
+		ErrConflict, op, limiter, MaxTypeChanges)
+}
+
+// CountKeepsChanging returns the error of an operation during which the permits in use changed faster than they could be
+// counted, however often it began anew.
+func CountKeepsChanging(op, limiter string) error {
+	return fmt.Errorf("%w: %s of %q: its permits changed faster than they could be counted; nothing was taken, and it can be made again",
+		ErrConflict, op, limiter)
 }
 
 // A WrongTypeError reports that the keys of a call were not those of the limiter's type. Callers of package

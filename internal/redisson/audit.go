@@ -99,17 +99,38 @@ func (l *Limiter) AuditStep(ctx context.Context, typ permit.Type, t Tally) (next
 
 // trim removes n permits from the set, oldest first, and adds them to value, from which the audit or set_rate has
 // taken them. If toZero is true, value rises to 0 at most, even if others do the same at the same time.
+//
+// Each call removes what the one before has found, up to a member that it names, and what it is to remove counts as
+// removed whatever it replies: if the member is no longer there, the call has run before, or the member has expired.
 func (l *Limiter) trim(ctx context.Context, typ permit.Type, n int64, toZero bool) error {
-	flag := 0
+	s, flag := l.Scripts.Trim, 0
 	if toZero {
 		flag = 1
 	}
-	for n > 0 {
-		taken, err := l.run(ctx, l.Scripts.Trim, l.Keys.Of(typ), wire(typ), n, flag)
-		if err != nil || taken[0] == 0 {
+	var part, stay int64
+	var member string
+	for n > 0 || part > 0 {
+		raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), n, flag, part, member, stay)
+		if err != nil {
 			return err
 		}
-		n -= taken[0]
+		r, ok := raw.([]any)
+		if !ok || len(r) != 2 && len(r) != 4 {
+			return l.badReply(s, raw)
+		}
+		if part, ok = r[1].(int64); !ok || part < 0 || part > n || (part > 0) != (len(r) == 4) {
+			return l.badReply(s, raw)
+		}
+		if part == 0 {
+			return nil
+		}
+		var ok1 bool
+		member, ok = r[2].(string)
+		stay, ok1 = r[3].(int64)
+		if !ok || !ok1 {
+			return l.badReply(s, raw)
+		}
+		n -= part
 	}
 	return nil
 }

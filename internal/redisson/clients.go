@@ -2,7 +2,6 @@ package redisson
 
 import (
 	"context"
-	"strings"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -29,15 +28,13 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 	conn.sender = node
 	at := &Limiter{Conn: &conn, Name: l.Name, Keys: l.Keys}
 
-	value, permits := l.Keys.Value[permit.Overall]+":", l.Keys.Permits[permit.Overall]+":"
-	pattern := EscapePattern(strings.TrimSuffix(value, "value:")) + "[pv]*"
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
 		if err := l.ready(ctx); err != nil {
 			return err
 		}
 		var keys []string
-		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
+		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", l.Keys.ClientsPattern(), "count", scanStep)
 		_, err := command(ctx, at, "clients", cmd, func() (_ struct{}, err error) {
 			keys, cursor, err = cmd.Result()
 			return struct{}{}, err
@@ -46,11 +43,8 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 			return err
 		}
 		for _, key := range keys {
-			id, ok := strings.CutPrefix(key, value)
-			if !ok {
-				id, ok = strings.CutPrefix(key, permits)
-			}
-			if !ok || id == "" || seen[id] {
+			id, ok := l.Keys.ClientOf(key)
+			if !ok || seen[id] {
 				continue
 			}
 			seen[id] = true
@@ -62,9 +56,4 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 			return nil
 		}
 	}
-}
-
-// EscapePattern returns the pattern of SCAN that matches text and nothing else.
-func EscapePattern(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }

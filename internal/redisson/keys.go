@@ -36,6 +36,26 @@ func (k Keys) All(t permit.Type) []string {
 	return []string{k.Hash, k.Value[t], k.Permits[t], k.Value[o], k.Permits[o]}
 }
 
+// ClientsPattern returns a pattern of SCAN that matches the keys of all clients of the limiter, and few others.
+func (k Keys) ClientsPattern() string {
+	return EscapePattern(strings.TrimSuffix(k.Value[permit.Overall], "value")) + "[pv]*"
+}
+
+// ClientOf returns the id of the client to which a key of the limiter belongs. It reports false for any other key.
+func (k Keys) ClientOf(key string) (id string, ok bool) {
+	for _, shared := range []string{k.Value[permit.Overall], k.Permits[permit.Overall]} {
+		if id, ok := strings.CutPrefix(key, shared+":"); ok && id != "" {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// EscapePattern returns the pattern of SCAN that matches text and nothing else.
+func EscapePattern(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}
+
 // Suffixed returns the key of a limiter's name and a suffix, by Redisson's rule: a name that contains a { keeps its
 // braces as they are, whether or not they close. Any other name is put in braces, so that its keys share a hash slot.
 func Suffixed(name, suffix string) string {

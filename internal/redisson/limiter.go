@@ -126,7 +126,7 @@ func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error)
 			}
 		}
 	}
-	return 0, fmt.Errorf("ratelimiter: available of %q: its permits change faster than they can be counted; try again", l.Name)
+	return 0, permit.CountKeepsChanging("available", l.Name)
 }
 
 // Release gives permits back, as far as so many are in use, in one step of bounded work. It returns how many

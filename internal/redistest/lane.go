@@ -41,9 +41,11 @@ const (
 	repeatsMark  = "redistest.Repeats"
 )
 
-// measuredMark begins the message of a failure that [Measured] has decided. tools/test-lanes.sh runs such a test again,
-// alone.
-const measuredMark = "redistest.Measured"
+// A mark begins the message of a failure that the function of its name has decided. tools/again.sh looks for them.
+const (
+	measuredMark = "redistest.Measured"
+	finalMark    = "redistest.Final"
+)
 
 // Lane returns the lane of this test run, "miniredis", "redis" or "valkey", from the environment variable
 // RATELIMITER_LANE. The default is "miniredis". Lane panics at any other value, so that a typing error does not pass
@@ -107,11 +109,10 @@ func NoRace(t testing.TB, why string) {
 
 // Measured ends t as failed if ok is false. It is for the few checks of what can only be measured in real time on real
 // servers or JVMs, such as a share or a throughput: no bound of these is safe on a machine that stalls. If nothing but
-// such checks fails in a test, tools/test-lanes.sh runs the test again when all lanes have ended, and this second
-// result counts.
+// such checks fails in a test, it is enough that the test passes once when tools/test-lanes.sh runs it again, alone.
 //
-// A check of correctness never goes through Measured: it has to hold on every machine, and its first failure counts.
-// A failure by Measured does not count as one of measurement if t had failed before.
+// A check of correctness never goes through Measured: it has to hold on every machine. A failure by Measured does not
+// count as one of measurement if t had failed before.
 func Measured(t testing.TB, ok bool, format string, args ...any) {
 	t.Helper()
 	switch text := fmt.Sprintf(format, args...); {
@@ -121,6 +122,17 @@ func Measured(t testing.TB, ok bool, format string, args ...any) {
 	default:
 		t.Fatal(measuredMark + ": " + text)
 	}
+}
+
+// Final returns t for checks whose failure is a proof, because they are judged by what Redis itself recorded: permits
+// granted beyond a rate, or lost. tools/test-lanes.sh never runs a test again that such a check has failed.
+func Final(t testing.TB) testing.TB { return final{t} }
+
+type final struct{ testing.TB }
+
+func (f final) Errorf(format string, args ...any) {
+	f.Helper()
+	f.TB.Errorf(finalMark+": "+format, args...)
 }
 
 // Long reports whether this run has time for long and rare cases: the environment variable RATELIMITER_LONG is set,

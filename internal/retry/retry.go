@@ -46,6 +46,23 @@ func Recover(err *error) {
 	}
 }
 
+// Each calls f, which is foreign code, with each of the hooks. If a call panics, Each calls panicked with the index of
+// the hook and the panic, and goes on with the next one.
+func Each[H any](hooks []H, f func(*H), panicked func(i int, err error)) {
+	for i := range hooks {
+		if err := Contain(func() { f(&hooks[i]) }); err != nil {
+			panicked(i, fmt.Errorf("a Hook %w", err))
+		}
+	}
+}
+
+// Contain calls f and returns its panic, if any, as a *[Panic].
+func Contain(f func()) (err error) {
+	defer Recover(&err)
+	f()
+	return nil
+}
+
 // Error returns the text of the cause.
 func (e *Error) Error() string { return e.Err.Error() }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
@@ -20,16 +18,12 @@ func (s *Survey) Clients(ctx context.Context, name string) iter.Seq2[string, err
 			return
 		}
 		k := redisson.NewKeys(name, "")
-		value, permits := k.Value[permit.Overall]+":", k.Permits[permit.Overall]+":"
 		f := &finder{Survey: s, q: Query{Looked: new(int64)}}
 		seen := map[string]bool{}
-		err = f.scan(ctx, Node{Client: rdb}, redisson.EscapePattern(strings.TrimSuffix(value, "value:"))+"[pv]*", "", func(keys []string) error {
+		err = f.scan(ctx, Node{Client: rdb}, k.ClientsPattern(), "", func(keys []string) error {
 			for _, key := range keys {
-				id, ok := strings.CutPrefix(key, value)
-				if !ok {
-					id, ok = strings.CutPrefix(key, permits)
-				}
-				if !ok || id == "" || seen[id] {
+				id, ok := k.ClientOf(key)
+				if !ok || seen[id] {
 					continue
 				}
 				seen[id] = true

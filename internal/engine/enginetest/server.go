@@ -143,6 +143,19 @@ func (s *Server) Granted(key string) int64 {
 	})
 }
 
+// GrantedBetween is Granted for the grants that were made at from or later, and at until or before. Redis counts whole
+// milliseconds.
+func (s *Server) GrantedBetween(key string, from, until time.Time) int64 {
+	return s.ofAll(key, func(g *slidingLog) (n int64) {
+		for _, e := range g.ever {
+			if e.at >= from.UnixMilli() && e.at <= until.UnixMilli() {
+				n += e.granted
+			}
+		}
+		return n
+	})
+}
+
 // CheckWindows returns an error if a limiter has granted more than its rate within any interval. Permits that were
 // returned do not count, and reconciled grants count only if told is set. Limiters whose rate was changed are not
 // checked.

@@ -1,0 +1,218 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/stretchr/testify/require"
+)
+
+// knows asks for permits, by a request that a refusal no older than bound may decide.
+func (w *world) knows(l *limiter, permits int64, bound time.Duration) engine.Outcome {
+	got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: permits, TellWait: true, Known: bound, Policy: l.policy})
+	require.NoError(w.t, err)
+	return got
+}
+
+func TestKnownRefusals(t *testing.T) {
+	const bound, ms = 500 * time.Millisecond, time.Millisecond
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		before := 0
+		sent := func(want int) { // calls since the last look
+			t.Helper()
+			require.Equal(t, want, w.p.Sent()-before)
+			before = w.p.Sent()
+		}
+		refused := func(permits int64, wait time.Duration, available int64) {
+			t.Helper()
+			got := w.knows(w.l, permits, bound)
+			require.False(t, got.Granted)
+			require.Equal(t, wait, got.Wait)
+			require.Equal(t, available, got.Available)
+			require.WithinDuration(t, time.Now(), got.Reply.Now, ms)
+		}
+		require.True(t, w.knows(w.l, 6, bound).Granted)
+		w.at(700 * ms)
+		require.True(t, w.knows(w.l, 2, bound).Granted)
+		refused(5, 300*ms, 2)
+		sent(2 + 2) // a refusal is looked into, now and then
+		w.at(800 * ms)
+		refused(5, 200*ms, 2)
+		refused(10, 200*ms, 2) // it would have to wait longer, but so long it is certainly refused
+		sent(0)
+		_, err := w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 11, Known: bound})
+		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
+		sent(1)
+		require.True(t, w.knows(w.l, 2, bound).Granted, "two are left")
+		sent(1)
+		refused(1, 200*ms, 0)
+		sent(1)
+		refused(5, 200*ms, 0)
+		sent(0)
+		w.refused(5, 200*ms) // one that asks
+		sent(1)
+		require.NoError(t, w.l.Acquire(w.ctx, 5)) // and one that waits
+		w.at(1100 * ms)
+		require.False(t, w.knows(w.l, 6, bound).Granted)
+		before = w.p.Sent()
+		w.at(1599 * ms)
+		require.False(t, w.knows(w.l, 6, bound).Granted)
+		sent(0)
+		w.server.Release(w.l.key, 5)
+		require.False(t, w.knows(w.l, 6, bound).Granted, "another process' release")
+		w.at(1600 * ms)
+		require.True(t, w.knows(w.l, 6, bound).Granted, "is noticed within the bound")
+
+		require.False(t, w.knows(w.l, 10, bound).Granted)
+		w.server.Release(w.l.key, 6)
+		w.l.Changed()
+		require.True(t, w.knows(w.l, 6, bound).Granted, "a change by this process is noticed at once")
+	})
+}
+
+// TestKnownRefusalFromBeforeAChange checks that a reply teaches nothing that a change by this process has overtaken.
+func TestKnownRefusalFromBeforeAChange(t *testing.T) {
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		w.refused(1, time.Minute) // it was looked into
+		w.p.Next(enginetest.Fault{After: 100 * time.Millisecond})
+		refused := make(chan engine.Outcome)
+		go func() { refused <- w.knows(w.l, 1, time.Hour) }()
+		time.Sleep(50 * time.Millisecond)
+		w.server.Release(w.l.key, 1)
+		w.l.Changed()
+		require.False(t, (<-refused).Granted)
+		require.True(t, w.knows(w.l, 1, time.Hour).Granted)
+	})
+}
+
+// TestKnownRefusalOfALimiterThatExpires checks that each half of the time to live there is a call, which renews it.
+func TestKnownRefusalOfALimiterThatExpires(t *testing.T) {
+	inWorld(t, permit.Rate{Permits: 1, Interval: time.Minute, KeepAlive: 100 * time.Millisecond}, func(t *testing.T, w *world) {
+		w.granted(1)
+		require.False(t, w.knows(w.l, 1, time.Second).Granted)
+		before := w.p.Sent()
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			require.False(t, w.knows(w.l, 1, time.Second).Granted)
+		}
+		require.Equal(t, 20, w.p.Sent()-before)
+	})
+}
+
+// TestKnownRefusalsInAnOutage checks that the policy decides then.
+func TestKnownRefusalsInAnOutage(t *testing.T) {
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		l := w.l.on(failOpen)
+		require.True(t, w.knows(l, 1, time.Hour).Granted)
+		require.False(t, w.knows(l, 1, time.Hour).Granted)
+		w.goesAway()
+		got := w.knows(l, 1, time.Hour)
+		require.True(t, got.Granted)
+		require.True(t, got.Degraded)
+		w.p.Mend()
+		w.over = true
+	})
+}
+
+// TestKnownRefusalsAreTrue checks in a million random operations of several processes that no request is refused that
+// Redis would have granted, except for no longer than the bound after another process has made permits free early.
+func TestKnownRefusalsAreTrue(t *testing.T) {
+	operations := 1_000_000
+	if underRace {
+		operations = 20_000
+	}
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(16, 4))
+		w := newWorld(t, enginetest.New(t))
+		other := newWorld(t, w.server)
+		names := []string{"a", "b", "c"}
+		bounds := []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second}
+		freed := map[string]time.Time{}
+		for _, name := range names {
+			w.server.SetRate(name, overall(20, time.Second))
+		}
+		known, untrue, asked := 0, 0, 0
+		for range operations {
+			name := names[random.IntN(len(names))]
+			l, n := w.limiter(name), 1+random.Int64N(8)
+			switch random.IntN(1000) {
+			case 0:
+				w.server.Release(name, n)
+				freed[name] = time.Now()
+			case 1:
+				w.server.SetRate(name, overall(15+random.Int64N(10), time.Second))
+				freed[name] = time.Now()
+			case 2:
+				w.server.Release(name, n)
+				l.Changed()
+			case 3:
+				_, err := l.TryAcquire(w.ctx, n, 30*time.Millisecond)
+				require.NoError(t, err)
+			default:
+				if random.IntN(4) == 0 {
+					_, err := other.limiter(name).Try(w.ctx, n)
+					require.NoError(t, err)
+					break
+				}
+				bound := bounds[random.IntN(len(bounds))]
+				free, sent := w.server.Available(name), w.p.Sent()
+				got := w.knows(l, n, bound)
+				switch {
+				case w.p.Sent() > sent:
+					asked++
+				case got.Granted:
+					t.Fatal("granted without a call")
+				case free >= n:
+					require.Less(t, time.Since(freed[name]), bound, "%d of %d", n, free)
+					untrue++
+				default:
+					known++
+				}
+			}
+			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+		}
+		t.Logf("%d refusals were known, %d asked for; %d untrue, within the bound", known, asked, untrue)
+		require.Greater(t, known, operations/10)
+		require.Positive(t, untrue)
+		w.close()
+		other.close()
+		time.Sleep(time.Hour)
+		require.NoError(t, w.e.CheckIdle())
+	})
+}
+
+// TestKnownRefusalsAreBounded checks that names that somebody makes up do not fill the memory.
+func TestKnownRefusalsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, enginetest.New(t))
+		names := 50_000
+		if underRace {
+			names = 20_000
+		}
+		for i := range names {
+			name := "forged" + strconv.Itoa(i)
+			if i%1000 == 0 {
+				name = strings.Repeat("long", 1000) + name
+			}
+			w.server.SetRate(name, overall(1, time.Hour))
+			l := w.limiter(name)
+			require.True(t, w.knows(l, 1, time.Minute).Granted)
+			require.False(t, w.knows(l, 1, time.Minute).Granted)
+			sent := w.p.Sent()
+			require.False(t, w.knows(l, 1, time.Minute).Granted)
+			require.Equal(t, i%1000 == 0, w.p.Sent() > sent, "the latest is known, unless its name is long")
+			w.server.Delete(name)
+		}
+		require.LessOrEqual(t, w.e.KnownRefusals(), 8192)
+		require.Greater(t, w.e.KnownRefusals(), 7000)
+		w.close()
+	})
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+)
+
+// A shard holds the limiters whose keys hash alike, under one lock, which is held for bookkeeping only and
+// never during a call. One idle limiter may stay, so that it need not learn again what it knows; a hundred
+// thousand names that are used once leave nothing else behind.
+type shard struct {
+	mu       sync.Mutex
+	first    *limiter
+	limiters int                 // in the list that begins with first
+	byKey    map[string]*limiter // the same; nil while there are few
+	idle     *limiter            // the one that was idle last; any other is in use
+	free     *limiter            // one that was evicted, kept for reuse
+	closed   bool
+	health   outage.Health // of a part of a divided Redis that cannot be told from others
+	ready    []*flight     // they leave when the lock is free
+	memory   memory        // for outages
+
+	refusals knownRefusals // of limiters that may be idle
+}
+
+// few is how many limiters a shard looks through to find one. To look at them is faster than a map.
+const few = 8
+
+func (s *shard) lock() { s.mu.Lock() }
+
+// unlock releases the lock, and starts the flights that became ready under it.
+func (s *shard) unlock() {
+	if len(s.ready) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	var some [4]*flight // rarely are there more
+	ready := append(some[:0], s.ready...)
+	clear(s.ready)
+	s.ready = s.ready[:0]
+	s.mu.Unlock()
+	for _, f := range ready {
+		go f.fly()
+	}
+}
+
+// add and remove keep the list of the limiters, and the map that finds them when there are many.
+func (s *shard) addLocked(l *limiter) {
+	l.prev, l.next, l.listed = nil, s.first, true
+	if s.first != nil {
+		s.first.prev = l
+	}
+	s.first = l
+	switch s.limiters++; {
+	case s.byKey != nil:
+		s.byKey[l.h.key] = l
+	case s.limiters > few:
+		s.byKey = make(map[string]*limiter, 2*few)
+		for l := s.first; l != nil; l = l.next {
+			s.byKey[l.h.key] = l
+		}
+	}
+}
+
+func (s *shard) removeLocked(l *limiter) {
+	if l.prev == nil {
+		s.first = l.next
+	} else {
+		l.prev.next = l.next
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	delete(s.byKey, l.h.key)
+	if s.limiters--; s.limiters <= few/2 {
+		s.byKey = nil
+	}
+	l.prev, l.next, l.listed = nil, nil, false
+}
+
+// findLocked returns the limiter with that key, or nil.
+func (s *shard) findLocked(key string) *limiter {
+	if s.byKey != nil {
+		return s.byKey[key]
+	}
+	for l := s.first; l != nil; l = l.next {
+		if l.h.key == key {
+			return l
+		}
+	}
+	return nil
+}
+
+// limiterLocked returns the limiter of h, and makes it if need be.
+func (s *shard) limiterLocked(h *Handle) *limiter {
+	l := s.findLocked(h.key)
+	if l == nil {
+		if l = s.free; l == nil {
+			l = &limiter{shard: s}
+		}
+		s.free = nil
+		l.h = h
+		s.addLocked(l)
+		s.evictIdleLocked(l)
+	}
+	return l
+}
+
+// evictIdleLocked removes the idle limiter, if there is one other than keep, which is idle from now on or about to
+// be used for the first time. Whatever makes a limiter idle calls it, so there is never another one.
+func (s *shard) evictIdleLocked(keep *limiter) {
+	if l := s.idle; l != nil && l != keep && l.listed && l.idleLocked() {
+		s.removeLocked(l)
+		l.resetLocked()
+		s.free = l
+	}
+	s.idle = keep
+}
+
+// close fails all requests and stops the timers. No flight leaves afterwards.
+func (s *shard) close() {
+	s.lock()
+	s.closed = true
+	var ended []*request
+	for l := s.first; l != nil; l = l.next {
+		ended = l.closeLocked(ended)
+	}
+	for s.first != nil {
+		s.removeLocked(s.first)
+	}
+	s.unlock()
+	wake(ended)
+}
