@@ -54,7 +54,7 @@ func TestWritesAreRefused(t *testing.T) {
 		status int
 		text   string
 	}{
-		{"without the option", reads, nil, release, 403, "This page only reads."},
+		{"without the option", reads, nil, release, 403, "<p>This page only reads.</p>"},
 		{"without a token", writes, nil, []string{"action", "release", "permits", "1"}, 403, "The token is missing or wrong."},
 		{"with another token", writes, nil, []string{"action", "release", "permits", "1", "token", writeToken + "x"}, 403, "The token is missing or wrong."},
 		{"from another site", writes, http.Header{"Sec-Fetch-Site": {"cross-site"}}, release, 403, "from the page of another site"},
