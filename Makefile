@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long demo tidy
+.PHONY: help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long demo tidy page-screenshots
 
-# The lanes of `make test`: checks unit oldest otlp compat bench redis valkey. All of them by default.
+# The lanes of `make test`: checks unit oldest otlp compat bench page redis valkey. All of them by default.
 LANES ?=
 
 help: ## list the targets
@@ -35,7 +35,7 @@ bench: ## this library beside Redisson and others, into docs/benchmarks.md; BENC
 	@cd benchmarks && go run . $(BENCH)
 
 api: ## writes the exported names of each public package into its testdata/api.txt
-	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/...
+	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/... ./ratelimiterpage
 
 compat-report: ## writes the matrix of docs/compatibility.md from a run of all Redisson versions
 	@compat_test/prepare.sh
@@ -44,6 +44,10 @@ compat-report: ## writes the matrix of docs/compatibility.md from a run of all R
 compat-long: ## 1,000,000 operations against the jars' scripts, and the long forms of what shares one Redis with Java
 	@compat_test/prepare.sh
 	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_OPS=1000000 RATELIMITER_COMPAT_LONG=1 go test -count=1 -timeout 60m -v -run 'Differential|Soak|Outbound|SuiteTogether|Shares' .
+
+page-screenshots: ## writes the pictures of rrl page into docs/, from a run of the browser
+	@tools/install-servers.sh redis-server chromium fonts-wqy-microhei
+	@cd page_test && RATELIMITER_LANE=redis RATELIMITER_PAGE_SCREENSHOTS=write go test -count=1 -run Pictures .
 
 demo: ## the command-line demo: a limited HTTP service on an embedded Redis
 	@go run ./cmd/rrl demo

@@ -129,10 +129,13 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	defer cancel()
 	require.ErrorIs(t, l.Acquire(short, 100), context.DeadlineExceeded)
 	v := permit.Reservation{Type: permit.Type(typ), ID: c.redis.NewID(), Want: 3}
-	v.Held, _, err = other.redis.Reserve(ctx, v)
+	a, err := other.redis.Reserve(ctx, v)
 	require.NoError(t, err)
-	v.Want = 0
-	_, _, err = other.redis.Reserve(ctx, v)
+	v.Held, v.Want, v.Ahead = a.Held, 100, true
+	a, err = other.redis.Reserve(ctx, v)
+	require.NoError(t, err)
+	v.Held, v.Want = a.Held, 0
+	_, err = other.redis.Reserve(ctx, v)
 	require.NoError(t, err)
 	require.NoError(t, other.redis.Refund(ctx, permit.Type(typ), permit.Grant{ID: c.redis.NewID().Run(0), Permits: 2, Keep: 1}))
 	require.NoError(t, l.Release(ctx, 5))

@@ -41,21 +41,20 @@ type AllResult struct {
 // A caller that waits stands in the line of the limiter that refused it, in the order in which the callers of
 // this Client came; meanwhile the permits of the other limiters are free for others. A list that is passed
 // over, because its limiters refuse it in turns or because one has refused it for longer than an interval,
-// reserves its permits: it gathers them in Redis as they come back, and is granted all of them when it has
-// them. They count in the window from the instant of the grant on.
+// reserves its permits: it takes them in Redis ahead of their return, and is granted all of them when they have
+// come back. They count in the window from the instant of the grant on.
 //
-// What a reservation costs other callers is bounded. While permits of a limiter are gathered, its other callers
-// of this Client wait: for one interval of that limiter at most, or for four if other processes take its
-// permits too. Permits that have been gathered are kept for four intervals at most, counted from the beginning,
+// What a reservation costs other callers is bounded. While permits of a limiter are taken ahead, its other callers
+// wait, in all processes: for one interval of that limiter at most. Then nobody takes permits of it ahead for a while.
+// Permits that have come back are kept for four intervals at most, counted from the beginning,
 // and go back at once when another limiter is known to take longer, as in a cool-down. In the long run no more
 // than a tenth of a limiter's rate lies idle for the lists of a Client: after an attempt the limiter is not
 // reserved again until the idle time is made up for, which takes at most ten times as long as the attempt and
 // at most 40 intervals.
 //
-// Lists that want the same limiter reserve one at a time, the oldest first. If only callers of this Client
-// compete, an attempt takes about one interval. If other processes compete too, the list contends with them for
-// each permit that comes back and keeps those that it gets, but it is not certain to win: a process that takes
-// every permit at the instant at which it comes back can keep a list waiting for as long as it does so.
+// Lists that want the same limiter reserve one at a time, the oldest first. An attempt takes about one interval,
+// also if other processes take every permit at the instant at which it comes back. Callers in other processes that
+// take permits ahead, too, are served before it if they came first.
 //
 // When ctx is done, TryAcquireAll returns at once, and what was granted or reserved at that moment goes back.
 //

@@ -167,10 +167,10 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 func TestReserve(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		v := permit.Reservation{ID: redisson.RandomID().Run(0)}
-		send := func(want int64, whole bool) (err error) {
+		send := func(want int64, whole bool) error {
 			v.Want, v.Whole = want, whole
-			v.Held, _, err = w.l.redis.Reserve(w.ctx, v)
-			v.Unsure = false
+			a, err := w.l.redis.Reserve(w.ctx, v)
+			v.Held, v.Unsure = a.Held, false
 			return err
 		}
 		sum := func() {

@@ -36,20 +36,20 @@ func (q *line) served(want map[string]time.Duration) {
 }
 
 // TestWaitersAreServedInOrder checks that waiters are served first come, first served: a request that does not fit
-// blocks those behind it.
+// blocks those behind it, unless they are smaller and it need not wait longer for them.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(9)
 		q := &line{w: w, at: map[string]time.Duration{}}
 		q.waits("five", 1*time.Second, 5)
-		q.waits("one", 2*time.Second, 1) // would fit at once
+		q.waits("one", 2*time.Second, 1) // fits at once, and nine come back for five
 		q.waits("five more", 3*time.Second, 5)
 		q.waits("four", 4*time.Second, 4) // fits beside five and one
 		q.waits("last", 5*time.Second, 1)
 		q.served(map[string]time.Duration{
 			"five":      10 * time.Second,
-			"one":       10 * time.Second,
-			"five more": 20 * time.Second,
+			"one":       2 * time.Second,
+			"five more": 12 * time.Second, // one is back
 			"four":      20 * time.Second,
 			"last":      20 * time.Second,
 		})

@@ -111,11 +111,11 @@ func TestReservationThatIsSentAgain(t *testing.T) {
 			v := permit.Reservation{ID: w.client.redis.NewID()}
 			for _, want := range []int64{4, 3, 4, 0, 1} {
 				v.Want = want
-				held, _, err := w.l.redis.Reserve(w.ctx, v)
+				a, err := w.l.redis.Reserve(w.ctx, v)
 				require.NoError(t, err)
-				require.Equal(t, min(want, free), held)
-				w.holds(w.l, 10, 10-free+held)
-				v.Held = held
+				require.Equal(t, min(want, free), a.Held)
+				w.holds(w.l, 10, 10-free+a.Held)
+				v.Held = a.Held
 			}
 		})
 	}

@@ -1,4 +1,4 @@
--- reserve: takes permits of one limiter for a caller that still waits for other limiters, and keeps them.
+-- reserve: takes permits of one limiter for a caller that waits for more than are free, or for other limiters.
 --
 -- A reservation is a member like that of any grant, so every Redisson takes its permits for permits in
 -- use. Each call moves it to the present instant, since its permits are yet to be used: the window counts
@@ -6,7 +6,14 @@
 -- asks without taking anything, how long the rest takes. A reservation that nobody moves expires after an
 -- interval, as every grant does. Of a limiter with a minGap it takes all or nothing.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, minGap, coolDown
+-- With ARGV[8] it takes permits ahead of their return: the member holds all that is wanted at once, and value falls
+-- below 0 by what is lacking. So nobody, whatever it is written in, finds a permit free before value is 0 again,
+-- which takes an interval at most, and then the caller has what it wants. One caller at a time does so: the field
+-- reservedAhead of the hash holds those that want to, in the order in which they came, each with the instant at
+-- which its entry ends unless it is renewed. Only the first may hold permits that lack. When it has its permits
+-- an entry of nobody takes its place for a while, so that others go on.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, minGap, coolDown, reservedAhead
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -16,11 +23,14 @@
 -- ARGV[5]   flags, added up: 1 take all or nothing, 2 it may hold others than ARGV[4]: a call has been lost
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
--- Returns   {0, held, rate, interval} held: permits that are reserved from now on
+-- ARGV[8]   the caller in reservedAhead, in letters and digits, or empty to take what is plainly there. May be left out
+-- Returns   {0, held, rate, interval} held: permits that are reserved from now on; with ARGV[8] followed by lacking
+--           and wait: how many of those wanted have yet to come back, and ms until they have, or until it is worth
+--           while to ask again; 0 if that is for acquire to tell
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits exceed the rate   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown', 'reservedAhead')
 local rate, interval, typ, keep, malformed = conf[1], conf[2], conf[3], conf[4], false
 -- [limiter]
 if not (rate and interval and typ) then
@@ -76,6 +86,13 @@ local function le32(n)
   return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
 end
 -- [end]
+local function is_block(m)
+  -- [is_block]
+  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+  -- [end]
+  return at
+end
 -- member returns the member of the reservation with n permits.
 local function member(n)
   local m = ARGV[3]
@@ -125,11 +142,7 @@ if gap > 0 and want > 0 and not paused then
   local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
   for i = 1, #newest, 2 do
     local m = newest[i]
-    -- [is_block]
-    local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-      or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-    -- [end]
-    if m ~= mine and not at then
+    if m ~= mine and not is_block(m) then
       paused = tonumber(newest[i + 1]) + math.min(gap * permits_of(m), interval) > now
       break
     end
@@ -139,26 +152,105 @@ end
 -- What is lost, or more than the rate, is for acquire to rebuild.
 local plain = value and value <= rate
 
+-- Who holds permits that lack, and who waits to: names and ends, the first of them first.
+local name, names, ends, mark, place = ARGV[8] or '', {}, {}, conf[7] or '', nil
+for who, till in string.gmatch(mark, '(%w+) (%d+)') do
+  till = math.min(tonumber(till), now + 2 * interval)
+  if till > now and #names < 16 then
+    names[#names + 1], ends[#names + 1] = who, till
+    if who == name then
+      place = #names
+    end
+  end
+end
+local ahead = name ~= '' and want > 0 and plain and not paused and gap == 0
+if ahead and not place and #names < 16 then
+  place = #names + 1
+  names[place] = name
+end
+if ahead and place then
+  ends[place] = now + interval
+elseif place then
+  table.remove(names, place)
+  table.remove(ends, place)
+end
+ahead = ahead and place == 1
+
 -- How many permits it can hold from now on: none in a cool-down, and none where it would be a grant in
 -- the gap behind another's.
-local n, back, expired, freed = 0, held, 0, 0
+local n, back, expired, freed, lacking = 0, held, 0, 0, 0
 if want > 0 and plain and not paused then
   local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', 0, 64)
   for i = 1, #old do
-    if old[i] ~= mine then
+    if name ~= '' and (not ahead or value + held + freed >= want) then
+      break -- the rest is for acquire, which leaves some of it to others
+    elseif old[i] ~= mine then
       expired, freed = expired + 1, freed + permits_of(old[i])
     end
   end
   local free = value + held + freed
   if free <= rate then
     n, back = math.max(0, math.min(want, free)), held + freed
-    if n < want and (gap > 0 or flags % 2 == 1) then
+    if ahead then
+      n, lacking = want, math.max(0, want - free)
+    elseif name ~= '' then
+      n, lacking = 0, place and want or 0
+    elseif value + freed < 0 and #names > 0 then
+      n = math.min(held, want) -- what lacks is another's
+    elseif n < want and (gap > 0 or flags % 2 == 1) then
       n = math.min(held, n)
     end
   end
 end
+if name ~= '' then
+  if ahead and lacking == 0 and n == want then
+    -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
+    -- the permits that it has got take to come back. Where little is left, they get those permits, too.
+    local pause = math.min(interval, math.ceil(interval * 4 * want / rate))
+    if 4 * want > 3 * rate then
+      pause = interval + math.min(25, math.ceil(interval / 10))
+    end
+    names[1], ends[1] = '0', now + math.max(1, pause)
+  end
+  local list = {}
+  for i = 1, #names do
+    list[i] = names[i] .. ' ' .. string.format('%.0f', ends[i])
+  end
+  list = table.concat(list, ' ')
+  if list ~= '' and list ~= mark then
+    redis.call('HSET', KEYS[1], 'reservedAhead', list)
+  elseif list == '' and mark ~= '' then
+    redis.call('HDEL', KEYS[1], 'reservedAhead')
+  end
+end
+-- wait returns how long it takes until the permits that lack have come back, whoever waits for them, by the oldest
+-- members.
+local function wait()
+  local need, step = n - value - back, ahead and 1 or math.max(1, math.min(100, floor(interval / 100)))
+  if name == '' or lacking == 0 then
+    return 0
+  elseif need <= 0 then
+    return names[1] == '0' and math.max(1, ends[1] - now) or step
+  end
+  local own, at, oldest = member(n), now + step, redis.call('ZRANGE', KEYS[3], 0, 127, 'WITHSCORES')
+  for i = 1, #oldest, 2 do
+    local m = oldest[i]
+    if need > 0 and m ~= own then
+      local from = tonumber(oldest[i + 1])
+      at = math.max(at, (is_block(m) and from or math.min(from, now)) + interval)
+      need = need - permits_of(m)
+    end
+  end
+  return at - now
+end
+local function reply()
+  if name == '' then
+    return {0, n, rate, interval}
+  end
+  return {0, n, rate, interval, lacking, wait()}
+end
 if n == 0 and not mine then
-  return {0, 0, rate, interval}
+  return reply()
 end
 
 if mine then
@@ -174,7 +266,7 @@ if plain and back ~= n then
   redis.call('INCRBY', KEYS[2], math.min(back - n, rate - value))
 end
 if n == 0 then
-  return {0, 0, rate, interval}
+  return reply()
 end
 
 local ttl, stay, least, idle = 0, keep, 0, ARGV[7]
@@ -205,4 +297,4 @@ else
   end
 end
 -- [end]
-return {0, n, rate, interval}
+return reply()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the named packages (redis-server, valkey-server) if the program of
+# Installs the named packages (redis-server, valkey-server, chromium) if the program of
 # that name is missing, on Debian and its derivatives, as root or with a sudo
 # that needs no password. A package that the release lacks comes from Debian's
 # backports. On other systems it does nothing, and test-lanes.sh says what to

@@ -4,10 +4,10 @@
 # lines count what ran, lane by lane. Exits non-zero when anything failed, and
 # under CI=true when a lane could not run.
 #
-# The lanes run in three columns beside each other: compat and bench, whose JVMs
-# sleep most of the time; redis, valkey and checks; unit, oldest and otlp. The first of
-# these has the higher priority and is heard while it runs; the output of the
-# others follows, each in one piece.
+# The lanes run in three columns beside each other: compat, bench and page, whose
+# JVMs and browser sleep most of the time; redis, valkey and checks; unit, oldest
+# and otlp. The first of these has the higher priority and is heard while it
+# runs; the output of the others follows, each in one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
 # tools/again.sh. Both results are printed.
@@ -19,7 +19,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 path=github.com/goredisson/ratelimiter
-lanes="checks unit oldest otlp compat bench redis valkey"
+lanes="checks unit oldest otlp compat bench page redis valkey"
 wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
@@ -94,7 +94,7 @@ lane() {
 }
 
 # What a user gets: the root module, and the modules of the programs and of the metrics.
-programs="$path/cmd/rrl/... $path/examples/... $path/otelratelimiter/... $path/prometheusratelimiter/..."
+programs="$path/cmd/rrl/... $path/examples/... $path/otelratelimiter/... $path/prometheusratelimiter/... $path/ratelimiterpage/..."
 
 formatted() { # gofmt lists the files it would change and exits 0
     local files
@@ -188,6 +188,19 @@ run_bench() {
     fi
 }
 
+# The page in a headless Chromium, with Redisson beside it where the compat lane has it.
+run_page() {
+    if ! command -v redis-server >/dev/null; then
+        not_run page "install redis-server"
+    elif ! command -v chromium >/dev/null; then
+        not_run page "install chromium"
+    elif compat_test/prepare.sh && [ -s compat_test/java/target/classpath/newest ]; then
+        lane page page_test ./... RATELIMITER_LANE=redis --
+    else
+        not_run page "install openjdk-17-jdk-headless and maven"
+    fi
+}
+
 # The same tests on a redis-server, under the race detector.
 run_redis() {
     if ! command -v redis-server >/dev/null; then
@@ -212,7 +225,8 @@ run_valkey() {
 }
 
 servers=()
-{ chosen redis || chosen compat || chosen bench; } && servers+=(redis-server)
+{ chosen redis || chosen compat || chosen bench || chosen page; } && servers+=(redis-server)
+chosen page && servers+=(chromium)
 chosen valkey && servers+=(valkey-server)
 [ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
 
@@ -257,7 +271,7 @@ if [ -n "$long" ]; then
     run $lanes
 else
     here=
-    for those in "compat bench" "redis valkey checks" "unit oldest otlp"; do
+    for those in "compat bench page" "redis valkey checks" "unit oldest otlp"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -127,45 +126,8 @@ func jsonOf(l *survey.Limiter) jsonLimiter {
 
 func roundUp(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
 
-// brief returns a duration for people: two units, at least milliseconds.
-func brief(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-"
-	case d == 0:
-		return "0"
-	case d < 10*time.Second:
-		return fmt.Sprint(d.Round(time.Millisecond))
-	case d < time.Minute:
-		return fmt.Sprint(d.Round(100 * time.Millisecond))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-}
-
-// rateText returns a rate as in 5/10s.
-func rateText(r permit.Rate) string {
-	s := fmt.Sprintf("%d/%s", r.Permits, exact(r.Interval))
-	if r.MinGap > 0 {
-		s += " gap " + exact(r.MinGap)
-	}
-	return s
-}
-
-// exact returns a duration as a Duration prints itself, without units that are 0.
-func exact(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
+// brief returns a duration for people, as [survey.Brief] does.
+func brief(d time.Duration) string { return survey.Brief(d) }
 
 // orDash returns a number, or a dash if it is not known.
 func orDash(n int64) string {

@@ -142,12 +142,12 @@ func (v *inspection) write(out io.Writer, members bool, limit int) error {
 	case v.Problem != nil:
 		say("rate", "%s", oneLine(v.Problem))
 	default:
-		text := fmt.Sprintf("%d permits in any %s, %s", v.Rate.Permits, exact(v.Rate.Interval), v.Rate.Type)
+		text := fmt.Sprintf("%d permits in any %s, %s", v.Rate.Permits, survey.Exact(v.Rate.Interval), v.Rate.Type)
 		if v.Rate.MinGap > 0 {
-			text += ", at least " + exact(v.Rate.MinGap) + " between permits"
+			text += ", at least " + survey.Exact(v.Rate.MinGap) + " between permits"
 		}
 		if v.Rate.KeepAlive > 0 {
-			text += ", kept for " + exact(v.Rate.KeepAlive) + " after the last call"
+			text += ", kept for " + survey.Exact(v.Rate.KeepAlive) + " after the last call"
 		}
 		say("rate", "%s", text)
 	}

@@ -118,7 +118,7 @@ func addLimiter(t *table, l *survey.Limiter) {
 	case l.Problem != nil:
 		typ, rate = "malformed", "-"
 	default:
-		rate = rateText(l.Rate)
+		rate = survey.RateText(l.Rate)
 		if l.Kind == survey.Told {
 			typ, rate = "told", "-"
 		} else if l.Rate.Type == permit.PerClient {

@@ -149,7 +149,7 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 	case st.Problem != nil && !isAbsent(st.Problem):
 		text = oneLine(st.Problem)
 	case st.Problem == nil:
-		text = fmt.Sprintf("%s %s, expires: %s", st.Rate.Type, rateText(st.Rate), expires(st.TTLs[0]))
+		text = fmt.Sprintf("%s %s, expires: %s", st.Rate.Type, survey.RateText(st.Rate), expires(st.TTLs[0]))
 		if st.Rate.Type == permit.Overall || st.ClientID != "" {
 			text += "; available " + stands(st)
 		}

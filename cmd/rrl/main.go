@@ -72,7 +72,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 	return &cli.Command{
 		Name:  "rrl",
 		Usage: "rate limiters in Redis, shared by Go and Redisson",
-		Description: "rrl ls, top, inspect, watch, peek, doctor, diff and export look at the limiters of a live Redis, and write nothing. heal,\n" +
+		Description: "rrl ls, top, inspect, watch, peek, doctor, diff, export and page look at the limiters of a live Redis, and write nothing. heal,\n" +
 			"set-rate, release, cool-down, lift and delete change one, with --write. All of them need --redis URL\n" +
 			"or REDIS_URL.\n\n" +
 			"rrl demo needs nothing but this program. It shows a limiter admit, delay and refuse\n" +
@@ -82,7 +82,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand(), diffCommand(), exportCommand(),
-			watchCommand(), topCommand()},
+			watchCommand(), topCommand(), pageCommand()},
 			append(writeCommands(), demoCommand(), compareCommand(), versionCommand())...),
 		// The default handler prints the error and calls os.Exit.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},

@@ -6,38 +6,16 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/goredisson/ratelimiter/internal/survey"
 )
 
-// visible returns text with all characters that are not printable, such as the control characters that a terminal would
-// obey, replaced by Go's escapes, as in \x1b. Use it for everything that others can choose: names, numbers in requests,
-// fields of a hash in Redis, errors of servers.
-func visible(text string) string {
-	printable := func(r rune) bool { return strconv.IsPrint(r) }
-	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !printable(r) }) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case printable(r):
-			b.WriteRune(r)
-		default:
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		text = text[size:]
-	}
-	return b.String()
-}
+// visible returns text with all characters that are not printable escaped, as [survey.Visible] does.
+func visible(text string) string { return survey.Visible(text) }
 
 // oneLine returns the text of err as one visible line.
-func oneLine(err error) string { return visible(strings.Join(strings.Fields(err.Error()), " ")) }
+func oneLine(err error) string { return survey.OneLine(err) }
 
 // encodeJSON writes v as JSON, followed by a newline. Package json does not escape all characters that a terminal may
 // obey, such as U+009B. encodeJSON escapes every character that is not printable, which is the same JSON.

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -399,14 +401,14 @@ func shorten(text string) string {
 	return text
 }
 
-// ShellQuote returns text as one word for a shell.
+// ShellQuote returns text as one word for a shell. The word has no character that is not printable.
 func ShellQuote(text string) string {
-	plain, printable := text != "", true
+	plain := text != ""
+	printable := utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0
 	for i := range len(text) {
 		c := text[i]
 		word := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:,@%+=", c) >= 0
 		plain = plain && word
-		printable = printable && c >= ' ' && c != 0x7f
 	}
 	switch {
 	case plain:

@@ -23,8 +23,8 @@ type Backend interface {
 	Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error)
 	// Refund gives back the permits of g that are not kept.
 	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
-	// Reserve holds permits. It returns how many are held from now on, and the rate without its type.
-	Reserve(ctx context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error)
+	// Reserve holds permits.
+	Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error)
 	// Probe makes one attempt at a write that changes nothing. It is refused wherever the writes of the other methods
 	// are.
 	Probe(ctx context.Context, typ permit.Type) error

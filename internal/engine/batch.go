@@ -27,6 +27,10 @@ type flight struct {
 	handedOff   bool // it went on to another goroutine, under the same ID
 	call        outage.Call
 	local       *outage.Share
+	passing     bool  // its callers pass the head of the line
+	paid        int64 // permits that it took off what may pass
+	taken       int64 // permits that were granted to its callers
+	round       int   // of the passing, when it left
 	ended       []*request
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
 }

@@ -14,6 +14,10 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	head := l.waiters.first
 	ended := f.grantLocked(a, f.ended[:0])
 	ended = f.passOnLocked(a, ended)
+	if l.waiters.first != head {
+		head, l.headSince = l.waiters.first, time.Now()
+		l.passing.set(0)
+	}
 
 	refused := len(f.Runs) // the first run that was refused
 	for i := range a.Granted {
@@ -58,6 +62,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	}
 	if l.waiters.first != head {
 		l.headSince = time.Now()
+		l.passing.set(0)
 	}
 	f.ended = ended
 	l.shard.unlock()
@@ -107,6 +112,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 			case n > 0:
 				n--
 				left -= each
+				f.taken += each
 				ended = r.grantLocked(a, left, ended)
 			default:
 				rest = append(rest, r)
@@ -145,7 +151,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 // refuseLocked ends the tries and lets the line wait. A reply reports the wait of one request only, so the
 // flight asks again for tries that were refused behind others and want to know theirs.
 func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
-	l := f.limiter
+	l, first := f.limiter, f.callers[0][0]
 	for i := range f.Runs {
 		rest := f.callers[i][:0]
 		for _, r := range f.callers[i] {
@@ -167,7 +173,15 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		return ended
 	}
 	now := time.Now()
-	soon, wait := l.shareWaitLocked(f, a)
+	if f.passing {
+		if _, wait := l.shareWaitLocked(f, a, first); f.round == l.passing.round {
+			l.passing.askAt = now.Add(max(wait, time.Millisecond))
+		}
+		return ended
+	}
+	l.mayGather = a.Wait <= a.Rate.Interval && a.Rate.MinGap == 0
+	l.passLocked(a, f.Runs[0].Permits)
+	soon, wait := l.shareWaitLocked(f, a, l.waiters.first)
 	l.grantableAt = now.Add(soon)
 	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.cfg.Recheck))
 	if f.changes != l.changes {

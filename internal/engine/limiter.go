@@ -12,8 +12,8 @@ import (
 //
 // Requests that do not wait, called tries, leave at once, or together with the next flight if enough flights
 // are in the air. Requests that wait stand in line, first come, first served: one that does not fit blocks
-// those behind it. One flight at a time leaves for the line, when the first request in it is due, and asks for
-// as many as fit.
+// those behind it, except as pass.go says. One flight at a time leaves for the line, when the first request in it is
+// due, and asks for as many as fit.
 //
 // The lock of the shard guards a limiter. There is a goroutine while a flight is in the air, and a timer while
 // somebody waits.
@@ -30,11 +30,14 @@ type limiter struct {
 	flights       []*flight
 	turnHolder    *request      // the caller of a list whose turn it is; no flight leaves for the line
 	gatherer      *reservations // gathers permits for a list; no flight leaves for the line
+	gathering     *gathering    // takes permits ahead for the head; no flight leaves for the head
 	free          *flight       // kept for reuse
 
 	nextAskAt   time.Time // when the line is due; zero for now
 	grantableAt time.Time // when the first in line can be served at the soonest, by the last reply
 	headSince   time.Time // since when the first in line has been the first
+	passing     passing   // what may be taken before the head is served
+	mayGather   bool      // the last reply to the line refused its head, and told of no cool-down
 	timer       *time.Timer
 	changes     int   // made by this process; replies from before are outdated
 	lastErr     error // of the last attempt; nil if there was a reply
@@ -86,7 +89,7 @@ func (l *limiter) resetLocked() {
 }
 
 func (l *limiter) idleLocked() bool {
-	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && l.turnHolder == nil && l.gatherer == nil
+	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && l.turnHolder == nil && l.gatherer == nil && l.gathering == nil
 }
 
 // addLocked adds a request, or reports that it is refused at once. The caller goes on with scheduleLocked or
@@ -123,6 +126,7 @@ func (l *limiter) isTooLateLocked(r *request) bool {
 // newHeadLocked records that another request is the first in line, whose wait is not known.
 func (l *limiter) newHeadLocked() {
 	l.headSince, l.nextAskAt, l.grantableAt = time.Now(), time.Time{}, time.Time{}
+	l.passing.set(0)
 }
 
 // abandonLocked removes a request whose caller no longer waits.
@@ -174,15 +178,21 @@ func (l *limiter) scheduleLocked() {
 }
 
 // takeLineLocked returns a flight for the line, or nil if the line is not due. If a list is the first in line,
-// it gets its turn instead.
+// it gets its turn instead. While the head has to wait, others may pass it.
 func (l *limiter) takeLineLocked() *flight {
-	if l.lineInFlight || l.turnHolder != nil || l.gatherer != nil || l.shard.closed || l.waiters.n == 0 ||
-		!l.nextAskAt.IsZero() && time.Now().Before(l.nextAskAt) {
+	if l.lineInFlight || l.turnHolder != nil || l.gatherer != nil || l.shard.closed || l.waiters.n == 0 {
 		return nil
 	}
-	if r := l.waiters.first; r.turn != nil {
+	if l.gathering != nil || !l.nextAskAt.IsZero() && time.Now().Before(l.nextAskAt) {
+		return l.takePassersLocked()
+	}
+	switch r := l.waiters.first; {
+	case r.turn != nil:
 		l.giveTurnLocked(r)
 		return nil
+	case l.mustGatherLocked(r):
+		l.gatherLocked(r)
+		return l.takePassersLocked()
 	}
 	f := l.newFlightLocked()
 	f.InOrder = true
@@ -193,7 +203,7 @@ func (l *limiter) takeLineLocked() *flight {
 		f.takeTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
-	f.Share = l.shareLocked()
+	f.Share = l.shareLocked(l.waiters.first)
 	l.lineInFlight = true
 	return f
 }
@@ -203,8 +213,9 @@ func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
 	}
-	reserved := l.reservedForListLocked()
-	if !reserved && l.waiters.n > 0 && l.headIsStarvingLocked() {
+	// Beside others the head takes its permits ahead, and leaves to the tries what comes before.
+	reserved, starving := l.reservedForListLocked(), l.waiters.n > 0 && !l.sharing.others() && l.headIsStarvingLocked()
+	if starving && !reserved && l.gathering == nil {
 		if l.lineInFlight {
 			return nil
 		}
@@ -212,10 +223,12 @@ func (l *limiter) takeTriesLocked() *flight {
 		if f := l.takeLineLocked(); f != nil {
 			l.startLocked(f)
 		}
-		return nil
+		if l.gathering == nil {
+			return nil
+		}
 	}
 	f := l.newFlightLocked()
-	f.DryRun = reserved
+	f.DryRun = reserved || starving
 	f.takeTriesLocked(&l.tries)
 	f.changes = l.changes
 	l.triesInFlight++
@@ -306,6 +319,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 			break
 		}
 	}
+	l.settleLocked(f)
 	f.reset()
 	l.free = f
 	next := l.takeLineLocked()
@@ -323,15 +337,16 @@ func (l *limiter) landedLocked(f *flight) *flight {
 
 // rearmLocked sets the timer of the line, and evicts a limiter that nobody needs, with no timer armed.
 func (l *limiter) rearmLocked() {
+	at, ok := l.wakeAtLocked()
 	switch {
-	case l.waiters.n == 0 || l.lineInFlight || l.turnHolder != nil || l.gatherer != nil || l.shard.closed:
+	case !ok:
 		if l.timer != nil {
 			l.timer.Stop()
 		}
 	case l.timer == nil:
-		l.timer = time.AfterFunc(time.Until(l.nextAskAt), l.onTimer)
+		l.timer = time.AfterFunc(time.Until(at), l.onTimer)
 	default:
-		l.timer.Reset(time.Until(l.nextAskAt))
+		l.timer.Reset(time.Until(at))
 	}
 	if l.idleLocked() {
 		l.setLocalTimerLocked(time.Time{})

@@ -66,7 +66,7 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 	if err != nil || slept && w.isLate(0) {
 		return a, false, err
 	}
-	if !slept || w.behindOthers() {
+	if !slept || !at.IsZero() && time.Now().Before(at) || w.behindOthers() {
 		return a, true, nil
 	}
 	next, err = w.try(ctx)

@@ -66,6 +66,7 @@ func (r *request) unqueue() {
 	} else {
 		r.next.prev = r.prev
 	}
+	r.stopGatheringLocked()
 	if r.watched > 0 {
 		heap.Remove(&q.deadlines, r.watched-1)
 	}

@@ -26,6 +26,8 @@ type request struct {
 	yields    bool     // its list has policies, and leaves the line when an outage begins
 	keepsTurn bool     // it has been passed over, so free permits are kept for its caller during the turn
 
+	gathers *gathering // takes its permits ahead
+
 	prev, next *request
 	queue      *queue // in which it stands
 	watched    int    // its place among the deadlines of the queue, counted from 1; 0 for none

@@ -15,6 +15,8 @@ type reservation struct {
 	typ     permit.Type
 	id      permit.ID
 	held    int64
+	ahead   bool          // it holds permits before they have come back
+	lacking int64         // of those held, how many have yet to come back
 	unsure  bool          // a call has been lost, so Redis may hold another number
 	begun   time.Time     // when gathering began; zero as long as what others leave is enough
 	due     time.Time     // when all of it can be gathered, as far as that is known
@@ -26,12 +28,21 @@ type reservation struct {
 	line    *limiter      // whose callers are held up in the meantime, or nil
 }
 
-func (v *reservation) whole() bool        { return v.held == v.permits }
+func (v *reservation) whole() bool        { return v.held == v.permits && v.lacking == 0 }
 func (v *reservation) renewal() time.Time { return v.moved.Add(v.rate.Interval / 2) }
 
 // take takes as many permits as are free. If that is less than wanted, wait is how long it takes until there
 // are more.
 func (v *reservation) take(ctx context.Context) (wait time.Duration, err error) {
+	if v.ahead = v.rate.MinGap == 0 && !v.whole(); v.ahead {
+		if err := v.send(ctx, v.permits, false); err != nil || v.whole() {
+			return 0, err
+		}
+		if v.lacking > 0 {
+			return max(v.wait, time.Millisecond), nil
+		}
+		v.ahead = false // a cool-down has begun, or the permits left have been lost
+	}
 	for range 3 {
 		if err := v.send(ctx, v.permits, false); err != nil || v.whole() {
 			return 0, err
@@ -66,13 +77,12 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 	v.h.Touch()
 	defer v.h.Touch()
 	for range permit.MaxTypeChanges {
-		var held int64
-		var rate permit.Rate
+		var a permit.Reserved
 		answered := false
 		err := v.h.gated(ctx, "reserve", func(replay bool) (err error) {
 			v.unsure = v.unsure || replay
 			sent := time.Now()
-			held, rate, err = v.h.backend.Reserve(ctx, v.call(want, whole))
+			a, err = v.h.backend.Reserve(ctx, v.call(want, whole))
 			_, lost := err.(*retry.Error)
 			answered = !lost
 			v.h.noteReply(nil, sent, err)
@@ -81,15 +91,18 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		v.unsure = v.unsure || !answered
 		if other, ok := err.(*permit.WrongTypeError); ok {
 			// What it held belongs to the other type, whose keys are no longer used.
-			v.typ, v.held, v.unsure = other.Type, 0, false
+			v.typ, v.held, v.lacking, v.unsure = other.Type, 0, 0, false
 			v.h.LearnType(other.Type)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		v.rate.Permits, v.rate.Interval = rate.Permits, min(rate.Interval, maxInterval)
-		v.count(held)
+		v.rate.Permits, v.rate.Interval = a.Rate.Permits, min(a.Rate.Interval, maxInterval)
+		v.count(a.Held, a.Lacking)
+		if v.ahead {
+			v.wait = a.Wait
+		}
 		v.unsure = false
 		return nil
 	}
@@ -98,27 +111,27 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 
 // call returns the arguments of a call after which that many permits are held.
 func (v *reservation) call(want int64, whole bool) permit.Reservation {
-	return permit.Reservation{Type: v.typ, ID: v.id, Want: want, Held: v.held, Whole: whole, Unsure: v.unsure}
+	return permit.Reservation{Type: v.typ, ID: v.id, Want: want, Held: v.held, Whole: whole, Unsure: v.unsure, Ahead: v.ahead}
 }
 
 // count adds up what has lain idle.
-func (v *reservation) count(held int64) {
+func (v *reservation) count(held, lacking int64) {
 	now := time.Now()
-	if v.held > 0 {
-		v.idle += float64(v.held) * now.Sub(v.moved).Seconds()
+	if v.held > v.lacking {
+		v.idle += float64(v.held-v.lacking) * now.Sub(v.moved).Seconds()
 	}
-	v.held, v.moved = held, now
+	v.held, v.lacking, v.moved = held, lacking, now
 }
 
 // refund works even if the Engine is closed. If it fails, the permits are free again after one interval.
 func (v *reservation) refund() {
 	call := v.call(0, false)
 	err := retry.Do(nil, nil, func(bool) error {
-		_, _, err := v.h.backend.Reserve(context.Background(), call)
+		_, err := v.h.backend.Reserve(context.Background(), call)
 		return err
 	})
 	if _, lost := err.(*retry.Error); !lost {
-		v.held, v.unsure = 0, false
+		v.held, v.lacking, v.unsure = 0, 0, false
 		v.h.Changed()
 	}
 }

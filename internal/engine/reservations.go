@@ -125,9 +125,6 @@ func (s *reservations) lookAll(ctx context.Context) error {
 			}
 			continue
 		}
-		if !v.whole() {
-			s.holdUp(v)
-		}
 		wait, err := v.take(ctx)
 		if err != nil {
 			return err
@@ -140,10 +137,11 @@ func (s *reservations) lookAll(ctx context.Context) error {
 			}
 			continue
 		}
-		v.look = now.Add(wait)
-		if v.due.Before(v.look) {
-			v.due = v.look
+		if v.held > 0 {
+			s.holdUp(v)
 		}
+		v.look = now.Add(min(wait, max(v.rate.Interval/2, time.Millisecond)))
+		v.due = now.Add(wait)
 	}
 	return nil
 }
@@ -154,6 +152,7 @@ func (s *reservations) takeAll(ctx context.Context) (granted bool, err error) {
 	granted = true
 	for i := range s.list {
 		v := &s.list[i]
+		v.ahead = false
 		if err := v.send(ctx, v.permits, v.begun.IsZero()); err != nil {
 			return false, err
 		}
@@ -185,7 +184,7 @@ func (s *reservations) account(granted bool) {
 		if v.begun.IsZero() || v.rate.Permits == 0 {
 			continue
 		}
-		v.count(v.held)
+		v.count(v.held, v.lacking)
 		d := v.idle / idleShare / float64(v.rate.Permits)
 		if !granted {
 			d = max(d, time.Since(v.begun).Seconds()/idleShare, v.rate.Interval.Seconds())

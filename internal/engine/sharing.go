@@ -38,6 +38,8 @@ type sharing struct {
 	pace   float64     // growth of the credit per interval: the target, and more while a cool-down gives permits back
 	credit float64     // permits of the share that it has not taken yet; negative if it took some early
 	paid   time.Time   // when the credit last grew
+	large  float64     // permits of the share that are saved up for large requests; negative if they took some early
+	saves  bool        // a large request is the first in line
 	full   time.Time   // since when the credit has been at its maximum; zero while it is less
 	mine   []grantedAt // grants to this process within the last interval, oldest first
 	holds  int64       // the sum of mine
@@ -89,8 +91,8 @@ func (l *limiter) learnOthersLocked(f *flight, a *permit.Reply) {
 	}
 }
 
-// shareLocked returns the share of the flight that is about to leave for the line.
-func (l *limiter) shareLocked() permit.Share {
+// shareLocked returns the share of the flight that is about to leave for the line, and whose first request is r.
+func (l *limiter) shareLocked(r *request) permit.Share {
 	s, now := &l.sharing, time.Now()
 	if l.typ != permit.Overall || l.interval <= 0 || s.refused.IsZero() || now.Sub(s.refused) > forgetAfter*l.interval {
 		return permit.Share{} // permits are not scarce
@@ -102,11 +104,11 @@ func (l *limiter) shareLocked() permit.Share {
 	}
 	sh.Survey = now.Sub(s.looked) >= max(every, 50*time.Millisecond)
 	if s.others() {
-		s.accrue(now, l.interval)
+		l.accrueLocked(now)
 		sh.Grace = s.grace(l.interval)
-		r := l.waiters.first
-		if spare := s.credit - s.least(r.permits); spare >= 0 {
-			sh.May = max(r.permits, int64(s.credit+1e-6))
+		have := s.has(r.permits)
+		if spare := have - s.least(r.permits); spare >= 0 {
+			sh.May = max(r.permits, int64(have+1e-6))
 			// Permits that fell due before the credit sufficed belong to others until their grace is over.
 			since := time.Duration(spare / s.pace * float64(l.interval))
 			if !s.full.IsZero() {
@@ -120,7 +122,7 @@ func (l *limiter) shareLocked() permit.Share {
 			} else {
 				sh.May = 0
 			}
-			if sh.May > 0 && r.permits > 1 && r.refused {
+			if sh.May > 0 && r.permits > 1 && r.refused && !s.isLarge(r.permits) {
 				sh.Wants = int(min(255, math.Ceil(255*float64(r.permits)/float64(max(1, l.rate.Permits)))))
 			}
 		} else if s.urgent && s.credit > -s.most()/4 {
@@ -150,9 +152,48 @@ func (s *sharing) most() float64 { return max(1, s.target) }
 // least returns the credit that a request for that many permits needs.
 func (s *sharing) least(permits int64) float64 { return min(float64(permits), s.most()) - 1e-6 }
 
+// isLarge reports whether a request for that many permits waits for more than half of an interval, in which
+// those behind it go on with half of the share.
+func (s *sharing) isLarge(permits int64) bool { return permits > 1 && float64(permits) > s.most()/2 }
+
+// has returns the credit for a request for that many permits.
+func (s *sharing) has(permits int64) float64 {
+	if s.isLarge(permits) {
+		return s.large + max(0, s.credit)
+	}
+	return s.credit
+}
+
+// pay takes off the credit what was granted to a request.
+func (s *sharing) pay(permits int64) {
+	n := float64(permits)
+	if s.isLarge(permits) {
+		part := min(n, max(0, s.credit))
+		s.credit -= part
+		s.large -= n - part
+		return
+	}
+	s.credit -= n
+}
+
+func (l *limiter) accrueLocked(now time.Time) {
+	s, r := &l.sharing, l.waiters.first
+	s.saves = r != nil && s.isLarge(r.permits)
+	s.accrue(now, l.interval)
+}
+
 func (s *sharing) accrue(now time.Time, interval time.Duration) {
-	s.credit += s.pace * surplus * float64(now.Sub(s.paid)) / float64(interval)
+	d := s.pace * surplus * float64(now.Sub(s.paid)) / float64(interval)
 	s.paid = now
+	if s.saves || s.large < 0 {
+		most := 0.0
+		if s.saves {
+			most = s.most()
+		}
+		part := max(0, min(d/2, most-s.large))
+		s.large, d = s.large+part, d-part
+	}
+	s.credit += d
 	switch {
 	case s.credit < s.most():
 		s.full = time.Time{}
@@ -274,7 +315,7 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 		return
 	}
 	if !before {
-		s.credit, s.paid, s.full = 0, now, time.Time{}
+		s.credit, s.large, s.paid, s.full = 0, 0, now, time.Time{}
 	}
 	whole := rate
 	rate = max(1, rate-s.less)
@@ -305,18 +346,24 @@ func leftTo(before, held, more float64) float64 {
 	return held + more
 }
 
-// shareWaitLocked returns how soon the first in line, which was refused, could be served, and how long the line
-// sleeps.
-func (l *limiter) shareWaitLocked(f *flight, a *permit.Reply) (soon, wait time.Duration) {
+// shareWaitLocked returns how soon r, the first of the flight, which was refused, could be served, and how long the
+// line sleeps.
+func (l *limiter) shareWaitLocked(f *flight, a *permit.Reply, r *request) (soon, wait time.Duration) {
 	s := &l.sharing
 	s.refused = time.Now()
-	r := l.waiters.first
 	if f.Share.Grace == 0 || a.Next != permit.Done || r == nil {
 		return a.Wait, a.Wait
 	}
 	s.expire(s.clock(s.refused), l.interval)
-	lacks := max(0, s.least(r.permits)-s.credit)
-	paid := time.Duration(min(lacks/s.pace, 100) * float64(l.interval))
+	lacks := max(0, s.least(r.permits)-s.has(r.permits))
+	pace := s.pace
+	if (s.saves || s.large < 0) && l.waiters.n > 1 {
+		pace /= 2
+	}
+	paid := time.Duration(min(lacks/pace, 100) * float64(l.interval))
+	if s.isLarge(r.permits) {
+		return a.Others.Soon, min(a.Wait, max(paid, time.Millisecond)) // then it takes them ahead
+	}
 	paid = max(paid, s.roomIn(s.clock(s.refused), l.interval))
 	wait = min(a.Wait, max(a.Others.Soon, paid, time.Millisecond))
 	if left := time.Until(r.deadline); !r.deadline.IsZero() && left < wait && left >= a.Others.Soon && s.credit > -s.most()/4 {

@@ -190,7 +190,8 @@ type Part struct {
 	Permits int64
 }
 
-// A Reservation holds permits of one limiter for a list of limiters, until the list has all of its permits.
+// A Reservation holds permits of one limiter for a caller that waits for more than are free, or for other limiters,
+// until it has all of its permits.
 type Reservation struct {
 	Type   Type
 	ID     ID
@@ -198,4 +199,13 @@ type Reservation struct {
 	Held   int64 // permits held until now
 	Whole  bool  // take all of them or none
 	Unsure bool  // a call has been lost, so the number held may differ from Held
+	Ahead  bool  // take them before they have come back, so that nobody else takes them when they do
+}
+
+// A Reserved is the reply to a Reservation.
+type Reserved struct {
+	Held    int64
+	Lacking int64         // of a Reservation with Ahead, permits that have yet to come back
+	Wait    time.Duration // until they have, or until it is worth while to ask again; 0 if not known
+	Rate    Rate          // without its type
 }

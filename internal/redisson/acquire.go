@@ -2,6 +2,7 @@ package redisson
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -218,40 +219,46 @@ func refunded(raw any, cmd []any) int64 {
 	return n
 }
 
-// Reserve makes one attempt at a reservation. It returns how many permits are reserved from now on, and the
-// limiter's rate without its type. Its errors are like those of [Limiter.Acquire].
-func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error) {
-	flags := 0
+// Reserve makes one attempt at a reservation. Its errors are like those of [Limiter.Acquire].
+func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error) {
+	flags, ahead, fields := 0, "", 4
 	if v.Whole {
 		flags |= flagWhole
 	}
 	if v.Unsure {
 		flags |= flagUnsure
 	}
+	if v.Ahead {
+		ahead, fields = hex.EncodeToString(v.ID[:]), 6
+	}
 	s := l.Scripts.Reserve
 	cmd, err := s.Command(l.Keys.Of(v.Type), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
-		v.Held, flags, l.now(), l.KeyTTL.Milliseconds())
+		v.Held, flags, l.now(), l.KeyTTL.Milliseconds(), ahead)
 	if err != nil {
-		return 0, rate, err
+		return permit.Reserved{}, err
 	}
 	raw, err := l.once(ctx, l.sender, s, cmd, 1)
 	if err != nil {
-		return 0, rate, err
+		return permit.Reserved{}, err
 	}
 	r, err := l.numbers(s, raw)
 	if err != nil {
-		return 0, rate, err
+		return permit.Reserved{}, err
 	}
 	if r[0] == statusExceeds && len(r) == 2 {
-		return 0, rate, permit.Exceeds(l.Name, v.Want, r[1])
+		return permit.Reserved{}, permit.Exceeds(l.Name, v.Want, r[1])
 	}
 	if err := l.statusError(r); err != nil {
-		return 0, rate, err
+		return permit.Reserved{}, err
 	}
-	if len(r) != 4 || r[1] < 0 || r[1] > permit.Max {
-		return 0, rate, l.badReply(s, raw)
+	if len(r) != fields || r[1] < 0 || r[1] > permit.Max {
+		return permit.Reserved{}, l.badReply(s, raw)
 	}
-	return r[1], permit.Rate{Permits: r[2], Interval: ms(r[3])}, nil
+	a := permit.Reserved{Held: r[1], Rate: permit.Rate{Permits: r[2], Interval: ms(r[3])}}
+	if v.Ahead {
+		a.Lacking, a.Wait = r[4], ms(r[5])
+	}
+	return a, nil
 }
 
 // Joint reports whether one script can decide all of the limiters, each of which is a *[Limiter].

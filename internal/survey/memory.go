@@ -15,11 +15,11 @@ func (s *Survey) Memory(ctx context.Context, name, key string) (int64, error) {
 }
 
 // Frequency returns the logarithmic counter of the accesses to a key of the limiter of that name, 255 at most. It
-// reports false if Redis has none, because its eviction policy is not one of LFU or the key does not exist.
+// reports false if Redis has none: its eviction policy is not one of LFU, it is older than 4.0, or the key does not exist.
 func (s *Survey) Frequency(ctx context.Context, name, key string) (int64, bool, error) {
 	n, err := s.ofKey(ctx, name, func(rdb redis.UniversalClient) *redis.IntCmd { return rdb.ObjectFreq(ctx, key) })
 	if errors.Is(err, redis.Nil) || err != nil && (strings.Contains(err.Error(), "LFU maxmemory policy is not selected") ||
-		strings.Contains(err.Error(), "no such key")) {
+		strings.Contains(err.Error(), "no such key") || strings.Contains(err.Error(), "unknown subcommand")) {
 		return 0, false, nil
 	}
 	return n, err == nil, err

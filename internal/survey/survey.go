@@ -83,6 +83,26 @@ func (s *Survey) Nodes(ctx context.Context) ([]Node, error) {
 	return nodes, err
 }
 
+// Ping reports whether the servers reply: all masters of a cluster and all shards of a ring are asked, and the error
+// is that of the first which does not.
+func (s *Survey) Ping(ctx context.Context) error {
+	nodes, err := s.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		p := node.Client.Pipeline()
+		ping := p.Ping(ctx)
+		if err := exec(ctx, p); err != nil {
+			return &NodeError{node.Addr, err}
+		}
+		if err := ping.Err(); err != nil {
+			return &NodeError{node.Addr, err}
+		}
+	}
+	return nil
+}
+
 // Divided reports whether the keys are spread over the slots of a cluster.
 func (s *Survey) Divided() bool {
 	_, ok := s.rdb.(interface {

@@ -25,6 +25,7 @@ type slidingLog struct {
 	rate    permit.Rate
 	entries []*entry // ordered by their instants; expired ones stay until a call reclaims them
 	wires   []wire   // tripwires of processes whose callers wait
+	ahead   []turn   // of callers that hold permits that lack, or want to
 	ever    []*entry // all grants ever made, without permits refunded or released
 }
 
@@ -324,38 +325,6 @@ func (g *slidingLog) tell(b *permit.Batch, o *permit.Others, wires []wire, need 
 	if o.WireLeft = need; need {
 		g.wires = append(g.wires, own)
 	}
-}
-
-// reserve holds permits for v from now on, as many as possible.
-func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (held int64) {
-	e := g.find(v.ID)
-	if e != nil && e.left != v.Held && v.Held == 0 && !v.Unsure {
-		e = nil
-	}
-	if e != nil {
-		held = e.left
-	}
-	n := int64(0)
-	if v.Want > 0 && cool <= now && g.pause(now, e) <= 0 {
-		g.entries = slices.DeleteFunc(g.entries, func(o *entry) bool { return o != e && o.at <= now-g.interval() })
-		g.wires = nil
-		n = max(0, min(v.Want, g.value()+held))
-		if n < v.Want && (g.rate.MinGap > 0 || v.Whole) {
-			n = min(held, n)
-		}
-	}
-	if e == nil && n == 0 {
-		return 0
-	}
-	if e == nil {
-		g.add(v.ID, now, n, tag)
-		return n
-	}
-	g.remove(e)
-	if e.left, e.granted, e.at = n, n, now; n > 0 {
-		g.insert(e)
-	}
-	return n
 }
 
 // refund returns the unclaimed permits of a grant. A grant that is gone is not returned twice.

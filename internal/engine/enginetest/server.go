@@ -534,7 +534,7 @@ func (l *Limiter) Refund(_ context.Context, typ permit.Type, g permit.Grant) err
 }
 
 // Reserve makes one attempt at v.
-func (l *Limiter) Reserve(_ context.Context, v permit.Reservation) (held int64, rate permit.Rate, err error) {
+func (l *Limiter) Reserve(_ context.Context, v permit.Reservation) (a permit.Reserved, err error) {
 	_, err = l.p.send(Call{Op: "reserve", Key: l.key, ID: v.ID, Held: v}, func() error {
 		state, err := l.p.server.findLocked(l.key, v.Type)
 		if err != nil {
@@ -543,11 +543,11 @@ func (l *Limiter) Reserve(_ context.Context, v permit.Reservation) (held int64, 
 		if v.Want > state.rate.Permits {
 			return permit.Exceeds(state.name, v.Want, state.rate.Permits)
 		}
-		held = state.log(l.p.tag).reserve(v, now(), state.cool, l.p.tag)
-		rate = permit.Rate{Permits: state.rate.Permits, Interval: state.rate.Interval}
+		a = state.log(l.p.tag).reserve(v, now(), state.cool, l.p.tag)
+		a.Rate = permit.Rate{Permits: state.rate.Permits, Interval: state.rate.Interval}
 		return nil
 	})
-	return held, rate, err
+	return a, err
 }
 
 // Audit only counts the audits, because an exact log never loses permits.

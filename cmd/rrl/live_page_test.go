@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A lockedBuffer can be written and read at once.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// page runs rrl page until the test ends, and returns its address.
+func (l *live) page(args ...string) string {
+	l.Helper()
+	l.Setenv("REDIS_URL", l.url)
+	ctx, stop := context.WithCancel(l.Context())
+	var out, errs lockedBuffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"rrl", "page", "--listen", "127.0.0.1:0"}, args...), &out, &errs)
+	}()
+	l.Cleanup(func() {
+		stop()
+		require.Equal(l, exitOK, <-code, errs.String())
+	})
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if m := regexp.MustCompile(`^(http://\S+/) shows the limiters of`).FindStringSubmatch(out.String()); m != nil {
+			return m[1]
+		}
+		require.Empty(l, code, "it ended: %s", errs.String())
+		require.Less(l, time.Now(), deadline)
+	}
+}
+
+func fetch(t *testing.T, url, host, password string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	if host != "" {
+		r.Host = host
+	}
+	if password != "" {
+		r.SetBasicAuth("oncall", password)
+	}
+	reply, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer func() { _ = reply.Body.Close() }()
+	text, err := io.ReadAll(reply.Body)
+	require.NoError(t, err)
+	return reply.StatusCode, string(text)
+}
+
+func TestPage(t *testing.T) {
+	l := newLive(t)
+	l.limiter(l.base+"orders", tenAMinute)
+	url := l.page("--title", "the test")
+	status, body := fetch(t, url, "", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, l.base+"orders")
+	require.Contains(t, body, "the test")
+	require.Contains(t, body, "This page only reads.")
+	for host, want := range map[string]int{"localhost": 200, "localhost:7380": 200, "[::1]:7380": 200, "127.0.0.1": 200, "evil.example": 421, "evil.example:80": 421, "192.0.2.1": 421} {
+		status, _ = fetch(t, url, host, "")
+		require.Equal(t, want, status, host)
+	}
+}
+
+func TestPageWithAToken(t *testing.T) {
+	l := newLive(t)
+	token := strings.Repeat("t", 20)
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(token+"\nrest"), 0o600))
+	url := l.page("--token-file", file, "--write")
+	status, _ := fetch(t, url, "", "")
+	require.Equal(t, http.StatusUnauthorized, status)
+	status, body := fetch(t, url, "limits.example", token)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "This page can change limiters.")
+}
+
+func TestPageUsage(t *testing.T) {
+	l := newLive(t)
+	short := filepath.Join(t.TempDir(), "short")
+	require.NoError(t, os.WriteFile(short, []byte("short\n"), 0o600))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--listen", "0.0.0.0:0"}, "so it needs a token"},
+		{[]string{"--listen", ":0"}, "so it needs a token"},
+		{[]string{"--listen", "[::]:0"}, "so it needs a token"},
+		{[]string{"--listen", "host.example:0"}, "so it needs a token"},
+		{[]string{"--listen", "7380"}, "is no HOST:PORT"},
+		{[]string{"--write"}, "--write needs a token"},
+		{[]string{"--token-file", short}, "the token has 5 bytes; it has at least 16"},
+		{[]string{"--token-file", short + "er"}, "--token-file"},
+		{[]string{"more"}, "page takes no argument"},
+	} {
+		code, out, errs := l.run(append([]string{"page"}, c.args...)...)
+		require.Equal(t, exitUsage, code, "%v", c.args)
+		require.Empty(t, out)
+		require.Contains(t, errs, c.want)
+	}
+}

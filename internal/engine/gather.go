@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A gathering takes the permits of the head of a line before they have come back, so that others who take each
+// permit in the instant in which it comes back cannot keep the head waiting. It has a goroutine of its own.
+//
+// In Redis the permits are those of a reservation, which is a grant like any other, and the permits left are
+// below 0 by what has yet to come back. So nobody finds a permit free before the head has all of its own, which takes
+// an interval at most. Of all processes one at a time does that, in the order in which they came, and a pause follows
+// in which others go on; see scripts/reserve.lua.
+//
+// The lock of the shard guards head.
+type gathering struct {
+	l    *limiter
+	head *request // nil if it has its outcome or has left
+	stop chan struct{}
+	v    reservation
+}
+
+// mustGatherLocked reports whether the permits of the head, which is r, have to be taken ahead. That is so if it
+// has been passed over for an interval, or is large. Beside other processes it must have the share for it.
+func (l *limiter) mustGatherLocked(r *request) bool {
+	if !l.mayGather || !r.refused || l.interval <= 0 {
+		return false
+	}
+	s, now := &l.sharing, time.Now()
+	if !s.others() {
+		return now.Sub(l.headSince) > 2*l.interval // they have not been seen yet
+	}
+	if !s.isLarge(r.permits) && !l.headIsStarvingLocked() {
+		return false
+	}
+	l.accrueLocked(now)
+	return s.has(r.permits) >= s.least(r.permits)
+}
+
+// gatherLocked begins to gather the permits of the head.
+func (l *limiter) gatherLocked(r *request) {
+	e := l.h.engine
+	g := &gathering{l: l, head: r, stop: make(chan struct{})}
+	g.v = reservation{h: l.h, permits: r.permits, typ: l.typ, id: e.cfg.Backends.NewID().Run(0), ahead: true}
+	l.gathering, r.gathers, l.mayGather = g, g, false
+	e.calls.Add(1)
+	go g.run(context.WithoutCancel(r.ctx))
+}
+
+// stopGatheringLocked ends the gathering for r, which has its outcome or has left.
+func (r *request) stopGatheringLocked() {
+	if g := r.gathers; g != nil {
+		r.gathers, g.head = nil, nil
+		close(g.stop)
+	}
+}
+
+// run gathers until the head has its permits or has left, or until that is no use, and lets the line go on.
+func (g *gathering) run(ctx context.Context) {
+	l := g.l
+	defer l.h.engine.calls.Done()
+	whole := g.gather(ctx)
+	l.shard.lock()
+	var ended []*request
+	granted := whole && g.head != nil
+	if granted {
+		r := g.head
+		l.sharing.pay(r.permits)
+		if s := &l.sharing; !s.isLarge(r.permits) { // a large one is paid for later, and does not stop small ones
+			s.note(s.clock(time.Now()), r.permits, l.interval)
+		}
+		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
+	}
+	l.gathering = nil
+	if r := g.head; r != nil {
+		r.gathers = nil
+	}
+	if granted {
+		l.newHeadLocked()
+	}
+	l.scheduleLocked()
+	l.rearmLocked()
+	l.shard.unlock()
+	wake(ended)
+	if !granted && (g.v.held > 0 || g.v.unsure) {
+		g.v.refund()
+	}
+}
+
+// gather reports whether the permits have been gathered. Otherwise the line asks for them, and learns why not.
+func (g *gathering) gather(ctx context.Context) (whole bool) {
+	v := &g.v
+	for {
+		if err := v.send(ctx, v.permits, false); err != nil {
+			return false
+		}
+		if v.whole() {
+			return true
+		}
+		if v.lacking == 0 {
+			return false // a cool-down has begun, or the permits left have been lost
+		}
+		t := time.NewTimer(max(time.Millisecond, min(v.wait, v.rate.Interval/2)))
+		select {
+		case <-t.C:
+		case <-g.stop:
+			t.Stop()
+			return false
+		case <-v.h.engine.closed:
+			t.Stop()
+			return false
+		}
+	}
+}
+
+func (g *gathering) rate() permit.Rate {
+	r := g.v.rate
+	r.Type = g.v.typ
+	return r
+}

@@ -1,0 +1,79 @@
+package survey
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// Visible returns text with all characters that are not printable, such as the control characters that a terminal
+// would obey and those that change the direction of a text, replaced by Go's escapes, as in \x1b. Use it for everything
+// that others can choose: names, numbers in requests, fields of a hash in Redis, errors of servers.
+func Visible(text string) string {
+	printable := func(r rune) bool { return strconv.IsPrint(r) }
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !printable(r) }) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case printable(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// OneLine returns the text of err as one visible line.
+func OneLine(err error) string { return Visible(strings.Join(strings.Fields(err.Error()), " ")) }
+
+// Brief returns a duration for people: two units, at least milliseconds, and a dash for one below 0.
+func Brief(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-"
+	case d == 0:
+		return "0"
+	case d < 10*time.Second:
+		return fmt.Sprint(d.Round(time.Millisecond))
+	case d < time.Minute:
+		return fmt.Sprint(d.Round(100 * time.Millisecond))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// RateText returns a rate as in 5/10s.
+func RateText(r permit.Rate) string {
+	s := fmt.Sprintf("%d/%s", r.Permits, Exact(r.Interval))
+	if r.MinGap > 0 {
+		s += " gap " + Exact(r.MinGap)
+	}
+	return s
+}
+
+// Exact returns a duration as a Duration prints itself, without units that are 0.
+func Exact(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,211 @@
+package ratelimiter
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// longest returns the longest time in which the side was granted nothing, in the intervals after the first ten.
+func (s *side) longest(from, to time.Duration) (d time.Duration) {
+	last := from
+	for _, g := range s.got {
+		if g.at >= from && g.at < to {
+			d, last = max(d, g.at-last), g.at
+		}
+	}
+	return max(d, to-last)
+}
+
+// trying makes the callers of a side try every few milliseconds, so that they leave no room to anybody.
+func (s *side) trying(l *RateLimiter) *side {
+	var n atomic.Int64
+	s.acquire = func(ctx context.Context, permits int64) bool {
+		pause := 5*time.Millisecond + time.Duration(n.Add(1)*37)*time.Microsecond
+		for ctx.Err() == nil {
+			if ok, err := l.TryAcquire(ctx, permits, 0); ok || err != nil {
+				return ok
+			}
+			time.Sleep(pause)
+		}
+		return false
+	}
+	return s
+}
+
+// TestALargeRequestAndSmallOnes has one process ask for 1, 10 and 50 of 100 permits a second at a time, beside
+// callers of its own and of other processes that ask for one. It checks that the large request waits for a
+// few intervals at most, that the small ones of its process go on, and that each process gets half of an equal part
+// or more. Others that try get what chance gives them.
+func TestALargeRequestAndSmallOnes(t *testing.T) {
+	redistest.Repeats(t)
+	for _, c := range []struct {
+		processes int
+		others    string
+		large     int64
+		longest   time.Duration // that the large request waits
+		pause     time.Duration // in which no small one of its process is granted
+		used      float64       // of the permits
+	}{
+		{processes: 1, large: 1, longest: time.Second, pause: time.Second, used: 1},
+		{processes: 1, large: 10, longest: time.Second, pause: time.Second, used: .95},
+		{processes: 1, large: 50, longest: time.Second, pause: time.Second, used: .65},
+		{processes: 4, large: 1, longest: 2 * time.Second, pause: 2 * time.Second, used: .95},
+		{processes: 4, large: 10, longest: 2 * time.Second, pause: 2 * time.Second, used: .95},
+		{processes: 4, large: 50, longest: 6 * time.Second, pause: 3 * time.Second, used: .85},
+		{processes: 4, others: "try", large: 10, longest: 3 * time.Second, used: .95},
+		{processes: 4, others: "try", large: 50, longest: 5 * time.Second, used: .95},
+	} {
+		for _, spread := range []bool{false, true} {
+			if c.others == "try" && !spread {
+				continue // whoever wakes at the very instant takes all of a burst; only virtual time has those
+			}
+			t.Run(fmt.Sprintf("%d of 100, %d processes %s, spread %v", c.large, c.processes, c.others, spread), func(t *testing.T) {
+				inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
+					if spread {
+						w.spread(100, time.Second)
+					}
+					callers, intervals := 8, 40
+					if c.others == "try" {
+						callers, intervals = 2, 20 // each of them makes 200 calls a second
+					}
+					sides := []*side{goSide(w.client, w, 1, c.large), goSide(w.client, w, callers, 1)}
+					if c.others == "try" {
+						sides[1].trying(w.l)
+					}
+					for range c.processes - 1 {
+						client := newWorld(t, redistest.Peer(t, w.rdb)).client
+						defer client.Close()
+						s := goSide(client, w, callers, 1)
+						if c.others == "try" {
+							s.trying(client.RateLimiter(w.l.Name()))
+						}
+						sides = append(sides, s)
+					}
+					lasts, from := time.Duration(intervals)*time.Second, 10*time.Second
+					got, all, most := shares(w, 100, time.Second, intervals, sides...)
+					longest, pause := sides[0].longest(from, lasts), sides[1].longest(from, lasts)
+					t.Logf("of %d permits %d were used; large %d, small %v; the large one waited %v, the small ones %v",
+						most, all, got[0], got[1:], longest, pause)
+					const tie = 25 * time.Millisecond // several callers of one instant
+					require.LessOrEqual(t, longest, c.longest+tie)
+					require.GreaterOrEqual(t, float64(all), c.used*float64(most))
+					if c.others == "try" {
+						return
+					}
+					require.LessOrEqual(t, pause, c.pause+tie)
+					got = append([]int64{got[0] + got[1]}, got[2:]...)
+					for _, n := range got {
+						require.GreaterOrEqual(t, float64(n), .5*float64(all)/float64(len(got)), "%v", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestLargeRequestsOfSeveralProcesses has two to four processes ask for 60 or all of 100 permits again and again, beside
+// one that tries for each permit as it comes back. It checks that they are served in turn, each within two intervals
+// for each of them, and that small ones go on, too.
+func TestLargeRequestsOfSeveralProcesses(t *testing.T) {
+	for _, permits := range []int64{60, 100} {
+		for n := 2; n <= 4; n++ {
+			t.Run(fmt.Sprintf("%d processes, %d of 100", n, permits), func(t *testing.T) {
+				inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
+					w.spread(100, time.Second)
+					sides := []*side{goSide(w.client, w, 2, 1).trying(w.l)}
+					for range n {
+						client := newWorld(t, redistest.Peer(t, w.rdb)).client
+						defer client.Close()
+						sides = append(sides, goSide(client, w, 1, permits))
+					}
+					const intervals = 40
+					got, all, most := shares(w, 100, time.Second, intervals, sides...)
+					var longest time.Duration
+					for _, s := range sides[1:] {
+						longest = max(longest, s.longest(10*time.Second, intervals*time.Second))
+					}
+					t.Logf("of %d permits %d were used: %v; the longest wait was %v", most, all, got, longest)
+					for _, n := range got {
+						require.NotZero(t, n)
+					}
+					require.LessOrEqual(t, longest, time.Duration(2*n)*time.Second+time.Duration(n)*30*time.Millisecond)
+					require.GreaterOrEqual(t, float64(all), .85*float64(most))
+				})
+			})
+		}
+	}
+}
+
+// TestWhatALargeRequestTakesAheadGoesBack checks that permits that were taken ahead for a large request go back at once
+// when its caller leaves or the Client is closed, and after an interval if its process has died.
+func TestWhatALargeRequestTakesAheadGoesBack(t *testing.T) {
+	for name, end := range map[string]func(w *world, cancel func()){
+		"ctx is done": func(_ *world, cancel func()) { cancel() },
+		"Close":       func(w *world, _ func()) { require.NoError(w.t, w.client.Close()) },
+		"it died":     nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+				other := w.otherProcess()
+				defer other.Close()
+				peer := other.RateLimiter(w.l.Name())
+				for range 10 { // one permit comes back every six seconds
+					ok, err := peer.TryAcquire(w.ctx, 1, 0)
+					require.True(t, ok)
+					require.NoError(t, err)
+					time.Sleep(6 * time.Second)
+				}
+				left := func() int64 {
+					value, err := w.rdb.Get(w.ctx, keysOf(w.l, Overall)[1]).Int64()
+					require.NoError(t, err)
+					return value
+				}
+				if end == nil {
+					v := permit.Reservation{ID: other.redis.NewID().Run(0), Want: 9, Ahead: true}
+					a, err := w.l.redis.Reserve(w.ctx, v)
+					require.NoError(t, err)
+					require.EqualValues(t, 9, a.Held)
+					require.EqualValues(t, 8, a.Lacking)
+					require.Equal(t, 48*time.Second, a.Wait)
+					require.EqualValues(t, -8, left())
+					w.refused(1, 54*time.Second)
+					time.Sleep(time.Minute)
+					ok, err := peer.TryAcquire(w.ctx, 10, 0)
+					require.True(t, ok)
+					require.NoError(t, err)
+					return
+				}
+				var wg sync.WaitGroup
+				stop, stopped := context.WithCancel(w.ctx)
+				wg.Go(func() { // it takes each permit as it comes back
+					for stop.Err() == nil {
+						_, err := peer.TryAcquire(w.ctx, 1, 0)
+						require.NoError(t, err)
+						time.Sleep(6 * time.Second)
+					}
+				})
+				ctx, cancel := context.WithCancel(w.ctx)
+				defer cancel()
+				done := make(chan error, 1)
+				go func() { done <- w.l.Acquire(ctx, 9) }()
+				for left() > -2 { // of which one may be a tripwire
+					time.Sleep(time.Second)
+				}
+				stopped()
+				wg.Wait()
+				end(w, cancel)
+				require.Error(t, <-done)
+				time.Sleep(time.Millisecond)
+				require.GreaterOrEqual(t, left(), int64(-1), "given back")
+			})
+		})
+	}
+}

@@ -1,0 +1,220 @@
+package ratelimiterpage
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/survey"
+)
+
+const (
+	roundAge     = 5 * time.Minute  // after which a look at the page begins another round
+	roundPause   = 15 * time.Second // at least, between the end of a round and the next one that somebody asks for
+	roundLimit   = 10_000           // limiters
+	examineLimit = 15 * time.Second
+	namesShown   = 5 // limiters with the same finding that are shown at once
+	namesKept    = 200
+)
+
+// rounds are the examinations of all limiters and servers, one at a time. What looks at all keys for one limiter waits
+// for them as well.
+type rounds struct {
+	mu      sync.Mutex
+	running bool
+	looked  int // limiters, of the one that runs
+	last    *doctor.Report
+	err     error // of the last one
+	ended   time.Time
+
+	once sync.Once
+	turn chan struct{} // holds one token while somebody looks at all keys
+}
+
+// enter waits for the turn to look at all keys. It reports false if ctx is done before.
+func (s *rounds) enter(ctx context.Context) bool {
+	s.once.Do(func() { s.turn = make(chan struct{}, 1) })
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *rounds) leave() { <-s.turn }
+
+// begin starts a round if the last one is too old, or again is set.
+func (h *Handler) beginRound(again bool) {
+	s := &h.rounds
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	age := time.Since(s.ended)
+	if s.running || !s.ended.IsZero() && age < roundAge && !(again && age > roundPause) && !(s.err != nil && age > time.Second) {
+		return
+	}
+	if h.start(h.round) {
+		s.running, s.looked = true, 0
+	}
+}
+
+// round examines the servers and the limiters.
+func (h *Handler) round() {
+	s := &h.rounds
+	var report *doctor.Report
+	err := context.DeadlineExceeded
+	if s.enter(h.ctx) {
+		report, err = h.roundAlone()
+		s.leave()
+	}
+	if err != nil && h.ctx.Err() == nil && h.survey.Ping(h.ctx) != nil {
+		h.health.note(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.ended, s.err = false, time.Now(), err
+	if err == nil {
+		s.last = report
+	}
+}
+
+func (h *Handler) roundAlone() (*doctor.Report, error) {
+	d := h.doctorOf()
+	report, err := d.Servers(h.ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.All(h.ctx, survey.Query{Pause: scanPause}, roundLimit, func(r *doctor.Report) {
+		h.rounds.mu.Lock()
+		h.rounds.looked = r.Limiters
+		h.rounds.mu.Unlock()
+	})
+	if err != nil {
+		return nil, err
+	}
+	report.Limiters = all.Limiters
+	report.Findings, report.Skipped = append(report.Findings, all.Findings...), append(report.Skipped, all.Skipped...)
+	return report, nil
+}
+
+// A reportView is what the page shows of a report.
+type reportView struct {
+	*view
+	Sick     bool
+	Limiters string
+	Groups   []groupView
+	Skipped  []string
+	More     int // of what was skipped
+	Failed   string
+}
+
+// A groupView has the findings of one check that mean the same.
+type groupView struct {
+	findingView
+	First, Rest []findingView
+	More        int // findings that are not shown
+	Count       int
+}
+
+type doctorView struct {
+	*view
+	Report  *reportView
+	Running bool
+	Looked  string
+	At      string
+	Failed  string
+	Again   string
+}
+
+func (h *Handler) serveDoctor(w http.ResponseWriter, r *http.Request) {
+	v := h.view(r)
+	v.Title, v.Here = v.t("Doctor"), "doctor"
+	v.Events = "events" + withQuery(v.query())
+	h.beginRound(r.URL.Query().Get("again") == "1")
+	s := &h.rounds
+	s.mu.Lock()
+	dv := &doctorView{view: v, Running: s.running, Looked: v.number(int64(s.looked)), Again: "doctor" + withQuery(v.query("again", "1"))}
+	if s.err != nil {
+		dv.Failed = survey.OneLine(s.err)
+	}
+	last := s.last
+	if !s.ended.IsZero() {
+		dv.At = v.clock(s.ended)
+	}
+	s.mu.Unlock()
+	if last != nil {
+		dv.Report = reportOf(v, last, false)
+	}
+	v.Refresh = dv.Running
+	v.noteHealth(h)
+	h.render(w, http.StatusOK, "doctor", v, dv)
+}
+
+// examine looks at one limiter with all checks.
+func (h *Handler) examine(ctx context.Context, v *view, name string) *reportView {
+	if !h.rounds.enter(ctx) {
+		return &reportView{view: v, Failed: v.t("Somebody else looks at all keys at the moment. Try again soon.")}
+	}
+	defer h.rounds.leave()
+	ctx, cancel := context.WithTimeout(ctx, examineLimit)
+	defer cancel()
+	report, err := h.doctorOf().Limiter(ctx, name)
+	if err != nil {
+		return &reportView{view: v, Failed: survey.OneLine(err)}
+	}
+	return reportOf(v, report, true)
+}
+
+// reportOf puts the findings together that say the same of several limiters, the worst first.
+func reportOf(v *view, r *doctor.Report, one bool) *reportView {
+	o := &reportView{view: v, Sick: r.Sick(), Limiters: v.number(int64(r.Limiters))}
+	list := slices.Clone(r.Findings)
+	slices.SortStableFunc(list, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) })
+	type key struct {
+		check, means string
+		severity     doctor.Severity
+	}
+	at := map[key]int{}
+	for _, f := range list {
+		k := key{f.Check, f.Means, f.Severity}
+		i, ok := at[k]
+		if !ok {
+			i = len(o.Groups)
+			at[k] = i
+			o.Groups = append(o.Groups, groupView{findingView: v.finding(f)})
+		}
+		g := &o.Groups[i]
+		x := v.finding(f)
+		if one {
+			x.Who = survey.Visible(f.Client)
+			x.Link = ""
+		}
+		switch g.Count++; {
+		case len(g.First) < namesShown:
+			g.First = append(g.First, x)
+		case len(g.Rest) < namesKept:
+			g.Rest = append(g.Rest, x)
+		default:
+			g.More++
+		}
+	}
+	for i, s := range r.Skipped {
+		if i == 2*namesShown {
+			o.More = len(r.Skipped) - i
+			break
+		}
+		text := s.Check
+		for _, part := range []string{s.Limiter, s.Node} {
+			if part != "" {
+				text += " " + part
+			}
+		}
+		o.Skipped = append(o.Skipped, survey.Visible(text+": "+s.Why))
+	}
+	return o
+}

@@ -1,0 +1,308 @@
+package ratelimiterpage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// failing is a hook with which every call fails as long as the error that it points to is set.
+type failing struct{ err *atomic.Pointer[error] }
+
+// fail sets the error of a hook, or none.
+func fail(p *atomic.Pointer[error], text string) {
+	if text == "" {
+		p.Store(nil)
+		return
+	}
+	err := errors.New(text)
+	p.Store(&err)
+}
+
+func (f failing) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (f failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := f.err.Load(); err != nil {
+			cmd.SetErr(*err)
+			return *err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := f.err.Load(); err != nil {
+			return *err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// counting is a hook that counts pipelines.
+type counting struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counting) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (c *counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (c *counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.mu.Lock()
+		c.n++
+		c.mu.Unlock()
+		return next(ctx, cmds)
+	}
+}
+
+func (c *counting) take() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.n
+	c.n = 0
+	return n
+}
+
+// A viewer is somebody who looks at live events.
+type viewer struct {
+	leave  context.CancelFunc
+	ended  chan struct{}
+	header http.Header
+
+	mu     sync.Mutex
+	status int
+	buf    bytes.Buffer
+}
+
+func (w *viewer) Header() http.Header { return w.header }
+func (w *viewer) WriteHeader(code int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status = code
+}
+func (w *viewer) Flush() {}
+func (w *viewer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.buf.Write(p)
+}
+
+// events returns what has come since the last call.
+func (w *viewer) events(t testing.TB) (list []struct{ Down, Live string }) {
+	t.Helper()
+	w.mu.Lock()
+	text := w.buf.String()
+	w.buf.Reset()
+	w.mu.Unlock()
+	for block := range strings.SplitSeq(text, "\n\n") {
+		if data, ok := strings.CutPrefix(block, "data: "); ok {
+			var e struct{ Down, Live string }
+			require.NoError(t, json.Unmarshal([]byte(data), &e))
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func (s *site) watch(target string) *viewer {
+	ctx, leave := context.WithCancel(s.Context())
+	w := &viewer{leave: leave, ended: make(chan struct{}), header: http.Header{}}
+	r := httptest.NewRequest(http.MethodGet, "/"+target, nil).WithContext(ctx)
+	go func() {
+		s.ServeHTTP(w, r)
+		close(w.ended)
+	}()
+	s.Cleanup(func() { leave(); <-w.ended })
+	return w
+}
+
+// TestViewersShareAReader checks that a limiter is read once a second however many look, and not at all when the last
+// one has left.
+func TestViewersShareAReader(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		calls := &counting{}
+		rdb.AddHook(calls)
+		s, name := newSite(t, rdb), redistest.Key(t)
+		limiter(t, rdb, name, tenAMinute, 2)
+		calls.take()
+		target := "events?name=" + url.QueryEscape(name)
+		var viewers []*viewer
+		for range 10 {
+			viewers = append(viewers, s.watch(target))
+		}
+		zh := s.watch(target + "&lang=zh")
+		time.Sleep(10*time.Second + time.Millisecond)
+		require.Equal(t, 2*11, calls.take(), "two batches a second, from the first one on")
+		for _, v := range viewers {
+			events := v.events(t)
+			require.Len(t, events, 11)
+			require.Contains(t, events[10].Live, `id="left">8<`)
+			require.Empty(t, events[10].Down)
+		}
+		require.Contains(t, zh.events(t)[10].Live, "任意 1m 内 10 个许可")
+		require.Len(t, s.feeds.of, 1)
+
+		for _, v := range viewers {
+			v.leave()
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		require.Len(t, zh.events(t), 1, "those who stay go on")
+		zh.leave()
+		synctest.Wait()
+		calls.take()
+		require.Empty(t, s.feeds.of)
+		require.Zero(t, s.feeds.streams)
+		time.Sleep(time.Minute)
+		require.Zero(t, calls.take(), "nobody looks")
+	})
+}
+
+// TestEventsMove checks that events show grants, those of others too, as they come and as they age out.
+func TestEventsMove(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, name := newSite(t, rdb), redistest.Key(t)
+	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: 4 * time.Second}, 2)
+	v := s.watch("events?name=" + url.QueryEscape(name))
+	see := func(want string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			for _, e := range v.events(t) {
+				if strings.Contains(e.Live, want) {
+					return
+				}
+			}
+			require.Less(t, time.Now(), deadline, "no event says %q", want)
+		}
+	}
+	for _, java := range []string{"3", "0"} {
+		if java == "3" { // as Redisson 3.17 writes it
+			at := float64(rdb.Time(t.Context()).Val().UnixMilli())
+			require.NoError(t, rdb.ZAdd(t.Context(), "{"+name+"}:permits", redis.Z{Score: at, Member: "\x08abcdefgh\x03\x00\x00\x00"}).Err())
+		}
+		see(" by Go, " + java + " by Java.")
+	}
+	see("In the last 4s: 0 permits by Go, 0 by Java.")
+}
+
+// TestEventsOfRedisAway checks that the live views say since when and why Redis cannot be read, and move on afterwards.
+func TestEventsOfRedisAway(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var away atomic.Pointer[error]
+		rdb.AddHook(failing{&away})
+		s, name := newSite(t, rdb), redistest.Key(t)
+		limiter(t, rdb, name, tenAMinute, 2)
+		one, all := s.watch("events?name="+url.QueryEscape(name)), s.watch("events")
+		synctest.Wait()
+		require.Contains(t, one.events(t)[0].Live, "of 10")
+		require.Equal(t, []struct{ Down, Live string }{{}}, all.events(t))
+		fail(&away, "connection refused")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		since := time.Now().Add(-time.Second).UTC().Format("15:04:05Z")
+		for _, v := range []*viewer{one, all} {
+			events := v.events(t)
+			last := events[len(events)-1]
+			require.Contains(t, last.Down, "Redis cannot be read since "+since)
+			require.Contains(t, last.Down, "connection refused")
+			require.Empty(t, last.Live)
+		}
+		fail(&away, "")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, all.events(t)[0].Down)
+		require.Contains(t, one.events(t)[0].Live, "of 10")
+	})
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s := newSite(t, rdb, WithStreams(2))
+		a, b := s.watch("events"), s.watch("events?name=a")
+		synctest.Wait()
+		p := s.get("events")
+		require.Equal(t, http.StatusServiceUnavailable, p.Code)
+		require.Equal(t, "30", p.Header().Get("Retry-After"))
+		require.Contains(t, p.body, "Too many live views are open")
+		a.leave()
+		synctest.Wait()
+		c := s.watch("events")
+		synctest.Wait()
+		require.NotEmpty(t, c.events(t))
+		require.NotEmpty(t, b.events(t))
+	})
+}
+
+// TestClose checks that Close ends the live views and the search, and that a bubble, in which no goroutine may be left,
+// ends.
+func TestClose(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s := newSite(t, rdb)
+		v := s.watch("events")
+		s.get("")
+		s.get("doctor")
+		synctest.Wait()
+		require.NoError(t, s.Close())
+		<-v.ended
+		require.Equal(t, http.StatusServiceUnavailable, s.get("").Code)
+		require.NoError(t, s.Close())
+	})
+}
+
+// TestEventsOverTheNetwork checks that events come at once through a real server with a WriteTimeout, below a prefix.
+func TestEventsOverTheNetwork(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, name := newSite(t, rdb), redistest.Key(t)
+	limiter(t, rdb, name, tenAMinute, 2)
+	mux := http.NewServeMux()
+	mux.Handle("/a/b/", s)
+	mux.Handle("/stripped/", http.StripPrefix("/stripped", s))
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.WriteTimeout = 50 * time.Millisecond
+	server.Start()
+	defer server.Close()
+	for _, prefix := range []string{"/a/b/", "/stripped/"} {
+		reply, err := server.Client().Get(server.URL + prefix + "page.css")
+		require.NoError(t, err)
+		require.NoError(t, reply.Body.Close())
+		require.Equal(t, http.StatusOK, reply.StatusCode)
+	}
+	reply, err := server.Client().Get(server.URL + "/a/b/events?name=" + url.QueryEscape(name))
+	require.NoError(t, err)
+	require.Equal(t, "text/event-stream; charset=utf-8", reply.Header.Get("Content-Type"))
+	var text []byte
+	for buf := make([]byte, 64<<10); bytes.Count(text, []byte("data: ")) < 3; {
+		n, err := reply.Body.Read(buf)
+		require.NoError(t, err)
+		text = append(text, buf[:n]...)
+	}
+	require.NoError(t, reply.Body.Close())
+	s.feeds.mu.Lock()
+	feeds := len(s.feeds.of)
+	s.feeds.mu.Unlock()
+	for ; feeds > 0; time.Sleep(time.Millisecond) { // until the server notices
+		s.feeds.mu.Lock()
+		feeds = len(s.feeds.of)
+		s.feeds.mu.Unlock()
+	}
+}

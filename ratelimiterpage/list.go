@@ -1,0 +1,298 @@
+package ratelimiterpage
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/survey"
+)
+
+// rowsShown is how many limiters a page of the list has.
+const rowsShown = 50
+
+// A listQuery is what the address of a list says.
+type listQuery struct {
+	filter string // of names
+	only   string // a tab
+	sort   string
+	up     bool // the other way round
+	page   int  // from 1
+}
+
+// A tab is something that the list can be narrowed down to. Its flags are 0 for all limiters.
+type tab struct {
+	id, title string
+	is        flags
+}
+
+// tabs are in the order in which the page shows them.
+var tabs = []tab{
+	{"", "All", 0},
+	{"limited", "Limited now", isLimited},
+	{"stuck", "Stuck", isStuck},
+	{"cooling", "Cool-down", isCooling},
+	{"clients", "Per client", isPerClient},
+	{"malformed", "Malformed", isMalformed},
+}
+
+func parseListQuery(q url.Values) listQuery {
+	printable := func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return -1
+	}
+	l := listQuery{filter: strings.TrimSpace(strings.Map(printable, q.Get("q"))), only: q.Get("only"), sort: q.Get("sort"), up: q.Get("up") == "1"}
+	if _, ok := orders[l.sort]; !ok {
+		l.sort = "name"
+	}
+	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.id == l.only }) {
+		l.only = ""
+	}
+	l.page, _ = strconv.Atoi(q.Get("page"))
+	l.page = max(1, l.page)
+	return l
+}
+
+// link returns the address of the list of another query.
+func (l listQuery) link(v *view) string {
+	q := v.query()
+	set := func(key, value, none string) {
+		if value != none {
+			q.Set(key, value)
+		}
+	}
+	set("q", l.filter, "")
+	set("only", l.only, "")
+	set("sort", l.sort, "name")
+	if l.up {
+		q.Set("up", "1")
+	}
+	set("page", strconv.Itoa(l.page), "1")
+	return "./" + withQuery(q)
+}
+
+// A listView is what the template of the list shows.
+type listView struct {
+	*view
+	Filter, Only, Sort string
+	Up                 bool
+	Tabs               []tabView
+	Columns            []columnView
+	Rows               []rowView
+	From, To, Of, All  int
+	Page, Pages        int
+	Prev, Next         string
+	Looking            bool
+	Looked             string
+	At                 string
+	Missing            []string
+	More               bool
+	Most               int
+	Nodes              bool // there are several
+}
+
+type tabView struct {
+	Title, Link string
+	Count       int
+	On          bool
+}
+
+type columnView struct {
+	Title, Link, Class string
+	Sorted             string // ascending, descending, or empty
+}
+
+type rowView struct {
+	Name, Link        string
+	Type, Rate        string
+	Used, Wait        string
+	Share             int // of the rate that is used, in percent
+	Known             bool
+	Stuck, Limited    bool
+	Gone, Malformed   bool
+	Cool, TTL         string
+	Members, By, Node string
+}
+
+func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
+	v := h.view(r)
+	q := parseListQuery(r.URL.Query())
+	s := h.limiters(r.Context(), r.URL.Query().Get("again") == "1")
+	lv := &listView{view: v, Filter: q.filter, Only: q.only, Sort: q.sort, Up: q.up, Looking: s.looking, Missing: s.missing, More: s.more,
+		Most: mostLimiters, All: len(s.rows)}
+	v.Title, v.Here = v.t("Rate limiters"), "list"
+	v.Events = "events" + withQuery(v.query())
+	v.Refresh = s.looking
+	if s.looking {
+		lv.Looked = v.number(s.looked)
+	} else if !s.at.IsZero() {
+		lv.At = v.clock(s.at)
+	}
+	rows := lv.choose(s, q)
+	lv.Of = len(rows)
+	lv.Pages = max(1, (lv.Of+rowsShown-1)/rowsShown)
+	lv.Page = min(q.page, lv.Pages)
+	rows = rows[(lv.Page-1)*rowsShown : min(lv.Of, lv.Page*rowsShown)]
+	lv.From, lv.To = (lv.Page-1)*rowsShown+1, (lv.Page-1)*rowsShown+len(rows)
+	if len(rows) == 0 {
+		lv.From = 0
+	}
+	other := q
+	if other.page = lv.Page - 1; lv.Page > 1 {
+		lv.Prev = other.link(v)
+	}
+	if other.page = lv.Page + 1; lv.Page < lv.Pages {
+		lv.Next = other.link(v)
+	}
+	nodes := map[string]bool{}
+	for _, x := range s.rows {
+		if nodes[x.node] = true; len(nodes) > 1 {
+			lv.Nodes = true
+			break
+		}
+	}
+	shown := make([]row, len(rows))
+	for i, x := range rows {
+		shown[i] = *x
+	}
+	for _, x := range h.fresh(r.Context(), shown) {
+		lv.Rows = append(lv.Rows, v.row(x))
+	}
+	lv.columns(q)
+	v.noteHealth(h)
+	h.render(w, http.StatusOK, "list", v, lv)
+}
+
+// choose returns the rows that the query is about, in its order, and fills in the tabs.
+func (lv *listView) choose(s snapshot, q listQuery) []*row {
+	filter := strings.ToLower(q.filter)
+	counts := make([]int, len(tabs))
+	var only flags
+	for _, t := range tabs {
+		if t.id == q.only {
+			only = t.is
+		}
+	}
+	var rows []*row
+	for i := range s.rows {
+		x := &s.rows[i]
+		if !matches(x.name, filter) {
+			continue
+		}
+		for i, t := range tabs {
+			if t.is == 0 || x.state&t.is != 0 {
+				counts[i]++
+			}
+		}
+		if only == 0 || x.state&only != 0 {
+			rows = append(rows, x)
+		}
+	}
+	for i, t := range tabs {
+		if counts[i] == 0 && t.id != "" && t.id != "limited" && t.id != q.only {
+			continue
+		}
+		to := q
+		to.only, to.page = t.id, 1
+		lv.Tabs = append(lv.Tabs, tabView{lv.t(t.title), to.link(lv.view), counts[i], t.id == q.only})
+	}
+	if q.sort != "name" || q.up || !s.sorted {
+		by := orders[q.sort]
+		slices.SortFunc(rows, func(a, b *row) int {
+			c := by(a, b)
+			if q.up {
+				c = -c
+			}
+			if c == 0 {
+				c = strings.Compare(a.name, b.name)
+			}
+			return c
+		})
+	}
+	return rows
+}
+
+// columns fills in the heads of the table.
+func (lv *listView) columns(q listQuery) {
+	for _, c := range []struct{ id, title, class string }{
+		{"name", "Name", "name"}, {"", "Type", "wide"}, {"rate", "Rate", "num"}, {"used", "Used", "used"}, {"wait", "Wait", "num"},
+		{"", "Cool-down", "num wide"}, {"ttl", "Expires in", "num wide"}, {"members", "Members", "num wide"}, {"", "Written by", "wide"}, {"node", "Node", "wide"},
+	} {
+		if c.id == "node" && !lv.Nodes {
+			continue
+		}
+		col := columnView{Title: lv.t(c.title), Class: c.class}
+		if _, ok := orders[c.id]; ok {
+			to := q
+			to.sort, to.page, to.up = c.id, 1, c.id == q.sort && !q.up
+			col.Link = to.link(lv.view)
+			if c.id == q.sort {
+				col.Sorted = "descending"
+				if (c.id == "name") != q.up {
+					col.Sorted = "ascending"
+				}
+			}
+		}
+		lv.Columns = append(lv.Columns, col)
+	}
+}
+
+func (v *view) row(x row) rowView {
+	o := rowView{Name: survey.Visible(x.name), Link: v.limiterLink(x.name, ""), Node: survey.Visible(x.node), TTL: "–", Members: v.number(x.members),
+		Stuck: x.state&isStuck != 0, Limited: x.state&isLimited != 0, Gone: x.state&isGone != 0, Malformed: x.state&isMalformed != 0, Wait: "–", Used: "–"}
+	switch {
+	case o.Malformed:
+		o.Type, o.Rate = v.t("malformed"), "–"
+	default:
+		o.Type, o.Rate = x.rate.Type.String(), survey.RateText(x.rate)
+	}
+	if x.used != survey.Unknown {
+		o.Used, o.Known = v.number(x.used), true
+		o.Share = int(100*x.share() + 0.5)
+	}
+	if x.wait != survey.Unknown {
+		o.Wait = survey.Brief(x.wait)
+	}
+	if o.Stuck {
+		o.Wait = v.t("stuck")
+	}
+	if x.state&isPerClient != 0 {
+		o.Members = "–"
+	}
+	if x.cool > 0 {
+		o.Cool = survey.Brief(time.Duration(x.cool) * time.Second)
+	}
+	if x.ttl >= 0 {
+		o.TTL = survey.Brief(x.ttl)
+	}
+	o.By = v.writers(x.writers)
+	return o
+}
+
+func (v *view) writers(w writers) string {
+	switch w {
+	case byGo:
+		return "Go"
+	case byJava:
+		return "Java"
+	case byGo | byJava:
+		return "Go, Java"
+	}
+	return ""
+}
+
+// number returns a number with its digits in groups of three.
+func (v *view) number(n int64) string {
+	s := fmt.Sprint(n)
+	digits := strings.TrimPrefix(s, "-")
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return s[:len(s)-len(strings.TrimPrefix(s, "-"))] + digits
+}

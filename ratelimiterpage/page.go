@@ -1,0 +1,265 @@
+// Package ratelimiterpage serves a web page that shows the rate limiters of a live Redis, whoever uses them: Java
+// services with Redisson, Go services with package ratelimiter, or both.
+//
+//	page, err := ratelimiterpage.New(rdb)
+//	if err != nil {
+//		return err
+//	}
+//	defer page.Close()
+//	mux.Handle("/limiters/", page)
+//
+// A list has all limiters, to be filtered, sorted and paged. The page of a limiter shows its window as a timeline that
+// moves, its keys and members as they lie in Redis, and what is wrong with it. The page works without JavaScript, which
+// makes it live; it loads nothing from elsewhere. Its text is English or Chinese.
+//
+// The page only reads, unless [WithWrites] is given, and it asks nobody who he is, unless [WithToken] is given: mount it
+// behind the authentication that a service has. Command rrl page serves it by itself.
+package ratelimiterpage
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrInvalidOption reports that New was given an option that cannot be.
+var ErrInvalidOption = errors.New("ratelimiterpage: invalid option")
+
+// A Handler serves the page. It is safe for concurrent use. It reads Redis only for as long as somebody looks.
+type Handler struct {
+	rdb    redis.UniversalClient
+	survey *survey.Survey
+	config
+	origins *http.CrossOriginProtection
+
+	ctx    context.Context // done when the Handler is closed
+	cancel context.CancelFunc
+	work   sync.WaitGroup // the goroutines that read Redis
+
+	health  health
+	index   index
+	rows    rowCache
+	feeds   feeds
+	rounds  rounds
+	changes changes
+}
+
+type config struct {
+	title   string
+	token   [sha256.Size]byte
+	guarded bool // token is set
+	writes  [sha256.Size]byte
+	mayDo   bool // writes is set
+	streams int
+	log     *slog.Logger
+	err     error
+}
+
+// An Option configures a Handler.
+type Option func(*config)
+
+// WithTitle sets what the page calls the Redis that it shows, such as the name of an environment. The default is its
+// address.
+func WithTitle(title string) Option { return func(c *config) { c.title = title } }
+
+// MinToken is how many bytes a token has at least.
+const MinToken = 16
+
+// WithToken makes the page ask everybody for a token of at least [MinToken] bytes: as the password of HTTP basic
+// authentication with any user name, or as a bearer token. Without TLS anybody on the way can read it. The default is
+// that the page asks nobody.
+func WithToken(token string) Option {
+	return func(c *config) { c.token, c.guarded = c.hash("WithToken", token), true }
+}
+
+// WithWrites lets those who know a token of at least [MinToken] bytes change limiters. The token is asked for with each
+// change; a change that comes from the page of another site is refused. The default is that nobody can change anything.
+func WithWrites(token string) Option {
+	return func(c *config) { c.writes, c.mayDo = c.hash("WithWrites", token), true }
+}
+
+// WithStreams sets how many live views may be open at once, at least 1. Whoever comes later sees a page that does not
+// move. The default is 64.
+func WithStreams(n int) Option {
+	return func(c *config) {
+		if c.streams = n; n < 1 {
+			c.err = cmp.Or(c.err, fmt.Errorf("%w: WithStreams(%d); it is at least 1", ErrInvalidOption, n))
+		}
+	}
+}
+
+// WithLogger sets where changes of limiters are logged, done or refused, with who asked for them as far as the request
+// says. The default is slog.Default().
+func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+
+func (c *config) hash(option, token string) [sha256.Size]byte {
+	if len(token) < MinToken {
+		c.err = cmp.Or(c.err, fmt.Errorf("%w: the token of %s has %d bytes; it has at least %d", ErrInvalidOption, option, len(token), MinToken))
+	}
+	return sha256.Sum256([]byte(token))
+}
+
+// New returns a Handler for the limiters of the Redis that rdb is connected to: a server, the master of a failover
+// client, all masters of a cluster, or all shards of a ring. It sends nothing before somebody looks. The error wraps
+// ErrInvalidOption. The caller closes the Handler, and rdb after it.
+func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
+	h := &Handler{rdb: rdb, survey: survey.New(rdb), config: config{streams: 64, log: slog.Default()}, origins: http.NewCrossOriginProtection()}
+	for _, o := range opts {
+		o(&h.config)
+	}
+	if h.err != nil {
+		return nil, h.err
+	}
+	if h.title == "" {
+		h.title = address(rdb)
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.feeds.of = map[feedKey]*feed{}
+	return h, nil
+}
+
+// Close ends all live views, and what still reads Redis, and returns when it has ended. Requests after that are answered
+// with 503. Close does not close the Redis client, and always returns nil.
+func (h *Handler) Close() error {
+	h.cancel()
+	h.index.stop()
+	h.work.Wait()
+	return nil
+}
+
+// start runs f until the Handler is closed. It reports false if it is.
+func (h *Handler) start(f func()) bool {
+	if h.ctx.Err() != nil {
+		return false
+	}
+	h.work.Go(f)
+	return true
+}
+
+// address returns where a client connects to, without user and password.
+func address(rdb redis.UniversalClient) string {
+	switch rdb := rdb.(type) {
+	case interface{ Options() *redis.Options }:
+		return fmt.Sprintf("%s, database %d", rdb.Options().Addr, rdb.Options().DB)
+	case interface{ Options() *redis.ClusterOptions }:
+		return strings.Join(rdb.Options().Addrs, ", ")
+	}
+	return "Redis"
+}
+
+// policy allows what the page needs: its own style sheet, script, icon, events and forms.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ServeHTTP serves the page below any prefix that ends in a slash: it goes by what follows the last slash of the path,
+// and all its links are relative.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "same-origin") // a limiter's name is in the address
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Vary", "Accept-Language, Authorization, Cookie")
+	if h.guarded && !h.knows(r) {
+		header.Set("WWW-Authenticate", `Basic realm="rate limiters", charset="UTF-8"`)
+		http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
+		return
+	}
+	if h.ctx.Err() != nil {
+		http.Error(w, "the page is closed", http.StatusServiceUnavailable)
+		return
+	}
+	last := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	if last == "change" {
+		h.serveChange(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "this only reads", http.StatusMethodNotAllowed)
+		return
+	}
+	switch last {
+	case "":
+		h.serveList(w, r)
+	case "limiter":
+		h.serveLimiter(w, r)
+	case "doctor":
+		h.serveDoctor(w, r)
+	case "events":
+		h.serveEvents(w, r)
+	case "page.css", "page.js", "icon.svg":
+		serveAsset(w, r, last)
+	default:
+		v := h.view(r)
+		v.Title = v.t("There is no such page")
+		v.Message = v.t("There is no page of that name.")
+		h.render(w, http.StatusNotFound, "message", v, v)
+	}
+}
+
+// knows reports whether a request has the token to look.
+func (h *Handler) knows(r *http.Request) bool {
+	if _, password, ok := r.BasicAuth(); ok {
+		return same(h.token, password)
+	}
+	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && same(h.token, bearer)
+}
+
+// same compares a token with the hash of the right one, in a time that does not depend on either.
+func same(want [sha256.Size]byte, token string) bool {
+	got := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+}
+
+// readLimit is how long a page waits for Redis.
+const readLimit = 3 * time.Second
+
+// A health knows since when Redis cannot be read, and why.
+type health struct {
+	mu    sync.Mutex
+	since time.Time // the zero time while it can be read
+	why   string
+}
+
+// note takes the outcome of a call to Redis.
+func (s *health) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.since = time.Time{}
+	case s.since.IsZero():
+		s.since = time.Now()
+		fallthrough
+	default:
+		s.why = survey.OneLine(err)
+	}
+}
+
+// down returns since when Redis cannot be read, and why. It reports false if it can.
+func (s *health) down() (since time.Time, why string, down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since, s.why, !s.since.IsZero()
+}
+
+// doctorOf returns a doctor of the limiters that the page shows.
+func (h *Handler) doctorOf() *doctor.Doctor {
+	return &doctor.Doctor{Survey: h.survey, MaxClients: mostClients}
+}

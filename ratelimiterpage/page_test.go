@@ -1,0 +1,422 @@
+package ratelimiterpage
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// A site is a Handler with a Redis, asked without a network.
+type site struct {
+	*testing.T
+	*Handler
+	rdb *redis.Client
+}
+
+func newSite(t *testing.T, rdb *redis.Client, opts ...Option) *site {
+	t.Helper()
+	h, err := New(rdb, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return &site{t, h, rdb}
+}
+
+// A page is a reply.
+type page struct {
+	*httptest.ResponseRecorder
+	body string
+}
+
+func (s *site) ask(r *http.Request) page {
+	s.Helper()
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return page{w, w.Body.String()}
+}
+
+func (s *site) get(target string, header ...string) page {
+	s.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/limiters/"+target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return s.ask(r)
+}
+
+// names returns the limiters that a list shows.
+func (p page) names() (list []string) {
+	for _, m := range regexp.MustCompile(`<th scope="row" class="name"><a href="[^"]*" data-key="[^"]*">([^<]*)</a>`).FindAllStringSubmatch(p.body, -1) {
+		list = append(list, html.UnescapeString(m[1]))
+	}
+	return list
+}
+
+// link returns the address of the first link whose tag matches a pattern.
+func (p page) link(t testing.TB, pattern string) string {
+	t.Helper()
+	m := regexp.MustCompile(`<a[^>]*` + pattern + `[^>]* href="([^"]*)"|<a href="([^"]*)"[^>]*` + pattern).FindStringSubmatch(p.body)
+	require.NotNil(t, m, "no link %s in %s", pattern, p.body)
+	return strings.TrimPrefix(html.UnescapeString(m[1]+m[2]), "./")
+}
+
+// limiter makes a limiter with some grants.
+func limiter(t testing.TB, rdb *redis.Client, name string, rate ratelimiter.Rate, grants ...int64) {
+	t.Helper()
+	c := ratelimiter.New(rdb, ratelimiter.WithClientID("client-1"))
+	defer func() { _ = c.Close() }()
+	l := c.RateLimiter(name)
+	require.NoError(t, l.SetRate(t.Context(), rate))
+	for _, n := range grants {
+		require.NoError(t, l.Acquire(t.Context(), n))
+	}
+}
+
+var tenAMinute = ratelimiter.Rate{Permits: 10, Interval: time.Minute}
+
+// hold reads everything that a page could have changed.
+func hold(t testing.TB, rdb *redis.Client, pattern string) string {
+	t.Helper()
+	var all []string
+	iter := rdb.Scan(t.Context(), 0, pattern, 1000).Iterator()
+	for iter.Next(t.Context()) {
+		key := iter.Val()
+		dump := fmt.Sprint(rdb.HGetAll(t.Context(), key).Val(), rdb.Get(t.Context(), key).Val(), rdb.ZRangeWithScores(t.Context(), key, 0, -1).Val())
+		all = append(all, key+dump)
+	}
+	require.NoError(t, iter.Err())
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+func TestList(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, base := newSite(t, rdb), redistest.Key(t)
+	limiter(t, rdb, base+"orders", tenAMinute, 2, 2, 2)
+	limiter(t, rdb, base+"full", ratelimiter.Rate{Permits: 6, Interval: time.Hour, KeepAlive: 2 * time.Hour}, 6)
+	limiter(t, rdb, base+"users", ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: 90 * time.Minute})
+	require.NoError(t, rdb.HSet(t.Context(), base+"stuck", "rate", 5, "interval", 1000, "type", 0).Err())
+	require.NoError(t, rdb.Set(t.Context(), "{"+base+"stuck}:value", 0, 0).Err())
+	before := hold(t, rdb, "*"+base+"*")
+	p := s.get("?q=" + url.QueryEscape(base))
+	require.Equal(t, http.StatusOK, p.Code)
+	require.Equal(t, []string{base + "full", base + "orders", base + "stuck", base + "users"}, p.names())
+	for _, want := range []string{"10/1m", "6/1h", "PER_CLIENT", `<i class="tag bad">stuck</i>`, "Go", "1–4 of 4", `width="60"`} {
+		require.Contains(t, p.body, want)
+	}
+	require.Regexp(t, `<td class="num wait" data-label="Wait">(59m|1h)`, p.body)
+	require.Equal(t, []string{base + "full", base + "stuck"}, s.get("?only=limited&q="+url.QueryEscape(base)).names())
+	require.Equal(t, []string{base + "stuck", base + "full", base + "orders", base + "users"}, s.get("?sort=wait&q="+url.QueryEscape(base)).names())
+	require.Equal(t, []string{base + "users", base + "stuck", base + "orders", base + "full"}, s.get("?sort=name&up=1&q="+url.QueryEscape(base)).names())
+	require.Equal(t, []string{base + "orders", base + "users"}, s.get("?q="+url.QueryEscape(strings.ToUpper(base)+"*R*S")).names(), "a part, another part, in any case")
+	require.Contains(t, s.get("?q=no-such").body, "No limiter matches.")
+	require.Equal(t, before, hold(t, rdb, "*"+base+"*"), "looking writes nothing")
+}
+
+// TestHeaders checks that no page can load or run anything from elsewhere, and has no script and no style of its own.
+func TestHeaders(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s, name := newSite(t, rdb, WithWrites(strings.Repeat("t", MinToken))), redistest.Key(t)
+		limiter(t, rdb, name, tenAMinute, 2, 2)
+		for _, target := range []string{"", "limiter?name=" + name, "limiter?name=" + name + "&check=1", "limiter", "doctor", "page.css", "page.js", "icon.svg", "nothing", "change"} {
+			p := s.get(target)
+			h := p.Header()
+			require.Equal(t, policy, h.Get("Content-Security-Policy"), target)
+			require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'")
+			require.NotContains(t, h.Get("Content-Security-Policy"), "unsafe")
+			require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"))
+			require.NotEmpty(t, h.Get("Content-Type"))
+			if !strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+				continue
+			}
+			require.NotRegexp(t, `(?i)<style|\sstyle=|\son[a-z]+=|javascript:|<script(?: [^>]*)?>[^<]`, p.body, target)
+			for _, m := range regexp.MustCompile(`(?:src|href|action)="([^"]*)"`).FindAllStringSubmatch(p.body, -1) {
+				require.NotRegexp(t, `^(?:[a-z]+:|/)`, m[1], "%s links to itself only, without a prefix", target)
+			}
+			require.Equal(t, "no-store", h.Get("Cache-Control"))
+		}
+		require.Contains(t, s.get("page.css?v="+assetHash).Header().Get("Cache-Control"), "immutable")
+		require.Equal(t, "no-store", s.get("page.css?v=old").Header().Get("Cache-Control"))
+		require.Equal(t, http.StatusNotFound, s.get("nothing").Code)
+		require.Equal(t, http.StatusBadRequest, s.get("limiter").Code)
+		p := s.ask(httptest.NewRequest(http.MethodDelete, "/", nil))
+		require.Equal(t, http.StatusMethodNotAllowed, p.Code)
+		require.Equal(t, "GET, HEAD", p.Header().Get("Allow"))
+	})
+}
+
+// hostile are names that others can choose.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'; alert(1); //`, "a\x1b[31mred\x1b[0m", "nul\x00 newline\n tab\t", "\u202eesrever\u2066",
+	"\xff\xfe no utf-8", "{{.}}", "../../etc", "a?b=c&d#e%41", " spaces  twice ", "名字", "</title><script>", "javascript:alert(1)", "\u2028line",
+}
+
+func TestNamesAreEscaped(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, base := newSite(t, rdb), redistest.Key(t)
+	for _, name := range hostile {
+		limiter(t, rdb, base+name, tenAMinute, 1)
+		require.NoError(t, rdb.HSet(t.Context(), base+name, "evil"+name, name).Err())
+	}
+	bad := regexp.MustCompile("[\x00-\x09\x0b-\x1f\x7f\u0080-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]|<script>|<img|onerror=alert\\(1\\)>")
+	list := s.get("?q=" + url.QueryEscape(base))
+	require.Len(t, list.names(), len(hostile), list.body)
+	require.Empty(t, bad.FindString(list.body))
+	require.Contains(t, list.body, `\x1b[31mred`)
+	require.Contains(t, list.body, `\u202eesrever`)
+	require.Contains(t, list.body, `\xff\xfe no utf-8`)
+	for _, m := range regexp.MustCompile(`<th scope="row" class="name"><a href="([^"]*)"`).FindAllStringSubmatch(list.body, -1) {
+		target := html.UnescapeString(m[1])
+		p := s.get(target)
+		require.Equal(t, http.StatusOK, p.Code, target)
+		require.Contains(t, p.body, "9", "the link leads to the limiter of that name: %s", target)
+		require.Contains(t, p.body, "of 10", target)
+		require.Empty(t, bad.FindString(p.body), target)
+		if strings.Contains(target, "%FF") && redistest.TTLsAreVirtual() {
+			continue // miniredis panics at such a pattern of SCAN
+		}
+		require.Empty(t, bad.FindString(s.get(target+"&check=1").body), target)
+	}
+	p := s.get("limiter?name=" + url.QueryEscape(base+"\x1b[2J<script>") + "&client=" + url.QueryEscape("<script>\x1b"))
+	require.Equal(t, http.StatusNotFound, p.Code)
+	require.Empty(t, bad.FindString(p.body))
+	require.Empty(t, bad.FindString(s.get("?q="+url.QueryEscape(`"><script>`+"\x1b")+"&only=<script>&sort=<script>&lang=<script>").body))
+}
+
+func TestLimiterPage(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, name := newSite(t, rdb), redistest.Key(t)
+	limiter(t, rdb, name, tenAMinute, 2, 2)
+	now := rdb.Time(t.Context()).Val()
+	java := "\x08abcdefgh\x03\x00\x00\x00" // as Redisson 3.17 writes it
+	require.NoError(t, rdb.ZAdd(t.Context(), "{"+name+"}:permits", redis.Z{Score: float64(now.Add(-30 * time.Second).UnixMilli()), Member: java}).Err())
+	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 3, 0).Err())
+	p := s.get("limiter?name=" + url.QueryEscape(name))
+	require.Equal(t, http.StatusOK, p.Code)
+	for _, want := range []string{
+		`<span class="value" id="left">3</span>`, "of 10", "10 permits in any 1m", "granted at once", "{" + name + "}:permits", "08616263646566676803000000",
+		"In the last 1m: 4 permits by Go, 3 by Java.", "1 × Redisson 3.17.0 to 3.20 (Bc0I/13)", "2 × Go (Bc0I/21 ours)", `class="java"`, `class="go"`,
+		"rrl inspect " + name + " --members", "rate = 10",
+	} {
+		require.Contains(t, html.UnescapeString(p.body), want)
+	}
+	require.NotContains(t, p.body, `<form method="post"`)
+	require.NotContains(t, p.body, `class="finding`)
+
+	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 1, 0).Err())
+	p = s.get("limiter?name=" + name + "&check=1")
+	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
+	require.Contains(t, p.body, "rrl heal "+name+" --write")
+
+	p = s.get("limiter?name=" + name + "x")
+	require.Equal(t, http.StatusNotFound, p.Code)
+	require.Contains(t, p.body, "There is no limiter of this name")
+}
+
+func TestClients(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, name := newSite(t, rdb), redistest.Key(t)
+	limiter(t, rdb, name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour}, 6)
+	p := s.get("limiter?name=" + name)
+	require.Contains(t, p.body, "each client has its own")
+	p = s.get(p.link(t, `class="button"`)) // the checks
+	require.Contains(t, p.body, "writers")
+	p = s.get("limiter?clients=1&name=" + name)
+	require.Contains(t, p.body, "client-1")
+	p = s.get(strings.TrimPrefix(html.UnescapeString(regexp.MustCompile(`href="([^"]*client=client-1[^"]*)"`).FindStringSubmatch(p.body)[1]), "./"))
+	require.Regexp(t, `<span class="value warn" id="wait">(59m\d\ds|1h00m)</span>`, p.body)
+	require.Contains(t, p.body, "{"+name+"}:value:client-1")
+}
+
+// TestPagesAreStable walks all pages of 10,000 limiters, and finds each once.
+func TestPagesAreStable(t *testing.T) {
+	redistest.NeedReal(t) // miniredis looks at all keys for each command
+	redistest.NoRace(t, "one goroutine looks")
+	rdb := redistest.Start(t).Client(t)
+	s, base := newSite(t, rdb), redistest.Key(t)
+	const many = 10_000
+	for from := 0; from < many; from += 1000 {
+		p := rdb.Pipeline()
+		for i := range 1000 {
+			p.HSet(t.Context(), fmt.Sprintf("%s%05d", base, from+i), "rate", 5, "interval", 60000, "type", 0)
+		}
+		_, err := p.Exec(t.Context())
+		require.NoError(t, err)
+	}
+	first := s.get("?q=" + url.QueryEscape(base))
+	for strings.Contains(first.body, "data-looking") {
+		first = s.get("?q=" + url.QueryEscape(base))
+	}
+	var all []string
+	for at := first; ; {
+		all = append(all, at.names()...)
+		if !strings.Contains(at.body, `rel="next"`) {
+			break
+		}
+		require.Less(t, len(all), many, "the pages end")
+		at = s.get(at.link(t, `rel="next"`))
+	}
+	require.Len(t, all, many)
+	for i, name := range all {
+		require.Equal(t, fmt.Sprintf("%s%05d", base, i), name)
+	}
+	require.Contains(t, s.get("?page=9999&q="+url.QueryEscape(base)).body, "9951–10000 of 10000", "a page beyond the last is the last")
+	require.Equal(t, []string{base + "04242"}, s.get("?q="+url.QueryEscape(base)+"04242").names())
+}
+
+func TestLanguages(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s, name := newSite(t, rdb), redistest.Key(t)
+		limiter(t, rdb, name, tenAMinute, 2)
+		for _, c := range []struct{ target, header, lang string }{
+			{"", "", "en"}, {"", "zh-CN,zh;q=0.9,en;q=0.8", "zh"}, {"", "de, en;q=0.5, zh;q=0.1", "en"}, {"", "fr", "en"}, {"", "ZH-tw", "zh"},
+			{"?lang=zh", "en", "zh"}, {"?lang=en", "zh", "en"}, {"?lang=xx", "zh", "zh"}, {"", "zh;q=0, en", "en"},
+		} {
+			p := s.get(c.target, "Accept-Language", c.header)
+			require.Contains(t, p.body, `<html lang="`+c.lang+`">`, "%v", c)
+			require.Equal(t, c.lang == "zh", strings.Contains(p.body, "限流器"), "%v", c)
+		}
+		p := s.get("limiter?lang=zh&name=" + name)
+		require.Contains(t, p.body, "任意 1m 内 10 个许可")
+		require.Contains(t, p.body, "lang=en")
+		require.Contains(t, s.get("?lang=zh").body, `href="limiter?lang=zh&amp;name=`, "a language that was chosen stays")
+	})
+}
+
+// TestChineseIsWhole checks that each text of the templates and of the program has a Chinese one with the same verbs.
+func TestChineseIsWhole(t *testing.T) {
+	used := map[string]bool{}
+	find := func(glob string, patterns ...string) {
+		names, err := filepath.Glob(glob)
+		require.NoError(t, err)
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			for _, p := range patterns {
+				for _, m := range regexp.MustCompile(p).FindAllStringSubmatch(string(text), -1) {
+					used[m[1]] = true
+				}
+			}
+		}
+	}
+	find("templates/*.html", `[({]t "([^"]+)"`)
+	find("*.go", `\bt\("([^"]+)"`)
+	for _, x := range tabs {
+		used[x.title] = true
+	}
+	for _, a := range actions {
+		used[a.title] = true
+	}
+	for _, m := range marks {
+		used[m] = true
+	}
+	for y := ratelimiter.LayoutUnknown; y <= ratelimiter.LayoutOurs; y++ {
+		if y.Writers() != "Go" {
+			used[y.Writers()] = true
+		}
+	}
+	require.Greater(t, len(used), 100)
+	verb := regexp.MustCompile(`%(?:\[\d+\])?[sd]`)
+	for text := range used {
+		zh, ok := chinese[text]
+		require.True(t, ok, "there is no Chinese for %q", text)
+		require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
+	}
+	for _, check := range doctor.Checks() {
+		e, ok := explained[check]
+		require.True(t, ok, check)
+		require.NotEmpty(t, e.means)
+		require.NotEmpty(t, e.java)
+		require.NotEmpty(t, e.golang)
+	}
+	require.Len(t, explained, len(doctor.Checks()))
+}
+
+func TestToken(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		token := strings.Repeat("secret", 3)
+		s := newSite(t, rdb, WithToken(token))
+		for _, target := range []string{"", "limiter?name=a", "events", "page.css", "doctor", "change"} {
+			p := s.get(target)
+			require.Equal(t, http.StatusUnauthorized, p.Code, target)
+			require.Contains(t, p.Header().Get("WWW-Authenticate"), "Basic")
+		}
+		basic := func(password string) int {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.SetBasicAuth("anybody", password)
+			return s.ask(r).Code
+		}
+		require.Equal(t, http.StatusOK, basic(token))
+		require.Equal(t, http.StatusUnauthorized, basic(token+"x"))
+		require.Equal(t, http.StatusUnauthorized, basic(""))
+		require.Equal(t, http.StatusOK, s.get("", "Authorization", "Bearer "+token).Code)
+		require.Equal(t, http.StatusUnauthorized, s.get("", "Authorization", "Bearer ").Code)
+	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0)} {
+		_, err := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), o)
+		require.ErrorIs(t, err, ErrInvalidOption)
+	}
+}
+
+// TestRedisAway checks what the pages say while Redis cannot be read, and that they go on when it can.
+func TestRedisAway(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var away atomic.Pointer[error]
+		rdb.AddHook(failing{&away})
+		s, name := newSite(t, rdb), redistest.Key(t)
+		limiter(t, rdb, name, tenAMinute, 2)
+
+		fail(&away, "dial tcp 192.0.2.1:6379: connect: connection refused")
+		p := s.get("")
+		require.Equal(t, http.StatusOK, p.Code)
+		require.Contains(t, p.body, "Redis cannot be read since")
+		require.Contains(t, p.body, "connection refused")
+		require.Contains(t, p.body, "Nothing is known of the limiters yet.")
+		p = s.get("limiter?name=" + name)
+		require.Equal(t, http.StatusServiceUnavailable, p.Code)
+		require.Contains(t, p.body, "Nothing is known of this limiter while Redis cannot be read.")
+		require.Contains(t, s.get("?lang=zh").body, "起无法读取 Redis")
+
+		fail(&away, "")
+		time.Sleep(2 * time.Second)
+		p = s.get("?q=" + url.QueryEscape(name))
+		require.Equal(t, []string{name}, p.names())
+		require.NotContains(t, p.body, "Redis cannot be read")
+
+		fail(&away, "i/o timeout")
+		time.Sleep(rowsAge)
+		p = s.get("?q=" + url.QueryEscape(name))
+		require.Equal(t, []string{name}, p.names(), "the list stays")
+		require.Contains(t, p.body, "i/o timeout")
+		p = s.get("doctor")
+		synctest.Wait()
+		require.Contains(t, s.get("doctor").body, "i/o timeout")
+		fail(&away, "")
+		time.Sleep(2 * time.Second)
+		s.get("doctor?again=1")
+	})
+}
