@@ -133,6 +133,8 @@ func newestWindow(rdb redis.UniversalClient, l *RateLimiter, rate int64, interva
 			n += int64(m.Permits)
 		}
 	}
+	// A list that takes its permits ahead holds those that have yet to come back, too: they make left negative.
+	n += min(0, left)
 	if err == nil && (n > rate || left+used != rate) {
 		err = fmt.Errorf("%s: %d in the window, left %d, in use %d, of %d", l.name, n, left, used, rate)
 	}

@@ -109,10 +109,11 @@ func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
 	m := &cpuMeter{t: t, admin: s.Client(t)}
 	w.rdb.AddHook(m)
 	begin := w.rdb.Time(w.ctx).Val()
-	require.False(t, w.try(n).Granted)
-	// On a slow machine the interval of the first marks is over before the last is made.
-	require.EqualValues(t, n, int64(w.marked())+w.value(), "all are marked, or were and are free again")
-	require.NoError(t, w.l.Acquire(w.ctx, n))
+	// On a slow machine the interval of the first marks is over before the last is made, and on a very slow one that of all.
+	if !w.try(n).Granted {
+		require.EqualValues(t, n, int64(w.marked())+w.value(), "all are marked, or were and are free again")
+		require.NoError(t, w.l.Acquire(w.ctx, n))
+	}
 	t.Logf("served after %v", w.rdb.Time(w.ctx).Val().Sub(begin))
 	m.mu.Lock()
 	defer m.mu.Unlock()

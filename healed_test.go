@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -129,10 +130,12 @@ func TestHealthyUseHealsNothing(t *testing.T) {
 				err = w.l.Heal(w.ctx)
 			}
 			require.NoError(t, err)
+			h.mu.Lock() // a call that gives something back may still be on its way
 			for _, c := range h.calls {
-				require.Zero(t, c.Healed, "%s, in round %s", c.Script, strconv.Itoa(round))
+				assert.Zero(t, c.Healed, "%s, in round %s", c.Script, strconv.Itoa(round))
 			}
 			h.calls = nil
+			h.mu.Unlock()
 		}
 	}, WithHook(h.hook()))
 }

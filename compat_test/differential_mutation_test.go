@@ -224,6 +224,9 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 			if r = reply; len(r) == 7 {
 				r = []int64{0, 1, 0, r[1], 0, 0, 0, 0, 0}
 			}
+			if len(r) > 8 {
+				r[8] &= 3 // 4 tells that something was healed
+			}
 			return twinAnswer{granted, r[2], r[3]}
 		})
 		switch {

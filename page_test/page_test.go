@@ -69,7 +69,7 @@ func TestListInABrowser(t *testing.T) {
 
 	// By keyboard: the next page, a row, the filter.
 	b.press("n")
-	b.until(`document.querySelector("#count")?.innerText === "51–100 of 10006"`)
+	b.until(`document.querySelector("#count")?.innerText === "51–100 of 10006" && document.readyState === "complete"`) // before that it takes no keys
 	b.press("b")
 	b.until(`document.querySelector("#count")?.innerText === "1–50 of 10006" && document.readyState === "complete"`)
 	b.press("jjj")

@@ -53,6 +53,7 @@ func TestEveryLiveCommand(t *testing.T) {
 	}
 	require.Equal(t, len(every), live)
 	for name, c := range every {
+		require.NoError(t, l.rdb.Del(t.Context(), l.base, "{"+l.base+"}:value", "{"+l.base+"}:permits").Err()) // it may cool down
 		l.limiter(l.base, tenAMinute)
 		args := append([]string{name}, c.args...)
 		for _, width := range []string{"40", "300"} {

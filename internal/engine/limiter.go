@@ -355,11 +355,15 @@ func (l *limiter) rearmLocked() {
 }
 
 // onTimer runs when the timer of the line fires. It may run after the timer was stopped, and then on behalf of
-// another limiter, so it starts only what is due.
+// another limiter, so it starts only what is due. If nothing is, because it was set for somebody who might have passed
+// the head and has left, it is set again.
 func (l *limiter) onTimer() {
 	l.shard.lock()
 	defer l.shard.unlock()
 	l.scheduleLocked()
+	if l.waiters.n > 0 {
+		l.rearmLocked()
+	}
 }
 
 // closeLocked fails all requests.

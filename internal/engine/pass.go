@@ -55,12 +55,12 @@ func spare(a *permit.Reply, permits int64) int64 {
 // takePassersLocked returns a flight for requests in line that may pass, or nil if there are none.
 func (l *limiter) takePassersLocked() *flight {
 	p, head := &l.passing, l.waiters.first
-	if p.permits <= 0 || head.turn != nil || time.Now().Before(p.askAt) {
+	if p.permits <= 0 || time.Now().Before(p.askAt) {
 		return nil
 	}
 	var f *flight
 	r := head.next
-	for n := 0; n < maxPassed && r != nil && p.permits > 0; n++ {
+	for n := 0; n < maxPassed && head.turn == nil && r != nil && p.permits > 0; n++ {
 		if r.turn == nil && r.permits <= p.permits && r.permits < head.permits && !(l.sharing.others() && l.sharing.isLarge(r.permits)) {
 			if f == nil {
 				f = l.newFlightLocked()
@@ -78,6 +78,7 @@ func (l *limiter) takePassersLocked() *flight {
 		r = r.next
 	}
 	if f == nil {
+		p.askAt = time.Time{} // nobody has to be woken up for it
 		return nil
 	}
 	f.InOrder, f.passing, f.changes = true, true, l.changes
