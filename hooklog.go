@@ -6,9 +6,9 @@ import (
 )
 
 // LogHook returns a Hook that writes a log. Outages are logged at level Warn when they begin and Info when they
-// end, panics at level Error, permits that were healed at level Info, requests that ended with an error at level Warn, unless their context was canceled,
-// and all other requests at level Debug. The name of the limiter, which may hold a user or an address, is in each
-// record.
+// end, panics at level Error, permits that were healed at level Info, requests that ended with an error at level
+// Warn, unless their context was canceled, and all other requests at level Debug. The name of the limiter, which may
+// hold a user or an address, is in each record.
 func LogHook(logger *slog.Logger) Hook {
 	return Hook{
 		Request: func(ctx context.Context, r RequestInfo) {

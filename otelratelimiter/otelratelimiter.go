@@ -20,6 +20,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/metricname"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -144,7 +145,7 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Refunded > 0 {
 		h.refunded.Add(ctx, c.Refunded, metric.WithAttributeSet(attribute.NewSet(h.policyOf(c.Limiter))))
 	}
-	metricname.EachHealed(c.Healed.Value, c.Healed.Lost, c.Healed.Surplus, c.Healed.Clock, func(cause string, permits int64) {
+	metricname.EachHealed(permit.Healed(c.Healed), func(cause string, permits int64) {
 		h.healed.Add(ctx, permits, metric.WithAttributeSet(attribute.NewSet(h.policyOf(c.Limiter), attribute.String("cause", cause))))
 	})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/metricname"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -112,7 +113,7 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Refunded > 0 {
 		h.refunded.WithLabelValues(h.policies.Of(c.Limiter)).Add(float64(c.Refunded))
 	}
-	metricname.EachHealed(c.Healed.Value, c.Healed.Lost, c.Healed.Surplus, c.Healed.Clock, func(cause string, permits int64) {
+	metricname.EachHealed(permit.Healed(c.Healed), func(cause string, permits int64) {
 		h.healed.WithLabelValues(h.policies.Of(c.Limiter), cause).Add(float64(permits))
 	})
 }

@@ -97,8 +97,7 @@ func (h *Handler) roundAlone() (*doctor.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report.Limiters = all.Limiters
-	report.Findings, report.Skipped = append(report.Findings, all.Findings...), append(report.Skipped, all.Skipped...)
+	report.Add(all)
 	return report, nil
 }
 

@@ -154,9 +154,6 @@ func (v *view) expires(ttl time.Duration) string {
 	return v.t("in %s", survey.Brief(ttl))
 }
 
-// marks say what a member is that is nobody's grant.
-var marks = map[byte]string{'w': "callers wait", 'c': "cool-down", 'l': "after a cool-down", 't': "ahead of the clock"}
-
 func (o *liveView) members(st *survey.State) {
 	count := map[ratelimiter.MemberLayout]int{}
 	for _, m := range st.Members {
@@ -172,7 +169,7 @@ func (o *liveView) members(st *survey.State) {
 			break
 		}
 		x := memberView{At: m.Time().UTC().Format("15:04:05.000"), Permits: o.number(int64(m.Permits)), Back: "–", By: o.t(m.Layout().Writers()),
-			What: o.t(marks[m.Mark()]), Bytes: hex.EncodeToString([]byte(m.Raw))}
+			What: o.t(survey.Marks[m.Mark()]), Bytes: hex.EncodeToString([]byte(m.Raw))}
 		if age := st.Time.Sub(m.Time()); age > 12*time.Hour || age < -12*time.Hour {
 			x.At = m.Time().UTC().Format("2006-01-02 15:04:05")
 		}
@@ -266,12 +263,11 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 
 // commands are what somebody can copy to a terminal.
 func commands(name, client string) []string {
-	word := doctor.ShellQuote(name)
+	word, of := doctor.ShellQuote(name), ""
 	if client != "" {
-		word += " --client " + doctor.ShellQuote(client)
+		of = " --client " + doctor.ShellQuote(client)
 	}
-	list := []string{"rrl inspect " + word + " --members", "rrl watch " + word, "rrl peek " + strings.Replace(word, doctor.ShellQuote(name), doctor.ShellQuote(name)+" 1", 1)}
-	return append(list, "rrl doctor "+doctor.ShellQuote(name))
+	return []string{"rrl inspect " + word + of + " --members", "rrl watch " + word + of, "rrl peek " + word + " 1" + of, "rrl doctor " + word}
 }
 
 // listClients finds clients of a PER_CLIENT limiter.

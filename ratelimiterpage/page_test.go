@@ -19,6 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -328,7 +329,7 @@ func TestChineseIsWhole(t *testing.T) {
 	for _, a := range actions {
 		used[a.title] = true
 	}
-	for _, m := range marks {
+	for _, m := range survey.Marks {
 		used[m] = true
 	}
 	for y := ratelimiter.LayoutUnknown; y <= ratelimiter.LayoutOurs; y++ {

@@ -63,8 +63,7 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		}
 		var all *doctor.Report
 		if all, err = d.All(ctx, survey.Query{Match: c.String("match")}, c.Int("max"), nil); err == nil {
-			r.Limiters = all.Limiters
-			r.Findings, r.Skipped = append(r.Findings, all.Findings...), append(r.Skipped, all.Skipped...)
+			r.Add(all)
 		}
 	}
 	if err != nil {
@@ -75,7 +74,7 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		if err != nil {
 			return err
 		}
-		r.Findings, r.Skipped = append(r.Findings, access.Findings...), append(r.Skipped, access.Skipped...)
+		r.Add(access)
 	}
 	out := c.Root().Writer
 	if c.Bool("json") {

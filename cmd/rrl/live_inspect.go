@@ -234,9 +234,6 @@ func (v *inspection) writeClients(out io.Writer) error {
 	return nil
 }
 
-// marks says what a member is that is nobody's grant.
-var marks = map[byte]string{'w': "callers wait", 'c': "cool-down", 'l': "after a cool-down", 't': "ahead of the clock"}
-
 func (v *inspection) writeMembers(out io.Writer, limit int) error {
 	t := &table{columns: []column{{head: "GRANTED (UTC)"}, {head: "PERMITS", right: true}, {head: "BACK IN", right: true}, {head: "WRITTEN BY", drop: 3},
 		{head: "WHAT", drop: 1}, {head: "BYTES", drop: 4}}}
@@ -251,7 +248,7 @@ func (v *inspection) writeMembers(out io.Writer, limit int) error {
 				back = brief(m.Time().Add(v.Rate.Interval).Sub(v.Time))
 			}
 		}
-		t.add(m.Time().UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprint(m.Permits), back, m.Layout().Writers(), marks[m.Mark()], hex.EncodeToString([]byte(m.Raw)))
+		t.add(m.Time().UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprint(m.Permits), back, m.Layout().Writers(), survey.Marks[m.Mark()], hex.EncodeToString([]byte(m.Raw)))
 	}
 	if err := t.write(out, terminalWidth(out)); err != nil {
 		return err
@@ -340,7 +337,7 @@ func (v *inspection) json(members bool, limit int) jsonState {
 			break
 		}
 		o.Grants = append(o.Grants, jsonMember{m.Permits, m.Time().UnixMilli(), v.Problem == nil && m.Expired(v.Time, v.Rate.Interval),
-			m.Layout().String(), m.Layout().Writers(), marks[m.Mark()], hex.EncodeToString([]byte(m.Raw))})
+			m.Layout().String(), m.Layout().Writers(), survey.Marks[m.Mark()], hex.EncodeToString([]byte(m.Raw))})
 	}
 	for _, st := range v.clients {
 		o.Clients = append(o.Clients, (&inspection{State: st}).json(false, 0))

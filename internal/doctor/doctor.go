@@ -67,6 +67,12 @@ type Report struct {
 	Skipped  []Skip    `json:"skipped"`
 }
 
+// Add takes in a report about other things.
+func (r *Report) Add(other *Report) {
+	r.Limiters += other.Limiters
+	r.Findings, r.Skipped = append(r.Findings, other.Findings...), append(r.Skipped, other.Skipped...)
+}
+
 // Sick reports whether there is a finding that is more than Info.
 func (r *Report) Sick() bool {
 	for _, f := range r.Findings {

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -404,7 +402,7 @@ func shorten(text string) string {
 // ShellQuote returns text as one word for a shell. The word has no character that is not printable.
 func ShellQuote(text string) string {
 	plain := text != ""
-	printable := utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0
+	printable := survey.Visible(text) == text
 	for i := range len(text) {
 		c := text[i]
 		word := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:,@%+=", c) >= 0

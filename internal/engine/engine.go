@@ -121,11 +121,6 @@ func (e *Engine) Handle(key, name string, b Backend) Handle {
 // because each costs a measurable time when hundreds of callers ask at once.
 func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	e, s := h.engine, h.shard
-	if want.Known > 0 && !want.Wait {
-		if got, refused := h.refuseKnown(&want); refused {
-			return got, nil
-		}
-	}
 	r := e.newRequest()
 	r.known = want.Known > 0 && !want.Wait
 	r.ctx, r.permits, r.blocking, r.tellWait, r.policy = ctx, want.Permits, want.Wait, want.TellWait, want.Policy
@@ -142,6 +137,13 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	if s.closed {
 		s.unlock()
 		return Outcome{}, permit.ErrClosed
+	}
+	if r.known && !h.Health().Down() { // during an outage nothing is known
+		if got, refused := s.refusals.refuseLocked(h.key, &want); refused {
+			s.unlock()
+			e.recycle(r)
+			return got, nil
+		}
 	}
 	l := s.limiterLocked(h)
 	if r.policy != nil && l.tryLocalLocked(r) {
@@ -317,29 +319,11 @@ func (h *Handle) observe(ev Event) {
 		return
 	}
 	ev.Limiter, ev.Time = h.name, time.Now()
-	call := func() (err error) {
-		defer retry.Recover(&err)
-		h.engine.cfg.Observe(ev)
-		return nil
-	}
-	if err := call(); err != nil {
+	tell := func() { h.engine.cfg.Observe(ev) }
+	if err := retry.Contain(tell); err != nil {
 		ev = Event{Kind: Panicked, Limiter: h.name, Time: ev.Time, Err: fmt.Errorf("the observer %w", err)}
-		_ = call()
+		_ = retry.Contain(tell)
 	}
-}
-
-// refuseKnown decides a request by the refusal of an earlier one, if it is known that Redis would refuse it. During an
-// outage nothing is known.
-func (h *Handle) refuseKnown(want *Request) (got Outcome, refused bool) {
-	if _, down := h.Health().Since(); down != nil {
-		return Outcome{}, false
-	}
-	h.shard.lock()
-	defer h.shard.unlock()
-	if h.shard.closed {
-		return Outcome{}, false
-	}
-	return h.shard.refusals.refuseLocked(h.key, want)
 }
 
 // Changed lets the callers in this process that wait for the limiter ask again at once, and forgets its refusals.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A gathering takes the permits of the head of a line before they have come back, so that others who take each
@@ -103,15 +104,13 @@ func (g *gathering) gather(ctx context.Context) (whole bool) {
 		if v.lacking == 0 {
 			return false // a cool-down has begun, or the permits left have been lost
 		}
-		t := time.NewTimer(max(time.Millisecond, min(v.wait, v.rate.Interval/2)))
+		retry.SleepOr(max(time.Millisecond, min(v.wait, v.rate.Interval/2)), g.stop, v.h.engine.closed)
 		select {
-		case <-t.C:
 		case <-g.stop:
-			t.Stop()
 			return false
 		case <-v.h.engine.closed:
-			t.Stop()
 			return false
+		default:
 		}
 	}
 }

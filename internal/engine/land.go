@@ -14,10 +14,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	head := l.waiters.first
 	ended := f.grantLocked(a, f.ended[:0])
 	ended = f.passOnLocked(a, ended)
-	if l.waiters.first != head {
-		head, l.headSince = l.waiters.first, time.Now()
-		l.passing.set(0)
-	}
+	head = l.succeededLocked(head)
 
 	refused := len(f.Runs) // the first run that was refused
 	for i := range a.Granted {
@@ -60,10 +57,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 		}
 		ended = f.refuseLocked(a, ended)
 	}
-	if l.waiters.first != head {
-		l.headSince = time.Now()
-		l.passing.set(0)
-	}
+	l.succeededLocked(head)
 	f.ended = ended
 	l.shard.unlock()
 	wake(ended)

@@ -129,6 +129,16 @@ func (l *limiter) newHeadLocked() {
 	l.passing.set(0)
 }
 
+// succeededLocked records whether another request than head is the first in line after a reply, which tells its wait, and
+// returns the first.
+func (l *limiter) succeededLocked(head *request) *request {
+	if l.waiters.first != head {
+		l.headSince = time.Now()
+		l.passing.set(0)
+	}
+	return l.waiters.first
+}
+
 // abandonLocked removes a request whose caller no longer waits.
 func (l *limiter) abandonLocked(r *request) {
 	head := l.waiters.first == r

@@ -1,5 +1,6 @@
-// Package metricname bounds what metrics say, and has the bounds of their histograms: names of limiters and texts of errors, of which there may be any
-// number, become one of a few values of an attribute. The modules otelratelimiter and prometheusratelimiter use it.
+// Package metricname bounds what metrics say: names of limiters and texts of errors, of which there may be any
+// number, become one of a few values of an attribute. It also has the bounds of the histograms. The modules
+// otelratelimiter and prometheusratelimiter use it.
 package metricname
 
 import (
@@ -69,13 +70,13 @@ func (p *Policies) Of(limiter string) string {
 
 // EachHealed calls f with each number of permits that is not 0, and with what was wrong with them: the name of the check
 // of rrl doctor.
-func EachHealed(value, lost, surplus, clock int64, f func(cause string, permits int64)) {
-	for _, h := range [...]struct {
+func EachHealed(h permit.Healed, f func(cause string, permits int64)) {
+	for _, part := range [...]struct {
 		cause   string
 		permits int64
-	}{{"value", value}, {"lost", lost}, {"surplus", surplus}, {"clock", clock}} {
-		if h.permits > 0 {
-			f(h.cause, h.permits)
+	}{{"value", h.Value}, {"lost", h.Lost}, {"surplus", h.Surplus}, {"clock", h.Clock}} {
+		if part.permits > 0 {
+			f(part.cause, part.permits)
 		}
 	}
 }

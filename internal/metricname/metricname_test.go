@@ -17,9 +17,9 @@ import (
 func TestEachHealed(t *testing.T) {
 	got := map[string]int64{}
 	f := func(cause string, permits int64) { got[cause] = permits }
-	EachHealed(0, 0, 0, 0, f)
+	EachHealed(permit.Healed{}, f)
 	require.Empty(t, got)
-	EachHealed(1, 2, 3, 4, f)
+	EachHealed(permit.Healed{Value: 1, Lost: 2, Surplus: 3, Clock: 4}, f)
 	require.Equal(t, map[string]int64{"value": 1, "lost": 2, "surplus": 3, "clock": 4}, got)
 }
 

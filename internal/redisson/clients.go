@@ -28,13 +28,13 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 	conn.sender = node
 	at := &Limiter{Conn: &conn, Name: l.Name, Keys: l.Keys}
 
-	seen := map[string]bool{}
+	pattern, seen := l.Keys.ClientsPattern(), map[string]bool{}
 	for cursor := uint64(0); ; {
 		if err := l.ready(ctx); err != nil {
 			return err
 		}
 		var keys []string
-		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", l.Keys.ClientsPattern(), "count", scanStep)
+		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
 		_, err := command(ctx, at, "clients", cmd, func() (_ struct{}, err error) {
 			keys, cursor, err = cmd.Result()
 			return struct{}{}, err

@@ -98,6 +98,9 @@ func (m Member) Mark() byte {
 	return m.ID[1]
 }
 
+// Marks say what a member is that is nobody's grant, by its [Member.Mark].
+var Marks = map[byte]string{'w': "callers wait", 'c': "cool-down", 'l': "after a cool-down", 't': "ahead of the clock"}
+
 // Expired reports whether the permits of m have come back at now.
 func (m Member) Expired(now time.Time, interval time.Duration) bool {
 	return m.Score <= float64(now.UnixMilli()-interval.Milliseconds())
