@@ -107,9 +107,9 @@ func furtherRuns(runs []permit.Run) string {
 	return string(b)
 }
 
-// short returns the numbers of a reply that consists of at most seven numbers, and how many there are; 0 if it does
+// short returns the numbers of a reply that consists of at most eight numbers, and how many there are; 0 if it does
 // not.
-func short(raw any) (r [7]int64, n int) {
+func short(raw any) (r [8]int64, n int) {
 	list, _ := raw.([]any)
 	if len(list) > len(r) {
 		return r, 0
@@ -126,12 +126,17 @@ func short(raw any) (r [7]int64, n int) {
 // readAcquire parses the reply to b.
 func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 	if r, n := short(raw); n >= 6 && len(b.Runs) == 1 && r[0] == statusOK {
+		granted := b.Runs[0].Count
+		if n == 8 {
+			granted = 0
+		}
 		return permit.Reply{
-			Granted:   []int64{b.Runs[0].Count},
+			Granted:   []int64{granted},
+			Wait:      ms(r[7]),
 			Available: r[1],
 			Now:       time.UnixMilli(r[2]),
 			Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: max(0, ms(r[5]))},
-			NoTTL:     n == 7 && r[6] == 0 && !l.ClientClock,
+			NoTTL:     n >= 7 && r[6] == 0 && !l.ClientClock,
 		}, nil
 	}
 	r, err := l.numbers(l.Scripts.Acquire, raw)

@@ -47,7 +47,7 @@ func (s *Script) Tells(clock func(reply []any) (time.Time, bool)) *Script {
 // AcquiredAt returns when Redis ran acquire, from its reply.
 func AcquiredAt(reply []any) (time.Time, bool) {
 	i := 2
-	if len(reply) > 7 {
+	if len(reply) > 8 {
 		i = 4
 	}
 	if i >= len(reply) {
