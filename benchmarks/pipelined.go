@@ -17,8 +17,7 @@ const (
 )
 
 // newAutoPipelined returns redis_rate on the AutoPipeline of go-redis, which is experimental.
-func newAutoPipelined(addr string, pool int) (*redisRate, error) {
-	rdb := newClient(addr, pool)
+func newAutoPipelined(rdb redis.UniversalClient) (*redisRate, error) {
 	pipeline, err := rdb.AutoPipeline()
 	if err != nil {
 		return nil, err

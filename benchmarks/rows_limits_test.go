@@ -87,7 +87,7 @@ func TestLimitRowsByThemselves(t *testing.T) {
 		if o.rows.MatchString(r.about().key) {
 			b.rows = append(b.rows, r)
 			keys = append(keys, r.about().key)
-			require.False(t, r.takes(newOurs("", 1, true)), "%s: RRateLimiter has rows of its own", r.about().key)
+			require.False(t, r.takes(newOurs(newClient("", 1), true)), "%s: RRateLimiter has rows of its own", r.about().key)
 		}
 	}
 	require.Equal(t, []string{"limit-1", "limit-64", "limit-subjects", "limit-refused", costsKey}, keys)

@@ -160,19 +160,19 @@ func TestWaitSample(t *testing.T) {
 	for i := range fifo {
 		fifo[i] = free(i).Add(2 * time.Millisecond)
 	}
-	s, err := waitSample(fifo, free)
+	s, err := waitSample(fifo, waitGroup, free)
 	require.NoError(t, err)
 	require.InDelta(t, 2, s[lag50Metric], 1e-6)
 	require.InDelta(t, 2, s[lag99Metric], 1e-6)
 	require.Zero(t, s[overtakenMetric])
 
 	turned := append(append([]time.Time{}, fifo[waitGroup:]...), fifo[:waitGroup]...)
-	s, err = waitSample(turned, free)
+	s, err = waitSample(turned, waitGroup, free)
 	require.NoError(t, err)
 	require.InDelta(t, 2, s[lag99Metric], 1e-6)
 	require.InDelta(t, 100*400.0/780, s[overtakenMetric], 1e-6, "20 × 20 of 40 × 39 / 2 pairs")
 
 	fifo[0] = first.Add(-time.Second)
-	_, err = waitSample(fifo, free)
+	_, err = waitSample(fifo, waitGroup, free)
 	require.ErrorContains(t, err, "before its permit was free")
 }
