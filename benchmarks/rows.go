@@ -107,7 +107,9 @@ func limitRows(o options, subjects int) []row {
 	crowd := each
 	crowd.callers = 512
 	crowd.key, crowd.title = "limit-subjects-512", fmt.Sprintf("limit/: 512 callers, a limiter for each of %s subjects", grouped(subjects))
-	none.refuse = true
+	none.refuse, none.duration = true, 2*o.duration
+	none.text = fmt.Sprintf("For %v each, since a process asks about a subject that it knows to have no permits left once a second. "+
+		"throttled refuses by what it reads, without a script.", none.duration)
 	none.key, none.title = "limit-refused", "limit/: 64 callers on one limiter, all refused"
 	waiters := 200
 	if o.quick {

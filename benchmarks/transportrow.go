@@ -126,7 +126,9 @@ func (r transportRow) pass(ctx context.Context, b *bench, client *ratelimiter.Cl
 
 // bites checks that the same request costs a permit when a rule is for it.
 func (r transportRow) bites(ctx context.Context, b *bench, client *ratelimiter.Client, name string) error {
-	_, transport, req, err := r.transport(ctx, client, []httplimit.Rule{r.rule(name, pattern("POST api.example.com/v2/user/get", 0))})
+	_, transport, req, err := r.transport(ctx, client, []httplimit.Rule{
+		r.rule(name, httplimit.Match{Patterns: []string{"POST api.example.com/v2/user/get"}}),
+	})
 	if err != nil {
 		return err
 	}
