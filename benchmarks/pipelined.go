@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"strconv"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -28,7 +29,9 @@ func newAutoPipelined(rdb redis.UniversalClient) (*redisRate, error) {
 
 // newRueidis returns redis_rate on rueidis, which pipelines all commands over one connection.
 func newRueidis(addr string, pool int) (*redisRate, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true,
+		Dialer: net.Dialer{KeepAlive: -1}, // no PING each second while others are measured
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -79,6 +79,7 @@ func allRows(o options) []row {
 		flightsRow{loadRow{callers: 512, limiters: limiters, duration: d, key: "flights", baseline: redisRateKey,
 			title: fmt.Sprintf("How long a pipeline keeps Redis from others, 512 callers on %s limiters", grouped(limiters)),
 			text: fmt.Sprintf("One pipeline in %d begins and ends with INFO cpu: the CPU time of Redis between the two counts. "+
+				"A pipeline of more than 16 KiB lets others in between, whose time is in it. "+
 				"limit.GCRA has as many subjects.", flightsTimed)}},
 		loadRow{callers: 64, limiters: 1, duration: d, refuse: true, key: "refusals", title: "64 callers, all refused"},
 		loadRow{callers: 16, limiters: 1, duration: d, processes: processes, key: "processes",
