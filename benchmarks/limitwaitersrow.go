@@ -97,7 +97,7 @@ func (r limitWaitersRow) fullAt(ctx context.Context, l *sharedLimit, s *limit.Sh
 		return 0, err
 	}
 	if len(states) != 1 {
-		return 0, fmt.Errorf("Redis holds %d states of one subject of %s", len(states), l.title)
+		return 0, fmt.Errorf("%d states in Redis of one subject of %s", len(states), l.title)
 	}
 	return waitedOn[l.key](states[0])
 }

@@ -137,9 +137,9 @@ var metricTitles = map[metric]string{
 	flightCallsMetric: "calls a flight",
 	roundTripMetric:   "µs a request",
 	roundAllocsMetric: "allocations a request",
-	nodeMetrics[0]:    "of it node 1",
-	nodeMetrics[1]:    "of it node 2",
-	nodeMetrics[2]:    "of it node 3",
+	nodeMetrics[0]:    "of that, node 1",
+	nodeMetrics[1]:    "of that, node 2",
+	nodeMetrics[2]:    "of that, node 3",
 
 	grantMetric:     "Redis time of a granted call, µs",
 	refusalMetric:   "Redis time of a refused call, µs",
