@@ -64,7 +64,7 @@ type flightClock struct {
 	err     error // the first reply of Redis that does not tell its time
 }
 
-// flightsTimed is how many flights come on one whose time is taken, so that the others are as they are in use.
+// Of flightsTimed flights the time of the first is taken, so that the others are as they are in use.
 const flightsTimed = 4
 
 func (f *flightClock) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -72,7 +72,7 @@ func (f *flightClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook { re
 
 func (f *flightClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !strings.HasPrefix(cmds[0].Name(), "eval") || f.seen.Add(1)%flightsTimed != 0 {
+		if !strings.HasPrefix(cmds[0].Name(), "eval") || f.seen.Add(1)%flightsTimed != 1 {
 			return next(ctx, cmds)
 		}
 		began, ended := redis.NewStringCmd(ctx, "info", "cpu"), redis.NewStringCmd(ctx, "info", "cpu")
