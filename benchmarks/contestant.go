@@ -31,7 +31,7 @@ type about struct {
 	unlimited bool
 	// again reports whether it is another contestant with other settings, for the load rows alone.
 	again bool
-	// limit reports whether it is a limiter of package limit, for the rows about those.
+	// limit reports whether it is a limiter of package limit, for the rows about those. GCRA is in a few others, too.
 	limit bool
 	// beside reports whether it is in the rows about package limit, too: it does the same, one request a call.
 	beside bool
