@@ -16,6 +16,7 @@ type limitWaitersRow struct {
 const (
 	waitRate  = 50                     // permits a second
 	waitTurn  = time.Second / waitRate // between two permits
+	waitApart = 2 * time.Millisecond   // two arrivals, or the scheduler would start some together and the later one first
 	waitBurst = waitRate               // a caller that is late by less than a second costs the others nothing
 )
 
@@ -67,7 +68,7 @@ func (r limitWaitersRow) measure(ctx context.Context, b *bench, c contestant, na
 	if _, err := resetUsage(ctx, b.rdb); err != nil {
 		return nil, err
 	}
-	returned, err := arrive(ctx, r.waiters, waitStagger, func(ctx context.Context) error { return limit.Wait(ctx, s, 1) })
+	returned, err := arrive(ctx, r.waiters, waitApart, func(ctx context.Context) error { return limit.Wait(ctx, s, 1) })
 	if err != nil {
 		return nil, err
 	}
