@@ -39,7 +39,7 @@ func countedByTAT(ctx context.Context, j job, opened time.Time, tat func(name st
 
 // redisRate is github.com/go-redis/redis_rate.
 type redisRate struct {
-	rdb        *redis.Client
+	rdb        redis.UniversalClient
 	limiter    *redis_rate.Limiter
 	key, title string
 	end        func() error // nil if only the client is to be closed; otherwise it comes first
@@ -47,9 +47,18 @@ type redisRate struct {
 
 const redisRateKey = "redis_rate"
 
-func newRedisRate(addr string, pool int) *redisRate {
-	rdb := newClient(addr, pool)
+func newRedisRate(rdb redis.UniversalClient) *redisRate {
 	return &redisRate{rdb: rdb, limiter: redis_rate.NewLimiter(rdb), key: redisRateKey, title: "go-redis/redis_rate (GCRA)"}
+}
+
+func (r *redisRate) on(rdb redis.UniversalClient) (contestant, error) {
+	switch r.key {
+	case redisRateKey:
+		return newRedisRate(rdb), nil
+	case autoPipelineKey:
+		return newAutoPipelined(rdb)
+	}
+	return nil, fmt.Errorf("%s has a client of its own", r.key)
 }
 
 func (r *redisRate) about() about {

@@ -14,12 +14,6 @@ type linkRow struct {
 	delay time.Duration
 }
 
-func (r linkRow) about() rowAbout {
-	a := r.loadRow.about()
-	a.baseline = redisRateKey
-	return a
-}
-
 func (r linkRow) takes(c contestant) bool {
 	a := c.about()
 	return a.key == oursKey || a.key == limitGCRAKey || a.key == redisRateKey || a.pipelined

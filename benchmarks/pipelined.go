@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"strconv"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -17,8 +18,7 @@ const (
 )
 
 // newAutoPipelined returns redis_rate on the AutoPipeline of go-redis, which is experimental.
-func newAutoPipelined(addr string, pool int) (*redisRate, error) {
-	rdb := newClient(addr, pool)
+func newAutoPipelined(rdb redis.UniversalClient) (*redisRate, error) {
 	pipeline, err := rdb.AutoPipeline()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,9 @@ func newAutoPipelined(addr string, pool int) (*redisRate, error) {
 
 // newRueidis returns redis_rate on rueidis, which pipelines all commands over one connection.
 func newRueidis(addr string, pool int) (*redisRate, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true,
+		Dialer: net.Dialer{KeepAlive: -1}, // no PING each second while others are measured
+	})
 	if err != nil {
 		return nil, err
 	}
