@@ -35,6 +35,10 @@ type Client struct {
 // A Ring sends the keys of a shard that has failed three heartbeats, which takes about 2 s, to other shards.
 // The limiters of a Client stay where they are: while their shard is down, calls return ErrUnavailable or
 // follow the [OutagePolicy]. To achieve that, New adds a hook to each shard. Call New while all shards are up.
+//
+// Calls that come while others are on their way leave together, in a pipeline, whatever limiters they are of. Hooks
+// of rdb see ProcessPipelineHook for these, and ProcessHook for a call that leaves by itself. To a ClusterClient or a
+// Ring New adds a hook that sends each pipeline to its node, so add hooks of your own before.
 func New(rdb redis.UniversalClient, opts ...Option) *Client {
 	c := &Client{
 		cfg: config{
