@@ -41,7 +41,7 @@ func TestIndex(t *testing.T) {
 				}
 				return names
 			}
-			require.Equal(t, matching(rules), matching(x.rules(probe.request.Host)), "%s", host)
+			require.Equal(t, matching(rules), matching(x.rules(probe.host)), "%s", host)
 		}
 	})
 }

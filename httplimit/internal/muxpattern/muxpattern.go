@@ -54,9 +54,6 @@ func (s *shape) mayFit(method, host string, parts []string) bool {
 	if s.method != "" && s.method != method && !(s.method == http.MethodGet && method == http.MethodHead) {
 		return false
 	}
-	if s.host != "" && s.host != host && strings.IndexByte(host, ':') < 0 {
-		return false
-	}
 	if len(parts) < len(s.parts) || len(parts) > len(s.parts) && !s.multi {
 		return false
 	}
@@ -67,7 +64,7 @@ func (s *shape) mayFit(method, host string, parts []string) bool {
 			return false
 		}
 	}
-	return true
+	return s.host == "" || s.host == host || strings.IndexByte(host, ':') >= 0
 }
 
 // Parts appends the parts of an escaped path to list, between its slashes: one more than there are slashes behind the
@@ -124,16 +121,17 @@ func Compile(pattern string) (p Pattern, problem string) {
 // Matches reports whether r belongs to the pattern.
 func (p *Pattern) Matches(r *http.Request) bool {
 	var list [16]string
-	return p.MatchesParts(r, Parts(list[:0], r.URL.EscapedPath()))
+	return p.MayMatch(r.Method, r.Host, Parts(list[:0], r.URL.EscapedPath())) && p.Decide(r)
 }
 
-// MatchesParts is Matches for a request the Parts of whose r.URL.EscapedPath are known.
-func (p *Pattern) MatchesParts(r *http.Request, parts []string) bool {
-	return p.shape.mayFit(r.Method, r.Host, parts) && p.match(r)
+// MayMatch reports whether a request with the method, the host and the Parts of its escaped path may belong to the
+// pattern: when it returns false, Decide does so too.
+func (p *Pattern) MayMatch(method, host string, parts []string) bool {
+	return p.shape.mayFit(method, host, parts)
 }
 
-// match has the mux say whether r belongs to the pattern.
-func (p *Pattern) match(r *http.Request) bool {
+// Decide reports whether r belongs to the pattern, as Matches does, for a request that MayMatch has not refused.
+func (p *Pattern) Decide(r *http.Request) bool {
 	// Not the pattern that Handler answers: it names one for redirects too.
 	h, _ := p.mux.Handler(r)
 	return h == hit{}

@@ -28,7 +28,7 @@ func FuzzMatches(f *testing.F) {
 				u.Path = plain
 			}
 			r := &http.Request{Method: method, Host: host, URL: u}
-			require.Equal(t, p.match(r), p.Matches(r), "%q: %s %s %q (%q)", pattern, method, host, u.Path, u.RawPath)
+			require.Equal(t, p.Decide(r), p.Matches(r), "%q: %s %s %q (%q)", pattern, method, host, u.Path, u.RawPath)
 		}
 	})
 }
