@@ -14,9 +14,8 @@ import (
 type probe struct {
 	sent          *http.Request // by the caller
 	method, host  string
-	path, rawPath string        // of the URL
-	parts         []string      // of its EscapedPath
-	room          [16]string    // for them
+	path, rawPath string // of the URL
+	parts         muxpattern.Path
 	copied        *http.Request // see request
 	query         url.Values    // of the URL, parsed when first asked for
 }
@@ -38,7 +37,7 @@ func newProbe(req *http.Request, host string) *probe {
 	if plain, err := url.PathUnescape(escaped); err == nil {
 		p.path, p.rawPath = plain, escaped
 	}
-	p.parts = muxpattern.Parts(p.room[:0], (&url.URL{Path: p.path, RawPath: p.rawPath}).EscapedPath())
+	p.parts.Set((&url.URL{Path: p.path, RawPath: p.rawPath}).EscapedPath())
 	return p
 }
 
@@ -179,7 +178,7 @@ func (m *matcher) matches(p *probe) *http.Request {
 // findPattern returns the first pattern that the request belongs to, or nil.
 func (m *matcher) findPattern(p *probe) *muxpattern.Pattern {
 	for i := range m.patterns {
-		if pattern := &m.patterns[i]; pattern.MayMatch(p.method, p.host, p.parts) && pattern.Decide(p.request()) {
+		if pattern := &m.patterns[i]; pattern.MayMatch(p.method, p.host, &p.parts) && pattern.Decide(p.request()) {
 			return pattern
 		}
 	}

@@ -45,40 +45,46 @@ func shapeOf(pattern string) shape {
 	return s
 }
 
-// mayFit reports whether a request may belong to the pattern, which only the mux knows for sure. Parts are those of its
-// escaped path; none when they are not known.
-func (s *shape) mayFit(method, host string, parts []string) bool {
-	if method == http.MethodConnect || len(parts) == 0 {
+// mayFit reports whether a request may belong to the pattern, which only the mux knows for sure.
+func (s *shape) mayFit(method, host string, path *Path) bool {
+	if method == http.MethodConnect || len(path.parts) == 0 {
 		return true
 	}
 	if s.method != "" && s.method != method && !(s.method == http.MethodGet && method == http.MethodHead) {
 		return false
 	}
-	if len(parts) < len(s.parts) || len(parts) > len(s.parts) && !s.multi {
+	if len(path.parts) < len(s.parts) || len(path.parts) > len(s.parts) && !s.multi {
 		return false
 	}
 	for i := len(s.parts) - 1; i >= 0; i-- { // patterns of one platform differ behind a common start
-		switch want, part := s.parts[i], parts[i]; {
+		switch want, part := s.parts[i], path.parts[i]; {
 		case want == part || want == any || want == end && part == "":
-		case strings.IndexByte(part, '%') < 0: // escaped, it may be any literal, and %2F even the end
+		case !path.escaped || strings.IndexByte(part, '%') < 0: // escaped, it may be any literal, and %2F even the end
 			return false
 		}
 	}
+	// The host comes last: most callers have looked at it before.
 	return s.host == "" || s.host == host || strings.IndexByte(host, ':') >= 0
 }
 
-// Parts appends the parts of an escaped path to list, between its slashes: one more than there are slashes behind the
-// first. A path that does not begin with a slash has none.
-func Parts(list []string, path string) []string {
+// A Path is the path of a request, taken apart for patterns. Do not copy it.
+type Path struct {
+	parts   []string // between the slashes: one more than there are slashes behind the first
+	escaped bool     // there is a % in one of them
+	room    [16]string
+}
+
+// Set takes an escaped path apart. One that does not begin with a slash has no parts: only the mux knows what it matches.
+func (p *Path) Set(path string) {
+	p.parts, p.escaped = p.room[:0], strings.IndexByte(path, '%') >= 0
 	if path == "" || path[0] != '/' {
-		return list
+		return
 	}
 	for rest, more := path[1:], true; more; {
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
-		list = append(list, part)
+		p.parts = append(p.parts, part)
 	}
-	return list
 }
 
 // hit is the handler of every pattern. The mux chooses it for a request that matches.
@@ -120,14 +126,15 @@ func Compile(pattern string) (p Pattern, problem string) {
 
 // Matches reports whether r belongs to the pattern.
 func (p *Pattern) Matches(r *http.Request) bool {
-	var list [16]string
-	return p.MayMatch(r.Method, r.Host, Parts(list[:0], r.URL.EscapedPath())) && p.Decide(r)
+	var path Path
+	path.Set(r.URL.EscapedPath())
+	return p.MayMatch(r.Method, r.Host, &path) && p.Decide(r)
 }
 
-// MayMatch reports whether a request with the method, the host and the Parts of its escaped path may belong to the
-// pattern: when it returns false, Decide does so too.
-func (p *Pattern) MayMatch(method, host string, parts []string) bool {
-	return p.shape.mayFit(method, host, parts)
+// MayMatch reports whether a request with the method, the host and the path of its URL may belong to the pattern: when it
+// returns false, Decide does so too.
+func (p *Pattern) MayMatch(method, host string, path *Path) bool {
+	return p.shape.mayFit(method, host, path)
 }
 
 // Decide reports whether r belongs to the pattern, as Matches does, for a request that MayMatch has not refused.

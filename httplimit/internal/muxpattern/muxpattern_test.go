@@ -53,6 +53,8 @@ func TestShapesAreTight(t *testing.T) {
 	} {
 		p, problem := Compile(c.pattern)
 		require.Empty(t, problem)
-		require.Equal(t, c.want, p.shape.mayFit(c.method, c.host, Parts(nil, c.path)), "%v", c)
+		var path Path
+		path.Set(c.path)
+		require.Equal(t, c.want, p.shape.mayFit(c.method, c.host, &path), "%v", c)
 	}
 }
