@@ -17,9 +17,18 @@ type Pattern struct {
 // A shape is what is plain to see of a pattern. A request that does not fit it need not be shown to the mux, which
 // takes a hundred times as long to say the same.
 type shape struct {
-	method, host string   // "" for any
-	parts        []string // of the path, between slashes; any for a wildcard
-	multi        bool     // the last part stands for any number of parts
+	hint  Hint
+	host  string   // "" for any
+	parts []string // of the path, between slashes; any for a wildcard
+	multi bool     // the last part stands for any number of parts
+}
+
+// A Hint is the part of a pattern that tells it from most requests: its method, and the last part of its path that is no
+// wildcard. A list of hints is searched faster than the patterns themselves. The zero Hint refuses no request.
+type Hint struct {
+	method  string // "" for any
+	literal string // "" for a pattern of wildcards
+	at      int    // where the literal stands among the parts
 }
 
 const (
@@ -34,15 +43,29 @@ func shapeOf(pattern string) shape {
 		method, rest = "", pattern
 	}
 	host, path, _ := strings.Cut(strings.TrimLeft(rest, " \t"), "/")
-	s := shape{method: method, host: host, parts: strings.Split(path, "/")}
+	s := shape{hint: Hint{method: method}, host: host, parts: strings.Split(path, "/")}
 	last := len(s.parts) - 1
 	s.multi = s.parts[last] == "" || strings.HasSuffix(s.parts[last], "...}")
 	for i, part := range s.parts {
 		if part != end && strings.ContainsAny(part, "{}%") || i == last && s.multi || part == "" {
 			s.parts[i] = any
+		} else if part != end {
+			s.hint.literal, s.hint.at = part, i
 		}
 	}
 	return s
+}
+
+// MayMatch reports whether a request may belong to a pattern with the hint: when it returns false, [Pattern.MayMatch] does
+// so too.
+func (h *Hint) MayMatch(method string, path *Path) bool {
+	switch {
+	case method == http.MethodConnect || len(path.parts) == 0:
+		return true
+	case h.literal != "" && (h.at >= len(path.parts) || h.literal != path.parts[h.at] && !path.maybe(h.at)):
+		return false
+	}
+	return h.method == "" || h.method == method || h.method == http.MethodGet && method == http.MethodHead
 }
 
 // mayFit reports whether a request may belong to the pattern, which only the mux knows for sure.
@@ -50,20 +73,14 @@ func (s *shape) mayFit(method, host string, path *Path) bool {
 	if method == http.MethodConnect || len(path.parts) == 0 {
 		return true
 	}
-	if s.method != "" && s.method != method && !(s.method == http.MethodGet && method == http.MethodHead) {
+	if !s.hint.MayMatch(method, path) || len(path.parts) < len(s.parts) || len(path.parts) > len(s.parts) && !s.multi {
 		return false
 	}
-	if len(path.parts) < len(s.parts) || len(path.parts) > len(s.parts) && !s.multi {
-		return false
-	}
-	for i := len(s.parts) - 1; i >= 0; i-- { // patterns of one platform differ behind a common start
-		switch want, part := s.parts[i], path.parts[i]; {
-		case want == part || want == any || want == end && part == "":
-		case !path.escaped || strings.IndexByte(part, '%') < 0: // escaped, it may be any literal, and %2F even the end
+	for i, want := range s.parts {
+		if part := path.parts[i]; want != part && want != any && !(want == end && part == "") && !path.maybe(i) {
 			return false
 		}
 	}
-	// The host comes last: most callers have looked at it before.
 	return s.host == "" || s.host == host || strings.IndexByte(host, ':') >= 0
 }
 
@@ -85,6 +102,11 @@ func (p *Path) Set(path string) {
 		part, rest, more = strings.Cut(rest, "/")
 		p.parts = append(p.parts, part)
 	}
+}
+
+// maybe reports whether part i of the path may be any literal, since it is escaped; %2F is even the end.
+func (p *Path) maybe(i int) bool {
+	return p.escaped && strings.IndexByte(p.parts[i], '%') >= 0
 }
 
 // hit is the handler of every pattern. The mux chooses it for a request that matches.
@@ -136,6 +158,9 @@ func (p *Pattern) Matches(r *http.Request) bool {
 func (p *Pattern) MayMatch(method, host string, path *Path) bool {
 	return p.shape.mayFit(method, host, path)
 }
+
+// Hint returns the pattern's hint.
+func (p *Pattern) Hint() Hint { return p.shape.hint }
 
 // Decide reports whether r belongs to the pattern, as Matches does, for a request that MayMatch has not refused.
 func (p *Pattern) Decide(r *http.Request) bool {
