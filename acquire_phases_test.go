@@ -144,12 +144,21 @@ var phaseRows = []phaseRow{
 		asked(6, 1, 0), "0", "0 4 now 10 1000 0 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{0, own(0, 6)}}}},
 
+	{4, "what is reclaimed is not enough", phaseState{hash: hash(), value: "0", members: []phaseMember{{-1500, java(2)}, {-400, m21("ab", 'a', 0, 8)}}},
+		asked(5, 1, 0), "0", "0 0 600 2 now 10 1000 0 0 1 8 0 0 0",
+		&phaseState{hash: hash(), value: "2", members: []phaseMember{{-400, m21("ab", 'a', 0, 8)}}}},
+
 	{5, "nobody has used it", phaseState{hash: hash()}, asked(3, 2, 0), "0", "0 4 now 10 1000 0 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{0, own(0, 6)}}}},
 	{5, "the TTL is not looked at", phaseState{hash: hash(), value: "9"}, asked(1, 1, 32), "0", "0 8 now 10 1000 0",
 		&phaseState{hash: hash(), value: "8", members: []phaseMember{{0, own(0, 1)}}}},
 	{5, "sent again without our knowing", phaseState{hash: hash(), value: "9", members: []phaseMember{{-10, own(0, 1)}}},
 		asked(1, 1, 0), "0", "0 9 now 10 1000 0 0", nil},
+
+	{5, "plainly too much", phaseState{hash: hash(), value: "0", members: []phaseMember{{-600, java(4)}, {-100, m21("ab", 'a', 0, 6)}}},
+		asked(5, 1, 0), "0", "0 0 now 10 1000 0 0 900", nil},
+	{5, "plainly too much, the TTL is not looked at", phaseState{hash: hash(), value: "2", members: []phaseMember{{-600, java(4)}, {-100, m21("ab", 'a', 0, 4)}}},
+		asked(5, 1, 32), "0", "0 2 now 10 1000 0 -1 400", nil},
 
 	{6, "another process waits, and stays", phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("cd", 0, -100)}, {-400, java(10)}}},
 		waits(1, 0, fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0",
@@ -174,6 +183,9 @@ var phaseRows = []phaseRow{
 	{8, "more than the rate", phaseState{hash: hash(), value: "14", members: []phaseMember{{-100, java(4)}}},
 		asked(2, 1, 0), "0", "0 1 0 4 now 10 1000 0 4 0 0 0 0 0 0 0 8 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{-100, java(4)}, {0, own(0, 2)}}}},
+	{8, "a value that INCRBY refuses, and that is too little", phaseState{hash: hash(), value: "05", members: []phaseMember{{-100, java(4)}}},
+		asked(6, 1, 0), "0", "0 1 0 0 now 10 1000 0 4 0 0 0 0 0 10 0 0 0",
+		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-100, java(4)}, {0, own(0, 6)}}}},
 	{8, "a walk goes on", phaseState{hash: hash(), value: "0", members: []phaseMember{{-500, java(4)}, {-200, m21("ab", 'a', 0, 6)}}},
 		asked(5, 1, 0, "", 0, "1 3", ""), "0", "0 0 800 0 now 10 1000 0 0 2 9 0 0 0", nil},
 
@@ -207,6 +219,14 @@ var phaseRows = []phaseRow{
 		asked(7, 1, 0), "0", "0 0 300 6 now 10 1000 0 0 1 4 0 0 0",
 		&phaseState{hash: hash(), value: "6", members: []phaseMember{{-700, "\x10~l~" + block(-700, 4, false, "\x00\x00\x00")[4:]}}}},
 
+	{14, "a block behind a grant", phaseState{hash: hash(), value: "6", members: []phaseMember{{-200, java(2)}, {-100, block(0, 2, false, "\x00\x00\x00")}}},
+		asked(8, 1, 0), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0",
+		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-200, java(2)}, {0, own(0, 8)}}}},
+
+	{14, "a block behind a grant, in Redisson's longer format", phaseState{hash: hash(), value: "6", members: []phaseMember{{-200, java(2)}, {-100, "\x08" + strings.Repeat("\x00", 7) + "~c" + six(0) + le32(2)}}},
+		asked(8, 1, 0), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0",
+		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-200, java(2)}, {0, own(0, 8)}}}},
+
 	{15, "permits were lost", phaseState{hash: hash(), value: "3", members: []phaseMember{{-100, java(4)}}},
 		asked(1, 1, 2), "0", "0 1 0 5 now 10 1000 0 4 0 0 0 0 0 0 3 0 0",
 		&phaseState{hash: hash(), value: "5", members: []phaseMember{{-100, java(4)}, {0, own(0, 1)}}}},
@@ -229,7 +249,7 @@ var phaseRows = []phaseRow{
 		asked(3, 1, 16), "0", "0 1 0 5 now 10 1000 0 0 0 0 0 0 0", nil},
 
 	{17, "until enough has come back", phaseState{hash: hash(), value: "0", members: []phaseMember{{-600, java(4)}, {-100, m21("ab", 'a', 0, 6)}}},
-		asked(5, 1, 0), "0", "0 0 900 0 now 10 1000 0 0 2 10 0 0 0", nil},
+		asked(5, 2, 0), "0", "0 0 900 0 now 10 1000 0 0 2 10 0 0 0", nil},
 	{17, "permits were lost", phaseState{hash: hash(), value: "1", members: []phaseMember{{-600, java(4)}}},
 		asked(6, 1, 0), "0", "0 0 400 6 now 10 1000 0 5 1 4 0 0 0 0 5 0 0",
 		&phaseState{hash: hash(), value: "6", members: []phaseMember{{-600, java(4)}}}},
@@ -265,7 +285,7 @@ var phaseRows = []phaseRow{
 		&phaseState{hash: hash("type", "1"), value: "9", members: []phaseMember{{0, own(0, 1)}},
 			ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
 	{21, "renewed when half of it is gone", phaseState{hash: hash("type", "1"), value: "6", members: []phaseMember{{-100, java(4)}},
-		ttls: [3]time.Duration{0, 40 * time.Minute, 40 * time.Minute}}, asked(7, 1, 0, "", 3_600_000, "", ""), "1", "0 0 900 6 now 10 1000 0 0 1 4 0 0 0", nil},
+		ttls: [3]time.Duration{0, 40 * time.Minute, 40 * time.Minute}}, asked(7, 1, 0, "", 3_600_000, "", ""), "1", "0 6 now 10 1000 0 0 900", nil},
 	{21, "it outlives a cool-down", phaseState{hash: hash("keepAliveTime", "600000", "coolDown", at(3_600_000)), value: "0", members: []phaseMember{{3_599_000, block(0, 10, true, "\x00\x00\x00")}}},
 		asked(1, 1, 0), "0", "0 0 3600000 0 now 10 1000 600000 0 0 0 0 0 1",
 		&phaseState{hash: hash("keepAliveTime", "600000", "coolDown", at(3_600_000)), value: "0", members: []phaseMember{{3_599_000, block(0, 10, true, "\x00\x00\x00")}},

@@ -25,6 +25,16 @@ func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+func (g granter) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			cmd.(dispatch.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0)})
+		}
+		time.Sleep(100 * time.Microsecond)
+		return nil
+	}
+}
+
 // On the gathered path an acquire makes at most two allocations, and most acquires make none.
 func TestGatheredAcquiresHardlyAllocate(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

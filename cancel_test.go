@@ -217,7 +217,7 @@ func TestCloseInFlight(t *testing.T) {
 			go func() { _, err := l.TryAcquire(ends, 5, time.Minute); errs <- err }()
 			go func() { errs <- full.Acquire(ends, 1) }()
 		}
-		soon(t, "everybody is on the way", func() bool { return callers(l)+callers(full) == 80 && blocked(admin) >= 4 })
+		soon(t, "everybody is on the way", func() bool { return callers(l)+callers(full) == 80 && blocked(admin) >= 3 })
 		closed := make(chan error)
 		go func() { closed <- c.Close() }()
 		for range 80 {

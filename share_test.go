@@ -226,6 +226,7 @@ func TestJavaThatWaitsGetsItsShareOfOne(t *testing.T) {
 func TestTimeoutsLeaveRoomToo(t *testing.T) {
 	for _, callers := range []int{8, 40} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			w.rdb.AddHook(underWay{}) // Java's permits come back at its own ticks
 			ours := goSide(w.client, w, callers, 1)
 			ours.acquire = func(ctx context.Context, n int64) bool {
 				for ctx.Err() == nil {

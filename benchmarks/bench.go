@@ -55,11 +55,19 @@ func goContestants(addr string, pool int, script string) ([]contestant, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []contestant{newOurs(addr, pool, false), newOurs(addr, pool, true)}
+	list := []contestant{newOurs(newClient(addr, pool), false), newOurs(newClient(addr, pool), true)}
 	if script != "" {
 		list = append(list, newRedissonScript(addr, pool, script))
 	}
-	list = append(list, newRedisRate(addr, pool), throttled, local{},
+	auto, err := newAutoPipelined(newClient(addr, pool))
+	if err != nil {
+		return nil, err
+	}
+	onRueidis, err := newRueidis(addr, pool)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, newRedisRate(newClient(addr, pool)), auto, onRueidis, throttled, local{},
 		ping{newClient(addr, pool), 1}, ping{newClient(addr, pool), 100})
 	return append(list, newLimits(addr, pool)...), nil
 }
@@ -73,9 +81,9 @@ func (b *bench) taken(c contestant) bool {
 	return slices.ContainsFunc(b.rows, func(r row) bool { return r.takes(c) })
 }
 
-// needsRedisson reports whether Redisson or its script takes part in a row. Profiles are of this library alone.
+// needsRedisson reports whether Redisson's script takes part in a row. Profiles are of this library alone.
 func (b *bench) needsRedisson() bool {
-	return !b.options.profiling() && slices.ContainsFunc(b.rows, func(r row) bool { return r.about().by() == baselineKey })
+	return !b.options.profiling() && b.taken(&redissonScript{})
 }
 
 func (b *bench) addContestants(ctx context.Context) error {
@@ -100,7 +108,7 @@ func (b *bench) addContestants(ctx context.Context) error {
 	}
 	for _, version := range []string{newestRedisson, olderRedisson} {
 		known = append(known, "java-"+version)
-		if !b.needsRedisson() || !b.wanted("java-"+version) {
+		if !b.needsRedisson() || !b.wanted("java-"+version) || !b.taken(&redissonJava{version: version}) {
 			continue
 		}
 		c, err := newRedissonJava(version, b.server.Addr())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // A contestant is a way of acquiring permits that is measured.
@@ -29,10 +31,12 @@ type about struct {
 	unlimited bool
 	// again reports whether it is another contestant with other settings, for the load rows alone.
 	again bool
-	// limit reports whether it is a limiter of package limit, for the rows about those.
+	// limit reports whether it is a limiter of package limit, for the rows about those. GCRA is in a few others, too.
 	limit bool
 	// beside reports whether it is in the rows about package limit, too: it does the same, one request a call.
 	beside bool
+	// pipelined reports whether its calls share pipelines. It is in the rows of many limiters alone.
+	pipelined bool
 	// ahead reports whether it grants one permit more than it has, for which the next request waits.
 	ahead bool
 	// reads reports whether it sends other commands than its script, too.
@@ -49,6 +53,12 @@ type session interface {
 	spent(ctx context.Context) (int64, error)
 	// keys returns the keys of the job's only limiter.
 	keys() []string
+}
+
+// A movable contestant can be had on another client of Redis, too. Closing what on returns closes that client.
+type movable interface {
+	contestant
+	on(rdb redis.UniversalClient) (contestant, error)
 }
 
 // A waiter can block until it is granted. It returns the instant of each return, in order of arrival.

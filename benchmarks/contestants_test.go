@@ -50,6 +50,26 @@ func TestContestantsGrantAndRefuse(t *testing.T) {
 	}
 }
 
+// TestIdleContestantsAreSilent checks that a contestant sends nothing when others have their turn: it would be in their
+// figures, and among the PINGs that are counted.
+func TestIdleContestantsAreSilent(t *testing.T) {
+	b := testBench(t)
+	for _, c := range b.contestants {
+		j := job{prefix: c.about().key, limiters: 1, permits: 5, interval: time.Hour, callers: 1, calls: 1}
+		s, err := c.open(t.Context(), j)
+		require.NoError(t, err)
+		_, err = s.load(t.Context(), j)
+		require.NoError(t, err)
+	}
+	_, err := resetUsage(t.Context(), b.rdb)
+	require.NoError(t, err)
+	time.Sleep(2500 * time.Millisecond) // longer than rueidis needs to find a connection idle
+	u, err := readUsage(t.Context(), b.rdb)
+	require.NoError(t, err)
+	require.Zero(t, u.scriptCalls)
+	require.Zero(t, u.ran(), "%v", u.commands)
+}
+
 // TestManyLimiters checks that the permits spent are added up over all limiters.
 func TestManyLimiters(t *testing.T) {
 	b := testBench(t)

@@ -101,7 +101,7 @@ func fakeLimitReport() report {
 // rows in which its limiters lose.
 func TestLimitReport(t *testing.T) {
 	text := fakeLimitReport().markdown("x.svg")
-	require.Contains(t, text, "the baseline, in the rows of limit/ redis_rate, of the same repeat.")
+	require.Contains(t, text, "the baseline, in the rows of limit/ and those that say so redis_rate, of the same repeat.")
 	require.Contains(t, text, "| redis_rate | 100 / **100** / 100 | 1 |")
 	require.Contains(t, text, "| limit.GCRA | 80.0 / **80.0** / 80.0 | 0.80 / **0.80** / 0.80 |")
 	require.Contains(t, text, "| many | requests/s | redis_rate | 100 | GCRA 0.80 |\n", "170 and 50 are 110 by the median")

@@ -39,20 +39,31 @@ func countedByTAT(ctx context.Context, j job, opened time.Time, tat func(name st
 
 // redisRate is github.com/go-redis/redis_rate.
 type redisRate struct {
-	rdb     *redis.Client
-	limiter *redis_rate.Limiter
+	rdb        redis.UniversalClient
+	limiter    *redis_rate.Limiter
+	key, title string
+	end        func() error // nil if only the client is to be closed; otherwise it comes first
 }
 
 const redisRateKey = "redis_rate"
 
-func newRedisRate(addr string, pool int) *redisRate {
-	rdb := newClient(addr, pool)
-	return &redisRate{rdb, redis_rate.NewLimiter(rdb)}
+func newRedisRate(rdb redis.UniversalClient) *redisRate {
+	return &redisRate{rdb: rdb, limiter: redis_rate.NewLimiter(rdb), key: redisRateKey, title: "go-redis/redis_rate (GCRA)"}
+}
+
+func (r *redisRate) on(rdb redis.UniversalClient) (contestant, error) {
+	switch r.key {
+	case redisRateKey:
+		return newRedisRate(rdb), nil
+	case autoPipelineKey:
+		return newAutoPipelined(rdb)
+	}
+	return nil, fmt.Errorf("%s has a client of its own", r.key)
 }
 
 func (r *redisRate) about() about {
-	return about{key: redisRateKey, title: "go-redis/redis_rate (GCRA)", version: moduleVersion("github.com/go-redis/redis_rate/v10"),
-		beside: true}
+	return about{key: r.key, title: r.title, version: moduleVersion("github.com/go-redis/redis_rate/v10"),
+		beside: true, pipelined: r.end != nil}
 }
 
 func (r *redisRate) open(ctx context.Context, j job) (session, error) {
@@ -84,7 +95,14 @@ func (r *redisRate) open(ctx context.Context, j job) (session, error) {
 	}, nil
 }
 
-func (r *redisRate) close() error { return r.rdb.Close() }
+func (r *redisRate) close() error {
+	if r.end != nil {
+		if err := r.end(); err != nil {
+			return err
+		}
+	}
+	return r.rdb.Close()
+}
 
 // throttledGCRA is github.com/throttled/throttled with its store for go-redis v9.
 type throttledGCRA struct {

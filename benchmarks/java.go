@@ -110,7 +110,7 @@ func newRedissonJava(version, addr string) (*redissonJava, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &redissonJava{version, addr, p, newOurs(addr, 0, false)}, nil
+	return &redissonJava{version, addr, p, newOurs(newClient(addr, 0), false)}, nil
 }
 
 func (r *redissonJava) about() about {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -15,13 +16,17 @@ type loadRow struct {
 	interval         time.Duration // 0 for an hour, in which nothing expires
 	refuse           bool
 	limits           bool // the row is about package limit
+	baseline         string
 	duration         time.Duration
 }
 
 func (r loadRow) about() rowAbout {
-	a := rowAbout{key: r.key, title: r.title, text: r.text, metrics: loadMetrics}
+	a := rowAbout{key: r.key, title: r.title, text: r.text, metrics: loadMetrics, baseline: r.baseline}
 	if r.limits {
 		a.metrics, a.baseline = limitMetrics, redisRateKey
+	}
+	if r.limits && r.refuse {
+		a.metrics = slices.Insert(slices.Clone(a.metrics), 1, callRateMetric)
 	}
 	return a
 }
@@ -29,8 +34,12 @@ func (r loadRow) about() rowAbout {
 func (r loadRow) takes(c contestant) bool {
 	a := c.about()
 	switch {
+	case a.pipelined && r.limiters == 1:
+		return false
 	case r.limits:
 		return a.limit || a.beside
+	case r.processes > 0 && r.limiters > 1:
+		return a.pipelined || a.key == oursKey || a.key == limitGCRAKey || a.key == redisRateKey || a.key == baselineKey
 	case a.limit:
 		return false
 	case r.refuse && a.unlimited, r.processes > 0 && a.java:
@@ -119,6 +128,9 @@ func (r loadRow) sample(c contestant, t tally, before, after usage) sample {
 	}
 	if a.ceiling && !a.unlimited {
 		return out // it does not use Redis
+	}
+	if r.refuse && r.limits && !a.reads { // one that refuses by what it reads has few script calls and many others
+		out[callRateMetric] = float64(after.scriptCalls) / t.Elapsed.Seconds()
 	}
 	out[cpuMetric] = (after.cpu - before.cpu) * 1e6 / t.asked()
 	out[askMetric] = after.asking(a) * 1e6 / t.asked()

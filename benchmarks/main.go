@@ -1,7 +1,7 @@
 // Command benchmarks compares this library with other rate limiters in Redis: Redisson's own acquire
 // script sent by plain go-redis (the baseline), real Redisson in Java, and other Go limiters. Bare PINGs
 // show the limit of the server. All of them share one redis-server, which the program starts and stops,
-// and take turns: in each repeat, each contestant runs once in each row.
+// and take turns: in each repeat, each contestant runs once in each row. The row about a cluster starts one of its own.
 //
 // Every figure is checked: what callers were granted is compared with what Redis holds afterwards, and a
 // difference ends the program.

@@ -56,7 +56,7 @@ func testBench(tb testing.TB) *bench {
 	addr := started.Addr()
 	list, err := goContestants(addr, 0, script(tb))
 	require.NoError(tb, err)
-	b := &bench{options: options{repeats: 1}, server: &server{Server: started}, rdb: newClient(addr, 0), contestants: list, results: results{}}
+	b := &bench{options: options{repeats: 1, server: "redis-server"}, server: &server{Server: started}, rdb: newClient(addr, 0), contestants: list, results: results{}}
 	tb.Cleanup(func() {
 		for _, c := range list {
 			require.NoError(tb, c.close())

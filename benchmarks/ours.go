@@ -16,17 +16,18 @@ const (
 
 // ours is this library, through its public API.
 type ours struct {
-	rdb    *redis.Client
+	rdb    redis.UniversalClient
 	client *ratelimiter.Client
 	// endable reports whether its contexts can be cancelled, as those of requests to a server can. Then each
 	// caller must be able to return while its call is in flight, which takes another goroutine.
 	endable bool
 }
 
-func newOurs(addr string, pool int, endable bool) *ours {
-	rdb := newClient(addr, pool)
+func newOurs(rdb redis.UniversalClient, endable bool) *ours {
 	return &ours{rdb, ratelimiter.New(rdb), endable}
 }
+
+func (o *ours) on(rdb redis.UniversalClient) (contestant, error) { return newOurs(rdb, o.endable), nil }
 
 func (o *ours) about() about {
 	if o.endable {

@@ -18,7 +18,7 @@ func valueKey(name string) string   { return "{" + name + "}:value" }
 func permitsKey(name string) string { return "{" + name + "}:permits" }
 
 // writeRates gives limiters an OVERALL rate.
-func writeRates(ctx context.Context, rdb *redis.Client, j job) error {
+func writeRates(ctx context.Context, rdb redis.UniversalClient, j job) error {
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, name := range j.names() {
 			p.HSet(ctx, name, "rate", j.permits, "interval", j.interval.Milliseconds(), "type", 0, "keepAliveTime", 0)
@@ -38,7 +38,7 @@ func permitsOf(member string) int64 {
 
 // addUp calls judge with the value and the permits in the set of each limiter that had a request, and returns the
 // sum of the results.
-func addUp(ctx context.Context, rdb *redis.Client, j job, judge func(name string, value, used int64) (int64, error)) (int64, error) {
+func addUp(ctx context.Context, rdb redis.UniversalClient, j job, judge func(name string, value, used int64) (int64, error)) (int64, error) {
 	total := int64(0)
 	for _, name := range j.names() {
 		used, err := usedPermits(ctx, rdb, name, "-inf")
@@ -62,7 +62,7 @@ func addUp(ctx context.Context, rdb *redis.Client, j job, judge func(name string
 }
 
 // spentPermits returns the permits in the members of all limiters, and checks each sum against the limiter's value.
-func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
+func spentPermits(ctx context.Context, rdb redis.UniversalClient, j job) (int64, error) {
 	return addUp(ctx, rdb, j, func(name string, value, used int64) (int64, error) {
 		if value+used != j.permits {
 			return 0, fmt.Errorf("%s: value %d and %d permits in the set do not make up its rate %d", name, value, used, j.permits)
@@ -73,7 +73,7 @@ func spentPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) 
 
 // takenPermits is spentPermits for a lossy contestant. It returns what the values lack; the sets may hold less, but
 // no more.
-func takenPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) {
+func takenPermits(ctx context.Context, rdb redis.UniversalClient, j job) (int64, error) {
 	return addUp(ctx, rdb, j, func(name string, value, used int64) (int64, error) {
 		taken := j.permits - value
 		if used > taken || used < taken*9/10 {
@@ -84,7 +84,7 @@ func takenPermits(ctx context.Context, rdb *redis.Client, j job) (int64, error) 
 }
 
 // usedPermits returns the permits in the members from a score on.
-func usedPermits(ctx context.Context, rdb *redis.Client, name, from string) (int64, error) {
+func usedPermits(ctx context.Context, rdb redis.UniversalClient, name, from string) (int64, error) {
 	members, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{Key: permitsKey(name), Start: from, Stop: "+inf", ByScore: true}).Result()
 	used := int64(0)
 	for _, m := range members {
@@ -95,7 +95,7 @@ func usedPermits(ctx context.Context, rdb *redis.Client, name, from string) (int
 
 // seedMembers adds count members of one permit each to a limiter of so many permits, so that none is left. The score
 // of the i-th is at(i), in ms.
-func seedMembers(ctx context.Context, rdb *redis.Client, name string, count int, interval time.Duration, at func(i int) int64) error {
+func seedMembers(ctx context.Context, rdb redis.UniversalClient, name string, count int, interval time.Duration, at func(i int) int64) error {
 	if err := writeRates(ctx, rdb, job{prefix: name, limiters: 1, permits: int64(count), interval: interval}); err != nil {
 		return err
 	}
@@ -132,6 +132,6 @@ func seedMember() string {
 }
 
 // redisNow returns the time of Redis.
-func redisNow(ctx context.Context, rdb *redis.Client) (time.Time, error) {
+func redisNow(ctx context.Context, rdb redis.UniversalClient) (time.Time, error) {
 	return rdb.Time(ctx).Result()
 }

@@ -100,7 +100,7 @@ func (r report) baselines() string {
 	for _, row := range r.rows {
 		words := r.title(row.by())
 		if row.by() != baselineKey {
-			words = "in the rows of limit/ " + words
+			words = "in the rows of limit/ and those that say so " + words
 		}
 		if !slices.Contains(all, words) {
 			all = append(all, words)

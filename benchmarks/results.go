@@ -94,6 +94,13 @@ const (
 	longestMetric   metric = "longest"
 	call999Metric   metric = "call999"
 
+	callRateMetric    metric = "callrate"
+	flightMetric      metric = "flight"
+	flight99Metric    metric = "flight99"
+	flightCallsMetric metric = "flightcalls"
+	roundTripMetric   metric = "roundtrip"
+	roundAllocsMetric metric = "roundallocs"
+
 	grantMetric     metric = "grant"
 	refusalMetric   metric = "refusal"
 	commandsMetric  metric = "commands"
@@ -101,6 +108,9 @@ const (
 	full100Metric   metric = "full100"
 	full10000Metric metric = "full10000"
 )
+
+// nodeMetrics are the server times of the nodes of a cluster. Their sum is askMetric.
+var nodeMetrics = [3]metric{"node1", "node2", "node3"}
 
 // metricTitles holds the headings of columns.
 var metricTitles = map[metric]string{
@@ -121,6 +131,16 @@ var metricTitles = map[metric]string{
 	longestMetric:   "longest call, ms",
 	call999Metric:   "p99.9 of the calls, ms",
 
+	callRateMetric:    "script calls a second",
+	flightMetric:      "longest flight, ms of Redis",
+	flight99Metric:    "p99 of the flights, ms of Redis",
+	flightCallsMetric: "calls a flight",
+	roundTripMetric:   "µs a request",
+	roundAllocsMetric: "allocations a request",
+	nodeMetrics[0]:    "of that, node 1",
+	nodeMetrics[1]:    "of that, node 2",
+	nodeMetrics[2]:    "of that, node 3",
+
 	grantMetric:     "Redis time of a granted call, µs",
 	refusalMetric:   "Redis time of a refused call, µs",
 	commandsMetric:  "Redis commands of a granted call",
@@ -131,7 +151,7 @@ var metricTitles = map[metric]string{
 
 // better reports whether a is the better value of m.
 func (m metric) better(a, b float64) bool {
-	if m == rateMetric {
+	if m == rateMetric || m == flightCallsMetric {
 		return a > b
 	}
 	return a < b

@@ -51,9 +51,9 @@ func allRows(o options) []row {
 		rows = append(rows, loadRow{callers: callers, limiters: 1, duration: d, key: callersKey(callers),
 			title: callersTitle(callers)})
 	}
-	limiters, processes, expired, waiters := 10_000, 4, []int{100_000, 1_000_000}, 500
+	limiters, processes, many, expired, waiters := 10_000, 4, 8, []int{100_000, 1_000_000}, 500
 	if o.quick {
-		limiters, expired, waiters = 500, []int{10_000}, 100
+		limiters, many, expired, waiters = 500, 3, []int{10_000}, 100
 	}
 	rows = append(rows,
 		loadRow{callers: 64, limiters: 1, duration: d, interval: 250 * time.Millisecond, key: "expiring",
@@ -61,6 +61,26 @@ func allRows(o options) []row {
 			text:  "An interval of 250 ms, so that every call also takes back what has expired."},
 		loadRow{callers: 64, limiters: limiters, duration: d, key: "limiters",
 			title: fmt.Sprintf("64 callers on %s limiters", grouped(limiters)), text: "Each request takes a limiter at random."},
+		loadRow{callers: 1, limiters: limiters, duration: d, key: "limiters-1",
+			title: fmt.Sprintf("1 caller on %s limiters", grouped(limiters))},
+		loadRow{callers: 512, limiters: limiters, duration: d, key: "limiters-512",
+			title: fmt.Sprintf("512 callers on %s limiters", grouped(limiters))},
+		linkRow{loadRow{callers: 256, limiters: limiters, duration: d, key: "link",
+			title:    fmt.Sprintf("256 callers on %s limiters, on a link of 2 ms", grouped(limiters)),
+			text:     "A proxy delays what callers and Redis send by a millisecond each. limit.GCRA has as many subjects.",
+			baseline: redisRateKey}, time.Millisecond},
+		loadRow{callers: 64, limiters: limiters, duration: d, processes: many, key: "limiters-processes", baseline: redisRateKey,
+			title: fmt.Sprintf("%d processes on %s limiters, 64 callers each", many, grouped(limiters)),
+			text:  "Each request takes a limiter at random; limit.GCRA has as many subjects."},
+		clusterRow{loadRow{callers: 64, limiters: limiters, duration: d, key: "cluster", baseline: redisRateKey,
+			title: fmt.Sprintf("64 callers on %s limiters in a cluster of %d", grouped(limiters), len(nodeMetrics)),
+			text: "Three masters on this machine, which share its cores with each other and with the callers: server time counts, and its share on each node. " +
+				"limit.GCRA has as many subjects."}},
+		flightsRow{loadRow{callers: 512, limiters: limiters, duration: d, key: "flights", baseline: redisRateKey,
+			title: fmt.Sprintf("How long a pipeline keeps Redis from others, 512 callers on %s limiters", grouped(limiters)),
+			text: fmt.Sprintf("One pipeline in %d begins and ends with INFO cpu: the CPU time of Redis between the two counts. "+
+				"A pipeline of more than 16 KiB lets others in between, whose time is in it. "+
+				"limit.GCRA has as many subjects.", flightsTimed)}},
 		loadRow{callers: 64, limiters: 1, duration: d, refuse: true, key: "refusals", title: "64 callers, all refused"},
 		loadRow{callers: 16, limiters: 1, duration: d, processes: processes, key: "processes",
 			title: fmt.Sprintf("%d processes share one limiter, 16 callers each", processes)},
@@ -69,22 +89,34 @@ func allRows(o options) []row {
 	for _, n := range expired {
 		rows = append(rows, expiredRow{n})
 	}
+	rows = append(rows, transportRow{rules: 100, duration: 2 * d})
 	return append(rows, limitRows(o, limiters)...)
 }
 
 // limitRows returns the rows about package limit. They are shorter than the others, since they have many contestants.
 func limitRows(o options, subjects int) []row {
 	r := loadRow{limits: true, callers: 64, limiters: 1, duration: o.duration * 3 / 10}
-	one, many, each, none := r, r, r, r
+	one, many, most, each, none := r, r, r, r, r
 	one.callers = 1
 	one.key, one.title, one.text = "limit-1", "limit/: 1 caller on one limiter, all granted", fmt.Sprintf(limitText, r.duration)
 	many.key, many.title = "limit-64", "limit/: 64 callers on one limiter, all granted"
+	most.callers = 512
+	most.key, most.title = "limit-512", "limit/: 512 callers on one limiter, all granted"
 	each.limiters = subjects
 	each.key, each.title = "limit-subjects", fmt.Sprintf("limit/: 64 callers, a limiter for each of %s subjects", grouped(subjects))
 	each.text = "Each request is of a subject at random, as where every user has a limiter."
-	none.refuse = true
+	crowd := each
+	crowd.callers = 512
+	crowd.key, crowd.title = "limit-subjects-512", fmt.Sprintf("limit/: 512 callers, a limiter for each of %s subjects", grouped(subjects))
+	none.refuse, none.duration = true, 2*o.duration
+	none.text = fmt.Sprintf("For %v each, since a process asks about a subject that it knows to have no permits left once a second. "+
+		"throttled refuses by what it reads, without a script.", none.duration)
 	none.key, none.title = "limit-refused", "limit/: 64 callers on one limiter, all refused"
-	return []row{one, many, each, none, newCostRow(o)}
+	waiters := 200
+	if o.quick {
+		waiters = 20
+	}
+	return []row{one, many, most, each, crowd, none, limitWaitersRow{waiters}, newCostRow(o)}
 }
 
 // limitText is the text of all rows about package limit.

@@ -19,7 +19,7 @@ const limitPlenty = 1_000_000
 // sharedLimit is a limiter of package limit in Redis, on the clock of Redis.
 type sharedLimit struct {
 	limitKind
-	rdb     *redis.Client
+	rdb     redis.UniversalClient
 	endable bool // see ours
 	unkept  bool // Redis does not remember calls
 }
@@ -34,6 +34,12 @@ func newLimits(addr string, pool int) []contestant {
 		}
 	}
 	return list
+}
+
+func (l *sharedLimit) on(rdb redis.UniversalClient) (contestant, error) {
+	other := *l
+	other.rdb = rdb
+	return &other, nil
 }
 
 func (l *sharedLimit) about() about {

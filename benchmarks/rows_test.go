@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,6 +21,11 @@ func TestRows(t *testing.T) {
 		loadRow{key: "limiters", callers: 8, limiters: 50, duration: d},
 		loadRow{key: "refusals", callers: 8, limiters: 1, duration: d, refuse: true},
 		loadRow{key: "processes", callers: 2, limiters: 1, duration: d, processes: 2},
+		loadRow{key: "limiters-processes", callers: 2, limiters: 50, duration: d, processes: 2, baseline: redisRateKey},
+		clusterRow{loadRow{key: "cluster", callers: 8, limiters: 50, duration: d, baseline: redisRateKey}},
+		flightsRow{loadRow{key: "flights", callers: 64, limiters: 50, duration: 2 * d, baseline: redisRateKey}},
+		transportRow{rules: 5, duration: d},
+		limitWaitersRow{20},
 		waitersRow{40},
 		expiredRow{2000},
 		loadRow{key: "limit-1", callers: 1, limiters: 1, duration: d, limits: true},
@@ -42,12 +48,33 @@ func TestRows(t *testing.T) {
 		}
 		about := r.about()
 		measured := map[string]string{baselineKey: oursKey, redisRateKey: limitGCRAKey}[about.by()]
+		if about.key == "transport" {
+			measured = oursKey
+		}
 		require.NotEmpty(t, b.results[about.key][measured], about.key)
 	}
 	for _, m := range []metric{rateMetric, p99Metric, cpuMetric, serverMetric, bytesMetric, allocsMetric} {
 		require.Positive(t, b.results.series(callersKey(512), oursKey, m)[0], m)
 	}
 	require.Positive(t, b.results.series("expired-2000", oursKey, longestMetric)[0])
+	for _, key := range []string{oursKey, limitGCRAKey, redisRateKey} {
+		nodes := 0.0
+		for _, m := range nodeMetrics {
+			figure := b.results.series("cluster", key, m)[0]
+			require.Positive(t, figure, "%s: %s", key, m)
+			nodes += figure
+		}
+		require.InDelta(t, b.results.series("cluster", key, askMetric)[0], nodes, 1e-6, key)
+		require.NotEmpty(t, b.results["limiters-processes"][key], key)
+	}
+	for _, key := range []string{oursKey, limitGCRAKey, autoPipelineKey} {
+		require.Greater(t, b.results.series("flights", key, flightCallsMetric)[0], 1.0, key)
+		require.Positive(t, b.results.series("flights", key, flight99Metric)[0], key)
+	}
+	require.Positive(t, b.results.series("transport", oursKey, roundTripMetric)[0])
+	require.Positive(t, b.results.series("limit-waiters", "limit-token-bucket", callsMetric)[0])
+	require.Positive(t, b.results.series("limit-refused", redisRateKey, callRateMetric)[0])
+	require.Empty(t, b.results.series("limit-refused", "throttled", callRateMetric), "it refuses without a script")
 	for _, key := range append(limitKeys(), redisRateKey, "throttled") {
 		for _, m := range []metric{rateMetric, p99Metric, askMetric, keysMetric} {
 			require.Positive(t, b.results.series("limit-64", key, m)[0], "%s: %s", key, m)
@@ -92,6 +119,11 @@ func (l liar) open(ctx context.Context, j job) (session, error) {
 	}, nil
 }
 
+func (l liar) on(rdb redis.UniversalClient) (contestant, error) {
+	c, err := l.contestant.(movable).on(rdb)
+	return liar{c, l.granted}, err
+}
+
 func (l liar) wait(_ context.Context, _ string, callers int, _ time.Duration) ([]time.Time, error) {
 	returned := make([]time.Time, callers)
 	for i := range returned {
@@ -110,13 +142,15 @@ func TestWorkNotDoneFails(t *testing.T) {
 		liar
 		want string
 	}{
-		"granted but refused":        {loadRow{callers: 2, limiters: 1, duration: d, refuse: true}, liar{honest, true}, "of an empty limiter"},
-		"refused but granted":        {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "refused"},
-		"limit, granted but refused": {loadRow{callers: 2, limiters: 1, duration: d, refuse: true, limits: true}, liar{limited, true}, "of an empty limiter"},
-		"limit, refused but granted": {loadRow{callers: 2, limiters: 1, duration: d, limits: true}, liar{limited, false}, "refused"},
-		"costs, granted but refused": {costRow{calls: 5, many: 10}, liar{limited, true}, "of an empty limiter"},
-		"costs, refused but granted": {costRow{calls: 5, many: 10}, liar{limited, false}, "of 129 permits 0 were granted"},
-		"returned unserved":          {waitersRow{20}, liar{honest, true}, "0 new permits"},
+		"granted but refused":          {loadRow{callers: 2, limiters: 1, duration: d, refuse: true}, liar{honest, true}, "of an empty limiter"},
+		"refused but granted":          {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "refused"},
+		"limit, granted but refused":   {loadRow{callers: 2, limiters: 1, duration: d, refuse: true, limits: true}, liar{limited, true}, "of an empty limiter"},
+		"limit, refused but granted":   {loadRow{callers: 2, limiters: 1, duration: d, limits: true}, liar{limited, false}, "refused"},
+		"costs, granted but refused":   {costRow{calls: 5, many: 10}, liar{limited, true}, "of an empty limiter"},
+		"costs, refused but granted":   {costRow{calls: 5, many: 10}, liar{limited, false}, "of 129 permits 0 were granted"},
+		"cluster, refused but granted": {clusterRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{honest, false}, "refused"},
+		"flights, refused but granted": {flightsRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{limited, false}, "refused"},
+		"returned unserved":            {waitersRow{20}, liar{honest, true}, "0 new permits"},
 	} {
 		_, err := b.cell(t.Context(), c.row, c.liar)
 		require.ErrorContains(t, err, c.want, name)
@@ -160,19 +194,19 @@ func TestWaitSample(t *testing.T) {
 	for i := range fifo {
 		fifo[i] = free(i).Add(2 * time.Millisecond)
 	}
-	s, err := waitSample(fifo, free)
+	s, err := waitSample(fifo, waitGroup, free)
 	require.NoError(t, err)
 	require.InDelta(t, 2, s[lag50Metric], 1e-6)
 	require.InDelta(t, 2, s[lag99Metric], 1e-6)
 	require.Zero(t, s[overtakenMetric])
 
 	turned := append(append([]time.Time{}, fifo[waitGroup:]...), fifo[:waitGroup]...)
-	s, err = waitSample(turned, free)
+	s, err = waitSample(turned, waitGroup, free)
 	require.NoError(t, err)
 	require.InDelta(t, 2, s[lag99Metric], 1e-6)
 	require.InDelta(t, 100*400.0/780, s[overtakenMetric], 1e-6, "20 × 20 of 40 × 39 / 2 pairs")
 
 	fifo[0] = first.Add(-time.Second)
-	_, err = waitSample(fifo, free)
+	_, err = waitSample(fifo, waitGroup, free)
 	require.ErrorContains(t, err, "before its permit was free")
 }

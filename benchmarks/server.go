@@ -11,13 +11,13 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A server is a redis-server on a free loopback port that persists nothing.
+// A server is a redis-server on a free loopback port that persists nothing. startServer starts it with further arguments.
 type server struct {
 	*redistest.Server
 	dir string
 }
 
-func startServer(program string) (*server, error) {
+func startServer(program string, args ...string) (*server, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return nil, fmt.Errorf("%w: install redis-server", err)
@@ -26,7 +26,7 @@ func startServer(program string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := redistest.NewServer(path, dir, "--logfile", "redis.log")
+	s, err := redistest.NewServer(path, dir, append(args, "--logfile", "redis.log")...)
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -43,8 +43,12 @@ func (s *server) stop() {
 // a script that is sent again after a timeout could grant twice, and except for the commands at connect that older
 // servers do not know.
 func newClient(addr string, pool int) *redis.Client {
-	return redis.NewClient(&redis.Options{
+	return redis.NewClient(clientOptions(addr, pool))
+}
+
+func clientOptions(addr string, pool int) *redis.Options {
+	return &redis.Options{
 		Addr: addr, PoolSize: pool, ReadTimeout: time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,20 @@ type usage struct {
 type commandCount struct {
 	calls   int64
 	seconds float64
+}
+
+// plus returns the sum of what two servers report.
+func (u usage) plus(other usage) usage {
+	sum := usage{cpu: u.cpu + other.cpu, scriptCalls: u.scriptCalls + other.scriptCalls, scriptTime: u.scriptTime + other.scriptTime,
+		pings: u.pings + other.pings, commands: maps.Clone(u.commands)}
+	if sum.commands == nil {
+		sum.commands = map[string]commandCount{}
+	}
+	for name, c := range other.commands {
+		mine := sum.commands[name]
+		sum.commands[name] = commandCount{mine.calls + c.calls, mine.seconds + c.seconds}
+	}
+	return sum
 }
 
 // asking returns the server time, in seconds, of a contestant's commands: its scripts, and the others that it sent.
@@ -72,12 +87,8 @@ func readUsage(ctx context.Context, rdb *redis.Client) (usage, error) {
 		return usage{}, err
 	}
 	u := usage{commands: map[string]commandCount{}}
-	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
-		seconds, err := strconv.ParseFloat(cpu[name], 64)
-		if err != nil {
-			return usage{}, fmt.Errorf("INFO cpu: %s: %w", name, err)
-		}
-		u.cpu += seconds
+	if u.cpu, err = cpuSeconds(cpu); err != nil {
+		return usage{}, err
 	}
 	for name, line := range commands {
 		name, _ = strings.CutPrefix(name, "cmdstat_")
@@ -90,6 +101,18 @@ func readUsage(ctx context.Context, rdb *redis.Client) (usage, error) {
 	}
 	u.pings = u.commands["ping"].calls
 	return u, nil
+}
+
+// cpuSeconds returns the CPU time that the server has used, by the fields of INFO cpu.
+func cpuSeconds(cpu map[string]string) (total float64, err error) {
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(cpu[name], 64)
+		if err != nil {
+			return 0, fmt.Errorf("INFO cpu: %s: %w", name, err)
+		}
+		total += seconds
+	}
+	return total, nil
 }
 
 // commandStat parses "calls=5,usec=10,…". A command that was not called has no line.
@@ -125,11 +148,16 @@ func info(ctx context.Context, rdb *redis.Client, section string) (map[string]st
 	if err != nil {
 		return nil, err
 	}
-	fields := map[string]string{}
+	return fields(text), nil
+}
+
+// fields returns the fields of a reply to INFO.
+func fields(text string) map[string]string {
+	all := map[string]string{}
 	for line := range strings.SplitSeq(text, "\r\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok {
-			fields[name] = value
+			all[name] = value
 		}
 	}
-	return fields, nil
+	return all
 }

@@ -67,7 +67,7 @@ func (r waitersRow) measure(ctx context.Context, b *bench, c contestant, name st
 	if len(returned) != r.waiters || lost < 0 || lost > 0 && !c.about().lossy || lost > 3 {
 		return nil, fmt.Errorf("%d of %d waiters returned, and the limiter holds %d new permits", len(returned), r.waiters, granted)
 	}
-	out, err := waitSample(returned, free)
+	out, err := waitSample(returned, waitGroup, free)
 	if err != nil {
 		return nil, err
 	}
@@ -76,27 +76,27 @@ func (r waitersRow) measure(ctx context.Context, b *bench, c contestant, name st
 }
 
 // waitSample computes the figures from the instants of return, given in order of arrival, and the instants at which
-// the permits were free.
-func waitSample(returned []time.Time, free func(i int) time.Time) (sample, error) {
+// the permits were free, which so many are together.
+func waitSample(returned []time.Time, group int, free func(i int) time.Time) (sample, error) {
 	service := make([]int, len(returned)) // arrivals in order of service
 	for i := range service {
 		service[i] = i
 	}
 	slices.SortStableFunc(service, func(a, b int) int { return returned[a].Compare(returned[b]) })
 	lags := make(series, len(service))
-	group := make([]int, len(service)) // in which each arrival was served
+	served := make([]int, len(service)) // the group in which each arrival was
 	for k, arrival := range service {
 		lags[k] = returned[arrival].Sub(free(k)).Seconds() * 1e3
 		if lags[k] < -1 { // the clock of Redis is cut to milliseconds
 			return nil, fmt.Errorf("caller %d returned %.1f ms before its permit was free", arrival, -lags[k])
 		}
-		group[arrival] = k / waitGroup
+		served[arrival] = k / group
 	}
 	overtaken, pairs := 0, 0
-	for later := range group {
+	for later := range served {
 		for earlier := range later {
 			pairs++
-			if group[later] < group[earlier] {
+			if served[later] < served[earlier] {
 				overtaken++
 			}
 		}

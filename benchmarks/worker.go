@@ -23,7 +23,7 @@ type order struct {
 	Prefix                   string
 	Permits                  int64
 	Interval, Duration       time.Duration
-	Callers                  int
+	Callers, Limiters        int
 }
 
 // work runs a worker.
@@ -45,7 +45,7 @@ func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		if c.about().key != o.Contestant {
 			continue
 		}
-		j := job{prefix: o.Prefix, limiters: 1, permits: o.Permits, interval: o.Interval, callers: o.Callers, duration: o.Duration}
+		j := job{prefix: o.Prefix, limiters: o.Limiters, permits: o.Permits, interval: o.Interval, callers: o.Callers, duration: o.Duration}
 		s, err := c.open(ctx, j)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (b *bench) workers(ctx context.Context, count int, c contestant, j job) (to
 			script = s.text
 		}
 	}
-	o := order{b.server.Addr(), script, c.about().key, b.options.pool, j.prefix, j.permits, j.interval, j.duration, j.callers}
+	o := order{b.server.Addr(), script, c.about().key, b.options.pool, j.prefix, j.permits, j.interval, j.duration, j.callers, j.limiters}
 	var crew []*workerProcess
 	defer func() {
 		for _, w := range crew {

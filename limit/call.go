@@ -12,9 +12,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// withOptions returns s, whose last two arguments are left out of most calls: see config.arguments.
+// withOptions returns s, whose last two arguments are left out of most calls: see config.command.
 func withOptions(s *dispatch.Script) *dispatch.Script {
 	s.LetOut(2)
+	s.Clock = func(reply []any) (time.Time, bool) {
+		if len(reply) < 3 {
+			return time.Time{}, false
+		}
+		now, ok := reply[0].(int64)
+		return time.UnixMicro(now), ok
+	}
 	return s
 }
 
@@ -24,14 +31,20 @@ const (
 	unknown = 0  // no instant before it was first sent is known by the clock of Redis
 )
 
-// arguments returns the arguments of a script: the requests, the id, the parameters of the algorithm, and if
+// command returns the call of a script, whose arguments are the requests, the id, the parameters of the algorithm, and if
 // there is anything to say about either, an instant before the call was first sent, and now.
-func (c *config) arguments(requests, id string, since int64) []any {
-	args := make([]any, 0, 10)
-	args = append(args, requests, id)
-	args = append(args, c.parameters...)
-	if since == first && c.clock == nil {
-		return args
+func (c *config) command(keys []string, requests, id string, since int64) ([]any, error) {
+	s, more := c.algorithm.script(), 0
+	if since != first || c.clock != nil {
+		more = 2
+	}
+	cmd := s.Begin(2 + len(c.parameters) + more)
+	for _, k := range keys {
+		cmd = append(cmd, k)
+	}
+	cmd = append(append(cmd, requests, id), c.parameters...)
+	if more == 0 {
+		return s.Complete(cmd)
 	}
 	var before, now any = "", ""
 	if since != first {
@@ -40,7 +53,7 @@ func (c *config) arguments(requests, id string, since int64) []any {
 	if c.clock != nil {
 		now = c.clock().UnixMicro()
 	}
-	return append(args, before, now)
+	return s.Complete(append(cmd, before, now))
 }
 
 // requests returns the first argument of the script for the requests of f.
@@ -82,7 +95,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		if err := ctx.Err(); err != nil {
 			return nil, sent, err
 		}
-		cmd, err := script.Command(s.keys, c.arguments(requests, id, since)...)
+		cmd, err := c.command(s.keys, requests, id, since)
 		if err != nil {
 			return nil, sent, err
 		}

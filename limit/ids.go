@@ -3,7 +3,6 @@ package limit
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 )
@@ -33,8 +32,12 @@ func (i *ids) id() string {
 		bits := binary.NativeEndian.AppendUint64(nil, rand.Uint64())
 		i.random, i.next = ";"+base64.RawURLEncoding.EncodeToString(bits[:6]), 0
 	}
+	text := append(make([]byte, 0, 16), i.random...)
+	for unit := idsOfASequence / 10; unit > 0; unit /= 10 {
+		text = append(text, byte('0'+i.next/unit%10))
+	}
 	i.next++
-	return fmt.Sprintf("%s%06d", i.random, i.next-1)
+	return string(text)
 }
 
 // anew begins another sequence if id is of the current one, which another process uses as well: both are copies

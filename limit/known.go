@@ -120,10 +120,13 @@ func (k *known) learn(s *Shared, f *flight, refused bool, r refusal) {
 	case !refused && there:
 		k.drop(v.(*slot))
 	case !refused || len(key) > longestKnown:
-	case there:
-		v.(*slot).Store(&r)
 	default:
-		k.add(key, &r)
+		kept := r // so that r itself is not on the heap
+		if there {
+			v.(*slot).Store(&kept)
+		} else {
+			k.add(key, &kept)
+		}
 	}
 }
 

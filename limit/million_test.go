@@ -61,7 +61,7 @@ func TestSharedMillion(t *testing.T) {
 					if a.reserves() {
 						request = "1:1:0"
 					}
-					cmd, err := script.Command(l.keys, l.config.arguments(request, l.config.ids.id(), first)...)
+					cmd, err := l.config.command(l.keys, request, l.config.ids.id(), first)
 					require.NoError(t, err)
 					cmds = append(cmds, pipe.Do(ctx, cmd...))
 					d := local.take(q)

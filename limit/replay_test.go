@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -249,4 +252,77 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			assert.True(t, r.Granted)
 		}
 	})
+}
+
+// TestRepliesLostInFlights cuts connections in the middle of pipelines that the calls of many subjects share. Redis
+// runs what is behind the cut, too, and nobody is told; nothing is granted twice or lost.
+func TestRepliesLostInFlights(t *testing.T) {
+	redistest.NeedReal(t)
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	rdb := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	require.Equal(t, 3, rdb.Options().MaxRetries, "go-redis would send a pipeline again")
+	const subjects, burst = 200, 100_000
+	a := GCRA{per(1, time.Hour), burst}
+	all, err := NewShared(rdb, redistest.Key(t), a)
+	require.NoError(t, err)
+	plain, err := NewShared(server.Client(t), all.config.name, a)
+	require.NoError(t, err)
+	var scripts, lost atomic.Int64
+	proxy.Judge(func(words []string) (f redistest.Fault) {
+		if strings.HasPrefix(words[0], "eval") && scripts.Add(1)%200 == 0 {
+			f.Lose, f.Reset = redistest.LoseReply, scripts.Load()%400 == 0
+		}
+		return f
+	})
+	rdb.AddHook(lostReplies{&lost})
+	lose := int64(redistest.Cases(2000, 10_000))
+	var granted, unknown [subjects]atomic.Int64
+	var callers sync.WaitGroup
+	for range 128 {
+		callers.Go(func() {
+			for end := time.Now().Add(3 * time.Minute); lost.Load() < lose && time.Now().Before(end); {
+				i := rand.IntN(subjects)
+				r, err := all.For(strconv.Itoa(i)).Allow(context.Background(), 1)
+				switch {
+				case err == nil && r.Granted:
+					granted[i].Add(1)
+				case errors.Is(err, ratelimiter.ErrUnavailable):
+					unknown[i].Add(1)
+				default:
+					t.Error(r, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	var told, doubts, spent int64
+	for i := range subjects {
+		r, err := plain.For(strconv.Itoa(i)).Peek(t.Context(), 1)
+		require.NoError(t, err)
+		n := burst - r.Remaining
+		require.GreaterOrEqual(t, n, granted[i].Load(), i)
+		require.LessOrEqual(t, n, granted[i].Load()+unknown[i].Load(), i)
+		told, doubts, spent = told+granted[i].Load(), doubts+unknown[i].Load(), spent+n
+	}
+	t.Logf("%d granted, %d unknown, %d spent, no reply to %d; %+v", told, doubts, spent, lost.Load(), proxy.Counts())
+	require.GreaterOrEqual(t, lost.Load(), lose)
+}
+
+// lostReplies is a hook that counts the commands of pipelines that get no reply.
+type lostReplies struct{ n *atomic.Int64 }
+
+func (lostReplies) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (lostReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (l lostReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			var reply redis.Error
+			if c, ok := cmd.(dispatch.OnceCmd); ok && c.Val() == nil && c.Err() != nil && !errors.As(c.Err(), &reply) {
+				l.n.Add(1)
+			}
+		}
+		return err
+	}
 }

@@ -18,8 +18,11 @@ func TestScriptHeaders(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
 			c := &config{algorithm: a, parameters: a.parameters()}
-			require.Len(t, c.arguments("1", "", first), s.Args-s.Optional)
-			require.Len(t, c.arguments("1", "", unknown), s.Args)
+			for since, n := range map[int64]int{first: s.Args - s.Optional, unknown: s.Args} {
+				cmd, err := c.command(make([]string, s.Keys), "1", "", since)
+				require.NoError(t, err)
+				require.Len(t, cmd, 3+s.Keys+n)
+			}
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))
 		})

@@ -111,7 +111,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	c := &config{rdb: dispatch.Pin(rdb), name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
+	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
 	for _, o := range opts {
 		o(c)
 	}

@@ -32,6 +32,8 @@
 --           up, otherwise 0; 1 to look who holds the newest grants when nothing is free. May be left out
 -- Returns   {0, available, now, rate, interval, keepAlive, ttl} when one run was granted as a whole; ttl,
 --           1 when the hash has a TTL, is left out when it was not looked at, or
+--           {0, available, now, rate, interval, keepAlive, ttl, wait} when one request was refused, for which there
+--           is no more to tell; ttl is -1 when it was not looked at, or
 --           {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
 --           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
 --           soon, young, found, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
@@ -77,8 +79,8 @@ do
     return {4}
   end
 end
--- Numbers go to redis.call as they are: Redis writes whole ones up to 2^53 in full, and string.format
--- costs as much as a command.
+-- Numbers that go to redis.call are written in full up to 2^53 when they are whole. On the usual path they go there
+-- as strings, because Redis 7.0 and older take as long to write a number as for a small command.
 
 -- 2. Read the clock.
 local now = tonumber(ARGV[6])
@@ -130,7 +132,7 @@ do
     grace, young_most, young_age, tag, want = tonumber(grace), tonumber(young_most), tonumber(young_age), tonumber(tag), tonumber(want)
     due = due - grace
   end
-  old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', due, 'LIMIT', '0', limit)
+  old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%d', due), 'LIMIT', '0', limit == 64 and '64' or '512')
   if #old > 0 then
     -- As permits_of below does it; a function made here would cost every call that reclaims.
     local byte = string.byte
@@ -144,19 +146,20 @@ do
   end
 end
 
--- 5. Grant what is plainly there. That is one run, as a whole, from a value that is sound. This is what mostly
+-- 5. Grant what is plainly there. That is one run, as a whole, from a value that is sound. Or refuse a request that
+-- is plainly too much: the oldest members, which are grants of no other kind, say when it fits. This is what mostly
 -- happens, so it makes no function, and it reads the flags where it needs them: flags % 4 == 0 is neither replay
 -- nor check, flags % 32 < 16 is take, as below.
-local done = false
+local done, refused = false, nil -- refused: ms to wait
 do
   if not permits and flags % 4 == 0 and flags % 32 < 16 and not min_gap and not cool_down and wanted <= 4294967295 then
     if value and value + freed >= wanted and value + freed <= rate then
       -- A value that only looks like a number is an error here, and is rebuilt in phase 8.
-      local left = redis.pcall('INCRBY', KEYS[2], freed - wanted)
+      local left = redis.pcall('INCRBY', KEYS[2], freed == 0 and number == 1 and '-' .. ARGV[2] or freed - wanted)
       if type(left) == 'number' then
         -- NX: a lone request that ran before without our knowing (re-sent by something between us and
         -- Redis) finds its own member and takes nothing twice.
-        if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4]) == 0 then
+        if redis.call('ZADD', KEYS[3], 'NX', string.format('%d', now), ARGV[4]) == 0 then
           left = redis.call('INCRBY', KEYS[2], wanted)
         end
         -- flags >= 32: the hash had no TTL a moment ago.
@@ -166,10 +169,34 @@ do
         end
         value, done = left, true
       end
+    elseif value and #old == 0 and number == 1 and wanted <= rate and value >= 0 and value < wanted
+      and (stored == '0' or string.find(stored, '^[1-9]%d*$')) and (ARGV[9] or '') == '' then
+      -- From the oldest on, until enough has fallen due. A mark, a block or a tripwire among the oldest is not for
+      -- here, nor is a set that has members ahead of the clock, or that is too small for what is missing.
+      local page = redis.call('ZRANGE', KEYS[3], '0', '7', 'WITHSCORES')
+      local at, sum, byte = nil, value, string.byte
+      for i = 1, #page, 2 do
+        local m = page[i]
+        if #m < 8 or #m == 21 and byte(m, 2) == 126 or #m == 20 and byte(m, 9) == 126 then
+          at = nil
+          break
+        end
+        if not at then
+          local a, b, c, d = byte(m, -4, -1)
+          sum = sum + a + b * 256 + c * 65536 + d * 16777216
+          at = sum >= wanted and page[i + 1] + interval
+        end
+      end
+      if at and redis.call('ZCOUNT', KEYS[3], string.format('(%d', now), '+inf') == 0 then
+        refused, done = math.max(1, at - now), true
+        if flags >= 32 and keep == 0 and ARGV[1] == '0' then
+          return {0, value, now, rate, interval, keep, -1, refused}
+        end
+      end
     elseif not stored and wanted <= rate and #old == 0 and redis.call('ZCARD', KEYS[3]) == 0 then
       -- Nobody has used it yet.
-      redis.call('SET', KEYS[2], rate - wanted)
-      redis.call('ZADD', KEYS[3], 'NX', now, ARGV[4])
+      redis.call('SET', KEYS[2], string.format('%d', rate - wanted))
+      redis.call('ZADD', KEYS[3], 'NX', string.format('%d', now), ARGV[4])
       value, done = rate - wanted, true
     end
   end
@@ -906,7 +933,7 @@ end
 do
   local has = ttl > 0 and 1 or 0
   if done then
-    return {0, value, now, rate, interval, keep, has}
+    return {0, value, now, rate, interval, keep, has, refused}
   end
   local healed = restored > 0 or regained > 0 or removed > 0 or dated > 0
   local reply = {0, granted[1], wait, math.max(0, value + planted), now, rate, interval, keep,

@@ -10,7 +10,7 @@ import (
 // such as SCAN: the master of the key's slot in a cluster, or its shard of a ring. For every other client it is
 // s itself.
 func Node(ctx context.Context, s Sender, key string) (Sender, error) {
-	switch s := s.(type) {
+	switch s := Alone(s).(type) {
 	case *pinnedRing:
 		return s.pins.shard(hashTag(key))
 	case interface {
@@ -18,5 +18,5 @@ func Node(ctx context.Context, s Sender, key string) (Sender, error) {
 	}:
 		return s.MasterForKey(ctx, key)
 	}
-	return s, nil
+	return Alone(s), nil
 }

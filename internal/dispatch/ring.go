@@ -72,6 +72,9 @@ type Shard = weak.Pointer[redis.Client]
 // ShardOf returns the shard of a ring that a key belongs to, whether or not it is up. It reports false if s
 // does not send to a ring, or if the shard is not known.
 func ShardOf(s Sender, key string) (Shard, bool) {
+	if d, ok := s.(*Dispatcher); ok {
+		s = d.sender
+	}
 	r, ok := s.(*pinnedRing)
 	if !ok {
 		return Shard{}, false

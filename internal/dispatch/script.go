@@ -8,7 +8,9 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
@@ -20,13 +22,23 @@ type Script struct {
 	Src        string
 	Sha        string
 	Keys, Args int
-	Optional   int // how many of the last arguments may be left out
+	Optional   int  // how many of the last arguments may be left out
+	Solo       bool // its calls share no round trip, because they may keep Redis busy for long or are rare
+	Micros     int  // what a call takes Redis, in µs; 0 for the usual
+
+	// Clock returns when Redis ran a call, by its own clock, from the reply. It reports false if the reply does not
+	// say. It may be nil.
+	Clock func(reply []any) (time.Time, bool)
+
+	sha any // Sha, as an argument
 }
 
 // New returns a script that takes that many keys and arguments.
 func New(name, src string, keys, args int) *Script {
 	sum := sha1.Sum([]byte(src))
-	return &Script{Name: name, Src: src, Sha: hex.EncodeToString(sum[:]), Keys: keys, Args: args}
+	s := &Script{Name: name, Src: src, Sha: hex.EncodeToString(sum[:]), Keys: keys, Args: args}
+	s.sha = s.Sha
+	return s
 }
 
 // LetOut allows the last n arguments to be left out, because each costs a tenth of a microsecond in Redis.
@@ -39,24 +51,73 @@ func (s *Script) Command(keys []string, args ...any) ([]any, error) {
 		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d and %d",
 			s.Name, s.Keys, s.Args, len(keys), len(args))
 	}
-	cmd := make([]any, 0, 3+len(keys)+len(args))
-	cmd = append(cmd, "evalsha", s.Sha, len(keys))
+	cmd := s.Begin(len(args))
 	for _, k := range keys {
 		cmd = append(cmd, k)
 	}
 	return append(cmd, args...), nil
 }
 
+// Begin returns the beginning of an EVALSHA command, to which the keys and then that many arguments are to be
+// appended. It is for calls whose allocations count; see [Script.Complete].
+func (s *Script) Begin(args int) []any {
+	return append(make([]any, 0, 3+s.Keys+args), "evalsha", s.sha, s.Keys)
+}
+
+// Complete checks a command that was made with [Script.Begin], as [Script.Command] does.
+func (s *Script) Complete(cmd []any) ([]any, error) {
+	if args := len(cmd) - 3 - s.Keys; args != s.Args && args != s.Args-s.Optional {
+		return nil, fmt.Errorf("ratelimiter: %s takes %d keys and %d arguments, got %d of both",
+			s.Name, s.Keys, s.Args, len(cmd)-3)
+	}
+	return cmd, nil
+}
+
+// instant returns when Redis ran cmd, if the reply says.
+func (s *Script) instant(cmd redis.Cmder) (time.Time, bool) {
+	if c, ok := cmd.(OnceCmd); ok && s.Clock != nil {
+		if reply, ok := c.Val().([]any); ok {
+			return s.Clock(reply)
+		}
+	}
+	return time.Time{}, false
+}
+
 // Once makes one attempt at a command that [Script.Command] returned. When ctx is done it returns ctx.Err(). In
-// that case, and after an error whose outcome is Unknown, the script may have been executed.
-func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
+// that case, and after an error whose outcome is Unknown, the script may have been executed. A [Dispatcher] may
+// send the command together with others.
+//
+// If the attempt fails without a reply, the client of a cluster looks up the masters again; see [Reload].
+func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any, err error) {
+	if d, ok := rdb.(*Dispatcher); ok {
+		reply, err = d.once(ctx, s, evalsha)
+	} else {
+		reply, err = s.alone(ctx, rdb, evalsha)
+	}
+	if err != nil && !errors.Is(err, context.Canceled) { // who leaves says nothing about the masters
+		_ = Met(ctx, rdb, err)
+	}
+	return reply, err
+}
+
+// alone makes one attempt at a command in a round trip of its own. When ctx is done it returns ctx.Err().
+func (s *Script) alone(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
+	return Leavable(ctx, func() (any, error) { return s.straight(ctx, rdb, evalsha) })
+}
+
+// straight is alone, but cannot be left.
+func (s *Script) straight(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
 	reply, err := process(ctx, rdb, evalsha)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// EVAL carries the text and leaves it in the script cache. A SCRIPT LOAD first would not do, because
 		// another SCRIPT FLUSH can come between it and the EVALSHA.
-		return process(ctx, rdb, append([]any{"eval", s.Src}, evalsha[2:]...))
+		return process(ctx, rdb, s.eval(evalsha))
 	}
 	return reply, err
+}
+
+func (s *Script) eval(evalsha []any) []any {
+	return append([]any{"eval", s.Src}, evalsha[2:]...)
 }
 
 // A OnceCmd is a command that go-redis sends only once. Its own retries, and the redirect loop of its cluster
@@ -68,13 +129,6 @@ type OnceCmd struct{ *redis.Cmd }
 func (OnceCmd) NoRetry() bool { return true }
 
 func process(ctx context.Context, rdb Sender, args []any) (any, error) {
-	if ctx.Done() == nil {
-		return processed(ctx, rdb, args)
-	}
-	return Leavable(ctx, func() (any, error) { return processed(ctx, rdb, args) })
-}
-
-func processed(ctx context.Context, rdb Sender, args []any) (any, error) {
 	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
 	// The command has the same error.
 	_ = Process(ctx, rdb, cmd)
@@ -94,9 +148,22 @@ func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
 	return rdb.Process(ctx, cmd)
 }
 
+// Met returns the meaning of an error of a command that was sent to s. If Redis may be elsewhere now, the client of
+// a cluster looks up the masters again; see [Reload].
+func Met(ctx context.Context, s Sender, err error) *retry.Error {
+	failure := Failure(err)
+	if failure.Outcome != retry.Executed && !failure.Local {
+		Reload(ctx, s)
+	}
+	return failure
+}
+
 // Reload has the client of a cluster look up the masters again, in the background. On its own the client does so
 // once a minute while a master does not reply, so that it meets the replica that took over up to a minute late.
 func Reload(ctx context.Context, s Sender) {
+	if d, ok := s.(*Dispatcher); ok {
+		s = d.sender
+	}
 	if cluster, ok := s.(interface{ ReloadState(ctx context.Context) }); ok {
 		cluster.ReloadState(ctx)
 	}

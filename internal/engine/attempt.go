@@ -20,11 +20,11 @@ var (
 
 // attempt asks until there is a reply. During an outage it ends the requests that do not wait. The error is
 // errAbandoned if no caller is left.
-func (f *flight) attempt() (permit.Reply, error) {
+func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
 		h           = f.limiter.h
 		health      = h.Health()
-		tries       = retry.Attempts{Begin: time.Now()}
+		tries       = retry.Attempts{Begin: begin}
 		typeChanges = 0
 		last        error
 		sent        time.Time
@@ -62,8 +62,8 @@ func (f *flight) attempt() (permit.Reply, error) {
 		}
 		probe := !next.IsZero()
 		var a permit.Reply
-		sent = time.Now()
 		if probe {
+			sent = time.Now()
 			err = h.prove(f.ctx, &f.call)
 		}
 		if err == nil {

@@ -77,7 +77,9 @@ func (f *flight) putLocked(i int, r *request) bool {
 		f.callers[i] = f.callers[i][:0] // reuse the slice
 	}
 	if f.ctx == nil {
-		f.ctx = context.WithoutCancel(r.ctx)
+		if f.ctx = r.ctx; r.ctx.Done() != nil {
+			f.ctx = context.WithoutCancel(r.ctx)
+		}
 	}
 	f.callers[i] = append(f.callers[i], r)
 	f.Runs[i].Count++

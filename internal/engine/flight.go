@@ -58,7 +58,7 @@ func (f *flight) step() (more bool) {
 		f.ID, f.Replay, f.asked = f.limiter.h.engine.cfg.Backends.NewID(), false, begin
 	}
 	f.handedOff = false
-	a, err := f.attempt()
+	a, err := f.attempt(begin)
 	if err == errHandOff {
 		f.handedOff = true
 		return true

@@ -242,7 +242,8 @@ func (l *limiter) takeTriesLocked() *flight {
 	f.takeTriesLocked(&l.tries)
 	f.changes = l.changes
 	l.triesInFlight++
-	l.sharing.touched = time.Now()
+	f.begin = time.Now()
+	l.sharing.touched = f.begin
 	return f
 }
 
@@ -303,7 +304,10 @@ func (l *limiter) startLocked(f *flight) {
 }
 
 func (l *limiter) launchLocked(f *flight) {
-	f.begin, f.local = time.Now(), l.local
+	if f.begin.IsZero() {
+		f.begin = time.Now()
+	}
+	f.local = l.local
 	f.NoTTL = f.begin.Before(l.noTTLUntil)
 	if !f.DryRun {
 		f.Check, f.Lowered = l.checks.take(f.begin, l.interval, CheckSample)

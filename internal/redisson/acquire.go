@@ -20,11 +20,21 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 	if err != nil {
 		return permit.Reply{}, err
 	}
-	raw, err := l.once(ctx, l.Scripts.Acquire, cmd, b.Requests())
+	sender := l.sender
+	if slow(b) {
+		sender = dispatch.Alone(sender)
+	}
+	raw, err := l.once(ctx, sender, l.Scripts.Acquire, cmd, b.Requests())
 	if err != nil {
 		return permit.Reply{}, err
 	}
 	return l.readAcquire(b, raw)
+}
+
+// slow reports whether b may keep Redis busy for much longer than most calls do, so that it is to share no round
+// trip: it reads many members, or writes some.
+func slow(b *permit.Batch) bool {
+	return b.Check || b.Cursor.Members > 0 || b.Share.Survey || len(b.Runs) > 8
 }
 
 func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
@@ -55,20 +65,23 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	}
 	// If these are too many for one member, the script writes smaller ones.
 	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
-	args := [10]any{wire(b.Type), b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), flags}
-	n := 5
+	s, more := l.Scripts.Acquire, 0
 	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Share.On {
-		walk := ""
+		more = 5
+	}
+	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
+	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), flags)
+	if more > 0 {
+		walk, share := "", ""
 		if b.Cursor.Members > 0 {
 			walk = fmt.Sprint(b.Cursor.Members, " ", b.Cursor.Permits)
 		}
-		args[5], args[6], args[7], args[8] = now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk
-		args[9], n = "", 10
 		if b.Share.On {
-			args[9] = l.share(b.Share)
+			share = l.share(b.Share)
 		}
+		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, share)
 	}
-	return l.Scripts.Acquire.Command(l.Keys.Of(b.Type), args[:n]...)
+	return s.Complete(cmd)
 }
 
 // share returns a Share in the form of ARGV[10].
@@ -94,21 +107,41 @@ func furtherRuns(runs []permit.Run) string {
 	return string(b)
 }
 
+// short returns the numbers of a reply that consists of at most eight numbers, and how many there are; 0 if it does
+// not.
+func short(raw any) (r [8]int64, n int) {
+	list, _ := raw.([]any)
+	if len(list) > len(r) {
+		return r, 0
+	}
+	for i, v := range list {
+		var ok bool
+		if r[i], ok = v.(int64); !ok {
+			return r, 0
+		}
+	}
+	return r, len(list)
+}
+
 // readAcquire parses the reply to b.
 func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
-	r, err := l.numbers(l.Scripts.Acquire, raw)
-	if err != nil {
-		return permit.Reply{}, err
-	}
-	if (len(r) == 6 || len(r) == 7) && len(b.Runs) == 1 && r[0] == statusOK {
-		r[0] = b.Runs[0].Count
+	if r, n := short(raw); n >= 6 && len(b.Runs) == 1 && r[0] == statusOK {
+		granted := b.Runs[0].Count
+		if n == 8 {
+			granted = 0
+		}
 		return permit.Reply{
-			Granted:   r[:1:1],
+			Granted:   []int64{granted},
+			Wait:      ms(r[7]),
 			Available: r[1],
 			Now:       time.UnixMilli(r[2]),
 			Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: max(0, ms(r[5]))},
-			NoTTL:     len(r) == 7 && r[6] == 0 && !l.ClientClock,
+			NoTTL:     n >= 7 && r[6] == 0 && !l.ClientClock,
 		}, nil
+	}
+	r, err := l.numbers(l.Scripts.Acquire, raw)
+	if err != nil {
+		return permit.Reply{}, err
 	}
 	if r[0] == statusExceeds && len(r) == 2 {
 		none := permit.Reply{Granted: make([]int64, len(b.Runs)), Rate: permit.Rate{Permits: r[1]}}
@@ -163,7 +196,7 @@ func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
 		return cmd.Result()
 	})
 	if err != nil {
-		return l.failed(ctx, err)
+		return dispatch.Met(ctx, l.sender, err)
 	}
 	return nil
 }
@@ -178,7 +211,7 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 	if err != nil {
 		return err
 	}
-	_, err = l.once(ctx, l.Scripts.GiveBack, cmd, 1)
+	_, err = l.once(ctx, l.sender, l.Scripts.GiveBack, cmd, 1)
 	return err
 }
 
@@ -209,7 +242,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	if err != nil {
 		return permit.Reserved{}, err
 	}
-	raw, err := l.once(ctx, s, cmd, 1)
+	raw, err := l.once(ctx, l.sender, s, cmd, 1)
 	if err != nil {
 		return permit.Reserved{}, err
 	}
@@ -274,7 +307,7 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.Scripts.AcquireAll, cmd, 1)
+	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.sender, c.Scripts.AcquireAll, cmd, 1)
 	if err != nil {
 		return nil, err
 	}

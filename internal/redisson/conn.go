@@ -40,7 +40,7 @@ type Conn struct {
 
 // NewConn returns a Conn that uses rdb.
 func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
-	return &Conn{Config: cfg, sender: dispatch.Pin(rdb), tag: newTag(cfg.LongLength)}
+	return &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength)}
 }
 
 // Shard returns the shard of a ring that holds a key. It reports false if the client is not a ring, or if the
@@ -65,6 +65,9 @@ func (c *Conn) now() any {
 // wire returns the type in the form in which the hash holds it.
 func wire(t permit.Type) string { return strconv.Itoa(int(t)) }
 
+// wires are what wire returns, as arguments.
+var wires = [2]any{wire(permit.Overall), wire(permit.PerClient)}
+
 // ms returns n ms as a Duration, or the longest Duration if that is shorter: Java can set an interval of 1e13
 // ms.
 func ms(n int64) time.Duration {
@@ -86,12 +89,12 @@ func (c *Conn) ready(ctx context.Context) error {
 }
 
 // once makes one attempt at a command of s that that many requests share.
-func (l *Limiter) once(ctx context.Context, s *Script, cmd []any, requests int64) (any, error) {
+func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd []any, requests int64) (any, error) {
 	if l.Called == nil {
-		return l.attempt(ctx, s, cmd)
+		return attempt(ctx, to, s, cmd)
 	}
 	begin := time.Now()
-	raw, err := l.attempt(ctx, s, cmd)
+	raw, err := attempt(ctx, to, s, cmd)
 	call := permit.Call{Script: s.Name, Limiter: l.Name, Requests: requests, Duration: time.Since(begin), Err: err}
 	if err == nil {
 		call.Healed = healedOf(l.Scripts, s, raw)
@@ -104,21 +107,12 @@ func (l *Limiter) once(ctx context.Context, s *Script, cmd []any, requests int64
 }
 
 // attempt makes one attempt at a command of s.
-func (c *Conn) attempt(ctx context.Context, s *Script, cmd []any) (any, error) {
-	raw, err := s.Once(ctx, c.sender, cmd)
-	if err == nil {
-		return raw, nil
+func attempt(ctx context.Context, to dispatch.Sender, s *Script, cmd []any) (any, error) {
+	raw, err := s.Once(ctx, to, cmd)
+	if err != nil {
+		return nil, dispatch.Failure(err)
 	}
-	return nil, c.failed(ctx, err)
-}
-
-// failed returns the meaning of the error of an attempt.
-func (c *Conn) failed(ctx context.Context, err error) *retry.Error {
-	failure := dispatch.Failure(err)
-	if failure.Outcome != retry.Executed && !failure.Local {
-		dispatch.Reload(ctx, c.sender)
-	}
-	return failure
+	return raw, nil
 }
 
 func (l *Limiter) touched() {
@@ -141,7 +135,7 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 			return err
 		}
 		var err error
-		if reply, err = l.once(ctx, s, cmd, 1); err == nil {
+		if reply, err = l.once(ctx, l.sender, s, cmd, 1); err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -12,6 +12,8 @@ type Keys struct {
 	Hash    string
 	Value   [2]string // by Type
 	Permits [2]string
+
+	overall [3]any // those of Of(Overall), as arguments
 }
 
 // NewKeys returns the keys of the limiter of that name. For PerClient limiters they are those of the given
@@ -22,12 +24,21 @@ func NewKeys(name, clientID string) Keys {
 		Hash:    name,
 		Value:   [2]string{value, value + ":" + clientID},
 		Permits: [2]string{permits, permits + ":" + clientID},
+		overall: [3]any{name, value, permits},
 	}
 }
 
 // Of returns the keys that hold a rate of type t: hash, value, permits.
 func (k Keys) Of(t permit.Type) []string {
 	return []string{k.Hash, k.Value[t], k.Permits[t]}
+}
+
+// appendTo appends the keys that hold a rate of type t to a command.
+func (k *Keys) appendTo(cmd []any, t permit.Type) []any {
+	if t == permit.Overall && k.overall[0] != nil {
+		return append(cmd, k.overall[:]...)
+	}
+	return append(cmd, k.Hash, k.Value[t], k.Permits[t])
 }
 
 // All returns the keys of both types, those of t first.

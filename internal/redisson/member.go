@@ -16,11 +16,12 @@ func (c *Conn) member(id permit.ID, permits uint32) []byte { return Member(c.Lon
 // Bc0I.
 func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	if longLength {
-		b := binary.LittleEndian.AppendUint64(nil, 8)
+		b := binary.LittleEndian.AppendUint64(make([]byte, 0, 20), 8)
 		b = append(b, id[:8]...)
 		return binary.LittleEndian.AppendUint32(b, permits)
 	}
-	b := append([]byte{16}, id[:3]...)
+	b := append(make([]byte, 0, 21), 16)
+	b = append(b, id[:3]...)
 	b = binary.LittleEndian.AppendUint32(b, permits)
 	b = append(b, id[7:]...)
 	return binary.LittleEndian.AppendUint32(b, permits)

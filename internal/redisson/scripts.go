@@ -1,6 +1,10 @@
 package redisson
 
-import "github.com/goredisson/ratelimiter/internal/dispatch"
+import (
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+)
 
 // A Script is one embedded file together with the numbers of keys and arguments that this package sends.
 type Script struct {
@@ -25,6 +29,37 @@ func NewScript(name, src string, keys, args int, r Resend) *Script {
 // LetOut allows the last n arguments to be left out, and returns s.
 func (s *Script) LetOut(n int) *Script {
 	s.Script.LetOut(n)
+	return s
+}
+
+// Alone makes calls of the script share no round trips, and returns s.
+func (s *Script) Alone() *Script {
+	s.Solo = true
+	return s
+}
+
+// Tells sets how to tell from a reply when Redis ran the call, and returns s.
+func (s *Script) Tells(clock func(reply []any) (time.Time, bool)) *Script {
+	s.Clock = clock
+	return s
+}
+
+// AcquiredAt returns when Redis ran acquire, from its reply.
+func AcquiredAt(reply []any) (time.Time, bool) {
+	i := 2
+	if len(reply) > 8 {
+		i = 4
+	}
+	if i >= len(reply) {
+		return time.Time{}, false
+	}
+	now, ok := reply[i].(int64)
+	return time.UnixMilli(now), ok
+}
+
+// Takes sets what a call takes Redis, in µs, and returns s.
+func (s *Script) Takes(micros int) *Script {
+	s.Micros = micros
 	return s
 }
 

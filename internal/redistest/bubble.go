@@ -39,7 +39,13 @@ func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*re
 			m.ClockTTL(true)
 			t.Cleanup(m.Close)
 			o.Addr = "127.0.0.1:6379" // never dialled; a name would be looked up
-			o.Dialer = func(context.Context, string, string) (net.Conn, error) { return m.Dial() }
+			o.Dialer = func(context.Context, string, string) (net.Conn, error) {
+				c, err := m.Dial()
+				if err != nil {
+					return nil, err
+				}
+				return &buffered{Conn: c}, nil
+			}
 		}
 		f(t, newClient(t, o, opts))
 	})

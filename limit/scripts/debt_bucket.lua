@@ -80,7 +80,7 @@ if state ~= '' then
 end
 
 -- A call may go into debt only while nothing is owed.
-local reply, took, answer, n = {now, state}, 0, '', tonumber(ARGV[1])
+local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
 if n then
   took = level >= math.max(0, n * cost - debt) and 1 or 0
   reply[3] = took
@@ -89,7 +89,8 @@ else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = 1 + math.floor((level - math.max(0, n * cost - debt)) / (n * cost))
     k = math.max(0, math.min(tonumber(count), k))
-    took, reply[#reply + 1] = took + k, k
+    took, runs = took + k, runs + 1
+    reply[2 + runs] = k
     level = level - k * n * cost
   end
   answer = ',' .. table.concat(reply, ' ', 3)

@@ -73,7 +73,7 @@ if state ~= '' then
   end
 end
 
-local reply, took, answer, n = {now, state}, 0, '', tonumber(ARGV[1])
+local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
 if n then
   took = used + n <= permits and 1 or 0
   reply[3] = took
@@ -82,7 +82,8 @@ else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor((permits - used) / n)
     k = math.max(0, math.min(tonumber(count), k))
-    took, reply[#reply + 1] = took + k, k
+    took, runs = took + k, runs + 1
+    reply[2 + runs] = k
     used = used + k * n
   end
   answer = ',' .. table.concat(reply, ' ', 3)

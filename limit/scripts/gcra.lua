@@ -79,7 +79,7 @@ end
 
 -- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
 local most = full + flow - 1
-local reply, took, answer, n = {now, state}, 0, '', tonumber(ARGV[1])
+local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
 if n then
   took = ahead + n * cost <= most and 1 or 0
   reply[3] = took
@@ -88,7 +88,8 @@ else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor((most - ahead) / (n * cost))
     k = math.max(0, math.min(tonumber(count), k))
-    took, reply[#reply + 1] = took + k, k
+    took, runs = took + k, runs + 1
+    reply[2 + runs] = k
     ahead = ahead + k * n * cost
   end
   answer = ',' .. table.concat(reply, ' ', 3)
@@ -118,7 +119,7 @@ if id ~= '' and (took > 0 or back) then
   end
   -- [end]
   local us, part = now + math.floor(ahead / flow), ahead % flow
-  local text = part > 0 and string.format('%d %d', us, part) or string.format('%d', us)
-  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', ahead / flow / 1000 + 60001))
+  redis.call('SET', KEYS[1], part > 0 and string.format('%d %d%s', us, part, grants) or string.format('%d%s', us, grants),
+    'PX', string.format('%d', ahead / flow / 1000 + 60001))
 end
 return reply

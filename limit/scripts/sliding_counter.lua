@@ -100,7 +100,7 @@ local function ratio(a, b, c)
 end
 
 local left = permits - current - ratio(previous, start + interval - now, interval)
-local reply, took, answer, n = {now, state}, 0, '', tonumber(ARGV[1])
+local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
 if n then
   took = n <= left and 1 or 0
   reply[3] = took
@@ -109,7 +109,8 @@ else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor(left / n)
     k = math.max(0, math.min(tonumber(count), k))
-    took, reply[#reply + 1] = took + k, k
+    took, runs = took + k, runs + 1
+    reply[2 + runs] = k
     current, left = current + k * n, left - k * n
   end
   answer = ',' .. table.concat(reply, ' ', 3)

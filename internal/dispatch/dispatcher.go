@@ -1,0 +1,212 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Dispatcher is a [Sender] that lets script calls share round trips, whatever limiters they are of. Each master
+// of a cluster and each shard of a ring has a lane of its own. A call that comes while little is on its way leaves
+// at once and by itself, in the goroutine of its caller. Calls that come while others are on their way leave
+// together, in one pipeline. See lane.go for who leaves when.
+//
+// Every other command, and a script that is [Script.Solo], leaves at once and by itself.
+//
+// While no call is on its way a Dispatcher has no goroutine and no timer.
+type Dispatcher struct {
+	rdb    redis.UniversalClient
+	sender Sender // of what leaves by itself: rdb, or a ring that is pinned
+
+	single  *lane // of a client with one node; nil for a cluster and a ring
+	ring    *pinnedRing
+	cluster masters
+	settled atomic.Bool // the cluster's client knows its masters, so that asking it for one does not block
+
+	mu    sync.RWMutex
+	lanes map[*redis.Client]*lane
+	sweep int // how many lanes there must be before those that are empty are dropped
+
+	free sync.Pool // of *call
+}
+
+// Masters is the part of a redis.ClusterClient that knows its nodes.
+type masters interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+}
+
+// dispatchers holds the Dispatcher of each redis client of the process, without keeping either alive.
+var dispatchers struct {
+	sync.Mutex
+	of map[any]weak.Pointer[Dispatcher]
+}
+
+// Of returns the Dispatcher of rdb. All callers that use the same redis.Client, ClusterClient or Ring share one;
+// for any other type, such as one that embeds a client, each call returns a new one. What [Pin] says about rings
+// applies to it.
+//
+// For a cluster and a ring it adds a hook to rdb; see [detour].
+func Of(rdb redis.UniversalClient) *Dispatcher {
+	var key any
+	switch c := rdb.(type) {
+	case *redis.Client:
+		key = weak.Make(c)
+	case *redis.ClusterClient:
+		key = weak.Make(c)
+	case *redis.Ring:
+		key = weak.Make(c)
+	default:
+		return newDispatcher(rdb)
+	}
+	dispatchers.Lock()
+	defer dispatchers.Unlock()
+	if d := dispatchers.of[key].Value(); d != nil {
+		return d
+	}
+	for k, d := range dispatchers.of {
+		if d.Value() == nil {
+			delete(dispatchers.of, k)
+		}
+	}
+	if dispatchers.of == nil {
+		dispatchers.of = map[any]weak.Pointer[Dispatcher]{}
+	}
+	d := newDispatcher(rdb)
+	dispatchers.of[key] = weak.Make(d)
+	return d
+}
+
+func newDispatcher(rdb redis.UniversalClient) *Dispatcher {
+	d := &Dispatcher{rdb: rdb, sender: Pin(rdb), sweep: 16}
+	d.ring, _ = d.sender.(*pinnedRing)
+	if d.ring == nil {
+		d.cluster, _ = rdb.(masters)
+	}
+	if d.ring == nil && d.cluster == nil {
+		d.single = &lane{d: d}
+	} else if c, ok := rdb.(*redis.ClusterClient); !ok || c != nil {
+		rdb.AddHook(detour{})
+	}
+	return d
+}
+
+// Alone returns a Sender like s that lets no calls share round trips.
+func Alone(s Sender) Sender {
+	if d, ok := s.(*Dispatcher); ok {
+		return d.sender
+	}
+	return s
+}
+
+// Process sends one command at once and by itself.
+func (d *Dispatcher) Process(ctx context.Context, cmd redis.Cmder) error {
+	return d.sender.Process(ctx, cmd)
+}
+
+// once makes one attempt at a command of s.
+func (d *Dispatcher) once(ctx context.Context, s *Script, evalsha []any) (any, error) {
+	if s.Solo {
+		return s.alone(ctx, d.sender, evalsha)
+	}
+	l, err := d.lane(ctx, evalsha)
+	if err != nil {
+		return nil, err
+	}
+	if l == nil {
+		reply, err := s.alone(ctx, d.sender, evalsha)
+		if err == nil {
+			d.settled.Store(true)
+		}
+		return reply, err
+	}
+	return l.do(ctx, s, evalsha)
+}
+
+// lane returns the lane of a command's first key, or nil if it is not known.
+func (d *Dispatcher) lane(ctx context.Context, evalsha []any) (*lane, error) {
+	if d.single != nil {
+		return d.single, nil
+	}
+	var key string
+	if len(evalsha) > 3 {
+		key, _ = evalsha[3].(string)
+	}
+	if d.ring != nil {
+		shard, err := d.ring.pins.shard(key)
+		if err != nil {
+			return nil, err
+		}
+		return d.laneTo(shard), nil
+	}
+	if !d.settled.Load() {
+		return nil, nil
+	}
+	master, err := d.cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, nil // the cluster's client says itself what is wrong
+	}
+	return d.laneTo(master), nil
+}
+
+// laneTo returns the lane of a node.
+func (d *Dispatcher) laneTo(node *redis.Client) *lane {
+	d.mu.RLock()
+	l := d.lanes[node]
+	d.mu.RUnlock()
+	if l != nil {
+		return l
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l = d.lanes[node]; l != nil {
+		return l
+	}
+	if len(d.lanes) >= d.sweep { // some may be of nodes that have left
+		for n, l := range d.lanes {
+			if l.empty() {
+				delete(d.lanes, n)
+			}
+		}
+		d.sweep = max(16, 2*len(d.lanes))
+	}
+	if d.lanes == nil {
+		d.lanes = map[*redis.Client]*lane{}
+	}
+	l = &lane{d: d, node: node}
+	d.lanes[node] = l
+	return l
+}
+
+// A detour is the hook of a cluster's or a ring's client that takes a pipeline of ours to the node it is for. On
+// their own these clients would run it in goroutines of theirs, where a hook that panics ends the process, and
+// before go-redis 9.22 the pipeline of a cluster took a push message of Redis for the reply to a command. The hook
+// is the last of those that the client has when the Dispatcher is made: the others see the pipeline, as do the
+// hooks of the node.
+type detour struct{}
+
+// toNode is the key of the node in the context of a pipeline that takes the detour.
+type toNode struct{}
+
+func (detour) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (detour) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		node, ok := ctx.Value(toNode{}).(*redis.Client)
+		if !ok {
+			return next(ctx, cmds)
+		}
+		return exec(ctx, node, cmds)
+	}
+}
+
+// exec sends cmds in one pipeline.
+func exec(ctx context.Context, rdb interface{ Pipeline() redis.Pipeliner }, cmds []redis.Cmder) error {
+	p := rdb.Pipeline()
+	_ = p.BatchProcess(ctx, cmds...) // only queues them
+	_, err := p.Exec(ctx)
+	return err
+}

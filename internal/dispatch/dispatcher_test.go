@@ -1,0 +1,440 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A fakeRedis is the hook of a redis client that takes the place of Redis and of the network. It replies to an
+// EVALSHA with its last argument, after latency, and records what leaves when.
+type fakeRedis struct {
+	latency time.Duration
+	// judge may set the reply or error of a command. It reports false for one that is to be replied to as usual.
+	judge func(cmd redis.Cmder) bool
+	// trip is called at the beginning of a round trip, if it is not nil.
+	trip func(ctx context.Context, cmds []redis.Cmder)
+
+	mu      sync.Mutex
+	began   time.Time
+	flights []string // "1ms 3: a b c": three commands left one millisecond after the beginning
+}
+
+func (f *fakeRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *fakeRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "ping" { // by which a ring's pins learn whether a shard is closed
+			return next(ctx, cmd)
+		}
+		return f.fly(ctx, []redis.Cmder{cmd})
+	}
+}
+
+func (f *fakeRedis) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return f.fly
+}
+
+// note records that cmds leave.
+func (f *fakeRedis) note(cmds []redis.Cmder) {
+	names := make([]string, len(cmds))
+	for i, cmd := range cmds {
+		args := cmd.Args()
+		names[i] = fmt.Sprint(args[len(args)-1])
+		if cmd.Name() == "eval" {
+			names[i] = "eval " + names[i]
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flights = append(f.flights, fmt.Sprintf("%v %d: %s", time.Since(f.began), len(cmds), strings.Join(names, " ")))
+}
+
+func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
+	f.note(cmds)
+	if f.trip != nil {
+		f.trip(ctx, cmds)
+	}
+	time.Sleep(f.latency)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, cmd := range cmds {
+		if f.judge == nil || !f.judge(cmd) {
+			args := cmd.Args()
+			once, ok := cmd.(OnceCmd)
+			if p, pin := cmd.(pinned); pin {
+				once, ok = p.Cmder.(OnceCmd)
+			}
+			if ok {
+				once.SetVal(args[len(args)-1])
+			}
+		}
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sizes returns how many commands left when.
+func (f *fakeRedis) sizes() (list []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.flights {
+		s, _, _ = strings.Cut(s, ":")
+		list = append(list, s)
+	}
+	return list
+}
+
+var echo = New("echo", "return ARGV[1]", 1, 1)
+
+// A hangar is a Dispatcher in a bubble, with a fake in place of Redis.
+type hangar struct {
+	*fakeRedis
+	t   *testing.T
+	d   *Dispatcher
+	wg  sync.WaitGroup
+	n   int
+	key string
+}
+
+func inHangar(t *testing.T, latency time.Duration, f func(h *hangar)) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		defer rdb.Close()
+		h := &hangar{fakeRedis: &fakeRedis{latency: latency, began: time.Now()}, t: t, d: Of(rdb), key: "k"}
+		rdb.AddHook(h.fakeRedis)
+		f(h)
+		h.wg.Wait()
+		synctest.Wait()
+		require.Empty(t, h.d.single.air, "all have landed")
+		require.Nil(t, h.d.single.first)
+	})
+}
+
+// call makes a call of that name, whose reply is the name, and returns its outcome.
+func (h *hangar) call(ctx context.Context, name string) (any, error) {
+	cmd, err := echo.Command([]string{h.key}, name)
+	require.NoError(h.t, err)
+	return echo.Once(ctx, h.d, cmd)
+}
+
+// leave begins n calls at this instant, in this order, each of which must succeed.
+func (h *hangar) leave(n int) {
+	for range n {
+		h.n++
+		name := fmt.Sprint(h.n)
+		h.wg.Go(func() {
+			reply, err := h.call(context.Background(), name)
+			if err != nil || reply != name {
+				h.t.Error(name, "got", reply, err)
+			}
+		})
+		synctest.Wait()
+	}
+}
+
+// TestLoneCallLeavesAtOnce checks that a call leaves in the goroutine of its caller if little is on its way.
+func TestLoneCallLeavesAtOnce(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		var in string
+		h.trip = func(context.Context, []redis.Cmder) { in = goroutine() }
+		for range 3 {
+			reply, err := h.call(context.Background(), "a")
+			require.NoError(t, err)
+			require.Equal(t, "a", reply)
+			require.Equal(t, goroutine(), in)
+		}
+		require.Equal(t, []string{"0s 1", "500µs 1", "1ms 1"}, h.sizes())
+	})
+}
+
+// goroutine returns the number of this goroutine.
+func goroutine() string {
+	var b [64]byte
+	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
+}
+
+// TestCallsGather checks that calls which come while two flights are in the air leave together, in their order.
+func TestCallsGather(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(8)
+		time.Sleep(100 * time.Microsecond)
+		h.leave(2)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 8: 3 4 5 6 7 8 9 10"}, h.flights)
+	})
+}
+
+func TestFlightsAreBounded(t *testing.T) {
+	t.Run("calls", func(t *testing.T) {
+		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			h.leave(2 + 2*maxCalls + 10)
+			h.wg.Wait()
+			require.Equal(t, []string{"0s 1", "0s 1", "500µs 64", "500µs 64", "1ms 10"}, h.sizes())
+		})
+	})
+	t.Run("bytes", func(t *testing.T) {
+		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			h.key = strings.Repeat("k", maxBytes/4)
+			h.leave(2 + 8)
+			h.key = strings.Repeat("k", 2*maxBytes)
+			h.leave(2)
+			h.wg.Wait()
+			require.Equal(t, []string{"0s 1", "0s 1", "500µs 3", "500µs 3", "1ms 2", "1ms 1", "1.5ms 1"}, h.sizes())
+		})
+	})
+	t.Run("time of Redis", func(t *testing.T) {
+		defer func() { echo.Micros = 0 }()
+		echo.Micros = 300
+		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			h.leave(2 + 5)
+			h.wg.Wait()
+			require.Equal(t, []string{"0s 1", "0s 1", "500µs 2", "500µs 2", "1ms 1"}, h.sizes())
+		})
+	})
+	t.Run("a usual flight is full by its calls", func(t *testing.T) {
+		require.LessOrEqual(t, maxCalls*usualMicros, maxMicros)
+		require.Greater(t, (maxCalls+4)*usualMicros, maxMicros, "and not by far")
+	})
+}
+
+// TestSoloScripts checks that calls which may keep Redis busy for long wait for nobody and nobody waits for them.
+func TestSoloScripts(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		solo := New("solo", "return ARGV[1]", 1, 1)
+		solo.Solo = true
+		for i := range 4 {
+			h.wg.Go(func() {
+				cmd, _ := echo.Command([]string{"k"}, "solo")
+				script, sender := solo, Sender(h.d)
+				if i%2 == 1 {
+					script, sender = echo, Alone(h.d)
+				}
+				_, err := script.Once(context.Background(), sender, cmd)
+				require.NoError(t, err)
+			})
+		}
+		synctest.Wait()
+		h.leave(3)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "0s 1", "0s 1", "0s 1", "0s 1", "0s 1", "500µs 1"}, h.sizes())
+	})
+}
+
+// TestFlightsOnALongLine checks that a flight which has been in the air for a while keeps nobody waiting, up to
+// maxFlights of them.
+func TestFlightsOnALongLine(t *testing.T) {
+	inHangar(t, 20*time.Millisecond, func(h *hangar) {
+		h.leave(2 + 10)
+		time.Sleep(500 * time.Microsecond)
+		h.leave(3)
+		time.Sleep(1500 * time.Microsecond)
+		h.leave(3)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "1ms 13: 3 4 5 6 7 8 9 10 11 12 13 14 15",
+			"2ms 1: 16", "2ms 1: 17", "3ms 1: 18"}, h.flights)
+	})
+}
+
+// TestFlightThatHangs checks that a connection which hangs, or a slow script, holds up its own flight only.
+func TestFlightThatHangs(t *testing.T) {
+	inHangar(t, 100*time.Microsecond, func(h *hangar) {
+		h.trip = func(_ context.Context, cmds []redis.Cmder) {
+			if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Args()[len(c.Args())-1] == "1" }) {
+				time.Sleep(time.Second)
+			}
+		}
+		h.leave(4)
+		time.Sleep(900 * time.Millisecond)
+		h.leave(1)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "100µs 2: 3 4", "900ms 1: 5"}, h.flights)
+	})
+	// All connections hang: whoever comes leaves after a while, in ever fewer flights.
+	inHangar(t, time.Second, func(h *hangar) {
+		for range 400 {
+			h.leave(1)
+			time.Sleep(time.Millisecond)
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "1ms 1", "2ms 1", "3ms 1", "4ms 1", "5ms 1", "6ms 1", "7ms 1",
+			"107ms 64", "207ms 64", "307ms 64", "407ms 64", "507ms 64", "607ms 64", "707ms 8"}, h.sizes())
+	})
+}
+
+// TestCallersLeave checks that a caller whose context ends returns at once, that it is not asked for if its call
+// has not left, and that the others in its flight do not notice.
+func TestCallersLeave(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.trip = func(ctx context.Context, cmds []redis.Cmder) {
+			if len(cmds) > 1 {
+				require.Nil(t, ctx.Done(), "the context of a flight is not that of one caller")
+				require.Equal(t, "v", ctx.Value(h), "but has the values of the first")
+			}
+		}
+		h.leave(2)
+		base := context.WithValue(context.Background(), h, "v")
+		short, stop := context.WithTimeout(base, 200*time.Microsecond) // before the flight leaves
+		defer stop()
+		long, end := context.WithTimeout(base, 700*time.Microsecond) // while it is in the air
+		defer end()
+		for i, ctx := range []context.Context{short, long, context.WithValue(base, toNode{}, nil), long} {
+			h.wg.Go(func() {
+				_, err := h.call(ctx, fmt.Sprint("c", i))
+				want := map[int]time.Duration{0: 200 * time.Microsecond, 1: 700 * time.Microsecond, 2: time.Millisecond, 3: 700 * time.Microsecond}[i]
+				require.Equal(t, want, time.Since(h.began))
+				require.Equal(t, ctx.Err(), err)
+			})
+			synctest.Wait()
+		}
+		h.leave(1)
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 4: c1 c2 c3 3"}, h.flights)
+	})
+	// All have left.
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(2)
+		ctx, stop := context.WithTimeout(context.Background(), 200*time.Microsecond)
+		defer stop()
+		for range 3 {
+			h.wg.Go(func() {
+				_, err := h.call(ctx, "c")
+				require.Equal(t, context.DeadlineExceeded, err)
+			})
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "0s 1"}, h.sizes())
+	})
+	// A caller that leaves by itself can be left, too.
+	inHangar(t, time.Second, func(h *hangar) {
+		ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
+		defer stop()
+		_, err := h.call(ctx, "c")
+		require.Equal(t, context.DeadlineExceeded, err)
+		require.Equal(t, time.Millisecond, time.Since(h.began))
+		time.Sleep(time.Second)
+	})
+}
+
+// TestWhoSharesADispatcher checks that all users of a client share one Dispatcher, which lives as long as they do.
+func TestWhoSharesADispatcher(t *testing.T) {
+	a, b := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
+	defer a.Close()
+	defer b.Close()
+	require.Same(t, Of(a), Of(a))
+	require.NotSame(t, Of(a), Of(b))
+	type wrapped struct{ *redis.Client }
+	require.NotSame(t, Of(wrapped{a}), Of(wrapped{a}), "it may do something else with the commands")
+	require.NotNil(t, Of(nil))
+	require.NotNil(t, Of((*redis.ClusterClient)(nil)))
+	require.NotNil(t, Of((*redis.Ring)(nil)))
+
+	before := len(dispatchers.of)
+	for range 50 {
+		c := redis.NewClient(&redis.Options{})
+		_ = Of(c)
+		_ = c.Close()
+	}
+	runtime.GC()
+	runtime.GC()
+	_ = Of(redis.NewClient(&redis.Options{}))
+	require.LessOrEqual(t, len(dispatchers.of), before+2)
+}
+
+// TestLanesOfARing checks that calls for one shard share flights among themselves, that hooks of the ring and of the
+// shard see these, and that a hook that panics fails its own flight and nothing else.
+func TestLanesOfARing(t *testing.T) {
+	inRing(t, func(r *testRing) {
+		ctx := context.Background()
+		outer := &fakeRedis{}
+		var panics atomic.Bool
+		outer.trip = func(context.Context, []redis.Cmder) {
+			if panics.Load() {
+				panic("of a hook")
+			}
+		}
+		r.rdb.AddHook(passing{outer})
+		shards := map[string]*fakeRedis{}
+		for _, shard := range r.rdb.GetShardClients() {
+			shards[letter(shard.Options().Addr)] = &fakeRedis{latency: 500 * time.Microsecond, began: time.Now()}
+			shard.AddHook(shards[letter(shard.Options().Addr)])
+		}
+		d := Of(r.rdb)
+		keys := map[string][]string{} // by shard
+		for i := range 60 {
+			key := fmt.Sprint("key", i)
+			shard, err := r.rdb.GetShardClientForKey(key)
+			require.NoError(t, err)
+			name := letter(shard.Options().Addr)
+			keys[name] = append(keys[name], key)
+		}
+		ask := func(check func(error)) {
+			var wg sync.WaitGroup
+			for _, list := range keys {
+				for _, key := range list {
+					wg.Go(func() {
+						cmd, _ := echo.Command([]string{key}, key)
+						_, err := echo.Once(ctx, d, cmd)
+						check(err)
+					})
+				}
+			}
+			wg.Wait()
+		}
+		ask(func(err error) { require.NoError(t, err) })
+		for name, list := range keys {
+			require.Equal(t, []string{"0s 1", "0s 1", fmt.Sprint("500µs ", len(list)-2)}, shards[name].sizes(), name)
+		}
+		require.Len(t, outer.flights, 9)
+
+		panics.Store(true)
+		ask(func(err error) {
+			var p *retry.Panic
+			require.ErrorAs(t, err, &p)
+		})
+		panics.Store(false)
+		ask(func(err error) { require.NoError(t, err) })
+
+		r.dead["a"].Store(true)
+		time.Sleep(10 * time.Second)
+		ask(func(err error) {
+			if err != nil {
+				require.ErrorIs(t, err, errShardDown)
+			}
+		})
+	})
+}
+
+// A passing is a fakeRedis that passes on what it sees.
+type passing struct{ *fakeRedis }
+
+func (p passing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		p.note([]redis.Cmder{cmd})
+		p.trip(ctx, nil)
+		return next(ctx, cmd)
+	}
+}
+
+func (p passing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		p.note(cmds)
+		p.trip(ctx, nil)
+		return next(ctx, cmds)
+	}
+}

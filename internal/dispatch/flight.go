@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+)
+
+// errGone reports that a hook has ended the goroutine of a flight, as a hook of a test does that fails it.
+var errGone = errors.New("redis: a hook has ended the goroutine that was sending commands")
+
+// send makes one attempt at each of the calls, and wakes their callers.
+func (l *lane) send(calls []*call) {
+	landed := false
+	defer func() {
+		if !landed {
+			for _, c := range calls {
+				c.land(nil, errGone)
+			}
+		}
+	}()
+	if len(calls) == 1 {
+		c := calls[0]
+		reply, err := c.script.straight(c.ctx, l, c.evalsha)
+		landed = true
+		c.land(reply, err)
+		return
+	}
+	ctx := calls[0].ctx
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if l.node != nil {
+		ctx = context.WithValue(ctx, toNode{}, l.node)
+	}
+	calls = l.pipeline(ctx, calls, nil)
+	if len(calls) > 0 {
+		// The scripts are not in the cache of Redis. One EVAL carries the text of each; the calls behind it find
+		// the script there, unless the cache is emptied once more.
+		calls = l.pipeline(ctx, calls, map[*Script]bool{})
+	}
+	landed = true
+	for _, c := range calls {
+		c.resend = true
+		c.land(nil, nil)
+	}
+}
+
+func (c *call) land(reply any, err error) {
+	c.reply, c.err = reply, err
+	c.done <- struct{}{}
+}
+
+// pipeline makes one attempt at each of the calls in one round trip, and returns those for which Redis lacks the
+// script. If texts is not nil, the first call of each script carries its text.
+func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bool) (unknown []*call) {
+	cmds := make([]redis.Cmder, len(calls))
+	for i, c := range calls {
+		args := c.evalsha
+		if texts != nil && !texts[c.script] {
+			texts[c.script] = true
+			args = c.script.eval(args)
+		}
+		cmds[i] = OnceCmd{redis.NewCmd(ctx, args...)}
+	}
+	failure := l.exec(ctx, cmds)
+	if first, ok := calls[0].script.instant(cmds[0]); ok {
+		if last, ok := calls[len(calls)-1].script.instant(cmds[len(cmds)-1]); ok {
+			l.took(len(calls), last.Sub(first))
+		}
+	}
+	var p *retry.Panic
+	panicked := errors.As(failure, &p)
+	last := cmds[len(cmds)-1].(OnceCmd)
+	// go-redis reads the replies in their order, and when the connection breaks it puts the error on all commands,
+	// also on those that were replied to.
+	broken := last.Val() == nil && last.Err() != nil && !isReply(last.Err())
+	for i, c := range calls {
+		cmd := cmds[i].(OnceCmd)
+		reply, err := cmd.Result()
+		switch {
+		case panicked:
+			reply, err = nil, failure
+		case reply != nil && broken:
+			err = nil
+		case reply == nil && err == nil:
+			err = failure // no connection was made, because Redis refused it
+		}
+		switch {
+		case err == nil:
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			unknown = append(unknown, c)
+			continue
+		case l.node != nil && elsewhere(err):
+			c.resend = true // the client of the cluster or the ring knows where to
+		}
+		c.land(reply, err)
+	}
+	return unknown
+}
+
+// exec sends cmds in one pipeline. If a hook panics, the error wraps a *[retry.Panic].
+func (l *lane) exec(ctx context.Context, cmds []redis.Cmder) (err error) {
+	defer func() {
+		if p, ok := err.(*retry.Panic); ok {
+			err = fmt.Errorf("a hook of the redis client %w", p)
+		}
+	}()
+	defer retry.Recover(&err)
+	return exec(ctx, l.d.rdb, cmds)
+}
+
+// elsewhere reports whether err says that a command was not executed because another node is to execute it.
+func elsewhere(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY") ||
+		errors.Is(err, redis.ErrClosed)
+}
+
+func isReply(err error) bool {
+	var re redis.Error
+	return errors.As(err, &re)
+}

@@ -1,0 +1,320 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestErrorsOfSomeCalls checks that each call of a flight gets its own reply.
+func TestErrorsOfSomeCalls(t *testing.T) {
+	replies := map[string]error{
+		"3": nil,
+		"4": redisError("LOADING Redis is loading the dataset in memory"),
+		"5": redisError("OOM command not allowed when used memory > 'maxmemory'."),
+		"6": nil,
+		"7": redisError("WRONGTYPE Operation against a key holding the wrong kind of value"),
+		"8": redisError("MOVED 1 127.0.0.1:7001"), // of a client that knows no cluster
+	}
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.judge = func(cmd redis.Cmder) bool {
+			err := replies[fmt.Sprint(cmd.Args()[4])]
+			cmd.SetErr(err)
+			return err != nil
+		}
+		h.leave(2)
+		for name := 3; name <= 8; name++ {
+			h.wg.Go(func() {
+				reply, err := h.call(context.Background(), fmt.Sprint(name))
+				require.Equal(t, replies[fmt.Sprint(name)], err)
+				require.Equal(t, err == nil, reply == fmt.Sprint(name))
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1", "0s 1", "500µs 6"}, h.sizes())
+	})
+}
+
+// TestFlightsThatKeepRedisForLong checks that the next flights have fewer calls after one that has taken Redis too
+// long, by its own clock, and that they grow again.
+func TestFlightsThatKeepRedisForLong(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		clocked := New("clocked", "return ARGV[1]", 1, 1)
+		clocked.Clock = func(reply []any) (time.Time, bool) { return reply[0].(time.Time), true }
+		now, each := time.UnixMilli(1), 5*time.Millisecond
+		h.judge = func(cmd redis.Cmder) bool {
+			now = now.Add(each)
+			cmd.(OnceCmd).SetVal([]any{now})
+			return true
+		}
+		leave := func(calls int) {
+			h.flights, h.began = nil, time.Now()
+			for range calls {
+				h.wg.Go(func() {
+					cmd, _ := clocked.Command([]string{"k"}, "c")
+					_, err := clocked.Once(context.Background(), h.d, cmd)
+					require.NoError(t, err)
+				})
+				synctest.Wait()
+			}
+			h.wg.Wait()
+		}
+		leave(600)
+		sizes := h.sizes()
+		require.Equal(t, []string{"500µs 64", "500µs 64"}, sizes[2:4])
+		require.True(t, strings.HasSuffix(sizes[len(sizes)-1], "s 2"), sizes)
+		require.Greater(t, len(sizes), 100, "most have two calls")
+		each = 10 * time.Microsecond
+		leave(1000)
+		sizes = h.sizes()
+		require.Equal(t, []string{"500µs 2", "500µs 2"}, sizes[2:4])
+		require.Contains(t, strings.Join(sizes, ","), "s 64")
+
+		// One flight that takes long changes nothing.
+		slow := 0
+		each = 0
+		quick := h.judge
+		h.judge = func(cmd redis.Cmder) bool {
+			if slow++; slow == 20 {
+				now = now.Add(time.Second)
+			}
+			return quick(cmd)
+		}
+		leave(2 + 6*64)
+		require.Equal(t, []string{"0s 1", "0s 1", "500µs 64", "500µs 64", "1ms 64", "1ms 64", "1.5ms 64", "1.5ms 64"}, h.sizes())
+	})
+}
+
+// TestUnknownScripts checks that after a NOSCRIPT one call of each script carries the text, and that nobody else
+// is asked for again.
+func TestUnknownScripts(t *testing.T) {
+	other := New("other", "return {ARGV[1]}", 1, 1)
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		known, asked := map[string]bool{}, map[any]int{}
+		flushes := func(any) bool { return false }
+		h.judge = func(cmd redis.Cmder) bool {
+			args := cmd.Args()
+			asked[args[4]]++
+			if cmd.Name() == "eval" {
+				known[New("", args[1].(string), 1, 1).Sha] = true
+				return false
+			}
+			if flushes(args[4]) {
+				clear(known)
+			}
+			if !known[args[1].(string)] {
+				cmd.SetErr(redisError("NOSCRIPT No matching script. Please use EVAL."))
+				return true
+			}
+			return false
+		}
+		flushes = func(name any) bool { return name == "4" && asked[name] == 1 }
+		known[echo.Sha], known[other.Sha] = true, true
+		h.leave(3)
+		h.leave(3)
+		for _, name := range []string{"o1", "o2"} {
+			h.wg.Go(func() {
+				cmd, _ := other.Command([]string{"k"}, name)
+				reply, err := other.Once(context.Background(), h.d, cmd)
+				require.NoError(t, err)
+				require.Equal(t, name, reply)
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 6: 3 4 5 6 o1 o2", "1ms 5: eval 4 5 6 eval o1 o2"}, h.flights)
+
+		// The cache is emptied again behind the EVAL. Whoever meets that goes by itself.
+		h.flights, h.began = nil, time.Now()
+		flushes = func(name any) bool { return name == "x" && asked[name] == 1 || name == "y" && asked[name] == 2 }
+		h.leave(2)
+		for _, name := range []string{"x", "y", "z"} {
+			h.wg.Go(func() {
+				reply, err := h.call(context.Background(), name)
+				require.NoError(t, err)
+				require.Equal(t, name, reply)
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		require.Equal(t, []string{"0s 1: 7", "0s 1: 8", "500µs 3: x y z", "1ms 3: eval x y z"}, h.flights[:4])
+		require.ElementsMatch(t, []string{"1.5ms 1: y", "1.5ms 1: z", "2ms 1: eval y", "2ms 1: eval z"}, h.flights[4:])
+	})
+}
+
+// TestPanicInAFlight checks that the panic of a hook fails the calls of its flight and no others.
+func TestPanicInAFlight(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(2)
+		h.trip = func(_ context.Context, cmds []redis.Cmder) {
+			if len(cmds) > 1 {
+				panic("of a hook")
+			}
+		}
+		for range 3 {
+			h.wg.Go(func() {
+				_, err := h.call(context.Background(), "p")
+				require.ErrorContains(t, err, "a hook of the redis client panicked: of a hook")
+				failure := Failure(err)
+				require.True(t, failure.Final)
+				require.Equal(t, retry.Unknown, failure.Outcome)
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		h.leave(1)
+	})
+}
+
+// TestHookThatEndsTheGoroutine checks that nobody waits for ever for a flight whose goroutine a hook has ended, as
+// a test does that fails within the hook.
+func TestHookThatEndsTheGoroutine(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.leave(2)
+		h.trip = func(_ context.Context, cmds []redis.Cmder) {
+			if len(cmds) > 1 {
+				runtime.Goexit()
+			}
+		}
+		for range 3 {
+			h.wg.Go(func() {
+				_, err := h.call(context.Background(), "g")
+				require.ErrorIs(t, err, errGone)
+				require.Equal(t, retry.Unknown, Classify(err))
+			})
+			synctest.Wait()
+		}
+		h.wg.Wait()
+		h.leave(1)
+	})
+}
+
+// TestHookThatRefuses checks that an error which a hook returns without passing the commands on is that of all
+// calls, whether it puts it on the commands or not.
+func TestHookThatRefuses(t *testing.T) {
+	inHangar(t, 0, func(h *hangar) {
+		h.d.rdb.AddHook(h.fakeRedis) // never reached
+		refused := errors.New("refused")
+		for _, stamp := range []bool{true, false} {
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+			defer rdb.Close()
+			rdb.AddHook(refusal{refused, stamp})
+			l := Of(rdb).single
+			calls := []*call{l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}),
+				l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "b"})}
+			require.Empty(t, l.pipeline(context.Background(), calls, nil))
+			for _, c := range calls {
+				require.Equal(t, refused, c.err)
+			}
+		}
+	})
+}
+
+type refusal struct {
+	err   error
+	stamp bool
+}
+
+func (refusal) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (refusal) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (r refusal) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if r.stamp {
+				cmd.SetErr(r.err)
+			}
+		}
+		return r.err
+	}
+}
+
+// TestConnectionThatBreaksInAFlight checks, on go-redis' own connections, that the calls which Redis has replied to
+// keep their replies, and that it is not known of the others whether they were executed.
+func TestConnectionThatBreaksInAFlight(t *testing.T) {
+	const calls, replied = 10, 4
+	var dials, commands int
+	rdb := redis.NewClient(&redis.Options{Addr: "fake:1", Protocol: 2, DisableIdentity: true, MaxRetries: 3, PoolSize: 1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			dials++
+			client, server := net.Pipe()
+			go func() {
+				b := make([]byte, 1<<20)
+				for {
+					n, err := server.Read(b)
+					if err != nil {
+						return
+					}
+					if got := strings.Count(string(b[:n]), "evalsha"); got == 0 {
+						_, _ = server.Write([]byte("-ERR unknown command\r\n")) // HELLO
+						continue
+					} else if commands += got; got == 1 {
+						_, _ = server.Write([]byte("$1\r\na\r\n"))
+						continue
+					}
+					_, _ = server.Write([]byte(strings.Repeat("$1\r\na\r\n", replied)))
+					_ = server.Close()
+				}
+			}()
+			return client, nil
+		}})
+	defer rdb.Close()
+	l := Of(rdb).single
+	var list []*call
+	for range calls {
+		list = append(list, l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}))
+	}
+	l.send(slices.Clone(list))
+	for i, c := range list {
+		<-c.done
+		if i < replied {
+			require.NoError(t, c.err)
+			require.Equal(t, "a", c.reply)
+			continue
+		}
+		require.ErrorIs(t, c.err, io.EOF)
+		require.Equal(t, retry.Unknown, Classify(c.err))
+	}
+	require.Equal(t, calls, commands, "go-redis does not send the commands again")
+	require.Equal(t, 1, dials)
+}
+
+// TestConnectionThatRedisRefuses checks that the error with which Redis refuses a connection is that of all calls:
+// go-redis puts an error that is a reply on none of the commands.
+func TestConnectionThatRedisRefuses(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "fake:1", DisableIdentity: true, Password: "p", MaxRetries: -1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				b := make([]byte, 1<<16)
+				for {
+					if _, err := server.Read(b); err != nil {
+						return
+					}
+					_, _ = server.Write([]byte("-LOADING Redis is loading the dataset in memory\r\n"))
+				}
+			}()
+			return client, nil
+		}})
+	defer rdb.Close()
+	l := Of(rdb).single
+	calls := []*call{l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}),
+		l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "b"})}
+	require.Empty(t, l.pipeline(context.Background(), calls, nil))
+	for _, c := range calls {
+		require.ErrorContains(t, c.err, "LOADING")
+		require.Equal(t, retry.NotExecuted, Failure(c.err).Outcome)
+	}
+}

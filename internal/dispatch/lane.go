@@ -1,0 +1,297 @@
+package dispatch
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The bounds of a flight. Redis executes what it has read of a pipeline before it turns to the next client, so they
+// also bound how long others wait.
+const (
+	maxCalls  = 64
+	maxBytes  = 16 << 10 // of keys and arguments; Redis reads so many at once
+	maxMicros = 800      // of Redis' time, by what each script usually takes
+
+	usualMicros = 12
+
+	// Two flights in a row that have kept Redis for longer than tooLong, by the clock of Redis, halve the number of
+	// calls that the next ones have at most. One alone may be due to a machine that gave Redis no time. Flights that
+	// are full and take less than three quarters of it let the number grow again.
+	tooLong    = 2 * time.Millisecond
+	leastCalls = 2
+)
+
+// The bounds of how many flights are in the air.
+const (
+	// Two flights keep Redis busy while the replies of one are on their way. A flight that is older than youth does
+	// not count: it is on a long line, or behind something slow.
+	maxYoung = 2
+	youth    = time.Millisecond
+
+	// Once maxFlights are in the air, all of them slow, the next one leaves when none has left for so long.
+	maxFlights = 8
+	stuck      = 100 * time.Millisecond
+)
+
+// A lane takes script calls to one node. Calls leave in the order in which they came.
+type lane struct {
+	d    *Dispatcher
+	node *redis.Client // of a cluster or a ring; nil for a client with one node
+
+	mu          sync.Mutex
+	air         []time.Time // when the flights left that have not landed
+	first, last *call       // the queue; it may hold calls whose callers have left
+	armed       bool        // a timer runs
+	fewer       int         // how many calls less than maxCalls a flight has at most
+	wasTooLong  bool        // the last flight whose time is known took too long
+}
+
+// A call waits in the queue of a lane, or is in a flight.
+type call struct {
+	script  *Script
+	evalsha []any
+	ctx     context.Context
+	bytes   int
+	micros  int
+	next    *call
+	left    bool // its caller does not wait any more; guarded by the lane's lock
+
+	reply  any
+	err    error
+	resend bool // it was not executed, and its caller is to send it by itself
+	done   chan struct{}
+}
+
+// do makes one attempt at a command of s. When ctx is done it returns ctx.Err().
+func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
+	now := time.Now()
+	l.mu.Lock()
+	if l.first == nil && l.roomLocked(now) {
+		l.air = append(l.air, now)
+		l.mu.Unlock()
+		if ctx.Done() == nil {
+			defer l.landed(now)
+			return s.straight(ctx, l, evalsha)
+		}
+		return Leavable(ctx, func() (any, error) {
+			defer l.landed(now)
+			return s.straight(ctx, l, evalsha)
+		})
+	}
+	c := l.d.newCall(ctx, s, evalsha)
+	if l.first == nil {
+		l.first = c
+	} else {
+		l.last.next = c
+	}
+	l.last = c
+	f := l.departLocked(now) // if a flight has grown old and the timer is late
+	l.armLocked(now)
+	l.mu.Unlock()
+	if f != nil {
+		go l.fly(f, now)
+	}
+	if ctx.Done() == nil {
+		<-c.done
+	} else {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			l.mu.Lock()
+			c.left = true
+			l.mu.Unlock()
+			return nil, ctx.Err()
+		}
+	}
+	reply, err, resend := c.reply, c.err, c.resend
+	l.d.recycle(c)
+	if resend {
+		return s.alone(ctx, l, evalsha)
+	}
+	return reply, err
+}
+
+// Process sends one command at once and by itself.
+func (l *lane) Process(ctx context.Context, cmd redis.Cmder) error {
+	if r := l.d.ring; r != nil {
+		return r.rdb.Process(ctx, pinned{cmd, l.node})
+	}
+	return l.d.rdb.Process(ctx, cmd)
+}
+
+func (d *Dispatcher) newCall(ctx context.Context, s *Script, evalsha []any) *call {
+	c, _ := d.free.Get().(*call)
+	if c == nil {
+		c = &call{done: make(chan struct{}, 1)}
+	}
+	c.ctx, c.script, c.evalsha = ctx, s, evalsha
+	if c.micros = s.Micros; c.micros == 0 {
+		c.micros = usualMicros
+	}
+	for _, arg := range evalsha {
+		switch v := arg.(type) {
+		case string:
+			c.bytes += len(v)
+		case []byte:
+			c.bytes += len(v)
+		}
+		c.bytes += 10
+	}
+	return c
+}
+
+func (d *Dispatcher) recycle(c *call) {
+	*c = call{done: c.done}
+	d.free.Put(c)
+}
+
+// roomLocked reports whether another flight may leave.
+func (l *lane) roomLocked(now time.Time) bool { return len(l.air) == 0 || l.roomAtLocked(now).IsZero() }
+
+// roomAtLocked returns when another flight may leave if none lands until then, or zero if one may leave now.
+func (l *lane) roomAtLocked(now time.Time) time.Time {
+	var oldest, newest time.Time // of those that are young; of all
+	young := 0
+	for _, t := range l.air {
+		if now.Sub(t) < youth {
+			if young++; young == 1 || t.Before(oldest) {
+				oldest = t
+			}
+		}
+		if t.After(newest) {
+			newest = t
+		}
+	}
+	switch {
+	case len(l.air) >= maxFlights && now.Sub(newest) < stuck:
+		return newest.Add(stuck)
+	case young >= maxYoung:
+		return oldest.Add(youth)
+	}
+	return time.Time{}
+}
+
+// departLocked returns the calls of a flight that is to leave now, or nil.
+func (l *lane) departLocked(now time.Time) []*call {
+	if l.first == nil || !l.roomLocked(now) {
+		return nil
+	}
+	most := maxCalls - l.fewer
+	calls, bytes, micros := make([]*call, 0, most), 0, 0
+	for c := l.first; c != nil && len(calls) < most; c = l.first {
+		if !c.left {
+			bytes, micros = bytes+c.bytes, micros+c.micros
+			if len(calls) > 0 && (bytes > maxBytes || micros > maxMicros) {
+				break
+			}
+			calls = append(calls, c)
+		}
+		l.first, c.next = c.next, nil
+	}
+	if l.first == nil {
+		l.last = nil
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	l.air = append(l.air, now)
+	return calls
+}
+
+// took records how long Redis took for a flight of n calls, from the first to the last.
+func (l *lane) took(n int, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	most := maxCalls - l.fewer
+	switch again := l.wasTooLong; {
+	case d >= tooLong && again:
+		l.fewer, l.wasTooLong = maxCalls-max(leastCalls, min(most, n/2)), false
+	case d >= tooLong:
+		l.wasTooLong = true
+	default:
+		l.wasTooLong = false
+		if l.fewer > 0 && d < tooLong*3/4 && n >= most {
+			l.fewer = max(0, l.fewer-most/4-1)
+		}
+	}
+}
+
+// armLocked sees to it that those who wait leave as soon as there is room, even if no flight lands.
+func (l *lane) armLocked(now time.Time) {
+	if l.first != nil && !l.armed {
+		l.armed = true
+		time.AfterFunc(max(0, l.roomAtLocked(now).Sub(now)), l.onTimer)
+	}
+}
+
+func (l *lane) onTimer() {
+	now := time.Now()
+	l.mu.Lock()
+	l.armed = false
+	f := l.departLocked(now)
+	l.armLocked(now)
+	l.mu.Unlock()
+	if f != nil {
+		l.fly(f, now)
+	}
+}
+
+// landed ends the flight that left at t, and starts the next one.
+func (l *lane) landed(t time.Time) {
+	l.mu.Lock()
+	l.landLocked(t)
+	if l.first == nil {
+		l.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	f := l.departLocked(now)
+	l.armLocked(now)
+	l.mu.Unlock()
+	if f != nil {
+		go l.fly(f, now)
+	}
+}
+
+func (l *lane) landLocked(t time.Time) {
+	for i, began := range l.air {
+		if began.Equal(t) {
+			n := len(l.air) - 1
+			l.air[i] = l.air[n]
+			l.air = l.air[:n]
+			return
+		}
+	}
+}
+
+func (l *lane) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.air) == 0 && l.first == nil
+}
+
+// fly takes calls to Redis that left at began, and then those that have come in the meantime, until there are none.
+func (l *lane) fly(calls []*call, began time.Time) {
+	ended := false
+	defer func() {
+		if !ended { // a hook has ended the goroutine
+			l.landed(began)
+		}
+	}()
+	for calls != nil {
+		l.send(calls)
+		// Let the callers that have their replies call again, so that their calls leave together.
+		runtime.Gosched()
+		l.mu.Lock()
+		l.landLocked(began)
+		began = time.Now()
+		calls = l.departLocked(began)
+		l.armLocked(began)
+		l.mu.Unlock()
+	}
+	ended = true
+}
