@@ -3,19 +3,21 @@ package httplimit
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// A probe is a request as the rules see it: a copy whose host, method and path are in one normal form,
-// so that neither case, port nor a doubled slash leads around a rule. Its header and body are the
-// request's own.
+// A probe is a request as the rules see it: its host, method and path are in one normal form,
+// so that neither case, port nor a doubled slash leads around a rule.
 type probe struct {
-	request *http.Request
-	parts   []string   // of the request's EscapedPath
-	room    [16]string // for them
-	query   url.Values // of the URL, parsed when first asked for
+	sent          *http.Request // by the caller
+	method, host  string
+	path, rawPath string // of the URL
+	parts         muxpattern.Path
+	copied        *http.Request // see request
+	query         url.Values    // of the URL, parsed when first asked for
 }
 
 // hostOf returns the host of a request in the form in which rules match it.
@@ -27,21 +29,28 @@ func hostOf(req *http.Request) string {
 }
 
 func newProbe(req *http.Request, host string) *probe {
-	u := *req.URL
-	escaped := muxpattern.CleanPath(requestPath(&u))
-	u.Opaque = ""
+	p := &probe{sent: req, method: req.Method, host: host, path: req.URL.Path, rawPath: req.URL.RawPath}
+	if p.method == "" {
+		p.method = http.MethodGet
+	}
+	escaped := muxpattern.CleanPath(requestPath(req.URL))
 	if plain, err := url.PathUnescape(escaped); err == nil {
-		u.Path, u.RawPath = plain, escaped
+		p.path, p.rawPath = plain, escaped
 	}
-	r := req.WithContext(req.Context())
-	r.Host, u.Host = host, host
-	r.URL = &u
-	if r.Method == "" {
-		r.Method = http.MethodGet
-	}
-	p := &probe{request: r}
-	p.parts = muxpattern.Parts(p.room[:0], u.EscapedPath())
+	p.parts.Set((&url.URL{Path: p.path, RawPath: p.rawPath}).EscapedPath())
 	return p
+}
+
+// request returns a copy of the request in the normal form. Its header and body are the request's own. The copy is made
+// when it is first asked for, since most rules need none to refuse a request.
+func (p *probe) request() *http.Request {
+	if p.copied == nil {
+		u := *p.sent.URL
+		u.Host, u.Path, u.RawPath, u.Opaque = p.host, p.path, p.rawPath, ""
+		p.copied = p.sent.WithContext(p.sent.Context())
+		p.copied.Method, p.copied.Host, p.copied.URL = p.method, p.host, &u
+	}
+	return p.copied
 }
 
 // requestPath returns the path as it is sent: that of Opaque where it is set.
@@ -67,7 +76,7 @@ func bareHost(host string) string {
 
 func (p *probe) queryValues() url.Values {
 	if p.query == nil {
-		p.query = p.request.URL.Query()
+		p.query = p.sent.URL.Query()
 	}
 	return p.query
 }
@@ -133,28 +142,32 @@ func compileMatch(m Match, p problems) *matcher {
 // matches returns the request with the path values of the pattern that matched, or nil when the request does not belong
 // to the class.
 func (m *matcher) matches(p *probe) *http.Request {
-	r := p.request
-	if len(m.match.Methods) > 0 && !oneOf(m.match.Methods, func(s string) bool { return s == r.Method }) {
+	if len(m.match.Methods) > 0 && !slices.Contains(m.match.Methods, p.method) {
 		return nil
 	}
-	if len(m.hosts) > 0 && !oneOf(m.hosts, func(s string) bool { return hostMatches(s, r.Host) }) {
+	if len(m.hosts) > 0 && !oneOf(m.hosts, func(s string) bool { return hostMatches(s, p.host) }) {
 		return nil
 	}
 	// Before the patterns, which cost more.
 	for _, f := range m.header {
-		if !valueMatches(r.Header[f.name], f.want) {
+		if !valueMatches(p.sent.Header[f.name], f.want) {
 			return nil
 		}
 	}
-	if len(m.match.Patterns) > 0 {
-		if r = m.matchPatterns(p); r == nil {
-			return nil
-		}
+	pattern := m.findPattern(p)
+	if pattern == nil && len(m.match.Patterns) > 0 {
+		return nil
 	}
 	for _, f := range m.query {
 		if !valueMatches(p.queryValues()[f.name], f.want) {
 			return nil
 		}
+	}
+	r := p.request()
+	if pattern != nil {
+		// A copy, so that the path values of one rule are not there for the next.
+		r = r.WithContext(r.Context())
+		pattern.SetPathValues(r)
 	}
 	if m.match.Func != nil && !m.match.Func(r) {
 		return nil
@@ -162,13 +175,11 @@ func (m *matcher) matches(p *probe) *http.Request {
 	return r
 }
 
-func (m *matcher) matchPatterns(p *probe) *http.Request {
+// findPattern returns the first pattern that the request belongs to, or nil.
+func (m *matcher) findPattern(p *probe) *muxpattern.Pattern {
 	for i := range m.patterns {
-		if pattern := &m.patterns[i]; pattern.MatchesParts(p.request, p.parts) {
-			// A copy, so that the path values of one rule are not there for the next.
-			r := p.request.WithContext(p.request.Context())
-			pattern.SetPathValues(r)
-			return r
+		if pattern := &m.patterns[i]; pattern.MayMatch(p.method, p.host, &p.parts) && pattern.Decide(p.request()) {
+			return pattern
 		}
 	}
 	return nil

@@ -181,7 +181,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		return p, nil
 	}
 	p.host = hostOf(req)
-	candidates := t.index.rules(p.host)
+	candidates := t.index.candidates(p.host)
 	if len(candidates) == 0 {
 		return p, nil
 	}
@@ -194,7 +194,11 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 			err = &Error{Reason: ReasonRule, Err: fmt.Errorf("rule %q: %w", current.Name, guard.New(running, v))}
 		}
 	}()
-	for _, r := range candidates {
+	for i := range candidates {
+		if !candidates[i].hint.MayMatch(probe.method, &probe.parts) {
+			continue
+		}
+		r := candidates[i].rule
 		current, running = r, "Match.Func"
 		matched := r.matcher.matches(probe)
 		if matched == nil {

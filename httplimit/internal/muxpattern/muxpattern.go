@@ -17,9 +17,18 @@ type Pattern struct {
 // A shape is what is plain to see of a pattern. A request that does not fit it need not be shown to the mux, which
 // takes a hundred times as long to say the same.
 type shape struct {
-	method, host string   // "" for any
-	parts        []string // of the path, between slashes; any for a wildcard
-	multi        bool     // the last part stands for any number of parts
+	hint  Hint
+	host  string   // "" for any
+	parts []string // of the path, between slashes; any for a wildcard
+	multi bool     // the last part stands for any number of parts
+}
+
+// A Hint is the part of a pattern that tells it from most requests: its method, and the last part of its path that is no
+// wildcard. A list of hints is searched faster than the patterns themselves. The zero Hint refuses no request.
+type Hint struct {
+	method  string // "" for any
+	literal string // "" for a pattern of wildcards
+	at      int    // where the literal stands among the parts
 }
 
 const (
@@ -34,54 +43,70 @@ func shapeOf(pattern string) shape {
 		method, rest = "", pattern
 	}
 	host, path, _ := strings.Cut(strings.TrimLeft(rest, " \t"), "/")
-	s := shape{method: method, host: host, parts: strings.Split(path, "/")}
+	s := shape{hint: Hint{method: method}, host: host, parts: strings.Split(path, "/")}
 	last := len(s.parts) - 1
 	s.multi = s.parts[last] == "" || strings.HasSuffix(s.parts[last], "...}")
 	for i, part := range s.parts {
 		if part != end && strings.ContainsAny(part, "{}%") || i == last && s.multi || part == "" {
 			s.parts[i] = any
+		} else if part != end {
+			s.hint.literal, s.hint.at = part, i
 		}
 	}
 	return s
 }
 
-// mayFit reports whether a request may belong to the pattern, which only the mux knows for sure. Parts are those of its
-// escaped path; none when they are not known.
-func (s *shape) mayFit(method, host string, parts []string) bool {
-	if method == http.MethodConnect || len(parts) == 0 {
+// MayMatch reports whether a request may belong to a pattern with the hint: when it returns false, [Pattern.MayMatch] does
+// so too.
+func (h *Hint) MayMatch(method string, path *Path) bool {
+	switch {
+	case method == http.MethodConnect || len(path.parts) == 0:
+		return true
+	case h.literal != "" && (h.at >= len(path.parts) || h.literal != path.parts[h.at] && !path.maybe(h.at)):
+		return false
+	}
+	return h.method == "" || h.method == method || h.method == http.MethodGet && method == http.MethodHead
+}
+
+// mayFit reports whether a request may belong to the pattern, which only the mux knows for sure.
+func (s *shape) mayFit(method, host string, path *Path) bool {
+	if method == http.MethodConnect || len(path.parts) == 0 {
 		return true
 	}
-	if s.method != "" && s.method != method && !(s.method == http.MethodGet && method == http.MethodHead) {
+	if !s.hint.MayMatch(method, path) || len(path.parts) < len(s.parts) || len(path.parts) > len(s.parts) && !s.multi {
 		return false
 	}
-	if s.host != "" && s.host != host && strings.IndexByte(host, ':') < 0 {
-		return false
-	}
-	if len(parts) < len(s.parts) || len(parts) > len(s.parts) && !s.multi {
-		return false
-	}
-	for i := len(s.parts) - 1; i >= 0; i-- { // patterns of one platform differ behind a common start
-		switch want, part := s.parts[i], parts[i]; {
-		case want == part || want == any || want == end && part == "":
-		case strings.IndexByte(part, '%') < 0: // escaped, it may be any literal, and %2F even the end
+	for i, want := range s.parts {
+		if part := path.parts[i]; want != part && want != any && !(want == end && part == "") && !path.maybe(i) {
 			return false
 		}
 	}
-	return true
+	return s.host == "" || s.host == host || strings.IndexByte(host, ':') >= 0
 }
 
-// Parts appends the parts of an escaped path to list, between its slashes: one more than there are slashes behind the
-// first. A path that does not begin with a slash has none.
-func Parts(list []string, path string) []string {
+// A Path is the path of a request, taken apart for patterns. Do not copy it.
+type Path struct {
+	parts   []string // between the slashes: one more than there are slashes behind the first
+	escaped bool     // there is a % in one of them
+	room    [16]string
+}
+
+// Set takes an escaped path apart. One that does not begin with a slash has no parts: only the mux knows what it matches.
+func (p *Path) Set(path string) {
+	p.parts, p.escaped = p.room[:0], strings.IndexByte(path, '%') >= 0
 	if path == "" || path[0] != '/' {
-		return list
+		return
 	}
 	for rest, more := path[1:], true; more; {
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
-		list = append(list, part)
+		p.parts = append(p.parts, part)
 	}
-	return list
+}
+
+// maybe reports whether part i of the path may be any literal, since it is escaped; %2F is even the end.
+func (p *Path) maybe(i int) bool {
+	return p.escaped && strings.IndexByte(p.parts[i], '%') >= 0
 }
 
 // hit is the handler of every pattern. The mux chooses it for a request that matches.
@@ -123,17 +148,22 @@ func Compile(pattern string) (p Pattern, problem string) {
 
 // Matches reports whether r belongs to the pattern.
 func (p *Pattern) Matches(r *http.Request) bool {
-	var list [16]string
-	return p.MatchesParts(r, Parts(list[:0], r.URL.EscapedPath()))
+	var path Path
+	path.Set(r.URL.EscapedPath())
+	return p.MayMatch(r.Method, r.Host, &path) && p.Decide(r)
 }
 
-// MatchesParts is Matches for a request the Parts of whose r.URL.EscapedPath are known.
-func (p *Pattern) MatchesParts(r *http.Request, parts []string) bool {
-	return p.shape.mayFit(r.Method, r.Host, parts) && p.match(r)
+// MayMatch reports whether a request with the method, the host and the path of its URL may belong to the pattern: when it
+// returns false, Decide does so too.
+func (p *Pattern) MayMatch(method, host string, path *Path) bool {
+	return p.shape.mayFit(method, host, path)
 }
 
-// match has the mux say whether r belongs to the pattern.
-func (p *Pattern) match(r *http.Request) bool {
+// Hint returns the pattern's hint.
+func (p *Pattern) Hint() Hint { return p.shape.hint }
+
+// Decide reports whether r belongs to the pattern, as Matches does, for a request that MayMatch has not refused.
+func (p *Pattern) Decide(r *http.Request) bool {
 	// Not the pattern that Handler answers: it names one for redirects too.
 	h, _ := p.mux.Handler(r)
 	return h == hit{}
