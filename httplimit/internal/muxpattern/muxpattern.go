@@ -171,7 +171,10 @@ func (p *Pattern) Decide(r *http.Request) bool {
 
 // SetPathValues sets the path values of r, which must belong to the pattern.
 func (p *Pattern) SetPathValues(r *http.Request) {
+	uri := r.RequestURI // of a request that a server received; the mux itself would refuse "*"
+	r.RequestURI = ""
 	p.mux.ServeHTTP(nil, r) // hit writes nothing
+	r.RequestURI = uri
 }
 
 // CleanPath is what http.ServeMux makes of a path before it matches it.

@@ -61,3 +61,16 @@ func TestShapesAreTight(t *testing.T) {
 		require.Equal(t, c.want, p.shape.mayFit(c.method, c.host, &path), "%v", c)
 	}
 }
+
+// A proxy passes on a request as a server received it, with a RequestURI that http.ServeMux refuses by itself.
+func TestPathValuesOfARequestThatAServerReceived(t *testing.T) {
+	p, problem := Compile("/{rest...}")
+	require.Empty(t, problem)
+	r, err := http.NewRequest(http.MethodOptions, "http://x/a", nil)
+	require.NoError(t, err)
+	r.RequestURI = "*"
+	require.True(t, p.Matches(r))
+	p.SetPathValues(r)
+	require.Equal(t, "a", r.PathValue("rest"))
+	require.Equal(t, "*", r.RequestURI)
+}
