@@ -26,15 +26,17 @@ var mutations = []struct {
 	{"a grant expires a millisecond late", "acquire",
 		"local due = now - interval", "local due = now - interval - 1", ""},
 	{"a grant takes one permit, whatever was asked for", "acquire",
-		"redis.pcall('INCRBY', KEYS[2], freed - wanted)", "redis.pcall('INCRBY', KEYS[2], freed - number)", ""},
+		"redis.pcall('INCRBY', KEYS[2], freed == 0 and number == 1 and '-' .. ARGV[2] or freed - wanted)", "redis.pcall('INCRBY', KEYS[2], freed - number)", ""},
 	{"a wait is a millisecond long", "acquire",
 		"last = math.max(last or 0, due + interval)", "last = math.max(last or 0, due + interval + 1)", ""},
+	{"a wait that is plain is a millisecond long", "acquire",
+		"math.max(1, at - now), true", "math.max(1, at + 1 - now), true", ""},
 	{"the limiter's TTL is not given to its grants", "acquire",
 		"redis.call('PEXPIRE', KEYS[3], ttl)", "redis.call('PTTL', KEYS[3])", ""},
 	{"the keep-alive is not refreshed", "acquire",
 		"redis.call('PEXPIRE', KEYS[1], stay)", "redis.call('PTTL', KEYS[1])", ""},
 	{"old readers do not find the permits", "acquire",
-		"'NX', now, ARGV[4]) == 0", "'NX', now, string.sub(ARGV[4], 1, 4) .. 'some' .. string.sub(ARGV[4], 9)) == 0", "3.15.5"},
+		"'NX', string.format('%d', now), ARGV[4]) == 0", "'NX', now, string.sub(ARGV[4], 1, 4) .. 'some' .. string.sub(ARGV[4], 9)) == 0", "3.15.5"},
 	{"a request may exceed the rate", "acquire",
 		"if first > rate or", "if first > rate + 1 or", ""},
 	{"release gives back the oldest", "release",
@@ -221,8 +223,11 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 			p := string(binary.LittleEndian.AppendUint32(nil, uint32(op.permits)))
 			return []any{typ, op.permits, 1, "\x10" + id[:3] + p + "\x00" + id + p, flags, now, "", s.clientTTL, ""}
 		}, func(reply []int64) twinAnswer {
-			if r = reply; len(r) == 7 {
+			switch r = reply; len(r) {
+			case 7:
 				r = []int64{0, 1, 0, r[1], 0, 0, 0, 0, 0}
+			case 8:
+				r = []int64{0, 0, r[7], r[1], 0, 0, r[4], 0, 0}
 			}
 			if len(r) > 8 {
 				r[8] &= 3 // 4 tells that something was healed

@@ -59,9 +59,9 @@ func (l *listLoser) judge(words []string) (f redistest.Fault) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if replay {
-		l.slowest = max(l.slowest, time.Since(l.first[request]))
-	} else {
+	if first, known := l.first[request]; replay && known {
+		l.slowest = max(l.slowest, time.Since(first))
+	} else { // the first one that comes this far: the connection may have broken before it
 		l.first[request] = time.Now()
 	}
 	if l.lost[request] >= l.most || l.rng.Float64() >= l.share {

@@ -100,7 +100,11 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			return nil, sent, err
 		}
 		sent = time.Now()
-		answer, err := script.Once(ctx, c.rdb, cmd)
+		to := c.rdb
+		if tries.Replay {
+			to = dispatch.Alone(to)
+		}
+		answer, err := script.Once(ctx, to, cmd)
 		c.called(script.Name, f.requests, sent, err)
 		if now, ok := undecided(answer); ok && err == nil && since <= unknown {
 			if since == unknown {
@@ -108,7 +112,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 				continue
 			}
 			// No earlier attempt of it can have run. So another process has the same ids.
-			if !tries.Failed(retry.NotExecuted) {
+			if !tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
 				return nil, sent, fmt.Errorf("%w: %s of %s: another process uses the same ids", ratelimiter.ErrUnavailable, script.Name, s)
 			}
 			c.ids.anew(id)
@@ -123,7 +127,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			return nil, sent, ctx.Err()
 		}
 		failure := dispatch.Failure(err)
-		again := tries.Failed(failure.Outcome) && !failure.Final
+		again := tries.Failed(failure) && !failure.Final
 		if failure.Outcome == retry.Executed {
 			return nil, sent, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
 		}

@@ -16,12 +16,14 @@ func Failure(err error) *retry.Error {
 		p  *retry.Panic
 	)
 	panicked := errors.As(err, &p)
+	outcome := Classify(err)
 	return &retry.Error{
 		Err:      err,
-		Outcome:  Classify(err),
+		Outcome:  outcome,
+		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenFlight)),
 		Answered: errors.As(err, &re),
 		ReadOnly: refusesWrites(err),
-		Local:    panicked || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted),
+		Local:    panicked || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errNotSent),
 		Final:    panicked,
 	}
 }
@@ -44,7 +46,8 @@ func Classify(err error) retry.Outcome {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrCrossSlot) {
 		return retry.Executed
 	}
-	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errShardDown) {
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errShardDown) ||
+		errors.Is(err, errNotSent) {
 		return retry.NotExecuted
 	}
 	var op *net.OpError

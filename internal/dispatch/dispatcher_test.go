@@ -275,6 +275,26 @@ func TestFlightThatHangs(t *testing.T) {
 		require.Equal(t, []string{"0s 1", "1ms 1", "2ms 1", "3ms 1", "4ms 1", "5ms 1", "6ms 1", "7ms 1",
 			"107ms 64", "207ms 64", "307ms 64", "407ms 64", "507ms 64", "607ms 64", "707ms 8"}, h.sizes())
 	})
+	// More come than such a Redis replies to: they are not sent any more after a second.
+	inHangar(t, 5*time.Second, func(h *hangar) {
+		var unsent atomic.Int64
+		for i := range 3000 {
+			h.wg.Go(func() {
+				_, err := h.call(context.Background(), fmt.Sprint(i))
+				if err == nil {
+					return
+				}
+				unsent.Add(1)
+				failure := Failure(err)
+				require.Equal(t, retry.NotExecuted, failure.Outcome)
+				require.True(t, failure.Local)
+				require.GreaterOrEqual(t, time.Since(h.began), time.Second)
+				require.LessOrEqual(t, time.Since(h.began), 1100*time.Millisecond)
+			})
+		}
+		h.wg.Wait()
+		require.EqualValues(t, 3000-2-(6+9)*64, unsent.Load())
+	})
 }
 
 // TestCallersLeave checks that a caller whose context ends returns at once, that it is not asked for if its call

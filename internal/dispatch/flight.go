@@ -9,6 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// A brokenFlight is the error of a call that got no reply in a flight with others.
+type brokenFlight struct{ error }
+
+func (b brokenFlight) Unwrap() error { return b.error }
+
 // errGone reports that a hook has ended the goroutine of a flight, as a hook of a test does that fails it.
 var errGone = errors.New("redis: a hook has ended the goroutine that was sending commands")
 
@@ -96,6 +101,8 @@ func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bo
 			continue
 		case l.node != nil && elsewhere(err):
 			c.resend = true // the client of the cluster or the ring knows where to
+		case Classify(err) == retry.Unknown && !panicked:
+			err = brokenFlight{err}
 		}
 		c.land(reply, err)
 	}

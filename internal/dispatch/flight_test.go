@@ -217,7 +217,7 @@ func TestHookThatRefuses(t *testing.T) {
 				l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "b"})}
 			require.Empty(t, l.pipeline(context.Background(), calls, nil))
 			for _, c := range calls {
-				require.Equal(t, refused, c.err)
+				require.ErrorIs(t, c.err, refused)
 			}
 		}
 	})
@@ -286,6 +286,7 @@ func TestConnectionThatBreaksInAFlight(t *testing.T) {
 		}
 		require.ErrorIs(t, c.err, io.EOF)
 		require.Equal(t, retry.Unknown, Classify(c.err))
+		require.True(t, Failure(c.err).Shared)
 	}
 	require.Equal(t, calls, commands, "go-redis does not send the commands again")
 	require.Equal(t, 1, dials)

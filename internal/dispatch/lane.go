@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -35,7 +36,13 @@ const (
 	// Once maxFlights are in the air, all of them slow, the next one leaves when none has left for so long.
 	maxFlights = 8
 	stuck      = 100 * time.Millisecond
+
+	// Those who have waited for so long are not sent any more: more calls come than such a Redis replies to.
+	maxWait = time.Second
 )
+
+// errNotSent reports that a call has waited for maxWait.
+var errNotSent = errors.New("redis: the command was not sent, because others have had no reply for a second")
 
 // A lane takes script calls to one node. Calls leave in the order in which they came.
 type lane struct {
@@ -55,6 +62,7 @@ type call struct {
 	script  *Script
 	evalsha []any
 	ctx     context.Context
+	came    time.Time
 	bytes   int
 	micros  int
 	next    *call
@@ -83,6 +91,7 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 		})
 	}
 	c := l.d.newCall(ctx, s, evalsha)
+	c.came = now
 	if l.first == nil {
 		l.first = c
 	} else {
@@ -175,8 +184,15 @@ func (l *lane) roomAtLocked(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// departLocked returns the calls of a flight that is to leave now, or nil.
+// departLocked returns the calls of a flight that is to leave now, or nil. It drops those that have waited for too long.
 func (l *lane) departLocked(now time.Time) []*call {
+	for c := l.first; c != nil && now.Sub(c.came) >= maxWait; c = l.first {
+		l.first, c.next = c.next, nil
+		c.land(nil, errNotSent)
+	}
+	if l.first == nil {
+		l.last = nil
+	}
 	if l.first == nil || !l.roomLocked(now) {
 		return nil
 	}

@@ -88,7 +88,7 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 			h.LearnType(other.Type)
 			continue
 		}
-		again := tries.Failed(failure.Outcome) && !failure.Final
+		again := tries.Failed(failure) && !failure.Final
 		h.observePanic(failure.Err)
 		if failure.Outcome == retry.Executed {
 			return permit.Reply{}, permit.Failed("acquire", h.name, failure)

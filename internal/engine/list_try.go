@@ -317,7 +317,7 @@ func (h *Handle) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, 
 	h.Touch()
 	defer h.Touch()
 	err = h.gated(ctx, "acquire", func(replay bool) (err error) {
-		b.Replay = replay && !b.DryRun
+		b.Replay, b.Alone = replay && !b.DryRun, replay
 		sent := time.Now()
 		a, err = h.backend.Acquire(ctx, b)
 		failure, lost := err.(*retry.Error)

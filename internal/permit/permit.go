@@ -108,6 +108,7 @@ type Batch struct {
 	Replay  bool      // the call may have been executed before, under the same ID
 	InOrder bool      // a run that does not fit blocks those behind it
 	DryRun  bool      // take no permits
+	Alone   bool      // an attempt before this one got no reply: it shares no round trip, so that others cannot break it
 	Check   bool      // check that the permits left and those in use add up to the rate
 	Lowered bool      // the rate has been lowered; with Check
 	NoTTL   bool      // the limiter had no TTL a moment ago

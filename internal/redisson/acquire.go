@@ -21,7 +21,7 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 		return permit.Reply{}, err
 	}
 	sender := l.sender
-	if slow(b) {
+	if slow(b) || b.Replay || b.Alone {
 		sender = dispatch.Alone(sender)
 	}
 	raw, err := l.once(ctx, sender, l.Scripts.Acquire, cmd, b.Requests())
@@ -242,7 +242,11 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	if err != nil {
 		return permit.Reserved{}, err
 	}
-	raw, err := l.once(ctx, l.sender, s, cmd, 1)
+	sender := l.sender
+	if v.Unsure {
+		sender = dispatch.Alone(sender)
+	}
+	raw, err := l.once(ctx, sender, s, cmd, 1)
 	if err != nil {
 		return permit.Reserved{}, err
 	}
@@ -307,7 +311,11 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.sender, c.Scripts.AcquireAll, cmd, 1)
+	sender := c.sender
+	if replay {
+		sender = dispatch.Alone(sender)
+	}
+	raw, err := parts[0].Limiter.(*Limiter).once(ctx, sender, c.Scripts.AcquireAll, cmd, 1)
 	if err != nil {
 		return nil, err
 	}

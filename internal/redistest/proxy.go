@@ -15,10 +15,11 @@ import (
 type Fault struct {
 	Lose  Loss
 	Reset bool          // the client sees a reset, not an end of file
-	Hold  time.Duration // how long the reply is held back first
+	Hold  time.Duration // how long after the request the reply is passed on at the earliest, as on a long line
 	Twice bool          // Redis gets it twice, and the client the first reply
 
-	mute bool // the second reply is not passed on
+	mute  bool      // the second reply is not passed on
+	asked time.Time // when the request came
 }
 
 // A Loss tells what a [Proxy] withholds.
@@ -231,6 +232,7 @@ func (p *Proxy) ask(l *link) (reset bool) {
 		if f.Lose == LoseRequest {
 			return f.Reset
 		}
+		f.asked = time.Now()
 		fates := []Fault{f}
 		if f.Twice {
 			raw = bytes.Repeat(raw, 2)
@@ -268,6 +270,9 @@ func (p *Proxy) answer(l *link) (reset bool) {
 		}
 		if f.mute {
 			continue
+		}
+		if f.Hold > 0 {
+			f.Hold = max(1, time.Until(f.asked.Add(f.Hold)))
 		}
 		if !p.hold(l, f.Hold) {
 			return false

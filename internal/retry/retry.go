@@ -28,6 +28,7 @@ type Error struct {
 	ReadOnly bool // the server is up and refuses to write, but may reply to what only reads
 	Local    bool // this process had no free connection; the server is not to blame
 	Final    bool // the call must not be made again, whatever the outcome
+	Shared   bool // a connection broke that carried other calls, too, so that one of them may be what broke it
 }
 
 // A Panic is the error of foreign code that panicked while it was called.
@@ -82,14 +83,19 @@ type Attempts struct {
 	Replay bool
 
 	failed int
+	shared bool // one that was not counted
 }
 
-// Failed counts an attempt that ended with the given outcome, and reports whether another attempt may follow.
-// It may not if the call was carried out, or has been made too often or for too long.
-func (a *Attempts) Failed(what Outcome) (again bool) {
-	a.failed++
-	a.Replay = a.Replay || what == Unknown
-	return what != Executed && a.failed < MaxAttempts && time.Since(a.Begin) <= maxTrying
+// Failed counts an attempt that ended with e, and reports whether another attempt may follow. It may not if the call was
+// carried out, or has been made too often or for too long. The first attempt that shared its connection is not counted.
+func (a *Attempts) Failed(e *Error) (again bool) {
+	if e.Shared && !a.shared {
+		a.shared = true
+	} else {
+		a.failed++
+	}
+	a.Replay = a.Replay || e.Outcome == Unknown
+	return e.Outcome != Executed && a.failed < MaxAttempts && time.Since(a.Begin) <= maxTrying
 }
 
 // Pause sleeps before the next attempt, for about 10, 40, then 160 ms. It returns early when one of the
@@ -98,7 +104,7 @@ func (a *Attempts) Pause(one, other <-chan struct{}) { SleepOr(backoff(a.failed)
 
 // backoff returns the pause after the n-th attempt, with a jitter of half of it in either direction.
 func backoff(n int) time.Duration {
-	d := 10 * time.Millisecond << (2 * (min(n, MaxAttempts) - 1))
+	d := 10 * time.Millisecond << (2 * (min(max(n, 1), MaxAttempts) - 1))
 	return d/2 + rand.N(d)
 }
 
@@ -110,7 +116,7 @@ func Do(one, other <-chan struct{}, attempt func(replay bool) error) error {
 	for tries := (Attempts{Begin: time.Now()}); ; tries.Pause(one, other) {
 		err := attempt(tries.Replay)
 		e, ok := err.(*Error)
-		if !ok || !tries.Failed(e.Outcome) || e.Final {
+		if !ok || !tries.Failed(e) || e.Final {
 			return err
 		}
 	}

@@ -31,13 +31,26 @@ func TestAttempts(t *testing.T) {
 				time.Sleep(c.pause)
 				var again bool
 				for _, what := range c.outcomes {
-					again = tries.Failed(what)
+					again = tries.Failed(&Error{Outcome: what})
 				}
 				require.Equal(t, c.again, again)
 				require.Equal(t, c.replay, tries.Replay)
 			})
 		})
 	}
+}
+
+// The first attempt that broke with others is not counted, since one of these may have broken it each time.
+func TestAttemptThatIsShared(t *testing.T) {
+	tries := Attempts{Begin: time.Now()}
+	shared := &Error{Outcome: Unknown, Shared: true}
+	require.True(t, tries.Failed(shared))
+	require.True(t, tries.Replay)
+	for range MaxAttempts - 1 {
+		require.True(t, tries.Failed(shared))
+	}
+	require.False(t, tries.Failed(shared))
+	require.Positive(t, backoff(0))
 }
 
 func TestDo(t *testing.T) {
@@ -77,7 +90,7 @@ func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := Attempts{Begin: time.Now()}
 		for _, d := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 160 * time.Millisecond, 640 * time.Millisecond} {
-			tries.Failed(Unknown)
+			tries.Failed(&Error{Outcome: Unknown})
 			before := time.Now()
 			tries.Pause(nil, nil)
 			took := time.Since(before)
