@@ -36,6 +36,8 @@ func (r loadRow) takes(c contestant) bool {
 	switch {
 	case a.pipelined && r.limiters == 1:
 		return false
+	case r.limits && r.limiters == 1 && r.callers > 64: // those of the other algorithms would use up their permits
+		return a.key == limitGCRAKey || a.key == redisRateKey
 	case r.limits:
 		return a.limit || a.beside
 	case r.processes > 0 && r.limiters > 1:
