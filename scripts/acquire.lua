@@ -250,10 +250,12 @@ if not done then
   -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. seen_at
   -- returns the instant, nil for other members.
   local function seen_at(m)
-    if #m == BC0I and sub(m, 1, 4) == MARK then
+    -- [seen]
+    if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
       local a, b, c, d, e, f = byte(m, 9, 14)
       return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     end
+    -- [end]
   end
 
   -- A block is what a cool-down put there. block_at returns the instant of the grants whose place it took, 0
@@ -764,14 +766,20 @@ if not done then
           local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
           rank = rank + page
           for i = 1, #part, 2 do
-            -- No grant is held for longer than an interval, whatever its score; a block is.
+            -- No grant is held for longer than an interval, whatever its score; a block is. A mark whose time is up
+            -- is spent, also if its score no longer lies ahead of the clock, where phase 13 would find it.
             local m, due = part[i], tonumber(part[i + 1])
+            local since, spent = seen_at(m), false
             if not block_at(m) then
-              due = math.min(due, seen_at(m) or due, now)
+              due = math.min(due, since or due, now)
+              spent = since and since <= now - interval
             elseif lift(m, due) then
               again = REST
             end
-            if not at then
+            if spent then
+              redis.call('ZREM', KEYS[3], m)
+              value, rank, again = value + permits_of(m), rank - 1, REST
+            elseif not at then
               walked = walked + 1
               walked_permits = walked_permits + permits_of(m)
               last = math.max(last or 0, due + interval)
@@ -781,7 +789,7 @@ if not done then
             end
             if grace == 0 and at then
               break
-            elseif grace > 0 and not soon_at and due + interval >= now - young_age then
+            elseif grace > 0 and not soon_at and not spent and due + interval >= now - young_age then
               fresh = fresh + permits_of(m)
               if value + fresh >= need then
                 soon_at = math.max(due + interval, at or 0)
@@ -794,7 +802,7 @@ if not done then
           end
           page = page * 8
         end
-        if not at then
+        if not at and again == 0 then
           if budget > 0 and (ARGV[9] or '') == '' then
             -- The whole set and what is left do not make up one request: permits were lost.
             regained = regained + math.max(0, rate - walked_permits - value)
