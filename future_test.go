@@ -206,3 +206,25 @@ func TestPermitsTakenAheadOfAFastClock(t *testing.T) {
 		}
 	}
 }
+
+// TestACoolDownKeepsWhenAMarkIsSpent checks that a cool-down that is lifted gives the permits of a peer with a fast clock
+// back an interval after they were first seen.
+func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
+	for name, at := range map[string]time.Duration{"score ahead": 2 * time.Second, "score passed": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, 20*time.Second), func(t *testing.T, w *world) {
+				w.put(5*time.Second, javaGrant(10))
+				w.setValue(0)
+				w.refused(10, 20*time.Second)
+				w.at(at)
+				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
+				w.at(12 * time.Second)
+				_, err := w.l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				w.refused(10, 8*time.Second)
+				w.at(20 * time.Second)
+				w.granted(10)
+			})
+		})
+	}
+}
