@@ -1,6 +1,7 @@
 package ratelimiter
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -225,6 +228,59 @@ func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
 				w.at(20 * time.Second)
 				w.granted(10)
 			})
+		})
+	}
+}
+
+// TestSpentMarksAreReclaimedInBoundedCalls checks that no call takes Redis long in which marks are reclaimed whose score
+// has passed, however many there are, and that nothing but their permits comes back.
+func TestSpentMarksAreReclaimedInBoundedCalls(t *testing.T) {
+	redistest.NeedReal(t)
+	const n = 20_000
+	for name, takes := range map[string]func(w *world){
+		"acquire": func(w *world) { w.granted(n) },
+		"reserve": func(w *world) {
+			v := permit.Reservation{ID: redisson.RandomID().Run(0), Want: n, Ahead: true}
+			for calls := 1; ; calls++ {
+				a, err := w.l.redis.Reserve(w.ctx, v)
+				require.NoError(w.t, err)
+				require.EqualValues(w.t, n, a.Held)
+				if v.Held = a.Held; a.Lacking == 0 {
+					require.GreaterOrEqual(w.t, calls, n/128)
+					return
+				}
+				require.EqualValues(w.t, n-128*calls, a.Lacking)
+				require.Equal(w.t, time.Millisecond, a.Wait)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
+			require.NoError(t, w.l.SetRate(w.ctx, overall(n, time.Hour)))
+			now := w.rdb.Time(w.ctx).Val()
+			for i := range n / 1000 {
+				zs := make([]redis.Z, 1000)
+				for j := range zs {
+					m := slices.Concat([]byte("\x10~t~\x01\x00\x00\x00"), binary.BigEndian.AppendUint64(nil, uint64(now.Add(-time.Hour).UnixMilli()))[2:],
+						[]byte{byte(i), byte(j), byte(j >> 8), 1, 0, 0, 0})
+					zs[j] = redis.Z{Score: float64(now.Add(-time.Minute).UnixMilli()), Member: m}
+				}
+				require.NoError(t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
+			}
+			w.setValue(0)
+			m := &cpuMeter{t: t, admin: s.Client(t)}
+			w.rdb.AddHook(m)
+			takes(w)
+			used, _ := w.used()
+			require.EqualValues(t, n, used)
+			require.Zero(t, w.value())
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			slices.Sort(m.took)
+			t.Logf("%d calls, median %v, largest %v", len(m.took), m.took[len(m.took)/2], m.took[len(m.took)-1])
+			half := m.took[len(m.took)/2] // the others have the machine's own stalls in them
+			redistest.Measured(t, half < 2*time.Millisecond, "half of the calls took Redis more than %v", half)
 		})
 	}
 }

@@ -30,9 +30,16 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 	for i := range 130 {
 		many = append(many, phaseMember{hour + int64(i), marked(-1000, 1, fmt.Sprintf("%03d", i))})
 	}
-	rest = append(rest, phaseMember{0, own(0, 130)}, many[128], many[129])
+	rest = append(rest, phaseMember{0, own(0, 200)}, many[128], many[129])
+	var passed []phaseMember
+	for _, m := range many {
+		passed = append(passed, phaseMember{-100, m.member})
+	}
+	for i := range 70 {
+		passed = append(passed, phaseMember{-50, marked(-1000, 1, fmt.Sprintf("_%02d", i))})
+	}
 	large := func(s *phaseState) *phaseState {
-		s.hash["rate"] = "130"
+		s.hash["rate"] = "200"
 		return s
 	}
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
@@ -50,6 +57,8 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 				after("", "9", phaseMember{-phaseNow, wire("ab", 0, 0)})}},
 			{"acquire", phaseRow{17, "a moment too early", state("", "6", phaseMember{-100, marked(-999, 4, vvv)}),
 				asked(7, 1, 0), "0", "0 0 1 6 now 10 1000 0 0 1 4 0 0 0", nil}},
+			{"acquire", phaseRow{17, "192 in a call", *large(after("", "0", passed...)),
+				asked(200, 1, 0), "0", "0 0 1 192 now 200 1000 0 1 0 0 0 0 0", large(after("", "192", passed[192:]...))}},
 			{"available", phaseRow{0, "", state("", "6", phaseMember{-100, marked(-1000, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 10 now", nil}},
 			{"available", phaseRow{0, "a moment too early", state("", "6", phaseMember{-100, marked(-999, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 6 now", nil}},
 			{"available", phaseRow{0, "ahead", state("", "6", phaseMember{hour, marked(-1000, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 10 now", nil}},
@@ -69,7 +78,7 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 				phaseMember{-1000, marked(-2000, 3, vvv)}, phaseMember{-100, grant('a', 2)}),
 				wants(10, 5), "0", "0 10 10 1000 2 900", after(mine, "-2", phaseMember{-100, grant('a', 2)}, phaseMember{0, own(0, 10)})}},
 			{"reserve", phaseRow{0, "128 in a call", *large(after("", "0", many...)),
-				wants(130, 0), "0", "0 130 130 1000 2 1", large(after(mine, "-2", rest...))}},
+				wants(200, 0), "0", "0 200 200 1000 72 1", large(after(mine, "-72", rest...))}},
 		} {
 			require.NoError(t, run(&c.row, scriptText(t, c.script)), "%s: %s", c.script, c.row.name)
 		}

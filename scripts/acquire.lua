@@ -760,14 +760,14 @@ if not done then
     do
       if need and again == 0 and value < need then
         local at, last, budget, page = nil, nil, 512, 8
-        local rank, fresh, soon_at = walked, 0, nil
-        while not (at and (soon_at or grace == 0)) and budget > 0 do
+        local rank, fresh, soon_at, gone = walked, 0, nil, 0
+        while not (at and (soon_at or grace == 0)) and budget > 0 and gone < 192 do
           page = math.min(page, budget)
           local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
           rank = rank + page
           for i = 1, #part, 2 do
             -- No grant is held for longer than an interval, whatever its score; a block is. A mark whose time is up
-            -- is spent, also if its score no longer lies ahead of the clock, where phase 13 would find it.
+            -- is spent. It is among these if its score has passed, otherwise phase 13 has found it.
             local m, due = part[i], tonumber(part[i + 1])
             local since, spent = seen_at(m), false
             if not block_at(m) then
@@ -778,7 +778,7 @@ if not done then
             end
             if spent then
               redis.call('ZREM', KEYS[3], m)
-              value, rank, again = value + permits_of(m), rank - 1, REST
+              value, rank, gone, again = value + permits_of(m), rank - 1, gone + 1, REST
             elseif not at then
               walked = walked + 1
               walked_permits = walked_permits + permits_of(m)
@@ -787,9 +787,9 @@ if not done then
                 at = last
               end
             end
-            if grace == 0 and at then
+            if grace == 0 and at or gone == 192 then
               break
-            elseif grace > 0 and not soon_at and not spent and due + interval >= now - young_age then
+            elseif grace > 0 and not soon_at and due + interval >= now - young_age then
               fresh = fresh + permits_of(m)
               if value + fresh >= need then
                 soon_at = math.max(due + interval, at or 0)
@@ -802,7 +802,7 @@ if not done then
           end
           page = page * 8
         end
-        if not at and again == 0 then
+        if not at and again == 0 then -- otherwise the walk is not complete
           if budget > 0 and (ARGV[9] or '') == '' then
             -- The whole set and what is left do not make up one request: permits were lost.
             regained = regained + math.max(0, rate - walked_permits - value)
