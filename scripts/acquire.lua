@@ -761,7 +761,7 @@ if not done then
       if need and again == 0 and value < need then
         local at, last, budget, page = nil, nil, 512, 8
         local rank, fresh, soon_at, gone = walked, 0, nil, 0
-        while not (at and (soon_at or grace == 0)) and budget > 0 and gone < 192 do
+        while not (at and (soon_at or grace == 0)) and budget > 0 do
           page = math.min(page, budget)
           local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
           rank = rank + page
