@@ -124,7 +124,8 @@ func paused(f *fault) {
 	f.within("the first grant", back, first, firstGrant)
 }
 
-// lostReplies executes calls and then loses their replies, each up to twice, ten thousand in all.
+// lostReplies executes calls and then loses their replies, each up to twice, until ten thousand are lost. A reply that
+// is lost breaks the connection, so that the calls behind it in a flight get none either; they are not counted.
 func lostReplies(f *fault) {
 	const lose, limiters = 10_000, 40
 	s := redistest.Start(f)
@@ -136,14 +137,13 @@ func lostReplies(f *fault) {
 		a.set(names[i], rate(ample, time.Hour))
 	}
 	lost := map[string]int{}
-	n := 0
+	var enough atomic.Bool
 	proxy.Judge(func(words []string) (v redistest.Fault) {
-		if !strings.HasPrefix(strings.ToLower(words[0]), "eval") || n >= lose {
+		if !strings.HasPrefix(strings.ToLower(words[0]), "eval") || enough.Load() {
 			return
 		}
 		call := strings.Join(words[2:6], "\x00") // the keys
 		if lost[call]++; lost[call]%3 != 0 {     // two of three of a limiter
-			n++
 			v.Lose = redistest.LoseReply
 		}
 		return
@@ -152,6 +152,7 @@ func lostReplies(f *fault) {
 		books[i] = a.waits(name, 2, 0)
 	}
 	f.soon("ten thousand replies are lost", func() bool { return proxy.Counts().LostReplies >= lose })
+	enough.Store(true)
 	time.Sleep(500 * time.Millisecond)
 	a.end()
 	told, errs := int64(0), 0
