@@ -1,14 +1,19 @@
 package ratelimiter
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -122,4 +127,160 @@ func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
 	half := m.took[len(m.took)/2] // the others have the machine's own stalls in them
 	redistest.Measured(t, half < 2*time.Millisecond, "half of the calls took Redis more than %v", half)
 	require.Greater(t, len(m.took), n/192, "in calls of a bounded number of members")
+}
+
+// javaGrant returns a grant as Redisson 3.21.0 writes it.
+func javaGrant(permits uint32) []byte { return luaPack("BcI", 16, []byte("0123456789abcdef"), permits) }
+
+// TestPermitsOfAFastClockAreBackAfterAnInterval checks the instant at which the permits of a peer with a fast clock are
+// back, for a process that did not check the state at that instant. The score of the grant lies 5 s ahead at first, and
+// has passed when its permits are back.
+func TestPermitsOfAFastClockAreBackAfterAnInterval(t *testing.T) {
+	const interval = 20 * time.Second
+	for name, takes := range map[string]func(w *world){
+		"a try":            func(w *world) { w.at(interval); w.granted(10) },
+		"a waiter":         func(w *world) { require.NoError(w.t, w.l.Acquire(w.ctx, 10)) },
+		"AvailablePermits": func(w *world) { w.at(interval); w.available(10) },
+		"a list": func(w *world) {
+			w.at(interval)
+			r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{Limiter: w.l, Permits: 10})
+			require.NoError(w.t, err)
+			require.True(w.t, r.Granted)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
+				w.put(5*time.Second, javaGrant(10))
+				w.setValue(0)
+				other := w.otherProcess()
+				defer other.Close()
+				ok, err := other.RateLimiter(w.l.Name()).TryAcquire(w.ctx, 1, 0)
+				require.NoError(t, err)
+				require.False(t, ok)
+				require.Equal(t, 1, w.marked())
+				w.at(time.Second)
+				w.refused(1, interval-time.Second) // this process checks at 1 and 21 s
+				takes(w)
+				require.Equal(t, interval, w.elapsed())
+			})
+		})
+	}
+}
+
+// TestPermitsTakenAheadOfAFastClock checks that a caller that takes its permits ahead of their return has them when
+// the marks of a peer with a fast clock are spent, however far ahead their scores lie, and also if the clock of Redis is
+// set back in the meantime.
+func TestPermitsTakenAheadOfAFastClock(t *testing.T) {
+	const interval = 20 * time.Second
+	for _, ahead := range []time.Duration{5 * time.Second, time.Hour} {
+		for _, setBack := range []bool{false, true} {
+			t.Run(fmt.Sprint(ahead, ", set back ", setBack), func(t *testing.T) {
+				inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
+					w.put(ahead, luaPack("BcI", 16, []byte("aaaaaaaaaaaaaaaa"), 5))
+					w.setValue(5)
+					done := make(chan error)
+					go func() { done <- w.l.Acquire(w.ctx, 10) }()
+					w.at(14500 * time.Millisecond)
+					w.put(14500*time.Millisecond+ahead, javaGrant(5))
+					w.setValue(0)
+					w.at(15 * time.Second) // at which the waiter asks
+					synctest.Wait()
+					require.Equal(t, 2, w.marked())
+					for w.value() >= -2 { // of which one may be a tripwire
+						time.Sleep(10 * time.Millisecond)
+					}
+					began := w.elapsed()
+					require.Less(t, began, 21*time.Second, "the waiter takes them ahead")
+					if !setBack {
+						require.NoError(t, <-done)
+						require.Equal(t, 15*time.Second+interval, w.elapsed().Truncate(time.Millisecond))
+						return
+					}
+					for _, m := range w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val() {
+						if strings.HasPrefix(m, "\x10~t~") { // a grant that is no longer known to have been seen
+							require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), m).Err())
+							w.put(time.Hour, javaGrant(5))
+						}
+					}
+					require.NoError(t, <-done)
+					require.LessOrEqual(t, w.elapsed(), began+interval/2+interval, "it looks twice an interval")
+				})
+			})
+		}
+	}
+}
+
+// TestACoolDownKeepsWhenAMarkIsSpent checks that a cool-down that is lifted gives the permits of a peer with a fast clock
+// back an interval after they were first seen.
+func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
+	for name, at := range map[string]time.Duration{"score ahead": 2 * time.Second, "score passed": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, 20*time.Second), func(t *testing.T, w *world) {
+				w.put(5*time.Second, javaGrant(10))
+				w.setValue(0)
+				w.refused(10, 20*time.Second)
+				w.at(at)
+				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
+				w.at(12 * time.Second)
+				_, err := w.l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				w.refused(10, 8*time.Second)
+				w.at(20 * time.Second)
+				w.granted(10)
+			})
+		})
+	}
+}
+
+// TestSpentMarksAreReclaimedInBoundedCalls checks that no call takes Redis long in which marks are reclaimed whose score
+// has passed, however many there are, and that nothing but their permits comes back.
+func TestSpentMarksAreReclaimedInBoundedCalls(t *testing.T) {
+	redistest.NeedReal(t)
+	const n = 20_000
+	for name, takes := range map[string]func(w *world){
+		"acquire": func(w *world) { w.granted(n) },
+		"reserve": func(w *world) {
+			v := permit.Reservation{ID: redisson.RandomID().Run(0), Want: n, Ahead: true}
+			for calls := 1; ; calls++ {
+				a, err := w.l.redis.Reserve(w.ctx, v)
+				require.NoError(w.t, err)
+				require.EqualValues(w.t, n, a.Held)
+				if v.Held = a.Held; a.Lacking == 0 {
+					require.GreaterOrEqual(w.t, calls, n/128)
+					return
+				}
+				require.EqualValues(w.t, n-128*calls, a.Lacking)
+				require.Equal(w.t, time.Millisecond, a.Wait)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
+			require.NoError(t, w.l.SetRate(w.ctx, overall(n, time.Hour)))
+			now := w.rdb.Time(w.ctx).Val()
+			for i := range n / 1000 {
+				zs := make([]redis.Z, 1000)
+				for j := range zs {
+					m := slices.Concat([]byte("\x10~t~\x01\x00\x00\x00"), binary.BigEndian.AppendUint64(nil, uint64(now.Add(-time.Hour).UnixMilli()))[2:],
+						[]byte{byte(i), byte(j), byte(j >> 8), 1, 0, 0, 0})
+					zs[j] = redis.Z{Score: float64(now.Add(-time.Minute).UnixMilli()), Member: m}
+				}
+				require.NoError(t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
+			}
+			w.setValue(0)
+			m := &cpuMeter{t: t, admin: s.Client(t)}
+			w.rdb.AddHook(m)
+			takes(w)
+			used, _ := w.used()
+			require.EqualValues(t, n, used)
+			require.Zero(t, w.value())
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			slices.Sort(m.took)
+			t.Logf("%d calls, median %v, largest %v", len(m.took), m.took[len(m.took)/2], m.took[len(m.took)-1])
+			half := m.took[len(m.took)/2] // the others have the machine's own stalls in them
+			redistest.Measured(t, half < 2*time.Millisecond, "half of the calls took Redis more than %v", half)
+		})
+	}
 }

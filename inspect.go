@@ -106,7 +106,11 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	for _, f := range found.Members {
 		m := StoredMember{Raw: f.Raw, Time: f.Time}
 		m.Member, _ = ParseMember(m.Raw) // an unknown layout is something that the caller wants to see
-		m.Expired = err == nil && !m.Time.Add(s.Rate.Interval).After(s.Time)
+		from := m.Time
+		if at, marked := redisson.SeenAt(m.Raw); marked && at.Before(from) {
+			from = at
+		}
+		m.Expired = err == nil && !from.Add(s.Rate.Interval).After(s.Time)
 		s.Members = append(s.Members, m)
 		s.Formats[m.Format]++
 		s.Layouts[m.Layout()]++

@@ -214,3 +214,26 @@ func TestInspectOverASocket(t *testing.T) {
 	require.Equal(t, r.Time, s.Members[0].Time)
 	require.Equal(t, "0", s.Value)
 }
+
+// TestInspectOfAMark checks that the permits of a peer with a fast clock are shown as expired an interval after they were
+// first seen, and no earlier, whatever their score.
+func TestInspectOfAMark(t *testing.T) {
+	for _, ahead := range []time.Duration{5 * time.Second, time.Hour} {
+		inWorld(t, overall(10, 20*time.Second), func(t *testing.T, w *world) {
+			w.put(ahead, javaGrant(10))
+			w.setValue(0)
+			w.refused(10, 20*time.Second)
+			for _, expired := range []bool{false, true} {
+				at := 20*time.Second - time.Millisecond
+				if expired {
+					at = 20 * time.Second
+				}
+				w.at(at)
+				s, err := w.l.Inspect(w.ctx)
+				require.NoError(t, err)
+				require.Len(t, s.Members, 1)
+				require.Equal(t, expired, s.Members[0].Expired, "%v ahead, at %v", ahead, at)
+			}
+		})
+	}
+}

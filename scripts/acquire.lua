@@ -250,10 +250,12 @@ if not done then
   -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. seen_at
   -- returns the instant, nil for other members.
   local function seen_at(m)
-    if #m == BC0I and sub(m, 1, 4) == MARK then
+    -- [seen]
+    if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
       local a, b, c, d, e, f = byte(m, 9, 14)
       return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
     end
+    -- [end]
   end
 
   -- A block is what a cool-down put there. block_at returns the instant of the grants whose place it took, 0
@@ -758,20 +760,26 @@ if not done then
     do
       if need and again == 0 and value < need then
         local at, last, budget, page = nil, nil, 512, 8
-        local rank, fresh, soon_at = walked, 0, nil
+        local rank, fresh, soon_at, gone = walked, 0, nil, 0
         while not (at and (soon_at or grace == 0)) and budget > 0 do
           page = math.min(page, budget)
           local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
           rank = rank + page
           for i = 1, #part, 2 do
-            -- No grant is held for longer than an interval, whatever its score; a block is.
+            -- No grant is held for longer than an interval, whatever its score; a block is. A mark whose time is up
+            -- is spent. It is among these if its score has passed, otherwise phase 13 has found it.
             local m, due = part[i], tonumber(part[i + 1])
+            local since, spent = seen_at(m), false
             if not block_at(m) then
-              due = math.min(due, seen_at(m) or due, now)
+              due = math.min(due, since or due, now)
+              spent = since and since <= now - interval
             elseif lift(m, due) then
               again = REST
             end
-            if not at then
+            if spent then
+              redis.call('ZREM', KEYS[3], m)
+              value, rank, gone, again = value + permits_of(m), rank - 1, gone + 1, REST
+            elseif not at then
               walked = walked + 1
               walked_permits = walked_permits + permits_of(m)
               last = math.max(last or 0, due + interval)
@@ -779,7 +787,7 @@ if not done then
                 at = last
               end
             end
-            if grace == 0 and at then
+            if grace == 0 and at or gone == 192 then
               break
             elseif grace > 0 and not soon_at and due + interval >= now - young_age then
               fresh = fresh + permits_of(m)
@@ -794,7 +802,7 @@ if not done then
           end
           page = page * 8
         end
-        if not at then
+        if not at and again == 0 then -- otherwise the walk is not complete
           if budget > 0 and (ARGV[9] or '') == '' then
             -- The whole set and what is left do not make up one request: permits were lost.
             regained = regained + math.max(0, rate - walked_permits - value)

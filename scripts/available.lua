@@ -69,6 +69,16 @@ local function permits_of(m)
   return a + b * 256 + c * 65536 + d * 16777216
 end
 -- [end]
+-- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
+-- returns the instant, nil for other members.
+local function seen_at(m)
+  -- [seen]
+  if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
+    local a, b, c, d, e, f = byte(m, 9, 14)
+    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+  end
+  -- [end]
+end
 local function total(from, to)
   local n = 0
   if to < from then
@@ -105,7 +115,7 @@ if live == 0 then
 end
 if card <= 1000 then
   -- Blocks of a cool-down that is over for the hash hold nothing but the grants whose place they took: what acquire
-  -- lifts when it meets them.
+  -- lifts when it meets them. Marks hold nothing from an interval after they were first seen on, whatever their score.
   ends = conf[4] and math.max(till, ends) or 0
   local members, void = redis.call('ZRANGE', KEYS[3], expired, card - 1, 'WITHSCORES'), 0
   for i = 1, #members, 2 do
@@ -124,6 +134,10 @@ if card <= 1000 then
         and (t < 4294967296 or t <= now - interval and t > score - 63244800000) then
         void = void + permits_of(m)
       end
+    end
+    local since = seen_at(m)
+    if since and since <= now - interval then
+      void = void + permits_of(m)
     end
   end
   local free = rate - total(expired, card - 1) + void

@@ -92,6 +92,16 @@ local function block_at(m)
     return t < 4294967296 and 0 or t
   end
 end
+-- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
+-- returns the instant, nil for other members.
+local function seen_at(m)
+  -- [seen]
+  if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
+    local a, b, c, d, e, f = byte(m, 9, 14)
+    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+  end
+  -- [end]
+end
 
 -- What falls due before the cool-down ends is taken out, by the instant at which it was granted; 0 holds what
 -- has expired and what was free. Grants that fall due later are members like others.
@@ -110,7 +120,7 @@ local function take(t, n)
   sums[t] = sums[t] + n
 end
 local function takeMember(m, score)
-  take(math.min(block_at(m) or now, now, tonumber(score)), permits_of(m))
+  take(math.min(block_at(m) or seen_at(m) or now, now, tonumber(score)), permits_of(m))
 end
 
 local stored = redis.call('GET', KEYS[2])

@@ -93,6 +93,16 @@ local function is_block(m)
   -- [end]
   return at
 end
+-- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
+-- returns the instant, nil for other members.
+local function seen_at(m)
+  -- [seen]
+  if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
+    local a, b, c, d, e, f = byte(m, 9, 14)
+    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+  end
+  -- [end]
+end
 -- member returns the member of the reservation with n permits.
 local function member(n)
   local m = ARGV[3]
@@ -178,7 +188,7 @@ ahead = ahead and place == 1
 
 -- How many permits it can hold from now on: none in a cool-down, and none where it would be a grant in
 -- the gap behind another's.
-local n, back, expired, freed, lacking = 0, held, 0, 0, 0
+local n, back, expired, freed, lacking, spent = 0, held, 0, 0, 0, {}
 if want > 0 and plain and not paused then
   local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', 0, 64)
   for i = 1, #old do
@@ -186,6 +196,16 @@ if want > 0 and plain and not paused then
       break -- the rest is for acquire, which leaves some of it to others
     elseif old[i] ~= mine then
       expired, freed = expired + 1, freed + permits_of(old[i])
+    end
+  end
+  if ahead and value + held + freed < want then
+    -- A mark is spent an interval after it was first seen, whatever its score.
+    local rest = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now - interval), '+inf', 'LIMIT', 0, 128)
+    for i = 1, #rest do
+      local since = seen_at(rest[i])
+      if since and since <= now - interval and value + held + freed < want then
+        spent[#spent + 1], freed = rest[i], freed + permits_of(rest[i])
+      end
     end
   end
   local free = value + held + freed
@@ -237,7 +257,7 @@ local function wait()
     local m = oldest[i]
     if need > 0 and m ~= own then
       local from = tonumber(oldest[i + 1])
-      at = math.max(at, (is_block(m) and from or math.min(from, now)) + interval)
+      at = math.max(at, (is_block(m) and from or math.min(from, seen_at(m) or from, now)) + interval)
       need = need - permits_of(m)
     end
   end
@@ -257,7 +277,12 @@ if mine then
   redis.call('ZREM', KEYS[3], mine)
 end
 if back > held then
-  redis.call('ZREMRANGEBYRANK', KEYS[3], 0, expired - 1)
+  if expired > 0 then
+    redis.call('ZREMRANGEBYRANK', KEYS[3], 0, expired - 1)
+  end
+  for i = 1, #spent do
+    redis.call('ZREM', KEYS[3], spent[i])
+  end
 end
 if n > 0 then
   redis.call('ZADD', KEYS[3], now, member(n))

@@ -100,11 +100,16 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		}
 		v.rate.Permits, v.rate.Interval = a.Rate.Permits, min(a.Rate.Interval, maxInterval)
 		v.count(a.Held, a.Lacking)
+		v.unsure = false
 		if v.ahead {
 			v.wait = a.Wait
+			if v.lacking > 0 && v.wait >= v.rate.Interval {
+				// Some members lie ahead of the clock, which may have been set back. Acquire marks them, so that they
+				// are spent an interval from now, and lifts blocks of a cool-down that is over.
+				_, err = v.ask(ctx, 1)
+			}
 		}
-		v.unsure = false
-		return nil
+		return err
 	}
 	return permit.TypeKeepsChanging("reserve", v.h.name)
 }

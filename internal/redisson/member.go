@@ -3,6 +3,7 @@ package redisson
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -25,6 +26,15 @@ func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	b = binary.LittleEndian.AppendUint32(b, permits)
 	b = append(b, id[7:]...)
 	return binary.LittleEndian.AppendUint32(b, permits)
+}
+
+// SeenAt returns when acquire first saw a member whose score lay ahead of its clock, and that it has marked since. Its
+// permits are back an interval after that instant. For other members it reports false.
+func SeenAt(m []byte) (at time.Time, marked bool) {
+	if len(m) != 21 || string(m[:4]) != "\x10~t~" {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, m[8:14]...)))), true
 }
 
 // RandomID returns an ID that is not secret but does not repeat. It does not begin like the members that are

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -369,4 +370,17 @@ func TestFindSaysWhichNodeIsAway(t *testing.T) {
 	var node *NodeError
 	require.True(t, errors.As(errs[0], &node))
 	require.Equal(t, "127.0.0.1:1", node.Node)
+}
+
+// TestMarksExpireWhenTheyAreSpent checks that a grant which acquire found ahead of its clock has expired an interval after
+// that, whatever its score.
+func TestMarksExpireWhenTheyAreSpent(t *testing.T) {
+	seen := time.UnixMilli(1_700_000_000_000)
+	raw := "\x10~t~\x04\x00\x00\x00" + string(binary.BigEndian.AppendUint64(nil, uint64(seen.UnixMilli()))[2:]) + "xyz\x04\x00\x00\x00"
+	for _, ahead := range []time.Duration{500 * time.Millisecond, time.Hour} {
+		m := memberOf(redis.Z{Score: float64(seen.Add(ahead).UnixMilli()), Member: raw})
+		require.Equal(t, byte('t'), m.Mark())
+		require.False(t, m.Expired(seen.Add(999*time.Millisecond), time.Second))
+		require.True(t, m.Expired(seen.Add(time.Second), time.Second))
+	}
 }

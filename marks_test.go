@@ -1,0 +1,86 @@
+package ratelimiter_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMarksAreSpentWhateverTheirScore checks that the permits of a mark are back an interval after it was first seen,
+// whether its score still lies ahead of the clock or no longer does, and for a caller that takes permits ahead of their
+// return, too.
+func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
+	const hour, vvv, www = 3_600_000, "vvv", "www"
+	wants := func(permits, held int64) []any { return []any{permits, own(0, held), held, 0, now, 0, "me"} }
+	grant := func(letter byte, permits int64) string { return m21("cd", letter, 0, permits) }
+	state := func(ahead, value string, members ...phaseMember) phaseState {
+		s := phaseState{hash: hash("reservedAhead", ahead), value: value, members: members}
+		if ahead == "" {
+			s.hash = hash()
+		}
+		return s
+	}
+	after := func(ahead, value string, members ...phaseMember) *phaseState {
+		s := state(ahead, value, members...)
+		return &s
+	}
+	mine, pause := "me "+at(1000), "0 "+at(1000)
+	var many, rest []phaseMember
+	for i := range 130 {
+		many = append(many, phaseMember{hour + int64(i), marked(-1000, 1, fmt.Sprintf("%03d", i))})
+	}
+	rest = append(rest, phaseMember{0, own(0, 200)}, many[128], many[129])
+	var passed []phaseMember
+	for _, m := range many {
+		passed = append(passed, phaseMember{-100, m.member})
+	}
+	for i := range 70 {
+		passed = append(passed, phaseMember{-50, marked(-1000, 1, fmt.Sprintf("_%02d", i))})
+	}
+	large := func(s *phaseState) *phaseState {
+		s.hash["rate"] = "200"
+		return s
+	}
+	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
+		for _, c := range []struct {
+			script string
+			row    phaseRow
+		}{
+			// The score has passed.
+			{"acquire", phaseRow{17, "one more call grants it", state("", "6", phaseMember{-100, marked(-1000, 4, vvv)}),
+				asked(7, 1, 0), "0", "0 0 1 10 now 10 1000 0 1 0 0 0 0 0", after("", "10")}},
+			{"acquire", phaseRow{17, "behind a grant", state("", "2", phaseMember{-300, grant('a', 4)}, phaseMember{-100, marked(-1000, 4, vvv)}),
+				asked(7, 1, 0), "0", "0 0 700 6 now 10 1000 0 1 1 4 0 0 0", after("", "6", phaseMember{-300, grant('a', 4)})}},
+			{"acquire", phaseRow{17, "of callers that wait", state("", "6", phaseMember{-100, marked(-1000, 4, vvv)}),
+				waits(7, 8, fmt.Sprint("120 0 -1 ", tagAB, " 0 0")), "0", "0 0 121 10 now 10 1000 0 1 0 0 0 0 0 121 0 2 0 0 0 0 0",
+				after("", "9", phaseMember{-phaseNow, wire("ab", 0, 0)})}},
+			{"acquire", phaseRow{17, "a moment too early", state("", "6", phaseMember{-100, marked(-999, 4, vvv)}),
+				asked(7, 1, 0), "0", "0 0 1 6 now 10 1000 0 0 1 4 0 0 0", nil}},
+			{"acquire", phaseRow{17, "192 in a call", *large(after("", "0", passed...)),
+				asked(200, 1, 0), "0", "0 0 1 192 now 200 1000 0 1 0 0 0 0 0", large(after("", "192", passed[192:]...))}},
+			{"available", phaseRow{0, "", state("", "6", phaseMember{-100, marked(-1000, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 10 now", nil}},
+			{"available", phaseRow{0, "a moment too early", state("", "6", phaseMember{-100, marked(-999, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 6 now", nil}},
+			{"available", phaseRow{0, "ahead", state("", "6", phaseMember{hour, marked(-1000, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 10 now", nil}},
+			{"reserve", phaseRow{0, "the score has passed", state("", "6", phaseMember{-100, marked(-1000, 4, vvv)}),
+				wants(7, 0), "0", "0 7 10 1000 0 0", after(pause, "3", phaseMember{0, own(0, 7)})}},
+			{"reserve", phaseRow{0, "the score is ahead", state("", "6", phaseMember{hour, marked(-1000, 4, vvv)}),
+				wants(7, 0), "0", "0 7 10 1000 0 0", after(pause, "3", phaseMember{0, own(0, 7)})}},
+			{"reserve", phaseRow{0, "no more than it wants", state("", "6", phaseMember{-100, marked(-1000, 2, vvv)}, phaseMember{hour, marked(-1000, 2, www)}),
+				wants(7, 0), "0", "0 7 10 1000 0 0", after(pause, "1", phaseMember{0, own(0, 7)}, phaseMember{hour, marked(-1000, 2, www)})}},
+			{"reserve", phaseRow{0, "it waits for the mark and not for the score", state("", "6", phaseMember{-100, marked(-900, 4, vvv)}),
+				wants(7, 0), "0", "0 7 10 1000 1 100", after(mine, "-1", phaseMember{-100, marked(-900, 4, vvv)}, phaseMember{0, own(0, 7)})}},
+			{"reserve", phaseRow{0, "so it does if the score is ahead", state("", "6", phaseMember{hour, marked(-900, 4, vvv)}),
+				wants(7, 0), "0", "0 7 10 1000 1 100", after(mine, "-1", phaseMember{0, own(0, 7)}, phaseMember{hour, marked(-900, 4, vvv)})}},
+			{"reserve", phaseRow{0, "the clock was set back", state("", "6", phaseMember{hour, marked(900, 4, vvv)}),
+				wants(7, 0), "0", "0 7 10 1000 1 1000", after(mine, "-1", phaseMember{0, own(0, 7)}, phaseMember{hour, marked(900, 4, vvv)})}},
+			{"reserve", phaseRow{0, "the expired and the spent count once", state("", "0", phaseMember{-1000, own(0, 5)},
+				phaseMember{-1000, marked(-2000, 3, vvv)}, phaseMember{-100, grant('a', 2)}),
+				wants(10, 5), "0", "0 10 10 1000 2 900", after(mine, "-2", phaseMember{-100, grant('a', 2)}, phaseMember{0, own(0, 10)})}},
+			{"reserve", phaseRow{0, "128 in a call", *large(after("", "0", many...)),
+				wants(200, 0), "0", "0 200 200 1000 72 1", large(after(mine, "-72", rest...))}},
+		} {
+			require.NoError(t, run(&c.row, scriptText(t, c.script)), "%s: %s", c.script, c.row.name)
+		}
+	})
+}
