@@ -32,7 +32,7 @@ const (
 	// Two flights keep Redis busy while the replies of one are on their way, and so do fewCalls calls, in however many
 	// flights. A flight that is older than youth does not count: it is on a long line, or behind something slow.
 	maxYoung = 2
-	fewCalls = 6
+	fewCalls = 8
 	youth    = time.Millisecond
 
 	// Once maxFlights are in the air, all of them slow, the next one leaves when none has left for so long.
@@ -55,6 +55,7 @@ type lane struct {
 	air         []departure // of the flights that have not landed
 	landing     int         // how many have landed and are waking their callers
 	first, last *call       // the queue; it may hold calls whose callers have left
+	queued      int         // how many calls it holds
 	armed       bool        // a timer runs
 	fewer       int         // how many calls less than maxCalls a flight has at most
 	wasTooLong  bool        // the last flight whose time is known took too long
@@ -108,6 +109,7 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 		l.last.next = c
 	}
 	l.last = c
+	l.queued++
 	f, d := l.departLocked(now) // if a flight has grown old and the timer is late
 	l.armLocked(now)
 	l.mu.Unlock()
@@ -202,6 +204,7 @@ func (l *lane) roomAtLocked(now time.Time) time.Time {
 func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 	for c := l.first; c != nil && now.Sub(c.came) >= maxWait; c = l.first {
 		l.first, c.next = c.next, nil
+		l.queued--
 		c.err = errNotSent
 		c.wake()
 	}
@@ -212,6 +215,9 @@ func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 		return nil, departure{}
 	}
 	most := maxCalls - l.fewer
+	if len(l.air) == 0 && l.queued >= fewCalls {
+		most = min(most, (l.queued+1)/2) // so that Redis has the other half while the callers of these come back
+	}
 	calls, bytes, micros := make([]*call, 0, most), 0, 0
 	for c := l.first; c != nil && len(calls) < most; c = l.first {
 		if !c.left {
@@ -222,6 +228,7 @@ func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 			calls = append(calls, c)
 		}
 		l.first, c.next = c.next, nil
+		l.queued--
 	}
 	if l.first == nil {
 		l.last = nil
