@@ -148,6 +148,21 @@ func (h *hangar) leave(n int) {
 	}
 }
 
+// fill begins as many calls as leave at once, and does not record them.
+func (h *hangar) fill() {
+	n := len(h.flights)
+	for range fewCalls {
+		h.wg.Go(func() {
+			if _, err := h.call(context.Background(), "first"); err != nil {
+				h.t.Error(err)
+			}
+		})
+		synctest.Wait()
+	}
+	require.Len(h.t, h.flights, n+fewCalls)
+	h.flights = h.flights[:n]
+}
+
 // TestLoneCallLeavesAtOnce checks that a call leaves in the goroutine of its caller if little is on its way.
 func TestLoneCallLeavesAtOnce(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
@@ -169,42 +184,78 @@ func goroutine() string {
 	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
 }
 
-// TestCallsGather checks that calls which come while two flights are in the air leave together, in their order.
+// TestCallsGather checks that calls which come while fewCalls are in the air leave together, in their order.
 func TestCallsGather(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
-		h.leave(8)
+		h.leave(fewCalls + 6)
 		time.Sleep(100 * time.Microsecond)
 		h.leave(2)
 		h.wg.Wait()
-		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 8: 3 4 5 6 7 8 9 10"}, h.flights)
+		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "0s 1: 3", "0s 1: 4", "0s 1: 5", "0s 1: 6", "0s 1: 7", "0s 1: 8",
+			"500µs 8: 9 10 11 12 13 14 15 16"}, h.flights)
+	})
+	// Those that would leave Redis with nothing to do while their callers come back leave in two halves.
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		h.fill()
+		h.leave(2*maxCalls + 11)
+		h.wg.Wait()
+		require.Equal(t, []string{"500µs 64", "500µs 64", "1ms 6", "1ms 5"}, h.sizes())
+	})
+}
+
+// TestCallsDuringALanding checks that nobody leaves while the callers of a flight are being woken, so that those who call
+// again leave together.
+func TestCallsDuringALanding(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		l := h.d.single
+		l.landing = 1
+		h.leave(3)
+		time.Sleep(time.Second / 2)
+		require.Empty(t, h.flights)
+		require.False(t, l.armed, "whoever wakes the callers sees to those who wait")
+		c := h.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"})
+		l.mu.Lock()
+		l.landing = 0
+		now := time.Now()
+		d := departure{now, 1}
+		l.air = append(l.air, d)
+		l.mu.Unlock()
+		l.fly([]*call{c}, d)
+		<-c.done
+		h.wg.Wait()
+		require.Equal(t, []string{"500ms 1: a", "500.5ms 3: 1 2 3"}, h.flights)
+		require.Zero(t, l.landing)
 	})
 }
 
 func TestFlightsAreBounded(t *testing.T) {
 	t.Run("calls", func(t *testing.T) {
 		inHangar(t, 500*time.Microsecond, func(h *hangar) {
-			h.leave(2 + 2*maxCalls + 10)
+			h.fill()
+			h.leave(2*maxCalls + 7)
 			h.wg.Wait()
-			require.Equal(t, []string{"0s 1", "0s 1", "500µs 64", "500µs 64", "1ms 10"}, h.sizes())
+			require.Equal(t, []string{"500µs 64", "500µs 64", "1ms 7"}, h.sizes())
 		})
 	})
 	t.Run("bytes", func(t *testing.T) {
 		inHangar(t, 500*time.Microsecond, func(h *hangar) {
 			h.key = strings.Repeat("k", maxBytes/4)
-			h.leave(2 + 8)
+			h.fill()
+			h.leave(9)
 			h.key = strings.Repeat("k", 2*maxBytes)
 			h.leave(2)
 			h.wg.Wait()
-			require.Equal(t, []string{"0s 1", "0s 1", "500µs 3", "500µs 3", "1ms 2", "1ms 1", "1.5ms 1"}, h.sizes())
+			require.Equal(t, []string{"500µs 3", "500µs 3", "500µs 3", "1ms 1", "1ms 1"}, h.sizes())
 		})
 	})
 	t.Run("time of Redis", func(t *testing.T) {
 		defer func() { echo.Micros = 0 }()
 		echo.Micros = 300
 		inHangar(t, 500*time.Microsecond, func(h *hangar) {
-			h.leave(2 + 5)
+			h.fill()
+			h.leave(9)
 			h.wg.Wait()
-			require.Equal(t, []string{"0s 1", "0s 1", "500µs 2", "500µs 2", "1ms 1"}, h.sizes())
+			require.Equal(t, []string{"500µs 2", "500µs 2", "500µs 2", "500µs 2", "1ms 1"}, h.sizes())
 		})
 	})
 	t.Run("a usual flight is full by its calls", func(t *testing.T) {
@@ -230,9 +281,9 @@ func TestSoloScripts(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		h.leave(3)
+		h.leave(fewCalls + 1)
 		h.wg.Wait()
-		require.Equal(t, []string{"0s 1", "0s 1", "0s 1", "0s 1", "0s 1", "0s 1", "500µs 1"}, h.sizes())
+		require.Equal(t, append(slices.Repeat([]string{"0s 1"}, 4+fewCalls), "500µs 1"), h.sizes())
 	})
 }
 
@@ -240,14 +291,14 @@ func TestSoloScripts(t *testing.T) {
 // maxFlights of them.
 func TestFlightsOnALongLine(t *testing.T) {
 	inHangar(t, 20*time.Millisecond, func(h *hangar) {
-		h.leave(2 + 10)
+		h.fill()
+		h.leave(10)
 		time.Sleep(500 * time.Microsecond)
 		h.leave(3)
 		time.Sleep(1500 * time.Microsecond)
 		h.leave(3)
 		h.wg.Wait()
-		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "1ms 13: 3 4 5 6 7 8 9 10 11 12 13 14 15",
-			"2ms 1: 16", "2ms 1: 17", "3ms 1: 18"}, h.flights)
+		require.Equal(t, []string{"1ms 13: 1 2 3 4 5 6 7 8 9 10 11 12 13", "2ms 1: 14", "2ms 1: 15", "2ms 1: 16"}, h.flights)
 	})
 }
 
@@ -259,11 +310,11 @@ func TestFlightThatHangs(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		h.leave(4)
+		h.leave(fewCalls + 2)
 		time.Sleep(900 * time.Millisecond)
 		h.leave(1)
 		h.wg.Wait()
-		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "100µs 2: 3 4", "900ms 1: 5"}, h.flights)
+		require.Equal(t, []string{"100µs 2: 9 10", "900ms 1: 11"}, h.flights[fewCalls:])
 	})
 	// All connections hang: whoever comes leaves after a while, in ever fewer flights.
 	inHangar(t, time.Second, func(h *hangar) {
@@ -273,7 +324,8 @@ func TestFlightThatHangs(t *testing.T) {
 		}
 		h.wg.Wait()
 		require.Equal(t, []string{"0s 1", "1ms 1", "2ms 1", "3ms 1", "4ms 1", "5ms 1", "6ms 1", "7ms 1",
-			"107ms 64", "207ms 64", "307ms 64", "407ms 64", "507ms 64", "607ms 64", "707ms 8"}, h.sizes())
+			"8ms 1", "9ms 1", "10ms 1", "11ms 1",
+			"111ms 64", "211ms 64", "311ms 64", "411ms 64", "511ms 64", "611ms 64", "711ms 4"}, h.sizes())
 	})
 	// More come than such a Redis replies to: they are not sent any more after a second.
 	inHangar(t, 5*time.Second, func(h *hangar) {
@@ -293,7 +345,7 @@ func TestFlightThatHangs(t *testing.T) {
 			})
 		}
 		h.wg.Wait()
-		require.EqualValues(t, 3000-2-(6+9)*64, unsent.Load())
+		require.EqualValues(t, 3000-fewCalls-(maxFlights-fewCalls+9)*64, unsent.Load())
 	})
 }
 
@@ -307,7 +359,7 @@ func TestCallersLeave(t *testing.T) {
 				require.Equal(t, "v", ctx.Value(h), "but has the values of the first")
 			}
 		}
-		h.leave(2)
+		h.fill()
 		base := context.WithValue(context.Background(), h, "v")
 		short, stop := context.WithTimeout(base, 200*time.Microsecond) // before the flight leaves
 		defer stop()
@@ -324,11 +376,11 @@ func TestCallersLeave(t *testing.T) {
 		}
 		h.leave(1)
 		h.wg.Wait()
-		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "500µs 4: c1 c2 c3 3"}, h.flights)
+		require.Equal(t, []string{"500µs 4: c1 c2 c3 1"}, h.flights)
 	})
 	// All have left.
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
-		h.leave(2)
+		h.fill()
 		ctx, stop := context.WithTimeout(context.Background(), 200*time.Microsecond)
 		defer stop()
 		for range 3 {
@@ -338,7 +390,7 @@ func TestCallersLeave(t *testing.T) {
 			})
 		}
 		h.wg.Wait()
-		require.Equal(t, []string{"0s 1", "0s 1"}, h.sizes())
+		require.Empty(t, h.sizes())
 	})
 	// A caller that leaves by itself can be left, too.
 	inHangar(t, time.Second, func(h *hangar) {
@@ -418,9 +470,9 @@ func TestLanesOfARing(t *testing.T) {
 		}
 		ask(func(err error) { require.NoError(t, err) })
 		for name, list := range keys {
-			require.Equal(t, []string{"0s 1", "0s 1", fmt.Sprint("500µs ", len(list)-2)}, shards[name].sizes(), name)
+			require.Equal(t, append(slices.Repeat([]string{"0s 1"}, fewCalls), fmt.Sprint("500µs ", len(list)-fewCalls)), shards[name].sizes(), name)
 		}
-		require.Len(t, outer.flights, 9)
+		require.Len(t, outer.flights, 3*(fewCalls+1))
 
 		panics.Store(true)
 		ask(func(err error) {

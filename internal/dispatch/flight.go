@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
@@ -17,22 +18,20 @@ func (b brokenFlight) Unwrap() error { return b.error }
 // errGone reports that a hook has ended the goroutine of a flight, as a hook of a test does that fails it.
 var errGone = errors.New("redis: a hook has ended the goroutine that was sending commands")
 
-// send makes one attempt at each of the calls, and wakes their callers.
-func (l *lane) send(calls []*call) {
-	landed := false
+// send makes one attempt at each of the calls, and returns those whose callers it has not woken yet.
+func (l *lane) send(calls []*call) []*call {
+	flying := calls
 	defer func() {
-		if !landed {
-			for _, c := range calls {
-				c.land(nil, errGone)
-			}
+		for _, c := range flying {
+			c.err = errGone
+			c.wake()
 		}
 	}()
 	if len(calls) == 1 {
 		c := calls[0]
-		reply, err := c.script.straight(c.ctx, l, c.evalsha)
-		landed = true
-		c.land(reply, err)
-		return
+		c.reply, c.err = c.script.straight(c.ctx, l, c.evalsha)
+		flying = nil
+		return calls
 	}
 	ctx := calls[0].ctx
 	if ctx.Done() != nil {
@@ -41,26 +40,29 @@ func (l *lane) send(calls []*call) {
 	if l.node != nil {
 		ctx = context.WithValue(ctx, toNode{}, l.node)
 	}
-	calls = l.pipeline(ctx, calls, nil)
-	if len(calls) > 0 {
+	unknown := l.pipeline(ctx, calls, nil)
+	if len(unknown) > 0 {
 		// The scripts are not in the cache of Redis. One EVAL carries the text of each; the calls behind it find
 		// the script there, unless the cache is emptied once more.
-		calls = l.pipeline(ctx, calls, map[*Script]bool{})
+		for _, c := range calls {
+			if !slices.Contains(unknown, c) {
+				c.wake()
+			}
+		}
+		flying, calls = unknown, unknown
+		for _, c := range l.pipeline(ctx, calls, map[*Script]bool{}) {
+			c.resend = true
+		}
 	}
-	landed = true
-	for _, c := range calls {
-		c.resend = true
-		c.land(nil, nil)
-	}
+	flying = nil
+	return calls
 }
 
-func (c *call) land(reply any, err error) {
-	c.reply, c.err = reply, err
-	c.done <- struct{}{}
-}
+// wake tells the caller that its call has landed. The caller may use c for something else from then on.
+func (c *call) wake() { c.done <- struct{}{} }
 
 // pipeline makes one attempt at each of the calls in one round trip, and returns those for which Redis lacks the
-// script. If texts is not nil, the first call of each script carries its text.
+// script; the others have their outcome. If texts is not nil, the first call of each script carries its text.
 func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bool) (unknown []*call) {
 	cmds := make([]redis.Cmder, len(calls))
 	for i, c := range calls {
@@ -104,7 +106,7 @@ func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bo
 		case Classify(err) == retry.Unknown && !panicked:
 			err = brokenFlight{err}
 		}
-		c.land(reply, err)
+		c.reply, c.err = reply, err
 	}
 	return unknown
 }

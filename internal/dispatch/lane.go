@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,13 +29,14 @@ const (
 
 // The bounds of how many flights are in the air.
 const (
-	// Two flights keep Redis busy while the replies of one are on their way. A flight that is older than youth does
-	// not count: it is on a long line, or behind something slow.
+	// Two flights keep Redis busy while the replies of one are on their way, and so do fewCalls calls, in however many
+	// flights. A flight that is older than youth does not count: it is on a long line, or behind something slow.
 	maxYoung = 2
+	fewCalls = 8
 	youth    = time.Millisecond
 
 	// Once maxFlights are in the air, all of them slow, the next one leaves when none has left for so long.
-	maxFlights = 8
+	maxFlights = 12
 	stuck      = 100 * time.Millisecond
 
 	// Those who have waited for so long are not sent any more: more calls come than such a Redis replies to.
@@ -50,11 +52,19 @@ type lane struct {
 	node *redis.Client // of a cluster or a ring; nil for a client with one node
 
 	mu          sync.Mutex
-	air         []time.Time // when the flights left that have not landed
+	air         []departure // of the flights that have not landed
+	landing     int         // how many have landed and are waking their callers
 	first, last *call       // the queue; it may hold calls whose callers have left
+	queued      int         // how many calls it holds
 	armed       bool        // a timer runs
 	fewer       int         // how many calls less than maxCalls a flight has at most
 	wasTooLong  bool        // the last flight whose time is known took too long
+}
+
+// A departure says when a flight left, and with how many calls.
+type departure struct {
+	at    time.Time
+	calls int
 }
 
 // A call waits in the queue of a lane, or is in a flight.
@@ -79,14 +89,15 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 	now := time.Now()
 	l.mu.Lock()
 	if l.first == nil && l.roomLocked(now) {
-		l.air = append(l.air, now)
+		d := departure{now, 1}
+		l.air = append(l.air, d)
 		l.mu.Unlock()
 		if ctx.Done() == nil {
-			defer l.landed(now)
+			defer l.landed(d)
 			return s.straight(ctx, l, evalsha)
 		}
 		return Leavable(ctx, func() (any, error) {
-			defer l.landed(now)
+			defer l.landed(d)
 			return s.straight(ctx, l, evalsha)
 		})
 	}
@@ -98,11 +109,12 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 		l.last.next = c
 	}
 	l.last = c
-	f := l.departLocked(now) // if a flight has grown old and the timer is late
+	l.queued++
+	f, d := l.departLocked(now) // if a flight has grown old and the timer is late
 	l.armLocked(now)
 	l.mu.Unlock()
 	if f != nil {
-		go l.fly(f, now)
+		go l.fly(f, d)
 	}
 	if ctx.Done() == nil {
 		<-c.done
@@ -158,45 +170,54 @@ func (d *Dispatcher) recycle(c *call) {
 	d.free.Put(c)
 }
 
-// roomLocked reports whether another flight may leave.
-func (l *lane) roomLocked(now time.Time) bool { return len(l.air) == 0 || l.roomAtLocked(now).IsZero() }
+// roomLocked reports whether another flight may leave. While the callers of one that has landed are being woken, none
+// may: they may call again, and then leave together; see fly.
+func (l *lane) roomLocked(now time.Time) bool {
+	return l.landing == 0 && (len(l.air) == 0 || l.roomAtLocked(now).IsZero())
+}
 
 // roomAtLocked returns when another flight may leave if none lands until then, or zero if one may leave now.
 func (l *lane) roomAtLocked(now time.Time) time.Time {
 	var oldest, newest time.Time // of those that are young; of all
-	young := 0
-	for _, t := range l.air {
-		if now.Sub(t) < youth {
-			if young++; young == 1 || t.Before(oldest) {
-				oldest = t
+	young, calls := 0, 0         // those that are young, and their calls
+	for _, d := range l.air {
+		if now.Sub(d.at) < youth {
+			calls += d.calls
+			if young++; young == 1 || d.at.Before(oldest) {
+				oldest = d.at
 			}
 		}
-		if t.After(newest) {
-			newest = t
+		if d.at.After(newest) {
+			newest = d.at
 		}
 	}
 	switch {
 	case len(l.air) >= maxFlights && now.Sub(newest) < stuck:
 		return newest.Add(stuck)
-	case young >= maxYoung:
+	case young >= maxYoung && calls >= fewCalls:
 		return oldest.Add(youth)
 	}
 	return time.Time{}
 }
 
 // departLocked returns the calls of a flight that is to leave now, or nil. It drops those that have waited for too long.
-func (l *lane) departLocked(now time.Time) []*call {
+func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 	for c := l.first; c != nil && now.Sub(c.came) >= maxWait; c = l.first {
 		l.first, c.next = c.next, nil
-		c.land(nil, errNotSent)
+		l.queued--
+		c.err = errNotSent
+		c.wake()
 	}
 	if l.first == nil {
 		l.last = nil
 	}
 	if l.first == nil || !l.roomLocked(now) {
-		return nil
+		return nil, departure{}
 	}
 	most := maxCalls - l.fewer
+	if len(l.air) == 0 && l.queued >= fewCalls {
+		most = min(most, (l.queued+1)/2) // so that Redis has the other half while the callers of these come back
+	}
 	calls, bytes, micros := make([]*call, 0, most), 0, 0
 	for c := l.first; c != nil && len(calls) < most; c = l.first {
 		if !c.left {
@@ -207,15 +228,17 @@ func (l *lane) departLocked(now time.Time) []*call {
 			calls = append(calls, c)
 		}
 		l.first, c.next = c.next, nil
+		l.queued--
 	}
 	if l.first == nil {
 		l.last = nil
 	}
 	if len(calls) == 0 {
-		return nil
+		return nil, departure{}
 	}
-	l.air = append(l.air, now)
-	return calls
+	d := departure{now, len(calls)}
+	l.air = append(l.air, d)
+	return calls, d
 }
 
 // took records how long Redis took for a flight of n calls, from the first to the last.
@@ -236,9 +259,10 @@ func (l *lane) took(n int, d time.Duration) {
 	}
 }
 
-// armLocked sees to it that those who wait leave as soon as there is room, even if no flight lands.
+// armLocked sees to it that those who wait leave as soon as there is room, even if no flight lands. While one is landing,
+// fly does.
 func (l *lane) armLocked(now time.Time) {
-	if l.first != nil && !l.armed {
+	if l.first != nil && !l.armed && l.landing == 0 {
 		l.armed = true
 		time.AfterFunc(max(0, l.roomAtLocked(now).Sub(now)), l.onTimer)
 	}
@@ -248,65 +272,76 @@ func (l *lane) onTimer() {
 	now := time.Now()
 	l.mu.Lock()
 	l.armed = false
-	f := l.departLocked(now)
+	f, d := l.departLocked(now)
 	l.armLocked(now)
 	l.mu.Unlock()
 	if f != nil {
-		l.fly(f, now)
+		l.fly(f, d)
 	}
 }
 
-// landed ends the flight that left at t, and starts the next one.
-func (l *lane) landed(t time.Time) {
+// landed ends a flight, and starts the next one.
+func (l *lane) landed(d departure) {
 	l.mu.Lock()
-	l.landLocked(t)
+	l.landLocked(d)
 	if l.first == nil {
 		l.mu.Unlock()
 		return
 	}
 	now := time.Now()
-	f := l.departLocked(now)
+	f, next := l.departLocked(now)
 	l.armLocked(now)
 	l.mu.Unlock()
 	if f != nil {
-		go l.fly(f, now)
+		go l.fly(f, next)
 	}
 }
 
-func (l *lane) landLocked(t time.Time) {
-	for i, began := range l.air {
-		if began.Equal(t) {
-			n := len(l.air) - 1
-			l.air[i] = l.air[n]
-			l.air = l.air[:n]
-			return
-		}
+func (l *lane) landLocked(d departure) {
+	if i := slices.Index(l.air, d); i >= 0 {
+		n := len(l.air) - 1
+		l.air[i] = l.air[n]
+		l.air = l.air[:n]
 	}
 }
 
 func (l *lane) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.air) == 0 && l.first == nil
+	return len(l.air) == 0 && l.first == nil && l.landing == 0
 }
 
-// fly takes calls to Redis that left at began, and then those that have come in the meantime, until there are none.
-func (l *lane) fly(calls []*call, began time.Time) {
+// fly takes calls to Redis that have left, and then those that have come in the meantime, until there are none.
+func (l *lane) fly(calls []*call, d departure) {
 	ended := false
 	defer func() {
 		if !ended { // a hook has ended the goroutine
-			l.landed(began)
+			l.landed(d)
 		}
 	}()
 	for calls != nil {
-		l.send(calls)
-		// Let the callers that have their replies call again, so that their calls leave together.
-		runtime.Gosched()
+		calls = l.send(calls)
 		l.mu.Lock()
-		l.landLocked(began)
-		began = time.Now()
-		calls = l.departLocked(began)
-		l.armLocked(began)
+		l.landLocked(d)
+		l.landing++
+		l.mu.Unlock()
+		for _, c := range calls {
+			c.wake()
+		}
+		// Let the callers call again, so that their calls leave together.
+		runtime.Gosched()
+		now := time.Now()
+		l.mu.Lock()
+		l.landing--
+		calls, d = l.departLocked(now)
+		for calls != nil { // those who came while several flights were landing may be more than one takes
+			more, at := l.departLocked(now)
+			if more == nil {
+				break
+			}
+			go l.fly(more, at)
+		}
+		l.armLocked(now)
 		l.mu.Unlock()
 	}
 	ended = true
