@@ -63,6 +63,9 @@ func allRows(o options) []row {
 			title: fmt.Sprintf("64 callers on %s limiters", grouped(limiters)), text: "Each request takes a limiter at random."},
 		loadRow{callers: 1, limiters: limiters, duration: d, key: "limiters-1",
 			title: fmt.Sprintf("1 caller on %s limiters", grouped(limiters))},
+		loadRow{callers: 8, limiters: limiters, duration: d, key: "limiters-8",
+			title: fmt.Sprintf("8 callers on %s limiters", grouped(limiters)),
+			text:  "So few that their calls do not share round trips."},
 		loadRow{callers: 512, limiters: limiters, duration: d, key: "limiters-512",
 			title: fmt.Sprintf("512 callers on %s limiters", grouped(limiters))},
 		linkRow{loadRow{callers: 256, limiters: limiters, duration: d, key: "link",
@@ -105,7 +108,9 @@ func limitRows(o options, subjects int) []row {
 	each.limiters = subjects
 	each.key, each.title = "limit-subjects", fmt.Sprintf("limit/: 64 callers, a limiter for each of %s subjects", grouped(subjects))
 	each.text = "Each request is of a subject at random, as where every user has a limiter."
-	crowd := each
+	few, crowd := each, each
+	few.callers, few.text = 8, ""
+	few.key, few.title = "limit-subjects-8", fmt.Sprintf("limit/: 8 callers, a limiter for each of %s subjects", grouped(subjects))
 	crowd.callers = 512
 	crowd.key, crowd.title = "limit-subjects-512", fmt.Sprintf("limit/: 512 callers, a limiter for each of %s subjects", grouped(subjects))
 	none.refuse, none.duration = true, 2*o.duration
@@ -116,7 +121,7 @@ func limitRows(o options, subjects int) []row {
 	if o.quick {
 		waiters = 20
 	}
-	return []row{one, many, most, each, crowd, none, limitWaitersRow{waiters}, newCostRow(o)}
+	return []row{one, many, most, each, few, crowd, none, limitWaitersRow{waiters}, newCostRow(o)}
 }
 
 // limitText is the text of all rows about package limit.
