@@ -23,7 +23,7 @@ func Failure(err error) *retry.Error {
 		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenFlight)),
 		Answered: errors.As(err, &re),
 		ReadOnly: refusesWrites(err),
-		Local:    panicked || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errNotSent),
+		Local:    panicked || crowded(err),
 		Final:    panicked,
 	}
 }
@@ -46,8 +46,7 @@ func Classify(err error) retry.Outcome {
 	if errors.Is(err, redis.ErrClosed) || errors.Is(err, redis.ErrCrossSlot) {
 		return retry.Executed
 	}
-	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errShardDown) ||
-		errors.Is(err, errNotSent) {
+	if crowded(err) || errors.Is(err, errShardDown) {
 		return retry.NotExecuted
 	}
 	var op *net.OpError
@@ -55,6 +54,11 @@ func Classify(err error) retry.Outcome {
 		return retry.NotExecuted
 	}
 	return retry.Unknown
+}
+
+// crowded reports whether err says that a call was not sent because this process has too many others on their way.
+func crowded(err error) bool {
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errNotSent)
 }
 
 // refusesWrites reports whether err is the reply of a server that refuses to write. Nothing was written in that
