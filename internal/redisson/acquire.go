@@ -20,11 +20,7 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 	if err != nil {
 		return permit.Reply{}, err
 	}
-	sender := l.sender
-	if slow(b) || b.Replay || b.Alone {
-		sender = dispatch.Alone(sender)
-	}
-	raw, err := l.once(ctx, sender, l.Scripts.Acquire, cmd, b.Requests())
+	raw, err := l.once(ctx, l.senderOf(slow(b) || b.Replay || b.Alone), l.Scripts.Acquire, cmd, b.Requests())
 	if err != nil {
 		return permit.Reply{}, err
 	}
@@ -242,11 +238,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	if err != nil {
 		return permit.Reserved{}, err
 	}
-	sender := l.sender
-	if v.Unsure {
-		sender = dispatch.Alone(sender)
-	}
-	raw, err := l.once(ctx, sender, s, cmd, 1)
+	raw, err := l.once(ctx, l.senderOf(v.Unsure), s, cmd, 1)
 	if err != nil {
 		return permit.Reserved{}, err
 	}
@@ -311,11 +303,7 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 	if err != nil {
 		return nil, err
 	}
-	sender := c.sender
-	if replay {
-		sender = dispatch.Alone(sender)
-	}
-	raw, err := parts[0].Limiter.(*Limiter).once(ctx, sender, c.Scripts.AcquireAll, cmd, 1)
+	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.senderOf(replay), c.Scripts.AcquireAll, cmd, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,14 @@ func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
 	return &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength)}
 }
 
+// senderOf returns the sender of a call, which shares a round trip with others unless it is to go alone.
+func (c *Conn) senderOf(alone bool) dispatch.Sender {
+	if alone {
+		return dispatch.Alone(c.sender)
+	}
+	return c.sender
+}
+
 // Shard returns the shard of a ring that holds a key. It reports false if the client is not a ring, or if the
 // shard is not known.
 func (c *Conn) Shard(key string) (any, bool) { return dispatch.ShardOf(c.sender, key) }
