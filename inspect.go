@@ -106,11 +106,7 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	for _, f := range found.Members {
 		m := StoredMember{Raw: f.Raw, Time: f.Time}
 		m.Member, _ = ParseMember(m.Raw) // an unknown layout is something that the caller wants to see
-		from := m.Time
-		if at, marked := redisson.SeenAt(m.Raw); marked && at.Before(from) {
-			from = at
-		}
-		m.Expired = err == nil && !from.Add(s.Rate.Interval).After(s.Time)
+		m.Expired = err == nil && redisson.Expired(m.Raw, float64(m.Time.UnixMilli()), s.Time.UnixMilli()-s.Rate.Interval.Milliseconds())
 		s.Members = append(s.Members, m)
 		s.Formats[m.Format]++
 		s.Layouts[m.Layout()]++

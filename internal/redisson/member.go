@@ -3,7 +3,6 @@ package redisson
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -28,13 +27,18 @@ func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, permits)
 }
 
-// SeenAt returns when acquire first saw a member whose score lay ahead of its clock, and that it has marked since. Its
-// permits are back an interval after that instant. For other members it reports false.
-func SeenAt(m []byte) (at time.Time, marked bool) {
-	if len(m) != 21 || string(m[:4]) != "\x10~t~" {
-		return time.Time{}, false
+// Expired reports whether the permits of m, a member with that score in ms, are back when the grants of due are, in ms
+// since the epoch. Those of a mark, a member whose score lay ahead of the clock of acquire, are when acquire has first
+// seen it by then.
+func Expired(m []byte, score float64, due int64) bool {
+	if score <= float64(due) {
+		return true
 	}
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, m[8:14]...)))), true
+	if len(m) != 21 || string(m[:4]) != "\x10~t~" {
+		return false
+	}
+	seen := binary.BigEndian.Uint64(append([]byte{0, 0}, m[8:14]...))
+	return int64(seen) <= due
 }
 
 // RandomID returns an ID that is not secret but does not repeat. It does not begin like the members that are

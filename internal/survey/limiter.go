@@ -103,11 +103,7 @@ var Marks = map[byte]string{'w': "callers wait", 'c': "cool-down", 'l': "after a
 
 // Expired reports whether the permits of m have come back at now.
 func (m Member) Expired(now time.Time, interval time.Duration) bool {
-	due := now.UnixMilli() - interval.Milliseconds()
-	if at, marked := redisson.SeenAt([]byte(m.Raw)); marked && at.UnixMilli() <= due {
-		return true
-	}
-	return m.Score <= float64(due)
+	return redisson.Expired([]byte(m.Raw), m.Score, now.UnixMilli()-interval.Milliseconds())
 }
 
 // instant returns the field of the hash that holds an instant in ms, or the zero time.
