@@ -16,6 +16,7 @@ type (
 
 	historyAsk struct {
 		kind    historyKind
+		client  int // of a request
 		permits int64
 		id      int // of a caller that left, below 64
 	}

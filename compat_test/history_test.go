@@ -1,12 +1,14 @@
 package compat_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,11 +46,18 @@ type history struct {
 
 	mu         sync.Mutex
 	operations []porcupine.Operation
+	waits      []historyWait
 	leaving    atomic.Int64
 	leavers    int
 	told       int64 // permits
 	faults     atomic.Int64
 	slow       atomic.Bool // no history that can be judged, because the machine stood still
+}
+
+// A historyWait is how long, in ns, a caller of a client had waited for longer than an interval.
+type historyWait struct {
+	client      int
+	from, until int64
 }
 
 // A historyPlan tells how n histories are made, several at a time, each on its own limiter.
@@ -122,9 +131,12 @@ func (plan historyPlan) run(t *testing.T) judged {
 	redistest.Measured(t, 2*len(out.histories) > plan.n, "the machine stood still in all but %d of %d histories", len(out.histories), plan.n)
 	plan.n = len(out.histories)
 	played := time.Since(began)
+	var kept atomic.Int64
 	each(plan.n, runtime.GOMAXPROCS(0), func(i int) { // afterwards, because it would delay the callers
 		h := out.histories[i]
-		out.verdicts[i] = porcupine.CheckOperationsTimeout(historyModel(h.rate.Permits, plan.interval), h.operations, historyChecks)
+		operations, left := h.judgeable()
+		kept.Add(int64(left))
+		out.verdicts[i] = porcupine.CheckOperationsTimeout(historyModel(h.rate.Permits, plan.interval), operations, historyChecks)
 	})
 	operations, grants := 0, 0
 	for i, h := range out.histories {
@@ -136,9 +148,9 @@ func (plan historyPlan) run(t *testing.T) judged {
 			}
 		}
 	}
-	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v, %d played again: %v",
+	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v, %d played again, %d refusals beside one that waited not judged: %v",
 		plan.n, operations, grants, p.Counts().LostReplies, played.Round(time.Millisecond),
-		(time.Since(began) - played).Round(time.Millisecond), again.Load(), out.counts)
+		(time.Since(began) - played).Round(time.Millisecond), again.Load(), kept.Load(), out.counts)
 	require.Equal(t, plan.share > 0, p.Counts().LostReplies+p.Counts().Doubled > 0)
 	return out
 }
@@ -191,8 +203,8 @@ func (h *history) add(call, ret int64, in historyAsk, out historyAnswer) {
 	h.operations = append(h.operations, porcupine.Operation{Input: in, Call: call, Output: out, Return: ret})
 }
 
-// take records one request. decided is the instant of the decision, where the reply tells it.
-func (h *history) take(permits int64, ask func() (granted bool, decided time.Time, err error)) {
+// take records one request by a caller of a client. decided is the instant of the decision, where the reply tells it.
+func (h *history) take(client int, permits int64, ask func() (granted bool, decided time.Time, err error)) {
 	before := h.clock() - 1 // a script sees the clock as it was when it began
 	out := historyAnswer{lo: before}
 	call := h.now()
@@ -202,7 +214,7 @@ func (h *history) take(permits int64, ask func() (granted bool, decided time.Tim
 		return
 	}
 	if ret-call >= 3*int64(h.rate.Interval) {
-		h.slow.Store(true) // more grants may have expired untold than the one below
+		h.slow.Store(true) // too many grants may have expired untold
 	}
 	out.granted = granted
 	if out.hi = decided.UnixMilli(); decided.IsZero() {
@@ -210,13 +222,40 @@ func (h *history) take(permits int64, ask func() (granted bool, decided time.Tim
 	} else if !granted {
 		out.lo = out.hi // a grant may be older than the reply that arrived
 	}
-	in := historyAsk{kind: kindTake, permits: permits}
+	in := historyAsk{kind: kindTake, client: client, permits: permits}
 	h.add(call, ret, in, out)
-	if interval := h.rate.Interval.Milliseconds(); ret-call >= int64(h.rate.Interval) {
-		// The first grant had expired when the request was sent again, so there is a second one.
-		in.kind = kindLeave
-		h.add(call, never, in, historyAnswer{lo: before, hi: out.hi - interval})
+	in.kind = kindLeave
+	// A grant that had expired when the request was sent again is one that nobody was told of. Redis counts in whole ms.
+	for end := ret - int64(h.rate.Interval-2*time.Millisecond); end >= call; end -= int64(h.rate.Interval) {
+		out.hi -= h.rate.Interval.Milliseconds()
+		h.add(call, never, in, historyAnswer{lo: before, hi: out.hi})
 	}
+}
+
+// acquire makes one request of ours that waits.
+func (h *history) acquire(rng *rand.Rand, client int) {
+	permits, w := 1+rng.Int64N(4), historyWait{client: client, from: h.now() + int64(h.rate.Interval)}
+	h.take(client, permits, func() (bool, time.Time, error) {
+		err := h.limiters[client].Acquire(h.Context(), permits)
+		w.until = h.now()
+		return true, time.Time{}, err
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = append(h.waits, w)
+}
+
+// judgeable returns the operations without the refusals that are due to a caller of the same client that had waited for
+// longer than an interval: permits are then kept for that caller, and the model knows of none that are kept.
+func (h *history) judgeable() (operations []porcupine.Operation, left int) {
+	kept := func(o porcupine.Operation) bool {
+		in := o.Input.(historyAsk)
+		return in.kind == kindTake && !o.Output.(historyAnswer).granted && slices.ContainsFunc(h.waits, func(w historyWait) bool {
+			return w.client == in.client && o.Call < w.until && o.Return > w.from
+		})
+	}
+	operations = slices.DeleteFunc(slices.Clone(h.operations), kept)
+	return operations, len(h.operations) - len(operations)
 }
 
 // failed reports whether err is not nil. On a machine that stands still Redis can seem unavailable; what else fails,
@@ -262,7 +301,7 @@ func (h *history) leave(call, permits int64) {
 // try makes one request of ours that does not wait.
 func (h *history) try(rng *rand.Rand, client int) {
 	permits := 1 + rng.Int64N(4)
-	h.take(permits, func() (bool, time.Time, error) {
+	h.take(client, permits, func() (bool, time.Time, error) {
 		if rng.IntN(3) == 0 {
 			granted, err := h.limiters[client].TryAcquire(h.Context(), permits, 0)
 			return granted, time.Time{}, err
@@ -272,10 +311,33 @@ func (h *history) try(rng *rand.Rand, client int) {
 	})
 }
 
+// String returns the operations in the order of their calls, which is what is needed to judge a history by hand. Calls
+// and returns are in ms since the first call.
+func (h *history) String() string {
+	operations := slices.SortedFunc(slices.Values(h.operations), func(a, b porcupine.Operation) int {
+		return cmp.Compare(a.Call, b.Call)
+	})
+	ms := func(ns int64) float64 { return float64(ns-operations[0].Call) / 1e6 }
+	lines := []string{fmt.Sprintf("rate %+v", h.rate)}
+	for _, o := range operations {
+		in, out, ret := o.Input.(historyAsk), o.Output.(historyAnswer), "never"
+		if o.Return != never {
+			ret = fmt.Sprintf("%.1f", ms(o.Return))
+		}
+		lines = append(lines, fmt.Sprintf("%8.1f .. %-8s %+v %+v", ms(o.Call), ret, in, out))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // requireAllAccepted fails the test unless the checker has accepted every history. One that took the checker too long
 // is not accepted.
 func (j judged) requireAllAccepted(t *testing.T) {
 	t.Helper()
+	for i, h := range j.histories {
+		if j.verdicts[i] != porcupine.Ok {
+			t.Log(h)
+		}
+	}
 	require.Equal(t, map[porcupine.CheckResult]int{porcupine.Ok: len(j.histories)}, j.counts)
 }
 
@@ -305,10 +367,7 @@ func TestHistoryExpires(t *testing.T) {
 		case 0:
 			h.read()
 		case 1:
-			permits := 1 + rng.Int64N(4)
-			h.take(permits, func() (bool, time.Time, error) {
-				return true, time.Time{}, h.limiters[client].Acquire(h.Context(), permits)
-			})
+			h.acquire(rng, client)
 		default:
 			h.try(rng, client)
 		}

@@ -32,7 +32,7 @@ func TestHistoryOfRedisson(t *testing.T) {
 	plan := historyPlan{n: 100, interval: time.Hour, jar: newJar(t, newestListed()), settle: (*history).settle}
 	plan.play = func(h *history, rng *rand.Rand, client int) {
 		permits, bits := 1+rng.Int64N(4), rng.Uint64()
-		h.take(permits, func() (bool, time.Time, error) {
+		h.take(client, permits, func() (bool, time.Time, error) {
 			granted, err := plan.jar.tryAcquire(h.Context(), h.through, h.mine.Name(), "history", permits, bits)
 			return granted, time.Time{}, err
 		})
@@ -56,7 +56,7 @@ func TestHistoryGrantsTwice(t *testing.T) {
 	plan := historyPlan{n: 60, interval: time.Hour, settle: (*history).settle}
 	plan.play = func(h *history, rng *rand.Rand, client int) {
 		permits := 1 + rng.Int64N(4)
-		h.take(permits, func() (bool, time.Time, error) {
+		h.take(client, permits, func() (bool, time.Time, error) {
 			if rng.IntN(5) == 0 {
 				r, err := h.limiters[client].Try(h.Context(), permits)
 				if err != nil {
@@ -90,7 +90,7 @@ func TestHistoryExpiresTellsTwice(t *testing.T) {
 // tellTwice reports one refused request in every so many as granted.
 func (h *history) tellTwice(rng *rand.Rand, client, one int) {
 	permits := 1 + rng.Int64N(4)
-	h.take(permits, func() (bool, time.Time, error) {
+	h.take(client, permits, func() (bool, time.Time, error) {
 		r, err := h.limiters[client].Try(h.Context(), permits)
 		if err == nil && !r.Granted && rng.IntN(one) == 0 {
 			h.faults.Add(1)

@@ -10,7 +10,7 @@ import (
 func (f *flight) land(a *permit.Reply, begin time.Time) {
 	l := f.limiter
 	l.shard.lock()
-	f.learnLocked(a, begin)
+	missed := f.learnLocked(a, begin)
 	head := l.waiters.first
 	ended := f.grantLocked(a, f.ended[:0])
 	ended = f.passOnLocked(a, ended)
@@ -35,6 +35,8 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	case a.Next == permit.Audit && !f.audited:
 		f.more, f.audit, f.audited = left, true, true
 	case !left:
+	case missed && !l.keepsFromTriesLocked():
+		f.more, f.DryRun = true, false // those whom the permits were kept for have been served, or have left
 	case a.Next == permit.Rest || headLeft:
 		f.more, f.Check = true, checked
 	case a.Next == permit.Walk:
@@ -64,8 +66,8 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	clear(ended)
 }
 
-// learnLocked takes in what the reply says about the limiter.
-func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
+// learnLocked takes in what the reply says about the limiter. It reports whether a dry run found permits.
+func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 	l := f.limiter
 	a.Context = f.ctx
 	l.lastErr, l.typ = nil, f.Type
@@ -76,8 +78,9 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
 		l.noTTLUntil = begin.Add(trustNoTTL)
 	}
 	if f.DryRun {
-		// What the dry run found belongs to somebody else; see reservedForListLocked.
+		// What the dry run found belongs to somebody else; see keepsFromTriesLocked.
 		for i := range a.Granted {
+			missed = missed || a.Granted[i] > 0
 			a.Granted[i] = min(a.Granted[i], 0)
 		}
 		a.Wait = max(a.Wait, time.Millisecond)
@@ -85,6 +88,7 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) {
 	if a.Rate.Interval > 0 && !l.sharing.refused.IsZero() {
 		l.learnOthersLocked(f, a)
 	}
+	return missed
 }
 
 // grantLocked gives the grants of each run to those of its callers that are still there, in their order. Grants

@@ -162,8 +162,20 @@ func (l *limiter) headIsStarvingLocked() bool {
 	return r != nil && r.refused && l.lastErr == nil && l.interval > 0 && time.Since(l.headSince) > l.interval
 }
 
+// triesStandBehindLocked reports whether tries stand behind the line, because its head is starving. Beside others the
+// head takes its permits ahead instead, and leaves to the tries what comes before.
+func (l *limiter) triesStandBehindLocked() bool {
+	return l.waiters.n > 0 && !l.sharing.others() && l.headIsStarvingLocked()
+}
+
+// keepsFromTriesLocked reports whether free permits are kept for others of this process. Tries then ask without taking
+// anything, and are refused.
+func (l *limiter) keepsFromTriesLocked() bool {
+	return l.reservedForListLocked() || l.triesStandBehindLocked()
+}
+
 // reservedForListLocked reports whether free permits are kept for a list of limiters that gathers permits or
-// has been passed over for long. Tries then ask without taking anything, and are refused.
+// has been passed over for long.
 func (l *limiter) reservedForListLocked() bool {
 	if l.gatherer != nil {
 		return true
@@ -223,9 +235,7 @@ func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
 	}
-	// Beside others the head takes its permits ahead, and leaves to the tries what comes before.
-	reserved, starving := l.reservedForListLocked(), l.waiters.n > 0 && !l.sharing.others() && l.headIsStarvingLocked()
-	if starving && !reserved && l.gathering == nil {
+	if l.triesStandBehindLocked() && !l.reservedForListLocked() && l.gathering == nil {
 		if l.lineInFlight {
 			return nil
 		}
@@ -238,7 +248,7 @@ func (l *limiter) takeTriesLocked() *flight {
 		}
 	}
 	f := l.newFlightLocked()
-	f.DryRun = reserved || starving
+	f.DryRun = l.keepsFromTriesLocked()
 	f.takeTriesLocked(&l.tries)
 	f.changes = l.changes
 	l.triesInFlight++

@@ -204,6 +204,35 @@ func reserving(l *limiter) bool {
 	return l.Snapshot().Gathering
 }
 
+// reservedFor makes a list wait, until ctx is done, for permits of two limiters of 10 a minute, of which a faster process
+// takes those of the second. At 99 s it has reserved what there is. The channel receives the error of the list.
+func reservedFor(ctx context.Context, w *world, l []*limiter) <-chan error {
+	other := newWorld(w.t, w.server)
+	w.t.Cleanup(other.close)
+	peer := other.limiter(l[1].key)
+	take := func(n int64) {
+		ok, err := peer.TryAcquire(w.ctx, n, 0)
+		require.True(w.t, ok && err == nil)
+	}
+	take(6)
+	w.at(30 * time.Second)
+	take(4)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.all(ctx, 70*time.Second, l[0].of(3), l[1].of(9))
+		done <- err
+	}()
+	// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
+	w.at(time.Minute - time.Millisecond)
+	for range 40 {
+		if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
+			break
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return done
+}
+
 // TestAReservationGoesBack checks that the reservations of a list are refunded at once, however its wait ends.
 func TestAReservationGoesBack(t *testing.T) {
 	for name, end := range map[string]func(w *world, cancel func()){
@@ -214,31 +243,9 @@ func TestAReservationGoesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
 				l := w.others(overall(10, time.Minute), overall(10, time.Minute))
-				other := newWorld(t, w.server)
-				defer other.close()
-				peer := other.limiter(l[1].key)
-				take := func(n int64) {
-					ok, err := peer.TryAcquire(w.ctx, n, 0)
-					require.True(t, ok && err == nil)
-				}
-				take(6)
-				w.at(30 * time.Second)
-				take(4)
 				ctx, cancel := context.WithCancel(w.ctx)
 				defer cancel()
-				done := make(chan error, 1)
-				go func() {
-					_, err := w.all(ctx, 70*time.Second, l[0].of(3), l[1].of(9))
-					done <- err
-				}()
-				// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
-				w.at(time.Minute - time.Millisecond)
-				for range 40 {
-					if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
-						break
-					}
-					time.Sleep(100 * time.Microsecond)
-				}
+				done := reservedFor(ctx, w, l)
 				w.at(99 * time.Second)
 				require.True(t, reserving(l[1]))
 				w.has(l[1], 0)
@@ -248,6 +255,39 @@ func TestAReservationGoesBack(t *testing.T) {
 				require.False(t, reserving(l[0]) || reserving(l[1]))
 				require.NotZero(t, w.server.Available(l[1].key), "given back")
 				w.has(l[0], 10)
+			})
+		})
+	}
+}
+
+// TestATryAsksAgainAfterAReservation checks that a request that took nothing, because the permits were reserved for a
+// list of this process, asks again if the list has left before the reply and something was free.
+func TestATryAsksAgainAfterAReservation(t *testing.T) {
+	for name, permits := range map[string]int64{"enough is free": 1, "too little is free": 10} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				l := w.others(overall(10, time.Minute), overall(10, time.Minute))
+				ctx, cancel := context.WithCancel(w.ctx)
+				defer cancel()
+				done := reservedFor(ctx, w, l)
+				w.at(99 * time.Second)
+				require.True(t, reserving(l[1]))
+				before := w.p.Sent()
+				r, err := l[1].Try(w.ctx, permits)
+				require.NoError(t, err)
+				require.False(t, r.Granted)
+				require.Equal(t, 1, w.p.Sent()-before, "calls")
+
+				w.p.Next(enginetest.Fault{Before: 500 * time.Millisecond})
+				go func() {
+					time.Sleep(100 * time.Millisecond)
+					cancel()
+				}()
+				r, err = l[1].Try(w.ctx, permits)
+				require.NoError(t, err)
+				require.Equal(t, permits == 1, r.Granted)
+				require.Equal(t, 99*time.Second+500*time.Millisecond, w.elapsed())
+				<-done
 			})
 		})
 	}
