@@ -138,14 +138,14 @@ func (w *lossy) run(seed uint64, goal int, losers *loser, take taker) {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)+2))
 		callers.Go(func() {
 			for w.lost() < goal && faults.Load() < 10 {
-				permits := 1 + rng.Int64N(5)
+				permits, began := 1+rng.Int64N(5), time.Now()
 				switch granted, err := take(ctx, rng, l, client, permits); {
 				case err == nil && granted:
 					l.told[client].Add(permits)
 				case l.timed && errors.Is(err, ratelimiter.ErrUnavailable): // its time was up first
 				case err != nil: // the last attempt always gets a reply
 					faults.Add(1)
-					w.Errorf("%s: %v", l.name, err)
+					w.Errorf("%s: after %v: %v", l.name, time.Since(began), err)
 				}
 			}
 		})
