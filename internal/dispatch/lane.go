@@ -110,12 +110,8 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 	}
 	l.last = c
 	l.queued++
-	f, d := l.departLocked(now) // if a flight has grown old and the timer is late
-	l.armLocked(now)
+	l.leaveLocked(now) // if a flight has grown old and the timer is late
 	l.mu.Unlock()
-	if f != nil {
-		go l.fly(f, d)
-	}
 	if ctx.Done() == nil {
 		<-c.done
 	} else {
@@ -203,13 +199,9 @@ func (l *lane) roomAtLocked(now time.Time) time.Time {
 // departLocked returns the calls of a flight that is to leave now, or nil. It drops those that have waited for too long.
 func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 	for c := l.first; c != nil && now.Sub(c.came) >= maxWait; c = l.first {
-		l.first, c.next = c.next, nil
-		l.queued--
+		l.popLocked()
 		c.err = errNotSent
 		c.wake()
-	}
-	if l.first == nil {
-		l.last = nil
 	}
 	if l.first == nil || !l.roomLocked(now) {
 		return nil, departure{}
@@ -227,11 +219,7 @@ func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 			}
 			calls = append(calls, c)
 		}
-		l.first, c.next = c.next, nil
-		l.queued--
-	}
-	if l.first == nil {
-		l.last = nil
+		l.popLocked()
 	}
 	if len(calls) == 0 {
 		return nil, departure{}
@@ -239,6 +227,32 @@ func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 	d := departure{now, len(calls)}
 	l.air = append(l.air, d)
 	return calls, d
+}
+
+// popLocked takes the first call out of the queue.
+func (l *lane) popLocked() {
+	c := l.first
+	l.first, c.next = c.next, nil
+	if l.first == nil {
+		l.last = nil
+	}
+	l.queued--
+}
+
+// leaveLocked starts as many flights as there is room for, and sees to it that those who still wait leave as soon as there
+// is, even if no flight lands. While one is landing, fly does.
+func (l *lane) leaveLocked(now time.Time) {
+	for {
+		calls, d := l.departLocked(now)
+		if calls == nil {
+			break
+		}
+		go l.fly(calls, d)
+	}
+	if l.first != nil && !l.armed && l.landing == 0 {
+		l.armed = true
+		time.AfterFunc(l.roomAtLocked(now).Sub(now), l.onTimer)
+	}
 }
 
 // took records how long Redis took for a flight of n calls, from the first to the last.
@@ -259,41 +273,20 @@ func (l *lane) took(n int, d time.Duration) {
 	}
 }
 
-// armLocked sees to it that those who wait leave as soon as there is room, even if no flight lands. While one is landing,
-// fly does.
-func (l *lane) armLocked(now time.Time) {
-	if l.first != nil && !l.armed && l.landing == 0 {
-		l.armed = true
-		time.AfterFunc(max(0, l.roomAtLocked(now).Sub(now)), l.onTimer)
-	}
-}
-
 func (l *lane) onTimer() {
-	now := time.Now()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.armed = false
-	f, d := l.departLocked(now)
-	l.armLocked(now)
-	l.mu.Unlock()
-	if f != nil {
-		l.fly(f, d)
-	}
+	l.leaveLocked(time.Now())
 }
 
-// landed ends a flight, and starts the next one.
+// landed ends a flight, and starts those for which there is room then.
 func (l *lane) landed(d departure) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.landLocked(d)
-	if l.first == nil {
-		l.mu.Unlock()
-		return
-	}
-	now := time.Now()
-	f, next := l.departLocked(now)
-	l.armLocked(now)
-	l.mu.Unlock()
-	if f != nil {
-		go l.fly(f, next)
+	if l.first != nil {
+		l.leaveLocked(time.Now())
 	}
 }
 
@@ -334,14 +327,7 @@ func (l *lane) fly(calls []*call, d departure) {
 		l.mu.Lock()
 		l.landing--
 		calls, d = l.departLocked(now)
-		for calls != nil { // those who came while several flights were landing may be more than one takes
-			more, at := l.departLocked(now)
-			if more == nil {
-				break
-			}
-			go l.fly(more, at)
-		}
-		l.armLocked(now)
+		l.leaveLocked(now) // those who came while several flights were landing may be more than one takes
 		l.mu.Unlock()
 	}
 	ended = true
