@@ -124,6 +124,7 @@ local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
 local grace, young_most, young_age, tag, want, look = 0, 0, 0, 0, 0, '0'
 local limit = value and value >= wanted and 64 or 512
+local unused = not stored and redis.call('ZCARD', KEYS[3]) == 0 -- nobody has used it yet
 local old, freed = nil, 0
 do
   local due = now - interval
@@ -132,7 +133,7 @@ do
     grace, young_most, young_age, tag, want = tonumber(grace), tonumber(young_most), tonumber(young_age), tonumber(tag), tonumber(want)
     due = due - grace
   end
-  old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%d', due), 'LIMIT', '0', limit == 64 and '64' or '512')
+  old = unused and {} or redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%d', due), 'LIMIT', '0', limit == 64 and '64' or '512')
   if #old > 0 then
     -- As permits_of below does it; a function made here would cost every call that reclaims.
     local byte = string.byte
@@ -193,8 +194,7 @@ do
           return {0, value, now, rate, interval, keep, -1, refused}
         end
       end
-    elseif not stored and wanted <= rate and #old == 0 and redis.call('ZCARD', KEYS[3]) == 0 then
-      -- Nobody has used it yet.
+    elseif unused and wanted <= rate then
       redis.call('SET', KEYS[2], string.format('%d', rate - wanted))
       redis.call('ZADD', KEYS[3], 'NX', string.format('%d', now), ARGV[4])
       value, done = rate - wanted, true
