@@ -27,7 +27,7 @@ func (r waitersRow) about() rowAbout {
 		text: fmt.Sprintf("The window is full; %d permits expire at once every %v. Lag: from the instant at which the k-th permit "+
 			"is free by the clock of Redis to the k-th return of a caller. Overtaken: of all pairs of callers, those in which the one "+
 			"that came later was served at least a group earlier; 50 %% would be chance. What fills the window looks like the grants of "+
-			"another process, for which this library leaves permits 10 ms.", waitGroup, waitEvery),
+			"another process.", waitGroup, waitEvery),
 		metrics: []metric{callsMetric, lag50Metric, lag99Metric, overtakenMetric},
 	}
 }

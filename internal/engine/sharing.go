@@ -56,7 +56,8 @@ type grantedAt struct{ at, permits int64 }
 type process struct {
 	tag   int64
 	seen  time.Time
-	wants float64 // the part of the rate that others should save up for its first caller
+	waits time.Time // when its callers were last seen waiting
+	wants float64   // the part of the rate that others should save up for its first caller
 }
 
 const (
@@ -133,17 +134,22 @@ func (l *limiter) shareLocked(r *request) permit.Share {
 	return sh
 }
 
-// grace returns how long a permit is left to others.
+// grace returns how long a permit is left to others. Processes of this package whose callers do not wait need none.
 func (s *sharing) grace(interval time.Duration) time.Duration {
+	waits := false
 	for _, p := range s.kin {
 		if p.wants > 0 {
 			return interval
 		}
+		waits = waits || !p.waits.IsZero()
 	}
-	if s.java.IsZero() {
+	switch {
+	case !s.java.IsZero():
+		return min(javaGrace, interval*6/10)
+	case waits:
 		return min(kinGrace, interval/10)
 	}
-	return min(javaGrace, interval*6/10)
+	return 0
 }
 
 // most returns the largest credit that is kept.
@@ -249,16 +255,18 @@ func (s *sharing) roomIn(clock int64, interval time.Duration) time.Duration {
 }
 
 // meet records that a process takes part.
-func (s *sharing) meet(tag int64, wants float64, now time.Time) {
+func (s *sharing) meet(tag int64, now time.Time) *process {
 	for i := range s.kin {
 		if s.kin[i].tag == tag {
-			s.kin[i].seen, s.kin[i].wants = now, wants
-			return
+			s.kin[i].seen = now
+			return &s.kin[i]
 		}
 	}
-	if len(s.kin) < maxKin {
-		s.kin = append(s.kin, process{tag, now, wants})
+	if len(s.kin) == maxKin {
+		return &process{}
 	}
+	s.kin = append(s.kin, process{tag: tag, seen: now})
+	return &s.kin[len(s.kin)-1]
 }
 
 // forget drops those that have not been seen for a while.
@@ -268,6 +276,9 @@ func (s *sharing) forget(now time.Time, interval time.Duration) {
 	}
 	kept := s.kin[:0]
 	for _, p := range s.kin {
+		if now.Sub(p.waits) > forgetAfter*interval {
+			p.waits = time.Time{}
+		}
 		if now.Sub(p.seen) <= forgetAfter*interval {
 			kept = append(kept, p)
 		}
@@ -294,7 +305,7 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 	if sum := o.Mine + o.Java + o.Kin; f.Share.Survey && sum > 0 {
 		s.looked, f.Share.Survey = now, false
 		for _, tag := range o.Tags {
-			s.meet(tag, 0, now)
+			s.meet(tag, now)
 		}
 		// In a large set the newest members are a sample.
 		s.less = float64(o.Blocked)
@@ -307,7 +318,8 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 		}
 	}
 	for i := 0; i+1 < len(o.Waiting); i += 2 {
-		s.meet(o.Waiting[i], float64(o.Waiting[i+1])/255, now)
+		p := s.meet(o.Waiting[i], now)
+		p.waits, p.wants = now, float64(o.Waiting[i+1])/255
 	}
 	s.forget(now, interval)
 	f.Share.May = max(0, f.Share.May-o.Young) // if the call goes on

@@ -187,6 +187,26 @@ func TestNobodyElseCostsNothing(t *testing.T) {
 	}
 }
 
+// TestWhoDoesNotWaitIsLeftNothing checks that a line is served at the very instants at which permits become free that
+// another process holds whose callers do not wait.
+func TestWhoDoesNotWaitIsLeftNothing(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		other := newWorld(t, w.server)
+		defer other.close()
+		for range 10 {
+			other.granted(1)
+			time.Sleep(90 * time.Millisecond)
+		}
+		ours := ourSide(w, 8, 1)
+		play(w, time.Second, ours) // from 900 ms on
+		var want []granted
+		for i := range 10 {
+			want = append(want, granted{100*time.Millisecond + time.Duration(i)*90*time.Millisecond, 1})
+		}
+		require.Equal(t, want, ours.got.grants)
+	})
+}
+
 // TestUnusedSharesAreUsed checks that permits that other processes do not use go to this one, and that soon after
 // their callers have left it is served at the very instants again.
 func TestUnusedSharesAreUsed(t *testing.T) {
