@@ -35,7 +35,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	case a.Next == permit.Audit && !f.audited:
 		f.more, f.audit, f.audited = left, true, true
 	case !left:
-	case missed && !l.keepsFromTriesLocked():
+	case missed && !l.reservedForListLocked() && !l.triesStandBehindLocked():
 		f.more, f.DryRun = true, false // those whom the permits were kept for have been served, or have left
 	case a.Next == permit.Rest || headLeft:
 		f.more, f.Check = true, checked
@@ -78,7 +78,7 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 		l.noTTLUntil = begin.Add(trustNoTTL)
 	}
 	if f.DryRun {
-		// What the dry run found belongs to somebody else; see keepsFromTriesLocked.
+		// What the dry run found belongs to somebody else; see takeTriesLocked.
 		for i := range a.Granted {
 			missed = missed || a.Granted[i] > 0
 			a.Granted[i] = min(a.Granted[i], 0)

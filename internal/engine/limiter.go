@@ -168,14 +168,8 @@ func (l *limiter) triesStandBehindLocked() bool {
 	return l.waiters.n > 0 && !l.sharing.others() && l.headIsStarvingLocked()
 }
 
-// keepsFromTriesLocked reports whether free permits are kept for others of this process. Tries then ask without taking
-// anything, and are refused.
-func (l *limiter) keepsFromTriesLocked() bool {
-	return l.reservedForListLocked() || l.triesStandBehindLocked()
-}
-
 // reservedForListLocked reports whether free permits are kept for a list of limiters that gathers permits or
-// has been passed over for long.
+// has been passed over for long. Tries then ask without taking anything, and are refused.
 func (l *limiter) reservedForListLocked() bool {
 	if l.gatherer != nil {
 		return true
@@ -235,7 +229,8 @@ func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
 	}
-	if l.triesStandBehindLocked() && !l.reservedForListLocked() && l.gathering == nil {
+	reserved, behind := l.reservedForListLocked(), l.triesStandBehindLocked()
+	if behind && !reserved && l.gathering == nil {
 		if l.lineInFlight {
 			return nil
 		}
@@ -248,7 +243,7 @@ func (l *limiter) takeTriesLocked() *flight {
 		}
 	}
 	f := l.newFlightLocked()
-	f.DryRun = l.keepsFromTriesLocked()
+	f.DryRun = reserved || behind
 	f.takeTriesLocked(&l.tries)
 	f.changes = l.changes
 	l.triesInFlight++

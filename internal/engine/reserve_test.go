@@ -204,9 +204,12 @@ func reserving(l *limiter) bool {
 	return l.Snapshot().Gathering
 }
 
-// reservedFor makes a list wait, until ctx is done, for permits of two limiters of 10 a minute, of which a faster process
-// takes those of the second. At 99 s it has reserved what there is. The channel receives the error of the list.
-func reservedFor(ctx context.Context, w *world, l []*limiter) <-chan error {
+// reserved makes a list wait for permits of two limiters of 10 a minute, of which a faster process takes those of the
+// second, and returns at 99 s, when the list has reserved what there is. The channel receives the error of the list, whose
+// context cancel ends.
+func reserved(w *world) (l []*limiter, cancel func(), list <-chan error) {
+	l = w.others(overall(10, time.Minute), overall(10, time.Minute))
+	ctx, cancel := context.WithCancel(w.ctx)
 	other := newWorld(w.t, w.server)
 	w.t.Cleanup(other.close)
 	peer := other.limiter(l[1].key)
@@ -230,7 +233,9 @@ func reservedFor(ctx context.Context, w *world, l []*limiter) <-chan error {
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-	return done
+	w.at(99 * time.Second)
+	require.True(w.t, reserving(l[1]))
+	return l, cancel, done
 }
 
 // TestAReservationGoesBack checks that the reservations of a list are refunded at once, however its wait ends.
@@ -242,12 +247,8 @@ func TestAReservationGoesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
-				l := w.others(overall(10, time.Minute), overall(10, time.Minute))
-				ctx, cancel := context.WithCancel(w.ctx)
+				l, cancel, done := reserved(w)
 				defer cancel()
-				done := reservedFor(ctx, w, l)
-				w.at(99 * time.Second)
-				require.True(t, reserving(l[1]))
 				w.has(l[1], 0)
 				end(w, cancel)
 				<-done
@@ -266,12 +267,8 @@ func TestATryAsksAgainAfterAReservation(t *testing.T) {
 	for name, permits := range map[string]int64{"enough is free": 1, "too little is free": 10} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
-				l := w.others(overall(10, time.Minute), overall(10, time.Minute))
-				ctx, cancel := context.WithCancel(w.ctx)
+				l, cancel, done := reserved(w)
 				defer cancel()
-				done := reservedFor(ctx, w, l)
-				w.at(99 * time.Second)
-				require.True(t, reserving(l[1]))
 				before := w.p.Sent()
 				r, err := l[1].Try(w.ctx, permits)
 				require.NoError(t, err)

@@ -254,7 +254,7 @@ func (s *sharing) roomIn(clock int64, interval time.Duration) time.Duration {
 	return 0
 }
 
-// meet records that a process takes part.
+// meet records that a process takes part, and returns it. Beyond maxKin, what it returns is not kept.
 func (s *sharing) meet(tag int64, now time.Time) *process {
 	for i := range s.kin {
 		if s.kin[i].tag == tag {
