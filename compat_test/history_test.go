@@ -131,11 +131,11 @@ func (plan historyPlan) run(t *testing.T) judged {
 	redistest.Measured(t, 2*len(out.histories) > plan.n, "the machine stood still in all but %d of %d histories", len(out.histories), plan.n)
 	plan.n = len(out.histories)
 	played := time.Since(began)
-	var kept atomic.Int64
+	var notJudged atomic.Int64
 	each(plan.n, runtime.GOMAXPROCS(0), func(i int) { // afterwards, because it would delay the callers
 		h := out.histories[i]
-		operations, left := h.judgeable()
-		kept.Add(int64(left))
+		operations := h.judgeable()
+		notJudged.Add(int64(len(h.operations) - len(operations)))
 		out.verdicts[i] = porcupine.CheckOperationsTimeout(historyModel(h.rate.Permits, plan.interval), operations, historyChecks)
 	})
 	operations, grants := 0, 0
@@ -150,7 +150,7 @@ func (plan historyPlan) run(t *testing.T) judged {
 	}
 	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v, %d played again, %d refusals beside one that waited not judged: %v",
 		plan.n, operations, grants, p.Counts().LostReplies, played.Round(time.Millisecond),
-		(time.Since(began) - played).Round(time.Millisecond), again.Load(), kept.Load(), out.counts)
+		(time.Since(began) - played).Round(time.Millisecond), again.Load(), notJudged.Load(), out.counts)
 	require.Equal(t, plan.share > 0, p.Counts().LostReplies+p.Counts().Doubled > 0)
 	return out
 }
@@ -247,15 +247,13 @@ func (h *history) acquire(rng *rand.Rand, client int) {
 
 // judgeable returns the operations without the refusals that are due to a caller of the same client that had waited for
 // longer than an interval: permits are then kept for that caller, and the model knows of none that are kept.
-func (h *history) judgeable() (operations []porcupine.Operation, left int) {
-	kept := func(o porcupine.Operation) bool {
+func (h *history) judgeable() []porcupine.Operation {
+	return slices.DeleteFunc(slices.Clone(h.operations), func(o porcupine.Operation) bool {
 		in := o.Input.(historyAsk)
 		return in.kind == kindTake && !o.Output.(historyAnswer).granted && slices.ContainsFunc(h.waits, func(w historyWait) bool {
 			return w.client == in.client && o.Call < w.until && o.Return > w.from
 		})
-	}
-	operations = slices.DeleteFunc(slices.Clone(h.operations), kept)
-	return operations, len(h.operations) - len(operations)
+	})
 }
 
 // failed reports whether err is not nil. On a machine that stands still Redis can seem unavailable; what else fails,
