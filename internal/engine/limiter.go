@@ -219,7 +219,7 @@ func (l *limiter) takeLineLocked() *flight {
 		f.takeTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
-	f.Share = l.shareLocked(l.waiters.first)
+	f.Allowance = l.allowanceLocked(l.waiters.first)
 	l.lineInFlight = true
 	return f
 }

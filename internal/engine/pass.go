@@ -64,7 +64,7 @@ func (l *limiter) takePassersLocked() *flight {
 		if r.turn == nil && r.permits <= p.permits && r.permits < head.permits && !(l.sharing.others() && l.sharing.isLarge(r.permits)) {
 			if f == nil {
 				f = l.newFlightLocked()
-				f.Share = l.shareLocked(r)
+				f.Allowance = l.allowanceLocked(r)
 			}
 			if !f.appendLocked(r) {
 				break

@@ -87,18 +87,18 @@ func (l *limiter) learnOthersLocked(f *flight, a *permit.Reply) {
 		permits += max(0, a.Granted[i]) * f.Runs[i].Permits
 	}
 	s.note(s.told, permits, min(a.Rate.Interval, maxInterval))
-	if f.InOrder && f.Share.On {
+	if f.InOrder && f.Allowance.On {
 		l.learnSharesLocked(f, a)
 	}
 }
 
 // shareLocked returns the share of the flight that is about to leave for the line, and whose first request is r.
-func (l *limiter) shareLocked(r *request) permit.Share {
+func (l *limiter) allowanceLocked(r *request) permit.Allowance {
 	s, now := &l.sharing, time.Now()
 	if l.typ != permit.Overall || l.interval <= 0 || s.refused.IsZero() || now.Sub(s.refused) > forgetAfter*l.interval {
-		return permit.Share{} // permits are not scarce
+		return permit.Allowance{} // permits are not scarce
 	}
-	sh := permit.Share{On: true, Age: -1}
+	sh := permit.Allowance{On: true, Age: -1}
 	every := l.interval
 	if s.less > 0 {
 		every /= 10 // the permits that can be shared grow
@@ -291,7 +291,7 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 	s, o, now := &l.sharing, &a.Others, time.Now()
 	rate, interval := float64(a.Rate.Permits), min(a.Rate.Interval, maxInterval)
 	before := s.others()
-	if before && f.Share.Grace > 0 {
+	if before && f.Allowance.Grace > 0 {
 		s.accrue(now, interval)
 		s.credit -= float64(o.Young)
 	}
@@ -302,8 +302,8 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 	for i := range s.kin {
 		s.kin[i].wants = 0
 	}
-	if sum := o.Mine + o.Java + o.Kin; f.Share.Survey && sum > 0 {
-		s.looked, f.Share.Survey = now, false
+	if sum := o.Mine + o.Java + o.Kin; f.Allowance.Survey && sum > 0 {
+		s.looked, f.Allowance.Survey = now, false
 		for _, tag := range o.Tags {
 			s.meet(tag, now)
 		}
@@ -322,7 +322,7 @@ func (l *limiter) learnSharesLocked(f *flight, a *permit.Reply) {
 		p.waits, p.wants = now, float64(o.Waiting[i+1])/255
 	}
 	s.forget(now, interval)
-	f.Share.May = max(0, f.Share.May-o.Young) // if the call goes on
+	f.Allowance.May = max(0, f.Allowance.May-o.Young) // if the call goes on
 	if !s.others() {
 		return
 	}
@@ -363,7 +363,7 @@ func leftTo(before, held, more float64) float64 {
 func (l *limiter) shareWaitLocked(f *flight, a *permit.Reply, r *request) (soon, wait time.Duration) {
 	s := &l.sharing
 	s.refused = time.Now()
-	if f.Share.Grace == 0 || a.Next != permit.Done || r == nil {
+	if f.Allowance.Grace == 0 || a.Next != permit.Done || r == nil {
 		return a.Wait, a.Wait
 	}
 	s.expire(s.clock(s.refused), l.interval)

@@ -102,19 +102,19 @@ type Cursor struct{ Members, Permits int64 }
 
 // A Batch is one acquire call.
 type Batch struct {
-	Type    Type
-	ID      ID
-	Runs    []Run     // 1 to MaxRuns of them
-	Replay  bool      // the call may have been executed before, under the same ID
-	InOrder bool      // a run that does not fit blocks those behind it
-	DryRun  bool      // take no permits
-	Alone   bool      // an attempt before this one got no reply: it shares no round trip, so that others cannot break it
-	Check   bool      // check that the permits left and those in use add up to the rate
-	Lowered bool      // the rate has been lowered; with Check
-	NoTTL   bool      // the limiter had no TTL a moment ago
-	At      time.Time // date the grant back to this instant; zero for now
-	Cursor  Cursor
-	Share   Share // for callers that wait
+	Type      Type
+	ID        ID
+	Runs      []Run     // 1 to MaxRuns of them
+	Replay    bool      // the call may have been executed before, under the same ID
+	InOrder   bool      // a run that does not fit blocks those behind it
+	DryRun    bool      // take no permits
+	Alone     bool      // an attempt before this one got no reply: it shares no round trip, so that others cannot break it
+	Check     bool      // check that the permits left and those in use add up to the rate
+	Lowered   bool      // the rate has been lowered; with Check
+	NoTTL     bool      // the limiter had no TTL a moment ago
+	At        time.Time // date the grant back to this instant; zero for now
+	Cursor    Cursor
+	Allowance Allowance // for callers that wait
 }
 
 // Requests returns how many requests are in the batch.
@@ -125,9 +125,9 @@ func (b *Batch) Requests() (n int64) {
 	return n
 }
 
-// A Share is what a call for callers that wait may take beside other processes. On is false if no other process
+// An Allowance is what a call for callers that wait may take beside other processes. On is false if no other process
 // can be competing.
-type Share struct {
+type Allowance struct {
 	On     bool
 	Grace  time.Duration // how long permits that fall due are left to others
 	May    int64         // permits within their grace that the call may take all the same
@@ -157,12 +157,12 @@ type Reply struct {
 	Cursor    Cursor
 	Skew      time.Duration
 	NoTTL     bool   // the limiter had no TTL; false also if the call did not look
-	Others    Others // if the call had a Share
+	Others    Others // if the call had an Allowance
 	// Context is that in which the call was made, the first of its requests', which the engine fills in.
 	Context context.Context
 }
 
-// Others is what a call with a Share learns about other processes.
+// Others is what a call with an Allowance learns about other processes.
 type Others struct {
 	Soon                time.Duration // until permits fall due that this process may take
 	Young               int64         // permits taken within their grace

@@ -30,7 +30,7 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 // slow reports whether b may keep Redis busy for much longer than most calls do, so that it is to share no round
 // trip: it reads many members, or writes some.
 func slow(b *permit.Batch) bool {
-	return b.Check || b.Cursor.Members > 0 || b.Share.Survey || len(b.Runs) > 8
+	return b.Check || b.Cursor.Members > 0 || b.Allowance.Survey || len(b.Runs) > 8
 }
 
 func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
@@ -62,7 +62,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	// If these are too many for one member, the script writes smaller ones.
 	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
 	s, more := l.Scripts.Acquire, 0
-	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Share.On {
+	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Allowance.On {
 		more = 5
 	}
 	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
@@ -72,16 +72,16 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 		if b.Cursor.Members > 0 {
 			walk = fmt.Sprint(b.Cursor.Members, " ", b.Cursor.Permits)
 		}
-		if b.Share.On {
-			share = l.share(b.Share)
+		if b.Allowance.On {
+			share = l.allowance(b.Allowance)
 		}
 		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, share)
 	}
 	return s.Complete(cmd)
 }
 
-// share returns a Share in the form of ARGV[10].
-func (c *Conn) share(s permit.Share) string {
+// allowance returns an Allowance in the form of ARGV[10].
+func (c *Conn) allowance(s permit.Allowance) string {
 	survey := 0
 	if s.Survey {
 		survey = 1
@@ -151,12 +151,12 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 	}
 	r = withoutHealed(r)
 	var o permit.Others
-	if n := 13 + len(b.Runs); b.Share.On && len(r) >= n+8 && r[n+7] >= 0 && r[n+7] <= int64(len(r)-n-8)/2 {
+	if n := 13 + len(b.Runs); b.Allowance.On && len(r) >= n+8 && r[n+7] >= 0 && r[n+7] <= int64(len(r)-n-8)/2 {
 		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2]&1 == 1, WireLeft: r[n+2]&2 == 2,
 			Mine: r[n+3], Java: r[n+4], Kin: r[n+5], Blocked: r[n+6]}
 		o.Waiting, o.Tags = r[n+8:n+8+2*int(r[n+7])], r[n+8+2*int(r[n+7]):]
 		r = r[:n:n]
-	} else if b.Share.On || len(r) != n {
+	} else if b.Allowance.On || len(r) != n {
 		return permit.Reply{}, l.badReply(l.Scripts.Acquire, raw)
 	}
 	granted := r[1:2:2]

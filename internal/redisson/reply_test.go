@@ -82,7 +82,7 @@ func TestForeignReplies(t *testing.T) {
 		},
 		"acquire beside others": func() error {
 			b := batch(permit.Run{Permits: 1, Count: 1})
-			b.Share = permit.Share{On: true, Age: -1}
+			b.Allowance = permit.Allowance{On: true, Age: -1}
 			_, err := l.Acquire(ctx, b)
 			return err
 		},
@@ -172,7 +172,7 @@ func TestRepliesToAcquire(t *testing.T) {
 				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 255}, Tags: []int64{301}}}},
 	} {
 		b := batch(c.runs...)
-		b.Share.On = c.share
+		b.Allowance.On = c.share
 		f.replies = []any{c.reply}
 		got, err := l.Acquire(context.Background(), b)
 		require.NoError(t, err, name)
@@ -213,10 +213,10 @@ func TestRepliesAtRandom(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(rt, "runs") {
 			b.Runs = append(b.Runs, permit.Run{Permits: 1, Count: rapid.Int64Range(1, 5).Draw(rt, "count")})
 		}
-		b.Share.On = rapid.Bool().Draw(rt, "beside others")
+		b.Allowance.On = rapid.Bool().Draw(rt, "beside others")
 		// Most replies have the right length, or nearly so.
 		n := 13 + len(b.Runs)
-		if b.Share.On {
+		if b.Allowance.On {
 			n += 8
 		}
 		n = max(1, n+rapid.IntRange(-9, 9).Draw(rt, "more"))
@@ -258,7 +258,7 @@ func TestAcquireCommand(t *testing.T) {
 		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, 0, int64(77), "", int64(3600000), "", ""}},
 		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, 0, "", "", int64(3600000), "512 700", ""}},
 		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, 0, "", "2 40 1 1 ", int64(3600000), "", ""}},
-		"with others": {permit.Batch{Share: permit.Share{On: true, Grace: 120 * time.Millisecond, May: 4, Age: -1, Wants: 128, Survey: true}}, []any{"0", int64(2), int64(3), member, 0, "", "", int64(3600000), "", "120 4 -1 4660 128 1"}},
+		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Age: -1, Wants: 128, Survey: true}}, []any{"0", int64(2), int64(3), member, 0, "", "", int64(3600000), "", "120 4 -1 4660 128 1"}},
 	} {
 		b := c.b
 		if b.ID = id; b.Runs == nil {

@@ -160,13 +160,13 @@ func (g *slidingLog) acquire(b *permit.Batch, now, cool int64, tag int) permit.R
 		return permit.Reply{Granted: a.Granted, Rate: permit.Rate{Permits: g.rate.Permits}}
 	}
 	grace := int64(0)
-	if b.Share.On {
-		grace = b.Share.Grace.Milliseconds()
+	if b.Allowance.On {
+		grace = b.Allowance.Grace.Milliseconds()
 	}
 	wires := g.reclaim(now - g.interval() - grace)
 	save := false // save the free permits up for another process
 	for _, w := range wires {
-		save = save || b.Share.On && w.tag != tag && w.wants > 0 && g.fresh(w, now)
+		save = save || b.Allowance.On && w.tag != tag && w.wants > 0 && g.fresh(w, now)
 	}
 	earlier, wanted := g.findEarlier(b, &a)
 	value := g.value()
@@ -177,12 +177,12 @@ func (g *slidingLog) acquire(b *permit.Batch, now, cool int64, tag int) permit.R
 		value, wait, soon = 0, cooling, cooling
 	} else {
 		pause = g.pause(now, nil)
-		if grace > 0 && b.Share.May > 0 && value < wanted {
+		if grace > 0 && b.Allowance.May > 0 && value < wanted {
 			value += g.takeYoung(b, now, wanted-value, &a.Others)
 		}
 		spend := value
 		if save {
-			spend = min(value, b.Share.May)
+			spend = min(value, b.Allowance.May)
 		}
 		for i, r := range b.Runs {
 			if a.Granted[i] < 0 {
@@ -212,14 +212,14 @@ func (g *slidingLog) acquire(b *permit.Batch, now, cool int64, tag int) permit.R
 		if need > 0 && a.Next == permit.Done {
 			switch {
 			case value < need:
-				wait, soon = g.wait(now, need-value, grace, b.Share.Age)
+				wait, soon = g.wait(now, need-value, grace, b.Allowance.Age)
 			case save:
 				wait, soon = max(1, min(grace, 100)), 1
 			}
 			wait, soon = max(wait, pause), max(soon, pause)
 		}
 	}
-	if b.Share.On {
+	if b.Allowance.On {
 		a.Others.Soon = ms(soon)
 		g.tell(b, &a.Others, wires, need > 0, now, tag)
 	}
@@ -246,12 +246,12 @@ func (g *slidingLog) takeYoung(b *permit.Batch, now, short int64, o *permit.Othe
 	var part []*entry
 	sum := int64(0)
 	for _, e := range g.entries {
-		if e.at >= now-g.interval()-b.Share.Age && e.at <= now-g.interval() {
+		if e.at >= now-g.interval()-b.Allowance.Age && e.at <= now-g.interval() {
 			part, sum = append(part, e), sum+e.left
 		}
 	}
 	value, p := g.value(), b.Runs[0].Permits
-	n := min(short, b.Share.May, sum)
+	n := min(short, b.Allowance.May, sum)
 	if len(b.Runs) == 1 || value+n < p {
 		n = (value+n)/p*p - value
 	}
@@ -294,7 +294,7 @@ func (g *slidingLog) fresh(w wire, now int64) bool { return now-w.at <= 3*g.inte
 
 // tell reports who takes part in the limiter, and plants the tripwires of those who wait.
 func (g *slidingLog) tell(b *permit.Batch, o *permit.Others, wires []wire, need bool, now int64, tag int) {
-	if b.Share.Survey && need && o.Soon > 0 {
+	if b.Allowance.Survey && need && o.Soon > 0 {
 		for n, i := 0, len(g.entries)-1; n < 128 && i >= 0 && g.entries[i].at > now-g.interval(); n, i = n+1, i-1 {
 			switch e := g.entries[i]; {
 			case e.by == tag:
@@ -309,7 +309,7 @@ func (g *slidingLog) tell(b *permit.Batch, o *permit.Others, wires []wire, need 
 			}
 		}
 	}
-	own := wire{tag, b.Share.Wants, now}
+	own := wire{tag, b.Allowance.Wants, now}
 	for _, w := range wires {
 		switch {
 		case w.tag == tag:
