@@ -58,7 +58,8 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 		return invalid("Reopen: %v is not in 0..%v (cool-down of %q)", c.reopen, maxCoolDown, l.name)
 	}
 	left := time.Until(until)
-	if left > maxCoolDown {
+	// By seconds, too: an absurd instant is in the past by its comparisons with others, which overflow.
+	if left > maxCoolDown || until.Unix() > time.Now().Add(maxCoolDown).Unix() {
 		return invalid("cool-down of %q until %v is longer than %v", l.name, until, maxCoolDown)
 	}
 	if left <= 0 {

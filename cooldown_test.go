@@ -2,6 +2,7 @@ package ratelimiter
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -254,6 +255,7 @@ func TestCoolDown(t *testing.T) {
 			_, err = w.l.LiftCoolDown(w.ctx)
 			require.ErrorIs(t, err, ErrNotInitialized)
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, 1000*24*time.Hour)), ErrInvalidArgument)
+			require.ErrorIs(t, w.l.CoolDown(w.ctx, time.Unix(math.MaxInt64, 0)), ErrInvalidArgument, "which is before now, for time.Time")
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, time.Minute), Reopen(-1)), ErrInvalidArgument)
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, time.Minute), Reopen(time.Microsecond)), ErrInvalidArgument)
 			require.False(t, w.rdb.Exists(w.ctx, w.l.redis.Keys.Hash).Val() > 0, "nothing was written")

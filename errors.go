@@ -37,8 +37,8 @@ var (
 	ErrUnavailable = permit.ErrUnavailable
 
 	// ErrMalformed means that what Redis holds under the limiter's name is not the rate of a limiter: the rate
-	// or the interval is not a positive whole number, the keep-alive time is not a whole number, or the type is
-	// unknown.
+	// or the interval is not a whole number from 1 to 2^53, the keep-alive time is a fraction or above 2^53, or the
+	// type is unknown. [RateLimiter.Rate] tells which, and [RateLimiter.SetRate] replaces them.
 	ErrMalformed = permit.ErrMalformed
 
 	// ErrConflict means that others changed the limiter during every attempt of the call: its type, which was

@@ -50,7 +50,8 @@ func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...Exp
 }
 
 // ExpireAt is like [RateLimiter.Expire] for an instant, which is rounded down to a millisecond. An instant in
-// the past deletes the limiter at once; the zero time is ErrInvalidArgument. Other errors are those of Expire.
+// the past deletes the limiter at once. The zero time, and an instant more than 2^53 milliseconds after 1970, is
+// ErrInvalidArgument. Other errors are those of Expire.
 func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -58,8 +59,20 @@ func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...Expire
 	if at.IsZero() {
 		return false, invalid("the instant at which %q should expire is the zero time", l.name)
 	}
-	return l.expire(ctx, "", at.UnixMilli(), cond)
+	// By seconds: the milliseconds of an absurd instant overflow, and so do its comparisons with others.
+	if at.Unix() > latestExpiry/1000 || at.Unix() == latestExpiry/1000 && at.UnixMilli() > latestExpiry {
+		return false, invalid("the instant at which %q should expire, %v, is more than 2^53 ms after 1970; use ClearExpire for a limiter that stays",
+			l.name, at)
+	}
+	ms := int64(0)
+	if at.Unix() > 0 { // no instant before that is more in the past
+		ms = at.UnixMilli()
+	}
+	return l.expire(ctx, "", ms, cond)
 }
+
+// latestExpiry is the latest instant that the scripts can count exactly, in ms since the epoch.
+const latestExpiry = 1 << 53
 
 func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) (bool, error) {
 	if len(cond) > 1 {
@@ -83,8 +96,9 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	return l.redis.ClearExpire(ctx)
 }
 
-// TTL returns how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. It returns
-// ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis.
+// TTL returns how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. A limiter that lives
+// longer than a time.Duration can tell, 292 years, has the longest TTL. It returns ctx.Err(), ErrClosed,
+// ErrUnavailable, or an error from Redis.
 func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -92,9 +106,9 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	return l.redis.TTL(ctx)
 }
 
-// ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond. It
-// is the zero time if the limiter does not expire or does not exist. ExpireTime returns ctx.Err(), ErrClosed,
-// or an error from Redis.
+// ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond; of a
+// limiter that lives for more than 2^53 ms it is the instant in 2^53 ms. It is the zero time if the limiter does not
+// expire or does not exist. ExpireTime returns ctx.Err(), ErrClosed, or an error from Redis.
 func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err

@@ -69,8 +69,9 @@ func TestWaitsBeyondADuration(t *testing.T) {
 func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		values := []string{"2000", "", "0", "1", "-1", "+1", "01", "1.0", "1.5", "1e3", "0x10", " 1", "1 ", "x", "nan", "-nan", "inf", "-inf", "infinity", "1e999",
-			"9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808", "1e400", "10000000000000000", "\x00", "1\n"}
-		for _, field := range []string{"rate", "interval", "type", "keepAliveTime"} {
+			"9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808", "1e400", "10000000000000000", "\x00", "1\n",
+			strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10) + ".5", "4102444800000.25"}
+		for _, field := range []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil"} {
 			for _, v := range values {
 				if (strings.ContainsAny(v, "einx") || len(v) > 18) && redistest.TTLsAreVirtual() {
 					continue // the Lua of miniredis does not parse these
@@ -78,6 +79,9 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 				require.NoError(t, w.rdb.Del(w.ctx, w.l.redis.Keys.Hash, w.valueKey(), w.permitsKey()).Err())
 				hash := map[string]any{"rate": "5", "interval": "1000", "keepAliveTime": "0", "type": "0"}
 				hash[field] = v
+				if field == "coolDown" || field == "reopenUntil" {
+					hash["keepAliveTime"] = "5000" // which a cool-down makes longer
+				}
 				set := func() { // before each operation, because a keepAliveTime of 1 ms is soon over
 					_, err := w.rdb.TxPipelined(w.ctx, func(p redis.Pipeliner) error {
 						p.Del(w.ctx, w.l.redis.Keys.Hash)
@@ -101,10 +105,13 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 					return "none"
 				}
 				require.Equal(t, what(rateErr), what(tryErr), "%s %q: Rate and Try (%+v)", field, v, r)
+				require.GreaterOrEqual(t, r.Rate.MinGap, time.Duration(0), "%s %q", field, v)
+				require.LessOrEqual(t, r.Rate.MinGap, max(0, r.Rate.Interval), "%s %q", field, v)
 				set()
-				require.Equal(t, what(rateErr), what(w.client.AcquireAll(w.ctx, Demand{w.l, 1})), "%s %q: AcquireAll", field, v)
+				_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}) // one in a cool-down of centuries must not wait
+				require.Equal(t, what(rateErr), what(err), "%s %q: TryAcquireAll", field, v)
 				set()
-				_, err := w.l.Peek(w.ctx, 1)
+				_, err = w.l.Peek(w.ctx, 1)
 				require.Equal(t, what(rateErr), what(err), "%s %q: Peek", field, v)
 				set()
 				_, err = w.l.Inspect(w.ctx)

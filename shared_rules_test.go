@@ -56,7 +56,7 @@ var lostValues = []string{"05", "+5", " 5", "5 ", "5.0", "5e0", "0x5", "-0", "-0
 // written something. A script goes by the members instead, or leaves the repair to acquire.
 func TestValueThatIsNone(t *testing.T) {
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
-		for _, v := range lostValues {
+		for _, v := range append(lostValues, "") { // "" is no key
 			before := phaseState{hash: hash(), value: v, members: []phaseMember{{-100, m21("ab", 'a', 0, 4)}}}
 			with := func(value string, members ...phaseMember) *phaseState {
 				return &phaseState{hash: hash(), value: value, members: members}
@@ -71,6 +71,7 @@ func TestValueThatIsNone(t *testing.T) {
 				{"release", phaseRow{0, "", before, []any{1, 0, now}, "0", "0 0 7", with("7", phaseMember{-100, m21("ab", 'a', 0, 3)})}},
 				{"audit", phaseRow{0, "", before, []any{100, "", "", 0, 0}, "0", "0 1 0 6 10", with("6", before.members...)}},
 				{"reserve", phaseRow{0, "", before, []any{2, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
+				{"reserve", phaseRow{0, "ahead", before, []any{2, own(0, 0), 0, 0, now, 0, "me"}, "0", "0 0 10 1000 0 0", nil}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
 				{"give_back", phaseRow{0, "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, phaseMember{-100, m21("ab", 'a', 0, 1)})}},
 				{"trim", phaseRow{0, "", before, []any{0, 0, 2, before.members[0].member, 2}, "0", "2 0", with(v, phaseMember{-100, m21("ab", 'a', 0, 2)})}},
@@ -225,5 +226,21 @@ func TestListSpendsNothingBesideAMalformedLimiter(t *testing.T) {
 		_, err = client.TryAcquireAll(ctx, 0, demands...)
 		require.ErrorIs(t, err, ratelimiter.ErrMalformed)
 		require.Equal(t, [2]string{"89", "89"}, [2]string{value("a"), value("b")})
+	})
+}
+
+// TestGapBelowZeroIsNone checks that a minGap that somebody wrote by hand keeps nobody from taking permits ahead, if it is
+// below 0 and so is no gap.
+func TestGapBelowZeroIsNone(t *testing.T) {
+	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
+		for _, gap := range []string{"", "0", "-5"} {
+			before := phaseState{hash: hash("minGap", gap), value: "0", members: []phaseMember{{-100, java(10)}}}
+			after := before
+			after.value, after.members = "-4", []phaseMember{{-100, java(10)}, {0, own(0, 4)}}
+			after.hash = hash("minGap", gap)
+			after.hash["reservedAhead"] = "a " + strconv.Itoa(phaseNow+1000)
+			row := phaseRow{0, "", before, []any{4, own(0, 0), 0, 0, now, 0, "a"}, "0", "0 4 10 1000 4 900", &after}
+			require.NoError(t, run(&row, scriptText(t, "reserve")), "%q", gap)
+		}
 	})
 }

@@ -20,7 +20,7 @@
 --           that lie ahead of it, 8 first come, first served: grant no run behind a request that does not fit,
 --           16 take nothing, and keep nothing alive: say what would be granted, 32 the hash had no TTL a moment
 --           ago, 64 the rate was lowered: a check that finds too much takes it from value first, and not from
---           the set
+--           the set, 128 with 16: keep the keys alive all the same
 -- ARGV[6]   now in ms, or empty for this server's TIME; may be left out, as may what follows
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
@@ -384,14 +384,16 @@ if not done then
 
   -- [instant]
   -- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
-  -- before 1970, and 2^53 for what is later.
+  -- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
   local function instant(s)
     local n = tonumber(s or 0) or 0
-    return n > 0 and math.min(n, 9007199254740992) or 0
+    return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
   end
   -- [end]
   local till = instant(cool_down)
+  -- A gap is at most an interval, and no less than nothing; nan, which is neither, is none.
   gap, cooling = tonumber(min_gap or 0) or 0, till - now
+  gap = gap > 0 and math.min(gap, interval) or 0
   if cooling > 0 then
     -- 9. Obey the cool-down. What falls due before its end joins it: grants of before, made by peers that do not
     -- know of it, and whatever has become free. Each becomes a block that falls due when it ends.
@@ -903,11 +905,11 @@ if not done then
 end
 
 -- 21. Keep the keys alive. A cool-down must not end because nobody dares to call, and a call that takes nothing,
--- which is flags % 32 >= 16, keeps nothing alive. ttl is that of the hash, 0 for none.
+-- which is flags % 32 >= 16, keeps nothing alive unless it is told to. ttl is that of the hash, 0 for none.
 local ttl
 do
   local least = cooling > 0 and cooling + interval or 0
-  local stay, idle = flags % 32 < 16 and keep or 0, ARGV[8] or '0'
+  local stay, idle = (flags % 32 < 16 or flags >= 128) and keep or 0, ARGV[8] or '0'
   -- [ttl]
   -- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
   -- others too. Those of a client that never comes back must not stay for ever.
@@ -920,6 +922,7 @@ do
   else
     ttl = redis.call('PTTL', KEYS[1])
     if ttl > 0 then
+      ttl = math.min(ttl, 9007199254740992) -- PEXPIRE would fail on one near 2^63
       redis.call('PEXPIRE', KEYS[2], ttl)
       redis.call('PEXPIRE', KEYS[3], ttl)
     elseif ARGV[1] == '1' and idle ~= '0' then

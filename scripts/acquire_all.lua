@@ -1,9 +1,9 @@
 -- acquire_all: takes permits of several limiters at one instant, all of them or none.
 --
--- It takes what is plainly there: a refusal writes nothing, and tells which limiters refuse. The caller
--- then asks each of them by acquire, without taking anything, which reclaims, heals and tells the wait.
--- What is granted is what acquire would grant. A call that is sent again takes nothing twice: its members are added with
--- NX, and it is granted what it was granted before.
+-- It takes what is plainly there: a refusal keeps alive the limiters that have a keepAliveTime, as that of acquire does,
+-- writes nothing else, and tells which limiters refuse. The caller then asks each of them by acquire, without taking
+-- anything, which reclaims, heals and tells the wait. What is granted is what acquire would grant. A call that is sent
+-- again takes nothing twice: its members are added with NX, and it is granted what it was granted before.
 --
 -- Every key is named where it is used, since some proxies want it so; hence one list of functions for
 -- each limiter, and not a loop over KEYS. Places that the call does not use repeat a key of it.
@@ -241,6 +241,14 @@ local function permits_of(m)
   return a + b * 256 + c * 65536 + d * 16777216
 end
 -- [end]
+-- [instant]
+-- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
+-- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
+local function instant(s)
+  local n = tonumber(s or 0) or 0
+  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
+end
+-- [end]
 
 local plan, refuse, ran = {}, {}, false
 for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
@@ -289,7 +297,8 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   -- [end]
   -- What is lost, or more than the rate, is for acquire to rebuild.
   local free = value and value + freed <= rate and value + freed >= p
-  if free and (tonumber(conf[6] or 0) or 0) > now then
+  local till = instant(conf[6])
+  if free and till > now then
     free = false
   end
   local gap = tonumber(conf[5] or 0) or 0
@@ -310,7 +319,8 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   if not free then
     refuse[#refuse + 1] = i
   end
-  plan[i] = {on = on, old = #old, change = freed - p, permits = p, typ = typ, interval = interval, keep = keep}
+  plan[i] = {on = on, old = #old, change = freed - p, permits = p, typ = typ, interval = interval, keep = keep,
+    till = till}
 end
 if ran then
   return {0}
@@ -321,6 +331,17 @@ if #refuse > 0 then
   for i = 1, #plan do
     if ARGV[3] ~= '1' and plan[i].on.ran() then
       return {0}
+    end
+  end
+  for i = 1, #plan do
+    local l = plan[i]
+    if l.keep > 0 then
+      local ms = l.keep -- a cool-down must not end because the limiter expires
+      if l.till > now then
+        ms = math.max(ms, l.till - now + l.interval)
+      end
+      l.on.keep(ms)
+      l.on.stay(ms)
     end
   end
   local reply = {0}
@@ -338,7 +359,7 @@ for i = 1, #plan do
     l.on.keep(l.keep)
     l.on.stay(l.keep)
   else
-    local ttl = l.on.ttl()
+    local ttl = math.min(l.on.ttl(), 9007199254740992) -- PEXPIRE would fail on one near 2^63
     if ttl > 0 then
       l.on.stay(ttl)
     elseif l.typ == '1' and ARGV[4] ~= '0' then

@@ -21,10 +21,10 @@ local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown'
 local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
 -- [instant]
 -- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
--- before 1970, and 2^53 for what is later.
+-- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
 local function instant(s)
   local n = tonumber(s or 0) or 0
-  return n > 0 and math.min(n, 9007199254740992) or 0
+  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
 end
 -- [end]
 local till, ends = instant(conf[4]), instant(conf[5])

@@ -47,10 +47,10 @@ end
 local till, reopen = now + tonumber(ARGV[2]), tonumber(ARGV[3])
 -- [instant]
 -- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
--- before 1970, and 2^53 for what is later.
+-- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
 local function instant(s)
   local n = tonumber(s or 0) or 0
-  return n > 0 and math.min(n, 9007199254740992) or 0
+  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
 end
 -- [end]
 local before, ends = instant(conf[4]), instant(conf[5])
@@ -279,7 +279,7 @@ end
 -- It must not end because the limiter expires.
 local least, ttl = till + reopen + interval - now, redis.call('PTTL', KEYS[1])
 if ttl > 0 then
-  ttl = math.max(ttl, least)
+  ttl = math.min(math.max(ttl, least), 9007199254740992) -- PEXPIRE would fail on one near 2^63
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ttl))
 elseif ARGV[1] == '1' and ARGV[6] ~= '0' then
   ttl = math.max(tonumber(ARGV[6]), 2 * interval, least)

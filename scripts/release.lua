@@ -176,6 +176,7 @@ if stay > 0 then
 else
   ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then
+    ttl = math.min(ttl, 9007199254740992) -- PEXPIRE would fail on one near 2^63
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
   elseif ARGV[1] == '1' and idle ~= '0' then

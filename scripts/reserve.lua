@@ -147,6 +147,7 @@ elseif held > 0 or flags >= 2 or not value or value < want then
 end
 
 local gap, paused = tonumber(conf[5] or 0) or 0, (tonumber(conf[6] or 0) or 0) > now
+gap = gap > 0 and gap or 0 -- nan is none, too, as in acquire
 if gap > 0 and want > 0 and not paused then
   -- As in acquire: each permit of the newest grant takes a gap.
   local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
@@ -159,8 +160,12 @@ if gap > 0 and want > 0 and not paused then
   end
 end
 
--- What is lost, or more than the rate, is for acquire to rebuild.
+-- What is lost, or more than the rate, is for acquire to rebuild. So is what is less than the rate while nothing else
+-- is in use: no permit that a caller could wait for would come back.
 local plain = value and value <= rate
+if plain and ARGV[8] and ARGV[8] ~= '' and value + held < rate and redis.call('ZCARD', KEYS[3]) == (mine and 1 or 0) then
+  plain = false
+end
 
 -- Who holds permits that lack, and who waits to: names and ends, the first of them first.
 local name, names, ends, mark, place = ARGV[8] or '', {}, {}, conf[7] or '', nil
@@ -246,10 +251,11 @@ end
 -- wait returns how long it takes until the permits that lack have come back, whoever waits for them, by the oldest
 -- members.
 local function wait()
-  local need, step = n - value - back, ahead and 1 or math.max(1, math.min(100, floor(interval / 100)))
-  if name == '' or lacking == 0 then
+  if lacking == 0 then
     return 0
-  elseif need <= 0 then
+  end
+  local need, step = n - value - back, ahead and 1 or math.max(1, math.min(100, floor(interval / 100)))
+  if need <= 0 then
     return names[1] == '0' and math.max(1, ends[1] - now) or step
   end
   local own, at, oldest = member(n), now + step, redis.call('ZRANGE', KEYS[3], 0, 127, 'WITHSCORES')
@@ -269,7 +275,8 @@ local function reply()
   end
   return {0, n, rate, interval, lacking, wait()}
 end
-if n == 0 and not mine then
+-- Whoever waits for permits that lack keeps the limiter alive, even if nobody takes any for a while.
+if n == 0 and not mine and lacking == 0 then
   return reply()
 end
 
@@ -290,7 +297,7 @@ end
 if plain and back ~= n then
   redis.call('INCRBY', KEYS[2], math.min(back - n, rate - value))
 end
-if n == 0 then
+if n == 0 and lacking == 0 then
   return reply()
 end
 
@@ -307,6 +314,7 @@ if stay > 0 then
 else
   ttl = redis.call('PTTL', KEYS[1])
   if ttl > 0 then
+    ttl = math.min(ttl, 9007199254740992) -- PEXPIRE would fail on one near 2^63
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
   elseif ARGV[1] == '1' and idle ~= '0' then

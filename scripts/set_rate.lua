@@ -39,10 +39,10 @@ end
 
 -- [instant]
 -- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
--- before 1970, and 2^53 for what is later.
+-- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
 local function instant(s)
   local n = tonumber(s or 0) or 0
-  return n > 0 and math.min(n, 9007199254740992) or 0
+  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
 end
 -- [end]
 
@@ -179,7 +179,7 @@ if stay > 0 then
   redis.call('PEXPIRE', KEYS[2], string.format('%.0f', stay))
   redis.call('PEXPIRE', KEYS[3], string.format('%.0f', stay))
 else
-  local ttl = redis.call('PTTL', KEYS[1])
+  local ttl = math.min(redis.call('PTTL', KEYS[1]), 9007199254740992) -- PEXPIRE would fail on one near 2^63
   if ttl > 0 then
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)

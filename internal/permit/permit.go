@@ -1,5 +1,6 @@
 // Package permit defines the values that the packages of this module exchange: what is asked of a limiter, and
-// what the limiter replies. They have no behaviour except that they print and count.
+// what the limiter replies. They have no behaviour except that they print and count. The errors that several packages
+// return are made here, so that they read alike.
 package permit
 
 import (
@@ -108,6 +109,7 @@ type Batch struct {
 	Replay    bool      // the call may have been executed before, under the same ID
 	InOrder   bool      // a run that does not fit blocks those behind it
 	DryRun    bool      // take no permits
+	Renew     bool      // keep the limiter alive as a call that takes permits does; with DryRun
 	Alone     bool      // an attempt before this one got no reply: it shares no round trip, so that others cannot break it
 	Check     bool      // check that the permits left and those in use add up to the rate
 	Lowered   bool      // the rate has been lowered; with Check

@@ -55,6 +55,9 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	}
 	if b.DryRun {
 		flags |= flagDryRun
+		if b.Renew {
+			flags |= flagRenew
+		}
 	}
 	if b.NoTTL {
 		flags |= flagNoTTL
@@ -68,25 +71,25 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
 	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), flags)
 	if more > 0 {
-		walk, share := "", ""
+		walk, allowance := "", ""
 		if b.Cursor.Members > 0 {
 			walk = fmt.Sprint(b.Cursor.Members, " ", b.Cursor.Permits)
 		}
 		if b.Allowance.On {
-			share = l.allowance(b.Allowance)
+			allowance = l.allowance(b.Allowance)
 		}
-		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, share)
+		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, allowance)
 	}
 	return s.Complete(cmd)
 }
 
 // allowance returns an Allowance in the form of ARGV[10].
-func (c *Conn) allowance(s permit.Allowance) string {
+func (c *Conn) allowance(a permit.Allowance) string {
 	survey := 0
-	if s.Survey {
+	if a.Survey {
 		survey = 1
 	}
-	return fmt.Sprint(s.Grace.Milliseconds(), " ", s.May, " ", s.Age, " ", c.tag, " ", s.Wants, " ", survey)
+	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", a.Age, " ", c.tag, " ", a.Wants, " ", survey)
 }
 
 func furtherRuns(runs []permit.Run) string {
@@ -224,10 +227,10 @@ func refunded(raw any, cmd []any) int64 {
 func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error) {
 	flags, ahead, fields := 0, "", 4
 	if v.Whole {
-		flags |= flagWhole
+		flags |= reserveWhole
 	}
 	if v.Unsure {
-		flags |= flagUnsure
+		flags |= reserveUnsure
 	}
 	if v.Ahead {
 		ahead, fields = hex.EncodeToString(v.ID[:]), 6

@@ -59,39 +59,17 @@ func (l *Limiter) AuditStep(ctx context.Context, typ permit.Type, t Tally) (next
 	if err != nil {
 		return Tally{}, false, Balance{}, err
 	}
-	r, ok := raw.([]any)
-	if !ok || len(r) == 0 {
-		return Tally{}, false, Balance{}, l.badReply(s, raw)
+	f, startOver, err := l.readStatus(s, raw)
+	if err != nil || startOver {
+		return Tally{}, false, Balance{}, err
 	}
-	var head []int64
-	for _, v := range r[:min(len(r), 2)] {
-		n, ok := v.(int64)
-		if !ok {
-			return Tally{}, false, Balance{}, l.badReply(s, raw)
-		}
-		head = append(head, n)
+	if done = f.number() == 1; done {
+		found.Surplus, found.Value = f.number(), f.number()
+		f.number() // what was restored; see healedOf
+	} else {
+		next.oldest, next.newest, next.Members, next.permits = f.text(), f.text(), f.number(), f.number()
 	}
-	switch {
-	case head[0] == statusStartOver:
-		return Tally{}, false, Balance{}, nil
-	case head[0] != statusOK:
-		return Tally{}, false, Balance{}, l.statusError(head)
-	case len(r) == 5 && head[1] == 1:
-		var ok1 bool
-		found.Surplus, ok1 = r[2].(int64)
-		found.Value, ok = r[3].(int64)
-		ok, done = ok && ok1, true
-	case len(r) == 6:
-		var ok1, ok2, ok3, ok4 bool
-		next.oldest, ok1 = r[2].(string)
-		next.newest, ok2 = r[3].(string)
-		next.Members, ok3 = r[4].(int64)
-		next.permits, ok4 = r[5].(int64)
-		ok = ok1 && ok2 && ok3 && ok4
-	default:
-		ok = false
-	}
-	if !ok {
+	if !f.whole() {
 		return Tally{}, false, Balance{}, l.badReply(s, raw)
 	}
 	return next, done, found, nil
@@ -114,20 +92,13 @@ func (l *Limiter) trim(ctx context.Context, typ permit.Type, n int64, toZero boo
 		if err != nil {
 			return err
 		}
-		r, ok := raw.([]any)
-		if !ok || len(r) != 2 && len(r) != 4 {
-			return l.badReply(s, raw)
-		}
-		if part, ok = r[1].(int64); !ok || part < 0 || part > n || (part > 0) != (len(r) == 4) {
-			return l.badReply(s, raw)
-		}
-		if part == 0 {
+		f := fieldsOf(raw)
+		f.number() // what this call took out
+		if part = f.number(); f.whole() && part == 0 {
 			return nil
 		}
-		var ok1 bool
-		member, ok = r[2].(string)
-		stay, ok1 = r[3].(int64)
-		if !ok || !ok1 {
+		member, stay = f.text(), f.number()
+		if !f.whole() || part < 1 || part > n {
 			return l.badReply(s, raw)
 		}
 		n -= part

@@ -189,15 +189,10 @@ func (l *Limiter) numbers(s *Script, raw any) ([]int64, error) {
 	if n, ok := raw.(int64); ok {
 		return []int64{n}, nil
 	}
-	list, ok := raw.([]any)
-	if !ok || len(list) == 0 {
+	f := fieldsOf(raw)
+	r := f.numbers()
+	if f.bad || len(r) == 0 {
 		return nil, l.badReply(s, raw)
-	}
-	r := make([]int64, len(list))
-	for i, v := range list {
-		if r[i], ok = v.(int64); !ok {
-			return nil, l.badReply(s, raw)
-		}
 	}
 	return r, nil
 }
@@ -215,7 +210,7 @@ func (l *Limiter) statusError(r []int64) error {
 		}
 		return fmt.Errorf("%w: the type of %q is neither OVERALL nor PER_CLIENT", permit.ErrMalformed, l.Name)
 	case statusMalformed:
-		return fmt.Errorf("%w: the rate or interval of %q is not a positive whole number, or its keepAliveTime is not a whole number",
+		return fmt.Errorf("%w: the rate or interval of %q is not a whole number from 1 to 2^53, or its keepAliveTime is a fraction or above 2^53; Rate tells which, and SetRate replaces them",
 			permit.ErrMalformed, l.Name)
 	}
 	return fmt.Errorf("ratelimiter: %q: unexpected status in reply %v", l.Name, r)

@@ -24,9 +24,9 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 
 // TTL returns how long the limiter still lives, or -1 or -2 as in Redis.
 func (l *Limiter) TTL(ctx context.Context) (time.Duration, error) {
-	// go-redis returns -1 and -2 unchanged.
-	cmd := redis.NewDurationCmd(ctx, time.Millisecond, "pttl", l.Keys.Hash)
-	return command(ctx, l, "ttl", cmd, cmd.Result)
+	cmd := redis.NewIntCmd(ctx, "pttl", l.Keys.Hash)
+	n, err := command(ctx, l, "ttl", cmd, cmd.Result)
+	return PTTL(n), err
 }
 
 // ExpireTime returns the instant at which the limiter expires, or the zero time if it does not expire or does

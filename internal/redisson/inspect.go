@@ -79,9 +79,9 @@ func readState(r []any) (State, bool) {
 	}
 	s := State{
 		Time:        time.UnixMilli(now),
-		HashTTL:     pttl(hashTTL),
-		ValueTTL:    pttl(valueTTL),
-		PermitsTTL:  pttl(permitsTTL),
+		HashTTL:     PTTL(hashTTL),
+		ValueTTL:    PTTL(valueTTL),
+		PermitsTTL:  PTTL(permitsTTL),
 		Fields:      make(map[string]string, len(fields)/2),
 		Value:       value,
 		HasValue:    hasValue,
@@ -108,8 +108,9 @@ func readState(r []any) (State, bool) {
 	return s, true
 }
 
-// pttl returns a PTTL as a duration, and -1 and -2 unchanged.
-func pttl(n int64) time.Duration {
+// PTTL returns the reply of Redis to the command of that name as a duration, and -1 and -2 unchanged. One that is
+// longer than a Duration becomes the longest Duration.
+func PTTL(n int64) time.Duration {
 	if n < 0 {
 		return time.Duration(n)
 	}

@@ -20,13 +20,13 @@ func (l *Limiter) TrySetRate(ctx context.Context, r permit.Rate) (bool, error) {
 func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (bool, error) {
 	flags := 0
 	if mustExist {
-		flags |= flagMustExist
+		flags |= setRateMustExist
 	}
 	if keepState {
-		flags |= flagKeepState
+		flags |= setRateKeepState
 	}
 	if l.LongLength {
-		flags |= flagLc0I
+		flags |= setRateLc0I
 	}
 	n, err := l.run(ctx, l.Scripts.SetRate, l.Keys.All(r.Type), r.Permits, r.Interval.Milliseconds(),
 		r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), flags, r.MinGap.Milliseconds())
@@ -95,38 +95,42 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 // Available returns how many permits a call could acquire now. It counts in as many calls as it takes, as of
 // the instant of the first.
 func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error) {
-	s := l.Scripts.Available
 	for range 3 {
-		side, members, permits, now := "", int64(0), int64(0), l.now()
-		for changed := false; !changed; {
-			raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), now, side, members, permits)
-			if err != nil {
-				return 0, err
-			}
-			r, ok := raw.([]any)
-			if !ok || len(r) == 0 {
-				return 0, l.badReply(s, raw)
-			}
-			n := make([]int64, len(r))
-			for i, v := range r {
-				if n[i], ok = v.(int64); !ok && i != 2 {
-					return 0, l.badReply(s, raw)
-				}
-			}
-			if n[0] == statusStartOver {
-				changed = true
-			} else if err := l.statusError(n); err != nil {
-				return 0, err
-			} else if len(r) == 4 && n[1] == 1 {
-				return n[2], nil
-			} else if side, ok = r[min(2, len(r)-1)].(string); ok && len(r) == 6 {
-				members, permits, now = n[3], n[4], n[5]
-			} else {
-				return 0, l.badReply(s, raw)
-			}
+		left, changed, err := l.count(ctx, typ)
+		if err != nil || !changed {
+			return left, err
 		}
 	}
 	return 0, permit.CountKeepsChanging("available", l.Name)
+}
+
+// count is Available, but reports changed if the set has changed meanwhile, so that the count has to begin anew.
+func (l *Limiter) count(ctx context.Context, typ permit.Type) (left int64, changed bool, err error) {
+	s := l.Scripts.Available
+	side, members, permits, now := "", int64(0), int64(0), l.now()
+	for {
+		raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), now, side, members, permits)
+		if err != nil {
+			return 0, false, err
+		}
+		f, startOver, err := l.readStatus(s, raw)
+		if err != nil || startOver {
+			return 0, startOver, err
+		}
+		done := f.number() == 1
+		if done {
+			left = f.number()
+			f.number() // the instant
+		} else {
+			side, members, permits, now = f.text(), f.number(), f.number(), f.number()
+		}
+		if !f.whole() {
+			return 0, false, l.badReply(s, raw)
+		}
+		if done {
+			return left, false, nil
+		}
+	}
 }
 
 // Release gives permits back, as far as so many are in use, in one step of bounded work. It returns how many

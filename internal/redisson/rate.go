@@ -55,7 +55,9 @@ func parseRate(hash map[string]string) (permit.Rate, error) {
 	r.Permits = positive("rate")
 	r.Interval = ms(positive("interval"))
 	r.KeepAlive = optional("keepAliveTime")
-	r.MinGap = optional("minGap")
+	if n, ok := number(hash["minGap"]); ok && n > 0 && err == nil { // the scripts take any number, an interval at most
+		r.MinGap = min(ms(int64(min(n, 1<<53))), r.Interval)
+	}
 	if err != nil {
 		return permit.Rate{}, err
 	}

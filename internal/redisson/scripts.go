@@ -86,7 +86,7 @@ const (
 	statusStartOver
 )
 
-// These are the flags in ARGV[5] of acquire, ARGV[6] of set_rate, and ARGV[5] of reserve.
+// The flags in ARGV[5] of acquire.
 const (
 	flagReplay  = 1
 	flagCheck   = 2
@@ -95,11 +95,18 @@ const (
 	flagDryRun  = 16
 	flagNoTTL   = 32
 	flagLowered = 64
+	flagRenew   = 128
+)
 
-	flagMustExist = 1
-	flagKeepState = 2
-	flagLc0I      = 4
+// The flags in ARGV[6] of set_rate.
+const (
+	setRateMustExist = 1
+	setRateKeepState = 2
+	setRateLc0I      = 4
+)
 
-	flagWhole  = 1
-	flagUnsure = 2
+// The flags in ARGV[5] of reserve.
+const (
+	reserveWhole  = 1
+	reserveUnsure = 2
 )

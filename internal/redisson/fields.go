@@ -1,0 +1,59 @@
+package redisson
+
+// A fields is a reply that is a list of numbers and texts, whose elements are read one after another. If one is missing,
+// or is not of the type asked for, the reply is bad, and what is returned for that element and those behind it is zero.
+type fields struct {
+	list []any
+	bad  bool
+}
+
+func fieldsOf(raw any) fields {
+	list, ok := raw.([]any)
+	return fields{list: list, bad: !ok}
+}
+
+// number reads a number.
+func (f *fields) number() int64 { return element[int64](f) }
+
+// text reads a text.
+func (f *fields) text() string { return element[string](f) }
+
+// numbers reads the rest, which are numbers.
+func (f *fields) numbers() []int64 {
+	list := make([]int64, 0, len(f.list))
+	for !f.bad && len(f.list) > 0 {
+		list = append(list, f.number())
+	}
+	return list
+}
+
+// whole reports whether all that was asked for was there, and nothing is left.
+func (f *fields) whole() bool { return !f.bad && len(f.list) == 0 }
+
+func element[T any](f *fields) (v T) {
+	if f.bad || len(f.list) == 0 {
+		f.bad = true
+		return v
+	}
+	v, ok := f.list[0].(T)
+	f.list, f.bad = f.list[1:], !ok
+	return v
+}
+
+// readStatus reads the status that a reply of s begins with, and returns what is behind it. It reports whether the
+// script is to start over. For every other status but statusOK it returns an error.
+func (l *Limiter) readStatus(s *Script, raw any) (f fields, startOver bool, err error) {
+	f = fieldsOf(raw)
+	status := f.number()
+	switch {
+	case f.bad:
+		return f, false, l.badReply(s, raw)
+	case status == statusOK || status == statusStartOver:
+		return f, status == statusStartOver, nil
+	}
+	all, err := l.numbers(s, raw)
+	if err == nil {
+		err = l.statusError(all)
+	}
+	return f, false, err
+}
