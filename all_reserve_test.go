@@ -68,7 +68,39 @@ func (w *world) otherProcess() *Client {
 func perSecond(n int64, d time.Duration) float64 { return float64(n) / d.Seconds() }
 
 func reserving(l *RateLimiter) bool {
-	return l.handle.Snapshot().Gathering
+	return l.handle.Snapshot().HeldUp
+}
+
+// reserved has list wait for permits of two limiters of 10 a minute, of which a faster process takes those of the second, and
+// returns at 99 s, when the list has reserved what there is. peer is the second limiter, of that process. The channel
+// receives the error of the list.
+func reserved(w *world, list func(demands ...Demand) error) (l []*RateLimiter, peer *RateLimiter, done <-chan error) {
+	l = w.others(overall(10, time.Minute), overall(10, time.Minute))
+	other := w.otherProcess()
+	w.t.Cleanup(func() { _ = other.Close() })
+	peer = other.RateLimiter(l[1].Name())
+	takes(w, peer, 6)
+	w.at(30 * time.Second)
+	takes(w, peer, 4)
+	ended := make(chan error, 1)
+	go func() { ended <- list(Demand{l[0], 3}, Demand{l[1], 9}) }()
+	// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
+	w.at(time.Minute - time.Millisecond)
+	for range 40 {
+		if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
+			break
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	w.at(99 * time.Second)
+	require.True(w.t, reserving(l[1]))
+	return l, peer, ended
+}
+
+// takes takes n permits of l, which are free.
+func takes(w *world, l *RateLimiter, n int64) {
+	ok, err := l.TryAcquire(w.ctx, n, 0)
+	require.True(w.t, ok && err == nil)
 }
 
 // TestAReservationGoesBack checks that the reservations of a list are refunded at once, however its wait ends.
@@ -80,35 +112,13 @@ func TestAReservationGoesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
-				l := w.others(overall(10, time.Minute), overall(10, time.Minute))
-				other := w.otherProcess()
-				defer other.Close()
-				peer := other.RateLimiter(l[1].Name())
-				take := func(n int64) {
-					ok, err := peer.TryAcquire(w.ctx, n, 0)
-					require.True(t, ok && err == nil)
-				}
-				take(6)
-				w.at(30 * time.Second)
-				take(4)
 				ctx, cancel := context.WithCancel(w.ctx)
 				defer cancel()
-				done := make(chan error, 1)
-				go func() {
-					_, err := w.client.TryAcquireAll(ctx, 70*time.Second, Demand{l[0], 3}, Demand{l[1], 9})
-					done <- err
-				}()
-				// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
-				w.at(time.Minute - time.Millisecond)
-				for range 40 {
-					if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
-						break
-					}
-					time.Sleep(100 * time.Microsecond)
-				}
-				w.at(99 * time.Second)
-				require.True(t, reserving(l[1]))
-				n, err := other.RateLimiter(l[1].Name()).AvailablePermits(w.ctx)
+				l, peer, done := reserved(w, func(demands ...Demand) error {
+					_, err := w.client.TryAcquireAll(ctx, 70*time.Second, demands...)
+					return err
+				})
+				n, err := peer.AvailablePermits(w.ctx)
 				require.NoError(t, err)
 				require.Zero(t, n, "reserved")
 				end(w, cancel)
@@ -118,9 +128,31 @@ func TestAReservationGoesBack(t *testing.T) {
 				n, err = peer.AvailablePermits(w.ctx)
 				require.NoError(t, err)
 				require.NotZero(t, n, "given back")
-				used, err := other.RateLimiter(l[0].Name()).AvailablePermits(w.ctx)
+				used, err := peer.client.RateLimiter(l[0].Name()).AvailablePermits(w.ctx)
 				require.NoError(t, err)
 				require.EqualValues(t, 10, used)
+			})
+		})
+	}
+}
+
+// TestAReservationWhoseStateIsGone checks that a list that takes permits ahead is granted although Redisson sets the
+// rate, which deletes the permits left and those in use, or one of the two is evicted.
+func TestAReservationWhoseStateIsGone(t *testing.T) {
+	for name, gone := range map[string]func(keys []string) []string{
+		"setRate of Redisson":            func(keys []string) []string { return keys[1:] },
+		"the permits left are evicted":   func(keys []string) []string { return keys[1:2] },
+		"the permits in use are evicted": func(keys []string) []string { return keys[2:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				ctx, cancel := context.WithDeadline(w.ctx, time.Now().Add(30*time.Second+4*time.Minute))
+				defer cancel()
+				l, peer, done := reserved(w, func(demands ...Demand) error { return w.client.AcquireAll(ctx, demands...) })
+				require.NoError(t, w.rdb.Del(w.ctx, gone(keysOf(l[1], Overall))...).Err())
+				require.NoError(t, <-done)
+				time.Sleep(time.Minute + time.Millisecond)
+				takes(w, peer, 10)
 			})
 		})
 	}

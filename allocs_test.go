@@ -14,7 +14,7 @@ import (
 )
 
 // A granter is a hook that takes the place of Redis. It grants everything, after a moment in which requests
-// gather.
+// come that share the next call.
 type granter struct{ scriptHook }
 
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
@@ -35,8 +35,8 @@ func (g granter) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
-// On the gathered path an acquire makes at most two allocations, and most acquires make none.
-func TestGatheredAcquiresHardlyAllocate(t *testing.T) {
+// On the path of a batch an acquire makes at most two allocations, and most acquires make none.
+func TestBatchedAcquiresHardlyAllocate(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
 	rdb.AddHook(granter{})
@@ -61,7 +61,7 @@ func TestGatheredAcquiresHardlyAllocate(t *testing.T) {
 		wg.Wait()
 	}
 	work()               // fills the pools
-	least := math.Inf(1) // of three: on a busy machine fewer gather, and a collection empties the pools
+	least := math.Inf(1) // of three: on a busy machine fewer share a batch, and a collection empties the pools
 	for range 3 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -89,8 +89,8 @@ func (w *world) refused(permits int64, wait time.Duration) {
 	require.Equal(w.t, wait, r.Wait)
 }
 
-// gathered asks for each number of permits at one instant, so that the requests share a call.
-func gathered(ctx context.Context, l *RateLimiter, permits []int64) []engine.Outcome {
+// batched asks for each number of permits at one instant, so that the requests share a call.
+func batched(ctx context.Context, l *RateLimiter, permits []int64) []engine.Outcome {
 	requests := make([]engine.Request, len(permits))
 	for i, n := range permits {
 		requests[i] = engine.Request{Permits: n, TellWait: true}
@@ -100,7 +100,7 @@ func gathered(ctx context.Context, l *RateLimiter, permits []int64) []engine.Out
 
 // together asks count times for permits at one instant.
 func together(ctx context.Context, l *RateLimiter, permits, count int64) (granted int64, last engine.Outcome, err error) {
-	for _, last = range gathered(ctx, l, slices.Repeat([]int64{permits}, int(count))) {
+	for _, last = range batched(ctx, l, slices.Repeat([]int64{permits}, int(count))) {
 		if err == nil {
 			err = last.Err
 		}

@@ -60,8 +60,9 @@ func WithClientKeyTTL(ttl time.Duration) Option {
 }
 
 // WithRecheck sets how long a caller that waits sleeps at most before it asks Redis again, even if Redis
-// reported a longer wait. Within this time the caller notices a release, a new rate, or a deleted limiter of
-// another process. Changes made through this Client wake it at once. The default is one second.
+// reported a longer wait. It asks after half of [Rate].KeepAlive if that is sooner, so that its limiter does not
+// expire. Within this time the caller notices a release, a new rate, or a deleted limiter of another process. Changes
+// made through this Client wake it at once. The default is one second.
 func WithRecheck(d time.Duration) Option {
 	return func(c *config) { c.recheck = d }
 }

@@ -35,7 +35,7 @@ func TestMinGap(t *testing.T) {
 			w.granted(5)
 		})
 	})
-	t.Run("gathered requests share the gap", func(t *testing.T) {
+	t.Run("batched requests share the gap", func(t *testing.T) {
 		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
 			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 10}, {Permits: 2, Count: 3}}})
 			require.Equal(t, []int64{1, 0}, a.Granted)

@@ -19,7 +19,8 @@ var (
 )
 
 // attempt asks until there is a reply. During an outage it ends the requests that do not wait. The error is
-// errAbandoned if no caller is left.
+// errAbandoned if no caller is left, and errHandOff if the flight has to wait for the probe, but not in the goroutine of
+// its caller.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
 		h           = f.limiter.h
@@ -27,59 +28,26 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 		tries       = retry.Attempts{Begin: begin}
 		typeChanges = 0
 		last        error
-		sent        time.Time
-		first       = f.healthProbe // it was allowed when the flight started
+		probe       = f.healthProbe // it was allowed as the probe when the flight started
 	)
 	f.call.Owner = h
 	defer health.End(&f.call)
-	for {
+	for first := true; ; first = false {
 		if h.engine.IsClosed() {
 			return permit.Reply{}, permit.ErrClosed
 		}
-		var (
-			next = tries.Begin
-			over <-chan struct{}
-			err  error
-		)
-		if !first {
-			next, over, err = health.Allow(&f.call)
-		}
-		first = false
-		if err != nil {
-			health.End(&f.call)
-			waits, limit := f.failWhileDown(permit.Unavailable("acquire", h.name, withLast(err, last)), tries.Begin)
-			if !waits {
-				return permit.Reply{}, errAbandoned
+		if !first || !probe {
+			next, over, down := health.Allow(&f.call)
+			if down != nil {
+				if err := f.waitForProbe(next, over, withLast(down, last), tries.Begin); err != nil {
+					return permit.Reply{}, err
+				}
+				continue
 			}
-			if f.inline {
-				return permit.Reply{}, errHandOff // its caller may get its outcome without Redis
-			}
-			retry.SleepOr(min(time.Until(next), time.Until(limit)), over, h.engine.closed)
-			if !f.trim() {
-				return permit.Reply{}, errAbandoned
-			}
-			continue
+			probe = !next.IsZero()
 		}
-		probe := !next.IsZero()
-		var a permit.Reply
-		if probe {
-			sent = time.Now()
-			err = h.prove(f.ctx, &f.call)
-		}
-		if err == nil {
-			err = f.reconcile()
-		}
-		if err == nil {
-			sent = time.Now()
-			a, err = h.backend.Acquire(f.ctx, &f.Batch)
-			h.noteReply(&f.call, sent, err)
-		}
-		failure, ok := err.(*retry.Error)
-		if !ok {
-			other, ok := err.(*permit.WrongTypeError)
-			if !ok {
-				return a, err
-			}
+		a, sent, err := f.ask(probe)
+		if other, ok := err.(*permit.WrongTypeError); ok {
 			if typeChanges == permit.MaxTypeChanges {
 				return permit.Reply{}, permit.TypeKeepsChanging("acquire", h.name)
 			}
@@ -87,6 +55,10 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 			f.Type = other.Type
 			h.LearnType(other.Type)
 			continue
+		}
+		failure, ok := err.(*retry.Error)
+		if !ok {
+			return a, err
 		}
 		again := tries.Failed(failure) && !failure.Final
 		h.observePanic(failure.Err)
@@ -111,6 +83,47 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 			retry.SleepOr(outage.ProbePause(), nil, h.engine.closed)
 		}
 	}
+}
+
+// waitForProbe ends the requests that do not wait, since Redis is down because of cause, and sleeps until the next probe
+// or until over is closed. An error says that the flight does not go on here; see attempt.
+func (f *flight) waitForProbe(next time.Time, over <-chan struct{}, cause error, begin time.Time) error {
+	h := f.limiter.h
+	h.Health().End(&f.call)
+	waits, limit := f.failWhileDown(permit.Unavailable("acquire", h.name, cause), begin)
+	switch {
+	case !waits:
+		return errAbandoned
+	case f.inline:
+		return errHandOff // its caller may get its outcome without Redis
+	}
+	retry.SleepOr(min(time.Until(next), time.Until(limit)), over, h.engine.closed)
+	if !f.trim() {
+		return errAbandoned
+	}
+	return nil
+}
+
+// ask makes one attempt at the call of f, and before it whatever has to precede it: the proof that Redis works again, if
+// f is the probe, and the grants that Redis has not been told of. It returns when the last of these was sent.
+func (f *flight) ask(probe bool) (a permit.Reply, sent time.Time, err error) {
+	h := f.limiter.h
+	if probe {
+		sent = time.Now()
+		if err = h.prove(f.ctx, &f.call); err != nil {
+			return a, sent, err
+		}
+	}
+	if f.local != nil {
+		sent = time.Now()
+		if err = h.reconcile(f.ctx, f.local, &f.Type); err != nil {
+			return a, sent, err
+		}
+	}
+	sent = time.Now()
+	a, err = h.backend.Acquire(f.ctx, &f.Batch)
+	h.noteReply(&f.call, sent, err)
+	return a, sent, err
 }
 
 // withLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.

@@ -28,7 +28,7 @@ type flight struct {
 	call        outage.Call
 	local       *outage.Share
 	passing     bool  // its callers pass the head of the line
-	paid        int64 // permits that it took off what may pass
+	passPermits int64 // what it took off the permits that may pass the head
 	taken       int64 // permits that were granted to its callers
 	round       int   // of the passing, when it left
 	ended       []*request
@@ -48,9 +48,9 @@ func (f *flight) appendLocked(r *request) bool {
 	return f.putLocked(i, r)
 }
 
-// takeTriesLocked takes as many requests of q as fit. Nobody can tell in which order they came, so equal
+// appendTriesLocked takes as many requests of q as fit. Nobody can tell in which order they came, so equal
 // requests share a run.
-func (f *flight) takeTriesLocked(q *queue) {
+func (f *flight) appendTriesLocked(q *queue) {
 	begin := len(f.Runs)
 	for r := q.first; r != nil; r = q.first {
 		i := begin
@@ -60,7 +60,7 @@ func (f *flight) takeTriesLocked(q *queue) {
 		if !f.putLocked(i, r) {
 			return
 		}
-		r.unqueue()
+		r.unqueueLocked()
 		r.inFlight = true
 	}
 }

@@ -10,9 +10,9 @@ import (
 // came. A list may reserve if no older one in here wants a limiter that it wants. So no two lists can hold what
 // the other waits for, and the oldest is never passed over.
 type contenders struct {
-	mu    sync.Mutex
-	lists []*listWaiter
-	rests map[string]time.Time // until when the limiter with that key is not reserved
+	mu     sync.Mutex
+	lists  []*listWaiter
+	pauses map[string]time.Time // until when the limiter with that key is not reserved
 }
 
 func (c *contenders) enter(w *listWaiter) {
@@ -46,7 +46,7 @@ func (c *contenders) leave(w *listWaiter) {
 	i := slices.Index(c.lists, w)
 	c.lists = slices.Delete(c.lists, i, i+1)
 	for i := range c.lists {
-		if w.overlaps(c.lists[i]) && !c.behind(i) {
+		if w.overlaps(c.lists[i]) && !c.behindLocked(i) {
 			select {
 			case c.lists[i].next <- struct{}{}:
 			default:
@@ -55,8 +55,8 @@ func (c *contenders) leave(w *listWaiter) {
 	}
 }
 
-// behind reports whether an older list wants a limiter that the i-th list wants. The lock must be held.
-func (c *contenders) behind(i int) bool {
+// behindLocked reports whether an older list wants a limiter that the i-th list wants.
+func (c *contenders) behindLocked(i int) bool {
 	return slices.ContainsFunc(c.lists[:i], c.lists[i].overlaps)
 }
 
@@ -65,14 +65,14 @@ func (c *contenders) behind(i int) bool {
 func (c *contenders) mayReserve(w *listWaiter) (ok bool, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.behind(slices.Index(c.lists, w)) {
+	if c.behindLocked(slices.Index(c.lists, w)) {
 		return false, time.Time{}
 	}
 	now := time.Now()
-	for _, hash := range w.wants {
-		until, rests := c.rests[hash]
-		if rests && !until.After(now) {
-			delete(c.rests, hash)
+	for _, key := range w.wants {
+		until, paused := c.pauses[key]
+		if paused && !until.After(now) {
+			delete(c.pauses, key)
 		} else if until.After(at) {
 			at = until
 		}
@@ -80,21 +80,21 @@ func (c *contenders) mayReserve(w *listWaiter) (ok bool, at time.Time) {
 	return at.IsZero(), at
 }
 
-// rest prevents the limiter from being reserved before the given instant.
-func (c *contenders) rest(hash string, until time.Time) {
+// pause prevents the limiter from being reserved before the given instant.
+func (c *contenders) pause(key string, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	for hash, at := range c.rests {
+	for key, at := range c.pauses {
 		if !at.After(now) {
-			delete(c.rests, hash)
+			delete(c.pauses, key)
 		}
 	}
-	if c.rests == nil {
-		c.rests = map[string]time.Time{}
+	if c.pauses == nil {
+		c.pauses = map[string]time.Time{}
 	}
-	if until.After(now) && until.After(c.rests[hash]) {
-		c.rests[hash] = until
+	if until.After(now) && until.After(c.pauses[key]) {
+		c.pauses[key] = until
 	}
 }
 
@@ -105,5 +105,5 @@ func (c *contenders) count() int {
 }
 
 func (w *listWaiter) overlaps(o *listWaiter) bool {
-	return slices.ContainsFunc(w.wants, func(hash string) bool { return slices.Contains(o.wants, hash) })
+	return slices.ContainsFunc(w.wants, func(key string) bool { return slices.Contains(o.wants, key) })
 }

@@ -177,9 +177,9 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	return got, got.Err
 }
 
-// Peek returns the reply that a request would get, without taking permits.
+// Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
 func (h *Handle) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	return (&part{h: h, permits: permits}).look(ctx)
+	return (&part{h: h, permits: permits}).ask(ctx, permit.Batch{DryRun: true})
 }
 
 // Grace is how long a caller whose time is up waits for a reply that is on its way. It makes a timeout shorter

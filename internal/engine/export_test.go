@@ -1,5 +1,41 @@
 package engine
 
+import "fmt"
+
+// CheckStates returns an error if a limiter is in a state that the comment of its type does not list.
+func (e *Engine) CheckStates() error {
+	for i := range e.shards {
+		if err := e.shards[i].checkStates(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shard) checkStates() error {
+	s.lock()
+	defer s.unlock()
+	for l := s.first; l != nil; l = l.next {
+		ofLine, ofTries := 0, 0
+		for _, f := range l.flights {
+			if f.InOrder {
+				ofLine++
+			} else {
+				ofTries++
+			}
+		}
+		switch {
+		case ofLine > 1 || l.lineInFlight != (ofLine == 1):
+			return fmt.Errorf("%s has %d flights of the line in the air, and lineInFlight is %t", l.h.name, ofLine, l.lineInFlight)
+		case l.triesInFlight != ofTries:
+			return fmt.Errorf("%s has %d flights of tries in the air, and triesInFlight is %d", l.h.name, ofTries, l.triesInFlight)
+		case l.turnHolder != nil && (l.lineInFlight || l.gathering != nil || l.turnHolder.queue != nil):
+			return fmt.Errorf("a list has its turn at %s beside a flight of the line or a gathering, or stands in the line", l.h.name)
+		}
+	}
+	return nil
+}
+
 // Fired returns the functions that the timers of the limiter run: the timer of the line and that of the local
 // share. Tests call them to act as timers that have fired and wait for the lock. Both are nil if the process does
 // not keep the limiter.

@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// fly flies f, and then what has gathered in the meantime.
+// fly flies f, and then what has come in the meantime.
 func (f *flight) fly() {
 	l := f.limiter
 	for f != nil {
@@ -17,7 +17,7 @@ func (f *flight) fly() {
 		}
 		if len(f.ended) > 1 {
 			// The callers that have their outcomes may ask again at once. Let them, so that their requests
-			// gather.
+			// share the next flight.
 			runtime.Gosched()
 		}
 		l.shard.lock()

@@ -71,7 +71,7 @@ func (g *gathering) run(ctx context.Context) {
 		r := g.head
 		l.sharing.pay(r.permits)
 		if s := &l.sharing; !s.isLarge(r.permits) { // a large one is paid for later, and does not stop small ones
-			s.note(s.clock(time.Now()), r.permits, l.interval)
+			s.note(s.clock(time.Now()), r.permits, s.target, l.interval)
 		}
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}
@@ -104,7 +104,8 @@ func (g *gathering) gather(ctx context.Context) (whole bool) {
 		if v.lacking == 0 {
 			return false // a cool-down has begun, or the permits left have been lost
 		}
-		retry.SleepOr(max(time.Millisecond, min(v.wait, v.rate.Interval/2)), g.stop, v.h.engine.closed)
+		d := min(v.wait, v.rate.Interval/2, v.h.engine.recheck(v.h.lastRate()))
+		retry.SleepOr(max(time.Millisecond, d), g.stop, v.h.engine.closed)
 		select {
 		case <-g.stop:
 			return false

@@ -14,7 +14,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	head := l.waiters.first
 	ended := f.grantLocked(a, f.ended[:0])
 	ended = f.passOnLocked(a, ended)
-	head = l.succeededLocked(head)
+	head = l.noteHeadLocked(head)
 
 	refused := len(f.Runs) // the first run that was refused
 	for i := range a.Granted {
@@ -59,7 +59,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 		}
 		ended = f.refuseLocked(a, ended)
 	}
-	l.succeededLocked(head)
+	l.noteHeadLocked(head)
 	f.ended = ended
 	l.shard.unlock()
 	wake(ended)
@@ -172,16 +172,16 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	}
 	now := time.Now()
 	if f.passing {
-		if _, wait := l.shareWaitLocked(f, a, first); f.round == l.passing.round {
+		if _, wait := l.lineWaitLocked(f, a, first); f.round == l.passing.round {
 			l.passing.askAt = now.Add(max(wait, time.Millisecond))
 		}
 		return ended
 	}
 	l.mayGather = a.Wait <= a.Rate.Interval && a.Rate.MinGap == 0
 	l.passLocked(a, f.Runs[0].Permits)
-	soon, wait := l.shareWaitLocked(f, a, l.waiters.first)
+	soon, wait := l.lineWaitLocked(f, a, l.waiters.first)
 	l.grantableAt = now.Add(soon)
-	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.cfg.Recheck))
+	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.recheck(a.Rate)))
 	if f.changes != l.changes {
 		l.nextAskAt = time.Time{}
 	}

@@ -118,12 +118,12 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				w.used(1)
 			}
-			// Two of five gathered callers leave, and their part is refunded.
+			// Two of five callers of one batch leave, and their part is refunded.
 			before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
 			defer leave()
 			var wg sync.WaitGroup
 			go func() { _, _ = w.l.Try(w.ctx, 1) }()
-			go func() { _, _ = w.l.Try(w.ctx, 1) }() // occupy both flights, so that the requests that follow gather
+			go func() { _, _ = w.l.Try(w.ctx, 1) }() // occupy both flights, so that the requests that follow are batched
 			time.Sleep(time.Millisecond)
 			for i := range 5 {
 				ctx := w.ctx

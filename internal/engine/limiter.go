@@ -15,23 +15,33 @@ import (
 // those behind it, except as pass.go says. One flight at a time leaves for the line, when the first request in it is
 // due, and asks for as many as fit.
 //
+// While somebody waits, the line is in one of these states:
+//
+//   - asleep: it is due at nextAskAt, for which timer is set.
+//   - in flight: lineInFlight is true, which it is while a flight of the line is among flights.
+//   - a list has its turn: turnHolder is the request of its caller, which is no longer in the line. The line is
+//     neither in flight nor gathered for.
+//   - held up for a list: heldUpFor is set. A flight that left before may still be in the air, or a list have its turn.
+//   - gathered for: gathering takes the permits of the head ahead. The line is asleep or in flight for those that may
+//     pass the head, and nobody else.
+//
 // The lock of the shard guards a limiter. There is a goroutine while a flight is in the air, and a timer while
 // somebody waits.
 type limiter struct {
-	h          *Handle
+	h          *Handle // of the caller that made it; others with the same key differ from it in their name at most
 	shard      *shard
 	prev, next *limiter // in the shard
-	listed     bool     // in the shard
+	listed     bool     // whether it is in the shard
 
 	tries         queue // requests that do not wait
 	waiters       queue // the line
 	triesInFlight int   // flights of tries
 	lineInFlight  bool  // a flight of waiters is in the air
 	flights       []*flight
-	turnHolder    *request      // the caller of a list whose turn it is; no flight leaves for the line
-	gatherer      *reservations // gathers permits for a list; no flight leaves for the line
-	gathering     *gathering    // takes permits ahead for the head; no flight leaves for the head
-	free          *flight       // kept for reuse
+	turnHolder    *request     // the caller of a list whose turn it is; no flight leaves for the line
+	heldUpFor     *listAttempt // gathers the permits of a list; no flight leaves for the line
+	gathering     *gathering   // takes permits ahead for the head; no flight leaves for the head
+	free          *flight      // kept for reuse
 
 	nextAskAt   time.Time // when the line is due; zero for now
 	grantableAt time.Time // when the first in line can be served at the soonest, by the last reply
@@ -58,7 +68,7 @@ type limiter struct {
 
 const (
 	// maxTries is how many flights of tries are in the air at most. With one, a caller that comes alone while a
-	// flight is in the air would have to wait for it; with more, gathering suffers. A flight that takes longer
+	// flight is in the air would have to wait for it; with more, fewer requests share a flight. A flight that takes longer
 	// than slowFlight, because of a connection that hangs, does not hold up the others: then there may be up to
 	// maxSlowTries.
 	maxTries     = 2
@@ -89,7 +99,7 @@ func (l *limiter) resetLocked() {
 }
 
 func (l *limiter) idleLocked() bool {
-	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && l.turnHolder == nil && l.gatherer == nil && l.gathering == nil
+	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && l.turnHolder == nil && l.heldUpFor == nil && l.gathering == nil
 }
 
 // addLocked adds a request, or reports that it is refused at once. The caller goes on with scheduleLocked or
@@ -123,15 +133,15 @@ func (l *limiter) isTooLateLocked(r *request) bool {
 	return l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() && r.deadline.Before(l.grantableAt)
 }
 
-// newHeadLocked records that another request is the first in line, whose wait is not known.
+// newHeadLocked records that another request is the first in line, whose wait is not known: the line is due at once.
 func (l *limiter) newHeadLocked() {
 	l.headSince, l.nextAskAt, l.grantableAt = time.Now(), time.Time{}, time.Time{}
 	l.passing.set(0)
 }
 
-// succeededLocked records whether another request than head is the first in line after a reply, which tells its wait, and
-// returns the first.
-func (l *limiter) succeededLocked(head *request) *request {
+// noteHeadLocked records that a reply may have made another request than head the first in line, and returns the first.
+// Unlike newHeadLocked it leaves when the line is due to the reply.
+func (l *limiter) noteHeadLocked(head *request) *request {
 	if l.waiters.first != head {
 		l.headSince = time.Now()
 		l.passing.set(0)
@@ -142,7 +152,7 @@ func (l *limiter) succeededLocked(head *request) *request {
 // abandonLocked removes a request whose caller no longer waits.
 func (l *limiter) abandonLocked(r *request) {
 	head := l.waiters.first == r
-	r.unqueue()
+	r.unqueueLocked()
 	if head && l.waiters.n > 0 {
 		if l.waiters.first.permits == r.permits {
 			l.headSince = time.Now() // its wait is as long
@@ -171,7 +181,7 @@ func (l *limiter) triesStandBehindLocked() bool {
 // reservedForListLocked reports whether free permits are kept for a list of limiters that gathers permits or
 // has been passed over for long. Tries then ask without taking anything, and are refused.
 func (l *limiter) reservedForListLocked() bool {
-	if l.gatherer != nil {
+	if l.heldUpFor != nil {
 		return true
 	}
 	if l.turnHolder != nil {
@@ -193,10 +203,15 @@ func (l *limiter) scheduleLocked() {
 	}
 }
 
+// lineIsHeldLocked reports whether no flight may leave for the line, even if it is due.
+func (l *limiter) lineIsHeldLocked() bool {
+	return l.lineInFlight || l.turnHolder != nil || l.heldUpFor != nil || l.shard.closed
+}
+
 // takeLineLocked returns a flight for the line, or nil if the line is not due. If a list is the first in line,
 // it gets its turn instead. While the head has to wait, others may pass it.
 func (l *limiter) takeLineLocked() *flight {
-	if l.lineInFlight || l.turnHolder != nil || l.gatherer != nil || l.shard.closed || l.waiters.n == 0 {
+	if l.waiters.n == 0 || l.lineIsHeldLocked() {
 		return nil
 	}
 	if l.gathering != nil || !l.nextAskAt.IsZero() && time.Now().Before(l.nextAskAt) {
@@ -216,7 +231,7 @@ func (l *limiter) takeLineLocked() *flight {
 		r.inFlight = true
 	}
 	if l.tries.n > 0 && l.headIsStarvingLocked() {
-		f.takeTriesLocked(&l.tries)
+		f.appendTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
 	f.Allowance = l.allowanceLocked(l.waiters.first)
@@ -244,7 +259,8 @@ func (l *limiter) takeTriesLocked() *flight {
 	}
 	f := l.newFlightLocked()
 	f.DryRun = reserved || behind
-	f.takeTriesLocked(&l.tries)
+	f.Renew = f.DryRun
+	f.appendTriesLocked(&l.tries)
 	f.changes = l.changes
 	l.triesInFlight++
 	f.begin = time.Now()
@@ -277,7 +293,7 @@ func (l *limiter) takeInlineLocked(r *request) *flight {
 // ends.
 func (l *limiter) giveTurnLocked(r *request) {
 	r.keepsTurn = r.keepsTurn || l.headIsStarvingLocked()
-	r.unqueue()
+	r.unqueueLocked()
 	r.ended, r.Granted = true, true
 	l.turnHolder = r
 	r.done <- struct{}{}
@@ -334,7 +350,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 			break
 		}
 	}
-	l.settleLocked(f)
+	l.returnPassLocked(f)
 	f.reset()
 	l.free = f
 	next := l.takeLineLocked()

@@ -105,12 +105,13 @@ type listWaiter struct {
 // reboundsToReserve is the number of moves from line to line after which a list reserves permits.
 const reboundsToReserve = 2
 
-// acquire waits until all parts are granted, or the time of the caller is up.
+// acquire waits until all parts are granted, or the time of the caller is up. Each turn of the loop asks once: the
+// policies, if they decide; otherwise Redis, at once if no limiter is known to refuse, or else when that limiter lets w.
 func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 	defer w.leaveLines()
 	e := w.engine
 	w.seq, w.since = e.seq.Add(1), time.Now()
-	a := nothing
+	a := nothing // the last reply; if a.refused is false, a.Bound is a limiter for which others wait
 	a.Bound = w.busy()
 	for {
 		if r, decided, err := w.tryLocal(ctx); decided {
@@ -128,42 +129,28 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 		}
 		var next listReply
 		var err error
-		if a.Bound >= 0 { // this limiter refused, or others wait for it
+		if a.Bound < 0 {
+			next, err = w.try(ctx)
+		} else {
 			if a.refused && (w.isLate(0) || e.cfg.RefuseEarly && w.isLate(a.Wait)) {
 				return a.ListOutcome, nil
 			}
-			asked := time.Now()
-			var ok bool
-			if w.starves(a) {
-				next, ok, err = w.contend(ctx, a)
-			} else {
-				next, ok, err = w.standAndTry(ctx, a)
-			}
+			began := time.Now()
+			var inTime bool
+			next, inTime, err = w.waitAndTry(ctx, a)
 			yields := ctx.Err() == nil && w.hasPolicies() && errors.Is(err, permit.ErrUnavailable)
-			if !ok && err != nil && !yields {
+			switch {
+			case !inTime && err == nil:
+				return w.tooLate(a, began), nil
+			case !inTime && !yields:
 				return nothing.ListOutcome, err
 			}
-			if !ok && err == nil {
-				if !a.refused { // the time was up before the list could ask
-					a.Wait = time.Until(w.parts[a.Bound].h.grantableAt())
-				}
-				a.Wait = max(a.Wait-time.Since(asked).Truncate(time.Millisecond), time.Millisecond)
-				return a.ListOutcome, nil
-			}
-		} else {
-			next, err = w.try(ctx)
 		}
 		switch {
 		case err == nil && next.Granted:
 			return next.ListOutcome, nil
 		case err == nil:
-			w.fails = time.Time{}
-			if a.refused && next.Bound != a.Bound {
-				w.rebounds++
-			}
-			if !a.refused || next.Bound != a.Bound {
-				w.boundSince = time.Now()
-			}
+			w.noteRefusal(a, next)
 			a = next
 		case errors.Is(err, permit.ErrUnavailable) && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.leaveLines()
@@ -177,6 +164,36 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 		default:
 			return nothing.ListOutcome, err
 		}
+	}
+}
+
+// waitAndTry waits until w may ask again after the reply a, and asks; if it has to go on waiting, next is a. It reports
+// false if the time of the caller is up or, with an error, if the caller no longer waits.
+func (w *listWaiter) waitAndTry(ctx context.Context, a listReply) (next listReply, inTime bool, err error) {
+	if w.starves(a) {
+		return w.contend(ctx, a)
+	}
+	return w.standAndTry(ctx, a)
+}
+
+// tooLate returns the outcome of a list whose time was up while it waited after the reply a, which it has done since
+// began.
+func (w *listWaiter) tooLate(a listReply, began time.Time) ListOutcome {
+	if !a.refused { // the list could not ask at all
+		a.Wait = time.Until(w.parts[a.Bound].h.grantableAt())
+	}
+	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
+	return a.ListOutcome
+}
+
+// noteRefusal takes in that the list is refused, where a is the reply before next.
+func (w *listWaiter) noteRefusal(a, next listReply) {
+	w.fails = time.Time{}
+	if a.refused && next.Bound != a.Bound {
+		w.rebounds++
+	}
+	if !a.refused || next.Bound != a.Bound {
+		w.boundSince = time.Now()
 	}
 }
 
@@ -276,13 +293,13 @@ func (w *listWaiter) firstPart(is func(*limiter) bool) int {
 // busy returns the index of the first limiter for which somebody waits, or -1. A list that comes later does not
 // ask before those that wait.
 func (w *listWaiter) busy() int {
-	return w.firstPart(func(l *limiter) bool { return l.waiters.n > 0 || l.turnHolder != nil || l.gatherer != nil })
+	return w.firstPart(func(l *limiter) bool { return l.waiters.n > 0 || l.turnHolder != nil || l.heldUpFor != nil })
 }
 
 // behindOthers reports whether free permits of any limiter are kept for somebody else.
 func (w *listWaiter) behindOthers() bool {
 	return w.firstPart(func(l *limiter) bool {
-		return l.turnHolder != nil || l.gatherer != nil || l.headIsStarvingLocked()
+		return l.turnHolder != nil || l.heldUpFor != nil || l.headIsStarvingLocked()
 	}) >= 0
 }
 
@@ -334,7 +351,7 @@ func (w *listWaiter) stand(ctx context.Context, a listReply) (bool, error) {
 // joinLine puts w into the line of the limiter that bound, by the time at which it came. If r is not nil, it is
 // the turn that w has there and gives up.
 func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*request, error) {
-	p := w.parts[a.Bound]
+	p, recheck := w.parts[a.Bound], w.recheck(a)
 	h, s := p.h, p.h.shard
 	s.lock()
 	defer s.unlock()
@@ -359,12 +376,22 @@ func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*re
 		l.headSince = w.since // the time in other lines counts
 		if a.refused && l.changes == p.changes {
 			l.grantableAt = time.Now().Add(a.Wait)
-			l.nextAskAt = time.Now().Add(min(a.Wait, w.engine.cfg.Recheck))
+			l.nextAskAt = time.Now().Add(min(a.Wait, recheck))
 		}
 	}
 	l.scheduleLocked()
 	l.rearmLocked()
 	return r, nil
+}
+
+// recheck returns how long the list that a refuses sleeps at most before it asks again, so that none of its limiters
+// expires whose rate is known.
+func (w *listWaiter) recheck(a listReply) time.Duration {
+	d := w.engine.recheck(a.rate)
+	for _, p := range w.parts {
+		d = min(d, w.engine.recheck(p.h.lastRate()))
+	}
+	return d
 }
 
 func (w *listWaiter) leaveLines() {

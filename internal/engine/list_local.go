@@ -21,7 +21,7 @@ func (w *listWaiter) tryLocal(ctx context.Context) (a ListOutcome, decided bool,
 	now := time.Now()
 	a.Bound = -1
 	for i, p := range w.parts {
-		at, err := p.takeLocally(ctx, now, false)
+		at, err := p.whenLocally(ctx, now)
 		if err != nil {
 			return nothing.ListOutcome, true, err
 		}
@@ -30,7 +30,7 @@ func (w *listWaiter) tryLocal(ctx context.Context) (a ListOutcome, decided bool,
 		}
 	}
 	for i := 0; a.Bound < 0 && i < len(w.parts); i++ {
-		at, err := w.parts[i].takeLocally(ctx, now, true)
+		at, err := w.parts[i].takeLocally(ctx, now)
 		if err == nil && !at.After(now) {
 			continue
 		}
@@ -61,8 +61,18 @@ func (w *listWaiter) decidesLocally() bool {
 	return true
 }
 
-// takeLocally returns when the policy of the part can grant it. With take set it grants it, if that is now.
-func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at time.Time, err error) {
+// whenLocally returns when the policy of the part can grant it.
+func (p *part) whenLocally(ctx context.Context, now time.Time) (at time.Time, err error) {
+	return p.decideLocally(ctx, now, func(*outage.Share) {})
+}
+
+// takeLocally is whenLocally, but has the policy grant the part if that can be done now.
+func (p *part) takeLocally(ctx context.Context, now time.Time) (at time.Time, err error) {
+	return p.decideLocally(ctx, now, func(share *outage.Share) { share.Take(p.policy, p.permits, now) })
+}
+
+// decideLocally is whenLocally, but calls grant under the lock if the part can be granted now.
+func (p *part) decideLocally(ctx context.Context, now time.Time, grant func(*outage.Share)) (at time.Time, err error) {
 	h, s := p.h, p.h.shard
 	s.lock()
 	defer s.unlock()
@@ -73,15 +83,15 @@ func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at ti
 	since, cause := health.Since()
 	l := s.limiterLocked(h)
 	l.probeLocked(ctx, health)
-	m, at, _, err := l.whenLocallyLocked(p.policy, p.permits, now, since, cause)
+	share, at, _, err := l.whenLocallyLocked(p.policy, p.permits, now, since, cause)
 	if err != nil {
 		return at, err
 	}
 	if p.policy.Kind == outage.LocalShare && l.hasLocalLineLocked() && !at.After(now) {
 		at = now.Add(max(l.localDue.Sub(now), time.Millisecond)) // the callers in line come first
 	}
-	if take && !at.After(now) {
-		m.Take(p.policy, p.permits, now)
+	if !at.After(now) {
+		grant(share)
 	}
 	return at, nil
 }
@@ -90,8 +100,8 @@ func (p *part) takeLocally(ctx context.Context, now time.Time, take bool) (at ti
 func (p *part) undoLocally(now time.Time) {
 	p.h.shard.lock()
 	defer p.h.shard.unlock()
-	if m := p.h.shard.limiterLocked(p.h).localShareLocked(); m != nil && p.policy.Kind == outage.LocalShare {
-		m.Undo(p.permits, now)
+	if share := p.h.shard.limiterLocked(p.h).localShareLocked(); share != nil && p.policy.Kind == outage.LocalShare {
+		share.Undo(p.permits, now)
 	}
 }
 
@@ -113,15 +123,15 @@ func reconcileAll(ctx context.Context, parts []part) error {
 		}
 		s := p.h.shard
 		s.lock()
-		m := s.memory.shares[p.h.key]
-		busy := m != nil && m.Busy(time.Now())
+		share := s.memory.shares[p.h.key]
+		busy := share != nil && share.Busy(time.Now())
 		s.unlock()
 		if !busy {
 			continue
 		}
 		typ := p.h.Type()
 		ctx := context.WithoutCancel(ctx)
-		err := p.h.gated(ctx, "charge", func(bool) error { return p.h.reconcile(ctx, m, &typ) })
+		err := p.h.gated(ctx, "charge", func(bool) error { return p.h.reconcile(ctx, share, &typ) })
 		if err != nil {
 			return err
 		}

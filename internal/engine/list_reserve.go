@@ -58,7 +58,7 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 	}
 	// Trying now and then costs others nothing; all lists together do so at most every other millisecond.
 	d := max(a.Wait, a.rate.Interval/8, 2*time.Millisecond*time.Duration(w.engine.contenders.count()))
-	d = min(d, max(w.engine.cfg.Recheck, a.Wait))
+	d = min(d, max(w.engine.cfg.Recheck, a.Wait), renewEvery(a.rate))
 	if !at.IsZero() {
 		d = min(d, time.Until(at))
 	}
@@ -76,9 +76,9 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 // reserve gathers the permits of all limiters that refuse, so that they are complete at about the same time,
 // until all are granted or may not be held any longer. What has not been granted by then goes back at once.
 func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, ok bool, err error) {
-	s := &reservations{w: w, stop: make(chan struct{}), done: make(chan struct{}), list: make([]reservation, len(w.parts))}
+	s := &listAttempt{w: w, stop: make(chan struct{}), done: make(chan struct{}), list: make([]listPart, len(w.parts))}
 	for i, p := range w.parts {
-		s.list[i] = reservation{h: p.h, permits: p.permits, typ: p.h.Type(), id: w.engine.cfg.Backends.NewID().Run(0)}
+		s.list[i].reservation = reservation{h: p.h, permits: p.permits, typ: p.h.Type(), id: w.engine.cfg.Backends.NewID().Run(0)}
 	}
 	background, slow := context.WithoutCancel(ctx), w.engine.slowed.next()
 	if err := w.inBackground(func() { s.run(background) }); err != nil {

@@ -128,7 +128,7 @@ func (e *Engine) tryAll(ctx context.Context, parts []part) (listReply, error) {
 	for i := range parts {
 		// The joint call takes what is plainly free, and checks nothing.
 		if check, lowered := parts[i].h.takeCheck(); check {
-			if _, err := parts[i].ask(ctx, permit.Batch{DryRun: true, Check: true, Lowered: lowered}); err != nil {
+			if _, err := parts[i].ask(ctx, permit.Batch{DryRun: true, Renew: true, Check: true, Lowered: lowered}); err != nil {
 				return nothing, err
 			}
 		}
@@ -249,9 +249,10 @@ func refundAll(ctx context.Context, parts []part) {
 // maxAsks bounds the calls for one reply: each step of a walk or of a reclaim is one.
 const maxAsks = 10_000
 
-// look asks for the part alone, without taking permits, until the reply is complete.
+// look asks for the part alone, without taking permits, until the reply is complete. It keeps the limiter alive, as a
+// call that takes permits does.
 func (p *part) look(ctx context.Context) (permit.Reply, error) {
-	return p.ask(ctx, permit.Batch{DryRun: true})
+	return p.ask(ctx, permit.Batch{DryRun: true, Renew: true})
 }
 
 // take asks for the part alone until the reply is complete.

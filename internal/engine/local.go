@@ -23,7 +23,7 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	l.probeLocked(r.ctx, health)
 	now := time.Now()
 	behind := time.Time{}
-	if l.hasLocalLineLocked() && r.policy.Kind == outage.LocalShare {
+	if l.hasLocalLineLocked() {
 		behind = l.localDue
 	}
 	at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
@@ -54,10 +54,13 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 }
 
 // decideLocallyLocked decides r by its policy, if that can be done now. Otherwise r is a blocking request, and
-// at is when it can be decided. If behind is not zero, others wait before r for the share, at least until
-// behind.
+// at is when it can be decided. If behind is not zero, others wait for the local share, at least until behind, and r
+// comes after them if it wants the share, too.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
-	m, at, left, err := l.whenLocallyLocked(r.policy, r.permits, now, since, cause)
+	if r.policy.Kind != outage.LocalShare {
+		behind = time.Time{}
+	}
+	share, at, left, err := l.whenLocallyLocked(r.policy, r.permits, now, since, cause)
 	if err != nil {
 		r.Err = err
 		return at, true
@@ -67,10 +70,10 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 		at = behind
 	}
 	if behind.IsZero() && !at.After(now) {
-		m.Take(r.policy, r.permits, now)
+		share.Take(r.policy, r.permits, now)
 		l.h.Health().CountGrant()
 		r.Granted, r.Available = true, max(0, left-r.permits)
-		r.Reply = m.Reply(r.policy, now)
+		r.Reply = share.Reply(r.policy, now)
 		return at, true
 	}
 	tooLate := l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() && r.deadline.Before(at)
@@ -78,7 +81,7 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 		return at, false
 	}
 	r.Wait, r.Available = max(at.Sub(now), time.Millisecond), left
-	r.Reply = m.Reply(r.policy, now)
+	r.Reply = share.Reply(r.policy, now)
 	return at, true
 }
 
@@ -104,11 +107,7 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 		next := r.next
 		if p := r.policy; p != nil {
 			policies--
-			before := behind
-			if p.Kind != outage.LocalShare {
-				before = time.Time{}
-			}
-			at, decided := l.decideLocallyLocked(r, now, since, cause, before)
+			at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
 			switch {
 			case decided:
 				ended = r.endLocked(ended)
@@ -190,11 +189,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 		behind = l.localDue
 	}
 	decide := func(r *request) {
-		before := behind
-		if r.policy.Kind != outage.LocalShare {
-			before = time.Time{}
-		}
-		_, _ = l.decideLocallyLocked(r, now, since, cause, before)
+		_, _ = l.decideLocallyLocked(r, now, since, cause, behind)
 		ended = r.endLocked(ended)
 	}
 	for i := range f.Runs {

@@ -79,41 +79,41 @@ var errNoMemory = fmt.Errorf("the local shares of %d limiters whose keys hash al
 // whenLocallyLocked returns what is known of the limiter without Redis, and when it can grant r; see
 // [outage.Share.When]. If the shard has no room for another limiter nothing can be counted: then a local share
 // is an error, and FailOpen, which counts nothing, grants.
-func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (m *outage.Share, at time.Time, left int64, err error) {
-	if m = l.localShareLocked(); m == nil && p.Kind == outage.FailOpen {
-		m = outage.NewShare(l.rate)
+func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (share *outage.Share, at time.Time, left int64, err error) {
+	if share = l.localShareLocked(); share == nil && p.Kind == outage.FailOpen {
+		share = outage.NewShare(l.rate)
 	}
-	if m == nil {
+	if share == nil {
 		err = errNoMemory
 	} else {
-		at, left, err = m.When(p, permits, now, since)
+		at, left, err = share.When(p, permits, now, since)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, cause)
 	}
-	return m, at, left, err
+	return share, at, left, err
 }
 
 // NoteCoolDown makes the policies of this process obey a cool-down until Redis has been told of it as well. The
 // zero time ends it.
 func (h *Handle) NoteCoolDown(until time.Time) {
-	h.withMemory(func(m *outage.Share) { m.NoteCoolDown(until) })
+	h.withShare(func(s *outage.Share) { s.NoteCoolDown(until) })
 }
 
 // ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
 // over.
 func (h *Handle) ToldCoolDown(until time.Time) {
-	h.withMemory(func(m *outage.Share) { m.ToldCoolDown(until) })
+	h.withShare(func(s *outage.Share) { s.ToldCoolDown(until) })
 }
 
-// withMemory calls f under the lock with what is known of the limiter without Redis, if the shard has room for
+// withShare calls f under the lock with what is known of the limiter without Redis, if the shard has room for
 // it.
-func (h *Handle) withMemory(f func(*outage.Share)) {
+func (h *Handle) withShare(f func(*outage.Share)) {
 	h.shard.lock()
 	defer h.shard.unlock()
 	l := h.shard.limiterLocked(h)
-	if m := l.localWithinLocked(2 * maxLocals); m != nil {
-		f(m)
+	if share := l.localWithinLocked(2 * maxLocals); share != nil {
+		f(share)
 		l.servedFor = time.Time{} // those in line may be granted sooner
 	}
 }

@@ -70,7 +70,7 @@ func (l *limiter) takePassersLocked() *flight {
 				break
 			}
 			r.inFlight = true
-			f.paid, f.round = f.paid+r.permits, p.round
+			f.passPermits, f.round = f.passPermits+r.permits, p.round
 			if p.permits != math.MaxInt64 {
 				p.permits -= r.permits
 			}
@@ -86,17 +86,17 @@ func (l *limiter) takePassersLocked() *flight {
 	return f
 }
 
-// settleLocked gives back what a flight that passed the head was not granted.
-func (l *limiter) settleLocked(f *flight) {
-	if p := &l.passing; f.paid > 0 && f.round == p.round && p.permits != math.MaxInt64 {
-		p.permits += max(0, f.paid-f.taken)
+// returnPassLocked puts back, for others to take, what a flight that passed the head was not granted.
+func (l *limiter) returnPassLocked(f *flight) {
+	if p := &l.passing; f.passPermits > 0 && f.round == p.round && p.permits != math.MaxInt64 {
+		p.permits += max(0, f.passPermits-f.taken)
 	}
 }
 
 // wakeAtLocked returns when the line, or somebody in it that may pass, is due. It reports false if that is not
 // for a timer to tell.
 func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
-	if l.waiters.n == 0 || l.lineInFlight || l.turnHolder != nil || l.gatherer != nil || l.shard.closed {
+	if l.waiters.n == 0 || l.lineIsHeldLocked() {
 		return at, false
 	}
 	passes := l.passing.permits > 0 && l.waiters.n > 1 && !l.passing.askAt.IsZero()

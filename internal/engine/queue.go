@@ -6,7 +6,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
-// A queue is a list of requests in the order in which they came.
+// A queue is a list of requests in the order in which they came. The lock of the shard guards it, and in its requests
+// what says where they stand.
 type queue struct {
 	first, last *request
 	n           int
@@ -50,8 +51,8 @@ func (q *queue) insert(r *request) {
 	q.count(r, 1)
 }
 
-// unqueue removes r from the queue in which it stands, if any.
-func (r *request) unqueue() {
+// unqueueLocked removes r from the queue in which it stands, if any. If its permits are taken ahead, that ends.
+func (r *request) unqueueLocked() {
 	q := r.queue
 	if q == nil {
 		return

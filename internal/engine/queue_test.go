@@ -60,8 +60,8 @@ func TestQueue(t *testing.T) {
 					return
 				}
 				i := rapid.IntRange(0, len(model)-1).Draw(rt, "place")
-				model[i].unqueue()
-				model[i].unqueue() // does nothing
+				model[i].unqueueLocked()
+				model[i].unqueueLocked() // does nothing
 				model = slices.Delete(model, i, i+1)
 			},
 			"": func(rt *rapid.T) {

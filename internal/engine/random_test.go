@@ -235,7 +235,8 @@ func drawRates(rt *rapid.T, intervals ...time.Duration) (rates []permit.Rate) {
 
 // TestNothingIsLostAndNothingGrantedTwice lets callers come, wait and leave at random, with replies that are late
 // or lost. It checks that the callers have exactly what was granted, that no window holds more than the rate, that
-// every caller has an outcome in time, and that nothing is left over.
+// every caller has an outcome in time, that every limiter is in one of its states whenever a call is made, and that
+// nothing is left over.
 func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var granted, replays, refunds int64
@@ -249,6 +250,9 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 			s.p.Hook(func(c enginetest.Call) (f enginetest.Fault) {
 				mu.Lock()
 				defer mu.Unlock()
+				if err := s.e.CheckStates(); err != nil {
+					rt.Error(err)
+				}
 				f.Before = time.Duration(random.Int64N(slow+1)) * time.Millisecond / 2
 				f.After = time.Duration(random.Int64N(slow+1)) * time.Millisecond / 2
 				id := fmt.Sprint(c.Op, c.ID)

@@ -13,15 +13,7 @@ import (
 // split, and sent again if a call has to reclaim more than it may at once.
 const maxTellings = 16
 
-// reconcile tells Redis what this process granted without it, before the flight asks for more.
-func (f *flight) reconcile() error {
-	if f.local == nil {
-		return nil
-	}
-	return f.limiter.h.reconcile(f.ctx, f.local, &f.Type)
-}
-
-// reconcile tells Redis of the pending grants of m. It returns only errors on the way to Redis, each a
+// reconcile tells Redis of the pending grants of share. It returns only errors on the way to Redis, each a
 // *[retry.Error]. A reply that is an error, for instance because the limiter has no rate, is not returned,
 // since Redis is up and the caller's own request gets the same reply. Grants that Redis could not be told of
 // then stay pending until it can be told, or until the interval in which they count is over. As long as Redis
@@ -29,10 +21,10 @@ func (f *flight) reconcile() error {
 //
 // It needs no limiter, because an idle one may be evicted, and become another one, while the call is on its
 // way.
-func (h *Handle) reconcile(ctx context.Context, m *outage.Share, typ *permit.Type) error {
+func (h *Handle) reconcile(ctx context.Context, share *outage.Share, typ *permit.Type) error {
 	for {
 		h.shard.lock()
-		start, busy := m.StartReconciling(time.Now())
+		start, busy := share.StartReconciling(time.Now())
 		h.shard.unlock()
 		if start {
 			break
@@ -46,15 +38,15 @@ func (h *Handle) reconcile(ctx context.Context, m *outage.Share, typ *permit.Typ
 			return nil
 		}
 	}
-	err := h.tellAll(ctx, m, typ)
+	err := h.tellAll(ctx, share, typ)
 	h.shard.lock()
-	m.EndReconciling()
+	share.EndReconciling()
 	h.shard.unlock()
 	return err
 }
 
 // tellAll sends the pending grants. It first asks for the time of Redis, in order to date them back.
-func (h *Handle) tellAll(ctx context.Context, m *outage.Share, typ *permit.Type) error {
+func (h *Handle) tellAll(ctx context.Context, share *outage.Share, typ *permit.Type) error {
 	begin := time.Now()
 	newID := h.engine.cfg.Backends.NewID
 	there, refusal, err := h.tell(ctx, permit.Batch{ID: newID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, DryRun: true}, typ)
@@ -62,7 +54,7 @@ func (h *Handle) tellAll(ctx context.Context, m *outage.Share, typ *permit.Type)
 		return err
 	}
 	h.shard.lock()
-	pending := m.Stage(time.Now(), newID)
+	pending := share.Stage(time.Now(), newID)
 	h.shard.unlock()
 	for sent := 0; err == nil && refusal == nil && len(pending) > 0 && sent < maxTellings; sent++ {
 		d := pending[0]
@@ -90,7 +82,7 @@ func (h *Handle) tellAll(ctx context.Context, m *outage.Share, typ *permit.Type)
 		}
 	}
 	h.shard.lock()
-	m.SetPending(pending)
+	share.SetPending(pending)
 	h.shard.unlock()
 	return err
 }

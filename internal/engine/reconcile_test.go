@@ -311,3 +311,27 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 func waitUntil(due time.Time) time.Duration {
 	return time.Duration(due.UnixMilli()-time.Now().UnixMilli()) * time.Millisecond
 }
+
+// TestAnOutageThatBeginsWhileReconciling checks that a Redis which is gone again before it has been told of the grants
+// of an outage is known to be down: the policy decides, and an observer would be told.
+func TestAnOutageThatBeginsWhileReconciling(t *testing.T) {
+	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+		l, other := w.l.on(localShare(overall(10, 10*time.Second), 2)), w.others(overall(10, time.Second))[0]
+		w.granted(1)
+		begun := w.goesAway()
+		time.Sleep(time.Until(begun.Add(11 * time.Second)))
+		r, err := l.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.True(t, r.Granted && r.Degraded)
+		w.p.Mend()
+		require.NoError(t, other.Acquire(w.ctx, 1)) // the probe
+		require.False(t, w.l.Health().Down())
+		w.p.Cut(enginetest.Refused)
+		r, err = l.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.True(t, r.Degraded)
+		require.True(t, w.l.Health().Down())
+		w.p.Mend()
+		w.over = true
+	})
+}

@@ -53,7 +53,7 @@ func (r *request) sharesLocally() bool {
 // endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from
 // wake, after the lock is free.
 func (r *request) endLocked(ended []*request) []*request {
-	r.unqueue()
+	r.unqueueLocked()
 	r.ended, r.inFlight = true, false
 	return append(ended, r)
 }

@@ -8,24 +8,22 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A reservation is what a list has taken of one limiter before it has all of its permits.
+// A reservation is a grant in Redis that grows until it has all of the permits wanted, and is used only then: for the head
+// of a line that takes its permits ahead, or for a list that waits for its other limiters; see scripts/reserve.lua. Its
+// methods talk to Redis, so no lock is held. It belongs to one goroutine.
 type reservation struct {
 	h       *Handle
 	permits int64 // wanted
 	typ     permit.Type
 	id      permit.ID
-	held    int64
+	held    int64         // permits, by the last reply
 	ahead   bool          // it holds permits before they have come back
 	lacking int64         // of those held, how many have yet to come back
+	wait    time.Duration // until these have, as of the last reply
 	unsure  bool          // a call has been lost, so Redis may hold another number
-	begun   time.Time     // when gathering began; zero as long as what others leave is enough
-	due     time.Time     // when all of it can be gathered, as far as that is known
-	wait    time.Duration // the time until due, as of the last question
-	look    time.Time     // when there may be more, or it is time to begin
 	moved   time.Time     // when it was last moved to the present
 	rate    permit.Rate   // as last reported, without the type
-	idle    float64       // permits × seconds
-	line    *limiter      // whose callers are held up in the meantime, or nil
+	idle    float64       // for how long permits have lain idle: permits × seconds
 }
 
 func (v *reservation) whole() bool        { return v.held == v.permits && v.lacking == 0 }
@@ -51,15 +49,15 @@ func (v *reservation) take(ctx context.Context) (wait time.Duration, err error) 
 		if v.rate.MinGap > 0 {
 			next = v.permits - v.held
 		}
-		if wait, err = v.ask(ctx, next); err != nil || wait > 0 {
+		if wait, err = v.waitFor(ctx, next); err != nil || wait > 0 {
 			return max(wait, min(v.rate.Interval/gatherSteps, maxGatherStep)), err
 		}
 	}
 	return time.Millisecond, nil // others are always faster
 }
 
-// ask returns how long it takes until that many more permits are free.
-func (v *reservation) ask(ctx context.Context, permits int64) (time.Duration, error) {
+// waitFor returns how long it takes until that many more permits are free. It takes none.
+func (v *reservation) waitFor(ctx context.Context, permits int64) (time.Duration, error) {
 	a, err := (&part{h: v.h, permits: permits}).look(ctx)
 	if err != nil {
 		return 0, err
@@ -72,7 +70,8 @@ func (v *reservation) ask(ctx context.Context, permits int64) (time.Duration, er
 	return max(a.Wait, time.Millisecond), nil
 }
 
-// send makes the call until there is a reply.
+// send makes the call after which that many permits are to be held, until there is a reply. With whole set it takes
+// all of them or none. The reply tells how many are held.
 func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 	v.h.Touch()
 	defer v.h.Touch()
@@ -106,7 +105,7 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 			if v.lacking > 0 && v.wait >= v.rate.Interval {
 				// Some members lie ahead of the clock, which may have been set back. Acquire marks them, so that they
 				// are spent an interval from now, and lifts blocks of a cool-down that is over.
-				_, err = v.ask(ctx, 1)
+				_, err = v.waitFor(ctx, 1)
 			}
 		}
 		return err

@@ -201,7 +201,7 @@ func TestAListInACoolDownHoldsNothing(t *testing.T) {
 }
 
 func reserving(l *limiter) bool {
-	return l.Snapshot().Gathering
+	return l.Snapshot().HeldUp
 }
 
 // reserved makes a list wait for permits of two limiters of 10 a minute, of which a faster process takes those of the

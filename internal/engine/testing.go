@@ -45,7 +45,7 @@ type Snapshot struct {
 	Waiting    int  // callers in line
 	Trying     int  // callers that do not wait, in flights or behind them
 	Asleep     int  // callers in line, if no flight is in the air and the line is not due
-	Gathering  bool // permits are being gathered for a list
+	HeldUp     bool // callers are held up while a list gathers permits
 	Pending    int  // grants that Redis has to be told of
 	Remembered int  // limiters that the shard remembers for outages
 }
@@ -62,7 +62,7 @@ func (h *Handle) Snapshot() (s Snapshot) {
 	if l == nil {
 		return s
 	}
-	s.Waiting, s.Trying, s.Gathering = l.waiters.n, l.tries.n, l.gatherer != nil
+	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, l.heldUpFor != nil
 	for _, f := range l.flights {
 		if !f.InOrder {
 			s.Trying += int(f.size())

@@ -157,3 +157,26 @@ func TestContextEndsEveryCall(t *testing.T) {
 		w.used(0)
 	})
 }
+
+// TestShortKeepAlive checks how often a limiter is asked for that expires before its permits come back, as only others set
+// one: no more than a hundred times a second.
+func TestShortKeepAlive(t *testing.T) {
+	for keep, calls := range map[time.Duration]int{
+		-time.Hour:             1, // it does not expire
+		time.Millisecond:       100,
+		30 * time.Millisecond:  67,
+		500 * time.Millisecond: 4,
+		time.Hour:              1,
+	} {
+		r := overall(1, time.Hour)
+		r.KeepAlive = keep
+		inWorld(t, r, func(t *testing.T, w *world) {
+			w.granted(1)
+			before := w.p.Sent()
+			ok, err := w.l.TryAcquire(w.ctx, 1, 999*time.Millisecond)
+			require.NoError(t, err)
+			require.False(t, ok)
+			require.Equal(t, calls+1, w.p.Sent()-before, "%v, and one call that looked for lost permits", keep)
+		})
+	}
+}

@@ -269,8 +269,8 @@ func (w *world) idle() {
 	require.NoError(w.t, w.e.CheckIdle())
 }
 
-// gathered makes one request for each element of permits, all at one instant.
-func (w *world) gathered(permits []int64) []engine.Outcome {
+// batched makes one request for each element of permits, all at one instant.
+func (w *world) batched(permits []int64) []engine.Outcome {
 	requests := make([]engine.Request, len(permits))
 	for i, n := range permits {
 		requests[i] = engine.Request{Permits: n, TellWait: true}
@@ -280,7 +280,7 @@ func (w *world) gathered(permits []int64) []engine.Outcome {
 
 // together makes count requests for permits at one instant.
 func (w *world) together(permits int64, count int) (granted int) {
-	for _, r := range w.gathered(slices.Repeat([]int64{permits}, count)) {
+	for _, r := range w.batched(slices.Repeat([]int64{permits}, count)) {
 		require.NoError(w.t, r.Err)
 		if r.Granted {
 			granted++

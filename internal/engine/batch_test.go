@@ -12,16 +12,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestGatheredRequestsAreOneCall checks that a queue of requests of many sizes is sent in one call, and that equal
+// TestBatchedRequestsAreOneCall checks that a queue of requests of many sizes is sent in one call, and that equal
 // requests share one run.
-func TestGatheredRequestsAreOneCall(t *testing.T) {
+func TestBatchedRequestsAreOneCall(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
 		var permits []int64
 		for range 100 {
 			permits = append(permits, 1, 2, 5)
 		}
-		for i, r := range w.gathered(permits) {
+		for i, r := range w.batched(permits) {
 			require.NoError(t, r.Err)
 			require.True(t, r.Granted, i)
 		}
@@ -32,8 +32,8 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 	})
 }
 
-// TestGatheredRequestsBeyondOneCall checks a queue that is longer than one call can carry.
-func TestGatheredRequestsBeyondOneCall(t *testing.T) {
+// TestBatchedRequestsBeyondOneCall checks a queue that is longer than one call can carry.
+func TestBatchedRequestsBeyondOneCall(t *testing.T) {
 	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
 		require.Equal(t, 5*permit.MaxRequests, w.together(3, 5*permit.MaxRequests))
 		require.Equal(t, 5, w.p.Sent())
@@ -41,7 +41,7 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 		for i := range 3 * permit.MaxRuns {
 			permits = append(permits, int64(i+1))
 		}
-		for i, r := range w.gathered(permits) {
+		for i, r := range w.batched(permits) {
 			require.True(t, r.Granted && r.Err == nil, "%d: %v", i, r.Err)
 		}
 		require.Equal(t, 5+3, w.p.Sent())
@@ -50,9 +50,9 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 	})
 }
 
-// TestGatheredOutcomesAreThoseOfOneAfterAnother checks that gathered requests get the outcomes that they would get
+// TestBatchedOutcomesAreThoseOfOneAfterAnother checks that batched requests get the outcomes that they would get
 // if they were sent one after another at the same instant: the same grants, permits left, waits and errors.
-func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
+func TestBatchedOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		other := w.limiter("one after another")
 		check(t, func(rt *rapid.T) {
@@ -77,7 +77,7 @@ func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 					sizes = append(sizes, n)
 				}
 			}
-			got := w.gathered(permits)
+			got := w.batched(permits)
 			for _, size := range sizes {
 				for i, n := range permits {
 					if n != size {
@@ -108,9 +108,9 @@ func TestGatheredOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 	})
 }
 
-// TestTriesGatherBehindTwoCalls checks that at most two flights of tries are in the air and that requests gather
+// TestTriesAreBatchedBehindTwoCalls checks that at most two flights of tries are in the air and that requests are batched
 // behind them. Another flight starts only if one of the two is slow.
-func TestTriesGatherBehindTwoCalls(t *testing.T) {
+func TestTriesAreBatchedBehindTwoCalls(t *testing.T) {
 	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		w.delay(800 * time.Millisecond)

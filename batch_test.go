@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestGatheredRequestsAreOneCall checks that a queue of requests of many sizes is sent in one call, and that equal
+// TestBatchedRequestsAreOneCall checks that a queue of requests of many sizes is sent in one call, and that equal
 // requests share one member.
-func TestGatheredRequestsAreOneCall(t *testing.T) {
+func TestBatchedRequestsAreOneCall(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
 		sent := count(w.rdb)
@@ -20,7 +20,7 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 		for range 100 {
 			permits = append(permits, 1, 2, 5)
 		}
-		for i, r := range gathered(w.ctx, w.l, permits) {
+		for i, r := range batched(w.ctx, w.l, permits) {
 			require.NoError(t, r.Err)
 			require.True(t, r.Granted, i)
 		}
@@ -32,8 +32,8 @@ func TestGatheredRequestsAreOneCall(t *testing.T) {
 	})
 }
 
-// TestGatheredRequestsBeyondOneCall checks a queue that is longer than one call can carry.
-func TestGatheredRequestsBeyondOneCall(t *testing.T) {
+// TestBatchedRequestsBeyondOneCall checks a queue that is longer than one call can carry.
+func TestBatchedRequestsBeyondOneCall(t *testing.T) {
 	inWorld(t, overall(1<<30, time.Second), func(t *testing.T, w *world) {
 		sent := count(w.rdb)
 		granted, _, err := together(w.ctx, w.l, 3, 5*permit.MaxRequests)
@@ -45,7 +45,7 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 		for i := range 3 * permit.MaxRuns {
 			permits = append(permits, int64(i+1))
 		}
-		for i, r := range gathered(w.ctx, w.l, permits) {
+		for i, r := range batched(w.ctx, w.l, permits) {
 			require.True(t, r.Granted && r.Err == nil, "%d: %v", i, r.Err)
 		}
 		used, _ := w.used()
@@ -54,12 +54,12 @@ func TestGatheredRequestsBeyondOneCall(t *testing.T) {
 	})
 }
 
-// TestGatheredRequestsBeyondOneMember checks gathered requests whose sum does not fit into one member. Redisson
+// TestBatchedRequestsBeyondOneMember checks batched requests whose sum does not fit into one member. Redisson
 // allows rates that large.
-func TestGatheredRequestsBeyondOneMember(t *testing.T) {
+func TestBatchedRequestsBeyondOneMember(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 1_000_000_000_000).Err())
-		for _, r := range gathered(w.ctx, w.l, []int64{3e9, 3e9, 1, 3e9}) {
+		for _, r := range batched(w.ctx, w.l, []int64{3e9, 3e9, 1, 3e9}) {
 			require.NoError(t, r.Err)
 			require.True(t, r.Granted)
 		}
@@ -70,9 +70,9 @@ func TestGatheredRequestsBeyondOneMember(t *testing.T) {
 	})
 }
 
-// TestGatheredAnswersAreThoseOfOneAfterAnother checks that gathered requests get the results that they would get if
+// TestBatchedAnswersAreThoseOfOneAfterAnother checks that batched requests get the results that they would get if
 // they were sent one after another at the same instant: the same grants, permits left, waits and errors.
-func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
+func TestBatchedAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		check(t, func(rt *rapid.T) {
 			rate := rapid.Int64Range(1, 40).Draw(rt, "rate")
@@ -93,7 +93,7 @@ func TestGatheredAnswersAreThoseOfOneAfterAnother(t *testing.T) {
 					sizes = append(sizes, n)
 				}
 			}
-			answers := gathered(w.ctx, w.l, permits)
+			answers := batched(w.ctx, w.l, permits)
 			now := w.elapsed()
 			for _, size := range sizes {
 				for i, n := range permits {
