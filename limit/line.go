@@ -108,9 +108,9 @@ func (f *flight) abandoned() bool {
 // A line holds the requests of one subject that wait for a flight to end. There is one only as long as there is
 // a flight.
 type line struct {
-	key      string
-	gathered []*request
-	flight   flight
+	key     string
+	waiting []*request
+	flight  flight
 }
 
 // lines are the lines of all subjects.
@@ -150,7 +150,7 @@ func (l *lines) board(key string, inline bool, requests ...*request) *line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if line := s.lines[key]; line != nil {
-		line.gathered = append(line.gathered, requests...)
+		line.waiting = append(line.waiting, requests...)
 		return nil
 	}
 	x, _ := l.idle.Get().(*line)
@@ -163,12 +163,12 @@ func (l *lines) board(key string, inline bool, requests ...*request) *line {
 	}
 	s.lines[key] = x
 	if !inline {
-		x.gathered = append(x.gathered, requests...)
+		x.waiting = append(x.waiting, requests...)
 	}
 	return x
 }
 
-// fill fills the flight of x with what has gathered, except for callers that have left and requests that known
+// fill fills the flight of x with those that wait, except for callers that have left and requests that known
 // decides. It reports false if that is nothing, and then the line has ended.
 func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 	s := &l.shards[shard(x.key)]
@@ -176,7 +176,7 @@ func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 	defer s.mu.Unlock()
 	x.flight.reset()
 	taken := 0
-	for _, r := range x.gathered {
+	for _, r := range x.waiting {
 		if known(r) {
 			r.done <- struct{}{}
 		} else if !r.left.Load() && !x.flight.add(r, reserves) {
@@ -184,29 +184,29 @@ func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 		}
 		taken++
 	}
-	rest := copy(x.gathered, x.gathered[taken:])
-	clear(x.gathered[rest:])
-	x.gathered = x.gathered[:rest]
+	rest := copy(x.waiting, x.waiting[taken:])
+	clear(x.waiting[rest:])
+	x.waiting = x.waiting[:rest]
 	if x.flight.requests > 0 {
 		return true
 	}
 	delete(s.lines, x.key)
-	if cap(x.gathered) <= maxRequests {
+	if cap(x.waiting) <= maxRequests {
 		l.idle.Put(x)
 	}
 	return false
 }
 
-// putBack puts requests in front of what has gathered.
+// putBack puts requests in front of those that wait.
 func (l *lines) putBack(x *line, requests []*request) {
 	s := &l.shards[shard(x.key)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x.gathered = append(requests, x.gathered...)
+	x.waiting = append(requests, x.waiting...)
 }
 
-// gather has q decided, by a call of its own or together with others.
-func (s *Shared) gather(ctx context.Context, q demand) (Result, error) {
+// batch has q decided, by a call of its own or together with others.
+func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
 	l := &s.config.lines
 	r := l.request(ctx, q)
 	if x := l.board(s.keys[0], true, r); x != nil {
@@ -228,8 +228,8 @@ func (s *Shared) gather(ctx context.Context, q demand) (Result, error) {
 	}
 }
 
-// gatherAll is gather for several requests, whose callers do not leave.
-func (s *Shared) gatherAll(requests []*request) {
+// batchAll is batch for several requests, whose callers do not leave.
+func (s *Shared) batchAll(requests []*request) {
 	if x := s.config.lines.board(s.keys[0], false, requests...); x != nil {
 		s.goOn(x)
 	}
@@ -259,8 +259,7 @@ func (s *Shared) fly(ctx context.Context, x *line) {
 	}
 }
 
-// land tells the callers of x's flight their outcomes. Requests that have none go before those that have
-// gathered.
+// land tells the callers of x's flight their outcomes. Requests that have none go before those that wait.
 func (s *Shared) land(x *line) {
 	var again []*request
 	f := &x.flight
@@ -289,7 +288,7 @@ func (s *Shared) fill(x *line) bool {
 	})
 }
 
-// goOn makes the flights of those that have gathered in the meantime, in a goroutine if there are any.
+// goOn makes the flights of those that have come in the meantime, in a goroutine if there are any.
 func (s *Shared) goOn(x *line) {
 	if s.fill(x) {
 		go func() {
@@ -299,7 +298,7 @@ func (s *Shared) goOn(x *line) {
 				s.land(x)
 				if n > 1 {
 					// The callers that have their outcomes may ask again at once. Let them, so that their
-					// requests gather.
+					// requests share the next flight.
 					runtime.Gosched()
 				}
 				if !s.fill(x) {

@@ -199,7 +199,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 		}
 		requests[i] = s.config.lines.request(context.WithoutCancel(w.ctx), d)
 	}
-	s.gatherAll(requests)
+	s.batchAll(requests)
 
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

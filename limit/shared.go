@@ -172,7 +172,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if r, ok := s.config.known.refused(s.config, s.keys[0], q); ok {
 		return r, nil
 	}
-	return s.gather(ctx, q)
+	return s.batch(ctx, q)
 }
 
 // String returns the name of the limiter and its subject.

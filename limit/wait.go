@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // leastWait is the pause before a limiter that refuses without a wait is asked again.
@@ -118,16 +119,10 @@ func asReserver(l Limiter) Reserver {
 	return r
 }
 
+// sleep is [retry.Sleep], but looks at ctx only if there is time to sleep.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return retry.Sleep(ctx, d)
 }

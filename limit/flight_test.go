@@ -19,9 +19,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestGatheredAgree tests that requests which go as one call are decided as one after another, to the microsecond:
+// TestBatchedAgree tests that requests which go as one call are decided as one after another, to the microsecond:
 // also when some are refused, want different numbers of permits, would wait for different times, or take nothing.
-func TestGatheredAgree(t *testing.T) {
+func TestBatchedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
 	subjects, calls := 0, 25
 	if redistest.Lane() == "miniredis" {
@@ -112,7 +112,7 @@ func (h *holder) ready(t *testing.T, rdb *redis.Client, l *Shared) {
 }
 
 // Requests that come while a call is in flight go as one call. Others do not wait for them, nor they for others.
-func TestGathering(t *testing.T) {
+func TestBatching(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		h := &holder{}
 		rdb.AddHook(h)
@@ -187,7 +187,7 @@ func TestCallersThatLeave(t *testing.T) {
 }
 
 // An error is that of all who share the call, and of nobody else.
-func TestErrorOfAGatheredCall(t *testing.T) {
+func TestErrorOfABatch(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		h := &holder{fail: func(n int) error {
 			if n == 2 {
@@ -219,9 +219,9 @@ func TestErrorOfAGatheredCall(t *testing.T) {
 	})
 }
 
-// Of a gathered call whose reply is lost, those who were granted permits get them, once, with the turns that they had.
+// Of a batch whose reply is lost, those who were granted permits get them, once, with the turns that they had.
 // The others are asked again.
-func TestLostReplyOfAGatheredCall(t *testing.T) {
+func TestLostReplyOfABatch(t *testing.T) {
 	for kind, a := range every() {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			s := &saboteur{}
@@ -229,7 +229,7 @@ func TestLostReplyOfAGatheredCall(t *testing.T) {
 			l := shared(t, rdb, a)
 			same := twin(t, l, rdb).For("same")
 			require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
-			gathered := func() *flight {
+			batch := func() *flight {
 				f := &flight{}
 				for _, n := range []int64{1, 2, 1, 3, 1, 1, 2, 8} {
 					q := demand{n: min(n, a.Largest()), spend: n != 2}
@@ -240,7 +240,7 @@ func TestLostReplyOfAGatheredCall(t *testing.T) {
 				}
 				return f
 			}
-			f, want := gathered(), gathered()
+			f, want := batch(), batch()
 			begin := time.Now()
 			reply, sent, err := same.send(t.Context(), want)
 			require.NoError(t, err)
@@ -271,9 +271,9 @@ func TestLostReplyOfAGatheredCall(t *testing.T) {
 	}
 }
 
-// TestGatheredRepliesLostOnARealServer tests that what callers were granted is what Redis has counted, when one reply in
+// TestBatchedRepliesLostOnARealServer tests that what callers were granted is what Redis has counted, when one reply in
 // ten is lost of calls that many share.
-func TestGatheredRepliesLostOnARealServer(t *testing.T) {
+func TestBatchedRepliesLostOnARealServer(t *testing.T) {
 	redistest.NeedReal(t)
 	server := redistest.Start(t)
 	direct := server.Client(t)
