@@ -21,13 +21,23 @@ import (
 // expires a little later than the ban. LiftCoolDown and Delete leave it alone, and what loses the cool-down loses it as
 // well. It is written after the cool-down, so that a replica which has it has both; and its number of permits is the
 // end of the ban, in seconds since the epoch, so that a replica which has only that of an earlier ban tells so.
+//
+// Until its end a ban is in one of these states; what Redis replies takes it from one to another (noteReply, confirm):
+//
+//   - begun: neither told nor in doubt. This process has met it and is telling Redis.
+//   - told: Redis holds up the requests of the fleet. If a request gets its permits all the same, it is not sent before Redis
+//     has been asked (mayGo): either the ban was lifted, and this process forgets it, or it was lost, and Redis is told again.
+//   - in doubt, told or not: Redis did not reply. No request is sent (held), and one of them tells or asks Redis again,
+//     not more often than once in askAgain.
+//
+// The lock of the limiter guards it.
 type ban struct {
 	until  time.Time
 	reopen time.Duration
 	told   bool      // Redis was told of it once, or told this process of it, and there is a trace
-	trace  int64     // the number of permits of that
-	doubt  bool      // Redis has to be asked before anything is sent
-	ask    time.Time // not before then
+	trace  int64     // the number of permits of that trace
+	doubt  bool      // Redis has to be told or asked before anything is sent
+	ask    time.Time // in doubt: Redis is not told or asked again before then
 }
 
 const (
@@ -45,8 +55,8 @@ const (
 	slack = 100 * time.Millisecond
 )
 
-// trace returns the limiter whose hash is the trace of l's ban, in the hash slot of l.
-func (l *limiter) trace() *ratelimiter.RateLimiter {
+// traceLimiter returns the limiter whose hash is the trace of l's ban, in the hash slot of l.
+func (l *limiter) traceLimiter() *ratelimiter.RateLimiter {
 	return l.client.RateLimiter(redisson.Suffixed(l.name, "told"))
 }
 
@@ -71,8 +81,9 @@ func (c *call) coolDown(d *demand, until time.Time) error {
 	return d.tell(ctx, b)
 }
 
-// answered notes whether Redis answered for b, unless a longer ban has come meanwhile.
-func (l *limiter) answered(b ban, err error) {
+// noteReply puts b in doubt if err shows that Redis did not reply, and otherwise takes it out of doubt, unless a longer ban
+// has come meanwhile.
+func (l *limiter) noteReply(b ban, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ban.until.Equal(b.until) {
@@ -93,7 +104,7 @@ func (l *limiter) tell(ctx context.Context, b ban) error {
 		}
 		l.mu.Unlock()
 	}
-	l.answered(b, err)
+	l.noteReply(b, err)
 	return err
 }
 
@@ -127,12 +138,12 @@ func (l *limiter) leaveTrace(ctx context.Context, until time.Time) (int64, error
 	// It outlives the ban, since clocks run at different rates.
 	left := max(time.Until(until), 0)
 	keep := (left + left/8 + time.Minute).Truncate(time.Millisecond)
-	return end, l.trace().SetRate(ctx, ratelimiter.Rate{Permits: min(max(end, 1), rates.MaxPermits), Interval: time.Millisecond, KeepAlive: keep})
+	return end, l.traceLimiter().SetRate(ctx, ratelimiter.Rate{Permits: min(max(end, 1), rates.MaxPermits), Interval: time.Millisecond, KeepAlive: keep})
 }
 
 // readTrace returns the number of the trace, 0 when there is none.
 func (l *limiter) readTrace(ctx context.Context) (int64, error) {
-	r, err := l.trace().Rate(ctx)
+	r, err := l.traceLimiter().Rate(ctx)
 	return r.Permits, ignore(err, ratelimiter.ErrNotInitialized)
 }
 
@@ -193,12 +204,12 @@ func (l *limiter) confirm(ctx context.Context, b ban) error {
 	until, err := l.handle.CoolDownUntil(ctx)
 	err = ignore(err, ratelimiter.ErrNotInitialized)
 	if err != nil || !until.Before(b.until.Add(-slack)) {
-		l.answered(b, err)
+		l.noteReply(b, err)
 		return err
 	}
 	trace, err := l.readTrace(ctx)
 	if err != nil {
-		l.answered(b, err)
+		l.noteReply(b, err)
 		return err
 	}
 	if trace < b.trace-traceSlack {

@@ -372,3 +372,13 @@ func (s *sink) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// TestBaseWithoutAResponse checks that a base which breaks its contract, and returns neither a response nor an error,
+// gets the error that http.Client has for it.
+func TestBaseWithoutAResponse(t *testing.T) {
+	none := base(func(*http.Request) (*http.Response, error) { return nil, nil })
+	transport, err := New(ratelimiter.New(redistest.Client(t)), WithBase(none))
+	require.NoError(t, err)
+	_, err = (&http.Client{Transport: transport}).Get("http://host.invalid/")
+	require.ErrorContains(t, err, "nil *Response")
+}

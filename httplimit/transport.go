@@ -124,7 +124,7 @@ func (c *call) run() (*http.Response, error) {
 		if c.answered {
 			c.compareRates()
 		}
-		if err != nil {
+		if err != nil || resp == nil { // with neither, http.Client has an error of its own
 			return nil, err
 		}
 		if !c.sent.IsZero() {
