@@ -230,7 +230,7 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 		h.render(w, http.StatusBadRequest, "message", v, v)
 		return
 	}
-	lv := &limiterView{view: v, Name: survey.Visible(name), Client: survey.Visible(client), Commands: commands(name, client)}
+	lv := &limiterView{view: v, Name: survey.Visible(name), Client: survey.Visible(client)}
 	v.Title = lv.Name
 	if client != "" {
 		lv.Whole = v.limiterLink(name, "")
@@ -257,17 +257,22 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 	if err == nil && q.Get("check") == "1" {
 		lv.Report = h.examine(r.Context(), v, name)
 	}
+	lv.Commands = commands(name, client, lv.Live != nil && lv.Live.PerClient)
 	v.noteHealth(h)
 	h.render(w, status, "limiter", v, lv)
 }
 
-// commands are what somebody can copy to a terminal.
-func commands(name, client string) []string {
-	word, of := doctor.ShellQuote(name), ""
+// commands are what somebody can copy to a terminal. Of a PER_CLIENT limiter without a client there is nothing to watch.
+func commands(name, client string, perClient bool) []string {
+	names, of := []string{name}, []string(nil)
 	if client != "" {
-		of = " --client " + doctor.ShellQuote(client)
+		of = []string{"--client " + doctor.ShellQuote(client)}
 	}
-	return []string{"rrl inspect " + word + of + " --members", "rrl watch " + word + of, "rrl peek " + word + " 1" + of, "rrl doctor " + word}
+	if perClient {
+		return []string{doctor.Command("inspect", names, "--clients"), doctor.Command("doctor", names)}
+	}
+	return []string{doctor.Command("inspect", names, append(of, "--members")...), doctor.Command("watch", names, of...),
+		doctor.Command("peek", []string{name, "1"}, of...), doctor.Command("doctor", names)}
 }
 
 // listClients finds clients of a PER_CLIENT limiter.

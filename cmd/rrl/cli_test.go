@@ -34,7 +34,7 @@ func TestUsage(t *testing.T) {
 		code, out, errs := rrl(t, c.args...)
 		require.Equal(t, exitUsage, code, "%v", c.args)
 		require.Empty(t, out, "%v", c.args)
-		require.Regexp(t, `^rrl: .* \(see rrl --help\)\n$`, errs)
+		require.Regexp(t, `^rrl: .* \(see rrl( [a-z-]+)? --help\)\n$`, errs)
 		require.Contains(t, errs, c.want)
 	}
 }

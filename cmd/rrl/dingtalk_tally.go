@@ -155,8 +155,8 @@ func (s dingSummary) judged() dingSummary {
 	case s.Ban.Late > 0:
 		s.Err = fmt.Errorf("calls sent although the ban was known: %d", s.Ban.Late)
 	case penalties > 0 && s.Slowest-dingLeastDelay >= s.Margin:
-		s.Err = fmt.Errorf("penalties with the limiter: %d; the delays of the calls differed by up to %v, and the margin is %v",
-			penalties, ms(s.Slowest-dingLeastDelay), s.Margin)
+		s.Err = fmt.Errorf("penalties with the limiter: %d; the delays of the calls differed by up to %v, and the margin is %v%s",
+			penalties, ms(s.Slowest-dingLeastDelay), s.Margin, s.advice())
 	case penalties > 0:
 		s.Err = fmt.Errorf("penalties with the limiter: %d", penalties)
 	case dingPenalties(s.Without) == 0:
@@ -167,4 +167,16 @@ func (s dingSummary) judged() dingSummary {
 		s.Err = errors.New("the fleet did not call again after the ban")
 	}
 	return s
+}
+
+// advice returns what to do about delays that have differed by more than the margin. Without a margin they were meant to.
+func (s dingSummary) advice() string {
+	larger := (s.Slowest - dingLeastDelay).Truncate(100*time.Millisecond) + 100*time.Millisecond
+	switch {
+	case s.Margin == 0:
+		return ""
+	case larger > time.Second:
+		return "; this machine is too busy for the demo"
+	}
+	return fmt.Sprintf("; this machine is busy: try --margin %v", larger)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -139,3 +140,23 @@ func orDash(n int64) string {
 
 // isAbsent reports whether err says that there is no such limiter.
 func isAbsent(err error) bool { return errors.Is(err, permit.ErrNotInitialized) }
+
+// absent returns the error that there is no limiter with this name.
+func absent(name string, rdb *liveRedis) error {
+	return fmt.Errorf("there is no limiter %q in %s (rrl ls lists those that there are; rrl ls --remains also what deleted ones have left)", name, rdb.where)
+}
+
+// askable returns an error if nobody can be granted permits of what st holds: there is no limiter, it is malformed, or
+// it has permits for each client and no client is named.
+func askable(st *survey.State, rdb *liveRedis) error {
+	switch {
+	case isAbsent(st.Problem):
+		return absent(st.Name, rdb)
+	case st.Problem != nil:
+		return fmt.Errorf("%w (%s says what to do)", st.Problem, doctor.Command("doctor", []string{st.Name}))
+	case st.Rate.Type == permit.PerClient && st.ClientID == "":
+		return usageError{fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (%s lists them)",
+			st.Name, doctor.Command("inspect", []string{st.Name}, "--clients"))}
+	}
+	return nil
+}

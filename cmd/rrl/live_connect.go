@@ -110,6 +110,7 @@ func targetOf(raw, user, password string) (*target, error) {
 		if password != "" {
 			*p = password
 		}
+		err = checkUser(*u, *p)
 	}
 	switch {
 	case t.single != nil:
@@ -122,7 +123,7 @@ func targetOf(raw, user, password string) (*target, error) {
 		override(&t.cluster.Username, &t.cluster.Password)
 		t.where = "the cluster of " + strings.Join(t.cluster.Addrs, ", ")
 	}
-	return t, nil
+	return t, err
 }
 
 // toCluster makes a target of one node the target of its cluster.
@@ -246,8 +247,8 @@ var advice = []struct{ part, what string }{
 	{"connection refused", "nothing listens there; check host and port"},
 	{"no such host", "the name is not known; check it"},
 	{"all sentinels specified in configuration are unreachable", "check the addresses of the sentinels and master_name"},
-	{"i/o timeout", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS"},
-	{"context deadline exceeded", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS"},
+	{"i/o timeout", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
+	{"context deadline exceeded", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
 	{"EOF", "it closed the connection; check that rediss:// is used if it speaks TLS"},
 	{"LOADING", "it loads its data; try again in a moment"},
 	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check tells which"},

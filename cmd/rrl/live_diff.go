@@ -147,8 +147,8 @@ func sameRate(a ratelimiter.Rate, b permit.Rate) bool {
 
 // setRateCommand returns the command that gives a limiter a rate.
 func setRateCommand(name string, r ratelimiter.Rate) string {
-	return fmt.Sprintf("rrl set-rate %s --type %s --permits %d --interval %v --keep-alive %v --min-gap %v --write",
-		doctor.ShellQuote(name), strings.ToLower(r.Type.String()), r.Permits, r.Interval, r.KeepAlive, r.MinGap)
+	return doctor.Command("set-rate", []string{name}, fmt.Sprintf("--type %s --permits %d --interval %v --keep-alive %v --min-gap %v --write",
+		strings.ToLower(r.Type.String()), r.Permits, r.Interval, r.KeepAlive, r.MinGap))
 }
 
 func writeDrift(out io.Writer, d drift) error {

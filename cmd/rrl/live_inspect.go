@@ -47,7 +47,7 @@ func inspectCommand() *cli.Command {
 				}
 			}
 			if isAbsent(st.Problem) && !st.HasValue && st.Count == 0 && len(st.Fields) == 0 && len(v.clients) == 0 {
-				return fmt.Errorf("there is no limiter %q in %s (rrl ls lists those that there are; rrl ls --remains also what deleted ones have left)", name, rdb.where)
+				return absent(name, rdb)
 			}
 			if c.Bool("json") {
 				return encodeJSON(c.Root().Writer, v.json(c.Bool("members"), c.Int("limit")))

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"strconv"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
 )
@@ -29,7 +31,13 @@ func peekCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := askable(st, rdb); err != nil {
+				return err
+			}
 			pk, err := st.Peek(n)
+			if errors.Is(err, permit.ErrInvalidArgument) {
+				return usageError{err}
+			}
 			if err != nil {
 				return err
 			}

@@ -182,11 +182,12 @@ func TestPeekCommand(t *testing.T) {
 	code, out, _ = l.run("peek", l.base, "5", "--json")
 	require.Equal(t, exitFailed, code)
 	require.Regexp(t, `^\{"permits":5,"granted":false,"available":4,"wait_ms":\d+,"waits_for":"the permits in use"\}\n$`, out)
-	for want, n := range map[string]string{"permits exceed rate": "11", "invalid argument": "0"} {
-		code, _, errs = l.run("peek", l.base, n)
-		require.Equal(t, exitFailed, code)
-		require.Contains(t, errs, want)
-	}
+	code, _, errs = l.run("peek", l.base, "11")
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "permits exceed rate")
+	code, _, errs = l.run("peek", l.base, "0")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "invalid argument")
 	code, _, errs = l.run("peek", l.base, "many")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, `"many" is no number of permits`)
@@ -281,7 +282,7 @@ func TestWriting(t *testing.T) {
 		code, out, errs := l.run(c.args...)
 		require.Equal(t, exitUsage, code, "%v", c.args)
 		require.True(t, strings.HasPrefix(out, "before  "+name+": "), out)
-		require.Equal(t, "rrl: nothing was changed; --write does it (see rrl --help)\n", errs)
+		require.Equal(t, "rrl: nothing was changed; --write does it (see rrl "+c.args[0]+" --help)\n", errs)
 		require.Equal(t, before, dump())
 		out = l.ok(append(c.args, "--write")...)
 		lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -299,7 +300,7 @@ func TestWriting(t *testing.T) {
 	}{
 		{[]string{"lift", name, "--write"}, exitFailed, "there was no cool-down"},
 		{[]string{"delete", name + "x", "--write"}, exitFailed, "there was nothing to delete"},
-		{[]string{"heal", name + "x", "--write"}, exitFailed, "not initialized"},
+		{[]string{"heal", name + "x", "--write"}, exitFailed, "there is no limiter"},
 		{[]string{"set-rate", name, "--write"}, exitUsage, "set-rate needs at least one of"},
 		{[]string{"set-rate", name + "x", "--permits", "1", "--write"}, exitFailed, "--permits and --interval set a rate afresh"},
 		{[]string{"set-rate", name, "--permits", "0", "--write"}, exitUsage, "invalid argument"},

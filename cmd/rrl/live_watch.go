@@ -32,8 +32,10 @@ func watchCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if st.Problem != nil && last == nil {
-					return st.Problem
+				if last == nil {
+					if err := askable(st, rdb); err != nil {
+						return err
+					}
 				}
 				line := lineOf(st, last)
 				last = st

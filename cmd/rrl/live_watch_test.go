@@ -29,7 +29,7 @@ func TestWatch(t *testing.T) {
 	}
 	code, _, errs := l.run("watch", l.base+"x")
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, errs, "not initialized")
+	require.Contains(t, errs, "there is no limiter")
 	code, _, errs = l.run("watch", l.base, "--every", "1ms")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, "--every is at least 100ms")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -58,7 +59,8 @@ func writeCommands() []*cli.Command {
 				return err
 			}, nil
 		}),
-		writing("delete", "delete a limiter with its permits in use", nil, []string{"of a PER_CLIENT limiter, the permits of one client, which --client names"},
+		writing("delete", "delete a limiter with its permits in use", nil, []string{"Of a PER_CLIENT limiter it deletes the rate, which is that of all clients, and the permits of the one client that\n" +
+			"--client names. The permits of the others are left, and count if the rate is set again."},
 			func(*cli.Command) (change, error) {
 				return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 					deleted, err := l.Delete(ctx)
@@ -78,7 +80,7 @@ type change func(ctx context.Context, l *ratelimiter.RateLimiter) error
 func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(c *cli.Command) (change, error)) *cli.Command {
 	description := "Shows the limiter before and after. Without --write nothing is changed.\n"
 	for _, n := range notes {
-		description += "It deletes, " + n + ".\n"
+		description += n + "\n"
 	}
 	description += "\nExit codes: 0 done, 1 failed, 2 wrong usage or no --write."
 	flags = append(slices.Clone(flags),
@@ -99,8 +101,11 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		if err != nil {
 			return err
 		}
-		if before.Problem == nil && before.Rate.Type == permit.PerClient && c.String("client") == "" && name != "set-rate" && name != "cool-down" && name != "lift" && name != "delete" {
-			return usageError{fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (rrl inspect --clients lists them)", limiter)}
+		perClient := before.Problem == nil && before.Rate.Type == permit.PerClient
+		if perClient && (name == "heal" || name == "release") {
+			if err := askable(before, rdb); err != nil {
+				return err
+			}
 		}
 		w := &beforeAfter{out: out, asJSON: c.Bool("json"), name: name}
 		if err := w.show("before", before); err != nil {
@@ -119,14 +124,48 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 			if errors.Is(err, ratelimiter.ErrInvalidArgument) {
 				return usageError{err}
 			}
+			if isAbsent(err) && name != "set-rate" {
+				return absent(limiter, rdb)
+			}
 			return err
 		}
 		after, err := s.Read(ctx, limiter, c.String("client"))
 		if err != nil {
 			return fmt.Errorf("it was done, but the limiter cannot be read any more: %w", err)
 		}
-		return w.show("after", after)
+		if err := w.show("after", after); err != nil {
+			return err
+		}
+		if perClient && name == "delete" && !w.asJSON {
+			return tellLeft(ctx, out, s, limiter)
+		}
+		return nil
 	})
+}
+
+// tellLeft writes how many clients have permits of a PER_CLIENT limiter that is deleted, if any.
+func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter string) error {
+	const most = 1000
+	n := 0
+	for _, err := range s.Clients(ctx, limiter) {
+		if err != nil {
+			return fmt.Errorf("it was deleted, but it is not known whose permits are left: %w", err)
+		}
+		if n++; n == most {
+			break
+		}
+	}
+	clients := fmt.Sprintf("%d clients", n)
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		clients = "1 client"
+	case most:
+		clients = fmt.Sprintf("%d clients or more", n)
+	}
+	_, err := fmt.Fprintf(out, "        the permits of %s are left: %s names their keys\n", clients, visible(doctor.Command("doctor", []string{limiter})))
+	return err
 }
 
 // A beforeAfter writes a limiter before and after its change.

@@ -46,7 +46,11 @@ func main() {
 
 // run runs the command and returns its exit code. It never calls os.Exit.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := newApp(stdout, stderr).Run(ctx, args)
+	app, help := newApp(stdout, stderr), "rrl --help"
+	if len(args) > 1 && app.Command(args[1]) != nil {
+		help = "rrl " + args[1] + " --help"
+	}
+	err := app.Run(ctx, args)
 	var usage usageError
 	var exit exitError
 	switch {
@@ -56,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "rrl: interrupted")
 		return exitInterrupted
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "rrl: %s (see rrl --help)\n", oneLine(err))
+		fmt.Fprintf(stderr, "rrl: %s (see %s)\n", oneLine(err), help)
 		return exitUsage
 	case errors.As(err, &exit):
 		if exit.err != nil {

@@ -41,6 +41,9 @@ func openStore(ctx context.Context, rawURL string) (*store, error) {
 	if err != nil {
 		return nil, urlError(err)
 	}
+	if err := checkUser(opts.Username, opts.Password); err != nil {
+		return nil, err
+	}
 	rdb := redis.NewClient(opts)
 	ping, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -66,5 +69,16 @@ func urlError(err error) error {
 	if errors.As(err, &parse) {
 		err = parse.Err
 	}
-	return usageError{fmt.Errorf("the Redis URL is not one: %w", err)}
+	return usageError{fmt.Errorf("the Redis URL is not one: %w; it looks like redis://127.0.0.1:6379/0", err)}
+}
+
+// checkUser returns an error if there is a user without a password, which go-redis would leave out: it would connect as
+// the default user. The error does not have the name of the user, since somebody may have written a password in its
+// place.
+func checkUser(user, password string) error {
+	if user == "" || password != "" {
+		return nil
+	}
+	return usageError{errors.New("a user is given without a password: add it in the URL, as in redis://USER:PASSWORD@HOST:PORT, or set REDIS_PASSWORD " +
+		"(for a user with nopass any will do; a password alone is redis://:PASSWORD@HOST:PORT)")}
 }

@@ -69,7 +69,7 @@ func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) 
 		}
 		x := finding("hot-key", Warning, fmt.Sprintf("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond)))
 		x.Limiter, x.Node = c.limiter, node.Addr
-		x.Mend = "rrl doctor " + ShellQuote(c.limiter) + " says whether its set is huge"
+		x.Mend = Command("doctor", []string{c.limiter}) + " says whether its set is huge"
 		r.Findings = append(r.Findings, x)
 	}
 	if elsewhere.count > 0 {

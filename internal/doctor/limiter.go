@@ -38,7 +38,7 @@ func (p *patient) of(st *survey.State, check string, s Severity, mend, format st
 
 // rrl returns a command of rrl about the limiter.
 func (p *patient) rrl(command string, flags ...string) string {
-	return strings.Join(append([]string{"rrl", command, ShellQuote(p.name)}, flags...), " ")
+	return Command(command, []string{p.name}, flags...)
 }
 
 // healing returns the command that heals a state.
@@ -332,7 +332,7 @@ func (p *patient) hugeSet() (list []Finding) {
 		}
 		switch {
 		case st.Count > manyMembers:
-			list = append(list, p.of(st, "huge-set", Warning, "a lower rate, or a shorter interval; httplimit and limit have limiters whose state does not grow",
+			list = append(list, p.of(st, "huge-set", Warning, "a lower rate, or a shorter interval; package limit has limiters whose state does not grow",
 				"%d members%s", st.Count, memory))
 		case expired >= quickMembers && 2*expired > int(st.Count):
 			list = append(list, p.of(st, "huge-set", Info, "one call of Go for each 512 of them, before Java's next one: "+p.rrl("watch")+" shows how many are left",
@@ -397,35 +397,4 @@ func shorten(text string) string {
 		return text[:40] + "…"
 	}
 	return text
-}
-
-// ShellQuote returns text as one word for a shell. The word has no character that is not printable.
-func ShellQuote(text string) string {
-	plain := text != ""
-	printable := survey.Visible(text) == text
-	for i := range len(text) {
-		c := text[i]
-		word := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:,@%+=", c) >= 0
-		plain = plain && word
-	}
-	switch {
-	case plain:
-		return text
-	case printable:
-		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(rune(c)))
-		case c < ' ' || c >= 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteString("'")
-	return b.String()
 }

@@ -328,14 +328,14 @@ func contains(list []*Limiter, l *Limiter) bool {
 // counts as empty; the doctor reports it.
 func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) error {
 	type cmds struct {
-		ttl            *redis.DurationCmd
+		ttl            *redis.Cmd
 		value          *redis.StringCmd
 		count, expired *redis.IntCmd
 		oldest, newest *redis.ZSliceCmd
 	}
 	p, all := rdb.Pipeline(), make([]cmds, len(list))
 	for i, l := range list {
-		c := cmds{ttl: p.PTTL(ctx, l.Name)}
+		c := cmds{ttl: p.Do(ctx, "pttl", l.Name)}
 		if l.Problem == nil && l.Kind == Live && l.Rate.Type == permit.Overall {
 			k := redisson.NewKeys(l.Name, "")
 			permits := k.Permits[permit.Overall]
@@ -352,7 +352,8 @@ func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) er
 	}
 	for i, l := range list {
 		c := all[i]
-		l.TTL = c.ttl.Val()
+		ttl, _ := c.ttl.Int64()
+		l.TTL = redisson.PTTL(ttl)
 		if c.value == nil {
 			continue
 		}

@@ -110,9 +110,9 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		p = rdb.TxPipeline()
 	}
 	now := p.Time(ctx)
-	var ttls [3]*redis.DurationCmd
+	var ttls [3]*redis.Cmd
 	for i, key := range st.Keys {
-		ttls[i] = p.PTTL(ctx, key)
+		ttls[i] = p.Do(ctx, "pttl", key)
 	}
 	var (
 		all            *redis.MapStringStringCmd
@@ -144,9 +144,11 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 	}
 	st.Time = now.Val()
 	for i := range ttls {
-		if st.TTLs[i], err = ttls[i].Result(); err != nil {
+		ttl, err := ttls[i].Int64()
+		if err != nil {
 			return false, err
 		}
+		st.TTLs[i] = redisson.PTTL(ttl)
 	}
 	st.Fields = map[string]string{}
 	if all != nil {
