@@ -89,13 +89,49 @@ func block(ctx context.Context, rdb *redis.Client, client *ratelimiter.Client, l
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-// TestDocsLinks follows every relative link of the README and the docs.
-func TestDocsLinks(t *testing.T) {
+// pages returns the pages whose links are checked.
+func pages(t *testing.T) []string {
 	files, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	files = append(files, "README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
+	return append(files, "README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
+}
+
+// TestDocsAnchors checks that each link to a part of a page names a heading or an anchor of that page.
+func TestDocsAnchors(t *testing.T) {
+	heading, anchor := regexp.MustCompile(`(?m)^#+ (.*)$`), regexp.MustCompile(`<a id="([^"]+)">`)
+	gone, toPart := regexp.MustCompile(`[^\p{L}\p{N}_ -]`), regexp.MustCompile(`\]\(([^)#:]*)#([^)]*)\)`)
+	parts := func(path string) map[string]bool {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		all := map[string]bool{}
+		for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+			all[strings.ReplaceAll(gone.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+		}
+		for _, m := range anchor.FindAllStringSubmatch(string(text), -1) {
+			all[m[1]] = true
+		}
+		return all
+	}
 	links := 0
-	for _, f := range files {
+	for _, f := range pages(t) {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		for _, m := range toPart.FindAllStringSubmatch(string(text), -1) {
+			links++
+			page := f
+			if m[1] != "" {
+				page = filepath.Join(filepath.Dir(f), m[1])
+			}
+			require.True(t, parts(page)[m[2]], "%s links to %s#%s", f, m[1], m[2])
+		}
+	}
+	require.Greater(t, links, 20)
+}
+
+// TestDocsLinks follows every relative link of the README and the docs.
+func TestDocsLinks(t *testing.T) {
+	links := 0
+	for _, f := range pages(t) {
 		text, err := os.ReadFile(f)
 		require.NoError(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {

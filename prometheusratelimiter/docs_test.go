@@ -1,0 +1,39 @@
+package prometheusratelimiter
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDocsNameEveryMetric compares the names of the metrics with those of the table in docs/operations.md: those of Prometheus, and
+// those that otelratelimiter has beside them.
+func TestDocsNameEveryMetric(t *testing.T) {
+	doc, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	for dir, name := range map[string]string{".": `(?:ratelimiter|httplimit)_[a-z_]+`, "../otelratelimiter": `(?:ratelimiter|httplimit)\.[a-z]+(?:\.[a-z]+)*`} {
+		told, has := map[string]bool{}, map[string]bool{}
+		for _, row := range regexp.MustCompile("(?m)^\\| `ratelimiter\\..*|^\\| `httplimit\\..*|^\\| \\| `ratelimiter_.*").FindAllString(string(doc), -1) {
+			for _, m := range regexp.MustCompile("`("+name+")`").FindAllStringSubmatch(row, -1) {
+				told[m[1]] = true
+			}
+		}
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, f := range files {
+			if match, _ := filepath.Match("*_test.go", filepath.Base(f)); match {
+				continue
+			}
+			src, err := os.ReadFile(f)
+			require.NoError(t, err)
+			for _, m := range regexp.MustCompile(`"(`+name+`)"`).FindAllStringSubmatch(string(src), -1) {
+				has[m[1]] = true
+			}
+		}
+		delete(has, "ratelimiter.acquire") // a span
+		require.Equal(t, has, told)
+	}
+}
