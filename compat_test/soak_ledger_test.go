@@ -36,10 +36,15 @@ type ledger struct {
 	place   map[string]int     // index of that grant among the entries
 	ids     map[string]float64 // score of the last grant with this key and random part
 	back    []string           // the give_back that is running, as it was sent
-	moves   bool               // a reserve is running: what it removes is not granted, and what it adds is
+	reserve *reserveCall       // the reserve that is running: what it removes is not granted, and what it adds is
+	marks   map[string]string  // reservedAhead of each hash: who takes permits ahead of their return, the first first
 	echoed  chan string
 	ended   chan struct{}
 }
+
+// A reserveCall is what the ledger has to know of a reserve: the hash of its limiter, and the name under which it takes
+// permits ahead, if it does.
+type reserveCall struct{ hash, name string }
 
 // An entry is one grant.
 type entry struct {
@@ -47,11 +52,16 @@ type entry struct {
 	at      time.Time // of execution, by the clock of Redis
 	permits int64
 	java    bool
+	unseen  bool // found by reconcile: nobody saw the execution, and at is the score
 }
 
 // lag returns by how much the score is behind the execution: less than a millisecond where the time is Redis's, and
 // the time that the script was on its way where it is Java's.
 func (e entry) lag() time.Duration { return e.at.Sub(e.scored()) }
+
+// inTime reports whether the grant is known to have been executed underway at most after its score. Of an unseen one of
+// Java's nobody knows; the score of an unseen one of ours is the time of Redis.
+func (e entry) inTime() bool { return e.lag() <= underway && !(e.java && e.unseen) }
 
 func (e entry) scored() time.Time {
 	whole, part := math.Modf(e.score)
@@ -60,7 +70,7 @@ func (e entry) scored() time.Time {
 
 func startLedger(t testing.TB, addr string) *ledger {
 	t.Helper()
-	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}, place: map[string]int{}, ids: map[string]float64{}}
+	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}, place: map[string]int{}, ids: map[string]float64{}, marks: map[string]string{}}
 	l.attach()
 	return l
 }
@@ -102,7 +112,21 @@ func (l *ledger) read(lines *bufio.Reader, echoed chan<- string, ended chan<- st
 			if strings.Contains(rest, giveBackSHA()) || strings.Contains(rest, "give_back: ") {
 				l.back = words(rest)
 			}
-			l.moves = strings.Contains(rest, reserveSHA()) || strings.Contains(rest, "-- reserve: ")
+			l.reserve = nil
+			if strings.Contains(rest, reserveSHA()) || strings.Contains(rest, "-- reserve: ") {
+				l.reserve = &reserveCall{}
+				if w := words(rest); len(w) > reserveName {
+					l.reserve = &reserveCall{w[reserveHash], w[reserveName]}
+				}
+			}
+		case `"hset"`:
+			if w := words(rest); len(w) == 4 && w[2] == "reservedAhead" {
+				l.marks[w[1]] = w[3]
+			}
+		case `"hdel"`, `"del"`, `"unlink"`:
+			if w := words(rest); len(w) == 2 || len(w) == 3 && w[2] == "reservedAhead" {
+				delete(l.marks, w[1])
+			}
 		case `"zrem"`:
 			l.zrem(words(rest))
 		case `"echo"`:
@@ -150,17 +174,27 @@ func shaOf(script string) func() string {
 // The words of a give_back. What it refunds of member counts as never granted.
 const backMember, backSmaller, backWords = 7, 8, 10
 
+// The words of a reserve that takes permits ahead.
+const reserveHash, reserveName = 3, 13
+
+// lacks reports whether some of the permits that a reserve takes have not come back yet. Such a reservation is nobody's
+// grant: its caller goes on only after a reserve which finds that nothing lacks. Until then its name is the first.
+func (l *ledger) lacks() bool {
+	r := l.reserve
+	return r != nil && r.name != "" && strings.HasPrefix(l.marks[r.hash], r.name+" ")
+}
+
 func (l *ledger) zrem(w []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.moves && len(w) == 3 {
+	if l.reserve != nil && len(w) == 3 {
 		if strings.HasPrefix(w[2], "\x10~t~") {
 			return // a mark that is spent, which was a grant
 		}
 		if at, ok := l.place[w[1]+w[2]]; ok {
 			l.entries[w[1]][at].permits = 0
-			delete(l.known, w[1]+w[2])
 		}
+		delete(l.known, w[1]+w[2])
 		return
 	}
 	if len(l.back) != backWords || len(w) != 3 || w[2] != l.back[backMember] {
@@ -187,7 +221,7 @@ func (l *ledger) zadd(stamp string, w []string) {
 		return // the probe of an outage, which changes nothing
 	}
 	nx := len(w) == 5
-	java := !nx && !l.moves // our scripts use NX, except for what a reserve moves
+	java := !nx && l.reserve == nil // our scripts use NX, except for what a reserve moves
 	if nx || len(w) != 4 {
 		if len(w) != 5 {
 			l.t.Errorf("ledger: %q", w)
@@ -207,7 +241,13 @@ func (l *ledger) zadd(stamp string, w []string) {
 	if isBlock(member) || score == 0 {
 		return // nobody's grant: a block of a cool-down, or the tripwire of waiting callers
 	}
-	if !nx && !l.moves && l.shrinks(key, member, score) {
+	if l.lacks() {
+		l.mu.Lock()
+		l.known[key+member], l.ids[key+idOf(member)] = score, score
+		l.mu.Unlock()
+		return
+	}
+	if !nx && l.reserve == nil && l.shrinks(key, member, score) {
 		return
 	}
 	l.add(key, member, entry{score: score, at: time.Unix(s, us*1000), java: java})
@@ -246,7 +286,7 @@ func (l *ledger) add(key, member string, e entry) {
 }
 
 // reconcile adds the grants of the set that the ledger has not seen, because the server died after it wrote a grant
-// and before it reported it. Their time of execution is unknown.
+// and before it reported it. Their time of execution is unknown. A grant that became smaller then has been seen.
 func (l *ledger) reconcile(rdb redis.UniversalClient, key string) (missed int) {
 	l.t.Helper()
 	members, err := rdb.ZRangeWithScores(l.t.Context(), key, 0, -1).Result()
@@ -256,11 +296,11 @@ func (l *ledger) reconcile(rdb redis.UniversalClient, key string) (missed int) {
 		l.mu.Lock()
 		_, ok := l.known[key+member]
 		l.mu.Unlock()
-		if !ok {
+		if !ok && !l.shrinks(key, member, z.Score) {
 			missed++
 			m, _ := ratelimiter.ParseMember([]byte(member))
 			e := entry{score: z.Score, java: m.Format != ratelimiter.MemberBc0I || member[4:8] != member[len(member)-4:]}
-			e.at = e.scored()
+			e.at, e.unseen = e.scored(), true
 			l.add(key, member, e)
 		}
 	}
@@ -286,17 +326,24 @@ func (l *ledger) of(rdb redis.UniversalClient, limiter string) []entry {
 
 // fullest returns the most permits in any half-open window, by the time that when returns.
 func fullest(entries []entry, window time.Duration, when func(entry) time.Time) int64 {
+	return permitsIn(fullestOf(entries, window, when))
+}
+
+// fullestOf returns the grants of the window that holds the most permits.
+func fullestOf(entries []entry, window time.Duration, when func(entry) time.Time) (found []entry) {
 	entries = slices.SortedStableFunc(slices.Values(entries), func(a, b entry) int { return when(a).Compare(when(b)) })
 	var most, sum int64
 	first := 0
-	for _, e := range entries {
+	for i, e := range entries {
 		sum += e.permits
 		for ; when(e).Sub(when(entries[first])) >= window; first++ {
 			sum -= entries[first].permits
 		}
-		most = max(most, sum)
+		if sum > most {
+			most, found = sum, entries[first:i+1]
+		}
 	}
-	return most
+	return found
 }
 
 func byScore(e entry) time.Time     { return e.scored() }
