@@ -14,7 +14,7 @@ import (
 // at once and by itself, in the goroutine of its caller. Calls that come while others are on their way leave
 // together, in one pipeline. See lane.go for who leaves when.
 //
-// Every other command, and a script that is [Script.Solo], leaves at once and by itself.
+// Every other command, and a script that is [Script.Alone], leaves at once and by itself.
 //
 // While no call is on its way a Dispatcher has no goroutine and no timer.
 type Dispatcher struct {
@@ -86,7 +86,7 @@ func newDispatcher(rdb redis.UniversalClient) *Dispatcher {
 		d.cluster, _ = rdb.(masters)
 	}
 	if d.ring == nil && d.cluster == nil {
-		d.single = &lane{d: d}
+		d.single = newLane(d, nil)
 	} else if c, ok := rdb.(*redis.ClusterClient); !ok || c != nil {
 		rdb.AddHook(detour{})
 	}
@@ -108,7 +108,7 @@ func (d *Dispatcher) Process(ctx context.Context, cmd redis.Cmder) error {
 
 // once makes one attempt at a command of s.
 func (d *Dispatcher) once(ctx context.Context, s *Script, evalsha []any) (any, error) {
-	if s.Solo {
+	if s.Alone {
 		return s.alone(ctx, d.sender, evalsha)
 	}
 	l, err := d.lane(ctx, evalsha)
@@ -175,7 +175,7 @@ func (d *Dispatcher) laneTo(node *redis.Client) *lane {
 	if d.lanes == nil {
 		d.lanes = map[*redis.Client]*lane{}
 	}
-	l = &lane{d: d, node: node}
+	l = newLane(d, node)
 	d.lanes[node] = l
 	return l
 }

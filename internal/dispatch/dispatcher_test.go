@@ -275,15 +275,15 @@ func TestFlightsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSoloScripts checks that calls which may keep Redis busy for long wait for nobody and nobody waits for them.
-func TestSoloScripts(t *testing.T) {
+// TestScriptsThatGoAlone checks that calls which may keep Redis busy for long wait for nobody and nobody waits for them.
+func TestScriptsThatGoAlone(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
-		solo := New("solo", "return ARGV[1]", 1, 1)
-		solo.Solo = true
+		alone := New("alone", "return ARGV[1]", 1, 1)
+		alone.Alone = true
 		for i := range 4 {
 			h.wg.Go(func() {
-				cmd, _ := echo.Command([]string{"k"}, "solo")
-				script, sender := solo, Sender(h.d)
+				cmd, _ := echo.Command([]string{"k"}, "alone")
+				script, sender := alone, Sender(h.d)
 				if i%2 == 1 {
 					script, sender = echo, Alone(h.d)
 				}

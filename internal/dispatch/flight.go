@@ -29,7 +29,7 @@ func (l *lane) send(calls []*call) []*call {
 	}()
 	if len(calls) == 1 {
 		c := calls[0]
-		c.reply, c.err = c.script.straight(c.ctx, l, c.evalsha)
+		c.reply, c.err = c.script.send(c.ctx, l, c.evalsha)
 		flying = nil
 		return calls
 	}

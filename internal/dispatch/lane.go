@@ -57,9 +57,12 @@ type lane struct {
 	first, last *call       // the queue; it may hold calls whose callers have left
 	queued      int         // how many calls it holds
 	armed       bool        // a timer runs
-	fewer       int         // how many calls less than maxCalls a flight has at most
+	most        int         // calls that a flight has at most
 	wasTooLong  bool        // the last flight whose time is known took too long
 }
+
+// newLane returns the lane of d to a node of a cluster or a ring, or, if node is nil, to the only one.
+func newLane(d *Dispatcher, node *redis.Client) *lane { return &lane{d: d, node: node, most: maxCalls} }
 
 // A departure says when a flight left, and with how many calls.
 type departure struct {
@@ -94,11 +97,11 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 		l.mu.Unlock()
 		if ctx.Done() == nil {
 			defer l.landed(d)
-			return s.straight(ctx, l, evalsha)
+			return s.send(ctx, l, evalsha)
 		}
 		return Leavable(ctx, func() (any, error) {
 			defer l.landed(d)
-			return s.straight(ctx, l, evalsha)
+			return s.send(ctx, l, evalsha)
 		})
 	}
 	c := l.d.newCall(ctx, s, evalsha)
@@ -206,7 +209,7 @@ func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 	if l.first == nil || !l.roomLocked(now) {
 		return nil, departure{}
 	}
-	most := maxCalls - l.fewer
+	most := l.most
 	if len(l.air) == 0 && l.queued >= fewCalls {
 		most = min(most, (l.queued+1)/2) // so that Redis has the other half while the callers of these come back
 	}
@@ -259,16 +262,15 @@ func (l *lane) leaveLocked(now time.Time) {
 func (l *lane) took(n int, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := maxCalls - l.fewer
 	switch again := l.wasTooLong; {
 	case d >= tooLong && again:
-		l.fewer, l.wasTooLong = maxCalls-max(leastCalls, min(most, n/2)), false
+		l.most, l.wasTooLong = max(leastCalls, min(l.most, n/2)), false
 	case d >= tooLong:
 		l.wasTooLong = true
 	default:
 		l.wasTooLong = false
-		if l.fewer > 0 && d < tooLong*3/4 && n >= most {
-			l.fewer = max(0, l.fewer-most/4-1)
+		if d < tooLong*3/4 && n >= l.most {
+			l.most = min(maxCalls, l.most+l.most/4+1)
 		}
 	}
 }

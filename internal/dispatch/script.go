@@ -23,7 +23,7 @@ type Script struct {
 	Sha        string
 	Keys, Args int
 	Optional   int  // how many of the last arguments may be left out
-	Solo       bool // its calls share no round trip, because they may keep Redis busy for long or are rare
+	Alone      bool // its calls share no round trip, because they may keep Redis busy for long or are rare
 	Micros     int  // what a call takes Redis, in µs; 0 for the usual
 
 	// Clock returns when Redis ran a call, by its own clock, from the reply. It reports false if the reply does not
@@ -102,11 +102,11 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 
 // alone makes one attempt at a command in a round trip of its own. When ctx is done it returns ctx.Err().
 func (s *Script) alone(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
-	return Leavable(ctx, func() (any, error) { return s.straight(ctx, rdb, evalsha) })
+	return Leavable(ctx, func() (any, error) { return s.send(ctx, rdb, evalsha) })
 }
 
-// straight is alone, but cannot be left.
-func (s *Script) straight(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
+// send is alone for a caller that waits for the reply whatever becomes of ctx.
+func (s *Script) send(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
 	reply, err := process(ctx, rdb, evalsha)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// EVAL carries the text and leaves it in the script cache. A SCRIPT LOAD first would not do, because

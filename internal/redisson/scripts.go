@@ -34,7 +34,7 @@ func (s *Script) LetOut(n int) *Script {
 
 // Alone makes calls of the script share no round trips, and returns s.
 func (s *Script) Alone() *Script {
-	s.Solo = true
+	s.Script.Alone = true
 	return s
 }
 
