@@ -111,7 +111,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		return exitError{code: exitSick}
 	}
 	if !asJSON {
-		_, err = fmt.Fprintf(out, "no differences; %d limiters have the rate of the file\n", same)
+		_, err = fmt.Fprintf(out, "no differences in %s\n", survey.Counted(same, "limiter"))
 	}
 	return err
 }

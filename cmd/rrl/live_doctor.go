@@ -161,6 +161,6 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 	if one {
 		fmt.Fprintln(out, verdict)
 	} else {
-		fmt.Fprintf(out, "%s; %d limiters looked at\n", verdict, r.Limiters)
+		fmt.Fprintf(out, "%s; %s looked at\n", verdict, survey.Counted(r.Limiters, "limiter"))
 	}
 }

@@ -142,7 +142,7 @@ func (v *inspection) write(out io.Writer, members bool, limit int) error {
 	case v.Problem != nil:
 		say("rate", "%s", oneLine(v.Problem))
 	default:
-		text := fmt.Sprintf("%d permits in any %s, %s", v.Rate.Permits, survey.Exact(v.Rate.Interval), v.Rate.Type)
+		text := fmt.Sprintf("%s in any %s, %s", survey.Counted(v.Rate.Permits, "permit"), survey.Exact(v.Rate.Interval), v.Rate.Type)
 		if v.Rate.MinGap > 0 {
 			text += ", at least " + survey.Exact(v.Rate.MinGap) + " between permits"
 		}
@@ -173,7 +173,7 @@ func (v *inspection) write(out io.Writer, members bool, limit int) error {
 			value = visible(v.Value)
 		}
 		say("value", "%s = %s  %s", visible(v.Keys[1]), value, expires(v.TTLs[1]))
-		say("permits", "%s  %d members  %s", visible(v.Keys[2]), v.Count, expires(v.TTLs[2]))
+		say("permits", "%s  %s  %s", visible(v.Keys[2]), survey.Counted(v.Count, "member"), expires(v.TTLs[2]))
 	}
 	if text := layoutsOf(v.State); text != "" {
 		if !v.Whole {

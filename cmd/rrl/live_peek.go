@@ -57,11 +57,11 @@ func peekCommand() *cli.Command {
 			} else {
 				switch {
 				case !pk.Known:
-					_, err = fmt.Fprintf(out, "%d permits: not known, because the set is too large to follow\n", n)
+					_, err = fmt.Fprintf(out, "%s: not known, because the set is too large to follow\n", survey.Counted(n, "permit"))
 				case pk.Wait == 0:
-					_, err = fmt.Fprintf(out, "%d permits: granted at once, %d are available\n", n, pk.Available)
+					_, err = fmt.Fprintf(out, "%s: granted at once, %d available\n", survey.Counted(n, "permit"), pk.Available)
 				default:
-					_, err = fmt.Fprintf(out, "%d permits: wait %s, because of %s; %d are available\n", n, brief(pk.Wait), pk.Why, pk.Available)
+					_, err = fmt.Fprintf(out, "%s: wait %s, because of %s; %d available\n", survey.Counted(n, "permit"), brief(pk.Wait), pk.Why, pk.Available)
 				}
 			}
 			if err == nil && !(pk.Known && pk.Wait == 0) {

@@ -143,7 +143,7 @@ func TestInspect(t *testing.T) {
 		"limiter    " + name, "rate       10 permits in any 1m, OVERALL", "available  5 of 10; one permit is granted at once",
 		"rate = 10", "value      {" + name + "}:value = 4  does not expire", "4 members",
 		"1 by Redisson 3.17.0 to 3.20 (Bc0I/13); 3 by Go (Bc0I/21 ours)",
-		"warning    surplus: 4 left and 7 in the set are 1 permits more than the rate of 10; rrl doctor explains it",
+		"warning    surplus: 4 left and 7 in the set are 1 permit more than the rate of 10; rrl doctor explains it",
 		"GRANTED (UTC)", "1970-01-01 00:00:00.001", "08616263646566676801000000",
 	} {
 		require.Contains(t, out, want)
@@ -174,11 +174,11 @@ func TestInspect(t *testing.T) {
 func TestPeekCommand(t *testing.T) {
 	l := newLive(t)
 	l.limiter(l.base, tenAMinute)
-	require.Equal(t, "4 permits: granted at once, 4 are available\n", l.ok("peek", l.base, "4"))
+	require.Equal(t, "4 permits: granted at once, 4 available\n", l.ok("peek", l.base, "4"))
 	code, out, errs := l.run("peek", l.base, "5")
 	require.Equal(t, exitFailed, code)
 	require.Empty(t, errs)
-	require.Regexp(t, `^5 permits: wait \S+, because of the permits in use; 4 are available\n$`, out)
+	require.Regexp(t, `^5 permits: wait \S+, because of the permits in use; 4 available\n$`, out)
 	code, out, _ = l.run("peek", l.base, "5", "--json")
 	require.Equal(t, exitFailed, code)
 	require.Regexp(t, `^\{"permits":5,"granted":false,"available":4,"wait_ms":\d+,"waits_for":"the permits in use"\}\n$`, out)

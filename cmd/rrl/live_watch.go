@@ -149,7 +149,7 @@ func (o watchLine) String() string {
 	if o.Granted != nil {
 		granted = fmt.Sprintf("  +%d granted", *o.Granted)
 	}
-	return fmt.Sprintf("%s  %s  %s left%s  %d members%s", at, o.Rate, left, granted, o.Members, wait)
+	return fmt.Sprintf("%s  %s  %s left%s  %s%s", at, o.Rate, left, granted, survey.Counted(o.Members, "member"), wait)
 }
 
 func topCommand() *cli.Command {
@@ -239,7 +239,7 @@ func showTop(out io.Writer, list []*survey.Limiter, rows int, asJSON bool) error
 	if isTerminal(out) {
 		fmt.Fprint(out, "\x1b[H\x1b[2J")
 	}
-	fmt.Fprintf(out, "%s  %d of %d limiters\n", time.Now().UTC().Format("15:04:05Z"), len(list), all)
+	fmt.Fprintf(out, "%s  %d of %s\n", time.Now().UTC().Format("15:04:05Z"), len(list), survey.Counted(all, "limiter"))
 	if err := t.write(out, terminalWidth(out)); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func TestDiffAndExport(t *testing.T) {
 
 	// What was exported has no differences.
 	write(l.ok("export", "--match", match))
-	require.Equal(t, "no differences; 2 limiters have the rate of the file\n", l.ok("diff", file, "--match", match))
+	require.Equal(t, "no differences in 2 limiters\n", l.ok("diff", file, "--match", match))
 	client := ratelimiter.New(l.rdb)
 	defer client.Close()
 	require.NoError(t, client.RateLimiter(l.base+"a").SetRate(t.Context(), ratelimiter.Rate{Permits: 20, Interval: time.Minute}))

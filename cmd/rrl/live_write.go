@@ -155,14 +155,12 @@ func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter stri
 			break
 		}
 	}
-	clients := fmt.Sprintf("%d clients", n)
+	clients := survey.Counted(n, "client")
 	switch n {
 	case 0:
 		return nil
-	case 1:
-		clients = "1 client"
 	case most:
-		clients = fmt.Sprintf("%d clients or more", n)
+		clients += " or more"
 	}
 	_, err := fmt.Fprintf(out, "        the permits of %s are left: %s names their keys\n", clients, visible(doctor.Command("doctor", []string{limiter})))
 	return err
@@ -200,7 +198,7 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 	if st.HasValue {
 		value = visible(st.Value)
 	}
-	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %d members\n", when, visible(st.Name), text, value, st.Count)
+	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %s\n", when, visible(st.Name), text, value, survey.Counted(st.Count, "member"))
 	return err
 }
 

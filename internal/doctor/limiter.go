@@ -94,11 +94,11 @@ func (p *patient) balance() (list []Finding) {
 			}
 			list = append(list, p.of(st, "stuck", s, p.healing(st), "%d of %d permits are left and none is in use", value+expired, rate))
 		case value+sum < rate:
-			list = append(list, p.of(st, "lost", Warning, p.healing(st), "%d left and %d in the set are %d permits less than the rate of %d",
-				value, sum, rate-value-sum, rate))
+			list = append(list, p.of(st, "lost", Warning, p.healing(st), "%d left and %d in the set are %s less than the rate of %d",
+				value, sum, survey.Counted(rate-value-sum, "permit"), rate))
 		case value+sum > rate:
-			list = append(list, p.of(st, "surplus", Warning, p.healing(st), "%d left and %d in the set are %d permits more than the rate of %d",
-				value, sum, value+sum-rate, rate))
+			list = append(list, p.of(st, "surplus", Warning, p.healing(st), "%d left and %d in the set are %s more than the rate of %d",
+				value, sum, survey.Counted(value+sum-rate, "permit"), rate))
 		}
 	}
 	return list
@@ -184,7 +184,7 @@ func (p *patient) clock() (list []Finding) {
 		}
 		if n > 0 {
 			list = append(list, p.of(st, "clock", Warning, "set the clocks by NTP; the grants are by "+worst.Layout().Writers(),
-				"%d members are dated up to %v ahead of the clock of Redis", n, ahead.Round(time.Millisecond)))
+				"the dates of %s are up to %v ahead of the clock of Redis", survey.Counted(n, "member"), ahead.Round(time.Millisecond)))
 		}
 	}
 	if p.later == nil || p.main.Problem != nil {
@@ -238,7 +238,7 @@ func (p *patient) ttl() (list []Finding) {
 				s, when = Info, fmt.Sprintf("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
 			}
 			list = append(list, p.of(st, "remains", s, "redis-cli unlink "+ShellQuote(st.Keys[1])+" "+ShellQuote(st.Keys[2]),
-				"there is no hash %q; what is left has %d members %s", p.name, st.Count, when))
+				"there is no hash %q; what is left has %s %s", p.name, survey.Counted(st.Count, "member"), when))
 		}
 		return list
 	}
@@ -273,7 +273,7 @@ func (p *patient) otherType() (list []Finding) {
 	if p.main.Rate.Type == permit.PerClient {
 		if p.main.HasValue || p.main.Count > 0 {
 			list = append(list, p.of(p.main, "other-type", Warning, "redis-cli unlink "+ShellQuote(p.main.Keys[1])+" "+ShellQuote(p.main.Keys[2]),
-				"the limiter is PER_CLIENT, and keys of an OVERALL one with %d members are left", p.main.Count))
+				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", survey.Counted(p.main.Count, "member")))
 		}
 		return list
 	}
@@ -283,7 +283,7 @@ func (p *patient) otherType() (list []Finding) {
 			keys = append(keys, ShellQuote(st.Keys[1]), ShellQuote(st.Keys[2]))
 		}
 		list = append(list, p.of(p.main, "other-type", Warning, "redis-cli unlink "+strings.Join(keys, " "),
-			"the limiter is OVERALL, and keys of %s%d clients of a PER_CLIENT one are left", p.atLeast(), len(p.clients)))
+			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), survey.Counted(len(p.clients), "client")))
 	}
 	return list
 }

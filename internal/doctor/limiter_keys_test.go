@@ -52,13 +52,13 @@ func TestOtherType(t *testing.T) {
 	w.valueOf(":a", 9)
 	require.Empty(t, w.findings())
 	w.grant(1, 0)
-	w.finds("other-type", Warning, "the limiter is PER_CLIENT, and keys of an OVERALL one with 1 members are left")
+	w.finds("other-type", Warning, "the limiter is PER_CLIENT, and keys of an OVERALL one with 1 member are left")
 
 	w.name = redistest.Key(t)
 	w.rate("0")
 	w.grantOf(":a", 1, 0)
 	w.valueOf(":a", 9)
-	f := w.finds("other-type", Warning, "the limiter is OVERALL, and keys of 1 clients of a PER_CLIENT one are left")
+	f := w.finds("other-type", Warning, "the limiter is OVERALL, and keys of 1 client of a PER_CLIENT one are left")
 	require.Contains(t, f.Mend, w.name+"}:value:a")
 }
 

@@ -216,7 +216,7 @@ func TestBalanceOfALargeSet(t *testing.T) {
 	w.value(2000)
 	require.Empty(t, w.findings())
 	w.value(1999)
-	w.finds("lost", Warning, "1999 left and 3000 in the set are 1 permits less than the rate of 5000")
+	w.finds("lost", Warning, "1999 left and 3000 in the set are 1 permit less than the rate of 5000")
 }
 
 func TestLayouts(t *testing.T) {
@@ -305,7 +305,7 @@ func TestClock(t *testing.T) {
 	w.value(8)
 	w.member("", java(1)[ratelimiter.LayoutBc0ILong], -time.Minute)
 	w.grant(1, time.Second)
-	f := w.finds("clock", Warning, "1 members are dated up to")
+	f := w.finds("clock", Warning, "the dates of 1 member are up to")
 	require.Contains(t, f.Mend, "Redisson 3.21.0 and later")
 
 	// A grant that comes during the sample with a date before it is that of a slow clock.
