@@ -53,11 +53,11 @@ type known struct {
 	hand int     // the next one in ring to be looked at
 }
 
-// refused returns the refusal of q, if it is known that Redis would refuse it.
-func (k *known) refused(c *config, key string, q demand) (Result, bool) {
+// refused returns the refusal of q, if it is known that Redis would refuse it, and when Redis was asked.
+func (k *known) refused(c *config, key string, q demand) (Result, time.Time, bool) {
 	v, ok := k.slots.Load(key)
 	if !ok {
-		return Result{}, false
+		return Result{}, time.Time{}, false
 	}
 	r := v.(*slot).Load()
 	if r.sizes != nil {
@@ -68,22 +68,22 @@ func (k *known) refused(c *config, key string, q demand) (Result, bool) {
 			}
 			passed, ok := c.passed(x.now, x.sent)
 			if !ok || passed >= x.valid {
-				return Result{}, false
+				return Result{}, time.Time{}, false
 			}
 			result := x.result
 			result.Wait -= passed
 			result.Reset -= passed
-			return result, true
+			return result, x.sent, true
 		}
-		return Result{}, false
+		return Result{}, time.Time{}, false
 	}
 	passed, ok := c.passed(r.now, r.sent)
 	if !ok {
-		return Result{}, false
+		return Result{}, time.Time{}, false
 	}
 	q.now, q.spend = r.now+passed.Microseconds(), false
 	d := r.state.take(q)
-	return d.result(), !d.granted
+	return d.result(), r.sent, !d.granted
 }
 
 // passed returns how much time has passed since now, which was not before sent, in whole microseconds rounded

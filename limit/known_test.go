@@ -158,7 +158,7 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 				dry := q
 				dry.spend = false
 				want := truth.take(dry)
-				if r, ok := l.config.known.refused(l.config, l.keys[0], q); ok {
+				if r, _, ok := l.config.known.refused(l.config, l.keys[0], q); ok {
 					known++
 					switch {
 					case !want.granted && now >= untrue:
@@ -209,7 +209,7 @@ func TestKnownRefusalsAreBounded(t *testing.T) {
 	}
 	for i := range subjects {
 		s := forge(fmt.Sprint(i))
-		if _, ok := s.config.known.refused(s.config, s.keys[0], demand{n: 1}); i%10_000 == 0 {
+		if _, _, ok := s.config.known.refused(s.config, s.keys[0], demand{n: 1}); i%10_000 == 0 {
 			require.True(t, ok, "the latest is known")
 		}
 	}
@@ -220,6 +220,6 @@ func TestKnownRefusalsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, cap(l.config.known.ring), 2*mostKnown)
 
 	long := forge(strings.Repeat("x", 1000))
-	_, ok := long.config.known.refused(long.config, long.keys[0], demand{n: 1})
+	_, _, ok := long.config.known.refused(long.config, long.keys[0], demand{n: 1})
 	require.False(t, ok)
 }

@@ -283,7 +283,7 @@ func (s *Shared) land(x *line) {
 func (s *Shared) fill(x *line) bool {
 	c := s.config
 	return c.lines.fill(x, c.algorithm.reserves(), func(r *request) (ok bool) {
-		r.result, ok = c.known.refused(c, x.key, r.demand)
+		r.result, _, ok = c.known.refused(c, x.key, r.demand)
 		return ok
 	})
 }

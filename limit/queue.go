@@ -2,9 +2,12 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter"
 )
 
 // Callers of one process that wait for permits of one subject stand in a queue, first come, first served. Only for
@@ -14,6 +17,16 @@ import (
 // Other processes may take the permits for which the head waits. When it has been refused in this way, the next
 // call asks for all in the queue, in their order: what is too little for the head goes to those behind it. So a
 // large request that cannot get through holds up the small ones behind it for two of its waits at most.
+//
+// When the key is deleted or lost, or the clock of Redis is put forward, permits are available earlier than the head
+// was told. Nobody tells the process so. Therefore it looks: it asks for the head once a second.
+
+// lookEvery is how often the limiter is asked for permits that are not due. A wait that ends at most lookSlack later than
+// the next look does without it.
+const (
+	lookEvery = time.Second
+	lookSlack = 100 * time.Millisecond
+)
 
 // A waiter is a caller in a queue.
 type waiter struct {
@@ -34,7 +47,8 @@ type waiter struct {
 type queue struct {
 	limiter *Shared
 	waiters []*waiter
-	due     time.Time // when the limiter is asked for the head
+	due     time.Time // when the head can be served, as far as is known
+	asked   time.Time // when the limiter was last asked about it
 	told    bool      // the head was told that
 	passed  bool      // it was refused all the same, the last time
 	changed chan struct{}
@@ -51,6 +65,24 @@ func (qs *queues) busy(key string) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return qs.queues[key] != nil
+}
+
+// again has the limiter asked for the head at once, if anybody waits.
+func (qs *queues) again(key string) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.queues[key]; q != nil {
+		q.due = time.Now()
+		q.tellLocked()
+	}
+}
+
+// tellLocked tells run that something has changed.
+func (q *queue) tellLocked() {
+	select {
+	case q.changed <- struct{}{}:
+	default:
+	}
 }
 
 // join puts w at the end of the queue of s.
@@ -117,10 +149,7 @@ func (q *queue) endLocked(w *waiter, r Result, err error) {
 	}
 	w.ended, w.result, w.err = true, r, err
 	close(w.done)
-	select {
-	case q.changed <- struct{}{}:
-	default:
-	}
+	q.tellLocked()
 }
 
 // sweepLocked removes those that have ended.
@@ -150,15 +179,16 @@ func (q *queue) run(qs *queues, key string) {
 		if x := q.waiters[0]; x != head {
 			head = x
 			q.due, q.told, q.passed = x.due, !x.due.IsZero(), false
-			if r, ok := q.limiter.config.known.refused(q.limiter.config, key, x.demand(now)); ok {
+			if r, _, ok := q.limiter.config.known.refused(q.limiter.config, key, x.demand(now)); ok {
 				q.due, q.told = now.Add(r.Wait), true
 			}
 		}
-		pause := q.due.Sub(now)
+		pause := q.pauseLocked(now)
 		var asked []*waiter
 		if pause <= 0 {
+			due := !q.due.After(now)
 			for _, w := range q.waiters {
-				if w.n != head.n && !q.passed || len(asked) == maxRequests {
+				if w.n != head.n && !(q.passed && due) || len(asked) == maxRequests {
 					break
 				}
 				w.asked = true
@@ -177,6 +207,23 @@ func (q *queue) run(qs *queues, key string) {
 		}
 		q.ask(qs, asked)
 	}
+}
+
+// pauseLocked returns how long it takes until the limiter is asked for the head.
+func (q *queue) pauseLocked(now time.Time) time.Duration {
+	c, key := q.limiter.config, q.limiter.keys[0]
+	_, sent, known := c.known.refused(c, key, q.waiters[0].demand(now))
+	switch {
+	case known && sent.After(q.asked):
+		q.asked = sent
+	case q.asked.IsZero():
+		q.asked = now
+	}
+	look := q.asked.Add(lookEvery)
+	if look.Add(lookSlack).Before(q.due) && !c.turns.any(key) { // those that have turns are before the queue
+		return look.Sub(now)
+	}
+	return q.due.Sub(now)
 }
 
 func (w *waiter) demand(now time.Time) demand {
@@ -203,16 +250,23 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	begin := now
-	now = time.Now()
+	begin, early := now, q.due.After(now)
+	now, q.asked = time.Now(), now
 	for i, w := range asked {
 		r, err := requests[i].result, requests[i].err
 		w.asked = false
 		s.config.lines.recycle(requests[i])
 		switch {
+		case early && errors.Is(err, ratelimiter.ErrUnavailable):
+			continue // it could not be told that it need not wait; nobody has asked for its permits yet
 		case err != nil || r.Granted:
 			q.endLocked(w, r, err)
 			continue
+		case early && i == 0:
+			// What it was told remains the instant at which it is known whether others have taken its permits.
+			if due := begin.Add(max(r.Wait, leastWait)); due.Before(q.due) {
+				q.due = due
+			}
 		case i == 0:
 			q.due = begin.Add(max(r.Wait, leastWait))
 			// Less than that is a timer that was early.
@@ -225,7 +279,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 		if w.overdue {
 			q.endLocked(w, Result{}, nil)
 		}
-		if r, ok := s.config.known.refused(s.config, s.keys[0], w.demand(now)); ok {
+		if r, _, ok := s.config.known.refused(s.config, s.keys[0], w.demand(now)); ok {
 			q.lateLocked(w, max(r.Wait, leastWait), now)
 		}
 	}
@@ -240,7 +294,7 @@ func (q *queue) lateLocked(w *waiter, refused time.Duration, now time.Time) {
 	if c.algorithm.reserves() {
 		// Its wait ends when a turn in time can be reserved. The turn itself is at the instant at which a call
 		// would be granted at once, and that does not come nearer while the time passes.
-		if r, ok := c.known.refused(c, q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
+		if r, _, ok := c.known.refused(c, q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
 			refused = max(refused, r.Wait)
 		}
 	}
@@ -268,7 +322,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool
 			return false, err
 		}
 		if r.Granted {
-			err := sleep(ctx, r.Wait)
+			err := s.awaitTurn(ctx, n, r.Wait)
 			return err == nil, err
 		}
 		refused := max(r.Wait, leastWait)
@@ -305,6 +359,6 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool
 	if w.err != nil || !w.result.Granted {
 		return false, w.err
 	}
-	err := sleep(ctx, w.result.Wait)
+	err := s.awaitTurn(ctx, n, w.result.Wait)
 	return err == nil, err
 }

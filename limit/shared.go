@@ -74,6 +74,7 @@ type config struct {
 	lines  lines
 	known  known
 	queues queues
+	turns  turns
 }
 
 // An Option configures a [Shared].
@@ -169,7 +170,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if err := checkPermits(s.config.algorithm, q.n); err != nil {
 		return Result{}, err
 	}
-	if r, ok := s.config.known.refused(s.config, s.keys[0], q); ok {
+	if r, _, ok := s.config.known.refused(s.config, s.keys[0], q); ok {
 		return r, nil
 	}
 	return s.batch(ctx, q)

@@ -26,8 +26,15 @@ const leastWait = time.Millisecond
 // behind it. So a large call holds up a small one for two of the waits that it is told at most, each of which is
 // no longer than an unused limiter takes to be full. Allow and Reserve do not stand in the queue.
 //
+// Permits are available earlier than the first caller was told if the key is deleted, Redis has lost its data, or its
+// clock is put forward. So while somebody waits for a Shared for longer than a second, the process asks Redis about the
+// subject once a second, and those who wait are served in their order as soon as it notices. The same is true of a turn
+// that was granted in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]): when the limiter has forgotten it, the
+// process reserves an earlier one. That Redis does not reply to such a question ends no wait.
+//
 // The callers that wait for a [Local], or for a Limiter of another package, form no queue: the first to ask when
-// permits are available gets them, so that small calls can keep a large one waiting. An [Adapter] has the queue of
+// permits are available gets them, so that small calls can keep a large one waiting. Each of those that wait for a
+// Limiter of another package asks it once a second at least. An [Adapter] has the queue of
 // its ratelimiter.Client. It knows how long a wait takes at least when it begins, and learns nothing more of it
 // until it ends.
 func Wait(ctx context.Context, l Limiter, n int64) error {
@@ -87,6 +94,9 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		}
 		if due > left {
 			return tooLate(byContext)
+		}
+		if _, local := l.(*Local); !local {
+			pause = min(pause, lookEvery) // the permits may be available earlier
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return false, err

@@ -1,0 +1,214 @@
+package limit
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// slow are limiters of five permits in ten minutes.
+func slow() map[string]Algorithm {
+	r := per(5, 10*time.Minute)
+	return map[string]Algorithm{
+		"fixed window": FixedWindow{r}, "sliding log": SlidingLog{r}, "sliding counter": SlidingCounter{r},
+		"interval bucket": IntervalBucket{r, 5}, "token bucket": TokenBucket{r, 5}, "debt bucket": DebtBucket{r, 5, 1},
+		"gcra": GCRA{r, 5}, "leaky queue": LeakyQueue{r, 5},
+		"smooth bursty":     SmoothBursty{PermitsPerSecond: 5. / 600, MaxBurst: 10 * time.Minute},
+		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 5. / 600, Warmup: 10 * time.Minute},
+	}
+}
+
+// TestWaitSeesAReset: callers that wait for up to hours are served within a second after the key was deleted, in the order
+// in which they came, as many of them as an unused limiter grants; a process looks once a second.
+func TestWaitSeesAReset(t *testing.T) {
+	for kind, a := range slow() {
+		for name, opts := range map[string][]Option{"": nil, ", nothing known": {WithoutKnownRefusals()}} {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				what := kind + name
+				l, err := NewShared(rdb, redistest.Key(t), a, append(opts, WithClientClock())...)
+				require.NoError(t, err)
+				require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+				h := &holder{}
+				rdb.AddHook(h)
+				idle, err := l.Peek(t.Context(), 1)
+				require.NoError(t, err)
+				require.True(t, idle.Granted)
+				for r := (Result{Granted: true}); r.Granted; {
+					r, err = l.Allow(t.Context(), 1)
+					require.NoError(t, err)
+				}
+				c := &crowd{t: t, begin: time.Now()}
+				for i, timeout := range []time.Duration{1 << 62, 20 * time.Hour, 1 << 62, 1 << 62, 1 << 62, 1 << 62} {
+					c.join(i, l, 1, timeout)
+					time.Sleep(time.Millisecond)
+				}
+				h.scripts = nil
+				time.Sleep(100*time.Second - 6*time.Millisecond)
+				calls := len(h.scripts)
+				require.LessOrEqual(t, calls, 102, "%s: a call a second", what)
+				require.GreaterOrEqual(t, calls, 90, "%s: a call a second", what)
+				require.Empty(t, c.served, what)
+
+				// The clock of Redis was set, it failed over or was flushed: nobody is told of it.
+				time.Sleep(300 * time.Millisecond)
+				require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
+				c.begin = time.Now()
+				time.Sleep(1500 * time.Millisecond)
+				c.mu.Lock()
+				want := 1
+				if !a.reserves() {
+					want = 5
+				}
+				require.GreaterOrEqual(t, len(c.served), want, "%s: of an unused limiter's permits", what)
+				for _, s := range c.served {
+					require.LessOrEqual(t, s.after, 1100*time.Millisecond, what)
+				}
+				c.mu.Unlock()
+				c.all.Wait()
+				slices.SortFunc(c.served, func(a, b served) int { return cmp.Or(cmp.Compare(a.after, b.after), a.who-b.who) })
+				for i, s := range c.served {
+					require.True(t, s.ok)
+					require.Equal(t, i, s.who, "%s: first come, first served: %v", what, c.served)
+				}
+				require.Less(t, c.served[5].after, 30*time.Minute, what)
+			})
+		}
+	}
+}
+
+// TestWaitSeesThatTheClockWasSet: it does not matter what makes the permits available early.
+func TestWaitSeesThatTheClockWasSet(t *testing.T) {
+	for kind, a := range slow() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			ahead := time.Duration(0)
+			l, err := NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return time.Now().Add(ahead) }))
+			require.NoError(t, err)
+			for r := (Result{Granted: true}); r.Granted; {
+				r, err = l.Allow(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			c := &crowd{t: t, begin: time.Now()}
+			c.join(0, l, 1, math.MaxInt64)
+			time.Sleep(10 * time.Second)
+			ahead = 2 * time.Hour
+			c.all.Wait()
+			require.LessOrEqual(t, c.served[0].after, 11100*time.Millisecond, kind)
+		})
+	}
+}
+
+// An outage has Redis reply to no script.
+type outage struct{ down atomic.Bool }
+
+func (*outage) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if o.down.Load() {
+			cmd.SetErr(redisError("LOADING"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A wait without a reset takes as long as before, and its context ends it at once, also while the process looks.
+func TestLookingEndsNoWait(t *testing.T) {
+	for kind, a := range slow() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			s := &outage{}
+			rdb.AddHook(s)
+			l := shared(t, rdb, a)
+			r := Result{Granted: true}
+			for r.Granted {
+				var err error
+				r, err = l.Allow(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), r.Wait-time.Second)
+			defer cancel()
+			require.True(t, Wait(ctx, l, 1) == context.DeadlineExceeded, kind)
+			require.Zero(t, time.Since(begin), "%s: known at once", kind)
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(2500*time.Millisecond, cancel)
+			require.True(t, Wait(ctx, l, 1) == context.Canceled, kind)
+			require.Equal(t, 2500*time.Millisecond, time.Since(begin), kind)
+
+			// Redis is down for a minute of the wait.
+			time.AfterFunc(10*time.Second, func() { s.down.Store(true) })
+			time.AfterFunc(70*time.Second, func() { s.down.Store(false) })
+			require.NoError(t, Wait(t.Context(), l, 1), kind)
+			if !a.reserves() {
+				require.InDelta(t, r.Wait, time.Since(begin), float64(time.Millisecond), kind)
+			}
+		})
+	}
+}
+
+// An Adapter and a Limiter of another package see a reset as well.
+func TestOthersSeeAReset(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var opts []ratelimiter.Option
+		if !redistest.TTLsAreVirtual() {
+			opts = append(opts, ratelimiter.WithClientClock())
+		}
+		client := ratelimiter.New(rdb, opts...)
+		defer client.Close()
+		r := client.RateLimiter(redistest.Key(t))
+		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Hour}))
+		shared := shared(t, rdb, FixedWindow{per(1, time.Hour)})
+		for name, c := range map[string]struct {
+			l     Limiter
+			reset func() error
+		}{
+			"adapter": {NewAdapter(r), func() error { return r.SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Hour}) }},
+			"wrapped": {struct{ Limiter }{shared}, func() error { return rdb.Del(t.Context(), shared.Keys()...).Err() }},
+		} {
+			require.NoError(t, Wait(t.Context(), c.l, 1), name)
+			begin := time.Now()
+			time.AfterFunc(10*time.Second, func() { require.NoError(t, c.reset()) })
+			require.NoError(t, Wait(t.Context(), c.l, 1), name)
+			require.Less(t, time.Since(begin), 11100*time.Millisecond, name)
+		}
+	})
+}
+
+// Looking costs no call where the wait is no longer than the pause between two looks: a grant still takes one.
+func TestShortWaitsNeedNoLook(t *testing.T) {
+	r := per(1, time.Second)
+	for kind, a := range map[string]Algorithm{
+		"fixed window": FixedWindow{r}, "sliding log": SlidingLog{r}, "interval bucket": IntervalBucket{r, 1},
+		"token bucket": TokenBucket{r, 1}, "gcra": GCRA{r, 1}, "leaky queue": LeakyQueue{r, 1}, "smooth bursty": SmoothBursty{1, time.Second},
+	} {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			h := &holder{}
+			l := shared(t, rdb, a)
+			require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+			rdb.AddHook(h)
+			const callers = 20
+			c := &crowd{t: t, begin: time.Now()}
+			for i := range callers {
+				c.join(i, l, 1, math.MaxInt64)
+			}
+			c.all.Wait()
+			most := callers + 2
+			if a.reserves() || kind == "sliding log" {
+				// Those whose turns are far away look once a second; a log does not say when the next one is due.
+				most += callers
+			}
+			require.LessOrEqual(t, len(h.scripts), most, kind)
+		})
+	}
+}
