@@ -56,12 +56,16 @@ func TestWaitSeesAReset(t *testing.T) {
 				calls := len(h.scripts)
 				require.LessOrEqual(t, calls, 102, "%s: a call a second", what)
 				require.GreaterOrEqual(t, calls, 90, "%s: a call a second", what)
+				c.mu.Lock()
 				require.Empty(t, c.served, what)
+				c.mu.Unlock()
 
 				// The clock of Redis was set, it failed over or was flushed: nobody is told of it.
 				time.Sleep(300 * time.Millisecond)
 				require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
+				c.mu.Lock()
 				c.begin = time.Now()
+				c.mu.Unlock()
 				time.Sleep(1500 * time.Millisecond)
 				c.mu.Lock()
 				want := 1
@@ -89,8 +93,8 @@ func TestWaitSeesAReset(t *testing.T) {
 func TestWaitSeesThatTheClockWasSet(t *testing.T) {
 	for kind, a := range slow() {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			ahead := time.Duration(0)
-			l, err := NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return time.Now().Add(ahead) }))
+			var ahead atomic.Int64
+			l, err := NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }))
 			require.NoError(t, err)
 			for r := (Result{Granted: true}); r.Granted; {
 				r, err = l.Allow(t.Context(), 1)
@@ -99,7 +103,7 @@ func TestWaitSeesThatTheClockWasSet(t *testing.T) {
 			c := &crowd{t: t, begin: time.Now()}
 			c.join(0, l, 1, math.MaxInt64)
 			time.Sleep(10 * time.Second)
-			ahead = 2 * time.Hour
+			ahead.Store(int64(2 * time.Hour))
 			c.all.Wait()
 			require.LessOrEqual(t, c.served[0].after, 11100*time.Millisecond, kind)
 		})
