@@ -51,8 +51,9 @@ type Result struct {
 // The limiters count it exactly, with one exception. A bucket or a queue counts in fractions of a permit, and
 // where the largest number that it needs, its capacity times the microseconds between two permits of the
 // reduced rate, is above 2^52, it is refilled at the next lower rate that needs no such number. That is
-// slower by less than a billionth. Up to a capacity of four million permits there always is such a rate; a
-// larger capacity that has none is refused with ratelimiter.ErrInvalidArgument.
+// slower by less than a billionth. There always is such a rate for a capacity of up to four million permits that
+// come in within 140 years, which at one permit a year are 140. A larger capacity that has none is refused with
+// ratelimiter.ErrInvalidArgument.
 type Rate struct {
 	// Permits is 1 to 2^32-1.
 	Permits int64

@@ -6,19 +6,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
 // A pace is the rate itself or slower by at most a billionth, and the numbers of a state of so many permits are exact.
-// Up to four million permits there always is one.
+// Up to four million permits that come in within 140 years there always is one.
 func TestPace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := Rate{rapid.Int64Range(1, maxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, longest.Microseconds()).Draw(rt, "interval"))}
-		permits := rapid.Int64Range(1, r.Permits).Draw(rt, "held")
+		permits := rapid.Int64Range(1, maxPermits).Draw(rt, "held")
+		if rapid.Bool().Draw(rt, "few") {
+			permits = rapid.Int64Range(1, int64(min(maxPermits, 140*float64(r.Permits)*float64(longest.Microseconds())/float64(r.micros())+1))).Draw(rt, "fewer")
+		}
 		p, ok := r.pace(permits)
 		if !ok {
-			require.Greater(rt, permits, int64(4_000_000), "%v", r)
+			years := float64(permits) * float64(r.micros()) / float64(r.Permits) / float64(longest.Microseconds())
+			require.True(rt, permits > 4_000_000 || years > 140, "%d at %v, %v years", permits, r, years)
 			return
 		}
 		rate, got := big.NewRat(r.Permits, r.micros()), big.NewRat(p.flow, p.cost)
@@ -32,6 +37,23 @@ func TestPace(t *testing.T) {
 			require.Zero(rt, got.Cmp(rate), "%v could be exact", r)
 		}
 	})
+}
+
+// A capacity that takes more than about 140 years to come in is too large, however small it is.
+func TestLargestCapacitiesAtLowRates(t *testing.T) {
+	for _, c := range []struct {
+		a       func(capacity int64) Algorithm
+		largest int64
+	}{
+		{func(n int64) Algorithm { return TokenBucket{per(1, longest), n} }, 141},
+		{func(n int64) Algorithm { return LeakyQueue{per(1, longest), n} }, 141},
+		{func(n int64) Algorithm { return IntervalBucket{per(1, longest), n} }, 142},
+		{func(n int64) Algorithm { return GCRA{per(150, longest), n} }, 21420},
+		{func(n int64) Algorithm { return GCRA{per(1, longestInterval), n} }, 1},
+	} {
+		require.NoError(t, c.a(c.largest).check())
+		require.ErrorIs(t, c.a(c.largest+1).check(), ratelimiter.ErrInvalidArgument)
+	}
 }
 
 func TestNearestBelow(t *testing.T) {
