@@ -113,7 +113,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			}
 			// No earlier attempt of it can have run. So another process has the same ids.
 			if !tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-				return nil, sent, fmt.Errorf("%w: %s of %s: another process uses the same ids", ratelimiter.ErrUnavailable, script.Name, s)
+				return nil, sent, fmt.Errorf("%w: %s of %s: another process uses the same ids", ratelimiter.ErrUnavailable, script.Name, s.label())
 			}
 			c.ids.anew(id)
 			id = c.ids.id()
@@ -129,10 +129,10 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		failure := dispatch.Failure(err)
 		again := tries.Failed(failure) && !failure.Final
 		if failure.Outcome == retry.Executed {
-			return nil, sent, fmt.Errorf("limit: %s of %s: %w", script.Name, s, err)
+			return nil, sent, fmt.Errorf("limit: %s of %s: %w", script.Name, s.label(), err)
 		}
 		if !again || tries.Replay && id == noID || f.abandoned() {
-			return nil, sent, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s, err)
+			return nil, sent, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s.label(), err)
 		}
 		if tries.Replay && f.spends() && since == first {
 			since = unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
@@ -166,7 +166,7 @@ func (s *Shared) read(reply any) ([]any, error) {
 		switch list[0] {
 		case int64(-1):
 			return nil, fmt.Errorf("%w: the reply to a call of %s was lost, and whether it was granted can no longer be told: Redis remembers that for ten seconds; its permits may have been taken",
-				ratelimiter.ErrUnavailable, s)
+				ratelimiter.ErrUnavailable, s.label())
 		case int64(-2):
 			return nil, s.malformed()
 		}
@@ -183,11 +183,11 @@ func (s *Shared) read(reply any) ([]any, error) {
 }
 
 func (s *Shared) malformed() error {
-	return fmt.Errorf("%w: the key %q of %s holds what no limiter writes; delete it to begin anew", ratelimiter.ErrMalformed, s.keys[0], s)
+	return fmt.Errorf("%w: the key of %s holds what no limiter writes; delete it (Keys returns its name) to begin anew", ratelimiter.ErrMalformed, s.label())
 }
 
 func (s *Shared) unexpected(reply any) error {
-	return fmt.Errorf("limit: unexpected reply to a call of %s: %v", s, reply)
+	return fmt.Errorf("limit: unexpected reply to a call of %s: %.200s", s.label(), fmt.Sprint(reply))
 }
 
 // state returns the state that a reply describes.

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -49,7 +50,8 @@ import (
 //
 // A call returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook of the client panicked,
 // ratelimiter.ErrMalformed if a key holds something that no limiter writes, and every other error that Redis
-// replies with. No permits are granted with an error.
+// replies with. No permits are granted with an error. An error does not contain the subject, which may be a token: it has
+// the first eight hexadecimal digits of its SHA-256.
 //
 // The zero value is not usable; call [NewShared]. Its methods are safe for concurrent use.
 type Shared struct {
@@ -174,6 +176,16 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 		return r, nil
 	}
 	return s.batch(ctx, q)
+}
+
+// label returns what errors call the limiter: its name and, since the subject may be long or a secret, the first digits
+// of the subject's SHA-256.
+func (s *Shared) label() string {
+	if s.subject == "" {
+		return s.String()
+	}
+	sum := sha256.Sum256([]byte(s.subject))
+	return fmt.Sprintf("%q for a subject of hash %x", s.config.name, sum[:4])
 }
 
 // String returns the name of the limiter and its subject.
