@@ -27,6 +27,9 @@ func (d Delays) Spread() time.Duration { return d.Most - d.Least }
 // those without a response, do not count. A Transport measures 256 hosts at a time.
 func (t *Transport) Delays(host string) Delays { return t.delays.of(host, time.Now()) }
 
+// maxMeasured is how many hosts a Transport measures.
+const maxMeasured = 256
+
 // delaysKept is for how long delays count, and for up to twice that.
 const delaysKept = time.Minute
 
@@ -49,7 +52,7 @@ func (s *delays) note(host string, d time.Duration, now time.Time) {
 	s.turn(now)
 	h := s.young[host]
 	if h == nil {
-		if len(s.young) >= maxHosts {
+		if len(s.young) >= maxMeasured {
 			return
 		}
 		h = &delaysOfHost{Delays: Delays{Least: d, Most: d}}

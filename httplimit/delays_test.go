@@ -45,10 +45,10 @@ func TestDelays(t *testing.T) {
 		require.Equal(t, Delays{}, tr.Delays("x"))
 
 		s := &delays{}
-		for i := range 3 * maxHosts {
+		for i := range 3 * maxMeasured {
 			s.note(fmt.Sprint(i), 1, time.Now())
 		}
-		require.Len(t, s.young, maxHosts)
+		require.Len(t, s.young, maxMeasured)
 	})
 }
 

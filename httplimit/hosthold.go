@@ -1,9 +1,22 @@
 package httplimit
 
-import "time"
+import (
+	"fmt"
+	"hash/maphash"
+	"time"
+)
 
-// maxHosts bounds how many hosts of one limiter a process remembers.
-const maxHosts = 256
+// maxHosts bounds how many hosts of one limiter a process holds each by itself. As long as so many are held, each further
+// one shares its hold with those that have the same of sharedHolds numbers. So no hold ends early, however many hosts
+// throttle.
+const maxHosts, sharedHolds = 1024, 256
+
+var hostSeed = maphash.MakeSeed()
+
+// sharedHost returns what stands for a host that shares its hold. No host has such a name.
+func sharedHost(host string) string {
+	return fmt.Sprint(" ", maphash.String(hostSeed, host)%sharedHolds)
+}
 
 // A hostHold makes the requests to one host wait that spend a limiter which requests to other hosts spend too. It holds in
 // this process alone: a limiter for each host would cost every request another limiter in Redis, and Redis the keys of
@@ -25,7 +38,13 @@ func (l *limiter) holdHost(host string, until, sent, now time.Time, cfg config) 
 			l.hosts = map[string]*hostHold{}
 		}
 		if len(l.hosts) >= maxHosts {
-			l.forgetHost(now)
+			l.forgetHosts(now)
+		}
+		if len(l.hosts) >= maxHosts {
+			l.sharing = true
+			if host = sharedHost(host); l.hosts[host] != nil {
+				h = l.hosts[host]
+			}
 		}
 		l.hosts[host] = h
 	}
@@ -38,18 +57,12 @@ func (l *limiter) holdHost(host string, until, sent, now time.Time, cfg config) 
 	return until
 }
 
-// forgetHost forgets the holds that are over or, when none is, the one that ends first.
-func (l *limiter) forgetHost(now time.Time) {
-	first := ""
+// forgetHosts forgets the holds that are over.
+func (l *limiter) forgetHosts(now time.Time) {
 	for host, h := range l.hosts {
 		if !h.until.After(now) {
 			delete(l.hosts, host)
-		} else if first == "" || h.until.Before(l.hosts[first].until) {
-			first = host
 		}
-	}
-	if len(l.hosts) >= maxHosts {
-		delete(l.hosts, first)
 	}
 }
 
@@ -57,8 +70,14 @@ func (l *limiter) forgetHost(now time.Time) {
 func (l *limiter) hostLeft(host string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var left time.Duration
 	if h := l.hosts[host]; h != nil {
-		return h.until.Sub(now)
+		left = h.until.Sub(now)
 	}
-	return 0
+	if l.sharing {
+		if h := l.hosts[sharedHost(host)]; h != nil {
+			left = max(left, h.until.Sub(now))
+		}
+	}
+	return left
 }

@@ -152,19 +152,41 @@ func TestHostHold(t *testing.T) {
 	})
 }
 
-// However many hosts answer with a penalty, a limiter remembers so many of them: the longest.
+// However many other hosts answer with a penalty, longer ones too, no hold ends early, and the memory of them is bounded. A
+// host that never throttled is held by those of others at worst until these end.
 func TestHostHoldsAreBounded(t *testing.T) {
 	l, now, cfg := &limiter{}, time.Unix(1000, 0), config{}
-	for i := range 3 * maxHosts {
-		l.holdHost(fmt.Sprint(i), now.Add(time.Duration(i+1)*time.Second), now, now, cfg)
+	hosts := 10 * maxHosts
+	end := func(i int) time.Duration { return time.Duration(i%maxHosts+1) * time.Second }
+	for i := range hosts {
+		l.holdHost(fmt.Sprint(i), now.Add(end(i)), now, now, cfg)
 	}
-	require.Len(t, l.hosts, maxHosts)
-	require.Positive(t, l.hostLeft(fmt.Sprint(3*maxHosts-1), now))
-	require.Zero(t, l.hostLeft("0", now))
-	l.holdHost("new", now.Add(time.Hour), now, now.Add(time.Hour/2), cfg)
-	require.Len(t, l.hosts, 1, "those that are over go first")
+	require.LessOrEqual(t, len(l.hosts), maxHosts+sharedHolds)
+	for i := range hosts {
+		require.GreaterOrEqual(t, l.hostLeft(fmt.Sprint(i), now), end(i), "%d", i)
+	}
+	l.holdHost("0", now.Add(time.Hour), now, now, cfg)
+	require.Equal(t, time.Hour, l.hostLeft("0", now))
+	require.Less(t, l.hostLeft("1", now), time.Hour, "each of the first has its own")
+	require.LessOrEqual(t, l.hostLeft("another", now), maxHosts*time.Second)
+
+	l.holdHost("new", now.Add(2*time.Hour), now, now.Add(time.Hour/2), cfg)
+	require.Len(t, l.hosts, 2, "those that are over go first")
 	l.holdHost("new", now.Add(time.Minute), now, now, cfg)
-	require.Equal(t, time.Hour, l.hostLeft("new", now), "the longest wins")
+	require.Equal(t, 2*time.Hour, l.hostLeft("new", now), "the longest wins")
+}
+
+// TestLimitersWithHoldsAreKept: of too many limiters with a ban the process forgets those that Redis has have their ban.
+func TestLimitersWithHoldsAreKept(t *testing.T) {
+	s, end := newLimiters(nil), time.Now().Add(time.Hour)
+	held := &limiter{name: "held"}
+	held.holdHost("a", end, time.Now(), time.Now(), config{})
+	s.keep(held)
+	for i := range 2 * maxKept {
+		s.keep(&limiter{name: fmt.Sprint(i), ban: ban{until: end.Add(time.Hour)}})
+	}
+	require.Len(t, s.kept, maxKept)
+	require.NotNil(t, s.kept["held"])
 }
 
 // What a base brings from another host, to which it was redirected, is nobody's penalty; what it brings from

@@ -1,43 +1,40 @@
 package httplimit
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
 // An index finds the rules that may match requests to a host: those that name it, and those that do not say which
-// hosts they are for, in the order in which they were given.
+// hosts they are for, in the order in which they were given. Its size grows with the number of rules, not of both kinds
+// multiplied.
 type index struct {
 	byHost map[string][]candidate
-	others []candidate // for hosts that no rule names
+	others []candidate // for any host
 }
 
 // A candidate is a rule that a request to a host may match, unless its hint refuses the request.
 type candidate struct {
-	hint muxpattern.Hint // of the rule's pattern, when it has exactly one
-	rule *rule
+	hint  muxpattern.Hint // of the rule's pattern, when it has exactly one
+	rule  *rule
+	place int // of the rule among all rules
 }
 
 func newIndex(rules []*rule) index {
 	x := index{byHost: map[string][]candidate{}}
-	for _, r := range rules {
-		c := candidate{rule: r}
+	for i, r := range rules {
+		c := candidate{rule: r, place: i}
 		if len(r.matcher.patterns) == 1 {
 			c.hint = r.matcher.patterns[0].Hint()
 		}
 		if !r.namesHosts() {
-			for host := range x.byHost {
-				x.byHost[host] = append(x.byHost[host], c)
-			}
 			x.others = append(x.others, c)
 			continue
 		}
 		for _, host := range r.hosts {
-			list, known := x.byHost[host]
-			if !known {
-				list = append([]candidate(nil), x.others...) // those that stand before r
-			}
+			list := x.byHost[host]
 			if len(list) == 0 || list[len(list)-1].rule != r {
 				x.byHost[host] = append(list, c)
 			}
@@ -46,11 +43,25 @@ func newIndex(rules []*rule) index {
 	return x
 }
 
-func (x *index) candidates(host string) []candidate {
-	if list, ok := x.byHost[host]; ok {
-		return list
-	}
-	return x.others
+// candidates returns the rules that may match requests to the host. It reports false if there are none.
+func (x *index) candidates(host string) (iter.Seq[*candidate], bool) {
+	own, others := x.byHost[host], x.others
+	return func(yield func(*candidate) bool) {
+		i, j := 0, 0
+		for i < len(own) || j < len(others) {
+			var c *candidate
+			if j == len(others) || i < len(own) && own[i].place < others[j].place {
+				c = &own[i]
+				i++
+			} else {
+				c = &others[j]
+				j++
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}, len(own)+len(others) > 0
 }
 
 // namesHosts reports whether only requests to hosts that the rule names, without a wildcard, can match it.

@@ -147,3 +147,25 @@ func matchesPlainly(m Match, req *http.Request) bool {
 	}
 	return false
 }
+
+// TestIndexGrowsWithTheRules: rules that name a host beside rules that name none do not multiply.
+func TestIndexGrowsWithTheRules(t *testing.T) {
+	for _, named := range []int{0, 1} {
+		var rules []Rule
+		for i := range 2000 {
+			r := Rule{Detectors: []Detector{HTTPDetector()}}
+			if i/1000 == named {
+				r.Match.Hosts = []string{fmt.Sprintf("h%d.example.com", i)}
+			}
+			rules = append(rules, r)
+		}
+		all, err := compileAll(rules)
+		require.NoError(t, err)
+		x := newIndex(all)
+		candidates := len(x.others)
+		for _, list := range x.byHost {
+			candidates += len(list)
+		}
+		require.Equal(t, 2000, candidates)
+	}
+}

@@ -45,6 +45,7 @@ type limiter struct {
 	ban      ban
 	looked   time.Time // when Redis was last asked for a ban that others met
 	hosts    map[string]*hostHold
+	sharing  bool // some of hosts are those of sharedHost
 }
 
 func newLimiters(client *ratelimiter.Client) *limiters {
@@ -77,7 +78,7 @@ func (s *limiters) get(name string, l *Limit) *limiter {
 }
 
 // keep keeps l in memory until its bans are over, however many other limiters are used meanwhile. Of more than maxKept
-// it forgets those whose bans are over, or the one whose ban ends first.
+// it forgets those whose bans are over, or the one whose ban ends first of those whose bans Redis knows as well.
 func (s *limiters) keep(l *limiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,11 +89,12 @@ func (s *limiters) keep(l *limiter) {
 		now := time.Now()
 		var first *limiter
 		var ends time.Time
+		var alone bool
 		for name, k := range s.kept {
-			if end := k.bannedUntil(); !end.After(now) {
+			if end, a := k.bannedUntil(now); !end.After(now) {
 				delete(s.kept, name)
-			} else if first == nil || end.Before(ends) {
-				first, ends = k, end
+			} else if first == nil || alone && !a || alone == a && end.Before(ends) {
+				first, ends, alone = k, end, a
 			}
 		}
 		if len(s.kept) >= maxKept {
@@ -102,17 +104,19 @@ func (s *limiters) keep(l *limiter) {
 	s.kept[l.name] = l
 }
 
-// bannedUntil returns the end of the latest ban that the limiter remembers, also of a single host.
-func (l *limiter) bannedUntil() time.Time {
+// bannedUntil returns the end of the latest ban that the limiter remembers, also of a single host, and whether one of a
+// single host lasts, of which this process alone knows.
+func (l *limiter) bannedUntil(now time.Time) (end time.Time, alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	end := l.ban.until
+	end = l.ban.until
 	for _, h := range l.hosts {
 		if h.until.After(end) {
 			end = h.until
 		}
+		alone = alone || h.until.After(now)
 	}
-	return end
+	return end, alone
 }
 
 // leastTime is how long a call of Redis may take for a request that may not wait at all.

@@ -108,39 +108,42 @@ func compileAll(rules []Rule) ([]*rule, error) {
 // findWhole finds the limits whose limiters cool down as a whole: see Rule.OnePlatform. Limits of the same
 // Name are the same limiters; of those with a Key only the rule itself is known.
 func findWhole(rules []*rule) {
-	named := map[string]map[string]bool{} // the hosts of all rules that have a Name; "*" for one that names none
-	add := func(to map[string]bool, r *rule) map[string]bool {
-		if to == nil {
-			to = map[string]bool{}
-		}
-		for _, host := range r.hosts {
-			to[host] = true
-		}
-		if len(r.hosts) == 0 {
-			to["*"] = true
-		}
-		return to
-	}
+	named := map[string]reach{}
 	for _, r := range rules {
 		for _, l := range r.Limits {
-			named[l.Name] = add(named[l.Name], r)
+			of := named[l.Name]
+			of.add(r)
+			named[l.Name] = of
 		}
 	}
 	for _, r := range rules {
 		for i, l := range r.Limits {
-			hosts := named[l.Name]
+			of := named[l.Name]
 			if l.Key != nil {
-				hosts = add(nil, r)
-			}
-			one := len(hosts) == 1
-			for host := range hosts {
-				one = one && !strings.HasPrefix(host, "*")
+				of = reach{}
+				of.add(r)
 			}
 			ofHost := slices.ContainsFunc(r.names[i], func(p part) bool { return p.kind == "host" })
-			r.whole = append(r.whole, one || ofHost || r.OnePlatform)
+			r.whole = append(r.whole, of.one() || ofHost || r.OnePlatform)
 		}
 	}
 }
+
+// A reach is which hosts some rules are for: none, one, or several.
+type reach struct {
+	host    string // the first one
+	several bool
+}
+
+func (of *reach) add(r *rule) {
+	of.several = of.several || len(r.hosts) == 0
+	for _, host := range r.hosts {
+		of.several = of.several || strings.HasPrefix(host, "*") || of.host != "" && of.host != host
+		of.host = host
+	}
+}
+
+func (of *reach) one() bool { return of.host != "" && !of.several }
 
 // flatten returns the field errors of a joined error.
 func flatten(err error) []*FieldError {
@@ -181,8 +184,8 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		return p, nil
 	}
 	p.host = hostOf(req)
-	candidates := t.index.candidates(p.host)
-	if len(candidates) == 0 {
+	candidates, some := t.index.candidates(p.host)
+	if !some {
 		return p, nil
 	}
 	probe := newProbe(req, p.host)
@@ -194,11 +197,11 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 			err = &Error{Reason: ReasonRule, Err: fmt.Errorf("rule %q: %w", current.Name, guard.New(running, v))}
 		}
 	}()
-	for i := range candidates {
-		if !candidates[i].hint.MayMatch(probe.method, &probe.parts) {
+	for c := range candidates {
+		if !c.hint.MayMatch(probe.method, &probe.parts) {
 			continue
 		}
-		r := candidates[i].rule
+		r := c.rule
 		current, running = r, "Match.Func"
 		matched := r.matcher.matches(probe)
 		if matched == nil {

@@ -74,10 +74,10 @@ func (r *reader) is(n *node, at string, want kind) bool {
 	is := string(n.kind)
 	if n.kind == aNumber && want == aString {
 		is += fmt.Sprintf("; put it in quotes: \"%s\"", clip(n.text))
-	} else if n.text != "" {
+	} else if n.text != "" && n.kind != aNull {
 		is += fmt.Sprintf(": %s", clip(n.text))
 	}
-	r.bad(n, at, "it is %s, not %s", strings.TrimPrefix(string(want), " "), is)
+	r.bad(n, at, "it must be %s, not %s", want, is)
 	return false
 }
 
@@ -188,7 +188,7 @@ func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 	r.fields(n, at, map[string]field{
 		"name": r.text(&rule.Name),
 		"one_platform": func(n *node, at string) {
-			if n.kind != other || n.text != "true" && n.text != "false" {
+			if n.kind != aBool || n.text != "true" && n.text != "false" {
 				r.bad(n, at, "%s is neither true nor false", clip(cmp.Or(n.text, string(n.kind))))
 				return
 			}

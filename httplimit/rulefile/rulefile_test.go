@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -164,12 +166,76 @@ func TestErrorsNameLineAndField(t *testing.T) {
 	}
 }
 
+// TestLinesOfSyntaxErrors: the YAML parser counts some lines from 0, names where the list around an error begins, or none.
+func TestLinesOfSyntaxErrors(t *testing.T) {
+	for _, c := range []struct {
+		line int
+		file string
+	}{
+		{3, "rules:\n- name: a\n- name: \"b\x01\"\n"},
+		{2, "rules:\n- name: \x7f\n"},
+		{3, "rules:\n- name: a\n- name: \ufffe\n"},
+		{4, "rules:\n- name: |\n    x\n  \x02\n"},
+		{2, "rules:\n- name: \xff\n"},
+		{3, "rules:\n- name: a\n  x: [1, 2\n"},
+		{3, "rules:\n- name: a\n  x: {a: b\n- name: c\n"},
+		{3, "rules:\n- name: a\n  x: \"abc\n"},
+		{2, "rules:\n- name: a: b\n- name: c\n"},
+		{3, "rules:\n- name: a\n name: b\n"},
+		{3, "rules:\n- name: a\n\tname: b\n"},
+		{3, "rules:\n- name: a\n  b\n- c: d\n"},
+		{3, "rules:\n- name: a\n}\n"},
+		{3, "rules:\n- name: a\n- name: @x\n"},
+		{3, "rules:\n- name: a\n- *x\n"},
+		{3, "rules:\n- name: a\n- name: !<x y\n"},
+		{1, "rules: ]\n"},
+		{2, "rules:\n  - a: [\n"},
+		{5, "rules:\n- name: a\n  limits:\n  - name: b\n   permits: 1\n"},
+		{6, "rules:\n- match: {hosts: [a\n   , b]}\n- match: {hosts: [a\n   , b]}\n- x: [1, 2\n"},
+		{9, "rules:\n- match: {hosts: [a\n   ,\n b,\n c, d,\n e,\n f]}\n# more\n- x: [1, 2\n"},
+	} {
+		_, err := Parse([]byte(c.file))
+		var e *Error
+		require.ErrorAs(t, err, &e, "%q", c.file)
+		require.Equal(t, c.line, e.Line, "%q: %v", c.file, err)
+	}
+}
+
+// TestLargestFiles: the time for a file, right or wrong, grows with its size and not with the square of it: the hosts of one
+// limiter were compared for each of its rules.
+func TestLargestFiles(t *testing.T) {
+	redistest.NoServer(t)
+	write := func(rules int) string {
+		var b strings.Builder
+		b.WriteString("rules:\n")
+		for i := range rules {
+			fmt.Fprintf(&b, "- {match: {hosts: [h%d.x]}, limits: [{name: a}]}\n", i)
+		}
+		return b.String()
+	}
+	// The least of some times is not that of a machine which does something else.
+	took := func(file string, ok bool) time.Duration {
+		least := time.Hour
+		for range 5 {
+			begin := time.Now()
+			_, err := Parse([]byte(file))
+			least = min(least, time.Since(begin))
+			require.Equal(t, ok, err == nil, err)
+		}
+		return least
+	}
+	small, large := write(1000), write(8000)
+	redistest.Measured(t, took(large, true) < 24*took(small, true), "8,000 rules take much longer than 8 times 1,000")
+	_, err := Parse([]byte(large + "- a: [\n"))
+	require.ErrorContains(t, err, "line 8002")
+}
+
 // All that is wrong is told at once, in the order of the lines, and not without end.
 func TestAllErrorsAreTold(t *testing.T) {
 	_, err := Parse([]byte("rules:\n- limits:\n  - permits: x\n    name: 7\n  matsch: 1\n- detectors: [a, b]\n"))
 	want := []string{
-		`rulefile: line 3: rules[0].limits[0].permits: it is a number, not a string: x`,
-		`rulefile: line 4: rules[0].limits[0].name: it is a string, not a number; put it in quotes: "7"`,
+		`rulefile: line 3: rules[0].limits[0].permits: it must be a number, not a string: x`,
+		`rulefile: line 4: rules[0].limits[0].name: it must be a string, not a number; put it in quotes: "7"`,
 		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, limits, match, name, one_platform`,
 	}
 	require.Equal(t, want, strings.Split(err.Error(), "\n")[:3])

@@ -2,13 +2,14 @@ package rulefile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -21,8 +22,14 @@ const (
 	aList   kind = "a list"
 	aString kind = "a string"
 	aNumber kind = "a number"
-	other   kind = "neither a string nor a number" // true, null, a date
+	aBool   kind = "a boolean"
+	aNull   kind = "null"
+	aDate   kind = "a date"
+	other   kind = "of another type"
 )
+
+// kinds are the kinds of the scalars of YAML, by their tags.
+var kinds = map[string]kind{"!!str": aString, "!!int": aNumber, "!!float": aNumber, "!!bool": aBool, "!!null": aNull, "!!timestamp": aDate}
 
 // A node is a value of a file, YAML or JSON, and where it stands.
 type node struct {
@@ -36,7 +43,7 @@ type node struct {
 // maxDepth is how deep a file may be nested; the deepest field of a rule is at 7.
 const maxDepth = 32
 
-var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+var yamlError = regexp.MustCompile(`^yaml: (?:line \d+: )?(.*)$`)
 
 func parseYAML(data []byte) (*node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -45,12 +52,7 @@ func parseYAML(data []byte) (*node, error) {
 		if err == io.EOF {
 			return nil, &Error{Problem: "it is empty"}
 		}
-		e := &Error{Problem: err.Error()}
-		if m := yamlError.FindStringSubmatch(err.Error()); m != nil {
-			e.Line, _ = strconv.Atoi(m[1])
-			e.Problem = m[2]
-		}
-		return nil, e
+		return nil, &Error{Line: lineOf(data, err), Problem: problem(err)}
 	}
 	if err := d.Decode(&second); err != io.EOF {
 		return nil, &Error{Line: second.Line, Problem: "after the first document there is more"}
@@ -59,6 +61,57 @@ func parseYAML(data []byte) (*node, error) {
 		return nil, &Error{Problem: "it is empty"}
 	}
 	return fromYAML(document.Content[0], maxDepth)
+}
+
+// problem returns what an error of the YAML parser says, without the line that it names.
+func problem(err error) string {
+	if m := yamlError.FindStringSubmatch(err.Error()); m != nil {
+		return m[1]
+	}
+	return err.Error()
+}
+
+// lineOf returns the line of an error of the YAML parser, which names that of a character never, and of the others often the
+// line at which the mapping or the list around them begins, counted from 0 or from 1. The error is on the first line with
+// which the file up to there has it.
+func lineOf(data []byte, err error) int {
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if !utf8.Valid(line) || bytes.ContainsFunc(line, isControl) {
+			return i + 1
+		}
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	has := func(n int) bool {
+		var document yaml.Node
+		upTo := yaml.Unmarshal(bytes.Join(lines[:n], nil), &document)
+		return upTo != nil && problem(upTo) == problem(err)
+	}
+	for without := 0; ; {
+		with := len(lines)
+		for with-without > 1 {
+			if middle := (without + with) / 2; has(middle) {
+				with = middle
+			} else {
+				without = middle
+			}
+		}
+		// That may be a list over several lines, which lacks its end there and is right as a whole.
+		right := 0
+		for step := 1; with+step < len(lines) && right == 0; step *= 2 {
+			if !has(with + step) {
+				right = with + step
+			}
+		}
+		if right == 0 {
+			return with
+		}
+		without = right
+	}
+}
+
+// isControl reports whether YAML does not allow the character.
+func isControl(c rune) bool {
+	return c < ' ' && c != '\t' && c != '\r' || 0x7f <= c && c < 0xa0 && c != 0x85 || c == 0xfffe || c == 0xffff
 }
 
 func fromYAML(y *yaml.Node, depth int) (*node, error) {
@@ -79,14 +132,7 @@ func fromYAML(y *yaml.Node, depth int) (*node, error) {
 	case yaml.SequenceNode:
 		n.kind = aList
 	default:
-		switch y.ShortTag() {
-		case "!!str":
-			n.kind = aString
-		case "!!int", "!!float":
-			n.kind = aNumber
-		default:
-			n.kind = other
-		}
+		n.kind = cmp.Or(kinds[y.ShortTag()], other)
 		return n, nil
 	}
 	for i, c := range y.Content {
@@ -165,8 +211,11 @@ func (p *jsonParser) value(depth int) (*node, error) {
 		if v == '{' {
 			n.kind = aMap
 		}
+	case bool:
+		n.kind, n.text = aBool, fmt.Sprint(v)
+		return n, nil
 	default:
-		n.kind, n.text = other, fmt.Sprint(v)
+		n.kind = aNull
 		return n, nil
 	}
 	for p.d.More() {
