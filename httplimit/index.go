@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"iter"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
@@ -43,25 +42,26 @@ func newIndex(rules []*rule) index {
 	return x
 }
 
-// candidates returns the rules that may match requests to the host. It reports false if there are none.
-func (x *index) candidates(host string) (iter.Seq[*candidate], bool) {
-	own, others := x.byHost[host], x.others
-	return func(yield func(*candidate) bool) {
-		i, j := 0, 0
-		for i < len(own) || j < len(others) {
-			var c *candidate
-			if j == len(others) || i < len(own) && own[i].place < others[j].place {
-				c = &own[i]
-				i++
-			} else {
-				c = &others[j]
-				j++
-			}
-			if !yield(c) {
-				return
-			}
-		}
-	}, len(own)+len(others) > 0
+// candidates returns the rules that may match requests to the host.
+func (x *index) candidates(host string) candidates { return candidates{x.byHost[host], x.others} }
+
+// A candidates is those that are left of two lists.
+type candidates struct{ own, others []candidate }
+
+func (l *candidates) empty() bool { return len(l.own)+len(l.others) == 0 }
+
+// next removes the first one and returns it, or nil if there is none.
+func (l *candidates) next() *candidate {
+	if l.empty() {
+		return nil
+	}
+	list := &l.own
+	if len(l.own) == 0 || len(l.others) > 0 && l.others[0].place < l.own[0].place {
+		list = &l.others
+	}
+	c := &(*list)[0]
+	*list = (*list)[1:]
+	return c
 }
 
 // namesHosts reports whether only requests to hosts that the rule names, without a wildcard, can match it.

@@ -184,8 +184,8 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		return p, nil
 	}
 	p.host = hostOf(req)
-	candidates, some := t.index.candidates(p.host)
-	if !some {
+	candidates := t.index.candidates(p.host)
+	if candidates.empty() {
 		return p, nil
 	}
 	probe := newProbe(req, p.host)
@@ -197,7 +197,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 			err = &Error{Reason: ReasonRule, Err: fmt.Errorf("rule %q: %w", current.Name, guard.New(running, v))}
 		}
 	}()
-	for c := range candidates {
+	for c := candidates.next(); c != nil; c = candidates.next() {
 		if !c.hint.MayMatch(probe.method, &probe.parts) {
 			continue
 		}
