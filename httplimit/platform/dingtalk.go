@@ -25,12 +25,13 @@ func dingTalkQuotas() []quota {
 	}
 }
 
-var dingTalkHosts = []string{"oapi.dingtalk.com", "api.dingtalk.com"}
+// dingTalkHosts are those of China and, in .io, those of other countries.
+var dingTalkHosts = []string{"oapi.dingtalk.com", "api.dingtalk.com", "oapi.dingtalk.io", "api.dingtalk.io"}
 
 var dingTalkRobot = []string{"/robot/send", "/robot/send/"}
 
 // DingTalk returns the profile of an application of an organisation, or with [WithCorp] of a third party's, on
-// oapi.dingtalk.com and api.dingtalk.com:
+// oapi.dingtalk.com and api.dingtalk.com, or for other countries than China on oapi.dingtalk.io and api.dingtalk.io:
 //
 //	app-api   20 in 1 s, 50 ms apart, for the application and the API
 //	corp-api  40 in 1 s, 25 ms apart, in place of app-api: with WithCorp, for application, organisation and API
@@ -45,6 +46,9 @@ var dingTalkRobot = []string{"/robot/send", "/robot/send/"}
 // api.dingtalk.com (two for oauth2): /v1.0/contact/users/zhangsan and /v1.0/contact/users/me share a
 // limiter, since a user's id cannot be told from a word. So have all 902 APIs of the
 // documentation of August 2026 one limiter each, some of them together. [WithAPI] tells them apart.
+//
+// A refusal that HTTP itself defines, such as a gateway's 429 with Retry-After, is not in DingTalk's documentation and
+// names no limit: it cools down all limiters of the request.
 //
 // A refusal by 90002 (all tenants together) or, without WithMonthlyQuota, by 90020 (the month's quota)
 // cools down the limiter of that API alone, although the platform's limit is a wider one: other callers'
@@ -65,7 +69,7 @@ func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 	rules = append(rules, p.robotRule())
 	scopes = map[httplimit.Scope]httplimit.Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope, ScopeMonth: scope}
 	rules = append(rules, p.egressRule(httplimit.Match{Hosts: p.hosts},
-		p.adjust(scopes, DingTalkBanDetector(), DingTalkOldDetector(), DingTalkNewDetector())))
+		p.adjust(scopes, DingTalkBanDetector(), DingTalkOldDetector(), DingTalkNewDetector(), httplimit.HTTPDetector())))
 	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobot...)...)
 	return p.made(rules...)
 }
@@ -86,7 +90,7 @@ func (p *profile) robotRule() httplimit.Rule {
 		Match:  httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot},
 		Limits: p.limits(ScopeRobot, "{query.access_token|hash}"),
 		Detectors: p.adjust(map[httplimit.Scope]httplimit.Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
-			DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector()),
+			DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector(), httplimit.HTTPDetector()),
 	}
 }
 

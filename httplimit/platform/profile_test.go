@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -376,6 +377,42 @@ func TestDingTalkPenalties(t *testing.T) {
 
 	forbidden := respond(403, "application/json", `{"code":"Forbidden.AccessDenied.QpsLimitForAppkeyAndApi"}`)
 	penalty(t, profile(), "https://api.dingtalk.com/v1.0/contact/users/a", forbidden, send{user, 0}, send{"https://api.dingtalk.com/v1.0/contact/users/b", time.Second})
+}
+
+// TestEveryProfileObeysHTTP: a 429 with Retry-After, or a 503, cools the request's limiters down whatever the platform's
+// own refusals look like, on each of the platform's hosts.
+func TestEveryProfileObeysHTTP(t *testing.T) {
+	for name, c := range map[string]struct {
+		profile func(key string) httplimit.Profile
+		urls    []string
+	}{
+		"dingtalk": {func(key string) httplimit.Profile { return DingTalk(key, WithEgress(key)) }, []string{
+			"https://oapi.dingtalk.com/topapi/v2/user/get", "https://api.dingtalk.com/v1.0/contact/users/a",
+			"https://oapi.dingtalk.io/topapi/v2/user/get", "https://api.dingtalk.io/v1.0/contact/users/a",
+			"https://oapi.dingtalk.com/robot/send?access_token=KEY", "https://oapi.dingtalk.io/robot/send?access_token=KEY"}},
+		"dingtalk, month": {func(key string) httplimit.Profile {
+			return DingTalk(key, WithEgress(key), WithMonthlyQuota(key, 5000, httplimit.Match{}))
+		}, []string{"https://api.dingtalk.com/v1.0/contact/users/a"}},
+		"dingtalk, no address": {func(key string) httplimit.Profile {
+			return DingTalk(key, WithRate(ScopeIP, 0, 20*time.Second))
+		}, []string{"https://api.dingtalk.com/v1.0/contact/users/a"}},
+		"dingtalk robot": {func(key string) httplimit.Profile { return DingTalkRobot(WithEgress(key)) },
+			[]string{"https://oapi.dingtalk.com/robot/send?access_token=KEY", "https://oapi.dingtalk.io/robot/send?access_token=KEY"}},
+		"wecom": {func(key string) httplimit.Profile { return WeCom(key) },
+			[]string{"https://qyapi.weixin.qq.com/cgi-bin/user/get", "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=KEY"}},
+		"feishu": {func(key string) httplimit.Profile { return Feishu(key) },
+			[]string{"https://open.feishu.cn/open-apis/im/v1/chats", "https://open.larksuite.com/open-apis/im/v1/chats"}},
+		"github": {func(key string) httplimit.Profile { return GitHub(key) }, []string{"https://api.github.com/repos/o/r"}},
+	} {
+		for _, url := range c.urls {
+			for _, status := range []int{429, 503} {
+				refusal := respond(status, "text/html", "<html>busy</html>")
+				refusal.Header.Set("Retry-After", "77")
+				wait := 77 * time.Second
+				t.Run(fmt.Sprint(name, " ", status, " ", url), func(t *testing.T) { penalty(t, c.profile, url, refusal, send{url, wait}) })
+			}
+		}
+	}
 }
 
 func TestOtherPenalties(t *testing.T) {
