@@ -13,7 +13,7 @@ import (
 type Headers int
 
 // The fields are RateLimit and RateLimit-Policy of
-// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (revision 10); Retry-After comes
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (revision 11); Retry-After comes
 // with every refusal whatever is chosen.
 const (
 	HeadersAlways  Headers = iota // on every limited response
@@ -22,18 +22,18 @@ const (
 )
 
 // setHeaders adds the limit's items. They are items of lists, so that several Middlewares can each add
-// theirs. "t" is there when the request was refused: how long it takes until there are more permits is
-// not known otherwise.
+// theirs. "t" is there when the request was refused: the window in which no more than "r" permits can be used is not
+// known otherwise. It ends when Retry-After does, which must not be earlier (section 6).
 func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int64, wait time.Duration) {
-	item := policy + ";q=" + strconv.FormatInt(r.Permits, 10)
-	if r.Interval%time.Second == 0 {
+	item := policy + ";q=" + sfInteger(r.Permits)
+	if r.Interval >= time.Second && r.Interval%time.Second == 0 {
 		// The window is in whole seconds, "sub-second precision is not supported", and optional.
-		item += ";w=" + strconv.FormatInt(int64(r.Interval/time.Second), 10)
+		item += ";w=" + sfInteger(int64(r.Interval/time.Second))
 	}
 	h.Add("RateLimit-Policy", item)
-	item = policy + ";r=" + strconv.FormatInt(available, 10)
+	item = policy + ";r=" + sfInteger(available)
 	if wait > 0 {
-		item += ";t=" + strconv.FormatInt(wholeSeconds(wait), 10)
+		item += ";t=" + sfInteger(wholeSeconds(wait))
 	}
 	h.Add("RateLimit", item)
 }
@@ -41,8 +41,22 @@ func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int6
 // wholeSeconds returns d as delay-seconds (RFC 9110 section 10.2.3): rounded up, since who comes back a moment too
 // early is refused again, and at least one.
 func wholeSeconds(d time.Duration) int64 {
-	return max(1, int64((d+time.Second-1)/time.Second))
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return max(1, s)
 }
+
+// sfInteger returns n as an Integer of structured fields (RFC 9651 section 3.3.1), which has up to 15 digits; the draft
+// has no negative ones. A Java program may have given the limiter a rate of more permits.
+func sfInteger(n int64) string {
+	return strconv.FormatInt(min(max(n, 0), 999_999_999_999_999), 10)
+}
+
+// policyName returns the name of a policy: that of the limiters without its braces, which are for a Redis Cluster and
+// nothing that a client needs to know.
+func policyName(name string) string { return strings.NewReplacer("{", "", "}", "").Replace(name) }
 
 // sfString returns s as a String of structured fields (RFC 9651 section 3.3.3), and false where it cannot be
 // one: only printable ASCII can.

@@ -27,8 +27,9 @@ func ByClientAddress(c ClientAddress) KeyFunc {
 
 // ByHeader gives each value of a header its own permits: an API key, a token. The value is hashed. In Authorization and
 // Proxy-Authorization the case of the scheme does not matter, nor do spaces around the credentials (RFC 9110 §11.4):
-// "bearer T" and "Bearer  T" are the same user, by the key of "Bearer T". All requests without the header, or with an empty one, share theirs: leaving it out is no way around the
-// limit. A header that nobody has checked is the client's to choose: limit by address too.
+// "bearer T" and "Bearer  T" are the same user, by the key of "Bearer T". A value without a scheme, such as a token
+// alone, counts as it is. All requests without the header, or with an empty one, share theirs: leaving it out is no way
+// around the limit. A header that nobody has checked is the client's to choose: limit by address too.
 func ByHeader(name string) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	credentials := canonical == "Authorization" || canonical == "Proxy-Authorization"
@@ -45,16 +46,20 @@ func ByHeader(name string) KeyFunc {
 }
 
 // canonicalScheme returns credentials with one space behind their scheme, which is written like Bearer: otherwise each
-// way to write it would be another user with permits of its own.
+// way to write it would be another user with permits of its own. Where there is no scheme, or no credentials behind it,
+// v may be a secret as a whole, in which case matters.
 func canonicalScheme(v string) string {
-	scheme, rest, found := strings.Cut(trim(v), " ")
-	if scheme != "" {
-		scheme = strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:])
+	v = trim(v)
+	scheme, rest, _ := strings.Cut(v, " ")
+	if rest = trim(rest); rest == "" || strings.ContainsFunc(scheme, notToken) {
+		return v
 	}
-	if !found {
-		return scheme
-	}
-	return scheme + " " + trim(rest)
+	return strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:]) + " " + rest
+}
+
+// notToken reports whether a token of HTTP, such as a scheme, cannot have the character (RFC 9110 §5.6.2).
+func notToken(c rune) bool {
+	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 }
 
 type hashKey struct{}

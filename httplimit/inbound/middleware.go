@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -128,7 +129,7 @@ type Refusal struct {
 	Status int
 	// Limiter is the limiter's name in Redis. It may tell the client more than it should know.
 	Limiter string
-	// Policy is the name of the Middleware, as in RateLimit-Policy.
+	// Policy is the name of the Middleware without braces, as in RateLimit-Policy.
 	Policy string
 	// RetryAfter is what the header field of that name says, whole seconds; 0 where it says nothing,
 	// since the request can never be granted.
@@ -138,7 +139,7 @@ type Refusal struct {
 }
 
 // New returns a Middleware that limits requests to r by limiters whose names begin with name, which is also that of the
-// policy in the header fields: printable ASCII. Where a limiter has a rate already, that one counts, and the
+// policy in the header fields, where it has no braces: printable ASCII. Where a limiter has a rate already, that one counts, and the
 // function of [WithFailures] is told so by [ErrRateDiffers]. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
 // client that was ever seen would stay in Redis for ever.
 //
@@ -152,8 +153,8 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 		o(&m.cfg)
 	}
 	var ok bool
-	if m.policy, ok = sfString(name); !ok || name == "" {
-		return nil, bad("a middleware's name is printable ASCII, not %q", name)
+	if m.policy, ok = sfString(policyName(name)); !ok || policyName(name) == "" {
+		return nil, bad("a middleware's name is printable ASCII, and not braces alone: %q", name)
 	}
 	switch {
 	case client == nil:
@@ -240,7 +241,7 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	}
 	m.decide(r, Decision{Outcome: OutcomeRefused, Limiter: name, Degraded: a.Degraded})
 	m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name,
-		RetryAfter: time.Duration(wholeSeconds(a.Wait)) * time.Second})
+		RetryAfter: time.Duration(min(wholeSeconds(a.Wait), math.MaxInt64/int64(time.Second))) * time.Second})
 	return false
 }
 
@@ -298,7 +299,7 @@ func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name stri
 }
 
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, why Refusal) {
-	why.Policy = m.name
+	why.Policy = policyName(m.name)
 	if why.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(why.RetryAfter/time.Second), 10))
 	}
@@ -307,7 +308,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, why Refusal)
 		return
 	}
 	// The problem types are the draft's.
-	p := problem{"https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", why.Status, []string{m.name}}
+	p := problem{"https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", why.Status, []string{why.Policy}}
 	if why.Status == http.StatusServiceUnavailable {
 		p.Type, p.Title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "The limit cannot be checked now"
 	}

@@ -26,7 +26,13 @@ func TestSchemesCase(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n, "by the hash of how it is usually written")
 		}
-		h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Hour}, WithKeys(ByHeader("X-Api-Key"))).Handler(answers)
+		// Without a scheme each is another token.
+		h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Hour}, WithKeys(ByHeader("Authorization"))).Handler(answers)
+		for _, token := range []string{"aBcD", "AbCd", "abcd", "Abcd", "a:B c", "A:B c", "a,b C", "A,b C", "\"a\" B", "\"A\" B"} {
+			require.Equal(t, 200, ask(h, "1.1.1.1:1", "/", "Authorization", token).Code, "%q", token)
+			require.Equal(t, 429, ask(h, "1.1.1.1:1", "/", "Authorization", " "+token+"\t").Code, "%q", token)
+		}
+		h = w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Hour}, WithKeys(ByHeader("X-Api-Key"))).Handler(answers)
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/", "X-Api-Key", "key 1").Code)
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/", "X-Api-Key", "KEY 1").Code)
 	})
