@@ -45,12 +45,25 @@ func Decisions(opts ...Option) (func(*http.Request, inbound.Decision), error) {
 		return nil, err
 	}
 	rules := metricname.NewPolicies(func(name string) string { return name })
-	return func(r *http.Request, d inbound.Decision) {
-		attributes := []attribute.KeyValue{attribute.String("rule", rules.Of(d.Policy)), attribute.String("outcome", string(d.Outcome)),
-			attribute.Bool("degraded", d.Degraded)}
-		if d.Err != nil && !errors.Is(d.Err, context.Canceled) {
-			attributes = append(attributes, attribute.String("error.type", metricname.OfError(d.Err)))
+	type key struct {
+		rule      string
+		outcome   inbound.Outcome
+		degraded  bool
+		errorType string
+	}
+	of := metricname.NewCache(func(k key) sets {
+		attributes := []attribute.KeyValue{attribute.String("rule", k.rule), attribute.String("outcome", string(k.outcome)),
+			attribute.Bool("degraded", k.degraded)}
+		if k.errorType != "" {
+			attributes = append(attributes, attribute.String("error.type", k.errorType))
 		}
-		requests.Add(r.Context(), 1, metric.WithAttributeSet(attribute.NewSet(attributes...)))
+		return setsOf(attributes...)
+	})
+	return func(r *http.Request, d inbound.Decision) {
+		k := key{rule: rules.Of(d.Policy), outcome: d.Outcome, degraded: d.Degraded}
+		if d.Err != nil && !errors.Is(d.Err, context.Canceled) {
+			k.errorType = metricname.OfError(d.Err)
+		}
+		requests.Add(r.Context(), 1, of.Of(k).add...)
 	}, nil
 }

@@ -71,7 +71,8 @@ func NewHook(opts ...Option) (ratelimiter.Hook, error) {
 	if err != nil {
 		return ratelimiter.Hook{}, err
 	}
-	h := &hook{instruments: in, tracer: c.tracers.Tracer(Scope), policies: metricname.NewPolicies(c.policy)}
+	h := &hook{instruments: in, tracer: c.tracers.Tracer(Scope), policies: metricname.NewPolicies(c.policy),
+		ended: metricname.NewCache(requestKey.bind), called: metricname.NewCache(callKey.bind), policy: metricname.NewCache(bindPolicy)}
 	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
 }
 
@@ -79,27 +80,71 @@ type hook struct {
 	instruments
 	tracer   trace.Tracer
 	policies *metricname.Policies
+	ended    *metricname.Cache[requestKey, requestSets]
+	called   *metricname.Cache[callKey, callSets]
+	policy   *metricname.Cache[string, sets]
 }
 
-func (h *hook) policyOf(limiter string) attribute.KeyValue {
-	return attribute.String("policy", h.policies.Of(limiter))
+// A sets is a set of attributes as the methods of the instruments take it. To make one takes longer than to count, so
+// each is made once.
+type sets struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+func setsOf(attributes ...attribute.KeyValue) sets {
+	set := metric.WithAttributeSet(attribute.NewSet(attributes...))
+	return sets{[]metric.AddOption{set}, []metric.RecordOption{set}}
+}
+
+func bindPolicy(policy string) sets { return setsOf(attribute.String("policy", policy)) }
+
+// A requestKey is what the sets of a request depend on.
+type requestKey struct {
+	policy    string
+	operation ratelimiter.Operation
+	outcome   ratelimiter.RequestOutcome
+	degraded  bool
+}
+
+// A requestSets has the set of ratelimiter.requests and that of its other instruments.
+type requestSets struct{ all, outcome sets }
+
+func (k requestKey) bind() requestSets {
+	policy, outcome := attribute.String("policy", k.policy), attribute.String("outcome", string(k.outcome))
+	return requestSets{setsOf(policy, outcome, attribute.String("operation", string(k.operation)), attribute.Bool("degraded", k.degraded)),
+		setsOf(policy, outcome)}
+}
+
+// A callKey is what the sets of a call depend on; errorType is "" for none.
+type callKey struct{ script, errorType string }
+
+// A callSets has the set of ratelimiter.call.duration and that of ratelimiter.call.batch.
+type callSets struct{ duration, batch sets }
+
+func (k callKey) bind() callSets {
+	script := attribute.String("script", k.script)
+	attributes := []attribute.KeyValue{script}
+	if k.errorType != "" {
+		attributes = append(attributes, attribute.String("error.type", k.errorType))
+	}
+	return callSets{setsOf(attributes...), setsOf(script)}
 }
 
 // waited is how long a request has to take to count as one that waited, rather than one round trip.
 const waited = time.Millisecond
 
 func (h *hook) request(ctx context.Context, r ratelimiter.RequestInfo) {
-	policy, outcome := h.policyOf(r.Limiter), attribute.String("outcome", string(r.Outcome))
-	h.requests.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(policy, outcome,
-		attribute.String("operation", string(r.Operation)), attribute.Bool("degraded", r.Degraded))))
-	both := metric.WithAttributeSet(attribute.NewSet(policy, outcome))
-	h.permits.Add(ctx, r.Permits, both)
-	h.wait.Record(ctx, r.Duration.Seconds(), both)
+	policy := h.policies.Of(r.Limiter)
+	s := h.ended.Of(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
+	h.requests.Add(ctx, 1, s.all.add...)
+	h.permits.Add(ctx, r.Permits, s.outcome.add...)
+	h.wait.Record(ctx, r.Duration.Seconds(), s.outcome.record...)
 	if r.ClockSkew > 0 {
-		h.skew.Record(ctx, r.ClockSkew.Seconds(), metric.WithAttributeSet(attribute.NewSet(policy)))
+		h.skew.Record(ctx, r.ClockSkew.Seconds(), h.policy.Of(policy).record...)
 	}
 	if r.Operation != ratelimiter.OperationTry && r.Operation != ratelimiter.OperationPeek && r.Duration >= waited {
-		h.span(ctx, policy, r)
+		h.span(ctx, attribute.String("policy", policy), r)
 	}
 }
 
@@ -131,22 +176,23 @@ func leader(request, call context.Context) (trace.SpanContext, bool) {
 }
 
 func (h *hook) waiting(limiter string, delta int) {
-	h.waits.Add(context.Background(), int64(delta), metric.WithAttributeSet(attribute.NewSet(h.policyOf(limiter))))
+	h.waits.Add(context.Background(), int64(delta), h.policy.Of(h.policies.Of(limiter)).add...)
 }
 
 func (h *hook) call(c ratelimiter.CallInfo) {
-	ctx, script := context.Background(), attribute.String("script", c.Script)
-	attributes := []attribute.KeyValue{script}
+	ctx, key := context.Background(), callKey{script: c.Script}
 	if c.Err != nil {
-		attributes = append(attributes, attribute.String("error.type", metricname.OfError(c.Err)))
+		key.errorType = metricname.OfError(c.Err)
 	}
-	h.callDuration.Record(ctx, c.Duration.Seconds(), metric.WithAttributeSet(attribute.NewSet(attributes...)))
-	h.batch.Record(ctx, c.Requests, metric.WithAttributeSet(attribute.NewSet(script)))
+	s := h.called.Of(key)
+	h.callDuration.Record(ctx, c.Duration.Seconds(), s.duration.record...)
+	h.batch.Record(ctx, c.Requests, s.batch.record...)
 	if c.Refunded > 0 {
-		h.refunded.Add(ctx, c.Refunded, metric.WithAttributeSet(attribute.NewSet(h.policyOf(c.Limiter))))
+		h.refunded.Add(ctx, c.Refunded, h.policy.Of(h.policies.Of(c.Limiter)).add...)
 	}
 	metricname.EachHealed(permit.Healed(c.Healed), func(cause string, permits int64) {
-		h.healed.Add(ctx, permits, metric.WithAttributeSet(attribute.NewSet(h.policyOf(c.Limiter), attribute.String("cause", cause))))
+		policy := attribute.String("policy", h.policies.Of(c.Limiter))
+		h.healed.Add(ctx, permits, setsOf(policy, attribute.String("cause", cause)).add...)
 	})
 }
 

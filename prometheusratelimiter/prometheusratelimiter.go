@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -73,6 +74,7 @@ func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (r
 			return ratelimiter.Hook{}, err
 		}
 	}
+	h.ended, h.called, h.waited = metricname.NewCache(h.bindRequest), metricname.NewCache(h.bindCall), metricname.NewCache(h.bindWaiting)
 	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
 }
 
@@ -84,32 +86,66 @@ type hook struct {
 	outages                             prometheus.Gauge
 	outageDuration                      prometheus.Histogram
 	panics                              prometheus.Counter
+
+	ended  *metricname.Cache[requestKey, requestMetrics]
+	called *metricname.Cache[callKey, callMetrics]
+	waited *metricname.Cache[string, prometheus.Gauge]
 }
 
+// A requestKey is what the metrics of a request depend on.
+type requestKey struct {
+	policy    string
+	operation ratelimiter.Operation
+	outcome   ratelimiter.RequestOutcome
+	degraded  bool
+}
+
+// A requestMetrics has metrics with their labels. To find them takes longer than to count, so each is found once.
+type requestMetrics struct {
+	requests, permits prometheus.Counter
+	wait              prometheus.Observer
+}
+
+func (h *hook) bindRequest(k requestKey) requestMetrics {
+	outcome := string(k.outcome)
+	return requestMetrics{h.requests.WithLabelValues(k.policy, string(k.operation), outcome, strconv.FormatBool(k.degraded)),
+		h.permits.WithLabelValues(k.policy, outcome), h.wait.WithLabelValues(k.policy, outcome)}
+}
+
+// A callKey is what the metrics of a call depend on; errorType is "" for none.
+type callKey struct{ script, errorType string }
+
+type callMetrics struct{ duration, batch prometheus.Observer }
+
+func (h *hook) bindCall(k callKey) callMetrics {
+	return callMetrics{h.callDuration.WithLabelValues(k.script, k.errorType), h.batch.WithLabelValues(k.script)}
+}
+
+func (h *hook) bindWaiting(policy string) prometheus.Gauge { return h.waits.WithLabelValues(policy) }
+
 func (h *hook) request(_ context.Context, r ratelimiter.RequestInfo) {
-	policy, outcome, degraded := h.policies.Of(r.Limiter), string(r.Outcome), "false"
-	if r.Degraded {
-		degraded = "true"
-	}
-	h.requests.WithLabelValues(policy, string(r.Operation), outcome, degraded).Inc()
-	h.permits.WithLabelValues(policy, outcome).Add(float64(max(0, r.Permits)))
-	h.wait.WithLabelValues(policy, outcome).Observe(r.Duration.Seconds())
+	policy := h.policies.Of(r.Limiter)
+	m := h.ended.Of(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
+	m.requests.Inc()
+	m.permits.Add(float64(max(0, r.Permits)))
+	m.wait.Observe(r.Duration.Seconds())
 	if r.ClockSkew > 0 {
 		h.skew.WithLabelValues(policy).Set(r.ClockSkew.Seconds())
 	}
 }
 
 func (h *hook) waiting(limiter string, delta int) {
-	h.waits.WithLabelValues(h.policies.Of(limiter)).Add(float64(delta))
+	h.waited.Of(h.policies.Of(limiter)).Add(float64(delta))
 }
 
 func (h *hook) call(c ratelimiter.CallInfo) {
-	errorType := ""
+	key := callKey{script: c.Script}
 	if c.Err != nil {
-		errorType = metricname.OfError(c.Err)
+		key.errorType = metricname.OfError(c.Err)
 	}
-	h.callDuration.WithLabelValues(c.Script, errorType).Observe(c.Duration.Seconds())
-	h.batch.WithLabelValues(c.Script).Observe(float64(c.Requests))
+	m := h.called.Of(key)
+	m.duration.Observe(c.Duration.Seconds())
+	m.batch.Observe(float64(c.Requests))
 	if c.Refunded > 0 {
 		h.refunded.WithLabelValues(h.policies.Of(c.Limiter)).Add(float64(c.Refunded))
 	}

@@ -6,10 +6,12 @@ package metricname
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -32,16 +34,17 @@ var (
 
 // Policies maps names of limiters to at most MaxPolicies values and Other. Its method is safe for concurrent use.
 type Policies struct {
-	name func(limiter string) string
-
-	mu    sync.RWMutex
-	known map[string]bool
+	name  func(limiter string) string
+	known atomic.Pointer[map[string]bool] // replaced as a whole
+	mu    sync.Mutex
 }
 
 // NewPolicies returns Policies that keep the first MaxPolicies values of the function name. If it is nil, all
 // limiters are Other.
 func NewPolicies(name func(limiter string) string) *Policies {
-	return &Policies{name: name, known: map[string]bool{}}
+	p := &Policies{name: name}
+	p.known.Store(&map[string]bool{})
+	return p
 }
 
 // Of returns the value for the name of a limiter.
@@ -50,21 +53,19 @@ func (p *Policies) Of(limiter string) string {
 		return Other
 	}
 	value := p.name(limiter)
-	p.mu.RLock()
-	known, full := p.known[value], len(p.known) >= MaxPolicies
-	p.mu.RUnlock()
-	switch {
-	case known:
+	if known := *p.known.Load(); known[value] {
 		return value
-	case full:
+	} else if len(known) >= MaxPolicies {
 		return Other
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.known[value] && len(p.known) >= MaxPolicies {
+	known := maps.Clone(*p.known.Load())
+	if !known[value] && len(known) >= MaxPolicies {
 		return Other
 	}
-	p.known[value] = true
+	known[value] = true
+	p.known.Store(&known)
 	return value
 }
 

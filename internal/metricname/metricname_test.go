@@ -44,7 +44,7 @@ func TestPoliciesAreBounded(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Len(t, p.known, MaxPolicies)
+	require.Len(t, *p.known.Load(), MaxPolicies)
 }
 
 func TestOfError(t *testing.T) {

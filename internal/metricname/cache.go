@@ -1,0 +1,39 @@
+package metricname
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+)
+
+// A Cache maps keys, of which there are few, to values that are made of them once. Its method is safe for concurrent
+// use, and reads what is there without a lock.
+type Cache[K comparable, V any] struct {
+	make func(K) V
+	mu   sync.Mutex
+	all  atomic.Pointer[map[K]V] // replaced as a whole
+}
+
+// NewCache returns a Cache whose values the function makes.
+func NewCache[K comparable, V any](make func(K) V) *Cache[K, V] {
+	c := &Cache[K, V]{make: make}
+	c.all.Store(&map[K]V{})
+	return c
+}
+
+// Of returns the value of a key.
+func (c *Cache[K, V]) Of(key K) V {
+	if v, ok := (*c.all.Load())[key]; ok {
+		return v
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := *c.all.Load()
+	if v, ok := before[key]; ok {
+		return v
+	}
+	all := maps.Clone(before)
+	all[key] = c.make(key)
+	c.all.Store(&all)
+	return all[key]
+}
