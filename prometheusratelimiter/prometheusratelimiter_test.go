@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 type world struct {
@@ -196,6 +198,53 @@ func TestDashboard(t *testing.T) {
 		if m[1] != "ratelimiter_permits_total" && m[1] != "ratelimiter_outage_duration_seconds" && m[1] != "ratelimiter_watch_errors" {
 			require.True(t, shown[m[1]], "%s is in no panel", m[1])
 		}
+	}
+}
+
+// TestAlerts: the rules ask for metrics that there are, have a name, a severity and what to do, and promtool, where it is
+// installed, accepts them and finds that each fires in the state that it is for.
+func TestAlerts(t *testing.T) {
+	raw, err := os.ReadFile("alerts.yml")
+	require.NoError(t, err)
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr         string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &file))
+	require.Len(t, file.Groups, 1)
+	doc, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	cases, err := os.ReadFile("testdata/alerts_test.yml")
+	require.NoError(t, err)
+	asked := map[string]bool{}
+	for _, r := range file.Groups[0].Rules {
+		require.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
+		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
+		require.NotEmpty(t, r.Annotations["action"], r.Alert)
+		require.Contains(t, string(doc), "| `"+r.Alert+"` |", "docs/operations.md does not say what the alert is for")
+		require.Contains(t, string(cases), `alertname="`+r.Alert+`"`)
+		expr := strings.ReplaceAll(r.Expr, "ratelimiter_healed(_permits)?_total", "ratelimiter_healed_permits_total")
+		for _, n := range regexp.MustCompile(`(?:ratelimiter|httplimit)_[a-z_]+`).FindAllString(expr, -1) {
+			asked[strings.TrimSuffix(n, "_count")] = true
+		}
+	}
+	for family := range asked {
+		require.Contains(t, string(doc), "`"+family+"`")
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed")
+	}
+	for _, args := range [][]string{{"check", "rules", "../alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+		cmd := exec.CommandContext(t.Context(), promtool, args...)
+		cmd.Dir = "testdata"
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
 	}
 }
 
