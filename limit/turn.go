@@ -40,10 +40,6 @@ func (ts *turns) any(key string) bool {
 	return ts.lists[key] != nil
 }
 
-func (l *turnList) sortLocked() {
-	slices.SortStableFunc(l.turns, func(a, b *turn) int { return a.at.Compare(b.at) })
-}
-
 func (t *turn) tell() {
 	select {
 	case t.changed <- struct{}{}:
@@ -62,8 +58,13 @@ func (ts *turns) add(key string, t *turn) *turnList {
 		l = &turnList{looked: time.Now()}
 		ts.lists[key] = l
 	}
-	l.turns = append(l.turns, t)
-	l.sortLocked()
+	i, _ := slices.BinarySearchFunc(l.turns, t.at, func(x *turn, at time.Time) int {
+		if x.at.After(at) {
+			return 1
+		}
+		return -1 // those of one instant in the order in which they came
+	})
+	l.turns = slices.Insert(l.turns, i, t)
 	return l
 }
 
@@ -143,6 +144,9 @@ func (s *Shared) turnAnew(ctx context.Context, l *turnList) {
 		requests = append(requests, s.config.lines.request(ctx, demand{n: t.n, atMost: atMost, spend: true}))
 	}
 	ts.mu.Unlock()
+	if len(requests) == 0 {
+		return
+	}
 	s.batchAll(requests)
 
 	now = time.Now()
@@ -154,7 +158,7 @@ func (s *Shared) turnAnew(ctx context.Context, l *turnList) {
 		}
 		s.config.lines.recycle(requests[i])
 	}
-	l.sortLocked()
+	slices.SortStableFunc(l.turns, func(a, b *turn) int { return a.at.Compare(b.at) })
 	ts.mu.Unlock()
 	s.config.queues.again(s.keys[0])
 }
