@@ -205,6 +205,7 @@ func TestLinesOfSyntaxErrors(t *testing.T) {
 // limiter were compared for each of its rules.
 func TestLargestFiles(t *testing.T) {
 	redistest.NoServer(t)
+	redistest.NoRace(t, "one goroutine parses")
 	write := func(rules int) string {
 		var b strings.Builder
 		b.WriteString("rules:\n")
