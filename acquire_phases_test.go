@@ -29,6 +29,7 @@ type phaseState struct {
 	hash    map[string]string
 	value   string // "" if absent
 	members []phaseMember
+	ahead   string           // who takes permits ahead; "" if absent
 	ttls    [3]time.Duration // of the hash, value and members, 0 for none; rounded up to minutes
 }
 
@@ -297,7 +298,7 @@ var phaseRows = []phaseRow{
 }
 
 // phaseKeys are the keys of one row. Each row has its own.
-type phaseKeys [3]string
+type phaseKeys [4]string
 
 // put sets the keys to the state s, with scores relative to base.
 func (k phaseKeys) put(ctx context.Context, rdb *redis.Client, s phaseState, base int64) error {
@@ -306,6 +307,9 @@ func (k phaseKeys) put(ctx context.Context, rdb *redis.Client, s phaseState, bas
 	pipe.HSet(ctx, k[0], s.hash)
 	if s.value != "" {
 		pipe.Set(ctx, k[1], s.value, 0)
+	}
+	if s.ahead != "" {
+		pipe.Set(ctx, k[3], s.ahead, 0)
 	}
 	for _, m := range s.members {
 		pipe.ZAdd(ctx, k[2], redis.Z{Score: float64(base + m.at), Member: m.member})
@@ -336,7 +340,7 @@ func (s phaseState) text() string {
 	for _, m := range members {
 		fmt.Fprintf(&b, "%d %q\n", m.at, m.member)
 	}
-	fmt.Fprintf(&b, "TTLs %v\n", s.ttls)
+	fmt.Fprintf(&b, "ahead %q, TTLs %v\n", s.ahead, s.ttls)
 	return b.String()
 }
 
@@ -345,6 +349,7 @@ func (k phaseKeys) get(ctx context.Context, rdb *redis.Client, base int64) (phas
 	var s phaseState
 	pipe := rdb.Pipeline()
 	fields, value, members := pipe.HGetAll(ctx, k[0]), pipe.Get(ctx, k[1]), pipe.ZRangeWithScores(ctx, k[2], 0, -1)
+	ahead := pipe.Get(ctx, k[3])
 	var ttls [3]*redis.DurationCmd
 	for i := range ttls {
 		ttls[i] = pipe.PTTL(ctx, k[i])
@@ -352,7 +357,7 @@ func (k phaseKeys) get(ctx context.Context, rdb *redis.Client, base int64) (phas
 	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil {
 		return s, err
 	}
-	s.hash, s.value = fields.Val(), value.Val()
+	s.hash, s.value, s.ahead = fields.Val(), value.Val(), ahead.Val()
 	for _, z := range members.Val() {
 		s.members = append(s.members, phaseMember{int64(z.Score) - base, z.Member.(string)})
 	}
@@ -364,9 +369,9 @@ func (k phaseKeys) get(ctx context.Context, rdb *redis.Client, base int64) (phas
 	return s, nil
 }
 
-// run runs the script src, which takes the keys the given number of times, and returns how the outcome differs from
+// run runs the script src, which takes the first n of the keys the given number of times, and returns how the outcome differs from
 // the row.
-func (row *phaseRow) run(ctx context.Context, rdb *redis.Client, src string, k phaseKeys, times int) error {
+func (row *phaseRow) run(ctx context.Context, rdb *redis.Client, src string, k phaseKeys, n, times int) error {
 	base, clock := int64(phaseNow), row.phase == 2
 	args := []any{row.typ}
 	for _, a := range row.args {
@@ -379,7 +384,7 @@ func (row *phaseRow) run(ctx context.Context, rdb *redis.Client, src string, k p
 	if err := k.put(ctx, rdb, row.before, base); err != nil {
 		return err
 	}
-	raw, err := rdb.Eval(ctx, src, slices.Repeat(k[:], times), args...).Result()
+	raw, err := rdb.Eval(ctx, src, slices.Repeat(k[:n], times), args...).Result()
 	if err != nil {
 		return err
 	}
@@ -425,13 +430,16 @@ func inPhases(t *testing.T, f func(t *testing.T, run func(row *phaseRow, src str
 		f(t, func(row *phaseRow, src string) error {
 			n++
 			prefix := fmt.Sprintf("{%s}:%d", name, n)
-			k := phaseKeys{prefix, prefix + ":v", prefix + ":p"}
+			k := phaseKeys{prefix, prefix + ":v", prefix + ":p", prefix + ":a"}
 			defer rdb.Del(t.Context(), k[:]...)
-			times := 1
+			keys, times := 3, 1
+			if strings.HasPrefix(src, "-- reserve:") {
+				keys = 4
+			}
 			if strings.HasPrefix(src, "-- acquire_all:") {
 				times = 6 // unused places repeat a key
 			}
-			return row.run(t.Context(), rdb, src, k, times)
+			return row.run(t.Context(), rdb, src, k, keys, times)
 		})
 	})
 }

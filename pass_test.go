@@ -34,3 +34,30 @@ func TestSomebodyWhoMayPassLeaves(t *testing.T) {
 		line.Wait()
 	}, WithRecheck(time.Hour))
 }
+
+// TestSmallRequestsPassALargeOne checks that requests behind one that has to wait take what it leaves, as soon as that is
+// free, and nothing for which it would have to wait longer.
+func TestSmallRequestsPassALargeOne(t *testing.T) {
+	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(2)
+		w.at(time.Second)
+		w.granted(8)
+		var line sync.WaitGroup
+		for i, c := range []struct {
+			permits int64
+			granted time.Duration
+		}{
+			{9, 11 * time.Second}, // one permit is left
+			{1, 10 * time.Second},
+			{2, 21 * time.Second}, // more than is left
+			{1, 20 * time.Second}, // nothing is left any more
+		} {
+			line.Go(func() {
+				require.NoError(t, w.l.Acquire(w.ctx, c.permits))
+				require.Equal(t, c.granted, w.elapsed(), "%d. %d permits", i, c.permits)
+			})
+			synctest.Wait()
+		}
+		line.Wait()
+	}, WithRecheck(time.Hour))
+}

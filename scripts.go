@@ -55,7 +55,7 @@ var scripts = redisson.Scripts{
 	Available:     redisson.NewScript("available", availableSrc, 3, 5, redisson.ResendAlways).Alone(),
 	GiveBack:      redisson.NewScript("give_back", giveBackSrc, 3, 4, redisson.ResendAlways),
 	Release:       redisson.NewScript("release", releaseSrc, 3, 4, redisson.ResendUnsent).Alone(),
-	Reserve:       redisson.NewScript("reserve", reserveSrc, 3, 8, redisson.ResendAsReplay).Takes(30),
+	Reserve:       redisson.NewScript("reserve", reserveSrc, 4, 9, redisson.ResendAsReplay).Takes(30),
 	TrySetRate:    redisson.NewScript("try_set_rate", trySetRateSrc, 1, 5, redisson.ResendUnsent).Alone(),
 	SetRate:       redisson.NewScript("set_rate", setRateSrc, 5, 7, redisson.ResendUnsent).Alone(),
 	Trim:          redisson.NewScript("trim", trimSrc, 3, 6, redisson.ResendAlways).Alone(),

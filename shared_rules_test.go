@@ -71,7 +71,7 @@ func TestValueThatIsNone(t *testing.T) {
 				{"release", phaseRow{0, "", before, []any{1, 0, now}, "0", "0 0 7", with("7", phaseMember{-100, m21("ab", 'a', 0, 3)})}},
 				{"audit", phaseRow{0, "", before, []any{100, "", "", 0, 0}, "0", "0 1 0 6 10", with("6", before.members...)}},
 				{"reserve", phaseRow{0, "", before, []any{2, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
-				{"reserve", phaseRow{0, "ahead", before, []any{2, own(0, 0), 0, 0, now, 0, "me"}, "0", "0 0 10 1000 0 0", nil}},
+				{"reserve", phaseRow{0, "ahead", before, []any{2, own(0, 0), 0, 0, now, 0, "me"}, "0", "0 0 10 1000 0 0 0 0", nil}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
 				{"give_back", phaseRow{0, "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, phaseMember{-100, m21("ab", 'a', 0, 1)})}},
 				{"trim", phaseRow{0, "", before, []any{0, 0, 2, before.members[0].member, 2}, "0", "2 0", with(v, phaseMember{-100, m21("ab", 'a', 0, 2)})}},
@@ -238,8 +238,8 @@ func TestGapBelowZeroIsNone(t *testing.T) {
 			after := before
 			after.value, after.members = "-4", []phaseMember{{-100, java(10)}, {0, own(0, 4)}}
 			after.hash = hash("minGap", gap)
-			after.hash["reservedAhead"] = "a " + strconv.Itoa(phaseNow+1000)
-			row := phaseRow{0, "", before, []any{4, own(0, 0), 0, 0, now, 0, "a"}, "0", "0 4 10 1000 4 900", &after}
+			after.ahead = "a " + strconv.Itoa(phaseNow+1000) + " 0"
+			row := phaseRow{0, "", before, []any{4, own(0, 0), 0, 0, now, 0, "a"}, "0", "0 4 10 1000 4 900 1 0", &after}
 			require.NoError(t, run(&row, scriptText(t, "reserve")), "%q", gap)
 		}
 	})

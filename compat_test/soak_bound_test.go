@@ -141,7 +141,7 @@ func TestLedgerKnowsWhatLacks(t *testing.T) {
 	}
 	reserve := func(held byte, lacking int64) {
 		t.Helper()
-		reply, err := rdb.Eval(t.Context(), string(script), []string{name, "{" + name + "}:value", "{" + name + "}:permits"},
+		reply, err := rdb.Eval(t.Context(), string(script), []string{name, "{" + name + "}:value", "{" + name + "}:permits", "{" + name + "}:ahead"},
 			0, 2, member(held), held, 0, "", 3600000, "me").Int64Slice()
 		require.NoError(t, err)
 		require.Equal(t, []int64{0, 2, 5, 60000, lacking}, reply[:5])

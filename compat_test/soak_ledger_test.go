@@ -37,14 +37,14 @@ type ledger struct {
 	ids     map[string]float64 // score of the last grant with this key and random part
 	back    []string           // the give_back that is running, as it was sent
 	reserve *reserveCall       // the reserve that is running: what it removes is not granted, and what it adds is
-	marks   map[string]string  // reservedAhead of each hash: who takes permits ahead of their return, the first first
+	queues  map[string]string  // who takes permits ahead of their return, the first first, by the key that holds it
 	echoed  chan string
 	ended   chan struct{}
 }
 
-// A reserveCall is what the ledger has to know of a reserve: the hash of its limiter, and the name under which it takes
-// permits ahead, if it does.
-type reserveCall struct{ hash, name string }
+// A reserveCall is what the ledger has to know of a reserve: the key of those that take permits ahead, and the name under
+// which it does so itself, if it does.
+type reserveCall struct{ queue, name string }
 
 // An entry is one grant.
 type entry struct {
@@ -70,7 +70,7 @@ func (e entry) scored() time.Time {
 
 func startLedger(t testing.TB, addr string) *ledger {
 	t.Helper()
-	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}, place: map[string]int{}, ids: map[string]float64{}, marks: map[string]string{}}
+	l := &ledger{t: t, addr: addr, entries: map[string][]entry{}, known: map[string]float64{}, place: map[string]int{}, ids: map[string]float64{}, queues: map[string]string{}}
 	l.attach()
 	return l
 }
@@ -116,16 +116,16 @@ func (l *ledger) read(lines *bufio.Reader, echoed chan<- string, ended chan<- st
 			if strings.Contains(rest, reserveSHA()) || strings.Contains(rest, "-- reserve: ") {
 				l.reserve = &reserveCall{}
 				if w := words(rest); len(w) > reserveName {
-					l.reserve = &reserveCall{w[reserveHash], w[reserveName]}
+					l.reserve = &reserveCall{w[reserveQueue], w[reserveName]}
 				}
 			}
-		case `"hset"`:
-			if w := words(rest); len(w) == 4 && w[2] == "reservedAhead" {
-				l.marks[w[1]] = w[3]
+		case `"set"`:
+			if w := words(rest); l.reserve != nil && len(w) > 2 && w[1] == l.reserve.queue {
+				l.queues[w[1]] = w[2]
 			}
-		case `"hdel"`, `"del"`, `"unlink"`:
-			if w := words(rest); len(w) == 2 || len(w) == 3 && w[2] == "reservedAhead" {
-				delete(l.marks, w[1])
+		case `"del"`, `"unlink"`:
+			if w := words(rest); len(w) == 2 {
+				delete(l.queues, w[1])
 			}
 		case `"zrem"`:
 			l.zrem(words(rest))
@@ -175,13 +175,13 @@ func shaOf(script string) func() string {
 const backMember, backSmaller, backWords = 7, 8, 10
 
 // The words of a reserve that takes permits ahead.
-const reserveHash, reserveName = 3, 13
+const reserveQueue, reserveName = 6, 14
 
 // lacks reports whether some of the permits that a reserve takes have not come back yet. Such a reservation is nobody's
 // grant: its caller goes on only after a reserve which finds that nothing lacks. Until then its name is the first.
 func (l *ledger) lacks() bool {
 	r := l.reserve
-	return r != nil && r.name != "" && strings.HasPrefix(l.marks[r.hash], r.name+" ")
+	return r != nil && r.name != "" && strings.HasPrefix(l.queues[r.queue], r.name+" ")
 }
 
 func (l *ledger) zrem(w []string) {

@@ -8,29 +8,38 @@
 --
 -- With ARGV[8] it takes permits ahead of their return: the member holds all that is wanted at once, and value falls
 -- below 0 by what is lacking. So nobody, whatever it is written in, finds a permit free before value is 0 again,
--- which takes an interval at most, and then the caller has what it wants. One caller at a time does so: the field
--- reservedAhead of the hash holds those that want to, in the order in which they came, each with the instant at
--- which its entry ends unless it is renewed. Only the first may hold permits that lack. When it has its permits
--- an entry of nobody takes its place for a while, so that others go on.
+-- which takes an interval at most, and then the caller has what it wants. One caller at a time does so: KEYS[4] holds
+-- those that want to, whoever has waited longest first, each with the instant at which its entry ends unless it is
+-- renewed. Only the first may hold permits that lack, and nobody comes before it once it does. When it has its permits
+-- an entry of nobody takes its place for a while, so that others go on. The key expires with the last of its entries.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, minGap, coolDown, reservedAhead
+-- A caller that wants several limiters first finds its place in all of them, and takes nothing. Since it tells each of
+-- them the same instant since which it has waited, the one that has waited longest comes first everywhere.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, minGap, coolDown
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- KEYS[4]   string: who takes permits ahead of their return, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   permits wanted in all, 0 to give back what is reserved
 -- ARGV[3]   the member of the reservation as if it held ARGV[4] permits, in the format to write
 -- ARGV[4]   permits that it is known to hold, 0 for none
--- ARGV[5]   flags, added up: 1 take all or nothing, 2 it may hold others than ARGV[4]: a call has been lost
+-- ARGV[5]   flags, added up: 1 take all or nothing, 2 it may hold others than ARGV[4]: a call has been lost,
+--           4 with ARGV[8]: take nothing yet, only keep the place among those that take permits ahead
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
--- ARGV[8]   the caller in reservedAhead, in letters and digits, or empty to take what is plainly there. May be left out
--- Returns   {0, held, rate, interval} held: permits that are reserved from now on; with ARGV[8] followed by lacking
---           and wait: how many of those wanted have yet to come back, and ms until they have, or until it is worth
---           while to ask again; 0 if that is for acquire to tell
+-- ARGV[8]   the caller in KEYS[4], in letters and digits, or empty to take what is plainly there. May be left out, as
+--           may what follows
+-- ARGV[9]   since when it waits, in ms as now; or below 0, for how long, which counts unless KEYS[4] has an earlier
+--           word of it; or 0: if it is the first, nobody is to come before it any more
+-- Returns   {0, held, rate, interval} held: permits that are reserved from now on; with ARGV[8] followed by lacking,
+--           wait, place and since: how many of those wanted have yet to come back; ms until they have, or until it is
+--           worth while to ask again, 0 if that is for acquire to tell; the caller's place in KEYS[4], 0 for none;
+--           and since when it waits, 0 if nobody is to come before it any more
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits exceed the rate   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown', 'reservedAhead')
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
 local rate, interval, typ, keep, malformed = conf[1], conf[2], conf[3], conf[4], false
 -- [limiter]
 if not (rate and interval and typ) then
@@ -130,11 +139,12 @@ end
 -- the newest, and has the id. Nor need we know of a call that was sent again below us: its member is looked for
 -- before permits are taken for it a second time, and where too few are left for that.
 local mine, held, flags = nil, tonumber(ARGV[4]), tonumber(ARGV[5])
+local whole, unsure, stands = flags % 2 == 1, flags % 4 >= 2, flags >= 4
 if held > 0 and redis.call('ZSCORE', KEYS[3], ARGV[3]) then
   mine = ARGV[3]
 elseif held == 0 and want > 0 and redis.call('ZSCORE', KEYS[3], member(want)) then
   mine, held = member(want), want
-elseif held > 0 or flags >= 2 or not value or value < want then
+elseif held > 0 or unsure or not value or value < want then
   held = 0
   local newest = redis.call('ZREVRANGE', KEYS[3], 0, 255)
   for i = 1, #newest do
@@ -167,29 +177,47 @@ if plain and ARGV[8] and ARGV[8] ~= '' and value + held < rate and redis.call('Z
   plain = false
 end
 
--- Who holds permits that lack, and who waits to: names and ends, the first of them first.
-local name, names, ends, mark, place = ARGV[8] or '', {}, {}, conf[7] or '', nil
-for who, till in string.gmatch(mark, '(%w+) (%d+)') do
-  till = math.min(tonumber(till), now + 2 * interval)
-  if till > now and #names < 16 then
-    names[#names + 1], ends[#names + 1] = who, till
-    if who == name then
-      place = #names
-    end
+-- Who takes permits ahead and who waits to, the first of them first: name, end, and the instant since which the caller
+-- has waited, 0 once it has been the first. Those who have waited longest come first, so that of several callers that want
+-- several limiters, one comes first in all of its own.
+local name, queue, mark, place, since = ARGV[8] or '', {}, redis.call('GET', KEYS[4]) or '', nil, tonumber(ARGV[9] or 0)
+local me = nil
+for who, till, from in string.gmatch(mark, '(%w+) (%d+) (%d+)') do
+  local e = {who, math.min(tonumber(till), now + 2 * interval), tonumber(from)}
+  if who == name then
+    me = e
+  end
+  if e[2] > now and (who ~= name or since <= 0) and #queue < 32 then
+    queue[#queue + 1] = e
   end
 end
 local ahead = name ~= '' and want > 0 and plain and not paused and gap == 0
-if ahead and not place and #names < 16 then
-  place = #names + 1
-  names[place] = name
+if name ~= '' then
+  -- A caller that tells since when it waits finds its place anew.
+  for i = 1, #queue do
+    if queue[i][1] == name then
+      place = i
+    end
+  end
+  if not ahead and place then
+    table.remove(queue, place)
+    place = nil
+  elseif ahead and not place and #queue < 32 then
+    me = {name, 0, since > 0 and since or now + since}
+    place = 1
+    while queue[place] and (queue[place][3] < me[3] or queue[place][3] == me[3] and queue[place][1] < name) do
+      place = place + 1
+    end
+    table.insert(queue, place, me)
+  end
+  if place then
+    me[2] = now + interval
+    if place == 1 and (since == 0 or not stands) then
+      me[3] = 0
+    end
+  end
 end
-if ahead and place then
-  ends[place] = now + interval
-elseif place then
-  table.remove(names, place)
-  table.remove(ends, place)
-end
-ahead = ahead and place == 1
+ahead = ahead and place == 1 and not stands
 
 -- How many permits it can hold from now on: none in a cool-down, and none where it would be a grant in
 -- the gap behind another's.
@@ -219,10 +247,11 @@ if want > 0 and plain and not paused then
     if ahead then
       n, lacking = want, math.max(0, want - free)
     elseif name ~= '' then
-      n, lacking = 0, place and want or 0
-    elseif value + freed < 0 and #names > 0 then
+      n = stands and math.min(held, want) or 0
+      lacking = place and want - n or 0
+    elseif value + freed < 0 and #queue > 0 then
       n = math.min(held, want) -- what lacks is another's
-    elseif n < want and (gap > 0 or flags % 2 == 1) then
+    elseif n < want and (gap > 0 or whole) then
       n = math.min(held, n)
     end
   end
@@ -235,17 +264,18 @@ if name ~= '' then
     if 4 * want > 3 * rate then
       pause = interval + math.min(25, math.ceil(interval / 10))
     end
-    names[1], ends[1] = '0', now + math.max(1, pause)
+    queue[1] = {'0', now + math.max(1, pause), 0}
   end
-  local list = {}
-  for i = 1, #names do
-    list[i] = names[i] .. ' ' .. string.format('%.0f', ends[i])
+  local list, last = {}, now
+  for i = 1, #queue do
+    list[i] = string.format('%s %.0f %.0f', unpack(queue[i]))
+    last = math.max(last, queue[i][2])
   end
   list = table.concat(list, ' ')
   if list ~= '' and list ~= mark then
-    redis.call('HSET', KEYS[1], 'reservedAhead', list)
+    redis.call('SET', KEYS[4], list, 'PX', string.format('%.0f', last - now))
   elseif list == '' and mark ~= '' then
-    redis.call('HDEL', KEYS[1], 'reservedAhead')
+    redis.call('UNLINK', KEYS[4])
   end
 end
 -- wait returns how long it takes until the permits that lack have come back, whoever waits for them, by the oldest
@@ -254,9 +284,15 @@ local function wait()
   if lacking == 0 then
     return 0
   end
-  local need, step = n - value - back, ahead and 1 or math.max(1, math.min(100, floor(interval / 100)))
-  if need <= 0 then
-    return names[1] == '0' and math.max(1, ends[1] - now) or step
+  local first = place == 1
+  local need, step = n - value - back, first and 1 or math.max(1, math.min(100, floor(interval / 20)))
+  if stands and first then
+    need = want - value - held
+    if need <= 0 then
+      return 0
+    end
+  elseif need <= 0 then
+    return queue[1][1] == '0' and math.max(1, queue[1][2] - now) or step
   end
   local own, at, oldest = member(n), now + step, redis.call('ZRANGE', KEYS[3], 0, 127, 'WITHSCORES')
   for i = 1, #oldest, 2 do
@@ -273,7 +309,7 @@ local function reply()
   if name == '' then
     return {0, n, rate, interval}
   end
-  return {0, n, rate, interval, lacking, wait()}
+  return {0, n, rate, interval, lacking, wait(), place or 0, place and me[3] or 0}
 end
 -- Whoever waits for permits that lack keeps the limiter alive, even if nobody takes any for a while.
 if n == 0 and not mine and lacking == 0 then

@@ -45,11 +45,14 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 func (l *limiter) gatherLocked(r *request) {
 	e := l.h.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.v = reservation{h: l.h, permits: r.permits, typ: l.typ, id: e.cfg.Backends.NewID().Run(0), ahead: true}
+	g.v = reservation{h: l.h, permits: r.permits, typ: l.typ, id: e.cfg.Backends.NewID().Run(0), ahead: true, since: waited(r.came)}
 	l.gathering, r.gathers, l.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
 }
+
+// waited returns for how long a caller has waited that came then, as permit.Reservation.Since has it.
+func waited(came time.Time) int64 { return -max(1, time.Since(came).Milliseconds()) }
 
 // stopGatheringLocked ends the gathering for r, which has its outcome or has left.
 func (r *request) stopGatheringLocked() {

@@ -177,7 +177,7 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		}
 		return ended
 	}
-	l.mayGather = a.Wait <= a.Rate.Interval && a.Rate.MinGap == 0
+	l.mayGather = a.Wait <= a.Rate.Interval+f.Allowance.Grace && a.Rate.MinGap == 0
 	l.passLocked(a, f.Runs[0].Permits)
 	soon, wait := l.lineWaitLocked(f, a, l.waiters.first)
 	l.grantableAt = now.Add(soon)

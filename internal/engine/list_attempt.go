@@ -59,15 +59,20 @@ func (s *listAttempt) run(ctx context.Context) {
 	}
 }
 
-// attempt begins with the limiter that takes longest, and begins with each other one when it takes no longer
-// than the rest of that.
+// attempt takes its places first. Then it begins with the limiter that takes longest, and begins with each other one when
+// it takes no longer than the rest of that.
 func (s *listAttempt) attempt(ctx context.Context) (listReply, error) {
 	if err := reconcileAll(ctx, s.w.parts); err != nil {
 		return nothing, err // it names the limiter
 	}
+	if a, ok, err := s.standAll(ctx); !ok {
+		return a, err
+	}
 	for {
-		if err := s.lookAll(ctx); err != nil {
+		if i, err := s.lookAll(ctx); err != nil {
 			return nothing, err
+		} else if i >= 0 {
+			return s.refusedBy(i, 0), nil
 		}
 		last := s.last()
 		if last < 0 {
@@ -93,12 +98,12 @@ func (s *listAttempt) attempt(ctx context.Context) (listReply, error) {
 			}
 			tooLong := v.hasBegun() && due.After(v.begun.Add(maxReserved*v.rate.Interval)) || !v.hasBegun() && i == last
 			if tooLong || s.w.isLate(0) || s.hasLeft() {
-				return refusal(last, &permit.Reply{Wait: due.Sub(now), Rate: s.list[last].rate}), nil
+				return s.refusedBy(last, due.Sub(now)), nil
 			}
 			if !v.whole() && !v.due.IsZero() && v.look.Before(next) {
 				next = v.look
 			}
-			if v.held > 0 && v.renewal().Before(next) {
+			if v.mustRenew() && v.renewal().Before(next) {
 				next = v.renewal()
 			}
 		}
@@ -119,29 +124,140 @@ func (s *listAttempt) last() int {
 	return last
 }
 
-// lookAll takes what has come back, renews what is held, and asks how long the rest takes. It begins with the limiters
-// whose permits are being gathered, since peers may want these at this very instant.
-func (s *listAttempt) lookAll(ctx context.Context) error {
-	for i := range s.list {
-		if v := &s.list[i]; v.hasBegun() {
-			if err := s.gather(ctx, v); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range s.list {
-		if v := &s.list[i]; !v.hasBegun() {
-			if err := s.estimate(ctx, v); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// refusedBy returns the reply that the i-th limiter keeps the list waiting.
+func (s *listAttempt) refusedBy(i int, wait time.Duration) listReply {
+	return refusal(i, &permit.Reply{Wait: wait, Rate: s.list[i].rate})
 }
+
+// standAll waits until the list is the first to take permits ahead in each of its limiters. It reports false if that is no
+// use, or the caller has left; a is then the reply to the attempt.
+//
+// All limiters are told the same instant since which the caller has waited, and have the list that has waited longest come
+// first. So one list always comes first in all of its limiters, whatever processes they are of, and none holds permits
+// before it does.
+func (s *listAttempt) standAll(ctx context.Context) (a listReply, ok bool, err error) {
+	since := waited(s.w.since)
+	for !s.hasLeft() {
+		behind := -1 // a limiter in which others come first
+		for i := range s.list {
+			v := &s.list[i]
+			if s.isDue(v, time.Now()) && !v.allOrNothing() {
+				v.since = since
+				if err := v.stand(ctx); err != nil {
+					return nothing, false, err
+				}
+				if v.place > 0 {
+					since = v.stamp
+				}
+				if a, ok, err := s.waitForPlace(ctx, i); !ok {
+					return a, false, err
+				}
+			}
+			if v.place != 1 && !v.allOrNothing() {
+				behind = i
+			}
+		}
+		if behind < 0 {
+			if behind, err = s.claimAll(ctx); behind < 0 {
+				return nothing, err == nil, err
+			}
+		}
+		next := time.Now().Add(time.Second)
+		for i := range s.list {
+			if v := &s.list[i]; !v.allOrNothing() && v.look.Before(next) {
+				next = v.look
+			}
+		}
+		s.sleep(max(time.Until(next), time.Millisecond))
+		if s.w.isLate(0) {
+			v := &s.list[behind]
+			wait, err := v.waitFor(ctx, v.permits)
+			return s.refusedBy(behind, wait), false, err
+		}
+	}
+	return nothing, false, nil
+}
+
+// allOrNothing reports whether the permits of v cannot be taken ahead, so that it has no place.
+func (v *listPart) allOrNothing() bool { return v.rate.MinGap > 0 }
+
+// waitForPlace sets when the place in the i-th limiter is to be renewed or looked at. It reports false if there is none
+// to be had, because of a cool-down.
+func (s *listAttempt) waitForPlace(ctx context.Context, i int) (a listReply, ok bool, err error) {
+	v := &s.list[i]
+	wait := v.wait
+	switch {
+	case v.place == 1:
+		wait = v.rate.Interval / 2
+	case v.place == 0: // it has a minGap, a cool-down has begun, or the permits left have been lost
+		if wait, err = v.waitFor(ctx, v.permits); err != nil {
+			return nothing, false, err
+		}
+		if wait > v.rate.Interval && !v.allOrNothing() {
+			return s.refusedBy(i, wait), false, nil
+		}
+	}
+	v.look = time.Now().Add(max(time.Millisecond, min(wait, v.rate.Interval/2)))
+	return nothing, true, nil
+}
+
+// claimAll has nobody come before the list any more. If others do by now, it returns the index of a limiter in which they
+// do, otherwise -1.
+func (s *listAttempt) claimAll(ctx context.Context) (behind int, err error) {
+	for i := range s.list {
+		v := &s.list[i]
+		if v.allOrNothing() {
+			continue
+		}
+		v.since = 0
+		if err := v.stand(ctx); err != nil {
+			return -1, err
+		}
+		v.due, v.look, v.takes = time.Time{}, v.renewal(), v.wait
+		if v.wait > 0 {
+			v.due = v.moved.Add(v.wait)
+		}
+		if v.place != 1 {
+			for j := range s.list[:i+1] {
+				s.list[j].look = time.Time{} // what was claimed goes back
+			}
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// lookAll takes what has come back, renews what is held, and asks how long the rest takes. It begins with the limiters
+// whose permits are being gathered, since peers may want these at this very instant. If the list has lost its place in one of
+// them, lookAll returns its index, otherwise -1.
+func (s *listAttempt) lookAll(ctx context.Context) (lost int, err error) {
+	for _, begun := range []bool{true, false} {
+		for i := range s.list {
+			v := &s.list[i]
+			if v.hasBegun() != begun {
+				continue
+			}
+			ask := s.estimate
+			if begun {
+				ask = s.gather
+			}
+			if err := ask(ctx, v); err != nil {
+				return -1, err
+			}
+			if v.place > 1 {
+				return i, nil
+			}
+		}
+	}
+	return -1, nil
+}
+
+// mustRenew reports whether v holds permits or a place, which end an interval after the last call.
+func (v *listPart) mustRenew() bool { return v.held > 0 || v.place > 0 }
 
 // isDue reports whether something is to be done for v.
 func (s *listAttempt) isDue(v *listPart, now time.Time) bool {
-	if now.Before(v.look) && (v.held == 0 || now.Before(v.renewal())) {
+	if now.Before(v.look) && (!v.mustRenew() || now.Before(v.renewal())) {
 		return false
 	}
 	return !s.hasLeft()
@@ -153,9 +269,17 @@ func (s *listAttempt) estimate(ctx context.Context, v *listPart) error {
 	if !s.isDue(v, now) {
 		return nil
 	}
-	wait, err := v.waitFor(ctx, v.permits)
-	if err != nil {
-		return err
+	if v.place > 0 {
+		if err := v.stand(ctx); err != nil || v.place > 1 {
+			return err
+		}
+	}
+	wait := v.wait
+	if v.place == 0 {
+		var err error
+		if wait, err = v.waitFor(ctx, v.permits); err != nil {
+			return err
+		}
 	}
 	v.due, v.look, v.takes = time.Time{}, now, wait
 	if wait > 0 {
@@ -191,17 +315,22 @@ func (s *listAttempt) gather(ctx context.Context, v *listPart) error {
 	return nil
 }
 
-// takeAll renews what is held and takes the rest, of each limiter all or nothing. If one refuses, only what has
-// been gathered stays.
+// takeAll renews what is held and takes the rest. If one refuses, only what has been gathered stays.
 func (s *listAttempt) takeAll(ctx context.Context) (granted bool, err error) {
 	granted = true
 	for i := range s.list {
 		v := &s.list[i]
-		v.ahead = false
+		v.ahead = v.place == 1 && !v.whole()
+		if v.ahead && !v.hasBegun() {
+			v.begun = time.Now()
+		}
 		if err := v.send(ctx, v.permits, !v.hasBegun()); err != nil {
 			return false, err
 		}
-		if !v.whole() {
+		if v.ahead && v.lacking > 0 {
+			granted = false
+			v.look, v.due = time.Now(), time.Now().Add(v.wait)
+		} else if !v.whole() {
 			granted = false
 			wait, err := v.waitFor(ctx, v.permits-v.held)
 			if err != nil {
@@ -241,7 +370,7 @@ func (s *listAttempt) account(granted bool) {
 // refund gives back what is held.
 func (s *listAttempt) refund() {
 	for i := range s.list {
-		if v := &s.list[i]; v.held > 0 || v.unsure {
+		if v := &s.list[i]; v.mustRenew() || v.unsure {
 			v.refund()
 		}
 	}

@@ -77,8 +77,9 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 // until all are granted or may not be held any longer. What has not been granted by then goes back at once.
 func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, ok bool, err error) {
 	s := &listAttempt{w: w, stop: make(chan struct{}), done: make(chan struct{}), list: make([]listPart, len(w.parts))}
+	id := w.engine.cfg.Backends.NewID().Run(0) // in all of its limiters, so that it has one place among those that came at one instant
 	for i, p := range w.parts {
-		s.list[i].reservation = reservation{h: p.h, permits: p.permits, typ: p.h.Type(), id: w.engine.cfg.Backends.NewID().Run(0)}
+		s.list[i].reservation = reservation{h: p.h, permits: p.permits, typ: p.h.Type(), id: id}
 	}
 	background, slow := context.WithoutCancel(ctx), w.engine.slowed.next()
 	if err := w.inBackground(func() { s.run(background) }); err != nil {

@@ -18,7 +18,11 @@ type reservation struct {
 	id      permit.ID
 	held    int64         // permits, by the last reply
 	ahead   bool          // it holds permits before they have come back
+	stands  bool          // it takes none yet
 	lacking int64         // of those held, how many have yet to come back
+	place   int64         // among those that take permits ahead; 0 for none
+	since   int64         // what is told of that: since when the caller waits, as permit.Reservation has it
+	stamp   int64         // what the last reply said of it
 	wait    time.Duration // until these have, as of the last reply
 	unsure  bool          // a call has been lost, so Redis may hold another number
 	moved   time.Time     // when it was last moved to the present
@@ -28,6 +32,15 @@ type reservation struct {
 
 func (v *reservation) whole() bool        { return v.held == v.permits && v.lacking == 0 }
 func (v *reservation) renewal() time.Time { return v.moved.Add(v.rate.Interval / 2) }
+
+// stand takes or renews the place among those that take permits ahead, and takes no permits. If it is the first place, wait
+// is how long it takes until all permits are free.
+func (v *reservation) stand(ctx context.Context) error {
+	v.ahead, v.stands = true, true
+	err := v.send(ctx, v.permits, false)
+	v.stands = false
+	return err
+}
 
 // take takes as many permits as are free. If that is less than wanted, wait is how long it takes until there
 // are more.
@@ -90,7 +103,7 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		v.unsure = v.unsure || !answered
 		if other, ok := err.(*permit.WrongTypeError); ok {
 			// What it held belongs to the other type, whose keys are no longer used.
-			v.typ, v.held, v.lacking, v.unsure = other.Type, 0, 0, false
+			v.typ, v.held, v.lacking, v.place, v.unsure = other.Type, 0, 0, 0, false
 			v.h.LearnType(other.Type)
 			continue
 		}
@@ -101,8 +114,8 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		v.count(a.Held, a.Lacking)
 		v.unsure = false
 		if v.ahead {
-			v.wait = a.Wait
-			if v.lacking > 0 && v.wait >= v.rate.Interval {
+			v.wait, v.place, v.stamp = a.Wait, a.Place, a.Since
+			if v.lacking > 0 && v.place == 1 && v.wait >= v.rate.Interval {
 				// Some members lie ahead of the clock, which may have been set back. Acquire marks them, so that they
 				// are spent an interval from now, and lifts blocks of a cool-down that is over.
 				_, err = v.waitFor(ctx, 1)
@@ -115,7 +128,8 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 
 // call returns the arguments of a call after which that many permits are held.
 func (v *reservation) call(want int64, whole bool) permit.Reservation {
-	return permit.Reservation{Type: v.typ, ID: v.id, Want: want, Held: v.held, Whole: whole, Unsure: v.unsure, Ahead: v.ahead}
+	return permit.Reservation{Type: v.typ, ID: v.id, Want: want, Held: v.held, Whole: whole, Unsure: v.unsure,
+		Ahead: v.ahead, Stand: v.stands, Since: v.since}
 }
 
 // count adds up what has lain idle.
@@ -129,13 +143,14 @@ func (v *reservation) count(held, lacking int64) {
 
 // refund works even if the Engine is closed. If it fails, the permits are free again after one interval.
 func (v *reservation) refund() {
+	v.ahead = v.ahead || v.place > 0 // the place goes, too
 	call := v.call(0, false)
 	err := retry.Do(nil, nil, func(bool) error {
 		_, err := v.h.backend.Reserve(context.Background(), call)
 		return err
 	})
 	if _, lost := err.(*retry.Error); !lost {
-		v.held, v.lacking, v.unsure = 0, 0, false
+		v.held, v.lacking, v.place, v.unsure = 0, 0, 0, false
 		v.h.Changed()
 	}
 }

@@ -203,6 +203,8 @@ type Reservation struct {
 	Whole  bool  // take all of them or none
 	Unsure bool  // a call has been lost, so the number held may differ from Held
 	Ahead  bool  // take them before they have come back, so that nobody else takes them when they do
+	Stand  bool  // with Ahead: take none yet, only keep the place among those that take permits ahead
+	Since  int64 // with Ahead: since when the caller waits; see ARGV[9] of reserve
 }
 
 // A Reserved is the reply to a Reservation.
@@ -210,5 +212,7 @@ type Reserved struct {
 	Held    int64
 	Lacking int64         // of a Reservation with Ahead, permits that have yet to come back
 	Wait    time.Duration // until they have, or until it is worth while to ask again; 0 if not known
+	Place   int64         // of a Reservation with Ahead, among those that take permits ahead; 0 for none
+	Since   int64         // of a Reservation with Ahead, since when the caller waits, in ms of the limiter's clock
 	Rate    Rate          // without its type
 }

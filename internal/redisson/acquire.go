@@ -233,11 +233,14 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 		flags |= reserveUnsure
 	}
 	if v.Ahead {
-		ahead, fields = hex.EncodeToString(v.ID[:]), 6
+		ahead, fields = hex.EncodeToString(v.ID[:]), 8
+	}
+	if v.Stand {
+		flags |= reserveStand
 	}
 	s := l.Scripts.Reserve
-	cmd, err := s.Command(l.Keys.Of(v.Type), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
-		v.Held, flags, l.now(), l.KeyTTL.Milliseconds(), ahead)
+	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead[v.Type]), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
+		v.Held, flags, l.now(), l.KeyTTL.Milliseconds(), ahead, v.Since)
 	if err != nil {
 		return permit.Reserved{}, err
 	}
@@ -260,7 +263,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	}
 	a := permit.Reserved{Held: r[1], Rate: permit.Rate{Permits: r[2], Interval: ms(r[3])}}
 	if v.Ahead {
-		a.Lacking, a.Wait = r[4], ms(r[5])
+		a.Lacking, a.Wait, a.Place, a.Since = r[4], ms(r[5]), r[6], r[7]
 	}
 	return a, nil
 }

@@ -12,6 +12,7 @@ type Keys struct {
 	Hash    string
 	Value   [2]string // by Type
 	Permits [2]string
+	Ahead   [2]string // who takes permits ahead of their return
 
 	overall [3]any // those of Of(Overall), as arguments
 }
@@ -19,11 +20,12 @@ type Keys struct {
 // NewKeys returns the keys of the limiter of that name. For PerClient limiters they are those of the given
 // client.
 func NewKeys(name, clientID string) Keys {
-	value, permits := Suffixed(name, "value"), Suffixed(name, "permits")
+	value, permits, ahead := Suffixed(name, "value"), Suffixed(name, "permits"), Suffixed(name, "ahead")
 	return Keys{
 		Hash:    name,
 		Value:   [2]string{value, value + ":" + clientID},
 		Permits: [2]string{permits, permits + ":" + clientID},
+		Ahead:   [2]string{ahead, ahead + ":" + clientID},
 		overall: [3]any{name, value, permits},
 	}
 }

@@ -109,4 +109,5 @@ const (
 const (
 	reserveWhole  = 1
 	reserveUnsure = 2
+	reserveStand  = 4
 )

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -16,7 +17,10 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 		held = e.left
 	}
 	may := v.Want > 0 && cool <= now && g.pause(now, e) <= 0
-	first := v.Ahead && g.queue(v.ID, now, may && g.rate.MinGap == 0)
+	if v.Ahead {
+		a.Place, a.Since = g.queue(v, now, may && g.rate.MinGap == 0)
+	}
+	first := a.Place == 1 && !v.Stand
 	n := int64(0)
 	if may {
 		g.wires = nil
@@ -37,7 +41,7 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 			n, a.Lacking = v.Want, max(0, v.Want-free)
 		case v.Ahead:
 			n = 0
-			if g.rate.MinGap == 0 {
+			if a.Place > 0 {
 				a.Lacking = v.Want
 			}
 		case g.value() < 0 && len(g.ahead) > 0:
@@ -70,29 +74,52 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 		}
 		g.ahead[0] = turn{till: now + max(1, pause)}
 	case a.Lacking > 0:
-		a.Wait = ms(g.lacks(e, now))
+		if a.Place != 1 || !v.Stand {
+			a.Wait = ms(g.lacks(e, now))
+		} else if short := v.Want - g.value(); short > 0 {
+			wait, _ := g.wait(now, short, 0, 0)
+			a.Wait = ms(wait)
+		}
 	}
 	return a
 }
 
 // A turn is that of a caller to hold permits that lack, or that of nobody.
 type turn struct {
-	id   permit.ID
-	till int64
+	id    permit.ID
+	till  int64
+	since int64 // 0 if nobody comes before it any more
 }
 
-// queue puts a caller that may go on behind those that wait for their turn, and removes one that may not. It
-// reports whether it is its turn.
-func (g *slidingLog) queue(id permit.ID, now int64, may bool) bool {
-	g.ahead = slices.DeleteFunc(g.ahead, func(t turn) bool { return t.till <= now || t.id == id && !may })
-	i := slices.IndexFunc(g.ahead, func(t turn) bool { return t.id == id })
-	if i < 0 && may && len(g.ahead) < 16 {
-		i, g.ahead = len(g.ahead), append(g.ahead, turn{id: id})
+// queue puts a caller that may go on among those that wait for their turn, and removes one that may not. It returns its
+// place, 0 for none, and since when it waits.
+func (g *slidingLog) queue(v permit.Reservation, now int64, may bool) (place, since int64) {
+	g.ahead = slices.DeleteFunc(g.ahead, func(t turn) bool {
+		return t.till <= now || t.id == v.ID && (!may || v.Since > 0)
+	})
+	i := slices.IndexFunc(g.ahead, func(t turn) bool { return t.id == v.ID })
+	switch {
+	case !may:
+		return 0, 0
+	case i < 0:
+		since = v.Since
+		if since <= 0 {
+			since += now
+		}
+		i = slices.IndexFunc(g.ahead, func(t turn) bool {
+			return t.since > since || t.since == since && bytes.Compare(t.id[:], v.ID[:]) > 0
+		})
+		if i < 0 {
+			i = len(g.ahead)
+		}
+		g.ahead = slices.Insert(g.ahead, i, turn{id: v.ID, since: since})
 	}
-	if i >= 0 {
-		g.ahead[i].till = now + g.interval()
+	t := &g.ahead[i]
+	t.till = now + g.interval()
+	if i == 0 && (v.Since == 0 || !v.Stand) {
+		t.since = 0
 	}
-	return i == 0
+	return int64(i + 1), t.since
 }
 
 // lacks returns how long it takes until the permits that lack have come back, except those of e.
@@ -100,7 +127,7 @@ func (g *slidingLog) lacks(e *entry, now int64) int64 {
 	lacking := -g.value()
 	step := int64(1)
 	if len(g.ahead) == 0 || e == nil || g.ahead[0].id != e.id {
-		step = max(1, min(100, g.interval()/100))
+		step = max(1, min(100, g.interval()/20))
 	}
 	if lacking <= 0 && len(g.ahead) > 0 && g.ahead[0].id == (permit.ID{}) {
 		return max(1, g.ahead[0].till-now)
