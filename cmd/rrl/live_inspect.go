@@ -46,7 +46,7 @@ func inspectCommand() *cli.Command {
 					return err
 				}
 			}
-			if isAbsent(st.Problem) && !st.HasValue && st.Count == 0 && len(st.Fields) == 0 && len(v.clients) == 0 {
+			if nothingOf(st) && len(v.clients) == 0 {
 				return absent(name, rdb)
 			}
 			if c.Bool("json") {
