@@ -124,8 +124,10 @@ func jsonOf(l *survey.Limiter) jsonLimiter {
 		o.TTLMS = &ms
 	}
 	if l.Newest != nil {
-		at := l.Newest.Time().UTC()
-		o.LastGrant = &at
+		if at, ok := l.Newest.Granted(); ok {
+			at = at.UTC()
+			o.LastGrant = &at
+		}
 	}
 	return o
 }
