@@ -79,9 +79,9 @@ func (h *Handler) command(text, node string) string {
 		name, rest, _ := strings.Cut(rest, " ")
 		return strings.TrimSpace("rrl " + name + " --redis " + doctor.ShellQuote(h.url) + " " + rest)
 	}
-	at, cluster := h.url, ""
-	if scheme, host, ok := strings.Cut(h.url, "+cluster://"); ok {
-		at, cluster = scheme+"://"+host, "-c "
+	at, cluster := strings.Replace(h.url, "+cluster://", "://", 1), ""
+	if h.survey.Divided() {
+		cluster = "-c "
 	}
 	if scheme, _, ok := strings.Cut(at, "://"); ok && node != "" {
 		at, cluster = scheme+"://"+node, ""

@@ -106,7 +106,8 @@ func (h *Handler) round() {
 			continue
 		}
 		s.found++
-		if f.Limiter != "" && !slices.Contains(s.sick[f.Limiter], f.Check) {
+		// What is idle is not broken, and one limiter stands for many there.
+		if f.Limiter != "" && f.Check != "idle" && !slices.Contains(s.sick[f.Limiter], f.Check) {
 			s.sick[f.Limiter] = append(s.sick[f.Limiter], f.Check)
 		}
 	}

@@ -77,6 +77,7 @@
     const source = new EventSource(body.dataset.events);
     let again = false; // the server has ended the stream, and the browser begins another
     source.addEventListener("again", () => (again = true));
+    source.onopen = () => (body.dataset.streams = String(1 + Number(body.dataset.streams || 0)));
     source.onmessage = (message) => {
       const event = JSON.parse(message.data);
       if (serverGone) {
@@ -127,10 +128,13 @@
 
   // Commands are copied. Where the browser has no clipboard for a page, as without TLS, it copies what is selected.
   async function copy(code) {
-    if (navigator.clipboard) return navigator.clipboard.writeText(code.textContent);
-    getSelection().selectAllChildren(code);
-    document.execCommand("copy");
-    getSelection().removeAllRanges();
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch (e) {
+      getSelection().selectAllChildren(code);
+      document.execCommand("copy");
+      getSelection().removeAllRanges();
+    }
   }
   body.classList.add("copies");
   document.addEventListener("click", async (e) => {
