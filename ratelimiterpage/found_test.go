@@ -47,6 +47,7 @@ func TestMembersThatAreNoGrants(t *testing.T) {
 		return list
 	}
 	got := rows()
+	require.NotContains(t, s.get("limiter?name="+url.QueryEscape(name)).body, "have expired", "a tripwire is no permit that expires")
 	require.Len(t, got, 3)
 	require.Equal(t, []string{now.UTC().Format("15:04:05.000"), "7", got[0][2], `Go <i class="tag">reserved ahead</i>`}, got[0])
 	require.Equal(t, []string{now.Add(-time.Minute).UTC().Format("15:04:05.000"), "2", got[1][2], "Go"}, got[1])

@@ -82,8 +82,15 @@ func (h *Handler) liveOf(v *view, st *survey.State) *liveView {
 	if !o.PerClient && st.Problem == nil {
 		o.Timeline = timelineOf(v, st)
 	}
-	if all, expired, ok := st.Sum(); ok && st.Problem == nil && expired > 0 && all > 0 {
-		o.Expired = v.number(expired)
+	if _, expired, ok := st.Sum(); ok && st.Problem == nil {
+		for _, m := range st.Members {
+			if m.Mark() == 'w' { // a tripwire, which expires at once
+				expired -= int64(m.Permits)
+			}
+		}
+		if expired > 0 {
+			o.Expired = v.number(expired)
+		}
 	}
 	o.members(st)
 	for _, f := range doctor.Examine(st) {

@@ -123,7 +123,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 			}
 		}
 		if n > 0 {
-			fmt.Fprintf(l.out, "\n%s in %s\n", sum, visible(l.where))
+			fmt.Fprintf(l.out, "\n%s\n", sum.line(visible(l.where)))
 		} else if len(errs) == 0 {
 			fmt.Fprintf(l.out, "There are no such limiters in %s.\n", visible(l.where))
 		}
@@ -206,18 +206,21 @@ func (s *summing) add(l *survey.Limiter) {
 	}
 }
 
-// String returns the counts that are not 0, with that of the limiters first.
-func (s summing) String() string {
+// line returns the counts that are not 0, with that of the limiters first.
+func (s *summing) line(where string) string {
 	text := survey.Counted(s.all, "limiter")
 	if s.remains > 0 {
-		text += fmt.Sprintf(" and what %d more have left behind", s.remains)
+		text += fmt.Sprintf(", and what %d more have left behind,", s.remains)
 	}
+	text += " in " + where
+	separator := ": "
 	for _, c := range []struct {
 		n    int
 		what string
 	}{{s.limited, "limited now"}, {s.cooling, "in a cool-down"}, {s.stuck, "stuck"}, {s.malformed, "malformed"}} {
 		if c.n > 0 {
-			text += fmt.Sprintf(", %d %s", c.n, c.what)
+			text += fmt.Sprintf("%s%d %s", separator, c.n, c.what)
+			separator = ", "
 		}
 	}
 	return text

@@ -79,7 +79,7 @@ func TestLs(t *testing.T) {
 	out := l.ok("ls", "--match", l.base+"*")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 8)
-	require.Regexp(t, `^5 limiters, 1 limited now, 1 stuck, 1 malformed in 127\.0\.0\.1:\d+, database 0$`, lines[7])
+	require.Regexp(t, `^5 limiters in 127\.0\.0\.1:\d+, database 0: 1 limited now, 1 stuck, 1 malformed$`, lines[7])
 	require.Regexp(t, `^NAME +TYPE +RATE +USED +WAIT +COOL-DOWN +TTL +MEMBERS +NODE$`, lines[0])
 	require.Regexp(t, `(?m)orders +OVERALL +10/1m +6 +0 +- +3 `, out)
 	require.Regexp(t, `(?m)users +PER_CLIENT +10/1h30m +- +- +- +- `, out)

@@ -147,10 +147,12 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		}
 		switch {
 		case err != nil || w.asJSON:
-		case !write:
-			_, err = fmt.Fprintln(out, "nothing was changed; --write does it")
+			return err
 		case perClient && name == "delete":
-			err = tellLeft(ctx, out, s, limiter)
+			err = tellLeft(ctx, out, survey.New(rdb.UniversalClient), limiter, c.String("client"))
+		}
+		if err == nil && !write {
+			_, err = fmt.Fprintln(out, "nothing was changed; --write does it")
 		}
 		return err
 	})
@@ -175,13 +177,16 @@ func changeOnce(ctx context.Context, rdb redis.UniversalClient, limiter, id stri
 	return err
 }
 
-// tellLeft writes how many clients have permits of a PER_CLIENT limiter that is deleted, if any.
-func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter string) error {
+// tellLeft writes how many clients but one have permits of a PER_CLIENT limiter that is deleted, if any.
+func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter, but string) error {
 	const most = 1000
 	n := 0
-	for _, err := range s.Clients(ctx, limiter) {
+	for id, err := range s.Clients(ctx, limiter) {
 		if err != nil {
-			return fmt.Errorf("it was deleted, but it is not known whose permits are left: %w", err)
+			return fmt.Errorf("it is not known whose permits are left: %w", err)
+		}
+		if id == but {
+			continue
 		}
 		if n++; n == most {
 			break

@@ -48,10 +48,10 @@ func main() {
 // run runs the command and returns its exit code. It never calls os.Exit.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	app, help := newApp(stdout, stderr), "rrl --help"
+	err := app.Run(ctx, args)
 	if len(args) > 1 && app.Command(args[1]) != nil {
 		help = "rrl " + args[1] + " --help"
 	}
-	err := app.Run(ctx, args)
 	var usage usageError
 	var exit exitError
 	switch {

@@ -81,6 +81,12 @@ func nearLimiter(ctx context.Context, rdb *liveRedis, name string) string {
 func completion(c *cli.Command) {
 	c.Hidden, c.Usage, c.OnUsageError = false, "print the completion of commands and flags for bash, zsh, fish or pwsh", onUsageError
 	c.HideHelpCommand = true
+	c.Action = func(_ context.Context, c *cli.Command) error {
+		if name := c.Args().First(); c.Args().Present() {
+			return usageError{fmt.Errorf("no completion for the shell %q%s", name, didYouMean(name, "", cli.SuggestCommand(c.Commands, name)))}
+		}
+		return cli.ShowSubcommandHelp(c)
+	}
 	for _, shell := range c.Commands {
 		shell.OnUsageError = onUsageError
 		if shell.Name != "bash" {

@@ -18,6 +18,7 @@ func TestDidYouMean(t *testing.T) {
 	}{
 		{[]string{"docter"}, `no command "docter"; did you mean doctor? (see rrl --help)`},
 		{[]string{"setrate"}, `no command "setrate"; did you mean set-rate?`},
+		{[]string{"completion", "zhs"}, `no completion for the shell "zhs"; did you mean zsh? (see rrl completion --help)`},
 		{[]string{"dance"}, `no command "dance" (see`},
 		{[]string{"ls", "--mach", "x"}, `; did you mean --match? (see rrl ls --help)`},
 		{[]string{"ls", "--wiating"}, `; did you mean --waiting? (see`},
