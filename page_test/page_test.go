@@ -310,7 +310,7 @@ func TestPictures(t *testing.T) {
 	b.visit("?q=api&sort=wait")
 	b.until(`document.querySelector("#count").innerText.endsWith("of 4")`)
 	b.visit("?sort=wait")
-	b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("#live tbody tr").length === 50 && document.querySelector("tr.broken .tag.bad")`)
+	b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("#live tbody tr").length === 50 && document.querySelector("tr.broken th .tag.bad")`)
 	b.until(`!document.querySelector("#found").hidden`)
 	b.picture("page-list.png", 1180, 620)
 	b.visit(limiterURL("orders:create"))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/doctor"
@@ -22,8 +23,10 @@ func didYouMean(typed, prefix, suggestion string) string {
 // alike reports whether two words differ in a third of their bytes at most.
 func alike(a, b string) bool { return a != "" && b != "" && 3*distance(a, b) <= max(len(a), len(b)) }
 
-// distance returns how many bytes have to be put in, left out, replaced, or swapped with the next one to make b of a.
+// distance returns how many bytes have to be put in, left out, replaced, or swapped with the next one to make b of a. Upper
+// and lower case are equal.
 func distance(a, b string) int {
+	a, b = strings.ToLower(a), strings.ToLower(b)
 	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

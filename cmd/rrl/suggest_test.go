@@ -50,7 +50,7 @@ func TestDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "ab", 2}, {"ab", "ab", 0}, {"ab", "ba", 1}, {"abc", "ac", 1}, {"abc", "adc", 1}, {"ca", "abc", 3}, {"kitten", "sitting", 3}} {
+	}{{"", "", 0}, {"", "ab", 2}, {"ab", "ab", 0}, {"ab", "ba", 1}, {"abc", "ac", 1}, {"abc", "ADC", 1}, {"ca", "abc", 3}, {"kitten", "sitting", 3}} {
 		require.Equal(t, c.want, distance(c.a, c.b), "%q %q", c.a, c.b)
 		require.Equal(t, c.want, distance(c.b, c.a), "%q %q", c.b, c.a)
 	}
