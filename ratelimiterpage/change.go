@@ -266,7 +266,7 @@ func (h *Handler) change(ctx context.Context, a action, name, client string, for
 	if client != "" {
 		opts = append(opts, ratelimiter.WithClientID(client))
 	}
-	absent := errors.Is(before.Problem, permit.ErrNotInitialized) && !before.HasValue && before.Count == 0 && len(before.Fields) == 0
+	absent := before.Types == [3]string{"none", "none", "none"}
 	if a.creates && absent && form.Get("create") != "1" {
 		return nil, formError{errors.New("there is no limiter of this name, and none was to be made")}
 	}

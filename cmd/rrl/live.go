@@ -150,7 +150,7 @@ func isAbsent(err error) bool { return errors.Is(err, permit.ErrNotInitialized) 
 
 // nothingOf reports whether Redis holds nothing of a limiter that st is the state of.
 func nothingOf(st *survey.State) bool {
-	return isAbsent(st.Problem) && !st.HasValue && st.Count == 0 && len(st.Fields) == 0
+	return isAbsent(st.Problem) && st.Types == [3]string{"none", "none", "none"}
 }
 
 // An absentError is the error that there is no limiter of the name that was typed.
