@@ -93,7 +93,7 @@ func WithWrites(token string) Option {
 }
 
 // WithStreams sets how many live views may be open at once, at least 1. Whoever comes later sees a page that does not
-// move. The default is 64.
+// move until one of them ends, which each does after 30 s if nobody is there any more. The default is 64.
 func WithStreams(n int) Option {
 	return func(c *config) {
 		if c.streams = n; n < 1 {
