@@ -60,7 +60,7 @@ func TestListInABrowser(t *testing.T) {
 	rdb := client(t, s)
 	fill(t, rdb, 10_000)
 	b := open(t, serve(t, rdb), 1280, 800)
-	b.visit("")
+	b.visit("?sort=name")
 	b.until(`!document.querySelector("[data-looking]") && document.querySelector("#count").innerText === "1–50 of 10006"`)
 	require.Equal(t, 50, eval[int](b, `document.querySelectorAll("#live tbody tr").length`))
 	require.Equal(t, "<img src=x onerror=document.title='pwned'>", eval[string](b, `document.querySelector("tbody th a").innerText`))
@@ -89,7 +89,9 @@ func TestListInABrowser(t *testing.T) {
 	// By mouse: a tab and a column.
 	b.do(chromedp.Click(chromedp.CSS(`.tabs a[href*="only=limited"]`)))
 	b.until(`document.querySelector("#count")?.innerText === "1–3 of 3"`)
-	b.do(chromedp.Click(chromedp.CSS(`th a[href*="sort=wait"]`)))
+	b.do(chromedp.Click(chromedp.CSS(`th a[href*="sort=name"]`)))
+	b.until(`document.querySelector("th[aria-sort=ascending]")?.innerText.startsWith("Name") && document.querySelector("tbody th a").innerText === "api:export"`)
+	b.visit("?only=limited")
 	b.until(`document.querySelector("th[aria-sort=descending]")?.innerText.startsWith("Wait") && document.querySelector("tbody th a").innerText === "billing:legacy"`)
 
 	// A limiter that is made and deleted while the list is open shows by itself.
@@ -239,6 +241,65 @@ func TestNarrowAndDark(t *testing.T) {
 	b.until(luminance + " > 200")
 }
 
+// TestFindingsInABrowser watches a list that is empty at first: a limiter that is made shows by itself, and so does what is
+// broken, with the number at the link to the doctor. Its command is copied with the Redis that it is for.
+func TestFindingsInABrowser(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := client(t, s)
+	b := open(t, serve(t, rdb), 1280, 900)
+	b.visit("")
+	b.until(`document.querySelector("#live").innerText.includes("There is no limiter here.")`)
+	require.True(t, eval[bool](b, `document.querySelector("#found").hidden`))
+	ctx := t.Context()
+	require.NoError(t, rdb.HSet(ctx, "billing:legacy", "rate", 5, "interval", 60000, "type", 0).Err())
+	require.NoError(t, rdb.Set(ctx, "{billing:legacy}:value", 0, 0).Err())
+	b.until(`document.querySelector("tr.broken")?.innerText.includes("billing:legacy")`)
+	b.until(`!document.querySelector("#found").hidden && Number(document.querySelector("#found").innerText) > 0`)
+	b.until(`document.querySelector("tr.broken .tag.bad")`)
+	require.True(t, eval[bool](b, `document.querySelector("#found").closest("a").innerText.startsWith("Doctor")`))
+
+	// Copied.
+	b.visit("doctor")
+	b.until(`document.querySelector(".mend")`)
+	command := "rrl heal --redis redis://" + s.Addr() + "/0 billing:legacy --write"
+	b.until(fmt.Sprintf(`[...document.querySelectorAll(".mend")].some((e) => e.innerText === %q)`, command))
+	eval[bool](b, `(() => {
+		window.copied = [];
+		const plain = navigator.clipboard.writeText;
+		navigator.clipboard.writeText = (text) => { copied.push(text); return plain.call(navigator.clipboard, text); };
+		return true;
+	})()`)
+	eval[bool](b, fmt.Sprintf(`[...document.querySelectorAll(".mend")].find((e) => e.innerText === %q).nextElementSibling.click() === undefined`, command))
+	b.until(`[...document.querySelectorAll(".copy")].some((e) => e.innerText === "Copied")`)
+	require.Equal(t, command, eval[string](b, `copied.join()`))
+
+	// Bars differ by more than their hue.
+	demo(t, rdb, "orders:create")
+	b.visit(limiterURL("orders:create"))
+	b.until(`document.querySelectorAll("svg rect.java").length > 5`)
+	require.Equal(t, `"url(#of-go)","url(#of-java)"`, eval[string](b, `["go", "java"].map((c) => JSON.stringify(document.querySelector("svg rect." + c).getAttribute("fill"))).join()`))
+	require.Regexp(t, `^Java: \d+$`, eval[string](b, `document.querySelector("svg rect.java title").textContent`))
+}
+
+// TestAStreamEndsInABrowser checks that a page goes on, and says nothing, when the server ends its stream of events to see
+// whether somebody is still there.
+func TestAStreamEndsInABrowser(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := client(t, s)
+	demo(t, rdb, "orders:create")
+	b := open(t, serve(t, rdb), 1280, 900)
+	b.visit(limiterURL("orders:create"))
+	eval[bool](b, `(() => {
+		window.said = [];
+		new MutationObserver(() => said.push(document.querySelector("#banner").innerText)).observe(document.querySelector("#banner"), { attributes: true, childList: true });
+		return true;
+	})()`)
+	b.until(`Number(document.body.dataset.streams) > 1`)
+	shown := eval[string](b, `document.body.dataset.live`)
+	b.until(fmt.Sprintf(`Number(document.body.dataset.live) > 1 + %s`, shown))
+	require.Empty(t, eval[string](b, `said.join("")`))
+}
+
 // TestPictures looks at each kind of page once more, and takes the pictures of the documentation.
 func TestPictures(t *testing.T) {
 	s := redistest.Start(t)
@@ -249,7 +310,8 @@ func TestPictures(t *testing.T) {
 	b.visit("?q=api&sort=wait")
 	b.until(`document.querySelector("#count").innerText.endsWith("of 4")`)
 	b.visit("?sort=wait")
-	b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("#live tbody tr").length === 50`)
+	b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("#live tbody tr").length === 50 && document.querySelector("tr.broken th .tag.bad")`)
+	b.until(`!document.querySelector("#found").hidden`)
 	b.picture("page-list.png", 1180, 620)
 	b.visit(limiterURL("orders:create"))
 	b.until(`document.querySelectorAll("svg rect.java").length > 5`)

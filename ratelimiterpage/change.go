@@ -14,6 +14,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/survey"
 )
 
@@ -84,6 +85,7 @@ func (v *view) summary(st *survey.State) string {
 type action struct {
 	title     string
 	perClient bool // of a PER_CLIENT limiter it changes the permits of one client, which has to be named
+	creates   bool // it makes a limiter that is not there, if the form says so
 	// prepare reads the form, and returns what is to be done.
 	prepare func(f url.Values) (func(ctx context.Context, l *ratelimiter.RateLimiter) error, error)
 }
@@ -92,14 +94,14 @@ type action struct {
 type formError struct{ error }
 
 var actions = map[string]action{
-	"heal": {"Heal", true, func(url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
+	"heal": {"Heal", true, false, func(url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Heal(ctx) }, nil
 	}},
-	"release": {"Release permits", true, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
+	"release": {"Release permits", true, false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		n, err := wholeNumber(f, "permits")
 		return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, n) }, err
 	}},
-	"set-rate": {"Set the rate", false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
+	"set-rate": {"Set the rate", false, true, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		n, err := wholeNumber(f, "permits")
 		if err != nil {
 			return nil, err
@@ -120,13 +122,13 @@ var actions = map[string]action{
 			return l.SetRate(ctx, r, ratelimiter.KeepState())
 		}, err
 	}},
-	"cool-down": {"Cool down", false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
+	"cool-down": {"Cool down", false, false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		d, err := duration(f, "for")
 		return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 			return l.CoolDown(ctx, time.Now().Add(d))
 		}, err
 	}},
-	"lift": {"Lift the cool-down", false, func(url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
+	"lift": {"Lift the cool-down", false, false, func(url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 			lifted, err := l.LiftCoolDown(ctx)
 			if err == nil && !lifted {
@@ -135,7 +137,7 @@ var actions = map[string]action{
 			return err
 		}, nil
 	}},
-	"delete": {"Delete", false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
+	"delete": {"Delete", false, false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 			if f.Get("confirm") != survey.Visible(l.Name()) {
 				return formError{errors.New("the name was not typed as it is shown; nothing was deleted")}
@@ -201,7 +203,13 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "", err)
 		return
 	}
-	if !same(h.writes, r.PostForm.Get("token")) {
+	if h.guesses.busy(w) {
+		return
+	}
+	if token := r.PostForm.Get("token"); !same(h.writes, token) {
+		if token != "" {
+			h.wrong(r, "changing")
+		}
 		refuse(http.StatusForbidden, v.t("The token is missing or wrong."), errors.New("the token is missing or wrong"))
 		return
 	}
@@ -225,6 +233,7 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 	}
 	x.action = r.PostForm.Get("action")
 	h.changes.add(x)
+	h.rounds.stale()
 	en := &view{Lang: "en"}
 	h.log.Info("ratelimiterpage: a limiter was changed", "action", x.action, "limiter", name, "client", client, "remote", r.RemoteAddr,
 		"before", en.summary(x.before), "after", en.summary(x.after))
@@ -257,9 +266,19 @@ func (h *Handler) change(ctx context.Context, a action, name, client string, for
 	if client != "" {
 		opts = append(opts, ratelimiter.WithClientID(client))
 	}
+	absent := before.Types == [3]string{"none", "none", "none"}
+	if a.creates && absent && form.Get("create") != "1" {
+		return nil, formError{errors.New("there is no limiter of this name, and none was to be made")}
+	}
 	c := ratelimiter.New(h.rdb, opts...)
 	defer func() { _ = c.Close() }()
-	if err := do(ctx, c.RateLimiter(name)); err != nil {
+	err = do(ctx, c.RateLimiter(name))
+	if client == "" { // what the change has written for a client that nobody is goes again
+		if forgot := redisson.Forget(ctx, h.rdb, name, c.ID()); err == nil {
+			err = forgot
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	after, err := h.survey.Read(ctx, name, client)

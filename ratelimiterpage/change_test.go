@@ -104,7 +104,7 @@ func TestWrites(t *testing.T) {
 		{[]string{"action", "heal"}, "5 of 7 left"},
 		{[]string{"action", "set-rate", "permits", "7", "interval", "2h", "forget", "1"}, "7 of 7 left"},
 		{[]string{"action", "delete", "confirm", name}, "no limiter"},
-		{[]string{"action", "set-rate", "permits", "3", "interval", "5s"}, "OVERALL 3/5s"},
+		{[]string{"action", "set-rate", "permits", "3", "interval", "5s", "create", "1"}, "OVERALL 3/5s"},
 	} {
 		log.Reset()
 		p := s.post("change"+target, nil, append(c.form, "token", writeToken)...)
@@ -116,8 +116,20 @@ func TestWrites(t *testing.T) {
 		require.Contains(t, log.String(), "action="+c.form[1])
 		require.Contains(t, log.String(), c.after)
 	}
+	p := s.post("change"+target+"x", nil, "action", "set-rate", "permits", "3", "interval", "5s", "token", writeToken)
+	require.Equal(t, http.StatusBadRequest, p.Code, "it makes no limiter of a name that is misspelled")
+	require.Contains(t, p.body, "there is no limiter of this name")
+	require.Contains(t, s.get("limiter"+target+"x").body, `name="create"`)
+	require.NotContains(t, s.get("limiter"+target).body, `name="create"`)
+
 	limiter(t, rdb, name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour}, 6)
-	p := s.post("change"+target, nil, "action", "release", "permits", "1", "token", writeToken)
+	for _, form := range [][]string{{"action", "set-rate", "permits", "6", "interval", "2h"}, {"action", "cool-down", "for", "1h"}, {"action", "lift"}} {
+		require.Equal(t, http.StatusSeeOther, s.post("change"+target, nil, append(form, "token", writeToken)...).Code)
+		keys, err := rdb.Keys(t.Context(), "{"+name+"}:*:*").Result()
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"{" + name + "}:value:client-1", "{" + name + "}:permits:client-1"}, keys, "no keys of nobody")
+	}
+	p = s.post("change"+target, nil, "action", "release", "permits", "1", "token", writeToken)
 	require.Equal(t, http.StatusBadRequest, p.Code)
 	require.Contains(t, p.body, "open the page of one of them")
 	p = s.post("change"+target+"&client=client-1", nil, "action", "release", "permits", "1", "token", writeToken)

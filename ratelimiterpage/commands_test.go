@@ -15,9 +15,10 @@ func TestCommandsRunAsTheyStand(t *testing.T) {
 	require.Equal(t, []string{"rrl inspect --members -- -a", "rrl watch -- -a", "rrl peek -- -a 1", "rrl doctor -- -a"}, commands("-a", "", false))
 	rdb := redistest.Client(t)
 	s, name := newSite(t, rdb), redistest.Key(t)
+	of := " --redis redis://" + rdb.Options().Addr + "/0 "
 	limiter(t, rdb, name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour}, 1)
 	p := s.get("limiter?name=" + name)
-	require.Contains(t, p.body, "<code>rrl inspect "+name+" --clients</code>")
+	require.Contains(t, p.body, "<code>rrl inspect"+of+name+" --clients</code>")
 	require.NotContains(t, p.body, "<code>rrl watch")
-	require.Contains(t, s.get("limiter?name="+name+"&client=c").body, "<code>rrl watch "+name+" --client c</code>")
+	require.Contains(t, s.get("limiter?name="+name+"&client=c").body, "<code>rrl watch"+of+name+" --client c</code>")
 }

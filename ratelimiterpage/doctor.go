@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	roundAge     = 5 * time.Minute  // after which a look at the page begins another round
+	roundAge     = 30 * time.Second // after which a look at a page begins another round, and at least roundRest times as long as the last took
+	roundRest    = 20
 	roundPause   = 15 * time.Second // at least, between the end of a round and the next one that somebody asks for
 	roundLimit   = 10_000           // limiters
 	examineLimit = 15 * time.Second
@@ -27,17 +28,20 @@ type rounds struct {
 	running bool
 	looked  int // limiters, of the one that runs
 	last    *doctor.Report
-	err     error // of the last one
+	sick    map[string][]string // what the last one has found of a limiter that is at least a warning: checks
+	found   int                 // how many such findings there are, also of servers
+	err     error               // of the last one
 	ended   time.Time
+	took    time.Duration
 
 	once sync.Once
 	turn chan struct{} // holds one token while somebody looks at all keys
 }
 
-// enter waits for the turn to look at all keys. It reports false if ctx is done before.
+// enter waits for the turn to look at all keys. It reports false if ctx is done before, or after clientsLimit.
 func (s *rounds) enter(ctx context.Context) bool {
 	s.once.Do(func() { s.turn = make(chan struct{}, 1) })
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, clientsLimit)
 	defer cancel()
 	select {
 	case s.turn <- struct{}{}:
@@ -49,13 +53,27 @@ func (s *rounds) enter(ctx context.Context) bool {
 
 func (s *rounds) leave() { <-s.turn }
 
-// begin starts a round if the last one is too old, or again is set.
+// stale makes the next look at a page begin another round.
+func (s *rounds) stale() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = time.Time{}
+}
+
+// summary returns how many findings the last round has that are at least a warning, and those of each limiter.
+func (s *rounds) summary() (found int, sick map[string][]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found, s.sick
+}
+
+// beginRound starts a round if the last one is too old, or again is set.
 func (h *Handler) beginRound(again bool) {
 	s := &h.rounds
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	age := time.Since(s.ended)
-	if s.running || !s.ended.IsZero() && age < roundAge && !(again && age > roundPause) && !(s.err != nil && age > time.Second) {
+	if s.running || !s.ended.IsZero() && age < max(roundAge, roundRest*s.took) && !(again && age > roundPause) && !(s.err != nil && age > feedEvery) {
 		return
 	}
 	if h.start(h.round) {
@@ -67,6 +85,7 @@ func (h *Handler) beginRound(again bool) {
 func (h *Handler) round() {
 	s := &h.rounds
 	var report *doctor.Report
+	begin := time.Now()
 	err := context.DeadlineExceeded
 	if s.enter(h.ctx) {
 		report, err = h.roundAlone()
@@ -77,9 +96,20 @@ func (h *Handler) round() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.ended, s.err = false, time.Now(), err
-	if err == nil {
-		s.last = report
+	s.running, s.ended, s.took, s.err = false, time.Now(), time.Since(begin), err
+	if err != nil {
+		return
+	}
+	s.last, s.found, s.sick = report, 0, map[string][]string{}
+	for _, f := range report.Findings {
+		if f.Severity <= doctor.Info {
+			continue
+		}
+		s.found++
+		// What is idle is not broken, and one limiter stands for many there.
+		if f.Limiter != "" && f.Check != "idle" && !slices.Contains(s.sick[f.Limiter], f.Check) {
+			s.sick[f.Limiter] = append(s.sick[f.Limiter], f.Check)
+		}
 	}
 }
 
@@ -147,7 +177,7 @@ func (h *Handler) serveDoctor(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	if last != nil {
-		dv.Report = reportOf(v, last, false)
+		dv.Report = h.reportOf(v, last, false)
 	}
 	v.Refresh = dv.Running
 	v.noteHealth(h)
@@ -166,11 +196,11 @@ func (h *Handler) examine(ctx context.Context, v *view, name string) *reportView
 	if err != nil {
 		return &reportView{view: v, Failed: survey.OneLine(err)}
 	}
-	return reportOf(v, report, true)
+	return h.reportOf(v, report, true)
 }
 
 // reportOf puts the findings together that say the same of several limiters, the worst first.
-func reportOf(v *view, r *doctor.Report, one bool) *reportView {
+func (h *Handler) reportOf(v *view, r *doctor.Report, one bool) *reportView {
 	o := &reportView{view: v, Sick: r.Sick(), Limiters: v.number(int64(r.Limiters))}
 	list := slices.Clone(r.Findings)
 	slices.SortStableFunc(list, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) })
@@ -185,10 +215,10 @@ func reportOf(v *view, r *doctor.Report, one bool) *reportView {
 		if !ok {
 			i = len(o.Groups)
 			at[k] = i
-			o.Groups = append(o.Groups, groupView{findingView: v.finding(f)})
+			o.Groups = append(o.Groups, groupView{findingView: h.finding(v, f)})
 		}
 		g := &o.Groups[i]
-		x := v.finding(f)
+		x := h.finding(v, f)
 		if one {
 			x.Who = survey.Visible(f.Client)
 			x.Link = ""

@@ -14,6 +14,9 @@ import (
 const (
 	// feedEvery is the pause between two readings of what somebody looks at.
 	feedEvery = time.Second
+	// streamLimit is how long a stream lasts. The browser that is still there begins another at once; the place of one that
+	// has gone without a word, which nobody else notices, is free.
+	streamLimit = 30 * time.Second
 	// writeLimit is how long a viewer may take to accept an event.
 	writeLimit = 10 * time.Second
 )
@@ -167,8 +170,13 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if !send([]byte("retry: 2000\n\n")) {
 		return
 	}
+	end := time.NewTimer(streamLimit)
+	defer end.Stop()
 	for {
 		select {
+		case <-end.C:
+			send([]byte("retry: 50\nevent: again\ndata: {}\n\n"))
+			return
 		case <-news:
 			if !send(h.eventText(h.feeds.newest(f), v)) {
 				return
@@ -189,15 +197,17 @@ func (h *Handler) eventText(ev *event, v *view) []byte {
 		return text
 	}
 	var o struct {
-		Down string `json:"down,omitempty"` // what the page says about Redis; empty if it is there
-		Live string `json:"live,omitempty"` // the part of the page that moves
+		Down  string `json:"down,omitempty"` // what the page says about Redis; empty if it is there
+		Live  string `json:"live,omitempty"` // the part of the page that moves
+		Found int    `json:"found"`          // findings of the doctor that are at least a warning
 	}
+	o.Found, _ = h.rounds.summary()
 	if !ev.since.IsZero() {
 		o.Down = v.downText(ev.since, ev.why)
 	}
 	if ev.state != nil {
 		var b bytes.Buffer
-		if err := pages[v.Lang].ExecuteTemplate(&b, "live", liveOf(v, ev.state)); err != nil {
+		if err := pages[v.Lang].ExecuteTemplate(&b, "live", h.liveOf(v, ev.state)); err != nil {
 			o.Down = survey.OneLine(err)
 		}
 		o.Live = b.String()

@@ -1,9 +1,11 @@
 package ratelimiterpage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,8 @@ const (
 	// indexAge is after how long the limiters are looked for again, if somebody looks at the list, and at least ten times
 	// as long as that took.
 	indexAge = 30 * time.Second
+	// emptyAge takes the place of indexAge while there are none: somebody may wait for the first one.
+	emptyAge = 2 * time.Second
 	// indexIdle is after how long without a look at the list it is forgotten.
 	indexIdle = 5 * time.Minute
 	// firstPage is how long a first look waits for all limiters before it shows those found so far.
@@ -38,7 +42,7 @@ type listing struct {
 	done chan struct{} // closed when the search has ended
 
 	mu      sync.Mutex
-	rows    []row // in the order of their names when the search has ended
+	rows    []row // in the order of the list, unless somebody asks for another, when the search has ended
 	nodes   map[string]string
 	looked  int64 // keys
 	ended   time.Time
@@ -51,7 +55,7 @@ type listing struct {
 // A snapshot is what a page shows of a listing.
 type snapshot struct {
 	rows    []row
-	sorted  bool // by name
+	sorted  bool // in that order
 	looking bool // the search goes on
 	looked  int64
 	at      time.Time
@@ -80,6 +84,9 @@ func (h *Handler) limiters(ctx context.Context, again bool) snapshot {
 	}
 	age := indexAge
 	if x.list != nil {
+		if len(x.list.rows) == 0 {
+			age = emptyAge
+		}
 		age = max(age, 10*x.list.took)
 	}
 	if x.next == nil && (x.list == nil || again || x.list.failed != nil || time.Since(x.list.ended) > age) {
@@ -148,7 +155,7 @@ func (h *Handler) find(l *listing) {
 		h.health.note(failed)
 	}
 	rows := slices.Clone(l.rows) // others may still read those
-	slices.SortFunc(rows, func(a, b row) int { return orders["name"](&a, &b) })
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(orders[usualOrder](&a, &b), strings.Compare(a.name, b.name)) })
 
 	x := &h.index
 	x.mu.Lock()

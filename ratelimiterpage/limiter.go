@@ -57,10 +57,11 @@ type memberView struct{ At, Permits, Back, By, What, Bytes string }
 type findingView struct {
 	Check, Severity, Word                   string
 	Who, Link, Found, Means, Java, Go, Mend string
+	Runs                                    bool // Mend is a command
 }
 
 // liveOf returns what the page shows of a state.
-func liveOf(v *view, st *survey.State) *liveView {
+func (h *Handler) liveOf(v *view, st *survey.State) *liveView {
 	o := &liveView{view: v, At: v.clock(st.Time), Node: survey.Visible(st.Node), Count: v.number(st.Count), OneInstant: st.OneInstant}
 	switch {
 	case errors.Is(st.Problem, permit.ErrNotInitialized):
@@ -81,13 +82,20 @@ func liveOf(v *view, st *survey.State) *liveView {
 	if !o.PerClient && st.Problem == nil {
 		o.Timeline = timelineOf(v, st)
 	}
-	if all, expired, ok := st.Sum(); ok && st.Problem == nil && expired > 0 && all > 0 {
-		o.Expired = v.number(expired)
+	if _, expired, ok := st.Sum(); ok && st.Problem == nil {
+		for _, m := range st.Members {
+			if m.Mark() == 'w' { // a tripwire, which expires at once
+				expired -= int64(m.Permits)
+			}
+		}
+		if expired > 0 {
+			o.Expired = v.number(expired)
+		}
 	}
 	o.members(st)
 	for _, f := range doctor.Examine(st) {
 		if f.Severity > doctor.Info {
-			o.Findings = append(o.Findings, v.finding(f))
+			o.Findings = append(o.Findings, h.finding(v, f))
 		}
 	}
 	return o
@@ -168,12 +176,15 @@ func (o *liveView) members(st *survey.State) {
 		if len(o.Members) == membersShown {
 			break
 		}
-		x := memberView{At: m.Time().UTC().Format("15:04:05.000"), Permits: o.number(int64(m.Permits)), Back: "–", By: o.t(m.Layout().Writers()),
-			What: o.t(survey.Marks[m.Mark()]), Bytes: hex.EncodeToString([]byte(m.Raw))}
-		if age := st.Time.Sub(m.Time()); age > 12*time.Hour || age < -12*time.Hour {
-			x.At = m.Time().UTC().Format("2006-01-02 15:04:05")
+		x := memberView{At: "–", Permits: o.number(int64(m.Permits)), Back: "–", By: o.t(m.Layout().Writers()),
+			What: o.t(st.What(m)), Bytes: hex.EncodeToString([]byte(m.Raw))}
+		if at, ok := m.Granted(); ok {
+			x.At = at.UTC().Format("15:04:05.000")
+			if age := st.Time.Sub(at); age > 12*time.Hour || age < -12*time.Hour {
+				x.At = at.UTC().Format("2006-01-02 15:04:05")
+			}
 		}
-		if st.Problem == nil {
+		if st.Problem == nil && m.Mark() != 'w' { // a tripwire is no permit that comes back
 			if x.Back = o.t("now"); !m.Expired(st.Time, st.Rate.Interval) {
 				x.Back = survey.Brief(m.Time().Add(st.Rate.Interval).Sub(st.Time))
 			}
@@ -184,9 +195,14 @@ func (o *liveView) members(st *survey.State) {
 }
 
 // finding returns a finding in the language of the page.
-func (v *view) finding(f doctor.Finding) findingView {
+func (h *Handler) finding(v *view, f doctor.Finding) findingView {
 	o := findingView{Check: f.Check, Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(f.Found),
-		Means: f.Means, Java: f.Java, Go: f.Go, Mend: survey.Visible(f.Mend), Who: survey.Visible(f.Limiter)}
+		Means: f.Means, Java: f.Java, Go: f.Go, Mend: survey.Visible(f.Mend), Runs: isCommand(f.Mend), Who: survey.Visible(f.Limiter)}
+	if f.Limiter == "" {
+		o.Mend = h.command(o.Mend, f.Node)
+	} else {
+		o.Mend = h.command(o.Mend, "")
+	}
 	if f.Limiter != "" {
 		o.Link = v.limiterLink(f.Limiter, f.Client)
 	} else {
@@ -244,7 +260,7 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 	st, err := h.look(r.Context(), feedKey{name, client})
 	status := http.StatusOK
 	if err == nil {
-		lv.Live = liveOf(v, st)
+		lv.Live = h.liveOf(v, st)
 		if lv.Live.Absent && !st.HasValue && st.Count == 0 && len(st.Fields) == 0 {
 			status = http.StatusNotFound
 		}
@@ -257,7 +273,10 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 	if err == nil && q.Get("check") == "1" {
 		lv.Report = h.examine(r.Context(), v, name)
 	}
-	lv.Commands = commands(name, client, lv.Live != nil && lv.Live.PerClient)
+	for _, c := range commands(name, client, lv.Live != nil && lv.Live.PerClient) {
+		lv.Commands = append(lv.Commands, h.command(c, ""))
+	}
+	h.beginRound(false)
 	v.noteHealth(h)
 	h.render(w, status, "limiter", v, lv)
 }
@@ -303,8 +322,8 @@ func (lv *limiterView) listClients(ctx context.Context, h *Handler, name string)
 		if pk, err := st.Peek(1); err == nil && pk.Known {
 			c.Left, c.Wait = lv.number(pk.Available), survey.Brief(pk.Wait)
 		}
-		if n := len(st.Members); n > 0 {
-			c.Last = lv.t("%s ago", survey.Brief(max(0, st.Time.Sub(st.Members[n-1].Time()))))
+		if at, ok := st.LastGrant(); ok {
+			c.Last = lv.t("%s ago", survey.Brief(max(0, st.Time.Sub(at))))
 		}
 		if ttl := max(st.TTLs[1], st.TTLs[2]); ttl >= 0 {
 			c.TTL = survey.Brief(ttl)

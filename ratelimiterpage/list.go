@@ -34,6 +34,7 @@ type tab struct {
 var tabs = []tab{
 	{"", "All", 0},
 	{"limited", "Limited now", isLimited},
+	{"broken", "Broken", isBroken},
 	{"stuck", "Stuck", isStuck},
 	{"cooling", "Cool-down", isCooling},
 	{"clients", "Per client", isPerClient},
@@ -49,7 +50,7 @@ func parseListQuery(q url.Values) listQuery {
 	}
 	l := listQuery{filter: strings.TrimSpace(strings.Map(printable, q.Get("q"))), only: q.Get("only"), sort: q.Get("sort"), up: q.Get("up") == "1"}
 	if _, ok := orders[l.sort]; !ok {
-		l.sort = "name"
+		l.sort = usualOrder
 	}
 	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.id == l.only }) {
 		l.only = ""
@@ -69,7 +70,7 @@ func (l listQuery) link(v *view) string {
 	}
 	set("q", l.filter, "")
 	set("only", l.only, "")
-	set("sort", l.sort, "name")
+	set("sort", l.sort, usualOrder)
 	if l.up {
 		q.Set("up", "1")
 	}
@@ -116,6 +117,7 @@ type rowView struct {
 	Known             bool
 	Stuck, Limited    bool
 	Gone, Malformed   bool
+	Sick              string // checks of the doctor that have found something
 	Cool, TTL         string
 	Members, By, Node string
 }
@@ -134,7 +136,9 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	} else if !s.at.IsZero() {
 		lv.At = v.clock(s.at)
 	}
-	rows := lv.choose(s, q)
+	h.beginRound(false)
+	_, sick := h.rounds.summary()
+	rows := lv.choose(s, q, sick)
 	lv.Of = len(rows)
 	lv.Pages = max(1, (lv.Of+rowsShown-1)/rowsShown)
 	lv.Page = min(q.page, lv.Pages)
@@ -162,15 +166,15 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 		shown[i] = *x
 	}
 	for _, x := range h.fresh(r.Context(), shown) {
-		lv.Rows = append(lv.Rows, v.row(x))
+		lv.Rows = append(lv.Rows, v.row(x, sick[x.name]))
 	}
 	lv.columns(q)
 	v.noteHealth(h)
 	h.render(w, http.StatusOK, "list", v, lv)
 }
 
-// choose returns the rows that the query is about, in its order, and fills in the tabs.
-func (lv *listView) choose(s snapshot, q listQuery) []*row {
+// choose returns the rows that the query is about, in its order, and fills in the tabs. sick is what the doctor has found.
+func (lv *listView) choose(s snapshot, q listQuery, sick map[string][]string) []*row {
 	filter := strings.ToLower(q.filter)
 	counts := make([]int, len(tabs))
 	var only flags
@@ -185,12 +189,16 @@ func (lv *listView) choose(s snapshot, q listQuery) []*row {
 		if !matches(x.name, filter) {
 			continue
 		}
+		state := x.state
+		if state&(isStuck|isMalformed) != 0 || len(sick) > 0 && len(sick[x.name]) > 0 {
+			state |= isBroken
+		}
 		for i, t := range tabs {
-			if t.is == 0 || x.state&t.is != 0 {
+			if t.is == 0 || state&t.is != 0 {
 				counts[i]++
 			}
 		}
-		if only == 0 || x.state&only != 0 {
+		if only == 0 || state&only != 0 {
 			rows = append(rows, x)
 		}
 	}
@@ -202,7 +210,7 @@ func (lv *listView) choose(s snapshot, q listQuery) []*row {
 		to.only, to.page = t.id, 1
 		lv.Tabs = append(lv.Tabs, tabView{lv.t(t.title), to.link(lv.view), counts[i], t.id == q.only})
 	}
-	if q.sort != "name" || q.up || !s.sorted {
+	if q.sort != usualOrder || q.up || !s.sorted {
 		by := orders[q.sort]
 		slices.SortFunc(rows, func(a, b *row) int {
 			c := by(a, b)
@@ -243,8 +251,19 @@ func (lv *listView) columns(q listQuery) {
 	}
 }
 
-func (v *view) row(x row) rowView {
-	o := rowView{Name: survey.Visible(x.name), Link: v.limiterLink(x.name, ""), Node: survey.Visible(x.node), TTL: "–", Members: v.number(x.members),
+// nameShown is how many bytes of a name a list shows at most.
+const nameShown = 300
+
+// shortName returns a name as a list shows it.
+func shortName(name string) string {
+	if len(name) <= nameShown {
+		return survey.Visible(name)
+	}
+	return survey.Visible(strings.ToValidUTF8(name[:nameShown], "")) + "…"
+}
+
+func (v *view) row(x row, sick []string) rowView {
+	o := rowView{Name: shortName(x.name), Sick: strings.Join(sick, ", "), Link: v.limiterLink(x.name, ""), Node: survey.Visible(x.node), TTL: "–", Members: v.number(x.members),
 		Stuck: x.state&isStuck != 0, Limited: x.state&isLimited != 0, Gone: x.state&isGone != 0, Malformed: x.state&isMalformed != 0, Wait: "–", Used: "–"}
 	switch {
 	case o.Malformed:

@@ -54,6 +54,7 @@ type Handler struct {
 	feeds   feeds
 	rounds  rounds
 	changes changes
+	guesses guesses
 }
 
 type config struct {
@@ -63,6 +64,7 @@ type config struct {
 	writes  [sha256.Size]byte
 	mayDo   bool // writes is set
 	streams int
+	url     string // of the Redis, for commands; empty for none
 	log     *slog.Logger
 	err     error
 }
@@ -78,8 +80,8 @@ func WithTitle(title string) Option { return func(c *config) { c.title = title }
 const MinToken = 16
 
 // WithToken makes the page ask everybody for a token of at least [MinToken] bytes: as the password of HTTP basic
-// authentication with any user name, or as a bearer token. Without TLS anybody on the way can read it. The default is
-// that the page asks nobody.
+// authentication with any user name, or as a bearer token. Without TLS anybody on the way can read it. The reply to a
+// wrong token takes a second. The default is that the page asks nobody.
 func WithToken(token string) Option {
 	return func(c *config) { c.token, c.guarded = c.hash("WithToken", token), true }
 }
@@ -91,7 +93,7 @@ func WithWrites(token string) Option {
 }
 
 // WithStreams sets how many live views may be open at once, at least 1. Whoever comes later sees a page that does not
-// move. The default is 64.
+// move until one of them ends, which each does after 30 s if nobody is there any more. The default is 64.
 func WithStreams(n int) Option {
 	return func(c *config) {
 		if c.streams = n; n < 1 {
@@ -100,8 +102,8 @@ func WithStreams(n int) Option {
 	}
 }
 
-// WithLogger sets where changes of limiters are logged, done or refused, with who asked for them as far as the request
-// says. The default is slog.Default().
+// WithLogger sets where changes of limiters are logged, done or refused, and wrong tokens, with who sent them as far as the
+// request says. The default is slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func (c *config) hash(option, token string) [sha256.Size]byte {
@@ -116,6 +118,7 @@ func (c *config) hash(option, token string) [sha256.Size]byte {
 // ErrInvalidOption. The caller closes the Handler, and rdb after it.
 func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
 	h := &Handler{rdb: rdb, survey: survey.New(rdb), config: config{streams: 64, log: slog.Default()}, origins: http.NewCrossOriginProtection()}
+	h.url = urlOf(rdb)
 	for _, o := range opts {
 		o(&h.config)
 	}
@@ -174,10 +177,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Vary", "Accept-Language, Authorization, Cookie")
-	if h.guarded && !h.knows(r) {
-		header.Set("WWW-Authenticate", `Basic realm="rate limiters", charset="UTF-8"`)
-		http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
-		return
+	if h.guarded {
+		token, given := tokenOf(r)
+		if given && h.guesses.busy(w) {
+			return
+		}
+		if !given || !same(h.token, token) {
+			if given {
+				h.wrong(r, "looking")
+			}
+			header.Set("WWW-Authenticate", `Basic realm="rate limiters", charset="UTF-8"`)
+			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
+			return
+		}
 	}
 	if h.ctx.Err() != nil {
 		http.Error(w, "the page is closed", http.StatusServiceUnavailable)
@@ -212,13 +224,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knows reports whether a request has the token to look.
-func (h *Handler) knows(r *http.Request) bool {
+// tokenOf returns the token to look that a request has. It reports false if it has none.
+func tokenOf(r *http.Request) (string, bool) {
 	if _, password, ok := r.BasicAuth(); ok {
-		return same(h.token, password)
+		return password, true
 	}
-	bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && same(h.token, bearer)
+	return strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
 // same compares a token with the hash of the right one, in a time that does not depend on either.

@@ -119,12 +119,13 @@ func TestList(t *testing.T) {
 	before := hold(t, rdb, "*"+base+"*")
 	p := s.get("?q=" + url.QueryEscape(base))
 	require.Equal(t, http.StatusOK, p.Code)
-	require.Equal(t, []string{base + "full", base + "orders", base + "stuck", base + "users"}, p.names())
+	require.Equal(t, []string{base + "stuck", base + "full", base + "orders", base + "users"}, p.names())
+	require.Equal(t, []string{base + "full", base + "orders", base + "stuck", base + "users"}, s.get("?sort=name&q="+url.QueryEscape(base)).names())
 	for _, want := range []string{"10/1m", "6/1h", "PER_CLIENT", `<i class="tag bad">stuck</i>`, "Go", "1–4 of 4", `width="60"`} {
 		require.Contains(t, p.body, want)
 	}
 	require.Regexp(t, `<td class="num wait" data-label="Wait">(59m|1h)`, p.body)
-	require.Equal(t, []string{base + "full", base + "stuck"}, s.get("?only=limited&q="+url.QueryEscape(base)).names())
+	require.Equal(t, []string{base + "stuck", base + "full"}, s.get("?only=limited&q="+url.QueryEscape(base)).names())
 	require.Equal(t, []string{base + "stuck", base + "full", base + "orders", base + "users"}, s.get("?sort=wait&q="+url.QueryEscape(base)).names())
 	require.Equal(t, []string{base + "users", base + "stuck", base + "orders", base + "full"}, s.get("?sort=name&up=1&q="+url.QueryEscape(base)).names())
 	require.Equal(t, []string{base + "orders", base + "users"}, s.get("?q="+url.QueryEscape(strings.ToUpper(base)+"*R*S")).names(), "a part, another part, in any case")
@@ -215,7 +216,7 @@ func TestLimiterPage(t *testing.T) {
 	for _, want := range []string{
 		`<span class="value" id="left">3</span>`, "of 10", "10 permits in any 1m", "granted at once", "{" + name + "}:permits", "08616263646566676803000000",
 		"In the last 1m: 4 permits by Go, 3 by Java.", "1 × Redisson 3.17.0 to 3.20 (Bc0I/13)", "2 × Go (Bc0I/21 ours)", `class="java"`, `class="go"`,
-		"rrl inspect " + name + " --members", "rate = 10",
+		"rrl inspect --redis redis://" + rdb.Options().Addr + "/0 " + name + " --members", "rate = 10",
 	} {
 		require.Contains(t, html.UnescapeString(p.body), want)
 	}
@@ -225,7 +226,7 @@ func TestLimiterPage(t *testing.T) {
 	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 1, 0).Err())
 	p = s.get("limiter?name=" + name + "&check=1")
 	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
-	require.Contains(t, p.body, "rrl heal "+name+" --write")
+	require.Contains(t, p.body, `<code class="mend">rrl heal --redis redis://`+rdb.Options().Addr+"/0 "+name+` --write</code> <button type="button" class="copy"`)
 
 	p = s.get("limiter?name=" + name + "x")
 	require.Equal(t, http.StatusNotFound, p.Code)

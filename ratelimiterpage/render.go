@@ -79,6 +79,7 @@ type view struct {
 	Events    string // the address of the live view
 	Refresh   bool   // there is more in a moment
 	Down      string // since when and why Redis cannot be read, or empty
+	Found     int    // findings of the doctor that are at least a warning
 	Message   string
 	Other     string // the same page in the other language
 	Home, All string // addresses
@@ -125,6 +126,7 @@ func (v *view) noteHealth(h *Handler) {
 	if since, why, down := h.health.down(); down {
 		v.Down = v.downText(since, why)
 	}
+	v.Found, _ = h.rounds.summary()
 }
 
 func (v *view) downText(since time.Time, why string) string {

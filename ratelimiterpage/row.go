@@ -32,7 +32,8 @@ const (
 	isCooling                     // a cool-down
 	isMalformed                   // the hash is not that of a limiter
 	isPerClient
-	isGone // it was deleted after it was found
+	isGone   // it was deleted after it was found
+	isBroken // stuck, malformed, or the doctor has found something else; not kept in a row
 )
 
 // writers are who has written the members that were looked at.
@@ -97,6 +98,9 @@ func (r row) share() float64 {
 // An order compares two rows. Rows that are equal by the column are in the order of their names.
 type order func(a, b *row) int
 
+// usualOrder is the order of a list whose address does not say another.
+const usualOrder = "wait"
+
 // orders are the columns by which the list can be sorted. Those of numbers begin with the largest.
 var orders = map[string]order{
 	"name": func(a, b *row) int { return strings.Compare(a.name, b.name) },
@@ -105,7 +109,8 @@ var orders = map[string]order{
 		return cmp.Or(cmp.Compare(b.share(), a.share()), cmp.Compare(b.used, a.used))
 	},
 	"wait": func(a, b *row) int {
-		return cmp.Or(cmp.Compare(b.state&isStuck, a.state&isStuck), cmp.Compare(b.wait, a.wait))
+		const never = isStuck | isMalformed
+		return cmp.Or(cmp.Compare(b.state&never, a.state&never), cmp.Compare(max(0, b.wait), max(0, a.wait)))
 	},
 	"ttl":     func(a, b *row) int { return cmp.Compare(b.ttl, a.ttl) },
 	"members": func(a, b *row) int { return cmp.Compare(b.members, a.members) },

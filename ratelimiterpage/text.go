@@ -11,6 +11,7 @@ var chinese = map[string]string{
 	"(the keys are in several slots and were read one after another)": "（这些键位于不同的槽，是先后读取的）",
 	"All":                 "全部",
 	"All checks":          "全部检查",
+	"Broken":              "有问题",
 	"As it lies in Redis": "Redis 中的原样",
 	"Back":                "返回",
 	"Back in":             "多久后归还",
@@ -125,6 +126,7 @@ var chinese = map[string]string{
 	"done":                                   "已完成",
 	"each client has its own":                "每个客户端各有自己的",
 	"filter":                                 "筛选",
+	"findings":                               "个问题",
 	"for another %s":                         "还剩 %s",
 	"forget the permits in use":              "忘掉在用的许可",
 	"found at %s; the rows are newer":        "查找于 %s；各行的数据比这更晚",
@@ -134,6 +136,7 @@ var chinese = map[string]string{
 	"in %s":                                  "%s后",
 	"list":                                   "列表",
 	"looks at all keys once":                 "会遍历一次全部键",
+	"make a limiter of this name":            "新建这个名字的限流器",
 	"malformed":                              "格式错误",
 	"means":                                  "含义",
 	"mend":                                   "修复",
@@ -159,6 +162,7 @@ var chinese = map[string]string{
 	"the limiter":                            "所属限流器",
 	"then re-opens until %s":                 "然后逐步恢复至 %s",
 	"value %s":                               "值 %s",
+	"what the doctor has found":              "体检发现的问题",
 	"%[1]d of %[2]d left":                    "剩余 %[1]d，共 %[2]d",
 	"%s members":                             "%s 个成员",
 	"%s permits in any %s":                   "任意 %[2]s 内 %[1]s 个许可",
@@ -182,6 +186,7 @@ var chinese = map[string]string{
 	"callers wait":                                     "有调用者在等待",
 	"after a cool-down":                                "冷却之后",
 	"ahead of the clock":                               "超前于时钟",
+	"reserved ahead":                                   "提前占用",
 }
 
 // explained has what the findings of each check mean, in Chinese. What was found is in English, as rrl doctor prints it.

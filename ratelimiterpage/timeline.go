@@ -78,6 +78,7 @@ func timelineOf(v *view, st *survey.State) *timelineView {
 			highest = all
 		}
 	}
+	names := [kinds]string{"Go", "Java", v.t("blocked")}
 	o := &timelineView{Most: v.number(highest), Begin: survey.Exact(interval), Half: survey.Exact(interval / 2), Empty: len(bars) == 0}
 	for i := first; i <= slot(now) && len(bars) > 0; i++ {
 		b := bars[i]
@@ -92,7 +93,7 @@ func timelineOf(v *view, st *survey.State) *timelineView {
 			if b[kind] > 0 && part > 0 {
 				part = max(part, 1.5)
 				o.Bars = append(o.Bars, barView{coordinate(left), coordinate(timelineHigh - high - part), coordinate(max(1.5, right-left-0.8)), coordinate(part), class,
-					v.number(b[kind])})
+					names[kind] + ": " + v.number(b[kind])})
 				high += part
 			}
 		}

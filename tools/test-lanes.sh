@@ -228,6 +228,7 @@ servers=()
 { chosen redis || chosen compat || chosen bench || chosen page; } && servers+=(redis-server)
 chosen page && servers+=(chromium)
 chosen valkey && servers+=(valkey-server)
+{ chosen unit || chosen redis || chosen valkey; } && servers+=(zsh fish) # whose completion is tested
 [ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
 
 detector=(-race)

@@ -47,7 +47,12 @@ func liveCommand(name, usage, args, description string, flags []cli.Flag, run fu
 				return err
 			}
 			defer func() { _ = rdb.Close() }()
-			return liveError(ctx, run(ctx, c, rdb))
+			err = run(ctx, c, rdb)
+			var gone absentError
+			if errors.As(err, &gone) || isAbsent(err) {
+				err = fmt.Errorf("%w%s", err, nearLimiter(ctx, rdb, c.Args().First()))
+			}
+			return liveError(ctx, err)
 		},
 	}
 }
@@ -119,8 +124,10 @@ func jsonOf(l *survey.Limiter) jsonLimiter {
 		o.TTLMS = &ms
 	}
 	if l.Newest != nil {
-		at := l.Newest.Time().UTC()
-		o.LastGrant = &at
+		if at, ok := l.Newest.Granted(); ok {
+			at = at.UTC()
+			o.LastGrant = &at
+		}
 	}
 	return o
 }
@@ -141,9 +148,17 @@ func orDash(n int64) string {
 // isAbsent reports whether err says that there is no such limiter.
 func isAbsent(err error) bool { return errors.Is(err, permit.ErrNotInitialized) }
 
+// nothingOf reports whether Redis holds nothing of a limiter that st is the state of.
+func nothingOf(st *survey.State) bool {
+	return isAbsent(st.Problem) && st.Types == [3]string{"none", "none", "none"}
+}
+
+// An absentError is the error that there is no limiter of the name that was typed.
+type absentError struct{ error }
+
 // absent returns the error that there is no limiter with this name.
 func absent(name string, rdb *liveRedis) error {
-	return fmt.Errorf("there is no limiter %q in %s (rrl ls lists those that there are; rrl ls --remains also what deleted ones have left)", name, rdb.where)
+	return absentError{fmt.Errorf("there is no limiter %q in %s (rrl ls lists those that there are; rrl ls --remains also what deleted ones have left)", name, rdb.where)}
 }
 
 // askable returns an error if nobody can be granted permits of what st holds: there is no limiter, it is malformed, or

@@ -102,7 +102,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	for _, w := range want {
 		if w.name != "" && !w.found && c.String("match") == "" {
-			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Mend: setRateCommand(w.name, w.rate)}); err != nil {
+			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Mend: setRateCommand(w.name, w.rate, "--create")}); err != nil {
 				return err
 			}
 		}
@@ -146,9 +146,9 @@ func sameRate(a ratelimiter.Rate, b permit.Rate) bool {
 }
 
 // setRateCommand returns the command that gives a limiter a rate.
-func setRateCommand(name string, r ratelimiter.Rate) string {
-	return doctor.Command("set-rate", []string{name}, fmt.Sprintf("--type %s --permits %d --interval %v --keep-alive %v --min-gap %v --write",
-		strings.ToLower(r.Type.String()), r.Permits, r.Interval, r.KeepAlive, r.MinGap))
+func setRateCommand(name string, r ratelimiter.Rate, flags ...string) string {
+	return doctor.Command("set-rate", []string{name}, append(flags, fmt.Sprintf("--type %s --permits %d --interval %v --keep-alive %v --min-gap %v --write",
+		strings.ToLower(r.Type.String()), r.Permits, r.Interval, r.KeepAlive, r.MinGap))...)
 }
 
 func writeDrift(out io.Writer, d drift) error {

@@ -46,7 +46,7 @@ func inspectCommand() *cli.Command {
 					return err
 				}
 			}
-			if isAbsent(st.Problem) && !st.HasValue && st.Count == 0 && len(st.Fields) == 0 && len(v.clients) == 0 {
+			if nothingOf(st) && len(v.clients) == 0 {
 				return absent(name, rdb)
 			}
 			if c.Bool("json") {
@@ -216,8 +216,8 @@ func (v *inspection) writeClients(out io.Writer) error {
 		if pk, err := st.Peek(1); err == nil && pk.Known {
 			left, wait = fmt.Sprint(pk.Available), brief(pk.Wait)
 		}
-		if n := len(st.Members); n > 0 {
-			last = brief(max(0, st.Time.Sub(st.Members[n-1].Time()))) + " ago"
+		if at, ok := st.LastGrant(); ok {
+			last = brief(max(0, st.Time.Sub(at))) + " ago"
 		}
 		ttl := "-"
 		if d := max(st.TTLs[1], st.TTLs[2]); d >= 0 {
@@ -248,7 +248,14 @@ func (v *inspection) writeMembers(out io.Writer, limit int) error {
 				back = brief(m.Time().Add(v.Rate.Interval).Sub(v.Time))
 			}
 		}
-		t.add(m.Time().UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprint(m.Permits), back, m.Layout().Writers(), survey.Marks[m.Mark()], hex.EncodeToString([]byte(m.Raw)))
+		granted := "-" // nobody's grant
+		if at, ok := m.Granted(); ok {
+			granted = at.UTC().Format("2006-01-02 15:04:05.000")
+		}
+		if m.Mark() == 'w' { // a tripwire is no permit that comes back
+			back = "-"
+		}
+		t.add(granted, fmt.Sprint(m.Permits), back, m.Layout().Writers(), v.What(m), hex.EncodeToString([]byte(m.Raw)))
 	}
 	if err := t.write(out, terminalWidth(out)); err != nil {
 		return err
@@ -337,7 +344,7 @@ func (v *inspection) json(members bool, limit int) jsonState {
 			break
 		}
 		o.Grants = append(o.Grants, jsonMember{m.Permits, m.Time().UnixMilli(), v.Problem == nil && m.Expired(v.Time, v.Rate.Interval),
-			m.Layout().String(), m.Layout().Writers(), survey.Marks[m.Mark()], hex.EncodeToString([]byte(m.Raw))})
+			m.Layout().String(), m.Layout().Writers(), v.What(m), hex.EncodeToString([]byte(m.Raw))})
 	}
 	for _, st := range v.clients {
 		o.Clients = append(o.Clients, (&inspection{State: st}).json(false, 0))

@@ -56,7 +56,8 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		title = rdb.where
 	}
 	log := slog.New(slog.NewTextHandler(c.Root().ErrWriter, nil))
-	opts := []ratelimiterpage.Option{ratelimiterpage.WithTitle(title), ratelimiterpage.WithLogger(log)}
+	opts := []ratelimiterpage.Option{ratelimiterpage.WithTitle(title), ratelimiterpage.WithLogger(log),
+		ratelimiterpage.WithRedisURL(c.String("redis"))}
 	if token != "" {
 		opts = append(opts, ratelimiterpage.WithToken(token))
 	}

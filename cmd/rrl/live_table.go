@@ -22,7 +22,16 @@ type table struct {
 	rows    [][]string
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// longestCell is how many cells of a terminal a text in a table takes at most. Without a limit one name of a megabyte would make
+// every row a megabyte.
+const longestCell = 120
+
+func (t *table) add(cells ...string) {
+	for i, c := range cells {
+		cells[i] = cut(c, longestCell)
+	}
+	t.rows = append(t.rows, cells)
+}
 
 // widthOf returns how many cells of a terminal text takes. It does not know of combining characters of all kinds.
 func widthOf(text string) (n int) {
@@ -41,7 +50,7 @@ func widthOf(text string) (n int) {
 
 // cut returns text in at most width cells, with an ellipsis if something was cut.
 func cut(text string, width int) string {
-	if width <= 0 || widthOf(text) <= width {
+	if width <= 0 || len(text) <= width || widthOf(text) <= width {
 		return text
 	}
 	n := 0

@@ -160,6 +160,7 @@ func topCommand() *cli.Command {
 			"read, 2 wrong usage.",
 		append(everyFlags(),
 			&cli.StringFlag{Name: "match", Usage: "only names that match `PATTERN`"},
+			sortFlag("wait, the most limited first"),
 			&cli.IntFlag{Name: "limit", Value: 1000, Usage: "watch `N` limiters at most"},
 			&cli.IntFlag{Name: "rows", Value: 20, Usage: "show `N` of them"},
 		),
@@ -169,6 +170,13 @@ func topCommand() *cli.Command {
 			}
 			if c.Int("limit") < 1 || c.Int("rows") < 1 {
 				return usageError{errors.New("--limit and --rows are at least 1")}
+			}
+			by, err := orderOf(c)
+			if err != nil {
+				return err
+			}
+			if by == nil {
+				by = mostLimited
 			}
 			s, out := survey.New(rdb.UniversalClient), c.Root().Writer
 			var list []*survey.Limiter
@@ -183,7 +191,7 @@ func topCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return showTop(out, slices.Clone(list), c.Int("rows"), c.Bool("json"))
+				return showTop(out, slices.Clone(list), by, c.Int("rows"), c.Bool("json"))
 			})
 		})
 }
@@ -212,17 +220,11 @@ func mostLimited(a, b *survey.Limiter) int {
 		}
 		return 0
 	}
-	share := func(l *survey.Limiter) float64 {
-		if n := l.Used(); n > 0 {
-			return float64(n) / float64(l.Rate.Permits)
-		}
-		return 0
-	}
 	return cmp.Or(cmp.Compare(stuck(b), stuck(a)), cmp.Compare(max(0, b.Wait()), max(0, a.Wait())), cmp.Compare(share(b), share(a)), cmp.Compare(a.Name, b.Name))
 }
 
-func showTop(out io.Writer, list []*survey.Limiter, rows int, asJSON bool) error {
-	slices.SortFunc(list, mostLimited)
+func showTop(out io.Writer, list []*survey.Limiter, by order, rows int, asJSON bool) error {
+	slices.SortStableFunc(list, by)
 	all := len(list)
 	list = list[:min(rows, all)]
 	if asJSON {

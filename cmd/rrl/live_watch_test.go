@@ -143,6 +143,9 @@ rules:
 	require.Equal(t, "PER_CLIENT 6/1m30s keep-alive 1h0m0s gap 1ms", got["{b}"].Redis)
 	require.Equal(t, "absent", got["absent"].What)
 	require.Equal(t, "other", got["other"].What)
+	l.ok(strings.Fields(got["absent"].Mend)[1:]...) // makes it
+	_, out, _ = l.run("diff", file)
+	require.NotContains(t, out, l.base+"absent")
 
 	for text, want := range map[string]string{
 		"rules: [{name: r, match: {hosts: [a.b]}, limits: [{name: x}]}]": "no limit in it has a rate",

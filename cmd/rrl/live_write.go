@@ -11,12 +11,14 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )
 
-// writeCommands are the commands that change a limiter. Each shows it before and after, and changes it only with
-// --write.
+// writeCommands are the commands that change a limiter. Each shows it before and after. Without --write it changes a copy,
+// which nobody else sees.
 func writeCommands() []*cli.Command {
 	return []*cli.Command{
 		writing("heal", "make what is left and what is in use add up to the rate", nil, nil,
@@ -31,6 +33,7 @@ func writeCommands() []*cli.Command {
 				&cli.DurationFlag{Name: "min-gap", Usage: "at least `D` between permits, for Go callers; 0 for none"},
 				&cli.StringFlag{Name: "type", Usage: "overall or per_client"},
 				&cli.BoolFlag{Name: "forget", Usage: "forget the permits in use, so that all are free"},
+				&cli.BoolFlag{Name: "create", Usage: "make the limiter if there is none of that name"},
 			}, nil, setRate),
 		writing("release", "give permits back before their interval is over", []cli.Flag{
 			&cli.Int64Flag{Name: "permits", Usage: "`N` permits", Required: true},
@@ -65,7 +68,7 @@ func writeCommands() []*cli.Command {
 				return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 					deleted, err := l.Delete(ctx)
 					if err == nil && !deleted {
-						err = errors.New("there was nothing to delete")
+						err = absentError{errors.New("there was nothing to delete")}
 					}
 					return err
 				}, nil
@@ -78,11 +81,12 @@ type change func(ctx context.Context, l *ratelimiter.RateLimiter) error
 
 // writing returns a command that changes a limiter. prepare checks the flags before anything is read.
 func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(c *cli.Command) (change, error)) *cli.Command {
-	description := "Shows the limiter before and after. Without --write nothing is changed.\n"
+	description := "Shows the limiter before and after. Without --write it works that out on a copy of the limiter, and\n" +
+		"Redis is only read.\n"
 	for _, n := range notes {
 		description += n + "\n"
 	}
-	description += "\nExit codes: 0 done, 1 failed, 2 wrong usage or no --write."
+	description += "\nExit codes: 0 done, or shown without --write; 1 failed, 2 wrong usage."
 	flags = append(slices.Clone(flags),
 		&cli.BoolFlag{Name: "write", Usage: "do it"},
 		&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"},
@@ -107,20 +111,24 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 				return err
 			}
 		}
-		w := &beforeAfter{out: out, asJSON: c.Bool("json"), name: name}
+		if name == "set-rate" && nothingOf(before) && !c.Bool("create") {
+			return fmt.Errorf("%w; --create makes it", absent(limiter, rdb))
+		}
+		write := c.Bool("write")
+		w := &beforeAfter{out: out, asJSON: c.Bool("json"), name: name, written: write}
 		if err := w.show("before", before); err != nil {
 			return err
 		}
-		if !c.Bool("write") {
-			return usageError{errors.New("nothing was changed; --write does it")}
+		at := rdb.UniversalClient
+		if !write {
+			rehearsal, end, err := rehearse(ctx, rdb.UniversalClient, before)
+			defer end()
+			if err != nil {
+				return err
+			}
+			at, s = rehearsal, survey.New(rehearsal)
 		}
-		opts := []ratelimiter.Option{}
-		if id := c.String("client"); id != "" {
-			opts = append(opts, ratelimiter.WithClientID(id))
-		}
-		client := ratelimiter.New(rdb.UniversalClient, opts...)
-		defer func() { _ = client.Close() }()
-		if err := do(ctx, client.RateLimiter(limiter)); err != nil {
+		if err := changeOnce(ctx, at, limiter, c.String("client"), do); err != nil {
 			if errors.Is(err, ratelimiter.ErrInvalidArgument) {
 				return usageError{err}
 			}
@@ -130,26 +138,55 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 			return err
 		}
 		after, err := s.Read(ctx, limiter, c.String("client"))
-		if err != nil {
+		if err != nil && write {
 			return fmt.Errorf("it was done, but the limiter cannot be read any more: %w", err)
 		}
-		if err := w.show("after", after); err != nil {
+		if err == nil {
+			after.Node = before.Node
+			err = w.show("after", after)
+		}
+		switch {
+		case err != nil || w.asJSON:
 			return err
+		case perClient && name == "delete":
+			err = tellLeft(ctx, out, survey.New(rdb.UniversalClient), limiter, c.String("client"))
 		}
-		if perClient && name == "delete" && !w.asJSON {
-			return tellLeft(ctx, out, s, limiter)
+		if err == nil && !write {
+			_, err = fmt.Fprintln(out, "nothing was changed; --write does it")
 		}
-		return nil
+		return err
 	})
 }
 
-// tellLeft writes how many clients have permits of a PER_CLIENT limiter that is deleted, if any.
-func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter string) error {
+// changeOnce makes one change as the client with that id. If id is empty, it is made as a client that nobody is, which
+// has no permits of its own: what the change has written for it goes again.
+func changeOnce(ctx context.Context, rdb redis.UniversalClient, limiter, id string, do change) error {
+	var opts []ratelimiter.Option
+	if id != "" {
+		opts = append(opts, ratelimiter.WithClientID(id))
+	}
+	client := ratelimiter.New(rdb, opts...)
+	defer func() { _ = client.Close() }()
+	err := do(ctx, client.RateLimiter(limiter))
+	if id == "" {
+		// An interrupt comes after that.
+		if forgot := redisson.Forget(context.WithoutCancel(ctx), rdb, limiter, client.ID()); err == nil {
+			err = forgot
+		}
+	}
+	return err
+}
+
+// tellLeft writes how many clients but one have permits of a PER_CLIENT limiter that is deleted, if any.
+func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter, but string) error {
 	const most = 1000
 	n := 0
-	for _, err := range s.Clients(ctx, limiter) {
+	for id, err := range s.Clients(ctx, limiter) {
 		if err != nil {
-			return fmt.Errorf("it was deleted, but it is not known whose permits are left: %w", err)
+			return fmt.Errorf("it is not known whose permits are left: %w", err)
+		}
+		if id == but {
+			continue
 		}
 		if n++; n == most {
 			break
@@ -168,9 +205,10 @@ func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter stri
 
 // A beforeAfter writes a limiter before and after its change.
 type beforeAfter struct {
-	out    io.Writer
-	asJSON bool
-	name   string
+	out     io.Writer
+	asJSON  bool
+	name    string
+	written bool
 }
 
 func (w *beforeAfter) show(when string, st *survey.State) error {
@@ -178,8 +216,9 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 		return encodeJSON(w.out, struct {
 			Command string `json:"command"`
 			When    string `json:"when"`
+			Written bool   `json:"written"` // false without --write: after is how it would be
 			jsonState
-		}{w.name, when, (&inspection{State: st}).json(false, 0)})
+		}{w.name, when, w.written, (&inspection{State: st}).json(false, 0)})
 	}
 	text := "no limiter"
 	switch {

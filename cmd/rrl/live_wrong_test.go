@@ -79,6 +79,8 @@ func TestDeleteTellsWhatIsLeft(t *testing.T) {
 	l := newLive(t)
 	name := l.base + "users"
 	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
+	require.Contains(t, l.ok("delete", name), "the permits of 1 client are left: rrl doctor "+name+" names their keys\nnothing was changed")
+	require.NotContains(t, l.ok("delete", name, "--client", "client-1"), "left:")
 	out := l.ok("delete", name, "--write")
 	require.Contains(t, out, "the permits of 1 client are left: rrl doctor "+name+" names their keys\n")
 	_, findings, _ := l.run("doctor", name, "--sample", "0")

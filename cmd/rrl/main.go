@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -47,10 +48,10 @@ func main() {
 // run runs the command and returns its exit code. It never calls os.Exit.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	app, help := newApp(stdout, stderr), "rrl --help"
+	err := app.Run(ctx, args)
 	if len(args) > 1 && app.Command(args[1]) != nil {
 		help = "rrl " + args[1] + " --help"
 	}
-	err := app.Run(ctx, args)
 	var usage usageError
 	var exit exitError
 	switch {
@@ -91,16 +92,25 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		// The default handler prints the error and calls os.Exit.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   onUsageError,
+
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: completion,
 		Action: func(_ context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usageError{fmt.Errorf("no command %q", c.Args().First())}
+			if name := c.Args().First(); c.Args().Present() {
+				return usageError{fmt.Errorf("no command %q%s", name, didYouMean(name, "", cli.SuggestCommand(c.Commands, name)))}
 			}
 			return cli.ShowRootCommandHelp(c)
 		},
 	}
 }
 
-func onUsageError(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
+func onUsageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	if _, flag, ok := strings.Cut(err.Error(), "provided but not defined: "); ok {
+		flag = strings.TrimLeft(flag, "-")
+		err = fmt.Errorf("%w%s", err, didYouMean(flag, "--", strings.TrimLeft(cli.SuggestFlag(c.Flags, flag, false), "-")))
+	}
+	return usageError{err}
+}
 
 // noArguments returns a usageError if c, which takes no arguments, was given some.
 func noArguments(c *cli.Command) error {

@@ -4,9 +4,9 @@
 //	go run ./examples/dingtalk
 //	go run ./examples/dingtalk -limit=false    without the limit: the robot is banned, messages are lost
 //
-// It starts an embedded Redis (or uses the one at REDIS_ADDR) and the gateway. Three services then send as
+// It starts an embedded Redis (or uses the one at REDIS_URL) and the gateway. Three services then send as
 // fast as they may, and the last line counts the messages and the penalties. It takes about 11 s. The part
-// to copy into a program is fleet.NewHTTPClient; an SDK that accepts an http.Client, here robot.go, needs no
+// to copy into a program is fleet.NewHTTPClient, which compiles outside this repository; an SDK that accepts an http.Client, here robot.go, needs no
 // change. `rrl demo dingtalk` runs the same fleet with other calls and bans it.
 //
 // The limit of a robot is 20 messages a minute. To keep the example short, a minute takes 5 s here, in the
@@ -16,6 +16,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -35,10 +36,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
-	"github.com/goredisson/ratelimiter/internal/embedredis"
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 const (
@@ -60,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	d := &demo{out: stdout}
 	f := flag.NewFlagSet("dingtalk", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&d.addr, "redis", os.Getenv("REDIS_ADDR"), "`host:port` of a Redis; empty for an embedded one")
+	f.StringVar(&d.redis, "redis", "", "`URL` of a Redis, or host:port; empty for that of REDIS_URL, or else an embedded one")
 	f.StringVar(&d.name, "name", "dingtalk-example:"+uuid.NewString()+":", "what the limiters' names begin with")
 	f.DurationVar(&d.minute, "minute", 5*time.Second, "how long a minute is, 100ms to 1m")
 	f.IntVar(&d.messages, "messages", 60, "how many messages there are to send")
@@ -70,6 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else if err != nil {
 		return 2
 	}
+	d.redis = cmp.Or(d.redis, os.Getenv("REDIS_URL")) // not as the default of the flag, which -help would print with its password
 	if f.NArg() > 0 || d.messages < 1 || d.minute < 100*time.Millisecond || d.minute > time.Minute || d.minute%time.Millisecond != 0 {
 		fmt.Fprintf(stderr, "dingtalk: arguments %q, %d messages, a minute of %v: one of them is out of its range\n", f.Args(), d.messages, d.minute)
 		return 2
@@ -83,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // A demo is one run of the command.
 type demo struct {
-	addr     string
+	redis    string
 	name     string
 	minute   time.Duration
 	messages int
@@ -99,14 +98,14 @@ func (d *demo) run(ctx context.Context) error {
 	// Twice as long as the limit makes it take.
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+2*time.Duration(1+d.messages/perMinute)*d.minute)
 	defer cancel()
-	where := "the Redis at " + d.addr
-	if d.addr == "" {
-		embedded, err := embedredis.Start()
+	embeddedIn := ""
+	if d.redis == "" {
+		m, err := embedded()
 		if err != nil {
 			return err
 		}
-		defer embedded.Close()
-		d.addr, where = embedded.Addr(), "an embedded Redis"
+		defer m.Close()
+		d.redis, embeddedIn = m.Addr(), "an embedded Redis"
 	}
 	bounds := dinggate.Standard()
 	bounds.Robot.Window = d.minute
@@ -116,8 +115,12 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	defer func() { _ = gate.Close() }()
 
-	rdb := newRedis(d.addr)
+	rdb, err := newRedis(d.redis)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = rdb.Close() }()
+	where := cmp.Or(embeddedIn, "the Redis at "+rdb.Options().Addr)
 	limits := fleet.NewLimits(rdb, d.name)
 	const token = "a-robot-of-the-demo"
 	d.begin = time.Now()
@@ -207,13 +210,4 @@ func (d *demo) say(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fmt.Fprintf(d.out, "%5.1fs  %s\n", time.Since(d.begin).Seconds(), fmt.Sprintf(format, args...))
-}
-
-func newRedis(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: addr,
-		// The embedded Redis knows neither CLIENT SETINFO nor CLIENT MAINT_NOTIFICATIONS.
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 // play runs the program.
 func play(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Setenv("REDIS_ADDR", "")
+	t.Setenv("REDIS_URL", "")
 	var out, errs strings.Builder
 	code = run(t.Context(), args, &out, &errs)
 	return code, out.String(), errs.String()

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/embedredis"
-	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A play sends the requests of the clients, through a proxy that adds their addresses, and counts the
@@ -24,7 +22,8 @@ type play struct {
 	requests, answered, refused, undecided, wrong int
 }
 
-func (p *play) scenes(embedded *embedredis.Server) {
+// scenes plays all scenes, the last of them only if there is a Redis to stop.
+func (p *play) scenes(stopRedis func()) {
 	p.title("ann asks both servers in turn")
 	var after time.Duration
 	for i := range 7 {
@@ -41,11 +40,14 @@ func (p *play) scenes(embedded *embedredis.Server) {
 	p.title("health checks are not limited")
 	p.get(0, "/health", "198.51.100.1", 200)
 	p.title(fmt.Sprintf("ann waits for %v, as Retry-After says", after))
-	_ = retry.Sleep(p.ctx, after)
+	select {
+	case <-time.After(after):
+	case <-p.ctx.Done():
+	}
 	p.get(1, "/orders/1", "198.51.100.1", 200)
-	if embedded != nil {
+	if stopRedis != nil {
 		p.title("Redis goes away")
-		embedded.Close()
+		stopRedis()
 		p.get(0, "/orders/2", "198.51.100.2", 503)
 		p.get(0, "/health", "198.51.100.2", 200)
 	}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 // TestOneCommand runs the program as `go run ./examples/server` does.
 func TestOneCommand(t *testing.T) {
-	t.Setenv("REDIS_ADDR", "")
+	t.Setenv("REDIS_URL", "")
 	var out, errs strings.Builder
 	require.Zero(t, run(t.Context(), nil, &out, &errs), "%s%s", &out, &errs)
 	require.Empty(t, errs.String())
@@ -51,7 +51,7 @@ func TestItCanFail(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	t.Setenv("REDIS_ADDR", "")
+	t.Setenv("REDIS_URL", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	url := make(chan string, 1)
 	out := &watcher{see: regexp.MustCompile(`curl -i (\S+)`), found: url}
@@ -81,7 +81,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestInterrupted(t *testing.T) {
-	t.Setenv("REDIS_ADDR", "")
+	t.Setenv("REDIS_URL", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs strings.Builder

@@ -2,17 +2,20 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
 )
 
 // newService returns the handler of the API, with its limit and its metrics.
-func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate, metrics http.Handler) (http.Handler, error) {
+func newService(client *ratelimiter.Client, s settings, log *slog.Logger, metrics http.Handler) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(s.busy)
 		fmt.Fprintf(w, "order %q\n", r.PathValue("id"))
 	})
 	mux.Handle("GET /metrics", metrics)
@@ -23,7 +26,7 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate, 
 	clients := inbound.ByClientAddress(inbound.ClientAddress{
 		Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
 	})
-	limit, err := inbound.New(client, name, rate,
+	limit, err := inbound.New(client, s.name, s.rate(),
 		inbound.WithKeys(func(r *http.Request) (string, bool) {
 			if _, pattern := mux.Handler(r); pattern == "GET /health" || pattern == "GET /metrics" {
 				return "", false // not limited
@@ -32,6 +35,9 @@ func newService(client *ratelimiter.Client, name string, rate ratelimiter.Rate, 
 		}),
 		// Without Redis, requests are refused. A public page might use ratelimiter.FailOpen() instead.
 		inbound.WithOutagePolicy(ratelimiter.FailClosed()),
+		inbound.WithFailures(func(r *http.Request, err error) {
+			log.Warn("a request could not be decided", "method", r.Method, "pattern", r.Pattern, "error", err)
+		}),
 	)
 	if err != nil {
 		return nil, err

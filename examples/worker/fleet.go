@@ -110,6 +110,7 @@ func (f *fleet) start() error {
 	f.started++
 	name := "w" + strconv.Itoa(f.started)
 	cmd := exec.Command(self, f.args(name)...)
+	cmd.Env = append(os.Environ(), "REDIS_URL="+f.redis)
 	cmd.Stderr = f.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -3,14 +3,21 @@
 //
 //	go run ./examples/worker
 //
-// It starts an embedded Redis (or uses the one at REDIS_ADDR, 6.2 or later for XAUTOCLAIM), adds jobs to the
+// It starts an embedded Redis (or uses the one at REDIS_URL, 6.2 or later for XAUTOCLAIM), adds jobs to the
 // stream, starts the workers and kills one in the middle of a job. The last line says whether no job was lost
-// and the pace was kept. The parts to copy into a program are queue.go and worker.go.
+// and the pace was kept. A worker that is told to end, by SIGTERM, finishes its job and takes no other.
+//
+//	export REDIS_URL=redis://localhost:6379/0    # rediss:// for TLS; REDIS_PASSWORD for the password
+//	go run ./examples/worker -name jobs
+//
+// The parts to copy into a program are queue.go and worker.go, and redis.go without the embedded Redis. They compile outside this
+// repository.
 //
 // The exit code is 0 on success, 1 on failure, and 2 on wrong usage.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,11 +32,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/embedredis"
-	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 func main() {
@@ -43,7 +47,7 @@ func main() {
 
 // settings holds the settings of a run. Workers get them as flags.
 type settings struct {
-	addr      string
+	redis     string
 	name      string // of the limiter; the stream and the results begin with it
 	jobs      int
 	workers   int
@@ -57,7 +61,7 @@ type settings struct {
 
 func (s *settings) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("worker", flag.ContinueOnError)
-	f.StringVar(&s.addr, "redis", os.Getenv("REDIS_ADDR"), "`host:port` of a Redis; empty for an embedded one")
+	f.StringVar(&s.redis, "redis", "", "`URL` of a Redis, or host:port; empty for that of REDIS_URL, or else an embedded one")
 	f.StringVar(&s.name, "name", "worker-example:"+uuid.NewString(), "of the limiter")
 	f.IntVar(&s.jobs, "jobs", 60, "how many jobs there are to do")
 	f.IntVar(&s.workers, "workers", 4, "how many work at a time")
@@ -70,9 +74,9 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
-// args returns the flags for a worker of this run.
+// args returns the flags for a worker of this run, but for the Redis, whose URL may hold a password.
 func (s *settings) args(worker string) []string {
-	return []string{"-redis", s.addr, "-name", s.name, "-rate", strconv.FormatInt(s.permits, 10), "-interval", s.interval.String(),
+	return []string{"-name", s.name, "-rate", strconv.FormatInt(s.permits, 10), "-interval", s.interval.String(),
 		"-busy", s.busy.String(), "-abandoned", s.abandoned.String(), "-worker", worker}
 }
 
@@ -101,6 +105,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	} else if err != nil {
 		return 2
 	}
+	s.redis = cmp.Or(s.redis, os.Getenv("REDIS_URL")) // not as the default of the flag, which -help would print with its password
 	err := s.check()
 	if err == nil && f.NArg() > 0 {
 		err = fmt.Errorf("it takes no argument %q", f.Arg(0))
@@ -123,17 +128,21 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // runFleet runs the example on a Redis.
 func (s *settings) runFleet(ctx context.Context, stdout, stderr io.Writer) error {
-	where := "the Redis at " + s.addr
-	if s.addr == "" {
-		embedded, err := embedredis.Start()
+	var embeddedIn string
+	if s.redis == "" {
+		m, err := embedded()
 		if err != nil {
 			return err
 		}
-		defer embedded.Close()
-		s.addr, where = embedded.Addr(), "an embedded Redis"
+		defer m.Close()
+		s.redis, embeddedIn = m.Addr(), "an embedded Redis"
 	}
-	rdb := newRedis(s.addr)
+	rdb, err := newRedis(s.redis)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = rdb.Close() }()
+	where := cmp.Or(embeddedIn, "the Redis at "+rdb.Options().Addr)
 	fmt.Fprintf(stdout, "%d jobs for %d workers on %s, %s\n", s.jobs, s.workers, where, s.rate())
 	fl := &fleet{settings: s, rdb: rdb, stdout: stdout, stderr: &shared{w: stderr}}
 	return fl.run(ctx)
@@ -147,7 +156,10 @@ func (s *settings) runWorker(ctx context.Context, stdin io.Reader, stdout, stder
 		_, _ = io.Copy(io.Discard, stdin)
 		cancel()
 	}()
-	rdb := newRedis(s.addr)
+	rdb, err := newRedis(s.redis)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = rdb.Close() }()
 	logger := slog.New(slog.NewTextHandler(stderr, nil))
 	client := ratelimiter.New(rdb, ratelimiter.WithHook(ratelimiter.LogHook(logger)))
@@ -173,20 +185,11 @@ func (s *settings) queue(rdb redis.UniversalClient) *queue {
 // handler returns the work on a job: it sleeps for a while and then counts the job in Redis.
 func (s *settings) handler(rdb redis.UniversalClient) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) error {
-		if retry.Sleep(ctx, s.busy) != nil {
-			return ctx.Err()
+		if err := sleep(ctx, s.busy); err != nil {
+			return err
 		}
 		return rdb.HIncrBy(ctx, s.results(), j.Payload, 1).Err()
 	}
 }
 
 func (s *settings) results() string { return s.name + ":results" }
-
-func newRedis(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{
-		Addr: addr,
-		// The embedded Redis knows neither CLIENT SETINFO nor CLIENT MAINT_NOTIFICATIONS.
-		DisableIdentity:          true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A pace counts what a limiter grants, from what Redis recorded. The instants at which workers learn of
@@ -27,7 +26,7 @@ type grant struct {
 
 // watch calls look ten times an interval until ctx ends.
 func (p *pace) watch(ctx context.Context, interval time.Duration) {
-	for retry.Sleep(ctx, interval/10) == nil {
+	for sleep(ctx, interval/10) == nil {
 		p.look(ctx)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // play runs the program; its workers are processes of this test binary.
 func play(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Setenv(asProgram, "1")
-	t.Setenv("REDIS_ADDR", "")
+	t.Setenv("REDIS_URL", "")
 	var out, errs strings.Builder
 	code = run(t.Context(), args, strings.NewReader(""), &out, &errs)
 	return code, out.String(), errs.String()
@@ -73,7 +73,7 @@ func TestUsage(t *testing.T) {
 		"-rate=101":   "one of them is out of its range",
 		"-interval=x": "invalid value",
 		"more":        `it takes no argument "more"`,
-		"-help":       "of a Redis; empty for an embedded one",
+		"-help":       "of a Redis, or host:port; empty for that of REDIS_URL, or else an embedded one",
 	} {
 		code, out, errs := play(t, arg)
 		require.Equal(t, map[bool]int{true: 0, false: 2}[arg == "-help"], code, arg)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // A worker does jobs, each for one permit.
@@ -24,8 +23,8 @@ const (
 	eventDone   = "done"
 )
 
-// run takes jobs and does them until ctx ends. A job that is not done then, or whose work failed, goes to
-// another worker once it counts as abandoned.
+// run takes jobs and does them until ctx ends. A job that has begun then is finished. One that waits for its permit, or whose
+// work failed, goes to another worker once it counts as abandoned.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		j, err := w.jobs.take(ctx)
@@ -36,7 +35,7 @@ func (w *worker) run(ctx context.Context) {
 			if j != nil {
 				w.report(eventFailed, j)
 			}
-			_ = retry.Sleep(ctx, time.Second) // usually Redis cannot be reached
+			_ = sleep(ctx, time.Second) // usually Redis cannot be reached
 		}
 	}
 }
@@ -50,6 +49,9 @@ func (w *worker) do(ctx context.Context, j *job) error {
 		return err
 	}
 	w.report(eventBegins, j)
+	// The permit is spent, so the work goes on although the worker is told to end, until another one would take the job.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.jobs.abandoned)
+	defer cancel()
 	if err := w.handle(ctx, j); err != nil {
 		return err
 	}
@@ -58,4 +60,14 @@ func (w *worker) do(ctx context.Context, j *job) error {
 	}
 	w.report(eventDone, j)
 	return nil
+}
+
+// sleep returns after d, or with the error of ctx when it ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

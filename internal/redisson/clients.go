@@ -11,6 +11,18 @@ import (
 // scanStep is how many keys a SCAN looks at, which takes Redis about a fifth of a millisecond.
 const scanStep = 200
 
+// Forget removes the permits that a client has in the PER_CLIENT limiter of that name. It is for an id that nobody uses any
+// more: the client's next call would begin with all permits of the rate.
+func Forget(ctx context.Context, rdb redis.UniversalClient, name, clientID string) error {
+	keys := NewKeys(name, clientID)
+	node, err := dispatch.Node(ctx, dispatch.Pin(rdb), keys.Hash)
+	if err != nil {
+		return err
+	}
+	cmd := redis.NewIntCmd(ctx, "unlink", keys.Value[permit.PerClient], keys.Permits[permit.PerClient])
+	return dispatch.Process(ctx, node, cmd)
+}
+
 // Clients calls yield with the id of each client that has keys in the limiter, in no order and each once, until
 // yield returns false. It reads the names of all keys of the server that holds the limiter, in steps.
 func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error {

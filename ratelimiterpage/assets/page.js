@@ -7,6 +7,13 @@
   let paused = false;
   let serverGone = false;
 
+  // found shows how many findings the doctor has.
+  function found(n) {
+    const badge = document.getElementById("found");
+    badge.textContent = n;
+    badge.hidden = !n;
+  }
+
   function say(text) {
     if (banner.textContent !== text) banner.textContent = text;
     banner.hidden = !text;
@@ -50,6 +57,7 @@
       if (live && !paused && !selecting()) {
         put([...live.childNodes]);
         body.dataset.refresh = page.body.dataset.refresh;
+        found(Number(page.getElementById("found").textContent));
       }
     } catch (e) {
       // The events say whether the server is there.
@@ -65,8 +73,11 @@
     return s && !s.isCollapsed && live && live.contains(s.anchorNode);
   }
 
-  if (body.dataset.events) {
+  function listen() {
     const source = new EventSource(body.dataset.events);
+    let again = false; // the server has ended the stream, and the browser begins another
+    source.addEventListener("again", () => (again = true));
+    source.onopen = () => (body.dataset.streams = String(1 + Number(body.dataset.streams || 0)));
     source.onmessage = (message) => {
       const event = JSON.parse(message.data);
       if (serverGone) {
@@ -74,17 +85,25 @@
         refresh();
       }
       say(event.down || "");
+      found(event.found);
       if (event.live && !paused && !selecting()) {
         put([...parse(event.live).body.childNodes]);
         body.dataset.live = String(1 + Number(body.dataset.live || 0));
       }
     };
     source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) return; // too many live views: the page does not move
-      serverGone = true;
-      say(body.dataset.gone);
+      if (source.readyState === EventSource.CLOSED) {
+        setTimeout(listen, 30000); // too many live views: until one ends, the page does not move
+        return;
+      }
+      if (!again) {
+        serverGone = true;
+        say(body.dataset.gone);
+      }
+      again = false;
     };
   }
+  if (body.dataset.events) listen();
 
   // The list and the doctor are read again: often while they look, else every few seconds.
   const moves = document.getElementById("pause");
@@ -100,22 +119,32 @@
   function pause(to) {
     paused = to;
     moves.setAttribute("aria-pressed", String(paused));
-    moves.textContent = paused ? moves.dataset.on : moves.dataset.off;
+    moves.textContent = paused ? moves.dataset.resume : moves.dataset.pause;
   }
   if (moves) {
     moves.hidden = false;
     moves.addEventListener("click", () => pause(!paused));
   }
 
-  document.querySelectorAll(".copy").forEach((button) => {
-    if (!navigator.clipboard) return;
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(button.previousElementSibling.textContent);
-      const text = button.textContent;
-      button.textContent = button.dataset.done;
-      setTimeout(() => (button.textContent = text), 1500);
-    });
+  // Commands are copied. Where the browser has no clipboard for a page, as without TLS, it copies what is selected.
+  async function copy(code) {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch (e) {
+      getSelection().selectAllChildren(code);
+      document.execCommand("copy");
+      getSelection().removeAllRanges();
+    }
+  }
+  body.classList.add("copies");
+  document.addEventListener("click", async (e) => {
+    const button = e.target.closest(".copy");
+    if (!button) return;
+    await copy(button.previousElementSibling);
+    const text = button.textContent;
+    if (text === button.dataset.done) return;
+    button.textContent = button.dataset.done;
+    setTimeout(() => (button.textContent = text), 1500);
   });
 
   // A change is sent once.

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLsSorted shows the limiters by each column, and that a limit leaves the first of them.
+func TestLsSorted(t *testing.T) {
+	l := newLive(t)
+	l.limiter(l.base+"a", ratelimiter.Rate{Permits: 6, Interval: time.Hour, KeepAlive: 3 * time.Hour})
+	l.limiter(l.base+"b", ratelimiter.Rate{Permits: 600, Interval: time.Minute})
+	l.limiter(l.base+"c", ratelimiter.Rate{Permits: 12, Interval: time.Hour, KeepAlive: 2 * time.Hour})
+	require.NoError(t, l.rdb.ZRemRangeByRank(t.Context(), "{"+l.base+"c}:permits", 0, 0).Err())
+	names := func(cmd string, args ...string) (order string) {
+		for _, m := range regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(l.base)+`(\w)`).FindAllStringSubmatch(l.ok(append([]string{cmd, "--match", l.base + "*"}, args...)...), -1) {
+			order += m[1]
+		}
+		return order
+	}
+	for column, want := range map[string]string{"name": "abc", "rate": "bca", "used": "acb", "wait": "acb", "ttl": "acb", "members": "abc"} {
+		require.Equal(t, want, names("ls", "--sort", column), column)
+		require.Equal(t, want, names("top", "--sort", column, "--count", "1"), column)
+		require.Equal(t, want[:2], names("ls", "--sort", column, "--limit", "2"), column)
+	}
+	require.Equal(t, "acb", names("top", "--count", "1"))
+	out := l.ok("ls", "--sort", "name", "--limit", "2", "--match", l.base+"*")
+	require.Regexp(t, `(?m)^2 limiters in 127\.0\.0\.1:\d+, database 0: 1 limited now$`, out)
+	require.Contains(t, out, "There are more: --limit 0 lists all")
+	for _, cmd := range []string{"ls", "top"} {
+		code, _, errs := l.run(cmd, "--sort", "nothing")
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, errs, `--sort "nothing" is none of members, name, rate, ttl, used, wait`)
+	}
+}
+
+// TestALongName shows that a name of a megabyte does not make the other rows as long, and that JSON has the whole.
+func TestALongName(t *testing.T) {
+	l := newLive(t)
+	long := l.base + strings.Repeat("x", 1<<20)
+	l.limiter(l.base, tenAMinute)
+	l.limiter(long, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: time.Minute})
+	require.NoError(t, l.rdb.Set(t.Context(), "{"+l.base+"c}:value:"+strings.Repeat("y", 1<<20), 1, 0).Err())
+	require.NoError(t, l.rdb.HSet(t.Context(), l.base+"c", "rate", 1, "interval", 1000, "type", 1).Err())
+	for _, args := range [][]string{{"ls", "--match", l.base + "*"}, {"top", "--count", "1", "--match", l.base + "*"}, {"inspect", l.base + "c", "--clients"}} {
+		out := l.ok(args...)
+		require.Less(t, len(out), 5000, "%v", args)
+		require.Contains(t, out, "…", "%v", args)
+	}
+	out := l.ok("ls", "--json", "--match", long)
+	var o jsonLimiter
+	require.NoError(t, json.Unmarshal([]byte(out), &o))
+	require.Equal(t, long, o.Name)
+}

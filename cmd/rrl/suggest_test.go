@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDidYouMean(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"docter"}, `no command "docter"; did you mean doctor? (see rrl --help)`},
+		{[]string{"setrate"}, `no command "setrate"; did you mean set-rate?`},
+		{[]string{"completion", "zhs"}, `no completion for the shell "zhs"; did you mean zsh? (see rrl completion --help)`},
+		{[]string{"dance"}, `no command "dance" (see`},
+		{[]string{"ls", "--mach", "x"}, `; did you mean --match? (see rrl ls --help)`},
+		{[]string{"ls", "--wiating"}, `; did you mean --waiting? (see`},
+		{[]string{"--verison"}, `; did you mean --version? (see`},
+		{[]string{"ls", "--fast"}, `flag provided but not defined: -fast (see`},
+		{[]string{"ls", "--limit", "x"}, `(see rrl ls --help)`},
+	} {
+		code, _, errs := rrl(t, c.args...)
+		require.Equal(t, exitUsage, code, "%v", c.args)
+		require.Contains(t, errs, c.want, "%v", c.args)
+		require.Equal(t, strings.Contains(c.want, "did you mean"), strings.Contains(errs, "did you mean"), errs)
+	}
+	l := newLive(t)
+	l.limiter(l.base+"orders: create", tenAMinute)
+	l.limiter(l.base+"refunds", tenAMinute)
+	for _, args := range [][]string{{"inspect"}, {"peek", "1"}, {"watch"}, {"heal"}, {"release", "--permits", "1"}, {"cool-down", "--for", "1s"}, {"delete", "--write"}, {"doctor", "--sample", "0"}} {
+		full := append([]string{args[0], l.base + "orders:create"}, args[1:]...)
+		code, _, errs := l.run(full...)
+		require.NotZero(t, code, "%v", full)
+		require.Contains(t, errs, "; did you mean '"+l.base+"orders: create'?\n", "%v", full)
+	}
+	code, _, errs := l.run("inspect", "something else")
+	require.Equal(t, exitFailed, code)
+	require.NotContains(t, errs, "did you mean")
+}
+
+// TestDistance checks the words that differ in one place.
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "ab", 2}, {"ab", "ab", 0}, {"ab", "ba", 1}, {"abc", "ac", 1}, {"abc", "ADC", 1}, {"ca", "abc", 3}, {"kitten", "sitting", 3}} {
+		require.Equal(t, c.want, distance(c.a, c.b), "%q %q", c.a, c.b)
+		require.Equal(t, c.want, distance(c.b, c.a), "%q %q", c.b, c.a)
+	}
+}
+
+// TestCompletion asks real shells, which run this test's program as rrl, what they would complete.
+func TestCompletion(t *testing.T) {
+	bin := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(bin, "rrl")))
+	l := newLive(t)
+	l.limiter(l.base, tenAMinute)
+	// Each script completes the words of its arguments, and prints a completion a line.
+	for shell, script := range map[string]string{
+		"bash": `source <(rrl completion bash)
+			COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+			__rrl_bash_autocomplete; printf '%s\n' "${COMPREPLY[@]}"`,
+		"zsh": `autoload -U compinit; compinit -u -D
+			source <(rrl completion zsh)
+			_describe() { printf '%s\n' "${(@P)2}" } # these two need the line editor
+			_files() { }
+			words=("$@"); _rrl`,
+		"fish": `rrl completion fish | source
+			complete -C "$argv"`,
+	} {
+		t.Run(shell, func(t *testing.T) {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				if os.Getenv("CI") == "true" {
+					t.Fatal(err)
+				}
+				t.Skip(err)
+			}
+			complete := func(words ...string) string {
+				args := []string{"-c", script, "-"}
+				if shell == "fish" {
+					args = []string{"--no-config", "-c", script}
+				}
+				cmd := exec.CommandContext(t.Context(), path, append(args, words...)...)
+				cmd.Env = append(os.Environ(), asProgram+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "REDIS_URL="+l.url, "HOME="+bin, "TERM=dumb")
+				var errs bytes.Buffer
+				cmd.Stderr = &errs
+				out, err := cmd.Output()
+				require.NoError(t, err, errs.String())
+				require.Empty(t, errs.String())
+				return string(out)
+			}
+			all := complete("rrl", "")
+			for _, want := range []string{"doctor", "cool-down", "set-rate", "completion"} {
+				require.Regexp(t, `(?m)^`+want+`\b`, all)
+			}
+			require.Regexp(t, `(?m)^--match\b`, complete("rrl", "ls", "--ma"))
+			require.NotRegexp(t, `(?m)^--limit\b`, complete("rrl", "ls", "--ma"))
+			require.Regexp(t, `(?m)^--write\b`, complete("rrl", "delete", l.base, "--"))
+			require.Regexp(t, `(?m)^zsh\b`, complete("rrl", "completion", ""))
+			complete("rrl", "delete", l.base, "--write", "") // which does not run
+		})
+	}
+	require.Len(t, keysOfBase(l), 3)
+}

@@ -1,0 +1,80 @@
+package survey
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+)
+
+// Reserved is what [State.What] says of a reservation.
+const Reserved = "reserved ahead"
+
+// What says what a member is if it is not just a grant: what [Marks] say, or Reserved for the permits that a caller takes
+// ahead of their return.
+func (st *State) What(m Member) string {
+	if what := Marks[m.Mark()]; what != "" {
+		return what
+	}
+	for _, id := range st.reserving() {
+		if string(redisson.Member(len(m.Raw) == 20, id, m.Permits)) == m.Raw {
+			return Reserved
+		}
+	}
+	return ""
+}
+
+var reservation = regexp.MustCompile(`([0-9a-f]{32}) (\d+)`)
+
+// reserving returns the ids of the reservations that the hash names and whose time has not ended.
+func (st *State) reserving() (ids []permit.ID) {
+	for field, text := range st.Fields {
+		if !strings.HasPrefix(field, "reservedAhead") {
+			continue
+		}
+		for _, match := range reservation.FindAllStringSubmatch(text, 16) {
+			if ends, err := strconv.ParseInt(match[2], 10, 64); err != nil || ends <= st.Time.UnixMilli() {
+				continue
+			}
+			var id permit.ID
+			_, _ = hex.Decode(id[:], []byte(match[1]))
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Granted returns when the permits of m were granted. It reports false for permits that nobody was granted: those of a
+// tripwire, and those that were free when a cool-down blocked them.
+func (m Member) Granted() (at time.Time, ok bool) {
+	switch m.Mark() {
+	case 'w':
+		return time.Time{}, false
+	case 'c':
+		at := m.Raw[len(m.Raw)-13:] // of 21 bytes
+		if len(m.Raw) == 20 {
+			at = m.Raw[10:]
+		}
+		ms := binary.BigEndian.Uint64(append([]byte{0, 0}, at[:6]...)) & (1<<42 - 1)
+		if ms < 1<<32 {
+			return time.Time{}, false
+		}
+		return time.UnixMilli(int64(ms)), true
+	}
+	return m.Time(), true
+}
+
+// LastGrant returns when the newest of the grants that were read was made. It reports false if there is none.
+func (st *State) LastGrant() (newest time.Time, ok bool) {
+	for _, m := range st.Members {
+		if at, granted := m.Granted(); granted && (!ok || at.After(newest)) {
+			newest, ok = at, true
+		}
+	}
+	return newest, ok
+}

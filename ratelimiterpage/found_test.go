@@ -1,0 +1,249 @@
+package ratelimiterpage
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMembersThatAreNoGrants shows a tripwire, a reservation and the blocks of a cool-down as what they are.
+func TestMembersThatAreNoGrants(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, name := newSite(t, rdb), redistest.Key(t)
+	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Hour})
+	now := rdb.Time(t.Context()).Val()
+	id := redisson.RandomID()
+	put := func(at time.Time, member []byte) {
+		require.NoError(t, rdb.ZAdd(t.Context(), "{"+name+"}:permits", redis.Z{Score: float64(at.UnixMilli()), Member: string(member)}).Err())
+	}
+	put(time.UnixMilli(0), []byte("\x10~w~\x01\x00\x00\x00ab\x00\x12\x34\x56\x00\x00\x00\x01\x00\x00\x00"))
+	put(now, redisson.Member(false, id, 7))
+	put(now.Add(-time.Minute), redisson.Member(false, redisson.RandomID(), 2))
+	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 0, 0).Err())
+	require.NoError(t, rdb.HSet(t.Context(), name, "reservedAhead", fmt.Sprintf("%x %d 0 %d", id[:], now.Add(time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli())).Err())
+	rows := func() [][]string {
+		p := s.get("limiter?name=" + url.QueryEscape(name))
+		require.NotContains(t, p.body, "1970")
+		var list [][]string
+		for _, m := range regexp.MustCompile(`(?s)<tr><td class="mono">(.*?)</td><td class="num">(.*?)</td><td class="num">(.*?)</td><td>(.*?)</td>`).FindAllStringSubmatch(p.body, -1) {
+			list = append(list, m[1:])
+		}
+		return list
+	}
+	got := rows()
+	require.NotContains(t, s.get("limiter?name="+url.QueryEscape(name)).body, "have expired", "a tripwire is no permit that expires")
+	require.Len(t, got, 3)
+	require.Equal(t, []string{now.UTC().Format("15:04:05.000"), "7", got[0][2], `Go <i class="tag">reserved ahead</i>`}, got[0])
+	require.Equal(t, []string{now.Add(-time.Minute).UTC().Format("15:04:05.000"), "2", got[1][2], "Go"}, got[1])
+	require.Equal(t, []string{"–", "1", "–", `Go <i class="tag">callers wait</i>`}, got[2])
+
+	// A cool-down blocks what is in use, which has been granted, and what is free, which has not.
+	require.NoError(t, rdb.Del(t.Context(), name, "{"+name+"}:value", "{"+name+"}:permits").Err())
+	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Minute}, 4)
+	granted := rows()[0][0]
+	c := ratelimiter.New(rdb)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.RateLimiter(name).CoolDown(t.Context(), time.Now().Add(time.Hour)))
+	got = rows()
+	require.Len(t, got, 2)
+	for _, row := range got {
+		require.Contains(t, row[3], "cool-down")
+		require.Regexp(t, `^(59m\d\ds|1h00m)$`, row[2])
+		require.Equal(t, map[string]string{"4": granted, "6": "–"}[row[1]], row[0])
+	}
+}
+
+// TestWhatIsBrokenIsMarked shows in the list, and at the link to the doctor, what the doctor has found.
+func TestWhatIsBrokenIsMarked(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s, base := newSite(t, rdb, WithWrites(writeToken)), redistest.Key(t)
+		limiter(t, rdb, base+"good", tenAMinute, 2)
+		limiter(t, rdb, base+"bad", tenAMinute, 2)
+		require.NoError(t, rdb.Set(t.Context(), "{"+base+"bad}:value", 500, 0).Err())
+		require.Contains(t, s.get("").body, `id="found" class="badge" title="findings" hidden>`)
+		synctest.Wait()
+		p := s.get("?q=" + url.QueryEscape(base))
+		require.Regexp(t, `id="found" class="badge" title="findings">[1-9]`, p.body)
+		require.Regexp(t, `<tr class="broken">\n<th scope="row" class="name"><a [^>]*>`+base+`bad</a> <i class="tag bad" title="what the doctor has found">⚠ [a-z, ]*surplus`, p.body)
+		require.NotRegexp(t, base+`good</a> <i`, p.body)
+		require.Equal(t, []string{base + "bad"}, s.get("?only=broken&q="+url.QueryEscape(base)).names())
+		v := s.watch("events")
+		synctest.Wait()
+		require.Regexp(t, `"found":[1-9]`, v.buf.String())
+
+		// A change makes it look again, and so does time.
+		r := s.post("change?name="+url.QueryEscape(base+"bad"), nil, "action", "set-rate", "permits", "10", "interval", "1m", "forget", "1", "token", writeToken)
+		require.Equal(t, http.StatusSeeOther, r.Code)
+		s.get("")
+		synctest.Wait()
+		require.NotContains(t, s.get("?q="+url.QueryEscape(base)).body, `class="tag bad"`)
+		require.NoError(t, rdb.Set(t.Context(), "{"+base+"good}:value", 500, 0).Err())
+		time.Sleep(roundAge)
+		s.get("")
+		synctest.Wait()
+		require.Contains(t, s.get("?q="+url.QueryEscape(base)).body, `class="tag bad"`)
+	})
+}
+
+// TestTheListOfAnEmptyRedis shows the first limiter soon after it is made.
+func TestTheListOfAnEmptyRedis(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		if keys := rdb.DBSize(t.Context()).Val(); keys > 0 {
+			t.Skip("others use this Redis")
+		}
+		s, name := newSite(t, rdb), redistest.Key(t)
+		require.Contains(t, s.get("").body, "There is no limiter here.")
+		time.Sleep(time.Second)
+		limiter(t, rdb, name, tenAMinute)
+		time.Sleep(emptyAge)
+		s.get("")
+		synctest.Wait()
+		require.Equal(t, []string{name}, s.get("").names())
+	})
+}
+
+// TestWrongTokens checks that a wrong token is logged and answered late, in parallel and one after another, and that the right
+// one is not.
+func TestWrongTokens(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		token := strings.Repeat("secret", 3)
+		var log lockedBuffer
+		s := newSite(t, rdb, WithToken(token), WithWrites(writeToken), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		ask := func(password string) (int, time.Duration) {
+			begin := time.Now()
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.SetBasicAuth("anybody", password)
+			return s.ask(r).Code, time.Since(begin)
+		}
+		code, took := ask(token)
+		require.Equal(t, http.StatusOK, code)
+		require.Zero(t, took)
+		code, took = ask("wrong wrong wrong")
+		require.Equal(t, http.StatusUnauthorized, code)
+		require.Equal(t, time.Second, took)
+		require.Equal(t, http.StatusUnauthorized, s.get("").Code, "no token at all is no guess")
+		require.Equal(t, 1, strings.Count(log.String(), `msg="ratelimiterpage: a wrong token" for=looking remote=192.0.2.1:1234`))
+		require.NotContains(t, log.String(), "wrong wrong")
+
+		var all sync.WaitGroup
+		for range mostGuesses {
+			all.Go(func() { ask("wrong wrong wrong") })
+		}
+		synctest.Wait()
+		code, took = ask("another wrong one")
+		require.Equal(t, http.StatusTooManyRequests, code)
+		require.Zero(t, took)
+		all.Wait()
+		code, _ = ask(token)
+		require.Equal(t, http.StatusOK, code)
+
+		begin := time.Now()
+		r := httptest.NewRequest(http.MethodPost, "http://page.example/change?name=a", strings.NewReader("action=heal&token=guess"))
+		r.Header = http.Header{"Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/x-www-form-urlencoded"}}
+		r.SetBasicAuth("", token)
+		require.Equal(t, http.StatusForbidden, s.ask(r).Code)
+		require.Equal(t, time.Second, time.Since(begin))
+		require.Contains(t, log.String(), `a wrong token" for=changing`)
+	})
+}
+
+// TestPlacesOfGoneReaders checks that a reader who has gone without a word, and takes all that is written to him, loses his
+// place, and that one who is there begins again.
+func TestPlacesOfGoneReaders(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s := newSite(t, rdb, WithStreams(2))
+		gone := []*viewer{s.watch("events"), s.watch("events?name=a")}
+		synctest.Wait()
+		require.Equal(t, http.StatusServiceUnavailable, s.get("events").Code)
+		time.Sleep(streamLimit)
+		synctest.Wait()
+		require.Zero(t, s.feeds.streams)
+		for _, v := range gone {
+			<-v.ended
+			require.True(t, strings.HasSuffix(v.buf.String(), "retry: 50\nevent: again\ndata: {}\n\n"), "the browser begins another at once")
+		}
+		v := s.watch("events")
+		synctest.Wait()
+		require.NotEmpty(t, v.events(t))
+	})
+}
+
+// TestLongNamesInTheList shows that a name of a megabyte is cut in the list, and that its link is not.
+func TestLongNamesInTheList(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, base := newSite(t, rdb), redistest.Key(t)
+	long := base + strings.Repeat("名", 1<<18)
+	limiter(t, rdb, long, tenAMinute)
+	p := s.get("?q=" + url.QueryEscape(base))
+	require.Len(t, p.names(), 1)
+	require.Less(t, len(p.names()[0]), nameShown+10)
+	require.True(t, strings.HasSuffix(p.names()[0], "名…"))
+	require.Contains(t, html.UnescapeString(p.body), url.QueryEscape(long))
+}
+
+// TestCommandsNameTheRedis checks the Redis in the commands that somebody copies: without a password, whatever the client is.
+func TestCommandsNameTheRedis(t *testing.T) {
+	for _, c := range []struct {
+		rdb         redis.UniversalClient
+		opts        []Option
+		rrl, cli    string
+		ofOneServer string
+	}{
+		{redis.NewClient(&redis.Options{Addr: "h:1", DB: 2, Username: "u", Password: "secret"}), nil,
+			"rrl heal --redis redis://h:1/2 a --write", "redis-cli -u redis://h:1/2 unlink a", "redis-cli -u redis://n:7 unlink a"},
+		{redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"h:1", "h:2"}, Password: "secret"}), nil,
+			"rrl heal --redis redis+cluster://h:1 a --write", "redis-cli -c -u redis://h:1 unlink a", "redis-cli -u redis://n:7 unlink a"},
+		{redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}}), nil,
+			"rrl heal a --write", "redis-cli unlink a", "redis-cli unlink a"},
+		{redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}}),
+			[]Option{WithRedisURL("redis+sentinel://u:secret@h:1/0?master_name=m&sentinel_password=secret")},
+			"rrl heal --redis 'redis+sentinel://h:1/0?master_name=m' a --write", "redis-cli unlink a", "redis-cli unlink a"},
+		{redis.NewClient(&redis.Options{Network: "unix", Addr: "/tmp/s", DB: 1}), nil,
+			"rrl heal --redis 'unix:///tmp/s?db=1' a --write", "redis-cli unlink a", "redis-cli unlink a"},
+	} {
+		h, err := New(c.rdb, c.opts...)
+		require.NoError(t, err)
+		require.Equal(t, c.rrl, h.command("rrl heal a --write", ""))
+		require.Equal(t, c.cli, h.command("redis-cli unlink a", ""))
+		require.Equal(t, c.ofOneServer, h.command("redis-cli unlink a", "n:7"))
+		for _, sentence := range []string{"wait for the resharding", "redis-cli --latency, and the load", "rrl doctor a says whether its set is huge", "redis-cli unlink a, and so on"} {
+			require.Equal(t, sentence, h.command(sentence, ""))
+			require.False(t, isCommand(sentence))
+		}
+		require.NoError(t, h.Close())
+		require.NoError(t, c.rdb.Close())
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
