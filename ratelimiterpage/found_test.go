@@ -36,7 +36,7 @@ func TestMembersThatAreNoGrants(t *testing.T) {
 	put(now, redisson.Member(false, id, 7))
 	put(now.Add(-time.Minute), redisson.Member(false, redisson.RandomID(), 2))
 	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 0, 0).Err())
-	require.NoError(t, rdb.HSet(t.Context(), name, "reservedAhead", fmt.Sprintf("%x %d 0 %d", id[:], now.Add(time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli())).Err())
+	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:ahead", fmt.Sprintf("%x %d 0 0 %d 0", id[:], now.Add(time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli()), 0).Err())
 	rows := func() [][]string {
 		p := s.get("limiter?name=" + url.QueryEscape(name))
 		require.NotContains(t, p.body, "1970")

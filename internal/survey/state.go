@@ -38,6 +38,8 @@ type State struct {
 	Members  []Member // oldest first: all of them if Whole is true, otherwise the 500 oldest and the 500 newest
 	Whole    bool
 
+	ahead string // who takes permits ahead of their return, as scripts/reserve.lua has it
+
 	// OneInstant reports whether everything was read at one instant. It is false on a cluster whose slots of the keys
 	// differ.
 	OneInstant bool
@@ -87,6 +89,15 @@ func keysOf(name, client string) [3]string {
 	return [3]string{k.Hash, k.Value[typ], k.Permits[typ]}
 }
 
+// aheadKey returns the key of those that take permits ahead.
+func aheadKey(name, client string) string {
+	k := redisson.NewKeys(name, client)
+	if client != "" {
+		return k.Ahead[permit.PerClient]
+	}
+	return k.Ahead[permit.Overall]
+}
+
 // read looks at the types of the keys, and then reads those that have the right one. It reports whether a type changed
 // in between.
 func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed bool, err error) {
@@ -96,6 +107,8 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		types[i] = p.Type(ctx, key)
 	}
 	size := p.HLen(ctx, st.Keys[0])
+	queue := aheadKey(st.Name, st.ClientID)
+	queued := p.Type(ctx, queue)
 	if err := exec(ctx, p); err != nil {
 		return false, err
 	}
@@ -117,7 +130,7 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 	var (
 		all            *redis.MapStringStringCmd
 		some           *redis.SliceCmd
-		value          *redis.StringCmd
+		value, ahead   *redis.StringCmd
 		count          *redis.IntCmd
 		oldest, newest *redis.ZSliceCmd
 	)
@@ -130,6 +143,9 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 	}
 	if t := st.Types[1]; t == "string" || t == "none" {
 		value = p.Get(ctx, st.Keys[1])
+	}
+	if queued.Val() == "string" {
+		ahead = p.Get(ctx, queue)
 	}
 	if t := st.Types[2]; t == "zset" || t == "none" {
 		count = p.ZCard(ctx, st.Keys[2])
@@ -172,6 +188,9 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		if st.HasValue = err == nil; err != nil && !errors.Is(err, redis.Nil) {
 			return wrongType(err)
 		}
+	}
+	if ahead != nil {
+		st.ahead = ahead.Val() // it may have expired by now
 	}
 	if count != nil {
 		if st.Count, err = count.Result(); err != nil {

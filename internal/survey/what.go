@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -29,22 +28,17 @@ func (st *State) What(m Member) string {
 	return ""
 }
 
-var reservation = regexp.MustCompile(`([0-9a-f]{32}) (\d+)`)
+var reservation = regexp.MustCompile(`([0-9a-f]{32}) (\d+) \d+`)
 
-// reserving returns the ids of the reservations that the hash names and whose time has not ended.
+// reserving returns the ids of those that take permits ahead and whose time has not ended.
 func (st *State) reserving() (ids []permit.ID) {
-	for field, text := range st.Fields {
-		if !strings.HasPrefix(field, "reservedAhead") {
+	for _, match := range reservation.FindAllStringSubmatch(st.ahead, -1) {
+		if ends, err := strconv.ParseInt(match[2], 10, 64); err != nil || ends <= st.Time.UnixMilli() {
 			continue
 		}
-		for _, match := range reservation.FindAllStringSubmatch(text, 16) {
-			if ends, err := strconv.ParseInt(match[2], 10, 64); err != nil || ends <= st.Time.UnixMilli() {
-				continue
-			}
-			var id permit.ID
-			_, _ = hex.Decode(id[:], []byte(match[1]))
-			ids = append(ids, id)
-		}
+		var id permit.ID
+		_, _ = hex.Decode(id[:], []byte(match[1]))
+		ids = append(ids, id)
 	}
 	return ids
 }

@@ -33,8 +33,8 @@ func TestWhatMembersAre(t *testing.T) {
 			long := format == ratelimiter.MemberLc0I
 			require.NoError(t, rdb.ZAdd(ctx, "{"+name+"}:permits", redis.Z{Score: 0, Member: tripwire},
 				redis.Z{Score: at, Member: string(redisson.Member(long, id, 7))}, redis.Z{Score: at, Member: string(redisson.Member(long, ended, 3))}).Err())
-			require.NoError(t, rdb.HSet(ctx, name, "reservedAhead",
-				fmt.Sprintf("%x %d %x %d 0 %d", id[:], now.Add(time.Hour).UnixMilli(), ended[:], now.Add(-time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli())).Err())
+			require.NoError(t, rdb.Set(ctx, "{"+name+"}:ahead",
+				fmt.Sprintf("%x %d 0 %x %d 5 0 %d 0", id[:], now.Add(time.Hour).UnixMilli(), ended[:], now.Add(-time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli()), 0).Err())
 			look := func() map[uint32]string {
 				st, err := New(rdb).Read(ctx, name, "")
 				require.NoError(t, err)
