@@ -268,8 +268,9 @@ if name ~= '' then
   end
   local list, last = {}, now
   for i = 1, #queue do
-    list[i] = string.format('%s %.0f %.0f', unpack(queue[i]))
-    last = math.max(last, queue[i][2])
+    local e = queue[i]
+    list[i] = string.format('%s %.0f %.0f', e[1], e[2], e[3])
+    last = math.max(last, e[2])
   end
   list = table.concat(list, ' ')
   if list ~= '' and list ~= mark then
