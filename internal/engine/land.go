@@ -177,7 +177,11 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		}
 		return ended
 	}
-	l.mayGather = a.Wait <= a.Rate.Interval+f.Allowance.Grace && a.Rate.MinGap == 0
+	most := a.Rate.Interval // in a cool-down it is more
+	if now.Sub(l.headSince) > 2*most {
+		most += f.Allowance.Grace // others take all permits of one instant, time and again
+	}
+	l.mayGather = a.Wait <= most && a.Rate.MinGap == 0
 	l.passLocked(a, f.Runs[0].Permits)
 	soon, wait := l.lineWaitLocked(f, a, l.waiters.first)
 	l.grantableAt = now.Add(soon)
