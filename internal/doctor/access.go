@@ -38,8 +38,8 @@ func needs(name string, divided bool) [][]any {
 // run. If name is not empty, it also looks at the keys of that limiter. Nothing is run.
 func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error) {
 	r := &Report{Findings: []Finding{}, Skipped: []Skip{}}
-	nodes, err := d.Survey.Nodes(ctx)
-	if len(nodes) == 0 {
+	nodes, err := d.nodes(ctx, r)
+	if err != nil {
 		return nil, err
 	}
 	for _, node := range nodes {
@@ -48,7 +48,7 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			r.Skipped = append(r.Skipped, Skip{Check: "acl", Node: node.Addr, Why: oneLine(fmt.Errorf("ACL DRYRUN: %w", err))})
+			r.skip(Skip{Check: "acl", Node: node.Addr}, false, fmt.Errorf("ACL DRYRUN: %w", err))
 			continue
 		}
 		var found, mend []string

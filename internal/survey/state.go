@@ -63,7 +63,7 @@ func (s *Survey) Read(ctx context.Context, name, client string) (*State, error) 
 func (s *Survey) readAt(ctx context.Context, rdb redis.UniversalClient, name, client string) (*State, error) {
 	st := &State{Name: name, ClientID: client, Keys: keysOf(name, client), OneInstant: true}
 	if o, ok := rdb.(interface{ Options() *redis.Options }); ok {
-		st.Node = o.Options().Addr
+		st.Node = s.addr(ctx, o.Options())
 	}
 	if s.Divided() && redisson.CheckClusterSafe(name, client) != nil {
 		rdb, st.OneInstant = s.rdb, false

@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/redis/go-redis/v9"
@@ -19,6 +22,10 @@ import (
 type Survey struct {
 	rdb    redis.UniversalClient
 	sender dispatch.Sender
+
+	mu     sync.Mutex
+	master string    // the address of the master that a failover client is connected to
+	asked  time.Time // when that was found out
 }
 
 // New returns a Survey of the Redis that rdb is connected to: a server, the master of a failover client, all
@@ -75,12 +82,37 @@ func (s *Survey) Nodes(ctx context.Context) ([]Node, error) {
 			}
 		}
 	case interface{ Options() *redis.Options }:
-		nodes = []Node{{rdb.Options().Addr, s.rdb}}
+		nodes = []Node{{s.addr(ctx, rdb.Options()), s.rdb}}
 	default:
 		nodes = []Node{{"the server", s.rdb}}
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
 	return nodes, err
+}
+
+// failover is what go-redis has in place of an address for a client that asks sentinels for it.
+const failover = "FailoverClient"
+
+// masterAge is for how long the address of the master is not asked for again.
+const masterAge = 5 * time.Second
+
+// addr returns the address of the server with these options. For that of a failover client it connects once more.
+func (s *Survey) addr(ctx context.Context, o *redis.Options) string {
+	if o.Addr != failover || o.Dialer == nil {
+		return o.Addr
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.master != "" && time.Since(s.asked) < masterAge {
+		return s.master
+	}
+	conn, err := o.Dialer(ctx, "tcp", o.Addr)
+	if err != nil {
+		return "the master" // the commands say why it cannot be reached
+	}
+	defer func() { _ = conn.Close() }()
+	s.master, s.asked = conn.RemoteAddr().String(), time.Now()
+	return s.master
 }
 
 // Ping reports whether the servers reply: all masters of a cluster and all shards of a ring are asked, and the error
@@ -90,17 +122,77 @@ func (s *Survey) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, node := range nodes {
-		p := node.Client.Pipeline()
-		ping := p.Ping(ctx)
-		if err := exec(ctx, p); err != nil {
-			return &NodeError{node.Addr, err}
-		}
-		if err := ping.Err(); err != nil {
-			return &NodeError{node.Addr, err}
-		}
+	if _, down := Answering(ctx, nodes, time.Hour); len(down) > 0 {
+		return down[0]
 	}
 	return nil
+}
+
+// discovery is how much longer than a reply may take to find out the nodes: a command that is not answered ends after three
+// seconds unless the client was told otherwise.
+const discovery = 2 * time.Second
+
+// Reach returns the nodes that reply to a PING within patience, and an error for each of the others. All are asked at the
+// same time. If shards of a ring are down, or the nodes of a cluster cannot be found out, the last error says so; in the
+// second case there are no nodes.
+func (s *Survey) Reach(ctx context.Context, patience time.Duration) (up []Node, down []*NodeError, err error) {
+	// The nodes of a cluster are asked one after another who the masters are, and the first may be one that is stopped.
+	within, cancel := context.WithTimeoutCause(ctx, patience+discovery, fmt.Errorf("no reply within %v", patience+discovery))
+	defer cancel()
+	nodes, err := dispatch.Leavable(within, func() ([]Node, error) { return s.Nodes(within) })
+	if len(nodes) == 0 {
+		return nil, nil, cause(within, err)
+	}
+	up, down = Answering(ctx, nodes, patience)
+	return up, down, err
+}
+
+// Answering is [Survey.Reach] for nodes that are known.
+func Answering(ctx context.Context, nodes []Node, patience time.Duration) (up []Node, down []*NodeError) {
+	within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no reply within %v", patience))
+	defer cancel()
+	errs := make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, node := range nodes {
+		all.Go(func() {
+			p := node.Client.Pipeline()
+			ping := p.Ping(within)
+			if errs[i] = exec(within, p); errs[i] == nil {
+				errs[i] = ping.Err()
+			}
+			errs[i] = cause(within, errs[i])
+		})
+	}
+	all.Wait()
+	for i, node := range nodes {
+		if errs[i] == nil {
+			up = append(up, node)
+		} else {
+			down = append(down, &NodeError{node.Addr, errs[i]})
+		}
+	}
+	return up, down
+}
+
+// cause returns the cause of the context if err is that there was no reply in time.
+func cause(ctx context.Context, err error) error {
+	var network net.Error
+	if err == nil || ctx.Err() == nil && !(errors.As(err, &network) && network.Timeout()) {
+		return err
+	}
+	select {
+	case <-ctx.Done(): // it ends within a moment, if its client has not given up before
+		return context.Cause(ctx)
+	case <-time.After(50 * time.Millisecond):
+		return err
+	}
+}
+
+// Unreachable reports whether err says that a server did not reply, rather than what it replied.
+func Unreachable(err error) bool {
+	var reply redis.Error
+	var network net.Error
+	return err != nil && !errors.As(err, &reply) && (errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // Divided reports whether the keys are spread over the slots of a cluster.
