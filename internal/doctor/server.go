@@ -101,7 +101,7 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 	}
 	d.hot(ctx, node, f, r)
 	for _, x := range append(f.examine(), migrating(nodes)...) {
-		x.Node = node.Addr
+		x.Node, x.Mend = node.Addr, strings.ReplaceAll(x.Mend, "HOST:PORT", node.Addr)
 		r.Findings = append(r.Findings, x)
 	}
 	return nil
