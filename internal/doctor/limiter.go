@@ -46,7 +46,7 @@ func (p *patient) healing(st *survey.State) string {
 	if st.ClientID == "" {
 		return p.rrl("heal", "--write")
 	}
-	return p.rrl("heal", "--client", ShellQuote(st.ClientID), "--write")
+	return p.rrl("heal", Flag("--client", st.ClientID), "--write")
 }
 
 func (p *patient) wrongType() (list []Finding) {

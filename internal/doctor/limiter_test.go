@@ -370,14 +370,6 @@ func TestManyClients(t *testing.T) {
 	require.Equal(t, "only 3 clients were looked at", r.Findings[len(r.Findings)-1].Found)
 }
 
-func TestShellQuote(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "''", "a:b.c/d": "a:b.c/d", "a b": "'a b'", "it's": `'it'\''s'`, "a\x1b'\\": `$'a\x1b\'\\'`, "{a}": "'{a}'", "名": "'名'",
-	} {
-		require.Equal(t, want, ShellQuote(text), "%q", text)
-	}
-}
-
 // TestExplanations checks that every check has a row in the document, and the other way round.
 func TestExplanations(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/operations.md")
