@@ -51,15 +51,18 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 			r.skip(Skip{Check: "acl", Node: node.Addr}, false, fmt.Errorf("ACL DRYRUN: %w", err))
 			continue
 		}
-		var found, mend []string
+		var found []string
+		mend := []string{"redis-cli", "acl", "setuser", user}
 		if len(commands) > 0 {
 			found = append(found, "may not run "+strings.Join(commands, ", "))
-			mend = append(mend, "+"+strings.Join(commands, " +"))
+			for _, c := range commands {
+				mend = append(mend, "+"+c)
+			}
 		}
 		if len(keys) > 0 && name != "" {
 			found = append(found, fmt.Sprintf("may not access %q", keys))
 			for _, k := range keys {
-				mend = append(mend, ShellQuote("~"+k))
+				mend = append(mend, "~"+k)
 			}
 		}
 		if len(found) == 0 {
@@ -67,7 +70,7 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 		}
 		f := finding("acl", Critical, fmt.Sprintf("the user %q %s", user, strings.Join(found, ", and ")))
 		f.Limiter, f.Node = name, node.Addr
-		f.Mend = "redis-cli acl setuser " + ShellQuote(user) + " " + strings.Join(mend, " ")
+		f.Mend = Shell(mend...)
 		r.Findings = append(r.Findings, f)
 	}
 	return r, nil

@@ -193,7 +193,7 @@ func TestValue(t *testing.T) {
 	w := newWard(t)
 	w.rate("0")
 	w.grant(3, time.Second)
-	w.finds("value", Warning, "there is no value, and 3 of 10 permits are in use")
+	w.finds("value", Critical, "there is no value, and 3 of 10 permits are in use")
 	for _, v := range []string{"099", "many", "5.0", "-0", ""} {
 		w.value(v)
 		w.finds("value", Critical, fmt.Sprintf("the value is %q", v))
