@@ -197,6 +197,9 @@ func TestSentinel(t *testing.T) {
 	_, _, errs := l.run("ls")
 	l.url = next.FindStringSubmatch(errs)[1]
 	require.Contains(t, l.ok("ls"), "limiter  OVERALL")
+	master.Pause()
+	l.blind("it did not reply in time")
+	master.Resume()
 	l.url = "redis+sentinel://127.0.0.1:" + own + "/0?master_name=another"
 	code, _, errs := l.run("ls")
 	require.Equal(t, exitFailed, code)

@@ -90,15 +90,15 @@ func (s *Survey) Nodes(ctx context.Context) ([]Node, error) {
 	return nodes, err
 }
 
-// failover is what go-redis has in place of an address for a client that asks sentinels for it.
-const failover = "FailoverClient"
+// Failover is what go-redis has in place of an address for a client that asks sentinels for it.
+const Failover = "FailoverClient"
 
 // masterAge is for how long the address of the master is not asked for again.
 const masterAge = 5 * time.Second
 
 // addr returns the address of the server with these options. For that of a failover client it connects once more.
 func (s *Survey) addr(ctx context.Context, o *redis.Options) string {
-	if o.Addr != failover || o.Dialer == nil {
+	if o.Addr != Failover || o.Dialer == nil {
 		return o.Addr
 	}
 	s.mu.Lock()
