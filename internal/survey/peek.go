@@ -107,8 +107,17 @@ func (w *window) peek(permits int64) (Peek, error) {
 	if left >= permits && gap <= 0 {
 		return Peek{Available: left, Known: true}, nil
 	}
-	if w.whole { // 15
-		left = rate - sumOf(live)
+	if w.whole { // 15: what was lost comes back, and of what is too much the oldest goes
+		over := left + sumOf(live) - rate
+		left -= min(0, over)
+		for over > 0 && len(live) > 0 {
+			n := min(over, live[0].permits)
+			if over -= n; n == live[0].permits {
+				live = live[1:]
+			} else {
+				live[0].permits -= n
+			}
+		}
 	}
 	pk := Peek{Available: max(0, left), Known: true}
 	if left < permits { // 17
