@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -241,6 +242,9 @@ func TestAdvice(t *testing.T) {
 				t.Run(what+" "+client+" "+who, func(t *testing.T) {
 					b := &sickbed{newLive(t), "", client, 6}
 					b.name = b.base + " it's"
+					t.Cleanup(func() {
+						b.rdb.Del(context.Background(), b.rdb.Keys(context.Background(), "*"+b.base+"*").Val()...)
+					})
 					rate := ratelimiter.Rate{Permits: 10, Interval: time.Hour}
 					opts := []ratelimiter.Option{}
 					if client != "" {
