@@ -94,7 +94,7 @@ func TestDoctorOfAClusterThatIsNotWhole(t *testing.T) {
 		l.url = url
 		l.blind("no reply within 1.5s")
 	}
-	l.blind("did not reply within 1.5s", there, "--sample", "0")
+	l.blind("no reply within 1.5s", there, "--sample", "0")
 	_, out, _ := l.run("doctor", here, "--sample", "0", "--json")
 	require.NotContains(t, out, there)
 	code, out, errs := l.run("ls")

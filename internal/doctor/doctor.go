@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/survey"
@@ -263,14 +262,9 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 
 // first reads the keys of a limiter that all clients share, if its server replies at all.
 func (d *Doctor) first(ctx context.Context, name string, skip func(string, error) error) (*survey.State, error) {
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	st, err := dispatch.Leavable(within, func() (*survey.State, error) { return d.Survey.Read(within, name, "") })
-	switch {
-	case err != nil && within.Err() != nil && ctx.Err() == nil:
-		return nil, fmt.Errorf("the server of %q did not reply within %v: %w", name, patience, err)
-	case err != nil:
-		return nil, err
+	st, err := survey.Within(ctx, patience, func(ctx context.Context) (*survey.State, error) { return d.Survey.Read(ctx, name, "") })
+	if err != nil {
+		return nil, fmt.Errorf("the limiter %q: %w", name, err)
 	}
 	return d.whole(ctx, st, skip)
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -17,7 +18,7 @@ func (d *Doctor) Servers(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.upErr != nil {
+	if errors.Is(d.upErr, survey.ErrShardsDown) {
 		f := finding("server", Critical, oneLine(d.upErr))
 		f.Java = "Redisson has no ring; those limiters are away"
 		f.Go = "calls of their limiters return ErrUnavailable, or follow the outage policy"

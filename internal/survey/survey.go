@@ -26,6 +26,7 @@ type Survey struct {
 	mu     sync.Mutex
 	master string    // the address of the master that a failover client is connected to
 	asked  time.Time // when that was found out
+	known  []Node    // what Nodes has returned the last time
 }
 
 // New returns a Survey of the Redis that rdb is connected to: a server, the master of a failover client, all
@@ -87,6 +88,11 @@ func (s *Survey) Nodes(ctx context.Context) ([]Node, error) {
 		nodes = []Node{{"the server", s.rdb}}
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
+	if err == nil {
+		s.mu.Lock()
+		s.known = nodes
+		s.mu.Unlock()
+	}
 	return nodes, err
 }
 
@@ -118,7 +124,7 @@ func (s *Survey) addr(ctx context.Context, o *redis.Options) string {
 // Ping reports whether the servers reply: all masters of a cluster and all shards of a ring are asked, and the error
 // is that of the first which does not.
 func (s *Survey) Ping(ctx context.Context) error {
-	nodes, err := s.Nodes(ctx)
+	nodes, err := s.nodesWithin(ctx, time.Hour)
 	if err != nil {
 		return err
 	}
@@ -128,39 +134,55 @@ func (s *Survey) Ping(ctx context.Context) error {
 	return nil
 }
 
-// discovery is how much longer than a reply may take to find out the nodes: a command that is not answered ends after three
-// seconds unless the client was told otherwise.
-const discovery = 2 * time.Second
-
 // Reach returns the nodes that reply to a PING within patience, and an error for each of the others. All are asked at the
-// same time. If shards of a ring are down, or the nodes of a cluster cannot be found out, the last error says so; in the
-// second case there are no nodes.
+// same time. If shards of a ring are down, or the nodes of a cluster cannot be found out within twice the patience, the
+// last error says so; in the second case the nodes are those that were known before, if any.
 func (s *Survey) Reach(ctx context.Context, patience time.Duration) (up []Node, down []*NodeError, err error) {
-	// The nodes of a cluster are asked one after another who the masters are, and the first may be one that is stopped.
-	within, cancel := context.WithTimeoutCause(ctx, patience+discovery, fmt.Errorf("no reply within %v", patience+discovery))
-	defer cancel()
-	nodes, err := dispatch.Leavable(within, func() ([]Node, error) { return s.Nodes(within) })
-	if len(nodes) == 0 {
-		return nil, nil, cause(within, err)
+	nodes, err := s.nodesWithin(ctx, 2*patience) // a node that is asked who the masters are may be the one that is stopped
+	if err != nil && len(nodes) == 0 {
+		s.mu.Lock()
+		nodes = s.known
+		s.mu.Unlock()
+	}
+	if len(nodes) == 0 || ctx.Err() != nil {
+		return nil, nil, err
 	}
 	up, down = Answering(ctx, nodes, patience)
 	return up, down, err
 }
 
+func (s *Survey) nodesWithin(ctx context.Context, patience time.Duration) ([]Node, error) {
+	type found struct {
+		nodes []Node
+		err   error
+	}
+	f, err := Within(ctx, patience, func(ctx context.Context) (found, error) {
+		nodes, err := s.Nodes(ctx)
+		if len(nodes) > 0 {
+			return found{nodes, err}, nil
+		}
+		return found{}, err
+	})
+	if err == nil {
+		err = f.err
+	}
+	return f.nodes, err
+}
+
 // Answering is [Survey.Reach] for nodes that are known.
 func Answering(ctx context.Context, nodes []Node, patience time.Duration) (up []Node, down []*NodeError) {
-	within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no reply within %v", patience))
-	defer cancel()
 	errs := make([]error, len(nodes))
 	var all sync.WaitGroup
 	for i, node := range nodes {
 		all.Go(func() {
-			p := node.Client.Pipeline()
-			ping := p.Ping(within)
-			if errs[i] = exec(within, p); errs[i] == nil {
-				errs[i] = ping.Err()
-			}
-			errs[i] = cause(within, errs[i])
+			_, errs[i] = Within(ctx, patience, func(ctx context.Context) (string, error) {
+				p := node.Client.Pipeline()
+				ping := p.Ping(ctx)
+				if err := exec(ctx, p); err != nil {
+					return "", err
+				}
+				return ping.Result()
+			})
 		})
 	}
 	all.Wait()
@@ -174,18 +196,22 @@ func Answering(ctx context.Context, nodes []Node, patience time.Duration) (up []
 	return up, down
 }
 
-// cause returns the cause of the context if err is that there was no reply in time.
-func cause(ctx context.Context, err error) error {
+// Within calls f with a context that ends after patience, and does not wait for f after that. If there was no reply in
+// time, the error says so.
+func Within[T any](ctx context.Context, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+	within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no reply within %v", patience))
+	defer cancel()
+	v, err := dispatch.Leavable(within, func() (T, error) { return f(within) })
 	var network net.Error
-	if err == nil || ctx.Err() == nil && !(errors.As(err, &network) && network.Timeout()) {
-		return err
+	if err == nil || within.Err() == nil && !(errors.As(err, &network) && network.Timeout()) {
+		return v, err
 	}
 	select {
-	case <-ctx.Done(): // it ends within a moment, if its client has not given up before
-		return context.Cause(ctx)
+	case <-within.Done(): // it ends within a moment, if its client has not given up before
+		err = context.Cause(within)
 	case <-time.After(50 * time.Millisecond):
-		return err
 	}
+	return v, err
 }
 
 // Unreachable reports whether err says that a server did not reply, rather than what it replied.
