@@ -105,7 +105,7 @@ func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
 		t.toCluster()
 		rdb.UniversalClient, rdb.where = t.client(), t.where
 	}
-	within, cancel := context.WithTimeout(ctx, 2*readTimeout) // one of the nodes may not reply
+	within, cancel := context.WithTimeout(ctx, readTimeout+time.Second) // the first node that is asked may not reply
 	defer cancel()
 	var err error
 	rdb.nodes, err = survey.New(rdb.UniversalClient).Nodes(within)
@@ -249,7 +249,7 @@ func (t *target) tls(ca, cert, key string) error {
 }
 
 // readTimeout is how long a command waits for its reply.
-const readTimeout = 2 * time.Second
+const readTimeout = 3 * time.Second
 
 // client returns a client that asks once more and then gives up, because somebody waits for it.
 func (t *target) client() redis.UniversalClient {
