@@ -91,8 +91,12 @@ func (h *Handler) round() {
 		report, err = h.roundAlone()
 		s.leave()
 	}
-	if err != nil && h.ctx.Err() == nil && h.survey.Ping(h.ctx) != nil {
-		h.health.note(err)
+	if err != nil && h.ctx.Err() == nil {
+		ping, cancel := context.WithTimeout(h.ctx, time.Second)
+		if h.survey.Ping(ping) != nil {
+			h.health.note(err)
+		}
+		cancel()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,6 +139,7 @@ func (h *Handler) roundAlone() (*doctor.Report, error) {
 type reportView struct {
 	*view
 	Sick     bool
+	Blind    bool // not all could be looked at
 	Limiters string
 	Groups   []groupView
 	Skipped  []string
@@ -178,6 +183,7 @@ func (h *Handler) serveDoctor(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	if last != nil {
 		dv.Report = h.reportOf(v, last, false)
+		dv.Report.Blind = dv.Report.Blind || dv.Failed != "" // it is an old one
 	}
 	v.Refresh = dv.Running
 	v.noteHealth(h)
@@ -201,7 +207,7 @@ func (h *Handler) examine(ctx context.Context, v *view, name string) *reportView
 
 // reportOf puts the findings together that say the same of several limiters, the worst first.
 func (h *Handler) reportOf(v *view, r *doctor.Report, one bool) *reportView {
-	o := &reportView{view: v, Sick: r.Sick(), Limiters: v.number(int64(r.Limiters))}
+	o := &reportView{view: v, Sick: r.Sick(), Blind: r.Blind(), Limiters: v.number(int64(r.Limiters))}
 	list := slices.Clone(r.Findings)
 	slices.SortStableFunc(list, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) })
 	type key struct {

@@ -285,7 +285,7 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 func commands(name, client string, perClient bool) []string {
 	names, of := []string{name}, []string(nil)
 	if client != "" {
-		of = []string{"--client " + doctor.ShellQuote(client)}
+		of = []string{doctor.Flag("--client", client)}
 	}
 	if perClient {
 		return []string{doctor.Command("inspect", names, "--clients"), doctor.Command("doctor", names)}

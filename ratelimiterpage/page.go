@@ -155,7 +155,11 @@ func (h *Handler) start(f func()) bool {
 func address(rdb redis.UniversalClient) string {
 	switch rdb := rdb.(type) {
 	case interface{ Options() *redis.Options }:
-		return fmt.Sprintf("%s, database %d", rdb.Options().Addr, rdb.Options().DB)
+		addr := rdb.Options().Addr
+		if addr == survey.Failover {
+			addr = "the master"
+		}
+		return fmt.Sprintf("%s, database %d", addr, rdb.Options().DB)
 	case interface{ Options() *redis.ClusterOptions }:
 		return strings.Join(rdb.Options().Addrs, ", ")
 	}

@@ -30,7 +30,7 @@ const (
 	isLimited   flags = 1 << iota // a caller waits or is refused
 	isStuck                       // callers of Redisson fail
 	isCooling                     // a cool-down
-	isMalformed                   // the hash is not that of a limiter
+	isMalformed                   // the hash is not that of a limiter, or a key is of another type
 	isPerClient
 	isGone   // it was deleted after it was found
 	isBroken // stuck, malformed, or the doctor has found something else; not kept in a row
@@ -60,16 +60,16 @@ func writerOf(m survey.Member) writers {
 
 func rowOf(l *survey.Limiter) row {
 	r := row{name: l.Name, node: l.Node, rate: l.Rate, used: l.Used(), wait: l.Wait(), ttl: l.TTL, members: l.Members}
-	if l.Problem != nil {
+	if l.Problem != nil || l.Broken != nil {
 		r.state |= isMalformed
 	} else if l.Rate.Type == permit.PerClient {
 		r.state |= isPerClient
 	}
-	if r.wait > 0 {
+	if l.Limited() {
 		r.state |= isLimited
 	}
 	if l.Stuck() {
-		r.state |= isStuck | isLimited
+		r.state |= isStuck
 	}
 	if at := l.CoolDown(); !at.IsZero() {
 		r.state |= isCooling | isLimited

@@ -105,6 +105,9 @@ func known(n int64) *int64 {
 func jsonOf(l *survey.Limiter) jsonLimiter {
 	o := jsonLimiter{Kind: l.Kind.String(), Node: l.Node, TimeMS: l.Time.UnixMilli(), Members: l.Members, Expired: l.Expired, Stuck: l.Stuck()}
 	o.Name, o.NameBase64 = jsonName(l.Name)
+	if l.Broken != nil {
+		o.Problem = oneLine(l.Broken)
+	}
 	if l.Problem != nil {
 		o.Problem = oneLine(l.Problem)
 	} else {

@@ -7,11 +7,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/urfave/cli/v3"
@@ -34,7 +37,8 @@ func redisFlags(more ...cli.Flag) []cli.Flag {
 // A liveRedis is the Redis that a command looks at.
 type liveRedis struct {
 	redis.UniversalClient
-	where string // for people; it never holds a password
+	where string        // for people; it never holds a password
+	nodes []survey.Node // the masters of a cluster; nil for everything else
 }
 
 // connect connects to the Redis that the flags name.
@@ -54,25 +58,92 @@ func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 	if err := t.tls(c.String("tls-ca"), c.String("tls-cert"), c.String("tls-key")); err != nil {
 		return nil, err
 	}
-	rdb := &liveRedis{t.client(), t.where}
-	ping, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	if err := rdb.Ping(ping).Err(); err != nil {
+	rdb := &liveRedis{UniversalClient: t.client(), where: t.where}
+	if err := rdb.reach(ctx, t); err != nil {
 		_ = rdb.Close()
 		if ctx.Err() != nil {
 			return nil, errInterrupted
 		}
-		return nil, fmt.Errorf("the Redis at %s does not answer: %w", t.where, advise(err))
-	}
-	// A node of a cluster holds only a part of the limiters.
-	if t.single != nil && t.single.Network != "unix" && t.single.DB == 0 {
-		if info, err := rdb.Info(ping, "cluster").Result(); err == nil && strings.Contains(info, "cluster_enabled:1") {
-			_ = rdb.Close()
-			t.toCluster()
-			return &liveRedis{t.client(), t.where}, nil
+		var usage usageError
+		if errors.As(err, &usage) {
+			return nil, err
 		}
+		return nil, fmt.Errorf("the Redis at %s does not answer: %w", rdb.where, advise(err))
 	}
 	return rdb, nil
+}
+
+// reach makes sure that there is a Redis with limiters. A node of a cluster holds only a part of them, so it becomes the
+// cluster.
+func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
+	if t.cluster == nil {
+		ping, cancel := context.WithTimeout(ctx, pingTimeout)
+		defer cancel()
+		err := rdb.Ping(ping).Err()
+		if t.single == nil || err != nil && (t.single.DB == 0 || !strings.Contains(strings.ToLower(err.Error()), "select")) {
+			return err
+		}
+		first := rdb.UniversalClient
+		if err != nil { // a sentinel and a cluster refuse SELECT
+			o := *t.single
+			o.DB = 0
+			first = redis.NewClient(&o)
+			defer func() { _ = first.Close() }()
+		}
+		info := func(section string) string { return first.Info(ping, section).Val() }
+		switch {
+		case strings.Contains(info("server"), "_mode:sentinel"):
+			return t.isSentinel(ping)
+		case !strings.Contains(info("cluster"), "cluster_enabled:1") || t.single.Network == "unix" && err == nil:
+			return err
+		case err != nil:
+			return usageError{fmt.Errorf("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.single.Addr, t.single.DB)}
+		case t.single.DB != 0:
+			return nil // Valkey has several
+		}
+		_ = rdb.Close()
+		t.toCluster()
+		rdb.UniversalClient, rdb.where = t.client(), t.where
+	}
+	within, cancel := context.WithTimeout(ctx, readTimeout+time.Second) // the first node that is asked may not reply
+	defer cancel()
+	var err error
+	rdb.nodes, err = survey.New(rdb.UniversalClient).Nodes(within)
+	return err
+}
+
+// isSentinel returns the error that the URL is that of a sentinel. It says which URL to give.
+func (t *target) isSentinel(ctx context.Context) error {
+	o := *t.single
+	o.DB = 0
+	sentinel := redis.NewSentinelClient(&o)
+	defer func() { _ = sentinel.Close() }()
+	masters, _ := sentinel.Masters(ctx).Result()
+	scheme := "redis"
+	if o.TLSConfig != nil {
+		scheme = "rediss"
+	}
+	var urls []string
+	for _, m := range masters {
+		name := ""
+		switch m := m.(type) {
+		case map[any]any:
+			name, _ = m["name"].(string)
+		case []any:
+			for i := 0; i+1 < len(m); i += 2 {
+				if m[i] == "name" {
+					name, _ = m[i+1].(string)
+				}
+			}
+		}
+		if name != "" {
+			urls = append(urls, doctor.ShellQuote(fmt.Sprintf("%s+sentinel://%s/%d?master_name=%s", scheme, o.Addr, t.single.DB, url.QueryEscape(name))))
+		}
+	}
+	if len(urls) == 0 {
+		urls = []string{scheme + "+sentinel://" + o.Addr + "/0?master_name=NAME"}
+	}
+	return usageError{fmt.Errorf("%s is a sentinel, which has no limiters; give --redis %s", o.Addr, strings.Join(urls, " or --redis "))}
 }
 
 // A target is where to connect to. One of its first three fields is set.
@@ -95,6 +166,9 @@ func targetOf(raw, user, password string) (*target, error) {
 		}
 	case "cluster":
 		t.cluster, err = redis.ParseClusterURL(plain + "://" + rest)
+		if u, perr := url.Parse(plain + "://" + rest); err == nil && perr == nil && strings.Trim(u.Path, "/") != "" && strings.Trim(u.Path, "/") != "0" {
+			err = fmt.Errorf("a cluster has database 0 only: leave %s out of the URL", u.Path)
+		}
 	case "":
 		t.single, err = redis.ParseURL(raw)
 	default:
@@ -174,9 +248,12 @@ func (t *target) tls(ca, cert, key string) error {
 	return nil
 }
 
+// readTimeout is how long a command waits for its reply.
+const readTimeout = 3 * time.Second
+
 // client returns a client that asks once more and then gives up, because somebody waits for it.
 func (t *target) client() redis.UniversalClient {
-	const dial, read, retries = 3 * time.Second, 5 * time.Second, 1
+	const dial, read, retries = 2 * time.Second, readTimeout, 1
 	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch {
 	case t.single != nil:
@@ -252,6 +329,8 @@ var advice = []struct{ part, what string }{
 	{"EOF", "it closed the connection; check that rediss:// is used if it speaks TLS"},
 	{"LOADING", "it loads its data; try again in a moment"},
 	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check tells which"},
+	{"unknown command 'cluster'", "it is a sentinel or an old server; use redis:// in place of redis+cluster://, which says more"},
+	{"DB index is out of range", "it has fewer databases; /0 is the first"},
 	{"got 0 elements in cluster info", "it is no cluster; use redis:// in place of redis+cluster://"},
 	{"cluster support disabled", "it is no cluster; use redis:// in place of redis+cluster://"},
 }

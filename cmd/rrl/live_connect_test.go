@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func TestTargets(t *testing.T) {
 	}
 	for raw, want := range map[string]string{
 		"http://h": "invalid URL scheme", "redis+ring://h:1": `the scheme "redis+ring" is not known`,
-		"redis+sentinel://h:1": "there is no master_name", "redis://u:secret@h:port": "invalid port",
+		"redis+sentinel://h:1": "there is no master_name", "redis+cluster://h:1/1": "leave /1 out of the URL",
+		"redis://u:secret@h:port": "invalid port",
 	} {
 		_, err := targetOf(raw, "", "")
 		require.ErrorAs(t, err, new(usageError), raw)
@@ -132,6 +134,12 @@ func TestClusterIsFound(t *testing.T) {
 		require.Contains(t, l.ok("ls"), "\n10 limiters in the cluster of ")
 		l.ok("inspect", "limiter3")
 		l.ok("doctor", "limiter3", "--sample", "0")
+		l.url += "/1"
+		code, _, errs := l.run("ls")
+		require.Equal(t, exitUsage, code)
+		require.Regexp(t, `database 0 only: leave /1 out of the URL`, errs)
+		l.url = strings.TrimSuffix(l.url, "1") + "0"
+		l.ok("inspect", "limiter3")
 	}
 }
 
@@ -158,6 +166,40 @@ func TestSentinel(t *testing.T) {
 	l := &live{T: t, url: "redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster"}
 	require.Contains(t, l.ok("ls"), "limiter  OVERALL")
 	l.ok("peek", "limiter", "5")
+
+	// What is shown is the address of the master.
+	require.Regexp(t, `(?m)limiter .* `+regexp.QuoteMeta(master.Addr())+`$`, l.ok("ls"))
+	require.Contains(t, l.ok("inspect", "limiter"), "by the clock of "+master.Addr())
+	out := l.ok("doctor")
+	require.Contains(t, out, "server "+master.Addr()+": neither RDB nor AOF is on")
+	require.NotContains(t, out, "FailoverClient")
+
+	// The URL of a sentinel, and others that do not fit: the error has the one that does.
+	for url, want := range map[string]string{
+		"redis://127.0.0.1:" + own:                                      "127.0.0.1:" + own + " is a sentinel, which has no limiters; give --redis 'redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster'",
+		"redis://127.0.0.1:" + own + "/1":                               "'redis+sentinel://127.0.0.1:" + own + "/1?master_name=mymaster'",
+		"redis+cluster://127.0.0.1:" + own:                              "use redis:// in place of redis+cluster://",
+		"redis+cluster://" + master.Addr():                              "use redis:// in place of redis+cluster://",
+		"redis+sentinel://" + master.Addr() + "/0?master_name=mymaster": "check the addresses of the sentinels and master_name",
+		"redis://" + master.Addr() + "/99":                              "/0 is the first",
+	} {
+		l.url = url
+		code, out, errs := l.run("ls")
+		require.NotEqual(t, exitOK, code, url)
+		require.Empty(t, out, url)
+		require.Contains(t, errs, want, url)
+		require.Equal(t, 1, strings.Count(errs, "\n"), errs)
+		code, _, _ = l.run("doctor")
+		require.Equal(t, exitNoAccess, code, url)
+	}
+	next := regexp.MustCompile(`'(.*)'`)
+	l.url = "redis://127.0.0.1:" + own
+	_, _, errs := l.run("ls")
+	l.url = next.FindStringSubmatch(errs)[1]
+	require.Contains(t, l.ok("ls"), "limiter  OVERALL")
+	master.Pause()
+	l.blind("it did not reply in time")
+	master.Resume()
 	l.url = "redis+sentinel://127.0.0.1:" + own + "/0?master_name=another"
 	code, _, errs := l.run("ls")
 	require.Equal(t, exitFailed, code)

@@ -28,11 +28,12 @@ func diffCommand() *cli.Command {
 		[]cli.Flag{
 			&cli.StringFlag{Name: "match", Usage: "only limiters whose names match `PATTERN`"},
 			&cli.BoolFlag{Name: "others", Usage: "also limiters that the file does not have"},
-		}, runDiff))
+		}, runDiff), nil)
 }
 
-// noAccess makes a command that finds something or not end with exitNoAccess when it could not look.
-func noAccess(cmd *cli.Command) *cli.Command {
+// noAccess makes a command that finds something or not end with exitNoAccess when it could not look, and calls tell, which
+// may be nil, with the reason.
+func noAccess(cmd *cli.Command, tell func(c *cli.Command, err error)) *cli.Command {
 	action := cmd.Action
 	cmd.Action = func(ctx context.Context, c *cli.Command) error {
 		err := action(ctx, c)
@@ -40,6 +41,9 @@ func noAccess(cmd *cli.Command) *cli.Command {
 		var exit exitError
 		if err == nil || errors.Is(err, errInterrupted) || errors.As(err, &usage) || errors.As(err, &exit) {
 			return err
+		}
+		if tell != nil {
+			tell(c, err)
 		}
 		return exitError{exitNoAccess, err}
 	}

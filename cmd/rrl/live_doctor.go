@@ -25,7 +25,10 @@ func doctorCommand() *cli.Command {
 		"Without a name it looks at the servers and at all limiters. Each finding says what it means, what it\n"+
 			"does to callers in Java and in Go, and which command mends it. docs/operations.md explains them.\n"+
 			"Writes nothing, and needs no script.\n\n"+
-			"Exit codes: 0 healthy, 1 findings that are at least a warning, 2 it could not look or wrong usage.",
+			"What could not be looked at is printed with the reason. A server that does not reply takes a few seconds;\n"+
+			"the others are looked at. Then the verdict is that it is not known, and --json has no field healthy.\n\n"+
+			"Exit codes: 0 healthy, 1 findings that are at least a warning, 2 something could not be looked at,\n"+
+			"whether or not there are findings, or wrong usage.",
 		[]cli.Flag{
 			&cli.StringFlag{Name: "match", Usage: "without a name: only limiters whose names match `PATTERN`"},
 			&cli.StringFlag{Name: "rules", Usage: "compare the rates with those of the rule file `FILE` too, as rrl diff does; limiters that are absent are for rrl diff"},
@@ -34,7 +37,24 @@ func doctorCommand() *cli.Command {
 			&cli.IntFlag{Name: "max-clients", Value: 100, Usage: "with a name: look at `N` clients of a PER_CLIENT limiter at most"},
 			&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with a name: for how long to watch for clocks that are slow; 0 for not at all"},
 		}, runDoctor)
-	return noAccess(cmd)
+	return noAccess(cmd, func(c *cli.Command, err error) {
+		if c.Bool("json") {
+			_ = writeVerdict(c.Root().Writer, &doctor.Report{Findings: []doctor.Finding{}, Skipped: []doctor.Skip{{Check: "read", Why: oneLine(err)}}})
+		}
+	})
+}
+
+// writeVerdict writes a report as JSON. Whether all is healthy is left out if that is not known.
+func writeVerdict(out io.Writer, r *doctor.Report) error {
+	o := struct {
+		Healthy *bool `json:"healthy,omitempty"`
+		*doctor.Report
+	}{nil, r}
+	if !r.Blind() {
+		healthy := !r.Sick()
+		o.Healthy = &healthy
+	}
+	return encodeJSON(out, o)
 }
 
 func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
@@ -44,7 +64,7 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.Int("max") < 1 || c.Int("max-clients") < 1 || c.Duration("sample") < 0 {
 		return usageError{errors.New("--max and --max-clients are at least 1, --sample is not below 0")}
 	}
-	d := &doctor.Doctor{Survey: survey.New(rdb.UniversalClient), MaxClients: c.Int("max-clients"), Sample: c.Duration("sample")}
+	d := &doctor.Doctor{Survey: survey.New(rdb.UniversalClient), Nodes: rdb.nodes, MaxClients: c.Int("max-clients"), Sample: c.Duration("sample")}
 	var r *doctor.Report
 	var err error
 	if path := c.String("rules"); path != "" {
@@ -78,16 +98,16 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	out := c.Root().Writer
 	if c.Bool("json") {
-		if err := encodeJSON(out, struct {
-			Healthy bool `json:"healthy"`
-			*doctor.Report
-		}{!r.Sick(), r}); err != nil {
+		if err := writeVerdict(out, r); err != nil {
 			return err
 		}
 	} else {
 		writeReport(out, r, c.Args().Present())
 	}
-	if r.Sick() {
+	switch {
+	case r.Blind():
+		return exitError{code: exitNoAccess}
+	case r.Sick():
 		return exitError{code: exitSick}
 	}
 	return nil
@@ -155,8 +175,13 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 		fmt.Fprintf(out, "not looked at: %s: %s\n", visible(strings.TrimSpace(s.Check+" "+who)), visible(s.Why))
 	}
 	verdict := "healthy"
-	if r.Sick() {
+	switch {
+	case r.Sick() && r.Blind():
+		verdict = "not healthy, and not all could be looked at"
+	case r.Sick():
 		verdict = "not healthy"
+	case r.Blind():
+		verdict = "not known whether it is healthy, because not all could be looked at"
 	}
 	if one {
 		fmt.Fprintln(out, verdict)

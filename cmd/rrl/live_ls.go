@@ -19,8 +19,9 @@ func lsCommand() *cli.Command {
 	return liveCommand("ls", "list the limiters of a Redis", " ",
 		"Looks at the keys of every master with SCAN, in steps of 200, and shows the limiters among them. The\n"+
 			"order is that in which Redis has them, or that of --sort. WAIT is how long a caller that asks for one\n"+
-			"permit waits. A PER_CLIENT limiter has permits for each client, so USED and WAIT are those of inspect\n"+
-			"--clients. At a limiter that is stuck, callers of Redisson fail until Go, or rrl heal, has made it whole.\n"+
+			"permit waits, as peek says. A PER_CLIENT limiter has permits for each client, so USED and WAIT are those of\n"+
+			"inspect --clients; a cool-down is that of all. At a limiter that is stuck, callers of Redisson fail until Go,\n"+
+			"or rrl heal, has made it whole; where it says fails, every call fails, and rrl doctor says why.\n"+
 			"The last line sums up. A name of more than 120 characters is cut.\n\n"+
 			"With --json each line is a limiter, with its whole name. Writes nothing, and needs no script.\n\n"+
 			"Exit codes: 0 all limiters were listed, 1 something could not be looked at, 2 wrong usage.",
@@ -28,7 +29,7 @@ func lsCommand() *cli.Command {
 			&cli.StringFlag{Name: "match", Usage: "only names that match `PATTERN`: * any text, ? one character, [ab] one of these"},
 			sortFlag("the order in which they are found; another one takes a look at all limiters before the first is shown"),
 			&cli.IntFlag{Name: "limit", Value: 100, Usage: "show `N` limiters at most; 0 for all"},
-			&cli.BoolFlag{Name: "waiting", Usage: "only limiters where a caller waits or is refused at the moment"},
+			&cli.BoolFlag{Name: "waiting", Usage: "only limiters where a caller that asks for one permit does not get it at the moment"},
 			&cli.BoolFlag{Name: "remains", Usage: "also permits whose limiter is gone"},
 			&cli.Int64Flag{Name: "max-keys", Usage: "give up after looking at `N` keys; 0 for never"},
 		},
@@ -91,7 +92,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 			errs = append(errs, advise(err))
 			continue
 		}
-		if l.waiting && lim.Wait() <= 0 && !lim.Stuck() {
+		if l.waiting && !lim.Limited() {
 			continue
 		}
 		if l.by != nil {
@@ -250,8 +251,11 @@ func addLimiter(t *table, l *survey.Limiter) {
 	if w := l.Wait(); w != survey.Unknown {
 		wait = brief(w)
 	}
-	if l.Stuck() {
+	switch {
+	case l.Stuck():
 		wait = "stuck"
+	case l.Broken != nil:
+		wait = "fails"
 	}
 	if at := l.CoolDown(); !at.IsZero() {
 		cool = brief(at.Sub(l.Time))
@@ -260,7 +264,7 @@ func addLimiter(t *table, l *survey.Limiter) {
 		ttl = brief(l.TTL)
 	}
 	members := fmt.Sprint(l.Members)
-	if l.Available() == survey.Unknown && l.Members == 0 {
+	if l.Members == 0 && (l.Problem != nil || l.Broken != nil || l.Rate.Type == permit.PerClient) {
 		members = "-"
 	}
 	t.add(visible(l.Name), typ, rate, orDash(l.Used()), wait, cool, ttl, members, visible(l.Node))

@@ -27,7 +27,8 @@ func peekCommand() *cli.Command {
 			if err != nil {
 				return usageError{fmt.Errorf("%q is no number of permits", c.Args().Get(1))}
 			}
-			st, err := survey.New(rdb.UniversalClient).Read(ctx, c.Args().First(), c.String("client"))
+			s := survey.New(rdb.UniversalClient)
+			st, err := s.Read(ctx, c.Args().First(), c.String("client"))
 			if err != nil {
 				return err
 			}
@@ -35,6 +36,11 @@ func peekCommand() *cli.Command {
 				return err
 			}
 			pk, err := st.Peek(n)
+			if err == nil && !pk.Known {
+				if _, err = s.Complete(ctx, st); err == nil {
+					pk, err = st.Peek(n)
+				}
+			}
 			if errors.Is(err, permit.ErrInvalidArgument) {
 				return usageError{err}
 			}
@@ -49,7 +55,7 @@ func peekCommand() *cli.Command {
 					Available int64  `json:"available"`
 					WaitMS    *int64 `json:"wait_ms,omitempty"` // absent if it is not known
 					WaitsFor  string `json:"waits_for,omitempty"`
-				}{n, pk.Known && pk.Wait == 0, pk.Available, nil, pk.Why}
+				}{n, pk.Granted(), pk.Available, nil, pk.Why}
 				if ms := roundUp(pk.Wait); pk.Known {
 					o.WaitMS = &ms
 				}
@@ -64,7 +70,7 @@ func peekCommand() *cli.Command {
 					_, err = fmt.Fprintf(out, "%s: wait %s, because of %s; %d available\n", survey.Counted(n, "permit"), brief(pk.Wait), pk.Why, pk.Available)
 				}
 			}
-			if err == nil && !(pk.Known && pk.Wait == 0) {
+			if err == nil && !pk.Granted() {
 				err = exitError{code: exitFailed}
 			}
 			return err

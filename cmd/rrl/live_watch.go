@@ -212,15 +212,15 @@ func findSome(ctx context.Context, s *survey.Survey, match string, most int) (li
 	return list, nil
 }
 
-// mostLimited orders limiters: those that are stuck, those where a caller waits longest, those of which most is used.
+// mostLimited orders limiters: those where calls fail, those where a caller waits longest, those of which most is used.
 func mostLimited(a, b *survey.Limiter) int {
-	stuck := func(l *survey.Limiter) int {
-		if l.Stuck() {
+	fails := func(l *survey.Limiter) int {
+		if l.Limited() && l.Wait() <= 0 {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(stuck(b), stuck(a)), cmp.Compare(max(0, b.Wait()), max(0, a.Wait())), cmp.Compare(share(b), share(a)), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(fails(b), fails(a)), cmp.Compare(max(0, b.Wait()), max(0, a.Wait())), cmp.Compare(share(b), share(a)), cmp.Compare(a.Name, b.Name))
 }
 
 func showTop(out io.Writer, list []*survey.Limiter, by order, rows int, asJSON bool) error {

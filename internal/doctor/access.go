@@ -38,8 +38,8 @@ func needs(name string, divided bool) [][]any {
 // run. If name is not empty, it also looks at the keys of that limiter. Nothing is run.
 func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error) {
 	r := &Report{Findings: []Finding{}, Skipped: []Skip{}}
-	nodes, err := d.Survey.Nodes(ctx)
-	if len(nodes) == 0 {
+	nodes, err := d.nodes(ctx, r)
+	if err != nil {
 		return nil, err
 	}
 	for _, node := range nodes {
@@ -48,18 +48,21 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			r.Skipped = append(r.Skipped, Skip{Check: "acl", Node: node.Addr, Why: oneLine(fmt.Errorf("ACL DRYRUN: %w", err))})
+			r.skip(Skip{Check: "acl", Node: node.Addr}, false, fmt.Errorf("ACL DRYRUN: %w", err))
 			continue
 		}
-		var found, mend []string
+		var found []string
+		mend := []string{"redis-cli", "acl", "setuser", user}
 		if len(commands) > 0 {
 			found = append(found, "may not run "+strings.Join(commands, ", "))
-			mend = append(mend, "+"+strings.Join(commands, " +"))
+			for _, c := range commands {
+				mend = append(mend, "+"+c)
+			}
 		}
 		if len(keys) > 0 && name != "" {
 			found = append(found, fmt.Sprintf("may not access %q", keys))
 			for _, k := range keys {
-				mend = append(mend, ShellQuote("~"+k))
+				mend = append(mend, "~"+k)
 			}
 		}
 		if len(found) == 0 {
@@ -67,7 +70,7 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 		}
 		f := finding("acl", Critical, fmt.Sprintf("the user %q %s", user, strings.Join(found, ", and ")))
 		f.Limiter, f.Node = name, node.Addr
-		f.Mend = "redis-cli acl setuser " + ShellQuote(user) + " " + strings.Join(mend, " ")
+		f.Mend = Shell(mend...)
 		r.Findings = append(r.Findings, f)
 	}
 	return r, nil

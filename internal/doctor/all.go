@@ -10,34 +10,54 @@ import (
 )
 
 // All looks at the limiters that a query describes and at what deleted ones have left, at most at that many of them.
-// Of the clients of a PER_CLIENT limiter it looks at a few. It calls found, which may be nil, after each limiter.
+// Of the clients of a PER_CLIENT limiter it looks at a few. It calls found, which may be nil, after each limiter. A server
+// that does not reply within one and a half seconds is in Skipped, with the limiters of the others in the report; if none does, All
+// returns an error.
 func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*Report)) (*Report, error) {
 	r := &Report{Findings: []Finding{}, Skipped: []Skip{}}
 	q.Remains = true
 	idle := groups{}
+	// skip notes what is not found because of err. A server that does not reply is asked no more.
+	skip := func(check string, err error) error {
+		var node *survey.NodeError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.As(err, &node):
+			r.skip(Skip{Check: check}, false, err)
+		case survey.Unreachable(err):
+			d.lose(r, node.Node, check, node.Err)
+		default:
+			r.skip(Skip{Check: check, Node: node.Node}, false, node.Err)
+		}
+		return nil
+	}
+	var err error
+	if q.Nodes, err = d.nodes(ctx, r); err != nil {
+		return nil, err
+	}
 	clients, err := d.Survey.ClientIDs(ctx, q, sampleClients+1, most)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if err := skip("clients", err); err != nil {
+			return nil, err
 		}
-		r.Skipped = append(r.Skipped, Skip{Check: "clients", Why: oneLine(err)})
+	}
+	if q.Nodes, err = d.nodes(ctx, r); err != nil {
+		return nil, err
 	}
 	for l, err := range d.Survey.Find(ctx, q) {
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
+			if err := skip("find", err); err != nil {
+				return nil, err
 			}
-			s := Skip{Check: "find", Why: oneLine(err)}
-			var node *survey.NodeError
-			if errors.As(err, &node) {
-				s.Node, s.Why = node.Node, oneLine(node.Err)
-			}
-			r.Skipped = append(r.Skipped, s)
 			continue
 		}
 		if r.Limiters == most {
-			r.Skipped = append(r.Skipped, Skip{Check: "find", Why: fmt.Sprintf("only the first %d limiters were looked at", most)})
+			r.skip(Skip{Check: "find"}, false, fmt.Errorf("only the first %d limiters were looked at", most))
 			break
+		}
+		if d.away[l.Node] {
+			continue
 		}
 		r.Limiters++
 		if l.Kind == survey.Told {
@@ -48,7 +68,11 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			r.Skipped = append(r.Skipped, Skip{Check: "read", Limiter: l.Name, Node: l.Node, Why: oneLine(err)})
+			if survey.Unreachable(err) {
+				d.lose(r, l.Node, "read", err)
+			} else {
+				r.skip(Skip{Check: "read", Limiter: l.Name, Node: l.Node}, false, err)
+			}
 		}
 		if found != nil {
 			found(r)
@@ -65,7 +89,10 @@ const sampleClients = 8
 func (d *Doctor) one(ctx context.Context, name string, clients []string, r *Report) error {
 	p := &patient{name: name, divided: d.Survey.Divided()}
 	skip := func(check string, err error) error {
-		r.Skipped = append(r.Skipped, Skip{Check: check, Limiter: name, Why: oneLine(err)})
+		if ctx.Err() == nil && survey.Unreachable(err) {
+			return err
+		}
+		r.skip(Skip{Check: check, Limiter: name}, isMinor(check), err)
 		return ctx.Err()
 	}
 	var err error

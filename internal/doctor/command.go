@@ -1,21 +1,41 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/internal/survey"
 )
 
+// NoCommand stands in place of a command that cannot be pasted. A shell ends a word at a NUL, and not every shell knows of
+// a way to write other characters that are not printable, so that the command would be about another limiter.
+const NoCommand = "(no command is shown: a name in it is too long for a terminal, or has characters that a shell or a terminal changes)"
+
+// longestWord is how many bytes a word of a command has at most. A terminal cuts lines after 4096 bytes.
+const longestWord = 1000
+
+// Shell returns a command as one types it into sh, bash or zsh, with each word quoted where it needs to be. It returns
+// NoCommand if a word cannot be.
+func Shell(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if quoted[i] = ShellQuote(w); quoted[i] == NoCommand {
+			return NoCommand
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
 // Command returns a command of rrl as one types it into a shell: its arguments, which are quoted here, and its flags,
 // which are not. If an argument begins with a dash, as the name of a limiter may, the arguments come last, after "--".
+// Command returns NoCommand if an argument cannot be quoted, or if a flag is that.
 func Command(command string, args []string, flags ...string) string {
-	words, dash := []string{}, false
-	for _, a := range args {
-		words, dash = append(words, ShellQuote(a)), dash || strings.HasPrefix(a, "-")
+	text := Shell(args...)
+	if text == NoCommand || slices.Contains(flags, NoCommand) {
+		return NoCommand
 	}
-	if dash {
+	words := []string{text}
+	if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }) {
 		words = slices.Concat(flags, []string{"--"}, words)
 	} else {
 		words = slices.Concat(words, flags)
@@ -23,33 +43,29 @@ func Command(command string, args []string, flags ...string) string {
 	return strings.Join(slices.Concat([]string{"rrl", command}, words), " ")
 }
 
-// ShellQuote returns text as one word for a shell. The word has no character that is not printable.
-func ShellQuote(text string) string {
-	plain := text != ""
-	printable := survey.Visible(text) == text
-	for i := range len(text) {
-		c := text[i]
-		word := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:,@%+=", c) >= 0
-		plain = plain && word
-	}
+// Flag returns a flag with its value for Command.
+func Flag(name, value string) string {
+	quoted := ShellQuote(value)
 	switch {
-	case plain:
+	case quoted == NoCommand:
+		return NoCommand
+	case strings.HasPrefix(value, "-"):
+		return name + "=" + quoted
+	}
+	return name + " " + quoted
+}
+
+// ShellQuote returns text as one word for sh, bash and zsh, or NoCommand if that is not possible for all of them: if text
+// is long, is not valid UTF-8 or has a character that is not printable.
+func ShellQuote(text string) string {
+	if len(text) > longestWord || survey.Visible(text) != text {
+		return NoCommand
+	}
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,@%+", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
 		return text
-	case printable:
-		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '\'' || c == '\\':
-			b.WriteString(`\` + string(rune(c)))
-		case c < ' ' || c >= 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteString("'")
-	return b.String()
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

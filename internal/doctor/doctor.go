@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,9 @@ type Skip struct {
 	Limiter string `json:"limiter,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Why     string `json:"why"`
+	// Minor is set for a check whose outcome says nothing about the limiters themselves, and that the server does not
+	// let us make, as those of managed services that have no CONFIG.
+	Minor bool `json:"minor,omitempty"`
 }
 
 // A Report is what a Doctor has found.
@@ -83,9 +87,23 @@ func (r *Report) Sick() bool {
 	return false
 }
 
-// A Doctor looks at the limiters of one Redis.
+// Blind reports whether something was not looked at that may be unhealthy.
+func (r *Report) Blind() bool {
+	return slices.ContainsFunc(r.Skipped, func(s Skip) bool { return !s.Minor })
+}
+
+// skip notes that something could not be looked at because of err. A check is minor if it is said to be, and the server
+// has replied.
+func (r *Report) skip(s Skip, minor bool, err error) {
+	s.Why, s.Minor = oneLine(err), minor && !survey.Unreachable(err)
+	r.Skipped = append(r.Skipped, s)
+}
+
+// A Doctor looks at the limiters of one Redis, once.
 type Doctor struct {
 	Survey *survey.Survey
+	// Nodes are the servers that hold limiters; nil if that is to be found out.
+	Nodes []survey.Node
 	// MaxClients is how many clients of a PER_CLIENT limiter are looked at; 0 for 100.
 	MaxClients int
 	// Sample is for how long Limiter watches a limiter for clocks that are slow; 0 for not at all.
@@ -95,6 +113,51 @@ type Doctor struct {
 	Drift func(*survey.State) (found, mend string)
 
 	noFrequency atomic.Bool // the servers keep none
+
+	reached bool
+	up      []survey.Node   // those that have replied
+	away    map[string]bool // addresses of those that have not, or no longer
+	upErr   error
+}
+
+// patience is how long a server may take to reply before it counts as not looked at.
+const patience = 1500 * time.Millisecond
+
+// nodes returns the servers that reply, and notes the others in r, each once.
+func (d *Doctor) nodes(ctx context.Context, r *Report) ([]survey.Node, error) {
+	if !d.reached {
+		var down []*survey.NodeError
+		if d.away = map[string]bool{}; d.Nodes != nil {
+			d.up, down = survey.Answering(ctx, d.Nodes, patience)
+		} else {
+			d.up, down, d.upErr = d.Survey.Reach(ctx, patience)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		d.reached = true
+		if d.upErr != nil && len(d.up) > 0 {
+			r.skip(Skip{Check: "find"}, false, d.upErr)
+		}
+		for _, e := range down {
+			d.lose(r, e.Node, "server", e.Err)
+		}
+		if len(d.up) == 0 && d.upErr == nil {
+			d.upErr = down[0]
+		}
+	}
+	if len(d.up) == 0 {
+		return nil, d.upErr
+	}
+	return slices.DeleteFunc(slices.Clone(d.up), func(n survey.Node) bool { return d.away[n.Addr] }), nil
+}
+
+// lose notes that a server does not reply. It is asked no more.
+func (d *Doctor) lose(r *Report, node, check string, err error) {
+	if !d.away[node] {
+		r.skip(Skip{Check: check, Node: node}, false, err)
+	}
+	d.away[node] = true
 }
 
 // A patient is one limiter with everything that the checks look at.
@@ -127,11 +190,14 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.Skipped = append(r.Skipped, Skip{Check: check, Limiter: name, Why: oneLine(err)})
+		if survey.Unreachable(err) {
+			return err
+		}
+		r.skip(Skip{Check: check, Limiter: name}, isMinor(check), err)
 		return nil
 	}
 	var err error
-	if p.main, err = d.read(ctx, name, "", skip); err != nil {
+	if p.main, err = d.first(ctx, name, skip); err != nil {
 		return nil, err
 	}
 	most := d.MaxClients
@@ -194,6 +260,18 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 	return r, nil
 }
 
+// first reads the keys of a limiter that all clients share, if its server replies at all.
+func (d *Doctor) first(ctx context.Context, name string, skip func(string, error) error) (*survey.State, error) {
+	st, err := survey.Within(ctx, patience, func(ctx context.Context) (*survey.State, error) { return d.Survey.Read(ctx, name, "") })
+	if err != nil {
+		return nil, fmt.Errorf("the limiter %q: %w", name, err)
+	}
+	return d.whole(ctx, st, skip)
+}
+
+// isMinor reports whether a check says nothing about the health of a limiter.
+func isMinor(check string) bool { return check == "hot-key" || check == "huge-set" }
+
 // drift compares the rate of a patient with what it should be.
 func (d *Doctor) drift(p *patient) []Finding {
 	if d.Drift == nil || p.main.Problem != nil {
@@ -210,6 +288,13 @@ func (d *Doctor) drift(p *patient) []Finding {
 // caller that counts a large set leaves it so for a moment.
 func (d *Doctor) read(ctx context.Context, name, client string, skip func(string, error) error) (*survey.State, error) {
 	st, err := d.Survey.Read(ctx, name, client)
+	if err != nil {
+		return nil, err
+	}
+	return d.whole(ctx, st, skip)
+}
+
+func (d *Doctor) whole(ctx context.Context, st *survey.State, skip func(string, error) error) (_ *survey.State, err error) {
 	for tries := 0; err == nil; tries++ {
 		if t := st.Types[2]; t != "zset" && t != "none" {
 			break // that is a finding of its own
@@ -229,7 +314,7 @@ func (d *Doctor) read(ctx context.Context, name, client string, skip func(string
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		st, err = d.Survey.Read(ctx, name, client)
+		st, err = d.Survey.Read(ctx, st.Name, st.ClientID)
 	}
 	return st, err
 }

@@ -31,7 +31,7 @@ var explanations = map[string]explanation{
 		"all layouts of Redisson are read; a member of an unknown layout counts as its last four bytes say",
 	},
 	"malformed": {
-		"the hash is not that of a limiter: its rate, interval, type or keepAliveTime is not what a limiter has",
+		"the hash is not that of a limiter: its rate, interval, type or keepAliveTime is not what a limiter has, or is missing",
 		"calls fail or, with a rate or interval of 0 or less, admit nothing or everything",
 		"every call returns ErrMalformed and changes nothing",
 	},

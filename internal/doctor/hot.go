@@ -54,11 +54,12 @@ func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) 
 	}
 	log, err := node.Client.SlowLogGet(ctx, 128).Result()
 	if err != nil {
-		r.Skipped = append(r.Skipped, Skip{Check: "hot-key", Node: node.Addr, Why: oneLine(fmt.Errorf("SLOWLOG GET: %w", err))})
+		r.skip(Skip{Check: "hot-key", Node: node.Addr}, true, fmt.Errorf("SLOWLOG GET: %w", err))
 	}
 	now, err := node.Client.Time(ctx).Result()
 	if err != nil {
-		return // the server has been looked at; it is away now
+		r.skip(Skip{Check: "hot-key", Node: node.Addr}, true, err)
+		return
 	}
 	var elsewhere slowCalls // that limiters cannot have caused
 	for i, c := range slowOf(log, now) {

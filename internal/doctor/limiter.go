@@ -46,29 +46,105 @@ func (p *patient) healing(st *survey.State) string {
 	if st.ClientID == "" {
 		return p.rrl("heal", "--write")
 	}
-	return p.rrl("heal", "--client", ShellQuote(st.ClientID), "--write")
+	return p.rrl("heal", Flag("--client", st.ClientID), "--write")
 }
 
+// wrongType finds keys that hold something else. To move one away must not free what is in use: when value is gone, Java
+// takes all of the rate to be free, and when the grants are gone, so does Go.
 func (p *patient) wrongType() (list []Finding) {
-	want := [3]string{"hash", "string", "zset"}
 	for _, st := range append([]*survey.State{p.main}, p.clients...) {
 		for i, typ := range st.Types {
-			if typ == "none" || typ == want[i] || i == 0 && st != p.main {
+			want := [3]string{"hash", "string", "zset"}[i]
+			if typ == "none" || typ == want || i == 0 && st != p.main {
 				continue
 			}
-			list = append(list, p.of(st, "wrong-type", Critical, "give one of the two another name; redis-cli rename "+ShellQuote(st.Keys[i])+" …",
-				"%q is a %s, not a %s", st.Keys[i], typ, want[i]))
+			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
+			var mend string
+			switch i {
+			case 0:
+				mend = "give one of the two another name, such as: " + Shell("redis-cli", "renamenx", key, away) + "; then " + p.setRate(nil)
+			case 1:
+				mend = "give one of the two another name, such as: " +
+					Shell("redis-cli", "eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away) + "; then " + p.healing(st)
+			case 2:
+				wait := "an interval"
+				if p.main.Problem == nil {
+					wait = p.main.Rate.Interval.String()
+				}
+				mend = "wait for " + wait + ", in which every call fails, so that nothing is in use; then give one of the two another name, such as: " +
+					Shell("redis-cli", "renamenx", key, away) + "; then " + p.healing(st)
+			}
+			list = append(list, p.of(st, "wrong-type", Critical, mend, "%q is a %s, not a %s", key, typ, want))
 		}
 	}
 	return list
 }
 
+// typeFlag returns the type that a limiter has whose hash does not say it: that of the permits in use.
+func (p *patient) typeFlag() (field, flag string) {
+	typ := p.main.Fields["type"]
+	if typ != "0" && typ != "1" {
+		if typ = "0"; !p.main.HasValue && p.main.Count == 0 && len(p.clients) > 0 {
+			typ = "1"
+		}
+	}
+	if typ == "1" {
+		return typ, "--type per_client"
+	}
+	return typ, "--type overall"
+}
+
+// setRate returns the command that makes a limiter of what is there, with the permits in use kept. It has what the fields
+// say, as far as that is sound.
+func (p *patient) setRate(fields map[string]string) string {
+	permits, interval := "--permits N", "--interval D"
+	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<53 {
+		permits = fmt.Sprintf("--permits %.0f", n)
+	}
+	if n := redisson.Instant(fields["interval"]); n >= 1 && n < 1<<43 {
+		interval = "--interval " + (time.Duration(n) * time.Millisecond).String()
+	}
+	_, typ := p.typeFlag()
+	flags := []string{permits, interval, typ}
+	if !p.main.HasValue && p.main.Count == 0 && len(p.clients) > 0 {
+		flags = append(flags, Flag("--client", p.clients[0].ClientID))
+	}
+	return p.rrl("set-rate", append(flags, "--write")...)
+}
+
+// malformed finds a hash that is not that of a limiter: its fields are wrong, or missing.
 func (p *patient) malformed() []Finding {
-	if p.main.Problem == nil || errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+	if p.main.Problem == nil || p.main.Types[0] != "hash" {
 		return nil
 	}
-	text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
-	return []Finding{p.of(p.main, "malformed", Critical, p.rrl("set-rate", "--permits N", "--interval D", "--write"), "%s", text)}
+	fields := p.main.Fields
+	if !errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
+		mend := p.setRate(fields)
+		switch {
+		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
+			typ, _ := p.typeFlag()
+			mend = Shell("redis-cli", "hset", p.name, "type", typ)
+		case strings.HasPrefix(text, "keepAliveTime"):
+			mend = Shell("redis-cli", "hset", p.name, "keepAliveTime", "0")
+		}
+		return []Finding{p.of(p.main, "malformed", Critical, mend, "%s", text)}
+	}
+	var missing []string
+	there := 0
+	for _, field := range []string{"rate", "interval", "type"} {
+		if _, ok := fields[field]; ok {
+			there++
+		} else {
+			missing = append(missing, field)
+		}
+	}
+	if _, ok := fields["keepAliveTime"]; there == 0 && !ok && p.main.Types[2] != "zset" && len(p.clients) == 0 {
+		return nil // it is the hash of somebody else
+	}
+	f := p.of(p.main, "malformed", Critical, p.setRate(fields), "the hash has no %s", strings.Join(missing, ", "))
+	f.Java, f.Go = `calls fail with "RateLimiter is not initialized"`, "calls return ErrNotInitialized"
+	return []Finding{f}
 }
 
 // balance compares what is left and what is in use with the rate.
@@ -85,7 +161,7 @@ func (p *patient) balance() (list []Finding) {
 			list = append(list, p.of(st, "value", Critical, p.healing(st), "the value is %q", shorten(st.Value)))
 		case !whole:
 		case !st.HasValue && st.Types[1] == "none" && sum > expired:
-			list = append(list, p.of(st, "value", Warning, p.healing(st), "there is no value, and %d of %d permits are in use", sum-expired, rate))
+			list = append(list, p.of(st, "value", Critical, p.healing(st), "there is no value, and %d of %d permits are in use", sum-expired, rate))
 		case !st.HasValue:
 		case value+expired < rate && sum == expired:
 			s := Warning
@@ -152,7 +228,7 @@ func (p *patient) layouts() (list []Finding) {
 		}
 		mend := "bring all Java services to one group of versions, and Go to its format; then " + p.healing(st)
 		if slices.Contains(layouts, ratelimiter.LayoutUnknown) {
-			mend = "find out who writes to " + ShellQuote(st.Keys[2]) + "; " + p.rrl("inspect", "--members") + " shows the bytes"
+			mend = fmt.Sprintf("find out who writes to %q; ", st.Keys[2]) + p.rrl("inspect", "--members") + " shows the bytes"
 		}
 		list = append(list, p.of(st, "layouts", Critical, mend, "%s", strings.Join(parts, ", ")))
 	}
@@ -227,8 +303,31 @@ func busy(st *survey.State) (left time.Duration) {
 	return left
 }
 
+// expiring returns the command that makes the value and the permits of a state live as long as acquire would: as long as
+// the hash, and without a TTL of the hash those of a client for an hour, or two intervals if that is more.
+func (p *patient) expiring(st *survey.State) string {
+	ttl := p.main.TTLs[0]
+	if ttl < 0 && st.ClientID != "" {
+		ttl = max(time.Hour, 2*st.Rate.Interval)
+	}
+	var commands []string
+	for i, key := range st.Keys[1:] {
+		switch {
+		case st.TTLs[i+1] == -2:
+		case ttl >= 0:
+			commands = append(commands, Shell("redis-cli", "pexpire", key, fmt.Sprint(ttl.Milliseconds())))
+		default:
+			commands = append(commands, Shell("redis-cli", "persist", key))
+		}
+	}
+	return strings.Join(commands, "; ")
+}
+
 func (p *patient) ttl() (list []Finding) {
 	if errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		if p.main.Types[0] != "none" {
+			return nil
+		}
 		for _, st := range append([]*survey.State{p.main}, p.clients...) {
 			if !st.HasValue && st.Count == 0 {
 				continue
@@ -237,29 +336,38 @@ func (p *patient) ttl() (list []Finding) {
 			if st.TTLs[1] != -1 && st.TTLs[2] != -1 {
 				s, when = Info, fmt.Sprintf("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
 			}
-			list = append(list, p.of(st, "remains", s, "redis-cli unlink "+ShellQuote(st.Keys[1])+" "+ShellQuote(st.Keys[2]),
-				"there is no hash %q; what is left has %s %s", p.name, survey.Counted(st.Count, "member"), when))
+			mend := "if it is still used: " + p.setRate(nil) + ", which keeps the permits in use; if not, when an interval has passed since the last grant: " +
+				Shell("redis-cli", "unlink", st.Keys[1], st.Keys[2])
+			list = append(list, p.of(st, "remains", s, mend, "there is no hash %q; what is left has %s %s", p.name, survey.Counted(st.Count, "member"), when))
 		}
 		return list
 	}
 	if p.main.Problem != nil {
 		return nil
 	}
+	// A keep-alive of an interval keeps all keys until nothing is in use any more, and lets them go when nobody calls.
+	keepAlive := p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), "--write")
 	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval {
-		list = append(list, p.of(p.main, "ttl", Warning, p.rrl("set-rate", "--keep-alive D", "--write"),
-			"the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
+		list = append(list, p.of(p.main, "ttl", Warning, keepAlive, "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
 	}
 	for _, st := range p.states() {
 		left, hash := busy(st), p.main.TTLs[0]
 		switch {
 		case left > 0 && hash >= 0 && hash+time.Second < left:
-			list = append(list, p.of(st, "ttl", Warning, "redis-cli persist "+ShellQuote(p.name)+", or set a keep-alive of an interval or more",
+			mend := keepAlive
+			if st.ClientID != "" {
+				mend = p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write")
+			}
+			list = append(list, p.of(st, "ttl", Warning, mend,
 				"the limiter expires in %v, but permits are in use for %v", hash.Round(time.Millisecond), left.Round(time.Millisecond)))
 		case left > 0 && st.TTLs[2] >= 0 && st.TTLs[2]+time.Second < left:
-			list = append(list, p.of(st, "ttl", Warning, "redis-cli persist "+ShellQuote(st.Keys[2]),
+			list = append(list, p.of(st, "ttl", Warning, p.expiring(st),
 				"the grants expire in %v, but permits are in use for %v", st.TTLs[2].Round(time.Millisecond), left.Round(time.Millisecond)))
+		case left > 0 && st.HasValue && st.TTLs[1] >= 0 && st.TTLs[1]+time.Second < left:
+			list = append(list, p.of(st, "ttl", Warning, p.expiring(st),
+				"the value expires in %v, but permits are in use for %v", st.TTLs[1].Round(time.Millisecond), left.Round(time.Millisecond)))
 		case st.HasValue && st.Count > 0 && st.TTLs[1] == -1 && st.TTLs[2] >= 0:
-			list = append(list, p.of(st, "ttl", Info, "redis-cli pexpire "+ShellQuote(st.Keys[1])+" "+fmt.Sprint(st.TTLs[2].Milliseconds()),
+			list = append(list, p.of(st, "ttl", Info, p.expiring(st),
 				"the value has no TTL but the grants have one of %v, as after Redisson's availablePermits", st.TTLs[2].Round(time.Second)))
 		}
 	}
@@ -272,20 +380,32 @@ func (p *patient) otherType() (list []Finding) {
 	}
 	if p.main.Rate.Type == permit.PerClient {
 		if p.main.HasValue || p.main.Count > 0 {
-			list = append(list, p.of(p.main, "other-type", Warning, "redis-cli unlink "+ShellQuote(p.main.Keys[1])+" "+ShellQuote(p.main.Keys[2]),
+			list = append(list, p.of(p.main, "other-type", Warning, Shell("redis-cli", "unlink", p.main.Keys[1], p.main.Keys[2]),
 				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", survey.Counted(p.main.Count, "member")))
 		}
 		return list
 	}
 	if len(p.clients) > 0 {
-		var keys []string
-		for _, st := range p.clients[:min(3, len(p.clients))] {
-			keys = append(keys, ShellQuote(st.Keys[1]), ShellQuote(st.Keys[2]))
-		}
-		list = append(list, p.of(p.main, "other-type", Warning, "redis-cli unlink "+strings.Join(keys, " "),
+		list = append(list, p.of(p.main, "other-type", Warning, unlinking(p.clients),
 			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), survey.Counted(len(p.clients), "client")))
 	}
 	return list
+}
+
+// manyKeys is of how many clients the keys are named in a command.
+const manyKeys = 20
+
+// unlinking returns the command that deletes the keys of clients.
+func unlinking(clients []*survey.State) string {
+	words := []string{"redis-cli", "unlink"}
+	for _, st := range clients[:min(manyKeys, len(clients))] {
+		words = append(words, st.Keys[1], st.Keys[2])
+	}
+	mend := Shell(words...)
+	if n := len(clients) - manyKeys; n > 0 {
+		mend += fmt.Sprintf("; then rrl doctor again for the other %d", n)
+	}
+	return mend
 }
 
 func (p *patient) atLeast() string {
@@ -313,7 +433,7 @@ func (p *patient) deadClients() []Finding {
 		return nil
 	}
 	st := dead[0]
-	f := p.of(p.main, "dead-clients", Warning, "redis-cli unlink "+ShellQuote(st.Keys[1])+" "+ShellQuote(st.Keys[2])+", and so on",
+	f := p.of(p.main, "dead-clients", Warning, unlinking(dead),
 		"%s%d of %d clients have not acquired for an hour or more and their keys have no TTL; one is %s", p.atLeast(), len(dead), len(p.clients), st.ClientID)
 	return []Finding{f}
 }

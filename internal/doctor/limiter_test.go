@@ -193,7 +193,7 @@ func TestValue(t *testing.T) {
 	w := newWard(t)
 	w.rate("0")
 	w.grant(3, time.Second)
-	w.finds("value", Warning, "there is no value, and 3 of 10 permits are in use")
+	w.finds("value", Critical, "there is no value, and 3 of 10 permits are in use")
 	for _, v := range []string{"099", "many", "5.0", "-0", ""} {
 		w.value(v)
 		w.finds("value", Critical, fmt.Sprintf("the value is %q", v))
@@ -368,14 +368,6 @@ func TestManyClients(t *testing.T) {
 	r, err := (&Doctor{Survey: survey.New(w.rdb), MaxClients: 3}).Limiter(w.ctx, w.name)
 	require.NoError(t, err)
 	require.Equal(t, "only 3 clients were looked at", r.Findings[len(r.Findings)-1].Found)
-}
-
-func TestShellQuote(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "''", "a:b.c/d": "a:b.c/d", "a b": "'a b'", "it's": `'it'\''s'`, "a\x1b'\\": `$'a\x1b\'\\'`, "{a}": "'{a}'", "名": "'名'",
-	} {
-		require.Equal(t, want, ShellQuote(text), "%q", text)
-	}
 }
 
 // TestExplanations checks that every check has a row in the document, and the other way round.

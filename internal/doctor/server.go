@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -13,12 +14,12 @@ import (
 // Servers looks at every server that holds limiters.
 func (d *Doctor) Servers(ctx context.Context) (*Report, error) {
 	r := &Report{Findings: []Finding{}, Skipped: []Skip{}}
-	nodes, err := d.Survey.Nodes(ctx)
-	if len(nodes) == 0 {
+	nodes, err := d.nodes(ctx, r)
+	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		f := finding("server", Critical, oneLine(err))
+	if errors.Is(d.upErr, survey.ErrShardsDown) {
+		f := finding("server", Critical, oneLine(d.upErr))
 		f.Java = "Redisson has no ring; those limiters are away"
 		f.Go = "calls of their limiters return ErrUnavailable, or follow the outage policy"
 		r.Findings = append(r.Findings, f)
@@ -31,7 +32,11 @@ func (d *Doctor) Servers(ctx context.Context) (*Report, error) {
 			if len(nodes) == 1 {
 				return nil, err
 			}
-			r.Skipped = append(r.Skipped, Skip{Check: "server", Node: node.Addr, Why: oneLine(err)})
+			if survey.Unreachable(err) {
+				d.lose(r, node.Addr, "server", err)
+			} else {
+				r.skip(Skip{Check: "server", Node: node.Addr}, false, err)
+			}
 		}
 	}
 	return r, nil
@@ -62,7 +67,7 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 	}
 	f := factsOf(info)
 	skip := func(err error) {
-		r.Skipped = append(r.Skipped, Skip{Check: "server", Node: node.Addr, Why: oneLine(err)})
+		r.skip(Skip{Check: "server", Node: node.Addr}, true, err)
 	}
 	// What only CONFIG tells: managed services refuse it, and much of it does not matter then.
 	save, err := node.Client.ConfigGet(ctx, "save").Result()
@@ -97,7 +102,7 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 	}
 	d.hot(ctx, node, f, r)
 	for _, x := range append(f.examine(), migrating(nodes)...) {
-		x.Node = node.Addr
+		x.Node, x.Mend = node.Addr, strings.ReplaceAll(x.Mend, "HOST:PORT", node.Addr)
 		r.Findings = append(r.Findings, x)
 	}
 	return nil

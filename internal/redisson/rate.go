@@ -79,6 +79,16 @@ func number(s string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
+// Instant returns the instant in ms that a field of the hash holds, as the scripts read it: 0 for none, for what is no
+// number and for one before 1970, and 2^53 for what is later. A fraction is rounded up.
+func Instant(field string) float64 {
+	n, ok := number(field)
+	if !ok || !(n > 0) {
+		return 0
+	}
+	return math.Ceil(min(n, 1<<53))
+}
+
 // isWhole reports whether n is a whole number that Lua and Redis keep exactly.
 func isWhole(n float64) bool { return n == math.Trunc(n) && math.Abs(n) <= 1<<53 }
 

@@ -43,7 +43,10 @@ func (s *Survey) Clients(ctx context.Context, name string) iter.Seq2[string, err
 // ClientIDs returns ids of clients that have permits in Redis, by the names of their limiters: at most each of every
 // limiter, and of most limiters at most. It reads all keys once.
 func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (map[string][]string, error) {
-	nodes, err := s.Nodes(ctx)
+	nodes, err := q.Nodes, error(nil)
+	if nodes == nil {
+		nodes, err = s.Nodes(ctx)
+	}
 	if len(nodes) == 0 {
 		return nil, err
 	}
@@ -61,7 +64,7 @@ func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (map[st
 			}
 			return nil
 		}); serr != nil && err == nil {
-			err = serr
+			err = &NodeError{node.Addr, serr}
 		}
 	}
 	return ids, err

@@ -28,9 +28,10 @@ const (
 // A Query says which limiters to find.
 type Query struct {
 	Match   string        // a pattern of SCAN that their names match; empty for all
-	Remains bool          // also permits whose hash is gone, after all limiters
+	Remains bool          // also permits whose hash is gone or not that of a limiter, after all limiters
 	MaxKeys int64         // how many keys to look at before giving up with ErrBudget; 0 for all
 	Pause   time.Duration // between two steps of 200 keys
+	Nodes   []Node        // the nodes to look at; nil for all
 	// Looked is how many keys have been looked at so far. A key is counted twice if Remains is set.
 	Looked *int64
 }
@@ -46,7 +47,10 @@ var ErrBudget = errors.New("the search was given up")
 // every other error it ends: ctx.Err(), or one that wraps ErrBudget.
 func (s *Survey) Find(ctx context.Context, q Query) iter.Seq2[*Limiter, error] {
 	return func(yield func(*Limiter, error) bool) {
-		nodes, err := s.Nodes(ctx)
+		nodes, err := q.Nodes, error(nil)
+		if nodes == nil {
+			nodes, err = s.Nodes(ctx)
+		}
 		if err != nil && (ctx.Err() != nil || len(nodes) == 0) {
 			yield(nil, err)
 			return
@@ -62,23 +66,51 @@ func (s *Survey) Find(ctx context.Context, q Query) iter.Seq2[*Limiter, error] {
 		if q.Remains {
 			passes = append(passes, f.remains)
 		}
+		away := map[string]bool{} // nodes that are asked no more
 		for _, pass := range passes {
 			for _, node := range nodes {
+				if away[node.Addr] {
+					continue
+				}
 				err := pass(ctx, node)
 				switch {
 				case f.done:
 					return
-				case err == nil:
-					continue
 				case ctx.Err() != nil || errors.Is(err, ErrBudget):
 					yield(nil, err)
 					return
-				case !yield(nil, &NodeError{node.Addr, err}):
+				case err != nil:
+					away[node.Addr] = true
+				default:
+					err = f.refused.err()
+				}
+				f.refused = refused{}
+				if err != nil && !yield(nil, &NodeError{node.Addr, err}) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// refused counts the limiters that Redis does not let us read, such as those that the ACL does not name.
+type refused struct {
+	n     int
+	first error
+}
+
+func (r *refused) add(name string, err error) {
+	if r.n++; r.n == 1 {
+		r.first = fmt.Errorf("%q: %w", name, err)
+	}
+}
+
+// err returns nil if there are none.
+func (r *refused) err() error {
+	if r.n < 2 {
+		return r.first
+	}
+	return fmt.Errorf("%d names cannot be read; the first is %w", r.n, r.first)
 }
 
 // A finder is one run of Find.
@@ -89,6 +121,8 @@ type finder struct {
 	seen  map[uint64]struct{} // hashes of the names that were yielded; SCAN may return a key twice
 	yield func(*Limiter, error) bool
 	done  bool // yield has returned false
+
+	refused refused // on the node that is looked at
 }
 
 // hashes yields the limiters of a node.
@@ -197,6 +231,9 @@ func ofType(ctx context.Context, node Node, keys []string, typ string) ([]string
 	}
 	var of []string
 	for i, key := range keys {
+		if err := cmds[i].Err(); err != nil {
+			return nil, err
+		}
 		if cmds[i].Val() == typ {
 			of = append(of, key)
 		}
@@ -219,7 +256,11 @@ func (f *finder) emit(ctx context.Context, node Node, names []string, kind Kind)
 		return err
 	}
 	for _, l := range list {
-		if l.Problem != nil && errors.Is(l.Problem, permit.ErrNotInitialized) || !f.first(l.Name) {
+		if !f.first(l.Name) {
+			continue
+		}
+		if l.unread != nil {
+			f.refused.add(l.Name, l.unread)
 			continue
 		}
 		if !f.yield(l, nil) {
@@ -230,30 +271,54 @@ func (f *finder) emit(ctx context.Context, node Node, names []string, kind Kind)
 	return nil
 }
 
-// emitRemains yields those of the names that have no hash.
+// emitRemains yields those of the names that have no hash of a limiter. Their keys of state may be those of the name in
+// braces too.
 func (f *finder) emitRemains(ctx context.Context, node Node, names []string) error {
+	both := slices.Clone(names)
+	for _, name := range names {
+		if !strings.Contains(name, "{") {
+			both = append(both, "{"+name+"}")
+		}
+	}
 	p := node.Client.Pipeline()
-	now, cmds := p.Time(ctx), make([]*redis.StatusCmd, len(names))
-	for i, name := range names {
-		cmds[i] = p.Type(ctx, name)
+	now, types, hashes := p.Time(ctx), map[string]*redis.StatusCmd{}, map[string]*redis.SliceCmd{}
+	for _, name := range both {
+		types[name], hashes[name] = p.Type(ctx, name), p.HMGet(ctx, name, fields...)
 	}
 	if err := exec(ctx, p); err != nil {
 		return err
 	}
-	for i, name := range names {
-		typ := cmds[i].Val()
-		if moved(cmds[i].Err()) {
-			typ = f.rdb.Type(ctx, name).Val()
-		}
-		if typ == "none" && !strings.Contains(name, "{") { // the keys may be those of the name in braces
-			if f.rdb.Type(ctx, "{"+name+"}").Val() != "none" {
+	for _, name := range names {
+		l := &Limiter{Name: name, Kind: Remains, Node: node.Addr, Time: now.Val(), TTL: -2, Problem: permit.ErrNotInitialized}
+		live, err := false, now.Err()
+		for _, name := range []string{name, "{" + name + "}"} {
+			typ, values := types[name], hashes[name]
+			if typ == nil {
 				continue
 			}
+			if moved(typ.Err()) {
+				typ, values = f.rdb.Type(ctx, name), f.rdb.HMGet(ctx, name, fields...)
+			}
+			if typ.Err() != nil {
+				err = typ.Err()
+				continue
+			}
+			switch typ.Val() {
+			case "none":
+				continue
+			case keyTypes[0]:
+				_, problem := redisson.ParseRate(fieldsOf(values.Val()))
+				live = live || values.Err() == nil && !errors.Is(problem, permit.ErrNotInitialized)
+			default:
+				l.Problem = wrongTypeError(name, typ.Val(), keyTypes[0])
+			}
+			l.Name = name
 		}
-		if typ != "none" {
-			continue
-		}
-		if !f.yield(&Limiter{Name: name, Kind: Remains, Node: node.Addr, Time: now.Val(), TTL: -2, Problem: permit.ErrNotInitialized}, nil) {
+		switch {
+		case live:
+		case err != nil:
+			f.refused.add(name, err)
+		case !f.yield(l, nil):
 			f.done = true
 			return nil
 		}
@@ -261,7 +326,19 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 	return nil
 }
 
-// read reads the limiters with these names. The Problem of one that is no limiter says so.
+// fieldsOf returns the fields of a hash that a reply to HMGET has.
+func fieldsOf(values []any) map[string]string {
+	of := map[string]string{}
+	for i, v := range values {
+		if v, ok := text(v); ok {
+			of[fields[i]] = v
+		}
+	}
+	return of
+}
+
+// read reads the limiters with these names. It leaves out what is no limiter. Those that Redis does not let it read have
+// unread set; they need not be limiters.
 func (s *Survey) read(ctx context.Context, node Node, names []string) ([]*Limiter, error) {
 	p := node.Client.Pipeline()
 	now, hashes := p.Time(ctx), make([]*redis.SliceCmd, len(names))
@@ -284,49 +361,49 @@ func (s *Survey) read(ctx context.Context, node Node, names []string) ([]*Limite
 		}
 		if err != nil {
 			var reply redis.Error
-			if !errors.As(err, &reply) || strings.HasPrefix(err.Error(), "NOPERM") {
+			if !errors.As(err, &reply) {
 				return nil, err
 			}
-			continue // not a hash any more
-		}
-		for j, v := range values {
-			if v, ok := text(v); ok {
-				l.Fields[fields[j]] = v
+			if l.unread = err; !strings.HasPrefix(err.Error(), "WRONGTYPE") { // otherwise it is no hash any more
+				list = append(list, l)
 			}
+			continue
 		}
+		l.Fields = fieldsOf(values)
 		if l.parse(); !errors.Is(l.Problem, permit.ErrNotInitialized) {
 			list = append(list, l)
 		}
 	}
 	here := make([]*Limiter, 0, len(list))
+	var there []*Limiter
 	for _, l := range list {
-		if len(away) == 0 || !contains(away, l) {
+		switch {
+		case l.unread != nil:
+		case slices.Contains(away, l):
+			there = append(there, l)
+		default:
 			here = append(here, l)
 		}
 	}
 	if err := details(ctx, node.Client, here); err != nil {
 		return nil, err
 	}
-	if len(here) < len(list) {
-		if err := details(ctx, s.rdb, away); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+	return list, details(ctx, s.rdb, there)
 }
 
-func contains(list []*Limiter, l *Limiter) bool {
-	for _, x := range list {
-		if x == l {
-			return true
-		}
-	}
-	return false
-}
-
-// details reads what a list shows of each limiter beside its hash. A key that is not of the type that a limiter has
-// counts as empty; the doctor reports it.
+// details reads what a list shows of each limiter beside its hash. Of those for which that does not tell what a caller
+// would be told, it reads more members.
 func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) error {
+	more, err := detailsOf(ctx, rdb, list, oldest, 1)
+	if err == nil && len(more) > 0 {
+		_, err = detailsOf(ctx, rdb, more, part, part)
+	}
+	return err
+}
+
+// detailsOf reads the details of limiters with so many of the oldest and the newest members. It returns those limiters of
+// which that is not enough.
+func detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, first, last int64) (more []*Limiter, err error) {
 	type cmds struct {
 		ttl            *redis.Cmd
 		value          *redis.StringCmd
@@ -337,36 +414,54 @@ func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) er
 	for i, l := range list {
 		c := cmds{ttl: p.Do(ctx, "pttl", l.Name)}
 		if l.Problem == nil && l.Kind == Live && l.Rate.Type == permit.Overall {
-			k := redisson.NewKeys(l.Name, "")
-			permits := k.Permits[permit.Overall]
-			c.value = p.Get(ctx, k.Value[permit.Overall])
-			c.count = p.ZCard(ctx, permits)
-			c.expired = p.ZCount(ctx, permits, "-inf", expiredBefore(l.Time, l.Rate.Interval))
-			c.oldest = p.ZRangeWithScores(ctx, permits, 0, oldest-1)
-			c.newest = p.ZRevRangeWithScores(ctx, permits, 0, 0)
+			k := keysOf(l.Name, "")
+			c.value = p.Get(ctx, k[1])
+			c.count = p.ZCard(ctx, k[2])
+			c.expired = p.ZCount(ctx, k[2], "-inf", expiredBefore(l.Time, l.Rate.Interval))
+			c.oldest = p.ZRangeWithScores(ctx, k[2], 0, first-1)
+			c.newest = p.ZRevRangeWithScores(ctx, k[2], 0, last-1)
 		}
 		all[i] = c
 	}
 	if err := exec(ctx, p); err != nil {
-		return err
+		return nil, err
 	}
 	for i, l := range list {
 		c := all[i]
-		ttl, _ := c.ttl.Int64()
-		l.TTL = redisson.PTTL(ttl)
+		ttl, err := c.ttl.Int64()
+		l.TTL, l.unread = redisson.PTTL(ttl), err
 		if c.value == nil {
+			l.ask(window{})
 			continue
 		}
-		var err error
+		for j, err := range []error{c.value.Err(), c.count.Err()} {
+			switch {
+			case err == nil || errors.Is(err, redis.Nil):
+			case strings.HasPrefix(err.Error(), "WRONGTYPE"):
+				l.Broken = fmt.Errorf("%w: %q is not a %s", ErrWrongType, keysOf(l.Name, "")[j+1], keyTypes[j+1])
+			default:
+				l.unread = err
+			}
+		}
 		l.Value, err = c.value.Result()
 		l.HasValue = err == nil
-		l.Members, l.Expired, l.Oldest = c.count.Val(), c.expired.Val(), membersOf(c.oldest.Val())
-		if z := c.newest.Val(); len(z) > 0 {
-			m := memberOf(z[0])
+		l.Members, l.Expired = c.count.Val(), c.expired.Val()
+		head, tail := membersOf(c.oldest.Val()), membersOf(c.newest.Val())
+		slices.Reverse(tail)
+		l.Oldest, l.Newest = slices.Clone(head[:min(oldest, len(head))]), nil
+		if n := len(tail); n > 0 {
+			m := tail[n-1]
 			l.Newest = &m
 		}
+		w := window{members: head, newest: tail, whole: l.Members <= int64(len(head))}
+		if both := l.Members - int64(len(head)); both > 0 && both <= int64(len(tail)) {
+			w.members, w.newest, w.whole = append(head, tail[int64(len(tail))-both:]...), nil, true
+		}
+		if !l.ask(w) || !w.whole && !l.told.Granted() {
+			more = append(more, l)
+		}
 	}
-	return nil
+	return more, nil
 }
 
 // Again reads limiters that Find has found once more. Those that have gone since are left out.
@@ -383,6 +478,11 @@ func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error)
 	for _, node := range nodes {
 		for part := range slices.Chunk(names[node.Addr], batch) {
 			found, err := s.read(ctx, node, part)
+			for _, l := range found {
+				if l.unread != nil {
+					err = l.unread
+				}
+			}
 			if err != nil {
 				return nil, &NodeError{node.Addr, err}
 			}

@@ -46,6 +46,7 @@ type Limiter struct {
 	Fields  map[string]string // those of the hash that a limiter has
 	Rate    permit.Rate
 	Problem error         // why the hash is not that of a limiter, or nil
+	Broken  error         // why calls fail although the hash is that of a limiter, or nil; it wraps ErrWrongType
 	TTL     time.Duration // of the hash, or -1 for none
 
 	// The rest is that of the keys that all clients share. In a PER_CLIENT limiter each client has keys of its own,
@@ -56,6 +57,9 @@ type Limiter struct {
 	Expired  int64    // members that the next caller reclaims
 	Oldest   []Member // at most eight, oldest first
 	Newest   *Member  // nil if there is none
+
+	told   Peek  // a caller that asks for one permit
+	unread error // why it could not be read
 }
 
 // A Member is one member of a permits set with its score.
@@ -108,11 +112,10 @@ func (m Member) Expired(now time.Time, interval time.Duration) bool {
 
 // instant returns the field of the hash that holds an instant in ms, or the zero time.
 func instant(fields map[string]string, field string) time.Time {
-	n, err := strconv.ParseInt(fields[field], 10, 64)
-	if err != nil || n <= 0 {
-		return time.Time{}
+	if at := redisson.Instant(fields[field]); at > 0 {
+		return time.UnixMilli(int64(at))
 	}
-	return time.UnixMilli(n)
+	return time.Time{}
 }
 
 // CoolDown returns when the limiter's cool-down ends, or the zero time if there is none at l.Time.
@@ -135,68 +138,50 @@ func whole(value string) (int64, bool) {
 	return n, err == nil && n >= -1<<53 && n <= 1<<53
 }
 
-// Unknown is what Available and Wait return if too little of the limiter was read to tell.
+// Unknown is what Available, Used and Wait return if too little of the limiter was read to tell, or calls fail.
 const Unknown = -1
 
-// Available returns how many permits a call could acquire, ignoring a cool-down. It is Unknown for a PER_CLIENT
-// limiter, for one that is not live, and if it would take more than what was read.
-func (l *Limiter) Available() int64 {
-	if l.Kind != Live || l.Problem != nil || l.Rate.Type != permit.Overall {
-		return Unknown
+// ask finds out what a caller would be told that asks for one permit. It reports false if that takes more members than
+// were read.
+func (l *Limiter) ask(w window) bool {
+	if l.Kind != Live || l.Problem != nil {
+		return true
 	}
-	if l.Members == l.Expired {
-		return l.Rate.Permits
-	}
-	sum := func(members []Member) (n int64) {
-		for _, m := range members {
-			n += int64(m.Permits)
-		}
-		return n
-	}
-	value, ok := whole(l.Value)
-	switch {
-	case !l.HasValue || !ok:
-		if l.Members > int64(len(l.Oldest)) {
-			return Unknown
-		}
-		value = l.Rate.Permits - sum(l.Oldest)
-	case l.Expired > int64(len(l.Oldest)):
-		return Unknown
-	}
-	return max(0, min(l.Rate.Permits, value+sum(l.Oldest[:min(int64(len(l.Oldest)), l.Expired)])))
+	w.name, w.now, w.rate, w.fields, w.value, w.hasValue = l.Name, l.Time, l.Rate, l.Fields, l.Value, l.HasValue
+	l.told, _ = w.peek(1) // one permit is not too many for any rate
+	return l.told.Known || l.Rate.Type != permit.Overall
 }
 
-// Wait returns how long a caller waits for one permit, 0 if it gets one at once, and Unknown in the cases of
-// Available. A MinGap is not counted in.
-func (l *Limiter) Wait() time.Duration {
-	n := l.Available()
-	if n == Unknown {
+// known reports whether it is known what a caller would be told.
+func (l *Limiter) known() bool { return l.told.Known && l.Broken == nil }
+
+// Available returns how many permits are left, as a caller would be told that asks for one. It is Unknown for a PER_CLIENT
+// limiter that is in no cool-down.
+func (l *Limiter) Available() int64 {
+	if !l.known() {
 		return Unknown
 	}
-	var wait time.Duration
-	if n < 1 {
-		wait = Unknown
-		for _, m := range l.Oldest[min(int64(len(l.Oldest)), l.Expired):] {
-			if n += int64(m.Permits); n >= 1 {
-				wait = max(0, m.Time().Add(l.Rate.Interval).Sub(l.Time))
-				break
-			}
-		}
-		if wait == Unknown {
-			return Unknown
-		}
+	return l.told.Available
+}
+
+// Wait returns how long a caller waits for one permit, 0 if it gets one at once, and Unknown in the cases of Available.
+func (l *Limiter) Wait() time.Duration {
+	if !l.known() {
+		return Unknown
 	}
-	if at := l.CoolDown(); !at.IsZero() {
-		wait = max(wait, at.Sub(l.Time))
-	}
-	return wait
+	return l.told.Wait
+}
+
+// Limited reports whether a caller that asks for one permit does not get it now: it has to wait, or its call fails.
+func (l *Limiter) Limited() bool {
+	return l.Wait() > 0 || l.Stuck() || l.Kind == Live && (l.Problem != nil || l.Broken != nil)
 }
 
 // Stuck reports whether fewer permits are left than the rate and none is in use: callers of Redisson fail, and the
 // next call of this package mends it.
 func (l *Limiter) Stuck() bool {
 	value, ok := whole(l.Value)
-	if l.Available() == Unknown || !l.HasValue || !ok || l.Members > l.Expired || l.Expired > int64(len(l.Oldest)) {
+	if !l.known() || l.Rate.Type != permit.Overall || !l.HasValue || !ok || l.Members > l.Expired || l.Expired > int64(len(l.Oldest)) {
 		return false
 	}
 	for _, m := range l.Oldest {
@@ -207,11 +192,10 @@ func (l *Limiter) Stuck() bool {
 
 // Used returns the permits that are not available, or Unknown.
 func (l *Limiter) Used() int64 {
-	n := l.Available()
-	if n == Unknown {
+	if !l.known() || l.Rate.Type != permit.Overall {
 		return Unknown
 	}
-	return l.Rate.Permits - n
+	return l.Rate.Permits - l.told.Available
 }
 
 // parse fills in what follows from the fields.

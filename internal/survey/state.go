@@ -30,7 +30,7 @@ type State struct {
 
 	Fields  map[string]string // of the hash; if it has more than 64, only those of a limiter
 	Rate    permit.Rate
-	Problem error // why the hash is not that of a limiter, or nil
+	Problem error // why the hash is not that of a limiter, or nil; ErrWrongType if it is no hash
 
 	Value    string
 	HasValue bool
@@ -65,7 +65,7 @@ func (s *Survey) Read(ctx context.Context, name, client string) (*State, error) 
 func (s *Survey) readAt(ctx context.Context, rdb redis.UniversalClient, name, client string) (*State, error) {
 	st := &State{Name: name, ClientID: client, Keys: keysOf(name, client), OneInstant: true}
 	if o, ok := rdb.(interface{ Options() *redis.Options }); ok {
-		st.Node = o.Options().Addr
+		st.Node = s.addr(ctx, o.Options())
 	}
 	if s.Divided() && redisson.CheckClusterSafe(name, client) != nil {
 		rdb, st.OneInstant = s.rdb, false
@@ -176,13 +176,12 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		if err != nil {
 			return wrongType(err)
 		}
-		for i, v := range values {
-			if v, ok := text(v); ok {
-				st.Fields[fields[i]] = v
-			}
-		}
+		st.Fields = fieldsOf(values)
 	}
 	st.Rate, st.Problem = redisson.ParseRate(st.Fields)
+	if t := st.Types[0]; t != keyTypes[0] && t != "none" {
+		st.Problem = wrongTypeError(st.Keys[0], t, keyTypes[0])
+	}
 	if value != nil {
 		st.Value, err = value.Result()
 		if st.HasValue = err == nil; err != nil && !errors.Is(err, redis.Nil) {
@@ -241,85 +240,44 @@ func (st *State) expired(m Member) bool {
 	return st.Problem == nil && m.Expired(st.Time, st.Rate.Interval)
 }
 
-// A Peek is what a caller would be told now.
-type Peek struct {
-	Available int64
-	Wait      time.Duration // until the permits are granted if nobody else takes them; 0 for at once
-	Known     bool          // false if it would take more members than were read
-	Why       string        // what the caller waits for, in words; empty if it does not wait
-}
-
 // Peek returns what a caller that asks for that many permits would be told. It follows the state that was read and
-// sends nothing.
+// sends nothing. The error is the one that calls return, of a limiter that is not initialized, malformed or has a key of
+// another type; or ErrInvalidArgument or ErrPermitsExceedRate.
 func (st *State) Peek(permits int64) (Peek, error) {
 	if st.Problem != nil {
 		return Peek{}, st.Problem
 	}
-	if permits < 1 || permits > permit.Max {
-		return Peek{}, fmt.Errorf("%w: %d permits; ask for 1 to %d", permit.ErrInvalidArgument, permits, int64(permit.Max))
+	if err := st.WrongType(); err != nil {
+		return Peek{}, err
 	}
-	if permits > st.Rate.Permits {
-		return Peek{}, permit.Exceeds(st.Name, permits, st.Rate.Permits)
+	w := window{name: st.Name, client: st.ClientID, now: st.Time, rate: st.Rate, fields: st.Fields, value: st.Value, hasValue: st.HasValue,
+		members: st.Members, whole: st.Whole}
+	if !st.Whole {
+		n := min(part, len(st.Members))
+		w.members, w.newest = st.Members[:n], st.Members[n:]
 	}
-	sum, expired, whole := st.Sum()
-	value, ok := st.ValueNumber()
-	if !ok || whole && value+sum < st.Rate.Permits { // the next call of this package makes them add up
-		if !whole {
-			return Peek{}, nil
-		}
-		value = st.Rate.Permits - sum
-	}
-	pk := Peek{Available: max(0, min(st.Rate.Permits, value+expired)), Known: true}
-	free := value + expired
-	if free < permits {
-		pk.Known = false
-		for _, m := range st.Members {
-			if st.expired(m) {
-				continue
-			}
-			if free += int64(m.Permits); free >= permits {
-				pk.Known = true
-				pk.Wait = max(0, m.Time().Add(st.Rate.Interval).Sub(st.Time))
-				if pk.Why = "the permits in use"; m.Mark() == 'c' {
-					pk.Why = "the cool-down"
-				}
-				break
-			}
-		}
-		if !whole && len(st.Members) > part && pk.Wait > 0 && st.gapBefore(pk.Wait) {
-			pk.Known = false
-		}
-	}
-	if st.Rate.MinGap > 0 {
-		if m, ok := st.newestGrant(); ok {
-			gap := min(st.Rate.MinGap*time.Duration(max(1, m.Permits)), st.Rate.Interval)
-			if left := m.Time().Add(gap).Sub(st.Time); left > pk.Wait {
-				pk.Wait, pk.Why = left, "the least gap between permits"
-			}
-		}
-	}
-	if at := st.CoolDown(); !at.IsZero() {
-		pk.Available = 0
-		if left := at.Sub(st.Time); left >= pk.Wait {
-			pk.Wait, pk.Why = left, "the cool-down"
-		}
-	}
-	return pk, nil
+	return w.peek(permits)
 }
 
-// gapBefore reports whether the member that falls due after wait is behind members that were not read.
-func (st *State) gapBefore(wait time.Duration) bool {
-	return wait > st.Members[part-1].Time().Add(st.Rate.Interval).Sub(st.Time)
+// ErrWrongType reports that a key of a limiter holds another type of data than a limiter keeps there, so that every call
+// fails with WRONGTYPE.
+var ErrWrongType = errors.New("wrong type")
+
+// keyTypes are the types of the keys of a limiter, as TYPE returns them: the hash, the value and the permits.
+var keyTypes = [3]string{"hash", "string", "zset"}
+
+func wrongTypeError(key, typ, want string) error {
+	return fmt.Errorf("%w: %q is a %s, not a %s", ErrWrongType, key, typ, want)
 }
 
-// newestGrant returns the newest member that is somebody's grant.
-func (st *State) newestGrant() (Member, bool) {
-	for _, m := range slices.Backward(st.Members) {
-		if mark := m.Mark(); mark == 0 || mark == 't' {
-			return m, true
+// WrongType returns an error if a key of the limiter is not of the type that a limiter has there. It wraps ErrWrongType.
+func (st *State) WrongType() error {
+	for i, typ := range st.Types {
+		if want := keyTypes[i]; typ != want && typ != "none" {
+			return wrongTypeError(st.Keys[i], typ, want)
 		}
 	}
-	return Member{}, false
+	return nil
 }
 
 // ReopenUntil returns when the limiter has re-opened after its cool-down, or the zero time.

@@ -7,9 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/redis/go-redis/v9"
@@ -19,6 +22,11 @@ import (
 type Survey struct {
 	rdb    redis.UniversalClient
 	sender dispatch.Sender
+
+	mu     sync.Mutex
+	master string    // the address of the master that a failover client is connected to
+	asked  time.Time // when that was found out
+	known  []Node    // what Nodes has returned the last time
 }
 
 // New returns a Survey of the Redis that rdb is connected to: a server, the master of a failover client, all
@@ -75,32 +83,142 @@ func (s *Survey) Nodes(ctx context.Context) ([]Node, error) {
 			}
 		}
 	case interface{ Options() *redis.Options }:
-		nodes = []Node{{rdb.Options().Addr, s.rdb}}
+		nodes = []Node{{s.addr(ctx, rdb.Options()), s.rdb}}
 	default:
 		nodes = []Node{{"the server", s.rdb}}
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
+	if err == nil {
+		s.mu.Lock()
+		s.known = nodes
+		s.mu.Unlock()
+	}
 	return nodes, err
+}
+
+// Failover is what go-redis has in place of an address for a client that asks sentinels for it.
+const Failover = "FailoverClient"
+
+// masterAge is for how long the address of the master is not asked for again.
+const masterAge = 5 * time.Second
+
+// addr returns the address of the server with these options. For that of a failover client it connects once more.
+func (s *Survey) addr(ctx context.Context, o *redis.Options) string {
+	if o.Addr != Failover || o.Dialer == nil {
+		return o.Addr
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.master != "" && time.Since(s.asked) < masterAge {
+		return s.master
+	}
+	conn, err := o.Dialer(ctx, "tcp", o.Addr)
+	if err != nil {
+		return "the master" // the commands say why it cannot be reached
+	}
+	defer func() { _ = conn.Close() }()
+	s.master, s.asked = conn.RemoteAddr().String(), time.Now()
+	return s.master
 }
 
 // Ping reports whether the servers reply: all masters of a cluster and all shards of a ring are asked, and the error
 // is that of the first which does not.
 func (s *Survey) Ping(ctx context.Context) error {
-	nodes, err := s.Nodes(ctx)
+	nodes, err := s.nodesWithin(ctx, time.Hour)
 	if err != nil {
 		return err
 	}
-	for _, node := range nodes {
-		p := node.Client.Pipeline()
-		ping := p.Ping(ctx)
-		if err := exec(ctx, p); err != nil {
-			return &NodeError{node.Addr, err}
-		}
-		if err := ping.Err(); err != nil {
-			return &NodeError{node.Addr, err}
-		}
+	if _, down := Answering(ctx, nodes, time.Hour); len(down) > 0 {
+		return down[0]
 	}
 	return nil
+}
+
+// Reach returns the nodes that reply to a PING within patience, and an error for each of the others. All are asked at the
+// same time. If shards of a ring are down, or the nodes of a cluster cannot be found out within twice the patience, the
+// last error says so; in the second case the nodes are those that were known before, if any.
+func (s *Survey) Reach(ctx context.Context, patience time.Duration) (up []Node, down []*NodeError, err error) {
+	nodes, err := s.nodesWithin(ctx, 2*patience) // a node that is asked who the masters are may be the one that is stopped
+	if err != nil && len(nodes) == 0 {
+		s.mu.Lock()
+		nodes = s.known
+		s.mu.Unlock()
+	}
+	if len(nodes) == 0 || ctx.Err() != nil {
+		return nil, nil, err
+	}
+	up, down = Answering(ctx, nodes, patience)
+	return up, down, err
+}
+
+func (s *Survey) nodesWithin(ctx context.Context, patience time.Duration) ([]Node, error) {
+	type found struct {
+		nodes []Node
+		err   error
+	}
+	f, err := Within(ctx, patience, func(ctx context.Context) (found, error) {
+		nodes, err := s.Nodes(ctx)
+		if len(nodes) > 0 {
+			return found{nodes, err}, nil
+		}
+		return found{}, err
+	})
+	if err == nil {
+		err = f.err
+	}
+	return f.nodes, err
+}
+
+// Answering is [Survey.Reach] for nodes that are known.
+func Answering(ctx context.Context, nodes []Node, patience time.Duration) (up []Node, down []*NodeError) {
+	errs := make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, node := range nodes {
+		all.Go(func() {
+			_, errs[i] = Within(ctx, patience, func(ctx context.Context) (string, error) {
+				p := node.Client.Pipeline()
+				ping := p.Ping(ctx)
+				if err := exec(ctx, p); err != nil {
+					return "", err
+				}
+				return ping.Result()
+			})
+		})
+	}
+	all.Wait()
+	for i, node := range nodes {
+		if errs[i] == nil {
+			up = append(up, node)
+		} else {
+			down = append(down, &NodeError{node.Addr, errs[i]})
+		}
+	}
+	return up, down
+}
+
+// Within calls f with a context that ends after patience, and does not wait for f after that. If there was no reply in
+// time, the error says so.
+func Within[T any](ctx context.Context, patience time.Duration, f func(context.Context) (T, error)) (T, error) {
+	within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no reply within %v", patience))
+	defer cancel()
+	v, err := dispatch.Leavable(within, func() (T, error) { return f(within) })
+	var network net.Error
+	if err == nil || within.Err() == nil && !(errors.As(err, &network) && network.Timeout()) {
+		return v, err
+	}
+	select {
+	case <-within.Done(): // it ends within a moment, if its client has not given up before
+		err = context.Cause(within)
+	case <-time.After(50 * time.Millisecond):
+	}
+	return v, err
+}
+
+// Unreachable reports whether err says that a server did not reply, rather than what it replied.
+func Unreachable(err error) bool {
+	var reply redis.Error
+	var network net.Error
+	return err != nil && !errors.As(err, &reply) && (errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // Divided reports whether the keys are spread over the slots of a cluster.

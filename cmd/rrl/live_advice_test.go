@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A sickbed is a limiter of 10 permits in an hour with four grants of Go, two of one permit and two of two.
+type sickbed struct {
+	*live
+	name   string
+	client string // of a PER_CLIENT limiter
+	used   int64
+}
+
+func (b *sickbed) key(i int) string {
+	typ := ratelimiter.Overall
+	if b.client != "" {
+		typ = ratelimiter.PerClient
+	}
+	k := redisson.NewKeys(b.name, b.client)
+	return [3]string{k.Hash, k.Value[typ], k.Permits[typ]}[i]
+}
+
+func (b *sickbed) do(args ...any) {
+	b.Helper()
+	require.NoError(b, b.rdb.Do(b.Context(), args...).Err(), "%v", args)
+}
+
+// java is what Redisson does to a limiter when somebody asks for one permit, as docs/protocol.md describes it.
+func (b *sickbed) java() (granted bool, err error) {
+	ctx, rdb := b.Context(), b.rdb
+	conf, err := rdb.HMGet(ctx, b.name, "rate", "interval", "type").Result()
+	if err != nil {
+		return false, err
+	}
+	if slices.Contains(conf, nil) {
+		return false, errors.New("RateLimiter is not initialized")
+	}
+	var rate, interval int64
+	if _, err := fmt.Sscan(fmt.Sprint(conf[0], " ", conf[1]), &rate, &interval); err != nil {
+		return false, err
+	}
+	now := rdb.Time(ctx).Val().UnixMilli()
+	value, err := rdb.Get(ctx, b.key(1)).Int64()
+	switch {
+	case errors.Is(err, redis.Nil):
+		value = rate
+	case err != nil:
+		return false, err
+	}
+	old, err := rdb.ZRangeByScore(ctx, b.key(2), &redis.ZRangeBy{Min: "0", Max: fmt.Sprint(now - interval)}).Result()
+	if err != nil {
+		return false, err
+	}
+	for _, raw := range old {
+		m, _ := ratelimiter.ParseMember([]byte(raw))
+		value += int64(m.Permits)
+		b.do("zrem", b.key(2), raw)
+	}
+	if value >= 1 {
+		value--
+		b.do("zadd", b.key(2), now, append([]byte("\x10"+"java"+"\x01\x00\x00\x00"), append(fmt.Appendf(nil, "%08d", value+1_000_000), 1, 0, 0, 0)...))
+		granted = true
+	} else if rdb.ZCard(ctx, b.key(2)).Val() == 0 {
+		return false, errors.New("attempt to perform arithmetic on a nil value")
+	}
+	b.do("set", b.key(1), value, "keepttl")
+	return granted, nil
+}
+
+// commands finds the commands in what the doctor says is to be done.
+var commands = regexp.MustCompile(`(?:^|: |then )((?:rrl|redis-cli) .*?)(?:, which.*|$)`)
+
+// words splits a command as a shell does that is given what doctor.Shell prints.
+func words(t *testing.T, command string) (list []string) {
+	for rest := command; rest != ""; {
+		word, quoted := "", false
+		for rest != "" && (quoted || rest[0] != ' ') {
+			switch {
+			case rest[0] == '\'':
+				quoted = !quoted
+			case rest[0] == '\\' && !quoted:
+				rest = rest[1:]
+				fallthrough
+			default:
+				word += rest[:1]
+			}
+			rest = rest[1:]
+		}
+		require.False(t, quoted, command)
+		list, rest = append(list, word), strings.TrimLeft(rest, " ")
+	}
+	return list
+}
+
+// follow does what a finding says.
+func (b *sickbed) follow(f doctor.Finding) {
+	b.Helper()
+	if strings.HasPrefix(f.Mend, "wait for ") {
+		d, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(f.Mend)[2], ","))
+		require.NoError(b, err)
+		require.Less(b, d, time.Second)
+		time.Sleep(d)
+	}
+	n := 0
+	for part := range strings.SplitSeq(f.Mend, "; ") {
+		m := commands.FindStringSubmatch(part)
+		if m == nil || strings.HasPrefix(part, "if not, when") { // the other of two ways
+			continue
+		}
+		n++
+		args := words(b.T, m[1])
+		for i, a := range args {
+			switch a {
+			case "N":
+				args[i] = "10"
+			case "D":
+				args[i] = "1h"
+			}
+		}
+		if args[0] == "rrl" {
+			b.ok(args[1:]...)
+			continue
+		}
+		all := make([]any, 0, len(args))
+		for _, a := range args[1:] {
+			all = append(all, a)
+		}
+		b.do(all...)
+	}
+	require.Positive(b, n, f.Mend)
+}
+
+func (b *sickbed) findings() (list []doctor.Finding) {
+	b.Helper()
+	_, out, errs := b.run("doctor", b.name, "--json", "--sample", "0")
+	var r struct {
+		Findings []struct{ Check, Severity, Client, Found, Mend string }
+		Skipped  []doctor.Skip
+	}
+	require.NoError(b, json.Unmarshal([]byte(out), &r), "%s%s", out, errs)
+	require.Empty(b, r.Skipped)
+	for _, f := range r.Findings {
+		if f.Severity != "info" || f.Check == "ttl" || f.Check == "cool-down" || f.Check == "remains" {
+			s := map[string]doctor.Severity{"warning": doctor.Warning, "critical": doctor.Critical}[f.Severity]
+			list = append(list, doctor.Finding{Check: f.Check, Severity: s, Client: f.Client, Found: f.Found, Mend: f.Mend})
+		}
+	}
+	return list
+}
+
+// TestAdvice puts a limiter into each state that the doctor knows a command for, runs the commands as they are printed, and
+// asks for permits in the same window, as Go and as Java: no more are granted than the rate, Java does not fail, and the
+// doctor finds nothing any more.
+func TestAdvice(t *testing.T) {
+	hset := func(pairs ...any) func(*sickbed) {
+		return func(b *sickbed) { b.do(append([]any{"hset", b.name}, pairs...)...) }
+	}
+	hdel := func(fields ...any) func(*sickbed) {
+		return func(b *sickbed) { b.do(append([]any{"hdel", b.name}, fields...)...) }
+	}
+	value := func(v any) func(*sickbed) { return func(b *sickbed) { b.do("set", b.key(1), v) } }
+	wrong := func(i int) func(*sickbed) {
+		return func(b *sickbed) {
+			b.do("del", b.key(i))
+			b.do("rpush", b.key(i), "x")
+		}
+	}
+	expire := func(i int, d time.Duration) func(*sickbed) {
+		return func(b *sickbed) { b.do("pexpire", b.key(i), d.Milliseconds()) }
+	}
+	both := func(list ...func(*sickbed)) func(*sickbed) {
+		return func(b *sickbed) {
+			for _, f := range list {
+				f(b)
+			}
+		}
+	}
+	forgotten := func(b *sickbed) {
+		b.do("del", b.key(2))
+		b.used = 0
+	}
+	for what, c := range map[string]struct {
+		harm  func(*sickbed)
+		check string
+		found string
+		s     doctor.Severity
+	}{
+		"stuck":                               {both(value(0), forgotten), "stuck", "0 of 10 permits are left", doctor.Critical},
+		"stuck in part":                       {both(value(4), forgotten), "stuck", "4 of 10 permits are left", doctor.Warning},
+		"lost":                                {value(1), "lost", "1 left and 6 in the set", doctor.Warning},
+		"no value":                            {func(b *sickbed) { b.do("del", b.key(1)) }, "value", "there is no value, and 6 of 10 permits are in use", doctor.Critical},
+		"no number":                           {value("many"), "value", `the value is "many"`, doctor.Critical},
+		"wrong hash":                          {wrong(0), "wrong-type", "is a list, not a hash", doctor.Critical},
+		"wrong value":                         {wrong(1), "wrong-type", "is a list, not a string", doctor.Critical},
+		"wrong permits":                       {both(hset("interval", 300), wrong(2), func(b *sickbed) { b.used = 0 }), "wrong-type", "is a list, not a zset", doctor.Critical},
+		"no rate":                             {hdel("rate"), "malformed", "the hash has no rate", doctor.Critical},
+		"no interval":                         {hdel("interval"), "malformed", "the hash has no interval", doctor.Critical},
+		"no type":                             {hdel("type"), "malformed", "the hash has no type", doctor.Critical},
+		"a keep-alive alone":                  {hdel("rate", "interval", "type"), "malformed", "the hash has no rate, interval, type", doctor.Critical},
+		"rate 0":                              {hset("rate", 0), "malformed", `rate is "0"`, doctor.Critical},
+		"interval -1":                         {hset("interval", -1), "malformed", `interval is "-1"`, doctor.Critical},
+		"type 7":                              {hset("type", 7), "malformed", `type is "7"`, doctor.Critical},
+		"type 7, rate x":                      {hset("type", 7, "rate", "x"), "malformed", `type is "7"`, doctor.Critical},
+		"keep-alive 1.5":                      {hset("keepAliveTime", "1.5"), "malformed", `keepAliveTime is "1.5"`, doctor.Critical},
+		"no hash":                             {func(b *sickbed) { b.do("del", b.name) }, "remains", "there is no hash", doctor.Warning},
+		"no hash, with TTLs":                  {both(func(b *sickbed) { b.do("del", b.name) }, expire(1, time.Hour), expire(2, time.Hour)), "remains", "there is no hash", doctor.Info},
+		"short hash":                          {expire(0, time.Minute), "ttl", "the limiter expires in", doctor.Warning},
+		"short grants":                        {expire(2, time.Minute), "ttl", "the grants expire in", doctor.Warning},
+		"short value":                         {expire(1, time.Minute), "ttl", "the value expires in", doctor.Warning},
+		"short grants of a hash that expires": {both(expire(0, 2*time.Hour), expire(1, 2*time.Hour), expire(2, time.Minute)), "ttl", "the grants expire in", doctor.Warning},
+		"value for ever":                      {both(expire(0, 2*time.Hour), expire(2, 2*time.Hour), func(b *sickbed) { b.do("persist", b.key(1)) }), "ttl", "the value has no TTL", doctor.Info},
+		"short keep-alive":                    {hset("keepAliveTime", 1000), "ttl", "the keep-alive of 1s is shorter", doctor.Warning},
+		"cool-down":                           {func(b *sickbed) { b.ok("cool-down", b.name, "--for", "1h", "--write", "--client", b.client) }, "cool-down", "a cool-down for another", doctor.Info},
+		"other type": {func(b *sickbed) {
+			other := redisson.NewKeys(b.name, "other")
+			typ := ratelimiter.PerClient
+			if b.client != "" {
+				typ = ratelimiter.Overall
+			}
+			b.do("set", other.Value[typ], 3)
+			b.do("zadd", other.Permits[typ], time.Now().UnixMilli(), redisson.Member(false, redisson.RandomID(), 7))
+		}, "other-type", "are left", doctor.Warning},
+	} {
+		for _, client := range []string{"", "c", "-c d"} {
+			for _, who := range []string{"Go", "Java"} {
+				t.Run(what+" "+client+" "+who, func(t *testing.T) {
+					b := &sickbed{newLive(t), "", client, 6}
+					b.name = b.base + " it's"
+					t.Cleanup(func() {
+						b.rdb.Del(context.Background(), b.rdb.Keys(context.Background(), "*"+b.base+"*").Val()...)
+					})
+					rate := ratelimiter.Rate{Permits: 10, Interval: time.Hour}
+					opts := []ratelimiter.Option{}
+					if client != "" {
+						rate.Type = ratelimiter.PerClient
+						opts = append(opts, ratelimiter.WithClientID(client))
+					}
+					one := ratelimiter.New(b.rdb, opts...)
+					l := one.RateLimiter(b.name)
+					require.NoError(t, l.SetRate(t.Context(), rate))
+					for _, n := range []int64{1, 1, 2, 2} {
+						require.NoError(t, l.Acquire(t.Context(), n))
+					}
+					require.NoError(t, one.Close())
+					c.harm(b)
+
+					// One finding may hide another, as a type that is none hides what else is wrong.
+					for n := 0; ; n++ {
+						list := b.findings()
+						if len(list) == 0 {
+							require.Positive(t, n)
+							break
+						}
+						require.Less(t, n, 3, "%+v", list)
+						if n == 0 {
+							require.Equal(t, c.check, list[0].Check, "%+v", list)
+							require.Contains(t, list[0].Found, c.found)
+							if c.check != "remains" || client == "" { // the keys of a client have a TTL
+								require.Equal(t, c.s.String(), list[0].Severity.String())
+							}
+						}
+						b.follow(list[0])
+					}
+
+					if ttl := b.rdb.PTTL(t.Context(), b.name).Val(); ttl > 0 {
+						for i := range 2 {
+							left := b.rdb.PTTL(t.Context(), b.key(i+1)).Val()
+							require.True(t, left > 0 || left == -2, "what the limiter leaves behind goes with it")
+						}
+					}
+					one = ratelimiter.New(b.rdb, opts...)
+					defer one.Close()
+					l = one.RateLimiter(b.name)
+					now, err := l.Rate(t.Context())
+					require.NoError(t, err)
+					require.EqualValues(t, 10, now.Permits)
+					granted := b.used
+					for range 12 {
+						ok := false
+						if who == "Go" {
+							r, err := l.Try(t.Context(), 1)
+							require.NoError(t, err)
+							ok = r.Granted
+						} else {
+							ok, err = b.java()
+							require.NoError(t, err)
+						}
+						if ok {
+							granted++
+						}
+					}
+					if now.Interval < time.Second {
+						return // more than one window
+					}
+					require.LessOrEqual(redistest.Final(t), granted, int64(10))
+					if c.check != "cool-down" || who == "Go" { // a client of Java's keeps its blocks until Go meets them
+						require.EqualValues(t, 10, granted)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestSweepFindsWhatIsBroken checks that the doctor of all limiters finds those that are no longer like one.
+func TestSweepFindsWhatIsBroken(t *testing.T) {
+	redistest.NeedReal(t) // INFO
+	l := newLive(t)
+	for what, args := range map[string][]any{"no rate": {"hdel", "rate"}, "no type": {"hdel", "type"}, "string": {"set", "x"}, "list": {"rpush", "x"}} {
+		name := l.base + what
+		l.limiter(name, tenAMinute)
+		if args[0] != "hdel" {
+			require.NoError(t, l.rdb.Del(t.Context(), name).Err())
+		}
+		require.NoError(t, l.rdb.Do(t.Context(), args[0], name, args[1]).Err())
+	}
+	code, out, errs := l.run("doctor", "--match", l.base+"*", "--json")
+	require.Equal(t, exitSick, code, errs)
+	var r struct{ Findings []doctorFinding }
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	got := map[string]string{}
+	for _, f := range r.Findings {
+		if f.Limiter != "" {
+			got[strings.TrimPrefix(f.Limiter, l.base)] += f.Check + " " + f.Severity + ": " + f.Found + "\n"
+		}
+	}
+	require.Equal(t, map[string]string{
+		"no rate": "malformed critical: the hash has no rate\n", "no type": "malformed critical: the hash has no type\n",
+		"string": fmt.Sprintf("wrong-type critical: %q is a string, not a hash\n", l.base+"string"),
+		"list":   fmt.Sprintf("wrong-type critical: %q is a list, not a hash\n", l.base+"list"),
+	}, got)
+}
+
+type doctorFinding struct{ Check, Severity, Limiter, Found string }

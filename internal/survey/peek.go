@@ -1,0 +1,252 @@
+package survey
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+)
+
+// A Peek is what a caller would be told now.
+type Peek struct {
+	Available int64         // permits that are left; after a grant those that were asked for still count
+	Wait      time.Duration // until the permits are granted if nobody else takes them; 0 for at once
+	Known     bool          // false if it would take more members than were read, or the keys of a client
+	Why       string        // what the caller waits for, in words; empty if it does not wait
+}
+
+// Granted reports whether the caller would be granted its permits at once.
+func (p Peek) Granted() bool { return p.Known && p.Wait == 0 }
+
+// A window is what acquire looks at when a caller asks for permits.
+type window struct {
+	name     string
+	client   string // whose keys were read; empty for those that all clients share
+	now      time.Time
+	rate     permit.Rate
+	fields   map[string]string
+	value    string
+	hasValue bool
+	members  []Member // oldest first: all of them if whole is true, otherwise the oldest
+	newest   []Member // oldest first, unless whole is true
+	whole    bool
+}
+
+// A held is a member of a window with the permits that it holds.
+type held struct {
+	raw     string
+	score   float64 // in ms
+	due     float64 // when its interval begins: an interval later the permits are back
+	permits int64
+	block   bool // of a cool-down
+}
+
+// peek returns what a caller that asks for that many permits would be told. It does what scripts/acquire.lua does for a
+// call that takes nothing, and what a caller does that is refused: it asks once more, with a check that makes value and
+// members add up. The numbers in the comments are those of the phases in the script.
+func (w *window) peek(permits int64) (Peek, error) {
+	if permits < 1 || permits > permit.Max {
+		return Peek{}, fmt.Errorf("%w: %d permits; ask for 1 to %d", permit.ErrInvalidArgument, permits, int64(permit.Max))
+	}
+	if permits > w.rate.Permits {
+		return Peek{}, permit.Exceeds(w.name, permits, w.rate.Permits)
+	}
+	now := float64(w.now.UnixMilli())
+	till := redisson.Instant(w.fields["coolDown"])
+	if till > now { // 9
+		return Peek{Wait: wait(till - now), Known: true, Why: "the cool-down"}, nil
+	}
+	if w.rate.Type == permit.PerClient && w.client == "" {
+		return Peek{}, nil
+	}
+	ends := 0.0 // 10: of the re-opening
+	if _, ok := w.fields["coolDown"]; ok {
+		ends = max(till, redisson.Instant(w.fields["reopenUntil"]))
+	}
+
+	// 4 and 8: what is left by the value, if that can be believed.
+	rate := w.rate.Permits
+	live, freed, ok := w.reclaim(now)
+	if !ok {
+		if n := len(w.newest); n > 0 && w.newest[n-1].Score <= now-w.interval() { // all of them have expired
+			return Peek{Available: rate, Known: true}, nil
+		}
+		return Peek{}, nil
+	}
+	left, sound := whole(w.value)
+	if left += freed; !w.hasValue || !sound || left > rate {
+		if !w.whole {
+			return Peek{}, nil
+		}
+		left = rate - sumOf(live)
+	}
+	gap, ok := w.gapLeft(live, now)
+	if !ok {
+		return Peek{}, nil
+	}
+	enough := left >= permits
+	if enough && gap <= 0 { // 16
+		return Peek{Available: left, Known: true}, nil
+	}
+
+	// 13 and 14: marks and blocks that hold nothing any more, and grants that are ahead of the clock.
+	before := sumOf(live)
+	live = w.settle(live, now, till, ends)
+	if left = min(rate, left+before-sumOf(live)); w.whole && len(live) == 0 {
+		left = rate
+	}
+	if !enough {
+		gap, _ = w.gapLeft(live, now)
+	}
+	if left >= permits && gap <= 0 {
+		return Peek{Available: left, Known: true}, nil
+	}
+	if w.whole { // 15: what was lost comes back, and of what is too much the oldest goes
+		over := left + sumOf(live) - rate
+		left -= min(0, over)
+		for over > 0 && len(live) > 0 {
+			n := min(over, live[0].permits)
+			if over -= n; n == live[0].permits {
+				live = live[1:]
+			} else {
+				live[0].permits -= n
+			}
+		}
+	}
+	pk := Peek{Available: max(0, left), Known: true}
+	if left < permits { // 17
+		free, last := left, 0.0
+		for _, m := range live {
+			free, last = free+m.permits, max(last, m.due)
+			if free < permits {
+				continue
+			}
+			if pk.Wait, pk.Why = max(time.Millisecond, wait(last+w.interval()-now)), "the permits in use"; m.block {
+				pk.Why = "the cool-down"
+			}
+			break
+		}
+		if pk.Wait == 0 {
+			return Peek{Available: pk.Available}, nil // the rest was not read
+		}
+	}
+	if gap > 0 && wait(gap) >= pk.Wait { // 11
+		pk.Wait, pk.Why = wait(gap), "the least gap between permits"
+	}
+	return pk, nil
+}
+
+func (w *window) interval() float64 { return float64(w.rate.Interval.Milliseconds()) }
+
+// wait returns a number of ms as a duration.
+func wait(ms float64) time.Duration {
+	return time.Duration(min(ms, float64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+}
+
+// reclaim returns the members that have not expired, and the permits of those that have. It reports false if there may be
+// more of those than were read.
+func (w *window) reclaim(now float64) (live []held, freed int64, ok bool) {
+	for _, m := range w.members {
+		if m.Score <= now-w.interval() {
+			freed += int64(m.Permits)
+		} else {
+			live = append(live, held{m.Raw, m.Score, m.Score, int64(m.Permits), false})
+		}
+	}
+	return live, freed, w.whole || len(live) > 0
+}
+
+func sumOf(live []held) (n int64) {
+	for _, m := range live {
+		n += m.permits
+	}
+	return n
+}
+
+// gapLeft returns for how many ms nothing is granted after the newest grant. It reports false if that was not read.
+func (w *window) gapLeft(live []held, now float64) (left float64, ok bool) {
+	if w.rate.MinGap <= 0 {
+		return 0, true
+	}
+	if !w.whole {
+		live = nil
+		for _, m := range w.newest {
+			live = append(live, held{m.Raw, m.Score, m.Score, int64(m.Permits), false})
+		}
+	}
+	for _, m := range slices.Backward(live) {
+		if _, _, block := blockOf(m.raw); m.score <= now && !block {
+			return m.score + min(float64(w.rate.MinGap.Milliseconds())*float64(m.permits), w.interval()) - now, true
+		}
+	}
+	return 0, w.whole
+}
+
+// settle returns the members as a call leaves them that has too few permits: without those that hold nothing any more,
+// and with the instants from which the others do.
+func (w *window) settle(live []held, now, till, ends float64) []held {
+	kept := make([]held, 0, len(live))
+	for _, m := range live {
+		if t, joined, ok := blockOf(m.raw); ok {
+			over := ends
+			if joined {
+				over = till
+			}
+			m.block = true
+			if m.score+w.interval() > max(now, over) && (t == 0 || t <= now+32 && t <= m.score+32 && t >= m.score-63244800000) {
+				if t = min(t, now); t <= now-w.interval() {
+					continue
+				}
+				m = held{"", t, t, m.permits, false} // a grant again
+			}
+			kept = append(kept, m)
+			continue
+		}
+		seen, marked := seenAt(m.raw)
+		if marked && seen+w.interval() <= now {
+			continue
+		}
+		if m.due = min(m.score, now); marked {
+			m.due = min(m.due, seen)
+		}
+		kept = append(kept, m)
+	}
+	slices.SortStableFunc(kept, func(a, b held) int { return cmp.Compare(a.score, b.score) })
+	return kept
+}
+
+// instantOf returns six bytes as an instant in ms. The first of them has flags of the member, which mask leaves out.
+func instantOf(raw string, mask byte) float64 {
+	return float64(binary.BigEndian.Uint64([]byte{0, 0, raw[0] & mask, raw[1], raw[2], raw[3], raw[4], raw[5]}))
+}
+
+// seenAt returns when acquire first saw a member that it then marked, because it was ahead of the clock.
+func seenAt(raw string) (float64, bool) {
+	if len(raw) != 21 || !strings.HasPrefix(raw, "\x10~t~") {
+		return 0, false
+	}
+	return instantOf(raw[8:], 0xff), true
+}
+
+// blockOf returns the instant of the grants whose place a block of a cool-down took, 0 for permits that were free, and
+// whether it joined a cool-down that was there.
+func blockOf(raw string) (t float64, joined, ok bool) {
+	switch {
+	case len(raw) == 21 && strings.HasPrefix(raw, "\x10~c~") && raw[4:8] == raw[17:]:
+		raw = raw[8:]
+	case len(raw) == 20 && raw[8:10] == "~c":
+		raw = raw[10:]
+	default:
+		return 0, false, false
+	}
+	if t = instantOf(raw, 3); t < 1<<32 {
+		t = 0
+	}
+	return t, raw[0] >= 128, true
+}

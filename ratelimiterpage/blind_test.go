@@ -1,0 +1,57 @@
+package ratelimiterpage
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestNothingIsHealthyUnseen stops a server, alone and in a cluster: the page says within six seconds that it is not known
+// whether all is healthy, also where it has said that it is a moment ago.
+func TestNothingIsHealthyUnseen(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Repeats(t)
+	alone, cluster := redistest.Start(t, "--appendonly", "yes"), redistest.StartCluster(t)
+	for _, on := range []struct {
+		rdb  redis.UniversalClient
+		stop *redistest.Server
+	}{
+		{alone.Client(t), alone},
+		{cluster.Client(t), cluster.Nodes()[1]},
+	} {
+		for i := range 15 {
+			require.NoError(t, on.rdb.HSet(t.Context(), fmt.Sprint("limiter", i), "rate", 5, "interval", 1000, "type", 0).Err())
+		}
+		verdict := func(h *Handler, target string) string {
+			s := &site{T: t, Handler: h}
+			p := s.get(target)
+			for began := time.Now(); strings.Contains(p.body, "data-looking"); p = s.get("doctor") {
+				redistest.Measured(t, time.Since(began) < 6*time.Second, "it took too long")
+				time.Sleep(50 * time.Millisecond)
+			}
+			return p.body
+		}
+		open := func() *Handler {
+			h, err := New(on.rdb)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = h.Close() })
+			return h
+		}
+		h := open()
+		require.Contains(t, verdict(h, "doctor"), "<b>Healthy</b>")
+		require.Contains(t, verdict(h, "limiter?name=limiter1&check=1"), "Nothing was found.")
+		on.stop.Pause()
+		h.rounds.ended = time.Time{} // as after five minutes
+		for _, h := range []*Handler{h, open()} {
+			body := verdict(h, "doctor")
+			require.NotContains(t, body, "Healthy", "%s", body)
+			require.Contains(t, body, "no reply within")
+		}
+		on.stop.Resume()
+	}
+}
