@@ -110,7 +110,7 @@ if not value then
   redis.call('SET', KEYS[2], string.format('%.0f', rate - total))
   local ttl = redis.call('PTTL', KEYS[3])
   if ttl >= 0 then
-    redis.call('PEXPIRE', KEYS[2], math.min(ttl, 9007199254740992)) -- it would fail on one near 2^63
+    redis.call('PEXPIRE', KEYS[2], math.max(1, math.min(ttl, 9007199254740992))) -- it would fail on one near 2^63
   end
   return {0, 1, 0, rate - total, rate}
 end

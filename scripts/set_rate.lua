@@ -184,7 +184,8 @@ if stay > 0 then
   redis.call('PEXPIRE', KEYS[3], string.format('%.0f', stay))
 else
   local ttl = math.min(redis.call('PTTL', KEYS[1]), 9007199254740992) -- PEXPIRE would fail on one near 2^63
-  if ttl > 0 then
+  if ttl >= 0 then -- 0 in its last millisecond
+    ttl = math.max(1, ttl)
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
   end
