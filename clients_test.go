@@ -174,6 +174,10 @@ func TestALowerRateFitsAllClients(t *testing.T) {
 			require.NoError(w.t, w.rdb.HSet(w.ctx, w.l.Name(), "rate", "x").Err())
 			return w.l.SetRate(w.ctx, per(10), KeepState())
 		},
+		"of a lost hash": func(w *world) error {
+			require.NoError(w.t, w.rdb.Del(w.ctx, w.l.Name()).Err())
+			return w.l.SetRate(w.ctx, per(10), KeepState())
+		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			inWorld(t, per(20), func(t *testing.T, w *world) {
@@ -210,20 +214,23 @@ func TestALowerRateFitsAllClients(t *testing.T) {
 	// The keys are looked for only if they may not fit.
 	for _, c := range []struct {
 		before, after Rate
+		opts          []RateOption
 		looks         bool
 	}{
-		{per(20), per(19), true},
-		{per(20), per(20), false},
-		{per(20), per(21), false},
-		{overall(20, interval), per(10), true},
-		{overall(20, interval), overall(10, interval), false},
-		{per(20), overall(10, interval), false},
-		{Rate{}, per(10), false},
+		{per(20), per(19), nil, true},
+		{per(20), per(20), nil, false},
+		{per(20), per(21), nil, false},
+		{overall(20, interval), per(10), nil, true},
+		{overall(20, interval), overall(10, interval), nil, false},
+		{per(20), overall(10, interval), nil, false},
+		{Rate{}, per(10), nil, false},
+		{Rate{}, per(10), []RateOption{KeepState()}, true}, // its hash may be lost
+		{Rate{}, overall(10, interval), []RateOption{KeepState()}, false},
 	} {
 		inWorld(t, c.before, func(t *testing.T, w *world) {
 			require.NoError(t, w.client.RateLimiter("{"+w.l.Name()+"}:another").SetRate(w.ctx, per(1))) // Redis knows the script
 			n := count(w.rdb)
-			require.NoError(t, w.l.SetRate(w.ctx, c.after, KeepState()))
+			require.NoError(t, w.l.SetRate(w.ctx, c.after, c.opts...))
 			require.Equal(t, c.looks, n.sent.Load() > 1, "%v to %v", c.before, c.after)
 		})
 	}

@@ -66,7 +66,7 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 
 // SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given it forgets the
 // permits in use: those of an [Overall] limiter, and of a [PerClient] limiter those of this client. If it lowers the
-// rate of a PerClient limiter, it makes the permits of the other clients fit: those that are left go first, and then
+// rate of a PerClient limiter, or sets it with KeepState where there was none, it makes the permits of the other clients fit: those that are left go first, and then
 // those of the oldest grants. It looks for their keys as [RateLimiter.Clients] does, which takes some seconds for a
 // million keys; if Redis does not allow SCAN, the other clients of this package adapt as they go on acquiring, and
 // Redisson's may take what was left to them. A rate that is not lower adapts in the same way, without a look. With a

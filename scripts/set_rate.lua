@@ -33,7 +33,7 @@ end
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
 local old = tonumber(conf[3])
 -- Those of other clients have keys that nobody can name here. They fit a rate that is not lower.
-local others = (was or conf[3]) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
+local others = (was or conf[3] or flags % 4 >= 2) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
 -- [now]
 if not now then
   local t = redis.call('TIME')
