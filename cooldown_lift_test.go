@@ -263,6 +263,30 @@ func TestHealDuringACoolDown(t *testing.T) {
 	}
 }
 
+// TestVoidBlocksAreLiftedTogether checks that a block which is no longer ahead of the clock is lifted with those that
+// are: behind what these become, later calls would not find it.
+func TestVoidBlocksAreLiftedTogether(t *testing.T) {
+	rate := Rate{Type: PerClient, Permits: 10, Interval: time.Second}
+	inWorld(t, rate, func(t *testing.T, w *world) {
+		for i := range 8 {
+			w.at(time.Duration(i) * time.Millisecond)
+			w.granted(1)
+		}
+		w.at(50 * time.Millisecond)
+		w.refused(5, 952*time.Millisecond) // the next check is an interval later
+		w.at(100 * time.Millisecond)
+		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1098*time.Millisecond), Reopen(561*time.Millisecond)))
+		other := w.another()
+		defer other.client.Close()
+		_, err := other.l.Delete(w.ctx)
+		require.NoError(t, err)
+		require.NoError(t, other.l.SetRate(w.ctx, rate))
+		w.granted(1)
+		w.granted(1)
+		w.refused(1, 900*time.Millisecond)
+	})
+}
+
 // TestCoolDownModel begins, ends and lifts cool-downs, by two clients and in both formats. While one is in
 // force nothing is granted. Otherwise the permits of each client are those of the exact log of its grants,
 // whatever happened before. Only a re-opening gives less, until it is over or lifted.
