@@ -168,18 +168,27 @@ func TestLeastPrivilege(t *testing.T) {
 	t.Run("a server", func(t *testing.T) {
 		s := redistest.Start(t)
 		admin := s.Client(t)
-		setUser(t, admin, keys, limiter, connection)
+		setUser(t, admin, keys, limiter, connection, []string{"+scan"})
 		// As a program makes it, and not as tests do, which leave out what go-redis says of itself.
 		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
 		defer rdb.Close()
 		every(t, rdb, admin)
 		require.Equal(t, []string{"other"}, refusedByACL(t, admin))
 	})
+	t.Run("without SCAN", func(t *testing.T) {
+		s := redistest.Start(t)
+		admin := s.Client(t)
+		setUser(t, admin, keys, limiter, connection)
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
+		defer rdb.Close()
+		every(t, rdb, admin)
+		require.Subset(t, []string{"other", "scan"}, refusedByACL(t, admin))
+	})
 	t.Run("a cluster", func(t *testing.T) {
 		s := redistest.StartCluster(t)
 		o := &redis.ClusterOptions{Username: "limiter", Password: "secret"}
 		for _, node := range s.Nodes() {
-			setUser(t, node.Client(t), keys, limiter, connection, cluster)
+			setUser(t, node.Client(t), keys, limiter, connection, cluster, []string{"+scan"})
 			o.Addrs = append(o.Addrs, node.Addr())
 		}
 		rdb := redis.NewClusterClient(o)

@@ -240,6 +240,53 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 	}
 }
 
+// TestHealDuringACoolDown lowers the rate behind the back of this package while a cool-down lasts, and heals. Once that
+// is lifted, the permits that were in use before it are in use again.
+func TestHealDuringACoolDown(t *testing.T) {
+	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+		for _, reopen := range []time.Duration{0, 5 * time.Second} {
+			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+				w.granted(1)
+				w.at(time.Second)
+				w.granted(3)
+				require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour), Reopen(reopen)))
+				require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "rate", 5).Err())
+				require.NoError(t, w.l.Heal(w.ctx))
+				w.settled(5)
+				w.refused(1, time.Hour-time.Second)
+				_, err := w.l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				w.granted(1)
+				w.refused(1, 59*time.Second)
+			}, WithMemberFormat(format))
+		}
+	}
+}
+
+// TestVoidBlocksAreLiftedTogether checks that a block which is no longer ahead of the clock is lifted with those that
+// are: behind what these become, later calls would not find it.
+func TestVoidBlocksAreLiftedTogether(t *testing.T) {
+	rate := Rate{Type: PerClient, Permits: 10, Interval: time.Second}
+	inWorld(t, rate, func(t *testing.T, w *world) {
+		for i := range 8 {
+			w.at(time.Duration(i) * time.Millisecond)
+			w.granted(1)
+		}
+		w.at(50 * time.Millisecond)
+		w.refused(5, 952*time.Millisecond) // the next check is an interval later
+		w.at(100 * time.Millisecond)
+		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1098*time.Millisecond), Reopen(561*time.Millisecond)))
+		other := w.another()
+		defer other.client.Close()
+		_, err := other.l.Delete(w.ctx)
+		require.NoError(t, err)
+		require.NoError(t, other.l.SetRate(w.ctx, rate))
+		w.granted(1)
+		w.granted(1)
+		w.refused(1, 900*time.Millisecond)
+	})
+}
+
 // TestCoolDownModel begins, ends and lifts cool-downs, by two clients and in both formats. While one is in
 // force nothing is granted. Otherwise the permits of each client are those of the exact log of its grants,
 // whatever happened before. Only a re-opening gives less, until it is over or lifted.

@@ -2,9 +2,13 @@ package ratelimiter
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -149,6 +153,83 @@ func TestTTLRule(t *testing.T) {
 		require.NoError(t, w.l.Release(w.ctx, 1))
 		near(t, time.Hour, ttls(w))
 	})
+}
+
+// TestHashInItsLastMillisecond makes each call on a limiter whose hash expires within a millisecond: its PTTL is 0, which
+// is not the lack of a TTL. No call leaves permits behind that never expire, and a cool-down lasts.
+func TestHashInItsLastMillisecond(t *testing.T) {
+	calls := map[string]func(w *world, other *RateLimiter) error{
+		"Try":     func(w *world, _ *RateLimiter) error { _, err := w.l.Try(w.ctx, 1); return err },
+		"refused": func(w *world, _ *RateLimiter) error { _, err := w.l.Try(w.ctx, 10); return err },
+		"Release": func(w *world, _ *RateLimiter) error { return w.l.Release(w.ctx, 1) },
+		"TryAcquireAll": func(w *world, other *RateLimiter) error {
+			_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1})
+			return err
+		},
+		"UpdateRate": func(w *world, _ *RateLimiter) error {
+			ok, err := w.l.UpdateRate(w.ctx, Rate{Type: w.typ(), Permits: 12, Interval: time.Minute}, KeepState())
+			if !ok && err == nil {
+				return ErrNotInitialized
+			}
+			return err
+		},
+		"reserve": func(w *world, _ *RateLimiter) error {
+			_, err := w.l.redis.Reserve(w.ctx, permit.Reservation{Type: permit.Type(w.typ()), ID: w.client.redis.NewID(), Want: 2})
+			return err
+		},
+		"Heal, value lost": func(w *world, _ *RateLimiter) error {
+			require.NoError(w.t, w.rdb.Del(w.ctx, w.valueKey()).Err())
+			require.NoError(w.t, w.rdb.PExpire(w.ctx, w.permitsKey(), time.Millisecond).Err())
+			return w.l.Heal(w.ctx)
+		},
+		"CoolDown":              func(w *world, _ *RateLimiter) error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)) },
+		"CoolDown, a longer is": func(w *world, _ *RateLimiter) error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Second)) },
+	}
+	for name, call := range calls {
+		for _, typ := range []RateType{Overall, PerClient} {
+			t.Run(fmt.Sprint(name, "/", typ), func(t *testing.T) {
+				rate := Rate{Type: typ, Permits: 10, Interval: time.Minute}
+				inWorld(t, rate, func(t *testing.T, w *world) {
+					other := w.client.RateLimiter("{" + w.l.Name() + "}2")
+					keys, met := keysOf(w.l, typ), 0
+					for range redistest.Cases(60, 3000) {
+						require.NoError(t, w.l.SetRate(w.ctx, rate))
+						require.NoError(t, other.SetRate(w.ctx, rate))
+						w.put(w.elapsed(), grant(2))
+						w.setValue(8)
+						if strings.HasSuffix(name, "longer is") {
+							require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
+						}
+						for _, k := range keys[1:] {
+							require.NoError(t, w.rdb.Persist(w.ctx, k).Err())
+						}
+						require.NoError(t, w.rdb.PExpire(w.ctx, keys[0], time.Millisecond).Err())
+						time.Sleep(600 * time.Microsecond) // of a real server it is by chance
+						err := call(w, other)
+						if errors.Is(err, ErrNotInitialized) {
+							continue
+						}
+						require.NoError(t, err)
+						met++
+						least := time.Duration(-2)
+						if strings.HasPrefix(name, "CoolDown") {
+							least = time.Minute - 10*time.Second // of a real server
+						}
+						for _, k := range keys {
+							left := w.rdb.PTTL(w.ctx, k).Val()
+							require.NotEqual(t, time.Duration(-1), left, "%s has no TTL", k)
+							require.GreaterOrEqual(t, left, least, k)
+						}
+						require.NoError(t, w.rdb.Del(w.ctx, keys...).Err())
+						if redistest.TTLsAreVirtual() {
+							break // every further one is the same
+						}
+					}
+					require.NotZero(t, met)
+				})
+			})
+		}
+	}
 }
 
 func TestExpireFamily(t *testing.T) {

@@ -65,13 +65,17 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 }
 
 // SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given it forgets the
-// permits in use: those of an [Overall] limiter, and of a [PerClient] limiter those of this client. The permits
-// of other clients have keys that SetRate cannot name; they adapt to the new rate as those clients go on
-// acquiring. With a KeepAlive of 0 a TTL that the limiter has stays; see [RateLimiter.ClearExpire]. Callers of
-// this Client that wait for the limiter ask again at once.
+// permits in use: those of an [Overall] limiter, and of a [PerClient] limiter those of this client. If it lowers the
+// rate of a PerClient limiter, or sets it with KeepState where there was none, it makes the permits of the other clients fit: those that are left go first, and then
+// those of the oldest grants. It looks for their keys as [RateLimiter.Clients] does, which takes some seconds for a
+// million keys; if Redis does not allow SCAN, the other clients of this package adapt as they go on acquiring, and
+// Redisson's may take what was left to them. A rate that is not lower adapts in the same way, without a look. With a
+// KeepAlive of 0 a TTL that the limiter has stays; see [RateLimiter.ClearExpire]. Callers of this Client that wait for
+// the limiter ask again at once.
 //
-// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis or the connection, the
-// rate may or may not have been set.
+// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, the connection or ctx, the
+// rate may or may not have been set, and if it was lowered, the permits of other clients may not fit it yet;
+// [RateLimiter.Heal] makes those of one client fit.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) error {
 	_, err := l.setRate(ctx, r, false, opts)
 	return err

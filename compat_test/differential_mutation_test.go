@@ -45,6 +45,8 @@ var mutations = []struct {
 		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval - 1))", ""},
 	{"updateRate makes a limiter", "set_rate",
 		"if not was and flags", "if false and flags", ""},
+	{"a lower rate leaves other clients more", "set_rate",
+		"or old > rate) and 1 or 0", "or old > rate) and 0 or 0", ""},
 	{"availablePermits counts a grant that expires in a millisecond", "available",
 		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval + 1))", ""},
 }
@@ -152,7 +154,11 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 		}
 		other := map[string]string{"0": "1", "1": "0"}[op.typ]
 		keys := append(s.of(op.typ, op.client), s.of(other, op.client)[1:]...)
-		answer := truth(s.run(ctx, "set_rate", keys, op.rate, op.interval, op.keepAlive, op.typ, now, flags, 0))
+		r, err := s.run(ctx, "set_rate", keys, op.rate, op.interval, op.keepAlive, op.typ, now, flags, 0)
+		if err == nil && len(r) == 3 && r[2] == 1 {
+			err = s.fit(ctx, 1-op.client)
+		}
+		answer := truth(r, err)
 		if answer.word == "true" && op.name != "updateRate" {
 			answer.word = "null"
 		}
@@ -167,6 +173,25 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 		return truth(s.run(ctx, "clear_expire", keys))
 	}
 	return truth(s.run(ctx, op.name, keys))
+}
+
+// fit makes the permits of another client fit the rate.
+func (s *scripts) fit(ctx context.Context, client int) error {
+	keys := s.of("1", client)
+	r, err := s.run(ctx, "audit", keys, "1", setBound, "", "", 0, 0)
+	if err != nil {
+		return err
+	}
+	part, member, stay := any(int64(0)), any(""), any(0)
+	for n := -r[3]; n > 0 || part != int64(0); {
+		list, err := s.texts["trim"].Run(ctx, s.rdb, keys, "1", n, 1, part, member, stay).Slice()
+		if err != nil || list[1] == int64(0) {
+			return err
+		}
+		part, member, stay = list[1], list[2], list[3]
+		n -= part.(int64)
+	}
+	return nil
 }
 
 // of returns the keys of a type: hash, value and permits.

@@ -113,6 +113,7 @@ var twinRows = []twinRow{
 		s.members = live.newest(c.op.rate)
 		return true
 	}},
+	{id: "12 (others)", title: "a lower rate fits the permits of the other clients", alters: alterOthers},
 	{id: "8", title: "availablePermits reads, and answers 0 to rate", alters: func(c twinCase, w *twinOutcome) bool {
 		if c.op.name != "availablePermits" || !c.before.initialized() {
 			return false
@@ -199,6 +200,33 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 		return true
 	}
 	return false
+}
+
+// alterOthers explains what a rate of ours that is lower than before, or whose hash was lost, makes of the permits of the
+// other clients of a PER_CLIENT limiter.
+func alterOthers(c twinCase, w *twinOutcome) bool {
+	typ, old := c.before.hash["type"], c.before.number("rate")
+	if !c.op.setsRate() || c.op.typ != "1" || w.answer.word != "null" && w.answer.word != "true" ||
+		typ == "" && old == 0 && !c.op.keep || typ == "1" && 0 < old && old <= c.op.rate {
+		return false
+	}
+	changed := false
+	for i := 1; i < len(w.state.slots); i++ {
+		s, members := &w.state.slots[i], c.before.slots[i].members // in the order in which they lie in our set
+		used := members.total()
+		if i == 1+c.op.client || !s.has && len(members) == 0 {
+			continue
+		}
+		if !s.has && s.permitsTTL >= 0 {
+			s.valueTTL = s.permitsTTL
+		} else if !s.has {
+			s.valueTTL = noTTL
+		}
+		left := max(0, c.op.rate-used)
+		changed = changed || !s.has || s.value != left || used > c.op.rate
+		s.has, s.value, s.members = true, left, members.newest(c.op.rate)
+	}
+	return changed
 }
 
 // alterClientTTL explains a TTL that Redisson drops: the SET of a reclaim or a release removes the TTL of value, and

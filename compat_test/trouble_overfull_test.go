@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -90,4 +92,48 @@ func TestTroubleUpdateRateByJava(t *testing.T) {
 			l.requireWhole(rate)
 		}
 	}, from("4.4.0"))
+}
+
+// TestTroubleLowerRateOfAllClients checks that a PER_CLIENT rate that a client of ours lowers holds for a client of
+// Redisson's, which would take what it had left of the higher rate. So does a rate that Redisson lowers, once the
+// permits of that client are healed, as the doctor advises.
+func TestTroubleLowerRateOfAllClients(t *testing.T) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
+		const interval = time.Hour
+		lower := ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: interval}
+		for how, f := range map[string]func(t trouble, ours *ratelimiter.RateLimiter) error{
+			"SetRate": func(t trouble, ours *ratelimiter.RateLimiter) error { return ours.SetRate(t.Context(), lower) },
+			"SetRate, state kept": func(t trouble, ours *ratelimiter.RateLimiter) error {
+				return ours.SetRate(t.Context(), lower, ratelimiter.KeepState())
+			},
+			"UpdateRate": func(t trouble, ours *ratelimiter.RateLimiter) error {
+				_, err := ours.UpdateRate(t.Context(), lower, ratelimiter.KeepState())
+				return err
+			},
+			"healed": func(t trouble, _ *ratelimiter.RateLimiter) error {
+				if err := t.rdb.HSet(t.Context(), t.name, "rate", 10).Err(); err != nil {
+					return err
+				}
+				checks, _ := t.findings()
+				require.Equal(t, []string{"surplus"}, checks)
+				return t.limiter.Heal(t.Context())
+			},
+		} {
+			l := newTrouble(tb, v)
+			l.name = redistest.Key(tb)
+			l.limiter = newGoSide(tb, l.rdb, v, l.java.id).client.RateLimiter(l.name)
+			require.True(l, l.java.truth(l, "trySetRate", l.name, perClient, 20, interval))
+			require.True(l, l.javaTries(5))
+			client := ratelimiter.New(l.rdb)
+			defer client.Close()
+			require.NoError(l, f(l, client.RateLimiter(l.name)))
+			granted := 5
+			for range 20 {
+				if l.javaTries(1) {
+					granted++
+				}
+			}
+			require.Equal(l, 10, granted, how)
+		}
+	})
 }

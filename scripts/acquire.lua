@@ -640,10 +640,10 @@ if not done then
       end
 
       -- 14. Lift void blocks. Those that are not ahead are the oldest members, since all that was due
-      -- sooner became one; those that have just been lifted stand before them.
+      -- sooner became one; those that have just been lifted stand before them, so a later call would not see them.
       do
         local page = moved and 512 or 8
-        if #last > 0 and value < wanted then
+        if #last > 0 and (value < wanted or moved) then
           local oldest, at = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES'), 1
           while at <= #oldest do
             if lift(oldest[at], oldest[at + 1]) then
@@ -921,8 +921,8 @@ do
     ttl = stay
   else
     ttl = redis.call('PTTL', KEYS[1])
-    if ttl > 0 then
-      ttl = math.min(ttl, 9007199254740992) -- PEXPIRE would fail on one near 2^63
+    if ttl >= 0 then -- 0 in its last millisecond
+      ttl = math.max(1, math.min(ttl, 9007199254740992)) -- PEXPIRE would fail on one near 2^63
       redis.call('PEXPIRE', KEYS[2], ttl)
       redis.call('PEXPIRE', KEYS[3], ttl)
     elseif ARGV[1] == '1' and idle ~= '0' then

@@ -360,8 +360,8 @@ for i = 1, #plan do
     l.on.stay(l.keep)
   else
     local ttl = math.min(l.on.ttl(), 9007199254740992) -- PEXPIRE would fail on one near 2^63
-    if ttl > 0 then
-      l.on.stay(ttl)
+    if ttl >= 0 then -- 0 in its last millisecond
+      l.on.stay(math.max(1, ttl))
     elseif l.typ == '1' and ARGV[4] ~= '0' then
       local idle = math.max(tonumber(ARGV[4]), 2 * l.interval)
       l.on.stay(idle, idle / 2)

@@ -103,9 +103,16 @@ if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007
   value = nil
 end
 -- [end]
+if not stored and card == 0 then
+  return {0, 1, 0, rate, 0} -- nobody has used it yet
+end
 if not value then
   redis.call('SET', KEYS[2], string.format('%.0f', rate - total))
-  return {0, 1, 0, rate - total, (stored or card > 0) and rate or 0}
+  local ttl = redis.call('PTTL', KEYS[3])
+  if ttl >= 0 then
+    redis.call('PEXPIRE', KEYS[2], math.max(1, math.min(ttl, 9007199254740992))) -- it would fail on one near 2^63
+  end
+  return {0, 1, 0, rate - total, rate}
 end
 if value + total ~= rate then
   redis.call('INCRBY', KEYS[2], string.format('%.0f', rate - total - value))

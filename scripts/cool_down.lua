@@ -53,8 +53,26 @@ local function instant(s)
   return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
 end
 -- [end]
+-- outlive makes the keys live for so many ms at least, so that the cool-down does not end because the limiter expires.
+local function outlive(least)
+  local ttl = redis.call('PTTL', KEYS[1])
+  if ttl >= 0 then -- 0 in its last millisecond
+    ttl = math.min(math.max(ttl, least), 9007199254740992) -- PEXPIRE would fail on one near 2^63
+    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ttl))
+  elseif ARGV[1] == '1' and ARGV[6] ~= '0' then
+    ttl = math.max(tonumber(ARGV[6]), 2 * interval, least)
+  end
+  if ttl > 0 then
+    redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
+    redis.call('PEXPIRE', KEYS[3], string.format('%.0f', ttl))
+  else
+    redis.call('PERSIST', KEYS[2])
+    redis.call('PERSIST', KEYS[3])
+  end
+end
 local before, ends = instant(conf[4]), instant(conf[5])
 if before > till then
+  outlive(math.max(before, ends) + interval - now)
   return {0, before, now}
 end
 ends = before > 0 and math.max(before, ends) or 0
@@ -275,17 +293,5 @@ if ends > till then
 else
   redis.call('HDEL', KEYS[1], 'reopenUntil')
 end
-
--- It must not end because the limiter expires.
-local least, ttl = till + reopen + interval - now, redis.call('PTTL', KEYS[1])
-if ttl > 0 then
-  ttl = math.min(math.max(ttl, least), 9007199254740992) -- PEXPIRE would fail on one near 2^63
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ttl))
-elseif ARGV[1] == '1' and ARGV[6] ~= '0' then
-  ttl = math.max(tonumber(ARGV[6]), 2 * interval, least)
-end
-if ttl > 0 then
-  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
-  redis.call('PEXPIRE', KEYS[3], string.format('%.0f', ttl))
-end
+outlive(till + reopen + interval - now)
 return {0, till, now}

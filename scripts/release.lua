@@ -175,8 +175,8 @@ if stay > 0 then
   ttl = stay
 else
   ttl = redis.call('PTTL', KEYS[1])
-  if ttl > 0 then
-    ttl = math.min(ttl, 9007199254740992) -- PEXPIRE would fail on one near 2^63
+  if ttl >= 0 then -- 0 in its last millisecond
+    ttl = math.max(1, math.min(ttl, 9007199254740992)) -- PEXPIRE would fail on one near 2^63
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
   elseif ARGV[1] == '1' and idle ~= '0' then

@@ -14,8 +14,9 @@
 --           blocks of the 20-byte format
 -- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
---           {1, 0} done   {1, 1} done but for the permits in use, of which there are too many for one
---           call: value has changed as the rate has, below 0 if need be, and the caller settles it by audit and trim
+--           {1, later, others} done; later: 1 but for the permits in use, of which there are too many for one
+--           call: value has changed as the rate has, below 0 if need be, and the caller settles it by audit and trim;
+--           others: 1 the permits of other clients may not fit the new rate, and the caller settles them as well
 
 local conf, flags = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate'), tonumber(ARGV[6])
 local was = conf[1]
@@ -30,6 +31,9 @@ else
 end
 
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
+local old = tonumber(conf[3])
+-- Those of other clients have keys that nobody can name here. They fit a rate that is not lower.
+local others = (was or conf[3] or flags % 4 >= 2) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
 -- [now]
 if not now then
   local t = redis.call('TIME')
@@ -102,14 +106,14 @@ if flags % 4 < 2 or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   if till <= now then
-    return {1, 0}
+    return {1, 0, others}
   end
   redis.call('SET', KEYS[2], string.format('%.0f', free(rate)))
 elseif redis.call('ZCARD', KEYS[3]) > 512 then
   -- Nobody knows how much is in use. But value changes by as much as the rate, so the two add up to the new rate as
   -- they did to the old one, and what expires from now on frees no permit that the new rate does not have. Of a value
   -- that was lost nothing is taken to be left. Each member holds a permit at least.
-  local old, stored = tonumber(conf[3]), redis.call('GET', KEYS[2])
+  local stored = redis.call('GET', KEYS[2])
   local value = tonumber(stored)
   -- [whole]
   -- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
@@ -180,9 +184,10 @@ if stay > 0 then
   redis.call('PEXPIRE', KEYS[3], string.format('%.0f', stay))
 else
   local ttl = math.min(redis.call('PTTL', KEYS[1]), 9007199254740992) -- PEXPIRE would fail on one near 2^63
-  if ttl > 0 then
+  if ttl >= 0 then -- 0 in its last millisecond
+    ttl = math.max(1, ttl)
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
   end
 end
-return {1, later}
+return {1, later, others}

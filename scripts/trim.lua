@@ -2,13 +2,13 @@
 -- a call.
 --
 -- For a rate that was lowered with the permits in use kept, and for a state that held more than the rate:
--- audit has taken from value what was too much, and the oldest members stand for it. value + used stays
--- as it is. For a lowered rate value rises to 0 at most, whoever else does this at the same time, so that no more
+-- audit has taken from value what was too much, and the oldest members stand for it, those of a cool-down before
+-- them that were free when it was set. value + used stays as it is. For a lowered rate value rises to 0 at most, whoever else does this at the same time, so that no more
 -- goes than is in use beyond the rate.
 --
 -- A call names the last member that goes, which the call before has found. So it may run twice: a member
--- that is no longer there has been taken out already, or has expired, as have those before it. The first call names
--- none and takes nothing.
+-- that is no longer there has been taken out already, or has expired, as have those before it. A member that was free
+-- goes alone. The first call names none and takes nothing.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
@@ -47,6 +47,15 @@ local function le32(n)
 end
 -- [end]
 
+-- unused reports whether a member is a block of a cool-down that holds permits which nobody had.
+local function unused(m)
+  -- [is_block]
+  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
+    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
+  -- [end]
+  return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
+end
+
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
 -- [whole]
@@ -61,8 +70,9 @@ end
 -- than is to go; then nothing goes, and the caller makes do with that.
 local most, stay, taken = tonumber(ARGV[4]), tonumber(ARGV[6]), 0
 local rank = most > 0 and redis.call('ZRANK', KEYS[3], ARGV[5])
-if rank and rank < 1024 then
-  local gone = redis.call('ZRANGE', KEYS[3], 0, rank)
+local first = rank and unused(ARGV[5]) and rank or 0
+if rank and rank - first < 1024 then
+  local gone = redis.call('ZRANGE', KEYS[3], first, rank)
   for i = 1, #gone do
     taken = taken + permits_of(gone[i])
   end
@@ -72,10 +82,10 @@ if rank and rank < 1024 then
   end
   if taken > 0 then
     if stay == 0 then
-      redis.call('ZREMRANGEBYRANK', KEYS[3], 0, rank)
+      redis.call('ZREMRANGEBYRANK', KEYS[3], first, rank)
     else
-      if rank > 0 then
-        redis.call('ZREMRANGEBYRANK', KEYS[3], 0, rank - 1)
+      if rank > first then
+        redis.call('ZREMRANGEBYRANK', KEYS[3], first, rank - 1)
       end
       local m, n = ARGV[5], stay
       -- [shrink]
@@ -105,6 +115,12 @@ if ARGV[3] == '1' then
 end
 local next_most, member, next_stay = 0, nil, 0
 local members = want > 0 and redis.call('ZRANGE', KEYS[3], 0, 511) or {}
+for i = 1, #members do
+  if unused(members[i]) then
+    members = {members[i]}
+    break
+  end
+end
 for i = 1, #members do
   if next_most == want then
     break

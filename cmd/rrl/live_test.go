@@ -333,6 +333,43 @@ var readOnlyACL = regexp.MustCompile(`(?s)<!-- acl -->\s*(\S.*?)\n\n`)
 
 // TestReadingNeedsOnlyTheDocumentedACL runs each command that reads as a user that may do nothing except what
 // docs/operations.md lists, and checks that the server has nothing to save afterwards.
+// TestAdviceGrantsNoMore runs what the doctor advises on states that hold too much. In the window that they were found in,
+// no more is granted than the rate.
+func TestAdviceGrantsNoMore(t *testing.T) {
+	l := newLive(t)
+	client := ratelimiter.New(l.rdb, ratelimiter.WithClientID("client-1"))
+	defer client.Close()
+	for i, s := range []struct{ used, value int64 }{{10, 500}, {4, 11}, {4, 14}, {4, 16}, {4, 20}, {10, 10}, {10, 5}, {4, 8}} {
+		for _, typ := range []ratelimiter.RateType{ratelimiter.Overall, ratelimiter.PerClient} {
+			name := fmt.Sprintf("%s%d-%s", l.base, i, typ)
+			limiter := client.RateLimiter(name)
+			require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Type: typ, Permits: 10, Interval: time.Hour}))
+			require.NoError(t, limiter.Acquire(t.Context(), s.used))
+			require.NoError(t, l.rdb.Set(t.Context(), redisson.NewKeys(name, "client-1").Value[typ], s.value, 0).Err())
+			code, out, _ := l.run("doctor", name, "--json", "--sample", "0")
+			require.Equal(t, exitSick, code)
+			var report struct {
+				Findings []struct{ Check, Mend string }
+			}
+			require.NoError(t, json.Unmarshal([]byte(out), &report))
+			require.Equal(t, "surplus", report.Findings[0].Check, out)
+			advice := strings.Fields(strings.ReplaceAll(report.Findings[0].Mend, "'", ""))
+			require.Equal(t, "rrl", advice[0])
+			l.ok(advice[1:]...)
+			l.ok("doctor", name, "--sample", "0")
+			granted := s.used
+			for range 40 {
+				r, err := limiter.Try(t.Context(), 1)
+				require.NoError(t, err)
+				if r.Granted {
+					granted++
+				}
+			}
+			require.EqualValues(t, 10, granted, "%d in use, %d left, %s", s.used, s.value, typ)
+		}
+	}
+}
+
 func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 	redistest.NeedReal(t)
 	text, err := os.ReadFile("../../docs/operations.md")

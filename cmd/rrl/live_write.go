@@ -21,7 +21,7 @@ import (
 // which nobody else sees.
 func writeCommands() []*cli.Command {
 	return []*cli.Command{
-		writing("heal", "make what is left and what is in use add up to the rate", nil, nil,
+		writing("heal", "make what is left and what is in use add up to the rate", nil, []string{"What is too much is taken from the permits that are left, also what Java has released and nobody has acquired yet."},
 			func(_ *cli.Command) (change, error) {
 				return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Heal(ctx) }, nil
 			}),

@@ -16,7 +16,7 @@ var explanations = map[string]explanation{
 		"the next call that is refused, or the check that a process makes once an interval, brings them back",
 	},
 	"surplus": {
-		"more permits are left and in use than the rate allows, as after a release by Redisson or a lower rate with the state kept",
+		"more permits are left and in use than the rate allows, as after a release by Redisson, a lower rate with the state kept or a wrong value, which cannot be told apart; healing takes back what is left",
 		"more permits than the rate are granted in one interval",
 		"the same until a process of ours has checked, which it does once an interval while it is in use",
 	},

@@ -23,9 +23,9 @@ type Balance struct{ Surplus, Value int64 }
 
 // Audit makes value and the permits in use add up to the rate, in calls of bounded work. Permits that are
 // neither left nor in use are given back. If there are too many, Audit removes those that the oldest grants
-// hold, so that a release by Java keeps what it freed; if lowered is true, permits that are left are removed
-// first. A set that changes faster than it can be read is left for another time.
-func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) error {
+// hold, so that a release by Java keeps what it freed; if leftFirst is true, the grants are believed, and permits that
+// are left are removed first. A set that changes faster than it can be read is left for another time.
+func (l *Limiter) Audit(ctx context.Context, typ permit.Type, leftFirst bool) error {
 	for range 3 {
 		var t Tally
 		for {
@@ -38,7 +38,7 @@ func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) erro
 				return err
 			}
 			if done {
-				if lowered {
+				if leftFirst {
 					return l.trim(ctx, typ, -found.Value, true)
 				}
 				return l.trim(ctx, typ, found.Surplus, false)

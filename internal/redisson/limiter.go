@@ -1,8 +1,11 @@
 package redisson
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/redis/go-redis/v9"
@@ -16,8 +19,10 @@ func (l *Limiter) TrySetRate(ctx context.Context, r permit.Rate) (bool, error) {
 }
 
 // SetRate sets the limiter's rate and reports whether it did. With mustExist it leaves a limiter without a rate
-// alone. With keepState the permits in use stay in use.
-func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (bool, error) {
+// alone. With keepState the permits in use stay in use. If the permits of other clients may not fit the new rate, it
+// makes those fit whose keys it finds, which takes a look at the names of all keys of the server. With an error the
+// rate may have been set; set is true if it has been.
+func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (set bool, err error) {
 	flags := 0
 	if mustExist {
 		flags |= setRateMustExist
@@ -33,13 +38,44 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 	if err != nil || n[0] == 0 {
 		return false, err
 	}
-	if len(n) > 1 && n[1] == 1 {
+	if len(n) != 3 {
+		return true, l.badReply(l.Scripts.SetRate, n)
+	}
+	if n[1] == 1 {
 		// There are too many permits for one call. The script has changed value as the rate has changed, so
 		// whatever happens here, no permit is granted beyond the rate.
 		err = l.Audit(ctx, r.Type, true)
 	}
+	if err == nil && n[2] == 1 {
+		err = l.fitClients(ctx)
+	}
 	return true, err
 }
+
+// fitClients makes what is left to each other client fit the rate, and what it uses: Redisson would take what is left
+// even if that is more than the rate. What the server does not allow, or what is in keys of another type, stays.
+func (l *Limiter) fitClients(ctx context.Context) error {
+	var failed error
+	err := l.Clients(ctx, func(id string) bool {
+		other := &Limiter{Conn: l.Conn, Name: l.Name, Keys: NewKeys(l.Keys.Hash, id)}
+		if other.Keys.Value != l.Keys.Value {
+			failed = allowed(other.Audit(ctx, permit.PerClient, true))
+		}
+		return failed == nil
+	})
+	return cmp.Or(failed, allowed(err))
+}
+
+// allowed returns err, or nil if it is a reply that says that a command is not to be used, or not on that key.
+func allowed(err error) error {
+	var reply redis.Error
+	if errors.As(err, &reply) && notAllowed.MatchString(reply.Error()) {
+		return nil
+	}
+	return err
+}
+
+var notAllowed = regexp.MustCompile("NOPERM|WRONGTYPE|unknown command") // Redis before 7 says so of a script after other words
 
 // rateFields are the fields of the hash that make up a Rate.
 var rateFields = []string{"rate", "interval", "type", "keepAliveTime", "minGap"}
