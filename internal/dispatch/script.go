@@ -128,6 +128,12 @@ type OnceCmd struct{ *redis.Cmd }
 // NoRetry tells go-redis not to send the command again.
 func (OnceCmd) NoRetry() bool { return true }
 
+// A Once is a OnceCmd of any type.
+type Once struct{ redis.Cmder }
+
+// NoRetry tells go-redis not to send the command again.
+func (Once) NoRetry() bool { return true }
+
 func process(ctx context.Context, rdb Sender, args []any) (any, error) {
 	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
 	// The command has the same error.
