@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -46,7 +47,13 @@ func (h *Handle) prove(ctx context.Context, c *outage.Call) error {
 		return nil
 	}
 	sent := time.Now()
-	err := h.backend.Probe(ctx, h.Type())
+	// A reply that comes later proves nothing, and whoever waits for it keeps others from probing.
+	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
+	defer cancel()
+	err := h.backend.Probe(bounded, h.Type())
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = &retry.Error{Err: fmt.Errorf("no reply to a probe within %v", outage.MaxProof), Outcome: retry.NotExecuted}
+	}
 	if failure, ok := err.(*retry.Error); ok && !(failure.Outcome == retry.Executed && failure.Answered) {
 		h.noteReply(c, sent, err)
 		return failure

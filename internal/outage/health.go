@@ -39,6 +39,8 @@ const (
 	// prompt is the time within which the reply to a probe must come to end an outage because of slow replies. It is
 	// half of tooSlow, so that a Redis that is just fast enough, or just too slow, does not go up and down.
 	prompt = tooSlow / 2
+	// MaxProof is how long the proof that an outage is over may take.
+	MaxProof = tooSlow
 )
 
 // Allow reports whether a call may be made now, in which case err is nil. Otherwise err is why Redis is down,
