@@ -234,7 +234,7 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 			err = call(replay)
 		}
 		failure, failed := err.(*retry.Error)
-		if failed && ctx.Err() == nil {
+		if failed && failure.Outcome != retry.Executed && ctx.Err() == nil {
 			last = failure.Err
 			health.Failed(last)
 		}

@@ -284,6 +284,9 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	for _, f := range l.flights {
 		waited = max(waited, time.Since(f.begin))
 	}
+	if waited == 0 && r.blocking {
+		waited = time.Since(r.came)
+	}
 	onItsWay := (r.inFlight || l.lineInFlight && r.blocking) && !r.refused && r.turn == nil
 	if l.lastErr != nil || onItsWay && (err == nil || waited >= Grace) {
 		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
