@@ -215,7 +215,7 @@ func (h *Handle) Gated(ctx context.Context, op string, call func(replay bool) er
 // ErrUnavailable as well if there has been no reply.
 func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) error) error {
 	health, c, begin, sent := h.Health(), &outage.Call{Owner: h}, time.Now(), time.Time{}
-	defer health.End(c)
+	defer func() { health.End(c) }()
 	var last error
 	gaveUp := false // although another attempt might have succeeded
 	err := retry.Do(ctx.Done(), h.engine.closed, func(replay bool) error {
@@ -228,7 +228,9 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 		}
 		sent = time.Now()
 		if !next.IsZero() {
-			err = h.prove(ctx, c)
+			probe := c
+			c = &outage.Call{Owner: h}
+			err = h.proveBeside(ctx, probe)
 		}
 		if err == nil {
 			err = call(replay)
