@@ -287,8 +287,9 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	if waited == 0 && r.blocking {
 		waited = time.Since(r.came)
 	}
-	onItsWay := (r.inFlight || l.lineInFlight && r.blocking) && !r.refused && r.turn == nil
-	if l.lastErr != nil || onItsWay && (err == nil || waited >= Grace) {
+	// It is on its way, or stands behind a call that is.
+	asks := (l.lineInFlight || !r.blocking) && !r.refused && r.turn == nil
+	if l.lastErr != nil || asks && (err == nil || waited >= Grace) {
 		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
 	}
 	return err
