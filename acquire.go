@@ -41,18 +41,19 @@ type Result struct {
 // left and returns false, as Redisson does, unless a change in the meantime, such as a release or a new rate,
 // lets it succeed; see [WithEarlyRefusal].
 //
-// When ctx is done, TryAcquire returns at once with ctx.Err(), which is unchanged unless Redis is known to be
-// unavailable; then the error wraps ErrUnavailable and the cause as well. Permits that are granted to it at
-// that moment go to the next caller in line or back to Redis. Other errors are ErrInvalidArgument if permits is
-// not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable,
-// and those from Redis. While Redis is unavailable the [OutagePolicy] decides.
+// When ctx is done, TryAcquire returns at once with ctx.Err(). If Redis is known to be unavailable, if the last
+// attempt failed, or if there has been no reply to the call for 10 ms or more, the error wraps ErrUnavailable and the
+// cause as well. Permits that are granted to it at that moment go to the next caller in line or back to Redis. Other
+// errors are ErrInvalidArgument if permits is not in 1..2^32-1 or ctx is nil, ErrPermitsExceedRate, ErrNotInitialized,
+// ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable, and those from Redis. While Redis is unavailable the
+// [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known, Policy: l.policy})
 	return r.Granted, err
 }
 
-// Acquire acquires permits, waiting as long as it takes. It returns the same errors as
-// [RateLimiter.TryAcquire].
+// Acquire acquires permits, waiting as long as it takes. It returns the same errors as [RateLimiter.TryAcquire]. While
+// Redis is unavailable it goes on waiting, and returns ErrUnavailable after the time that [WithOutageLimit] sets.
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	_, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
 	return err
@@ -60,7 +61,8 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 
 // Try asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs:
 // whether the permits were granted, how long the wait would be, and how many are left. A refusal is not an
-// error and takes nothing. Try returns the same errors as [RateLimiter.TryAcquire].
+// error and takes nothing. Try returns the same errors as [RateLimiter.TryAcquire], ErrUnavailable at once while Redis
+// is known to be unavailable.
 //
 // Try does not stand in line: it takes permits that are free even if other callers wait for more than that.
 // Only when the first of these has been passed over for a whole interval does Try refuse, until that caller has
@@ -107,7 +109,7 @@ func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 
 // acquire passes a request on, if it is valid, and tells the hooks.
 func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Outcome, error) {
-	if len(l.client.hooks.list) > 0 {
+	if l.hooked() {
 		return l.acquireHooked(ctx, r)
 	}
 	if err := l.checkPermits(ctx, r.Permits); err != nil {
@@ -118,7 +120,7 @@ func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Out
 
 // peek asks without taking permits, if the request is valid, and tells the hooks.
 func (l *RateLimiter) peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	if len(l.client.hooks.list) > 0 {
+	if l.hooked() {
 		return l.peekHooked(ctx, permits)
 	}
 	if err := l.checkPermits(ctx, permits); err != nil {
@@ -127,8 +129,16 @@ func (l *RateLimiter) peek(ctx context.Context, permits int64) (permit.Reply, er
 	return l.handle.Peek(ctx, permits)
 }
 
+func (l *RateLimiter) hooked() bool { return l.client != nil && len(l.client.hooks.list) > 0 }
+
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (l *RateLimiter) ready(ctx context.Context) error {
+	switch {
+	case ctx == nil:
+		return invalid("the context is nil")
+	case l.client == nil && l.err == nil:
+		return invalid("the RateLimiter is not one that Client.RateLimiter returned")
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

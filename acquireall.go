@@ -58,8 +58,8 @@ type AllResult struct {
 //
 // When ctx is done, TryAcquireAll returns at once, and what was granted or reserved at that moment goes back.
 //
-// TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], and ErrInvalidArgument if there is no
-// demand or a limiter belongs to another Client. After an error no permits are kept.
+// TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], such as ErrUnavailable, and ErrInvalidArgument if
+// there is no demand or a limiter belongs to another Client. After an error no permits are kept.
 func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, error) {
 	if timeout <= 0 {
 		return c.acquireAll(ctx, false, time.Time{}, demands)
@@ -67,15 +67,16 @@ func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, deman
 	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands)
 }
 
-// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. In every
-// other respect it is like [Client.TryAcquireAll].
+// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes; while Redis is
+// unavailable, until ErrUnavailable after the time that [WithOutageLimit] sets. In every other respect it is like
+// [Client.TryAcquireAll].
 func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) error {
 	_, err := c.acquireAll(ctx, true, time.Time{}, demands)
 	return err
 }
 
 func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {
-	if len(c.hooks.list) > 0 {
+	if c != nil && len(c.hooks.list) > 0 {
 		return c.acquireAllHooked(ctx, wait, deadline, demands)
 	}
 	demands, err := c.distinct(ctx, demands)
@@ -104,6 +105,12 @@ func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.T
 
 // distinct returns the demands with each limiter once, in the order of the keys.
 func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, error) {
+	if ctx == nil {
+		return nil, invalid("the context is nil")
+	}
+	if c == nil || c.engine == nil {
+		return nil, errNotMade
+	}
 	if len(demands) == 0 {
 		return nil, invalid("asked for several limiters without any demand")
 	}

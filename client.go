@@ -2,6 +2,7 @@ package ratelimiter
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"time"
 
@@ -29,8 +30,8 @@ type Client struct {
 }
 
 // New returns a Client that uses rdb, which may be a redis.Client, a ClusterClient, a Ring, or a failover
-// client. The caller remains responsible for closing rdb. If an option is out of range, every call returns
-// ErrInvalidArgument.
+// client. The caller remains responsible for closing rdb. If rdb is nil or an option is out of range, every call
+// returns ErrInvalidArgument.
 //
 // A Ring sends the keys of a shard that has failed three heartbeats, which takes about 2 s, to other shards.
 // The limiters of a Client stay where they are: while their shard is down, calls return ErrUnavailable or
@@ -55,8 +56,11 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		o(&c.cfg)
 	}
 	c.err, c.policy = c.cfg.validate(), c.cfg.policy.inEngine()
-	if rdb == nil && c.err == nil {
-		c.err = invalid("New was called without a redis client")
+	if isNil(rdb) {
+		rdb = nil
+		if c.err == nil {
+			c.err = invalid("New was called with a redis client that is nil")
+		}
 	}
 	// Not a type switch, because a client that embeds a ClusterClient is a cluster client too.
 	_, c.cluster = rdb.(interface {
@@ -89,12 +93,22 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 }
 
 // ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID].
-func (c *Client) ID() string { return c.cfg.clientID }
+func (c *Client) ID() string {
+	if c == nil {
+		return ""
+	}
+	return c.cfg.clientID
+}
 
 // OutagePolicy returns the policy that [WithOutagePolicy] set, or [FailClosed] if it was not used. The limiters of the
 // Client follow it unless [RateLimiter.OnOutage] gives a handle another one. A program that decides something itself
 // while Redis is unavailable, as a middleware does, can follow it too.
-func (c *Client) OutagePolicy() OutagePolicy { return c.cfg.policy }
+func (c *Client) OutagePolicy() OutagePolicy {
+	if c == nil {
+		return FailClosed()
+	}
+	return c.cfg.policy
+}
 
 // Close makes the callers that wait, and every later call, fail with ErrClosed. It closes neither the redis
 // client nor any limiter in Redis. Permits that are granted to a caller which Close has failed are given back.
@@ -104,14 +118,28 @@ func (c *Client) OutagePolicy() OutagePolicy { return c.cfg.policy }
 // of the redis client, as do callers whose context cannot end and which make their calls themselves. Close
 // always returns nil and may be called again.
 func (c *Client) Close() error {
-	c.once.Do(c.engine.Close)
+	if c != nil && c.engine != nil {
+		c.once.Do(c.engine.Close)
+	}
 	return nil
 }
 
+// errNotMade is the error of a Client that is nil or the zero value.
+var errNotMade = invalid("the Client is not one that New returned")
+
+// isNil reports whether rdb is nil, or a pointer that is.
+func isNil(rdb redis.UniversalClient) bool {
+	v := reflect.ValueOf(rdb)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // RateLimiter returns the limiter of that name. It is cheap and sends nothing; values of the same name are the
-// same limiter. If the name cannot be used, every call of the limiter returns ErrInvalidArgument or
-// ErrNameNotClusterSafe.
+// same limiter. If the name cannot be used, or the Client is not one that New returned, every call of the limiter
+// returns ErrInvalidArgument or ErrNameNotClusterSafe.
 func (c *Client) RateLimiter(name string) *RateLimiter {
+	if c == nil || c.engine == nil {
+		return &RateLimiter{name: name, err: errNotMade}
+	}
 	l := &RateLimiter{client: c, name: name, err: c.err, policy: c.policy, known: c.cfg.known}
 	if l.err != nil {
 		return l
@@ -123,6 +151,7 @@ func (c *Client) RateLimiter(name string) *RateLimiter {
 	}
 	l.redis = redisson.Limiter{Conn: c.redis, Name: name, Keys: redisson.NewKeys(mapped, c.cfg.clientID)}
 	l.handle = c.engine.Handle(mapped, name, &l.redis)
+	l.redis.Gate = &l.handle
 	if c.cluster {
 		l.err = redisson.CheckClusterSafe(mapped, c.cfg.clientID)
 	}

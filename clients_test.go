@@ -116,7 +116,7 @@ func TestClientsErrors(t *testing.T) {
 	defer client.Close()
 	_, err := idsOf(t.Context(), client.RateLimiter("L"))
 	require.ErrorIs(t, err, ErrUnavailable)
-	require.ErrorContains(t, err, `clients of "L"`)
+	require.ErrorContains(t, err, `Clients of "L"`)
 }
 
 // In a cluster, and in a ring, the ids are looked for where the limiter is.

@@ -66,7 +66,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 		return nil
 	}
 	l.handle.NoteCoolDown(until) // it holds even if Redis is down and cannot be told
-	err := l.withType("cool_down", func(typ permit.Type) error {
+	err := l.withType("CoolDown", func(typ permit.Type) error {
 		return l.redis.CoolDown(ctx, typ, left, c.reopen)
 	})
 	if err == nil {
@@ -109,7 +109,7 @@ func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 	}
 	lifted := false
 	l.handle.NoteCoolDown(time.Time{})
-	err := l.withType("lift_cool_down", func(typ permit.Type) (err error) {
+	err := l.withType("LiftCoolDown", func(typ permit.Type) (err error) {
 		lifted, err = l.redis.LiftCoolDown(ctx, typ)
 		return err
 	})

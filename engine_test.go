@@ -101,7 +101,9 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 				} {
 					ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
 					begin := time.Now()
-					require.True(t, ask(ctx) == context.DeadlineExceeded)
+					err := ask(ctx)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.ErrorIs(t, err, ErrUnavailable, "there has been no reply")
 					require.Equal(t, 300*time.Millisecond, time.Since(begin))
 					cancel()
 					time.Sleep(5 * time.Second)

@@ -8,8 +8,8 @@ import (
 )
 
 // These errors are meant for callers to test for, with [errors.Is]. They come wrapped with the name of the
-// limiter and the numbers that matter. A refusal is not an error. The error of a context is returned unchanged,
-// or wrapped together with ErrUnavailable if the context was done during an outage. Errors from Redis and from
+// limiter and the numbers that matter. A refusal is not an error. The error of a context is returned unchanged, or
+// wrapped together with ErrUnavailable if the context was done before Redis had replied. Errors from Redis and from
 // the connection are wrapped, too, and can be reached with [errors.As].
 var (
 	// ErrNotInitialized means that the limiter has no rate. Redisson's message is "RateLimiter is not
@@ -20,7 +20,8 @@ var (
 	// wait would be long enough. Redisson's message is "Requested permits amount cannot exceed defined rate".
 	ErrPermitsExceedRate = permit.ErrPermitsExceedRate
 
-	// ErrInvalidArgument means that an argument or an option is out of range. Nothing was sent to Redis.
+	// ErrInvalidArgument means that an argument or an option is out of range, or that the context, the Client or its
+	// redis client is nil. Nothing was sent to Redis.
 	ErrInvalidArgument = permit.ErrInvalidArgument
 
 	// ErrNameNotClusterSafe means that the limiter's keys fall into different hash slots, so that no Redis
@@ -33,7 +34,9 @@ var (
 	// ErrUnavailable means that Redis could not be reached, did not reply, or refused to run anything, for
 	// instance because it is loading its data, is out of memory, or is a read-only replica, and that repeated
 	// attempts failed as well. It wraps the cause. Nothing is granted in this case; if a grant was made whose
-	// reply got lost, its permits are free again after one interval at the latest.
+	// reply got lost, its permits are free again after one interval at the latest. While Redis is known to be
+	// unavailable, every method returns it at once, without a call, except for those that wait; about once a second
+	// one call is let through to find out whether Redis is back.
 	ErrUnavailable = permit.ErrUnavailable
 
 	// ErrMalformed means that what Redis holds under the limiter's name is not the rate of a limiter: the rate

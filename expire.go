@@ -34,7 +34,7 @@ func IfLess() ExpireCondition { return ExpireCondition{"LT"} }
 // checked for each key separately. If the rate has a KeepAlive, the next acquire sets the TTL anew.
 //
 // Expire returns ErrInvalidArgument if ttl is less than a millisecond or not a whole number of milliseconds, or
-// if there are two conditions. Other errors are ctx.Err(), ErrClosed, and those from Redis.
+// if there are two conditions. Other errors are ctx.Err(), ErrClosed, ErrUnavailable, and those from Redis.
 func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -51,7 +51,7 @@ func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...Exp
 
 // ExpireAt is like [RateLimiter.Expire] for an instant, which is rounded down to a millisecond. An instant in
 // the past deletes the limiter at once. The zero time, and an instant more than 2^53 milliseconds after 1970, is
-// ErrInvalidArgument. Other errors are those of Expire.
+// ErrInvalidArgument. Other errors are those of Expire, such as ErrUnavailable.
 func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -87,8 +87,8 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 	return set, err
 }
 
-// ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns
-// ctx.Err(), ErrClosed, or an error from Redis.
+// ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns ctx.Err(),
+// ErrClosed, ErrUnavailable, or an error from Redis.
 func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -108,7 +108,7 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 
 // ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond; of a
 // limiter that lives for more than 2^53 ms it is the instant in 2^53 ms. It is the zero time if the limiter does not
-// expire or does not exist. ExpireTime returns ctx.Err(), ErrClosed, or an error from Redis.
+// expire or does not exist. ExpireTime returns ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis.
 func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err

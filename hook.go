@@ -183,6 +183,9 @@ func (h *hooks) waiting(limiter string, delta int) {
 
 // ended tells that a request has ended. If it has no error and no permits, its outcome is refused.
 func (h *hooks) ended(ctx context.Context, r *RequestInfo, granted bool, refused RequestOutcome, err error) {
+	if ctx == nil { // which is the error
+		ctx = context.Background()
+	}
 	r.Duration, r.Err = time.Since(r.Begin), err
 	r.Outcome = RequestOutcome(permit.Outcome(granted, string(refused), err))
 	h.each(r.Limiter, func(h *Hook) {

@@ -68,8 +68,8 @@ type StoredMember struct {
 //
 // Inspect returns ErrNotInitialized if the limiter has no rate, and ErrMalformed if its hash is not that of a
 // limiter. Both come with the State as far as it can be read, so that the remains of a limiter can be examined.
-// After ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe, ErrConflict, or an error from Redis, the
-// State is zero.
+// After ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe, ErrConflict, ErrUnavailable, or an error from
+// Redis, the State is zero.
 func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	if err := l.ready(ctx); err != nil {
 		return State{}, err
@@ -78,7 +78,7 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 		found redisson.State
 		typ   permit.Type
 	)
-	err := l.withType("inspect", func(t permit.Type) (err error) {
+	err := l.withType("Inspect", func(t permit.Type) (err error) {
 		found, err = l.redis.Inspect(ctx, t)
 		typ = t
 		return err

@@ -51,8 +51,8 @@ func (l *RateLimiter) Name() string { return l.name }
 // TrySetRate sets the limiter's rate if it has none, and reports whether it did. A limiter that has a rate is
 // left unchanged. Callers of this Client that wait for the limiter ask again at once.
 //
-// TrySetRate returns ErrInvalidArgument for a rate that is out of range, ctx.Err(), ErrClosed, or an error from
-// Redis.
+// TrySetRate returns ErrInvalidArgument for a rate that is out of range, ctx.Err(), ErrClosed, ErrUnavailable, or an
+// error from Redis.
 func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	if err := l.checkRate(ctx, r); err != nil {
 		return false, err
@@ -66,15 +66,15 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 
 // SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given it forgets the
 // permits in use: those of an [Overall] limiter, and of a [PerClient] limiter those of this client. If it lowers the
-// rate of a PerClient limiter, or sets it with KeepState where there was none, it makes the permits of the other clients fit: those that are left go first, and then
-// those of the oldest grants. It looks for their keys as [RateLimiter.Clients] does, which takes some seconds for a
-// million keys; if Redis does not allow SCAN, the other clients of this package adapt as they go on acquiring, and
-// Redisson's may take what was left to them. A rate that is not lower adapts in the same way, without a look. With a
-// KeepAlive of 0 a TTL that the limiter has stays; see [RateLimiter.ClearExpire]. Callers of this Client that wait for
-// the limiter ask again at once.
+// rate of a PerClient limiter, or sets it with KeepState where there was none, it makes the permits of the other
+// clients fit: those that are left go first, and then those of the oldest grants. It looks for their keys as
+// [RateLimiter.Clients] does, which takes some seconds for a million keys; if Redis does not allow SCAN, the other
+// clients of this package adapt as they go on acquiring, and Redisson's may take what was left to them. A rate that is
+// not lower adapts in the same way, without a look. With a KeepAlive of 0 a TTL that the limiter has stays; see
+// [RateLimiter.ClearExpire]. Callers of this Client that wait for the limiter ask again at once.
 //
-// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, the connection or ctx, the
-// rate may or may not have been set, and if it was lowered, the permits of other clients may not fit it yet;
+// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, ErrUnavailable, or an error of
+// ctx, the rate may or may not have been set, and if it was lowered, the permits of other clients may not fit it yet;
 // [RateLimiter.Heal] makes those of one client fit.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) error {
 	_, err := l.setRate(ctx, r, false, opts)
@@ -82,7 +82,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) e
 }
 
 // UpdateRate is like [RateLimiter.SetRate] but changes only a limiter that has a rate, and reports whether it
-// did. It returns the same errors. It corresponds to updateRate in Redisson 4.4.0 and later.
+// did. It returns the same errors, such as ErrUnavailable. It corresponds to updateRate in Redisson 4.4.0 and later.
 func (l *RateLimiter) UpdateRate(ctx context.Context, r Rate, opts ...RateOption) (bool, error) {
 	return l.setRate(ctx, r, true, opts)
 }
@@ -118,13 +118,14 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 // Redis, whereas Redisson's availablePermits reclaims expired permits, removes the TTL of the permits, and can
 // return more than the rate.
 //
-// AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, or an error from Redis.
+// AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable, or an
+// error from Redis.
 func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}
 	var n int64
-	err := l.withType("available", func(typ permit.Type) (err error) {
+	err := l.withType("AvailablePermits", func(typ permit.Type) (err error) {
 		n, err = l.redis.Available(ctx, typ)
 		return err
 	})
@@ -137,14 +138,14 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 // for the limiter ask again at once.
 //
 // Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed, ErrConflict,
-// ctx.Err(), ErrClosed, or an error from Redis. After ErrConflict or an error from Redis all, some or none of the
-// permits may have been given back.
+// ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis. After ErrConflict, ErrUnavailable or an error from Redis
+// all, some or none of the permits may have been given back.
 func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
 	}
 	left := permits
-	err := l.withType("release", func(typ permit.Type) (err error) {
+	err := l.withType("Release", func(typ permit.Type) (err error) {
 		for left > 0 && err == nil {
 			left, err = l.redis.Release(ctx, typ, left)
 		}
@@ -171,7 +172,7 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 // [RateLimiter.LiftCoolDown] leaves them. Callers of this Client that wait for the limiter ask again at once
 // and get ErrNotInitialized.
 //
-// Delete returns ctx.Err(), ErrClosed, or an error from Redis.
+// Delete returns ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis.
 func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err

@@ -160,9 +160,7 @@ func TestRingLosesAShard(t *testing.T) {
 				func() error { _, err := burst.TTL(r.ctx); return err },
 				func() error { _, err := burst.AvailablePermits(r.ctx); return err },
 			} {
-				err := f()
-				require.ErrorIs(t, err, ErrUnavailable)
-				require.ErrorContains(t, err, "2 of 3 shards are up")
+				require.ErrorIs(t, f(), ErrUnavailable)
 			}
 			_, err := r.client.TryAcquireAll(r.ctx, 0, Demand{burst, 1}, Demand{elsewhere[0], 1})
 			require.ErrorIs(t, err, ErrUnavailable)

@@ -88,7 +88,8 @@ func TestErrorsThatAreSentAgain(t *testing.T) {
 		var re redis.Error
 		require.ErrorAs(t, err, &re)
 		require.Zero(t, f.left.Load())
-		w.available(9)
+		time.Sleep(1250 * time.Millisecond) // until the next probe
+		w.available(10)
 	})
 }
 
@@ -114,7 +115,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 	})
 }
 
-// A context that is done between two attempts ends the call with its own error.
+// A context that is done between two attempts ends the call with its own error, and that of the last attempt.
 func TestContextEndsTheAttempts(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		f := inject(w.rdb, false, redisError("LOADING"))
@@ -122,7 +123,9 @@ func TestContextEndsTheAttempts(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.ctx, time.Millisecond)
 		defer cancel()
 		_, err := w.l.Try(ctx, 1)
-		require.True(t, err == context.DeadlineExceeded, "%v", err)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorContains(t, err, "LOADING")
 		require.Equal(t, time.Millisecond, w.elapsed())
 		require.EqualValues(t, 1, f.sent.Load())
 	})

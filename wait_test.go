@@ -92,7 +92,9 @@ func TestContextEndsEveryCall(t *testing.T) {
 		var wg sync.WaitGroup
 		for name, f := range calls {
 			wg.Go(func() {
-				require.True(t, f() == context.DeadlineExceeded, name)
+				err := f()
+				require.ErrorIs(t, err, context.DeadlineExceeded, name)
+				require.ErrorIs(t, err, ErrUnavailable, name)
 				require.Equal(t, 700*time.Millisecond, w.elapsed(), name)
 			})
 		}

@@ -103,8 +103,22 @@ func clusterFailover(f *fault) {
 	f.within("the first grant", back, first, firstGrant)
 }
 
-// clusterLoses kills a master for good, whose replica lacks every grant of the scarce limiter.
+// clusterLoses kills a master for good.
 func clusterLoses(f *fault) {
+	clusterReplaces(f, (*redistest.Server).Kill, func(*redistest.Server) {})
+}
+
+// clusterFreezes freezes a master, and lets it go on when it has been replaced: it then still takes itself for the master
+// until the others tell it.
+func clusterFreezes(f *fault) {
+	clusterReplaces(f, (*redistest.Server).Pause, func(master *redistest.Server) {
+		master.Resume()
+		time.Sleep(3 * time.Second)
+	})
+}
+
+// clusterReplaces has a replica replace a master, to which it does what, and that lacks every grant of the scarce limiter.
+func clusterReplaces(f *fault, what, then func(master *redistest.Server)) {
 	cluster := redistest.StartCluster(f)
 	replica := cluster.AddReplica(f, 0)
 	a := newFleet(f, dialCluster(cluster))
@@ -117,11 +131,12 @@ func clusterLoses(f *fault) {
 	scarceTold, tried, waited := a.tries(clusterScarce, 2, time.Millisecond), a.tries(clusterAmple, 2, time.Millisecond), a.waits(clusterAmple, 4, time.Millisecond)
 	time.Sleep(500 * time.Millisecond)
 	begin := time.Now()
-	cluster.Nodes()[0].Kill()
+	what(cluster.Nodes()[0])
 	back := masterAt(f, replica)
 	first := f.grants(waited, back)
 	served(f, replica, clusterAmple)
 	time.Sleep(time.Second)
+	then(cluster.Nodes()[0])
 	a.end()
 	granted := scarce + scarceTold.total()
 	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d calls without wait got ErrUnavailable",

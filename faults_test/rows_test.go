@@ -40,6 +40,10 @@ var rows = []row{
 		"at most one rate more; callers that wait get no error; the first grant within 2.5 s after the replica takes writes", clusterLoses,
 	},
 	{
+		"cluster, master frozen", "Cluster: a master freezes (SIGSTOP), is replaced, and goes on",
+		"the same; the old master grants nothing beyond that", clusterFreezes,
+	},
+	{
 		"ring, shard lost", "Ring: a shard is killed, taken out by the ring, and comes back",
 		"its limiters are unavailable, never without a rate; no second burst; the others do not notice", ringLosesAShard,
 	},

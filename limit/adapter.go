@@ -14,8 +14,13 @@ type Adapter struct {
 	limiter *ratelimiter.RateLimiter
 }
 
-// NewAdapter returns a Limiter that uses l.
-func NewAdapter(l *ratelimiter.RateLimiter) *Adapter { return &Adapter{l} }
+// NewAdapter returns a Limiter that uses l. If l is nil, every call returns ratelimiter.ErrInvalidArgument.
+func NewAdapter(l *ratelimiter.RateLimiter) *Adapter {
+	if l == nil {
+		l = &ratelimiter.RateLimiter{} // which says so
+	}
+	return &Adapter{l}
+}
 
 // Allow implements [Limiter] by the method Try of the RateLimiter, and returns its errors. While any permit is
 // in use Result.Reset is one interval, after which all are back at the latest.

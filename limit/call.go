@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
@@ -91,9 +92,10 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		id = c.ids.id()
 	}
 	tries, since := retry.Attempts{Begin: time.Now()}, int64(first)
+	var last error // of the last attempt
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, sent, err
+			return nil, sent, s.left(err, tries.Begin, last)
 		}
 		cmd, err := c.command(s.keys, requests, id, since)
 		if err != nil {
@@ -113,7 +115,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			}
 			// No earlier attempt of it can have run. So another process has the same ids.
 			if !tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-				return nil, sent, fmt.Errorf("%w: %s of %s: another process uses the same ids", ratelimiter.ErrUnavailable, script.Name, s.label())
+				return nil, sent, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, s.label())
 			}
 			c.ids.anew(id)
 			id = c.ids.id()
@@ -124,15 +126,16 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			return reply, sent, err
 		}
 		if ctx.Err() != nil {
-			return nil, sent, ctx.Err()
+			return nil, sent, s.left(ctx.Err(), tries.Begin, last)
 		}
+		last = err
 		failure := dispatch.Failure(err)
 		again := tries.Failed(failure) && !failure.Final
 		if failure.Outcome == retry.Executed {
-			return nil, sent, fmt.Errorf("limit: %s of %s: %w", script.Name, s.label(), err)
+			return nil, sent, fmt.Errorf("limit: a call of %s: %w", s.label(), err)
 		}
 		if !again || tries.Replay && id == noID || f.abandoned() {
-			return nil, sent, fmt.Errorf("%w: %s of %s: %w", ratelimiter.ErrUnavailable, script.Name, s.label(), err)
+			return nil, sent, fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.label(), err)
 		}
 		if tries.Replay && f.spends() && since == first {
 			since = unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
@@ -140,6 +143,19 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			tries.Pause(ctx.Done(), nil)
 		}
 	}
+}
+
+// patience is how long a call is on its way until it counts as one without a reply.
+const patience = 10 * time.Millisecond
+
+// left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
+// the last attempt failed, if one has.
+func (s *Shared) left(err error, began time.Time, last error) error {
+	waited := time.Since(began)
+	if last == nil && waited < patience {
+		return err
+	}
+	return permit.NoReply("a call of "+s.String(), waited, last, err)
 }
 
 // undecided reports whether the script replied that it cannot tell whether its call has run before, and

@@ -39,6 +39,9 @@ func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, a
 	if waits {
 		c.waiting(1)
 	}
+	if ctx == nil { // which is the error
+		ctx = context.Background()
+	}
 	begin := time.Now()
 	r, err := ask()
 	if waits {

@@ -14,7 +14,7 @@ type Limiter interface {
 	// Allow takes n permits if all of them are available now, and otherwise none. A refusal is not an
 	// error and takes nothing.
 	//
-	// The limiters of this package return ratelimiter.ErrInvalidArgument if n is less than 1,
+	// The limiters of this package return ratelimiter.ErrInvalidArgument if n is less than 1 or ctx is nil,
 	// ratelimiter.ErrPermitsExceedRate if n is more than one call can ever be granted (both before anything
 	// is sent), ctx.Err() if ctx is done, and the errors of Redis that [Shared] describes.
 	Allow(ctx context.Context, n int64) (Result, error)
@@ -102,6 +102,14 @@ func (r Rate) checkPace(what string, permits int64) error {
 		return invalid("%s of %d permits is too large to be counted exactly at %v; take a smaller one", what, permits, r)
 	}
 	return nil
+}
+
+// contextError returns the error of ctx, or that of a context that is nil.
+func contextError(ctx context.Context) error {
+	if ctx == nil {
+		return invalid("the context is nil")
+	}
+	return ctx.Err()
 }
 
 func invalid(format string, args ...any) error {

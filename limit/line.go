@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Requests of one subject that come while a call of it is in flight wait for its reply and go as one call, which
@@ -217,6 +218,7 @@ func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
 		l.recycle(r)
 		return result, err
 	}
+	began := time.Now()
 	select {
 	case <-r.done:
 		result, err := r.result, r.err
@@ -224,7 +226,7 @@ func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
 		return result, err
 	case <-ctx.Done():
 		r.left.Store(true)
-		return Result{}, ctx.Err()
+		return Result{}, s.left(ctx.Err(), began, nil)
 	}
 }
 

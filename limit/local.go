@@ -54,7 +54,7 @@ func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (Res
 }
 
 func (l *Local) ask(ctx context.Context, q demand) (Result, error) {
-	if err := ctx.Err(); err != nil {
+	if err := contextError(ctx); err != nil {
 		return Result{}, err
 	}
 	if err := checkPermits(l.algorithm, q.n); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -48,7 +49,8 @@ import (
 // Every key has a TTL, which ends a minute after the limiter is as if it had never been used. Grants that
 // Redis loses are not counted. Callers of one process that wait form a queue; see [Wait].
 //
-// A call returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook of the client panicked,
+// A call returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook of the client panicked, together with
+// ctx.Err() if ctx was done before there was a reply (after an attempt that failed, or 10 ms or more without a reply),
 // ratelimiter.ErrMalformed if a key holds something that no limiter writes, and every other error that Redis
 // replies with. No permits are granted with an error. An error does not contain the subject, which may be a token: it has
 // the first eight hexadecimal digits of its SHA-256.
@@ -105,7 +107,7 @@ func WithoutKnownRefusals() Option { return func(c *config) { c.withoutKnown = t
 // On a Ring a limiter stays on its shard, as the limiters of a ratelimiter.Client do. While the shard is down
 // its calls return ratelimiter.ErrUnavailable; it does not begin anew on another shard.
 func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Option) (*Shared, error) {
-	if rdb == nil || a == nil {
+	if v := reflect.ValueOf(rdb); a == nil || !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("the redis client or the algorithm is nil")
 	}
 	if err := checkName(name); err != nil {
@@ -166,7 +168,7 @@ func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration) (Re
 }
 
 func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
-	if err := ctx.Err(); err != nil {
+	if err := contextError(ctx); err != nil {
 		return Result{}, err
 	}
 	if err := checkPermits(s.config.algorithm, q.n); err != nil {

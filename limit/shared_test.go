@@ -349,7 +349,8 @@ func TestContexts(t *testing.T) {
 		*s = saboteur{left: 100, err: redisError("LOADING")}
 		begin := time.Now()
 		_, err = l.Allow(ctx, 1)
-		require.True(t, err == context.DeadlineExceeded, "%v", err)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		require.Equal(t, time.Millisecond, time.Since(begin))
 		require.Equal(t, 1, s.sent)
 	})

@@ -50,6 +50,9 @@ func WaitTimeout(ctx context.Context, l Limiter, n int64, timeout time.Duration)
 }
 
 func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
+	if ctx == nil || l == nil {
+		return false, invalid("the context or the limiter is nil")
+	}
 	if a, ok := l.(*Adapter); ok {
 		return a.waitInQueue(ctx, n, timeout)
 	}

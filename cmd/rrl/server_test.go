@@ -176,6 +176,7 @@ func TestRequireWithoutRedis(t *testing.T) {
 		w, _ := get(t.Context(), s, "/require?num=none")
 		require.Equal(t, http.StatusBadRequest, w.Code, "a bad num is bad without Redis, too")
 		down.Store(false)
+		time.Sleep(1250 * time.Millisecond) // until the next probe
 		w, _ = get(t.Context(), s, "/require?num=1")
 		require.Equal(t, http.StatusOK, w.Code)
 	}, away(&down))

@@ -24,6 +24,7 @@ type Dispatcher struct {
 	single  *lane // of a client with one node; nil for a cluster and a ring
 	ring    *pinnedRing
 	cluster masters
+	looks   looks
 	settled atomic.Bool // the cluster's client knows its masters, so that asking it for one does not block
 
 	mu    sync.RWMutex

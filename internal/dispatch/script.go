@@ -10,6 +10,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -128,6 +130,12 @@ type OnceCmd struct{ *redis.Cmd }
 // NoRetry tells go-redis not to send the command again.
 func (OnceCmd) NoRetry() bool { return true }
 
+// A Once is a OnceCmd of any type.
+type Once struct{ redis.Cmder }
+
+// NoRetry tells go-redis not to send the command again.
+func (Once) NoRetry() bool { return true }
+
 func process(ctx context.Context, rdb Sender, args []any) (any, error) {
 	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
 	// The command has the same error.
@@ -158,15 +166,74 @@ func Met(ctx context.Context, s Sender, err error) *retry.Error {
 	return failure
 }
 
-// Reload has the client of a cluster look up the masters again, in the background. On its own the client does so
-// once a minute while a master does not reply, so that it meets the replica that took over up to a minute late.
+// Reload is like [Refresh] but does not wait. On its own the client of a cluster looks up the masters once a minute while
+// one of them does not reply, so that it meets the replica that took over up to a minute late.
 func Reload(ctx context.Context, s Sender) {
-	if d, ok := s.(*Dispatcher); ok {
-		s = d.sender
+	switch s := s.(type) {
+	case *Dispatcher:
+		if s.cluster != nil && s.looks.reloading.CompareAndSwap(false, true) {
+			go func() {
+				defer s.looks.reloading.Store(false)
+				Refresh(ctx, s)
+			}()
+		}
+	case interface{ ReloadState(ctx context.Context) }: // a call that goes by itself
+		s.ReloadState(ctx)
 	}
-	if cluster, ok := s.(interface{ ReloadState(ctx context.Context) }); ok {
-		cluster.ReloadState(ctx)
+}
+
+const (
+	refreshPatience = 100 * time.Millisecond // how long a look at the masters takes, unless the node does not reply
+	refreshTries    = 3
+)
+
+// Refresh looks up the masters of a cluster again and returns when that is done, or after 0.3 s. It asks several nodes,
+// one after another: the client of a cluster asks one at random, which may be the one that does not reply, and on its
+// own it asks no other as long as it waits for that.
+func Refresh(ctx context.Context, s Sender) {
+	d, ok := s.(*Dispatcher)
+	if !ok || d.cluster == nil {
+		return
 	}
+	if cluster, ok := d.rdb.(everyMaster); ok {
+		for range refreshTries {
+			select {
+			case <-d.looks.begin(ctx, cluster):
+				return
+			case <-time.After(refreshPatience):
+			}
+		}
+	}
+}
+
+// An everyMaster is the part of a redis.ClusterClient that looks up the masters before it calls a function for each.
+type everyMaster interface {
+	ForEachMaster(ctx context.Context, fn func(ctx context.Context, master *redis.Client) error) error
+}
+
+// looks are the looks at the masters of a cluster.
+type looks struct {
+	reloading atomic.Bool // [Reload] runs
+
+	mu    sync.Mutex
+	began time.Time
+	done  chan struct{} // of the last one
+}
+
+// begin begins to look up the masters, unless it has done so just now, and returns a channel that is closed when that is
+// done.
+func (l *looks) begin(ctx context.Context, cluster everyMaster) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); l.done == nil || now.Sub(l.began) >= refreshPatience {
+		done := make(chan struct{})
+		l.began, l.done = now, done
+		go func() {
+			defer close(done)
+			_ = cluster.ForEachMaster(context.WithoutCancel(ctx), func(context.Context, *redis.Client) error { return nil })
+		}()
+	}
+	return l.done
 }
 
 // Leavable calls f, which talks to Redis, and abandons the call when ctx is done. On its own go-redis looks at

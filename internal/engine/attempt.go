@@ -199,35 +199,61 @@ func (h *Handle) refund(ctx context.Context, typ permit.Type, g permit.Grant) {
 	_ = retry.Do(nil, nil, func(bool) error { return h.backend.Refund(ctx, typ, g) })
 }
 
-// gated calls call until there is a reply, as a replay if it may have been executed before. During an outage it
-// makes no call except for the probe. The function call has to record its replies with noteReply. The errors of
-// gated are meant for callers.
+// Gated is gated for a call that does not record its replies.
+func (h *Handle) Gated(ctx context.Context, op string, call func(replay bool) error) error {
+	return h.gated(ctx, op, func(replay bool) error {
+		sent := time.Now()
+		err := call(replay)
+		h.noteReply(nil, sent, err)
+		return err
+	})
+}
+
+// gated calls call, which makes one attempt, until there is a reply, as a replay if it may have been executed before.
+// During an outage it makes no call except for the probe, and returns at once. The function call has to record its
+// replies with noteReply. The errors of gated are meant for callers: when ctx is done, that of ctx, which wraps
+// ErrUnavailable as well if there has been no reply.
 func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) error) error {
-	health, c, sent := h.Health(), &outage.Call{Owner: h}, time.Time{}
-	defer health.End(c)
-	err := retry.Do(nil, h.engine.closed, func(replay bool) error {
+	health, c, begin, sent := h.Health(), &outage.Call{Owner: h}, time.Now(), time.Time{}
+	defer func() { health.End(c) }()
+	var last error
+	gaveUp := false // although another attempt might have succeeded
+	err := retry.Do(ctx.Done(), h.engine.closed, func(replay bool) error {
 		if err := h.engine.ready(ctx); err != nil {
 			return err
 		}
 		next, _, err := health.Allow(c)
 		if err != nil {
-			return permit.Unavailable(op, h.name, err)
+			return permit.Unavailable(op, h.name, withLast(err, last))
 		}
 		sent = time.Now()
 		if !next.IsZero() {
-			err = h.prove(ctx, c)
+			probe := c
+			c = &outage.Call{Owner: h}
+			err = h.proveBeside(ctx, probe)
 		}
 		if err == nil {
 			err = call(replay)
 		}
-		if failure, ok := err.(*retry.Error); ok && !next.IsZero() {
+		failure, failed := err.(*retry.Error)
+		if failed && failure.Outcome != retry.Executed && ctx.Err() == nil {
+			last = failure.Err
+			health.Failed(last)
+		}
+		gaveUp = failed && failure.Final
+		if failed && !next.IsZero() {
 			failure.Final = true // it was the probe
 		}
 		return err
 	})
-	if failure, ok := err.(*retry.Error); ok {
+	failure, failed := err.(*retry.Error)
+	failed = failed && failure.Outcome != retry.Executed
+	if left := ctx.Err(); left != nil && (failed || err == left) {
+		return whyLeft(permit.Of(op, h.name), begin, last, left)
+	}
+	if failed {
 		h.observePanic(failure.Err)
-		if failure.Outcome != retry.Executed && !failure.Local {
+		if !failure.Local && !gaveUp {
 			h.markDown(sent, failure)
 		}
 	}

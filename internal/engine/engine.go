@@ -266,23 +266,43 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
 }
 
 // whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up.
-// The error wraps ErrUnavailable if Redis is known to be down, or if nobody knows whether the request was
-// refused.
+// The error wraps ErrUnavailable if Redis is known to be down, if the last attempt has failed, or if nobody knows
+// whether the request was refused.
 func (l *limiter) whyLeftLocked(r *request, err error) error {
-	_, down := l.h.Health().Since()
-	switch {
-	case r.Degraded:
+	if r.Degraded {
 		return err
-	case err != nil && down == nil:
-		return err
-	case err != nil:
-		return fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, down)
-	case l.lastErr != nil:
-		return fmt.Errorf("%w: acquire of %q: Redis did not reply in time: %w", permit.ErrUnavailable, l.h.name, l.lastErr)
-	case down != nil || l.lineInFlight && !r.refused && r.turn == nil:
-		return fmt.Errorf("%w: acquire of %q: Redis did not reply in time", permit.ErrUnavailable, l.h.name)
 	}
-	return nil
+	_, down := l.h.Health().Since()
+	if down != nil {
+		down = withLast(down, l.lastErr)
+		if err != nil {
+			down = fmt.Errorf("%w: %w", err, down)
+		}
+		return permit.Unavailable("acquire", l.h.name, down)
+	}
+	var waited time.Duration // for a call that is on its way
+	for _, f := range l.flights {
+		waited = max(waited, time.Since(f.begin))
+	}
+	if waited == 0 && r.blocking {
+		waited = time.Since(r.came)
+	}
+	// It is on its way, or stands behind a call that is.
+	asks := (l.lineInFlight || !r.blocking) && !r.refused && r.turn == nil
+	if l.lastErr != nil || asks && (err == nil || waited >= Grace) {
+		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
+	}
+	return err
+}
+
+// whyLeft returns the error of a caller that leaves a call of gated, or one for a list, because of err, and has waited
+// for a reply since began. Failure is how the last attempt failed, if one has.
+func whyLeft(what string, began time.Time, failure, err error) error {
+	waited := time.Since(began)
+	if failure == nil && err != nil && waited < Grace {
+		return err
+	}
+	return permit.NoReply(what, waited, failure, err)
 }
 
 // Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,15 +39,59 @@ func (h *Handle) replied(c *outage.Call, sent time.Time, what outage.Reply) {
 	}
 }
 
+// proveBeside makes the probe of any outage on behalf of c. It returns as soon as ctx is done, which does not end the
+// probe: the contexts of callers may be too short for it.
+func (h *Handle) proveBeside(ctx context.Context, c *outage.Call) error {
+	background := context.WithoutCancel(ctx)
+	if ctx.Done() == nil {
+		defer h.Health().End(c)
+		return h.proof(background, c)
+	}
+	h.shard.lock()
+	closed := h.shard.closed
+	if !closed { // Close waits only for those counted before
+		h.engine.calls.Add(1)
+	}
+	h.shard.unlock()
+	if closed {
+		h.Health().End(c)
+		return permit.ErrClosed
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer h.engine.calls.Done()
+		err := h.proof(background, c)
+		h.Health().End(c)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return &retry.Error{Err: ctx.Err(), Outcome: retry.NotExecuted}
+	}
+}
+
 // prove makes the probe of an outage that not every reply ends, on behalf of c. The error, a *[retry.Error], tells
 // why the outage goes on. In other outages the call of c itself is the probe, and prove does nothing.
 func (h *Handle) prove(ctx context.Context, c *outage.Call) error {
-	health := h.Health()
-	if !health.NeedsProof() {
+	if !h.Health().NeedsProof() {
 		return nil
 	}
+	return h.proof(ctx, c)
+}
+
+// proof makes a probe, on behalf of c. The error, a *[retry.Error], tells why the outage goes on.
+func (h *Handle) proof(ctx context.Context, c *outage.Call) error {
+	health := h.Health()
 	sent := time.Now()
-	err := h.backend.Probe(ctx, h.Type())
+	// A reply that comes later proves nothing, and whoever waits for it keeps others from probing.
+	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
+	defer cancel()
+	err := h.backend.Probe(bounded, h.Type())
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = &retry.Error{Err: fmt.Errorf("no reply to a probe within %v", outage.MaxProof), Outcome: retry.NotExecuted}
+	}
 	if failure, ok := err.(*retry.Error); ok && !(failure.Outcome == retry.Executed && failure.Answered) {
 		h.noteReply(c, sent, err)
 		return failure

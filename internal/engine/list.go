@@ -43,7 +43,7 @@ func (e *Engine) AcquireAll(ctx context.Context, demands []Demand, wait bool, de
 		return a, err
 	}
 	a, err := w.try(ctx)
-	if errors.Is(err, permit.ErrUnavailable) {
+	if errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil {
 		if a, decided, err := w.tryLocal(ctx); decided {
 			return a, err
 		}
@@ -152,7 +152,7 @@ func (w *listWaiter) acquire(ctx context.Context) (ListOutcome, error) {
 		case err == nil:
 			w.noteRefusal(a, next)
 			a = next
-		case errors.Is(err, permit.ErrUnavailable) && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
+		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.leaveLines()
 			a = nothing
 			if w.decidesLocally() {

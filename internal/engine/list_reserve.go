@@ -81,7 +81,7 @@ func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, 
 	for i, p := range w.parts {
 		s.list[i].reservation = reservation{h: p.h, permits: p.permits, typ: p.h.Type(), id: id}
 	}
-	background, slow := context.WithoutCancel(ctx), w.engine.slowed.next()
+	background, slow, began := context.WithoutCancel(ctx), w.engine.slowed.next(), time.Now()
 	if err := w.inBackground(func() { s.run(background) }); err != nil {
 		return a, true, err
 	}
@@ -92,15 +92,17 @@ func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, 
 		case <-s.done:
 			return s.a, true, s.err
 		case <-ctx.Done():
-			err = ctx.Err()
+			if err = ctx.Err(); w.failure() != nil {
+				err = whyLeft(names(w.parts), began, w.failure(), err)
+			}
 		case <-w.engine.closed:
 			err = permit.ErrClosed
 		case <-timeUp:
-			err = fmt.Errorf("%w: reserve of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
+			err = whyLeft(names(w.parts), began, w.failure(), nil)
 		case <-slow:
 			slow = w.engine.slowed.next()
 			if cause := w.downBecause(); cause != nil {
-				err = fmt.Errorf("%w: reserve of %s: %w", permit.ErrUnavailable, names(w.parts), cause)
+				err = fmt.Errorf("%w: %s: %w", permit.ErrUnavailable, names(w.parts), cause)
 			}
 		}
 	}

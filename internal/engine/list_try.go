@@ -48,6 +48,7 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 		done  = make(chan result, 1)
 		parts = append([]part(nil), w.parts...) // the caller may go on to use its own
 		slow  = w.engine.slowed.next()
+		began = time.Now()
 	)
 	err := w.inBackground(func() {
 		ctx := context.WithoutCancel(ctx)
@@ -77,11 +78,11 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 			return r.a, r.err
 		case <-ctx.Done():
 			if leave() {
-				return listReply{}, ctx.Err()
+				return nothing, whyLeft(names(w.parts), began, w.failure(), ctx.Err())
 			}
 		case <-timeUp:
 			if leave() {
-				return listReply{}, fmt.Errorf("%w: acquire_all of %s: Redis did not reply in time", permit.ErrUnavailable, names(w.parts))
+				return nothing, whyLeft(names(w.parts), began, w.failure(), nil)
 			}
 		case <-slow:
 			slow = w.engine.slowed.next()
@@ -90,7 +91,7 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 				continue
 			}
 			if leave() {
-				return nothing, fmt.Errorf("%w: acquire_all of %s: %w", permit.ErrUnavailable, names(w.parts), cause)
+				return nothing, fmt.Errorf("%w: %s: %w", permit.ErrUnavailable, names(w.parts), cause)
 			}
 		}
 		r := <-done
@@ -107,6 +108,16 @@ func (w *listWaiter) hasPolicies() bool {
 func (w *listWaiter) downBecause() error {
 	for _, p := range w.parts {
 		if _, err := p.h.Health().Since(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failure returns how the last attempt to reach the Redis of any part failed, or nil if there has been a reply since.
+func (w *listWaiter) failure() error {
+	for _, p := range w.parts {
+		if err := p.h.Health().Failure(); err != nil {
 			return err
 		}
 	}
@@ -186,7 +197,7 @@ func (e *Engine) takeAll(ctx context.Context, parts []part) (refused []int, err 
 		for i, p := range parts {
 			list[i] = permit.Part{Limiter: p.h.backend, Type: p.typ, ID: p.id, Permits: p.permits}
 		}
-		err := first.gated(ctx, "acquire_all", func(replay bool) (err error) {
+		err := first.gated(ctx, "acquire", func(replay bool) (err error) {
 			sent := time.Now()
 			refused, err = e.cfg.Backends.AcquireAll(ctx, list, replay)
 			first.noteReply(nil, sent, err)
@@ -202,7 +213,7 @@ func (e *Engine) takeAll(ctx context.Context, parts []part) (refused []int, err 
 			}
 		}
 		if typeChanges == permit.MaxTypeChanges*len(parts) {
-			return nil, permit.TypeKeepsChanging("acquire_all", first.name)
+			return nil, permit.TypeKeepsChanging("acquire", first.name)
 		}
 	}
 }
@@ -361,8 +372,10 @@ func (h *Handle) learnRate(a *permit.Reply, begin time.Time) {
 	h.shard.limiterLocked(h).learnRateLocked(a, begin)
 }
 
+// names returns what a list asks for, for errors.
 func names(parts []part) string {
 	var b strings.Builder
+	b.WriteString("acquire of ")
 	for i, p := range parts {
 		if i > 0 {
 			b.WriteString(", ")

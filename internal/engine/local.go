@@ -210,7 +210,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	for r := l.waiters.first; r != nil && l.waiters.yields > 0; {
 		next := r.next
 		if r.yields {
-			ended = r.failLocked(permit.Unavailable("acquire_all", l.h.name, cause), ended)
+			ended = r.failLocked(permit.Unavailable("acquire", l.h.name, cause), ended)
 		}
 		r = next
 	}

@@ -91,7 +91,7 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 	for range permit.MaxTypeChanges {
 		var a permit.Reserved
 		answered := false
-		err := v.h.gated(ctx, "reserve", func(replay bool) (err error) {
+		err := v.h.gated(ctx, "acquire", func(replay bool) (err error) {
 			v.unsure = v.unsure || replay
 			sent := time.Now()
 			a, err = v.h.backend.Reserve(ctx, v.call(want, whole))
@@ -123,7 +123,7 @@ func (v *reservation) send(ctx context.Context, want int64, whole bool) error {
 		}
 		return err
 	}
-	return permit.TypeKeepsChanging("reserve", v.h.name)
+	return permit.TypeKeepsChanging("acquire", v.h.name)
 }
 
 // call returns the arguments of a call after which that many permits are held.

@@ -147,7 +147,9 @@ func TestContextEndsEveryCall(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, f := range calls {
 			wg.Go(func() {
-				require.True(t, f(ctx) == context.DeadlineExceeded)
+				err := f(ctx)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, permit.ErrUnavailable)
 				require.Equal(t, 700*time.Millisecond, time.Since(begin))
 			})
 		}

@@ -25,6 +25,7 @@ type Health struct {
 	granted int64         // requests that a policy granted during the outage
 	slow    bool          // the outage ends only with a prompt reply
 	refused bool          // the outage ends only with a write
+	failure error         // how the last attempt failed; nil if there has been a reply since
 	probing time.Time     // since when a probe has been on its way; zero if there is none
 
 	silence silence
@@ -38,6 +39,8 @@ const (
 	// prompt is the time within which the reply to a probe must come to end an outage because of slow replies. It is
 	// half of tooSlow, so that a Redis that is just fast enough, or just too slow, does not go up and down.
 	prompt = tooSlow / 2
+	// MaxProof is how long the proof that an outage is over may take.
+	MaxProof = tooSlow
 )
 
 // Allow reports whether a call may be made now, in which case err is nil. Otherwise err is why Redis is down,
@@ -103,6 +106,24 @@ func (h *Health) MarkDown(sent time.Time, err error, refused bool) (began bool) 
 	return began
 }
 
+// Failed records that an attempt got no reply because of err, or that Redis refused to run it.
+func (h *Health) Failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failure = err
+}
+
+// Failure returns why Redis is known to be down, or else how the last attempt failed, or nil if there has been a reply
+// since.
+func (h *Health) Failure() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		return h.err
+	}
+	return h.failure
+}
+
 // beginLocked begins an outage, whose cause the caller sets.
 func (h *Health) beginLocked() {
 	now := time.Now()
@@ -135,6 +156,9 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 	defer h.mu.Unlock()
 	now := time.Now()
 	took := now.Sub(sent)
+	if what != NotYet {
+		h.failure = nil
+	}
 	if h.err == nil {
 		if took < tooSlow {
 			h.silence.broken(c, sent, now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -25,9 +26,25 @@ func Exceeds(limiter string, permits, rate int64) error {
 	return fmt.Errorf("%w: asked for %d permits of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
 }
 
+// Of returns what an operation does, for errors.
+func Of(op, limiter string) string { return fmt.Sprintf("%s of %q", op, limiter) }
+
 // Unavailable returns the error of an operation that Redis did not carry out.
 func Unavailable(op, limiter string, err error) error {
-	return fmt.Errorf("%w: %s of %q: %w", ErrUnavailable, op, limiter, err)
+	return fmt.Errorf("%w: %s: %w", ErrUnavailable, Of(op, limiter), err)
+}
+
+// NoReply returns the error of what a caller has waited for without a reply, such as `Rate of "x"`. Failure is how its
+// last attempt failed, and left is the error of the caller's context; each may be nil.
+func NoReply(what string, waited time.Duration, failure, left error) error {
+	err := fmt.Errorf("%w: %s: no reply within %v", ErrUnavailable, what, waited.Round(time.Millisecond))
+	if failure != nil {
+		err = fmt.Errorf("%w; the last attempt failed: %w", err, failure)
+	}
+	if left != nil {
+		err = fmt.Errorf("%w: %w", err, left)
+	}
+	return err
 }
 
 // Failed returns the error that callers get when an operation could not be carried out. It wraps ErrUnavailable

@@ -187,8 +187,10 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 
 // Probe makes one attempt at a write that changes nothing: it would change the score of a member that does not exist.
 // It is refused wherever the first write of a script would be: by a server that is out of memory, by a replica, for
-// want of replicas, and after a failed save. Its errors are like those of [Limiter.Acquire].
+// want of replicas, and after a failed save. Its errors are like those of [Limiter.Acquire]. On a cluster it looks up the
+// masters first, since the one that does not reply may have been replaced.
 func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
+	dispatch.Refresh(ctx, l.sender)
 	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "zadd", l.Keys.Permits[typ], "XX", 0, "probe")}
 	_, err := dispatch.Leavable(ctx, func() (any, error) {
 		_ = dispatch.Process(ctx, l.sender, cmd)

@@ -34,11 +34,11 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return permit.Failed("clients", l.Name, dispatch.Failure(err))
+		return permit.Failed("Clients", l.Name, dispatch.Failure(err))
 	}
 	conn := *l.Conn
 	conn.sender = node
-	at := &Limiter{Conn: &conn, Name: l.Name, Keys: l.Keys}
+	at := &Limiter{Conn: &conn, Gate: l.Gate, Name: l.Name, Keys: l.Keys}
 
 	pattern, seen := l.Keys.ClientsPattern(), map[string]bool{}
 	for cursor := uint64(0); ; {
@@ -47,7 +47,7 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 		}
 		var keys []string
 		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
-		_, err := command(ctx, at, "clients", cmd, func() (_ struct{}, err error) {
+		_, err := command(ctx, at, "Clients", cmd, func() (_ struct{}, err error) {
 			keys, cursor, err = cmd.Result()
 			return struct{}{}, err
 		})

@@ -55,9 +55,15 @@ func (c *Conn) senderOf(alone bool) dispatch.Sender {
 // shard is not known.
 func (c *Conn) Shard(key string) (any, bool) { return dispatch.ShardOf(c.sender, key) }
 
+// A Gate makes the attempts at a call as long as Redis is not known to be down; see engine.Handle.Gated.
+type Gate interface {
+	Gated(ctx context.Context, op string, attempt func(replay bool) error) error
+}
+
 // A Limiter is one limiter in Redis.
 type Limiter struct {
 	*Conn
+	Gate Gate   // of the calls that are not those of a Backend
 	Name string // for errors: as the caller knows it
 	Keys Keys
 }
@@ -129,8 +135,8 @@ func (l *Limiter) touched() {
 	}
 }
 
-// send runs a script and returns its raw reply. When ctx is done it returns ctx.Err() unchanged. In that case,
-// and after an error whose outcome is Unknown, the script may have been executed.
+// send runs a script and returns its raw reply. After an error of ctx, and after ErrUnavailable, the script may have
+// been executed.
 func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...any) (reply any, err error) {
 	cmd, err := s.Command(keys, args...)
 	if err != nil {
@@ -138,23 +144,15 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 	}
 	l.touched()
 	defer l.touched()
-	err = retry.Do(ctx.Done(), l.Closed, func(bool) error {
-		if err := l.ready(ctx); err != nil { // one of them may have ended the pause
-			return err
+	err = l.Gate.Gated(ctx, s.op(), func(bool) (err error) {
+		reply, err = l.once(ctx, l.sender, s, cmd, 1)
+		if failure, ok := err.(*retry.Error); ok {
+			failure.Final = failure.Final || failure.Outcome == retry.Unknown && s.resend != ResendAlways
 		}
-		var err error
-		if reply, err = l.once(ctx, l.sender, s, cmd, 1); err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		failure := err.(*retry.Error)
-		failure.Final = failure.Outcome == retry.Unknown && s.resend != ResendAlways
-		return failure
+		return err
 	})
 	if err != nil {
-		return nil, permit.Failed(s.Name, l.Name, err)
+		return nil, err
 	}
 	return reply, nil
 }
@@ -168,20 +166,23 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any
 	return l.numbers(s, raw)
 }
 
-// command runs a plain command and returns its result. An error names the limiter and is ErrUnavailable if
-// Redis could not be reached; an error of the context is returned unchanged.
-func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (T, error) {
-	v, err := dispatch.Leavable(ctx, func() (T, error) {
-		_ = dispatch.Process(ctx, l.sender, cmd)
-		return result()
+// command runs a plain command that only reads, and returns its result. An error names the limiter and is
+// ErrUnavailable if Redis could not be reached.
+func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (v T, err error) {
+	err = l.Gate.Gated(ctx, op, func(bool) (err error) {
+		v, err = dispatch.Leavable(ctx, func() (T, error) {
+			_ = dispatch.Process(ctx, l.sender, dispatch.Once{Cmder: cmd})
+			return result()
+		})
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return dispatch.Failure(err)
+		}
+		return dispatch.Met(ctx, l.sender, err)
 	})
-	switch {
-	case err == nil:
-		return v, nil
-	case ctx.Err() != nil:
-		return v, ctx.Err()
-	}
-	return v, permit.Failed(op, l.Name, dispatch.Failure(err))
+	return v, err
 }
 
 // numbers parses a reply that is a number or a list of numbers.
@@ -217,5 +218,5 @@ func (l *Limiter) statusError(r []int64) error {
 }
 
 func (l *Limiter) badReply(s *Script, r any) error {
-	return fmt.Errorf("ratelimiter: %s of %q: unexpected reply %v", s.Name, l.Name, r)
+	return fmt.Errorf("ratelimiter: %s of %q: unexpected reply %v", s.op(), l.Name, r)
 }

@@ -25,7 +25,7 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 // TTL returns how long the limiter still lives, or -1 or -2 as in Redis.
 func (l *Limiter) TTL(ctx context.Context) (time.Duration, error) {
 	cmd := redis.NewIntCmd(ctx, "pttl", l.Keys.Hash)
-	n, err := command(ctx, l, "ttl", cmd, cmd.Result)
+	n, err := command(ctx, l, "TTL", cmd, cmd.Result)
 	return PTTL(n), err
 }
 

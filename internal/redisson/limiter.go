@@ -88,7 +88,7 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 		args = append(args, field)
 	}
 	cmd := redis.NewSliceCmd(ctx, args...)
-	values, err := command(ctx, l, "rate", cmd, cmd.Result)
+	values, err := command(ctx, l, "Rate", cmd, cmd.Result)
 	if err != nil {
 		return permit.Rate{}, err
 	}
@@ -106,7 +106,7 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 		}
 	}
 	if len(values) != len(rateFields) {
-		return permit.Rate{}, fmt.Errorf("ratelimiter: rate of %q: unexpected reply", l.Name)
+		return permit.Rate{}, fmt.Errorf("ratelimiter: Rate of %q: unexpected reply", l.Name)
 	}
 	r, err := parseRate(hash)
 	if err != nil {
@@ -118,7 +118,7 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 // Exists reports whether the limiter has a rate.
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {
 	cmd := redis.NewIntCmd(ctx, "exists", l.Keys.Hash)
-	n, err := command(ctx, l, "exists", cmd, cmd.Result)
+	n, err := command(ctx, l, "Exists", cmd, cmd.Result)
 	return n == 1, err
 }
 
@@ -137,7 +137,7 @@ func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error)
 			return left, err
 		}
 	}
-	return 0, permit.CountKeepsChanging("available", l.Name)
+	return 0, permit.CountKeepsChanging("AvailablePermits", l.Name)
 }
 
 // count is Available, but reports changed if the set has changed meanwhile, so that the count has to begin anew.

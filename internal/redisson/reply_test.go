@@ -38,6 +38,13 @@ func (f *forger) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// once is a Gate that makes one attempt.
+type once struct{}
+
+func (once) Gated(_ context.Context, op string, attempt func(replay bool) error) error {
+	return permit.Failed(op, "limiter", attempt(false))
+}
+
 // forged returns a limiter whose Redis is the returned forger.
 func forged(t *testing.T) (*Limiter, *forger) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -52,7 +59,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 		Release: script("release", 3, 4), Delete: script("delete", 5, 0), Expire: script("expire", 5, 3),
 		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0), Inspect: script("inspect", 3, 3),
 	}})
-	return &Limiter{Conn: conn, Name: "limiter", Keys: NewKeys("limiter", "id")}, f
+	return &Limiter{Conn: conn, Gate: once{}, Name: "limiter", Keys: NewKeys("limiter", "id")}, f
 }
 
 // list returns a reply of the given numbers.

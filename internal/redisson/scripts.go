@@ -1,6 +1,7 @@
 package redisson
 
 import (
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -10,6 +11,23 @@ import (
 type Script struct {
 	*dispatch.Script
 	resend Resend
+}
+
+// op returns the name of the method that runs the script, for errors.
+func (s *Script) op() string {
+	switch s.Name {
+	case "audit", "trim":
+		return "Heal"
+	case "available":
+		return "AvailablePermits"
+	case "acquire", "acquire_all", "reserve", "give_back":
+		return "acquire"
+	}
+	var b strings.Builder
+	for word := range strings.SplitSeq(s.Name, "_") {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
 }
 
 // A Resend tells when a script may be sent again after an error.

@@ -1,0 +1,108 @@
+package limit
+
+import (
+	"context"
+	"io"
+	"net"
+	"reflect"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// allCalls returns every way to ask l, which may be nil.
+func allCalls(l Limiter) map[string]func(context.Context) error {
+	calls := map[string]func(context.Context) error{
+		"Wait":        func(ctx context.Context) error { return Wait(ctx, l, 1) },
+		"WaitTimeout": func(ctx context.Context) error { _, err := WaitTimeout(ctx, l, 1, time.Minute); return err },
+	}
+	v := reflect.ValueOf(l)
+	for i := 0; v.IsValid() && i < v.NumMethod(); i++ {
+		m := v.Method(i)
+		if m.Type().NumIn() == 0 || m.Type().In(0) != reflect.TypeFor[context.Context]() {
+			continue
+		}
+		calls[v.Type().Method(i).Name] = func(ctx context.Context) error {
+			in := []reflect.Value{reflect.Zero(m.Type().In(0)), reflect.ValueOf(int64(1)), reflect.ValueOf(time.Minute)}
+			if ctx != nil {
+				in[0] = reflect.ValueOf(ctx)
+			}
+			out := m.Call(in[:m.Type().NumIn()])
+			err, _ := out[len(out)-1].Interface().(error)
+			return err
+		}
+	}
+	return calls
+}
+
+// TestNilArguments checks that a context, a redis client or a limiter that is nil is ErrInvalidArgument.
+func TestNilArguments(t *testing.T) {
+	redistest.NoServer(t)
+	a := GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1}
+	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		_, err := NewShared(rdb, "x", a)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	told := 0
+	hook := ratelimiter.Hook{
+		Request: func(ctx context.Context, _ ratelimiter.RequestInfo) { ctx.Done() },
+		Event:   func(ratelimiter.Event) { told++ },
+	}
+	shared, err := NewShared(rdb, "x", a, WithHook(hook), WithHook(hook))
+	require.NoError(t, err)
+	local, err := NewLocal(a)
+	require.NoError(t, err)
+	for _, l := range []Limiter{shared, local, NewAdapter(ratelimiter.New(rdb).RateLimiter("x")), NewAdapter(nil), nil} {
+		for name, call := range allCalls(l) {
+			require.ErrorIs(t, call(nil), ratelimiter.ErrInvalidArgument, name)
+			if l == nil || reflect.DeepEqual(l, NewAdapter(nil)) {
+				require.ErrorIs(t, call(context.Background()), ratelimiter.ErrInvalidArgument, name)
+			}
+		}
+	}
+	require.Zero(t, told, "a hook panicked")
+}
+
+// TestNoReplyBeforeContextEnds checks that a caller whose context ends before there has been a reply is told so, and why,
+// as far as that is known.
+func TestNoReplyBeforeContextEnds(t *testing.T) {
+	redistest.NoServer(t)
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for silent, dial := range []func(context.Context, string, string) (net.Conn, error){
+		func(context.Context, string, string) (net.Conn, error) { return nil, refused },
+		func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			return near, nil
+		},
+	} {
+		for _, d := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} {
+			for name := range allCalls(&Shared{}) {
+				synctest.Test(t, func(t *testing.T) {
+					rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial})
+					l, err := NewShared(rdb, "x", GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1})
+					require.NoError(t, err)
+					ctx, cancel := context.WithTimeout(t.Context(), d)
+					defer cancel()
+					err = allCalls(l)[name](ctx)
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, name)
+					require.ErrorIs(t, err, context.DeadlineExceeded, name)
+					require.ErrorContains(t, err, "no reply within "+d.String(), name)
+					if silent == 0 {
+						require.ErrorIs(t, err, syscall.ECONNREFUSED, name)
+					}
+					require.NoError(t, rdb.Close())
+					time.Sleep(time.Minute) // go-redis goes on dialing
+				})
+			}
+		}
+	}
+}
