@@ -12,7 +12,7 @@ var scriptFiles embed.FS
 
 // script returns the script scripts/NAME.lua, which takes that many keys and arguments.
 func script(name string, keys, args int, r redisson.Resend) *redisson.Script {
-	return redisson.NewScript(name, dispatch.Source(scriptFiles, name), keys, args, r)
+	return redisson.NewScript(dispatch.Load(scriptFiles, name, keys, args), r)
 }
 
 // scripts holds all scripts that this package sends, each with the number of its keys and arguments. Package

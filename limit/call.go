@@ -20,7 +20,7 @@ var scriptFiles embed.FS
 // script returns the script scripts/NAME.lua, which takes that many keys and arguments. The last two arguments are left out
 // of most calls: see config.command.
 func script(name string, keys, args int) *dispatch.Script {
-	s := dispatch.New(name, dispatch.Source(scriptFiles, name), keys, args)
+	s := dispatch.Load(scriptFiles, name, keys, args)
 	s.LetOut(2)
 	s.Clock = func(reply []any) (time.Time, bool) {
 		if len(reply) < 3 {

@@ -3,8 +3,23 @@ package dispatch
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
+
+// loaded are the scripts of this program.
+var loaded []*Script
+
+// Load returns the script scripts/NAME.lua of files, which takes that many keys and arguments. It is called while the packages
+// of the program are initialized.
+func Load(files fs.FS, name string, keys, args int) *Script {
+	s := New(name, Source(files, name), keys, args)
+	loaded = append(loaded, s)
+	return s
+}
+
+// Loaded returns the scripts that this program may send, in the order in which they were loaded.
+func Loaded() []*Script { return slices.Clone(loaded) }
 
 // use begins a line that stands for a fragment, the text of a file of its own that several scripts have in common.
 const use = "--#use "
