@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -459,9 +460,7 @@ var phaseTitle = regexp.MustCompile(`(?m)^ *-- (\d+)\. ([^.]+)\.`)
 // scriptText returns the source of a script.
 func scriptText(t *testing.T, name string) string {
 	t.Helper()
-	src, err := os.ReadFile("scripts/" + name + ".lua")
-	require.NoError(t, err)
-	return string(src)
+	return dispatch.Source(os.DirFS("."), name)
 }
 
 // acquirePhases returns the titles of the script's phases and the offsets at which they begin.

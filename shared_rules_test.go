@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSharedBlocks checks that code shared by several scripts is the same text in all of them.
-func TestSharedBlocks(t *testing.T) { redistest.SharedBlocks(t) }
+// TestSharedFragments checks that what stands in scripts/shared is shared.
+func TestSharedFragments(t *testing.T) { redistest.SharedFragments(t) }
 
 // TestAcquireAllTreatsLimitersAlike checks that the functions that acquire_all has for each limiter are the same
 // but for the numbers: limiter i has KEYS[3i-2], KEYS[3i-1], KEYS[3i] and ARGV[4+i]. They exist once per limiter

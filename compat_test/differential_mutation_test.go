@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -63,9 +64,8 @@ func TestDifferentialCatchesMutations(t *testing.T) {
 	require.NoError(t, err)
 	sound := map[string]string{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		sound[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(text)
+		name := strings.TrimSuffix(filepath.Base(file), ".lua")
+		sound[name] = dispatch.Source(os.DirFS(".."), name)
 	}
 	jars := map[string]*jar{}
 	for _, v := range twinVersions() {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -129,8 +130,7 @@ func TestLedgerKnowsWhatLacks(t *testing.T) {
 	rdb := redistest.Client(t)
 	seen := startLedger(t, rdb.Options().Addr)
 	name := redistest.Key(t)
-	script, err := os.ReadFile("../scripts/reserve.lua")
-	require.NoError(t, err)
+	script := dispatch.Source(os.DirFS(".."), "reserve")
 	limiter := ratelimiter.New(rdb).RateLimiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Minute}))
 	r, err := limiter.Try(t.Context(), 4)
@@ -141,7 +141,7 @@ func TestLedgerKnowsWhatLacks(t *testing.T) {
 	}
 	reserve := func(held byte, lacking int64) {
 		t.Helper()
-		reply, err := rdb.Eval(t.Context(), string(script), []string{name, "{" + name + "}:value", "{" + name + "}:permits", "{" + name + "}:ahead"},
+		reply, err := rdb.Eval(t.Context(), script, []string{name, "{" + name + "}:value", "{" + name + "}:permits", "{" + name + "}:ahead"},
 			0, 2, member(held), held, 0, "", 3600000, "me").Int64Slice()
 		require.NoError(t, err)
 		require.Equal(t, []int64{0, 2, 5, 60000, lacking}, reply[:5])

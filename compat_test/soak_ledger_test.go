@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A ledger holds every grant on a server as Redis itself saw it: what MONITOR reports of the ZADDs that scripts ran.
@@ -162,11 +163,7 @@ var giveBackSHA, reserveSHA = shaOf("give_back"), shaOf("reserve")
 
 func shaOf(script string) func() string {
 	return sync.OnceValue(func() string {
-		text, err := os.ReadFile("../scripts/" + script + ".lua")
-		if err != nil {
-			panic(err)
-		}
-		sum := sha1.Sum(text)
+		sum := sha1.Sum([]byte(dispatch.Source(os.DirFS(".."), script)))
 		return hex.EncodeToString(sum[:])
 	})
 }

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,8 +14,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// withOptions returns s, whose last two arguments are left out of most calls: see config.command.
-func withOptions(s *dispatch.Script) *dispatch.Script {
+//go:embed scripts
+var scriptFiles embed.FS
+
+// script returns the script scripts/NAME.lua, which takes that many keys and arguments. The last two arguments are left out
+// of most calls: see config.command.
+func script(name string, keys, args int) *dispatch.Script {
+	s := dispatch.Load(scriptFiles, name, keys, args)
 	s.LetOut(2)
 	s.Clock = func(reply []any) (time.Time, bool) {
 		if len(reply) < 3 {

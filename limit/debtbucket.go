@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -25,10 +24,7 @@ type DebtBucket struct {
 	Debt     int64
 }
 
-//go:embed scripts/debt_bucket.lua
-var debtBucketSrc string
-
-var debtBucketScript = withOptions(dispatch.New("debt_bucket", debtBucketSrc, 1, 8))
+var debtBucketScript = script("debt_bucket", 1, 8)
 
 // Bound implements [Algorithm].
 func (a DebtBucket) Bound(window time.Duration, n int64) int64 {

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -21,10 +20,7 @@ type FixedWindow struct {
 	Rate Rate
 }
 
-//go:embed scripts/fixed_window.lua
-var fixedWindowSrc string
-
-var fixedWindowScript = withOptions(dispatch.New("fixed_window", fixedWindowSrc, 1, 6))
+var fixedWindowScript = script("fixed_window", 1, 6)
 
 // Bound implements [Algorithm].
 func (a FixedWindow) Bound(window time.Duration, _ int64) int64 {

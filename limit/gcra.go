@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -22,10 +21,7 @@ type GCRA struct {
 	Burst int64
 }
 
-//go:embed scripts/gcra.lua
-var gcraSrc string
-
-var gcraScript = withOptions(dispatch.New("gcra", gcraSrc, 1, 7))
+var gcraScript = script("gcra", 1, 7)
 
 // Bound implements [Algorithm].
 func (a GCRA) Bound(window time.Duration, _ int64) int64 {

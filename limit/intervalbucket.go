@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -22,10 +21,7 @@ type IntervalBucket struct {
 	Capacity int64
 }
 
-//go:embed scripts/interval_bucket.lua
-var intervalBucketSrc string
-
-var intervalBucketScript = withOptions(dispatch.New("interval_bucket", intervalBucketSrc, 1, 7))
+var intervalBucketScript = script("interval_bucket", 1, 7)
 
 // Bound implements [Algorithm].
 func (a IntervalBucket) Bound(window time.Duration, _ int64) int64 {

@@ -48,7 +48,7 @@ func TestKnownRefusals(t *testing.T) {
 		// In a minute it asks sixty times, whatever the number of calls.
 		daily := twin(t, l, rdb).For("daily")
 		daily.config.algorithm, daily.config.parameters = FixedWindow{per(1, 24*time.Hour)}, FixedWindow{per(1, 24*time.Hour)}.parameters()
-		require.NoError(t, rdb.ScriptLoad(t.Context(), fixedWindowSrc).Err())
+		require.NoError(t, rdb.ScriptLoad(t.Context(), fixedWindowScript.Src).Err())
 		h.scripts = nil
 		for range 6000 {
 			_, err := daily.Allow(t.Context(), 1)

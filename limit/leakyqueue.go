@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -27,10 +26,7 @@ type LeakyQueue struct {
 	Capacity int64
 }
 
-//go:embed scripts/leaky_queue.lua
-var leakyQueueSrc string
-
-var leakyQueueScript = withOptions(dispatch.New("leaky_queue", leakyQueueSrc, 1, 7))
+var leakyQueueScript = script("leaky_queue", 1, 7)
 
 // Bound implements [Algorithm].
 func (a LeakyQueue) Bound(window time.Duration, n int64) int64 {

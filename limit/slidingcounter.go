@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"math"
 	"time"
 
@@ -24,10 +23,7 @@ type SlidingCounter struct {
 	Rate Rate
 }
 
-//go:embed scripts/sliding_counter.lua
-var slidingCounterSrc string
-
-var slidingCounterScript = withOptions(dispatch.New("sliding_counter", slidingCounterSrc, 1, 6))
+var slidingCounterScript = script("sliding_counter", 1, 6)
 
 // Bound implements [Algorithm].
 func (a SlidingCounter) Bound(window time.Duration, _ int64) int64 {

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -22,10 +21,7 @@ type SlidingLog struct {
 	Rate Rate
 }
 
-//go:embed scripts/sliding_log.lua
-var slidingLogSrc string
-
-var slidingLogScript = withOptions(dispatch.New("sliding_log", slidingLogSrc, 2, 6))
+var slidingLogScript = script("sliding_log", 2, 6)
 
 // Bound implements [Algorithm].
 func (a SlidingLog) Bound(window time.Duration, _ int64) int64 {

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -37,10 +36,7 @@ type SmoothBursty struct {
 	MaxBurst time.Duration
 }
 
-//go:embed scripts/smooth_bursty.lua
-var smoothBurstySrc string
-
-var smoothBurstyScript = withOptions(dispatch.New("smooth_bursty", smoothBurstySrc, 1, 6))
+var smoothBurstyScript = script("smooth_bursty", 1, 6)
 
 func (a SmoothBursty) guava() guava {
 	stable := 1e6 / a.PermitsPerSecond

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -32,10 +31,7 @@ type SmoothWarmingUp struct {
 	ColdFactor float64
 }
 
-//go:embed scripts/smooth_warming_up.lua
-var smoothWarmingUpSrc string
-
-var smoothWarmingUpScript = withOptions(dispatch.New("smooth_warming_up", smoothWarmingUpSrc, 1, 9))
+var smoothWarmingUpScript = script("smooth_warming_up", 1, 9)
 
 func (a SmoothWarmingUp) guava() guava {
 	factor := a.ColdFactor

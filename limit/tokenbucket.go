@@ -1,7 +1,6 @@
 package limit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -22,10 +21,7 @@ type TokenBucket struct {
 	Capacity int64
 }
 
-//go:embed scripts/token_bucket.lua
-var tokenBucketSrc string
-
-var tokenBucketScript = withOptions(dispatch.New("token_bucket", tokenBucketSrc, 1, 7))
+var tokenBucketScript = script("token_bucket", 1, 7)
 
 // Bound implements [Algorithm].
 func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {

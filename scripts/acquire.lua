@@ -57,24 +57,9 @@ do
   local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
   local typ, malformed = conf[3], false
   rate, interval, keep, min_gap, cool_down = conf[1], conf[2], conf[4], conf[5], conf[6]
-  -- [limiter]
-  if not (rate and interval and typ) then
-    return {1}
-  end
-  if typ ~= ARGV[1] then
-    return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
-  end
-  -- [end]
-  -- [rate]
-  rate, interval = tonumber(rate), tonumber(interval)
-  malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-    or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
-  -- [end]
-  -- [keep alive]
-  -- PEXPIRE takes whole numbers only, and would fail when the permits have been spent.
-  keep = tonumber(keep or 0) or 0
-  malformed = malformed or keep > 0 and (keep % 1 ~= 0 or keep > 9007199254740992)
-  -- [end]
+  --#use limiter
+  --#use rate
+  --#use keep_alive
   if malformed then
     return {4}
   end
@@ -85,12 +70,7 @@ end
 -- 2. Read the clock.
 local now = tonumber(ARGV[6])
 do
-  -- [now]
-  if not now then
-    local t = redis.call('TIME')
-    now = t[1] * 1000 + math.floor(t[2] / 1000)
-  end
-  -- [end]
+  --#use now
 end
 
 -- 3. Count what is wanted. Of one run, which is the usual call, first and number say everything. Of several
@@ -213,30 +193,13 @@ if not done then
   local replay, check, mark_ahead = flags % 2 == 1, flags % 4 >= 2, flags % 8 >= 4
   local in_order, take, lowered = flags % 16 >= 8, flags % 32 < 16, flags % 128 >= 64
   local REST, AUDIT, WALK = 1, 2, 3 -- of again
-  -- [formats]
-  -- The lengths of the members that this package writes, and what a block of the first length begins with.
-  local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
-  -- [end]
+  --#use formats
   local MARK, TRIPWIRE = '\16~t~', '\16~w~' -- what these begin with
   local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 
-  -- [permits_of]
-  -- In every format the permits are the last four bytes, little endian. Shorter members than any format has
-  -- are nobody's grants and count for nothing.
-  local function permits_of(m)
-    if #m < 8 then
-      return 0
-    end
-    local a, b, c, d = byte(m, -4, -1)
-    return a + b * 256 + c * 65536 + d * 16777216
-  end
-  -- [end]
+  --#use permits_of
 
-  -- [le32]
-  local function le32(n)
-    return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-  end
-  -- [end]
+  --#use le32
   -- Bytes 4..7 of 21 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds
   -- them where it looks and the later ones find them at the end.
   local function member(run, n)
@@ -250,26 +213,15 @@ if not done then
   -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. seen_at
   -- returns the instant, nil for other members.
   local function seen_at(m)
-    -- [seen]
-    if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
-      local a, b, c, d, e, f = byte(m, 9, 14)
-      return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-    end
-    -- [end]
+    --#use seen
   end
 
   -- A block is what a cool-down put there. block_at returns the instant of the grants whose place it took, 0
   -- for permits that were free, and whether it joined the cool-down in phase 9; nil for other members.
   local function block_at(m)
-    -- [is_block]
-    local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-      or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-    -- [end]
+    --#use is_block
     if at then
-      -- [block instant]
-      local a, b, c, d, e, f = byte(m, at, at + 5)
-      local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-      -- [end]
+      --#use block_instant
       return t < 4294967296 and 0 or t, a >= 128
     end
   end
@@ -342,13 +294,7 @@ if not done then
   -- which no Redisson mistakes for a second burst, and the audit raises it. From here on stored is nil when value
   -- has to be written anew.
   do
-    -- [whole]
-    -- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-    if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-      and string.find(stored, '^-?[1-9]%d*$')) then
-      value = nil
-    end
-    -- [end]
+    --#use whole
     if value then
       value = value + freed
     else
@@ -382,14 +328,7 @@ if not done then
     end
   end
 
-  -- [instant]
-  -- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
-  -- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
-  local function instant(s)
-    local n = tonumber(s or 0) or 0
-    return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
-  end
-  -- [end]
+  --#use instant
   local till = instant(cool_down)
   -- A gap is at most an interval, and no less than nothing; nan, which is neither, is none.
   gap, cooling = tonumber(min_gap or 0) or 0, till - now
@@ -398,12 +337,7 @@ if not done then
     -- 9. Obey the cool-down. What falls due before its end joins it: grants of before, made by peers that do not
     -- know of it, and whatever has become free. Each becomes a block that falls due when it ends.
     do
-      -- [ms48]
-      local function ms48(t)
-        return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
-          floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
-      end
-      -- [end]
+      --#use ms48
       -- join puts n permits of the instant t into blocks, and returns how many it has put.
       local function join(t, n)
         local left = n
@@ -504,14 +438,7 @@ if not done then
           local m, taken = part[i], permits_of(part[i])
           if taken > left then
             local n = taken - left
-            -- [shrink]
-            -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
-            local p = le32(n)
-            local smaller = sub(m, 1, -5) .. p
-            if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
-              smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-            end
-            -- [end]
+            --#use shrink
             redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
             taken = left
           end
@@ -557,12 +484,7 @@ if not done then
       do
         last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
         if #last > 0 and tonumber(last[2]) > now then
-          -- [ms48]
-          local function ms48(t)
-            return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
-              floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
-          end
-          -- [end]
+          --#use ms48
           -- is_due reports whether a member ahead is to be marked, or is a mark whose time is up.
           local function is_due(m)
             local since = seen_at(m)
@@ -703,14 +625,7 @@ if not done then
             end
             if over > 0 then
               local m, n = all[i], permits_of(all[i]) - over
-              -- [shrink]
-              -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
-              local p = le32(n)
-              local smaller = sub(m, 1, -5) .. p
-              if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
-                smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-              end
-              -- [end]
+              --#use shrink
               redis.call('ZADD', KEYS[3], all[i + 1], smaller)
               redis.call('ZREM', KEYS[3], m)
             end
@@ -910,34 +825,7 @@ local ttl
 do
   local least = cooling > 0 and cooling + interval or 0
   local stay, idle = (flags % 32 < 16 or flags >= 128) and keep or 0, ARGV[8] or '0'
-  -- [ttl]
-  -- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
-  -- others too. Those of a client that never comes back must not stay for ever.
-  if stay > 0 then
-    stay = math.max(stay, least)
-    redis.call('PEXPIRE', KEYS[1], stay)
-    redis.call('PEXPIRE', KEYS[2], stay)
-    redis.call('PEXPIRE', KEYS[3], stay)
-    ttl = stay
-  else
-    ttl = redis.call('PTTL', KEYS[1])
-    if ttl >= 0 then -- 0 in its last millisecond
-      ttl = math.max(1, math.min(ttl, 9007199254740992)) -- PEXPIRE would fail on one near 2^63
-      redis.call('PEXPIRE', KEYS[2], ttl)
-      redis.call('PEXPIRE', KEYS[3], ttl)
-    elseif ARGV[1] == '1' and idle ~= '0' then
-      idle = math.max(tonumber(idle), 2 * interval, least)
-      if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
-        redis.call('PEXPIRE', KEYS[2], idle)
-        redis.call('PEXPIRE', KEYS[3], idle)
-      end
-    elseif ARGV[1] == '1' then
-      -- Another client has removed the TTL that the hash had, and could not name these keys.
-      redis.call('PERSIST', KEYS[2])
-      redis.call('PERSIST', KEYS[3])
-    end
-  end
-  -- [end]
+  --#use ttl
 end
 
 -- 22. Reply.

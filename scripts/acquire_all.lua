@@ -218,37 +218,12 @@ local all = {
 }
 
 local now = tonumber(ARGV[2])
--- [now]
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
--- [end]
+--#use now
 
--- [formats]
--- The lengths of the members that this package writes, and what a block of the first length begins with.
-local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
--- [end]
+--#use formats
 local byte, sub = string.byte, string.sub
--- [permits_of]
--- In every format the permits are the last four bytes, little endian. Shorter members than any format has
--- are nobody's grants and count for nothing.
-local function permits_of(m)
-  if #m < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(m, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
--- [end]
--- [instant]
--- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
--- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
-local function instant(s)
-  local n = tonumber(s or 0) or 0
-  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
-end
--- [end]
+--#use permits_of
+--#use instant
 
 local plan, refuse, ran = {}, {}, false
 for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
@@ -262,16 +237,8 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   if found ~= typ then
     return {2, i, found == '0' and 0 or found == '1' and 1 or -1}
   end
-  -- [rate]
-  rate, interval = tonumber(rate), tonumber(interval)
-  malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-    or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
-  -- [end]
-  -- [keep alive]
-  -- PEXPIRE takes whole numbers only, and would fail when the permits have been spent.
-  keep = tonumber(keep or 0) or 0
-  malformed = malformed or keep > 0 and (keep % 1 ~= 0 or keep > 9007199254740992)
-  -- [end]
+  --#use rate
+  --#use keep_alive
   if malformed then
     return {4, i}
   end
@@ -288,13 +255,7 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   end
   local stored = on.value()
   local value = tonumber(stored)
-  -- [whole]
-  -- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-  if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-    and string.find(stored, '^-?[1-9]%d*$')) then
-    value = nil
-  end
-  -- [end]
+  --#use whole
   -- What is lost, or more than the rate, is for acquire to rebuild.
   local free = value and value + freed <= rate and value + freed >= p
   local till = instant(conf[6])
@@ -306,10 +267,7 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
     local newest = on.newest(now)
     for j = 1, #newest, 2 do
       local m = newest[j]
-      -- [is_block]
-      local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-        or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-      -- [end]
+      --#use is_block
       if not at then
         free = tonumber(newest[j + 1]) + math.min(gap * permits_of(m), interval) <= now
         break

@@ -25,35 +25,14 @@
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
 local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
--- [limiter]
-if not (rate and interval and typ) then
-  return {1}
-end
-if typ ~= ARGV[1] then
-  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
-end
--- [end]
--- [rate]
-rate, interval = tonumber(rate), tonumber(interval)
-malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
--- [end]
+--#use limiter
+--#use rate
 if malformed then
   return {4}
 end
 
 local byte = string.byte
--- [permits_of]
--- In every format the permits are the last four bytes, little endian. Shorter members than any format has
--- are nobody's grants and count for nothing.
-local function permits_of(m)
-  if #m < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(m, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
--- [end]
+--#use permits_of
 local n, total = tonumber(ARGV[5]), tonumber(ARGV[6])
 local function add(members)
   for i = 1, #members do
@@ -96,13 +75,7 @@ end
 
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
+--#use whole
 if not stored and card == 0 then
   return {0, 1, 0, rate, 0} -- nobody has used it yet
 end

@@ -19,65 +19,24 @@
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
 local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
--- [instant]
--- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
--- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
-local function instant(s)
-  local n = tonumber(s or 0) or 0
-  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
-end
--- [end]
+--#use instant
 local till, ends = instant(conf[4]), instant(conf[5])
--- [limiter]
-if not (rate and interval and typ) then
-  return {1}
-end
-if typ ~= ARGV[1] then
-  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
-end
--- [end]
--- [rate]
-rate, interval = tonumber(rate), tonumber(interval)
-malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
--- [end]
+--#use limiter
+--#use rate
 if malformed then
   return {4}
 end
 local now = tonumber(ARGV[2])
--- [now]
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
--- [end]
+--#use now
 
--- [formats]
--- The lengths of the members that this package writes, and what a block of the first length begins with.
-local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
--- [end]
+--#use formats
 local byte, sub = string.byte, string.sub
 
--- [permits_of]
--- In every format the permits are the last four bytes, little endian. Shorter members than any format has
--- are nobody's grants and count for nothing.
-local function permits_of(m)
-  if #m < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(m, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
--- [end]
+--#use permits_of
 -- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
 -- returns the instant, nil for other members.
 local function seen_at(m)
-  -- [seen]
-  if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
-    local a, b, c, d, e, f = byte(m, 9, 14)
-    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-  end
-  -- [end]
+  --#use seen
 end
 local function total(from, to)
   local n = 0
@@ -100,13 +59,7 @@ end
 
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
+--#use whole
 local card = redis.call('ZCARD', KEYS[3])
 local expired = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', now - interval))
 local live = card - expired
@@ -120,15 +73,9 @@ if card <= 1000 then
   local members, void = redis.call('ZRANGE', KEYS[3], expired, card - 1, 'WITHSCORES'), 0
   for i = 1, #members, 2 do
     local m = members[i]
-    -- [is_block]
-    local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-      or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-    -- [end]
+    --#use is_block
     if at then
-      -- [block instant]
-      local a, b, c, d, e, f = byte(m, at, at + 5)
-      local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-      -- [end]
+      --#use block_instant
       local score = tonumber(members[i + 1])
       if score + interval > math.max(now, a >= 128 and till or ends)
         and (t < 4294967296 or t <= now - interval and t > score - 63244800000) then

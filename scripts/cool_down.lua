@@ -21,38 +21,15 @@
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
 local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
--- [limiter]
-if not (rate and interval and typ) then
-  return {1}
-end
-if typ ~= ARGV[1] then
-  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
-end
--- [end]
--- [rate]
-rate, interval = tonumber(rate), tonumber(interval)
-malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
--- [end]
+--#use limiter
+--#use rate
 if malformed then
   return {4}
 end
 local now = tonumber(ARGV[4])
--- [now]
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
--- [end]
+--#use now
 local till, reopen = now + tonumber(ARGV[2]), tonumber(ARGV[3])
--- [instant]
--- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
--- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
-local function instant(s)
-  local n = tonumber(s or 0) or 0
-  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
-end
--- [end]
+--#use instant
 -- outlive makes the keys live for so many ms at least, so that the cool-down does not end because the limiter expires.
 local function outlive(least)
   local ttl = redis.call('PTTL', KEYS[1])
@@ -77,48 +54,24 @@ if before > till then
 end
 ends = before > 0 and math.max(before, ends) or 0
 
--- [formats]
--- The lengths of the members that this package writes, and what a block of the first length begins with.
-local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
--- [end]
+--#use formats
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 local most = 4294967295
 
--- [permits_of]
--- In every format the permits are the last four bytes, little endian. Shorter members than any format has
--- are nobody's grants and count for nothing.
-local function permits_of(m)
-  if #m < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(m, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
--- [end]
+--#use permits_of
 
 -- block_at returns the instant that a block holds, as in acquire; nil for other members.
 local function block_at(m)
-  -- [is_block]
-  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-  -- [end]
+  --#use is_block
   if at then
-    -- [block instant]
-    local a, b, c, d, e, f = byte(m, at, at + 5)
-    local t = ((((a % 4 * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-    -- [end]
+    --#use block_instant
     return t < 4294967296 and 0 or t
   end
 end
 -- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
 -- returns the instant, nil for other members.
 local function seen_at(m)
-  -- [seen]
-  if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
-    local a, b, c, d, e, f = byte(m, 9, 14)
-    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-  end
-  -- [end]
+  --#use seen
 end
 
 -- What falls due before the cool-down ends is taken out, by the instant at which it was granted; 0 holds what
@@ -143,13 +96,7 @@ end
 
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
+--#use whole
 value = value and math.min(value, rate)
 
 local card, left = redis.call('ZCARD', KEYS[3]), 0
@@ -230,17 +177,8 @@ else
   redis.call('UNLINK', KEYS[3])
 end
 
--- [le32]
-local function le32(n)
-  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-end
--- [end]
--- [ms48]
-local function ms48(t)
-  return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
-    floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
-end
--- [end]
+--#use le32
+--#use ms48
 -- Blocks of one instant and number of permits are kept apart by a count, and by the end of the cool-down
 -- from those of another that re-opens still.
 local function put(score, t, n, mark)

@@ -16,27 +16,14 @@
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
 local rate, interval, typ = conf[1], conf[2], conf[3]
--- [limiter]
-if not (rate and interval and typ) then
-  return {1}
-end
-if typ ~= ARGV[1] then
-  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
-end
--- [end]
+--#use limiter
 local score = redis.call('ZSCORE', KEYS[3], ARGV[2])
 if not score then
   return {0, 0}
 end
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
+--#use whole
 -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
 rate = tonumber(rate)
 if value and rate and value < rate then

@@ -31,12 +31,7 @@ else
   end
 end
 local now = tonumber(ARGV[2])
--- [now]
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
--- [end]
+--#use now
 
 return {0, now, fields, redis.call('GET', KEYS[2]), redis.call('ZCARD', KEYS[3]),
   redis.call('ZREVRANGE', KEYS[3], 0, tonumber(ARGV[3]) - 1, 'WITHSCORES'),

@@ -41,24 +41,9 @@
 
 local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
 local rate, interval, typ, keep, malformed = conf[1], conf[2], conf[3], conf[4], false
--- [limiter]
-if not (rate and interval and typ) then
-  return {1}
-end
-if typ ~= ARGV[1] then
-  return {2, typ == '0' and 0 or typ == '1' and 1 or -1}
-end
--- [end]
--- [rate]
-rate, interval = tonumber(rate), tonumber(interval)
-malformed = not rate or rate < 1 or rate % 1 ~= 0 or rate > 9007199254740992
-  or not interval or interval < 1 or interval % 1 ~= 0 or interval > 9007199254740992
--- [end]
--- [keep alive]
--- PEXPIRE takes whole numbers only, and would fail when the permits have been spent.
-keep = tonumber(keep or 0) or 0
-malformed = malformed or keep > 0 and (keep % 1 ~= 0 or keep > 9007199254740992)
--- [end]
+--#use limiter
+--#use rate
+--#use keep_alive
 if malformed then
   return {4}
 end
@@ -67,74 +52,31 @@ if want > rate then
   return {3, rate}
 end
 local now = tonumber(ARGV[6])
--- [now]
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
--- [end]
+--#use now
 
--- [formats]
--- The lengths of the members that this package writes, and what a block of the first length begins with.
-local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
--- [end]
+--#use formats
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
--- [permits_of]
--- In every format the permits are the last four bytes, little endian. Shorter members than any format has
--- are nobody's grants and count for nothing.
-local function permits_of(m)
-  if #m < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(m, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
--- [end]
--- [le32]
-local function le32(n)
-  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-end
--- [end]
+--#use permits_of
+--#use le32
 local function is_block(m)
-  -- [is_block]
-  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-  -- [end]
+  --#use is_block
   return at
 end
 -- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
 -- returns the instant, nil for other members.
 local function seen_at(m)
-  -- [seen]
-  if #m == BC0I and sub(m, 1, 4) == '\16~t~' then
-    local a, b, c, d, e, f = byte(m, 9, 14)
-    return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
-  end
-  -- [end]
+  --#use seen
 end
 -- member returns the member of the reservation with n permits.
 local function member(n)
   local m = ARGV[3]
-  -- [shrink]
-  -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
-  local p = le32(n)
-  local smaller = sub(m, 1, -5) .. p
-  if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
-    smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-  end
-  -- [end]
+  --#use shrink
   return smaller
 end
 
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
+--#use whole
 -- What is reserved. A release by others may have made it smaller, or a call have been lost: it is among
 -- the newest, and has the id. Nor need we know of a call that was sent again below us: its member is looked for
 -- before permits are taken for it a second time, and where too few are left for that.
@@ -339,32 +281,5 @@ if n == 0 and lacking == 0 then
 end
 
 local ttl, stay, least, idle = 0, keep, 0, ARGV[7]
--- [ttl]
--- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
--- others too. Those of a client that never comes back must not stay for ever.
-if stay > 0 then
-  stay = math.max(stay, least)
-  redis.call('PEXPIRE', KEYS[1], stay)
-  redis.call('PEXPIRE', KEYS[2], stay)
-  redis.call('PEXPIRE', KEYS[3], stay)
-  ttl = stay
-else
-  ttl = redis.call('PTTL', KEYS[1])
-  if ttl >= 0 then -- 0 in its last millisecond
-    ttl = math.max(1, math.min(ttl, 9007199254740992)) -- PEXPIRE would fail on one near 2^63
-    redis.call('PEXPIRE', KEYS[2], ttl)
-    redis.call('PEXPIRE', KEYS[3], ttl)
-  elseif ARGV[1] == '1' and idle ~= '0' then
-    idle = math.max(tonumber(idle), 2 * interval, least)
-    if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
-      redis.call('PEXPIRE', KEYS[2], idle)
-      redis.call('PEXPIRE', KEYS[3], idle)
-    end
-  elseif ARGV[1] == '1' then
-    -- Another client has removed the TTL that the hash had, and could not name these keys.
-    redis.call('PERSIST', KEYS[2])
-    redis.call('PERSIST', KEYS[3])
-  end
-end
--- [end]
+--#use ttl
 return reply()

@@ -34,21 +34,9 @@ local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[
 local old = tonumber(conf[3])
 -- Those of other clients have keys that nobody can name here. They fit a rate that is not lower.
 local others = (was or conf[3] or flags % 4 >= 2) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
--- [now]
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000 + math.floor(t[2] / 1000)
-end
--- [end]
+--#use now
 
--- [instant]
--- instant returns the instant in ms that a field of the hash holds: 0 for none, for what is no number and for one
--- before 1970, and 2^53 for what is later. A fraction is rounded up, since PEXPIRE takes whole numbers only.
-local function instant(s)
-  local n = tonumber(s or 0) or 0
-  return n > 0 and math.ceil(math.min(n, 9007199254740992)) or 0
-end
--- [end]
+--#use instant
 
 -- A cool-down goes on, and must not end because the new rate has a shorter keepAliveTime.
 local till, stay = instant(conf[2]), tonumber(ARGV[3])
@@ -59,33 +47,11 @@ if stay > 0 then
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', stay))
 end
 
--- [formats]
--- The lengths of the members that this package writes, and what a block of the first length begins with.
-local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
--- [end]
+--#use formats
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
--- [permits_of]
--- In every format the permits are the last four bytes, little endian. Shorter members than any format has
--- are nobody's grants and count for nothing.
-local function permits_of(m)
-  if #m < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(m, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
--- [end]
--- [le32]
-local function le32(n)
-  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-end
--- [end]
--- [ms48]
-local function ms48(t)
-  return char(floor(t / 1099511627776) % 256, floor(t / 4294967296) % 256, floor(t / 16777216) % 256,
-    floor(t / 65536) % 256, floor(t / 256) % 256, t % 256)
-end
--- [end]
+--#use permits_of
+--#use le32
+--#use ms48
 
 -- What the new rate has more is blocked until the cool-down ends, as free permits are in cool_down.
 local function free(n)
@@ -115,13 +81,7 @@ elseif redis.call('ZCARD', KEYS[3]) > 512 then
   -- that was lost nothing is taken to be left. Each member holds a permit at least.
   local stored = redis.call('GET', KEYS[2])
   local value = tonumber(stored)
-  -- [whole]
-  -- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-  if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-    and string.find(stored, '^-?[1-9]%d*$')) then
-    value = nil
-  end
-  -- [end]
+  --#use whole
   local known = old and old >= 1 and old <= 9007199254740992
   local left = math.min(known and (value or 0) + rate - old or 0, rate - redis.call('ZCARD', KEYS[3]))
   if till > now then
@@ -143,10 +103,7 @@ else
     -- first permit then comes back exactly when the window has room for it. During a cool-down those go
     -- before that were free when it was set.
     local function unused(m)
-      -- [is_block]
-      local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-        or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-      -- [end]
+      --#use is_block
       return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
     end
     for i = 1, till > now and #members or 0, 2 do
@@ -163,14 +120,7 @@ else
     end
     if used > rate then
       local m, n = members[i], permits[i] - (used - rate)
-      -- [shrink]
-      -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
-      local p = le32(n)
-      local smaller = sub(m, 1, -5) .. p
-      if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
-        smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-      end
-      -- [end]
+      --#use shrink
       redis.call('ZADD', KEYS[3], members[i + 1], smaller)
       redis.call('ZREM', KEYS[3], m)
       used = rate

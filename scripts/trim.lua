@@ -25,46 +25,20 @@
 if redis.call('HGET', KEYS[1], 'type') ~= ARGV[1] then
   return {0, 0}
 end
--- [formats]
--- The lengths of the members that this package writes, and what a block of the first length begins with.
-local BC0I, LC0I, BLOCK = 21, 20, '\16~c~'
--- [end]
+--#use formats
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
--- [permits_of]
--- In every format the permits are the last four bytes, little endian. Shorter members than any format has
--- are nobody's grants and count for nothing.
-local function permits_of(m)
-  if #m < 8 then
-    return 0
-  end
-  local a, b, c, d = byte(m, -4, -1)
-  return a + b * 256 + c * 65536 + d * 16777216
-end
--- [end]
--- [le32]
-local function le32(n)
-  return char(n % 256, floor(n / 256) % 256, floor(n / 65536) % 256, floor(n / 16777216) % 256)
-end
--- [end]
+--#use permits_of
+--#use le32
 
 -- unused reports whether a member is a block of a cool-down that holds permits which nobody had.
 local function unused(m)
-  -- [is_block]
-  local at = #m == BC0I and sub(m, 1, 4) == BLOCK and sub(m, 5, 8) == sub(m, -4) and 9
-    or #m == LC0I and sub(m, 9, 10) == '~c' and 11
-  -- [end]
+  --#use is_block
   return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
 end
 
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
--- [whole]
--- A value that is no whole number as INCRBY takes it, or that Lua would round, counts as lost.
-if value and stored ~= '0' and not (value >= -9007199254740992 and value <= 9007199254740992
-  and string.find(stored, '^-?[1-9]%d*$')) then
-  value = nil
-end
--- [end]
+--#use whole
 
 -- Take out. What others have put in front of the member in the meantime could be more than a call may do, or
 -- than is to go; then nothing goes, and the caller makes do with that.
@@ -88,14 +62,7 @@ if rank and rank - first < 1024 then
         redis.call('ZREMRANGEBYRANK', KEYS[3], first, rank - 1)
       end
       local m, n = ARGV[5], stay
-      -- [shrink]
-      -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
-      local p = le32(n)
-      local smaller = sub(m, 1, -5) .. p
-      if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
-        smaller = sub(m, 1, 4) .. p .. sub(m, 9, 17) .. p
-      end
-      -- [end]
+      --#use shrink
       -- Added before the old one goes: an emptied set would lose its TTL.
       redis.call('ZADD', KEYS[3], redis.call('ZSCORE', KEYS[3], m), smaller)
       redis.call('ZREM', KEYS[3], m)

@@ -196,7 +196,7 @@ func (s *summing) add(l *survey.Limiter) {
 	}
 	s.all++
 	switch {
-	case l.Problem != nil:
+	case l.Problem != nil || l.Broken != nil:
 		s.malformed++
 	case l.Stuck():
 		s.stuck++

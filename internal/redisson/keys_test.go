@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/stretchr/testify/require"
 )
@@ -70,7 +71,7 @@ func TestKeysAreMadeInOnePlace(t *testing.T) {
 // before anything is sent.
 func TestSendHoldsToTheHeader(t *testing.T) {
 	l := Limiter{Conn: &Conn{}, Name: "L", Keys: NewKeys("L", "id")}
-	s := NewScript("acquire", "return 1", 3, 10, ResendAsReplay)
+	s := NewScript(dispatch.New("acquire", "return 1", 3, 10), ResendAsReplay)
 	_, err := l.send(t.Context(), s, l.Keys.Of(permit.Overall)[:2], make([]any, 10)...)
 	require.ErrorContains(t, err, "takes 3 keys and 10 arguments, got 2 and 10")
 	_, err = l.send(t.Context(), s, l.Keys.All(permit.Overall), 1)

@@ -51,7 +51,9 @@ func forged(t *testing.T) (*Limiter, *forger) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	f := &forger{}
 	rdb.AddHook(f)
-	script := func(name string, keys, args int) *Script { return NewScript(name, "", keys, args, ResendUnsent) }
+	script := func(name string, keys, args int) *Script {
+		return NewScript(dispatch.New(name, "", keys, args), ResendUnsent)
+	}
 	conn := NewConn(rdb, Config{Scripts: &Scripts{
 		Acquire: script("acquire", 3, 10).LetOut(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
 		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 4, 9), Audit: script("audit", 3, 6), Trim: script("trim", 3, 6),

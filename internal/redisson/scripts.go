@@ -39,9 +39,9 @@ const (
 	ResendAsReplay               // always, if it is told so by an argument, as the acquire script is
 )
 
-// NewScript returns a script that takes that many keys and arguments.
-func NewScript(name, src string, keys, args int, r Resend) *Script {
-	return &Script{dispatch.New(name, src, keys, args), r}
+// NewScript returns s as one that may be sent again as r says.
+func NewScript(s *dispatch.Script, r Resend) *Script {
+	return &Script{s, r}
 }
 
 // LetOut allows the last n arguments to be left out, and returns s.

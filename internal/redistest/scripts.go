@@ -1,12 +1,9 @@
 package redistest
 
 import (
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +14,7 @@ import (
 
 var (
 	scriptIndex = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
+	scriptUse   = regexp.MustCompile(`(?m)^ *--#use (\w+)$`)
 	scriptEntry = regexp.MustCompile(`^-- (KEYS|ARGV)\[(\d+)\]   ?\S`)
 )
 
@@ -24,9 +22,7 @@ var (
 // the KEYS and ARGV of its body, and the numbers of both with which s is sent.
 func ScriptHeader(t testing.TB, s *dispatch.Script) {
 	t.Helper()
-	src, err := os.ReadFile("scripts/" + s.Name + ".lua")
-	require.NoError(t, err)
-	require.Equal(t, string(src), s.Src)
+	require.Equal(t, dispatch.Source(os.DirFS("."), s.Name), s.Src)
 	require.True(t, strings.HasPrefix(s.Src, "-- "+s.Name+": "), "the header names the script")
 
 	head, body, ok := strings.Cut(s.Src, "\n\n")
@@ -53,82 +49,32 @@ func ScriptHeader(t testing.TB, s *dispatch.Script) {
 	}
 }
 
-var blockMarker = regexp.MustCompile(`^( *)-- \[([^\]]*)\]$`)
-
-// SharedBlocks checks the blocks that several scripts in the folder scripts of the tested package have in common. A
-// block stands between the lines
-//
-//	-- [name]
-//	-- [end]
-//
-// and all blocks of one name have the same text, apart from indentation. Each name occurs at least twice, in one
-// script or in several.
-func SharedBlocks(t testing.TB) {
+// SharedFragments checks that the scripts in the folder scripts of the tested package use each of the fragments in
+// scripts/shared at least twice, and that a fragment uses no other.
+func SharedFragments(t testing.TB) {
 	t.Helper()
-	files, err := filepath.Glob("scripts/*.lua")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	texts := map[string]string{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	read := func(pattern string) map[string]string {
+		files, err := filepath.Glob(pattern)
 		require.NoError(t, err)
-		texts[file] = string(text)
-	}
-	require.NoError(t, sharedBlocks(texts))
-}
-
-// sharedBlocks returns an error that says what is wrong with the blocks of texts, a map from file names.
-func sharedBlocks(texts map[string]string) error {
-	type block struct {
-		text, first string // where it occurs first
-		count       int
-	}
-	blocks := map[string]*block{}
-	for _, file := range slices.Sorted(maps.Keys(texts)) {
-		var name, indent, start string // of the open block
-		var lines []string
-		for i, line := range strings.Split(texts[file], "\n") {
-			here := fmt.Sprintf("%s:%d", file, i+1)
-			m := blockMarker.FindStringSubmatch(line)
-			switch {
-			case m == nil && name == "":
-			case m == nil:
-				rest, ok := strings.CutPrefix(line, indent)
-				if !ok && line != "" {
-					return fmt.Errorf("%s: the line stands left of the block %q that it is in", here, name)
-				}
-				lines = append(lines, rest)
-			case m[2] != "end" && name != "":
-				return fmt.Errorf("%s: the block %q begins in the block %q of %s", here, m[2], name, start)
-			case m[2] != "end":
-				name, indent, start, lines = m[2], m[1], here, nil
-				if name == "" {
-					return fmt.Errorf("%s: a block without a name", here)
-				}
-			case name == "":
-				return fmt.Errorf("%s: the end of no block", here)
-			default:
-				text := strings.Join(lines, "\n")
-				b := blocks[name]
-				if b == nil {
-					b = &block{text: text, first: start}
-					blocks[name] = b
-				}
-				if text != b.text {
-					return fmt.Errorf("%s: the block %q is not that of %s:\n%s\nand there\n%s", start, name, b.first, text, b.text)
-				}
-				b.count++
-				name = ""
-			}
+		require.NotEmpty(t, files)
+		texts := map[string]string{}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			texts[strings.TrimSuffix(filepath.Base(file), ".lua")] = string(text)
 		}
-		if name != "" {
-			return fmt.Errorf("%s: the block %q has no end", start, name)
+		return texts
+	}
+	used := map[string]int{}
+	for _, text := range read("scripts/*.lua") {
+		for _, m := range scriptUse.FindAllStringSubmatch(text, -1) {
+			used[m[1]]++
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(blocks)) {
-		if blocks[name].count < 2 {
-			return fmt.Errorf("%s: the block %q stands nowhere else", blocks[name].first, name)
-		}
+	fragments := read("scripts/shared/*.lua")
+	for name, text := range fragments {
+		require.GreaterOrEqual(t, used[name], 2, "uses of %s", name)
+		require.NotRegexp(t, scriptUse, text, name)
 	}
-	return nil
+	require.Len(t, fragments, len(used))
 }

@@ -22,48 +22,9 @@
 --           {-2} the state is malformed
 
 local now, since, id = tonumber(ARGV[9]), tonumber(ARGV[8]), ARGV[2]
--- [now]
-if not now then
-  local t = redis.call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
--- [end]
+--#use now
 local value = redis.call('GET', KEYS[1]) or ''
--- [ran before]
--- The value tells whether the call has run before under its id. Behind the state, which has no ";", there is an entry
--- for each process that was granted permits in the last ten seconds: the id of its last call that was granted some, ","
--- and the time in tenths of a second, and what the call was granted where its requests do not say. One entry is enough,
--- since a process makes one call of a subject at a time, and its ids grow. Where room is short the oldest entries are
--- dropped, and ";-," with the time of the last of these stands before the others. From here on grants are the entries
--- of the other processes, and again is what the call was granted if it has run.
-local first = string.find(value, ';', 1, true)
-local state, grants, again = value, '', nil
-local own = first and #id == 15 and string.find(value, string.sub(id, 1, 9), first, true)
-if own then
-  local last = string.sub(value, own, own + 14)
-  if since and last == id then
-    again = string.match(value, '^,%d+,?([^;]*)', own + 15)
-  elseif last >= id then
-    return {-1, now} -- the process has made a later call, and given this one up
-  end
-  local behind = string.find(value, ';', own + 15, true)
-  if behind or own > first then
-    grants = string.sub(value, first, own - 1) .. (behind and string.sub(value, behind) or '')
-  end
-elseif first then
-  grants = string.sub(value, first)
-end
-if first then
-  state = string.sub(value, 1, first - 1)
-end
-if since and not own and #id == 15 then
-  -- Then it has not run, unless that is no longer remembered: after ten seconds, or for want of room.
-  local dropped = string.match(grants, '^;%-,(%d+)')
-  if now - since > 9800000 or dropped and dropped * 100000 + 100000 > since then
-    return {-1, now}
-  end
-end
--- [end]
+--#use ran_before
 if again then
   return {now, state, again}
 end
@@ -118,29 +79,7 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
   took, reply[#reply + 1] = took + k, k
 end
 if id ~= '' and (took > 0 or back) then
-  -- [remember]
-  if took == 0 then
-    grants = first and string.sub(value, first) or ''
-  elseif grants ~= '' then
-    -- Forget what is ten seconds old, and the oldest for want of room; then note when the last of these was.
-    local from, tenths, dropped = 1, math.floor(now / 100000), nil
-    while from <= #grants do
-      local at, behind = string.match(grants, '^;[^;,]*,(%d+)[^;]*()', from)
-      at = tonumber(at)
-      if at and tenths - at <= 100 then
-        if #grants - from < 8192 then
-          break
-        end
-        dropped = at
-      end
-      from = behind or #grants + 1
-    end
-    grants = (dropped and string.format(';-,%d', dropped) or '') .. string.sub(grants, from)
-  end
-  if took > 0 and #id == 15 then
-    grants = grants .. id .. string.format(',%d', now / 100000) .. answer
-  end
-  -- [end]
+  --#use remember
   local reset = ticket - now + math.ceil(part + (most - stored) * cool)
   redis.call('SET', KEYS[1], string.format('%.17g %d %d %.17g%s', stored, ticket, now, part, grants),
     'PX', string.format('%d', reset / 1000 + 60001))
