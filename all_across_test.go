@@ -22,6 +22,8 @@ type turns struct {
 
 // again has one more caller ask until acquire fails. A wait that has not ended by then counts.
 func (v *turns) again(acquire func() error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	i := len(v.granted)
 	v.granted, v.longest = append(v.granted, 0), append(v.longest, 0)
 	v.wg.Go(func() {

@@ -268,7 +268,7 @@ func TestIdleLimitersHoldNothing(t *testing.T) {
 					t.Error(ok, err)
 				}
 				ends, cancel := context.WithTimeout(ctx, time.Millisecond)
-				if err := l.Acquire(ends, 1); err != context.DeadlineExceeded {
+				if err := l.Acquire(ends, 1); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 				cancel()

@@ -64,6 +64,8 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 				wants(7, 0), "0", "0 7 10 1000 0 0 1 0", after(pause, "3", phaseMember{0, own(0, 7)})}},
 			{"reserve", phaseRow{0, "no more than it wants", state("", "6", phaseMember{-100, marked(-1000, 2, vvv)}, phaseMember{hour, marked(-1000, 2, www)}),
 				wants(7, 0), "0", "0 7 10 1000 0 0 1 0", after(pause, "1", phaseMember{0, own(0, 7)}, phaseMember{hour, marked(-1000, 2, www)})}},
+			{"reserve", phaseRow{0, "what lacked has come back", state(mine, "-1", phaseMember{-900, own(0, 7)}, phaseMember{-100, marked(-1000, 4, vvv)}),
+				wants(7, 7), "0", "0 7 10 1000 0 0 1 0", after(pause, "3", phaseMember{0, own(0, 7)})}},
 			{"reserve", phaseRow{0, "it waits for the mark and not for the score", state("", "6", phaseMember{-100, marked(-900, 4, vvv)}),
 				wants(7, 0), "0", "0 7 10 1000 1 100 1 0", after(mine, "-1", phaseMember{-100, marked(-900, 4, vvv)}, phaseMember{0, own(0, 7)})}},
 			{"reserve", phaseRow{0, "so it does if the score is ahead", state("", "6", phaseMember{hour, marked(-900, 4, vvv)}),

@@ -32,7 +32,7 @@ var scripts = redisson.Scripts{
 	Expire:        script("expire", 5, 3, redisson.ResendUnsent).Alone(),
 	ClearExpire:   script("clear_expire", 5, 0, redisson.ResendUnsent).Alone(),
 	ExpireTime:    script("expire_time", 1, 0, redisson.ResendAlways).Alone(),
-	Delete:        script("delete", 5, 0, redisson.ResendUnsent).Alone(),
+	Delete:        script("delete", 7, 0, redisson.ResendUnsent).Alone(),
 	CoolDown:      script("cool_down", 3, 6, redisson.ResendAlways).Alone(),
 	CoolDownUntil: script("cool_down_until", 1, 1, redisson.ResendAlways).Alone(),
 	LiftCoolDown:  script("lift_cool_down", 3, 2, redisson.ResendAlways).Alone(),

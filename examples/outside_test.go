@@ -188,7 +188,7 @@ func TestTwoProcessesShareOneLimit(t *testing.T) {
 	// What is wrong is logged, and no log has the password.
 	wrong := serve(t, program, append(env, "REDIS_PASSWORD=another"), "-name", "orders")
 	require.Equal(t, http.StatusServiceUnavailable, wrong.get())
-	require.Contains(t, wrong.logs.String(), "WRONGPASS")
+	require.Eventually(t, func() bool { return strings.Contains(wrong.logs.String(), "WRONGPASS") }, time.Minute, 10*time.Millisecond)
 	for _, p := range []*process{a, b, other, wrong} {
 		require.NotContains(t, p.logs.String(), "secret")
 		require.NotContains(t, p.logs.String(), "another")

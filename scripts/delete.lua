@@ -8,6 +8,9 @@
 -- KEYS[3]   sorted set: one member a grant, OVERALL
 -- KEYS[4]   string: permits left, of the calling client
 -- KEYS[5]   sorted set: one member a grant, of the calling client
+-- KEYS[6]   string: who takes permits ahead of their return, OVERALL
+-- KEYS[7]   string: the same, of the calling client
 -- Returns   1 at least one key existed, 0 none did
 
+redis.call('UNLINK', KEYS[6], KEYS[7])
 return redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]) > 0 and 1 or 0

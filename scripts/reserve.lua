@@ -10,8 +10,8 @@
 -- below 0 by what is lacking. So nobody, whatever it is written in, finds a permit free before value is 0 again,
 -- which takes an interval at most, and then the caller has what it wants. One caller at a time does so: KEYS[4] holds
 -- those that want to, whoever has waited longest first, each with the instant at which its entry ends unless it is
--- renewed. Only the first may hold permits that lack, and nobody comes before it once it does. When it has its permits
--- an entry of nobody takes its place for a while, so that others go on. The key expires with the last of its entries.
+-- renewed. Only the first may hold permits that lack, and nobody comes before it once it does. When these have come
+-- back an entry of nobody takes its place for a while, so that others go on. The key expires with the last of its entries.
 --
 -- A caller that wants several limiters first finds its place in all of them, and takes nothing. Since it tells each of
 -- them the same instant since which it has waited, the one that has waited longest comes first everywhere.
@@ -24,7 +24,7 @@
 -- ARGV[2]   permits wanted in all, 0 to give back what is reserved
 -- ARGV[3]   the member of the reservation as if it held ARGV[4] permits, in the format to write
 -- ARGV[4]   permits that it is known to hold, 0 for none
--- ARGV[5]   flags, added up: 1 take all or nothing, 2 it may hold others than ARGV[4]: a call has been lost,
+-- ARGV[5]   flags, added up: 1 take all or nothing, with ARGV[8] what is free and no pause behind it, 2 it may hold others than ARGV[4]: a call has been lost,
 --           4 with ARGV[8]: take nothing yet, only keep the place among those that take permits ahead
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
@@ -188,6 +188,9 @@ if want > 0 and plain and not paused then
     n, back = math.max(0, math.min(want, free)), held + freed
     if ahead then
       n, lacking = want, math.max(0, want - free)
+      if whole and lacking > 0 then
+        n, lacking = math.min(held, want), want - math.min(held, want)
+      end
     elseif name ~= '' then
       n = stands and math.min(held, want) or 0
       lacking = place and want - n or 0
@@ -199,7 +202,9 @@ if want > 0 and plain and not paused then
   end
 end
 if name ~= '' then
-  if ahead and lacking == 0 and n == want then
+  if ahead and whole and n == want then
+    table.remove(queue, 1) -- nobody has been kept from anything
+  elseif ahead and lacking == 0 and n == want then
     -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
     -- the permits that it has got take to come back. Where little is left, they get those permits, too.
     local pause = math.min(interval, math.ceil(interval * 4 * want / rate))
@@ -229,8 +234,8 @@ local function wait()
   end
   local first = place == 1
   local need, step = n - value - back, first and 1 or math.max(1, math.min(100, floor(interval / 20)))
-  if stands and first then
-    need = want - value - held
+  if (stands or whole) and first then
+    need, step = want - value - held, 0
     if need <= 0 then
       return 0
     end

@@ -321,15 +321,13 @@ func (s *listAttempt) takeAll(ctx context.Context) (granted bool, err error) {
 	for i := range s.list {
 		v := &s.list[i]
 		v.ahead = v.place == 1 && !v.whole()
-		if v.ahead && !v.hasBegun() {
-			v.begun = time.Now()
-		}
 		if err := v.send(ctx, v.permits, !v.hasBegun()); err != nil {
 			return false, err
 		}
 		if v.ahead && v.lacking > 0 {
 			granted = false
-			v.look, v.due = time.Now(), time.Now().Add(v.wait)
+			v.look, v.takes = time.Now(), v.wait
+			v.due = v.look.Add(v.wait)
 		} else if !v.whole() {
 			granted = false
 			wait, err := v.waitFor(ctx, v.permits-v.held)
@@ -341,7 +339,10 @@ func (s *listAttempt) takeAll(ctx context.Context) (granted bool, err error) {
 		}
 	}
 	for i := range s.list {
-		if v := &s.list[i]; !granted && !v.hasBegun() && v.held > 0 {
+		v := &s.list[i]
+		if !granted && !v.hasBegun() && v.ahead && v.whole() {
+			v.begun = time.Now() // it has left its place
+		} else if !granted && !v.hasBegun() && v.held > 0 {
 			if err := v.send(ctx, 0, false); err != nil {
 				return false, err
 			}

@@ -54,7 +54,11 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 	may, at := w.engine.contenders.mayReserve(w)
 	w.endTurns()
 	if may {
-		return w.reserve(ctx, a)
+		// What is free by now, in the pause behind another list, needs no reservation.
+		if next, err = w.try(ctx); err != nil || next.Granted {
+			return next, true, err
+		}
+		return w.reserve(ctx, next)
 	}
 	// Trying now and then costs others nothing; all lists together do so at most every other millisecond.
 	d := max(a.Wait, a.rate.Interval/8, 2*time.Millisecond*time.Duration(w.engine.contenders.count()))

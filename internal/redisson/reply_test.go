@@ -58,7 +58,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 		Acquire: script("acquire", 3, 10).LetOut(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
 		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 4, 9), Audit: script("audit", 3, 6), Trim: script("trim", 3, 6),
 		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 5, 7), Available: script("available", 3, 5),
-		Release: script("release", 3, 4), Delete: script("delete", 5, 0), Expire: script("expire", 5, 3),
+		Release: script("release", 3, 4), Delete: script("delete", 7, 0), Expire: script("expire", 5, 3),
 		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0), Inspect: script("inspect", 3, 3),
 	}})
 	return &Limiter{Conn: conn, Gate: once{}, Name: "limiter", Keys: NewKeys("limiter", "id")}, f

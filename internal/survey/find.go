@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func (s *Survey) Find(ctx context.Context, q Query) iter.Seq2[*Limiter, error] {
 				case f.done:
 					return
 				case ctx.Err() != nil || errors.Is(err, ErrBudget):
-					yield(nil, err)
+					yield(nil, cmp.Or(err, ctx.Err()))
 					return
 				case err != nil:
 					away[node.Addr] = true

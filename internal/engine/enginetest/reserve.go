@@ -39,6 +39,10 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 		switch {
 		case first:
 			n, a.Lacking = v.Want, max(0, v.Want-free)
+			if v.Whole && a.Lacking > 0 {
+				n = min(held, v.Want)
+				a.Lacking = v.Want - n
+			}
 		case v.Ahead:
 			n = 0
 			if a.Place > 0 {
@@ -67,6 +71,8 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 		g.insert(e)
 	}
 	switch {
+	case first && v.Whole && n > 0 && a.Lacking == 0:
+		g.ahead = g.ahead[1:]
 	case first && n > 0 && a.Lacking == 0:
 		pause := min(g.interval(), (4*g.interval()*v.Want+g.rate.Permits-1)/g.rate.Permits)
 		if 4*v.Want > 3*g.rate.Permits {
@@ -74,7 +80,7 @@ func (g *slidingLog) reserve(v permit.Reservation, now, cool int64, tag int) (a 
 		}
 		g.ahead[0] = turn{till: now + max(1, pause)}
 	case a.Lacking > 0:
-		if a.Place != 1 || !v.Stand {
+		if a.Place != 1 || !v.Stand && !v.Whole {
 			a.Wait = ms(g.lacks(e, now))
 		} else if short := v.Want - g.value(); short > 0 {
 			wait, _ := g.wait(now, short, 0, 0)
