@@ -47,6 +47,7 @@ func (v *turns) again(acquire func() error) {
 // checks that none of the callers starves, whichever limiters they share and whoever else waits for these.
 func TestListsOfSeveralProcesses(t *testing.T) {
 	redistest.Repeats(t)
+	redistest.NoRace(t, "other tests of lists have as many goroutines")
 	for _, c := range []struct {
 		permits int64
 		singles int // callers of each limiter in each process
@@ -54,7 +55,7 @@ func TestListsOfSeveralProcesses(t *testing.T) {
 		longest time.Duration
 	}{
 		{permits: 120, lasts: 15 * time.Second, longest: 6 * time.Second},
-		{permits: 50, singles: 1, lasts: 10 * time.Second, longest: 5 * time.Second},
+		{permits: 50, singles: 1, lasts: 6 * time.Second, longest: 5 * time.Second},
 	} {
 		t.Run(fmt.Sprintf("%d permits of 200, beside %d callers of each", c.permits, c.singles), func(t *testing.T) {
 			inWorld(t, Rate{}, func(t *testing.T, w *world) {

@@ -172,7 +172,7 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 	case "clearExpire":
 		return truth(s.run(ctx, "clear_expire", keys))
 	}
-	return truth(s.run(ctx, op.name, keys))
+	return truth(s.run(ctx, op.name, append(keys, s.keys[0]+":ahead", s.keys[0]+":ahead:"))) // delete
 }
 
 // fit makes the permits of another client fit the rate.

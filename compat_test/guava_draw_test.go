@@ -26,6 +26,7 @@ var (
 
 const (
 	guavaLength = 60                   // requests in a play
+	guavaWaits  = 10 * time.Minute     // the longest wait that is slept
 	guavaLonger = 300 * 24 * time.Hour // the largest debt: our limiters reserve a year ahead at most
 )
 
@@ -90,6 +91,10 @@ func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, []gua
 func (d guavaDraw) ask(turn time.Duration) guavaAsk {
 	a := guavaAsk{gap: d.gap(turn), call: drawn(d.rng, []string{guavaAcquire, guavaTryAcquire, guavaReserve, guavaTryReserve})}
 	left := max(0, turn-a.gap)
+	if left > guavaWaits {
+		// Whoever waits looks at the limiter once a second, also in virtual time.
+		a.call = map[string]string{guavaAcquire: guavaReserve, guavaTryAcquire: guavaTryReserve, guavaReserve: guavaReserve, guavaTryReserve: guavaTryReserve}[a.call]
+	}
 	a.permits = d.permits(guavaLonger - left)
 	switch d.rng.IntN(9) {
 	case 0, 1:

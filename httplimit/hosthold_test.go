@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -178,6 +179,7 @@ func TestHostHoldsAreBounded(t *testing.T) {
 
 // TestLimitersWithHoldsAreKept: of too many limiters with a ban the process forgets those that Redis has have their ban.
 func TestLimitersWithHoldsAreKept(t *testing.T) {
+	redistest.NoRace(t, "one goroutine")
 	s, end := newLimiters(nil), time.Now().Add(time.Hour)
 	held := &limiter{name: "held"}
 	held.holdHost("a", end, time.Now(), time.Now(), config{})

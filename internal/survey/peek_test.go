@@ -151,6 +151,7 @@ func scenes() map[string]scene {
 // TestPeekTellsWhatCallersAreTold compares what each look says of a caller with what a limiter tells one: in every state,
 // for every number of permits, to the millisecond.
 func TestPeekTellsWhatCallersAreTold(t *testing.T) {
+	redistest.NoRace(t, "one goroutine at a time")
 	for what, s := range scenes() {
 		t.Run(what, func(t *testing.T) { s.compare(t) })
 	}
@@ -158,6 +159,7 @@ func TestPeekTellsWhatCallersAreTold(t *testing.T) {
 
 // TestPeekOfRandomStates does the same with states that nobody has thought of.
 func TestPeekOfRandomStates(t *testing.T) {
+	redistest.NoRace(t, "one goroutine at a time")
 	seed := rand.Uint64()
 	for n := range redistest.Cases(100, 5000) {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
