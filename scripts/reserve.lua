@@ -126,21 +126,16 @@ local name, queue, mark, place, since = ARGV[8] or '', {}, redis.call('GET', KEY
 local me = nil
 for who, till, from in string.gmatch(mark, '(%w+) (%d+) (%d+)') do
   local e = {who, math.min(tonumber(till), now + 2 * interval), tonumber(from)}
-  if who == name then
-    me = e
-  end
+  -- A caller that tells since when it waits finds its place anew.
   if e[2] > now and (who ~= name or since <= 0) and #queue < 32 then
     queue[#queue + 1] = e
+    if who == name then
+      me, place = e, #queue
+    end
   end
 end
 local ahead = name ~= '' and want > 0 and plain and not paused and gap == 0
 if name ~= '' then
-  -- A caller that tells since when it waits finds its place anew.
-  for i = 1, #queue do
-    if queue[i][1] == name then
-      place = i
-    end
-  end
   if not ahead and place then
     table.remove(queue, place)
     place = nil
@@ -189,7 +184,8 @@ if want > 0 and plain and not paused then
     if ahead then
       n, lacking = want, math.max(0, want - free)
       if whole and lacking > 0 then
-        n, lacking = math.min(held, want), want - math.min(held, want)
+        n = math.min(held, want)
+        lacking = want - n
       end
     elseif name ~= '' then
       n = stands and math.min(held, want) or 0

@@ -324,19 +324,19 @@ func (s *listAttempt) takeAll(ctx context.Context) (granted bool, err error) {
 		if err := v.send(ctx, v.permits, !v.hasBegun()); err != nil {
 			return false, err
 		}
-		if v.ahead && v.lacking > 0 {
-			granted = false
-			v.look, v.takes = time.Now(), v.wait
-			v.due = v.look.Add(v.wait)
-		} else if !v.whole() {
-			granted = false
+		if v.whole() {
+			continue
+		}
+		granted = false
+		if !v.ahead || v.lacking == 0 {
 			wait, err := v.waitFor(ctx, v.permits-v.held)
 			if err != nil {
 				return false, err
 			}
-			v.look, v.takes = time.Now(), max(wait, time.Millisecond) // 0 if lost permits were found
-			v.due = v.look.Add(v.takes)
+			v.wait = max(wait, time.Millisecond) // 0 if lost permits were found
 		}
+		v.look, v.takes = time.Now(), v.wait
+		v.due = v.look.Add(v.wait)
 	}
 	for i := range s.list {
 		v := &s.list[i]

@@ -241,7 +241,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 		flags |= reserveStand
 	}
 	s := l.Scripts.Reserve
-	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead[v.Type]), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
+	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead(v.Type)), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
 		v.Held, flags, l.now(), l.KeyTTL.Milliseconds(), ahead, v.Since)
 	if err != nil {
 		return permit.Reserved{}, err

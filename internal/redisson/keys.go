@@ -12,7 +12,6 @@ type Keys struct {
 	Hash    string
 	Value   [2]string // by Type
 	Permits [2]string
-	Ahead   [2]string // who takes permits ahead of their return
 
 	overall [3]any // those of Of(Overall), as arguments
 }
@@ -20,12 +19,11 @@ type Keys struct {
 // NewKeys returns the keys of the limiter of that name. For PerClient limiters they are those of the given
 // client.
 func NewKeys(name, clientID string) Keys {
-	value, permits, ahead := Suffixed(name, "value"), Suffixed(name, "permits"), Suffixed(name, "ahead")
+	value, permits := Suffixed(name, "value"), Suffixed(name, "permits")
 	return Keys{
 		Hash:    name,
 		Value:   [2]string{value, value + ":" + clientID},
 		Permits: [2]string{permits, permits + ":" + clientID},
-		Ahead:   [2]string{ahead, ahead + ":" + clientID},
 		overall: [3]any{name, value, permits},
 	}
 }
@@ -33,6 +31,11 @@ func NewKeys(name, clientID string) Keys {
 // Of returns the keys that hold a rate of type t: hash, value, permits.
 func (k Keys) Of(t permit.Type) []string {
 	return []string{k.Hash, k.Value[t], k.Permits[t]}
+}
+
+// Ahead returns the key of those that take permits ahead of their return, of a rate of type t.
+func (k Keys) Ahead(t permit.Type) string {
+	return Suffixed(k.Hash, "ahead") + strings.TrimPrefix(k.Value[t], k.Value[permit.Overall])
 }
 
 // appendTo appends the keys that hold a rate of type t to a command.

@@ -124,7 +124,7 @@ func (l *Limiter) Exists(ctx context.Context) (bool, error) {
 
 // Delete removes the limiter's keys, and reports whether there were any.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
-	n, err := l.run(ctx, l.Scripts.Delete, append(l.Keys.All(permit.Overall), l.Keys.Ahead[:]...))
+	n, err := l.run(ctx, l.Scripts.Delete, append(l.Keys.All(permit.Overall), l.Keys.Ahead(permit.Overall), l.Keys.Ahead(permit.PerClient)))
 	return err == nil && n[0] == 1, err
 }
 

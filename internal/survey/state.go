@@ -81,21 +81,15 @@ func (s *Survey) readAt(ctx context.Context, rdb redis.UniversalClient, name, cl
 
 // keysOf returns the hash, value and permits keys.
 func keysOf(name, client string) [3]string {
-	k := redisson.NewKeys(name, client)
-	typ := permit.Overall
-	if client != "" {
-		typ = permit.PerClient
-	}
-	return [3]string{k.Hash, k.Value[typ], k.Permits[typ]}
+	return [3]string(redisson.NewKeys(name, client).Of(typeOf(client)))
 }
 
-// aheadKey returns the key of those that take permits ahead.
-func aheadKey(name, client string) string {
-	k := redisson.NewKeys(name, client)
-	if client != "" {
-		return k.Ahead[permit.PerClient]
+// typeOf returns the type whose keys are those of client, or of all clients if it is empty.
+func typeOf(client string) permit.Type {
+	if client == "" {
+		return permit.Overall
 	}
-	return k.Ahead[permit.Overall]
+	return permit.PerClient
 }
 
 // read looks at the types of the keys, and then reads those that have the right one. It reports whether a type changed
@@ -107,7 +101,7 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		types[i] = p.Type(ctx, key)
 	}
 	size := p.HLen(ctx, st.Keys[0])
-	queue := aheadKey(st.Name, st.ClientID)
+	queue := redisson.NewKeys(st.Name, st.ClientID).Ahead(typeOf(st.ClientID))
 	queued := p.Type(ctx, queue)
 	if err := exec(ctx, p); err != nil {
 		return false, err
