@@ -151,17 +151,10 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 	}
 }
 
-// patience is how long a call is on its way until it counts as one without a reply.
-const patience = 10 * time.Millisecond
-
 // left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
 // the last attempt failed, if one has.
 func (s *Shared) left(err error, began time.Time, last error) error {
-	waited := time.Since(began)
-	if last == nil && waited < patience {
-		return err
-	}
-	return permit.NoReply("a call of "+s.String(), waited, last, err)
+	return permit.Left("a call of "+s.label(), began, last, err)
 }
 
 // undecided reports whether the script replied that it cannot tell whether its call has run before, and

@@ -249,7 +249,7 @@ func (h *Handle) gated(ctx context.Context, op string, call func(replay bool) er
 	failure, failed := err.(*retry.Error)
 	failed = failed && failure.Outcome != retry.Executed
 	if left := ctx.Err(); left != nil && (failed || err == left) {
-		return whyLeft(permit.Of(op, h.name), begin, last, left)
+		return permit.Left(permit.Of(op, h.name), begin, last, left)
 	}
 	if failed {
 		h.observePanic(failure.Err)

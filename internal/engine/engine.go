@@ -289,20 +289,10 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	}
 	// It is on its way, or stands behind a call that is.
 	asks := (l.lineInFlight || !r.blocking) && !r.refused && r.turn == nil
-	if l.lastErr != nil || asks && (err == nil || waited >= Grace) {
+	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
 		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
 	}
 	return err
-}
-
-// whyLeft returns the error of a caller that leaves a call of gated, or one for a list, because of err, and has waited
-// for a reply since began. Failure is how the last attempt failed, if one has.
-func whyLeft(what string, began time.Time, failure, err error) error {
-	waited := time.Since(began)
-	if failure == nil && err != nil && waited < Grace {
-		return err
-	}
-	return permit.NoReply(what, waited, failure, err)
 }
 
 // Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the

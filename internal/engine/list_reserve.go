@@ -97,12 +97,12 @@ func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, 
 			return s.a, true, s.err
 		case <-ctx.Done():
 			if err = ctx.Err(); w.failure() != nil {
-				err = whyLeft(names(w.parts), began, w.failure(), err)
+				err = permit.Left(names(w.parts), began, w.failure(), err)
 			}
 		case <-w.engine.closed:
 			err = permit.ErrClosed
 		case <-timeUp:
-			err = whyLeft(names(w.parts), began, w.failure(), nil)
+			err = permit.Left(names(w.parts), began, w.failure(), nil)
 		case <-slow:
 			slow = w.engine.slowed.next()
 			if cause := w.downBecause(); cause != nil {

@@ -78,11 +78,11 @@ func (w *listWaiter) try(ctx context.Context) (listReply, error) {
 			return r.a, r.err
 		case <-ctx.Done():
 			if leave() {
-				return nothing, whyLeft(names(w.parts), began, w.failure(), ctx.Err())
+				return nothing, permit.Left(names(w.parts), began, w.failure(), ctx.Err())
 			}
 		case <-timeUp:
 			if leave() {
-				return nothing, whyLeft(names(w.parts), began, w.failure(), nil)
+				return nothing, permit.Left(names(w.parts), began, w.failure(), nil)
 			}
 		case <-slow:
 			slow = w.engine.slowed.next()

@@ -47,6 +47,19 @@ func NoReply(what string, waited time.Duration, failure, left error) error {
 	return err
 }
 
+// Patience is how long a call is on its way before its caller is told, when it leaves, that there was no reply.
+const Patience = 10 * time.Millisecond
+
+// Left returns the error of a caller that leaves what it has waited for since began, because of left or, if left is nil,
+// because its time is up. Failure is how the last attempt failed, if one has.
+func Left(what string, began time.Time, failure, left error) error {
+	waited := time.Since(began)
+	if failure == nil && left != nil && waited < Patience {
+		return left
+	}
+	return NoReply(what, waited, failure, left)
+}
+
 // Failed returns the error that callers get when an operation could not be carried out. It wraps ErrUnavailable
 // unless the operation was executed and failed. An error that is not a *[retry.Error] comes from a reply, or is
 // the reason why nothing was sent, and is returned unchanged.
