@@ -25,10 +25,8 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 			return ctx.Err()
 		case !errors.As(err, &node):
 			r.skip(Skip{Check: check}, false, err)
-		case survey.Unreachable(err):
-			d.lose(r, node.Node, check, node.Err)
 		default:
-			r.skip(Skip{Check: check, Node: node.Node}, false, node.Err)
+			d.miss(r, Skip{Check: check, Node: node.Node}, node.Err)
 		}
 		return nil
 	}
@@ -68,11 +66,7 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			if survey.Unreachable(err) {
-				d.lose(r, l.Node, "read", err)
-			} else {
-				r.skip(Skip{Check: "read", Limiter: l.Name, Node: l.Node}, false, err)
-			}
+			d.miss(r, Skip{Check: "read", Limiter: l.Name, Node: l.Node}, err)
 		}
 		if found != nil {
 			found(r)

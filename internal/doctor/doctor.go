@@ -152,6 +152,15 @@ func (d *Doctor) nodes(ctx context.Context, r *Report) ([]survey.Node, error) {
 	return slices.DeleteFunc(slices.Clone(d.up), func(n survey.Node) bool { return d.away[n.Addr] }), nil
 }
 
+// miss notes that something could not be looked at because of err. A server that does not reply is lost.
+func (d *Doctor) miss(r *Report, s Skip, err error) {
+	if survey.Unreachable(err) {
+		d.lose(r, s.Node, s.Check, err)
+	} else {
+		r.skip(s, false, err)
+	}
+}
+
 // lose notes that a server does not reply. It is asked no more.
 func (d *Doctor) lose(r *Report, node, check string, err error) {
 	if !d.away[node] {

@@ -54,7 +54,7 @@ func (p *patient) healing(st *survey.State) string {
 func (p *patient) wrongType() (list []Finding) {
 	for _, st := range append([]*survey.State{p.main}, p.clients...) {
 		for i, typ := range st.Types {
-			want := [3]string{"hash", "string", "zset"}[i]
+			want := survey.KeyTypes[i]
 			if typ == "none" || typ == want || i == 0 && st != p.main {
 				continue
 			}

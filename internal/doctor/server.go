@@ -32,11 +32,7 @@ func (d *Doctor) Servers(ctx context.Context) (*Report, error) {
 			if len(nodes) == 1 {
 				return nil, err
 			}
-			if survey.Unreachable(err) {
-				d.lose(r, node.Addr, "server", err)
-			} else {
-				r.skip(Skip{Check: "server", Node: node.Addr}, false, err)
-			}
+			d.miss(r, Skip{Check: "server", Node: node.Addr}, err)
 		}
 	}
 	return r, nil

@@ -43,10 +43,7 @@ func (s *Survey) Clients(ctx context.Context, name string) iter.Seq2[string, err
 // ClientIDs returns ids of clients that have permits in Redis, by the names of their limiters: at most each of every
 // limiter, and of most limiters at most. It reads all keys once.
 func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (map[string][]string, error) {
-	nodes, err := q.Nodes, error(nil)
-	if nodes == nil {
-		nodes, err = s.Nodes(ctx)
-	}
+	nodes, err := s.nodesOf(ctx, q)
 	if len(nodes) == 0 {
 		return nil, err
 	}

@@ -48,10 +48,7 @@ var ErrBudget = errors.New("the search was given up")
 // every other error it ends: ctx.Err(), or one that wraps ErrBudget.
 func (s *Survey) Find(ctx context.Context, q Query) iter.Seq2[*Limiter, error] {
 	return func(yield func(*Limiter, error) bool) {
-		nodes, err := q.Nodes, error(nil)
-		if nodes == nil {
-			nodes, err = s.Nodes(ctx)
-		}
+		nodes, err := s.nodesOf(ctx, q)
 		if err != nil && (ctx.Err() != nil || len(nodes) == 0) {
 			yield(nil, err)
 			return
@@ -92,6 +89,14 @@ func (s *Survey) Find(ctx context.Context, q Query) iter.Seq2[*Limiter, error] {
 			}
 		}
 	}
+}
+
+// nodesOf returns the nodes that q is about.
+func (s *Survey) nodesOf(ctx context.Context, q Query) ([]Node, error) {
+	if q.Nodes != nil {
+		return q.Nodes, nil
+	}
+	return s.Nodes(ctx)
 }
 
 // refused counts the limiters that Redis does not let us read, such as those that the ACL does not name.
@@ -307,11 +312,11 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 			switch typ.Val() {
 			case "none":
 				continue
-			case keyTypes[0]:
+			case KeyTypes[0]:
 				_, problem := redisson.ParseRate(fieldsOf(values.Val()))
 				live = live || values.Err() == nil && !errors.Is(problem, permit.ErrNotInitialized)
 			default:
-				l.Problem = wrongTypeError(name, typ.Val(), keyTypes[0])
+				l.Problem = wrongTypeError(name, typ.Val(), KeyTypes[0])
 			}
 			l.Name = name
 		}
@@ -439,7 +444,7 @@ func detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, 
 			switch {
 			case err == nil || errors.Is(err, redis.Nil):
 			case strings.HasPrefix(err.Error(), "WRONGTYPE"):
-				l.Broken = fmt.Errorf("%w: %q is not a %s", ErrWrongType, keysOf(l.Name, "")[j+1], keyTypes[j+1])
+				l.Broken = fmt.Errorf("%w: %q is not a %s", ErrWrongType, keysOf(l.Name, "")[j+1], KeyTypes[j+1])
 			default:
 				l.unread = err
 			}

@@ -269,7 +269,7 @@ func (s scene) compare(t *testing.T) {
 func TestPeekOfAWrongType(t *testing.T) {
 	rdb := redistest.Client(t)
 	ctx, sv := t.Context(), New(rdb)
-	for i := range keyTypes {
+	for i := range KeyTypes {
 		name := redistest.Key(t)
 		set(t, rdb, name, "0", 10, 60_000)
 		key := keysOf(name, "")[i]
@@ -279,7 +279,7 @@ func TestPeekOfAWrongType(t *testing.T) {
 		require.NoError(t, err)
 		_, err = st.Peek(1)
 		require.ErrorIs(t, err, ErrWrongType)
-		require.ErrorContains(t, err, fmt.Sprintf("%q is a list, not a %s", key, keyTypes[i]))
+		require.ErrorContains(t, err, fmt.Sprintf("%q is a list, not a %s", key, KeyTypes[i]))
 		if i > 0 {
 			list, errs := found(ctx, sv, Query{Match: name})
 			require.Empty(t, errs)

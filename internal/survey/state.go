@@ -173,8 +173,8 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		st.Fields = fieldsOf(values)
 	}
 	st.Rate, st.Problem = redisson.ParseRate(st.Fields)
-	if t := st.Types[0]; t != keyTypes[0] && t != "none" {
-		st.Problem = wrongTypeError(st.Keys[0], t, keyTypes[0])
+	if t := st.Types[0]; t != KeyTypes[0] && t != "none" {
+		st.Problem = wrongTypeError(st.Keys[0], t, KeyTypes[0])
 	}
 	if value != nil {
 		st.Value, err = value.Result()
@@ -257,8 +257,8 @@ func (st *State) Peek(permits int64) (Peek, error) {
 // fails with WRONGTYPE.
 var ErrWrongType = errors.New("wrong type")
 
-// keyTypes are the types of the keys of a limiter, as TYPE returns them: the hash, the value and the permits.
-var keyTypes = [3]string{"hash", "string", "zset"}
+// KeyTypes are the types of the keys of a limiter, as TYPE returns them: the hash, the value and the permits.
+var KeyTypes = [3]string{"hash", "string", "zset"}
 
 func wrongTypeError(key, typ, want string) error {
 	return fmt.Errorf("%w: %q is a %s, not a %s", ErrWrongType, key, typ, want)
@@ -267,7 +267,7 @@ func wrongTypeError(key, typ, want string) error {
 // WrongType returns an error if a key of the limiter is not of the type that a limiter has there. It wraps ErrWrongType.
 func (st *State) WrongType() error {
 	for i, typ := range st.Types {
-		if want := keyTypes[i]; typ != want && typ != "none" {
+		if want := KeyTypes[i]; typ != want && typ != "none" {
 			return wrongTypeError(st.Keys[i], typ, want)
 		}
 	}

@@ -108,15 +108,18 @@ func (s *Survey) addr(ctx context.Context, o *redis.Options) string {
 		return o.Addr
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.master != "" && time.Since(s.asked) < masterAge {
-		return s.master
+	master, asked := s.master, s.asked
+	s.mu.Unlock()
+	if master != "" && time.Since(asked) < masterAge {
+		return master
 	}
 	conn, err := o.Dialer(ctx, "tcp", o.Addr)
 	if err != nil {
 		return "the master" // the commands say why it cannot be reached
 	}
 	defer func() { _ = conn.Close() }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.master, s.asked = conn.RemoteAddr().String(), time.Now()
 	return s.master
 }

@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"regexp"
 	"strconv"
@@ -46,21 +45,10 @@ func (st *State) reserving() (ids []permit.ID) {
 // Granted returns when the permits of m were granted. It reports false for permits that nobody was granted: those of a
 // tripwire, and those that were free when a cool-down blocked them.
 func (m Member) Granted() (at time.Time, ok bool) {
-	switch m.Mark() {
-	case 'w':
-		return time.Time{}, false
-	case 'c':
-		at := m.Raw[len(m.Raw)-13:] // of 21 bytes
-		if len(m.Raw) == 20 {
-			at = m.Raw[10:]
-		}
-		ms := binary.BigEndian.Uint64(append([]byte{0, 0}, at[:6]...)) & (1<<42 - 1)
-		if ms < 1<<32 {
-			return time.Time{}, false
-		}
-		return time.UnixMilli(int64(ms)), true
+	if t, _, block := blockOf(m.Raw); block {
+		return time.UnixMilli(int64(t)), t > 0
 	}
-	return m.Time(), true
+	return m.Time(), m.Mark() != 'w'
 }
 
 // LastGrant returns when the newest of the grants that were read was made. It reports false if there is none.
