@@ -169,8 +169,7 @@ func changeOnce(ctx context.Context, rdb redis.UniversalClient, limiter, id stri
 	defer func() { _ = client.Close() }()
 	err := do(ctx, client.RateLimiter(limiter))
 	if id == "" {
-		// An interrupt comes after that.
-		if forgot := redisson.Forget(context.WithoutCancel(ctx), rdb, limiter, client.ID()); err == nil {
+		if forgot := redisson.Forget(ctx, rdb, limiter, client.ID()); err == nil {
 			err = forgot
 		}
 	}

@@ -11,9 +11,10 @@ import (
 // scanStep is how many keys a SCAN looks at, which takes Redis about a fifth of a millisecond.
 const scanStep = 200
 
-// Forget removes the permits that a client has in the PER_CLIENT limiter of that name. It is for an id that nobody uses any
-// more: the client's next call would begin with all permits of the rate.
+// Forget removes the permits that a client has in the PER_CLIENT limiter of that name, even if ctx is done. It is for an id
+// that nobody uses any more: the client's next call would begin with all permits of the rate.
 func Forget(ctx context.Context, rdb redis.UniversalClient, name, clientID string) error {
+	ctx = context.WithoutCancel(ctx) // what ended it comes after the change that is to leave nothing
 	keys := NewKeys(name, clientID)
 	node, err := dispatch.Node(ctx, dispatch.Pin(rdb), keys.Hash)
 	if err != nil {
