@@ -39,7 +39,8 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 	}
 	conn := *l.Conn
 	conn.sender = node
-	at := &Limiter{Conn: &conn, Gate: l.Gate, Name: l.Name, Keys: l.Keys}
+	at := *l
+	at.Conn = &conn
 
 	pattern, seen := l.Keys.ClientsPattern(), map[string]bool{}
 	for cursor := uint64(0); ; {
@@ -48,7 +49,7 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 		}
 		var keys []string
 		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
-		_, err := command(ctx, at, "Clients", cmd, func() (_ struct{}, err error) {
+		_, err := command(ctx, &at, "Clients", cmd, func() (_ struct{}, err error) {
 			keys, cursor, err = cmd.Result()
 			return struct{}{}, err
 		})

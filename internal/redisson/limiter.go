@@ -57,7 +57,8 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 func (l *Limiter) fitClients(ctx context.Context) error {
 	var failed error
 	err := l.Clients(ctx, func(id string) bool {
-		other := &Limiter{Conn: l.Conn, Gate: l.Gate, Name: l.Name, Keys: NewKeys(l.Keys.Hash, id)}
+		other := *l
+		other.Keys = NewKeys(l.Keys.Hash, id)
 		if other.Keys.Value != l.Keys.Value {
 			failed = allowed(other.Audit(ctx, permit.PerClient, true))
 		}
