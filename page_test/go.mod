@@ -6,7 +6,6 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/goredisson/ratelimiter v0.0.0-00010101000000-000000000000
-	github.com/goredisson/ratelimiter/ratelimiterpage v0.0.0-00010101000000-000000000000
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 )
@@ -24,4 +23,3 @@ require (
 
 replace github.com/goredisson/ratelimiter => ../
 
-replace github.com/goredisson/ratelimiter/ratelimiterpage => ../ratelimiterpage

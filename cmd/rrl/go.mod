@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/goredisson/ratelimiter v0.0.0-00010101000000-000000000000
 	github.com/goredisson/ratelimiter/examples v0.0.0-00010101000000-000000000000
-	github.com/goredisson/ratelimiter/ratelimiterpage v0.0.0-00010101000000-000000000000
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1
 	github.com/urfave/cli/v3 v3.14.0
@@ -36,4 +35,3 @@ replace github.com/goredisson/ratelimiter/examples => ../../examples
 
 replace github.com/goredisson/ratelimiter/prometheusratelimiter => ../../prometheusratelimiter
 
-replace github.com/goredisson/ratelimiter/ratelimiterpage => ../../ratelimiterpage
