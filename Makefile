@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long demo tidy page-screenshots
+.PHONY: release help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long demo tidy page-screenshots
 
 # The lanes of `make test`: checks unit oldest otlp compat bench page redis valkey. All of them by default.
 LANES ?=
@@ -51,6 +51,9 @@ page-screenshots: ## writes the pictures of rrl page into docs/, from a run of t
 
 demo: ## the command-line demo: a limited HTTP service on an embedded Redis
 	@go run ./cmd/rrl demo
+
+release: ## tags VERSION=v1.2.3 in every module that users import or install, once it is proved to install; DRY=1 tags nothing
+	@tools/release.sh
 
 tidy: ## go mod tidy in every module, and gofmt
 	@find . -name go.mod -execdir env GOWORK=off go mod tidy \;
