@@ -40,6 +40,7 @@ func documentedACL(t *testing.T) (limiter, connection, cluster, algorithms []str
 // setUser makes the user limiter, who may do what the rules say and nothing else.
 func setUser(t *testing.T, admin *redis.Client, keys []string, rules ...[]string) {
 	t.Helper()
+	redistest.Since(t, 7, 2, "an ACL with CLIENT SETINFO")
 	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret"}
 	for _, k := range keys {
 		args = append(args, "~"+k)

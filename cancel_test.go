@@ -49,6 +49,9 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 		{"paused", func() { require.NoError(t, rdb.Do(ctx, "CLIENT", "PAUSE", "60000", "WRITE").Err()) },
 			func() { require.NoError(t, rdb.Do(ctx, "CLIENT", "UNPAUSE").Err()) }},
 	} {
+		if state.name == "paused" {
+			redistest.Since(t, 6, 2, "CLIENT UNPAUSE")
+		}
 		state.begin()
 		var late lags
 		var left, unanswered atomic.Int64
@@ -203,6 +206,7 @@ func idle(c *Client) bool { return c.engine.Idle() }
 // afterwards are refunded.
 func TestCloseInFlight(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Since(t, 6, 2, "CLIENT UNPAUSE")
 	s := redistest.Start(t)
 	// Without a read timeout nothing but Close ends the callers while the server is paused.
 	rdb, ctx := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 }), context.Background()

@@ -26,6 +26,7 @@ func TestConnectionsOfRealServers(t *testing.T) {
 	redistest.NeedReal(t)
 	abreast(t, map[string]func(*testing.T){
 		"paused by CLIENT PAUSE": func(t *testing.T) {
+			redistest.Since(t, 6, 2, "CLIENT UNPAUSE")
 			p := newPatient(t, impatient)
 			hangs(p, func() { p.do("CLIENT", "PAUSE", "60000", "WRITE") }, func() { p.do("CLIENT", "UNPAUSE") })
 			require.NoError(t, accounts(p.admin, p.l, 10, 3), "Redis drops what it had not begun")

@@ -171,7 +171,7 @@ func TestFlightsInTrouble(t *testing.T) {
 			flightsWhile(t, false, 5*time.Millisecond, 200, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		},
 		"CLIENT PAUSE": func(t *testing.T) {
-			flightsWhile(t, true, 20*time.Millisecond, 50, "CLIENT", "PAUSE", "15", "ALL")
+			flightsWhile(t, true, 20*time.Millisecond, 50, "CLIENT", "PAUSE", "15")
 		},
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +33,7 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 		switch e.Kind {
 		case OutageBegan:
 			began.Add(1)
-			if !redis.HasErrorPrefix(e.Err, says) {
+			if !isReply(e.Err, says) {
 				t.Error("the outage began with", e.Err)
 			}
 		case OutageEnded:

@@ -14,6 +14,7 @@ import (
 // none of them sends.
 func TestLeastPrivilege(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Since(t, 6, 0, "ACL")
 	doc, err := os.ReadFile("../docs/protocol.md")
 	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(doc), "Package `limit` needs, on the keys `limit2:*`:\n\n")

@@ -39,7 +39,7 @@ func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *S
 func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 	t.Helper()
 	if len(l.keys) == 2 {
-		newest, err := rdb.ZRangeArgs(t.Context(), redis.ZRangeArgs{Key: l.keys[0], Start: 0, Stop: 0, Rev: true}).Result()
+		newest, err := rdb.ZRevRange(t.Context(), l.keys[0], 0, 0).Result()
 		require.NoError(t, err)
 		sum, _, _ := strings.Cut(strings.Join(newest, " "), ":")
 		return sum

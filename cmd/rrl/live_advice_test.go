@@ -56,7 +56,8 @@ func (b *sickbed) java() (granted bool, err error) {
 		return false, err
 	}
 	now := rdb.Time(ctx).Val().UnixMilli()
-	value, err := rdb.Get(ctx, b.key(1)).Int64()
+	stored, err := rdb.Get(ctx, b.key(1)).Int64()
+	value := stored
 	switch {
 	case errors.Is(err, redis.Nil):
 		value = rate
@@ -79,7 +80,7 @@ func (b *sickbed) java() (granted bool, err error) {
 	} else if rdb.ZCard(ctx, b.key(2)).Val() == 0 {
 		return false, errors.New("attempt to perform arithmetic on a nil value")
 	}
-	b.do("set", b.key(1), value, "keepttl")
+	b.do("incrby", b.key(1), value-stored)
 	return granted, nil
 }
 

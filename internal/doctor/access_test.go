@@ -53,6 +53,7 @@ func TestNeedsAreDocumented(t *testing.T) {
 
 func TestAccess(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Since(t, 7, 0, "ACL DRYRUN")
 	rdb, ctx := redistest.Start(t, "--appendonly", "yes").Client(t), t.Context()
 	rules := documented(t)
 	user := func(keys string, without ...string) {

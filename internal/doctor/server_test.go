@@ -51,7 +51,7 @@ func TestServers(t *testing.T) {
 	require.Equal(t, "critical server: 0 good replicas, and min-replicas-to-write asks for 1\n", servers(t, alone))
 
 	host, port, _ := strings.Cut(bare.Addr(), ":")
-	replica := redistest.Start(t, "--appendonly", "yes", "--replicaof", host+" "+port).Client(t)
+	replica := redistest.Start(t, "--appendonly", "yes", "--replicaof", host, port).Client(t)
 	require.Contains(t, servers(t, replica), "critical server: a replica of "+bare.Addr())
 }
 

@@ -114,7 +114,16 @@ func OfError(err error) string {
 	case network != nil:
 		return "network"
 	}
-	if word, _, _ := strings.Cut(err.Error(), " "); slices.Contains(replies, word) {
+	text := err.Error()
+	if strings.HasPrefix(text, "ERR Error running script") {
+		// Redis before 7.0 puts this before what a command of the script replied: "@user_script: 12: -OOM command …".
+		for word := range strings.FieldsSeq(text) {
+			if word = strings.TrimPrefix(word, "-"); slices.Contains(replies, word) {
+				return word
+			}
+		}
+	}
+	if word, _, _ := strings.Cut(text, " "); slices.Contains(replies, word) {
 		return word
 	}
 	return Other

@@ -60,6 +60,8 @@ func TestOfError(t *testing.T) {
 		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), "timeout"},
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, "network"},
 		{errors.New("OOM command not allowed when used memory > 'maxmemory'."), "OOM"},
+		{errors.New("ERR Error running script (call to f_66118a6b): @user_script:19: @user_script: 19: -OOM command not allowed"), "OOM"},
+		{errors.New("ERR Error running script (call to f_66118a6b): @user_script:12: WRONGTYPE Operation against a key"), "WRONGTYPE"},
 		{errors.New("ERR user_script:12: something about user:42"), Other},
 	} {
 		require.Equal(t, c.want, OfError(c.err), "%v", c.err)

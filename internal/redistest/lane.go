@@ -39,6 +39,7 @@ const (
 	noServerMark = "redistest.NoServer"
 	noRaceMark   = "redistest.NoRace"
 	repeatsMark  = "redistest.Repeats"
+	sinceMark    = "redistest.Since"
 )
 
 // A mark begins the message of a failure that the function of its name has decided. tools/again.sh looks for them.
@@ -147,10 +148,13 @@ func Cases(short, long int) int {
 	return short
 }
 
-// binary returns the path of the lane's server program. A missing one is fatal, here as in CI: a run that names a
-// lane has to run it.
+// binary returns the path of the lane's server program, which the environment variable RATELIMITER_SERVER may name. A
+// missing one is fatal, here as in CI: a run that names a lane has to run it.
 func binary(t testing.TB) string {
 	t.Helper()
+	if path := os.Getenv("RATELIMITER_SERVER"); path != "" {
+		return path
+	}
 	name := Lane() + "-server"
 	path, err := exec.LookPath(name)
 	if err != nil {

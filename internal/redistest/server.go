@@ -33,7 +33,7 @@ type Server struct {
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	NeedReal(t)
-	s, err := NewServer(binary(t), t.TempDir(), args...)
+	s, err := NewServer(binary(t), t.TempDir(), debugging(t, args)...)
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
