@@ -155,7 +155,7 @@ func TestLeastPrivilege(t *testing.T) {
 	every := func(t *testing.T, rdb, admin redis.UniversalClient) {
 		t.Helper()
 		ctx := context.Background()
-		c := New(rdb)
+		c := newClient(t, rdb)
 		defer c.Close()
 		for _, typ := range []RateType{Overall, PerClient} {
 			everyOperation(t, ctx, c.RateLimiter("small"), typ)

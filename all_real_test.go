@@ -44,7 +44,7 @@ func TestManyCallersOfOverlappingLists(t *testing.T) {
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for one that never comes
 		defer cancel()
-		clients, name := []*Client{New(dial()), New(dial())}, redistest.Key(t)
+		clients, name := []*Client{newClient(t, dial()), newClient(t, dial())}, redistest.Key(t)
 		limiters := make([][6]*RateLimiter, len(clients))
 		for i, c := range clients {
 			for j := range limiters[i] {
@@ -146,7 +146,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 	const rate, callers, lists = 1_000_000, 24, 60
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
 		rdb, ctx := dial(), context.Background()
-		c, name := New(rdb), redistest.Key(t)
+		c, name := newClient(t, rdb), redistest.Key(t)
 		scarce, a, b := c.RateLimiter(name+"0"), c.RateLimiter(name+"1"), c.RateLimiter(name+"2")
 		require.NoError(t, scarce.SetRate(ctx, overall(60, 100*time.Millisecond)))
 		require.NoError(t, a.SetRate(ctx, overall(rate, time.Hour)))
@@ -240,7 +240,7 @@ func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	onOneAndOnCluster(t, func(t *testing.T, dial func() redis.UniversalClient) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		client, other, name := New(dial()), New(dial()), redistest.Key(t)
+		client, other, name := newClient(t, dial()), newClient(t, dial()), redistest.Key(t)
 		defer client.Close()
 		defer other.Close()
 		a, b, alone := client.RateLimiter(name+"a"), client.RateLimiter(name+"b"), client.RateLimiter(name+"alone")

@@ -151,7 +151,7 @@ func TestAllWaitsForTheLongestTimeout(t *testing.T) {
 func TestAllOfBadInput(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
-		other := New(w.rdb)
+		other := newClient(t, w.rdb)
 		defer other.Close()
 		for name, demands := range map[string][]Demand{
 			"none":              {},

@@ -40,7 +40,7 @@ func TestBatchedAcquiresHardlyAllocate(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
 	rdb.AddHook(granter{})
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer c.Close()
 	const callers, each = 256, 200
 	ctx, cancel := context.WithCancel(t.Context())

@@ -65,7 +65,7 @@ func TestRow13_ClockOfRedis(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		w := newWorld(t, rdb)
-		theirs := New(rdb)
+		theirs := newClient(t, rdb)
 		l := theirs.RateLimiter(w.l.Name())
 		require.NoError(t, l.SetRate(w.ctx, overall(10, time.Hour)))
 		r, err := l.Try(w.ctx, 1)

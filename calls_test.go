@@ -87,12 +87,8 @@ func TestNilArguments(t *testing.T) {
 		client *Client
 		ctx    context.Context
 	}{
-		{"no context", New(rdb, noPanic), nil},
-		{"no context, with a hook", New(rdb, noPanic, hook), nil},
-		{"no redis client", New(nil, noPanic), context.Background()},
-		{"a *redis.Client that is nil", New((*redis.Client)(nil), noPanic, hook), context.Background()},
-		{"a *redis.ClusterClient that is nil", New((*redis.ClusterClient)(nil), noPanic), context.Background()},
-		{"a *redis.Ring that is nil", New((*redis.Ring)(nil), noPanic), context.Background()},
+		{"no context", newClient(t, rdb, noPanic), nil},
+		{"no context, with a hook", newClient(t, rdb, noPanic, hook), nil},
 		{"no Client", nil, context.Background()},
 		{"a Client that New has not made", &Client{}, context.Background()},
 	} {
@@ -110,7 +106,7 @@ func TestNilArguments(t *testing.T) {
 			_, _ = c.client.ID(), c.client.OutagePolicy()
 		})
 	}
-	for _, v := range []any{&RateLimiter{}, New(rdb)} {
+	for _, v := range []any{&RateLimiter{}, newClient(t, rdb)} {
 		for _, method := range methods(v) {
 			require.ErrorIs(t, callMethod(v, method, context.Background(), &RateLimiter{}), ErrInvalidArgument, method)
 		}
@@ -120,7 +116,7 @@ func TestNilArguments(t *testing.T) {
 // dialing returns a Client whose connections are made by dial.
 func dialing(t *testing.T, dial func() (net.Conn, error), opts ...Option) *Client {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) { return dial() }})
-	c := New(rdb, opts...)
+	c := newClient(t, rdb, opts...)
 	t.Cleanup(func() {
 		_, _ = c.Close(), rdb.Close()
 		time.Sleep(time.Minute) // go-redis goes on dialing

@@ -24,7 +24,7 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 	redistest.NeedReal(t)
 	s := redistest.Start(t)
 	rdb, ctx := s.Client(t), context.Background()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer c.Close()
 	full, free := c.RateLimiter("full"), c.RateLimiter("free")
 	require.NoError(t, full.SetRate(ctx, overall(1, time.Hour)))
@@ -120,7 +120,7 @@ func TestHundredThousandCancels(t *testing.T) {
 	const callers, each, rate = 200, 500, 300_000
 	s := redistest.Start(t)
 	rdb, ctx := s.Client(t), context.Background()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	wide, narrow := c.RateLimiter("wide"), c.RateLimiter("narrow")
 	require.NoError(t, wide.SetRate(ctx, overall(rate, time.Hour)))
 	require.NoError(t, narrow.SetRate(ctx, overall(1, time.Hour)))
@@ -215,7 +215,7 @@ func TestCloseInFlight(t *testing.T) {
 	defer cancel()
 	before := runtime.NumGoroutine()
 	for range 5 {
-		c := New(rdb)
+		c := newClient(t, rdb)
 		l, full := c.RateLimiter("closed"), c.RateLimiter("full")
 		require.NoError(t, l.SetRate(ctx, overall(1000, time.Hour)))
 		require.NoError(t, full.SetRate(ctx, overall(1, time.Hour)))
@@ -264,7 +264,7 @@ func TestIdleLimitersHoldNothing(t *testing.T) {
 	redistest.NeedReal(t)
 	rdb, ctx, name := redistest.Client(t), context.Background(), redistest.Key(t)
 	before := runtime.NumGoroutine()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {

@@ -20,7 +20,6 @@ import (
 // Methods are safe for concurrent use.
 type Client struct {
 	cfg     config
-	err     error // the options cannot be used; every call returns it
 	policy  *outage.Policy
 	cluster bool
 	redis   *redisson.Conn
@@ -30,8 +29,8 @@ type Client struct {
 }
 
 // New returns a Client that uses rdb, which may be a redis.Client, a ClusterClient, a Ring, or a failover
-// client. The caller remains responsible for closing rdb. If rdb is nil or an option is out of range, every call
-// returns ErrInvalidArgument.
+// client. The caller remains responsible for closing rdb. New sends nothing to Redis. It returns ErrInvalidArgument,
+// and no Client, if rdb is nil or an option is out of range.
 //
 // A Ring sends the keys of a shard that has failed three heartbeats, which takes about 2 s, to other shards.
 // The limiters of a Client stay where they are: while their shard is down, calls return ErrUnavailable or
@@ -40,7 +39,7 @@ type Client struct {
 // Calls that come while others are on their way leave together, in a pipeline, whatever limiters they are of. Hooks
 // of rdb see ProcessPipelineHook for these, and ProcessHook for a call that leaves by itself. To a ClusterClient or a
 // Ring New adds a hook that sends each pipeline to its node, so add hooks of your own before.
-func New(rdb redis.UniversalClient, opts ...Option) *Client {
+func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c := &Client{
 		cfg: config{
 			clientID:     uuid.NewString(),
@@ -53,15 +52,18 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		},
 	}
 	for _, o := range opts {
+		if o == nil {
+			return nil, invalid("New was called with an Option that is nil")
+		}
 		o(&c.cfg)
 	}
-	c.err, c.policy = c.cfg.validate(), c.cfg.policy.inEngine()
-	if isNil(rdb) {
-		rdb = nil
-		if c.err == nil {
-			c.err = invalid("New was called with a redis client that is nil")
-		}
+	if err := c.cfg.validate(); err != nil {
+		return nil, err
 	}
+	if isNil(rdb) {
+		return nil, invalid("New was called with a redis client that is nil")
+	}
+	c.policy = c.cfg.policy.inEngine()
 	// Not a type switch, because a client that embeds a ClusterClient is a cluster client too.
 	_, c.cluster = rdb.(interface {
 		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
@@ -89,7 +91,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		Observe:     c.hooks.observe(),
 	})
 	c.redis.Closed, c.redis.Touched = c.engine.Closed(), c.engine.Touch
-	return c
+	return c, nil
 }
 
 // ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID].
@@ -140,10 +142,7 @@ func (c *Client) RateLimiter(name string) *RateLimiter {
 	if c == nil || c.engine == nil {
 		return &RateLimiter{name: name, err: errNotMade}
 	}
-	l := &RateLimiter{client: c, name: name, err: c.err, policy: c.policy, known: c.cfg.known}
-	if l.err != nil {
-		return l
-	}
+	l := &RateLimiter{client: c, name: name, policy: c.policy, known: c.cfg.known}
 	mapped := c.cfg.nameMapper(name)
 	if name == "" || mapped == "" {
 		l.err = invalid("the name of a limiter is empty: %q, mapped to %q", name, mapped)

@@ -36,7 +36,7 @@ func TestNamesStandalone(t *testing.T) {
 func TestNameMapper(t *testing.T) {
 	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
 		calls := 0
-		c := New(w.rdb, WithNameMapper(func(name string) string { calls++; return strings.TrimPrefix(name, "app:") }), WithClientClock())
+		c := newClient(t, w.rdb, WithNameMapper(func(name string) string { calls++; return strings.TrimPrefix(name, "app:") }), WithClientClock())
 		l := c.RateLimiter("app:" + w.l.Name())
 		require.Equal(t, "app:"+w.l.Name(), l.Name())
 		require.Equal(t, w.l.redis.Keys.Hash, l.redis.Keys.Hash)
@@ -46,27 +46,37 @@ func TestNameMapper(t *testing.T) {
 		require.True(t, ok)
 		w.available(0)
 	})
-	c := New(redis.NewClient(&redis.Options{}), WithNameMapper(func(string) string { return "" }))
+	c := newClient(t, redis.NewClient(&redis.Options{}), WithNameMapper(func(string) string { return "" }))
 	_, err := c.RateLimiter("x").Try(context.Background(), 1)
 	require.ErrorIs(t, err, ErrInvalidArgument)
 }
 
 func TestOptionsOutOfRange(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is ever sent
-	for name, c := range map[string]*Client{
-		"nil redis":       New(nil),
-		"empty id":        New(rdb, WithClientID("")),
-		"nil mapper":      New(rdb, WithNameMapper(nil)),
-		"format fI":       New(rdb, WithMemberFormat(MemberFI)),
-		"format unknown":  New(rdb, WithMemberFormat(MemberUnknown)),
-		"client key TTL":  New(rdb, WithClientKeyTTL(-time.Second)),
-		"fine TTL":        New(rdb, WithClientKeyTTL(time.Second+1)),
-		"recheck of zero": New(rdb, WithRecheck(0)),
-		"fine recheck":    New(rdb, WithRecheck(time.Millisecond-1)),
-	} {
-		_, err := c.RateLimiter("x").Try(context.Background(), 1)
+	refused := func(name string, rdb redis.UniversalClient, opts ...Option) {
+		c, err := New(rdb, opts...)
 		require.ErrorIs(t, err, ErrInvalidArgument, name)
-		require.NoError(t, c.Close())
+		require.Nil(t, c, name)
+	}
+	refused("nil redis", nil)
+	refused("a *redis.Client that is nil", (*redis.Client)(nil))
+	refused("a *redis.ClusterClient that is nil", (*redis.ClusterClient)(nil))
+	refused("a *redis.Ring that is nil", (*redis.Ring)(nil))
+	for name, o := range map[string]Option{
+		"empty id":        WithClientID(""),
+		"nil mapper":      WithNameMapper(nil),
+		"format fI":       WithMemberFormat(MemberFI),
+		"format unknown":  WithMemberFormat(MemberUnknown),
+		"client key TTL":  WithClientKeyTTL(-time.Second),
+		"fine TTL":        WithClientKeyTTL(time.Second + 1),
+		"recheck of zero": WithRecheck(0),
+		"fine recheck":    WithRecheck(time.Millisecond - 1),
+		"known refusals":  WithKnownRefusals(-1),
+		"outage limit":    WithOutageLimit(-1),
+		"outage policy":   WithOutagePolicy(LocalShare(Rate{}, 0)),
+		"no option":       nil,
+	} {
+		refused(name, rdb, o)
 	}
 }
 
@@ -75,7 +85,7 @@ func TestNamesLeaveNothingBehind(t *testing.T) {
 	redistest.Repeats(t)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		rdb.AddHook(&forger{forever: []any{int64(1)}}) // not initialised
-		c := New(rdb)
+		c := newClient(t, rdb)
 		for i := range 100_000 {
 			_, err := c.RateLimiter(fmt.Sprint("once", i)).Try(context.Background(), 1)
 			require.ErrorIs(t, err, ErrNotInitialized)
@@ -91,7 +101,7 @@ func TestCluster(t *testing.T) {
 	redistest.NeedReal(t)
 	rdb := redistest.StartCluster(t).Client(t)
 	ctx := context.Background()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer c.Close()
 
 	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
@@ -100,7 +110,7 @@ func TestCluster(t *testing.T) {
 		require.ErrorContains(t, err, "hashes by")
 	}
 	type wrapped struct{ *redis.ClusterClient }
-	_, err := New(wrapped{rdb}).RateLimiter("a{b").Try(ctx, 1)
+	_, err := newClient(t, wrapped{rdb}).RateLimiter("a{b").Try(ctx, 1)
 	require.ErrorIs(t, err, ErrNameNotClusterSafe, "a client that embeds a cluster client is one")
 
 	nodes := map[string]bool{}
@@ -123,7 +133,7 @@ func TestCluster(t *testing.T) {
 // All operations return the same with RESP2 and RESP3.
 func TestBothProtocols(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
-		c := New(redistest.Client(t, func(o *redis.Options) { o.Protocol = protocol }))
+		c := newClient(t, redistest.Client(t, func(o *redis.Options) { o.Protocol = protocol }))
 		for _, typ := range []RateType{Overall, PerClient} {
 			everyOperation(t, context.Background(), c.RateLimiter(redistest.Key(t)), typ)
 		}
@@ -138,7 +148,7 @@ func TestRing(t *testing.T) {
 		"one": redistest.Start(t).Addr(), "two": redistest.Start(t).Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	ctx := context.Background()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer c.Close()
 	for i := range 20 {
 		everyOperation(t, ctx, c.RateLimiter(fmt.Sprint("limiter-", i)), RateType(i%2))

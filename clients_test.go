@@ -112,7 +112,7 @@ func TestClientsErrors(t *testing.T) {
 	})
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer rdb.Close()
-	client := New(rdb)
+	client := newClient(t, rdb)
 	defer client.Close()
 	_, err := idsOf(t.Context(), client.RateLimiter("L"))
 	require.ErrorIs(t, err, ErrUnavailable)
@@ -129,14 +129,14 @@ func TestClientsInAClusterAndARing(t *testing.T) {
 			var want []string
 			name := fmt.Sprint("clients of ", i)
 			for range 3 {
-				c := New(rdb)
+				c := newClient(t, rdb)
 				defer c.Close()
 				l := c.RateLimiter(name)
 				require.NoError(t, l.SetRate(t.Context(), Rate{Type: PerClient, Permits: 3, Interval: time.Minute}, KeepState()))
 				require.NoError(t, l.Acquire(t.Context(), 1))
 				want = append(want, c.ID())
 			}
-			c := New(rdb)
+			c := newClient(t, rdb)
 			defer c.Close()
 			ids, err := idsOf(t.Context(), c.RateLimiter(name))
 			require.NoError(t, err)

@@ -31,7 +31,7 @@ func TestSlotMigration(t *testing.T) {
 	redistest.NeedReal(t)
 	cluster := redistest.StartCluster(t)
 	rdb, ctx := cluster.Client(t), context.Background()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer c.Close()
 	l := c.RateLimiter("moving")
 	const rate = 1_000_000
@@ -127,7 +127,7 @@ func TestClusterLosesAMaster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	cluster.AddReplica(t, 0)
 	rdb, ctx := cluster.Client(t), context.Background()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer c.Close()
 	l := c.RateLimiter("{06S}failover") // slot 0, of the first master
 	require.NoError(t, l.SetRate(ctx, overall(1_000_000, time.Hour)))

@@ -2,7 +2,7 @@
 // other and with Java services that use Redisson. It is a port of Redisson's RRateLimiter to go-redis, with the
 // same keys, the same members and the same semantics.
 //
-//	client := ratelimiter.New(rdb)
+//	client, err := ratelimiter.New(rdb)
 //	defer client.Close()
 //	limiter := client.RateLimiter("sms")
 //	_, err := limiter.TrySetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second})

@@ -37,7 +37,7 @@ func newPatient(t *testing.T, opts ...func(*redis.Options)) *patient {
 	p.admin = p.s.Client(t, func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = -1, -1 })
 	p.rdb = p.s.Client(t, opts...)
 	p.watch = watched(p.rdb)
-	p.c = New(p.rdb)
+	p.c = newClient(t, p.rdb)
 	t.Cleanup(func() { _ = p.c.Close() })
 	p.l = p.c.RateLimiter("patient")
 	require.NoError(t, p.l.SetRate(p.ctx, overall(10, time.Hour)))
@@ -154,7 +154,7 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 		require.NoError(t, accounts(p.admin, p.l, 10, int64(2+i)))
 	}
 
-	looks := New(p.rdb, WithRecheck(20*time.Millisecond)) // another process, whose waiter asks while Redis refuses
+	looks := newClient(t, p.rdb, WithRecheck(20*time.Millisecond)) // another process, whose waiter asks while Redis refuses
 	defer looks.Close()
 	full := looks.RateLimiter("full")
 	require.NoError(t, full.SetRate(p.ctx, overall(1, time.Hour)))

@@ -24,7 +24,10 @@ var redisAddr = func() string {
 func Example() {
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
-	client := ratelimiter.New(rdb)
+	client, err := ratelimiter.New(rdb)
+	if err != nil {
+		panic(err)
+	}
 	defer client.Close()
 
 	limiter := client.RateLimiter("LIMITER_NAME")
@@ -39,7 +42,7 @@ func Example() {
 
 // A worker waits as long as it takes, or until its context is done.
 func ExampleRateLimiter_Acquire() {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()
 	limiter := client.RateLimiter("worker")
 	ctx := context.Background()
@@ -62,7 +65,7 @@ func ExampleRateLimiter_Acquire() {
 
 // Try never waits, and returns what an HTTP response needs.
 func ExampleRateLimiter_Try() {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()
 	limiter := client.RateLimiter("http")
 	ctx := context.Background()
@@ -86,7 +89,7 @@ func ExampleRateLimiter_Try() {
 
 // SetRate with KeepState changes the rate of a limiter that is in use, without a second burst.
 func ExampleRateLimiter_UpdateRate() {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()
 	limiter := client.RateLimiter("updated")
 	ctx := context.Background()

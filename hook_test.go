@@ -169,7 +169,7 @@ func TestHookIsToldOfFailures(t *testing.T) {
 	h := &ledger{}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer rdb.Close()
-	client := New(rdb, WithHook(h.hook()))
+	client := newClient(t, rdb, WithHook(h.hook()))
 	_, err := client.RateLimiter("a").Try(t.Context(), 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.NoError(t, client.Close())

@@ -51,7 +51,7 @@ func TestInspect(t *testing.T) {
 
 func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 	inWorld(t, Rate{Type: PerClient, Permits: 3, Interval: time.Second, KeepAlive: time.Minute}, func(t *testing.T, w *world) {
-		other := New(w.rdb, WithClientID("b"), func(c *config) { c.clientClock, c.sharedClock = w.client.cfg.clientClock, true })
+		other := newClient(t, w.rdb, WithClientID("b"), func(c *config) { c.clientClock, c.sharedClock = w.client.cfg.clientClock, true })
 		defer func() { require.NoError(t, other.Close()) }()
 		w.granted(2)
 		name := w.l.Name()
@@ -181,7 +181,7 @@ func TestInspectOfABadReply(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		defer rdb.Close()
 		rdb.AddHook(&forger{forever: reply})
-		client := New(rdb)
+		client := newClient(t, rdb)
 		defer client.Close()
 		return client.RateLimiter("L").Inspect(t.Context())
 	}
@@ -201,7 +201,7 @@ func TestInspectOfABadReply(t *testing.T) {
 // This runs on the real clock and over a socket, in every lane.
 func TestInspectOverASocket(t *testing.T) {
 	rdb := redistest.Client(t)
-	client := New(rdb)
+	client := newClient(t, rdb)
 	defer func() { require.NoError(t, client.Close()) }()
 	l := client.RateLimiter(redistest.Key(t))
 	ctx := context.Background()

@@ -38,7 +38,7 @@ func TestLimiterLivesWhilePermitsAreTakenAhead(t *testing.T) {
 			inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 				needVirtualTTLs(t)
 				require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "keepAliveTime", keep.Milliseconds()).Err())
-				other := New(w.rdb)
+				other := newClient(t, w.rdb)
 				var wg sync.WaitGroup
 				for i, c := range []*Client{w.client, other} {
 					wg.Go(func() {

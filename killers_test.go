@@ -39,7 +39,7 @@ func TestKillerRedisGoneAndBack(t *testing.T) {
 	redistest.NeedReal(t)
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	ctx := context.Background()
-	c := New(s.Client(t))
+	c := newClient(t, s.Client(t))
 	defer c.Close()
 	l := c.RateLimiter("gone")
 	require.NoError(t, l.SetRate(ctx, overall(5, time.Hour)))
@@ -281,7 +281,7 @@ func TestKillerScriptFlush(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := s.Client(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer c.Close()
 	l := c.RateLimiter("flushed")
 	require.NoError(t, l.SetRate(ctx, overall(10_000, time.Hour)))
@@ -333,7 +333,7 @@ func TestKillerPeerClockAhead(t *testing.T) {
 func TestKillerThousandGoroutines(t *testing.T) {
 	redistestRealTime(t, func(rdb *redis.Client, name string) {
 		ctx := context.Background()
-		c := New(rdb)
+		c := newClient(t, rdb)
 		defer c.Close()
 		require.NoError(t, c.RateLimiter(name).SetRate(ctx, overall(617, time.Hour)))
 		var granted atomic.Int64
@@ -358,7 +358,7 @@ func TestKillerThousandGoroutines(t *testing.T) {
 func TestRealTime(t *testing.T) {
 	redistestRealTime(t, func(rdb *redis.Client, name string) {
 		ctx := context.Background()
-		c := New(rdb)
+		c := newClient(t, rdb)
 		defer c.Close()
 		l := c.RateLimiter(name)
 		const rate, interval = 5, 200 * time.Millisecond

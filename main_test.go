@@ -47,9 +47,17 @@ func newWorld(t *testing.T, rdb *redis.Client, opts ...Option) *world {
 	if !redistest.TTLsAreVirtual() {
 		opts = append([]Option{WithClientClock(), func(c *config) { c.sharedClock = true }}, opts...)
 	}
-	client := New(rdb, opts...)
+	client := newClient(t, rdb, opts...)
 	return &world{t: t, ctx: context.Background(), rdb: rdb, client: client,
 		l: client.RateLimiter(redistest.Key(t)), epoch: time.Now()}
+}
+
+// newClient returns a Client that uses rdb, and fails the test if there is none.
+func newClient(tb testing.TB, rdb redis.UniversalClient, opts ...Option) *Client {
+	tb.Helper()
+	c, err := New(rdb, opts...)
+	require.NoError(tb, err)
+	return c
 }
 
 func overall(permits int64, interval time.Duration) Rate {

@@ -37,7 +37,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout, o.DialerRetries = 20*time.Second, 1 })
 	w := watched(rdb)
 	var began, ended atomic.Int64
-	client := New(rdb, WithOutagePolicy(p), WithObserver(func(e Event) {
+	client := newClient(t, rdb, WithOutagePolicy(p), WithObserver(func(e Event) {
 		if e.Kind == OutageBegan {
 			began.Add(1)
 		} else if e.Kind == OutageEnded {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,7 +74,7 @@ func TestOutagePolicyArguments(t *testing.T) {
 			require.ErrorIs(t, err, ErrInvalidArgument, "%v", p)
 			_, err = l.Exists(w.ctx)
 			require.ErrorIs(t, err, ErrInvalidArgument)
-			_, err = New(w.rdb, WithOutagePolicy(p)).RateLimiter("x").Try(w.ctx, 1)
+			_, err = New(w.rdb, WithOutagePolicy(p))
 			require.ErrorIs(t, err, ErrInvalidArgument)
 		}
 		for _, p := range []OutagePolicy{{}, FailClosed(), FailOpen(), LocalShare(overall(10, time.Second), 11)} {
@@ -237,8 +238,10 @@ func TestObserver(t *testing.T) {
 
 // TestOutagePolicyOfTheClient checks that a Client returns the policy that its limiters follow.
 func TestOutagePolicyOfTheClient(t *testing.T) {
-	require.Equal(t, FailClosed(), New(nil).OutagePolicy())
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is ever sent
+	defer rdb.Close()
+	require.Equal(t, FailClosed(), newClient(t, rdb).OutagePolicy())
 	for _, p := range []OutagePolicy{FailClosed(), FailOpen(), LocalShare(overall(5, time.Second), 3)} {
-		require.Equal(t, p, New(nil, WithOutagePolicy(p)).OutagePolicy())
+		require.Equal(t, p, newClient(t, rdb, WithOutagePolicy(p)).OutagePolicy())
 	}
 }

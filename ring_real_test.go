@@ -41,7 +41,7 @@ func newRealRing(t *testing.T, args []string, opts ...func(*redis.RingOptions)) 
 	}
 	r.rdb = redis.NewRing(o)
 	t.Cleanup(func() { require.NoError(t, r.rdb.Close()) })
-	r.client = New(r.rdb, WithObserver(func(e Event) {
+	r.client = newClient(t, r.rdb, WithObserver(func(e Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, e)
@@ -243,7 +243,7 @@ func TestOutageOfAShardOfARing(t *testing.T) {
 	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"},
 		HeartbeatFrequency: time.Hour})
 	defer func() { require.NoError(t, rdb.Close()) }()
-	c := New(rdb)
+	c := newClient(t, rdb)
 	defer func() { require.NoError(t, c.Close()) }()
 	healths := map[*redis.Client]*outage.Health{}
 	for i := range 1000 {

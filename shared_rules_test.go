@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -203,7 +204,7 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 func TestListSpendsNothingBesideAMalformedLimiter(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		ctx, name := t.Context(), redistest.Key(t)
-		client := ratelimiter.New(rdb)
+		client := clienttest.New(t, rdb)
 		defer client.Close()
 		var demands []ratelimiter.Demand
 		for _, n := range []string{"a", "b"} {

@@ -23,7 +23,7 @@ func TestWakeUpLag(t *testing.T) {
 		limiters, callers, each = 8, 5, 12
 		rate, interval          = 1, 30 * time.Millisecond
 	)
-	c := New(redistest.Client(t))
+	c := newClient(t, redistest.Client(t))
 	defer c.Close()
 	var late lags
 	stop := late.control(t)
@@ -84,7 +84,7 @@ func TestScriptCallsOfManyWaiters(t *testing.T) {
 	const callers = 500
 	for _, r := range []Rate{overall(1, 4*time.Millisecond), overall(50, 50*time.Millisecond)} {
 		rdb := redistest.Client(t)
-		c, sent := New(rdb), watched(rdb)
+		c, sent := newClient(t, rdb), watched(rdb)
 		l, ctx := c.RateLimiter(redistest.Key(t)), context.Background()
 		require.NoError(t, l.SetRate(ctx, r))
 		require.NoError(t, l.Acquire(ctx, 1)) // the script is cached
@@ -120,11 +120,11 @@ func TestChangesWakeWaiters(t *testing.T) {
 		},
 		"Delete": func(l *RateLimiter) error { _, err := l.Delete(ctx); return err },
 	}
-	here := New(redistest.Client(t), WithRecheck(time.Hour))
+	here := newClient(t, redistest.Client(t), WithRecheck(time.Hour))
 	defer here.Close()
-	peer := New(redistest.Client(t))
+	peer := newClient(t, redistest.Client(t))
 	defer peer.Close()
-	looks := New(redistest.Client(t), WithRecheck(recheck))
+	looks := newClient(t, redistest.Client(t), WithRecheck(recheck))
 	defer looks.Close()
 
 	for name, which := range map[string]struct {

@@ -24,7 +24,11 @@ type ours struct {
 }
 
 func newOurs(rdb redis.UniversalClient, endable bool) *ours {
-	return &ours{rdb, ratelimiter.New(rdb), endable}
+	client, err := ratelimiter.New(rdb)
+	if err != nil { // rdb is nil
+		panic(err)
+	}
+	return &ours{rdb, client, endable}
 }
 
 func (o *ours) on(rdb redis.UniversalClient) (contestant, error) { return newOurs(rdb, o.endable), nil }

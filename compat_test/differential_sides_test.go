@@ -218,8 +218,11 @@ type library struct {
 func newLibrary(rdb *redis.Client, name string, ids [2]string, clientTTL int64) *library {
 	l := &library{name: name}
 	for i, id := range ids {
-		l.clients[i] = ratelimiter.New(rdb, ratelimiter.WithClientID(id), ratelimiter.WithClientClock(),
-			ratelimiter.WithClientKeyTTL(time.Duration(clientTTL)*time.Millisecond))
+		var err error
+		if l.clients[i], err = ratelimiter.New(rdb, ratelimiter.WithClientID(id), ratelimiter.WithClientClock(),
+			ratelimiter.WithClientKeyTTL(time.Duration(clientTTL)*time.Millisecond)); err != nil {
+			panic(err)
+		}
 	}
 	return l
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -27,7 +28,7 @@ func TestDoctorOfAMixedRedis(t *testing.T) {
 	out, err := exec.Command("go", "build", "-o", rrl, "../cmd/rrl").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	client := ratelimiter.New(rdb)
+	client := clienttest.New(t, rdb)
 	defer client.Close()
 	limiters := map[string]ratelimiter.Rate{
 		"orders:create": {Permits: 50, Interval: time.Second},

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -95,7 +96,7 @@ func (plan historyPlan) run(t *testing.T) judged {
 	}
 	var clients []*ratelimiter.Client
 	for range max(plan.clients, historyClients) { // one id, so that PER_CLIENT is one limiter as well
-		clients = append(clients, ratelimiter.New(through, ratelimiter.WithClientID("history")))
+		clients = append(clients, clienttest.New(t, through, ratelimiter.WithClientID("history")))
 	}
 	name, began := redistest.Key(t), time.Now()
 	out := judged{make([]*history, plan.n), make([]porcupine.CheckResult, plan.n), map[porcupine.CheckResult]int{}}
@@ -107,7 +108,7 @@ func (plan historyPlan) run(t *testing.T) judged {
 		for _, c := range clients {
 			h.limiters = append(h.limiters, c.RateLimiter(limiter))
 		}
-		h.mine = ratelimiter.New(past, ratelimiter.WithClientID("history")).RateLimiter(limiter)
+		h.mine = clienttest.New(t, past, ratelimiter.WithClientID("history")).RateLimiter(limiter)
 		if err := h.mine.SetRate(t.Context(), h.rate); err != nil {
 			t.Error(err)
 			return h

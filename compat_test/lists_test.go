@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -104,7 +105,7 @@ func newLists(t testing.TB, past redis.UniversalClient, through []redis.Universa
 			for _, rate := range rates {
 				one := &lossyLimiter{name: fmt.Sprintf("%s%d", name, len(w.limiters)), rate: rate, timed: timed,
 					told: make([]atomic.Int64, len(through))}
-				set, err := ratelimiter.New(past).RateLimiter(one.name).TrySetRate(t.Context(), rate)
+				set, err := clienttest.New(t, past).RateLimiter(one.name).TrySetRate(t.Context(), rate)
 				require.NoError(t, err)
 				require.True(t, set)
 				w.limiters, l.limiters = append(w.limiters, one), append(l.limiters, one)
@@ -127,7 +128,7 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 	var callers sync.WaitGroup
 	var asked, granted, faults atomic.Int64
 	for client, rdb := range w.through {
-		c := ratelimiter.New(rdb, ratelimiter.WithClientID(w.ids[client]))
+		c := clienttest.New(w, rdb, ratelimiter.WithClientID(w.ids[client]))
 		w.Cleanup(func() { _ = c.Close() })
 		for i := range callersOf * len(lists) {
 			l, rng := lists[i%len(lists)], rand.New(rand.NewPCG(seed, uint64(1000*client+i)))
@@ -284,7 +285,7 @@ func overlap(t *testing.T, through []redis.UniversalClient, seen *clusterLedger)
 	defer cancel()
 	var clients []*ratelimiter.Client
 	for _, rdb := range through {
-		clients = append(clients, ratelimiter.New(rdb))
+		clients = append(clients, clienttest.New(t, rdb))
 		t.Cleanup(func() { _ = clients[len(clients)-1].Close() })
 	}
 	told, used := [6]atomic.Int64{}, [6]int64{}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -105,7 +106,7 @@ func newLossy(t testing.TB, past redis.UniversalClient, through []redis.Universa
 				l.rate.Permits = long / int64(len(through))
 			}
 		}
-		set, err := ratelimiter.New(past).RateLimiter(l.name).TrySetRate(t.Context(), l.rate)
+		set, err := clienttest.New(t, past).RateLimiter(l.name).TrySetRate(t.Context(), l.rate)
 		require.NoError(t, err)
 		require.True(t, set)
 		w.limiters = append(w.limiters, l)
@@ -168,7 +169,7 @@ func (w *lossy) holdings() (all []holding) {
 	w.Helper()
 	for _, l := range w.limiters {
 		for client, id := range w.ids {
-			mine := ratelimiter.New(w.past, ratelimiter.WithClientID(id)).RateLimiter(l.name)
+			mine := clienttest.New(w, w.past, ratelimiter.WithClientID(id)).RateLimiter(l.name)
 			if l.rate.Type == ratelimiter.PerClient || client == 0 {
 				s, err := mine.Inspect(w.Context())
 				require.NoError(w, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -23,7 +24,7 @@ import (
 func (w *lossy) ours() taker {
 	clients := make([]*ratelimiter.Client, len(w.through))
 	for i, rdb := range w.through {
-		clients[i] = ratelimiter.New(rdb, ratelimiter.WithClientID(w.ids[i]))
+		clients[i] = clienttest.New(w, rdb, ratelimiter.WithClientID(w.ids[i]))
 		w.Cleanup(func() { _ = clients[i].Close() })
 	}
 	return func(ctx context.Context, rng *rand.Rand, l *lossyLimiter, client int, permits int64) (bool, error) {
@@ -129,7 +130,7 @@ func TestLostRepliesToTheEnd(t *testing.T) {
 		for i, id := range w.ids {
 			callers.Go(func() {
 				// Each try has a Client of its own, because a Client that knows that Redis is down sends nothing.
-				c := ratelimiter.New(w.through[i], ratelimiter.WithClientID(id))
+				c := clienttest.New(t, w.through[i], ratelimiter.WithClientID(id))
 				defer c.Close()
 				limiter := c.RateLimiter(l.name)
 				assert.NoError(t, limiter.Acquire(t.Context(), 1)) // loads the script, and learns the type

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -71,7 +72,7 @@ func TestNamesTogether(t *testing.T) {
 		for _, prefix := range []string{"app:", "{svc}:", "ünï/"} {
 			prefix = redistest.Key(t) + prefix
 			p := startPeer(t, v, rdb.Options().Addr, "--name-prefix", prefix)
-			client := ratelimiter.New(rdb, ratelimiter.WithClientID(p.id), ratelimiter.WithClientKeyTTL(0),
+			client := clienttest.New(t, rdb, ratelimiter.WithClientID(p.id), ratelimiter.WithClientKeyTTL(0),
 				ratelimiter.WithNameMapper(func(name string) string { return prefix + name }))
 			t.Cleanup(func() { _ = client.Close() })
 			all, _ := sharedNames("n")

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
@@ -96,7 +96,7 @@ func (p *phase) starts(plain bool) {
 // startJava starts the load of Java as soon as Go has set the rates.
 func (p *phase) startJava() {
 	p.Helper()
-	client := ratelimiter.New(p.outbound.server.Client(p))
+	client := clienttest.New(p, p.outbound.server.Client(p))
 	defer client.Close()
 	for _, name := range []string{p.ofApp(), p.ofAddress()} {
 		require.Eventually(p, func() bool {

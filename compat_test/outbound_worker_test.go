@@ -63,7 +63,11 @@ func (p *outboundPlan) run() any {
 	base := stamped{&http.Transport{MaxIdleConnsPerHost: p.Goroutines + 1}, p.Name}
 	client := &http.Client{Transport: base}
 	if !p.Plain {
-		transport, err := httplimit.New(ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr})),
+		limits, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr}))
+		if err != nil {
+			panic(err)
+		}
+		transport, err := httplimit.New(limits,
 			httplimit.WithProfile(p.profile()), httplimit.WithBase(base), httplimit.WithEvents(func(e httplimit.Event) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -266,7 +267,7 @@ func TestClientKeyTTL(t *testing.T) {
 		if v.since("3.16.4") && !v.since("3.17.0") {
 			options = append(options, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
 		}
-		client := ratelimiter.New(rdb, options...)
+		client := clienttest.New(t, rdb, options...)
 		defer client.Close()
 		name := redistest.Key(t)
 		p.must(t, "trySetRate", name, "PER_CLIENT", 5, time.Minute)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 )
 
 // A side is one of the two implementations. It takes the peer's operations and replies in the peer's words, so that
@@ -71,7 +72,7 @@ func newGoSide(t testing.TB, rdb redis.UniversalClient, v version, id string) go
 	if v.since("3.16.4") && !v.since("3.17.0") {
 		options = append(options, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
 	}
-	client := ratelimiter.New(rdb, options...)
+	client := clienttest.New(t, rdb, options...)
 	t.Cleanup(func() { _ = client.Close() })
 	return goSide{client}
 }

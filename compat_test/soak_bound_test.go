@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
@@ -131,7 +132,7 @@ func TestLedgerKnowsWhatLacks(t *testing.T) {
 	seen := startLedger(t, rdb.Options().Addr)
 	name := redistest.Key(t)
 	script := dispatch.Source(os.DirFS(".."), "reserve")
-	limiter := ratelimiter.New(rdb).RateLimiter(name)
+	limiter := clienttest.New(t, rdb).RateLimiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Minute}))
 	r, err := limiter.Try(t.Context(), 4)
 	require.NoError(t, err)
@@ -166,7 +167,7 @@ func TestReconcile(t *testing.T) {
 	rdb := redistest.Client(t)
 	seen := startLedger(t, rdb.Options().Addr)
 	name := redistest.Key(t)
-	limiter := ratelimiter.New(rdb).RateLimiter(name)
+	limiter := clienttest.New(t, rdb).RateLimiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Minute}))
 	r, err := limiter.Try(t.Context(), 5)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -268,7 +268,7 @@ func (s *soak) restartRedis() (missed int) {
 // requireAllBack checks that after one idle interval every client sees, and gets, all permits.
 func (s *soak) requireAllBack() {
 	s.Helper()
-	client := ratelimiter.New(s.rdb)
+	client := clienttest.New(s, s.rdb)
 	defer client.Close()
 	for _, l := range s.limiters {
 		limiter := client.RateLimiter(l.name)

@@ -32,7 +32,10 @@ type soakTally struct {
 // run ends each goroutine after its last call, which it never cancels: a permit granted to a cancelled call would
 // belong to nobody.
 func (p *soakPlan) run() any {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr}))
+	client, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr}))
+	if err != nil {
+		panic(err)
+	}
 	tallies := map[string]*soakTally{}
 	var mu sync.Mutex
 	var running sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -163,7 +164,7 @@ func newStage(t testing.TB, rdb *redis.Client, scale int, java *peer, goes bool)
 		options = append(options, ratelimiter.WithClientClock())
 	}
 	if goes {
-		client := ratelimiter.New(rdb, options...)
+		client := clienttest.New(t, rdb, options...)
 		t.Cleanup(func() { _ = client.Close() })
 		s.limiter = client.RateLimiter(s.name)
 		s.sides = append(s.sides, goSide{client})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 )
 
 // Versions of Redisson with different members break each other on one limiter, with or without us. We read all of
@@ -104,7 +105,7 @@ func bc0IReadByLc0I(t testing.TB, write func(newer trouble)) {
 		}
 	}
 
-	writes := ratelimiter.New(newer.rdb, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
+	writes := clienttest.New(t, newer.rdb, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
 	defer writes.Close()
 	ok, err := writes.RateLimiter(newer.name).TryAcquire(t.Context(), 2, 0)
 	require.NoError(t, err)

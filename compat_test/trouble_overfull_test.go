@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -124,7 +125,7 @@ func TestTroubleLowerRateOfAllClients(t *testing.T) {
 			l.limiter = newGoSide(tb, l.rdb, v, l.java.id).client.RateLimiter(l.name)
 			require.True(l, l.java.truth(l, "trySetRate", l.name, perClient, 20, interval))
 			require.True(l, l.javaTries(5))
-			client := ratelimiter.New(l.rdb)
+			client := clienttest.New(tb, l.rdb)
 			defer client.Close()
 			require.NoError(l, f(l, client.RateLimiter(l.name)))
 			granted := 5

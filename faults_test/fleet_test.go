@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -47,7 +48,7 @@ func newFleet(f *fault, dial func() redis.UniversalClient, opts ...ratelimiter.O
 	}))
 	for range fleetSize {
 		rdb := dial()
-		c := ratelimiter.New(rdb, opts...)
+		c := clienttest.New(f, rdb, opts...)
 		f.Cleanup(func() { _ = c.Close(); _ = rdb.Close() })
 		a.clients = append(a.clients, c)
 	}

@@ -38,7 +38,10 @@ type account struct {
 
 func (p plan) run() account {
 	rdb := redis.NewClient(&redis.Options{Addr: p.Addr})
-	client := ratelimiter.New(rdb)
+	client, err := ratelimiter.New(rdb)
+	if err != nil {
+		panic(err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.During)
 	defer cancel()
 	out := account{Errors: map[string]int{}}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ func (w *world) other(rdb *redis.Client) *world {
 	if !redistest.TTLsAreVirtual() {
 		opts = append(opts, ratelimiter.WithClientClock())
 	}
-	o := &world{t: w.t, client: ratelimiter.New(rdb, opts...), rdb: rdb, key: w.key, epoch: w.epoch}
+	o := &world{t: w.t, client: clienttest.New(w.t, rdb, opts...), rdb: rdb, key: w.key, epoch: w.epoch}
 	w.t.Cleanup(func() { o.client.Close() })
 	return o
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -32,7 +33,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		})
 	}
 	run("base", still)
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	client := clienttest.New(b, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	for _, c := range otherRules {
 		tr, err := New(client, WithBase(still), WithRules(hundred(c.match)...))
 		if err != nil {
@@ -68,7 +69,7 @@ func hundred(match func(i int) Match) (list []Rule) {
 
 // TestRulesThatDoNotMatchCostLittle: 908 allocations were what a hundred rules cost a request that none was for.
 func TestRulesThatDoNotMatchCostLittle(t *testing.T) {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	resp := respond(200, "text/plain", "")
 	for _, c := range otherRules {
 		tr, err := New(client, WithBase(base(func(*http.Request) (*http.Response, error) { return resp, nil })), WithRules(hundred(c.match)...))

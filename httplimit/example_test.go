@@ -23,7 +23,11 @@ func exampleClient() *ratelimiter.Client {
 	if err := m.Start(); err != nil {
 		panic(err)
 	}
-	return ratelimiter.New(redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	client, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	if err != nil {
+		panic(err)
+	}
+	return client
 }
 
 // platform answers whatever it is asked, or that it is asked too often.

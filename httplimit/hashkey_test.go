@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,7 +43,7 @@ func TestHashKey(t *testing.T) {
 		require.Equal(t, "4711", invert())
 		require.Empty(t, invert(WithHashKey(key)))
 	})
-	client := ratelimiter.New(nil)
+	client := clienttest.Unused(t)
 	for _, short := range [][]byte{nil, {}, make([]byte, 15)} {
 		_, err := New(client, WithHashKey(short))
 		require.ErrorIs(t, err, ErrInvalidOption)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -233,7 +233,7 @@ func TestMaxRetryAfter(t *testing.T) {
 		})
 	}
 	for _, d := range []time.Duration{0, -1, MaxPenalty + 1} {
-		_, err := New(ratelimiter.New(nil), WithMaxRetryAfter(d))
+		_, err := New(clienttest.Unused(t), WithMaxRetryAfter(d))
 		require.ErrorIs(t, err, ErrInvalidOption)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +26,7 @@ import (
 func onServers(t *testing.T, handler http.Handler, f func(t *testing.T, s *served)) {
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
-			client := ratelimiter.New(redistest.Client(t))
+			client := clienttest.New(t, redistest.Client(t))
 			s := &served{proto: proto, name: redistest.Key(t)}
 			srv := httptest.NewUnstartedServer(handler)
 			if proto == "HTTP/2.0" {
@@ -279,7 +280,7 @@ func TestRealSwitchingProtocols(t *testing.T) {
 		_, _ = io.WriteString(conn, "echo "+line)
 	}))
 	defer srv.Close()
-	client := ratelimiter.New(redistest.Client(t))
+	client := clienttest.New(t, redistest.Client(t))
 	defer client.Close()
 	tr, err := New(client, WithBase(srv.Client().Transport), WithDetectors(DetectorFunc(func(*Response) Verdict { panic("not for detectors") })),
 		WithRules(Rule{Limits: []Limit{{Name: redistest.Key(t), Rate: ratelimiter.Rate{Permits: 1000, Interval: time.Hour}}}}))
@@ -308,7 +309,7 @@ func TestRealConnectionsAreReused(t *testing.T) {
 	srv.Config.ConnState = connCounter(&conns)
 	srv.Start()
 	defer srv.Close()
-	client := ratelimiter.New(redistest.Client(t))
+	client := clienttest.New(t, redistest.Client(t))
 	defer client.Close()
 	tr, err := New(client, WithBase(srv.Client().Transport), WithDetectors(says("x", 0, "")))
 	require.NoError(t, err)
@@ -377,7 +378,7 @@ func (s *sink) Write(p []byte) (int, error) {
 // gets the error that http.Client has for it.
 func TestBaseWithoutAResponse(t *testing.T) {
 	none := base(func(*http.Request) (*http.Response, error) { return nil, nil })
-	transport, err := New(ratelimiter.New(redistest.Client(t)), WithBase(none))
+	transport, err := New(clienttest.New(t, redistest.Client(t)), WithBase(none))
 	require.NoError(t, err)
 	_, err = (&http.Client{Transport: transport}).Get("http://host.invalid/")
 	require.ErrorContains(t, err, "nil *Response")

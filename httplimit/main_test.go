@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -43,7 +44,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 		if !redistest.TTLsAreVirtual() {
 			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
 		}
-		w := &world{t: t, client: ratelimiter.New(rdb, opts...), opts: opts, rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
+		w := &world{t: t, client: clienttest.New(t, rdb, opts...), opts: opts, rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
 		defer w.client.Close()
 		f(t, w)
 	})
@@ -88,7 +89,7 @@ func (w *world) limit(name string, permits int64, interval time.Duration) Limit 
 func (w *world) until(name string) time.Duration {
 	w.t.Helper()
 	// By a Client of its own, which does not know of an outage that is over.
-	until, err := ratelimiter.New(w.rdb, w.opts...).RateLimiter(w.key + name).CoolDownUntil(w.t.Context())
+	until, err := clienttest.New(w.t, w.rdb, w.opts...).RateLimiter(w.key + name).CoolDownUntil(w.t.Context())
 	if errors.Is(err, ratelimiter.ErrNotInitialized) {
 		return 0
 	}

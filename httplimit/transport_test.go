@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -241,7 +242,7 @@ func TestRequestIsNotModified(t *testing.T) {
 
 // A request that no rule is for passes, and nothing is asked of Redis.
 func TestRequestsWithoutRulesPass(t *testing.T) {
-	tr, err := New(ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})), WithBase(base(ok)),
+	tr, err := New(clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})), WithBase(base(ok)),
 		WithRules(Rule{Match: Match{Hosts: []string{"*.example.com"}}, Limits: []Limit{{Name: "x"}}}))
 	require.NoError(t, err)
 	_, text := get(t, tr, "http://example.com/")
@@ -370,7 +371,7 @@ func TestLimitersAreRemembered(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	_, err := New(nil)
 	require.ErrorIs(t, err, ErrInvalidOption)
 	for _, o := range []Option{WithBase(nil), WithMaxWait(-1), WithRetry(-1), WithPeek(0, 0), WithPeek(MaxPeek+1, 0),
@@ -384,7 +385,7 @@ func TestOptions(t *testing.T) {
 
 // A nil URL is the base's to refuse; idle connections are the base's to close.
 func TestWhatTheBaseDecides(t *testing.T) {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	tr, err := New(client)
 	require.NoError(t, err)
 	body := &closer{Reader: &bytes.Buffer{}}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/goredisson/ratelimiter/limit/limittest"
@@ -192,7 +193,7 @@ func TestAdapterConformance(t *testing.T) {
 			if !redistest.TTLsAreVirtual() {
 				options = append(options, ratelimiter.WithClientClock())
 			}
-			client := ratelimiter.New(rdb, options...)
+			client := clienttest.New(t, rdb, options...)
 			defer client.Close()
 			log := limit.SlidingLog{Rate: limit.Rate{Permits: 7, Interval: time.Second}}
 			check(limittest.Subject{

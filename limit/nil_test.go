@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -60,7 +61,7 @@ func TestNilArguments(t *testing.T) {
 	require.NoError(t, err)
 	local, err := NewLocal(a)
 	require.NoError(t, err)
-	for _, l := range []Limiter{shared, local, NewAdapter(ratelimiter.New(rdb).RateLimiter("x")), NewAdapter(nil), nil} {
+	for _, l := range []Limiter{shared, local, NewAdapter(clienttest.New(t, rdb).RateLimiter("x")), NewAdapter(nil), nil} {
 		for name, call := range allCalls(l) {
 			require.ErrorIs(t, call(nil), ratelimiter.ErrInvalidArgument, name)
 			if l == nil || reflect.DeepEqual(l, NewAdapter(nil)) {

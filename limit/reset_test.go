@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -175,7 +176,7 @@ func TestOthersSeeAReset(t *testing.T) {
 		if !redistest.TTLsAreVirtual() {
 			opts = append(opts, ratelimiter.WithClientClock())
 		}
-		client := ratelimiter.New(rdb, opts...)
+		client := clienttest.New(t, rdb, opts...)
 		defer client.Close()
 		r := client.RateLimiter(redistest.Key(t))
 		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Hour}))

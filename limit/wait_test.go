@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -141,7 +142,7 @@ func TestAdapterWaits(t *testing.T) {
 		if !redistest.TTLsAreVirtual() {
 			opts = append(opts, ratelimiter.WithClientClock())
 		}
-		client := ratelimiter.New(rdb, opts...)
+		client := clienttest.New(t, rdb, opts...)
 		defer client.Close()
 		r := client.RateLimiter(redistest.Key(t))
 		l := NewAdapter(r)
@@ -172,7 +173,7 @@ func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 		if !redistest.TTLsAreVirtual() {
 			opts = append(opts, ratelimiter.WithClientClock())
 		}
-		client := ratelimiter.New(rdb, opts...)
+		client := clienttest.New(t, rdb, opts...)
 		defer client.Close()
 		r := client.RateLimiter(redistest.Key(t))
 		l := NewAdapter(r)
@@ -215,7 +216,7 @@ func TestAdapterWaitsWithoutRedis(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true,
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }})
 		defer rdb.Close()
-		client := ratelimiter.New(rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
+		client := clienttest.New(t, rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
 		defer client.Close()
 		l := NewAdapter(client.RateLimiter("x"))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -4,7 +4,7 @@
 //		name, _, _ := strings.Cut(limiter, ":")
 //		return name
 //	}))
-//	client := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+//	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 //
 // The instruments are listed in docs/operations.md of the module github.com/goredisson/ratelimiter. Their shape
 // follows the aspnetcore.rate_limiting metrics of OpenTelemetry's semantic conventions. Names of limiters, which

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -43,7 +44,7 @@ func newWorld(t *testing.T, opts ...Option) *world {
 	hook, err := NewHook(w.options...)
 	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
-	w.rdb, w.client = rdb, ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+	w.rdb, w.client = rdb, clienttest.New(t, rdb, ratelimiter.WithHook(hook))
 	t.Cleanup(func() {
 		require.NoError(t, w.client.Close())
 		require.NoError(t, rdb.Close())

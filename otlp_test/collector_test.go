@@ -32,6 +32,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/otelratelimiter"
 )
 
@@ -188,7 +189,7 @@ func TestCollector(t *testing.T) {
 	server := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	client := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+	client := clienttest.New(t, rdb, ratelimiter.WithHook(hook))
 	defer client.Close()
 	watching, err := otelratelimiter.Watch(client, []string{"api:203.0.113.7"}, options...)
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/ratelimiterpage"
 	"github.com/redis/go-redis/v9"
@@ -34,7 +35,7 @@ func fill(t *testing.T, rdb *redis.Client, n int) {
 		_, err := p.Exec(ctx)
 		require.NoError(t, err)
 	}
-	c := ratelimiter.New(rdb, ratelimiter.WithClientID("pod-7f9c"))
+	c := clienttest.New(t, rdb, ratelimiter.WithClientID("pod-7f9c"))
 	defer func() { _ = c.Close() }()
 	set := func(name string, r ratelimiter.Rate, grants ...int64) *ratelimiter.RateLimiter {
 		l := c.RateLimiter(name)
@@ -111,7 +112,7 @@ func TestTimelineInABrowser(t *testing.T) {
 	b := open(t, serve(t, rdb), 1280, 900)
 	b.visit(limiterURL(name))
 	b.until(`document.querySelector("#left").innerText === "50"`)
-	c := ratelimiter.New(rdb)
+	c := clienttest.New(t, rdb)
 	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

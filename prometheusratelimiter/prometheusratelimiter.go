@@ -4,7 +4,7 @@
 //		name, _, _ := strings.Cut(limiter, ":")
 //		return name
 //	})
-//	client := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+//	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 //
 // The metrics are listed in docs/operations.md of the module github.com/goredisson/ratelimiter. Names of limiters,
 // which may hold users, addresses or tokens, are in none of them: the label policy has what a function of yours

@@ -16,6 +16,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -36,7 +37,7 @@ func newWorld(t *testing.T, policies func(string) string) *world {
 	hook, err := NewHook(w.reg, policies)
 	require.NoError(t, err)
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
-	w.client = ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+	w.client = clienttest.New(t, rdb, ratelimiter.WithHook(hook))
 	t.Cleanup(func() {
 		require.NoError(t, w.client.Close())
 		require.NoError(t, rdb.Close())

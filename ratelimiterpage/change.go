@@ -270,7 +270,10 @@ func (h *Handler) change(ctx context.Context, a action, name, client string, for
 	if a.creates && absent && form.Get("create") != "1" {
 		return nil, formError{errors.New("there is no limiter of this name, and none was to be made")}
 	}
-	c := ratelimiter.New(h.rdb, opts...)
+	c, err := ratelimiter.New(h.rdb, opts...)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { _ = c.Close() }()
 	err = do(ctx, c.RateLimiter(name))
 	if client == "" { // what the change has written for a client that nobody is goes again

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -57,7 +58,7 @@ func TestMembersThatAreNoGrants(t *testing.T) {
 	require.NoError(t, rdb.Del(t.Context(), name, "{"+name+"}:value", "{"+name+"}:permits").Err())
 	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Minute}, 4)
 	granted := rows()[0][0]
-	c := ratelimiter.New(rdb)
+	c := clienttest.New(t, rdb)
 	defer func() { _ = c.Close() }()
 	require.NoError(t, c.RateLimiter(name).CoolDown(t.Context(), time.Now().Add(time.Hour)))
 	got = rows()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
@@ -82,7 +83,7 @@ func (p page) link(t testing.TB, pattern string) string {
 // limiter makes a limiter with some grants.
 func limiter(t testing.TB, rdb *redis.Client, name string, rate ratelimiter.Rate, grants ...int64) {
 	t.Helper()
-	c := ratelimiter.New(rdb, ratelimiter.WithClientID("client-1"))
+	c := clienttest.New(t, rdb, ratelimiter.WithClientID("client-1"))
 	defer func() { _ = c.Close() }()
 	l := c.RateLimiter(name)
 	require.NoError(t, l.SetRate(t.Context(), rate))

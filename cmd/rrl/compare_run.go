@@ -77,7 +77,10 @@ func (c *comparison) play(ctx context.Context, who contestant) (outcome, error) 
 	server.SetTime(virtualBegin)
 	rdb := server.NewClient()
 	defer func() { _ = rdb.Close() }()
-	client := ratelimiter.New(rdb)
+	client, err := ratelimiter.New(rdb)
+	if err != nil {
+		return o, err
+	}
 	defer func() { _ = client.Close() }()
 	ask, err := who.asker(ctx, rdb, client, c.rate)
 	if err != nil {

@@ -97,7 +97,10 @@ type demo struct {
 
 // run runs the demo. It returns why the demo failed, or errInterrupted if ctx ended it.
 func (d *demo) run(ctx context.Context) error {
-	client := ratelimiter.New(d.store.rdb, d.options...)
+	client, err := ratelimiter.New(d.store.rdb, d.options...)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = client.Close() }()
 	limiter := client.RateLimiter(d.store.name)
 	ln, err := d.listen()

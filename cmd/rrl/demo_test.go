@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -97,7 +98,7 @@ func TestDemoFindsTooMany(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var out bytes.Buffer
 		d := newDemo(t, rdb, &out)
-		l := ratelimiter.New(rdb).RateLimiter(d.store.name)
+		l := clienttest.New(t, rdb).RateLimiter(d.store.name)
 		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 6, Interval: 10 * time.Second}))
 		err := d.run(t.Context())
 		require.ErrorContains(t, err, "the limit was exceeded")

@@ -107,7 +107,11 @@ func (d *dingDemo) run(outer context.Context) error {
 		return err
 	}
 	limits := fleet.NewLimits(d.store.rdb, d.store.name+":", d.options...)
-	own := limits.On(d.store.rdb)
+	own, err := limits.On(d.store.rdb)
+	if err != nil {
+		_ = ln.Close()
+		return err
+	}
 	defer func() {
 		if name, err := limits.Delete(outer); err != nil {
 			fmt.Fprintf(d.warn, "rrl: could not delete the limiter %s: %s\n", visible(name), oneLine(err))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -252,7 +253,7 @@ func TestAdvice(t *testing.T) {
 						rate.Type = ratelimiter.PerClient
 						opts = append(opts, ratelimiter.WithClientID(client))
 					}
-					one := ratelimiter.New(b.rdb, opts...)
+					one := clienttest.New(t, b.rdb, opts...)
 					l := one.RateLimiter(b.name)
 					require.NoError(t, l.SetRate(t.Context(), rate))
 					for _, n := range []int64{1, 1, 2, 2} {
@@ -285,7 +286,7 @@ func TestAdvice(t *testing.T) {
 							require.True(t, left > 0 || left == -2, "what the limiter leaves behind goes with it")
 						}
 					}
-					one = ratelimiter.New(b.rdb, opts...)
+					one = clienttest.New(t, b.rdb, opts...)
 					defer one.Close()
 					l = one.RateLimiter(b.name)
 					now, err := l.Rate(t.Context())

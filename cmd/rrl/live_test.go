@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -55,7 +56,7 @@ func (l *live) ok(args ...string) string {
 // limiter makes a limiter of 10 permits in a minute with three grants of 2.
 func (l *live) limiter(name string, rate ratelimiter.Rate) {
 	l.Helper()
-	client := ratelimiter.New(l.rdb, ratelimiter.WithClientID("client-1"))
+	client := clienttest.New(l, l.rdb, ratelimiter.WithClientID("client-1"))
 	defer client.Close()
 	lim := client.RateLimiter(name)
 	require.NoError(l, lim.SetRate(l.Context(), rate))
@@ -337,7 +338,7 @@ var readOnlyACL = regexp.MustCompile(`(?s)<!-- acl -->\s*(\S.*?)\n\n`)
 // no more is granted than the rate.
 func TestAdviceGrantsNoMore(t *testing.T) {
 	l := newLive(t)
-	client := ratelimiter.New(l.rdb, ratelimiter.WithClientID("client-1"))
+	client := clienttest.New(t, l.rdb, ratelimiter.WithClientID("client-1"))
 	defer client.Close()
 	for i, s := range []struct{ used, value int64 }{{10, 500}, {4, 11}, {4, 14}, {4, 16}, {4, 20}, {10, 10}, {10, 5}, {4, 8}} {
 		for _, typ := range []ratelimiter.RateType{ratelimiter.Overall, ratelimiter.PerClient} {

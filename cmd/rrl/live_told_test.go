@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,7 @@ import (
 // peek and watch say with what the limiter tells a caller.
 func TestEveryLookTellsTheSame(t *testing.T) {
 	l := newLive(t)
-	client := ratelimiter.New(l.rdb)
+	client := clienttest.New(t, l.rdb)
 	defer client.Close()
 	make := func(suffix string, rate ratelimiter.Rate, permits int64) *ratelimiter.RateLimiter {
 		lim := client.RateLimiter(l.base + suffix)

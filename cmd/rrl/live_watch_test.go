@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/stretchr/testify/require"
 )
@@ -51,7 +52,7 @@ func TestWatchCountsGrants(t *testing.T) {
 		require.NoError(t, err)
 		return st
 	}
-	client := ratelimiter.New(l.rdb)
+	client := clienttest.New(t, l.rdb)
 	defer client.Close()
 	lim := client.RateLimiter(l.base)
 	before := read()
@@ -105,7 +106,7 @@ func TestDiffAndExport(t *testing.T) {
 	// What was exported has no differences.
 	write(l.ok("export", "--match", match))
 	require.Equal(t, "no differences in 2 limiters\n", l.ok("diff", file, "--match", match))
-	client := ratelimiter.New(l.rdb)
+	client := clienttest.New(t, l.rdb)
 	defer client.Close()
 	require.NoError(t, client.RateLimiter(l.base+"a").SetRate(t.Context(), ratelimiter.Rate{Permits: 20, Interval: time.Minute}))
 	code, out, errs := l.run("diff", file, "--match", match)

@@ -165,9 +165,12 @@ func changeOnce(ctx context.Context, rdb redis.UniversalClient, limiter, id stri
 	if id != "" {
 		opts = append(opts, ratelimiter.WithClientID(id))
 	}
-	client := ratelimiter.New(rdb, opts...)
+	client, err := ratelimiter.New(rdb, opts...)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = client.Close() }()
-	err := do(ctx, client.RateLimiter(limiter))
+	err = do(ctx, client.RateLimiter(limiter))
 	if id == "" {
 		if forgot := redisson.Forget(ctx, rdb, limiter, client.ID()); err == nil {
 			err = forgot

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +31,7 @@ func TestScripts(t *testing.T) {
 	require.Contains(t, shas, "gcra")
 
 	rdb := redistest.Client(t)
-	c := ratelimiter.New(rdb)
+	c := clienttest.New(t, rdb)
 	defer func() { _ = c.Close() }()
 	l := c.RateLimiter(redistest.Key(t))
 	require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Minute}))

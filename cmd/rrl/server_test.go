@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ import (
 func inService(t *testing.T, f func(t *testing.T, s *service), opts ...func(*redis.Options)) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		d := newDemo(t, rdb, nil)
-		client := ratelimiter.New(rdb, d.options...)
+		client := clienttest.New(t, rdb, d.options...)
 		defer func() { require.NoError(t, client.Close()) }()
 		f(t, &service{limiter: client.RateLimiter(d.store.name), rate: d.rate, timeout: d.timeout})
 	}, opts...)

@@ -36,7 +36,11 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		_ = rdb.Close()
 		return nil, err
 	}
-	client := ratelimiter.New(rdb, ratelimiter.WithHook(hook), ratelimiter.WithHook(ratelimiter.LogHook(log)))
+	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook), ratelimiter.WithHook(ratelimiter.LogHook(log)))
+	if err != nil {
+		_ = rdb.Close()
+		return nil, err
+	}
 	closeAll := func() {
 		_ = client.Close() // first, because it gives back what nobody has used
 		_ = rdb.Close()

@@ -58,7 +58,10 @@ func (f *fleet) run(ctx context.Context) error {
 	defer cancel()
 	f.begin, f.events, f.living = time.Now(), make(chan event), map[string]*process{}
 
-	client := ratelimiter.New(f.rdb)
+	client, err := ratelimiter.New(f.rdb)
+	if err != nil {
+		return err
+	}
 	defer func() { _ = client.Close() }()
 	limiter := client.RateLimiter(f.name)
 	if _, err := limiter.TrySetRate(ctx, f.rate()); err != nil {
@@ -232,9 +235,11 @@ func (f *fleet) say(format string, args ...any) {
 func (f *fleet) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	client := ratelimiter.New(f.rdb)
-	defer func() { _ = client.Close() }()
-	_, err := client.RateLimiter(f.name).Delete(ctx)
+	client, err := ratelimiter.New(f.rdb)
+	if err == nil {
+		defer func() { _ = client.Close() }()
+		_, err = client.RateLimiter(f.name).Delete(ctx)
+	}
 	err = errors.Join(err, f.rdb.Del(ctx, f.queue(f.rdb).stream, f.results()).Err())
 	if err != nil {
 		fmt.Fprintln(f.stderr, "worker: could not clean up:", err)

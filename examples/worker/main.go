@@ -162,7 +162,10 @@ func (s *settings) runWorker(ctx context.Context, stdin io.Reader, stdout, stder
 	}
 	defer func() { _ = rdb.Close() }()
 	logger := slog.New(slog.NewTextHandler(stderr, nil))
-	client := ratelimiter.New(rdb, ratelimiter.WithHook(ratelimiter.LogHook(logger)))
+	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(ratelimiter.LogHook(logger)))
+	if err != nil {
+		return err
+	}
 	defer func() { _ = client.Close() }()
 	limiter := client.RateLimiter(s.name)
 	if _, err := limiter.TrySetRate(ctx, s.rate()); err != nil {

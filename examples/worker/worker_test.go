@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -113,7 +114,7 @@ func TestAbandonedJobBehindOthers(t *testing.T) {
 
 // newWorker returns a worker on a queue, with a limiter of that many permits per second, evenly spaced.
 func newWorker(t *testing.T, q *queue, permits int64, opts ...ratelimiter.Option) *worker {
-	client := ratelimiter.New(q.rdb, opts...)
+	client := clienttest.New(t, q.rdb, opts...)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	limiter := client.RateLimiter(redistest.Key(t))
 	rate := (&settings{permits: permits, interval: time.Second}).rate()

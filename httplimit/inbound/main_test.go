@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -25,7 +26,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 		if !redistest.TTLsAreVirtual() {
 			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
 		}
-		w := &world{t: t, client: ratelimiter.New(rdb, opts...), rdb: rdb, key: redistest.Key(t)}
+		w := &world{t: t, client: clienttest.New(t, rdb, opts...), rdb: rdb, key: redistest.Key(t)}
 		defer w.client.Close()
 		f(t, w)
 	})

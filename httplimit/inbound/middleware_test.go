@@ -19,6 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -229,7 +230,7 @@ func TestMiddlewareWeights(t *testing.T) {
 func TestMiddlewareKnownRefusals(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		calls := 0
-		client := ratelimiter.New(w.rdb, ratelimiter.WithClientClock(), ratelimiter.WithHook(ratelimiter.Hook{
+		client := clienttest.New(t, w.rdb, ratelimiter.WithClientClock(), ratelimiter.WithHook(ratelimiter.Hook{
 			Call: func(c ratelimiter.CallInfo) { calls++ },
 		}))
 		defer client.Close()
@@ -288,7 +289,7 @@ func TestMiddlewareRates(t *testing.T) {
 // Over real sockets, HTTP/1.1 and HTTP/2: no more than the rate, and HEAD has no body.
 func TestMiddlewareOverSockets(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
-		client := ratelimiter.New(redistest.Client(t))
+		client := clienttest.New(t, redistest.Client(t))
 		defer client.Close()
 		m, err := New(client, redistest.Key(t), ratelimiter.Rate{Permits: 20, Interval: time.Hour, KeepAlive: 2 * time.Hour},
 			WithDecisionTime(time.Minute), // on a loaded machine
@@ -341,7 +342,7 @@ func TestMiddlewareOverSockets(t *testing.T) {
 }
 
 func TestNewMiddlewareErrors(t *testing.T) {
-	client := ratelimiter.New(redis.NewClient(&redis.Options{}))
+	client := clienttest.New(t, redis.NewClient(&redis.Options{}))
 	rate := ratelimiter.Rate{Permits: 1, Interval: time.Second}
 	for _, c := range []struct {
 		client *ratelimiter.Client

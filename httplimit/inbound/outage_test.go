@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -184,7 +185,7 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 					if p.client != nil {
 						copts = append(copts, ratelimiter.WithOutagePolicy(*p.client))
 					}
-					client := ratelimiter.New(w.rdb, copts...)
+					client := clienttest.New(t, w.rdb, copts...)
 					defer client.Close()
 					var failures []error
 					opts := append(begin(t, w, g), WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	defer rdb.Close()
 	var began, ended atomic.Int64
-	client := ratelimiter.New(rdb, ratelimiter.WithOutagePolicy(p), ratelimiter.WithObserver(func(e ratelimiter.Event) {
+	client := clienttest.New(t, rdb, ratelimiter.WithOutagePolicy(p), ratelimiter.WithObserver(func(e ratelimiter.Event) {
 		switch e.Kind {
 		case ratelimiter.OutageBegan:
 			t.Log(e.Kind, e.Err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -214,7 +215,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{client: ratelimiter.New(redistest.Client(t)), key: redistest.Key(t)}
+	s := &stage{client: clienttest.New(t, redistest.Client(t)), key: redistest.Key(t)}
 	t.Cleanup(func() { require.NoError(t, s.client.Close()) })
 	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()

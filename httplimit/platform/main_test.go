@@ -14,6 +14,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 		if !redistest.TTLsAreVirtual() {
 			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
 		}
-		w := &world{t: t, client: ratelimiter.New(rdb, opts...), rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
+		w := &world{t: t, client: clienttest.New(t, rdb, opts...), rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
 		defer w.client.Close()
 		f(t, w)
 	})

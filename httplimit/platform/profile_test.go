@@ -14,6 +14,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -65,7 +66,7 @@ type spender struct {
 // profiled returns a spender for each limit of the rules, all of which a Transport takes.
 func profiled(t *testing.T, rules []httplimit.Rule) (list []*spender) {
 	t.Helper()
-	_, err := httplimit.New(ratelimiter.New(nil), httplimit.WithRules(rules...))
+	_, err := httplimit.New(clienttest.Unused(t), httplimit.WithRules(rules...))
 	require.NoError(t, err)
 	for _, r := range rules {
 		for _, l := range r.Limits {
@@ -78,7 +79,7 @@ func profiled(t *testing.T, rules []httplimit.Rule) (list []*spender) {
 			l.Weight, l.WeightFunc = 0, func(r *http.Request) int64 { s.permits = permits(r); return s.permits }
 			one := r
 			one.Limits, one.Detectors = []httplimit.Limit{l}, nil
-			s.transport, err = httplimit.New(ratelimiter.New(nil), httplimit.WithBase(base(ok)), httplimit.WithRules(one))
+			s.transport, err = httplimit.New(clienttest.Unused(t), httplimit.WithBase(base(ok)), httplimit.WithRules(one))
 			require.NoError(t, err)
 			list = append(list, s)
 		}
@@ -265,7 +266,7 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		{DingTalk("a", WithAPI("/x", 5, 0)), "interval: 0s is shorter"},
 		{GitHub("a", WithAPI("/x", 0, time.Minute)), "permits: 0 is not in"},
 	} {
-		_, err := httplimit.New(ratelimiter.New(nil), httplimit.WithProfile(c.profile))
+		_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(c.profile))
 		require.ErrorIs(t, err, httplimit.ErrInvalidRule, c.want)
 		require.ErrorContains(t, err, c.want)
 		var field *httplimit.FieldError
@@ -473,7 +474,7 @@ func TestRobotsMinute(t *testing.T) {
 func TestProfileIsClosedWithoutRedis(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.rdb.AddHook(&faultHook{fail: func(redis.Cmder) error { return refusedDial }})
-		client := ratelimiter.New(w.rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
+		client := clienttest.New(t, w.rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
 		defer client.Close()
 		p := &platform{w: w}
 		tr, err := httplimit.New(client, httplimit.WithBase(p), httplimit.WithProfile(DingTalk(w.key)), httplimit.WithMaxWait(0))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
@@ -112,7 +113,7 @@ func java(permits byte) map[ratelimiter.MemberLayout][]byte {
 // TestHealthyLimitersAreSilent examines limiters as the package itself leaves them, in all the states that it has.
 func TestHealthyLimitersAreSilent(t *testing.T) {
 	w := newWard(t)
-	client := ratelimiter.New(w.rdb)
+	client := clienttest.New(t, w.rdb)
 	defer client.Close()
 	for i, rate := range []ratelimiter.Rate{
 		{Permits: 3, Interval: time.Hour},
@@ -149,7 +150,7 @@ func TestHealthyLimitersAreSilent(t *testing.T) {
 // While callers wait there is a tripwire in the set, and value may be below 0.
 func TestWaitingCallersAreSilent(t *testing.T) {
 	w := newWard(t)
-	client := ratelimiter.New(w.rdb)
+	client := clienttest.New(t, w.rdb)
 	l := client.RateLimiter(w.name)
 	require.NoError(t, l.SetRate(w.ctx, ratelimiter.Rate{Permits: 2, Interval: time.Hour}))
 	require.NoError(t, l.Acquire(w.ctx, 2))
@@ -331,7 +332,7 @@ func TestClock(t *testing.T) {
 
 func TestCoolDown(t *testing.T) {
 	w := newWard(t)
-	client := ratelimiter.New(w.rdb)
+	client := clienttest.New(t, w.rdb)
 	defer client.Close()
 	l := client.RateLimiter(w.name)
 	require.NoError(t, l.SetRate(w.ctx, ratelimiter.Rate{Permits: 3, Interval: time.Minute}))

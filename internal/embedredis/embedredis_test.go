@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -61,7 +62,7 @@ func TestServersAreApart(t *testing.T) {
 func TestLimiterRuns(t *testing.T) {
 	_, rdb := start(t)
 	ctx := context.Background()
-	client := ratelimiter.New(rdb)
+	client := clienttest.New(t, rdb)
 	defer func() { require.NoError(t, client.Close()) }()
 	l := client.RateLimiter("L")
 	_, err := l.TrySetRate(ctx, ratelimiter.Rate{Permits: 2, Interval: 50 * time.Millisecond})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -73,17 +74,17 @@ func (s scene) set(t *testing.T, rdb *redis.Client, name string) {
 		require.NoError(t, rdb.ZAdd(ctx, "{"+name+"}:permits"+suffix, redis.Z{Score: float64(now.Add(-p.age).UnixMilli()), Member: p.raw(now)}).Err())
 	}
 	if s.do != nil {
-		client := s.of(rdb)
+		client := s.of(t, rdb)
 		defer client.Close()
 		require.NoError(t, s.do(client.RateLimiter(name)))
 	}
 }
 
-func (s scene) of(rdb *redis.Client) *ratelimiter.Client {
+func (s scene) of(t *testing.T, rdb *redis.Client) *ratelimiter.Client {
 	if s.client != "" {
-		return ratelimiter.New(rdb, ratelimiter.WithClientID(s.client))
+		return clienttest.New(t, rdb, ratelimiter.WithClientID(s.client))
 	}
-	return ratelimiter.New(rdb)
+	return clienttest.New(t, rdb)
 }
 
 func sec(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
@@ -231,7 +232,7 @@ func (s scene) compare(t *testing.T) {
 					told = append(told, Peek{Available: l.Available(), Wait: l.Wait(), Known: true})
 				}
 			}
-			client := s.of(rdb)
+			client := s.of(t, rdb)
 			at := time.Now()
 			want, err := client.RateLimiter(name).Peek(ctx, n)
 			require.NoError(t, err)
@@ -256,7 +257,7 @@ func (s scene) compare(t *testing.T) {
 			}
 			name = redistest.Key(t)
 			s.set(t, rdb, name)
-			client = s.of(rdb)
+			client = s.of(t, rdb)
 			got, err := client.RateLimiter(name).Try(ctx, n)
 			require.NoError(t, err)
 			require.NoError(t, client.Close())
@@ -287,7 +288,7 @@ func TestPeekOfAWrongType(t *testing.T) {
 			require.EqualValues(t, Unknown, list[name].Wait())
 			require.True(t, list[name].Limited())
 		}
-		client := ratelimiter.New(rdb)
+		client := clienttest.New(t, rdb)
 		_, err = client.RateLimiter(name).Try(ctx, 1)
 		require.True(t, err != nil && !errors.Is(err, ratelimiter.ErrNotInitialized), err)
 		require.NoError(t, client.Close())

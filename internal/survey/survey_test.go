@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -247,7 +248,7 @@ func TestRead(t *testing.T) {
 	require.Equal(t, [3]string{"none", "none", "none"}, st.Types)
 	require.Equal(t, [3]time.Duration{-2, -2, -2}, st.TTLs)
 
-	client := ratelimiter.New(rdb)
+	client := clienttest.New(t, rdb)
 	defer client.Close()
 	l := client.RateLimiter(name)
 	require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 2000, Interval: time.Hour}))
@@ -316,7 +317,7 @@ func TestReadOfOtherTypes(t *testing.T) {
 func TestPeek(t *testing.T) {
 	rdb := redistest.Client(t)
 	ctx := t.Context()
-	client := ratelimiter.New(rdb)
+	client := clienttest.New(t, rdb)
 	defer client.Close()
 	interval := time.Hour
 	for _, minGap := range []time.Duration{0, time.Minute} {

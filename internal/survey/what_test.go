@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,7 @@ func TestWhatMembersAre(t *testing.T) {
 	} {
 		t.Run(format.String(), func(t *testing.T) {
 			name := redistest.Key(t)
-			c := ratelimiter.New(rdb, ratelimiter.WithMemberFormat(format))
+			c := clienttest.New(t, rdb, ratelimiter.WithMemberFormat(format))
 			defer func() { _ = c.Close() }()
 			l := c.RateLimiter(name)
 			require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 20, Interval: time.Minute}))

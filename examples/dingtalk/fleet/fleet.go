@@ -64,10 +64,12 @@ func Start(ctx context.Context, limits *Limits, grace time.Duration, services []
 		}
 		client := &http.Client{Transport: network}
 		if s.Limited != nil {
-			own, end := limits.Client()
+			own, end, err := limits.Client()
 			f.ends = append(f.ends, end)
-			var err error
-			if client, err = NewHTTPClient(own, append([]httplimit.Option{httplimit.WithBase(network)}, s.Limited...)...); err != nil {
+			if err == nil {
+				client, err = NewHTTPClient(own, append([]httplimit.Option{httplimit.WithBase(network)}, s.Limited...)...)
+			}
+			if err != nil {
 				f.Stop()
 				return nil, err
 			}

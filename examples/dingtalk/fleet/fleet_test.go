@@ -78,7 +78,8 @@ func TestDelete(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		prefix := redistest.Key(t) + ":"
 		limits := NewLimits(rdb, prefix)
-		c, end := limits.Client()
+		c, end, err := limits.Client()
+		require.NoError(t, err)
 		defer end()
 		require.NoError(t, c.RateLimiter("x").SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Second}))
 		count := func() int {
@@ -89,7 +90,7 @@ func TestDelete(t *testing.T) {
 		require.Equal(t, 1, count())
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := limits.Delete(ended)
+		_, err = limits.Delete(ended)
 		require.NoError(t, err)
 		require.Zero(t, count())
 	})

@@ -25,17 +25,17 @@ func NewLimits(rdb *redis.Client, prefix string, options ...ratelimiter.Option) 
 }
 
 // Client returns a client for one service with its own connections, and a function that closes both.
-func (l *Limits) Client() (c *ratelimiter.Client, end func()) {
+func (l *Limits) Client() (c *ratelimiter.Client, end func(), err error) {
 	rdb := redis.NewClient(l.rdb.Options())
-	c = l.On(rdb)
+	c, err = l.On(rdb)
 	return c, func() {
 		_ = c.Close()
 		_ = rdb.Close()
-	}
+	}, err
 }
 
 // On returns a client on the connections of rdb.
-func (l *Limits) On(rdb *redis.Client) *ratelimiter.Client {
+func (l *Limits) On(rdb *redis.Client) (*ratelimiter.Client, error) {
 	return ratelimiter.New(rdb, append([]ratelimiter.Option{ratelimiter.WithNameMapper(func(name string) string {
 		l.names.Store(name, true)
 		return l.prefix + name
@@ -47,7 +47,10 @@ func (l *Limits) On(rdb *redis.Client) *ratelimiter.Client {
 func (l *Limits) Delete(ctx context.Context) (name string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	c := l.On(l.rdb)
+	c, err := l.On(l.rdb)
+	if err != nil {
+		return "", err
+	}
 	defer func() { _ = c.Close() }()
 	l.names.Range(func(key, _ any) bool {
 		_, err = c.RateLimiter(key.(string)).Delete(ctx)

@@ -1,0 +1,25 @@
+// Package clienttest makes the Clients of tests.
+package clienttest
+
+import (
+	"testing"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// New returns a Client that uses rdb, and fails the test if there is none. The caller closes it.
+func New(tb testing.TB, rdb redis.UniversalClient, opts ...ratelimiter.Option) *ratelimiter.Client {
+	tb.Helper()
+	c, err := ratelimiter.New(rdb, opts...)
+	require.NoError(tb, err)
+	return c
+}
+
+// Unused returns a Client of a test that sends nothing.
+func Unused(tb testing.TB) *ratelimiter.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return New(tb, rdb)
+}
