@@ -75,6 +75,7 @@ func (c *call) patience(ctx context.Context) (limit time.Duration, byContext boo
 	if c.t.cfg.maxWait >= 0 {
 		limit = c.t.cfg.maxWait
 	}
+	limit = boundByContext(ctx, limit)
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		left -= min(reserve, left/5)

@@ -23,10 +23,12 @@ func TestImportersGetLittle(t *testing.T) {
 	transport := slices.Concat(root, []string{"httplimit"},
 		within("internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"))
 	platform := slices.Concat(transport, within("platform"))
+	gateway := slices.Concat(transport, within("gateway"))
 	rulefile := slices.Concat(platform, within("rulefile"))
 	require.Empty(t, redistest.Strangers(t, ".", transport...))
 	require.Empty(t, redistest.Strangers(t, "./platform", platform...))
 	require.Empty(t, redistest.Strangers(t, "./inbound", inbound...))
+	require.Empty(t, redistest.Strangers(t, "./gateway", gateway...))
 	for _, p := range redistest.Strangers(t, "./rulefile", rulefile...) {
 		require.Contains(t, p, " of go.yaml.in/yaml/v3")
 	}

@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 version=${VERSION:-} dry=${DRY:-}
 path=github.com/goredisson/ratelimiter
-modules="otelratelimiter prometheusratelimiter examples cmd/rrl" # each after those that it requires
+modules="otelratelimiter prometheusratelimiter examples cmd/rrl cmd/rrl-gateway" # each after those that it requires
 
 stop() { echo "release: $*" >&2; exit 1; }
 [[ $version =~ ^v[01]\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || stop "VERSION must be v0.N.N or v1.N.N, not \"$version\""

@@ -94,7 +94,7 @@ lane() {
 }
 
 # What a user gets: the root module, and the modules of the programs and of the metrics.
-programs="$path/cmd/rrl/... $path/examples/... $path/otelratelimiter/... $path/prometheusratelimiter/..."
+programs="$path/cmd/rrl/... $path/cmd/rrl-gateway/... $path/examples/... $path/otelratelimiter/... $path/prometheusratelimiter/..."
 
 formatted() { # gofmt lists the files it would change and exits 0
     local files

@@ -88,7 +88,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		ErrWriter: stderr,
 		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand(), diffCommand(), exportCommand(),
 			watchCommand(), topCommand(), pageCommand()},
-			append(writeCommands(), demoCommand(), compareCommand(), scriptsCommand(), versionCommand())...),
+			append(writeCommands(), gatewayCommand(), demoCommand(), compareCommand(), scriptsCommand(), versionCommand())...),
 		// The default handler prints the error and calls os.Exit.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   onUsageError,

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// binary builds the command once.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rrl-gateway")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "rrl-gateway")
+	return path, exec.Command("go", "build", "-o", path, ".").Run()
+})
+
+// A process is a running rrl-gateway.
+type process struct {
+	*exec.Cmd
+	t    *testing.T
+	addr string
+
+	mu  sync.Mutex
+	log strings.Builder
+	end chan struct{}
+}
+
+// start starts the real command on a free port, and waits until it listens.
+func start(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	require.NoError(t, err)
+	p := &process{Cmd: exec.Command(path, append(args, "--listen", "127.0.0.1:0")...), t: t, end: make(chan struct{})}
+	p.Env = append(os.Environ(), env...)
+	stderr, err := p.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	t.Cleanup(func() {
+		_ = p.Process.Kill() // it may have ended
+		<-p.end
+		_ = p.Wait() // the same
+	})
+	listening := make(chan string, 1)
+	go func() {
+		defer close(p.end)
+		defer close(listening)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			p.mu.Lock()
+			p.log.WriteString(lines.Text() + "\n")
+			p.mu.Unlock()
+			var line struct{ Msg, Addr string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
+				listening <- line.Addr
+			}
+		}
+	}()
+	if p.addr = <-listening; p.addr == "" {
+		t.Fatal(p.logged())
+	}
+	return p
+}
+
+func (p *process) logged() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+func (p *process) signal(s syscall.Signal) { require.NoError(p.t, p.Process.Signal(s)) }
+
+// write writes a file and returns its name.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+const oneRule = `rules:
+  - name: messages
+    match: {hosts: [127.0.0.1]}
+    limits:
+      - {name: "NAME", permits: PERMITS, interval: INTERVAL}
+`
+
+func rulesFor(t *testing.T, name, permits, interval string) string {
+	return write(t, "rules.yaml", strings.NewReplacer("NAME", name, "PERMITS", permits, "INTERVAL", interval).Replace(oneRule))
+}
+
+// TestUsage checks that what is wrong is named as it was written, and that the exit code is 2.
+func TestUsage(t *testing.T) {
+	redistest.NoServer(t)
+	rules := rulesFor(t, "x", "5", "1m")
+	dir := t.TempDir()
+	for want, args := range map[string][]string{
+		`no command "dance"`:                          {"dance"},
+		"provided but not defined: -fast":             {"--fast"},
+		"no rules: give --rules FILE":                 {"--redis", "redis://x"},
+		"--rules: open nowhere.yaml":                  {"--rules", "nowhere.yaml"},
+		"line 5: rules[0].limits[0].interval":         {"--rules", rulesFor(t, "x", "5", "soon")},
+		"no Redis: give --redis URL":                  {"--rules", rules},
+		"--redis is no Redis URL":                     {"--rules", rules, "--redis", "redis://u:secret@h:port"},
+		"the URL of a sentinel names its master":      {"--rules", rules, "--redis", "redis+sentinel://h:1/0"},
+		"--max-wait -1s is negative":                  {"--rules", rules, "--max-wait", "-1s"},
+		"--drain -1s is negative":                     {"--rules", rules, "--drain", "-1s"},
+		`allow "ftp://x": the scheme`:                 {"--rules", rules, "--redis", "redis://x", "--allow", "ftp://x"},
+		"--listen 0.0.0.0:80 is reachable from other": {"--rules", rules, "--listen", "0.0.0.0:80"},
+		"--listen :80 is reachable":                   {"--rules", rules, "--listen", ":80"},
+		"--listen example.com:80 is reachable":        {"--rules", rules, "--listen", "example.com:80"},
+		"--listen: address 80: missing port":          {"--rules", rules, "--listen", "80"},
+		"the first line has 5 characters":             {"--rules", rules, "--token-file", write(t, "token", "short\nand more\n")},
+		"--token-file: open nowhere":                  {"--rules", rules, "--token-file", "nowhere"},
+		"--client-ca needs both":                      {"--rules", rules, "--client-ca", "x"},
+		"--tls-cert x, --tls-key y: open x":           {"--rules", rules, "--tls-cert", "x", "--tls-key", "y"},
+		"has no CA: rrl-gateway ca --ca-dir":          {"--rules", rules, "--ca-dir", dir},
+		"--proxy is not like http://127.0.0.1:8080":   {"ca", "--ca-dir", dir, "--proxy", "gw"},
+		`Required flag "ca-dir" not set`:              {"ca"},
+		"the first line has 3 bytes":                  {"--rules", rules, "--redis", "redis://x", "--hash-key-file", write(t, "key", "key")},
+	} {
+		t.Setenv("REDIS_URL", "")
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{"rrl-gateway"}, args...), &out, &errs)
+		require.Equal(t, exitUsage, code, "%v: %s", args, errs.String())
+		require.Contains(t, errs.String(), want)
+		require.NotContains(t, errs.String(), "secret")
+	}
+}

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A platform is a dinggate of 400 calls a second beside a stream of events: the second one is sent after /next.
+type platform struct {
+	*httptest.Server
+	gate *dinggate.Gate
+	next chan struct{}
+}
+
+func newPlatform(t *testing.T, tls bool) *platform {
+	limits := dinggate.Standard()
+	limits.AppAPI.Calls, limits.Month.Calls = 400, 0
+	p := &platform{gate: dinggate.New(dinggate.WithLimits(limits)), next: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.Handle("/", p.gate)
+	mux.HandleFunc("/next", func(http.ResponseWriter, *http.Request) { p.next <- struct{}{} })
+	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: first\n\n")
+		w.(http.Flusher).Flush()
+		select {
+		case <-p.next:
+			_, _ = io.WriteString(w, "data: last\n\n")
+		case <-r.Context().Done():
+		}
+	})
+	p.Server = httptest.NewUnstartedServer(mux)
+	p.EnableHTTP2 = true
+	if tls {
+		p.StartTLS()
+	} else {
+		p.Start()
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// program returns the path of a program, and skips the test without it, unless in CI.
+func program(t *testing.T, name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skipf("no %s on PATH", name)
+	}
+	require.NoError(t, err)
+	return path
+}
+
+// TestOtherLanguages runs unmodified clients of Java and Python with 500 callers each: with the gateway as the base URL,
+// and with what `rrl-gateway ca` prints as their environment. No call may be refused by the platform, which counts them.
+func TestOtherLanguages(t *testing.T) {
+	redistest.NeedReal(t)
+	for _, language := range []string{"java", "python3"} {
+		for _, proxied := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s proxied=%v", language, proxied), func(t *testing.T) { otherLanguage(t, language, proxied) })
+		}
+	}
+}
+
+func otherLanguage(t *testing.T, language string, proxied bool) {
+	bin := program(t, language)
+	p := newPlatform(t, proxied)
+	trusted := filepath.Join(t.TempDir(), "platform.pem")
+	args := []string{"--redis", "redis://" + redistest.Client(t).Options().Addr, "--allow", p.URL,
+		"--rules", rulesFor(t, redistest.Key(t), "200", "1050ms")}
+	dir := filepath.Join(t.TempDir(), "ca")
+	if proxied {
+		require.NoError(t, os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}), 0o600))
+		require.Equal(t, exitOK, run(t.Context(), []string{"rrl-gateway", "ca", "--ca-dir", dir}, io.Discard, os.Stderr))
+		args = append(args, "--ca-dir", dir)
+	}
+	g := start(t, []string{"SSL_CERT_FILE=" + trusted}, args...)
+	target := "http://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://")
+	var env []string
+	version := "HTTP_1_1"
+	if proxied {
+		target, env = p.URL, environment(t, dir, g.addr, language)
+		if language == "java" {
+			version = "HTTP_2"
+		}
+	}
+	source := map[string]string{"java": "testdata/Caller.java", "python3": "testdata/caller.py"}[language]
+	cmd := exec.CommandContext(t.Context(), bin, source, target, "500")
+	cmd.Env = append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s\n%s", stderr.String(), g.logged())
+	want := map[string]string{"java": "{200=500}", "python3": "{200: 500}"}[language]
+	require.Equal(t, version+" "+want+"\ndata: first\ndata: last\n", string(out))
+	ledger := p.gate.Ledger()
+	require.EqualValues(t, 500, ledger.Total.Admitted, "%+v", ledger.Total)
+	require.Zero(t, ledger.Total.Refused)
+	require.NotContains(t, g.logged(), "app-key")
+}
+
+// environment returns what the command prints for the language, as a shell would set it. The lines name no
+// exception for loopback, which Java makes by itself.
+func environment(t *testing.T, dir, addr, language string) (env []string) {
+	var out strings.Builder
+	require.Equal(t, exitOK, run(t.Context(), []string{"rrl-gateway", "ca", "--ca-dir", dir, "--proxy", "http://" + addr}, &out, os.Stderr))
+	require.NotContains(t, out.String(), "PRIVATE")
+	part := out.String()[strings.Index(out.String(), "# Python"):]
+	if language == "java" {
+		part = part[strings.Index(part, "# Java"):]
+		_, keytool, _ := strings.Cut(part, "# keytool ")
+		keytool, _, _ = strings.Cut(keytool, "\n")
+		text, err := exec.Command(program(t, "keytool"), strings.Fields(keytool)...).CombinedOutput()
+		require.NoError(t, err, "%s", text)
+	} else {
+		part = out.String() // all of it; the last of a variable counts
+		part = part[:strings.Index(part, "# Java")]
+	}
+	for line := range strings.Lines(part) {
+		if assignments, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
+			if strings.Contains(assignments, `"`) {
+				env = append(env, strings.TrimSuffix(strings.ReplaceAll(assignments, `"`, ""), "\n")+" -Dhttp.nonProxyHosts=")
+				continue
+			}
+			env = append(env, strings.Fields(assignments)...)
+		}
+	}
+	require.NotEmpty(t, env)
+	return append(env, "NO_PROXY=", "no_proxy=")
+}
+
+// get returns the status and the body of a GET.
+func get(t *testing.T, c *http.Client, url string, header ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp, string(body)
+}
+
+// TestTerm kills the real process while one request waits and a stream is open: the former gets 503 at once, the latter is
+// cut after --drain, and the exit code is 0.
+func TestTerm(t *testing.T) {
+	p := newPlatform(t, false)
+	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--allow", p.URL, "--drain", "1s",
+		"--rules", rulesFor(t, redistest.Key(t), "1", "1h"))
+	base := "http://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://")
+	stream, err := http.Get(base + "/events")
+	require.NoError(t, err)
+	defer stream.Body.Close()
+	type response struct {
+		status int
+		after  string
+	}
+	waiter := make(chan response, 1)
+	go func() {
+		resp, err := http.Get(base + "/topapi/x?access_token=secret-token")
+		if err != nil {
+			waiter <- response{}
+			return
+		}
+		_ = resp.Body.Close()
+		waiter <- response{resp.StatusCode, resp.Header.Get("Retry-After")}
+	}()
+	time.Sleep(500 * time.Millisecond) // the request waits by then, or gets the same response because it is new
+	g.signal(syscall.SIGTERM)
+	require.Equal(t, response{503, "1"}, <-waiter)
+	_, err = io.ReadAll(stream.Body)
+	require.Error(t, err)
+	<-g.end
+	require.NoError(t, g.Wait())
+	require.Contains(t, g.logged(), "requests were cut")
+	require.Contains(t, g.logged(), `"msg":"stopped"`)
+	require.NotContains(t, g.logged(), "secret")
+}
+
+// TestHup checks that SIGHUP reads the rules again, and that a wrong file keeps the old ones.
+func TestHup(t *testing.T) {
+	p := newPlatform(t, false)
+	rules := rulesFor(t, redistest.Key(t), "1", "1h")
+	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--allow", p.URL, "--rules", rules, "--max-wait", "0s")
+	base := "http://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://")
+	call := func() int {
+		resp, _ := get(t, http.DefaultClient, base+"/topapi/v2/user/get?access_token=app-key")
+		return resp.StatusCode
+	}
+	require.Equal(t, 200, call())
+	require.Equal(t, 429, call())
+	logged := func(text string) {
+		g.signal(syscall.SIGHUP)
+		require.Eventually(t, func() bool { return strings.Contains(g.logged(), text) }, time.Minute, 10*time.Millisecond)
+	}
+	require.NoError(t, os.WriteFile(rules, []byte("rules: [{limit: x}]"), 0o600))
+	logged("the old ones stay")
+	require.Contains(t, g.logged(), "rules[0].limit")
+	require.Equal(t, 429, call())
+	data, err := os.ReadFile(rulesFor(t, redistest.Key(t)+":new", "1", "1h"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(rules, data, 0o600))
+	logged("the rules were read again")
+	require.Equal(t, 200, call())
+	require.Equal(t, 429, call())
+}
+
+// TestOwnPaths checks the probes with and without a Redis, and the metrics.
+func TestOwnPaths(t *testing.T) {
+	p := newPlatform(t, false)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	gone := ln.Addr().String()
+	require.NoError(t, ln.Close())
+	rules := rulesFor(t, redistest.Key(t), "1", "1h")
+	down := start(t, nil, "--redis", "redis://"+gone, "--rules", rules, "--allow", p.URL)
+	resp, _ := get(t, http.DefaultClient, "http://"+down.addr+"/healthz")
+	require.Equal(t, 200, resp.StatusCode)
+	resp, _ = get(t, http.DefaultClient, "http://"+down.addr+"/readyz")
+	require.Equal(t, 503, resp.StatusCode)
+	resp, body := get(t, http.DefaultClient, "http://"+down.addr+"/"+strings.TrimPrefix(p.URL, "http://")+"/x", "Prefer", "wait=1")
+	require.Equal(t, 503, resp.StatusCode, "the default policy is closed: %s", body)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+
+	token := "0123456789abcdef"
+	up := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--rules", rules, "--allow", p.URL, "--token-file", write(t, "token", token+"\n"))
+	resp, _ = get(t, http.DefaultClient, "http://"+up.addr+"/readyz")
+	require.Equal(t, 200, resp.StatusCode)
+	base := "http://" + up.addr + "/" + strings.TrimPrefix(p.URL, "http://")
+	resp, _ = get(t, http.DefaultClient, base+"/gettoken?appkey=k", "X-Gateway-Token", token)
+	require.Equal(t, 200, resp.StatusCode)
+	resp, _ = get(t, http.DefaultClient, base+"/gettoken?appkey=k", "Authorization", "Bearer "+token)
+	require.Equal(t, 401, resp.StatusCode)
+	resp, _ = get(t, http.DefaultClient, "http://"+up.addr+"/metrics")
+	require.Equal(t, 401, resp.StatusCode)
+	resp, body = get(t, http.DefaultClient, "http://"+up.addr+"/metrics", "Authorization", "Bearer "+token)
+	require.Equal(t, 200, resp.StatusCode)
+	require.Contains(t, body, `rrl_gateway_events_total{kind="admitted"} 1`)
+	require.Contains(t, body, "ratelimiter_")
+	require.NotContains(t, up.logged(), token)
+}
+
+// TestMutualTLS checks that a client without a certificate reaches the probes only.
+func TestMutualTLS(t *testing.T) {
+	p := newPlatform(t, false)
+	cert, key, pair := selfSigned(t)
+	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--rules", rulesFor(t, redistest.Key(t), "9", "1h"),
+		"--allow", p.URL, "--tls-cert", cert, "--tls-key", key, "--client-ca", cert)
+	client := func(certs ...tls.Certificate) *http.Client {
+		roots := x509.NewCertPool()
+		roots.AddCert(pair.Leaf)
+		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
+	}
+	target := "https://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://") + "/gettoken?appkey=k"
+	resp, _ := get(t, client(), "https://"+g.addr+"/healthz")
+	require.Equal(t, 200, resp.StatusCode)
+	resp, _ = get(t, client(), target)
+	require.Equal(t, 401, resp.StatusCode)
+	resp, _ = get(t, client(pair), target)
+	require.Equal(t, 200, resp.StatusCode)
+	require.Equal(t, 2, resp.ProtoMajor)
+}
+
+// selfSigned returns a certificate that signs itself, for a server and for a client.
+func selfSigned(t *testing.T) (cert, key string, pair tls.Certificate) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	cert = write(t, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	key = write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
+	pair, err = tls.LoadX509KeyPair(cert, key)
+	require.NoError(t, err)
+	return cert, key, pair
+}
+
+// TestDemoLinksNoMetrics checks that rrl does not link the library of the metrics, for which this is a command of its own.
+func TestDemoLinksNoMetrics(t *testing.T) {
+	redistest.NoServer(t)
+	_, file, _, _ := runtime.Caller(0)
+	linked := func(dir string) string {
+		cmd := exec.Command("go", "list", "-deps", ".")
+		cmd.Dir = filepath.Join(filepath.Dir(file), dir)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	require.NotContains(t, linked("../rrl"), "prometheus")
+	require.Contains(t, linked("."), "prometheus")
+}

@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"sync/atomic"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+)
+
+// ErrInvalidOption is returned for an option that is out of its range.
+var ErrInvalidOption = errors.New("gateway: invalid option")
+
+// DefaultMaxWait is how long a request waits for permits unless [WithMaxWait] says otherwise.
+const DefaultMaxWait = 30 * time.Second
+
+// errStopping is the cause with which Shutdown ends the requests that wait for permits.
+var errStopping = errors.New("the gateway is stopping")
+
+// A Gateway is an http.Handler that forwards requests to the hosts of its rules, within their limits. It streams bodies
+// in both directions, and follows no redirect. Make one with [New]. A Gateway is safe for concurrent use.
+type Gateway struct {
+	client  *ratelimiter.Client
+	cfg     config
+	proxy   *httputil.ReverseProxy
+	rules   atomic.Pointer[ruleSet]
+	tunnels *tunnels // nil without a CA
+
+	stopping context.Context // ends with Shutdown
+	stop     context.CancelCauseFunc
+}
+
+// A ruleSet is what Reload replaces. A request keeps the one with which it began.
+type ruleSet struct {
+	transport *httplimit.Transport
+	hosts     hosts
+}
+
+type config struct {
+	allow   []string
+	base    http.RoundTripper
+	maxWait time.Duration
+	token   *[sha256.Size]byte
+	tokens  []string
+	ca      *CA
+	log     *slog.Logger
+	options []httplimit.Option
+}
+
+// An Option configures a Gateway.
+type Option func(*config)
+
+// WithAllow allows hosts beside those that the rules name. Requests to them spend the limits of the rules that match.
+//
+//	api.example.com            https on port 443, and http on port 80 for a client that uses a proxy
+//	*.example.com              the same for all below it
+//	api.example.com:8443       https on that port
+//	http://127.0.0.1:8080      plain http
+//
+// The default is none: only the hosts of the rules.
+func WithAllow(hosts ...string) Option {
+	return func(c *config) { c.allow = append(c.allow, hosts...) }
+}
+
+// WithBase sets the RoundTripper that sends the requests. The default is like http.DefaultTransport, but leaves bodies as
+// they are encoded, keeps more idle connections, and uses no proxy of the environment.
+func WithBase(base http.RoundTripper) Option { return func(c *config) { c.base = base } }
+
+// WithMaxWait bounds how long a request waits for permits. A request's "Prefer: wait=N" can only shorten it. The default
+// is [DefaultMaxWait].
+func WithMaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } }
+
+// WithToken requires the token from every client: in [TokenHeader], or in Proxy-Authorization as a Bearer token or as
+// the password of Basic. Neither reaches the platform. The default is no token.
+func WithToken(token string) Option { return func(c *config) { c.tokens = append(c.tokens, token) } }
+
+// WithCA lets clients tunnel https through the Gateway with CONNECT. The Gateway ends TLS with certificates that the CA
+// signs, for allowed hosts only. The default is none: CONNECT is refused.
+func WithCA(ca *CA) Option { return func(c *config) { c.ca = ca } }
+
+// WithLogger sets where each request is logged: the method, the URL without its query and secrets, the status and the
+// times. The default is nowhere.
+func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+
+// WithTransport adds options of the httplimit.Transport, such as httplimit.WithEvents. WithBase and WithMaxWait of this
+// package replace those of httplimit.
+func WithTransport(opts ...httplimit.Option) Option {
+	return func(c *config) { c.options = append(c.options, opts...) }
+}
+
+// New returns a Gateway whose limiters are those of client, which the caller closes. It returns [ErrInvalidOption] for an
+// option that is out of its range, and the errors of httplimit.New for a rule that is wrong.
+func New(client *ratelimiter.Client, rules []httplimit.Rule, opts ...Option) (*Gateway, error) {
+	g := &Gateway{client: client, cfg: config{maxWait: DefaultMaxWait, log: slog.New(slog.DiscardHandler)}}
+	for _, o := range opts {
+		o(&g.cfg)
+	}
+	if err := g.cfg.validate(); err != nil {
+		return nil, err
+	}
+	if g.cfg.base == nil {
+		g.cfg.base = defaultBase()
+	}
+	if err := g.Reload(rules); err != nil {
+		return nil, err
+	}
+	g.stopping, g.stop = context.WithCancelCause(context.Background())
+	g.proxy = g.reverseProxy()
+	if g.cfg.ca != nil {
+		g.tunnels = newTunnels(g)
+	}
+	return g, nil
+}
+
+func (c *config) validate() error {
+	if c.maxWait < 0 {
+		return fmt.Errorf("%w: WithMaxWait(%v) is negative", ErrInvalidOption, c.maxWait)
+	}
+	if c.log == nil {
+		return fmt.Errorf("%w: the Logger of WithLogger is nil", ErrInvalidOption)
+	}
+	for _, token := range c.tokens {
+		if token == "" {
+			return fmt.Errorf("%w: the token of WithToken is empty", ErrInvalidOption)
+		}
+		sum := sha256.Sum256([]byte(token))
+		c.token = &sum
+	}
+	return nil
+}
+
+// Reload replaces the rules. Requests that have begun, those that wait included, end by the old ones. After an error the
+// old rules stay.
+func (g *Gateway) Reload(rules []httplimit.Rule) error {
+	hosts, err := newHosts(rules, g.cfg.allow)
+	if err != nil {
+		return err
+	}
+	opts := append(g.cfg.options[:len(g.cfg.options):len(g.cfg.options)],
+		httplimit.WithRules(rules...), httplimit.WithBase(sender{g.cfg.base}), httplimit.WithMaxWait(g.cfg.maxWait))
+	transport, err := httplimit.New(g.client, opts...)
+	if err != nil {
+		return err
+	}
+	g.rules.Store(&ruleSet{transport, hosts})
+	return nil
+}
+
+// Shutdown ends the requests that wait for permits with 503 and Retry-After, refuses new ones in the same way, and waits
+// until the tunnels' requests have ended. When ctx ends first, it closes the tunnels and returns the context's error. The
+// server that the Gateway is a handler of is shut down beside it.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.stop(errStopping)
+	if g.tunnels == nil {
+		return nil
+	}
+	return g.tunnels.shutdown(ctx)
+}
+
+// ServeHTTP forwards one request.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	rec := &recorder{ResponseWriter: w}
+	to, no := g.route(r)
+	defer func() { g.record(r, to, rec, start) }()
+	switch {
+	case no != nil:
+		no.write(rec)
+	case r.Method == http.MethodConnect:
+		g.connect(rec, r, to)
+	default:
+		g.forward(rec, r, to)
+	}
+}

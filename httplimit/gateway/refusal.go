@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+)
+
+// ProxyName is the name of the Gateway in the field Proxy-Status (RFC 9209). A response whose Proxy-Status begins with
+// it and has an error is the Gateway's own; any other response is the platform's.
+const ProxyName = "rrl-gateway"
+
+// A refusal is a response of the Gateway's own: a problem of RFC 9457.
+type refusal struct {
+	Type    string `json:"type,omitempty"`
+	Title   string `json:"title"`
+	Status  int    `json:"status"`
+	Detail  string `json:"detail,omitempty"`
+	Limiter string `json:"limiter,omitempty"`
+
+	code   string        // the error type of RFC 9209
+	after  time.Duration // until Retry-After; 0 for none
+	header [2]string     // one field more
+}
+
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+func (no *refusal) write(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	if no.after > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((no.after+time.Second-1)/time.Second), 10))
+	}
+	if no.header[0] != "" {
+		h.Set(no.header[0], no.header[1])
+	}
+	w.WriteHeader(no.Status)
+	_ = json.NewEncoder(w).Encode(no) // fails only when the client has gone
+}
+
+func denied(status int, title, detail string) *refusal {
+	return &refusal{Title: title, Status: status, Detail: detail, code: "http_request_denied"}
+}
+
+func unauthorized(proxied bool) *refusal {
+	no := denied(http.StatusUnauthorized, "The gateway's token is missing or wrong",
+		"Send it as "+TokenHeader+", or as Proxy-Authorization: Bearer TOKEN.")
+	no.header = [2]string{"WWW-Authenticate", `Bearer realm="` + ProxyName + `"`}
+	if proxied {
+		no.Status, no.header = http.StatusProxyAuthRequired, [2]string{"Proxy-Authenticate", `Basic realm="` + ProxyName + `"`}
+	}
+	return no
+}
+
+func forbidden(o origin) *refusal {
+	return denied(http.StatusForbidden, "The host is not allowed",
+		strconv.Quote(o.authority())+" is neither a host of the rules nor one of --allow.")
+}
+
+func misdirected(asked, tunnel origin) *refusal {
+	return denied(http.StatusMisdirectedRequest, "The request is for another host than its tunnel",
+		strconv.Quote(asked.authority())+" was asked for in a tunnel to "+strconv.Quote(tunnel.authority())+".")
+}
+
+func noHost() *refusal {
+	return denied(http.StatusNotFound, "The path names no host", "A path is /HOST/PATH, such as /api.example.com/v1/messages.")
+}
+
+func noCA() *refusal {
+	return denied(http.StatusNotImplemented, "The gateway has no CA", "CONNECT needs --ca-dir, and HTTP/1.1 to the gateway.")
+}
+
+func stopping() *refusal {
+	return &refusal{Title: "The gateway is stopping", Status: http.StatusServiceUnavailable,
+		code: "proxy_internal_response", after: time.Second, header: [2]string{"Connection", "close"}}
+}
+
+// refuse writes the response to a request that the Transport did not send, or to which the platform sent no response.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	refusalOf(r, err).write(w)
+}
+
+func refusalOf(r *http.Request, err error) *refusal {
+	if p, ok := r.Context().Value(pendingKey{}).(*pending); ok && p.Load() == stopped {
+		return stopping()
+	}
+	var e *httplimit.Error
+	if !errors.As(err, &e) {
+		// The text names addresses at most: an http.Transport leaves the URL to its Client.
+		return &refusal{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
+	}
+	no := &refusal{Detail: e.Reason, Limiter: e.Limiter, code: "proxy_internal_response"}
+	switch e.Reason {
+	case httplimit.ReasonContext: // the client has gone
+		no.Title, no.Status = "The client closed the request", 499
+	case httplimit.ReasonUnavailable:
+		no.Title, no.Status, no.after = "The limit cannot be checked now", http.StatusServiceUnavailable, time.Second
+	case httplimit.ReasonRule:
+		no.Title, no.Status, no.code = "A rule cannot be applied", http.StatusInternalServerError, "proxy_internal_error"
+	default:
+		no.Type, no.Title, no.Status = quotaExceeded, "The limit is used up", http.StatusTooManyRequests
+		no.after = max(e.Wait, time.Second)
+	}
+	return no
+}
+
+// stripProxyStatus takes out of a platform's response what would make it look like a refusal of ours.
+func stripProxyStatus(h http.Header) {
+	var keep []string
+	for _, item := range listItems(h.Values("Proxy-Status")) {
+		if name, _, _ := strings.Cut(item, ";"); strings.Trim(strings.TrimSpace(name), `"`) != ProxyName {
+			keep = append(keep, strings.TrimSpace(item))
+		}
+	}
+	if h.Del("Proxy-Status"); len(keep) > 0 {
+		h.Set("Proxy-Status", strings.Join(keep, ", "))
+	}
+}

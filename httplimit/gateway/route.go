@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// TokenHeader is the field in which a client gives the token of [WithToken]. The Gateway takes it out of the request.
+const TokenHeader = "X-Gateway-Token"
+
+// A route is where a request goes, by the rules that it found.
+type route struct {
+	rules  *ruleSet
+	origin origin
+	url    *url.URL
+}
+
+type routeKey struct{}
+
+// route returns where a request goes, or the refusal of a request that goes nowhere.
+func (g *Gateway) route(r *http.Request) (*route, *refusal) {
+	t := tunnelOf(r.Context())
+	proxied := r.Method == http.MethodConnect || r.URL.IsAbs()
+	if t == nil && !g.Authorized(r) { // a tunnel's client was authorized when it asked for the tunnel
+		return nil, unauthorized(proxied)
+	}
+	if g.stopping.Err() != nil {
+		return nil, stopping()
+	}
+	to := &route{rules: g.rules.Load()}
+	ok := false
+	switch u := *r.URL; {
+	case r.Method == http.MethodConnect:
+		to.origin = originOf("https", r.Host)
+		ok = to.rules.hosts.allowed(to.origin)
+	case t != nil:
+		if to.origin = originOf("https", r.Host); to.origin != t.origin {
+			return nil, misdirected(to.origin, t.origin)
+		}
+		ok = to.rules.hosts.allowed(to.origin)
+		to.url = &u
+	case proxied:
+		to.origin = originOf(u.Scheme, u.Host)
+		ok = to.rules.hosts.allowed(to.origin)
+		to.url = &u
+	default:
+		host, rest, err := splitPath(r.URL)
+		if err != nil || host == "" {
+			return nil, noHost()
+		}
+		to.origin, ok = to.rules.hosts.find(host)
+		to.url = rest
+	}
+	if !ok {
+		return to, forbidden(to.origin)
+	}
+	if to.url != nil {
+		to.url.Scheme, to.url.Host, to.url.User = to.origin.scheme, to.origin.authority(), nil
+	}
+	return to, nil
+}
+
+// splitPath takes the host out of /{host}/{path…}, and leaves the rest as it was encoded.
+func splitPath(u *url.URL) (host string, rest *url.URL, err error) {
+	host, path, _ := strings.Cut(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
+	if host, err = url.PathUnescape(host); err != nil {
+		return "", nil, err
+	}
+	rest = &url.URL{RawPath: "/" + path, RawQuery: u.RawQuery, ForceQuery: u.ForceQuery}
+	rest.Path, err = url.PathUnescape(rest.RawPath)
+	return host, rest, err
+}
+
+// Authorized reports whether a request has the token of [WithToken], or none is needed.
+func (g *Gateway) Authorized(r *http.Request) bool {
+	if g.cfg.token == nil {
+		return true
+	}
+	given := r.Header.Get(TokenHeader)
+	if given == "" {
+		as := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
+		if scheme, token, _ := strings.Cut(as.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+			given = strings.TrimSpace(token)
+		} else if _, password, ok := as.BasicAuth(); ok {
+			given = password
+		}
+	}
+	sum := sha256.Sum256([]byte(given))
+	return subtle.ConstantTimeCompare(sum[:], g.cfg.token[:]) == 1
+}

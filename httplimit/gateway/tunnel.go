@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+)
+
+// tunnelHeader bounds how long a client takes for the header of a request in a tunnel.
+const tunnelHeader = 30 * time.Second
+
+// MaxStreams is how many requests a client may have under way on one HTTP/2 connection of a tunnel. Most of them wait.
+const MaxStreams = 1000
+
+// tunnels serve what comes through CONNECT: a server of its own, whose connections are hijacked ones of the other.
+type tunnels struct {
+	server *http.Server
+	ca     *CA
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+// A tunnelConn is the connection beneath the TLS of a tunnel.
+type tunnelConn struct {
+	net.Conn
+	start  io.Reader // what the client sent before it had a response
+	origin origin
+}
+
+// Read reads what was sent early first.
+func (c *tunnelConn) Read(p []byte) (int, error) {
+	if n, err := c.start.Read(p); err == nil {
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+type tunnelKey struct{}
+
+// tunnelOf returns the tunnel of a request, or nil.
+func tunnelOf(ctx context.Context) *tunnelConn {
+	t, _ := ctx.Value(tunnelKey{}).(*tunnelConn)
+	return t
+}
+
+func newTunnels(g *Gateway) *tunnels {
+	t := &tunnels{ca: g.cfg.ca, conns: make(chan net.Conn), closed: make(chan struct{})}
+	t.server = &http.Server{
+		Handler:           g,
+		ReadHeaderTimeout: tunnelHeader,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
+		ErrorLog:          log.New(io.Discard, "", 0), // it would log the clients' handshakes that fail
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, tunnelKey{}, c.(*tls.Conn).NetConn())
+		},
+	}
+	go func() { _ = t.server.Serve(t) }() // it returns when shutdown closes t
+	return t
+}
+
+// connect makes a tunnel of a request for one.
+func (g *Gateway) connect(w *recorder, r *http.Request, to *route) {
+	if g.tunnels == nil || r.ProtoMajor != 1 || tunnelOf(r.Context()) != nil {
+		noCA().write(w)
+		return
+	}
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		noCA().write(w)
+		return
+	}
+	_ = conn.SetDeadline(time.Time{}) // an error shows with the next write
+	early := make([]byte, buf.Reader.Buffered())
+	_, _ = io.ReadFull(buf, early) // it is buffered
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		_ = conn.Close()
+		return
+	}
+	w.status = http.StatusOK
+	g.tunnels.serve(&tunnelConn{conn, bytes.NewReader(early), to.origin})
+}
+
+// serve hands a connection to the server, which does the handshake.
+func (t *tunnels) serve(c *tunnelConn) {
+	conn := tls.Server(c, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return t.ca.leaf(c.origin.host)
+		},
+	})
+	select {
+	case t.conns <- conn:
+	case <-t.closed:
+		_ = conn.Close()
+	}
+}
+
+// Accept, Close and Addr make a net.Listener of the tunnels.
+func (t *tunnels) Accept() (net.Conn, error) {
+	select {
+	case c := <-t.conns:
+		return c, nil
+	case <-t.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept. The server calls it once.
+func (t *tunnels) Close() error {
+	close(t.closed)
+	return nil
+}
+
+// Addr is for net.Listener.
+func (t *tunnels) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (t *tunnels) shutdown(ctx context.Context) error {
+	err := t.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, t.server.Close())
+	}
+	return err
+}
