@@ -2,15 +2,14 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,7 +38,7 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		calls := w.p.Calls()[before:]
 		require.Len(t, calls, 2, "one asked, one refunded")
-		require.Equal(t, permit.Grant{ID: calls[0].Batch.ID, Permits: 10, Keep: 8}, calls[1].Grant)
+		require.Equal(t, permit.Grant{ID: calls[0].ID.Run(0), Permits: 10, Keep: 8}, calls[1].Grant)
 		w.used(8)
 	}, recheck(time.Hour))
 }
@@ -49,7 +48,7 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 // would be used at once. The callers ask for themselves, and get the permits that were given back.
 func TestGrantIsNotOlderThanTheCall(t *testing.T) {
 	inWorld(t, overall(8, 500*time.Millisecond), func(t *testing.T, w *world) {
-		w.p.Next(enginetest.Fault{After: 450 * time.Millisecond})
+		w.p.Next(testworld.Fault{After: 450 * time.Millisecond})
 		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, w.l.Acquire(ctx, 8), context.DeadlineExceeded)
@@ -78,7 +77,7 @@ func TestGrantIsNotOlderThanTheCall(t *testing.T) {
 // reply to a refund.
 func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.p.Hook(func(c enginetest.Call) (f enginetest.Fault) {
+		w.p.Hook(func(c testworld.Call) (f testworld.Fault) {
 			switch {
 			case c.Op == "refund":
 				f.Before = 10 * time.Second
@@ -96,55 +95,6 @@ func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
 		require.NoError(t, w.l.Acquire(w.ctx, 4)) // has to wait for the refund
 		require.Equal(t, 10*time.Second+500*time.Millisecond, w.elapsed())
 	}, recheck(time.Hour))
-}
-
-// TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded if nobody waits, as if it had never
-// been taken.
-func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
-	for _, typ := range []permit.Type{permit.Overall, permit.PerClient} {
-		inWorld(t, permit.Rate{Type: typ, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
-			w.granted(1)
-			w.delay(800 * time.Millisecond)
-			for _, ask := range []func(ctx context.Context) error{
-				func(ctx context.Context) error { _, err := w.l.Try(ctx, 4); return err },
-				func(ctx context.Context) error { return w.l.Acquire(ctx, 4) },
-				func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 4, time.Minute); return err },
-			} {
-				ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
-				begin := time.Now()
-				err := ask(ctx)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorIs(t, err, permit.ErrUnavailable, "there has been no reply")
-				require.Equal(t, 300*time.Millisecond, time.Since(begin))
-				cancel()
-				time.Sleep(5 * time.Second)
-				w.used(1)
-			}
-			// Two of five callers of one batch leave, and their part is refunded.
-			before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
-			defer leave()
-			var wg sync.WaitGroup
-			go func() { _, _ = w.l.Try(w.ctx, 1) }()
-			go func() { _, _ = w.l.Try(w.ctx, 1) }() // occupy both flights, so that the requests that follow are batched
-			time.Sleep(time.Millisecond)
-			for i := range 5 {
-				ctx := w.ctx
-				if i%2 == 1 {
-					ctx = before
-				}
-				wg.Go(func() {
-					time.Sleep(time.Duration(i) * time.Millisecond)
-					r, err := w.l.Try(ctx, 1)
-					require.Equal(t, i%2 == 1, errors.Is(err, context.DeadlineExceeded))
-					require.Equal(t, i%2 == 0, r.Granted)
-				})
-			}
-			wg.Wait()
-			w.delay(0)
-			time.Sleep(5 * time.Second)
-			w.used(1 + 2 + 3)
-		})
-	}
 }
 
 // TestGrantOfATryIsNotTheirsWhoAreAskedFor checks that an unclaimed grant of a try does not go to waiters whose own
@@ -223,10 +173,10 @@ func TestReleaseWhileTheWaitersAreAskedForOnce(t *testing.T) {
 // TestRefundIsMadeAgain checks that a refund is sent again if its reply is lost or the connection is refused, and
 // that it returns the permits only once.
 func TestRefundIsMadeAgain(t *testing.T) {
-	for _, faults := range [][]enginetest.Fault{
-		{{Err: enginetest.Refused}},
-		{enginetest.LostReply},
-		{enginetest.LostReply, {Err: enginetest.Refused}, enginetest.LostReply},
+	for _, faults := range [][]testworld.Fault{
+		{{Err: testworld.Refused}},
+		{testworld.LostReply},
+		{testworld.LostReply, {Err: testworld.Refused}, testworld.LostReply},
 	} {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 			w.granted(3)

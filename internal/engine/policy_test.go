@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,7 +48,7 @@ func TestFailOpen(t *testing.T) {
 			})
 		}
 		w.at(5100 * time.Millisecond)
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		line.Wait()
 		for _, at := range served { // the flight of the line that starts at 6 s makes its attempts first
 			require.Greater(t, at, 6*time.Second)
@@ -71,36 +71,6 @@ func TestFailOpen(t *testing.T) {
 		}
 		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
 		w.idle()
-	})
-}
-
-// TestPoliciesLeaveOtherErrorsAlone checks that an outage policy does not hide errors that Redis replies, or errors
-// of the request itself.
-func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
-	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
-		for _, p := range []*outage.Policy{failOpen, localShare(overall(10, time.Second), 1)} {
-			l := w.l.on(p)
-			_, err := l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrNotInitialized)
-			w.server.SetRate(l.key, overall(10, time.Second))
-			_, err = l.Try(w.ctx, 11)
-			require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
-			w.p.Next(enginetest.Fault{Err: enginetest.Denied})
-			_, err = l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, enginetest.Denied.Err)
-			require.NotErrorIs(t, err, permit.ErrUnavailable)
-			require.False(t, l.Health().Down())
-			w.goesAway()
-			_, err = l.Peek(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrUnavailable, "what nobody takes is nobody's to grant")
-			time.Sleep(1250 * time.Millisecond)
-			w.p.Cut(enginetest.Denied)
-			_, err = w.l.Try(w.ctx, 1) // this request is the probe
-			require.ErrorIs(t, err, enginetest.Denied.Err)
-			require.False(t, l.Health().Down(), "it is there, and says no")
-			w.p.Mend()
-			w.server.Delete(l.key)
-		}
 	})
 }
 
@@ -146,7 +116,7 @@ func TestPoliciesProbe(t *testing.T) {
 func TestProbeThatHangs(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.goesAway()
-		w.p.Always(enginetest.Fault{After: 20 * time.Second, Err: enginetest.Refused})
+		w.p.Always(testworld.Fault{After: 20 * time.Second, Err: testworld.Refused})
 		l := w.l.on(failOpen)
 		begin := time.Now()
 		for range 1000 {
@@ -158,7 +128,7 @@ func TestProbeThatHangs(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.Equal(t, 10*time.Second, time.Since(begin))
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		time.Sleep(20 * time.Second)
 		w.idle()
 	})
@@ -185,45 +155,6 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 			require.Equal(t, until, time.Now())
 		})
 	}
-}
-
-// TestObserver checks that the observer is told of the beginning and the end of an outage exactly once each, with
-// the details of the outage, and that it is called without any lock held.
-func TestObserver(t *testing.T) {
-	var events []engine.Event
-	var w *world
-	inWorld(t, overall(10, time.Second), func(t *testing.T, here *world) {
-		w = here
-		w.granted(1)
-		require.Empty(t, events)
-		begun := w.goesAway()
-		open := w.l.on(failOpen)
-		for range 50 {
-			_, err := open.Try(w.ctx, 1)
-			require.NoError(t, err)
-			_, err = w.l.Try(w.ctx, 1)
-			require.Error(t, err)
-			time.Sleep(100 * time.Millisecond)
-		}
-		w.p.Mend()
-		require.NoError(t, w.l.Acquire(w.ctx, 1))
-		w.granted(1)
-		synctest.Wait()
-		require.Len(t, events, 2)
-		require.Equal(t, engine.Event{Limiter: w.l.key, Time: begun, Err: enginetest.Refused.Err}, events[0])
-		require.Equal(t, engine.OutageEnded, events[1].Kind)
-		require.Equal(t, w.l.key, events[1].Limiter)
-		require.EqualValues(t, 50, events[1].Granted)
-		require.Equal(t, events[1].Time.Sub(begun), events[1].Duration)
-		require.InDelta(t, 5500*time.Millisecond, events[1].Duration, float64(750*time.Millisecond))
-		require.NoError(t, events[1].Err)
-	}, func(c *engine.Config) {
-		c.Observe = func(e engine.Event) {
-			events = append(events, e)
-			w.l.Snapshot() // takes the lock
-			w.l.Health().Down()
-		}
-	})
 }
 
 // TestMemoriesAreBounded checks that the number of limiters that a shard remembers is bounded within an interval,
@@ -338,7 +269,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		try(3, true, 0, 0)
 		_, err = l.Try(w.ctx, 4)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
-		require.ErrorIs(t, err, enginetest.Refused.Err)
+		require.ErrorIs(t, err, testworld.Refused.Err)
 		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
 		require.ErrorIs(t, l.Acquire(w.ctx, 4), permit.ErrUnavailable)
 		for nodes, want := range map[int]bool{10: true, 11: false} { // with fewer permits than nodes the policy fails closed
@@ -354,7 +285,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 // policy.
 func TestLocalShareOfAStranger(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		l := w.l.on(localShare(permit.Rate{Permits: 8, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}, 2))
 		require.NoError(t, l.Acquire(w.ctx, 3))
 		begun, _ := w.l.Health().Since()
@@ -469,7 +400,7 @@ func TestLocalCallerAlone(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(4, time.Second), 2))
 		w.granted(4)
-		w.p.Cut(enginetest.Lost)
+		w.p.Cut(testworld.Lost)
 		require.NoError(t, l.Acquire(w.ctx, 1))
 		begun, _ := w.l.Health().Since()
 		require.Equal(t, time.Second, time.Since(begun))
@@ -496,5 +427,25 @@ func TestServedByTheServerAfterAll(t *testing.T) {
 		list, err := w.all(w.ctx, 0, l.of(1))
 		require.NoError(t, err)
 		require.Equal(t, allGranted, list)
+	})
+}
+
+// TestObserverMayAsk checks that the observer is called without any lock held, once for each end of an outage.
+func TestObserverMayAsk(t *testing.T) {
+	var w *world
+	var kinds []engine.EventKind
+	inWorld(t, overall(10, time.Second), func(t *testing.T, here *world) {
+		w = here
+		w.goesAway()
+		w.p.Mend()
+		require.NoError(t, w.l.Acquire(w.ctx, 1))
+		synctest.Wait()
+		require.Equal(t, []engine.EventKind{engine.OutageBegan, engine.OutageEnded}, kinds)
+	}, func(c *engine.Config) {
+		c.Observe = func(e engine.Event) {
+			kinds = append(kinds, e.Kind)
+			w.l.Snapshot() // takes the lock
+			w.l.Health().Down()
+		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,9 +118,9 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 	})
 }
 
-// TestContextEndsEveryCall checks that a call returns at the instant at which its context ends, with the context's
+// TestContextEndsEveryWait checks that a call returns at the instant at which its context ends, with the context's
 // error unwrapped: while it waits, while it sleeps, while it is in flight, and before anything is sent.
-func TestContextEndsEveryCall(t *testing.T) {
+func TestContextEndsEveryWait(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		calls := []func(ctx context.Context) error{
 			func(ctx context.Context) error { _, err := w.l.Try(ctx, 1); return err },
@@ -174,6 +175,7 @@ func TestShortKeepAlive(t *testing.T) {
 		r.KeepAlive = keep
 		inWorld(t, r, func(t *testing.T, w *world) {
 			w.granted(1)
+			w.p.Always(testworld.Fault{Reply: func(a *permit.Reply) { a.Wait = time.Hour }}) // as if others kept it alive
 			before := w.p.Sent()
 			ok, err := w.l.TryAcquire(w.ctx, 1, 999*time.Millisecond)
 			require.NoError(t, err)

@@ -12,25 +12,30 @@ import (
 	"testing/synctest"
 	"time"
 
+	_ "github.com/goredisson/ratelimiter" // its scripts
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/testworld"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
 var (
-	_ engine.Backend  = (*enginetest.Limiter)(nil)
-	_ engine.Backends = (*enginetest.Process)(nil)
+	_ engine.Backend  = (*testworld.Limiter)(nil)
+	_ engine.Backends = (*testworld.Process)(nil)
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // A world is a limiter in a bubble of virtual time, with its server and the engine of one process.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
-	server *enginetest.Server
-	p      *enginetest.Process
+	server *testworld.Server
+	p      *testworld.Process
 	e      *engine.Engine
 	l      *limiter
 	epoch  time.Time
@@ -42,7 +47,7 @@ type world struct {
 type limiter struct {
 	engine.Handle
 	key     string
-	backend *enginetest.Limiter
+	backend *testworld.Limiter
 	policy  *outage.Policy
 }
 
@@ -50,8 +55,8 @@ type limiter struct {
 // left and that no timer is armed.
 func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts ...func(*engine.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, enginetest.New(t), opts...)
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		w := newWorld(t, testworld.New(t, rdb, redistest.Key(t)), opts...)
 		if r != (permit.Rate{}) {
 			w.server.SetRate(w.l.key, r)
 		}
@@ -64,7 +69,7 @@ func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts .
 }
 
 // newWorld returns a world for another process of the server.
-func newWorld(t *testing.T, s *enginetest.Server, opts ...func(*engine.Config)) *world {
+func newWorld(t *testing.T, s *testworld.Server, opts ...func(*engine.Config)) *world {
 	w := &world{t: t, ctx: context.Background(), server: s, p: s.Process(), epoch: time.Now()}
 	cfg := engine.Config{Recheck: time.Second, OutageLimit: 30 * time.Second}
 	for _, o := range opts {
@@ -249,12 +254,12 @@ func (w *world) used(want int64) {
 }
 
 // delay makes the replies to all calls take d.
-func (w *world) delay(d time.Duration) { w.p.Always(enginetest.Fault{After: d}) }
+func (w *world) delay(d time.Duration) { w.p.Always(testworld.Fault{After: d}) }
 
 // goesAway makes the process notice that its server is down.
 func (w *world) goesAway() (begun time.Time) {
 	w.t.Helper()
-	w.p.Cut(enginetest.Refused)
+	w.p.Cut(testworld.Refused)
 	_, err := w.l.on(nil).Try(w.ctx, 1)
 	require.ErrorIs(w.t, err, permit.ErrUnavailable)
 	begun, err = w.l.Health().Since()
@@ -340,3 +345,13 @@ func check(t *testing.T, f func(rt *rapid.T)) {
 
 // noDeadline hides Deadline, which must not be called inside a bubble.
 type noDeadline struct{ testing.TB }
+
+// calls returns the number of calls of that kind that the process has made.
+func (w *world) calls(op string) (n int) {
+	for _, c := range w.p.Calls() {
+		if c.Op == op {
+			n++
+		}
+	}
+	return n
+}
