@@ -73,9 +73,9 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 					if spread {
 						w.spread(r)
 					}
-					callers, intervals := 8, 40
+					callers, intervals := 8, 25
 					if c.others == "try" {
-						callers, intervals = 2, 20 // each of them makes 200 calls a second
+						callers, intervals = 2, 15 // each of them makes 200 calls a second
 					}
 					sides := []*side{ourSide(w, 1, c.large), ourSide(w, callers, 1)}
 					if c.others == "try" {
@@ -116,6 +116,7 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 // one that tries for each permit as it comes back. It checks that they are served in turn, each within two intervals
 // for each of them, and that small ones go on, too.
 func TestLargeRequestsOfSeveralProcesses(t *testing.T) {
+	redistest.Repeats(t)
 	for _, permits := range []int64{60, 100} {
 		for n := 2; n <= 4; n++ {
 			t.Run(fmt.Sprintf("%d processes, %d of 100", n, permits), func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestLargeRequestsOfSeveralProcesses(t *testing.T) {
 						defer other.close()
 						sides = append(sides, ourSide(other, 1, permits))
 					}
-					const intervals = 40
+					const intervals = 25
 					got, all, most := shares(w, r, intervals, sides...)
 					var longest time.Duration
 					for _, s := range sides[1:] {

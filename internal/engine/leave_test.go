@@ -139,35 +139,21 @@ func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
 // TestReleaseWhileTheWaitersAreAskedFor checks that a release is not missed when the reply to the waiters, which
 // predates the release, is still in flight.
 func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(10)
-		w.delay(time.Second)
-		go func() {
-			time.Sleep(500 * time.Millisecond)
-			w.delay(0)
-			w.server.Release(w.l.key, 2)
-			w.l.Changed()
-		}()
-		require.NoError(t, w.l.Acquire(w.ctx, 2))
-		require.Equal(t, time.Second, w.elapsed(), "as soon as the reply is there")
-	}, recheck(time.Hour))
-}
-
-// TestReleaseWhileTheWaitersAreAskedForOnce checks the same for a reply that says when to ask again and is not
-// followed by a search for lost permits.
-func TestReleaseWhileTheWaitersAreAskedForOnce(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(10)
-		w.refused(2, time.Minute) // this call has searched for lost permits
-		w.delay(time.Second)
-		time.AfterFunc(500*time.Millisecond, func() {
-			w.delay(0)
-			w.server.Release(w.l.key, 2)
-			w.l.Changed()
-		})
-		require.NoError(t, w.l.Acquire(w.ctx, 2))
-		require.Equal(t, time.Second, w.elapsed())
-	}, recheck(time.Hour))
+	for _, looked := range []bool{false, true} { // for lost permits, as the first refusal does
+		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+			w.granted(10)
+			if looked {
+				w.refused(2, time.Minute)
+			}
+			w.delay(time.Second)
+			time.AfterFunc(500*time.Millisecond, func() {
+				w.delay(0)
+				w.release(w.l, 2)
+			})
+			require.NoError(t, w.l.Acquire(w.ctx, 2))
+			require.Equal(t, time.Second, w.elapsed(), "as soon as the reply is there")
+		}, recheck(time.Hour))
+	}
 }
 
 // TestRefundIsMadeAgain checks that a refund is sent again if its reply is lost or the connection is refused, and

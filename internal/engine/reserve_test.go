@@ -350,35 +350,3 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 		require.GreaterOrEqual(t, perSecond(used, d), 54.0, "at most a tenth may lie idle")
 	})
 }
-
-// TestNobodyStarvesInOverlappingLists checks that callers of overlapping lists and of single limiters are all
-// served, and that none of them is overtaken for ever.
-func TestNobodyStarvesInOverlappingLists(t *testing.T) {
-	inBothWays(t, func(t *testing.T, w *world) {
-		l := w.others(overall(4, time.Second), overall(4, time.Second), overall(4, 1500*time.Millisecond))
-		ctx, cancel := context.WithCancel(w.ctx)
-		var crowd sync.WaitGroup
-		for i := range 24 { // eight callers compete for each limiter for ever
-			crowd.Go(func() {
-				for l[i%3].Acquire(ctx, 1) == nil {
-				}
-			})
-		}
-		var lists sync.WaitGroup
-		done := make([]int, 3)
-		for i := range 3 { // and so do three lists, in every order
-			lists.Go(func() {
-				for range 5 {
-					require.NoError(t, w.acquireAll(ctx, l[i].of(2), l[(i+1)%3].of(3), l[(i+2)%3].of(1)))
-					done[i]++
-				}
-			})
-		}
-		lists.Wait()
-		t.Logf("15 lists served in %v", w.elapsed())
-		require.Less(t, w.elapsed(), 3*time.Minute)
-		cancel()
-		crowd.Wait()
-		require.Zero(t, w.e.Contending())
-	})
-}

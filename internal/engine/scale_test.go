@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -17,35 +16,6 @@ import (
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
-
-// BenchmarkForgedNames makes one request for each of many limiters while their server is away. Each of them has a
-// local share.
-func BenchmarkForgedNames(b *testing.B) {
-	s := testworld.New(b, redistest.Client(b), redistest.Key(b))
-	p := s.Process()
-	e := engine.New(engine.Config{Backends: p, Recheck: time.Second, OutageLimit: 30 * time.Second})
-	defer e.Close()
-	p.Cut(testworld.Refused)
-	policy := localShare(overall(10, 10*time.Second), 2)
-	try := func(i int) error {
-		key := "forged-" + strconv.Itoa(i)
-		h := e.Handle(key, key, p.Limiter(key))
-		_, err := h.Acquire(context.Background(), engine.Request{Permits: 1, Policy: policy})
-		return err
-	}
-	_ = try(-1)
-	time.Sleep(10 * time.Second) // until the share begins
-	answered, refused := 0, 0
-	for i := 0; b.Loop(); i++ {
-		if err := try(i); errors.Is(err, permit.ErrUnavailable) {
-			refused++
-		} else {
-			answered++
-		}
-	}
-	b.ReportMetric(float64(answered), "answered")
-	b.ReportMetric(float64(refused), "unavailable")
-}
 
 // crowd returns a limiter for which many callers wait, each for an hour, behind a first one.
 func crowd(tb testing.TB, callers int, policy *outage.Policy, opts ...func(*engine.Config)) (*engine.Engine, *testworld.Process, *engine.Handle, func()) {

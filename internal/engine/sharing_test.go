@@ -152,7 +152,7 @@ func TestRedissonGetsItsShare(t *testing.T) {
 					}
 					intervals := 30
 					if r.Interval > time.Second {
-						intervals = 90 // permits that come back together go to either side by chance
+						intervals = 60 // permits that come back together go to either side by chance
 					}
 					sharedBy(w, r, intervals, []float64{.35, .35}, .95, ourSide(w, 8, 1), redissonSide(w, 8, phase))
 				})

@@ -63,32 +63,6 @@ func TestAcquireWaitsAsLongAsItTakes(t *testing.T) {
 	}, recheck(10*time.Minute))
 }
 
-// TestManyWaiters runs many callers for hours. It checks that every caller is served and that no window holds more
-// than the rate.
-func TestManyWaiters(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		var (
-			log grantLog
-			wg  sync.WaitGroup
-		)
-		for range 100 {
-			wg.Go(func() {
-				for range 5 {
-					if err := w.l.Acquire(w.ctx, 1); err != nil {
-						t.Error(err)
-						return
-					}
-					log.add(w.elapsed(), 1)
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, log.grants, 500)
-		require.LessOrEqual(t, log.worst(time.Second), int64(10))
-		require.Equal(t, 49*time.Second, w.elapsed())
-	})
-}
-
 func TestCloseFailsWaitersAndCalls(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		w.granted(1)

@@ -305,6 +305,11 @@ type granted struct {
 	permits int64
 }
 
+func (g granted) span() (begin, end time.Time, permits int64) {
+	at := time.Time{}.Add(g.at)
+	return at, at, g.permits
+}
+
 func (g *grantLog) add(at time.Duration, permits int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -312,24 +317,11 @@ func (g *grantLog) add(at time.Duration, permits int64) {
 }
 
 // worst returns the largest number of permits in any window of one interval.
-func (g *grantLog) worst(interval time.Duration) (most int64) {
-	slices.SortStableFunc(g.grants, func(a, b granted) int { return int(a.at - b.at) })
-	sum, oldest := int64(0), 0
-	for _, x := range g.grants {
-		for sum += x.permits; g.grants[oldest].at <= x.at-interval; oldest++ {
-			sum -= g.grants[oldest].permits
-		}
-		most = max(most, sum)
-	}
-	return most
+func (g *grantLog) worst(interval time.Duration) int64 {
+	return redistest.Sum(redistest.Fullest(g.grants, interval, granted.span), granted.span)
 }
 
-func (g *grantLog) total() (n int64) {
-	for _, x := range g.grants {
-		n += x.permits
-	}
-	return n
-}
+func (g *grantLog) total() int64 { return redistest.Sum(g.grants, granted.span) }
 
 // check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
 // would otherwise make the same choices for ever. A failure prints the seed to replay.
