@@ -128,6 +128,9 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 	}{
 		"it came back without its data": {func(w *world) { w.server.Delete(w.l.key) }, false, permit.ErrNotInitialized, false},
 		"it is spoilt":                  {func(w *world) { w.server.Spoil(w.l.key) }, false, permit.ErrMalformed, false},
+		"a type that is none": {func(w *world) {
+			require.NoError(w.t, w.server.Redis.HSet(w.ctx, w.server.Keys(w.l.key).Hash, "type", "7").Err())
+		}, false, permit.ErrMalformed, false},
 		"it is no limiter": {func(w *world) {
 			w.server.Delete(w.l.key)
 			require.NoError(w.t, w.server.Redis.Set(w.ctx, w.server.Keys(w.l.key).Hash, "no limiter", 0).Err())
