@@ -102,8 +102,7 @@ func TestSomebodyWhoMayPassLeaves(t *testing.T) {
 		line.Go(func() { require.NoError(t, w.l.Acquire(w.ctx, 8)) }) // may not pass
 		w.at(2 * time.Second)
 		// One permit is left beside those of the head, after ten seconds.
-		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
-		defer cancel()
+		ctx := w.leaving(3 * time.Second)
 		require.ErrorIs(t, w.l.Acquire(ctx, 1), context.DeadlineExceeded)
 		line.Wait()
 	}, recheck(time.Hour))
@@ -117,14 +116,11 @@ func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 		w.at(time.Second)
 		w.granted(4) // so that five leave only one to those who may pass
 		before := w.p.Sent()
-		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
-		defer cancel()
+		ctx := w.leaving(2 * time.Second)
 		go func() { require.ErrorIs(t, w.l.Acquire(ctx, 5), context.DeadlineExceeded) }()
 		go func() {
 			w.at(2 * time.Second)
-			ok, err := w.l.TryAcquire(w.ctx, 9, 4*time.Second) // its time is up while it is the head
-			require.False(t, ok)
-			require.NoError(t, err)
+			require.False(t, w.l.within(9, 4*time.Second)) // its time is up while it is the head
 			require.Equal(t, 6*time.Second, w.elapsed())
 		}()
 		q := &line{w: w, at: map[string]time.Duration{}}
@@ -141,8 +137,7 @@ func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
 		w.granted(10)
 		before := w.p.Sent()
 		for i := range 20 {
-			ctx, cancel := context.WithTimeout(w.ctx, time.Duration(i+1)*time.Second)
-			defer cancel()
+			ctx := w.leaving(time.Duration(i+1) * time.Second)
 			go func() { _ = w.l.Acquire(ctx, 5) }()
 			time.Sleep(time.Millisecond)
 		}
@@ -204,9 +199,7 @@ func TestTriesDoNotStandInLine(t *testing.T) {
 		go func() { _ = w.l.Acquire(w.ctx, 10) }()
 		time.Sleep(time.Second)
 		w.granted(1)
-		ok, err := w.l.TryAcquire(w.ctx, 1, 0)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, w.l.within(1, 0))
 		require.Equal(t, time.Second, w.elapsed())
 		w.refused(6, 59*time.Second)
 		// Now the head has almost been passed over for a whole interval.

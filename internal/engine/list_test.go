@@ -26,8 +26,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, allGranted, r)
 		for _, l := range []*limiter{near, far} {
-			_, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
+			l.try(1)
 		}
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
@@ -209,9 +208,8 @@ func TestALeavingListLeavesNothing(t *testing.T) {
 		l := w.others(overall(1, time.Hour), overall(10, time.Hour))
 		require.NoError(t, l[0].Acquire(w.ctx, 1))
 		for range 20 {
-			ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+			ctx := w.leaving(50 * time.Millisecond)
 			require.ErrorIs(t, w.acquireAll(ctx, l[0].of(1), l[1].of(1)), context.DeadlineExceeded)
-			cancel()
 		}
 		require.Equal(t, time.Second, w.elapsed())
 		w.has(l[1], 10)
@@ -282,11 +280,10 @@ func TestAListThatLeavesInFlight(t *testing.T) {
 			"at once": func(ctx context.Context) error { _, err := w.all(ctx, -1, l[0].of(2), l[1].of(2)); return err },
 			"waiting": func(ctx context.Context) error { return w.acquireAll(ctx, l[0].of(2), l[1].of(2)) },
 		} {
-			ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
+			ctx := w.leaving(500 * time.Millisecond)
 			begin := time.Now()
 			require.ErrorIs(t, ask(ctx), context.DeadlineExceeded, name)
 			require.Equal(t, 500*time.Millisecond, time.Since(begin))
-			cancel()
 			time.Sleep(10 * time.Second)
 			w.has(l[0], 10)
 			w.has(l[1], 3)

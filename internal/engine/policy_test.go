@@ -21,8 +21,7 @@ func TestFailOpen(t *testing.T) {
 	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
 		open := w.l.on(failOpen)
 		w.granted(2)
-		r, err := open.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := open.try(1)
 		require.False(t, r.Granted, "Redis is there and decides")
 		require.False(t, r.Degraded)
 
@@ -56,18 +55,14 @@ func TestFailOpen(t *testing.T) {
 		}
 		for range 1000 {
 			begin := time.Now()
-			r, err := open.Try(w.ctx, 7)
-			require.NoError(t, err)
+			r := open.try(7)
 			require.True(t, r.Granted && r.Degraded)
 			require.Zero(t, r.Wait)
 			require.Equal(t, overall(2, time.Minute), r.Reply.Rate, "what Redis told last")
-			ok, err := open.TryAcquire(w.ctx, 1, time.Second)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, open.within(1, time.Second))
 			require.NoError(t, open.Acquire(w.ctx, 1))
 			require.Zero(t, time.Since(begin))
-			_, err = w.l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrUnavailable, "the policy is the request's")
+			w.l.fails(1, permit.ErrUnavailable) // the policy is the request's
 		}
 		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
 		w.idle()
@@ -93,8 +88,7 @@ func TestPoliciesProbe(t *testing.T) {
 					if blocking {
 						require.NoError(t, l.Acquire(w.ctx, 1))
 					} else {
-						r, err := l.Try(w.ctx, 1)
-						require.NoError(t, err)
+						r := l.try(1)
 						require.False(t, r.Degraded && time.Since(begin) > back+1250*time.Millisecond+40*time.Millisecond && back > 0)
 						require.True(t, r.Granted || r.Wait > 0)
 						require.True(t, r.Degraded || back > 0)
@@ -121,8 +115,7 @@ func TestProbeThatHangs(t *testing.T) {
 		begin := time.Now()
 		for range 1000 {
 			before := time.Now()
-			r, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
+			r := l.try(1)
 			require.True(t, r.Granted)
 			require.Zero(t, time.Since(before))
 			time.Sleep(10 * time.Millisecond)
@@ -143,8 +136,7 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 			until := time.Now().Add(30 * time.Second)
 			l.NoteCoolDown(until)
 			l.NoteCoolDown(until.Add(-time.Second)) // the longer cool-down wins
-			r, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
+			r := l.try(1)
 			require.False(t, r.Granted)
 			require.Equal(t, 30*time.Second, r.Wait)
 			require.NoError(t, l.Acquire(w.ctx, 1))
@@ -166,8 +158,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 		w.goesAway()
 		time.Sleep(time.Second)
 		kept := w.limiter(w.l.key + "kept").on(p)
-		r, err := kept.Try(w.ctx, 5)
-		require.NoError(t, err)
+		r := kept.try(5)
 		require.True(t, r.Granted)
 		granted := 0
 		for i := range 10 * engine.MaxLocals {
@@ -180,17 +171,15 @@ func TestMemoriesAreBounded(t *testing.T) {
 				require.ErrorIs(t, err, permit.ErrUnavailable)
 				require.ErrorContains(t, err, fmt.Sprintf("the local shares of %d limiters", engine.MaxLocals))
 			}
-			r, err := w.beside(kept, fmt.Sprint(w.l.key, "open", i)).on(failOpen).Try(w.ctx, 1)
-			require.NoError(t, err)
+			r := w.beside(kept, fmt.Sprint(w.l.key, "open", i)).on(failOpen).try(1)
 			require.True(t, r.Granted)
 			require.LessOrEqual(t, kept.Snapshot().Remembered, engine.MaxLocals)
 			time.Sleep(100 * time.Microsecond)
 		}
 		require.GreaterOrEqual(t, granted, engine.MaxLocals*9/10)
-		_, err = w.all(w.ctx, -1, w.beside(kept, "in a list").on(p).of(1), kept.of(1))
+		_, err := w.all(w.ctx, -1, w.beside(kept, "in a list").on(p).of(1), kept.of(1))
 		require.ErrorIs(t, err, permit.ErrUnavailable)
-		r, err = kept.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r = kept.try(1)
 		require.False(t, r.Granted, "%d are remembered", kept.Snapshot().Remembered)
 		time.Sleep(time.Second)
 		for i := range engine.MaxLocals {
@@ -216,11 +205,9 @@ func TestACoolDownIsNotForgottenForOthers(t *testing.T) {
 		time.Sleep(time.Minute)
 		cool.NoteCoolDown(time.Now().Add(time.Minute))
 		for i := range 10 * engine.MaxLocals {
-			_, err := w.beside(cool, fmt.Sprint("after", i)).on(failOpen).Try(w.ctx, 1)
-			require.NoError(t, err)
+			w.beside(cool, fmt.Sprint("after", i)).on(failOpen).try(1)
 		}
-		r, err := cool.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := cool.try(1)
 		require.False(t, r.Granted)
 		require.Equal(t, time.Minute, r.Wait)
 	})
@@ -231,15 +218,13 @@ func TestACoolDownIsNotForgottenForOthers(t *testing.T) {
 func TestLocalShareToTheMillisecond(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(1000, time.Hour), 3)) // the rate known from Redis takes precedence
-		r, err := l.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := l.try(1)
 		require.False(t, r.Degraded)
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
 		try := func(permits int64, granted bool, wait time.Duration, available int64) {
 			t.Helper()
-			r, err := l.Try(w.ctx, permits)
-			require.NoError(t, err)
+			r := l.try(permits)
 			require.True(t, r.Degraded)
 			require.Equal(t, granted, r.Granted)
 			require.Equal(t, wait, r.Wait)
@@ -267,7 +252,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		try(2, false, 500*time.Millisecond, 0)
 		at(10 * time.Second)
 		try(3, true, 0, 0)
-		_, err = l.Try(w.ctx, 4)
+		_, err := l.Try(w.ctx, 4)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorIs(t, err, testworld.Refused.Err)
 		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
@@ -332,12 +317,10 @@ func TestLocalLine(t *testing.T) {
 		ask(4, w.ctx, l, 1, time.Minute)
 		ask(5, w.ctx, w.l, 1, 2*time.Second) // its policy fails closed
 		ask(6, w.ctx, l, 3, 0)               // can never be granted
-		r, err := l.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := l.try(1)
 		require.False(t, r.Granted, "not yet")
 		time.Sleep(time.Until(begun.Add(1200 * time.Millisecond)))
-		r, err = l.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r = l.try(1)
 		require.False(t, r.Granted, "others stand in line")
 		require.EqualValues(t, 1, r.Available)
 		require.Equal(t, 800*time.Millisecond, r.Wait)
@@ -368,12 +351,9 @@ func TestLocalDueAtTheTimeout(t *testing.T) {
 			wait := time.Until(begun.Add(time.Second))
 			if i > 0 {
 				wait = time.Second
-				_, err := l.Try(w.ctx, 2)
-				require.NoError(t, err)
+				l.try(2)
 			}
-			ok, err := l.TryAcquire(w.ctx, 1, wait)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, l.within(1, wait))
 		}
 		require.Equal(t, 20*time.Second, time.Since(begun))
 	})
@@ -384,13 +364,9 @@ func TestLocalEarlyRefusal(t *testing.T) {
 		l := w.l.on(localShare(overall(4, time.Second), 2))
 		w.goesAway()
 		begin := time.Now()
-		ok, err := l.TryAcquire(w.ctx, 1, 999*time.Millisecond)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, l.within(1, 999*time.Millisecond))
 		require.Zero(t, time.Since(begin))
-		ok, err = l.TryAcquire(w.ctx, 1, time.Second)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, l.within(1, time.Second))
 	}, refuseEarly)
 }
 

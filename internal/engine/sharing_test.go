@@ -77,8 +77,7 @@ func play(w *world, lasts time.Duration, sides ...*side) {
 			wg.Go(func() {
 				late := time.Duration(i) * time.Microsecond
 				w.at(s.from + late)
-				ctx, cancel := context.WithTimeout(w.ctx, s.till-s.from-late)
-				defer cancel()
+				ctx := w.leaving(s.till - s.from - late)
 				for ctx.Err() == nil && s.acquire(ctx, s.permits) {
 					s.got.add(w.elapsed(), s.permits)
 					time.Sleep(s.think)

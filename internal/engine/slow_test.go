@@ -61,8 +61,7 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 					at := time.Duration(i) * 10 * time.Millisecond
 					wg.Go(func() {
 						time.Sleep(at)
-						ctx, cancel := context.WithTimeout(w.ctx, time.Second)
-						defer cancel()
+						ctx := w.leaving(time.Second)
 						sent := time.Now()
 						r, err := l.Try(ctx, 1)
 						took := time.Since(sent)
@@ -176,8 +175,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 		for i := range int(d / (10 * time.Millisecond)) {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
-				r, err := w.l.Try(w.ctx, 1)
-				require.NoError(w.t, err)
+				r := w.l.try(1)
 				require.True(w.t, r.Granted)
 			})
 		}
@@ -302,8 +300,7 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 			inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 				l := w.l.on(p)
 				w.p.RefuseWrites(testworld.OutOfMemory)
-				_, err := w.l.Try(w.ctx, 1)
-				require.ErrorIs(t, err, testworld.OutOfMemory.Err)
+				w.l.fails(1, testworld.OutOfMemory.Err)
 				begun := time.Now()
 				granted := 0
 				for w.elapsed() < 15*time.Second {
@@ -346,8 +343,7 @@ func TestRefusalsToRunDoNotEndAnOutage(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		w.p.Cut(testworld.Loading)
 		for w.elapsed() < 15*time.Second {
-			_, err := w.l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrUnavailable)
+			w.l.fails(1, permit.ErrUnavailable)
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.Equal(t, 1, told.count(engine.OutageBegan))
@@ -392,9 +388,7 @@ func TestOutageLimitCountsFromTheOutage(t *testing.T) {
 		w.server.SetRate("other-a", overall(1, time.Hour))
 		other := w.limiter("other-a")
 		w.granted(1)
-		ok, err := other.TryAcquire(w.ctx, 1, 0)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, other.within(1, 0))
 		ended := map[string]time.Duration{}
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -457,9 +451,7 @@ func TestLateGrantIsNotForTheShare(t *testing.T) {
 			ctx, cancel := context.WithCancel(w.ctx)
 			defer cancel()
 			go func() { _, _ = w.l.Try(ctx, 1) }()
-			ok, err := w.l.on(p).TryAcquire(w.ctx, 2, time.Minute)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, w.l.on(p).within(2, time.Minute))
 			require.Equal(t, at, w.elapsed())
 			time.Sleep(10 * time.Second)
 			w.used(0)

@@ -46,9 +46,7 @@ func TestWaitingCallsAreFew(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		before := w.p.Sent()
-		ok, err := w.l.TryAcquire(w.ctx, 1, 5500*time.Millisecond)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, w.l.within(1, 5500*time.Millisecond))
 		require.Equal(t, 5500*time.Millisecond, w.elapsed())
 		require.EqualValues(t, 6+1, w.p.Sent()-before, "and one call that looked for lost permits")
 	})
@@ -81,8 +79,7 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 		before := w.p.Sent()
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrClosed)
-		_, err = w.l.on(failOpen).Try(w.ctx, 1)
-		require.ErrorIs(t, err, permit.ErrClosed)
+		w.l.on(failOpen).fails(1, permit.ErrClosed)
 		require.ErrorIs(t, w.limiter("another").Acquire(w.ctx, 1), permit.ErrClosed)
 		_, err = w.l.Peek(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrClosed)
@@ -104,12 +101,11 @@ func TestContextEndsEveryWait(t *testing.T) {
 		w.granted(1)
 		for _, f := range calls[1:] {
 			begin := time.Now()
-			ctx, cancel := context.WithTimeout(w.ctx, 2750*time.Millisecond)
+			ctx := w.leaving(2750 * time.Millisecond)
 			require.True(t, f(ctx) == context.DeadlineExceeded)
 			require.Equal(t, 2750*time.Millisecond, time.Since(begin))
-			cancel()
 			begin = time.Now()
-			ctx, cancel = context.WithCancel(w.ctx)
+			ctx, cancel := context.WithCancel(w.ctx)
 			time.AfterFunc(1300*time.Millisecond, cancel)
 			require.True(t, f(ctx) == context.Canceled)
 			require.Equal(t, 1300*time.Millisecond, time.Since(begin))
@@ -117,8 +113,7 @@ func TestContextEndsEveryWait(t *testing.T) {
 		}
 		w.delay(time.Minute)
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(w.ctx, 700*time.Millisecond)
-		defer cancel()
+		ctx := w.leaving(700 * time.Millisecond)
 		var wg sync.WaitGroup
 		for _, f := range calls {
 			wg.Go(func() {
@@ -151,9 +146,7 @@ func TestShortKeepAlive(t *testing.T) {
 			w.granted(1)
 			w.p.Always(testworld.Fault{Reply: func(a *permit.Reply) { a.Wait = time.Hour }}) // as if others kept it alive
 			before := w.p.Sent()
-			ok, err := w.l.TryAcquire(w.ctx, 1, 999*time.Millisecond)
-			require.NoError(t, err)
-			require.False(t, ok)
+			require.False(t, w.l.within(1, 999*time.Millisecond))
 			require.Equal(t, calls+1, w.p.Sent()-before, "%v, and one call that looked for lost permits", keep)
 		})
 	}

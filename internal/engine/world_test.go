@@ -46,6 +46,7 @@ type world struct {
 // A limiter is one limiter as callers of the process see it.
 type limiter struct {
 	engine.Handle
+	w       *world
 	key     string
 	backend *testworld.Limiter
 	policy  *outage.Policy
@@ -112,7 +113,7 @@ var failOpen = &outage.Policy{Kind: outage.FailOpen}
 
 func (w *world) limiter(key string) *limiter {
 	b := w.p.Limiter(key)
-	return &limiter{Handle: w.e.Handle(key, key, b), key: key, backend: b}
+	return &limiter{Handle: w.e.Handle(key, key, b), w: w, key: key, backend: b}
 }
 
 // others returns further limiters with these rates.
@@ -135,11 +136,41 @@ func (l *limiter) on(p *outage.Policy) *limiter {
 // beside returns a limiter in the same shard as l.
 func (w *world) beside(l *limiter, key string) *limiter {
 	b := w.p.Limiter(key)
-	return &limiter{Handle: l.Beside(key, key, b), key: key, backend: b, policy: l.policy}
+	return &limiter{Handle: l.Beside(key, key, b), w: w, key: key, backend: b, policy: l.policy}
 }
 
 func (l *limiter) Try(ctx context.Context, permits int64) (engine.Outcome, error) {
 	return l.Handle.Acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
+}
+
+// try is Try without an error.
+func (l *limiter) try(permits int64) engine.Outcome {
+	l.w.t.Helper()
+	r, err := l.Try(l.w.ctx, permits)
+	require.NoError(l.w.t, err)
+	return r
+}
+
+// lent asks for permits that the policy grants.
+func (l *limiter) lent(permits int64) {
+	l.w.t.Helper()
+	r := l.try(permits)
+	require.True(l.w.t, r.Granted && r.Degraded, "%+v", r)
+}
+
+// fails asks for permits, which is the given error.
+func (l *limiter) fails(permits int64, want error) {
+	l.w.t.Helper()
+	_, err := l.Try(l.w.ctx, permits)
+	require.ErrorIs(l.w.t, err, want)
+}
+
+// within is TryAcquire without an error.
+func (l *limiter) within(permits int64, timeout time.Duration) bool {
+	l.w.t.Helper()
+	ok, err := l.TryAcquire(l.w.ctx, permits, timeout)
+	require.NoError(l.w.t, err)
+	return ok
 }
 
 func (l *limiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
@@ -227,12 +258,7 @@ func (w *world) at(d time.Duration) { time.Sleep(d - time.Since(w.epoch)) }
 
 func (w *world) elapsed() time.Duration { return time.Since(w.epoch) }
 
-func (w *world) try(permits int64) engine.Outcome {
-	w.t.Helper()
-	r, err := w.l.Try(w.ctx, permits)
-	require.NoError(w.t, err)
-	return r
-}
+func (w *world) try(permits int64) engine.Outcome { return w.l.try(permits) }
 
 func (w *world) granted(permits int64) {
 	w.t.Helper()
@@ -265,6 +291,13 @@ func (w *world) goesAway() (begun time.Time) {
 	begun, err = w.l.Health().Since()
 	require.Error(w.t, err)
 	return begun
+}
+
+// leaving returns the context of a caller that leaves after d.
+func (w *world) leaving(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(w.ctx, d)
+	w.t.Cleanup(cancel)
+	return ctx
 }
 
 // idle checks that no caller waits and that no timer is armed.
