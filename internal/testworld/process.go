@@ -219,7 +219,7 @@ func (p *Process) Limiter(key string) *Limiter {
 	return &Limiter{p, key, p.server.limiter(p.conn, key, p.client)}
 }
 
-func (l *Limiter) ledger() *Ledger { return l.p.server.ledger(l.key, l.p.client) }
+func (l *Limiter) ledger() *ledger { return l.p.server.ledger(l.key, l.p.client) }
 
 // requireNew tells the test of a call that was carried out and is sent again without being a replay.
 func (l *Limiter) requireNew(id permit.ID, replay bool) {
@@ -264,10 +264,7 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (a permit.Reply,
 		return permit.Reply{}, err
 	}
 	if f.Reply != nil {
-		s := l.p.server
-		s.mu.Lock()
-		a = permit.Reply{Granted: make([]int64, len(b.Runs)), Wait: time.Second, Now: now(), Rate: s.rates[l.key]}
-		s.mu.Unlock()
+		a = permit.Reply{Granted: make([]int64, len(b.Runs)), Wait: time.Second, Now: now(), Rate: l.p.server.rate(l.key)}
 		f.Reply(&a)
 	}
 	return a, nil

@@ -5,7 +5,6 @@ package testworld
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -35,14 +34,11 @@ type Server struct {
 	admin  *redisson.Conn
 
 	mu      sync.Mutex
-	books   map[book]*Ledger
+	books   map[book]*ledger
 	rates   map[string]permit.Rate
 	changed map[string]bool // limiters whose rate was changed while permits were in use
 	clients int
 }
-
-// A book is the key of a ledger: a limiter and, if it is PER_CLIENT, a client.
-type book struct{ key, client string }
 
 // scripts are those that package ratelimiter sends. A test imports that package to load them.
 var scripts = sync.OnceValue(func() *redisson.Scripts {
@@ -61,7 +57,7 @@ var scripts = sync.OnceValue(func() *redisson.Scripts {
 
 // New returns a Server without limiters in the Redis of rdb, whose keys begin with prefix.
 func New(t TB, rdb *redis.Client, prefix string) *Server {
-	s := &Server{Redis: rdb, t: t, prefix: prefix, books: map[book]*Ledger{}, rates: map[string]permit.Rate{}, changed: map[string]bool{}}
+	s := &Server{Redis: rdb, t: t, prefix: prefix, books: map[book]*ledger{}, rates: map[string]permit.Rate{}, changed: map[string]bool{}}
 	s.admin = s.conn()
 	return s
 }
@@ -114,6 +110,12 @@ func (s *Server) ChangeRate(key string, r permit.Rate) {
 	s.set(key, r, true)
 }
 
+func (s *Server) rate(key string) permit.Rate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rates[key]
+}
+
 func (s *Server) set(key string, r permit.Rate, keep bool) {
 	s.t.Helper()
 	_, err := s.of(key, 0).SetRate(context.Background(), r, false, keep)
@@ -145,7 +147,7 @@ func (s *Server) Delete(key string) {
 func (s *Server) Spoil(key string) { s.field(key, "spoilt") }
 
 // Unspoil undoes Spoil.
-func (s *Server) Unspoil(key string) { s.field(key, s.rates[key].Permits) }
+func (s *Server) Unspoil(key string) { s.field(key, s.rate(key).Permits) }
 
 func (s *Server) field(key string, rate any) {
 	s.t.Helper()
@@ -215,93 +217,5 @@ func (s *Server) Used(key string) (n int64) {
 	return n
 }
 
-// ledger returns the ledger of a limiter, and of a client unless the limiter is Overall.
-func (s *Server) ledger(key, client string) *Ledger {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, r := book{key, client}, s.rates[key]
-	if r.Type == permit.Overall {
-		b.client = ""
-	}
-	if s.books[b] == nil {
-		s.books[b] = &Ledger{}
-	}
-	s.books[b].interval = r.Interval
-	return s.books[b]
-}
-
-// Granted returns the permits that a limiter granted at from or later, and at until or before, summed over all
-// processes, without those that were returned. Redis counts whole milliseconds. Zero times are no bounds.
-func (s *Server) Granted(key string, from, until time.Time) (n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for b, l := range s.books {
-		if b.key != key {
-			continue
-		}
-		for _, g := range l.all() {
-			if g.At.Before(from.Truncate(time.Millisecond)) || !until.IsZero() && g.At.After(until) {
-				continue
-			}
-			n += g.Permits
-		}
-	}
-	return n
-}
-
-// CheckWindows returns an error if a limiter has granted more than its rate within any interval. Permits that were
-// returned do not count, and reconciled grants count only if told is set. Limiters whose rate was changed are not
-// checked.
-func (s *Server) CheckWindows(told bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for b, l := range s.books {
-		r := s.rates[b.key]
-		grants := slices.DeleteFunc(l.all(), func(g Grant) bool { return g.told && !told })
-		if most := redistest.Sum(redistest.Fullest(grants, r.Interval, Grant.Span), Grant.Span); most > r.Permits && !s.changed[b.key] {
-			errs = append(errs, fmt.Errorf("%q granted %d permits within an interval: %v", b.key, most, r))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // now returns the time as Redis has it, which counts whole milliseconds.
 func now() time.Time { return time.UnixMilli(time.Now().UnixMilli()) }
-
-// likeRedisson is an acquire with the effects of Redisson's, as docs/protocol.md has them: reclaim what has expired, all
-// of it; take the permits at the caller's own clock, or return when to ask again.
-//
-// KEYS: hash, value, set. ARGV: permits, now, the first 17 bytes of a member.
-var likeRedisson = redis.NewScript(`
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval')
-local now, interval, n = tonumber(ARGV[2]), tonumber(conf[2]), tonumber(ARGV[1])
-local left = tonumber(redis.call('GET', KEYS[2]) or conf[1])
-for _, m in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], 0, now - interval)) do
-  local a, b, c, d = string.byte(m, -4, -1)
-  left = left + a + b * 256 + c * 65536 + d * 16777216
-  redis.call('ZREM', KEYS[3], m)
-end
-local wait = 0
-if left < n then
-  wait = 3 + interval - (now - redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
-else
-  redis.call('ZADD', KEYS[3], now, ARGV[3] .. string.char(n, 0, 0, 0))
-  left = left - n
-end
-redis.call('SET', KEYS[2], left)
-return wait`)
-
-// Redisson takes permits of an Overall limiter in the way of Redisson. It returns how long to wait before the next
-// attempt, or 0 if it got the permits.
-func (s *Server) Redisson(key string, permits int64) (wait time.Duration) {
-	s.t.Helper()
-	id := redisson.RandomID()
-	ms, err := likeRedisson.Run(context.Background(), s.Redis, s.of(key, 0).Keys.Of(permit.Overall), permits, now().UnixMilli(),
-		append([]byte{16}, id[:]...)).Int64()
-	s.must(err)
-	if ms == 0 {
-		s.ledger(key, "").add(Grant{ID: id, At: now(), Permits: permits})
-	}
-	return time.Duration(ms) * time.Millisecond
-}
