@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
@@ -484,4 +486,27 @@ func TestOldCallsBeginNoOutage(t *testing.T) {
 		require.Equal(t, 1, told.count(engine.OutageBegan))
 		require.Equal(t, 1, told.count(engine.OutageEnded))
 	}, told.observe)
+}
+
+// TestProofThatHangs checks that a probe without a reply in time leaves the outage as it is, and says so.
+func TestProofThatHangs(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		w.granted(1) // so that requests are refused, and only read
+		w.p.Next(slices.Repeat([]testworld.Fault{{Err: testworld.OutOfMemory}}, retry.MaxAttempts)...)
+		w.l.fails(1, testworld.OutOfMemory.Err)
+		w.p.Hook(func(c testworld.Call) (f testworld.Fault) {
+			if c.Op == "probe" {
+				f = testworld.Fault{After: 5 * time.Second, Err: testworld.Lost}
+			}
+			return f
+		})
+		time.Sleep(1250 * time.Millisecond)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.ErrorContains(t, err, "no reply to a probe within 1s")
+		w.p.Hook(nil)
+		time.Sleep(1250 * time.Millisecond)
+		require.False(t, w.l.try(1).Granted)
+		require.False(t, w.l.Health().Down())
+	})
 }
