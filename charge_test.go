@@ -10,45 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLocalGrantsAreCharged checks that grants made without Redis are reconciled with Redis at the instants at
-// which they were made: right after the outage they count in the window, and they expire when they would have
-// expired anyway.
-func TestLocalGrantsAreCharged(t *testing.T) {
-	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
-		l := w.l.OnOutage(LocalShare(overall(10, 4*time.Second), 2))
-		w.granted(1)
-		c := cutOff(w, refusedDial)
-		goesAway(w, c)
-		begun, _ := w.l.handle.Health().Since()
-		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
-		for i, permits := range []int64{2, 1, 2} { // at 4, 5, 6 s
-			at(time.Duration(4+i) * time.Second)
-			r, err := l.Try(w.ctx, permits)
-			require.NoError(t, err)
-			require.True(t, r.Granted && r.Degraded)
-		}
-		at(6500 * time.Millisecond)
-		c.down.Store(false)
-		require.NoError(t, l.Acquire(w.ctx, 5))
-		require.False(t, w.l.handle.Health().Down())
-		ended := time.Since(begun)
-		require.Less(t, ended, 7750*time.Millisecond)
-		require.Zero(t, w.value(), "10 in use")
-		members, err := w.rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Result()
-		require.NoError(t, err)
-		require.Len(t, members, 4)
-		for i, want := range []granted{{4 * time.Second, 2}, {5 * time.Second, 1}, {6 * time.Second, 2}, {ended, 5}} {
-			d, err := ParseMember([]byte(members[i].Member.(string)))
-			require.NoError(t, err)
-			require.EqualValues(t, want.permits, d.Permits)
-			require.InDelta(t, want.at, time.UnixMilli(int64(members[i].Score)).Sub(begun), float64(2*time.Millisecond))
-		}
-		at(9500 * time.Millisecond)
-		w.granted(3)
-		require.Zero(t, l.handle.Snapshot().Pending)
-	})
-}
-
 // TestFleetWithLocalShares runs a fleet whose processes all lose Redis, several times. It checks that no window
 // holds more than the rate, except around the moment at which some processes have reached Redis again and others
 // have not.

@@ -17,13 +17,12 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 		rooms []string
 		redis bool
 	}{
-		"internal/retry":             {},
-		"internal/permit":            {rooms: []string{"internal/retry"}},
-		"internal/outage":            {rooms: []string{"internal/permit", "internal/retry"}},
-		"internal/engine":            {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
-		"internal/engine/enginetest": {rooms: []string{"internal/permit", "internal/retry"}},
-		"internal/dispatch":          {rooms: []string{"internal/retry"}, redis: true},
-		"internal/redisson":          {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
+		"internal/retry":    {},
+		"internal/permit":   {rooms: []string{"internal/retry"}},
+		"internal/outage":   {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/engine":   {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
+		"internal/dispatch": {rooms: []string{"internal/retry"}, redis: true},
+		"internal/redisson": {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
 	} {
 		ours, redis := redistest.Rooms(t, "./"+room)
 		require.ElementsMatch(t, append(may.rooms, room), ours, room)
@@ -31,10 +30,10 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 	}
 }
 
-// TestEnginesTestsKnowNoRedis checks that the tests of the engine and of outages, and the fake that the former ask
-// in place of Redis, do not link go-redis. Those of redisson do, which shows that the look would find it.
-func TestEnginesTestsKnowNoRedis(t *testing.T) {
-	for room, want := range map[string]bool{"internal/engine": false, "internal/engine/enginetest": false, "internal/outage": false, "internal/redisson": true} {
+// TestOutagesTestsKnowNoRedis checks that the tests of outages do not link go-redis. Those of redisson do, which shows
+// that the look would find it.
+func TestOutagesTestsKnowNoRedis(t *testing.T) {
+	for room, want := range map[string]bool{"internal/outage": false, "internal/redisson": true} {
 		ours, redis := redistest.Rooms(t, "-test", "./"+room)
 		require.Contains(t, ours, room)
 		require.Equal(t, want, redis, room)

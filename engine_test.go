@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -50,40 +49,6 @@ func hold(w *world, d time.Duration) *holder {
 	h := &holder{delay: d}
 	w.rdb.AddHook(h)
 	return h
-}
-
-// TestGrantOfACallerThatLeftGoesToTheNext checks that a grant whose caller has left by the time the reply arrives
-// goes to those in line who came before Redis was asked.
-func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
-	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
-		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-			w.granted(10)
-			var wg sync.WaitGroup
-			for range 4 {
-				wg.Go(func() {
-					require.NoError(t, w.l.Acquire(w.ctx, 2))
-					require.Equal(t, 1100*time.Millisecond, w.elapsed())
-				})
-			}
-			time.Sleep(100 * time.Millisecond)
-			require.NoError(t, w.another().l.Release(w.ctx, 10)) // the callers in line do not know of it
-			hold(w, time.Second)
-			sent := count(w.rdb)
-			ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-			defer cancel()
-			_, err := w.l.Try(ctx, 10)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, 600*time.Millisecond, w.elapsed())
-			wg.Wait()
-			synctest.Wait()
-			time.Sleep(5 * time.Second)
-			require.LessOrEqual(t, sent.sent.Load(), int64(3), "one call asked, one gave back")
-			used, members := w.used()
-			require.EqualValues(t, 8, used)
-			require.Equal(t, 1, members, "the next share its member")
-			require.EqualValues(t, 2, w.value())
-		}, WithMemberFormat(format), WithRecheck(time.Hour))
-	}
 }
 
 // TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded to Redis if nobody else waits, as
@@ -140,22 +105,6 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 			}, WithMemberFormat(format))
 		}
 	}
-}
-
-// TestReleaseWhileTheWaitersAreAskedFor checks that a release is not missed when the reply to the waiters, which
-// predates the release, is still in flight.
-func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(10)
-		h := hold(w, time.Second)
-		go func() {
-			time.Sleep(500 * time.Millisecond)
-			h.set(0)
-			require.NoError(t, w.l.Release(w.ctx, 2))
-		}()
-		require.NoError(t, w.l.Acquire(w.ctx, 2))
-		require.LessOrEqual(t, w.elapsed(), 2*time.Second)
-	}, WithRecheck(time.Hour))
 }
 
 // TestGiveBackKnowsItsBounds checks that a refund gives nothing back if the grant is already gone, and never lifts

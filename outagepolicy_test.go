@@ -92,66 +92,6 @@ func TestOutagePolicyArguments(t *testing.T) {
 	})
 }
 
-// TestFailOpen checks that under FailOpen every request is granted at once during an outage, whether it waits or
-// not, alone or in line, and that the result is marked as degraded.
-func TestFailOpen(t *testing.T) {
-	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
-		open := w.l.OnOutage(FailOpen())
-		w.granted(2)
-		r, err := open.Try(w.ctx, 1)
-		require.NoError(t, err)
-		require.False(t, r.Granted, "Redis is there and decides")
-		require.False(t, r.Degraded)
-
-		ctx, cancel := context.WithCancel(w.ctx)
-		defer cancel()
-		var line sync.WaitGroup
-		var served [3]time.Duration
-		for i := range served {
-			line.Go(func() {
-				var err error
-				switch i {
-				case 0:
-					err = open.Acquire(w.ctx, 1)
-				case 1:
-					err = open.Acquire(ctx, 2)
-				case 2:
-					var ok bool
-					ok, err = open.TryAcquire(ctx, 2, 30*time.Second)
-					require.True(t, ok)
-				}
-				require.NoError(t, err)
-				served[i] = w.elapsed()
-			})
-		}
-		w.at(5100 * time.Millisecond)
-		c := cutOff(w, refusedDial)
-		c.down.Store(true)
-		line.Wait()
-		for _, at := range served { // the flight of the line that starts at 6 s makes its attempts first
-			require.Greater(t, at, 6*time.Second)
-			require.LessOrEqual(t, at, 6*time.Second+315*time.Millisecond)
-		}
-		for range 1000 {
-			begin := time.Now()
-			r, err := open.Try(w.ctx, 7)
-			require.NoError(t, err)
-			require.True(t, r.Granted && r.Degraded)
-			require.Zero(t, r.Wait)
-			require.Equal(t, overall(2, time.Minute), r.Rate, "what Redis told last")
-			ok, err := open.TryAcquire(w.ctx, 1, time.Second)
-			require.NoError(t, err)
-			require.True(t, ok)
-			require.NoError(t, open.Acquire(w.ctx, 1))
-			require.Zero(t, time.Since(begin))
-			_, err = w.l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, ErrUnavailable, "the policy is the handle's")
-		}
-		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
-		requireIdle(t, w.client)
-	})
-}
-
 // TestPoliciesLeaveOtherErrorsAlone checks that an outage policy does not hide errors of scripts that Redis
 // executed, or errors of the request itself.
 func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {

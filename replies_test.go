@@ -120,20 +120,6 @@ func TestPlainCommandErrors(t *testing.T) {
 	})
 }
 
-// Among the calls that are refused within one interval, one looks for lost permits.
-func TestAuditIsClaimedOnce(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.granted(10)
-		w.at(2 * time.Second)
-		w.granted(10)
-		scripts := inject(w.rdb, false, nil) // breaks nothing, counts scripts
-		for range 100 {
-			w.refused(1, time.Second)
-		}
-		require.EqualValues(t, 100+1, scripts.sent.Load())
-	})
-}
-
 func TestNamesOfValues(t *testing.T) {
 	for f, want := range map[MemberFormat]string{MemberUnknown: "unknown", MemberFI: "fI", MemberLc0I: "Lc0I", MemberBc0I: "Bc0I"} {
 		require.Equal(t, want, f.String())

@@ -2,7 +2,6 @@ package ratelimiter
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,49 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
-
-// TestTryAcquireTimeouts checks what TryAcquire returns and how long it takes, exactly, in virtual time.
-func TestTryAcquireTimeouts(t *testing.T) {
-	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
-		w.granted(3)
-		w.at(4 * time.Second)
-		w.granted(2)
-		for _, c := range []struct {
-			permits int64
-			timeout time.Duration
-			want    bool
-			until   time.Duration // since the world began
-		}{
-			{1, 0, false, 4 * time.Second},
-			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever in this case
-			{1, -time.Hour, false, 4 * time.Second},
-			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // it sleeps for the time that is left
-			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time that is left, so it asks again
-			{1, 3 * time.Second, false, 13 * time.Second},
-			{2, time.Hour, true, 14 * time.Second},
-			{5, time.Hour, true, 24 * time.Second},
-		} {
-			ok, err := w.l.TryAcquire(w.ctx, c.permits, c.timeout)
-			require.NoError(t, err)
-			require.Equal(t, c.want, ok, "%+v", c)
-			require.Equal(t, c.until, w.elapsed(), "%+v", c)
-		}
-	})
-}
-
-// TestWaitingCallsAreFew checks that a waiting caller sends a call once per recheck interval and no more, and that
-// it is refused without another call when its time is up.
-func TestWaitingCallsAreFew(t *testing.T) {
-	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		sent := count(w.rdb)
-		ok, err := w.l.TryAcquire(w.ctx, 1, 5500*time.Millisecond)
-		require.NoError(t, err)
-		require.False(t, ok)
-		require.Equal(t, 5500*time.Millisecond, w.elapsed())
-		require.EqualValues(t, 6+1, sent.sent.Load(), "and one call that looked for lost permits")
-	})
-}
 
 // everything returns every method that takes a context.
 func everything(w *world, ctx context.Context) map[string]func() error {
@@ -145,32 +101,6 @@ func TestContextErrorsComeThroughUnchanged(t *testing.T) {
 			require.Equal(t, 1300*time.Millisecond, time.Since(begin))
 		}
 		requireIdle(t, w.client)
-	})
-}
-
-func TestCloseFailsWaitersAndCalls(t *testing.T) {
-	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
-		w.granted(1)
-		errs := make(chan error)
-		for range 20 {
-			go func() { errs <- w.l.Acquire(w.ctx, 1) }()
-		}
-		time.Sleep(time.Second)
-		require.NoError(t, w.client.Close())
-		for range 20 {
-			require.ErrorIs(t, <-errs, ErrClosed)
-		}
-		require.Equal(t, time.Second, w.elapsed())
-		requireIdle(t, w.client)
-		require.NoError(t, w.client.Close())
-		sent := count(w.rdb)
-		_, err := w.l.Try(w.ctx, 1)
-		require.ErrorIs(t, err, ErrClosed)
-		_, err = w.client.RateLimiter("another").TrySetRate(w.ctx, overall(1, time.Second))
-		require.ErrorIs(t, err, ErrClosed)
-		_, err = w.l.Rate(w.ctx)
-		require.True(t, errors.Is(err, ErrClosed))
-		require.Zero(t, sent.sent.Load())
 	})
 }
 

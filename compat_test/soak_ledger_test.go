@@ -21,6 +21,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 // A ledger holds every grant on a server as Redis itself saw it: what MONITOR reports of the ZADDs that scripts ran.
@@ -327,20 +328,8 @@ func fullest(entries []entry, window time.Duration, when func(entry) time.Time) 
 }
 
 // fullestOf returns the grants of the window that holds the most permits.
-func fullestOf(entries []entry, window time.Duration, when func(entry) time.Time) (found []entry) {
-	entries = slices.SortedStableFunc(slices.Values(entries), func(a, b entry) int { return when(a).Compare(when(b)) })
-	var most, sum int64
-	first := 0
-	for i, e := range entries {
-		sum += e.permits
-		for ; when(e).Sub(when(entries[first])) >= window; first++ {
-			sum -= entries[first].permits
-		}
-		if sum > most {
-			most, found = sum, entries[first:i+1]
-		}
-	}
-	return found
+func fullestOf(entries []entry, window time.Duration, when func(entry) time.Time) []entry {
+	return redistest.Fullest(entries, window, func(e entry) (begin, end time.Time, permits int64) { return when(e), when(e), e.permits })
 }
 
 func byScore(e entry) time.Time     { return e.scored() }

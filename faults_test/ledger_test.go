@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 // A grant is what one caller was told: it asked at begin, and had the permits at end. The grant was made in between.
@@ -103,24 +104,11 @@ func (b *ledger) requireTyped(f *fault, none bool) {
 // rounding is what the window may seem shorter by than the interval: Redis counts whole milliseconds.
 const rounding = 2 * time.Millisecond
 
-// fullest returns the largest number of permits that were certainly granted within less than interval: those of
-// which the first was asked for, and the last had, within that time. A machine that stalls makes it smaller, never
-// larger, so that the bound on it can be strict.
-func fullest(grants []grant, interval time.Duration) (most int64) {
-	interval -= rounding
-	for i, first := range grants {
-		n, until := int64(0), first.begin.Add(interval)
-		for _, g := range grants[i:] {
-			if g.begin.After(until) {
-				break
-			}
-			if g.end.Before(until) {
-				n += g.permits
-			}
-		}
-		most = max(most, n)
-	}
-	return most
+// fullest returns the largest number of permits that were certainly granted within less than interval.
+func fullest(grants []grant, interval time.Duration) int64 {
+	return permitsOf(redistest.Fullest(grants, interval-rounding, func(g grant) (begin, end time.Time, permits int64) {
+		return g.begin, g.end, g.permits
+	}))
 }
 
 // after returns the grants that were asked for after t.

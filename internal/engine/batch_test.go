@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -63,8 +63,7 @@ func TestBatchedOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 			for range rapid.IntRange(0, 4).Draw(rt, "before") {
 				n := rapid.Int64Range(1, rate).Draw(rt, "n")
 				a := w.try(n)
-				b, err := other.Try(w.ctx, n)
-				require.NoError(rt, err)
+				b := other.try(n)
 				require.Equal(rt, a.Granted, b.Granted)
 				time.Sleep(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond)
 			}
@@ -98,8 +97,7 @@ func TestBatchedOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 			}
 			for i, n := range permits { // refused requests report the state after the whole batch
 				if n <= rate && !got[i].Granted {
-					want, err := other.Try(w.ctx, n)
-					require.NoError(rt, err)
+					want := other.try(n)
 					require.Equal(rt, want.Wait, got[i].Wait)
 					require.Equal(rt, want.Available, got[i].Available)
 				}
@@ -140,8 +138,8 @@ func TestTriesAreBatchedBehindTwoCalls(t *testing.T) {
 // outcome: the rest of a batch, and a walk, which continues at its cursor.
 func TestACallGoesOn(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		reply := func(next permit.Next, c permit.Cursor) enginetest.Fault {
-			return enginetest.Fault{Reply: func(a *permit.Reply) { a.Next, a.Cursor = next, c }}
+		reply := func(next permit.Next, c permit.Cursor) testworld.Fault {
+			return testworld.Fault{Reply: func(a *permit.Reply) { a.Next, a.Cursor = next, c }}
 		}
 		w.p.Next(reply(permit.Rest, permit.Cursor{}), reply(permit.Walk, permit.Cursor{Members: 512, Permits: 7}),
 			reply(permit.Walk, permit.Cursor{Members: 1024, Permits: 8}))
@@ -171,15 +169,15 @@ func TestAudits(t *testing.T) {
 			w.refused(1, time.Second)
 		}
 		require.Equal(t, 100+1, w.p.Sent()-before)
-		require.Zero(t, w.server.Audits(w.l.key))
+		require.Zero(t, w.calls("audit"))
 
 		w.at(4 * time.Second)
 		before = w.p.Sent()
-		w.p.Next(enginetest.Fault{Reply: func(a *permit.Reply) { a.Next = permit.Audit }})
+		w.p.Next(testworld.Fault{Reply: func(a *permit.Reply) { a.Next = permit.Audit }})
 		r := w.try(3)
 		require.True(t, r.Granted)
 		require.Equal(t, 3, w.p.Sent()-before, "asked, audited, asked again")
-		require.Equal(t, 1, w.server.Audits(w.l.key))
+		require.Equal(t, 1, w.calls("audit"))
 	})
 }
 
@@ -193,11 +191,11 @@ func TestTypeChanges(t *testing.T) {
 		require.Equal(t, 3, w.p.Sent(), "it knows by now")
 		flips := 0
 		typ := permit.Overall
-		w.p.Hook(func(enginetest.Call) enginetest.Fault {
+		w.p.Hook(func(testworld.Call) testworld.Fault {
 			w.server.SetRate(w.l.key, permit.Rate{Type: typ, Permits: 10, Interval: time.Minute})
 			typ = typ.Other()
 			flips++
-			return enginetest.Fault{}
+			return testworld.Fault{}
 		})
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrConflict)
@@ -215,16 +213,15 @@ func TestErrorsOfReplies(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		nobody := w.limiter("nobody")
 		for range 3 {
-			_, err := nobody.Try(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrNotInitialized)
+			nobody.fails(1, permit.ErrNotInitialized)
 			require.ErrorIs(t, nobody.Acquire(w.ctx, 1), permit.ErrNotInitialized)
 			ok, err := nobody.TryAcquire(w.ctx, 1, time.Second)
 			require.ErrorIs(t, err, permit.ErrNotInitialized)
 			require.False(t, ok)
 		}
-		w.p.Next(enginetest.Fault{Err: enginetest.Denied})
+		w.p.Next(testworld.Fault{Err: testworld.Denied})
 		_, err := w.l.Try(w.ctx, 1)
-		require.ErrorIs(t, err, enginetest.Denied.Err)
+		require.ErrorIs(t, err, testworld.Denied.Err)
 		require.ErrorContains(t, err, `acquire of "limiter"`)
 		require.NotErrorIs(t, err, permit.ErrUnavailable)
 		require.Zero(t, w.elapsed())

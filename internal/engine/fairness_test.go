@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -38,40 +39,88 @@ func (q *line) served(want map[string]time.Duration) {
 }
 
 // TestWaitersAreServedInOrder checks that waiters are served first come, first served: a request that does not fit
-// blocks those behind it.
+// blocks those behind it, unless they are smaller and it need not wait longer for them.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(9)
 		q := &line{w: w, at: map[string]time.Duration{}}
 		q.waits("five", 1*time.Second, 5)
-		q.waits("one", 2*time.Second, 1) // would fit at once
+		q.waits("one", 2*time.Second, 1) // fits at once, and nine come back for five
 		q.waits("five more", 3*time.Second, 5)
 		q.waits("four", 4*time.Second, 4) // fits beside five and one
 		q.waits("last", 5*time.Second, 1)
 		q.served(map[string]time.Duration{
 			"five":      10 * time.Second,
-			"one":       10 * time.Second,
-			"five more": 20 * time.Second,
+			"one":       2 * time.Second,
+			"five more": 12 * time.Second, // one is back
 			"four":      20 * time.Second,
 			"last":      20 * time.Second,
 		})
 	})
 }
 
+// TestSmallRequestsPassALargeOne checks that requests behind one that has to wait take what it leaves, as soon as that is
+// free, and nothing for which it would have to wait longer.
+func TestSmallRequestsPassALargeOne(t *testing.T) {
+	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(2)
+		w.at(time.Second)
+		w.granted(8)
+		var line sync.WaitGroup
+		for i, c := range []struct {
+			permits int64
+			granted time.Duration
+		}{
+			{9, 11 * time.Second}, // one permit is left
+			{1, 10 * time.Second},
+			{2, 21 * time.Second}, // more than is left
+			{1, 20 * time.Second}, // nothing is left any more
+		} {
+			line.Go(func() {
+				require.NoError(t, w.l.Acquire(w.ctx, c.permits))
+				require.Equal(t, c.granted, w.elapsed(), "%d. %d permits", i, c.permits)
+			})
+			synctest.Wait()
+		}
+		line.Wait()
+	}, recheck(time.Hour))
+}
+
+// TestSomebodyWhoMayPassLeaves checks that the line wakes up for its head when nobody is left of those who might have
+// passed it, and for whom it was to wake up sooner.
+func TestSomebodyWhoMayPassLeaves(t *testing.T) {
+	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+		w.granted(2)
+		w.at(time.Second)
+		w.granted(8)
+		var line sync.WaitGroup
+		line.Go(func() {
+			require.NoError(t, w.l.Acquire(w.ctx, 9))
+			require.Equal(t, 11*time.Second, w.elapsed())
+		})
+		synctest.Wait()
+		line.Go(func() { require.NoError(t, w.l.Acquire(w.ctx, 8)) }) // may not pass
+		w.at(2 * time.Second)
+		// One permit is left beside those of the head, after ten seconds.
+		ctx := w.leaving(3 * time.Second)
+		require.ErrorIs(t, w.l.Acquire(ctx, 1), context.DeadlineExceeded)
+		line.Wait()
+	}, recheck(time.Hour))
+}
+
 // TestTheNextIsServedWhenTheFirstLeaves checks that when the head of the line leaves, the next waiter is served as
 // soon as it fits, without waiting for the request that left.
 func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(8)
+		w.granted(4)
+		w.at(time.Second)
+		w.granted(4) // so that five leave only one to those who may pass
 		before := w.p.Sent()
-		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
-		defer cancel()
+		ctx := w.leaving(2 * time.Second)
 		go func() { require.ErrorIs(t, w.l.Acquire(ctx, 5), context.DeadlineExceeded) }()
 		go func() {
-			time.Sleep(2 * time.Second)
-			ok, err := w.l.TryAcquire(w.ctx, 7, 4*time.Second) // its time is up while it is the head
-			require.False(t, ok)
-			require.NoError(t, err)
+			w.at(2 * time.Second)
+			require.False(t, w.l.within(9, 4*time.Second)) // its time is up while it is the head
 			require.Equal(t, 6*time.Second, w.elapsed())
 		}()
 		q := &line{w: w, at: map[string]time.Duration{}}
@@ -88,8 +137,7 @@ func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
 		w.granted(10)
 		before := w.p.Sent()
 		for i := range 20 {
-			ctx, cancel := context.WithTimeout(w.ctx, time.Duration(i+1)*time.Second)
-			defer cancel()
+			ctx := w.leaving(time.Duration(i+1) * time.Second)
 			go func() { _ = w.l.Acquire(ctx, 5) }()
 			time.Sleep(time.Millisecond)
 		}
@@ -151,9 +199,7 @@ func TestTriesDoNotStandInLine(t *testing.T) {
 		go func() { _ = w.l.Acquire(w.ctx, 10) }()
 		time.Sleep(time.Second)
 		w.granted(1)
-		ok, err := w.l.TryAcquire(w.ctx, 1, 0)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, w.l.within(1, 0))
 		require.Equal(t, time.Second, w.elapsed())
 		w.refused(6, 59*time.Second)
 		// Now the head has almost been passed over for a whole interval.

@@ -23,9 +23,7 @@ func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
 			var served time.Time
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				ok, err := l.TryAcquire(w.ctx, 1, 30*time.Second)
-				require.NoError(t, err)
-				require.True(t, ok)
+				require.True(t, l.within(1, 30*time.Second))
 				served = time.Now()
 			})
 			begun, _ := w.l.Health().Since()
@@ -34,8 +32,7 @@ func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
 			wg.Wait()
 			require.Less(t, served.Sub(begun), 1500*time.Millisecond, "Redis served it")
 			for i := range names {
-				_, err := w.beside(l, fmt.Sprint(w.l.key, i)).Try(w.ctx, 1)
-				require.ErrorIs(t, err, permit.ErrNotInitialized)
+				w.beside(l, fmt.Sprint(w.l.key, i)).fails(1, permit.ErrNotInitialized)
 			}
 			w.idle()
 			time.Sleep(10 * time.Second)
@@ -53,20 +50,16 @@ func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
 			time.Sleep(1250 * time.Millisecond)
 		},
 		"its time is up": func(t *testing.T, w *world, l *limiter) {
-			ok, err := l.TryAcquire(w.ctx, 1, time.Second)
-			require.NoError(t, err)
-			require.False(t, ok)
+			require.False(t, l.within(1, time.Second))
 			time.Sleep(1250 * time.Millisecond)
 		},
 		"it leaves": func(t *testing.T, w *world, l *limiter) {
-			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
-			defer cancel()
+			ctx := w.leaving(time.Second)
 			require.ErrorIs(t, l.Acquire(ctx, 1), context.DeadlineExceeded)
 			time.Sleep(1250 * time.Millisecond)
 		},
 		"it leaves when Redis is back": func(t *testing.T, w *world, l *limiter) {
-			ctx, cancel := context.WithTimeout(w.ctx, 4*time.Second)
-			defer cancel()
+			ctx := w.leaving(4 * time.Second)
 			ended := make(chan error)
 			go func() { ended <- l.Acquire(ctx, 10) }()
 			go func() { ended <- l.Acquire(ctx, 5) }() // waits for its local share
@@ -110,9 +103,7 @@ func TestTellingOutlivesTheLimiter(t *testing.T) {
 		w.granted(1)
 		w.goesAway()
 		time.Sleep(4 * time.Second)
-		r, err := a.Try(w.ctx, 5)
-		require.NoError(t, err)
-		require.True(t, r.Granted && r.Degraded)
+		a.lent(5)
 		time.Sleep(2 * time.Second)
 		w.p.Mend()
 		require.NoError(t, b.on(nil).Acquire(w.ctx, 1)) // finds that Redis is up again
@@ -126,8 +117,7 @@ func TestTellingOutlivesTheLimiter(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		for _, l := range others {
 			wg.Go(func() {
-				_, err := l.Try(w.ctx, 1)
-				require.NoError(t, err)
+				l.try(1)
 			})
 			time.Sleep(250 * time.Millisecond)
 		}
@@ -155,8 +145,7 @@ func TestTimerThatFiresLate(t *testing.T) {
 		cancel()
 		time.Sleep(1250 * time.Millisecond) // its flight wakes up and finds no waiters
 
-		_, err := w.beside(l, "another").on(policy).Try(w.ctx, 6)
-		require.ErrorIs(t, err, permit.ErrUnavailable, "more than the share")
+		w.beside(l, "another").on(policy).fails(6, permit.ErrUnavailable) // more than the share
 		require.Nil(t, l.Same(), "it was evicted")
 		require.Same(t, was, l.Spare())
 		line()
@@ -166,9 +155,7 @@ func TestTimerThatFiresLate(t *testing.T) {
 		other := w.beside(l, "other").on(policy)
 		served := make(chan time.Duration)
 		go func() {
-			ok, err := other.TryAcquire(w.ctx, 1, time.Minute)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, other.within(1, time.Minute))
 			served <- time.Since(begun)
 		}()
 		synctest.Wait()
@@ -194,9 +181,7 @@ func TestEviction(t *testing.T) {
 			require.Equal(t, permit.Overall, l.Type(), "nothing is known of it")
 			require.NoError(t, l.Acquire(w.ctx, 1))
 			if i%2 == 1 { // arm its timer
-				ok, err := l.TryAcquire(w.ctx, 1, 1500*time.Millisecond)
-				require.False(t, ok)
-				require.NoError(t, err)
+				require.False(t, l.within(1, 1500*time.Millisecond))
 			}
 			w.idle()
 		}

@@ -5,12 +5,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/testworld"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,7 +83,7 @@ func TestKnownRefusalFromBeforeAChange(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		w.refused(1, time.Minute) // it was looked into
-		w.p.Next(enginetest.Fault{After: 100 * time.Millisecond})
+		w.p.Next(testworld.Fault{After: 100 * time.Millisecond})
 		refused := make(chan engine.Outcome)
 		go func() { refused <- w.knows(w.l, 1, time.Hour) }()
 		time.Sleep(50 * time.Millisecond)
@@ -122,16 +123,14 @@ func TestKnownRefusalsInAnOutage(t *testing.T) {
 	})
 }
 
-// TestKnownRefusalsAreTrue checks in a million random operations of several processes that no request is refused that
+// TestKnownRefusalsAreTrue checks in many random operations of several processes that no request is refused that
 // Redis would have granted, except for no longer than the bound after another process has made permits free early.
 func TestKnownRefusalsAreTrue(t *testing.T) {
-	operations := 1_000_000
-	if underRace {
-		operations = 20_000
-	}
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Repeats(t)
+	operations := redistest.Cases(10_000, 300_000)
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		random := rand.New(rand.NewPCG(16, 4))
-		w := newWorld(t, enginetest.New(t))
+		w := newWorld(t, testworld.New(t, rdb, redistest.Key(t)))
 		other := newWorld(t, w.server)
 		names := []string{"a", "b", "c"}
 		bounds := []time.Duration{time.Millisecond, 50 * time.Millisecond, time.Second}
@@ -143,7 +142,7 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 		for range operations {
 			name := names[random.IntN(len(names))]
 			l, n := w.limiter(name), 1+random.Int64N(8)
-			switch random.IntN(1000) {
+			switch random.IntN(200) {
 			case 0:
 				w.server.Release(name, n)
 				freed[name] = time.Now()
@@ -158,8 +157,7 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 				require.NoError(t, err)
 			default:
 				if random.IntN(4) == 0 {
-					_, err := other.limiter(name).Try(w.ctx, n)
-					require.NoError(t, err)
+					other.limiter(name).try(n)
 					break
 				}
 				bound := bounds[random.IntN(len(bounds))]
@@ -191,28 +189,20 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 
 // TestKnownRefusalsAreBounded checks that names that somebody makes up do not fill the memory.
 func TestKnownRefusalsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, enginetest.New(t))
-		names := 50_000
-		if underRace {
-			names = 20_000
-		}
-		for i := range names {
+	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
+		w.p.Always(testworld.Fault{Reply: func(a *permit.Reply) { a.Rate = overall(1, time.Hour) }})
+		for i := range 20_000 {
 			name := "forged" + strconv.Itoa(i)
 			if i%1000 == 0 {
 				name = strings.Repeat("long", 1000) + name
 			}
-			w.server.SetRate(name, overall(1, time.Hour))
 			l := w.limiter(name)
-			require.True(t, w.knows(l, 1, time.Minute).Granted)
 			require.False(t, w.knows(l, 1, time.Minute).Granted)
 			sent := w.p.Sent()
 			require.False(t, w.knows(l, 1, time.Minute).Granted)
 			require.Equal(t, i%1000 == 0, w.p.Sent() > sent, "the latest is known, unless its name is long")
-			w.server.Delete(name)
 		}
 		require.LessOrEqual(t, w.e.KnownRefusals(), 8192)
 		require.Greater(t, w.e.KnownRefusals(), 7000)
-		w.close()
 	})
 }

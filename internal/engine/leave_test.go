@@ -2,15 +2,14 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,8 +28,7 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 		w.at(100 * time.Millisecond)
 		w.server.Release(w.l.key, 10) // the callers in line do not know of it
 		w.delay(time.Second)
-		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-		defer cancel()
+		ctx := w.leaving(500 * time.Millisecond)
 		before := w.p.Sent()
 		_, err := w.l.Try(ctx, 10)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -39,7 +37,7 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		calls := w.p.Calls()[before:]
 		require.Len(t, calls, 2, "one asked, one refunded")
-		require.Equal(t, permit.Grant{ID: calls[0].Batch.ID, Permits: 10, Keep: 8}, calls[1].Grant)
+		require.Equal(t, permit.Grant{ID: calls[0].ID.Run(0), Permits: 10, Keep: 8}, calls[1].Grant)
 		w.used(8)
 	}, recheck(time.Hour))
 }
@@ -49,9 +47,8 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 // would be used at once. The callers ask for themselves, and get the permits that were given back.
 func TestGrantIsNotOlderThanTheCall(t *testing.T) {
 	inWorld(t, overall(8, 500*time.Millisecond), func(t *testing.T, w *world) {
-		w.p.Next(enginetest.Fault{After: 450 * time.Millisecond})
-		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
-		defer cancel()
+		w.p.Next(testworld.Fault{After: 450 * time.Millisecond})
+		ctx := w.leaving(50 * time.Millisecond)
 		require.ErrorIs(t, w.l.Acquire(ctx, 8), context.DeadlineExceeded)
 		w.at(400 * time.Millisecond)
 		var wg sync.WaitGroup
@@ -78,7 +75,7 @@ func TestGrantIsNotOlderThanTheCall(t *testing.T) {
 // reply to a refund.
 func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.p.Hook(func(c enginetest.Call) (f enginetest.Fault) {
+		w.p.Hook(func(c testworld.Call) (f testworld.Fault) {
 			switch {
 			case c.Op == "refund":
 				f.Before = 10 * time.Second
@@ -87,8 +84,7 @@ func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
 			}
 			return f
 		})
-		ctx, cancel := context.WithTimeout(w.ctx, 100*time.Millisecond)
-		defer cancel()
+		ctx := w.leaving(100 * time.Millisecond)
 		require.ErrorIs(t, w.l.Acquire(ctx, 4), context.DeadlineExceeded)
 		w.at(200 * time.Millisecond)
 		require.NoError(t, w.l.Acquire(w.ctx, 6))
@@ -98,63 +94,13 @@ func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded if nobody waits, as if it had never
-// been taken.
-func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
-	for _, typ := range []permit.Type{permit.Overall, permit.PerClient} {
-		inWorld(t, permit.Rate{Type: typ, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
-			w.granted(1)
-			w.delay(800 * time.Millisecond)
-			for _, ask := range []func(ctx context.Context) error{
-				func(ctx context.Context) error { _, err := w.l.Try(ctx, 4); return err },
-				func(ctx context.Context) error { return w.l.Acquire(ctx, 4) },
-				func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 4, time.Minute); return err },
-			} {
-				ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
-				begin := time.Now()
-				err := ask(ctx)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.ErrorIs(t, err, permit.ErrUnavailable, "there has been no reply")
-				require.Equal(t, 300*time.Millisecond, time.Since(begin))
-				cancel()
-				time.Sleep(5 * time.Second)
-				w.used(1)
-			}
-			// Two of five callers of one batch leave, and their part is refunded.
-			before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
-			defer leave()
-			var wg sync.WaitGroup
-			go func() { _, _ = w.l.Try(w.ctx, 1) }()
-			go func() { _, _ = w.l.Try(w.ctx, 1) }() // occupy both flights, so that the requests that follow are batched
-			time.Sleep(time.Millisecond)
-			for i := range 5 {
-				ctx := w.ctx
-				if i%2 == 1 {
-					ctx = before
-				}
-				wg.Go(func() {
-					time.Sleep(time.Duration(i) * time.Millisecond)
-					r, err := w.l.Try(ctx, 1)
-					require.Equal(t, i%2 == 1, errors.Is(err, context.DeadlineExceeded))
-					require.Equal(t, i%2 == 0, r.Granted)
-				})
-			}
-			wg.Wait()
-			w.delay(0)
-			time.Sleep(5 * time.Second)
-			w.used(1 + 2 + 3)
-		})
-	}
-}
-
 // TestGrantOfATryIsNotTheirsWhoAreAskedFor checks that an unclaimed grant of a try does not go to waiters whose own
 // request is in flight, because they are about to get their reply.
 func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		w.delay(time.Second)
-		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-		defer cancel()
+		ctx := w.leaving(500 * time.Millisecond)
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = w.l.Try(ctx, 4) })
 		wg.Go(func() {
@@ -176,8 +122,7 @@ func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
 func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.delay(time.Second)
-		ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-		defer cancel()
+		ctx := w.leaving(500 * time.Millisecond)
 		go func() { _, _ = w.l.Try(ctx, 4) }()
 		w.at(600 * time.Millisecond)
 		w.delay(0)
@@ -189,50 +134,35 @@ func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
 // TestReleaseWhileTheWaitersAreAskedFor checks that a release is not missed when the reply to the waiters, which
 // predates the release, is still in flight.
 func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(10)
-		w.delay(time.Second)
-		go func() {
-			time.Sleep(500 * time.Millisecond)
-			w.delay(0)
-			w.server.Release(w.l.key, 2)
-			w.l.Changed()
-		}()
-		require.NoError(t, w.l.Acquire(w.ctx, 2))
-		require.Equal(t, time.Second, w.elapsed(), "as soon as the reply is there")
-	}, recheck(time.Hour))
-}
-
-// TestReleaseWhileTheWaitersAreAskedForOnce checks the same for a reply that says when to ask again and is not
-// followed by a search for lost permits.
-func TestReleaseWhileTheWaitersAreAskedForOnce(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.granted(10)
-		w.refused(2, time.Minute) // this call has searched for lost permits
-		w.delay(time.Second)
-		time.AfterFunc(500*time.Millisecond, func() {
-			w.delay(0)
-			w.server.Release(w.l.key, 2)
-			w.l.Changed()
-		})
-		require.NoError(t, w.l.Acquire(w.ctx, 2))
-		require.Equal(t, time.Second, w.elapsed())
-	}, recheck(time.Hour))
+	for _, looked := range []bool{false, true} { // for lost permits, as the first refusal does
+		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+			w.granted(10)
+			if looked {
+				w.refused(2, time.Minute)
+			}
+			w.delay(time.Second)
+			time.AfterFunc(500*time.Millisecond, func() {
+				w.delay(0)
+				w.release(w.l, 2)
+			})
+			require.NoError(t, w.l.Acquire(w.ctx, 2))
+			require.Equal(t, time.Second, w.elapsed(), "as soon as the reply is there")
+		}, recheck(time.Hour))
+	}
 }
 
 // TestRefundIsMadeAgain checks that a refund is sent again if its reply is lost or the connection is refused, and
 // that it returns the permits only once.
 func TestRefundIsMadeAgain(t *testing.T) {
-	for _, faults := range [][]enginetest.Fault{
-		{{Err: enginetest.Refused}},
-		{enginetest.LostReply},
-		{enginetest.LostReply, {Err: enginetest.Refused}, enginetest.LostReply},
+	for _, faults := range [][]testworld.Fault{
+		{{Err: testworld.Refused}},
+		{testworld.LostReply},
+		{testworld.LostReply, {Err: testworld.Refused}, testworld.LostReply},
 	} {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 			w.granted(3)
 			w.delay(time.Second)
-			ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
-			defer cancel()
+			ctx := w.leaving(500 * time.Millisecond)
 			_, err := w.l.Try(ctx, 4)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			w.p.Next(faults...)
@@ -255,9 +185,7 @@ func TestTimeoutWhileRedisDoesNotAnswer(t *testing.T) {
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.Equal(t, 700*time.Millisecond+engine.Grace, time.Since(begin))
 		time.Sleep(time.Minute)
-		ok, err = w.l.TryAcquire(w.ctx, 1, 1999*time.Millisecond)
-		require.True(t, ok, "a reply that is on its way counts")
-		require.NoError(t, err)
+		require.True(t, w.l.within(1, 1999*time.Millisecond), "a reply that is on its way counts")
 		time.Sleep(time.Minute)
 		ok, err = w.l.TryAcquire(w.ctx, 1, 2*time.Second-engine.Grace-1)
 		require.False(t, ok)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,8 +26,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, allGranted, r)
 		for _, l := range []*limiter{near, far} {
-			_, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
+			l.try(1)
 		}
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
@@ -209,9 +208,8 @@ func TestALeavingListLeavesNothing(t *testing.T) {
 		l := w.others(overall(1, time.Hour), overall(10, time.Hour))
 		require.NoError(t, l[0].Acquire(w.ctx, 1))
 		for range 20 {
-			ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+			ctx := w.leaving(50 * time.Millisecond)
 			require.ErrorIs(t, w.acquireAll(ctx, l[0].of(1), l[1].of(1)), context.DeadlineExceeded)
-			cancel()
 		}
 		require.Equal(t, time.Second, w.elapsed())
 		w.has(l[1], 10)
@@ -242,15 +240,15 @@ func TestErrorsOfLists(t *testing.T) {
 			_, err = w.all(w.ctx, wait, l[0].of(1), l[1].of(4))
 			require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
 			require.ErrorContains(t, err, l[1].key)
-			w.server.Spoil(l[1].key, permit.ErrMalformed)
+			w.server.Spoil(l[1].key)
 			_, err = w.all(w.ctx, wait, l[0].of(1), l[1].of(1))
 			require.ErrorIs(t, err, permit.ErrMalformed)
-			w.server.Spoil(l[1].key, nil)
+			w.server.Unspoil(l[1].key)
 			w.has(l[0], 10)
 		}
-		w.p.Next(enginetest.Fault{Err: enginetest.Denied})
+		w.p.Next(testworld.Fault{Err: testworld.Denied})
 		_, err := w.all(w.ctx, -1, l[0].of(1), l[1].of(1))
-		require.ErrorIs(t, err, enginetest.Denied.Err)
+		require.ErrorIs(t, err, testworld.Denied.Err)
 		require.NotErrorIs(t, err, permit.ErrUnavailable)
 		w.decides(allGranted, l[0].of(10), l[1].of(3))
 	})
@@ -262,8 +260,8 @@ func TestLostRepliesOfLists(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		for after := range 3 {
 			l := w.others(overall(10, time.Minute), overall(3, time.Minute), overall(5, time.Minute))
-			w.p.Next(slices.Repeat([]enginetest.Fault{{}}, after)...)
-			w.p.Next(enginetest.LostReply, enginetest.LostReply)
+			w.p.Next(slices.Repeat([]testworld.Fault{{}}, after)...)
+			w.p.Next(testworld.LostReply, testworld.LostReply)
 			w.decides(allGranted, l[0].of(10), l[1].of(3), l[2].of(4))
 			w.has(l[0], 0)
 			w.has(l[1], 0)
@@ -282,11 +280,10 @@ func TestAListThatLeavesInFlight(t *testing.T) {
 			"at once": func(ctx context.Context) error { _, err := w.all(ctx, -1, l[0].of(2), l[1].of(2)); return err },
 			"waiting": func(ctx context.Context) error { return w.acquireAll(ctx, l[0].of(2), l[1].of(2)) },
 		} {
-			ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
+			ctx := w.leaving(500 * time.Millisecond)
 			begin := time.Now()
 			require.ErrorIs(t, ask(ctx), context.DeadlineExceeded, name)
 			require.Equal(t, 500*time.Millisecond, time.Since(begin))
-			cancel()
 			time.Sleep(10 * time.Second)
 			w.has(l[0], 10)
 			w.has(l[1], 3)
@@ -333,25 +330,25 @@ func TestListsInAnOutage(t *testing.T) {
 // It also refunds the permits of that limiter if it is not known whether they were granted.
 func TestAListInTurnUndoes(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault   enginetest.Fault
+		fault   testworld.Fault
 		refunds int
 	}{
-		"no reply":   {enginetest.LostReply, 2},
-		"not there":  {enginetest.Fault{Err: enginetest.Refused}, 1},
-		"not ready":  {enginetest.Fault{Err: enginetest.Loading}, 1},
-		"is refused": {enginetest.Fault{Err: enginetest.Denied}, 2},
+		"no reply":   {testworld.LostReply, 2},
+		"not there":  {testworld.Fault{Err: testworld.Refused}, 1},
+		"not ready":  {testworld.Fault{Err: testworld.Loading}, 1},
+		"is refused": {testworld.Fault{Err: testworld.Denied}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
 				w.p.InTurn()
 				l := w.others(overall(10, time.Minute), overall(3, time.Minute), overall(3, time.Minute))
 				asked := 0
-				w.p.Hook(func(c enginetest.Call) enginetest.Fault {
+				w.p.Hook(func(c testworld.Call) testworld.Fault {
 					if c.Op == "acquire" && c.Key == l[1].key {
 						asked++
 						return test.fault
 					}
-					return enginetest.Fault{}
+					return testworld.Fault{}
 				})
 				_, err := w.all(w.ctx, -1, l[0].of(2), l[1].of(2), l[2].of(1))
 				require.Error(t, err)

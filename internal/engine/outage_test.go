@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestOutage(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		var wg sync.WaitGroup
 		for i := range 50 {
 			l := w.limiter(fmt.Sprint(w.l.key, i%10))
@@ -33,7 +33,7 @@ func TestOutage(t *testing.T) {
 					begin := time.Now()
 					r, err := l.Try(w.ctx, 1)
 					require.ErrorIs(t, err, permit.ErrUnavailable)
-					require.ErrorIs(t, err, enginetest.Refused.Err)
+					require.ErrorIs(t, err, testworld.Refused.Err)
 					require.False(t, r.Granted)
 					if w.elapsed() > time.Second {
 						require.Zero(t, time.Since(begin), "told at once")
@@ -83,11 +83,10 @@ func TestOneProbeAtATime(t *testing.T) {
 		other := w.limiter(w.l.key + "other")
 		w.server.SetRate(other.key, overall(10, time.Minute))
 		w.granted(1)
-		w.p.Cut(enginetest.Refused)
-		_, err := w.l.Try(w.ctx, 1)
-		require.ErrorIs(t, err, permit.ErrUnavailable)
+		w.p.Cut(testworld.Refused)
+		w.l.fails(1, permit.ErrUnavailable)
 		time.Sleep(1500 * time.Millisecond)
-		w.p.Always(enginetest.Fault{After: 500 * time.Millisecond, Err: enginetest.Refused})
+		w.p.Always(testworld.Fault{After: 500 * time.Millisecond, Err: testworld.Refused})
 		sent := w.p.Sent()
 		var wg sync.WaitGroup
 		for range 20 {
@@ -125,13 +124,12 @@ func TestOutageWhileTriesYield(t *testing.T) {
 		w.at(59 * time.Second)
 		w.granted(1)
 		w.at(61500 * time.Millisecond)
-		w.p.Always(enginetest.Fault{After: 50 * time.Millisecond, Err: enginetest.Refused})
+		w.p.Always(testworld.Fault{After: 50 * time.Millisecond, Err: testworld.Refused})
 		var wg sync.WaitGroup
 		for i := range 2 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 20 * time.Millisecond)
-				_, err := w.l.Try(w.ctx, 1)
-				require.ErrorIs(t, err, permit.ErrUnavailable)
+				w.l.fails(1, permit.ErrUnavailable)
 				require.LessOrEqual(t, w.elapsed(), 63*time.Second)
 			})
 		}
@@ -155,7 +153,7 @@ func TestOutageLimit(t *testing.T) {
 			})
 		}
 		w.at(9500 * time.Millisecond)
-		w.p.Cut(enginetest.Loading)
+		w.p.Cut(testworld.Loading)
 		wg.Wait()
 		synctest.Wait()
 		w.idle()
@@ -168,16 +166,16 @@ func TestOutageLimit(t *testing.T) {
 // TestHiccup checks that a failure that a retry cures does not disturb anyone: no request fails, and no permit is
 // spent twice.
 func TestHiccup(t *testing.T) {
-	for _, fault := range []enginetest.Fault{enginetest.LostReply, {Err: enginetest.Lost}, {Err: enginetest.Refused}, {Err: enginetest.Exhausted},
-		{Err: enginetest.Loading}} {
+	for _, fault := range []testworld.Fault{testworld.LostReply, {Err: testworld.Lost}, {Err: testworld.Refused}, {Err: testworld.Exhausted},
+		{Err: testworld.Loading}} {
 		inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 			w.granted(1)
 			var left atomic.Int64
-			w.p.Hook(func(enginetest.Call) enginetest.Fault {
+			w.p.Hook(func(testworld.Call) testworld.Fault {
 				if left.Add(-1) >= 0 {
 					return fault
 				}
-				return enginetest.Fault{}
+				return testworld.Fault{}
 			})
 			var wg sync.WaitGroup
 			var granted atomic.Int64
@@ -198,7 +196,7 @@ func TestHiccup(t *testing.T) {
 			wg.Wait()
 			require.EqualValues(t, 200, granted.Load())
 			time.Sleep(2 * time.Second)
-			require.EqualValues(t, 1+200, w.server.Granted(w.l.key))
+			require.EqualValues(t, 1+200, w.server.Granted(w.l.key, time.Time{}, time.Time{}))
 			w.granted(1000)
 		})
 	}
@@ -208,9 +206,8 @@ func TestHiccup(t *testing.T) {
 func TestContextEndsTheWaitForRedis(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.p.Cut(enginetest.Refused)
-		ctx, cancel := context.WithTimeout(w.ctx, 7*time.Second)
-		defer cancel()
+		w.p.Cut(testworld.Refused)
+		ctx := w.leaving(7 * time.Second)
 		err := w.l.Acquire(ctx, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
@@ -227,7 +224,7 @@ func TestContextEndsTheWaitForRedis(t *testing.T) {
 func TestCloseDuringAnOutage(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		errs := make(chan error, 1)
 		go func() { errs <- w.l.Acquire(w.ctx, 1) }()
 		w.at(5500 * time.Millisecond)
@@ -237,17 +234,17 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	})
 }
 
-// TestExhaustedPoolIsNoOutage checks that an exhausted connection pool does not start an outage. It is a local
+// TestLocalFaultIsNoOutage checks that an exhausted connection pool does not start an outage. It is a local
 // fault, and other requests may still be sent.
-func TestExhaustedPoolIsNoOutage(t *testing.T) {
+func TestLocalFaultIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.p.Next(slices.Repeat([]enginetest.Fault{{Err: enginetest.Exhausted}}, retry.MaxAttempts)...)
+		w.p.Next(slices.Repeat([]testworld.Fault{{Err: testworld.Exhausted}}, retry.MaxAttempts)...)
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
-		require.ErrorIs(t, err, enginetest.Exhausted.Err)
+		require.ErrorIs(t, err, testworld.Exhausted.Err)
 		require.False(t, w.l.Health().Down())
 		// A waiter keeps asking about once a second.
-		w.p.Cut(enginetest.Exhausted)
+		w.p.Cut(testworld.Exhausted)
 		begin := time.Now()
 		time.AfterFunc(5*time.Second, w.p.Mend)
 		before := w.p.Sent()
@@ -272,27 +269,23 @@ func TestOutageOfAShard(t *testing.T) {
 		require.False(t, far.Health().Down())
 		require.False(t, unknown.Health().Down())
 		sent := w.p.Sent()
-		_, err := near.Try(w.ctx, 1)
-		require.ErrorIs(t, err, permit.ErrUnavailable)
+		near.fails(1, permit.ErrUnavailable)
 		require.Equal(t, sent, w.p.Sent())
 		w.p.Mend()
 		for _, l := range []*limiter{far, unknown} {
-			ok, err := l.TryAcquire(w.ctx, 1, 0)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, l.within(1, 0))
 		}
-		_, err = w.l.Try(w.ctx, 1)
-		require.ErrorIs(t, err, permit.ErrUnavailable)
+		w.l.fails(1, permit.ErrUnavailable)
 	}, divided)
 }
 
-// TestLostReplyIsAskedForAgain checks that a request whose reply is lost is sent again, under the same ID and as a
+// TestLostReplyIsAReplay checks that a request whose reply is lost is sent again, under the same ID and as a
 // replay, so that its permits are spent only once. This holds even if no permits are left, and if the replay is the
 // probe that ends an outage.
-func TestLostReplyIsAskedForAgain(t *testing.T) {
+func TestLostReplyIsAReplay(t *testing.T) {
 	for lost := 1; lost < retry.MaxAttempts; lost++ {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-			w.p.Next(slices.Repeat([]enginetest.Fault{enginetest.LostReply}, lost)...)
+			w.p.Next(slices.Repeat([]testworld.Fault{testworld.LostReply}, lost)...)
 			w.granted(10)
 			w.used(10)
 			calls := w.p.Calls()
@@ -313,14 +306,14 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-				w.p.Next(enginetest.LostReply)
-				w.p.Cut(enginetest.Refused)
+				w.p.Next(testworld.LostReply)
+				w.p.Cut(testworld.Refused)
 				time.AfterFunc(10*time.Second, w.p.Mend)
 				require.NoError(t, ask(w))
 				require.Greater(t, w.elapsed(), 10*time.Second)
 				require.LessOrEqual(t, w.elapsed(), 11250*time.Millisecond)
 				w.used(7)
-				require.EqualValues(t, 7, w.server.Granted(w.l.key))
+				require.EqualValues(t, 7, w.server.Granted(w.l.key, time.Time{}, time.Time{}))
 				require.Len(t, w.server.Grants(w.l.key), 1)
 			})
 		})

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,8 +21,7 @@ func TestFailOpen(t *testing.T) {
 	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
 		open := w.l.on(failOpen)
 		w.granted(2)
-		r, err := open.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := open.try(1)
 		require.False(t, r.Granted, "Redis is there and decides")
 		require.False(t, r.Degraded)
 
@@ -48,7 +47,7 @@ func TestFailOpen(t *testing.T) {
 			})
 		}
 		w.at(5100 * time.Millisecond)
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		line.Wait()
 		for _, at := range served { // the flight of the line that starts at 6 s makes its attempts first
 			require.Greater(t, at, 6*time.Second)
@@ -56,51 +55,17 @@ func TestFailOpen(t *testing.T) {
 		}
 		for range 1000 {
 			begin := time.Now()
-			r, err := open.Try(w.ctx, 7)
-			require.NoError(t, err)
+			r := open.try(7)
 			require.True(t, r.Granted && r.Degraded)
 			require.Zero(t, r.Wait)
 			require.Equal(t, overall(2, time.Minute), r.Reply.Rate, "what Redis told last")
-			ok, err := open.TryAcquire(w.ctx, 1, time.Second)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, open.within(1, time.Second))
 			require.NoError(t, open.Acquire(w.ctx, 1))
 			require.Zero(t, time.Since(begin))
-			_, err = w.l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrUnavailable, "the policy is the request's")
+			w.l.fails(1, permit.ErrUnavailable) // the policy is the request's
 		}
 		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
 		w.idle()
-	})
-}
-
-// TestPoliciesLeaveOtherErrorsAlone checks that an outage policy does not hide errors that Redis replies, or errors
-// of the request itself.
-func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
-	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
-		for _, p := range []*outage.Policy{failOpen, localShare(overall(10, time.Second), 1)} {
-			l := w.l.on(p)
-			_, err := l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrNotInitialized)
-			w.server.SetRate(l.key, overall(10, time.Second))
-			_, err = l.Try(w.ctx, 11)
-			require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
-			w.p.Next(enginetest.Fault{Err: enginetest.Denied})
-			_, err = l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, enginetest.Denied.Err)
-			require.NotErrorIs(t, err, permit.ErrUnavailable)
-			require.False(t, l.Health().Down())
-			w.goesAway()
-			_, err = l.Peek(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrUnavailable, "what nobody takes is nobody's to grant")
-			time.Sleep(1250 * time.Millisecond)
-			w.p.Cut(enginetest.Denied)
-			_, err = w.l.Try(w.ctx, 1) // this request is the probe
-			require.ErrorIs(t, err, enginetest.Denied.Err)
-			require.False(t, l.Health().Down(), "it is there, and says no")
-			w.p.Mend()
-			w.server.Delete(l.key)
-		}
 	})
 }
 
@@ -123,8 +88,7 @@ func TestPoliciesProbe(t *testing.T) {
 					if blocking {
 						require.NoError(t, l.Acquire(w.ctx, 1))
 					} else {
-						r, err := l.Try(w.ctx, 1)
-						require.NoError(t, err)
+						r := l.try(1)
 						require.False(t, r.Degraded && time.Since(begin) > back+1250*time.Millisecond+40*time.Millisecond && back > 0)
 						require.True(t, r.Granted || r.Wait > 0)
 						require.True(t, r.Degraded || back > 0)
@@ -146,19 +110,18 @@ func TestPoliciesProbe(t *testing.T) {
 func TestProbeThatHangs(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.goesAway()
-		w.p.Always(enginetest.Fault{After: 20 * time.Second, Err: enginetest.Refused})
+		w.p.Always(testworld.Fault{After: 20 * time.Second, Err: testworld.Refused})
 		l := w.l.on(failOpen)
 		begin := time.Now()
 		for range 1000 {
 			before := time.Now()
-			r, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
+			r := l.try(1)
 			require.True(t, r.Granted)
 			require.Zero(t, time.Since(before))
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.Equal(t, 10*time.Second, time.Since(begin))
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		time.Sleep(20 * time.Second)
 		w.idle()
 	})
@@ -173,8 +136,7 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 			until := time.Now().Add(30 * time.Second)
 			l.NoteCoolDown(until)
 			l.NoteCoolDown(until.Add(-time.Second)) // the longer cool-down wins
-			r, err := l.Try(w.ctx, 1)
-			require.NoError(t, err)
+			r := l.try(1)
 			require.False(t, r.Granted)
 			require.Equal(t, 30*time.Second, r.Wait)
 			require.NoError(t, l.Acquire(w.ctx, 1))
@@ -187,45 +149,6 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 	}
 }
 
-// TestObserver checks that the observer is told of the beginning and the end of an outage exactly once each, with
-// the details of the outage, and that it is called without any lock held.
-func TestObserver(t *testing.T) {
-	var events []engine.Event
-	var w *world
-	inWorld(t, overall(10, time.Second), func(t *testing.T, here *world) {
-		w = here
-		w.granted(1)
-		require.Empty(t, events)
-		begun := w.goesAway()
-		open := w.l.on(failOpen)
-		for range 50 {
-			_, err := open.Try(w.ctx, 1)
-			require.NoError(t, err)
-			_, err = w.l.Try(w.ctx, 1)
-			require.Error(t, err)
-			time.Sleep(100 * time.Millisecond)
-		}
-		w.p.Mend()
-		require.NoError(t, w.l.Acquire(w.ctx, 1))
-		w.granted(1)
-		synctest.Wait()
-		require.Len(t, events, 2)
-		require.Equal(t, engine.Event{Limiter: w.l.key, Time: begun, Err: enginetest.Refused.Err}, events[0])
-		require.Equal(t, engine.OutageEnded, events[1].Kind)
-		require.Equal(t, w.l.key, events[1].Limiter)
-		require.EqualValues(t, 50, events[1].Granted)
-		require.Equal(t, events[1].Time.Sub(begun), events[1].Duration)
-		require.InDelta(t, 5500*time.Millisecond, events[1].Duration, float64(750*time.Millisecond))
-		require.NoError(t, events[1].Err)
-	}, func(c *engine.Config) {
-		c.Observe = func(e engine.Event) {
-			events = append(events, e)
-			w.l.Snapshot() // takes the lock
-			w.l.Health().Down()
-		}
-	})
-}
-
 // TestMemoriesAreBounded checks that the number of limiters that a shard remembers is bounded within an interval,
 // too: a limiter that finds no room fails closed under LocalShare, and open under FailOpen. Those that are still
 // needed are not dropped, and make room when they no longer count.
@@ -235,8 +158,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 		w.goesAway()
 		time.Sleep(time.Second)
 		kept := w.limiter(w.l.key + "kept").on(p)
-		r, err := kept.Try(w.ctx, 5)
-		require.NoError(t, err)
+		r := kept.try(5)
 		require.True(t, r.Granted)
 		granted := 0
 		for i := range 10 * engine.MaxLocals {
@@ -249,17 +171,15 @@ func TestMemoriesAreBounded(t *testing.T) {
 				require.ErrorIs(t, err, permit.ErrUnavailable)
 				require.ErrorContains(t, err, fmt.Sprintf("the local shares of %d limiters", engine.MaxLocals))
 			}
-			r, err := w.beside(kept, fmt.Sprint(w.l.key, "open", i)).on(failOpen).Try(w.ctx, 1)
-			require.NoError(t, err)
+			r := w.beside(kept, fmt.Sprint(w.l.key, "open", i)).on(failOpen).try(1)
 			require.True(t, r.Granted)
 			require.LessOrEqual(t, kept.Snapshot().Remembered, engine.MaxLocals)
 			time.Sleep(100 * time.Microsecond)
 		}
 		require.GreaterOrEqual(t, granted, engine.MaxLocals*9/10)
-		_, err = w.all(w.ctx, -1, w.beside(kept, "in a list").on(p).of(1), kept.of(1))
+		_, err := w.all(w.ctx, -1, w.beside(kept, "in a list").on(p).of(1), kept.of(1))
 		require.ErrorIs(t, err, permit.ErrUnavailable)
-		r, err = kept.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r = kept.try(1)
 		require.False(t, r.Granted, "%d are remembered", kept.Snapshot().Remembered)
 		time.Sleep(time.Second)
 		for i := range engine.MaxLocals {
@@ -285,11 +205,9 @@ func TestACoolDownIsNotForgottenForOthers(t *testing.T) {
 		time.Sleep(time.Minute)
 		cool.NoteCoolDown(time.Now().Add(time.Minute))
 		for i := range 10 * engine.MaxLocals {
-			_, err := w.beside(cool, fmt.Sprint("after", i)).on(failOpen).Try(w.ctx, 1)
-			require.NoError(t, err)
+			w.beside(cool, fmt.Sprint("after", i)).on(failOpen).try(1)
 		}
-		r, err := cool.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := cool.try(1)
 		require.False(t, r.Granted)
 		require.Equal(t, time.Minute, r.Wait)
 	})
@@ -300,15 +218,13 @@ func TestACoolDownIsNotForgottenForOthers(t *testing.T) {
 func TestLocalShareToTheMillisecond(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(1000, time.Hour), 3)) // the rate known from Redis takes precedence
-		r, err := l.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := l.try(1)
 		require.False(t, r.Degraded)
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
 		try := func(permits int64, granted bool, wait time.Duration, available int64) {
 			t.Helper()
-			r, err := l.Try(w.ctx, permits)
-			require.NoError(t, err)
+			r := l.try(permits)
 			require.True(t, r.Degraded)
 			require.Equal(t, granted, r.Granted)
 			require.Equal(t, wait, r.Wait)
@@ -336,9 +252,9 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		try(2, false, 500*time.Millisecond, 0)
 		at(10 * time.Second)
 		try(3, true, 0, 0)
-		_, err = l.Try(w.ctx, 4)
+		_, err := l.Try(w.ctx, 4)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
-		require.ErrorIs(t, err, enginetest.Refused.Err)
+		require.ErrorIs(t, err, testworld.Refused.Err)
 		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
 		require.ErrorIs(t, l.Acquire(w.ctx, 4), permit.ErrUnavailable)
 		for nodes, want := range map[int]bool{10: true, 11: false} { // with fewer permits than nodes the policy fails closed
@@ -354,7 +270,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 // policy.
 func TestLocalShareOfAStranger(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.p.Cut(enginetest.Refused)
+		w.p.Cut(testworld.Refused)
 		l := w.l.on(localShare(permit.Rate{Permits: 8, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}, 2))
 		require.NoError(t, l.Acquire(w.ctx, 3))
 		begun, _ := w.l.Health().Since()
@@ -401,12 +317,10 @@ func TestLocalLine(t *testing.T) {
 		ask(4, w.ctx, l, 1, time.Minute)
 		ask(5, w.ctx, w.l, 1, 2*time.Second) // its policy fails closed
 		ask(6, w.ctx, l, 3, 0)               // can never be granted
-		r, err := l.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r := l.try(1)
 		require.False(t, r.Granted, "not yet")
 		time.Sleep(time.Until(begun.Add(1200 * time.Millisecond)))
-		r, err = l.Try(w.ctx, 1)
-		require.NoError(t, err)
+		r = l.try(1)
 		require.False(t, r.Granted, "others stand in line")
 		require.EqualValues(t, 1, r.Available)
 		require.Equal(t, 800*time.Millisecond, r.Wait)
@@ -437,12 +351,9 @@ func TestLocalDueAtTheTimeout(t *testing.T) {
 			wait := time.Until(begun.Add(time.Second))
 			if i > 0 {
 				wait = time.Second
-				_, err := l.Try(w.ctx, 2)
-				require.NoError(t, err)
+				l.try(2)
 			}
-			ok, err := l.TryAcquire(w.ctx, 1, wait)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, l.within(1, wait))
 		}
 		require.Equal(t, 20*time.Second, time.Since(begun))
 	})
@@ -453,13 +364,9 @@ func TestLocalEarlyRefusal(t *testing.T) {
 		l := w.l.on(localShare(overall(4, time.Second), 2))
 		w.goesAway()
 		begin := time.Now()
-		ok, err := l.TryAcquire(w.ctx, 1, 999*time.Millisecond)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, l.within(1, 999*time.Millisecond))
 		require.Zero(t, time.Since(begin))
-		ok, err = l.TryAcquire(w.ctx, 1, time.Second)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, l.within(1, time.Second))
 	}, refuseEarly)
 }
 
@@ -469,7 +376,7 @@ func TestLocalCallerAlone(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(4, time.Second), 2))
 		w.granted(4)
-		w.p.Cut(enginetest.Lost)
+		w.p.Cut(testworld.Lost)
 		require.NoError(t, l.Acquire(w.ctx, 1))
 		begun, _ := w.l.Health().Since()
 		require.Equal(t, time.Second, time.Since(begun))
@@ -496,5 +403,25 @@ func TestServedByTheServerAfterAll(t *testing.T) {
 		list, err := w.all(w.ctx, 0, l.of(1))
 		require.NoError(t, err)
 		require.Equal(t, allGranted, list)
+	})
+}
+
+// TestObserverMayAsk checks that the observer is called without any lock held, once for each end of an outage.
+func TestObserverMayAsk(t *testing.T) {
+	var w *world
+	var kinds []engine.EventKind
+	inWorld(t, overall(10, time.Second), func(t *testing.T, here *world) {
+		w = here
+		w.goesAway()
+		w.p.Mend()
+		require.NoError(t, w.l.Acquire(w.ctx, 1))
+		synctest.Wait()
+		require.Equal(t, []engine.EventKind{engine.OutageBegan, engine.OutageEnded}, kinds)
+	}, func(c *engine.Config) {
+		c.Observe = func(e engine.Event) {
+			kinds = append(kinds, e.Kind)
+			w.l.Snapshot() // takes the lock
+			w.l.Health().Down()
+		}
 	})
 }

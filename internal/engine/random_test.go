@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/internal/testworld"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -50,10 +52,10 @@ const (
 	planWaitList
 )
 
-func newStorm(t *testing.T, rt *rapid.T, rates []permit.Rate) *storm {
+func newStorm(t *testing.T, rdb *redis.Client, rt *rapid.T, rates []permit.Rate) *storm {
 	s := &storm{rt: rt, rates: rates}
 	early := rapid.Bool().Draw(rt, "refuse early")
-	s.world = newWorld(t, enginetest.New(rt), func(c *engine.Config) { c.RefuseEarly = early },
+	s.world = newWorld(t, testworld.New(rt, rdb, redistest.Key(t)), func(c *engine.Config) { c.RefuseEarly = early },
 		recheck(rapid.SampledFrom([]time.Duration{time.Second, time.Hour}).Draw(rt, "recheck")))
 	if rapid.Bool().Draw(rt, "in turn") {
 		s.p.InTurn()
@@ -238,16 +240,16 @@ func drawRates(rt *rapid.T, intervals ...time.Duration) (rates []permit.Rate) {
 // every caller has an outcome in time, that every limiter is in one of its states whenever a call is made, and that
 // nothing is left over.
 func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var granted, replays, refunds int64
 		check(t, func(rt *rapid.T) {
-			s := newStorm(t, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // so long that refunds precede expiry
+			s := newStorm(t, rdb, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // so long that refunds precede expiry
 			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "faults"), 0))
 			faulty := rapid.IntRange(0, 60).Draw(rt, "percent that fail")
 			slow := rapid.Int64Range(0, 300).Draw(rt, "ms")
 			var mu sync.Mutex
 			failed := map[string]int{}
-			s.p.Hook(func(c enginetest.Call) (f enginetest.Fault) {
+			s.p.Hook(func(c testworld.Call) (f testworld.Fault) {
 				mu.Lock()
 				defer mu.Unlock()
 				if err := s.e.CheckStates(); err != nil {
@@ -260,8 +262,8 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 					return f
 				}
 				failed[id]++
-				f.Err = []*retry.Error{enginetest.Refused, enginetest.Lost, enginetest.Lost, enginetest.Exhausted, enginetest.Loading}[random.IntN(5)]
-				f.Runs = f.Err == enginetest.Lost && random.IntN(3) > 0
+				f.Err = []*retry.Error{testworld.Refused, testworld.Lost, testworld.Lost, testworld.Exhausted, testworld.Loading}[random.IntN(5)]
+				f.Runs = f.Err == testworld.Lost && random.IntN(3) > 0
 				return f
 			})
 			s.play(rapid.IntRange(1, 40).Draw(rt, "callers"), rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond, 3 * time.Second,
@@ -269,8 +271,8 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 			s.end()
 			require.NoError(rt, s.server.CheckWindows(true))
 			for i, l := range s.limiters {
-				require.Equal(rt, s.got[i].Load(), s.server.Granted(l.key), "what the callers of %s have, and what is granted", l.key)
-				require.NoError(rt, s.told[i].check(func(from, until time.Time) int64 { return s.server.GrantedBetween(l.key, from, until) }), l.key)
+				require.Equal(rt, s.got[i].Load(), s.server.Granted(l.key, time.Time{}, time.Time{}), "what the callers of %s have, and what is granted", l.key)
+				require.NoError(rt, s.told[i].check(func(from, until time.Time) int64 { return s.server.Granted(l.key, from, until) }), l.key)
 				granted += s.got[i].Load()
 			}
 			for _, c := range s.p.Calls() {
@@ -291,11 +293,11 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 // policies. It checks that no caller waits beyond its limits, that no local share grants more than it may, that
 // callers have only what was granted, and that one interval after the last call all permits are free.
 func TestOutagesAtRandom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var outages, local int64
 		check(t, func(rt *rapid.T) {
 			rates := drawRates(rt, time.Second, 3*time.Second, 10*time.Second)
-			s := newStorm(t, rt, rates)
+			s := newStorm(t, rdb, rt, rates)
 			nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
 			s.policies = []*outage.Policy{nil, nil, localShare(rates[0], nodes), localShare(rates[0], nodes), failOpen}
 			cuts := rapid.IntRange(1, 4).Draw(rt, "outages")
@@ -303,10 +305,10 @@ func TestOutagesAtRandom(t *testing.T) {
 			for range 2 * cuts {
 				lasts = append(lasts, time.Duration(rapid.IntRange(1, 30_000).Draw(rt, "lasts"))*time.Millisecond)
 			}
-			faults := []enginetest.Fault{{Err: enginetest.Refused}, {Err: enginetest.Lost}, enginetest.LostReply, {Err: enginetest.Exhausted},
-				{Err: enginetest.Loading}, {Err: enginetest.Refused, After: 2 * time.Second}, {Before: 2 * time.Second}, {After: 3 * time.Second},
-				{After: 3 * time.Second, Err: enginetest.Lost, Runs: true}, {Err: enginetest.OutOfMemory, Reads: true}}
-			var how []enginetest.Fault
+			faults := []testworld.Fault{{Err: testworld.Refused}, {Err: testworld.Lost}, testworld.LostReply, {Err: testworld.Exhausted},
+				{Err: testworld.Loading}, {Err: testworld.Refused, After: 2 * time.Second}, {Before: 2 * time.Second}, {After: 3 * time.Second},
+				{After: 3 * time.Second, Err: testworld.Lost, Runs: true}, {Err: testworld.OutOfMemory, Reads: true}}
+			var how []testworld.Fault
 			for range cuts {
 				how = append(how, rapid.SampledFrom(faults).Draw(rt, "how"))
 			}
@@ -328,7 +330,7 @@ func TestOutagesAtRandom(t *testing.T) {
 			s.end()
 			require.NoError(rt, s.server.CheckWindows(false))
 			for i, l := range s.limiters {
-				require.LessOrEqual(rt, s.got[i].Load(), s.server.Granted(l.key), "what the callers of %s have, and what is granted", l.key)
+				require.LessOrEqual(rt, s.got[i].Load(), s.server.Granted(l.key, time.Time{}, time.Time{}), "what the callers of %s have, and what is granted", l.key)
 				r := rates[i]
 				// The rate of the policy applies until the server has reported its own.
 				most := max(r.Permits, rates[0].Permits) / int64(nodes)

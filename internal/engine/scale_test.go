@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -11,44 +10,16 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkForgedNames makes one request for each of many limiters while their server is away. Each of them has a
-// local share.
-func BenchmarkForgedNames(b *testing.B) {
-	s := enginetest.New(b)
-	p := s.Process()
-	e := engine.New(engine.Config{Backends: p, Recheck: time.Second, OutageLimit: 30 * time.Second})
-	defer e.Close()
-	p.Cut(enginetest.Refused)
-	policy := localShare(overall(10, 10*time.Second), 2)
-	try := func(i int) error {
-		key := "forged-" + strconv.Itoa(i)
-		h := e.Handle(key, key, p.Limiter(key))
-		_, err := h.Acquire(context.Background(), engine.Request{Permits: 1, Policy: policy})
-		return err
-	}
-	_ = try(-1)
-	time.Sleep(10 * time.Second) // until the share begins
-	answered, refused := 0, 0
-	for i := 0; b.Loop(); i++ {
-		if err := try(i); errors.Is(err, permit.ErrUnavailable) {
-			refused++
-		} else {
-			answered++
-		}
-	}
-	b.ReportMetric(float64(answered), "answered")
-	b.ReportMetric(float64(refused), "unavailable")
-}
-
 // crowd returns a limiter for which many callers wait, each for an hour, behind a first one.
-func crowd(tb testing.TB, callers int, policy *outage.Policy, opts ...func(*engine.Config)) (*engine.Engine, *enginetest.Process, *engine.Handle, func()) {
-	s := enginetest.New(tb)
+func crowd(tb testing.TB, callers int, policy *outage.Policy, opts ...func(*engine.Config)) (*engine.Engine, *testworld.Process, *engine.Handle, func()) {
+	s := testworld.New(tb, redistest.Client(tb), redistest.Key(tb))
 	s.SetRate("crowded", overall(1, 24*time.Hour))
 	p := s.Process()
 	cfg := engine.Config{Backends: p, Recheck: time.Hour, OutageLimit: time.Hour}
@@ -90,7 +61,7 @@ func arrives(t *testing.T, what func()) {
 // TestManyLimitersInAShard lets a caller wait for each of many limiters of one shard, and checks that a request for
 // another one looks at none of them, that each serves its own callers, and that one of them is left in the end.
 func TestManyLimitersInAShard(t *testing.T) {
-	s := enginetest.New(t)
+	s := testworld.New(t, redistest.Client(t), redistest.Key(t))
 	p := s.Process()
 	e := engine.New(engine.Config{Backends: p, Recheck: time.Hour, OutageLimit: time.Hour})
 	first := e.Handle("0", "0", p.Limiter("0"))
@@ -164,7 +135,7 @@ func TestNobodyWalksTheLine(t *testing.T) {
 	} {
 		t.Run("a try beside "+name, func(t *testing.T) {
 			_, p, h, end := crowd(t, permit.MaxRequests+100, policy)
-			p.Cut(enginetest.Refused)
+			p.Cut(testworld.Refused)
 			try := func() {
 				_, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
 				require.ErrorIs(t, err, permit.ErrUnavailable)
@@ -203,7 +174,7 @@ func BenchmarkTryBesideACrowd(b *testing.B) {
 		b.Run(fmt.Sprintf("%d callers", callers), func(b *testing.B) {
 			_, p, h, end := crowd(b, callers, nil)
 			defer end()
-			p.Cut(enginetest.Refused)
+			p.Cut(testworld.Refused)
 			_, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
 			require.Error(b, err)
 			for b.Loop() {

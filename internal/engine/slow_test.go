@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,9 +12,10 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,8 +63,7 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 					at := time.Duration(i) * 10 * time.Millisecond
 					wg.Go(func() {
 						time.Sleep(at)
-						ctx, cancel := context.WithTimeout(w.ctx, time.Second)
-						defer cancel()
+						ctx := w.leaving(time.Second)
 						sent := time.Now()
 						r, err := l.Try(ctx, 1)
 						took := time.Since(sent)
@@ -176,8 +177,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 		for i := range int(d / (10 * time.Millisecond)) {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
-				r, err := w.l.Try(w.ctx, 1)
-				require.NoError(w.t, err)
+				r := w.l.try(1)
 				require.True(w.t, r.Granted)
 			})
 		}
@@ -186,7 +186,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 	// stall makes the server reply to nothing for d, and then to everything at once.
 	stall := func(w *world, d time.Duration) {
 		end := time.Now().Add(d)
-		w.p.Hook(func(enginetest.Call) enginetest.Fault { return enginetest.Fault{Before: time.Until(end)} })
+		w.p.Hook(func(testworld.Call) testworld.Fault { return testworld.Fault{Before: time.Until(end)} })
 	}
 	for d, outages := range map[time.Duration]int{
 		200 * time.Millisecond: 0, 999 * time.Millisecond: 0, 1400 * time.Millisecond: 0,
@@ -217,7 +217,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 		var told events
 		inWorld(t, overall(100_000, time.Second), func(t *testing.T, w *world) {
 			for range 8 {
-				w.p.Next(enginetest.Fault{After: 10 * time.Second})
+				w.p.Next(testworld.Fault{After: 10 * time.Second})
 				go func() { _, _ = w.l.Try(context.Background(), 1) }()
 				synctest.Wait()
 				time.Sleep(101 * time.Millisecond)
@@ -233,15 +233,15 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 		var told events
 		inWorld(t, overall(100_000, time.Second), func(t *testing.T, w *world) {
 			for range 10 {
-				w.p.Next(enginetest.Fault{After: 2 * time.Second})
+				w.p.Next(testworld.Fault{After: 2 * time.Second})
 				w.granted(1)
 				w.granted(1)
 			}
 			require.Zero(t, told.count(engine.OutageBegan))
-			w.p.Next(enginetest.Fault{After: 2 * time.Second})
+			w.p.Next(testworld.Fault{After: 2 * time.Second})
 			w.granted(1)
 			time.Sleep(time.Minute)
-			w.p.Next(enginetest.Fault{After: 2 * time.Second})
+			w.p.Next(testworld.Fault{After: 2 * time.Second})
 			w.granted(1) // its caller cannot leave, so it gets its reply
 			require.Equal(t, 1, told.count(engine.OutageBegan), "the second in a row")
 		}, told.observe)
@@ -252,7 +252,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 // reply: nobody waits for four attempts.
 func TestTimeoutsOfAttemptsAreSilence(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.p.Always(enginetest.Fault{After: 900 * time.Millisecond, Err: enginetest.Lost})
+		w.p.Always(testworld.Fault{After: 900 * time.Millisecond, Err: testworld.Lost})
 		var wg sync.WaitGroup
 		for range 2 {
 			ctx, cancel := context.WithCancel(w.ctx)
@@ -260,7 +260,7 @@ func TestTimeoutsOfAttemptsAreSilence(t *testing.T) {
 			wg.Go(func() {
 				_, err := w.l.Try(ctx, 1)
 				require.ErrorIs(t, err, permit.ErrUnavailable)
-				require.ErrorIs(t, err, enginetest.Lost.Err, "what the last attempt ended with")
+				require.ErrorIs(t, err, testworld.Lost.Err, "what the last attempt ended with")
 				require.Equal(t, 1500*time.Millisecond, w.elapsed())
 			})
 		}
@@ -293,23 +293,22 @@ func TestWaitersDuringSlowReplies(t *testing.T) {
 	})
 }
 
-// TestRefusedWritesAreOneOutage lets the server refuse to write. Requests that are refused for want of permits only
+// TestReadsDoNotEndAnOutageOfWrites lets the server refuse to write. Requests that are refused for want of permits only
 // read, and so do dry runs, so their replies do not end the outage. A write that changes nothing does.
-func TestRefusedWritesAreOneOutage(t *testing.T) {
+func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 	for name, p := range map[string]*outage.Policy{"closed": nil, "open": failOpen, "share": localShare(overall(4, time.Second), 2)} {
 		t.Run(name, func(t *testing.T) {
 			var told events
 			inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 				l := w.l.on(p)
-				w.p.RefuseWrites(enginetest.OutOfMemory)
-				_, err := w.l.Try(w.ctx, 1)
-				require.ErrorIs(t, err, enginetest.OutOfMemory.Err)
+				w.p.RefuseWrites(testworld.OutOfMemory)
+				w.l.fails(1, testworld.OutOfMemory.Err)
 				begun := time.Now()
 				granted := 0
 				for w.elapsed() < 15*time.Second {
 					r, err := l.Try(w.ctx, 1)
 					if name == "closed" {
-						require.ErrorIs(t, err, enginetest.OutOfMemory.Err)
+						require.ErrorIs(t, err, testworld.OutOfMemory.Err)
 						require.ErrorIs(t, err, permit.ErrUnavailable)
 					} else {
 						require.NoError(t, err)
@@ -344,10 +343,9 @@ func TestRefusedWritesAreOneOutage(t *testing.T) {
 func TestRefusalsToRunDoNotEndAnOutage(t *testing.T) {
 	var told events
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
-		w.p.Cut(enginetest.Loading)
+		w.p.Cut(testworld.Loading)
 		for w.elapsed() < 15*time.Second {
-			_, err := w.l.Try(w.ctx, 1)
-			require.ErrorIs(t, err, permit.ErrUnavailable)
+			w.l.fails(1, permit.ErrUnavailable)
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.Equal(t, 1, told.count(engine.OutageBegan))
@@ -392,9 +390,7 @@ func TestOutageLimitCountsFromTheOutage(t *testing.T) {
 		w.server.SetRate("other-a", overall(1, time.Hour))
 		other := w.limiter("other-a")
 		w.granted(1)
-		ok, err := other.TryAcquire(w.ctx, 1, 0)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, other.within(1, 0))
 		ended := map[string]time.Duration{}
 		var mu sync.Mutex
 		var wg sync.WaitGroup
@@ -457,9 +453,7 @@ func TestLateGrantIsNotForTheShare(t *testing.T) {
 			ctx, cancel := context.WithCancel(w.ctx)
 			defer cancel()
 			go func() { _, _ = w.l.Try(ctx, 1) }()
-			ok, err := w.l.on(p).TryAcquire(w.ctx, 2, time.Minute)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, w.l.on(p).within(2, time.Minute))
 			require.Equal(t, at, w.elapsed())
 			time.Sleep(10 * time.Second)
 			w.used(0)
@@ -472,7 +466,7 @@ func TestLateGrantIsNotForTheShare(t *testing.T) {
 func TestOldCallsBeginNoOutage(t *testing.T) {
 	var told events
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.p.Always(enginetest.Fault{After: 10 * time.Second, Err: enginetest.Lost})
+		w.p.Always(testworld.Fault{After: 10 * time.Second, Err: testworld.Lost})
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() { _, _ = w.l.on(failOpen).Try(w.ctx, 1) })
@@ -492,4 +486,27 @@ func TestOldCallsBeginNoOutage(t *testing.T) {
 		require.Equal(t, 1, told.count(engine.OutageBegan))
 		require.Equal(t, 1, told.count(engine.OutageEnded))
 	}, told.observe)
+}
+
+// TestProofThatHangs checks that a probe without a reply in time leaves the outage as it is, and says so.
+func TestProofThatHangs(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		w.granted(1) // so that requests are refused, and only read
+		w.p.Next(slices.Repeat([]testworld.Fault{{Err: testworld.OutOfMemory}}, retry.MaxAttempts)...)
+		w.l.fails(1, testworld.OutOfMemory.Err)
+		w.p.Hook(func(c testworld.Call) (f testworld.Fault) {
+			if c.Op == "probe" {
+				f = testworld.Fault{After: 5 * time.Second, Err: testworld.Lost}
+			}
+			return f
+		})
+		time.Sleep(1250 * time.Millisecond)
+		_, err := w.l.Try(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrUnavailable)
+		require.ErrorContains(t, err, "no reply to a probe within 1s")
+		w.p.Hook(nil)
+		time.Sleep(1250 * time.Millisecond)
+		require.False(t, w.l.try(1).Granted)
+		require.False(t, w.l.Health().Down())
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,9 +46,7 @@ func TestWaitingCallsAreFew(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		before := w.p.Sent()
-		ok, err := w.l.TryAcquire(w.ctx, 1, 5500*time.Millisecond)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, w.l.within(1, 5500*time.Millisecond))
 		require.Equal(t, 5500*time.Millisecond, w.elapsed())
 		require.EqualValues(t, 6+1, w.p.Sent()-before, "and one call that looked for lost permits")
 	})
@@ -60,32 +59,6 @@ func TestAcquireWaitsAsLongAsItTakes(t *testing.T) {
 		}
 		require.Equal(t, 18*time.Hour, w.elapsed())
 	}, recheck(10*time.Minute))
-}
-
-// TestManyWaiters runs many callers for hours. It checks that every caller is served and that no window holds more
-// than the rate.
-func TestManyWaiters(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		var (
-			log grantLog
-			wg  sync.WaitGroup
-		)
-		for range 100 {
-			wg.Go(func() {
-				for range 5 {
-					if err := w.l.Acquire(w.ctx, 1); err != nil {
-						t.Error(err)
-						return
-					}
-					log.add(w.elapsed(), 1)
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, log.grants, 500)
-		require.LessOrEqual(t, log.worst(time.Second), int64(10))
-		require.Equal(t, 49*time.Second, w.elapsed())
-	})
 }
 
 func TestCloseFailsWaitersAndCalls(t *testing.T) {
@@ -106,8 +79,7 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 		before := w.p.Sent()
 		_, err := w.l.Try(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrClosed)
-		_, err = w.l.on(failOpen).Try(w.ctx, 1)
-		require.ErrorIs(t, err, permit.ErrClosed)
+		w.l.on(failOpen).fails(1, permit.ErrClosed)
 		require.ErrorIs(t, w.limiter("another").Acquire(w.ctx, 1), permit.ErrClosed)
 		_, err = w.l.Peek(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrClosed)
@@ -117,9 +89,9 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 	})
 }
 
-// TestContextEndsEveryCall checks that a call returns at the instant at which its context ends, with the context's
+// TestContextEndsEveryWait checks that a call returns at the instant at which its context ends, with the context's
 // error unwrapped: while it waits, while it sleeps, while it is in flight, and before anything is sent.
-func TestContextEndsEveryCall(t *testing.T) {
+func TestContextEndsEveryWait(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		calls := []func(ctx context.Context) error{
 			func(ctx context.Context) error { _, err := w.l.Try(ctx, 1); return err },
@@ -129,12 +101,11 @@ func TestContextEndsEveryCall(t *testing.T) {
 		w.granted(1)
 		for _, f := range calls[1:] {
 			begin := time.Now()
-			ctx, cancel := context.WithTimeout(w.ctx, 2750*time.Millisecond)
+			ctx := w.leaving(2750 * time.Millisecond)
 			require.True(t, f(ctx) == context.DeadlineExceeded)
 			require.Equal(t, 2750*time.Millisecond, time.Since(begin))
-			cancel()
 			begin = time.Now()
-			ctx, cancel = context.WithCancel(w.ctx)
+			ctx, cancel := context.WithCancel(w.ctx)
 			time.AfterFunc(1300*time.Millisecond, cancel)
 			require.True(t, f(ctx) == context.Canceled)
 			require.Equal(t, 1300*time.Millisecond, time.Since(begin))
@@ -142,8 +113,7 @@ func TestContextEndsEveryCall(t *testing.T) {
 		}
 		w.delay(time.Minute)
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(w.ctx, 700*time.Millisecond)
-		defer cancel()
+		ctx := w.leaving(700 * time.Millisecond)
 		var wg sync.WaitGroup
 		for _, f := range calls {
 			wg.Go(func() {
@@ -174,10 +144,9 @@ func TestShortKeepAlive(t *testing.T) {
 		r.KeepAlive = keep
 		inWorld(t, r, func(t *testing.T, w *world) {
 			w.granted(1)
+			w.p.Always(testworld.Fault{Reply: func(a *permit.Reply) { a.Wait = time.Hour }}) // as if others kept it alive
 			before := w.p.Sent()
-			ok, err := w.l.TryAcquire(w.ctx, 1, 999*time.Millisecond)
-			require.NoError(t, err)
-			require.False(t, ok)
+			require.False(t, w.l.within(1, 999*time.Millisecond))
 			require.Equal(t, calls+1, w.p.Sent()-before, "%v, and one call that looked for lost permits", keep)
 		})
 	}

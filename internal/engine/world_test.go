@@ -12,25 +12,30 @@ import (
 	"testing/synctest"
 	"time"
 
+	_ "github.com/goredisson/ratelimiter" // its scripts
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/testworld"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
 var (
-	_ engine.Backend  = (*enginetest.Limiter)(nil)
-	_ engine.Backends = (*enginetest.Process)(nil)
+	_ engine.Backend  = (*testworld.Limiter)(nil)
+	_ engine.Backends = (*testworld.Process)(nil)
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // A world is a limiter in a bubble of virtual time, with its server and the engine of one process.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
-	server *enginetest.Server
-	p      *enginetest.Process
+	server *testworld.Server
+	p      *testworld.Process
 	e      *engine.Engine
 	l      *limiter
 	epoch  time.Time
@@ -41,8 +46,9 @@ type world struct {
 // A limiter is one limiter as callers of the process see it.
 type limiter struct {
 	engine.Handle
+	w       *world
 	key     string
-	backend *enginetest.Limiter
+	backend *testworld.Limiter
 	policy  *outage.Policy
 }
 
@@ -50,8 +56,8 @@ type limiter struct {
 // left and that no timer is armed.
 func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts ...func(*engine.Config)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, enginetest.New(t), opts...)
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		w := newWorld(t, testworld.New(t, rdb, redistest.Key(t)), opts...)
 		if r != (permit.Rate{}) {
 			w.server.SetRate(w.l.key, r)
 		}
@@ -64,7 +70,7 @@ func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts .
 }
 
 // newWorld returns a world for another process of the server.
-func newWorld(t *testing.T, s *enginetest.Server, opts ...func(*engine.Config)) *world {
+func newWorld(t *testing.T, s *testworld.Server, opts ...func(*engine.Config)) *world {
 	w := &world{t: t, ctx: context.Background(), server: s, p: s.Process(), epoch: time.Now()}
 	cfg := engine.Config{Recheck: time.Second, OutageLimit: 30 * time.Second}
 	for _, o := range opts {
@@ -107,7 +113,7 @@ var failOpen = &outage.Policy{Kind: outage.FailOpen}
 
 func (w *world) limiter(key string) *limiter {
 	b := w.p.Limiter(key)
-	return &limiter{Handle: w.e.Handle(key, key, b), key: key, backend: b}
+	return &limiter{Handle: w.e.Handle(key, key, b), w: w, key: key, backend: b}
 }
 
 // others returns further limiters with these rates.
@@ -130,11 +136,41 @@ func (l *limiter) on(p *outage.Policy) *limiter {
 // beside returns a limiter in the same shard as l.
 func (w *world) beside(l *limiter, key string) *limiter {
 	b := w.p.Limiter(key)
-	return &limiter{Handle: l.Beside(key, key, b), key: key, backend: b, policy: l.policy}
+	return &limiter{Handle: l.Beside(key, key, b), w: w, key: key, backend: b, policy: l.policy}
 }
 
 func (l *limiter) Try(ctx context.Context, permits int64) (engine.Outcome, error) {
 	return l.Handle.Acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
+}
+
+// try is Try without an error.
+func (l *limiter) try(permits int64) engine.Outcome {
+	l.w.t.Helper()
+	r, err := l.Try(l.w.ctx, permits)
+	require.NoError(l.w.t, err)
+	return r
+}
+
+// lent asks for permits that the policy grants.
+func (l *limiter) lent(permits int64) {
+	l.w.t.Helper()
+	r := l.try(permits)
+	require.True(l.w.t, r.Granted && r.Degraded, "%+v", r)
+}
+
+// fails asks for permits, which is the given error.
+func (l *limiter) fails(permits int64, want error) {
+	l.w.t.Helper()
+	_, err := l.Try(l.w.ctx, permits)
+	require.ErrorIs(l.w.t, err, want)
+}
+
+// within is TryAcquire without an error.
+func (l *limiter) within(permits int64, timeout time.Duration) bool {
+	l.w.t.Helper()
+	ok, err := l.TryAcquire(l.w.ctx, permits, timeout)
+	require.NoError(l.w.t, err)
+	return ok
 }
 
 func (l *limiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
@@ -222,12 +258,7 @@ func (w *world) at(d time.Duration) { time.Sleep(d - time.Since(w.epoch)) }
 
 func (w *world) elapsed() time.Duration { return time.Since(w.epoch) }
 
-func (w *world) try(permits int64) engine.Outcome {
-	w.t.Helper()
-	r, err := w.l.Try(w.ctx, permits)
-	require.NoError(w.t, err)
-	return r
-}
+func (w *world) try(permits int64) engine.Outcome { return w.l.try(permits) }
 
 func (w *world) granted(permits int64) {
 	w.t.Helper()
@@ -249,17 +280,24 @@ func (w *world) used(want int64) {
 }
 
 // delay makes the replies to all calls take d.
-func (w *world) delay(d time.Duration) { w.p.Always(enginetest.Fault{After: d}) }
+func (w *world) delay(d time.Duration) { w.p.Always(testworld.Fault{After: d}) }
 
 // goesAway makes the process notice that its server is down.
 func (w *world) goesAway() (begun time.Time) {
 	w.t.Helper()
-	w.p.Cut(enginetest.Refused)
+	w.p.Cut(testworld.Refused)
 	_, err := w.l.on(nil).Try(w.ctx, 1)
 	require.ErrorIs(w.t, err, permit.ErrUnavailable)
 	begun, err = w.l.Health().Since()
 	require.Error(w.t, err)
 	return begun
+}
+
+// leaving returns the context of a caller that leaves after d.
+func (w *world) leaving(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(w.ctx, d)
+	w.t.Cleanup(cancel)
+	return ctx
 }
 
 // idle checks that no caller waits and that no timer is armed.
@@ -300,6 +338,11 @@ type granted struct {
 	permits int64
 }
 
+func (g granted) span() (begin, end time.Time, permits int64) {
+	at := time.Time{}.Add(g.at)
+	return at, at, g.permits
+}
+
 func (g *grantLog) add(at time.Duration, permits int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -307,24 +350,11 @@ func (g *grantLog) add(at time.Duration, permits int64) {
 }
 
 // worst returns the largest number of permits in any window of one interval.
-func (g *grantLog) worst(interval time.Duration) (most int64) {
-	slices.SortStableFunc(g.grants, func(a, b granted) int { return int(a.at - b.at) })
-	sum, oldest := int64(0), 0
-	for _, x := range g.grants {
-		for sum += x.permits; g.grants[oldest].at <= x.at-interval; oldest++ {
-			sum -= g.grants[oldest].permits
-		}
-		most = max(most, sum)
-	}
-	return most
+func (g *grantLog) worst(interval time.Duration) int64 {
+	return redistest.Sum(redistest.Fullest(g.grants, interval, granted.span), granted.span)
 }
 
-func (g *grantLog) total() (n int64) {
-	for _, x := range g.grants {
-		n += x.permits
-	}
-	return n
-}
+func (g *grantLog) total() int64 { return redistest.Sum(g.grants, granted.span) }
 
 // check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
 // would otherwise make the same choices for ever. A failure prints the seed to replay.
@@ -340,3 +370,13 @@ func check(t *testing.T, f func(rt *rapid.T)) {
 
 // noDeadline hides Deadline, which must not be called inside a bubble.
 type noDeadline struct{ testing.TB }
+
+// calls returns the number of calls of that kind that the process has made.
+func (w *world) calls(op string) (n int) {
+	for _, c := range w.p.Calls() {
+		if c.Op == op {
+			n++
+		}
+	}
+	return n
+}

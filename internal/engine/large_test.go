@@ -1,4 +1,4 @@
-package ratelimiter
+package engine_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // longest returns the longest time in which the side was granted nothing, in the intervals after the first ten.
 func (s *side) longest(from, to time.Duration) (d time.Duration) {
 	last := from
-	for _, g := range s.got {
+	for _, g := range s.got.grants {
 		if g.at >= from && g.at < to {
 			d, last = max(d, g.at-last), g.at
 		}
@@ -25,7 +25,7 @@ func (s *side) longest(from, to time.Duration) (d time.Duration) {
 }
 
 // trying makes the callers of a side try every few milliseconds, so that they leave no room to anybody.
-func (s *side) trying(l *RateLimiter) *side {
+func (s *side) trying(l *limiter) *side {
 	var n atomic.Int64
 	s.acquire = func(ctx context.Context, permits int64) bool {
 		pause := 5*time.Millisecond + time.Duration(n.Add(1)*37)*time.Microsecond
@@ -68,29 +68,30 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 				continue // whoever wakes at the very instant takes all of a burst; only virtual time has those
 			}
 			t.Run(fmt.Sprintf("%d of 100, %d processes %s, spread %v", c.large, c.processes, c.others, spread), func(t *testing.T) {
-				inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
+				r := overall(100, time.Second)
+				inWorld(t, r, func(t *testing.T, w *world) {
 					if spread {
-						w.spread(100, time.Second)
+						w.spread(r)
 					}
-					callers, intervals := 8, 40
+					callers, intervals := 8, 25
 					if c.others == "try" {
-						callers, intervals = 2, 20 // each of them makes 200 calls a second
+						callers, intervals = 2, 15 // each of them makes 200 calls a second
 					}
-					sides := []*side{goSide(w.client, w, 1, c.large), goSide(w.client, w, callers, 1)}
+					sides := []*side{ourSide(w, 1, c.large), ourSide(w, callers, 1)}
 					if c.others == "try" {
 						sides[1].trying(w.l)
 					}
 					for range c.processes - 1 {
-						client := newWorld(t, redistest.Peer(t, w.rdb)).client
-						defer client.Close()
-						s := goSide(client, w, callers, 1)
+						other := newWorld(t, w.server)
+						defer other.close()
+						s := ourSide(other, callers, 1)
 						if c.others == "try" {
-							s.trying(client.RateLimiter(w.l.Name()))
+							s.trying(other.l)
 						}
 						sides = append(sides, s)
 					}
 					lasts, from := time.Duration(intervals)*time.Second, 10*time.Second
-					got, all, most := shares(w, 100, time.Second, intervals, sides...)
+					got, all, most := shares(w, r, intervals, sides...)
 					longest, pause := sides[0].longest(from, lasts), sides[1].longest(from, lasts)
 					t.Logf("of %d permits %d were used; large %d, small %v; the large one waited %v, the small ones %v",
 						most, all, got[0], got[1:], longest, pause)
@@ -115,19 +116,21 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 // one that tries for each permit as it comes back. It checks that they are served in turn, each within two intervals
 // for each of them, and that small ones go on, too.
 func TestLargeRequestsOfSeveralProcesses(t *testing.T) {
+	redistest.Repeats(t)
 	for _, permits := range []int64{60, 100} {
 		for n := 2; n <= 4; n++ {
 			t.Run(fmt.Sprintf("%d processes, %d of 100", n, permits), func(t *testing.T) {
-				inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
-					w.spread(100, time.Second)
-					sides := []*side{goSide(w.client, w, 2, 1).trying(w.l)}
+				r := overall(100, time.Second)
+				inWorld(t, r, func(t *testing.T, w *world) {
+					w.spread(r)
+					sides := []*side{ourSide(w, 2, 1).trying(w.l)}
 					for range n {
-						client := newWorld(t, redistest.Peer(t, w.rdb)).client
-						defer client.Close()
-						sides = append(sides, goSide(client, w, 1, permits))
+						other := newWorld(t, w.server)
+						defer other.close()
+						sides = append(sides, ourSide(other, 1, permits))
 					}
-					const intervals = 40
-					got, all, most := shares(w, 100, time.Second, intervals, sides...)
+					const intervals = 25
+					got, all, most := shares(w, r, intervals, sides...)
 					var longest time.Duration
 					for _, s := range sides[1:] {
 						longest = max(longest, s.longest(10*time.Second, intervals*time.Second))
@@ -145,32 +148,26 @@ func TestLargeRequestsOfSeveralProcesses(t *testing.T) {
 }
 
 // TestWhatALargeRequestTakesAheadGoesBack checks that permits that were taken ahead for a large request go back at once
-// when its caller leaves or the Client is closed, and after an interval if its process has died.
+// when its caller leaves or the engine is closed, and after an interval if its process has died.
 func TestWhatALargeRequestTakesAheadGoesBack(t *testing.T) {
 	for name, end := range map[string]func(w *world, cancel func()){
 		"ctx is done": func(_ *world, cancel func()) { cancel() },
-		"Close":       func(w *world, _ func()) { require.NoError(w.t, w.client.Close()) },
+		"Close":       func(w *world, _ func()) { w.close() },
 		"it died":     nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-				other := w.otherProcess()
-				defer other.Close()
-				peer := other.RateLimiter(w.l.Name())
-				for range 10 { // one permit comes back every six seconds
-					ok, err := peer.TryAcquire(w.ctx, 1, 0)
-					require.True(t, ok)
-					require.NoError(t, err)
-					time.Sleep(6 * time.Second)
-				}
+				other := newWorld(t, w.server)
+				defer other.close()
+				other.spread(overall(10, time.Minute))
 				left := func() int64 {
-					value, err := w.rdb.Get(w.ctx, keysOf(w.l, Overall)[1]).Int64()
+					value, err := w.server.Redis.Get(w.ctx, w.server.Keys(w.l.key).Value[permit.Overall]).Int64()
 					require.NoError(t, err)
 					return value
 				}
 				if end == nil {
-					v := permit.Reservation{ID: other.redis.NewID().Run(0), Want: 9, Ahead: true}
-					a, err := w.l.redis.Reserve(w.ctx, v)
+					v := permit.Reservation{ID: other.p.NewID(), Want: 9, Ahead: true}
+					a, err := w.l.backend.Reserve(w.ctx, v)
 					require.NoError(t, err)
 					require.EqualValues(t, 9, a.Held)
 					require.EqualValues(t, 8, a.Lacking)
@@ -178,17 +175,14 @@ func TestWhatALargeRequestTakesAheadGoesBack(t *testing.T) {
 					require.EqualValues(t, -8, left())
 					w.refused(1, 54*time.Second)
 					time.Sleep(time.Minute)
-					ok, err := peer.TryAcquire(w.ctx, 10, 0)
-					require.True(t, ok)
-					require.NoError(t, err)
+					other.granted(10)
 					return
 				}
 				var wg sync.WaitGroup
 				stop, stopped := context.WithCancel(w.ctx)
 				wg.Go(func() { // it takes each permit as it comes back
 					for stop.Err() == nil {
-						_, err := peer.TryAcquire(w.ctx, 1, 0)
-						require.NoError(t, err)
+						other.try(1)
 						time.Sleep(6 * time.Second)
 					}
 				})
