@@ -1,7 +1,7 @@
 // Package engine decides which callers wait for the permits of a limiter, which of them share a call, and what
 // happens during an outage. It knows neither Redis nor the keys of the limiter; it asks through a [Backend].
 //
-// State decides, under the lock of its shard: limiter.go, and batch.go, land.go, local.go, pass.go and others, each for
+// State decides, under the lock of its shard: limiter.go, and batch.go, land.go, local.go and others, each for
 // one part of it. A method that needs the lock has a name that ends in Locked, or belongs to a type that says so.
 // Flights talk to the backend, without the lock: flight.go, attempt.go, reconcile.go. So do gather.go, list_try.go and
 // list_attempt.go. Callers wait: engine.go, and list.go for the callers of several limiters. docs/engine.md explains

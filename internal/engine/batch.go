@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -27,10 +28,8 @@ type flight struct {
 	handedOff   bool // it went on to another goroutine, under the same ID
 	call        outage.Call
 	local       *outage.Share
-	passing     bool  // its callers pass the head of the line
-	passPermits int64 // what it took off the permits that may pass the head
-	taken       int64 // permits that were granted to its callers
-	round       int   // of the passing, when it left
+	ticket      fair.Ticket // of callers that pass the head of the line
+	taken       int64       // permits that were granted to its callers
 	ended       []*request
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
 }

@@ -69,7 +69,7 @@ func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	if l.rate.Interval > 0 && (r.Permits != l.rate.Permits || r.Interval != l.rate.Interval) {
 		l.checks.suspect, l.checks.lowered = true, r.Permits < l.rate.Permits
 	}
-	l.interval, l.rate = r.Interval, r
+	l.rate = r
 	if l.checks.nextCheck.IsZero() {
 		l.checks.nextCheck = begin.Add(auditEvery(r.Interval))
 	}

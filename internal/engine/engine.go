@@ -374,7 +374,7 @@ func (h *Handle) Touch() {
 	h.shard.lock()
 	defer h.shard.unlock()
 	if l := h.shard.findLocked(h.key); l != nil {
-		l.sharing.touched = time.Now()
+		l.share.Touch(time.Now())
 	}
 }
 
@@ -384,7 +384,7 @@ func (h *Handle) Type() permit.Type {
 	h.shard.lock()
 	defer h.shard.unlock()
 	if l := h.shard.findLocked(h.key); l != nil {
-		return l.typ
+		return l.rate.Type
 	}
 	return permit.Overall
 }
@@ -396,7 +396,7 @@ func (h *Handle) LearnType(typ permit.Type) {
 	defer h.shard.unlock()
 	if typ != permit.Overall || h.shard.findLocked(h.key) != nil {
 		l := h.shard.limiterLocked(h)
-		l.typ, l.checks.nextAudit, l.noTTLUntil = typ, time.Time{}, time.Time{}
+		l.rate.Type, l.checks.nextAudit, l.noTTLUntil = typ, time.Time{}, time.Time{}
 	}
 }
 

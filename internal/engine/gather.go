@@ -27,25 +27,21 @@ type gathering struct {
 // mustGatherLocked reports whether the permits of the head, which is r, have to be taken ahead. That is so if it
 // has been passed over for an interval, or is large. Beside other processes it must have the share for it.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !l.mayGather || !r.refused || l.interval <= 0 {
+	if !l.mayGather || !r.refused || l.rate.Interval <= 0 {
 		return false
 	}
-	s, now := &l.sharing, time.Now()
-	if !s.others() {
-		return now.Sub(l.headSince) > 2*l.interval // they have not been seen yet
+	now := time.Now()
+	if !l.share.Contended() {
+		return now.Sub(l.headSince) > 2*l.rate.Interval // they have not been seen yet
 	}
-	if !s.isLarge(r.permits) && !l.headIsStarvingLocked() {
-		return false
-	}
-	l.accrueLocked(now)
-	return s.has(r.permits) >= s.least(r.permits)
+	return (l.share.IsLarge(r.permits) || l.headIsStarvingLocked()) && l.share.Affords(r.permits, l.rate.Interval, now)
 }
 
 // gatherLocked begins to gather the permits of the head.
 func (l *limiter) gatherLocked(r *request) {
 	e := l.h.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.v = reservation{h: l.h, permits: r.permits, typ: l.typ, id: e.cfg.Backends.NewID().Run(0), ahead: true, since: waited(r.came)}
+	g.v = reservation{h: l.h, permits: r.permits, typ: l.rate.Type, id: e.cfg.Backends.NewID().Run(0), ahead: true, since: waited(r.came)}
 	l.gathering, r.gathers, l.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
@@ -72,10 +68,7 @@ func (g *gathering) run(ctx context.Context) {
 	granted := whole && g.head != nil
 	if granted {
 		r := g.head
-		l.sharing.pay(r.permits)
-		if s := &l.sharing; !s.isLarge(r.permits) { // a large one is paid for later, and does not stop small ones
-			s.note(s.clock(time.Now()), r.permits, s.target, l.interval)
-		}
+		l.share.Pay(r.permits, l.rate.Interval, time.Now())
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}
 	l.gathering = nil

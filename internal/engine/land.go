@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -70,7 +71,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 	l := f.limiter
 	a.Context = f.ctx
-	l.lastErr, l.typ = nil, f.Type
+	l.lastErr, l.rate.Type = nil, f.Type
 	if a.Rate.Interval > 0 {
 		l.learnRateLocked(a, begin)
 	}
@@ -85,8 +86,12 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 		}
 		a.Wait = max(a.Wait, time.Millisecond)
 	}
-	if a.Rate.Interval > 0 && !l.sharing.refused.IsZero() {
-		l.learnOthersLocked(f, a)
+	if a.Rate.Interval > 0 {
+		permits := int64(0)
+		for i := range f.Runs {
+			permits += max(0, a.Granted[i]) * f.Runs[i].Permits
+		}
+		f.Allowance = l.share.Learn(fair.Call{Begin: f.begin, Permits: permits, Alone: len(l.flights) == 1, Allowance: f.Allowance}, a, l.rate, time.Now())
 	}
 	return missed
 }
@@ -171,10 +176,9 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		return ended
 	}
 	now := time.Now()
-	if f.passing {
-		if _, wait := l.lineWaitLocked(f, a, first); f.round == l.passing.round {
-			l.passing.askAt = now.Add(max(wait, time.Millisecond))
-		}
+	if f.ticket.Passes() {
+		_, wait := l.share.Next(first.waiter(), l.waiters.n > 1, f.Allowance.Grace, a, l.rate, now)
+		l.pass.Wait(f.ticket, now.Add(max(wait, time.Millisecond)))
 		return ended
 	}
 	most := a.Rate.Interval // in a cool-down it is more
@@ -182,8 +186,8 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		most += f.Allowance.Grace // others take all permits of one instant, time and again
 	}
 	l.mayGather = a.Wait <= most && a.Rate.MinGap == 0
-	l.passLocked(a, f.Runs[0].Permits)
-	soon, wait := l.lineWaitLocked(f, a, l.waiters.first)
+	l.pass.Refused(&l.share, a, f.Runs[0].Permits)
+	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n > 1, f.Allowance.Grace, a, l.rate, now)
 	l.grantableAt = now.Add(soon)
 	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.recheck(a.Rate)))
 	if f.changes != l.changes {

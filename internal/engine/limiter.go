@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -12,7 +13,7 @@ import (
 //
 // Requests that do not wait, called tries, leave at once, or together with the next flight if enough flights
 // are in the air. Requests that wait stand in line, first come, first served: one that does not fit blocks
-// those behind it, except as pass.go says. One flight at a time leaves for the line, when the first request in it is
+// those behind it, except as fair.Pass says. One flight at a time leaves for the line, when the first request in it is
 // due, and asks for as many as fit.
 //
 // While somebody waits, the line is in one of these states:
@@ -46,19 +47,17 @@ type limiter struct {
 	nextAskAt   time.Time // when the line is due; zero for now
 	grantableAt time.Time // when the first in line can be served at the soonest, by the last reply
 	headSince   time.Time // since when the first in line has been the first
-	passing     passing   // what may be taken before the head is served
+	pass        fair.Pass // what may be taken before the head is served
 	mayGather   bool      // the last reply to the line refused its head, and told of no cool-down
 	timer       *time.Timer
 	changes     int   // made by this process; replies from before are outdated
 	lastErr     error // of the last attempt; nil if there was a reply
 
-	typ        permit.Type   // by the last reply, as the fields below
-	interval   time.Duration // also as replied to a list
-	rate       permit.Rate
-	noTTLUntil time.Time // until when the hash is assumed to have no TTL
+	rate       permit.Rate // by the last reply
+	noTTLUntil time.Time   // until when the hash is assumed to have no TTL
 	checks     checks
 
-	sharing sharing
+	share fair.Share // of the rate, beside others
 
 	local      *outage.Share // for outages; nil as long as all policies are closed
 	servedFor  time.Time     // when the outage began for which the whole line has been looked at; zero for none
@@ -136,7 +135,7 @@ func (l *limiter) isTooLateLocked(r *request) bool {
 // newHeadLocked records that another request is the first in line, whose wait is not known: the line is due at once.
 func (l *limiter) newHeadLocked() {
 	l.headSince, l.nextAskAt, l.grantableAt = time.Now(), time.Time{}, time.Time{}
-	l.passing.set(0)
+	l.pass.Close()
 }
 
 // noteHeadLocked records that a reply may have made another request than head the first in line, and returns the first.
@@ -144,7 +143,7 @@ func (l *limiter) newHeadLocked() {
 func (l *limiter) noteHeadLocked(head *request) *request {
 	if l.waiters.first != head {
 		l.headSince = time.Now()
-		l.passing.set(0)
+		l.pass.Close()
 	}
 	return l.waiters.first
 }
@@ -169,13 +168,13 @@ func (l *limiter) abandonLocked(r *request) {
 // large request does not starve behind small ones.
 func (l *limiter) headIsStarvingLocked() bool {
 	r := l.waiters.first
-	return r != nil && r.refused && l.lastErr == nil && l.interval > 0 && time.Since(l.headSince) > l.interval
+	return r != nil && r.refused && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.headSince) > l.rate.Interval
 }
 
 // triesStandBehindLocked reports whether tries stand behind the line, because its head is starving. Beside others the
 // head takes its permits ahead instead, and leaves to the tries what comes before.
 func (l *limiter) triesStandBehindLocked() bool {
-	return l.waiters.n > 0 && !l.sharing.others() && l.headIsStarvingLocked()
+	return l.waiters.n > 0 && !l.share.Contended() && l.headIsStarvingLocked()
 }
 
 // reservedForListLocked reports whether free permits are kept for a list of limiters that gathers permits or
@@ -234,7 +233,38 @@ func (l *limiter) takeLineLocked() *flight {
 		f.appendTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
-	f.Allowance = l.allowanceLocked(l.waiters.first)
+	f.Allowance = l.share.Allowance(f.Runs[0].Permits, l.waiters.first.waiter(), l.rate, time.Now())
+	l.lineInFlight = true
+	return f
+}
+
+// maxPassed is how many requests in line are looked at for some that may pass.
+const maxPassed = 64
+
+// takePassersLocked returns a flight for requests in line that may pass the head, or nil if there are none.
+func (l *limiter) takePassersLocked() *flight {
+	head := l.waiters.first
+	if now := time.Now(); !l.pass.Opens(now) {
+		return nil
+	}
+	f, ticket := (*flight)(nil), fair.Ticket{}
+	for r, n := head.next, 0; n < maxPassed && head.turn == nil && r != nil; r, n = r.next, n+1 {
+		if r.turn != nil || !l.pass.Take(&l.share, r.permits, head.permits, &ticket) {
+			continue
+		}
+		if f == nil {
+			f = l.newFlightLocked()
+		}
+		f.appendLocked(r) // there is room for as many as are looked at
+		r.inFlight = true
+	}
+	if f == nil {
+		l.pass.Sleep()
+		return nil
+	}
+	f.ticket = ticket
+	f.Allowance = l.share.Allowance(head.permits, f.callers[0][0].waiter(), l.rate, time.Now())
+	f.InOrder, f.changes = true, l.changes
 	l.lineInFlight = true
 	return f
 }
@@ -264,7 +294,7 @@ func (l *limiter) takeTriesLocked() *flight {
 	f.changes = l.changes
 	l.triesInFlight++
 	f.begin = time.Now()
-	l.sharing.touched = f.begin
+	l.share.Touch(f.begin)
 	return f
 }
 
@@ -314,7 +344,7 @@ func (l *limiter) newFlightLocked() *flight {
 		f = &flight{limiter: l}
 	}
 	l.free = nil
-	f.Type = l.typ
+	f.Type = l.rate.Type
 	return f
 }
 
@@ -331,7 +361,7 @@ func (l *limiter) launchLocked(f *flight) {
 	f.local = l.local
 	f.NoTTL = f.begin.Before(l.noTTLUntil)
 	if !f.DryRun {
-		f.Check, f.Lowered = l.checks.take(f.begin, l.interval, CheckSample)
+		f.Check, f.Lowered = l.checks.take(f.begin, l.rate.Interval, CheckSample)
 	}
 	l.flights = append(l.flights, f)
 	l.h.engine.calls.Add(1)
@@ -350,7 +380,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 			break
 		}
 	}
-	l.returnPassLocked(f)
+	l.pass.Return(f.ticket, f.taken)
 	f.reset()
 	l.free = f
 	next := l.takeLineLocked()
@@ -383,6 +413,20 @@ func (l *limiter) rearmLocked() {
 		l.setLocalTimerLocked(time.Time{})
 		l.shard.evictIdleLocked(l)
 	}
+}
+
+// wakeAtLocked returns when the line, or somebody in it that may pass, is due. It reports false if that is not
+// for a timer to tell.
+func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
+	if l.waiters.n == 0 || l.lineIsHeldLocked() {
+		return at, false
+	}
+	at, passes := l.pass.WakeAt()
+	passes = passes && l.waiters.n > 1
+	if l.gathering == nil && (!passes || l.nextAskAt.Before(at)) {
+		return l.nextAskAt, true
+	}
+	return at, passes
 }
 
 // onTimer runs when the timer of the line fires. It may run after the timer was stopped, and then on behalf of

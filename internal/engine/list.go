@@ -366,8 +366,10 @@ func (w *listWaiter) joinLine(ctx context.Context, r *request, a listReply) (*re
 	}
 	*r = request{ctx: ctx, permits: p.permits, blocking: true, came: w.since, deadline: w.deadline, seq: w.seq, done: r.done,
 		timer: r.timer, turn: l, index: a.Bound, refused: a.refused, yields: w.hasPolicies()}
-	if a.rate.Interval > 0 {
-		l.interval = a.rate.Interval
+	if l.rate.Interval == 0 {
+		typ := l.rate.Type
+		l.rate = a.rate
+		l.rate.Type, l.rate.Interval = typ, min(a.rate.Interval, maxInterval)
 	}
 	l.waiters.insert(r)
 	l.watchLocked(r)

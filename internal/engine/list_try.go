@@ -359,7 +359,7 @@ func (h *Handle) takeCheck() (check, lowered bool) {
 	h.shard.lock()
 	defer h.shard.unlock()
 	l, now := h.shard.limiterLocked(h), time.Now()
-	check, lowered = l.checks.take(now, l.interval, 4*CheckSample)
+	check, lowered = l.checks.take(now, l.rate.Interval, 4*CheckSample)
 	if l.checks.nextCheck.IsZero() {
 		l.checks.nextCheck = now.Add(time.Second) // no reply has reported the interval
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -48,6 +49,14 @@ func (r *request) live() bool { return !r.ended && !r.gone }
 // sharesLocally reports whether a local share decides r during an outage.
 func (r *request) sharesLocally() bool {
 	return r.policy != nil && r.policy.Kind == outage.LocalShare
+}
+
+// waiter returns r as a share of the rate knows it; r may be nil.
+func (r *request) waiter() (w fair.Waiter) {
+	if r != nil {
+		w = fair.Waiter{Permits: r.permits, Refused: r.refused, Deadline: r.deadline}
+	}
+	return w
 }
 
 // endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from
