@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
@@ -25,6 +26,7 @@ type Client struct {
 	cluster bool
 	redis   *redisson.Conn
 	engine  *engine.Engine
+	lists   *list.Lists
 	hooks   hooks
 	once    sync.Once
 }
@@ -88,6 +90,7 @@ func New(rdb redis.UniversalClient, opts ...Option) *Client {
 		RefuseEarly: c.cfg.refuseEarly,
 		Observe:     c.hooks.observe(),
 	})
+	c.lists = list.New(c.engine)
 	c.redis.Closed, c.redis.Touched = c.engine.Closed(), c.engine.Touch
 	return c
 }

@@ -21,6 +21,7 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 		"internal/permit":            {rooms: []string{"internal/retry"}},
 		"internal/outage":            {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/engine":            {rooms: []string{"internal/engine/fair", "internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine/list":       {rooms: []string{"internal/engine", "internal/engine/fair", "internal/outage", "internal/permit", "internal/retry"}},
 		"internal/engine/fair":       {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/engine/enginetest": {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/dispatch":          {rooms: []string{"internal/retry"}, redis: true},

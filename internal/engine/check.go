@@ -82,28 +82,18 @@ func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	}
 }
 
-// recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
-func (e *Engine) recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, renewEvery(r)) }
+// Recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
+func (e *Engine) Recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, RenewEvery(r)) }
 
 // leastRenewal is how often a limiter is renewed at most, if its permits come back less often than that. A KeepAlive of less
 // than twice as long, which only others can set, is too short to be kept up by calls that are late at times.
 const leastRenewal = 10 * time.Millisecond
 
-// renewEvery returns how often callers that wait for a limiter of that rate have to ask for it. Each call renews its
+// RenewEvery returns how often callers that wait for a limiter of that rate have to ask for it. Each call renews its
 // KeepAlive, so that it does not expire while they wait. Half of it leaves time for a call that is late.
-func renewEvery(r permit.Rate) time.Duration {
+func RenewEvery(r permit.Rate) time.Duration {
 	if r.KeepAlive <= 0 {
 		return maxInterval
 	}
 	return max(r.KeepAlive/2, min(r.Interval/2, leastRenewal), time.Millisecond)
-}
-
-// lastRate returns the rate by the last reply, or the zero Rate if none is known.
-func (h *Handle) lastRate() permit.Rate {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil {
-		return l.rate
-	}
-	return permit.Rate{}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -27,9 +26,6 @@ type Engine struct {
 	requests sync.Pool     // of *request; not global, because channels must not leave the bubble of a test
 	calls    sync.WaitGroup
 	slowed   broadcast // a health is down because of slow replies
-
-	seq        atomic.Uint64 // numbers the callers that may wait in the order in which they come
-	contenders contenders
 }
 
 // New returns an Engine.
@@ -58,6 +54,27 @@ func (e *Engine) Close() {
 	case <-ended:
 	case <-timer.C:
 	}
+}
+
+// Config returns what the Engine was made with.
+func (e *Engine) Config() *Config { return &e.cfg }
+
+// Slowed returns a channel that is closed when the next outage because of slow replies begins.
+func (e *Engine) Slowed() <-chan struct{} { return e.slowed.next() }
+
+// Background runs f in a goroutine of its own, for which Close waits. It returns ErrClosed if the Engine is closed.
+func (h *Handle) Background(f func()) error {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if h.shard.closed { // Close waits only for those counted before
+		return permit.ErrClosed
+	}
+	h.engine.calls.Add(1)
+	go func() {
+		defer h.engine.calls.Done()
+		f()
+	}()
+	return nil
 }
 
 // IsClosed reports whether Close has been called.
@@ -125,7 +142,6 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	r.known = want.Known > 0 && !want.Wait
 	r.ctx, r.permits, r.blocking, r.tellWait, r.policy = ctx, want.Permits, want.Wait, want.TellWait, want.Policy
 	if want.Wait {
-		r.seq = e.seq.Add(1)
 		r.came = time.Now()
 		if want.Timeout > 0 {
 			r.deadline = r.came.Add(want.Timeout)
@@ -175,11 +191,6 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	got := ended.Outcome
 	e.recycle(ended)
 	return got, got.Err
-}
-
-// Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
-func (h *Handle) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	return (&part{h: h, permits: permits}).ask(ctx, permit.Batch{DryRun: true})
 }
 
 // Grace is how long a caller whose time is up waits for a reply that is on its way. It makes a timeout shorter
@@ -288,7 +299,7 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 		waited = time.Since(r.came)
 	}
 	// It is on its way, or stands behind a call that is.
-	asks := (l.lineInFlight || !r.blocking) && !r.refused && r.turn == nil
+	asks := (l.lineInFlight || !r.blocking) && !r.refused && r.place == nil
 	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
 		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
 	}
@@ -348,25 +359,14 @@ func (h *Handle) Changed() {
 	}
 }
 
-// changesSeen returns how often this process has changed the limiter so far, for a caller that is about to ask.
-func (h *Handle) changesSeen() int {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil {
-		return l.changes
-	}
-	return 0
-}
+// Key returns the key of the limiter.
+func (h *Handle) Key() string { return h.key }
 
-// grantableAt returns when the first caller in line can be served at the soonest, as far as that is known.
-func (h *Handle) grantableAt() time.Time {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil && !l.grantableAt.IsZero() {
-		return l.grantableAt
-	}
-	return time.Now()
-}
+// Name returns what errors call the limiter.
+func (h *Handle) Name() string { return h.name }
+
+// Backend returns where the permits of the limiter are.
+func (h *Handle) Backend() Backend { return h.backend }
 
 // Touch records that a call of this process begins or has ended that does not come from the line. Such a call
 // may reclaim the line's tripwire, whose absence then does not prove that another process took part.

@@ -29,8 +29,6 @@ func (s *shard) checkStates() error {
 			return fmt.Errorf("%s has %d flights of the line in the air, and lineInFlight is %t", l.h.name, ofLine, l.lineInFlight)
 		case l.triesInFlight != ofTries:
 			return fmt.Errorf("%s has %d flights of tries in the air, and triesInFlight is %d", l.h.name, ofTries, l.triesInFlight)
-		case l.turnHolder != nil && (l.lineInFlight || l.gathering != nil || l.turnHolder.queue != nil):
-			return fmt.Errorf("a list has its turn at %s beside a flight of the line or a gathering, or stands in the line", l.h.name)
 		}
 	}
 	return nil
@@ -48,9 +46,6 @@ func (h *Handle) Fired() (line, local func()) {
 	}
 	return l.onTimer, l.onLocalTimer
 }
-
-// Key returns the key of the limiter.
-func (h *Handle) Key() string { return h.key }
 
 // Same returns a value that stays the same as long as the process keeps the limiter, and nil if it does not keep
 // it.

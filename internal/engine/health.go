@@ -47,23 +47,16 @@ func (h *Handle) proveBeside(ctx context.Context, c *outage.Call) error {
 		defer h.Health().End(c)
 		return h.proof(background, c)
 	}
-	h.shard.lock()
-	closed := h.shard.closed
-	if !closed { // Close waits only for those counted before
-		h.engine.calls.Add(1)
-	}
-	h.shard.unlock()
-	if closed {
-		h.Health().End(c)
-		return permit.ErrClosed
-	}
 	done := make(chan error, 1)
-	go func() {
-		defer h.engine.calls.Done()
+	err := h.Background(func() {
 		err := h.proof(background, c)
 		h.Health().End(c)
 		done <- err
-	}()
+	})
+	if err != nil {
+		h.Health().End(c)
+		return err
+	}
 	select {
 	case err := <-done:
 		return err

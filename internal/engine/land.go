@@ -143,7 +143,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	_, down := l.h.Health().Since()
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.turn == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
+		for r := l.waiters.first; r != nil && r.place == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
 			g.Keep += r.permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}
@@ -189,7 +189,7 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	l.pass.Refused(&l.share, a, f.Runs[0].Permits)
 	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n > 1, f.Allowance.Grace, a, l.rate, now)
 	l.grantableAt = now.Add(soon)
-	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.recheck(a.Rate)))
+	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)))
 	if f.changes != l.changes {
 		l.nextAskAt = time.Time{}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
@@ -20,9 +21,8 @@ import (
 //
 //   - asleep: it is due at nextAskAt, for which timer is set.
 //   - in flight: lineInFlight is true, which it is while a flight of the line is among flights.
-//   - a list has its turn: turnHolder is the request of its caller, which is no longer in the line. The line is
-//     neither in flight nor gathered for.
-//   - held up for a list: heldUpFor is set. A flight that left before may still be in the air, or a list have its turn.
+//   - held: holds is not empty. A caller that asks by itself has its turn, or gathers permits elsewhere, too. A flight that
+//     left before may still be in the air.
 //   - gathered for: gathering takes the permits of the head ahead. The line is asleep or in flight for those that may
 //     pass the head, and nobody else.
 //
@@ -39,10 +39,9 @@ type limiter struct {
 	triesInFlight int   // flights of tries
 	lineInFlight  bool  // a flight of waiters is in the air
 	flights       []*flight
-	turnHolder    *request     // the caller of a list whose turn it is; no flight leaves for the line
-	heldUpFor     *listAttempt // gathers the permits of a list; no flight leaves for the line
-	gathering     *gathering   // takes permits ahead for the head; no flight leaves for the head
-	free          *flight      // kept for reuse
+	holds         []*Hold    // no flight leaves for the line
+	gathering     *gathering // takes permits ahead for the head; no flight leaves for the head
+	free          *flight    // kept for reuse
 
 	nextAskAt   time.Time // when the line is due; zero for now
 	grantableAt time.Time // when the first in line can be served at the soonest, by the last reply
@@ -98,7 +97,7 @@ func (l *limiter) resetLocked() {
 }
 
 func (l *limiter) idleLocked() bool {
-	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && l.turnHolder == nil && l.heldUpFor == nil && l.gathering == nil
+	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && len(l.holds) == 0 && l.gathering == nil
 }
 
 // addLocked adds a request, or reports that it is refused at once. The caller goes on with scheduleLocked or
@@ -180,13 +179,10 @@ func (l *limiter) triesStandBehindLocked() bool {
 // reservedForListLocked reports whether free permits are kept for a list of limiters that gathers permits or
 // has been passed over for long. Tries then ask without taking anything, and are refused.
 func (l *limiter) reservedForListLocked() bool {
-	if l.heldUpFor != nil {
-		return true
+	if len(l.holds) > 0 {
+		return slices.ContainsFunc(l.holds, func(x *Hold) bool { return x.keeps })
 	}
-	if l.turnHolder != nil {
-		return l.turnHolder.keepsTurn
-	}
-	return l.waiters.first != nil && l.waiters.first.turn != nil && l.headIsStarvingLocked()
+	return l.waiters.first != nil && l.waiters.first.place != nil && l.headIsStarvingLocked()
 }
 
 // scheduleLocked starts the flights that may leave now.
@@ -204,7 +200,7 @@ func (l *limiter) scheduleLocked() {
 
 // lineIsHeldLocked reports whether no flight may leave for the line, even if it is due.
 func (l *limiter) lineIsHeldLocked() bool {
-	return l.lineInFlight || l.turnHolder != nil || l.heldUpFor != nil || l.shard.closed
+	return l.lineInFlight || len(l.holds) > 0 || l.shard.closed
 }
 
 // takeLineLocked returns a flight for the line, or nil if the line is not due. If a list is the first in line,
@@ -217,7 +213,7 @@ func (l *limiter) takeLineLocked() *flight {
 		return l.takePassersLocked()
 	}
 	switch r := l.waiters.first; {
-	case r.turn != nil:
+	case r.place != nil:
 		l.giveTurnLocked(r)
 		return nil
 	case l.mustGatherLocked(r):
@@ -226,7 +222,7 @@ func (l *limiter) takeLineLocked() *flight {
 	}
 	f := l.newFlightLocked()
 	f.InOrder = true
-	for r := l.waiters.first; r != nil && r.turn == nil && f.appendLocked(r); r = r.next {
+	for r := l.waiters.first; r != nil && r.place == nil && f.appendLocked(r); r = r.next {
 		r.inFlight = true
 	}
 	if l.tries.n > 0 && l.headIsStarvingLocked() {
@@ -248,8 +244,8 @@ func (l *limiter) takePassersLocked() *flight {
 		return nil
 	}
 	f, ticket := (*flight)(nil), fair.Ticket{}
-	for r, n := head.next, 0; n < maxPassed && head.turn == nil && r != nil; r, n = r.next, n+1 {
-		if r.turn != nil || !l.pass.Take(&l.share, r.permits, head.permits, &ticket) {
+	for r, n := head.next, 0; n < maxPassed && head.place == nil && r != nil; r, n = r.next, n+1 {
+		if r.place != nil || !l.pass.Take(&l.share, r.permits, head.permits, &ticket) {
 			continue
 		}
 		if f == nil {
@@ -317,25 +313,6 @@ func (l *limiter) takeInlineLocked(r *request) *flight {
 	}
 	l.launchLocked(f)
 	return f
-}
-
-// giveTurnLocked lets the first in line, the caller of a list, ask by itself. The line waits until the turn
-// ends.
-func (l *limiter) giveTurnLocked(r *request) {
-	r.keepsTurn = r.keepsTurn || l.headIsStarvingLocked()
-	r.unqueueLocked()
-	r.ended, r.Granted = true, true
-	l.turnHolder = r
-	r.done <- struct{}{}
-}
-
-func (l *limiter) endTurnLocked(r *request) {
-	if l.turnHolder == r {
-		l.turnHolder = nil
-		l.newHeadLocked()
-		l.scheduleLocked()
-		l.rearmLocked()
-	}
 }
 
 func (l *limiter) newFlightLocked() *flight {

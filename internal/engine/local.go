@@ -209,10 +209,55 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	for r := l.waiters.first; r != nil && l.waiters.yields > 0; {
 		next := r.next
-		if r.yields {
+		if r.place != nil && r.place.Yields {
 			ended = r.failLocked(permit.Unavailable("acquire", l.h.name, cause), ended)
 		}
 		r = next
 	}
 	return ended
+}
+
+// WhenLocally returns when the policy can grant that many permits to a caller outside of the line. It also starts the probe
+// when that is due.
+func (h *Handle) WhenLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
+	return h.decideLocally(ctx, p, permits, now, func(*outage.Share) {})
+}
+
+// TakeLocally is WhenLocally, but has the policy grant the permits if that can be done now.
+func (h *Handle) TakeLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
+	return h.decideLocally(ctx, p, permits, now, func(share *outage.Share) { share.Take(p, permits, now) })
+}
+
+// decideLocally is WhenLocally, but calls grant under the lock if the permits can be granted now.
+func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Share)) (at time.Time, err error) {
+	s := h.shard
+	s.lock()
+	defer s.unlock()
+	if s.closed {
+		return at, permit.ErrClosed
+	}
+	health := h.Health()
+	since, cause := health.Since()
+	l := s.limiterLocked(h)
+	l.probeLocked(ctx, health)
+	share, at, _, err := l.whenLocallyLocked(p, permits, now, since, cause)
+	if err != nil {
+		return at, err
+	}
+	if p.Kind == outage.LocalShare && l.hasLocalLineLocked() && !at.After(now) {
+		at = now.Add(max(l.localDue.Sub(now), time.Millisecond)) // the callers in line come first
+	}
+	if !at.After(now) {
+		grant(share)
+	}
+	return at, nil
+}
+
+// UndoLocally takes back what TakeLocally granted at now.
+func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if share := h.shard.limiterLocked(h).localShareLocked(); share != nil && p.Kind == outage.LocalShare {
+		share.Undo(permits, now)
+	}
 }

@@ -28,13 +28,14 @@ func (q *queue) push(r *request) {
 	q.count(r, 1)
 }
 
-// insert puts r at its place by the time at which its caller came. It looks for the place from both ends.
+// insert puts r at its place by the time at which its caller came, before those that came at the same instant: whoever has
+// had its turn is the first again. It looks for the place from both ends.
 func (q *queue) insert(r *request) {
 	before, after := q.first, q.last // requests that may be the next ones to r
-	for before != nil && before.seq < r.seq && after.seq > r.seq {
+	for before != nil && before.came.Before(r.came) && !after.came.Before(r.came) {
 		before, after = before.next, after.prev
 	}
-	if before != nil && before.seq < r.seq { // the place is behind after
+	if before != nil && before.came.Before(r.came) { // the place is behind after
 		before = after.next
 	}
 	if before == nil {
@@ -83,7 +84,7 @@ func (q *queue) count(r *request, n int) {
 			q.shares += n
 		}
 	}
-	if r.yields {
+	if r.place != nil && r.place.Yields {
 		q.yields += n
 	}
 }

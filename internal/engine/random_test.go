@@ -13,6 +13,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -105,9 +106,9 @@ func (s *storm) run(p plan) {
 		begin   = time.Now()
 		l       = s.limiters[p.limiter].on(p.policy)
 		got     engine.Outcome
-		list    engine.ListOutcome
+		all     list.Outcome
 		err     error
-		demands []engine.Demand
+		demands []list.Demand
 	)
 	for i, l := range s.limiters {
 		demands = append(demands, l.on(p.policy).of(p.permits[i]))
@@ -120,9 +121,9 @@ func (s *storm) run(p plan) {
 	case planAcquire:
 		got, err = l.Handle.Acquire(ctx, engine.Request{Permits: p.permits[p.limiter], Wait: true, Policy: p.policy})
 	case planTryList:
-		list, err = s.all(ctx, -1, demands...)
+		all, err = s.all(ctx, -1, demands...)
 	case planWaitList:
-		list, err = s.all(ctx, p.timeout, demands...)
+		all, err = s.all(ctx, p.timeout, demands...)
 	}
 	took := time.Since(begin)
 	who := fmt.Sprintf("%+v", p)
@@ -143,7 +144,7 @@ func (s *storm) run(p plan) {
 	if p.kind == planAcquire && err == nil && !got.Granted {
 		s.rt.Errorf("%s was refused", who)
 	}
-	if err != nil && (got.Granted || list.Granted) {
+	if err != nil && (got.Granted || all.Granted) {
 		s.rt.Errorf("%s was granted and got %v", who, err)
 	}
 	note := func(i int, degraded bool) {
@@ -159,8 +160,8 @@ func (s *storm) run(p plan) {
 		note(p.limiter, got.Degraded)
 	}
 	for i := range s.limiters {
-		if list.Granted {
-			note(i, list.Degraded)
+		if all.Granted {
+			note(i, all.Degraded)
 		}
 	}
 }

@@ -45,6 +45,20 @@ func (h *Handle) reconcile(ctx context.Context, share *outage.Share, typ *permit
 	return err
 }
 
+// Reconcile tells Redis of the pending grants of the limiter, if there are any, for a caller outside of its line.
+func (h *Handle) Reconcile(ctx context.Context) error {
+	h.shard.lock()
+	share := h.shard.memory.shares[h.key]
+	busy := share != nil && share.Busy(time.Now())
+	h.shard.unlock()
+	if !busy {
+		return nil
+	}
+	typ := h.Type()
+	ctx = context.WithoutCancel(ctx)
+	return h.gated(ctx, "charge", func(bool) error { return h.reconcile(ctx, share, &typ) })
+}
+
 // tellAll sends the pending grants. It first asks for the time of Redis, in order to date them back.
 func (h *Handle) tellAll(ctx context.Context, share *outage.Share, typ *permit.Type) error {
 	begin := time.Now()

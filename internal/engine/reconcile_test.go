@@ -10,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/enginetest"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/stretchr/testify/require"
@@ -271,7 +272,7 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		}
 		w.goesAway()
 		time.Sleep(4500 * time.Millisecond)
-		all := []engine.Demand{gone.of(5), other.of(5)}
+		all := []list.Demand{gone.of(5), other.of(5)}
 		a, err := w.all(w.ctx, -1, all...)
 		require.NoError(t, err)
 		require.True(t, a.Granted && a.Degraded)

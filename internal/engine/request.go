@@ -21,11 +21,7 @@ type request struct {
 	done     chan struct{}  // receives one value when the request has ended
 	timer    *time.Timer
 
-	seq       uint64   // order in which the callers came, if it may wait
-	turn      *limiter // it waits for its turn at this limiter, and not for permits
-	index     int      // of that limiter in the list of its caller
-	yields    bool     // its list has policies, and leaves the line when an outage begins
-	keepsTurn bool     // it has been passed over, so free permits are kept for its caller during the turn
+	place *Place // it waits for its turn, and not for permits
 
 	gathers *gathering // takes its permits ahead
 

@@ -62,7 +62,7 @@ func (h *Handle) Snapshot() (s Snapshot) {
 	if l == nil {
 		return s
 	}
-	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, l.heldUpFor != nil
+	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, l.reservedForListLocked() && len(l.holds) > 0
 	for _, f := range l.flights {
 		if !f.InOrder {
 			s.Trying += int(f.size())
@@ -90,9 +90,6 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
-// Contending returns how many lists starve and reserve permits, or wait to do so.
-func (e *Engine) Contending() int { return e.contenders.count() }
-
 // CheckIdle returns an error if the Engine is not idle: somebody waits, a flight is in the air, a shard keeps
 // more than one limiter, or a timer is armed for an idle limiter or for the request of a caller that has left.
 // It stops such timers.
@@ -102,9 +99,6 @@ func (e *Engine) CheckIdle() error {
 		if t != nil && t.Stop() {
 			errs = append(errs, fmt.Errorf("%s has a timer armed", what))
 		}
-	}
-	if n := e.contenders.count(); n > 0 {
-		errs = append(errs, fmt.Errorf("%d lists contend", n))
 	}
 	if !e.health.Idle() {
 		errs = append(errs, errors.New("somebody waits for a reply of Redis, or a timer for that is armed"))

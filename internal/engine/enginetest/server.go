@@ -372,11 +372,11 @@ func (p *Process) NewID() permit.ID {
 	return p.server.newIDLocked(p.tag)
 }
 
-// Joint reports whether AcquireAll can decide the limiters in one call.
-func (p *Process) Joint(limiters []any) bool {
+// Joint reports whether AcquireAll can decide the parts in one call.
+func (p *Process) Joint(parts []permit.Part) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.inTurn && len(limiters) <= 6
+	return !p.inTurn && len(parts) <= 6
 }
 
 // Shard returns the result of the function set by Divide.

@@ -1,67 +1,57 @@
-package engine
+package list
 
 import (
 	"context"
 	"sync"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A listAttempt is one attempt of a list to reserve its permits. It has a goroutine of its own, so that the
+// A attempt is one attempt of a list to reserve its permits. It has a goroutine of its own, so that the
 // caller can leave at once.
-type listAttempt struct {
-	w    *listWaiter
+type attempt struct {
+	*work
+	w    *waiter
 	list []listPart
 	stop chan struct{} // closed when the caller has left
-	done chan struct{} // closed when the attempt is over
-	a    listReply
-	err  error
 
-	mu    sync.Mutex
-	left  bool       // the caller has left
-	ended bool       // the attempt is over
-	lines []*limiter // whose callers are held up
+	holds   []*engine.Hold // of the limiters whose callers are held up
+	holding sync.Mutex     // guards holds
 }
 
 // A listPart is the reservation of one limiter of a list, with what decides when something is done for it. As long as
 // it has not begun, it holds nothing, except while takeAll tries whether everything is free.
 type listPart struct {
-	reservation
+	engine.Reservation
 	begun time.Time     // when gathering began; zero as long as what others leave is enough
 	due   time.Time     // when all of it can be gathered; zero if that is now, or it has been
 	takes time.Duration // how long gathering takes, as of the last question; before it has begun
 	look  time.Time     // when there may be more, or it is time to begin
-	line  *limiter      // whose callers are held up in the meantime, or nil
+	hold  *engine.Hold  // of the callers in the meantime, or nil
 }
 
 // hasBegun reports whether permits are being gathered.
 func (v *listPart) hasBegun() bool { return !v.begun.IsZero() }
 
 // run makes the attempt. What was granted to a caller that has left goes back, too.
-func (s *listAttempt) run(ctx context.Context) {
+func (s *attempt) run(ctx context.Context) {
 	a, err := s.attempt(ctx)
 	s.letGo()
 	s.account(a.Granted)
 	if err == nil && !a.Granted {
 		s.refund()
 	}
-	s.mu.Lock()
-	s.a, s.err = a, err
-	s.ended = !s.left
-	s.mu.Unlock()
-	if s.ended {
-		close(s.done)
-	}
-	if err != nil || !s.ended {
+	if ended := s.end(a, err); err != nil || !ended {
 		s.refund()
 	}
 }
 
 // attempt takes its places first. Then it begins with the limiter that takes longest, and begins with each other one when
 // it takes no longer than the rest of that.
-func (s *listAttempt) attempt(ctx context.Context) (listReply, error) {
+func (s *attempt) attempt(ctx context.Context) (reply, error) {
 	if err := reconcileAll(ctx, s.w.parts); err != nil {
 		return nothing, err // it names the limiter
 	}
@@ -91,20 +81,20 @@ func (s *listAttempt) attempt(ctx context.Context) (listReply, error) {
 		next := due
 		for i := range s.list {
 			v := &s.list[i]
-			if !v.whole() && !v.hasBegun() && !v.due.IsZero() {
-				if v.look = due.Add(-v.takes); !v.look.After(now) && due.Sub(now) <= maxReserved*v.rate.Interval {
+			if !v.Complete() && !v.hasBegun() && !v.due.IsZero() {
+				if v.look = due.Add(-v.takes); !v.look.After(now) && due.Sub(now) <= maxReserved*v.Rate.Interval {
 					v.begun = now
 				}
 			}
-			tooLong := v.hasBegun() && due.After(v.begun.Add(maxReserved*v.rate.Interval)) || !v.hasBegun() && i == last
+			tooLong := v.hasBegun() && due.After(v.begun.Add(maxReserved*v.Rate.Interval)) || !v.hasBegun() && i == last
 			if tooLong || s.w.isLate(0) || s.hasLeft() {
 				return s.refusedBy(last, due.Sub(now)), nil
 			}
-			if !v.whole() && !v.due.IsZero() && v.look.Before(next) {
+			if !v.Complete() && !v.due.IsZero() && v.look.Before(next) {
 				next = v.look
 			}
-			if v.mustRenew() && v.renewal().Before(next) {
-				next = v.renewal()
+			if v.Holds() && v.Renewal().Before(next) {
+				next = v.Renewal()
 			}
 		}
 		if next.After(now) {
@@ -114,10 +104,10 @@ func (s *listAttempt) attempt(ctx context.Context) (listReply, error) {
 }
 
 // last returns the index of the limiter that is due last among those that refuse, or -1.
-func (s *listAttempt) last() int {
+func (s *attempt) last() int {
 	last := -1
 	for i := range s.list {
-		if v := &s.list[i]; !v.whole() && !v.due.IsZero() && (last < 0 || v.due.After(s.list[last].due)) {
+		if v := &s.list[i]; !v.Complete() && !v.due.IsZero() && (last < 0 || v.due.After(s.list[last].due)) {
 			last = i
 		}
 	}
@@ -125,14 +115,14 @@ func (s *listAttempt) last() int {
 }
 
 // refusedBy returns the reply that the i-th limiter keeps the list waiting.
-func (s *listAttempt) refusedBy(i int, wait time.Duration) listReply {
-	return refusal(i, &permit.Reply{Wait: wait, Rate: s.list[i].rate})
+func (s *attempt) refusedBy(i int, wait time.Duration) reply {
+	return refusal(i, &permit.Reply{Wait: wait, Rate: s.list[i].Rate})
 }
 
 // lookAll takes what has come back, renews what is held, and asks how long the rest takes. It begins with the limiters
 // whose permits are being gathered, since peers may want these at this very instant. If the list has lost its place in one of
 // them, lookAll returns its index, otherwise -1.
-func (s *listAttempt) lookAll(ctx context.Context) (lost int, err error) {
+func (s *attempt) lookAll(ctx context.Context) (lost int, err error) {
 	for _, begun := range []bool{true, false} {
 		for i := range s.list {
 			v := &s.list[i]
@@ -146,7 +136,7 @@ func (s *listAttempt) lookAll(ctx context.Context) (lost int, err error) {
 			if err := ask(ctx, v); err != nil {
 				return -1, err
 			}
-			if v.place > 1 {
+			if v.Last.Place > 1 {
 				return i, nil
 			}
 		}
@@ -154,32 +144,29 @@ func (s *listAttempt) lookAll(ctx context.Context) (lost int, err error) {
 	return -1, nil
 }
 
-// mustRenew reports whether v holds permits or a place, which end an interval after the last call.
-func (v *listPart) mustRenew() bool { return v.held > 0 || v.place > 0 }
-
 // isDue reports whether something is to be done for v.
-func (s *listAttempt) isDue(v *listPart, now time.Time) bool {
-	if now.Before(v.look) && (!v.mustRenew() || now.Before(v.renewal())) {
+func (s *attempt) isDue(v *listPart, now time.Time) bool {
+	if now.Before(v.look) && (!v.Holds() || now.Before(v.Renewal())) {
 		return false
 	}
 	return !s.hasLeft()
 }
 
 // estimate asks how long it takes to gather the permits of v, if it is due.
-func (s *listAttempt) estimate(ctx context.Context, v *listPart) error {
+func (s *attempt) estimate(ctx context.Context, v *listPart) error {
 	now := time.Now()
 	if !s.isDue(v, now) {
 		return nil
 	}
-	if v.place > 0 {
-		if err := v.stand(ctx); err != nil || v.place > 1 {
+	if v.Last.Place > 0 {
+		if err := v.Stand(ctx); err != nil || v.Last.Place > 1 {
 			return err
 		}
 	}
-	wait := v.wait
-	if v.place == 0 {
+	wait := v.Last.Wait
+	if v.Last.Place == 0 {
 		var err error
-		if wait, err = v.waitFor(ctx, v.permits); err != nil {
+		if wait, err = v.Ask(ctx, v.Permits); err != nil {
 			return err
 		}
 	}
@@ -192,7 +179,7 @@ func (s *listAttempt) estimate(ctx context.Context, v *listPart) error {
 
 // gather takes what has come back for v, if it is due, and renews what v holds. While v holds less than it wants the
 // callers of this process are held up.
-func (s *listAttempt) gather(ctx context.Context, v *listPart) error {
+func (s *attempt) gather(ctx context.Context, v *listPart) error {
 	now := time.Now()
 	if !s.isDue(v, now) {
 		return nil
@@ -201,131 +188,138 @@ func (s *listAttempt) gather(ctx context.Context, v *listPart) error {
 	if err != nil {
 		return err
 	}
-	if v.whole() {
-		v.due, v.look = time.Time{}, v.renewal()
-		if v.line != nil {
-			s.goOn(v.line)
-			v.line = nil
+	if v.Complete() {
+		v.due, v.look = time.Time{}, v.Renewal()
+		if v.hold != nil {
+			v.hold.Release()
+			v.hold = nil
 		}
 		return nil
 	}
-	if v.held > 0 {
+	if v.Last.Held > 0 {
 		s.holdUp(v)
 	}
-	v.look = now.Add(min(wait, max(v.rate.Interval/2, time.Millisecond)))
+	v.look = now.Add(min(wait, max(v.Rate.Interval/2, time.Millisecond)))
 	v.due = now.Add(wait)
 	return nil
 }
 
 // takeAll renews what is held and takes the rest. If one refuses, only what has been gathered stays.
-func (s *listAttempt) takeAll(ctx context.Context) (granted bool, err error) {
+func (s *attempt) takeAll(ctx context.Context) (granted bool, err error) {
 	granted = true
 	for i := range s.list {
 		v := &s.list[i]
-		v.ahead = v.place == 1 && !v.whole()
-		if err := v.send(ctx, v.permits, !v.hasBegun()); err != nil {
+		v.Ahead = v.Last.Place == 1 && !v.Complete()
+		grow := v.GrowToAll
+		if v.hasBegun() {
+			grow = v.Grow
+		}
+		if err := grow(ctx); err != nil {
 			return false, err
 		}
-		if v.whole() {
+		if v.Complete() {
 			continue
 		}
 		granted = false
-		if !v.ahead || v.lacking == 0 {
-			wait, err := v.waitFor(ctx, v.permits-v.held)
+		if !v.Ahead || v.Last.Lacking == 0 {
+			wait, err := v.Ask(ctx, v.Permits-v.Last.Held)
 			if err != nil {
 				return false, err
 			}
-			v.wait = max(wait, time.Millisecond) // 0 if lost permits were found
+			v.Last.Wait = max(wait, time.Millisecond) // 0 if lost permits were found
 		}
-		v.look, v.takes = time.Now(), v.wait
-		v.due = v.look.Add(v.wait)
+		v.look, v.takes = time.Now(), v.Last.Wait
+		v.due = v.look.Add(v.Last.Wait)
 	}
 	for i := range s.list {
 		v := &s.list[i]
-		if !granted && !v.hasBegun() && v.ahead && v.whole() {
+		if !granted && !v.hasBegun() && v.Ahead && v.Complete() {
 			v.begun = time.Now() // it has left its place
-		} else if !granted && !v.hasBegun() && v.held > 0 {
-			if err := v.send(ctx, 0, false); err != nil {
+		} else if !granted && !v.hasBegun() && v.Last.Held > 0 {
+			if err := v.Drop(ctx); err != nil {
 				return false, err
 			}
-			v.h.Changed()
 		}
 	}
 	return granted, nil
 }
 
 // account prevents the limiters from being reserved until the idle time is made up for.
-func (s *listAttempt) account(granted bool) {
+func (s *attempt) account(granted bool) {
 	for i := range s.list {
 		v := &s.list[i]
-		if !v.hasBegun() || v.rate.Permits == 0 {
+		if !v.hasBegun() || v.Rate.Permits == 0 {
 			continue
 		}
-		v.count(v.held, v.lacking)
-		d := v.idle / idleShare / float64(v.rate.Permits)
+		v.Count()
+		d := v.Idle / idleShare / float64(v.Rate.Permits)
 		if !granted {
-			d = max(d, time.Since(v.begun).Seconds()/idleShare, v.rate.Interval.Seconds())
+			d = max(d, time.Since(v.begun).Seconds()/idleShare, v.Rate.Interval.Seconds())
 		}
-		s.w.engine.contenders.pause(v.h.key, v.begun.Add(time.Duration(d*float64(time.Second))))
+		s.w.lists.contenders.pause(v.Handle.Key(), v.begun.Add(time.Duration(d*float64(time.Second))))
 	}
 }
 
 // refund gives back what is held.
-func (s *listAttempt) refund() {
+func (s *attempt) refund() {
 	for i := range s.list {
-		if v := &s.list[i]; v.mustRenew() || v.unsure {
-			v.refund()
+		if v := &s.list[i]; v.Holds() {
+			v.Refund()
 		}
 	}
 }
 
-func (s *listAttempt) hasLeft() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.left
-}
-
-func (s *listAttempt) sleep(d time.Duration) {
+func (s *attempt) sleep(d time.Duration) {
 	if w := s.w; !w.deadline.IsZero() {
 		d = min(d, time.Until(w.deadline))
 	}
-	retry.SleepOr(d, s.stop, s.w.engine.closed)
+	retry.SleepOr(d, s.stop, s.w.engine.Closed())
 }
 
 // holdUp makes the other callers of this process wait, those in line and those that try, so that what comes
 // back is gathered.
-func (s *listAttempt) holdUp(v *listPart) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.left || v.line != nil {
-		return
+func (s *attempt) holdUp(v *listPart) {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	if v.hold == nil && !s.hasLeft() {
+		v.hold = v.Handle.Hold()
+		s.holds = append(s.holds, v.hold)
 	}
-	sh := v.h.shard
-	sh.lock()
-	defer sh.unlock()
-	v.line = sh.limiterLocked(v.h)
-	v.line.heldUpFor = s
-	v.line.rearmLocked()
-	s.lines = append(s.lines, v.line)
 }
 
 // letGo lets all callers go on that are held up.
-func (s *listAttempt) letGo() {
-	s.mu.Lock()
-	lines := s.lines
-	s.lines = nil
-	s.mu.Unlock()
-	for _, l := range lines {
-		s.goOn(l)
+func (s *attempt) letGo() {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	for _, x := range s.holds {
+		x.Release()
 	}
+	s.holds = nil
 }
 
-func (s *listAttempt) goOn(l *limiter) {
-	l.shard.lock()
-	defer l.shard.unlock()
-	if l.heldUpFor == s {
-		l.heldUpFor, l.nextAskAt = nil, time.Time{}
-		l.scheduleLocked()
-		l.rearmLocked()
+// take takes as many permits as are free. If that is less than wanted, wait is how long it takes until there
+// are more.
+func (v *listPart) take(ctx context.Context) (wait time.Duration, err error) {
+	if v.Ahead = v.Rate.MinGap == 0 && !v.Complete(); v.Ahead {
+		if err := v.Grow(ctx); err != nil || v.Complete() {
+			return 0, err
+		}
+		if v.Last.Lacking > 0 {
+			return max(v.Last.Wait, time.Millisecond), nil
+		}
+		v.Ahead = false // a cool-down has begun, or the permits left have been lost
 	}
+	for range 3 {
+		if err := v.Grow(ctx); err != nil || v.Complete() {
+			return 0, err
+		}
+		next := int64(1) // each permit as soon as it is back, because a peer may want it, too
+		if v.Rate.MinGap > 0 {
+			next = v.Permits - v.Last.Held
+		}
+		if wait, err = v.Ask(ctx, next); err != nil || wait > 0 {
+			return max(wait, min(v.Rate.Interval/gatherSteps, maxGatherStep)), err
+		}
+	}
+	return time.Millisecond, nil // others are always faster
 }
