@@ -147,7 +147,7 @@ func (f *flight) trim() bool {
 	l := f.limiter
 	l.shard.lock()
 	defer l.shard.unlock()
-	f.local = l.local
+	f.local = l.shard.memory.Find(l.h.key)
 	if f.Replay {
 		return true // a replay asks for the same again
 	}

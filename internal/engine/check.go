@@ -73,11 +73,7 @@ func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	if l.checks.nextCheck.IsZero() {
 		l.checks.nextCheck = begin.Add(auditEvery(r.Interval))
 	}
-	share := l.local
-	if share == nil && len(l.shard.memory.keys) > 0 {
-		share = l.shard.memory.shares[l.h.key]
-	}
-	if share != nil {
+	if share := l.shard.memory.Find(l.h.key); share != nil {
 		share.Learn(a, begin)
 	}
 }

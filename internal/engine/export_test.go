@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+)
 
 // CheckStates returns an error if a limiter is in a state that the comment of its type does not list.
 func (e *Engine) CheckStates() error {
@@ -67,7 +71,7 @@ func (h *Handle) Spare() any {
 
 // The bounds that tests refer to.
 const (
-	MaxLocals    = maxLocals
+	MaxLocals    = outage.MaxShares
 	MaxSlowTries = maxSlowTries
 )
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
-	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -58,10 +57,7 @@ type limiter struct {
 
 	share fair.Share // of the rate, beside others
 
-	local      *outage.Share // for outages; nil as long as all policies are closed
-	servedFor  time.Time     // when the outage began for which the whole line has been looked at; zero for none
-	localTimer *time.Timer
-	localDue   time.Time // when localTimer fires; zero if it is not armed
+	offline offline
 }
 
 const (
@@ -88,12 +84,12 @@ func (l *limiter) mayTryLocked() bool {
 
 // resetLocked makes an idle limiter as good as new, with no timer armed.
 func (l *limiter) resetLocked() {
-	for _, t := range []*time.Timer{l.timer, l.localTimer} {
+	for _, t := range []*time.Timer{l.timer, l.offline.timer} {
 		if t != nil {
 			t.Stop()
 		}
 	}
-	*l = limiter{shard: l.shard, timer: l.timer, localTimer: l.localTimer, flights: l.flights, free: l.free}
+	*l = limiter{shard: l.shard, timer: l.timer, offline: offline{timer: l.offline.timer}, flights: l.flights, free: l.free}
 }
 
 func (l *limiter) idleLocked() bool {
@@ -335,7 +331,7 @@ func (l *limiter) launchLocked(f *flight) {
 	if f.begin.IsZero() {
 		f.begin = time.Now()
 	}
-	f.local = l.local
+	f.local = l.shard.memory.Find(l.h.key)
 	f.NoTTL = f.begin.Before(l.noTTLUntil)
 	if !f.DryRun {
 		f.Check, f.Lowered = l.checks.take(f.begin, l.rate.Interval, CheckSample)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -10,6 +11,37 @@ import (
 
 // This file decides requests during an outage, if their policy is not closed.
 
+// An offline is what a limiter needs for outages, beside its share in the memory of the shard.
+type offline struct {
+	servedFor time.Time // when the outage began for which the whole line has been looked at; zero for none
+	timer     *time.Timer
+	due       time.Time // when timer fires; zero if it is not armed
+}
+
+// shareLocked returns what is known of the limiter without Redis, and makes it if need be. It is nil if the shard has no
+// room for it beside most others.
+func (l *limiter) shareLocked(most int) *outage.Share {
+	return l.shard.memory.Share(l.h.key, most, l.rate, l.shard.usesLocked)
+}
+
+// whenLocallyLocked returns what is known of the limiter without Redis, and when it can grant r; see
+// [outage.Share.When]. If the shard has no room for another limiter nothing can be counted: then a local share
+// is an error, and FailOpen, which counts nothing, grants.
+func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (share *outage.Share, at time.Time, left int64, err error) {
+	if share = l.shareLocked(outage.MaxShares); share == nil && p.Kind == outage.FailOpen {
+		share = outage.NewShare(l.rate)
+	}
+	if share == nil {
+		err = outage.ErrNoMemory
+	} else {
+		at, left, err = share.When(p, permits, now, since)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, cause)
+	}
+	return share, at, left, err
+}
+
 // tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did.
 // Otherwise r goes the usual way. It also starts the probe when that is due: if all requests are decided at
 // once no flight leaves, and nothing else would notice that Redis is up again.
@@ -17,17 +49,17 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	health := l.h.Health()
 	since, cause := health.Since()
 	if cause == nil {
-		l.localShareLocked() // it learns what Redis replies
+		l.shareLocked(outage.MaxShares) // it learns what Redis replies
 		return false
 	}
 	l.probeLocked(r.ctx, health)
 	now := time.Now()
 	behind := time.Time{}
 	if l.hasLocalLineLocked() {
-		behind = l.localDue
+		behind = l.offline.due
 	}
 	at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
-	if !decided && (!l.localDue.After(now) || at.Before(l.localDue)) {
+	if !decided && (!l.offline.due.After(now) || at.Before(l.offline.due)) {
 		l.setLocalTimerLocked(at)
 	}
 	return decided
@@ -146,25 +178,25 @@ func (l *limiter) dropEndedLocked() {
 
 // setLocalTimerLocked sets the timer that calls serveLineLocked at due, or stops it if due is zero.
 func (l *limiter) setLocalTimerLocked(due time.Time) {
-	l.localDue = due
+	l.offline.due = due
 	switch {
 	case due.IsZero() || l.shard.closed:
-		if l.localTimer != nil {
-			l.localTimer.Stop()
+		if l.offline.timer != nil {
+			l.offline.timer.Stop()
 		}
-	case l.localTimer == nil:
-		l.localTimer = time.AfterFunc(time.Until(due), l.onLocalTimer)
+	case l.offline.timer == nil:
+		l.offline.timer = time.AfterFunc(time.Until(due), l.onLocalTimer)
 	default:
-		l.localTimer.Reset(time.Until(due))
+		l.offline.timer.Reset(time.Until(due))
 	}
 }
 
 // onLocalTimer runs when the timer of the local share fires. It may run after the timer was stopped, when the
-// limiter has been evicted or is another one; only localDue says whether anything is due.
+// limiter has been evicted or is another one; only offline.due says whether anything is due.
 func (l *limiter) onLocalTimer() {
 	l.shard.lock()
 	var ended []*request
-	if !l.localDue.IsZero() && !time.Now().Before(l.localDue) {
+	if !l.offline.due.IsZero() && !time.Now().Before(l.offline.due) {
 		ended = l.serveLineLocked(false, nil)
 		l.rearmLocked()
 	}
@@ -180,13 +212,13 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	if cause == nil {
 		return ended
 	}
-	if !l.servedFor.Equal(since) { // whoever comes later is looked at then
-		l.servedFor = since
+	if !l.offline.servedFor.Equal(since) { // whoever comes later is looked at then
+		l.offline.servedFor = since
 		ended = l.serveLineLocked(true, ended)
 	}
 	now, behind := time.Now(), time.Time{}
 	if l.hasLocalLineLocked() {
-		behind = l.localDue
+		behind = l.offline.due
 	}
 	decide := func(r *request) {
 		_, _ = l.decideLocallyLocked(r, now, since, cause, behind)
@@ -215,49 +247,4 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 		r = next
 	}
 	return ended
-}
-
-// WhenLocally returns when the policy can grant that many permits to a caller outside of the line. It also starts the probe
-// when that is due.
-func (h *Handle) WhenLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
-	return h.decideLocally(ctx, p, permits, now, func(*outage.Share) {})
-}
-
-// TakeLocally is WhenLocally, but has the policy grant the permits if that can be done now.
-func (h *Handle) TakeLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
-	return h.decideLocally(ctx, p, permits, now, func(share *outage.Share) { share.Take(p, permits, now) })
-}
-
-// decideLocally is WhenLocally, but calls grant under the lock if the permits can be granted now.
-func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Share)) (at time.Time, err error) {
-	s := h.shard
-	s.lock()
-	defer s.unlock()
-	if s.closed {
-		return at, permit.ErrClosed
-	}
-	health := h.Health()
-	since, cause := health.Since()
-	l := s.limiterLocked(h)
-	l.probeLocked(ctx, health)
-	share, at, _, err := l.whenLocallyLocked(p, permits, now, since, cause)
-	if err != nil {
-		return at, err
-	}
-	if p.Kind == outage.LocalShare && l.hasLocalLineLocked() && !at.After(now) {
-		at = now.Add(max(l.localDue.Sub(now), time.Millisecond)) // the callers in line come first
-	}
-	if !at.After(now) {
-		grant(share)
-	}
-	return at, nil
-}
-
-// UndoLocally takes back what TakeLocally granted at now.
-func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if share := h.shard.limiterLocked(h).localShareLocked(); share != nil && p.Kind == outage.LocalShare {
-		share.Undo(permits, now)
-	}
 }

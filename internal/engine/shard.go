@@ -19,7 +19,7 @@ type shard struct {
 	closed   bool
 	health   outage.Health // of a part of a divided Redis that cannot be told from others
 	ready    []*flight     // they leave when the lock is free
-	memory   memory        // for outages
+	memory   outage.Memory // for outages
 
 	refusals knownRefusals // of limiters that may be idle
 }
@@ -91,6 +91,9 @@ func (s *shard) findLocked(key string) *limiter {
 	}
 	return nil
 }
+
+// usesLocked reports whether the process uses the limiter with that key.
+func (s *shard) usesLocked(key string) bool { return s.findLocked(key) != nil }
 
 // limiterLocked returns the limiter of h, and makes it if need be.
 func (s *shard) limiterLocked(h *Handle) *limiter {

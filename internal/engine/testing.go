@@ -54,10 +54,10 @@ type Snapshot struct {
 func (h *Handle) Snapshot() (s Snapshot) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if m := h.shard.memory.shares[h.key]; m != nil {
+	if m := h.shard.memory.Find(h.key); m != nil {
 		s.Pending = m.Pending()
 	}
-	s.Remembered = len(h.shard.memory.keys)
+	s.Remembered = h.shard.memory.Len()
 	l := h.shard.findLocked(h.key)
 	if l == nil {
 		return s
@@ -125,8 +125,8 @@ func (e *Engine) CheckIdle() error {
 		}
 		for _, l := range limiters {
 			check("the line of an idle limiter", l.timer)
-			check("the local share of an idle limiter", l.localTimer)
-			if !l.localDue.IsZero() {
+			check("the local share of an idle limiter", l.offline.timer)
+			if !l.offline.due.IsZero() {
 				errs = append(errs, errors.New("the local share of an idle limiter is due"))
 			}
 		}
