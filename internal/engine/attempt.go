@@ -170,7 +170,7 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 		}
 		return begin.Add(l.h.engine.cfg.OutageLimit)
 	}
-	stays := func(r *request) bool { return r.blocking && (r.Degraded || now.Before(until(r))) }
+	stays := func(r *request) bool { return r.want.Wait && (r.Degraded || now.Before(until(r))) }
 	l.shard.lock()
 	ended := f.answerLocallyLocked(f.ended[:0])
 	ended, waits = f.endCallersLocked(err, ended, stays)
@@ -181,7 +181,7 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 	closed := l.waiters.n > l.waiters.policies      // the others wait for what their policy grants
 	for r := l.waiters.first; r != nil && closed; { // who comes later has a later limit
 		next := r.next
-		if !r.Degraded && !r.inFlight && !stays(r) {
+		if !r.Degraded && r.state != isInFlight && !stays(r) {
 			ended = r.failLocked(err, ended)
 		} else if !r.Degraded && stays(r) {
 			limit = until(r)

@@ -41,7 +41,7 @@ func (f *flight) reset() {
 // appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
 func (f *flight) appendLocked(r *request) bool {
 	i := len(f.Runs) - 1
-	if i < 0 || f.Runs[i].Permits != r.permits {
+	if i < 0 || f.Runs[i].Permits != r.want.Permits {
 		i++
 	}
 	return f.putLocked(i, r)
@@ -53,14 +53,14 @@ func (f *flight) appendTriesLocked(q *queue) {
 	begin := len(f.Runs)
 	for r := q.first; r != nil; r = q.first {
 		i := begin
-		for i < len(f.Runs) && f.Runs[i].Permits != r.permits {
+		for i < len(f.Runs) && f.Runs[i].Permits != r.want.Permits {
 			i++
 		}
 		if !f.putLocked(i, r) {
 			return
 		}
 		r.unqueueLocked()
-		r.inFlight = true
+		r.state = isInFlight
 	}
 }
 
@@ -69,7 +69,7 @@ func (f *flight) putLocked(i int, r *request) bool {
 		return false
 	}
 	if i == len(f.Runs) {
-		f.Runs = append(f.Runs, permit.Run{Permits: r.permits})
+		f.Runs = append(f.Runs, permit.Run{Permits: r.want.Permits})
 		if i == len(f.callers) {
 			f.callers = append(f.callers, nil)
 		}

@@ -139,22 +139,18 @@ func (e *Engine) Handle(key, name string, b Backend) Handle {
 func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	e, s := h.engine, h.shard
 	r := e.newRequest()
-	r.known = want.Known > 0 && !want.Wait
-	r.ctx, r.permits, r.blocking, r.tellWait, r.policy = ctx, want.Permits, want.Wait, want.TellWait, want.Policy
+	r.ctx, r.want = ctx, want
 	if want.Wait {
 		r.came = time.Now()
-		if want.Timeout > 0 {
-			r.deadline = r.came.Add(want.Timeout)
-		}
 	}
-	endless := ctx.Done() == nil && r.deadline.IsZero() // nothing but Redis ends the call
+	endless := ctx.Done() == nil && !r.hasDeadline() // nothing but Redis ends the call
 
 	s.lock()
 	if s.closed {
 		s.unlock()
 		return Outcome{}, permit.ErrClosed
 	}
-	if r.known && !h.Health().Down() { // during an outage nothing is known
+	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
 		if got, refused := s.refusals.refuseLocked(h.key, &want); refused {
 			s.unlock()
 			e.recycle(r)
@@ -162,15 +158,15 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		}
 	}
 	l := s.limiterLocked(h)
-	if r.policy != nil && l.tryLocalLocked(r) {
+	if want.Policy != nil && l.tryLocalLocked(r) {
 		s.unlock()
 		got := r.Outcome
 		e.recycle(r)
 		return got, got.Err
 	}
 	var inline *flight
-	refused := l.addLocked(r)       // an endless request is never refused, since it has no deadline
-	if endless && r.policy == nil { // a policy may decide it while the call is on its way
+	refused := l.addLocked(r)          // an endless request is never refused, since it has no deadline
+	if endless && want.Policy == nil { // a policy may decide it while the call is on its way
 		if inline = l.takeInlineLocked(r); inline != nil {
 			inline.inline = true
 		}
@@ -203,7 +199,7 @@ const Grace = 10 * time.Millisecond
 // not to be read without the lock.
 func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.Duration) (*request, error) {
 	var timeUp <-chan time.Time
-	if r.blocking && !r.deadline.IsZero() {
+	if r.hasDeadline() {
 		if r.timer == nil {
 			r.timer = time.NewTimer(timeout)
 		} else {
@@ -241,7 +237,7 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 	if !time.Now().Before(l.grantableAt) {
 		l.scheduleLocked() // the permits may fall due at this very instant
 	}
-	if !r.ended && !l.lineInFlight {
+	if r.state != hasEnded && !l.lineInFlight {
 		return nil
 	}
 	r.overdue = true
@@ -254,17 +250,17 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
 	s.lock()
 	var ended []*request
-	if r.Degraded && !r.ended && err == nil {
+	if r.Degraded && r.state != hasEnded && err == nil {
 		ended = l.serveLineLocked(false, nil) // its share may fall due at this very instant
 		l.rearmLocked()
 	}
-	if r.ended {
+	if r.state == hasEnded {
 		s.unlock()
 		wake(ended)
 		<-r.done
 		return r, nil
 	}
-	r.gone = true
+	r.state = hasLeft
 	err = l.whyLeftLocked(r, err)
 	l.abandonLocked(r)
 	if r.Degraded {
@@ -295,11 +291,11 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	for _, f := range l.flights {
 		waited = max(waited, time.Since(f.begin))
 	}
-	if waited == 0 && r.blocking {
+	if waited == 0 && r.want.Wait {
 		waited = time.Since(r.came)
 	}
 	// It is on its way, or stands behind a call that is.
-	asks := (l.lineInFlight || !r.blocking) && !r.refused && r.place == nil
+	asks := (l.lineInFlight || !r.want.Wait) && !r.refused && r.place == nil
 	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
 		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
 	}

@@ -112,7 +112,7 @@ func (h *Handle) BendShard() func() {
 func (h *Handle) Occupy() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	h.shard.limiterLocked(h).waiters.push(&request{blocking: true})
+	h.shard.limiterLocked(h).waiters.push(&request{want: Request{Wait: true}})
 }
 
 // KnownRefusals returns how many refusals are kept.

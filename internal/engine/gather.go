@@ -34,14 +34,14 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 	if !l.share.Contended() {
 		return now.Sub(l.headSince) > 2*l.rate.Interval // they have not been seen yet
 	}
-	return (l.share.IsLarge(r.permits) || l.headIsStarvingLocked()) && l.share.Affords(r.permits, l.rate.Interval, now)
+	return (l.share.IsLarge(r.want.Permits) || l.headIsStarvingLocked()) && l.share.Affords(r.want.Permits, l.rate.Interval, now)
 }
 
 // gatherLocked begins to gather the permits of the head.
 func (l *limiter) gatherLocked(r *request) {
 	e := l.h.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.v = Reservation{Handle: l.h, Permits: r.permits, Type: l.rate.Type, ID: e.cfg.Backends.NewID().Run(0), Ahead: true, Since: Waited(r.came)}
+	g.v = Reservation{Handle: l.h, Permits: r.want.Permits, Type: l.rate.Type, ID: e.cfg.Backends.NewID().Run(0), Ahead: true, Since: Waited(r.came)}
 	l.gathering, r.gathers, l.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
@@ -68,7 +68,7 @@ func (g *gathering) run(ctx context.Context) {
 	granted := whole && g.head != nil
 	if granted {
 		r := g.head
-		l.share.Pay(r.permits, l.rate.Interval, time.Now())
+		l.share.Pay(r.want.Permits, l.rate.Interval, time.Now())
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}
 	l.gathering = nil

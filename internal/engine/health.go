@@ -129,7 +129,7 @@ func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
 			continue
 		}
 		ended = f.answerLocallyLocked(ended)
-		ended, _ = f.endCallersLocked(err, ended, func(r *request) bool { return r.blocking })
+		ended, _ = f.endCallersLocked(err, ended, func(r *request) bool { return r.want.Wait })
 		f.dropSharersLocked()
 	}
 	if len(l.flights) > 0 {
@@ -146,7 +146,7 @@ func (f *flight) dropSharersLocked() {
 	for i := range f.Runs {
 		for j, r := range f.callers[i] {
 			if r != nil && r.live() && r.sharesLocally() {
-				r.inFlight = false
+				r.state = isQueued
 				f.callers[i][j] = nil
 			}
 		}

@@ -55,7 +55,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
-		} else if f.callers[0][0].known && !f.InOrder && !f.DryRun && f.changes == l.changes {
+		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
 			l.shard.refusals.learnLocked(l.h.key, f.Runs[0].Permits, begin, a)
 		}
 		ended = f.refuseLocked(a, ended)
@@ -143,8 +143,8 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	_, down := l.h.Health().Since()
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.place == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
-			g.Keep += r.permits
+		for r := l.waiters.first; r != nil && r.place == nil && (down == nil || !r.sharesLocally()) && r.want.Permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
+			g.Keep += r.want.Permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}
 	}
@@ -160,9 +160,9 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		for _, r := range f.callers[i] {
 			r.refused, r.Degraded = true, false
 			switch {
-			case r.blocking && !r.overdue:
-				r.inFlight = false
-			case i > 0 && !f.InOrder && r.tellWait:
+			case r.want.Wait && !r.overdue:
+				r.state = isQueued
+			case i > 0 && !f.InOrder && r.want.TellWait:
 				rest = append(rest, r)
 			default:
 				ended = r.refuseLocked(a, ended)

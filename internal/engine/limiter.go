@@ -99,7 +99,7 @@ func (l *limiter) idleLocked() bool {
 // addLocked adds a request, or reports that it is refused at once. The caller goes on with scheduleLocked or
 // takeInlineLocked.
 func (l *limiter) addLocked(r *request) (refused bool) {
-	if !r.blocking {
+	if !r.want.Wait {
 		l.tries.push(r)
 		return false
 	}
@@ -116,7 +116,7 @@ func (l *limiter) addLocked(r *request) (refused bool) {
 
 // watchLocked makes the line find r by its deadline, if it may be refused early.
 func (l *limiter) watchLocked(r *request) {
-	if l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() {
+	if l.h.engine.cfg.RefuseEarly && r.hasDeadline() {
 		l.waiters.watch(r)
 	}
 }
@@ -124,7 +124,7 @@ func (l *limiter) watchLocked(r *request) {
 // isTooLateLocked reports whether r should be refused early because its time is up before the first in line can
 // be served.
 func (l *limiter) isTooLateLocked(r *request) bool {
-	return l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() && r.deadline.Before(l.grantableAt)
+	return l.h.engine.cfg.RefuseEarly && r.hasDeadline() && r.deadline().Before(l.grantableAt)
 }
 
 // newHeadLocked records that another request is the first in line, whose wait is not known: the line is due at once.
@@ -148,7 +148,7 @@ func (l *limiter) abandonLocked(r *request) {
 	head := l.waiters.first == r
 	r.unqueueLocked()
 	if head && l.waiters.n > 0 {
-		if l.waiters.first.permits == r.permits {
+		if l.waiters.first.want.Permits == r.want.Permits {
 			l.headSince = time.Now() // its wait is as long
 		} else {
 			l.newHeadLocked()
@@ -219,7 +219,7 @@ func (l *limiter) takeLineLocked() *flight {
 	f := l.newFlightLocked()
 	f.InOrder = true
 	for r := l.waiters.first; r != nil && r.place == nil && f.appendLocked(r); r = r.next {
-		r.inFlight = true
+		r.state = isInFlight
 	}
 	if l.tries.n > 0 && l.headIsStarvingLocked() {
 		f.appendTriesLocked(&l.tries)
@@ -241,21 +241,21 @@ func (l *limiter) takePassersLocked() *flight {
 	}
 	f, ticket := (*flight)(nil), fair.Ticket{}
 	for r, n := head.next, 0; n < maxPassed && head.place == nil && r != nil; r, n = r.next, n+1 {
-		if r.place != nil || !l.pass.Take(&l.share, r.permits, head.permits, &ticket) {
+		if r.place != nil || !l.pass.Take(&l.share, r.want.Permits, head.want.Permits, &ticket) {
 			continue
 		}
 		if f == nil {
 			f = l.newFlightLocked()
 		}
 		f.appendLocked(r) // there is room for as many as are looked at
-		r.inFlight = true
+		r.state = isInFlight
 	}
 	if f == nil {
 		l.pass.Sleep()
 		return nil
 	}
 	f.ticket = ticket
-	f.Allowance = l.share.Allowance(head.permits, f.callers[0][0].waiter(), l.rate, time.Now())
+	f.Allowance = l.share.Allowance(head.want.Permits, f.callers[0][0].waiter(), l.rate, time.Now())
 	f.InOrder, f.changes = true, l.changes
 	l.lineInFlight = true
 	return f
@@ -295,7 +295,7 @@ func (l *limiter) takeTriesLocked() *flight {
 // wait.
 func (l *limiter) takeInlineLocked(r *request) *flight {
 	var f *flight
-	if r.blocking {
+	if r.want.Wait {
 		f = l.takeLineLocked()
 	} else {
 		f = l.takeTriesLocked()

@@ -89,10 +89,10 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 // at is when it can be decided. If behind is not zero, others wait for the local share, at least until behind, and r
 // comes after them if it wants the share, too.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
-	if r.policy.Kind != outage.LocalShare {
+	if r.want.Policy.Kind != outage.LocalShare {
 		behind = time.Time{}
 	}
-	share, at, left, err := l.whenLocallyLocked(r.policy, r.permits, now, since, cause)
+	share, at, left, err := l.whenLocallyLocked(r.want.Policy, r.want.Permits, now, since, cause)
 	if err != nil {
 		r.Err = err
 		return at, true
@@ -102,18 +102,18 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 		at = behind
 	}
 	if behind.IsZero() && !at.After(now) {
-		share.Take(r.policy, r.permits, now)
+		share.Take(r.want.Policy, r.want.Permits, now)
 		l.h.Health().CountGrant()
-		r.Granted, r.Available = true, max(0, left-r.permits)
-		r.Reply = share.Reply(r.policy, now)
+		r.Granted, r.Available = true, max(0, left-r.want.Permits)
+		r.Reply = share.Reply(r.want.Policy, now)
 		return at, true
 	}
-	tooLate := l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() && r.deadline.Before(at)
-	if r.blocking && !tooLate {
+	tooLate := l.h.engine.cfg.RefuseEarly && r.hasDeadline() && r.deadline().Before(at)
+	if r.want.Wait && !tooLate {
 		return at, false
 	}
 	r.Wait, r.Available = max(at.Sub(now), time.Millisecond), left
-	r.Reply = share.Reply(r.policy, now)
+	r.Reply = share.Reply(r.want.Policy, now)
 	return at, true
 }
 
@@ -137,7 +137,7 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 	)
 	for r, policies := head, l.waiters.policies; policies > 0 && (all || due.IsZero()); {
 		next := r.next
-		if p := r.policy; p != nil {
+		if p := r.want.Policy; p != nil {
 			policies--
 			at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
 			switch {
@@ -168,7 +168,7 @@ func (l *limiter) dropEndedLocked() {
 	for _, f := range l.flights {
 		for i := range f.Runs {
 			for j, r := range f.callers[i] {
-				if r != nil && r.ended {
+				if r != nil && r.state == hasEnded {
 					f.callers[i][j] = nil
 				}
 			}
@@ -226,7 +226,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	for i := range f.Runs {
 		for j, r := range f.callers[i] {
-			if r != nil && r.live() && r.policy != nil && !r.blocking {
+			if r != nil && r.live() && r.want.Policy != nil && !r.want.Wait {
 				decide(r)
 				f.callers[i][j] = nil
 			}
@@ -234,7 +234,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	for r := l.tries.first; r != nil; {
 		next := r.next
-		if r.policy != nil {
+		if r.want.Policy != nil {
 			decide(r)
 		}
 		r = next

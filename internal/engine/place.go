@@ -142,8 +142,11 @@ func (p *Place) join(ctx context.Context, a Refusal) (*limiter, *request, error)
 		r = h.engine.newRequest()
 	}
 	p.hold, p.r = nil, nil
-	*r = request{ctx: ctx, permits: p.Permits, blocking: true, came: p.Came, deadline: p.Deadline, done: r.done,
-		timer: r.timer, place: p, refused: a.Wait > 0}
+	want := Request{Permits: p.Permits, Wait: true}
+	if !p.Deadline.IsZero() {
+		want.Timeout = max(p.Deadline.Sub(p.Came), 1)
+	}
+	*r = request{want: want, ctx: ctx, came: p.Came, done: r.done, timer: r.timer, place: p, refused: a.Wait > 0}
 	if l.rate.Interval == 0 {
 		typ := l.rate.Type
 		l.rate = a.Rate
@@ -187,6 +190,6 @@ func (l *limiter) giveTurnLocked(r *request) {
 	p.hold = &Hold{l: l, keeps: l.headIsStarvingLocked()}
 	l.holds = append(l.holds, p.hold)
 	r.unqueueLocked()
-	r.ended, r.Granted = true, true
+	r.state, r.Granted = hasEnded, true
 	r.done <- struct{}{}
 }

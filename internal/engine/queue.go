@@ -17,6 +17,13 @@ type queue struct {
 	deadlines   deadlines // of the requests that watch has been called for
 }
 
+// A node is where a request stands.
+type node struct {
+	prev, next *request
+	queue      *queue
+	watched    int // its place among the deadlines of the queue, counted from 1; 0 for none
+}
+
 func (q *queue) push(r *request) {
 	r.queue, r.prev = q, q.last
 	if q.last == nil {
@@ -78,9 +85,9 @@ func (r *request) unqueueLocked() {
 
 func (q *queue) count(r *request, n int) {
 	q.n += n
-	if r.policy != nil {
+	if r.want.Policy != nil {
 		q.policies += n
-		if r.policy.Kind == outage.LocalShare {
+		if r.want.Policy.Kind == outage.LocalShare {
 			q.shares += n
 		}
 	}
@@ -105,7 +112,7 @@ func (q *queue) earliest() *request {
 type deadlines []*request
 
 func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
+func (d deadlines) Less(i, j int) bool { return d[i].deadline().Before(d[j].deadline()) }
 
 func (d deadlines) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]

@@ -23,14 +23,14 @@ func TestQueue(t *testing.T) {
 		open := &outage.Policy{Kind: outage.FailOpen}
 		newRequest := func() *request {
 			seq += 2
-			r := &request{came: epoch.Add(time.Duration(seq)), policy: rapid.SampledFrom([]*outage.Policy{nil, share, open}).Draw(rt, "policy")}
+			r := &request{came: epoch.Add(time.Duration(seq)), want: Request{Wait: true, Policy: rapid.SampledFrom([]*outage.Policy{nil, share, open}).Draw(rt, "policy")}}
 			if s := rapid.IntRange(0, 20).Draw(rt, "deadline"); s > 0 {
-				r.deadline = epoch.Add(time.Duration(s) * time.Second)
+				r.want.Timeout = time.Duration(s) * time.Second
 			}
 			return r
 		}
 		watch := func(r *request) {
-			if !r.deadline.IsZero() {
+			if r.hasDeadline() {
 				q.watch(r)
 			}
 		}
@@ -77,21 +77,21 @@ func TestQueue(t *testing.T) {
 				policies, shares, earliest := 0, 0, time.Time{}
 				for _, r := range model {
 					want = append(want, r.came)
-					if r.policy != nil {
+					if r.want.Policy != nil {
 						policies++
 					}
-					if r.policy == share {
+					if r.want.Policy == share {
 						shares++
 					}
-					if !r.deadline.IsZero() && (earliest.IsZero() || r.deadline.Before(earliest)) {
-						earliest = r.deadline
+					if r.hasDeadline() && (earliest.IsZero() || r.deadline().Before(earliest)) {
+						earliest = r.deadline()
 					}
 				}
 				require.Equal(rt, want, there)
 				require.Equal(rt, want, back)
 				require.Equal(rt, []int{len(model), policies, shares}, []int{q.n, q.policies, q.shares})
 				if r := q.earliest(); r != nil {
-					require.Equal(rt, earliest, r.deadline)
+					require.Equal(rt, earliest, r.deadline())
 				} else {
 					require.Zero(rt, earliest)
 				}

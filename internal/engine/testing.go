@@ -17,7 +17,7 @@ func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 	l := h.shard.limiterLocked(h)
 	for i, w := range want {
 		r := h.engine.newRequest()
-		r.ctx, r.permits, r.tellWait, r.policy = ctx, w.Permits, w.TellWait, w.Policy
+		r.ctx, r.want = ctx, Request{Permits: w.Permits, TellWait: w.TellWait, Policy: w.Policy}
 		requests[i] = r
 		l.tries.push(r)
 	}
