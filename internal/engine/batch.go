@@ -35,7 +35,7 @@ type flight struct {
 }
 
 func (f *flight) reset() {
-	*f = flight{limiter: f.limiter, Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
+	*f = flight{Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
 }
 
 // appendLocked adds r to the last run or to a new one. It reports false if the flight is full.

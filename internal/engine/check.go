@@ -7,14 +7,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A checks decides when the state of a limiter in Redis is checked for permits that are lost, or are too many. The lock
-// of the shard guards it.
+// A checks decides when the state of a limiter in Redis is checked: for permits that are lost, or are too many, and for its
+// TTL. The lock of the shard guards it.
 type checks struct {
 	nextAudit time.Time // the next audit, after a refusal
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
 	lowered   bool      // the new rate is lower
 	unchecked bool      // calls since the last check did not check
+
+	noTTLUntil time.Time // until when the hash is assumed to have no TTL
 }
 
 // auditEvery returns how often to look for permits that are lost or too many. That is once an interval, but at

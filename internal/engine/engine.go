@@ -24,6 +24,7 @@ type Engine struct {
 	health   outage.Health // of the only Redis, if it is not divided
 	healths  sync.Map      // *outage.Health by the value that Backends.Shard returns
 	requests sync.Pool     // of *request; not global, because channels must not leave the bubble of a test
+	flights  sync.Pool     // of *flight
 	calls    sync.WaitGroup
 	slowed   broadcast // a health is down because of slow replies
 }
@@ -234,10 +235,10 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 	if r.overdue || r.Degraded || l.lastErr != nil {
 		return nil
 	}
-	if !time.Now().Before(l.grantableAt) {
+	if !time.Now().Before(l.first.grantableAt) {
 		l.scheduleLocked() // the permits may fall due at this very instant
 	}
-	if r.state != hasEnded && !l.lineInFlight {
+	if r.state != hasEnded && l.flights.ofLine() == 0 {
 		return nil
 	}
 	r.overdue = true
@@ -295,7 +296,7 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 		waited = time.Since(r.came)
 	}
 	// It is on its way, or stands behind a call that is.
-	asks := (l.lineInFlight || !r.want.Wait) && !r.refused && r.place == nil
+	asks := (l.flights.ofLine() > 0 || !r.want.Wait) && !r.refused && r.place == nil
 	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
 		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
 	}
@@ -350,7 +351,7 @@ func (h *Handle) Changed() {
 	h.shard.refusals.forgetLocked(h.key)
 	if l := h.shard.findLocked(h.key); l != nil {
 		l.changes++
-		l.nextAskAt = time.Time{}
+		l.first.askAt = time.Time{}
 		l.scheduleLocked()
 	}
 }
@@ -392,7 +393,7 @@ func (h *Handle) LearnType(typ permit.Type) {
 	defer h.shard.unlock()
 	if typ != permit.Overall || h.shard.findLocked(h.key) != nil {
 		l := h.shard.limiterLocked(h)
-		l.rate.Type, l.checks.nextAudit, l.noTTLUntil = typ, time.Time{}, time.Time{}
+		l.rate.Type, l.checks.nextAudit, l.checks.noTTLUntil = typ, time.Time{}, time.Time{}
 	}
 }
 
@@ -401,6 +402,6 @@ func (h *Handle) ForgetTTL() {
 	h.shard.lock()
 	defer h.shard.unlock()
 	if l := h.shard.findLocked(h.key); l != nil {
-		l.noTTLUntil = time.Time{}
+		l.checks.noTTLUntil = time.Time{}
 	}
 }

@@ -27,12 +27,12 @@ type gathering struct {
 // mustGatherLocked reports whether the permits of the head, which is r, have to be taken ahead. That is so if it
 // has been passed over for an interval, or is large. Beside other processes it must have the share for it.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !l.mayGather || !r.refused || l.rate.Interval <= 0 {
+	if !l.first.mayGather || !r.refused || l.rate.Interval <= 0 {
 		return false
 	}
 	now := time.Now()
 	if !l.share.Contended() {
-		return now.Sub(l.headSince) > 2*l.rate.Interval // they have not been seen yet
+		return now.Sub(l.first.since) > 2*l.rate.Interval // they have not been seen yet
 	}
 	return (l.share.IsLarge(r.want.Permits) || l.headIsStarvingLocked()) && l.share.Affords(r.want.Permits, l.rate.Interval, now)
 }
@@ -42,7 +42,7 @@ func (l *limiter) gatherLocked(r *request) {
 	e := l.h.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
 	g.v = Reservation{Handle: l.h, Permits: r.want.Permits, Type: l.rate.Type, ID: e.cfg.Backends.NewID().Run(0), Ahead: true, Since: Waited(r.came)}
-	l.gathering, r.gathers, l.mayGather = g, g, false
+	l.gathering, r.gathers, l.first.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
 }

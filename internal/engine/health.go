@@ -109,7 +109,7 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 		s := &e.shards[i]
 		var ended []*request
 		s.lock()
-		for l := s.first; l != nil; l = l.next {
+		for _, l := range s.limiters {
 			if l.h.Health() == health {
 				ended = l.decideAllLocked(cause, ended)
 			}

@@ -76,7 +76,7 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 		l.learnRateLocked(a, begin)
 	}
 	if a.NoTTL {
-		l.noTTLUntil = begin.Add(trustNoTTL)
+		l.checks.noTTLUntil = begin.Add(trustNoTTL)
 	}
 	if f.DryRun {
 		// What the dry run found belongs to somebody else; see takeTriesLocked.
@@ -137,7 +137,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 // it Redis may have granted the same permits again.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
-	if l.lineInFlight && !f.InOrder {
+	if l.flights.ofLine() > 0 && !f.InOrder {
 		return ended // another flight is about to serve them
 	}
 	_, down := l.h.Health().Since()
@@ -178,20 +178,20 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	now := time.Now()
 	if f.ticket.Passes() {
 		_, wait := l.share.Next(first.waiter(), l.waiters.n > 1, f.Allowance.Grace, a, l.rate, now)
-		l.pass.Wait(f.ticket, now.Add(max(wait, time.Millisecond)))
+		l.first.pass.Wait(f.ticket, now.Add(max(wait, time.Millisecond)))
 		return ended
 	}
 	most := a.Rate.Interval // in a cool-down it is more
-	if now.Sub(l.headSince) > 2*most {
+	if now.Sub(l.first.since) > 2*most {
 		most += f.Allowance.Grace // others take all permits of one instant, time and again
 	}
-	l.mayGather = a.Wait <= most && a.Rate.MinGap == 0
-	l.pass.Refused(&l.share, a, f.Runs[0].Permits)
+	l.first.mayGather = a.Wait <= most && a.Rate.MinGap == 0
+	l.first.pass.Refused(&l.share, a, f.Runs[0].Permits)
 	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n > 1, f.Allowance.Grace, a, l.rate, now)
-	l.grantableAt = now.Add(soon)
-	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)))
+	l.first.grantableAt = now.Add(soon)
+	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)))
 	if f.changes != l.changes {
-		l.nextAskAt = time.Time{}
+		l.first.askAt = time.Time{}
 	}
 	for r := l.waiters.earliest(); r != nil && l.isTooLateLocked(r); r = l.waiters.earliest() {
 		ended = r.refuseLocked(a, ended)

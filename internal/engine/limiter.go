@@ -18,8 +18,8 @@ import (
 //
 // While somebody waits, the line is in one of these states:
 //
-//   - asleep: it is due at nextAskAt, for which timer is set.
-//   - in flight: lineInFlight is true, which it is while a flight of the line is among flights.
+//   - asleep: it is due at first.askAt, for which timer is set.
+//   - in flight: a flight of the line is among flights.
 //   - held: holds is not empty. A caller that asks by itself has its turn, or gathers permits elsewhere, too. A flight that
 //     left before may still be in the air.
 //   - gathered for: gathering takes the permits of the head ahead. The line is asleep or in flight for those that may
@@ -28,37 +28,49 @@ import (
 // The lock of the shard guards a limiter. There is a goroutine while a flight is in the air, and a timer while
 // somebody waits.
 type limiter struct {
-	h          *Handle // of the caller that made it; others with the same key differ from it in their name at most
-	shard      *shard
-	prev, next *limiter // in the shard
-	listed     bool     // whether it is in the shard
+	h     *Handle // of the caller that made it; others with the same key differ from it in their name at most
+	shard *shard
+	slot  int // its place in the shard, counted from 1; 0 if it is not in the shard
 
-	tries         queue // requests that do not wait
-	waiters       queue // the line
-	triesInFlight int   // flights of tries
-	lineInFlight  bool  // a flight of waiters is in the air
-	flights       []*flight
-	holds         []*Hold    // no flight leaves for the line
-	gathering     *gathering // takes permits ahead for the head; no flight leaves for the head
-	free          *flight    // kept for reuse
+	tries     queue // requests that do not wait
+	waiters   queue // the line
+	flights   flights
+	holds     []*Hold    // no flight leaves for the line
+	gathering *gathering // takes permits ahead for the head; no flight leaves for the head
 
-	nextAskAt   time.Time // when the line is due; zero for now
-	grantableAt time.Time // when the first in line can be served at the soonest, by the last reply
-	headSince   time.Time // since when the first in line has been the first
-	pass        fair.Pass // what may be taken before the head is served
-	mayGather   bool      // the last reply to the line refused its head, and told of no cool-down
-	timer       *time.Timer
-	changes     int   // made by this process; replies from before are outdated
-	lastErr     error // of the last attempt; nil if there was a reply
-
-	rate       permit.Rate // by the last reply
-	noTTLUntil time.Time   // until when the hash is assumed to have no TTL
-	checks     checks
-
-	share fair.Share // of the rate, beside others
-
+	first   first       // of the line
+	timer   *time.Timer // of the line
+	changes int         // made by this process; replies from before are outdated
+	lastErr error       // of the last attempt; nil if there was a reply
+	rate    permit.Rate // by the last reply
+	checks  checks
+	share   fair.Share // of the rate, beside others
 	offline offline
 }
+
+// A first is what a limiter knows of the first request in its line.
+type first struct {
+	since       time.Time // since when it has been the first
+	askAt       time.Time // when the line is due; zero for now
+	grantableAt time.Time // when it can be served at the soonest, by the last reply
+	mayGather   bool      // the last reply refused it, and told of no cool-down
+	pass        fair.Pass // what may be taken before it is served
+}
+
+// A flights is the flights of one limiter that are in the air, in the order in which they left.
+type flights []*flight
+
+// ofLine returns how many are for requests that wait, which is 1 at most, and ofTries how many are for others.
+func (fs flights) ofLine() (n int) {
+	for _, f := range fs {
+		if f.InOrder {
+			n++
+		}
+	}
+	return n
+}
+
+func (fs flights) ofTries() int { return len(fs) - fs.ofLine() }
 
 const (
 	// maxTries is how many flights of tries are in the air at most. With one, a caller that comes alone while a
@@ -75,11 +87,12 @@ const (
 )
 
 func (l *limiter) mayTryLocked() bool {
-	if l.triesInFlight < maxTries || l.h.Health().Down() {
+	n := l.flights.ofTries()
+	if n < maxTries || l.h.Health().Down() {
 		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in the air
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
-	return l.triesInFlight < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
+	return n < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
 }
 
 // resetLocked makes an idle limiter as good as new, with no timer armed.
@@ -89,7 +102,7 @@ func (l *limiter) resetLocked() {
 			t.Stop()
 		}
 	}
-	*l = limiter{shard: l.shard, timer: l.timer, offline: offline{timer: l.offline.timer}, flights: l.flights, free: l.free}
+	*l = limiter{shard: l.shard, timer: l.timer, offline: offline{timer: l.offline.timer}, flights: l.flights}
 }
 
 func (l *limiter) idleLocked() bool {
@@ -124,21 +137,21 @@ func (l *limiter) watchLocked(r *request) {
 // isTooLateLocked reports whether r should be refused early because its time is up before the first in line can
 // be served.
 func (l *limiter) isTooLateLocked(r *request) bool {
-	return l.h.engine.cfg.RefuseEarly && r.hasDeadline() && r.deadline().Before(l.grantableAt)
+	return l.h.engine.cfg.RefuseEarly && r.hasDeadline() && r.deadline().Before(l.first.grantableAt)
 }
 
 // newHeadLocked records that another request is the first in line, whose wait is not known: the line is due at once.
 func (l *limiter) newHeadLocked() {
-	l.headSince, l.nextAskAt, l.grantableAt = time.Now(), time.Time{}, time.Time{}
-	l.pass.Close()
+	l.first.since, l.first.askAt, l.first.grantableAt = time.Now(), time.Time{}, time.Time{}
+	l.first.pass.Close()
 }
 
 // noteHeadLocked records that a reply may have made another request than head the first in line, and returns the first.
 // Unlike newHeadLocked it leaves when the line is due to the reply.
 func (l *limiter) noteHeadLocked(head *request) *request {
 	if l.waiters.first != head {
-		l.headSince = time.Now()
-		l.pass.Close()
+		l.first.since = time.Now()
+		l.first.pass.Close()
 	}
 	return l.waiters.first
 }
@@ -149,7 +162,7 @@ func (l *limiter) abandonLocked(r *request) {
 	r.unqueueLocked()
 	if head && l.waiters.n > 0 {
 		if l.waiters.first.want.Permits == r.want.Permits {
-			l.headSince = time.Now() // its wait is as long
+			l.first.since = time.Now() // its wait is as long
 		} else {
 			l.newHeadLocked()
 		}
@@ -163,7 +176,7 @@ func (l *limiter) abandonLocked(r *request) {
 // large request does not starve behind small ones.
 func (l *limiter) headIsStarvingLocked() bool {
 	r := l.waiters.first
-	return r != nil && r.refused && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.headSince) > l.rate.Interval
+	return r != nil && r.refused && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.first.since) > l.rate.Interval
 }
 
 // triesStandBehindLocked reports whether tries stand behind the line, because its head is starving. Beside others the
@@ -196,7 +209,7 @@ func (l *limiter) scheduleLocked() {
 
 // lineIsHeldLocked reports whether no flight may leave for the line, even if it is due.
 func (l *limiter) lineIsHeldLocked() bool {
-	return l.lineInFlight || len(l.holds) > 0 || l.shard.closed
+	return l.flights.ofLine() > 0 || len(l.holds) > 0 || l.shard.closed
 }
 
 // takeLineLocked returns a flight for the line, or nil if the line is not due. If a list is the first in line,
@@ -205,7 +218,7 @@ func (l *limiter) takeLineLocked() *flight {
 	if l.waiters.n == 0 || l.lineIsHeldLocked() {
 		return nil
 	}
-	if l.gathering != nil || !l.nextAskAt.IsZero() && time.Now().Before(l.nextAskAt) {
+	if l.gathering != nil || !l.first.askAt.IsZero() && time.Now().Before(l.first.askAt) {
 		return l.takePassersLocked()
 	}
 	switch r := l.waiters.first; {
@@ -226,7 +239,6 @@ func (l *limiter) takeLineLocked() *flight {
 	}
 	f.changes = l.changes
 	f.Allowance = l.share.Allowance(f.Runs[0].Permits, l.waiters.first.waiter(), l.rate, time.Now())
-	l.lineInFlight = true
 	return f
 }
 
@@ -236,12 +248,12 @@ const maxPassed = 64
 // takePassersLocked returns a flight for requests in line that may pass the head, or nil if there are none.
 func (l *limiter) takePassersLocked() *flight {
 	head := l.waiters.first
-	if now := time.Now(); !l.pass.Opens(now) {
+	if now := time.Now(); !l.first.pass.Opens(now) {
 		return nil
 	}
 	f, ticket := (*flight)(nil), fair.Ticket{}
 	for r, n := head.next, 0; n < maxPassed && head.place == nil && r != nil; r, n = r.next, n+1 {
-		if r.place != nil || !l.pass.Take(&l.share, r.want.Permits, head.want.Permits, &ticket) {
+		if r.place != nil || !l.first.pass.Take(&l.share, r.want.Permits, head.want.Permits, &ticket) {
 			continue
 		}
 		if f == nil {
@@ -251,13 +263,12 @@ func (l *limiter) takePassersLocked() *flight {
 		r.state = isInFlight
 	}
 	if f == nil {
-		l.pass.Sleep()
+		l.first.pass.Sleep()
 		return nil
 	}
 	f.ticket = ticket
 	f.Allowance = l.share.Allowance(head.want.Permits, f.callers[0][0].waiter(), l.rate, time.Now())
 	f.InOrder, f.changes = true, l.changes
-	l.lineInFlight = true
 	return f
 }
 
@@ -268,10 +279,10 @@ func (l *limiter) takeTriesLocked() *flight {
 	}
 	reserved, behind := l.reservedForListLocked(), l.triesStandBehindLocked()
 	if behind && !reserved && l.gathering == nil {
-		if l.lineInFlight {
+		if l.flights.ofLine() > 0 {
 			return nil
 		}
-		l.nextAskAt = time.Time{}
+		l.first.askAt = time.Time{}
 		if f := l.takeLineLocked(); f != nil {
 			l.startLocked(f)
 		}
@@ -284,7 +295,6 @@ func (l *limiter) takeTriesLocked() *flight {
 	f.Renew = f.DryRun
 	f.appendTriesLocked(&l.tries)
 	f.changes = l.changes
-	l.triesInFlight++
 	f.begin = time.Now()
 	l.share.Touch(f.begin)
 	return f
@@ -312,13 +322,18 @@ func (l *limiter) takeInlineLocked(r *request) *flight {
 }
 
 func (l *limiter) newFlightLocked() *flight {
-	f := l.free
-	if f == nil {
-		f = &flight{limiter: l}
+	f, ok := l.h.engine.flights.Get().(*flight)
+	if !ok {
+		f = &flight{}
 	}
-	l.free = nil
-	f.Type = l.rate.Type
+	f.limiter, f.Type = l, l.rate.Type
 	return f
+}
+
+// recycleFlight keeps f, which nobody uses any more, for reuse.
+func (e *Engine) recycleFlight(f *flight) {
+	f.reset()
+	e.flights.Put(f)
 }
 
 // startLocked makes f leave in a goroutine of its own as soon as the lock is free.
@@ -332,7 +347,7 @@ func (l *limiter) launchLocked(f *flight) {
 		f.begin = time.Now()
 	}
 	f.local = l.shard.memory.Find(l.h.key)
-	f.NoTTL = f.begin.Before(l.noTTLUntil)
+	f.NoTTL = f.begin.Before(l.checks.noTTLUntil)
 	if !f.DryRun {
 		f.Check, f.Lowered = l.checks.take(f.begin, l.rate.Interval, CheckSample)
 	}
@@ -342,20 +357,10 @@ func (l *limiter) launchLocked(f *flight) {
 
 // landedLocked removes f from the air, and returns the flight that its goroutine flies next, if any.
 func (l *limiter) landedLocked(f *flight) *flight {
-	if f.InOrder {
-		l.lineInFlight = false
-	} else {
-		l.triesInFlight--
-	}
-	for i := range l.flights {
-		if l.flights[i] == f {
-			l.flights = append(l.flights[:i], l.flights[i+1:]...)
-			break
-		}
-	}
-	l.pass.Return(f.ticket, f.taken)
-	f.reset()
-	l.free = f
+	i := slices.Index(l.flights, f)
+	l.flights = slices.Delete(l.flights, i, i+1)
+	l.first.pass.Return(f.ticket, f.taken)
+	l.h.engine.recycleFlight(f)
 	next := l.takeLineLocked()
 	if next == nil {
 		next = l.takeTriesLocked()
@@ -394,10 +399,10 @@ func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
 	if l.waiters.n == 0 || l.lineIsHeldLocked() {
 		return at, false
 	}
-	at, passes := l.pass.WakeAt()
+	at, passes := l.first.pass.WakeAt()
 	passes = passes && l.waiters.n > 1
-	if l.gathering == nil && (!passes || l.nextAskAt.Before(at)) {
-		return l.nextAskAt, true
+	if l.gathering == nil && (!passes || l.first.askAt.Before(at)) {
+		return l.first.askAt, true
 	}
 	return at, passes
 }

@@ -67,12 +67,12 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 
 // probeLocked asks Redis for nothing, if a probe is due.
 func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
-	if l.triesInFlight >= maxSlowTries {
+	if l.flights.ofTries() >= maxSlowTries {
 		return
 	}
 	f := l.newFlightLocked()
 	if !health.TryProbe(&f.call) {
-		l.free = f
+		l.h.engine.recycleFlight(f)
 		return
 	}
 	f.healthProbe, f.DryRun, f.ctx = true, true, context.WithoutCancel(ctx)
@@ -81,7 +81,6 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 		f.callers = append(f.callers, nil)
 	}
 	f.callers[0] = f.callers[0][:0]
-	l.triesInFlight++
 	l.startLocked(f)
 }
 
@@ -153,7 +152,7 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 		r = next
 	}
 	if l.waiters.first != head {
-		l.headSince = now
+		l.first.since = now
 	}
 	if len(ended) > 0 {
 		l.dropEndedLocked()

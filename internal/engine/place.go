@@ -27,7 +27,7 @@ func (h *Handle) Line() (s Line) {
 		return Line{Grant: time.Now()}
 	}
 	s = Line{Busy: l.waiters.n > 0 || len(l.holds) > 0, Kept: len(l.holds) > 0 || l.headIsStarvingLocked(),
-		Grant: l.grantableAt, Rate: l.rate, Changes: l.changes}
+		Grant: l.first.grantableAt, Rate: l.rate, Changes: l.changes}
 	if s.Grant.IsZero() {
 		s.Grant = time.Now()
 	}
@@ -40,7 +40,8 @@ func (h *Handle) Line() (s Line) {
 // A Hold keeps the flights of a line on the ground.
 type Hold struct {
 	l     *limiter
-	keeps bool // free permits are kept, too: tries ask without taking any
+	place *Place // whose turn it is, or nil
+	keeps bool   // free permits are kept, too: tries ask without taking any
 }
 
 // Hold holds up the callers of this process that wait for the limiter, and those that try, until it is released. A flight
@@ -60,7 +61,7 @@ func (x *Hold) Release() {
 	s.lock()
 	defer s.unlock()
 	if x.dropLocked() {
-		x.l.nextAskAt = time.Time{}
+		x.l.first.askAt = time.Time{}
 		x.l.scheduleLocked()
 		x.l.rearmLocked()
 	}
@@ -156,10 +157,10 @@ func (p *Place) join(ctx context.Context, a Refusal) (*limiter, *request, error)
 	l.watchLocked(r)
 	if l.waiters.first == r {
 		l.newHeadLocked()
-		l.headSince = p.Came // the time in other lines counts
+		l.first.since = p.Came // the time in other lines counts
 		if a.Wait > 0 && l.changes == a.Changes {
-			l.grantableAt = time.Now().Add(a.Wait)
-			l.nextAskAt = time.Now().Add(min(a.Wait, a.Recheck))
+			l.first.grantableAt = time.Now().Add(a.Wait)
+			l.first.askAt = time.Now().Add(min(a.Wait, a.Recheck))
 		}
 	}
 	l.scheduleLocked()
@@ -187,7 +188,7 @@ func (p *Place) Leave() {
 // giveTurnLocked lets the first in line, which has a place, ask by itself. The line waits until the turn ends.
 func (l *limiter) giveTurnLocked(r *request) {
 	p := r.place
-	p.hold = &Hold{l: l, keeps: l.headIsStarvingLocked()}
+	p.hold = &Hold{l: l, place: p, keeps: l.headIsStarvingLocked()}
 	l.holds = append(l.holds, p.hold)
 	r.unqueueLocked()
 	r.state, r.Granted = hasEnded, true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -62,13 +63,13 @@ func (h *Handle) Snapshot() (s Snapshot) {
 	if l == nil {
 		return s
 	}
-	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, l.reservedForListLocked() && len(l.holds) > 0
+	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, slices.ContainsFunc(l.holds, func(x *Hold) bool { return x.place == nil })
 	for _, f := range l.flights {
 		if !f.InOrder {
 			s.Trying += int(f.size())
 		}
 	}
-	if len(l.flights) == 0 && !l.nextAskAt.IsZero() {
+	if len(l.flights) == 0 && !l.first.askAt.IsZero() {
 		s.Asleep = l.waiters.n
 	}
 	return s
@@ -79,7 +80,7 @@ func (e *Engine) Idle() bool {
 	for i := range e.shards {
 		s := &e.shards[i]
 		s.lock()
-		for l := s.first; l != nil; l = l.next {
+		for _, l := range s.limiters {
 			if !l.idleLocked() {
 				s.unlock()
 				return false
@@ -113,7 +114,7 @@ func (e *Engine) CheckIdle() error {
 		if s.free != nil {
 			limiters = append(limiters, s.free)
 		}
-		for l := s.first; l != nil; l = l.next {
+		for _, l := range s.limiters {
 			if kept++; !l.idleLocked() {
 				errs = append(errs, fmt.Errorf("%s is not idle", l.h.name))
 				continue
