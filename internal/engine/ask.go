@@ -51,20 +51,16 @@ func (h *Handle) Check(ctx context.Context, permits int64) error {
 // ask makes the call b, whose type, ID and runs it sets, until the reply is complete.
 func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, asked Asked, err error) {
 	b.Type, b.Runs = h.Type(), []permit.Run{{Permits: permits, Count: 1}}
-	audited, typeChanges := false, 0
+	audited := false
 	for range maxAsks {
 		begin := time.Now()
 		b.ID = h.engine.cfg.Backends.NewID()
+		unsure := false
+		err = h.withType(&b.Type, func() (err error) {
+			a, unsure, err = h.askOnce(ctx, &b)
+			return err
+		})
 		asked = Asked{Type: b.Type, ID: b.ID.Run(0)}
-		a, unsure, err := h.askOnce(ctx, &b)
-		if other, ok := err.(*permit.WrongTypeError); ok {
-			if typeChanges++; typeChanges > permit.MaxTypeChanges {
-				return permit.Reply{}, asked, permit.TypeKeepsChanging("acquire", h.name)
-			}
-			b.Type = other.Type
-			h.LearnType(other.Type)
-			continue
-		}
 		if err != nil {
 			if !unsure {
 				asked = Asked{}

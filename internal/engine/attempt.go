@@ -23,12 +23,11 @@ var (
 // its caller.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
-		h           = f.limiter.h
-		health      = h.Health()
-		tries       = retry.Attempts{Begin: begin}
-		typeChanges = 0
-		last        error
-		probe       = f.healthProbe // it was allowed as the probe when the flight started
+		h      = f.limiter.h
+		health = h.Health()
+		tries  = retry.Attempts{Begin: begin}
+		last   error
+		probe  = f.healthProbe // it was allowed as the probe when the flight started
 	)
 	f.call.Owner = h
 	defer health.End(&f.call)
@@ -47,15 +46,6 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 			probe = !next.IsZero()
 		}
 		a, sent, err := f.ask(probe)
-		if other, ok := err.(*permit.WrongTypeError); ok {
-			if typeChanges == permit.MaxTypeChanges {
-				return permit.Reply{}, permit.TypeKeepsChanging("acquire", h.name)
-			}
-			typeChanges++
-			f.Type = other.Type
-			h.LearnType(other.Type)
-			continue
-		}
 		failure, ok := err.(*retry.Error)
 		if !ok {
 			return a, err
@@ -120,10 +110,27 @@ func (f *flight) ask(probe bool) (a permit.Reply, sent time.Time, err error) {
 			return a, sent, err
 		}
 	}
-	sent = time.Now()
-	a, err = h.backend.Acquire(f.ctx, &f.Batch)
-	h.noteReply(&f.call, sent, err)
+	err = h.withType(&f.Type, func() (err error) {
+		sent = time.Now()
+		a, err = h.backend.Acquire(f.ctx, &f.Batch)
+		h.noteReply(&f.call, sent, err)
+		return err
+	})
 	return a, sent, err
+}
+
+// withType makes a call for the type *typ, and again for another one that the limiter turns out to have.
+func (h *Handle) withType(typ *permit.Type, call func() error) error {
+	for range permit.MaxTypeChanges + 1 {
+		err := call()
+		other, ok := err.(*permit.WrongTypeError)
+		if !ok {
+			return err
+		}
+		*typ = other.Type
+		h.LearnType(other.Type)
+	}
+	return permit.TypeKeepsChanging("acquire", h.name)
 }
 
 // withLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.

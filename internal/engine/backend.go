@@ -1,10 +1,10 @@
 // Package engine decides which callers wait for the permits of a limiter, which of them share a call, and what
 // happens during an outage. It knows neither Redis nor the keys of the limiter; it asks through a [Backend].
 //
-// State decides, under the lock of its shard: limiter.go, and batch.go, land.go, local.go and others, each for
+// State decides, under the lock of its shard: limiter.go, and schedule.go, land.go, local.go and others, each for
 // one part of it. A method that needs the lock has a name that ends in Locked, or belongs to a type that says so.
 // Flights talk to the backend, without the lock: flight.go, attempt.go. So do offline.go, gather.go, reservation.go and
-// ask.go. Callers wait: engine.go, and place.go for those that want more than one limiter; package list is a client of
+// ask.go. Callers wait: acquire.go, and place.go for those that want more than one limiter; package list is a client of
 // these. docs/engine.md explains the words, and in which order to read.
 package engine
 

@@ -177,7 +177,7 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	}
 	now := time.Now()
 	if f.ticket.Passes() {
-		_, wait := l.share.Next(first.waiter(), l.waiters.n > 1, f.Allowance.Grace, a, l.rate, now)
+		_, wait := l.share.Next(first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 		l.first.pass.Wait(f.ticket, now.Add(max(wait, time.Millisecond)))
 		return ended
 	}
@@ -187,7 +187,7 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 	}
 	l.first.mayGather = a.Wait <= most && a.Rate.MinGap == 0
 	l.first.pass.Refused(&l.share, a, f.Runs[0].Permits)
-	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n > 1, f.Allowance.Grace, a, l.rate, now)
+	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 	l.first.grantableAt = now.Add(soon)
 	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)))
 	if f.changes != l.changes {

@@ -106,27 +106,19 @@ func (h *Handle) reconcile(ctx context.Context, share *outage.Share, typ *permit
 	})
 }
 
-// tell makes one call, and another if the limiter turns out to have the other type, which it stores in *typ. Its errors are
-// those of [outage.Teller].
+// tell makes one call for a limiter of the type *typ. Its errors are those of [outage.Teller].
 func (h *Handle) tell(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, refusal, err error) {
-	for typeChanges := 0; ; typeChanges++ {
+	err = h.withType(typ, func() (err error) {
 		b.Type = *typ
 		h.Touch()
+		defer h.Touch()
 		sent := time.Now()
-		a, err := h.backend.Acquire(ctx, &b)
-		h.Touch()
+		a, err = h.backend.Acquire(ctx, &b)
 		h.noteReply(nil, sent, err)
-		if failure, ok := err.(*retry.Error); ok {
-			if failure.Outcome != retry.Executed {
-				return permit.Reply{}, nil, failure
-			}
-			return permit.Reply{}, failure, nil
-		}
-		other, ok := err.(*permit.WrongTypeError)
-		if !ok || typeChanges == permit.MaxTypeChanges {
-			return a, err, nil
-		}
-		*typ = other.Type
-		h.LearnType(other.Type)
+		return err
+	})
+	if failure, ok := err.(*retry.Error); ok && failure.Outcome != retry.Executed {
+		return permit.Reply{}, nil, failure
 	}
+	return a, err, nil
 }

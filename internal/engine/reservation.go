@@ -92,8 +92,8 @@ func (v *Reservation) Ask(ctx context.Context, permits int64) (wait time.Duratio
 func (v *Reservation) send(ctx context.Context, want int64, x extent) error {
 	v.Handle.Touch()
 	defer v.Handle.Touch()
-	for range permit.MaxTypeChanges {
-		var a permit.Reserved
+	var a permit.Reserved
+	err := v.Handle.withType(&v.Type, func() error {
 		answered := false
 		err := v.Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
 			v.unsure = v.unsure || replay
@@ -103,25 +103,21 @@ func (v *Reservation) send(ctx context.Context, want int64, x extent) error {
 			return err
 		})
 		v.unsure = v.unsure || !answered
-		if other, ok := err.(*permit.WrongTypeError); ok {
-			// What it held belongs to the other type, whose keys are no longer used.
-			v.Type = other.Type
-			v.clear()
-			v.Handle.LearnType(other.Type)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		v.learn(a)
-		if v.Ahead && a.Lacking > 0 && a.Place == 1 && a.Wait >= v.Rate.Interval {
-			// Some members lie ahead of the clock, which may have been set back. Acquire marks them, so that they
-			// are spent an interval from now, and lifts blocks of a cool-down that is over.
-			_, err = v.Ask(ctx, 1)
+		if _, ok := err.(*permit.WrongTypeError); ok {
+			v.clear() // what it held belongs to the other type, whose keys are no longer used
 		}
 		return err
+	})
+	if err != nil {
+		return err
 	}
-	return permit.TypeKeepsChanging("acquire", v.Handle.name)
+	v.learn(a)
+	if v.Ahead && a.Lacking > 0 && a.Place == 1 && a.Wait >= v.Rate.Interval {
+		// Some members lie ahead of the clock, which may have been set back. Acquire marks them, so that they
+		// are spent an interval from now, and lifts blocks of a cool-down that is over.
+		_, err = v.Ask(ctx, 1)
+	}
+	return err
 }
 
 // call returns the arguments of a call after which that many permits are held.

@@ -149,15 +149,15 @@ func (s *Share) Learn(c Call, a *permit.Reply, r permit.Rate, now time.Time) per
 }
 
 // Next returns how soon w, the first of a call with an allowance for that grace, which was refused with a, could be
-// served, and how long the line sleeps, in which others stand behind w if more is set.
-func (s *Share) Next(w Waiter, more bool, grace time.Duration, a *permit.Reply, r permit.Rate, now time.Time) (soon, wait time.Duration) {
+// served, and how long the line sleeps, in which that many others stand behind w.
+func (s *Share) Next(w Waiter, behind int, grace time.Duration, a *permit.Reply, r permit.Rate, now time.Time) (soon, wait time.Duration) {
 	s.refused = now
 	if grace == 0 || a.Next != permit.Done || w.Permits == 0 {
 		return a.Wait, a.Wait
 	}
 	s.expire(s.clock(now), s.target, r.Interval)
 	pace := s.pace
-	if s.savesHalf() && more {
+	if s.savesHalf() && behind > 0 {
 		pace /= 2
 	}
 	saved := time.Duration(min(max(0, s.lacks(w.Permits))/pace, 100) * float64(r.Interval)) // until there is credit for w

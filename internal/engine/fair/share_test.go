@@ -35,7 +35,7 @@ func (p *process) asks(permits int64, at []time.Time, replies ...permit.Others) 
 		last = p.Allowance(permits, fair.Waiter{Permits: permits}, p.rate, at[i])
 		a := refused(o, at[i])
 		rest := p.Learn(fair.Call{Begin: at[i], Alone: true, Allowance: last}, a, p.rate, at[i])
-		p.Next(fair.Waiter{Permits: permits, Refused: true}, false, rest.Grace, a, p.rate, at[i])
+		p.Next(fair.Waiter{Permits: permits, Refused: true}, 0, rest.Grace, a, p.rate, at[i])
 	}
 	return p.Allowance(permits, fair.Waiter{Permits: permits, Refused: true}, p.rate, at[len(replies)])
 }
@@ -48,7 +48,7 @@ func TestAloneAShareIsTheZeroValue(t *testing.T) {
 	require.Zero(t, p.Allowance(3, w, rate, begin))
 	require.Zero(t, p.Learn(fair.Call{Begin: begin, Permits: 5}, &permit.Reply{Granted: []int64{1}, Rate: rate}, rate, begin))
 	require.Equal(t, fair.Share{}, p.Share, "nothing is kept")
-	soon, wait := p.Next(w, false, 0, refused(permit.Others{}, begin), rate, begin)
+	soon, wait := p.Next(w, 0, 0, refused(permit.Others{}, begin), rate, begin)
 	require.Equal(t, [2]time.Duration{200 * ms, 200 * ms}, [2]time.Duration{soon, wait})
 	require.Equal(t, permit.Allowance{On: true, Age: -1, Survey: true}, p.Allowance(3, w, rate, at(200*ms)), "from now on it looks for others")
 	require.False(t, p.Contended())
@@ -149,7 +149,7 @@ func TestHoldingTheShareIsEnough(t *testing.T) {
 	require.Equal(t, int64(0), p.Allowance(1, w, rate, at(1299*ms)).May)
 	a := refused(permit.Others{Soon: 5 * ms}, at(600*ms))
 	a.Wait = 2 * time.Second
-	soon, wait := p.Next(w, false, 10*ms, a, rate, at(600*ms))
+	soon, wait := p.Next(w, 0, 10*ms, a, rate, at(600*ms))
 	require.Equal(t, 5*ms, soon)
 	require.Equal(t, 700*ms, wait, "the permits are over at 1300 ms")
 	again := p.Allowance(1, w, rate, at(1300*ms))
@@ -192,7 +192,7 @@ func TestShortTimeIsLent(t *testing.T) {
 		p := process{rate: rate}
 		p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, permit.Others{Mine: 50, Kin: 50, Tags: []int64{7}, Waiting: []int64{7, 0}})
 		w := fair.Waiter{Permits: 1, Refused: true, Deadline: at(deadline)}
-		_, wait := p.Next(w, false, 10*ms, refused(permit.Others{Soon: 5 * ms}, begin), rate, begin)
+		_, wait := p.Next(w, 0, 10*ms, refused(permit.Others{Soon: 5 * ms}, begin), rate, begin)
 		require.InDelta(t, want.wait, wait, float64(ms), "deadline %v", deadline)
 		require.Equal(t, want.may, p.Allowance(1, w, rate, at(5*ms)).May, "deadline %v", deadline)
 	}
@@ -208,8 +208,8 @@ func TestLargeRequestsArePaidFromSavings(t *testing.T) {
 	require.False(t, p.Affords(40, time.Second, at(700*ms)))
 	require.True(t, p.Affords(40, time.Second, at(800*ms)))
 	require.Equal(t, int64(21), p.Allowance(40, fair.Waiter{Permits: 1}, rate, at(800*ms)).May, "half is for the small ones behind it")
-	_, alone := p.Next(fair.Waiter{Permits: 45}, false, 10*ms, &permit.Reply{Wait: time.Minute, Rate: rate}, rate, at(800*ms))
-	_, more := p.Next(fair.Waiter{Permits: 45}, true, 10*ms, &permit.Reply{Wait: time.Minute, Rate: rate}, rate, at(800*ms))
+	_, alone := p.Next(fair.Waiter{Permits: 45}, 0, 10*ms, &permit.Reply{Wait: time.Minute, Rate: rate}, rate, at(800*ms))
+	_, more := p.Next(fair.Waiter{Permits: 45}, 1, 10*ms, &permit.Reply{Wait: time.Minute, Rate: rate}, rate, at(800*ms))
 	require.InDelta(t, 60*ms, alone, 1000, "3 are missing")
 	require.InDelta(t, 120*ms, more, 1000)
 	p.Pay(40, time.Second, at(800*ms))
