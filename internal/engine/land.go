@@ -86,14 +86,19 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 		}
 		a.Wait = max(a.Wait, time.Millisecond)
 	}
-	if a.Rate.Interval > 0 {
-		permits := int64(0)
-		for i := range f.Runs {
-			permits += max(0, a.Granted[i]) * f.Runs[i].Permits
-		}
-		f.Allowance = l.share.Learn(fair.Call{Begin: f.begin, Permits: permits, Alone: len(l.flights) == 1, Allowance: f.Allowance}, a, l.rate, time.Now())
+	if a.Rate.Interval > 0 && l.share.Counts() {
+		f.learnOthersLocked(a)
 	}
 	return missed
+}
+
+// learnOthersLocked takes in what the reply says about others.
+func (f *flight) learnOthersLocked(a *permit.Reply) {
+	l, permits := f.limiter, int64(0)
+	for i := range f.Runs {
+		permits += max(0, a.Granted[i]) * f.Runs[i].Permits
+	}
+	f.Allowance = l.share.Learn(fair.Call{Begin: f.begin, Permits: permits, Alone: len(l.flights) == 1, Allowance: f.Allowance}, a, l.rate, time.Now())
 }
 
 // grantLocked gives the grants of each run to those of its callers that are still there, in their order. Grants

@@ -112,10 +112,13 @@ func (s *Share) accrueFor(head int64, now time.Time, interval time.Duration) {
 // clock returns what the limiter's clock shows at now, as far as that is known.
 func (s *Share) clock(now time.Time) int64 { return s.clockMS + now.Sub(s.clockAt).Milliseconds() }
 
-// Learn takes in what the reply to a call for a limiter of rate r says about others, once the line has been refused. It
-// returns the allowance of the rest of the call, if that goes on.
+// Counts reports whether replies are to be learned from, which they are once the line has been refused.
+func (s *Share) Counts() bool { return !s.refused.IsZero() }
+
+// Learn takes in what the reply to a call for a limiter of rate r says about others. It returns the allowance of the rest of
+// the call, if that goes on.
 func (s *Share) Learn(c Call, a *permit.Reply, r permit.Rate, now time.Time) permit.Allowance {
-	if s.refused.IsZero() {
+	if !s.Counts() {
 		return c.Allowance
 	}
 	s.clockMS, s.clockAt = a.Now.UnixMilli(), now
