@@ -36,7 +36,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	case a.Next == permit.Audit && !f.audited:
 		f.more, f.audit, f.audited = left, true, true
 	case !left:
-	case missed && !l.reservedForListLocked() && !l.triesStandBehindLocked():
+	case missed && !l.permitsAreKeptLocked() && !l.triesStandBehindLocked():
 		f.more, f.DryRun = true, false // those whom the permits were kept for have been served, or have left
 	case a.Next == permit.Rest || headLeft:
 		f.more, f.Check = true, checked

@@ -176,9 +176,9 @@ func (l *limiter) triesStandBehindLocked() bool {
 	return l.waiters.n > 0 && !l.share.Contended() && l.headIsStarvingLocked()
 }
 
-// reservedForListLocked reports whether free permits are kept for a list of limiters that gathers permits or
+// permitsAreKeptLocked reports whether free permits are kept for one that holds up the line, or that waits for its turn and
 // has been passed over for long. Tries then ask without taking anything, and are refused.
-func (l *limiter) reservedForListLocked() bool {
+func (l *limiter) permitsAreKeptLocked() bool {
 	if len(l.holds) > 0 {
 		return slices.ContainsFunc(l.holds, func(x *Hold) bool { return x.keeps })
 	}

@@ -36,7 +36,7 @@ func (l *limiter) lineIsHeldLocked() bool {
 	return l.flights.ofLine() > 0 || len(l.holds) > 0 || l.shard.closed
 }
 
-// takeLineLocked returns a flight for the line, or nil if the line is not due. If a list is the first in line,
+// takeLineLocked returns a flight for the line, or nil if the line is not due. If one with a place is the first in line,
 // it gets its turn instead. While the head has to wait, others may pass it.
 func (l *limiter) takeLineLocked() *flight {
 	if l.waiters.n == 0 || l.lineIsHeldLocked() {
@@ -101,7 +101,7 @@ func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
 	}
-	reserved, behind := l.reservedForListLocked(), l.triesStandBehindLocked()
+	reserved, behind := l.permitsAreKeptLocked(), l.triesStandBehindLocked()
 	if behind && !reserved && l.gathering == nil {
 		if l.flights.ofLine() > 0 {
 			return nil

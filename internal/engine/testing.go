@@ -46,7 +46,7 @@ type Snapshot struct {
 	Waiting    int  // callers in line
 	Trying     int  // callers that do not wait, in flights or behind them
 	Asleep     int  // callers in line, if no flight is in the air and the line is not due
-	HeldUp     bool // callers are held up while a list gathers permits
+	HeldUp     bool // callers are held up; see Handle.Hold
 	Pending    int  // grants that Redis has to be told of
 	Remembered int  // limiters that the shard remembers for outages
 }
