@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 )
 
 // A Demand asks for a number of permits of one limiter; see [Client.TryAcquireAll].
@@ -88,11 +88,17 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 
 // acquireDistinct acquires the permits of demands that [Client.distinct] has returned.
 func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {
-	list := make([]engine.Demand, len(demands))
+	parts := make([]list.Demand, len(demands))
 	for i, d := range demands {
-		list[i] = engine.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.policy}
+		parts[i] = list.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.policy}
 	}
-	a, err := c.engine.AcquireAll(ctx, list, wait, deadline)
+	var a list.Outcome
+	var err error
+	if wait {
+		a, err = c.lists.Wait(ctx, parts, deadline)
+	} else {
+		a, err = c.lists.Try(ctx, parts)
+	}
 	if err != nil {
 		return AllResult{}, err
 	}

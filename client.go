@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,7 @@ type Client struct {
 	cluster bool
 	redis   *redisson.Conn
 	engine  *engine.Engine
+	lists   *list.Lists
 	hooks   hooks
 	once    sync.Once
 }
@@ -90,6 +92,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		RefuseEarly: c.cfg.refuseEarly,
 		Observe:     c.hooks.observe(),
 	})
+	c.lists = list.New(c.engine)
 	c.redis.Closed, c.redis.Touched = c.engine.Closed(), c.engine.Touch
 	return c, nil
 }

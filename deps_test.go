@@ -17,12 +17,14 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 		rooms []string
 		redis bool
 	}{
-		"internal/retry":    {},
-		"internal/permit":   {rooms: []string{"internal/retry"}},
-		"internal/outage":   {rooms: []string{"internal/permit", "internal/retry"}},
-		"internal/engine":   {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
-		"internal/dispatch": {rooms: []string{"internal/retry"}, redis: true},
-		"internal/redisson": {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
+		"internal/retry":       {},
+		"internal/permit":      {rooms: []string{"internal/retry"}},
+		"internal/outage":      {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/engine":      {rooms: []string{"internal/engine/fair", "internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine/list": {rooms: []string{"internal/engine", "internal/engine/fair", "internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine/fair": {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/dispatch":    {rooms: []string{"internal/retry"}, redis: true},
+		"internal/redisson":    {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
 	} {
 		ours, redis := redistest.Rooms(t, "./"+room)
 		require.ElementsMatch(t, append(may.rooms, room), ours, room)

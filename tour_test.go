@@ -104,7 +104,8 @@ func tour(t *testing.T, story func(t *testing.T, ctx context.Context, l *ratelim
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		net := &network{}
 		rdb.AddHook(net)
-		client := ratelimiter.New(rdb, ratelimiter.WithClientClock()) // a real server's clock is not virtual
+		client, err := ratelimiter.New(rdb, ratelimiter.WithClientClock()) // a real server's clock is not virtual
+		require.NoError(t, err)
 		defer client.Close()
 		l := client.RateLimiter(redistest.Key(t))
 		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 3, Interval: 10 * time.Second}))

@@ -23,12 +23,11 @@ var (
 // its caller.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
-		h           = f.limiter.h
-		health      = h.Health()
-		tries       = retry.Attempts{Begin: begin}
-		typeChanges = 0
-		last        error
-		probe       = f.healthProbe // it was allowed as the probe when the flight started
+		h      = f.limiter.h
+		health = h.Health()
+		tries  = retry.Attempts{Begin: begin}
+		last   error
+		probe  = f.healthProbe // it was allowed as the probe when the flight started
 	)
 	f.call.Owner = h
 	defer health.End(&f.call)
@@ -47,15 +46,6 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 			probe = !next.IsZero()
 		}
 		a, sent, err := f.ask(probe)
-		if other, ok := err.(*permit.WrongTypeError); ok {
-			if typeChanges == permit.MaxTypeChanges {
-				return permit.Reply{}, permit.TypeKeepsChanging("acquire", h.name)
-			}
-			typeChanges++
-			f.Type = other.Type
-			h.LearnType(other.Type)
-			continue
-		}
 		failure, ok := err.(*retry.Error)
 		if !ok {
 			return a, err
@@ -120,10 +110,35 @@ func (f *flight) ask(probe bool) (a permit.Reply, sent time.Time, err error) {
 			return a, sent, err
 		}
 	}
-	sent = time.Now()
-	a, err = h.backend.Acquire(f.ctx, &f.Batch)
-	h.noteReply(&f.call, sent, err)
-	return a, sent, err
+	for range permit.MaxTypeChanges + 1 { // withType would need more stack
+		sent = time.Now()
+		a, err = h.backend.Acquire(f.ctx, &f.Batch)
+		h.noteReply(&f.call, sent, err)
+		if !h.learnsType(&f.Type, err) {
+			return a, sent, err
+		}
+	}
+	return a, sent, permit.TypeKeepsChanging("acquire", h.name)
+}
+
+// withType makes a call for the type *typ, and again for another one that the limiter turns out to have.
+func (h *Handle) withType(typ *permit.Type, call func() error) error {
+	for range permit.MaxTypeChanges + 1 {
+		if err := call(); !h.learnsType(typ, err) {
+			return err
+		}
+	}
+	return permit.TypeKeepsChanging("acquire", h.name)
+}
+
+// learnsType reports whether err says that the limiter does not have the type *typ, and corrects that.
+func (h *Handle) learnsType(typ *permit.Type, err error) bool {
+	other, ok := err.(*permit.WrongTypeError)
+	if ok {
+		*typ = other.Type
+		h.LearnType(other.Type)
+	}
+	return ok
 }
 
 // withLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.
@@ -147,7 +162,7 @@ func (f *flight) trim() bool {
 	l := f.limiter
 	l.shard.lock()
 	defer l.shard.unlock()
-	f.local = l.local
+	f.local = l.shard.memory.Find(l.h.key)
 	if f.Replay {
 		return true // a replay asks for the same again
 	}
@@ -170,7 +185,7 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 		}
 		return begin.Add(l.h.engine.cfg.OutageLimit)
 	}
-	stays := func(r *request) bool { return r.blocking && (r.Degraded || now.Before(until(r))) }
+	stays := func(r *request) bool { return r.want.Wait && (r.Degraded || now.Before(until(r))) }
 	l.shard.lock()
 	ended := f.answerLocallyLocked(f.ended[:0])
 	ended, waits = f.endCallersLocked(err, ended, stays)
@@ -181,7 +196,7 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 	closed := l.waiters.n > l.waiters.policies      // the others wait for what their policy grants
 	for r := l.waiters.first; r != nil && closed; { // who comes later has a later limit
 		next := r.next
-		if !r.Degraded && !r.inFlight && !stays(r) {
+		if !r.Degraded && r.state != isInFlight && !stays(r) {
 			ended = r.failLocked(err, ended)
 		} else if !r.Degraded && stays(r) {
 			limit = until(r)

@@ -1,11 +1,11 @@
 // Package engine decides which callers wait for the permits of a limiter, which of them share a call, and what
 // happens during an outage. It knows neither Redis nor the keys of the limiter; it asks through a [Backend].
 //
-// State decides, under the lock of its shard: limiter.go, and batch.go, land.go, local.go, pass.go and others, each for
+// State decides, under the lock of its shard: limiter.go, and schedule.go, land.go, local.go and others, each for
 // one part of it. A method that needs the lock has a name that ends in Locked, or belongs to a type that says so.
-// Flights talk to the backend, without the lock: flight.go, attempt.go, reconcile.go. So do gather.go, list_try.go and
-// list_attempt.go. Callers wait: engine.go, and list.go for the callers of several limiters. docs/engine.md explains
-// the words, and in which order to read.
+// Flights talk to the backend, without the lock: flight.go, attempt.go. So do offline.go, gather.go, reservation.go and
+// ask.go. Callers wait: acquire.go, and place.go for those that want more than one limiter; package list is a client of
+// these. docs/engine.md explains the words, and in which order to read.
 package engine
 
 import (
@@ -38,8 +38,8 @@ type Backend interface {
 type Backends interface {
 	// NewID returns an ID that no call has had.
 	NewID() permit.ID
-	// Joint reports whether AcquireAll can decide the limiters, each of which is a Backend.
-	Joint(limiters []any) bool
+	// Joint reports whether AcquireAll can decide the parts, each of whose limiters is a Backend.
+	Joint(parts []permit.Part) bool
 	// AcquireAll asks for all parts at one instant, and returns the indexes of those that refuse.
 	AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (refused []int, err error)
 	// Shard returns the part of a divided Redis that holds a limiter, as a comparable value. It reports false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -27,22 +28,20 @@ type flight struct {
 	handedOff   bool // it went on to another goroutine, under the same ID
 	call        outage.Call
 	local       *outage.Share
-	passing     bool  // its callers pass the head of the line
-	passPermits int64 // what it took off the permits that may pass the head
-	taken       int64 // permits that were granted to its callers
-	round       int   // of the passing, when it left
+	ticket      fair.Ticket // of callers that pass the head of the line
+	taken       int64       // permits that were granted to its callers
 	ended       []*request
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
 }
 
 func (f *flight) reset() {
-	*f = flight{limiter: f.limiter, Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
+	*f = flight{Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
 }
 
 // appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
 func (f *flight) appendLocked(r *request) bool {
 	i := len(f.Runs) - 1
-	if i < 0 || f.Runs[i].Permits != r.permits {
+	if i < 0 || f.Runs[i].Permits != r.want.Permits {
 		i++
 	}
 	return f.putLocked(i, r)
@@ -54,14 +53,14 @@ func (f *flight) appendTriesLocked(q *queue) {
 	begin := len(f.Runs)
 	for r := q.first; r != nil; r = q.first {
 		i := begin
-		for i < len(f.Runs) && f.Runs[i].Permits != r.permits {
+		for i < len(f.Runs) && f.Runs[i].Permits != r.want.Permits {
 			i++
 		}
 		if !f.putLocked(i, r) {
 			return
 		}
 		r.unqueueLocked()
-		r.inFlight = true
+		r.state = isInFlight
 	}
 }
 
@@ -70,7 +69,7 @@ func (f *flight) putLocked(i int, r *request) bool {
 		return false
 	}
 	if i == len(f.Runs) {
-		f.Runs = append(f.Runs, permit.Run{Permits: r.permits})
+		f.Runs = append(f.Runs, permit.Run{Permits: r.want.Permits})
 		if i == len(f.callers) {
 			f.callers = append(f.callers, nil)
 		}

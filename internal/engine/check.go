@@ -7,14 +7,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A checks decides when the state of a limiter in Redis is checked for permits that are lost, or are too many. The lock
-// of the shard guards it.
+// A checks decides when the state of a limiter in Redis is checked: for permits that are lost, or are too many, and for its
+// TTL. The lock of the shard guards it.
 type checks struct {
 	nextAudit time.Time // the next audit, after a refusal
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
 	lowered   bool      // the new rate is lower
 	unchecked bool      // calls since the last check did not check
+
+	noTTLUntil time.Time // until when the hash is assumed to have no TTL
 }
 
 // auditEvery returns how often to look for permits that are lost or too many. That is once an interval, but at
@@ -69,41 +71,27 @@ func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	if l.rate.Interval > 0 && (r.Permits != l.rate.Permits || r.Interval != l.rate.Interval) {
 		l.checks.suspect, l.checks.lowered = true, r.Permits < l.rate.Permits
 	}
-	l.interval, l.rate = r.Interval, r
+	l.rate = r
 	if l.checks.nextCheck.IsZero() {
 		l.checks.nextCheck = begin.Add(auditEvery(r.Interval))
 	}
-	share := l.local
-	if share == nil && len(l.shard.memory.keys) > 0 {
-		share = l.shard.memory.shares[l.h.key]
-	}
-	if share != nil {
+	if share := l.shard.memory.Find(l.h.key); share != nil {
 		share.Learn(a, begin)
 	}
 }
 
-// recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
-func (e *Engine) recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, renewEvery(r)) }
+// Recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
+func (e *Engine) Recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, RenewEvery(r)) }
 
 // leastRenewal is how often a limiter is renewed at most, if its permits come back less often than that. A KeepAlive of less
 // than twice as long, which only others can set, is too short to be kept up by calls that are late at times.
 const leastRenewal = 10 * time.Millisecond
 
-// renewEvery returns how often callers that wait for a limiter of that rate have to ask for it. Each call renews its
+// RenewEvery returns how often callers that wait for a limiter of that rate have to ask for it. Each call renews its
 // KeepAlive, so that it does not expire while they wait. Half of it leaves time for a call that is late.
-func renewEvery(r permit.Rate) time.Duration {
+func RenewEvery(r permit.Rate) time.Duration {
 	if r.KeepAlive <= 0 {
 		return maxInterval
 	}
 	return max(r.KeepAlive/2, min(r.Interval/2, leastRenewal), time.Millisecond)
-}
-
-// lastRate returns the rate by the last reply, or the zero Rate if none is known.
-func (h *Handle) lastRate() permit.Rate {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil {
-		return l.rate
-	}
-	return permit.Rate{}
 }

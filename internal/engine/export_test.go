@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+)
 
 // CheckStates returns an error if a limiter is in a state that the comment of its type does not list.
 func (e *Engine) CheckStates() error {
@@ -15,22 +19,18 @@ func (e *Engine) CheckStates() error {
 func (s *shard) checkStates() error {
 	s.lock()
 	defer s.unlock()
-	for l := s.first; l != nil; l = l.next {
-		ofLine, ofTries := 0, 0
-		for _, f := range l.flights {
-			if f.InOrder {
-				ofLine++
-			} else {
-				ofTries++
+	for _, l := range s.limiters {
+		turns := 0
+		for _, x := range l.holds {
+			if x.place != nil {
+				turns++
 			}
 		}
 		switch {
-		case ofLine > 1 || l.lineInFlight != (ofLine == 1):
-			return fmt.Errorf("%s has %d flights of the line in the air, and lineInFlight is %t", l.h.name, ofLine, l.lineInFlight)
-		case l.triesInFlight != ofTries:
-			return fmt.Errorf("%s has %d flights of tries in the air, and triesInFlight is %d", l.h.name, ofTries, l.triesInFlight)
-		case l.turnHolder != nil && (l.lineInFlight || l.gathering != nil || l.turnHolder.queue != nil):
-			return fmt.Errorf("a list has its turn at %s beside a flight of the line or a gathering, or stands in the line", l.h.name)
+		case l.flights.ofLine() > 1:
+			return fmt.Errorf("%s has %d flights of the line in the air", l.h.name, l.flights.ofLine())
+		case turns > 1 || turns == 1 && (l.flights.ofLine() > 0 || l.gathering != nil):
+			return fmt.Errorf("%d callers have their turn at %s, beside a flight of the line or a gathering", turns, l.h.name)
 		}
 	}
 	return nil
@@ -48,9 +48,6 @@ func (h *Handle) Fired() (line, local func()) {
 	}
 	return l.onTimer, l.onLocalTimer
 }
-
-// Key returns the key of the limiter.
-func (h *Handle) Key() string { return h.key }
 
 // Same returns a value that stays the same as long as the process keeps the limiter, and nil if it does not keep
 // it.
@@ -72,7 +69,7 @@ func (h *Handle) Spare() any {
 
 // The bounds that tests refer to.
 const (
-	MaxLocals    = maxLocals
+	MaxLocals    = outage.MaxShares
 	MaxSlowTries = maxSlowTries
 )
 
@@ -94,18 +91,17 @@ func (h *Handle) Bend(n int) func() {
 	}
 }
 
-// BendShard makes the list of the limiters in the shard of h lead into a ring, so that whoever walks along it never
-// arrives. It returns a function that straightens the list.
+// BendShard makes whoever looks at all limiters in the shard of h, or finds one without the map, panic. It returns a
+// function that undoes that.
 func (h *Handle) BendShard() func() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	first := h.shard.first
-	next := first.next
-	first.next = first
+	all := h.shard.limiters
+	h.shard.limiters = make([]*limiter, len(all))
 	return func() {
 		h.shard.lock()
 		defer h.shard.unlock()
-		first.next = next
+		copy(h.shard.limiters, all)
 	}
 }
 
@@ -113,7 +109,7 @@ func (h *Handle) BendShard() func() {
 func (h *Handle) Occupy() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	h.shard.limiterLocked(h).waiters.push(&request{blocking: true})
+	h.shard.limiterLocked(h).waiters.push(&request{want: Request{Wait: true}})
 }
 
 // KnownRefusals returns how many refusals are kept.

@@ -81,7 +81,7 @@ func (f *flight) auditNow() {
 	_ = f.limiter.h.backend.Audit(context.WithoutCancel(f.ctx), f.Type, f.Lowered) // the next reply shows whether it worked
 	l := f.limiter
 	l.shard.lock()
-	l.checks.postpone(begin.Add(max(auditEvery(l.interval), 100*time.Since(begin))))
+	l.checks.postpone(begin.Add(max(auditEvery(l.rate.Interval), 100*time.Since(begin))))
 	l.shard.unlock()
 }
 

@@ -11,7 +11,7 @@ import (
 // A gathering takes the permits of the head of a line before they have come back, so that others who take each
 // permit in the instant in which it comes back cannot keep the head waiting. It has a goroutine of its own.
 //
-// In Redis the permits are those of a reservation, which is a grant like any other, and the permits left are
+// In Redis the permits are those of a Reservation, which is a grant like any other, and the permits left are
 // below 0 by what has yet to come back. So nobody finds a permit free before the head has all of its own, which takes
 // an interval at most. Of all processes one at a time does that, in the order in which they came, and a pause follows
 // in which others go on; see scripts/reserve.lua.
@@ -21,38 +21,34 @@ type gathering struct {
 	l    *limiter
 	head *request // nil if it has its outcome or has left
 	stop chan struct{}
-	v    reservation
+	v    Reservation
 }
 
 // mustGatherLocked reports whether the permits of the head, which is r, have to be taken ahead. That is so if it
 // has been passed over for an interval, or is large. Beside other processes it must have the share for it.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !l.mayGather || !r.refused || l.interval <= 0 {
+	if !l.first.mayGather || !r.refused || l.rate.Interval <= 0 {
 		return false
 	}
-	s, now := &l.sharing, time.Now()
-	if !s.others() {
-		return now.Sub(l.headSince) > 2*l.interval // they have not been seen yet
+	now := time.Now()
+	if !l.share.Contended() {
+		return now.Sub(l.first.since) > 2*l.rate.Interval // they have not been seen yet
 	}
-	if !s.isLarge(r.permits) && !l.headIsStarvingLocked() {
-		return false
-	}
-	l.accrueLocked(now)
-	return s.has(r.permits) >= s.least(r.permits)
+	return (l.share.IsLarge(r.want.Permits) || l.headIsStarvingLocked()) && l.share.Affords(r.want.Permits, l.rate.Interval, now)
 }
 
 // gatherLocked begins to gather the permits of the head.
 func (l *limiter) gatherLocked(r *request) {
 	e := l.h.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.v = reservation{h: l.h, permits: r.permits, typ: l.typ, id: e.cfg.Backends.NewID().Run(0), ahead: true, since: waited(r.came)}
-	l.gathering, r.gathers, l.mayGather = g, g, false
+	g.v = Reservation{Handle: l.h, Permits: r.want.Permits, Type: l.rate.Type, ID: e.cfg.Backends.NewID().Run(0), Ahead: true, Since: Waited(r.came)}
+	l.gathering, r.gathers, l.first.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
 }
 
-// waited returns for how long a caller has waited that came then, as permit.Reservation.Since has it.
-func waited(came time.Time) int64 { return -max(1, time.Since(came).Milliseconds()) }
+// Waited returns for how long a caller has waited that came then, as permit.Reservation.Since has it.
+func Waited(came time.Time) int64 { return -max(1, time.Since(came).Milliseconds()) }
 
 // stopGatheringLocked ends the gathering for r, which has its outcome or has left.
 func (r *request) stopGatheringLocked() {
@@ -72,10 +68,7 @@ func (g *gathering) run(ctx context.Context) {
 	granted := whole && g.head != nil
 	if granted {
 		r := g.head
-		l.sharing.pay(r.permits)
-		if s := &l.sharing; !s.isLarge(r.permits) { // a large one is paid for later, and does not stop small ones
-			s.note(s.clock(time.Now()), r.permits, s.target, l.interval)
-		}
+		l.share.Pay(r.want.Permits, l.rate.Interval, time.Now())
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}
 	l.gathering = nil
@@ -89,8 +82,8 @@ func (g *gathering) run(ctx context.Context) {
 	l.rearmLocked()
 	l.shard.unlock()
 	wake(ended)
-	if !granted && (g.v.held > 0 || g.v.unsure) {
-		g.v.refund()
+	if !granted && g.v.Holds() {
+		g.v.Refund()
 	}
 }
 
@@ -98,21 +91,22 @@ func (g *gathering) run(ctx context.Context) {
 func (g *gathering) gather(ctx context.Context) (whole bool) {
 	v := &g.v
 	for {
-		if err := v.send(ctx, v.permits, false); err != nil {
+		if err := v.Grow(ctx); err != nil {
 			return false
 		}
-		if v.whole() {
+		if v.Complete() {
 			return true
 		}
-		if v.lacking == 0 {
+		if v.Last.Lacking == 0 {
 			return false // a cool-down has begun, or the permits left have been lost
 		}
-		d := min(v.wait, v.rate.Interval/2, v.h.engine.recheck(v.h.lastRate()))
-		retry.SleepOr(max(time.Millisecond, d), g.stop, v.h.engine.closed)
+		e := v.Handle.engine
+		d := min(v.Last.Wait, v.Rate.Interval/2, e.Recheck(v.Handle.Line().Rate))
+		retry.SleepOr(max(time.Millisecond, d), g.stop, e.closed)
 		select {
 		case <-g.stop:
 			return false
-		case <-v.h.engine.closed:
+		case <-e.closed:
 			return false
 		default:
 		}
@@ -120,7 +114,7 @@ func (g *gathering) gather(ctx context.Context) (whole bool) {
 }
 
 func (g *gathering) rate() permit.Rate {
-	r := g.v.rate
-	r.Type = g.v.typ
+	r := g.v.Rate
+	r.Type = g.v.Type
 	return r
 }

@@ -47,23 +47,16 @@ func (h *Handle) proveBeside(ctx context.Context, c *outage.Call) error {
 		defer h.Health().End(c)
 		return h.proof(background, c)
 	}
-	h.shard.lock()
-	closed := h.shard.closed
-	if !closed { // Close waits only for those counted before
-		h.engine.calls.Add(1)
-	}
-	h.shard.unlock()
-	if closed {
-		h.Health().End(c)
-		return permit.ErrClosed
-	}
 	done := make(chan error, 1)
-	go func() {
-		defer h.engine.calls.Done()
+	err := h.Background(func() {
 		err := h.proof(background, c)
 		h.Health().End(c)
 		done <- err
-	}()
+	})
+	if err != nil {
+		h.Health().End(c)
+		return err
+	}
 	select {
 	case err := <-done:
 		return err
@@ -116,7 +109,7 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 		s := &e.shards[i]
 		var ended []*request
 		s.lock()
-		for l := s.first; l != nil; l = l.next {
+		for _, l := range s.limiters {
 			if l.h.Health() == health {
 				ended = l.decideAllLocked(cause, ended)
 			}
@@ -136,7 +129,7 @@ func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
 			continue
 		}
 		ended = f.answerLocallyLocked(ended)
-		ended, _ = f.endCallersLocked(err, ended, func(r *request) bool { return r.blocking })
+		ended, _ = f.endCallersLocked(err, ended, func(r *request) bool { return r.want.Wait })
 		f.dropSharersLocked()
 	}
 	if len(l.flights) > 0 {
@@ -153,7 +146,7 @@ func (f *flight) dropSharersLocked() {
 	for i := range f.Runs {
 		for j, r := range f.callers[i] {
 			if r != nil && r.live() && r.sharesLocally() {
-				r.inFlight = false
+				r.state = isQueued
 				f.callers[i][j] = nil
 			}
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -35,7 +36,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	case a.Next == permit.Audit && !f.audited:
 		f.more, f.audit, f.audited = left, true, true
 	case !left:
-	case missed && !l.reservedForListLocked() && !l.triesStandBehindLocked():
+	case missed && !l.permitsAreKeptLocked() && !l.triesStandBehindLocked():
 		f.more, f.DryRun = true, false // those whom the permits were kept for have been served, or have left
 	case a.Next == permit.Rest || headLeft:
 		f.more, f.Check = true, checked
@@ -54,7 +55,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
-		} else if f.callers[0][0].known && !f.InOrder && !f.DryRun && f.changes == l.changes {
+		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
 			l.shard.refusals.learnLocked(l.h.key, f.Runs[0].Permits, begin, a)
 		}
 		ended = f.refuseLocked(a, ended)
@@ -70,12 +71,12 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 	l := f.limiter
 	a.Context = f.ctx
-	l.lastErr, l.typ = nil, f.Type
+	l.lastErr, l.rate.Type = nil, f.Type
 	if a.Rate.Interval > 0 {
 		l.learnRateLocked(a, begin)
 	}
 	if a.NoTTL {
-		l.noTTLUntil = begin.Add(trustNoTTL)
+		l.checks.noTTLUntil = begin.Add(trustNoTTL)
 	}
 	if f.DryRun {
 		// What the dry run found belongs to somebody else; see takeTriesLocked.
@@ -85,10 +86,19 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 		}
 		a.Wait = max(a.Wait, time.Millisecond)
 	}
-	if a.Rate.Interval > 0 && !l.sharing.refused.IsZero() {
-		l.learnOthersLocked(f, a)
+	if a.Rate.Interval > 0 && l.share.Counts() {
+		f.learnOthersLocked(a)
 	}
 	return missed
+}
+
+// learnOthersLocked takes in what the reply says about others.
+func (f *flight) learnOthersLocked(a *permit.Reply) {
+	l, permits := f.limiter, int64(0)
+	for i := range f.Runs {
+		permits += max(0, a.Granted[i]) * f.Runs[i].Permits
+	}
+	f.Allowance = l.share.Learn(fair.Call{Begin: f.begin, Permits: permits, Alone: len(l.flights) == 1, Allowance: f.Allowance}, a, l.rate, time.Now())
 }
 
 // grantLocked gives the grants of each run to those of its callers that are still there, in their order. Grants
@@ -132,14 +142,14 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 // it Redis may have granted the same permits again.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
-	if l.lineInFlight && !f.InOrder {
+	if l.flights.ofLine() > 0 && !f.InOrder {
 		return ended // another flight is about to serve them
 	}
 	_, down := l.h.Health().Since()
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.turn == nil && (down == nil || !r.sharesLocally()) && r.permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
-			g.Keep += r.permits
+		for r := l.waiters.first; r != nil && r.place == nil && (down == nil || !r.sharesLocally()) && r.want.Permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
+			g.Keep += r.want.Permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}
 	}
@@ -155,9 +165,9 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		for _, r := range f.callers[i] {
 			r.refused, r.Degraded = true, false
 			switch {
-			case r.blocking && !r.overdue:
-				r.inFlight = false
-			case i > 0 && !f.InOrder && r.tellWait:
+			case r.want.Wait && !r.overdue:
+				r.state = isQueued
+			case i > 0 && !f.InOrder && r.want.TellWait:
 				rest = append(rest, r)
 			default:
 				ended = r.refuseLocked(a, ended)
@@ -171,23 +181,22 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		return ended
 	}
 	now := time.Now()
-	if f.passing {
-		if _, wait := l.lineWaitLocked(f, a, first); f.round == l.passing.round {
-			l.passing.askAt = now.Add(max(wait, time.Millisecond))
-		}
+	if f.ticket.Passes() {
+		_, wait := l.share.Next(first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
+		l.first.pass.Wait(f.ticket, now.Add(max(wait, time.Millisecond)))
 		return ended
 	}
 	most := a.Rate.Interval // in a cool-down it is more
-	if now.Sub(l.headSince) > 2*most {
+	if now.Sub(l.first.since) > 2*most {
 		most += f.Allowance.Grace // others take all permits of one instant, time and again
 	}
-	l.mayGather = a.Wait <= most && a.Rate.MinGap == 0
-	l.passLocked(a, f.Runs[0].Permits)
-	soon, wait := l.lineWaitLocked(f, a, l.waiters.first)
-	l.grantableAt = now.Add(soon)
-	l.nextAskAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.recheck(a.Rate)))
+	l.first.mayGather = a.Wait <= most && a.Rate.MinGap == 0
+	l.first.pass.Refused(&l.share, a, f.Runs[0].Permits)
+	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
+	l.first.grantableAt = now.Add(soon)
+	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)))
 	if f.changes != l.changes {
-		l.nextAskAt = time.Time{}
+		l.first.askAt = time.Time{}
 	}
 	for r := l.waiters.earliest(); r != nil && l.isTooLateLocked(r); r = l.waiters.earliest() {
 		ended = r.refuseLocked(a, ended)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		w.server.SetRate(other.key, overall(10, 4*time.Second))
 		share := localShare(overall(4, time.Second), 2)
 		near, far := w.l.on(share), other.on(share)
-		demands := func(a, b int64) []engine.Demand { return []engine.Demand{near.of(a), far.of(b)} }
+		demands := func(a, b int64) []list.Demand { return []list.Demand{near.of(a), far.of(b)} }
 		r, err := w.all(w.ctx, -1, demands(1, 1)...) // both rates become known
 		require.NoError(t, err)
 		require.Equal(t, allGranted, r)
@@ -33,7 +34,7 @@ func TestAllWithoutRedis(t *testing.T) {
 
 		r, err = w.all(w.ctx, -1, demands(1, 1)...)
 		require.NoError(t, err)
-		require.Equal(t, engine.ListOutcome{Bound: 1, Wait: 4 * time.Second, Degraded: true}, r)
+		require.Equal(t, list.Outcome{Bound: 1, Wait: 4 * time.Second, Degraded: true}, r)
 		r, err = w.all(w.ctx, time.Second, demands(1, 1)...)
 		require.NoError(t, err)
 		require.False(t, r.Granted)
@@ -43,7 +44,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		// One limiter refuses, so nothing is taken from the other.
 		r, err = w.all(w.ctx, -1, demands(2, 1)...)
 		require.NoError(t, err)
-		require.Equal(t, engine.ListOutcome{Bound: 0, Wait: time.Second, Degraded: true}, r)
+		require.Equal(t, list.Outcome{Bound: 0, Wait: time.Second, Degraded: true}, r)
 		r, err = w.all(w.ctx, -1, demands(1, 4)...)
 		require.NoError(t, err)
 		require.True(t, r.Granted, "4 of 5 were left of the other")
@@ -54,7 +55,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.ErrorIs(t, err, permit.ErrUnavailable, "one is closed")
 		r, err = w.all(w.ctx, -1, w.l.on(failOpen).of(9), other.on(failOpen).of(9))
 		require.NoError(t, err)
-		require.Equal(t, engine.ListOutcome{Granted: true, Bound: -1, Degraded: true}, r)
+		require.Equal(t, list.Outcome{Granted: true, Bound: -1, Degraded: true}, r)
 		ctx, cancel := context.WithCancel(w.ctx)
 		time.AfterFunc(100*time.Millisecond, cancel)
 		require.ErrorIs(t, w.acquireAll(ctx, demands(1, 1)...), context.Canceled)
@@ -104,7 +105,7 @@ func TestTheOneThatBound(t *testing.T) {
 func TestAllWaits(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
-		demands := []engine.Demand{l[0].of(1), l[1].of(1)}
+		demands := []list.Demand{l[0].of(1), l[1].of(1)}
 		for i, at := range []time.Duration{0, 0, 1, 5, 5, 6, 10, 10, 11} {
 			require.NoError(t, w.acquireAll(w.ctx, demands...))
 			require.Equal(t, at*time.Second, w.elapsed(), i)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -10,6 +11,37 @@ import (
 
 // This file decides requests during an outage, if their policy is not closed.
 
+// An offline is what a limiter needs for outages, beside its share in the memory of the shard.
+type offline struct {
+	servedFor time.Time // when the outage began for which the whole line has been looked at; zero for none
+	timer     *time.Timer
+	due       time.Time // when timer fires; zero if it is not armed
+}
+
+// shareLocked returns what is known of the limiter without Redis, and makes it if need be. It is nil if the shard has no
+// room for it beside most others.
+func (l *limiter) shareLocked(most int) *outage.Share {
+	return l.shard.memory.Share(l.h.key, most, l.rate, l.shard.usesLocked)
+}
+
+// whenLocallyLocked returns what is known of the limiter without Redis, and when it can grant r; see
+// [outage.Share.When]. If the shard has no room for another limiter nothing can be counted: then a local share
+// is an error, and FailOpen, which counts nothing, grants.
+func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (share *outage.Share, at time.Time, left int64, err error) {
+	if share = l.shareLocked(outage.MaxShares); share == nil && p.Kind == outage.FailOpen {
+		share = outage.NewShare(l.rate)
+	}
+	if share == nil {
+		err = outage.ErrNoMemory
+	} else {
+		at, left, err = share.When(p, permits, now, since)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, cause)
+	}
+	return share, at, left, err
+}
+
 // tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did.
 // Otherwise r goes the usual way. It also starts the probe when that is due: if all requests are decided at
 // once no flight leaves, and nothing else would notice that Redis is up again.
@@ -17,17 +49,17 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	health := l.h.Health()
 	since, cause := health.Since()
 	if cause == nil {
-		l.localShareLocked() // it learns what Redis replies
+		l.shareLocked(outage.MaxShares) // it learns what Redis replies
 		return false
 	}
 	l.probeLocked(r.ctx, health)
 	now := time.Now()
 	behind := time.Time{}
 	if l.hasLocalLineLocked() {
-		behind = l.localDue
+		behind = l.offline.due
 	}
 	at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
-	if !decided && (!l.localDue.After(now) || at.Before(l.localDue)) {
+	if !decided && (!l.offline.due.After(now) || at.Before(l.offline.due)) {
 		l.setLocalTimerLocked(at)
 	}
 	return decided
@@ -35,12 +67,12 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 
 // probeLocked asks Redis for nothing, if a probe is due.
 func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
-	if l.triesInFlight >= maxSlowTries {
+	if l.flights.ofTries() >= maxSlowTries {
 		return
 	}
 	f := l.newFlightLocked()
 	if !health.TryProbe(&f.call) {
-		l.free = f
+		l.h.engine.recycleFlight(f)
 		return
 	}
 	f.healthProbe, f.DryRun, f.ctx = true, true, context.WithoutCancel(ctx)
@@ -49,7 +81,6 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 		f.callers = append(f.callers, nil)
 	}
 	f.callers[0] = f.callers[0][:0]
-	l.triesInFlight++
 	l.startLocked(f)
 }
 
@@ -57,10 +88,10 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 // at is when it can be decided. If behind is not zero, others wait for the local share, at least until behind, and r
 // comes after them if it wants the share, too.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
-	if r.policy.Kind != outage.LocalShare {
+	if r.want.Policy.Kind != outage.LocalShare {
 		behind = time.Time{}
 	}
-	share, at, left, err := l.whenLocallyLocked(r.policy, r.permits, now, since, cause)
+	share, at, left, err := l.whenLocallyLocked(r.want.Policy, r.want.Permits, now, since, cause)
 	if err != nil {
 		r.Err = err
 		return at, true
@@ -70,18 +101,18 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 		at = behind
 	}
 	if behind.IsZero() && !at.After(now) {
-		share.Take(r.policy, r.permits, now)
+		share.Take(r.want.Policy, r.want.Permits, now)
 		l.h.Health().CountGrant()
-		r.Granted, r.Available = true, max(0, left-r.permits)
-		r.Reply = share.Reply(r.policy, now)
+		r.Granted, r.Available = true, max(0, left-r.want.Permits)
+		r.Reply = share.Reply(r.want.Policy, now)
 		return at, true
 	}
-	tooLate := l.h.engine.cfg.RefuseEarly && !r.deadline.IsZero() && r.deadline.Before(at)
-	if r.blocking && !tooLate {
+	tooLate := l.h.engine.cfg.RefuseEarly && r.hasDeadline() && r.deadline().Before(at)
+	if r.want.Wait && !tooLate {
 		return at, false
 	}
 	r.Wait, r.Available = max(at.Sub(now), time.Millisecond), left
-	r.Reply = share.Reply(r.policy, now)
+	r.Reply = share.Reply(r.want.Policy, now)
 	return at, true
 }
 
@@ -105,7 +136,7 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 	)
 	for r, policies := head, l.waiters.policies; policies > 0 && (all || due.IsZero()); {
 		next := r.next
-		if p := r.policy; p != nil {
+		if p := r.want.Policy; p != nil {
 			policies--
 			at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
 			switch {
@@ -121,7 +152,7 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 		r = next
 	}
 	if l.waiters.first != head {
-		l.headSince = now
+		l.first.since = now
 	}
 	if len(ended) > 0 {
 		l.dropEndedLocked()
@@ -136,7 +167,7 @@ func (l *limiter) dropEndedLocked() {
 	for _, f := range l.flights {
 		for i := range f.Runs {
 			for j, r := range f.callers[i] {
-				if r != nil && r.ended {
+				if r != nil && r.state == hasEnded {
 					f.callers[i][j] = nil
 				}
 			}
@@ -146,25 +177,25 @@ func (l *limiter) dropEndedLocked() {
 
 // setLocalTimerLocked sets the timer that calls serveLineLocked at due, or stops it if due is zero.
 func (l *limiter) setLocalTimerLocked(due time.Time) {
-	l.localDue = due
+	l.offline.due = due
 	switch {
 	case due.IsZero() || l.shard.closed:
-		if l.localTimer != nil {
-			l.localTimer.Stop()
+		if l.offline.timer != nil {
+			l.offline.timer.Stop()
 		}
-	case l.localTimer == nil:
-		l.localTimer = time.AfterFunc(time.Until(due), l.onLocalTimer)
+	case l.offline.timer == nil:
+		l.offline.timer = time.AfterFunc(time.Until(due), l.onLocalTimer)
 	default:
-		l.localTimer.Reset(time.Until(due))
+		l.offline.timer.Reset(time.Until(due))
 	}
 }
 
 // onLocalTimer runs when the timer of the local share fires. It may run after the timer was stopped, when the
-// limiter has been evicted or is another one; only localDue says whether anything is due.
+// limiter has been evicted or is another one; only offline.due says whether anything is due.
 func (l *limiter) onLocalTimer() {
 	l.shard.lock()
 	var ended []*request
-	if !l.localDue.IsZero() && !time.Now().Before(l.localDue) {
+	if !l.offline.due.IsZero() && !time.Now().Before(l.offline.due) {
 		ended = l.serveLineLocked(false, nil)
 		l.rearmLocked()
 	}
@@ -180,13 +211,13 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	if cause == nil {
 		return ended
 	}
-	if !l.servedFor.Equal(since) { // whoever comes later is looked at then
-		l.servedFor = since
+	if !l.offline.servedFor.Equal(since) { // whoever comes later is looked at then
+		l.offline.servedFor = since
 		ended = l.serveLineLocked(true, ended)
 	}
 	now, behind := time.Now(), time.Time{}
 	if l.hasLocalLineLocked() {
-		behind = l.localDue
+		behind = l.offline.due
 	}
 	decide := func(r *request) {
 		_, _ = l.decideLocallyLocked(r, now, since, cause, behind)
@@ -194,7 +225,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	for i := range f.Runs {
 		for j, r := range f.callers[i] {
-			if r != nil && r.live() && r.policy != nil && !r.blocking {
+			if r != nil && r.live() && r.want.Policy != nil && !r.want.Wait {
 				decide(r)
 				f.callers[i][j] = nil
 			}
@@ -202,14 +233,14 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	for r := l.tries.first; r != nil; {
 		next := r.next
-		if r.policy != nil {
+		if r.want.Policy != nil {
 			decide(r)
 		}
 		r = next
 	}
 	for r := l.waiters.first; r != nil && l.waiters.yields > 0; {
 		next := r.next
-		if r.yields {
+		if r.place != nil && r.place.Yields {
 			ended = r.failLocked(permit.Unavailable("acquire", l.h.name, cause), ended)
 		}
 		r = next

@@ -17,6 +17,13 @@ type queue struct {
 	deadlines   deadlines // of the requests that watch has been called for
 }
 
+// A node is where a request stands.
+type node struct {
+	prev, next *request
+	queue      *queue
+	watched    int // its place among the deadlines of the queue, counted from 1; 0 for none
+}
+
 func (q *queue) push(r *request) {
 	r.queue, r.prev = q, q.last
 	if q.last == nil {
@@ -28,13 +35,14 @@ func (q *queue) push(r *request) {
 	q.count(r, 1)
 }
 
-// insert puts r at its place by the time at which its caller came. It looks for the place from both ends.
+// insert puts r at its place by the time at which its caller came, before those that came at the same instant: whoever has
+// had its turn is the first again. It looks for the place from both ends.
 func (q *queue) insert(r *request) {
 	before, after := q.first, q.last // requests that may be the next ones to r
-	for before != nil && before.seq < r.seq && after.seq > r.seq {
+	for before != nil && before.came.Before(r.came) && !after.came.Before(r.came) {
 		before, after = before.next, after.prev
 	}
-	if before != nil && before.seq < r.seq { // the place is behind after
+	if before != nil && before.came.Before(r.came) { // the place is behind after
 		before = after.next
 	}
 	if before == nil {
@@ -77,13 +85,13 @@ func (r *request) unqueueLocked() {
 
 func (q *queue) count(r *request, n int) {
 	q.n += n
-	if r.policy != nil {
+	if r.want.Policy != nil {
 		q.policies += n
-		if r.policy.Kind == outage.LocalShare {
+		if r.want.Policy.Kind == outage.LocalShare {
 			q.shares += n
 		}
 	}
-	if r.yields {
+	if r.place != nil && r.place.Yields {
 		q.yields += n
 	}
 }
@@ -104,7 +112,7 @@ func (q *queue) earliest() *request {
 type deadlines []*request
 
 func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
+func (d deadlines) Less(i, j int) bool { return d[i].deadline().Before(d[j].deadline()) }
 
 func (d deadlines) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]

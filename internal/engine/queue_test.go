@@ -23,14 +23,14 @@ func TestQueue(t *testing.T) {
 		open := &outage.Policy{Kind: outage.FailOpen}
 		newRequest := func() *request {
 			seq += 2
-			r := &request{seq: seq, policy: rapid.SampledFrom([]*outage.Policy{nil, share, open}).Draw(rt, "policy")}
+			r := &request{came: epoch.Add(time.Duration(seq)), want: Request{Wait: true, Policy: rapid.SampledFrom([]*outage.Policy{nil, share, open}).Draw(rt, "policy")}}
 			if s := rapid.IntRange(0, 20).Draw(rt, "deadline"); s > 0 {
-				r.deadline = epoch.Add(time.Duration(s) * time.Second)
+				r.want.Timeout = time.Duration(s) * time.Second
 			}
 			return r
 		}
 		watch := func(r *request) {
-			if !r.deadline.IsZero() {
+			if r.hasDeadline() {
 				q.watch(r)
 			}
 		}
@@ -43,14 +43,14 @@ func TestQueue(t *testing.T) {
 			},
 			"insert": func(*rapid.T) {
 				r := newRequest()
-				r.seq = uint64(rapid.IntRange(0, int(seq)/2).Draw(rt, "seq"))*2 + 1
-				if slices.ContainsFunc(model, func(o *request) bool { return o.seq == r.seq }) {
+				r.came = epoch.Add(time.Duration(rapid.IntRange(0, int(seq)/2).Draw(rt, "seq"))*2 + 1)
+				if slices.ContainsFunc(model, func(o *request) bool { return o.came.Equal(r.came) }) {
 					return
 				}
 				q.insert(r)
 				watch(r)
 				i := len(model)
-				for i > 0 && model[i-1].seq > r.seq {
+				for i > 0 && model[i-1].came.After(r.came) {
 					i--
 				}
 				model = slices.Insert(model, i, r)
@@ -65,37 +65,53 @@ func TestQueue(t *testing.T) {
 				model = slices.Delete(model, i, i+1)
 			},
 			"": func(rt *rapid.T) {
-				var there, back []uint64
+				var there, back []time.Time
 				for r := q.first; r != nil; r = r.next {
-					there = append(there, r.seq)
+					there = append(there, r.came)
 				}
 				for r := q.last; r != nil; r = r.prev {
-					back = append(back, r.seq)
+					back = append(back, r.came)
 				}
 				slices.Reverse(back)
-				var want []uint64
+				var want []time.Time
 				policies, shares, earliest := 0, 0, time.Time{}
 				for _, r := range model {
-					want = append(want, r.seq)
-					if r.policy != nil {
+					want = append(want, r.came)
+					if r.want.Policy != nil {
 						policies++
 					}
-					if r.policy == share {
+					if r.want.Policy == share {
 						shares++
 					}
-					if !r.deadline.IsZero() && (earliest.IsZero() || r.deadline.Before(earliest)) {
-						earliest = r.deadline
+					if r.hasDeadline() && (earliest.IsZero() || r.deadline().Before(earliest)) {
+						earliest = r.deadline()
 					}
 				}
 				require.Equal(rt, want, there)
 				require.Equal(rt, want, back)
 				require.Equal(rt, []int{len(model), policies, shares}, []int{q.n, q.policies, q.shares})
 				if r := q.earliest(); r != nil {
-					require.Equal(rt, earliest, r.deadline)
+					require.Equal(rt, earliest, r.deadline())
 				} else {
 					require.Zero(rt, earliest)
 				}
 			},
 		})
 	})
+}
+
+// TestQueueKeepsTheFirstInFront checks that a request which leaves the front, and is inserted again, is the first again, also
+// if others came at the same instant. Two of them would else take turns without end.
+func TestQueueKeepsTheFirstInFront(t *testing.T) {
+	var q queue
+	a, b := &request{came: time.Now()}, &request{}
+	b.came = a.came
+	q.insert(b)
+	q.insert(a)
+	for range 2 {
+		first := q.first
+		first.unqueueLocked()
+		q.insert(first)
+		require.Same(t, first, q.first)
+	}
 }

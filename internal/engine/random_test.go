@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -107,9 +108,9 @@ func (s *storm) run(p plan) {
 		begin   = time.Now()
 		l       = s.limiters[p.limiter].on(p.policy)
 		got     engine.Outcome
-		list    engine.ListOutcome
+		all     list.Outcome
 		err     error
-		demands []engine.Demand
+		demands []list.Demand
 	)
 	for i, l := range s.limiters {
 		demands = append(demands, l.on(p.policy).of(p.permits[i]))
@@ -122,9 +123,9 @@ func (s *storm) run(p plan) {
 	case planAcquire:
 		got, err = l.Handle.Acquire(ctx, engine.Request{Permits: p.permits[p.limiter], Wait: true, Policy: p.policy})
 	case planTryList:
-		list, err = s.all(ctx, -1, demands...)
+		all, err = s.all(ctx, -1, demands...)
 	case planWaitList:
-		list, err = s.all(ctx, p.timeout, demands...)
+		all, err = s.all(ctx, p.timeout, demands...)
 	}
 	took := time.Since(begin)
 	who := fmt.Sprintf("%+v", p)
@@ -145,7 +146,7 @@ func (s *storm) run(p plan) {
 	if p.kind == planAcquire && err == nil && !got.Granted {
 		s.rt.Errorf("%s was refused", who)
 	}
-	if err != nil && (got.Granted || list.Granted) {
+	if err != nil && (got.Granted || all.Granted) {
 		s.rt.Errorf("%s was granted and got %v", who, err)
 	}
 	note := func(i int, degraded bool) {
@@ -161,8 +162,8 @@ func (s *storm) run(p plan) {
 		note(p.limiter, got.Degraded)
 	}
 	for i := range s.limiters {
-		if list.Granted {
-			note(i, list.Degraded)
+		if all.Granted {
+			note(i, all.Degraded)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/testworld"
@@ -258,7 +259,7 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		}
 		w.goesAway()
 		time.Sleep(4500 * time.Millisecond)
-		all := []engine.Demand{gone.of(5), other.of(5)}
+		all := []list.Demand{gone.of(5), other.of(5)}
 		a, err := w.all(w.ctx, -1, all...)
 		require.NoError(t, err)
 		require.True(t, a.Granted && a.Degraded)

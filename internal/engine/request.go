@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -11,50 +12,66 @@ import (
 // A request is the request of one caller on its way through a limiter. What its caller reads, it reads after
 // done; the lock of the shard guards the rest.
 type request struct {
-	permits  int64
-	ctx      context.Context // of the caller, for the values that hooks of the redis client look up in it
-	blocking bool
-	policy   *outage.Policy // nil for FailClosed
-	came     time.Time      // when the caller of a blocking one began to wait
-	deadline time.Time      // of a blocking one; zero for none
-	done     chan struct{}  // receives one value when the request has ended
-	timer    *time.Timer
+	want    Request
+	ctx     context.Context // of the caller, for the values that hooks of the redis client look up in it
+	came    time.Time       // when the caller of one that waits began to wait
+	done    chan struct{}   // receives one value when the request has ended
+	timer   *time.Timer     // of the caller
+	place   *Place          // for whose turn it waits, and not for permits; or nil
+	gathers *gathering      // takes its permits ahead, or nil
 
-	seq       uint64   // order in which the callers came, if it may wait
-	turn      *limiter // it waits for its turn at this limiter, and not for permits
-	index     int      // of that limiter in the list of its caller
-	yields    bool     // its list has policies, and leaves the line when an outage begins
-	keepsTurn bool     // it has been passed over, so free permits are kept for its caller during the turn
-
-	gathers *gathering // takes its permits ahead
-
-	prev, next *request
-	queue      *queue // in which it stands
-	watched    int    // its place among the deadlines of the queue, counted from 1; 0 for none
-	inFlight   bool
-	refused    bool // at least once
-	overdue    bool // its time is up, and it waits for the reply that is on its way
-	ended      bool // it has its outcome
-	gone       bool // its caller left
-
-	tellWait bool // it wants to know the wait if it is refused
-	known    bool // its refusal may decide others
+	node    // in a queue
+	state   state
+	refused bool // at least once
+	overdue bool // its time is up, and it waits for the reply that is on its way
 	Outcome
 }
 
+// A state is how far a request has got.
+type state int
+
+const (
+	isQueued   state = iota // it stands in a queue
+	isInFlight              // a flight asks for it; in line it keeps its place
+	hasEnded                // it has its outcome
+	hasLeft                 // its caller has left
+)
+
+// hasDeadline reports whether the time of the caller ends.
+func (r *request) hasDeadline() bool { return r.want.Wait && r.want.Timeout > 0 }
+
+// deadline returns when the time of the caller ends, or zero for never.
+func (r *request) deadline() time.Time {
+	if !r.hasDeadline() {
+		return time.Time{}
+	}
+	return r.came.Add(r.want.Timeout)
+}
+
+// isKnown reports whether a known refusal decides r, and its refusal others.
+func (r *request) isKnown() bool { return r.want.Known > 0 && !r.want.Wait }
+
 // live reports whether somebody waits for the outcome.
-func (r *request) live() bool { return !r.ended && !r.gone }
+func (r *request) live() bool { return r.state < hasEnded }
 
 // sharesLocally reports whether a local share decides r during an outage.
 func (r *request) sharesLocally() bool {
-	return r.policy != nil && r.policy.Kind == outage.LocalShare
+	return r.want.Policy != nil && r.want.Policy.Kind == outage.LocalShare
+}
+
+// waiter returns r as a share of the rate knows it; r may be nil.
+func (r *request) waiter() (w fair.Waiter) {
+	if r != nil {
+		w = fair.Waiter{Permits: r.want.Permits, Refused: r.refused, Deadline: r.deadline()}
+	}
+	return w
 }
 
 // endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from
 // wake, after the lock is free.
 func (r *request) endLocked(ended []*request) []*request {
 	r.unqueueLocked()
-	r.ended, r.inFlight = true, false
+	r.state = hasEnded
 	return append(ended, r)
 }
 

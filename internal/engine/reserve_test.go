@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
@@ -80,7 +80,7 @@ func (c *contest) peer(l *limiter, pause func() time.Duration) {
 }
 
 // want starts a caller that acquires the list again and again.
-func (c *contest) want(demands ...engine.Demand) {
+func (c *contest) want(demands ...list.Demand) {
 	c.wg.Go(func() {
 		for {
 			begin := time.Now()
@@ -327,7 +327,7 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 			c.saturate(l, 4, false)
 		}
 		var served [3]atomic.Int64
-		for i, demands := range [][]engine.Demand{{l[0].of(3), l[1].of(4)}, {l[1].of(5), l[0].of(2)}, {l[0].of(2), l[1].of(2), l[2].of(9)}} {
+		for i, demands := range [][]list.Demand{{l[0].of(3), l[1].of(4)}, {l[1].of(5), l[0].of(2)}, {l[0].of(2), l[1].of(2), l[2].of(9)}} {
 			c.wg.Go(func() {
 				for w.acquireAll(c.stop, demands...) == nil {
 					served[i].Add(1)

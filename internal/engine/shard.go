@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -11,15 +12,14 @@ import (
 // thousand names that are used once leave nothing else behind.
 type shard struct {
 	mu       sync.Mutex
-	first    *limiter
-	limiters int                 // in the list that begins with first
+	limiters []*limiter
 	byKey    map[string]*limiter // the same; nil while there are few
 	idle     *limiter            // the one that was idle last; any other is in use
 	free     *limiter            // one that was evicted, kept for reuse
 	closed   bool
 	health   outage.Health // of a part of a divided Redis that cannot be told from others
 	ready    []*flight     // they leave when the lock is free
-	memory   memory        // for outages
+	memory   outage.Memory // for outages
 
 	refusals knownRefusals // of limiters that may be idle
 }
@@ -45,38 +45,31 @@ func (s *shard) unlock() {
 	}
 }
 
-// add and remove keep the list of the limiters, and the map that finds them when there are many.
+// addLocked and removeLocked keep the limiters, and the map that finds them when there are many.
 func (s *shard) addLocked(l *limiter) {
-	l.prev, l.next, l.listed = nil, s.first, true
-	if s.first != nil {
-		s.first.prev = l
-	}
-	s.first = l
-	switch s.limiters++; {
+	s.limiters = append(s.limiters, l)
+	l.slot = len(s.limiters)
+	switch {
 	case s.byKey != nil:
 		s.byKey[l.h.key] = l
-	case s.limiters > few:
+	case len(s.limiters) > few:
 		s.byKey = make(map[string]*limiter, 2*few)
-		for l := s.first; l != nil; l = l.next {
+		for _, l := range s.limiters {
 			s.byKey[l.h.key] = l
 		}
 	}
 }
 
 func (s *shard) removeLocked(l *limiter) {
-	if l.prev == nil {
-		s.first = l.next
-	} else {
-		l.prev.next = l.next
-	}
-	if l.next != nil {
-		l.next.prev = l.prev
-	}
+	last := len(s.limiters) - 1
+	s.limiters[l.slot-1] = s.limiters[last]
+	s.limiters[l.slot-1].slot = l.slot
+	s.limiters[last] = nil
+	s.limiters, l.slot = s.limiters[:last], 0
 	delete(s.byKey, l.h.key)
-	if s.limiters--; s.limiters <= few/2 {
+	if last <= few/2 {
 		s.byKey = nil
 	}
-	l.prev, l.next, l.listed = nil, nil, false
 }
 
 // findLocked returns the limiter with that key, or nil.
@@ -84,13 +77,16 @@ func (s *shard) findLocked(key string) *limiter {
 	if s.byKey != nil {
 		return s.byKey[key]
 	}
-	for l := s.first; l != nil; l = l.next {
+	for _, l := range s.limiters {
 		if l.h.key == key {
 			return l
 		}
 	}
 	return nil
 }
+
+// usesLocked reports whether the process uses the limiter with that key.
+func (s *shard) usesLocked(key string) bool { return s.findLocked(key) != nil }
 
 // limiterLocked returns the limiter of h, and makes it if need be.
 func (s *shard) limiterLocked(h *Handle) *limiter {
@@ -110,7 +106,7 @@ func (s *shard) limiterLocked(h *Handle) *limiter {
 // evictIdleLocked removes the idle limiter, if there is one other than keep, which is idle from now on or about to
 // be used for the first time. Whatever makes a limiter idle calls it, so there is never another one.
 func (s *shard) evictIdleLocked(keep *limiter) {
-	if l := s.idle; l != nil && l != keep && l.listed && l.idleLocked() {
+	if l := s.idle; l != nil && l != keep && l.slot > 0 && l.idleLocked() {
 		s.removeLocked(l)
 		l.resetLocked()
 		s.free = l
@@ -123,11 +119,11 @@ func (s *shard) close() {
 	s.lock()
 	s.closed = true
 	var ended []*request
-	for l := s.first; l != nil; l = l.next {
+	for _, l := range slices.Clone(s.limiters) { // those that become idle leave
 		ended = l.closeLocked(ended)
 	}
-	for s.first != nil {
-		s.removeLocked(s.first)
+	for len(s.limiters) > 0 {
+		s.removeLocked(s.limiters[0])
 	}
 	s.unlock()
 	wake(ended)

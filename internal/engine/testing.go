@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,7 +18,7 @@ func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 	l := h.shard.limiterLocked(h)
 	for i, w := range want {
 		r := h.engine.newRequest()
-		r.ctx, r.permits, r.tellWait, r.policy = ctx, w.Permits, w.TellWait, w.Policy
+		r.ctx, r.want = ctx, Request{Permits: w.Permits, TellWait: w.TellWait, Policy: w.Policy}
 		requests[i] = r
 		l.tries.push(r)
 	}
@@ -45,7 +46,7 @@ type Snapshot struct {
 	Waiting    int  // callers in line
 	Trying     int  // callers that do not wait, in flights or behind them
 	Asleep     int  // callers in line, if no flight is in the air and the line is not due
-	HeldUp     bool // callers are held up while a list gathers permits
+	HeldUp     bool // callers are held up; see Handle.Hold
 	Pending    int  // grants that Redis has to be told of
 	Remembered int  // limiters that the shard remembers for outages
 }
@@ -54,21 +55,21 @@ type Snapshot struct {
 func (h *Handle) Snapshot() (s Snapshot) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if m := h.shard.memory.shares[h.key]; m != nil {
+	if m := h.shard.memory.Find(h.key); m != nil {
 		s.Pending = m.Pending()
 	}
-	s.Remembered = len(h.shard.memory.keys)
+	s.Remembered = h.shard.memory.Len()
 	l := h.shard.findLocked(h.key)
 	if l == nil {
 		return s
 	}
-	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, l.heldUpFor != nil
+	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, slices.ContainsFunc(l.holds, func(x *Hold) bool { return x.place == nil })
 	for _, f := range l.flights {
 		if !f.InOrder {
 			s.Trying += int(f.size())
 		}
 	}
-	if len(l.flights) == 0 && !l.nextAskAt.IsZero() {
+	if len(l.flights) == 0 && !l.first.askAt.IsZero() {
 		s.Asleep = l.waiters.n
 	}
 	return s
@@ -79,7 +80,7 @@ func (e *Engine) Idle() bool {
 	for i := range e.shards {
 		s := &e.shards[i]
 		s.lock()
-		for l := s.first; l != nil; l = l.next {
+		for _, l := range s.limiters {
 			if !l.idleLocked() {
 				s.unlock()
 				return false
@@ -90,9 +91,6 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
-// Contending returns how many lists starve and reserve permits, or wait to do so.
-func (e *Engine) Contending() int { return e.contenders.count() }
-
 // CheckIdle returns an error if the Engine is not idle: somebody waits, a flight is in the air, a shard keeps
 // more than one limiter, or a timer is armed for an idle limiter or for the request of a caller that has left.
 // It stops such timers.
@@ -102,9 +100,6 @@ func (e *Engine) CheckIdle() error {
 		if t != nil && t.Stop() {
 			errs = append(errs, fmt.Errorf("%s has a timer armed", what))
 		}
-	}
-	if n := e.contenders.count(); n > 0 {
-		errs = append(errs, fmt.Errorf("%d lists contend", n))
 	}
 	if !e.health.Idle() {
 		errs = append(errs, errors.New("somebody waits for a reply of Redis, or a timer for that is armed"))
@@ -119,7 +114,7 @@ func (e *Engine) CheckIdle() error {
 		if s.free != nil {
 			limiters = append(limiters, s.free)
 		}
-		for l := s.first; l != nil; l = l.next {
+		for _, l := range s.limiters {
 			if kept++; !l.idleLocked() {
 				errs = append(errs, fmt.Errorf("%s is not idle", l.h.name))
 				continue
@@ -131,8 +126,8 @@ func (e *Engine) CheckIdle() error {
 		}
 		for _, l := range limiters {
 			check("the line of an idle limiter", l.timer)
-			check("the local share of an idle limiter", l.localTimer)
-			if !l.localDue.IsZero() {
+			check("the local share of an idle limiter", l.offline.timer)
+			if !l.offline.due.IsZero() {
 				errs = append(errs, errors.New("the local share of an idle limiter is due"))
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	_ "github.com/goredisson/ratelimiter" // its scripts
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -37,6 +38,7 @@ type world struct {
 	server *testworld.Server
 	p      *testworld.Process
 	e      *engine.Engine
+	lists  *list.Lists
 	l      *limiter
 	epoch  time.Time
 	closed bool
@@ -65,6 +67,7 @@ func inWorld(t *testing.T, r permit.Rate, f func(t *testing.T, w *world), opts .
 		w.close()
 		time.Sleep(time.Hour) // let everything in flight end
 		require.NoError(t, w.e.CheckIdle())
+		require.Zero(t, w.lists.Contending())
 		require.NoError(t, w.server.CheckWindows(!w.over))
 	})
 }
@@ -78,6 +81,7 @@ func newWorld(t *testing.T, s *testworld.Server, opts ...func(*engine.Config)) *
 	}
 	cfg.Backends = w.p
 	w.e = engine.New(cfg)
+	w.lists = list.New(w.e)
 	w.l = w.limiter("limiter")
 	return w
 }
@@ -185,7 +189,7 @@ func (l *limiter) Acquire(ctx context.Context, permits int64) error {
 
 // all acquires permits of several limiters. With a negative timeout it does not wait, and with a timeout of 0 it
 // waits for as long as it takes. Bound is an index into the demands as given.
-func (w *world) all(ctx context.Context, timeout time.Duration, demands ...engine.Demand) (engine.ListOutcome, error) {
+func (w *world) all(ctx context.Context, timeout time.Duration, demands ...list.Demand) (list.Outcome, error) {
 	var deadline time.Time
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
@@ -195,11 +199,15 @@ func (w *world) all(ctx context.Context, timeout time.Duration, demands ...engin
 		order[i] = i
 	}
 	slices.SortFunc(order, func(i, j int) int { return strings.Compare(demands[i].Handle.Key(), demands[j].Handle.Key()) })
-	var sorted []engine.Demand
+	var sorted []list.Demand
 	for _, i := range order {
 		sorted = append(sorted, demands[i])
 	}
-	a, err := w.e.AcquireAll(ctx, sorted, timeout >= 0, deadline)
+	acquire := func() (list.Outcome, error) { return w.lists.Wait(ctx, sorted, deadline) }
+	if timeout < 0 {
+		acquire = func() (list.Outcome, error) { return w.lists.Try(ctx, sorted) }
+	}
+	a, err := acquire()
 	if a.Bound >= 0 && err == nil {
 		a.Bound = order[a.Bound]
 	}
@@ -207,13 +215,13 @@ func (w *world) all(ctx context.Context, timeout time.Duration, demands ...engin
 }
 
 // acquireAll waits for permits of several limiters.
-func (w *world) acquireAll(ctx context.Context, demands ...engine.Demand) error {
+func (w *world) acquireAll(ctx context.Context, demands ...list.Demand) error {
 	_, err := w.all(ctx, 0, demands...)
 	return err
 }
 
 // decides asks for permits of several limiters without waiting, and checks the outcome.
-func (w *world) decides(want engine.ListOutcome, demands ...engine.Demand) {
+func (w *world) decides(want list.Outcome, demands ...list.Demand) {
 	w.t.Helper()
 	got, err := w.all(w.ctx, -1, demands...)
 	require.NoError(w.t, err)
@@ -222,10 +230,10 @@ func (w *world) decides(want engine.ListOutcome, demands ...engine.Demand) {
 
 // allGranted is the outcome of a list that is granted, and boundBy returns that of one that its i-th limiter
 // refuses.
-var allGranted = engine.ListOutcome{Granted: true, Bound: -1}
+var allGranted = list.Outcome{Granted: true, Bound: -1}
 
-func boundBy(i int, wait time.Duration) engine.ListOutcome {
-	return engine.ListOutcome{Bound: i, Wait: wait}
+func boundBy(i int, wait time.Duration) list.Outcome {
+	return list.Outcome{Bound: i, Wait: wait}
 }
 
 // has checks that want permits of l are free.
@@ -249,8 +257,8 @@ func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...func(*engi
 }
 
 // of returns a demand of permits of l.
-func (l *limiter) of(permits int64) engine.Demand {
-	return engine.Demand{Handle: &l.Handle, Permits: permits, Policy: l.policy}
+func (l *limiter) of(permits int64) list.Demand {
+	return list.Demand{Handle: &l.Handle, Permits: permits, Policy: l.policy}
 }
 
 // at sleeps until d after the world began.

@@ -207,9 +207,9 @@ func (s *Share) expire(now time.Time) {
 	}
 }
 
-// HasPending reports whether there is anything to tell Redis of. Grants that are an interval old or older are
+// hasPending reports whether there is anything to tell Redis of. Grants that are an interval old or older are
 // dropped.
-func (s *Share) HasPending(now time.Time) bool {
+func (s *Share) hasPending(now time.Time) bool {
 	if len(s.grants) == 0 && len(s.pending) == 0 {
 		return false
 	}
@@ -230,31 +230,31 @@ func (s *Share) lapse(now time.Time) {
 	s.pending = kept
 }
 
-// StartReconciling reports whether the caller is to tell Redis of the pending grants; it then has to call
-// [Share.EndReconciling]. If somebody else is doing so, busy is not nil and is closed when that is over.
-func (s *Share) StartReconciling(now time.Time) (start bool, busy <-chan struct{}) {
+// startReconciling reports whether the caller is to tell Redis of the pending grants; it then has to call
+// [Share.endReconciling]. If somebody else is doing so, busy is not nil and is closed when that is over.
+func (s *Share) startReconciling(now time.Time) (start bool, busy <-chan struct{}) {
 	if s.reconciling != nil {
 		return false, s.reconciling
 	}
-	if !s.HasPending(now) {
+	if !s.hasPending(now) {
 		return false, nil
 	}
 	s.reconciling = make(chan struct{})
 	return true, nil
 }
 
-// EndReconciling lets others reconcile.
-func (s *Share) EndReconciling() {
+// endReconciling lets others reconcile.
+func (s *Share) endReconciling() {
 	close(s.reconciling)
 	s.reconciling = nil
 }
 
 // Busy reports whether somebody is reconciling, or there is something to reconcile.
-func (s *Share) Busy(now time.Time) bool { return s.reconciling != nil || s.HasPending(now) }
+func (s *Share) Busy(now time.Time) bool { return s.reconciling != nil || s.hasPending(now) }
 
-// Stage returns all pending grants, including those still in the log, each with an ID from newID. Only the
+// stage returns all pending grants, including those still in the log, each with an ID from newID. Only the
 // caller that reconciles may call it.
-func (s *Share) Stage(now time.Time, newID func() permit.ID) []Pending {
+func (s *Share) stage(now time.Time, newID func() permit.ID) []Pending {
 	s.lapse(now)
 	var begin time.Time
 	for i := range s.grants {
@@ -273,8 +273,8 @@ func (s *Share) Stage(now time.Time, newID func() permit.ID) []Pending {
 	return s.pending
 }
 
-// SetPending sets the grants that Redis could not be told of. Only the caller that reconciles may call it.
-func (s *Share) SetPending(left []Pending) { s.pending = left }
+// setPending sets the grants that Redis could not be told of. Only the caller that reconciles may call it.
+func (s *Share) setPending(left []Pending) { s.pending = left }
 
-// Pending returns how many grants are left pending since the last Stage.
+// Pending returns how many grants are left pending since the last stage.
 func (s *Share) Pending() int { return len(s.pending) }

@@ -150,10 +150,10 @@ func TestShareIsASlidingLog(t *testing.T) {
 							g.staged = true
 						}
 					}
-					require.Equal(rt, want > 0 || before > 0 && s.HasPending(now), s.HasPending(now))
-					s.SetPending(nil) // what was staged before has been reconciled
+					require.Equal(rt, want > 0 || before > 0 && s.hasPending(now), s.hasPending(now))
+					s.setPending(nil) // what was staged before has been reconciled
 					var sum int64
-					pending := s.Stage(now, newID)
+					pending := s.stage(now, newID)
 					require.LessOrEqual(rt, len(pending), maxPending+1)
 					for i, d := range pending {
 						sum += d.Permits
@@ -170,7 +170,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 			require.LessOrEqual(rt, m.worst(), m.share)
 			time.Sleep(m.interval)
 			require.True(rt, s.Empty(time.Now()))
-			require.False(rt, s.HasPending(time.Now()), "it no longer counts")
+			require.False(rt, s.hasPending(time.Now()), "it no longer counts")
 		})
 		require.Positive(t, taken)
 	})
@@ -195,7 +195,7 @@ func TestUndo(t *testing.T) {
 	_, _, _ = s.When(p, 3, now, now)
 	s.Take(p, 3, now)
 	s.Undo(3, now)
-	require.False(t, s.HasPending(now), "the server is not told of nothing")
+	require.False(t, s.hasPending(now), "the server is not told of nothing")
 	require.True(t, s.Empty(now))
 }
 
@@ -214,7 +214,7 @@ func TestShareIsBounded(t *testing.T) {
 		require.LessOrEqual(t, s.used, rate.Permits)
 	}
 	require.LessOrEqual(t, len(s.grants), maxGrants+1)
-	require.LessOrEqual(t, len(s.Stage(now, func() permit.ID { return permit.ID{1} })), maxPending+1)
+	require.LessOrEqual(t, len(s.stage(now, func() permit.ID { return permit.ID{1} })), maxPending+1)
 }
 
 // TestShareKeepsTheGap checks that each node keeps the minimum gap on behalf of all nodes, but for no longer than
@@ -320,7 +320,7 @@ func TestLearnOfCoolDowns(t *testing.T) {
 func TestOneReconciles(t *testing.T) {
 	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalShare, Nodes: 1}
 	now := time.Now()
-	start, busy := s.StartReconciling(now)
+	start, busy := s.startReconciling(now)
 	require.False(t, start)
 	require.Nil(t, busy)
 	require.False(t, s.Busy(now))
@@ -328,26 +328,26 @@ func TestOneReconciles(t *testing.T) {
 	require.NoError(t, err)
 	s.Take(p, 3, now)
 	require.True(t, s.Busy(now))
-	start, busy = s.StartReconciling(now)
+	start, busy = s.startReconciling(now)
 	require.True(t, start)
 	require.Nil(t, busy)
-	start, busy = s.StartReconciling(now)
+	start, busy = s.startReconciling(now)
 	require.False(t, start)
 	require.NotNil(t, busy)
-	pending := s.Stage(now, func() permit.ID { return permit.ID{1} })
+	pending := s.stage(now, func() permit.ID { return permit.ID{1} })
 	require.Equal(t, []Pending{{At: now, Permits: 3, ID: permit.ID{1}}}, pending)
 	s.Take(p, 2, now) // granted in the meantime
-	s.SetPending(nil)
+	s.setPending(nil)
 	select {
 	case <-busy:
 		t.Fatal("somebody reconciles")
 	default:
 	}
-	s.EndReconciling()
+	s.endReconciling()
 	<-busy
 	require.True(t, s.Busy(now))
-	require.Equal(t, int64(2), s.Stage(now, func() permit.ID { return permit.ID{2} })[0].Permits)
-	require.True(t, s.HasPending(now))
-	require.False(t, s.HasPending(now.Add(time.Second)), "it no longer counts")
+	require.Equal(t, int64(2), s.stage(now, func() permit.ID { return permit.ID{2} })[0].Permits)
+	require.True(t, s.hasPending(now))
+	require.False(t, s.hasPending(now.Add(time.Second)), "it no longer counts")
 	require.Zero(t, s.Pending())
 }

@@ -185,9 +185,15 @@ type Grant struct {
 	Keep    int64
 }
 
+// A Limiter is where the permits of one limiter are, as the package that talks to Redis knows it.
+type Limiter interface {
+	// Acquire makes one attempt at b.
+	Acquire(ctx context.Context, b *Batch) (Reply, error)
+}
+
 // A Part asks for permits of one limiter in a call for several.
 type Part struct {
-	Limiter any // as the package that talks to Redis knows it
+	Limiter Limiter
 	Type    Type
 	ID      ID // of the grant
 	Permits int64

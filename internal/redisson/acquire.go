@@ -270,14 +270,14 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	return a, nil
 }
 
-// Joint reports whether one script can decide all of the limiters, each of which is a *[Limiter].
-func (c *Conn) Joint(limiters []any) bool {
-	if len(limiters) > JointParts {
+// Joint reports whether one script can decide all of the parts, each of whose limiters is a *[Limiter].
+func (c *Conn) Joint(parts []permit.Part) bool {
+	if len(parts) > JointParts {
 		return false
 	}
-	tag := hashTag(limiters[0].(*Limiter).Keys.Hash)
-	for _, l := range limiters[1:] {
-		if c.Divided && hashTag(l.(*Limiter).Keys.Hash) != tag {
+	tag := hashTag(parts[0].Limiter.(*Limiter).Keys.Hash)
+	for _, p := range parts[1:] {
+		if c.Divided && hashTag(p.Limiter.(*Limiter).Keys.Hash) != tag {
 			return false
 		}
 	}

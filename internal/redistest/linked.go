@@ -58,7 +58,8 @@ func Linked(t testing.TB, pkg string) map[string]string {
 
 // Core lists the packages of this module that a program that imports the root package links, by their paths within
 // the module.
-var Core = []string{"", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson", "internal/engine"}
+var Core = []string{"", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson",
+	"internal/engine", "internal/engine/fair", "internal/engine/list"}
 
 // Rooms returns the packages of this module that a program that imports pkg links, by their paths within the module,
 // and whether the program links go-redis. After "-test" it is the program of pkg's tests.

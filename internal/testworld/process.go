@@ -114,18 +114,19 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 // NewID returns an ID that no call has used.
 func (p *Process) NewID() permit.ID { return p.conn.NewID() }
 
-func unwrapped(limiters []any) []any {
-	list := make([]any, len(limiters))
-	for i, l := range limiters {
-		list[i] = l.(*Limiter).redis
+// unwrapped returns parts as the Conn knows them.
+func unwrapped(parts []permit.Part) []permit.Part {
+	list := slices.Clone(parts)
+	for i := range list {
+		list[i].Limiter = parts[i].Limiter.(*Limiter).redis
 	}
 	return list
 }
 
-// Joint reports whether AcquireAll can decide the limiters in one call.
-func (p *Process) Joint(limiters []any) (joint bool) {
+// Joint reports whether AcquireAll can decide the parts in one call.
+func (p *Process) Joint(parts []permit.Part) (joint bool) {
 	p.locked(func() { joint = !p.inTurn })
-	return joint && p.conn.Joint(unwrapped(limiters))
+	return joint && p.conn.Joint(unwrapped(parts))
 }
 
 // Shard returns the result of the function set by Divide.
@@ -140,11 +141,7 @@ func (p *Process) Shard(key string) (shard any, ok bool) {
 
 // AcquireAll takes all parts at one instant, or none of them.
 func (p *Process) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (refused []int, err error) {
-	list := slices.Clone(parts)
-	for i := range list {
-		list[i].Limiter = parts[i].Limiter.(*Limiter).redis
-	}
-	first := parts[0].Limiter.(*Limiter)
+	list, first := unwrapped(parts), parts[0].Limiter.(*Limiter)
 	_, err = p.send(Call{Op: "acquire_all", Key: first.key, ID: parts[0].ID, Replay: replay}, func() error {
 		for _, part := range parts {
 			part.Limiter.(*Limiter).requireNew(part.ID, replay)

@@ -1,4 +1,4 @@
-package engine
+package fair
 
 import "time"
 
@@ -14,7 +14,7 @@ import "time"
 // its time was short, and the savings because a request for more than the maximum needs no more than the maximum, and
 // owes the rest.
 //
-// A credit is part of a [sharing], and guarded like it.
+// A credit is part of a [Share].
 type credit struct {
 	target    float64   // permits per interval that are the share of this process
 	pace      float64   // growth per interval: the target, and more while a cool-down gives permits back
@@ -39,13 +39,16 @@ func (c *credit) most() float64 { return max(1, c.target) }
 // least returns the credit that a request for that many permits needs.
 func (c *credit) least(permits int64) float64 { return min(float64(permits), c.most()) - 1e-6 }
 
-// isLarge reports whether a request for that many permits waits for more than half of an interval, in which
+// IsLarge reports whether a request for that many permits waits for more than half of an interval, in which
 // those behind it go on with half of the share.
-func (c *credit) isLarge(permits int64) bool { return permits > 1 && float64(permits) > c.most()/2 }
+func (c *credit) IsLarge(permits int64) bool { return permits > 1 && float64(permits) > c.most()/2 }
+
+// lacks returns how much credit a request for that many permits lacks; it is below 0 if there is more than that.
+func (c *credit) lacks(permits int64) float64 { return c.least(permits) - c.has(permits) }
 
 // has returns the credit for a request for that many permits.
 func (c *credit) has(permits int64) float64 {
-	if c.isLarge(permits) {
+	if c.IsLarge(permits) {
 		return c.savings + max(0, c.balance)
 	}
 	return c.balance
@@ -57,7 +60,7 @@ func (c *credit) mayBorrow() bool { return c.balance > -c.most()/4 }
 // pay takes from the accounts what was granted to a request.
 func (c *credit) pay(permits int64) {
 	n := float64(permits)
-	if c.isLarge(permits) {
+	if c.IsLarge(permits) {
 		part := min(n, max(0, c.balance))
 		c.balance -= part
 		c.savings -= n - part

@@ -1,11 +1,10 @@
-package engine
+package list
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/engine"
 )
 
 // This file serves a list that would otherwise starve: limiters that are wanted by many refuse it in turns, or
@@ -31,27 +30,30 @@ const (
 	maxGatherStep = 100 * time.Millisecond
 )
 
+// reboundsToReserve is the number of moves from line to line after which a list reserves permits.
+const reboundsToReserve = 2
+
 // starves reports whether the list that a refuses has been passed over: its limiters refuse in turns, or one
 // has refused it for an interval, in which every permit came back once.
-func (w *listWaiter) starves(a listReply) bool {
+func (w *waiter) starves(a reply) bool {
 	return a.refused && (w.rebounds >= reboundsToReserve || a.rate.Interval > 0 && time.Since(w.boundSince) > a.rate.Interval)
 }
 
 // contend is what a starving list does after the reply a, and returns the next reply. The list reserves if it
 // may, and otherwise waits until it may, outside of all lines. It reports false if the time of the caller is
 // up.
-func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, ok bool, err error) {
+func (w *waiter) contend(ctx context.Context, a reply) (next reply, ok bool, err error) {
 	if a.rate.Interval > 0 && a.Wait > a.rate.Interval {
 		// In a cool-down nobody gets anything. The line is the place to wait for its end.
-		w.engine.contenders.leave(w)
+		w.lists.contenders.leave(w)
 		return w.standAndTry(ctx, a)
 	}
 	if i := w.olderAhead(); i >= 0 {
-		a.Bound, a.Wait = i, time.Until(w.parts[i].h.grantableAt())
+		a.Bound, a.Wait = i, time.Until(w.parts[i].Handle.Line().Grant)
 		return w.standAndTry(ctx, a)
 	}
-	w.engine.contenders.enter(w)
-	may, at := w.engine.contenders.mayReserve(w)
+	w.lists.contenders.enter(w)
+	may, at := w.lists.contenders.mayReserve(w)
 	w.endTurns()
 	if may {
 		// What is free by now, in the pause behind another list, needs no reservation.
@@ -61,8 +63,8 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 		return w.reserve(ctx, next)
 	}
 	// Trying now and then costs others nothing; all lists together do so at most every other millisecond.
-	d := max(a.Wait, a.rate.Interval/8, 2*time.Millisecond*time.Duration(w.engine.contenders.count()))
-	d = min(d, max(w.engine.cfg.Recheck, a.Wait), renewEvery(a.rate))
+	d := max(a.Wait, a.rate.Interval/8, 2*time.Millisecond*time.Duration(w.lists.Contending()))
+	d = min(d, max(w.engine.Config().Recheck, a.Wait), engine.RenewEvery(a.rate))
 	if !at.IsZero() {
 		d = min(d, time.Until(at))
 	}
@@ -79,45 +81,22 @@ func (w *listWaiter) contend(ctx context.Context, a listReply) (next listReply, 
 
 // reserve gathers the permits of all limiters that refuse, so that they are complete at about the same time,
 // until all are granted or may not be held any longer. What has not been granted by then goes back at once.
-func (w *listWaiter) reserve(ctx context.Context, a listReply) (next listReply, ok bool, err error) {
-	s := &listAttempt{w: w, stop: make(chan struct{}), done: make(chan struct{}), list: make([]listPart, len(w.parts))}
-	id := w.engine.cfg.Backends.NewID().Run(0) // in all of its limiters, so that it has one place among those that came at one instant
+func (w *waiter) reserve(ctx context.Context, a reply) (next reply, ok bool, err error) {
+	s := &attempt{w: w, work: w.newWork(), stop: make(chan struct{}), list: make([]listPart, len(w.parts))}
+	s.waits = true
+	id := w.engine.Config().Backends.NewID().Run(0) // in all of its limiters, so that it has one place among those that came at one instant
 	for i, p := range w.parts {
-		s.list[i].reservation = reservation{h: p.h, permits: p.permits, typ: p.h.Type(), id: id}
+		s.list[i].Reservation = p.Handle.NewReservation(id, p.Permits)
 	}
-	background, slow, began := context.WithoutCancel(ctx), w.engine.slowed.next(), time.Now()
-	if err := w.inBackground(func() { s.run(background) }); err != nil {
+	background := context.WithoutCancel(ctx)
+	if err := w.parts[0].Handle.Background(func() { s.run(background) }); err != nil {
 		return a, true, err
 	}
-	timeUp, stop := w.timeUp()
-	defer stop()
-	for err == nil {
-		select {
-		case <-s.done:
-			return s.a, true, s.err
-		case <-ctx.Done():
-			if err = ctx.Err(); w.failure() != nil {
-				err = permit.Left(names(w.parts), began, w.failure(), err)
-			}
-		case <-w.engine.closed:
-			err = permit.ErrClosed
-		case <-timeUp:
-			err = permit.Left(names(w.parts), began, w.failure(), nil)
-		case <-slow:
-			slow = w.engine.slowed.next()
-			if cause := w.downBecause(); cause != nil {
-				err = fmt.Errorf("%w: %s: %w", permit.ErrUnavailable, names(w.parts), cause)
-			}
-		}
+	next, err = w.await(ctx, s.work)
+	if s.left {
+		close(s.stop)
+		s.letGo()
+		return a, true, err
 	}
-	s.mu.Lock()
-	s.left = !s.ended
-	s.mu.Unlock()
-	if !s.left {
-		<-s.done
-		return s.a, true, s.err
-	}
-	close(s.stop)
-	s.letGo()
-	return a, true, err
+	return next, true, err
 }

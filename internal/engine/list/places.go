@@ -1,8 +1,10 @@
-package engine
+package list
 
 import (
 	"context"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
 )
 
 // This file finds a list its places among the callers that take permits ahead of their return, one in each of its limiters;
@@ -14,25 +16,25 @@ import (
 // All limiters are told the same instant since which the caller has waited, and have the list that has waited longest come
 // first. So one list always comes first in all of its limiters, whatever processes they are of, and none holds permits
 // before it does.
-func (s *listAttempt) standAll(ctx context.Context) (a listReply, ok bool, err error) {
-	since := waited(s.w.since)
+func (s *attempt) standAll(ctx context.Context) (a reply, ok bool, err error) {
+	since := engine.Waited(s.w.since)
 	for !s.hasLeft() {
 		behind := -1 // a limiter in which others come first
 		for i := range s.list {
 			v := &s.list[i]
 			if s.isDue(v, time.Now()) && !v.allOrNothing() {
-				v.since = since
-				if err := v.stand(ctx); err != nil {
+				v.Since = since
+				if err := v.Stand(ctx); err != nil {
 					return nothing, false, err
 				}
-				if v.place > 0 {
-					since = v.stamp
+				if v.Last.Place > 0 {
+					since = v.Last.Since
 				}
 				if a, ok, err := s.waitForPlace(ctx, i); !ok {
 					return a, false, err
 				}
 			}
-			if v.place != 1 && !v.allOrNothing() {
+			if v.Last.Place != 1 && !v.allOrNothing() {
 				behind = i
 			}
 		}
@@ -50,7 +52,7 @@ func (s *listAttempt) standAll(ctx context.Context) (a listReply, ok bool, err e
 		s.sleep(max(time.Until(next), time.Millisecond))
 		if s.w.isLate(0) {
 			v := &s.list[behind]
-			wait, err := v.waitFor(ctx, v.permits)
+			wait, err := v.Ask(ctx, v.Permits)
 			return s.refusedBy(behind, wait), false, err
 		}
 	}
@@ -58,45 +60,45 @@ func (s *listAttempt) standAll(ctx context.Context) (a listReply, ok bool, err e
 }
 
 // allOrNothing reports whether the permits of v cannot be taken ahead, so that it has no place.
-func (v *listPart) allOrNothing() bool { return v.rate.MinGap > 0 }
+func (v *listPart) allOrNothing() bool { return v.Rate.MinGap > 0 }
 
 // waitForPlace sets when the place in the i-th limiter is to be renewed or looked at. It reports false if there is none
 // to be had, because of a cool-down.
-func (s *listAttempt) waitForPlace(ctx context.Context, i int) (a listReply, ok bool, err error) {
+func (s *attempt) waitForPlace(ctx context.Context, i int) (a reply, ok bool, err error) {
 	v := &s.list[i]
-	wait := v.wait
+	wait := v.Last.Wait
 	switch {
-	case v.place == 1:
-		wait = v.rate.Interval / 2
-	case v.place == 0: // it has a minGap, a cool-down has begun, or the permits left have been lost
-		if wait, err = v.waitFor(ctx, v.permits); err != nil {
+	case v.Last.Place == 1:
+		wait = v.Rate.Interval / 2
+	case v.Last.Place == 0: // it has a minGap, a cool-down has begun, or the permits left have been lost
+		if wait, err = v.Ask(ctx, v.Permits); err != nil {
 			return nothing, false, err
 		}
-		if wait > v.rate.Interval && !v.allOrNothing() {
+		if wait > v.Rate.Interval && !v.allOrNothing() {
 			return s.refusedBy(i, wait), false, nil
 		}
 	}
-	v.look = time.Now().Add(max(time.Millisecond, min(wait, v.rate.Interval/2)))
+	v.look = time.Now().Add(max(time.Millisecond, min(wait, v.Rate.Interval/2)))
 	return nothing, true, nil
 }
 
 // claimAll has nobody come before the list any more. If others do by now, it returns the index of a limiter in which they
 // do, otherwise -1.
-func (s *listAttempt) claimAll(ctx context.Context) (behind int, err error) {
+func (s *attempt) claimAll(ctx context.Context) (behind int, err error) {
 	for i := range s.list {
 		v := &s.list[i]
 		if v.allOrNothing() {
 			continue
 		}
-		v.since = 0
-		if err := v.stand(ctx); err != nil {
+		v.Since = 0
+		if err := v.Stand(ctx); err != nil {
 			return -1, err
 		}
-		v.due, v.look, v.takes = time.Time{}, v.renewal(), v.wait
-		if v.wait > 0 {
-			v.due = v.moved.Add(v.wait)
+		v.due, v.look, v.takes = time.Time{}, v.Renewal(), v.Last.Wait
+		if v.Last.Wait > 0 {
+			v.due = v.Moved.Add(v.Last.Wait)
 		}
-		if v.place != 1 {
+		if v.Last.Place != 1 {
 			for j := range s.list[:i+1] {
 				s.list[j].look = time.Time{} // what was claimed goes back
 			}

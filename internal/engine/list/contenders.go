@@ -1,4 +1,4 @@
-package engine
+package list
 
 import (
 	"slices"
@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A contenders holds the lists of an Engine that would otherwise starve, in the order in which their callers
+// A contenders holds the lists of a Lists that would otherwise starve, in the order in which their callers
 // came. A list may reserve if no older one in here wants a limiter that it wants. So no two lists can hold what
 // the other waits for, and the oldest is never passed over.
 type contenders struct {
 	mu     sync.Mutex
-	lists  []*listWaiter
+	lists  []*waiter
 	pauses map[string]time.Time // until when the limiter with that key is not reserved
 }
 
-func (c *contenders) enter(w *listWaiter) {
+func (c *contenders) enter(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.contends {
@@ -25,18 +25,18 @@ func (c *contenders) enter(w *listWaiter) {
 	if w.next == nil {
 		w.next = make(chan struct{}, 1)
 		for _, p := range w.parts {
-			w.wants = append(w.wants, p.h.key)
+			w.wants = append(w.wants, p.Handle.Key())
 		}
 	}
 	i := len(c.lists)
-	for i > 0 && c.lists[i-1].seq > w.seq {
+	for i > 0 && c.lists[i-1].since.After(w.since) {
 		i--
 	}
 	c.lists = slices.Insert(c.lists, i, w)
 }
 
 // leave removes w, and wakes the lists that have waited for it.
-func (c *contenders) leave(w *listWaiter) {
+func (c *contenders) leave(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !w.contends {
@@ -62,7 +62,7 @@ func (c *contenders) behindLocked(i int) bool {
 
 // mayReserve reports whether w may reserve now. Otherwise w has to wait for an older list or, if at is not
 // zero, until that instant, at which the last of its limiters may be reserved again.
-func (c *contenders) mayReserve(w *listWaiter) (ok bool, at time.Time) {
+func (c *contenders) mayReserve(w *waiter) (ok bool, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.behindLocked(slices.Index(c.lists, w)) {
@@ -98,12 +98,14 @@ func (c *contenders) pause(key string, until time.Time) {
 	}
 }
 
-func (c *contenders) count() int {
+// Contending returns how many lists starve and reserve permits, or wait to do so.
+func (ls *Lists) Contending() int {
+	c := &ls.contenders
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.lists)
 }
 
-func (w *listWaiter) overlaps(o *listWaiter) bool {
+func (w *waiter) overlaps(o *waiter) bool {
 	return slices.ContainsFunc(w.wants, func(key string) bool { return slices.Contains(o.wants, key) })
 }

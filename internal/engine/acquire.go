@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// Acquire passes a request through the limiter, and returns how it ended. It avoids copies of the request,
+// because each costs a measurable time when hundreds of callers ask at once.
+func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
+	e, s := h.engine, h.shard
+	r := e.newRequest()
+	r.ctx, r.want = ctx, want
+	if want.Wait {
+		r.came = time.Now()
+	}
+	endless := ctx.Done() == nil && !r.hasDeadline() // nothing but Redis ends the call
+
+	s.lock()
+	if s.closed {
+		s.unlock()
+		return Outcome{}, permit.ErrClosed
+	}
+	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
+		if got, refused := s.refusals.refuseLocked(h.key, &want); refused {
+			s.unlock()
+			e.recycle(r)
+			return got, nil
+		}
+	}
+	l := s.limiterLocked(h)
+	if want.Policy != nil && l.tryLocalLocked(r) {
+		s.unlock()
+		got := r.Outcome
+		e.recycle(r)
+		return got, got.Err
+	}
+	var inline *flight
+	refused := l.addLocked(r)          // an endless request is never refused, since it has no deadline
+	if endless && want.Policy == nil { // a policy may decide it while the call is on its way
+		if inline = l.takeInlineLocked(r); inline != nil {
+			inline.inline = true
+		}
+	} else {
+		l.scheduleLocked()
+	}
+	s.unlock()
+	if refused {
+		return Outcome{}, nil
+	}
+	if inline != nil {
+		inline.flyInline()
+	}
+	ended, err := l.await(ctx, s, r, want.Timeout)
+	if ended == nil {
+		return Outcome{}, err
+	}
+	got := ended.Outcome
+	e.recycle(ended)
+	return got, got.Err
+}
+
+// Grace is how long a caller whose time is up waits for a reply that is on its way. It makes a timeout shorter
+// than a round trip act as one try, and serves a caller whose timeout ends just when the permits come back.
+const Grace = 10 * time.Millisecond
+
+// await waits for the outcome of a request. When the caller's time is up or ctx is done it returns at once,
+// whatever is in the air; the limiter passes on permits that are granted to the request afterwards. Once the
+// request has its outcome the limiter may be made anew for another name, so its fields, such as the shard s, are
+// not to be read without the lock.
+func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.Duration) (*request, error) {
+	var timeUp <-chan time.Time
+	if r.hasDeadline() {
+		if r.timer == nil {
+			r.timer = time.NewTimer(timeout)
+		} else {
+			r.timer.Reset(timeout)
+		}
+		timeUp = r.timer.C
+		defer r.timer.Stop()
+	}
+	if timeUp == nil && ctx.Done() == nil {
+		<-r.done
+		return r, nil
+	}
+	for {
+		select {
+		case <-r.done:
+			return r, nil
+		case <-ctx.Done():
+			return l.leave(s, r, ctx.Err())
+		case <-timeUp:
+			if timeUp = l.graceFor(s, r); timeUp == nil {
+				return l.leave(s, r, nil)
+			}
+		}
+	}
+}
+
+// graceFor starts the grace of a request whose time is up if a reply is on its way. Each request gets it only
+// once.
+func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
+	s.lock()
+	defer s.unlock()
+	if r.overdue || r.Degraded || l.lastErr != nil {
+		return nil
+	}
+	if !time.Now().Before(l.first.grantableAt) {
+		l.scheduleLocked() // the permits may fall due at this very instant
+	}
+	if r.state != hasEnded && l.flights.ofLine() == 0 {
+		return nil
+	}
+	r.overdue = true
+	r.timer.Reset(Grace)
+	return r.timer.C
+}
+
+// leave removes a request whose caller no longer waits, because of err or because its time is up. If the
+// request has an outcome already, that counts.
+func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
+	s.lock()
+	var ended []*request
+	if r.Degraded && r.state != hasEnded && err == nil {
+		ended = l.serveLineLocked(false, nil) // its share may fall due at this very instant
+		l.rearmLocked()
+	}
+	if r.state == hasEnded {
+		s.unlock()
+		wake(ended)
+		<-r.done
+		return r, nil
+	}
+	r.state = hasLeft
+	err = l.whyLeftLocked(r, err)
+	l.abandonLocked(r)
+	if r.Degraded {
+		ended = l.serveLineLocked(false, ended) // the callers behind it
+		l.rearmLocked()
+	}
+	s.unlock()
+	wake(ended)
+	return nil, err
+}
+
+// whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up.
+// The error wraps ErrUnavailable if Redis is known to be down, if the last attempt has failed, or if nobody knows
+// whether the request was refused.
+func (l *limiter) whyLeftLocked(r *request, err error) error {
+	if r.Degraded {
+		return err
+	}
+	_, down := l.h.Health().Since()
+	if down != nil {
+		down = withLast(down, l.lastErr)
+		if err != nil {
+			down = fmt.Errorf("%w: %w", err, down)
+		}
+		return permit.Unavailable("acquire", l.h.name, down)
+	}
+	var waited time.Duration // for a call that is on its way
+	for _, f := range l.flights {
+		waited = max(waited, time.Since(f.begin))
+	}
+	if waited == 0 && r.want.Wait {
+		waited = time.Since(r.came)
+	}
+	// It is on its way, or stands behind a call that is.
+	asks := (l.flights.ofLine() > 0 || !r.want.Wait) && !r.refused && r.place == nil
+	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
+		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
+	}
+	return err
+}

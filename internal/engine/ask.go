@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// This file asks for permits outside of the line, for a caller that needs more than one limiter, or only looks.
+
+// maxAsks bounds the calls for one reply: each step of a walk or of a reclaim is one.
+const maxAsks = 10_000
+
+// An Asked is what the last call of [Handle.Ask] may have been granted. The zero value is that of one that certainly was
+// granted nothing.
+type Asked struct {
+	Type permit.Type
+	ID   permit.ID
+}
+
+// Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
+func (h *Handle) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
+	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true})
+	return a, err
+}
+
+// Look is like [Handle.Peek], but keeps the limiter alive, as a call that takes permits does.
+func (h *Handle) Look(ctx context.Context, permits int64) (permit.Reply, error) {
+	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true})
+	return a, err
+}
+
+// Ask asks for permits until the reply is complete. It does not stand in the line.
+func (h *Handle) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, error) {
+	check, lowered := h.takeCheck()
+	return h.ask(ctx, permits, permit.Batch{Check: check, Lowered: lowered})
+}
+
+// Check looks for permits that are lost or too many, if that is due, for a caller whose own calls do not check anything.
+func (h *Handle) Check(ctx context.Context, permits int64) error {
+	check, lowered := h.takeCheck()
+	if !check {
+		return nil
+	}
+	_, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true, Check: true, Lowered: lowered})
+	return err
+}
+
+// ask makes the call b, whose type, ID and runs it sets, until the reply is complete.
+func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, asked Asked, err error) {
+	b.Type, b.Runs = h.Type(), []permit.Run{{Permits: permits, Count: 1}}
+	audited := false
+	for range maxAsks {
+		begin := time.Now()
+		b.ID = h.engine.cfg.Backends.NewID()
+		unsure := false
+		err = h.withType(&b.Type, func() (err error) {
+			a, unsure, err = h.askOnce(ctx, &b)
+			return err
+		})
+		asked = Asked{Type: b.Type, ID: b.ID.Run(0)}
+		if err != nil {
+			if !unsure {
+				asked = Asked{}
+			}
+			return permit.Reply{}, asked, err
+		}
+		if a.Granted[0] < 0 {
+			return permit.Reply{}, asked, permit.Exceeds(h.name, permits, a.Rate.Permits)
+		}
+		h.learnRate(&a, begin)
+		b.Cursor = permit.Cursor{}
+		switch {
+		case a.Granted[0] > 0:
+			if a.Next == permit.Audit && b.Check {
+				_ = h.backend.Audit(ctx, b.Type, b.Lowered) // the grant stands in any case
+			}
+			return a, asked, nil
+		case a.Next == permit.Rest:
+		case a.Next == permit.Walk:
+			b.Cursor = a.Cursor
+		case a.Next == permit.Audit && !audited:
+			audited, b.Check = true, false
+			if err := h.backend.Audit(ctx, b.Type, b.Lowered); err != nil {
+				return permit.Reply{}, asked, err
+			}
+		case a.Next == permit.Done && !b.Check && !audited && h.takeAudit(a.Rate.Interval):
+			b.Check = true
+		default:
+			return a, asked, nil
+		}
+	}
+	return permit.Reply{}, asked, permit.CountKeepsChanging("acquire", h.name)
+}
+
+// askOnce makes the call b until there is a reply. With an error unsure is true where b may have been carried out.
+func (h *Handle) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, unsure bool, err error) {
+	h.Touch()
+	defer h.Touch()
+	err = h.Gated(ctx, "acquire", func(replay bool) (err error) {
+		b.Replay, b.Alone = replay && !b.DryRun, replay
+		a, err = h.backend.Acquire(ctx, b)
+		failure, lost := err.(*retry.Error)
+		unsure = unsure || lost && failure.Outcome != retry.NotExecuted
+		return err
+	})
+	return a, unsure, err
+}
+
+// Refund gives back what asked was granted, as if it had not been asked for.
+func (h *Handle) Refund(ctx context.Context, asked Asked, permits int64) {
+	if asked.ID != (permit.ID{}) {
+		h.refund(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits})
+		h.Changed()
+	}
+}
+
+// takeAudit reports whether the caller should look for lost permits now, which nobody else then does for a
+// while.
+func (h *Handle) takeAudit(interval time.Duration) bool {
+	h.shard.lock()
+	defer h.shard.unlock()
+	l, now := h.shard.limiterLocked(h), time.Now()
+	if now.Before(l.checks.nextAudit) {
+		return false
+	}
+	l.checks.postpone(now.Add(auditEvery(interval)))
+	return true
+}
+
+// takeCheck is [checks.take] for a caller outside of the line, for which each check is a call of its own. It makes the
+// limiter known, so that the next check has a time.
+func (h *Handle) takeCheck() (check, lowered bool) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	l, now := h.shard.limiterLocked(h), time.Now()
+	check, lowered = l.checks.take(now, l.rate.Interval, 4*CheckSample)
+	if l.checks.nextCheck.IsZero() {
+		l.checks.nextCheck = now.Add(time.Second) // no reply has reported the interval
+	}
+	return check, lowered
+}
+
+func (h *Handle) learnRate(a *permit.Reply, begin time.Time) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	h.shard.limiterLocked(h).learnRateLocked(a, begin)
+}

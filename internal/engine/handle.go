@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// Background runs f in a goroutine of its own, for which Close waits. It returns ErrClosed if the Engine is closed.
+func (h *Handle) Background(f func()) error {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if h.shard.closed { // Close waits only for those counted before
+		return permit.ErrClosed
+	}
+	h.engine.calls.Add(1)
+	go func() {
+		defer h.engine.calls.Done()
+		f()
+	}()
+	return nil
+}
+
+// Touch records that a call for a limiter begins or has ended that does not come from its line; see
+// [Handle.Touch].
+func (e *Engine) Touch(key string) { (&Handle{shard: e.shardOf(key), key: key}).Touch() }
+
+// A Handle is how a caller reaches one limiter. It holds no state of the limiter; handles with the same key
+// share one.
+type Handle struct {
+	engine  *Engine
+	shard   *shard
+	key     string
+	name    string
+	backend Backend
+}
+
+// Handle returns a Handle of the limiter with that key. Errors call the limiter name.
+func (e *Engine) Handle(key, name string, b Backend) Handle {
+	return Handle{engine: e, shard: e.shardOf(key), key: key, name: name, backend: b}
+}
+
+// Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the
+// node is not known, nor is the shard of a ring always; then it is the health shared by the limiters whose keys
+// hash alike.
+func (h *Handle) Health() *outage.Health {
+	e := h.engine
+	if !e.cfg.Divided {
+		return &e.health
+	}
+	shard, ok := e.cfg.Backends.Shard(h.key)
+	if !ok {
+		return &h.shard.health
+	}
+	o, ok := e.healths.Load(shard)
+	if !ok {
+		o, _ = e.healths.LoadOrStore(shard, new(outage.Health))
+	}
+	return o.(*outage.Health)
+}
+
+// observePanic tells the observer of a call that ended with a panic.
+func (h *Handle) observePanic(err error) {
+	var p *retry.Panic
+	if errors.As(err, &p) {
+		h.observe(Event{Kind: Panicked, Err: err})
+	}
+}
+
+// observe calls the observer. If the observer panics, observe tells it so, once: a panic must neither end the
+// process nor leave a flight in the air.
+func (h *Handle) observe(ev Event) {
+	if h.engine.cfg.Observe == nil {
+		return
+	}
+	ev.Limiter, ev.Time = h.name, time.Now()
+	tell := func() { h.engine.cfg.Observe(ev) }
+	if err := retry.Contain(tell); err != nil {
+		ev = Event{Kind: Panicked, Limiter: h.name, Time: ev.Time, Err: fmt.Errorf("the observer %w", err)}
+		_ = retry.Contain(tell)
+	}
+}
+
+// Changed lets the callers in this process that wait for the limiter ask again at once, and forgets its refusals.
+func (h *Handle) Changed() {
+	h.shard.lock()
+	defer h.shard.unlock()
+	h.shard.refusals.forgetLocked(h.key)
+	if l := h.shard.findLocked(h.key); l != nil {
+		l.changes++
+		l.first.askAt = time.Time{}
+		l.scheduleLocked()
+	}
+}
+
+// Key returns the key of the limiter.
+func (h *Handle) Key() string { return h.key }
+
+// Name returns what errors call the limiter.
+func (h *Handle) Name() string { return h.name }
+
+// Backend returns where the permits of the limiter are.
+func (h *Handle) Backend() Backend { return h.backend }
+
+// Touch records that a call of this process begins or has ended that does not come from the line. Such a call
+// may reclaim the line's tripwire, whose absence then does not prove that another process took part.
+func (h *Handle) Touch() {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if l := h.shard.findLocked(h.key); l != nil {
+		l.share.Touch(time.Now())
+	}
+}
+
+// Type returns the type that the limiter had when it was last seen, or Overall. A wrong type costs a round
+// trip.
+func (h *Handle) Type() permit.Type {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if l := h.shard.findLocked(h.key); l != nil {
+		return l.rate.Type
+	}
+	return permit.Overall
+}
+
+// LearnType records that the limiter has a new rate, or another type than expected. The next refusal may look
+// for lost permits again.
+func (h *Handle) LearnType(typ permit.Type) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if typ != permit.Overall || h.shard.findLocked(h.key) != nil {
+		l := h.shard.limiterLocked(h)
+		l.rate.Type, l.checks.nextAudit, l.checks.noTTLUntil = typ, time.Time{}, time.Time{}
+	}
+}
+
+// ForgetTTL records that the limiter may have got a TTL.
+func (h *Handle) ForgetTTL() {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if l := h.shard.findLocked(h.key); l != nil {
+		l.checks.noTTLUntil = time.Time{}
+	}
+}

@@ -1,0 +1,217 @@
+// Package list decides requests for permits of several limiters, all of them or none. It is a client of package engine,
+// which knows nothing of it: a request asks its limiters ([engine.Handle.Ask]), stands in their lines ([engine.Place]), holds
+// up their callers ([engine.Handle.Hold]) and reserves their permits ([engine.Reservation]), as any caller may.
+package list
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A Lists decides the requests for several limiters of one Engine. It is safe for concurrent use.
+type Lists struct {
+	engine     *engine.Engine
+	contenders contenders
+}
+
+// New returns a Lists.
+func New(e *engine.Engine) *Lists { return &Lists{engine: e} }
+
+// A Demand asks for permits of one limiter of a list.
+type Demand struct {
+	Handle  *engine.Handle
+	Permits int64
+	Policy  *outage.Policy // nil for FailClosed
+}
+
+// An Outcome is how a request for several limiters ended.
+type Outcome struct {
+	Granted  bool
+	Bound    int           // the index of the limiter that refused, -1 for none; of several, the one with the longest wait
+	Wait     time.Duration // how long it takes until that limiter could grant its part
+	Degraded bool          // a policy decided at least one part
+}
+
+// Try decides a request for several limiters at once. Each limiter must be in the list once, in the order of the keys.
+func (ls *Lists) Try(ctx context.Context, demands []Demand) (Outcome, error) {
+	if len(demands) == 1 {
+		return demands[0].alone(ctx, engine.Request{})
+	}
+	w := ls.waiter(demands, time.Time{})
+	if a, decided, err := w.tryLocal(ctx); decided {
+		return a, err
+	}
+	a, err := w.try(ctx)
+	if errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil {
+		if a, decided, err := w.tryLocal(ctx); decided {
+			return a, err
+		}
+	}
+	return a.Outcome, err
+}
+
+// Wait is like Try, but waits until the deadline, which is zero for none.
+func (ls *Lists) Wait(ctx context.Context, demands []Demand, deadline time.Time) (Outcome, error) {
+	if len(demands) == 1 {
+		return demands[0].alone(ctx, engine.Request{Wait: true, Timeout: engine.Timeout(deadline)})
+	}
+	return ls.waiter(demands, deadline).acquire(ctx)
+}
+
+func (ls *Lists) waiter(demands []Demand, deadline time.Time) *waiter {
+	w := &waiter{lists: ls, engine: ls.engine, parts: make([]part, len(demands)), deadline: deadline}
+	for i, d := range demands {
+		w.parts[i] = part{Demand: d}
+	}
+	return w
+}
+
+// alone decides a list of one limiter, which is an ordinary request.
+func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error) {
+	want.Permits, want.TellWait, want.Policy = d.Permits, true, d.Policy
+	r, err := d.Handle.Acquire(ctx, want)
+	switch {
+	case err != nil:
+		return Outcome{Bound: -1}, err
+	case r.Granted:
+		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded}, nil
+	}
+	return Outcome{Wait: r.Wait, Degraded: r.Degraded}, nil
+}
+
+// A part is the demand of a caller, on its way.
+type part struct {
+	Demand
+	asked   engine.Asked  // what it may have been granted
+	changes int           // of the limiter, before it was asked
+	place   *engine.Place // in the line of the limiter, or nil
+}
+
+// A reply is an Outcome with what the line has to know about the limiter that bound.
+type reply struct {
+	Outcome
+	refused bool
+	rate    permit.Rate
+}
+
+var (
+	nothing    = reply{Outcome: Outcome{Bound: -1}}
+	allGranted = reply{Outcome: Outcome{Granted: true, Bound: -1}}
+)
+
+// A waiter is a caller of several limiters on its way through their lines.
+type waiter struct {
+	lists    *Lists
+	engine   *engine.Engine
+	parts    []part
+	deadline time.Time // zero for none
+	since    time.Time // when it began to wait
+	rebounds int       // how often the limiter that bound has changed
+	fails    time.Time // since when Redis has been unavailable to it; zero if it is not
+
+	boundSince time.Time // since when the current limiter has bound
+	contends   bool      // it is among the contenders of the Lists, which may read the fields below
+	wants      []string  // keys of the limiters
+	next       chan struct{}
+}
+
+// acquire waits until all parts are granted, or the time of the caller is up. Each turn of the loop asks once: the
+// policies, if they decide; otherwise Redis, at once if no limiter is known to refuse, or else when that limiter lets w.
+func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
+	defer w.leaveLines()
+	w.since = time.Now()
+	a := nothing // the last reply; if a.refused is false, a.Bound is a limiter for which others wait
+	a.Bound = w.busy()
+	for {
+		if r, decided, err := w.tryLocal(ctx); decided {
+			if err != nil || r.Granted || w.engine.Config().RefuseEarly && w.isLate(r.Wait) {
+				return r, err
+			}
+			w.leaveLines()
+			a = nothing
+			if ok, err := w.waitForLocal(ctx, r.Wait); err != nil {
+				return nothing.Outcome, err
+			} else if !ok {
+				return r, nil
+			}
+			continue
+		}
+		var next reply
+		var err error
+		if a.Bound < 0 {
+			next, err = w.try(ctx)
+		} else {
+			if a.refused && (w.isLate(0) || w.engine.Config().RefuseEarly && w.isLate(a.Wait)) {
+				return a.Outcome, nil
+			}
+			began := time.Now()
+			var inTime bool
+			next, inTime, err = w.waitAndTry(ctx, a)
+			yields := ctx.Err() == nil && w.hasPolicies() && errors.Is(err, permit.ErrUnavailable)
+			switch {
+			case !inTime && err == nil:
+				return w.tooLate(a, began), nil
+			case !inTime && !yields:
+				return nothing.Outcome, err
+			}
+		}
+		switch {
+		case err == nil && next.Granted:
+			return next.Outcome, nil
+		case err == nil:
+			w.noteRefusal(a, next)
+			a = next
+		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
+			w.leaveLines()
+			a = nothing
+			if w.decidesLocally() {
+				continue
+			}
+			if err := w.waitOutOutage(ctx, err); err != nil {
+				return nothing.Outcome, err
+			}
+		default:
+			return nothing.Outcome, err
+		}
+	}
+}
+
+// waitAndTry waits until w may ask again after the reply a, and asks; if it has to go on waiting, next is a. It reports
+// false if the time of the caller is up or, with an error, if the caller no longer waits.
+func (w *waiter) waitAndTry(ctx context.Context, a reply) (next reply, inTime bool, err error) {
+	if w.starves(a) {
+		return w.contend(ctx, a)
+	}
+	return w.standAndTry(ctx, a)
+}
+
+// tooLate returns the outcome of a list whose time was up while it waited after the reply a, which it has done since
+// began.
+func (w *waiter) tooLate(a reply, began time.Time) Outcome {
+	if !a.refused { // the list could not ask at all
+		a.Wait = time.Until(w.parts[a.Bound].Handle.Line().Grant)
+	}
+	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
+	return a.Outcome
+}
+
+// noteRefusal takes in that the list is refused, where a is the reply before next.
+func (w *waiter) noteRefusal(a, next reply) {
+	w.fails = time.Time{}
+	if a.refused && next.Bound != a.Bound {
+		w.rebounds++
+	}
+	if !a.refused || next.Bound != a.Bound {
+		w.boundSince = time.Now()
+	}
+}
+
+// isLate reports whether the time of the caller is up before d is over.
+func (w *waiter) isLate(d time.Duration) bool {
+	return !w.deadline.IsZero() && time.Until(w.deadline) <= d
+}

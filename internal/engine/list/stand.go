@@ -1,0 +1,72 @@
+package list
+
+import (
+	"context"
+	"slices"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+)
+
+// firstLine returns the index of the first limiter whose line is as is says, or -1.
+func (w *waiter) firstLine(is func(engine.Line) bool) int {
+	return slices.IndexFunc(w.parts, func(p part) bool { return is(p.Handle.Line()) })
+}
+
+// busy returns the index of the first limiter for which somebody waits, or -1. A list that comes later does not
+// ask before those that wait.
+func (w *waiter) busy() int { return w.firstLine(func(l engine.Line) bool { return l.Busy }) }
+
+// behindOthers reports whether free permits of any limiter are kept for somebody else.
+func (w *waiter) behindOthers() bool {
+	return w.firstLine(func(l engine.Line) bool { return l.Kept }) >= 0
+}
+
+// olderAhead returns the index of the first limiter whose line is headed by a caller that came before w, or -1.
+func (w *waiter) olderAhead() int {
+	return w.firstLine(func(l engine.Line) bool { return !l.Came.IsZero() && l.Came.Before(w.since) })
+}
+
+// standAndTry asks for all parts when it is the turn of w in the line of the limiter that bound, and leaves the other lines. It
+// reports false if the time of the caller is up.
+func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool, err error) {
+	for i := range w.parts {
+		if i != a.Bound {
+			w.leaveLine(i)
+		}
+	}
+	p := &w.parts[a.Bound]
+	if p.place == nil {
+		p.place = &engine.Place{Handle: p.Handle, Permits: p.Permits, Came: w.since, Deadline: w.deadline, Yields: w.hasPolicies()}
+	}
+	told := engine.Refusal{Recheck: w.engine.Recheck(a.rate), Rate: a.rate, Changes: p.changes}
+	if a.refused {
+		told.Wait = max(a.Wait, 1)
+	}
+	for _, p := range w.parts { // so that none of them expires whose rate is known
+		told.Recheck = min(told.Recheck, w.engine.Recheck(p.Handle.Line().Rate))
+	}
+	if ok, err := p.place.Turn(ctx, told); !ok || err != nil {
+		return a, ok, err
+	}
+	next, err = w.try(ctx)
+	return next, true, err
+}
+
+// leaveLine gives up the turn at the i-th limiter, if w has it.
+func (w *waiter) leaveLine(i int) {
+	if p := w.parts[i].place; p != nil {
+		p.Leave()
+	}
+}
+
+func (w *waiter) endTurns() {
+	for i := range w.parts {
+		w.leaveLine(i)
+	}
+}
+
+func (w *waiter) leaveLines() {
+	w.endTurns()
+	w.lists.contenders.leave(w)
+	w.rebounds = 0
+}

@@ -1,0 +1,169 @@
+package list
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// try asks for all parts once. When ctx is done or the time of the caller is up, it returns at once, and what
+// is granted afterwards goes back.
+func (w *waiter) try(ctx context.Context) (reply, error) {
+	for i := range w.parts {
+		w.parts[i].changes = w.parts[i].Handle.Line().Changes
+	}
+	if ctx.Done() == nil && w.deadline.IsZero() && !w.hasPolicies() {
+		return w.lists.tryAll(ctx, w.parts)
+	}
+	parts := slices.Clone(w.parts) // the caller may go on to use its own
+	x := w.newWork()
+	err := parts[0].Handle.Background(func() {
+		ctx := context.WithoutCancel(ctx)
+		a, err := w.lists.tryAll(ctx, parts)
+		if !x.end(a, err) && err == nil && a.Granted {
+			refundAll(ctx, parts)
+		}
+	})
+	if err != nil {
+		return nothing, err
+	}
+	return w.await(ctx, x)
+}
+
+// tryAll asks until there is a reply.
+func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
+	if err := reconcileAll(ctx, parts); err != nil {
+		return nothing, err
+	}
+	list := joint(parts)
+	if !ls.engine.Config().Backends.Joint(list) {
+		return tryInTurn(ctx, parts)
+	}
+	for i := range parts {
+		// The joint call takes what is plainly free, and checks nothing.
+		if err := parts[i].Handle.Check(ctx, parts[i].Permits); err != nil {
+			return nothing, err
+		}
+	}
+	for i := range list {
+		list[i].Type, list[i].ID = parts[i].Handle.Type(), ls.engine.Config().Backends.NewID().Run(0)
+	}
+	for rounds := 0; ; rounds++ {
+		refused, err := ls.takeAll(ctx, parts, list)
+		if err != nil {
+			return nothing, err
+		}
+		if len(refused) == 0 {
+			return allGranted, nil
+		}
+		bound := nothing
+		for _, i := range refused {
+			if bound, err = parts[i].longest(ctx, i, bound); err != nil {
+				return nothing, err
+			}
+		}
+		if bound.Bound >= 0 {
+			return bound, nil
+		}
+		// Permits were reclaimed or found in the meantime. If others are always faster, that is a refusal, too.
+		if rounds == 3 {
+			return refusal(refused[0], &permit.Reply{}), nil
+		}
+	}
+}
+
+// joint returns the parts for a call for all of them, without their types and IDs.
+func joint(parts []part) []permit.Part {
+	list := make([]permit.Part, len(parts))
+	for i, p := range parts {
+		list[i] = permit.Part{Limiter: p.Handle.Backend(), Permits: p.Permits}
+	}
+	return list
+}
+
+// refusal returns the reply that the i-th limiter refused.
+func refusal(i int, a *permit.Reply) reply {
+	return reply{Outcome: Outcome{Bound: i, Wait: max(a.Wait, time.Millisecond)}, refused: true, rate: a.Rate}
+}
+
+// longest returns the reply that the i-th limiter, that of p, refuses, if it takes longer than bound.
+func (p *part) longest(ctx context.Context, i int, bound reply) (reply, error) {
+	a, err := p.Handle.Look(ctx, p.Permits)
+	if err != nil {
+		return nothing, err
+	}
+	if a.Granted[0] == 0 && (bound.Bound < 0 || a.Wait > bound.Wait) {
+		bound = refusal(i, &a)
+	}
+	return bound, nil
+}
+
+// takeAll asks for all parts at one instant, as list has them. It returns the indexes of those that refuse, none if all are
+// granted.
+func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) (refused []int, err error) {
+	touch := func() {
+		for _, p := range parts {
+			p.Handle.Touch()
+		}
+	}
+	touch()
+	defer touch()
+	for typeChanges := 0; ; typeChanges++ {
+		for i := range parts {
+			parts[i].asked = engine.Asked{Type: list[i].Type, ID: list[i].ID}
+		}
+		err := parts[0].Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
+			refused, err = ls.engine.Config().Backends.AcquireAll(ctx, list, replay)
+			return err
+		})
+		if _, ok := err.(*permit.WrongTypeError); !ok {
+			return refused, err
+		}
+		for i := range parts {
+			if parts[i].asked.Type != list[i].Type {
+				parts[i].Handle.LearnType(list[i].Type)
+			}
+		}
+		if typeChanges == permit.MaxTypeChanges*len(parts) {
+			return nil, permit.TypeKeepsChanging("acquire", parts[0].Handle.Name())
+		}
+	}
+}
+
+// tryInTurn asks one limiter after another, and gives back what was granted if one refuses.
+func tryInTurn(ctx context.Context, parts []part) (reply, error) {
+	for i := range parts {
+		var a permit.Reply
+		var err error
+		a, parts[i].asked, err = parts[i].Handle.Ask(ctx, parts[i].Permits)
+		if err == nil && a.Granted[0] == 1 {
+			continue
+		}
+		asked := parts[:i]
+		if err != nil {
+			asked = parts[:i+1] // it may have been granted, too
+		}
+		refundAll(ctx, asked)
+		if err != nil {
+			return nothing, err
+		}
+		bound := refusal(i, &a)
+		for j := i + 1; j < len(parts); j++ {
+			if bound, err = parts[j].longest(ctx, j, bound); err != nil {
+				return nothing, err
+			}
+		}
+		return bound, nil
+	}
+	return allGranted, nil
+}
+
+// refundAll gives back what was granted, as if it had not been asked for.
+func refundAll(ctx context.Context, parts []part) {
+	for _, p := range parts {
+		p.Handle.Refund(ctx, p.asked, p.Permits)
+	}
+}

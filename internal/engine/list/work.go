@@ -1,0 +1,92 @@
+package list
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A work is what a goroutine does for a caller, which can leave at once.
+type work struct {
+	began time.Time
+	waits bool            // for permits, and not for a reply
+	slow  <-chan struct{} // closed when an outage because of slow replies begins
+	done  chan struct{}   // closed when it has ended before the caller has left
+	a     reply
+	err   error
+
+	mu    sync.Mutex
+	left  bool // the caller has left
+	ended bool
+}
+
+func (w *waiter) newWork() *work {
+	return &work{began: time.Now(), slow: w.engine.Slowed(), done: make(chan struct{})}
+}
+
+// end tells the caller how the work has ended. It reports false if the caller has left.
+func (x *work) end(a reply, err error) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.left {
+		return false
+	}
+	x.a, x.err, x.ended = a, err, true
+	close(x.done)
+	return true
+}
+
+// leave lets the work go on without the caller. It reports false if the work has ended.
+func (x *work) leave() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.left = !x.ended
+	return x.left
+}
+
+func (x *work) hasLeft() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.left
+}
+
+// await returns what x ends with, or leaves it when ctx is done, the time of the caller is up or an outage begins, and, if it
+// waits for permits, when the Engine is closed.
+func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
+	var closed <-chan struct{}
+	if x.waits {
+		closed = w.engine.Closed()
+	}
+	timeUp, stop := w.timeUp()
+	defer stop()
+	for {
+		var why error
+		select {
+		case <-x.done:
+			return x.a, x.err
+		case <-ctx.Done():
+			if why = ctx.Err(); !x.waits || w.failure() != nil {
+				why = permit.Left(w.names(), x.began, w.failure(), why)
+			}
+		case <-closed:
+			why = permit.ErrClosed
+		case <-timeUp:
+			why = permit.Left(w.names(), x.began, w.failure(), nil)
+		case <-x.slow:
+			x.slow = w.engine.Slowed()
+			cause := w.downBecause()
+			if cause == nil {
+				continue
+			}
+			why = fmt.Errorf("%w: %s: %w", permit.ErrUnavailable, w.names(), cause)
+		}
+		if x.leave() {
+			return nothing, why
+		}
+		<-x.done
+		return x.a, x.err
+	}
+}

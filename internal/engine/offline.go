@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// This file is what others than the callers of one limiter do about outages: they decide by policies, tell Redis what was
+// granted without it, and set cool-downs.
+
+// WhenLocally returns when the policy can grant that many permits to a caller outside of the line. It also starts the probe
+// when that is due.
+func (h *Handle) WhenLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
+	return h.decideLocally(ctx, p, permits, now, func(*outage.Share) {})
+}
+
+// TakeLocally is WhenLocally, but has the policy grant the permits if that can be done now.
+func (h *Handle) TakeLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
+	return h.decideLocally(ctx, p, permits, now, func(share *outage.Share) { share.Take(p, permits, now) })
+}
+
+// decideLocally is WhenLocally, but calls grant under the lock if the permits can be granted now.
+func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Share)) (at time.Time, err error) {
+	s := h.shard
+	s.lock()
+	defer s.unlock()
+	if s.closed {
+		return at, permit.ErrClosed
+	}
+	health := h.Health()
+	since, cause := health.Since()
+	l := s.limiterLocked(h)
+	l.probeLocked(ctx, health)
+	share, at, _, err := l.whenLocallyLocked(p, permits, now, since, cause)
+	if err != nil {
+		return at, err
+	}
+	if p.Kind == outage.LocalShare && l.hasLocalLineLocked() && !at.After(now) {
+		at = now.Add(max(l.offline.due.Sub(now), time.Millisecond)) // the callers in line come first
+	}
+	if !at.After(now) {
+		grant(share)
+	}
+	return at, nil
+}
+
+// UndoLocally takes back what TakeLocally granted at now.
+func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	if share := h.shard.memory.Find(h.key); share != nil && p.Kind == outage.LocalShare {
+		share.Undo(permits, now)
+	}
+}
+
+// NoteCoolDown makes the policies of this process obey a cool-down until Redis has been told of it as well. The
+// zero time ends it.
+func (h *Handle) NoteCoolDown(until time.Time) {
+	h.withShare(func(s *outage.Share) { s.NoteCoolDown(until) })
+}
+
+// ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
+// over.
+func (h *Handle) ToldCoolDown(until time.Time) {
+	h.withShare(func(s *outage.Share) { s.ToldCoolDown(until) })
+}
+
+// withShare calls f under the lock with what is known of the limiter without Redis, if the shard has room for
+// it.
+func (h *Handle) withShare(f func(*outage.Share)) {
+	h.shard.lock()
+	defer h.shard.unlock()
+	l := h.shard.limiterLocked(h)
+	if share := l.shareLocked(2 * outage.MaxShares); share != nil {
+		f(share)
+		l.offline.servedFor = time.Time{} // those in line may be granted sooner
+	}
+}
+
+// Reconcile tells Redis of the pending grants of the limiter, if there are any, for a caller outside of its line.
+func (h *Handle) Reconcile(ctx context.Context) error {
+	h.shard.lock()
+	share := h.shard.memory.Find(h.key)
+	busy := share != nil && share.Busy(time.Now())
+	h.shard.unlock()
+	if !busy {
+		return nil
+	}
+	typ := h.Type()
+	ctx = context.WithoutCancel(ctx)
+	return h.gated(ctx, "charge", func(bool) error { return h.reconcile(ctx, share, &typ) })
+}
+
+// reconcile tells Redis of the pending grants of share; see [outage.Share.Reconcile]. It needs no limiter, because an idle
+// one may be evicted, and become another one, while the call is on its way.
+func (h *Handle) reconcile(ctx context.Context, share *outage.Share, typ *permit.Type) error {
+	return share.Reconcile(&outage.Teller{
+		Lock:   &h.shard.mu, // no flight becomes ready under it
+		NewID:  h.engine.cfg.Backends.NewID,
+		Closed: h.engine.closed,
+		Tell:   func(b permit.Batch) (permit.Reply, error, error) { return h.tell(ctx, b, typ) },
+	})
+}
+
+// tell makes one call for a limiter of the type *typ. Its errors are those of [outage.Teller].
+func (h *Handle) tell(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, refusal, err error) {
+	err = h.withType(typ, func() (err error) {
+		b.Type = *typ
+		h.Touch()
+		defer h.Touch()
+		sent := time.Now()
+		a, err = h.backend.Acquire(ctx, &b)
+		h.noteReply(nil, sent, err)
+		return err
+	})
+	if failure, ok := err.(*retry.Error); ok && failure.Outcome != retry.Executed {
+		return permit.Reply{}, nil, failure
+	}
+	return a, err, nil
+}

@@ -1,0 +1,76 @@
+package engine_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/stretchr/testify/require"
+)
+
+// TestHoldKeepsPermits checks that a Hold makes callers wait, and keeps free permits from those that try, until it is
+// released.
+func TestHoldKeepsPermits(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		x := w.l.Hold()
+		require.Equal(t, [2]bool{true, true}, [2]bool{w.l.Line().Busy, w.l.Line().Kept})
+		r, err := w.l.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted, "ten are free")
+		var wg sync.WaitGroup
+		var at time.Duration
+		wg.Go(func() {
+			require.NoError(t, w.l.Acquire(w.ctx, 2))
+			at = w.elapsed()
+		})
+		w.at(5 * time.Second)
+		x.Release()
+		x.Release() // does nothing
+		wg.Wait()
+		require.Equal(t, 5*time.Second, at)
+		require.Equal(t, [2]bool{}, [2]bool{w.l.Line().Busy, w.l.Line().Kept})
+		w.granted(8)
+	})
+}
+
+// TestPlaceGetsItsTurn checks that a caller with a place is let ask when it is the first, by the time at which it came, and
+// that nobody is served from the line before it leaves. Others may then take the permits that it left.
+func TestPlaceGetsItsTurn(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		p := &engine.Place{Handle: &w.l.Handle, Permits: 3, Came: time.Now()}
+		turn := func(a engine.Refusal) {
+			t.Helper()
+			ok, err := p.Turn(w.ctx, a)
+			require.NoError(t, err)
+			require.True(t, ok)
+		}
+		turn(engine.Refusal{})
+		var wg sync.WaitGroup
+		var at time.Duration
+		wg.Go(func() {
+			require.NoError(t, w.l.Acquire(w.ctx, 2))
+			at = w.elapsed()
+		})
+		w.at(5 * time.Second)
+		require.False(t, w.l.Line().Came.IsZero(), "one stands in line")
+		turn(engine.Refusal{Wait: 10 * time.Second, Recheck: time.Minute, Changes: w.l.Line().Changes})
+		require.Equal(t, 15*time.Second, w.elapsed(), "it is still the first, and was told to wait")
+		r, err := w.l.Try(w.ctx, 1)
+		require.NoError(t, err)
+		require.True(t, r.Granted, "nothing is kept for one that has not waited for long")
+		w.at(16 * time.Second)
+		p.Leave()
+		p.Leave() // does nothing
+		wg.Wait()
+		require.Equal(t, 16*time.Second, at)
+
+		p.Came, p.Deadline = time.Now(), time.Now().Add(time.Second)
+		ok, err := p.Turn(w.ctx, engine.Refusal{Wait: time.Minute, Recheck: time.Minute, Changes: w.l.Line().Changes})
+		require.NoError(t, err)
+		require.False(t, ok, "its time is up")
+		synctest.Wait()
+		require.False(t, w.l.Line().Busy)
+	})
+}

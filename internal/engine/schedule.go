@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
+)
+
+// This file decides which flights leave, and when.
+
+func (l *limiter) mayTryLocked() bool {
+	n := l.flights.ofTries()
+	if n < maxTries || l.h.Health().Down() {
+		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in the air
+	}
+	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
+	return n < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
+}
+
+// scheduleLocked starts the flights that may leave now.
+func (l *limiter) scheduleLocked() {
+	if l.shard.closed {
+		return
+	}
+	if f := l.takeLineLocked(); f != nil {
+		l.startLocked(f)
+	}
+	if f := l.takeTriesLocked(); f != nil {
+		l.startLocked(f)
+	}
+}
+
+// lineIsHeldLocked reports whether no flight may leave for the line, even if it is due.
+func (l *limiter) lineIsHeldLocked() bool {
+	return l.flights.ofLine() > 0 || len(l.holds) > 0 || l.shard.closed
+}
+
+// takeLineLocked returns a flight for the line, or nil if the line is not due. If one with a place is the first in line,
+// it gets its turn instead. While the head has to wait, others may pass it.
+func (l *limiter) takeLineLocked() *flight {
+	if l.waiters.n == 0 || l.lineIsHeldLocked() {
+		return nil
+	}
+	if l.gathering != nil || !l.first.askAt.IsZero() && time.Now().Before(l.first.askAt) {
+		return l.takePassersLocked()
+	}
+	switch r := l.waiters.first; {
+	case r.place != nil:
+		l.giveTurnLocked(r)
+		return nil
+	case l.mustGatherLocked(r):
+		l.gatherLocked(r)
+		return l.takePassersLocked()
+	}
+	f := l.newFlightLocked()
+	f.InOrder = true
+	for r := l.waiters.first; r != nil && r.place == nil && f.appendLocked(r); r = r.next {
+		r.state = isInFlight
+	}
+	if l.tries.n > 0 && l.headIsStarvingLocked() {
+		f.appendTriesLocked(&l.tries)
+	}
+	f.changes = l.changes
+	f.Allowance = l.share.Allowance(f.Runs[0].Permits, l.waiters.first.waiter(), l.rate, time.Now())
+	return f
+}
+
+// maxPassed is how many requests in line are looked at for some that may pass.
+const maxPassed = 64
+
+// takePassersLocked returns a flight for requests in line that may pass the head, or nil if there are none.
+func (l *limiter) takePassersLocked() *flight {
+	head := l.waiters.first
+	if now := time.Now(); !l.first.pass.Opens(now) {
+		return nil
+	}
+	f, ticket := (*flight)(nil), fair.Ticket{}
+	for r, n := head.next, 0; n < maxPassed && head.place == nil && r != nil; r, n = r.next, n+1 {
+		if r.place != nil || !l.first.pass.Take(&l.share, r.want.Permits, head.want.Permits, &ticket) {
+			continue
+		}
+		if f == nil {
+			f = l.newFlightLocked()
+		}
+		f.appendLocked(r) // there is room for as many as are looked at
+		r.state = isInFlight
+	}
+	if f == nil {
+		l.first.pass.Sleep()
+		return nil
+	}
+	f.ticket = ticket
+	f.Allowance = l.share.Allowance(head.want.Permits, f.callers[0][0].waiter(), l.rate, time.Now())
+	f.InOrder, f.changes = true, l.changes
+	return f
+}
+
+// takeTriesLocked returns a flight for the tries, or nil if there are none or none may leave.
+func (l *limiter) takeTriesLocked() *flight {
+	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
+		return nil
+	}
+	reserved, behind := l.permitsAreKeptLocked(), l.triesStandBehindLocked()
+	if behind && !reserved && l.gathering == nil {
+		if l.flights.ofLine() > 0 {
+			return nil
+		}
+		l.first.askAt = time.Time{}
+		if f := l.takeLineLocked(); f != nil {
+			l.startLocked(f)
+		}
+		if l.gathering == nil {
+			return nil
+		}
+	}
+	f := l.newFlightLocked()
+	f.DryRun = reserved || behind
+	f.Renew = f.DryRun
+	f.appendTriesLocked(&l.tries)
+	f.changes = l.changes
+	f.begin = time.Now()
+	l.share.Touch(f.begin)
+	return f
+}
+
+// takeInlineLocked returns the flight that r leaves with, for its caller to fly itself. That saves a switch of
+// goroutines, a quarter of the time of a call on loopback. It returns nil if r shares the flight or has to
+// wait.
+func (l *limiter) takeInlineLocked(r *request) *flight {
+	var f *flight
+	if r.want.Wait {
+		f = l.takeLineLocked()
+	} else {
+		f = l.takeTriesLocked()
+	}
+	switch {
+	case f == nil:
+		return nil
+	case f.size() > 1:
+		l.startLocked(f)
+		return nil
+	}
+	l.launchLocked(f)
+	return f
+}
+
+func (l *limiter) newFlightLocked() *flight {
+	f, ok := l.h.engine.flights.Get().(*flight)
+	if !ok {
+		f = &flight{}
+	}
+	f.limiter, f.Type = l, l.rate.Type
+	return f
+}
+
+// recycleFlight keeps f, which nobody uses any more, for reuse.
+func (e *Engine) recycleFlight(f *flight) {
+	f.reset()
+	e.flights.Put(f)
+}
+
+// startLocked makes f leave in a goroutine of its own as soon as the lock is free.
+func (l *limiter) startLocked(f *flight) {
+	l.launchLocked(f)
+	l.shard.ready = append(l.shard.ready, f)
+}
+
+func (l *limiter) launchLocked(f *flight) {
+	if f.begin.IsZero() {
+		f.begin = time.Now()
+	}
+	f.local = l.shard.memory.Find(l.h.key)
+	f.NoTTL = f.begin.Before(l.checks.noTTLUntil)
+	if !f.DryRun {
+		f.Check, f.Lowered = l.checks.take(f.begin, l.rate.Interval, CheckSample)
+	}
+	l.flights = append(l.flights, f)
+	l.h.engine.calls.Add(1)
+}
+
+// landedLocked removes f from the air, and returns the flight that its goroutine flies next, if any.
+func (l *limiter) landedLocked(f *flight) *flight {
+	i := slices.Index(l.flights, f)
+	l.flights = slices.Delete(l.flights, i, i+1)
+	l.first.pass.Return(f.ticket, f.taken)
+	l.h.engine.recycleFlight(f)
+	next := l.takeLineLocked()
+	if next == nil {
+		next = l.takeTriesLocked()
+	}
+	if next != nil {
+		l.launchLocked(next)
+	}
+	l.scheduleLocked()
+	l.rearmLocked()
+	l.h.engine.calls.Done()
+	return next
+}
+
+// rearmLocked sets the timer of the line, and evicts a limiter that nobody needs, with no timer armed.
+func (l *limiter) rearmLocked() {
+	at, ok := l.wakeAtLocked()
+	switch {
+	case !ok:
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+	case l.timer == nil:
+		l.timer = time.AfterFunc(time.Until(at), l.onTimer)
+	default:
+		l.timer.Reset(time.Until(at))
+	}
+	if l.idleLocked() {
+		l.setLocalTimerLocked(time.Time{})
+		l.shard.evictIdleLocked(l)
+	}
+}
+
+// wakeAtLocked returns when the line, or somebody in it that may pass, is due. It reports false if that is not
+// for a timer to tell.
+func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
+	if l.waiters.n == 0 || l.lineIsHeldLocked() {
+		return at, false
+	}
+	at, passes := l.first.pass.WakeAt()
+	passes = passes && l.waiters.n > 1
+	if l.gathering == nil && (!passes || l.first.askAt.Before(at)) {
+		return l.first.askAt, true
+	}
+	return at, passes
+}
+
+// onTimer runs when the timer of the line fires. It may run after the timer was stopped, and then on behalf of
+// another limiter, so it starts only what is due. If nothing is, because it was set for somebody who might have passed
+// the head and has left, it is set again.
+func (l *limiter) onTimer() {
+	l.shard.lock()
+	defer l.shard.unlock()
+	l.scheduleLocked()
+	if l.waiters.n > 0 {
+		l.rearmLocked()
+	}
+}
