@@ -329,7 +329,7 @@ func (l *limiter) launchLocked(f *flight) {
 		f.begin = time.Now()
 	}
 	f.local = l.local
-	f.NoTTL = f.begin.Before(l.noTTLUntil)
+	f.NoTTL, f.Gap = f.begin.Before(l.noTTLUntil), l.rate.MinGap > 0
 	if !f.DryRun {
 		f.Check, f.Lowered = l.checks.take(f.begin, l.interval, CheckSample)
 	}
