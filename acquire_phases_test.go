@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests in this file check the phases of scripts/acquire.lua. Each row is a state of the keys and what one call
+// The tests in this file check the phases of scripts/acquire_rest.lua. Each row is a state of the keys and what one call
 // makes of it. The phase numbers are those of the script and of docs/protocol.md.
 
 // phaseNow is the instant of a call, in milliseconds since the epoch. The instants of a row are relative to it.
@@ -112,188 +112,176 @@ const (
 )
 
 // asked returns the arguments that follow the type: the first run, the flags, now, and then more.
-func asked(permits, count int64, flags int, more ...any) []any {
-	args := []any{permits, count, own(0, permits*count), flags, now}
+func asked(permits, count int64, words string, more ...any) []any {
+	args := []any{permits, count, own(0, permits*count), words, now}
 	return append(args, more...)
 }
 
 // waits returns the arguments of callers that wait.
-func waits(permits int64, flags int, share string) []any {
-	return asked(permits, 1, flags, "", 0, "", share)
+func waits(permits int64, words, share string) []any {
+	return asked(permits, 1, words, "", 0, "", share)
 }
 
 var phaseRows = []phaseRow{
-	{1, "no interval", phaseState{hash: hash("interval", ""), value: "10"}, asked(1, 1, 0), "0", "1", nil},
-	{1, "another type", phaseState{hash: hash("type", "1"), value: "10"}, asked(1, 1, 0), "0", "2 1", nil},
-	{1, "a type that is none", phaseState{hash: hash("type", "7"), value: "10"}, asked(1, 1, 0), "0", "2 -1", nil},
-	{1, "half a permit", phaseState{hash: hash("rate", "1.5"), value: "1"}, asked(1, 1, 0), "0", "4", nil},
-	{1, "an interval beyond 2^53", phaseState{hash: hash("interval", "9007199254740994"), value: "1"}, asked(1, 1, 0), "0", "4", nil},
-	{1, "a keepAliveTime that PEXPIRE refuses", phaseState{hash: hash("keepAliveTime", "1.5"), value: "10"}, asked(1, 1, 0), "0", "4", nil},
+	{1, "no interval", phaseState{hash: hash("interval", ""), value: "10"}, asked(1, 1, ""), "0", "1", nil},
+	{1, "another type", phaseState{hash: hash("type", "1"), value: "10"}, asked(1, 1, ""), "0", "2 1", nil},
+	{1, "a type that is none", phaseState{hash: hash("type", "7"), value: "10"}, asked(1, 1, ""), "0", "2 -1", nil},
+	{1, "half a permit", phaseState{hash: hash("rate", "1.5"), value: "1"}, asked(1, 1, ""), "0", "4", nil},
+	{1, "an interval beyond 2^53", phaseState{hash: hash("interval", "9007199254740994"), value: "1"}, asked(1, 1, ""), "0", "4", nil},
+	{1, "a keepAliveTime that PEXPIRE refuses", phaseState{hash: hash("keepAliveTime", "1.5"), value: "10"}, asked(1, 1, ""), "0", "4", nil},
 
-	{2, "the server's clock", phaseState{hash: hash(), value: "10"}, []any{1, 1, own(0, 1), 0}, "0", "0 9 now 10 1000 0 0",
+	{2, "the server's clock", phaseState{hash: hash(), value: "10"}, []any{1, 1, own(0, 1), ""}, "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "9", members: []phaseMember{{0, own(0, 1)}}}},
-	{2, "the server's clock, empty", phaseState{hash: hash(), value: "10"}, []any{1, 1, own(0, 1), 0, "", "", 0, "", ""}, "0", "0 9 now 10 1000 0 0",
+	{2, "the server's clock, empty", phaseState{hash: hash(), value: "10"}, []any{1, 1, own(0, 1), "", "", "", 0, "", ""}, "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "9", members: []phaseMember{{0, own(0, 1)}}}},
 
-	{3, "more than the rate", phaseState{hash: hash(), value: "10"}, asked(11, 1, 0), "0", "3 10", nil},
-	{3, "one run exceeds the rate", phaseState{hash: hash(), value: "10"}, asked(11, 1, 0, "2 1", 0, "", ""), "0", "0 -1 0 8 now 10 1000 0 0 0 0 0 0 0 1",
+	{3, "more than the rate", phaseState{hash: hash(), value: "10"}, asked(11, 1, ""), "0", "3 10", nil},
+	{3, "one run exceeds the rate", phaseState{hash: hash(), value: "10"}, asked(11, 1, "", "2 1", 0, "", ""), "0", "0 -1 0 8 now 10 1000 0 0 0 0 0 0 0 1",
 		&phaseState{hash: hash(), value: "8", members: []phaseMember{{0, own(1, 2)}}}},
 
 	{4, "at the end of its interval a grant is back", phaseState{hash: hash(), value: "0", members: []phaseMember{{-1000, java(3)}, {-999, m21("ab", 'a', 0, 7)}}},
-		asked(2, 1, 0), "0", "0 1 now 10 1000 0 0",
+		asked(2, 1, ""), "0", "0 1 0 1 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "1", members: []phaseMember{{-999, m21("ab", 'a', 0, 7)}, {0, own(0, 2)}}}},
 	{4, "what is shorter than any format counts for nothing", phaseState{hash: hash(), value: "5", members: []phaseMember{{-2000, "short"}, {-1500, "fI  " + le32(5)}}},
-		asked(6, 1, 0), "0", "0 4 now 10 1000 0 0",
+		asked(6, 1, ""), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{0, own(0, 6)}}}},
 
 	{4, "what is reclaimed is not enough", phaseState{hash: hash(), value: "0", members: []phaseMember{{-1500, java(2)}, {-400, m21("ab", 'a', 0, 8)}}},
-		asked(5, 1, 0), "0", "0 0 600 2 now 10 1000 0 0 1 8 0 0 0",
+		asked(5, 1, ""), "0", "0 0 600 2 now 10 1000 0 0 1 8 0 0 0",
 		&phaseState{hash: hash(), value: "2", members: []phaseMember{{-400, m21("ab", 'a', 0, 8)}}}},
 
-	{5, "nobody has used it", phaseState{hash: hash()}, asked(3, 2, 0), "0", "0 4 now 10 1000 0 0",
-		&phaseState{hash: hash(), value: "4", members: []phaseMember{{0, own(0, 6)}}}},
-	{5, "the TTL is not looked at", phaseState{hash: hash(), value: "9"}, asked(1, 1, 32), "0", "0 8 now 10 1000 0",
-		&phaseState{hash: hash(), value: "8", members: []phaseMember{{0, own(0, 1)}}}},
-	{5, "sent again without our knowing", phaseState{hash: hash(), value: "9", members: []phaseMember{{-10, own(0, 1)}}},
-		asked(1, 1, 0), "0", "0 9 now 10 1000 0 0", nil},
-
-	{5, "plainly too much", phaseState{hash: hash(), value: "0", members: []phaseMember{{-600, java(4)}, {-100, m21("ab", 'a', 0, 6)}}},
-		asked(5, 1, 0), "0", "0 0 now 10 1000 0 0 900", nil},
-	{5, "plainly too much, the TTL is not looked at", phaseState{hash: hash(), value: "2", members: []phaseMember{{-600, java(4)}, {-100, m21("ab", 'a', 0, 4)}}},
-		asked(5, 1, 32), "0", "0 2 now 10 1000 0 -1 400", nil},
-
-	{6, "another process waits, and stays", phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("cd", 0, -100)}, {-400, java(10)}}},
-		waits(1, 0, fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0",
+	{5, "another process waits, and stays", phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("cd", 0, -100)}, {-400, java(10)}}},
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0",
 		fmt.Sprint("0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 2 0 0 0 0 1 ", tagCD, " 0"),
 		&phaseState{hash: hash(), value: "-2", members: []phaseMember{{-phaseNow, wire("cd", 0, -100)}, {-phaseNow, wire("ab", 0, 0)}, {-400, java(10)}}}},
-	{6, "what is free is saved up for it", phaseState{hash: hash(), value: "3", members: []phaseMember{{-phaseNow, wire("cd", 128, -100)}, {-400, java(6)}}},
-		waits(1, 0, fmt.Sprint("50 0 -1 ", tagAB, " 0 0")), "0",
+	{5, "what is free is saved up for it", phaseState{hash: hash(), value: "3", members: []phaseMember{{-phaseNow, wire("cd", 128, -100)}, {-400, java(6)}}},
+		waits(1, "", fmt.Sprint("50 0 -1 ", tagAB, " 0 0")), "0",
 		fmt.Sprint("0 0 50 4 now 10 1000 0 0 0 0 0 0 0 1 0 2 0 0 0 0 1 ", tagCD, " 128"),
 		&phaseState{hash: hash(), value: "2", members: []phaseMember{{-phaseNow, wire("cd", 128, -100)}, {-phaseNow, wire("ab", 0, 0)}, {-400, java(6)}}}},
 
-	{7, "two of three requests were granted", phaseState{hash: hash(), value: "8", members: []phaseMember{{-100, own(0, 2)}}},
-		asked(1, 3, 1), "0", "0 2 0 8 now 10 1000 0 1 0 0 0 0 0", nil},
-	{7, "a release has made the grant smaller", phaseState{hash: hash(), value: "9", members: []phaseMember{{-100, own(0, 1)}}},
-		asked(2, 1, 1), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0", nil},
+	{6, "two of three requests were granted", phaseState{hash: hash(), value: "8", members: []phaseMember{{-100, own(0, 2)}}},
+		asked(1, 3, "replay"), "0", "0 2 0 8 now 10 1000 0 1 0 0 0 0 0", nil},
+	{6, "a release has made the grant smaller", phaseState{hash: hash(), value: "9", members: []phaseMember{{-100, own(0, 1)}}},
+		asked(2, 1, "replay"), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0", nil},
 
-	{8, "a value that is none", phaseState{hash: hash(), value: "x", members: []phaseMember{{-100, java(4)}}},
-		asked(2, 1, 0), "0", "0 1 0 4 now 10 1000 0 4 0 0 0 0 0 10 0 0 0",
+	{7, "a value that is none", phaseState{hash: hash(), value: "x", members: []phaseMember{{-100, java(4)}}},
+		asked(2, 1, ""), "0", "0 1 0 4 now 10 1000 0 4 0 0 0 0 0 10 0 0 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{-100, java(4)}, {0, own(0, 2)}}}},
-	{8, "a value that INCRBY refuses", phaseState{hash: hash(), value: "5.0", members: []phaseMember{{-100, java(4)}}},
-		asked(2, 1, 0), "0", "0 1 0 4 now 10 1000 0 4 0 0 0 0 0 10 0 0 0",
+	{7, "a value that INCRBY refuses", phaseState{hash: hash(), value: "5.0", members: []phaseMember{{-100, java(4)}}},
+		asked(2, 1, ""), "0", "0 1 0 4 now 10 1000 0 4 0 0 0 0 0 10 0 0 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{-100, java(4)}, {0, own(0, 2)}}}},
-	{8, "more than the rate", phaseState{hash: hash(), value: "14", members: []phaseMember{{-100, java(4)}}},
-		asked(2, 1, 0), "0", "0 1 0 4 now 10 1000 0 4 0 0 0 0 0 0 0 8 0",
+	{7, "more than the rate", phaseState{hash: hash(), value: "14", members: []phaseMember{{-100, java(4)}}},
+		asked(2, 1, ""), "0", "0 1 0 4 now 10 1000 0 4 0 0 0 0 0 0 0 8 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{-100, java(4)}, {0, own(0, 2)}}}},
-	{8, "a value that INCRBY refuses, and that is too little", phaseState{hash: hash(), value: "05", members: []phaseMember{{-100, java(4)}}},
-		asked(6, 1, 0), "0", "0 1 0 0 now 10 1000 0 4 0 0 0 0 0 10 0 0 0",
+	{7, "a value that INCRBY refuses, and that is too little", phaseState{hash: hash(), value: "05", members: []phaseMember{{-100, java(4)}}},
+		asked(6, 1, ""), "0", "0 1 0 0 now 10 1000 0 4 0 0 0 0 0 10 0 0 0",
 		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-100, java(4)}, {0, own(0, 6)}}}},
-	{8, "a walk goes on", phaseState{hash: hash(), value: "0", members: []phaseMember{{-500, java(4)}, {-200, m21("ab", 'a', 0, 6)}}},
-		asked(5, 1, 0, "", 0, "1 3", ""), "0", "0 0 800 0 now 10 1000 0 0 2 9 0 0 0", nil},
+	{7, "a walk goes on", phaseState{hash: hash(), value: "0", members: []phaseMember{{-500, java(4)}, {-200, m21("ab", 'a', 0, 6)}}},
+		asked(5, 1, "", "", 0, "1 3", ""), "0", "0 0 800 0 now 10 1000 0 0 2 9 0 0 0", nil},
 
-	{9, "what falls due before the end joins", phaseState{hash: hash("coolDown", at(5000)), value: "6", members: []phaseMember{{-400, java(4)}}},
-		asked(1, 1, 0), "0", "0 0 5000 0 now 10 1000 0 0 0 0 0 0 0",
+	{8, "what falls due before the end joins", phaseState{hash: hash("coolDown", at(5000)), value: "6", members: []phaseMember{{-400, java(4)}}},
+		asked(1, 1, ""), "0", "0 0 5000 0 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash("coolDown", at(5000)), value: "0", members: []phaseMember{
 			{4000, block(0, 6, true, le32(phaseNow % (1 << 32))[:3])}, {4000, block(-400, 4, true, "\x00\x00\x00")}}}},
 
-	{10, "the fields go", phaseState{hash: hash("coolDown", at(-5), "reopenUntil", at(0)), value: "10"},
-		asked(1, 1, 0), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
+	{9, "the fields go", phaseState{hash: hash("coolDown", at(-5), "reopenUntil", at(0)), value: "10"},
+		asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "9", members: []phaseMember{{0, own(0, 1)}}}},
-	{10, "it re-opens still", phaseState{hash: hash("coolDown", at(-5), "reopenUntil", at(1)), value: "10"},
-		asked(1, 1, 0), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
+	{9, "it re-opens still", phaseState{hash: hash("coolDown", at(-5), "reopenUntil", at(1)), value: "10"},
+		asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash("coolDown", at(-5), "reopenUntil", at(1)), value: "9", members: []phaseMember{{0, own(0, 1)}}}},
 
-	{11, "each permit takes a gap", phaseState{hash: hash("minGap", "100"), value: "8", members: []phaseMember{{-50, java(2)}}},
-		asked(1, 1, 0), "0", "0 0 150 8 now 10 1000 0 0 0 0 0 100 0", nil},
+	{10, "each permit takes a gap", phaseState{hash: hash("minGap", "100"), value: "8", members: []phaseMember{{-50, java(2)}}},
+		asked(1, 1, ""), "0", "0 0 150 8 now 10 1000 0 0 0 0 0 100 0", nil},
 
-	{12, "as much as is granted", phaseState{hash: hash(), value: "0", members: []phaseMember{{-1050, m21("ab", 'a', 0, 4)}, {-300, java(6)}}},
-		waits(1, 0, fmt.Sprint("120 1 200 ", tagAB, " 0 0")), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0",
+	{11, "as much as is granted", phaseState{hash: hash(), value: "0", members: []phaseMember{{-1050, m21("ab", 'a', 0, 4)}, {-300, java(6)}}},
+		waits(1, "", fmt.Sprint("120 1 200 ", tagAB, " 0 0")), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-1050, m21("ab", 'a', 0, 3)}, {-300, java(6)}, {0, own(0, 1)}}}},
 
-	{13, "it is marked", phaseState{hash: hash(), value: "6", members: []phaseMember{{500, java(4)}}},
-		asked(7, 1, 4), "0", "0 0 1000 6 now 10 1000 0 4 1 4 500 0 0 0 0 0 4",
+	{12, "it is marked", phaseState{hash: hash(), value: "6", members: []phaseMember{{500, java(4)}}},
+		asked(7, 1, "mark"), "0", "0 0 1000 6 now 10 1000 0 4 1 4 500 0 0 0 0 0 4",
 		&phaseState{hash: hash(), value: "6", members: []phaseMember{{500, marked(0, 4, "\x00va")}}}},
-	{13, "an interval later it is spent", phaseState{hash: hash(), value: "6", members: []phaseMember{{500, marked(-1000, 4, "\x00va")}}},
-		asked(7, 1, 4), "0", "0 1 0 3 now 10 1000 0 0 0 0 500 0 0",
+	{12, "an interval later it is spent", phaseState{hash: hash(), value: "6", members: []phaseMember{{500, marked(-1000, 4, "\x00va")}}},
+		asked(7, 1, "mark"), "0", "0 1 0 3 now 10 1000 0 0 0 0 500 0 0",
 		&phaseState{hash: hash(), value: "3", members: []phaseMember{{0, own(0, 7)}}}},
 
-	{14, "a block of a cool-down that was lifted", phaseState{hash: hash(), value: "6", members: []phaseMember{{-100, block(-700, 4, false, "\x00\x00\x00")}}},
-		asked(7, 1, 0), "0", "0 0 300 6 now 10 1000 0 0 1 4 0 0 0",
+	{13, "a block of a cool-down that was lifted", phaseState{hash: hash(), value: "6", members: []phaseMember{{-100, block(-700, 4, false, "\x00\x00\x00")}}},
+		asked(7, 1, ""), "0", "0 0 300 6 now 10 1000 0 0 1 4 0 0 0",
 		&phaseState{hash: hash(), value: "6", members: []phaseMember{{-700, "\x10~l~" + block(-700, 4, false, "\x00\x00\x00")[4:]}}}},
 
-	{14, "a block behind a grant", phaseState{hash: hash(), value: "6", members: []phaseMember{{-200, java(2)}, {-100, block(0, 2, false, "\x00\x00\x00")}}},
-		asked(8, 1, 0), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0",
+	{13, "a block behind a grant", phaseState{hash: hash(), value: "6", members: []phaseMember{{-200, java(2)}, {-100, block(0, 2, false, "\x00\x00\x00")}}},
+		asked(8, 1, ""), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-200, java(2)}, {0, own(0, 8)}}}},
 
-	{14, "a block behind a grant, in Redisson's longer format", phaseState{hash: hash(), value: "6", members: []phaseMember{{-200, java(2)}, {-100, "\x08" + strings.Repeat("\x00", 7) + "~c" + six(0) + le32(2)}}},
-		asked(8, 1, 0), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0",
+	{13, "a block behind a grant, in Redisson's longer format", phaseState{hash: hash(), value: "6", members: []phaseMember{{-200, java(2)}, {-100, "\x08" + strings.Repeat("\x00", 7) + "~c" + six(0) + le32(2)}}},
+		asked(8, 1, ""), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-200, java(2)}, {0, own(0, 8)}}}},
 
-	{15, "permits were lost", phaseState{hash: hash(), value: "3", members: []phaseMember{{-100, java(4)}}},
-		asked(1, 1, 2), "0", "0 1 0 5 now 10 1000 0 4 0 0 0 0 0 0 3 0 0",
+	{14, "permits were lost", phaseState{hash: hash(), value: "3", members: []phaseMember{{-100, java(4)}}},
+		asked(1, 1, "check"), "0", "0 1 0 5 now 10 1000 0 4 0 0 0 0 0 0 3 0 0",
 		&phaseState{hash: hash(), value: "5", members: []phaseMember{{-100, java(4)}, {0, own(0, 1)}}}},
-	{15, "there are too many, the oldest go", phaseState{hash: hash(), value: "8", members: []phaseMember{{-500, java(4)}, {-100, m21("ab", 'a', 0, 3)}}},
-		asked(1, 1, 2), "0", "0 1 0 7 now 10 1000 0 4 0 0 0 0 0 0 0 5 0",
+	{14, "there are too many, the oldest go", phaseState{hash: hash(), value: "8", members: []phaseMember{{-500, java(4)}, {-100, m21("ab", 'a', 0, 3)}}},
+		asked(1, 1, "check"), "0", "0 1 0 7 now 10 1000 0 4 0 0 0 0 0 0 0 5 0",
 		&phaseState{hash: hash(), value: "7", members: []phaseMember{{-100, m21("ab", 'a', 0, 2)}, {0, own(0, 1)}}}},
-	{15, "the rate was lowered, value first", phaseState{hash: hash(), value: "8", members: []phaseMember{{-500, java(4)}, {-100, m21("ab", 'a', 0, 3)}}},
-		asked(1, 1, 66), "0", "0 1 0 2 now 10 1000 0 4 0 0 0 0 0 0 0 5 0",
+	{14, "the rate was lowered, value first", phaseState{hash: hash(), value: "8", members: []phaseMember{{-500, java(4)}, {-100, m21("ab", 'a', 0, 3)}}},
+		asked(1, 1, "check lowered"), "0", "0 1 0 2 now 10 1000 0 4 0 0 0 0 0 0 0 5 0",
 		&phaseState{hash: hash(), value: "2", members: []phaseMember{{-500, java(4)}, {-100, m21("ab", 'a', 0, 3)}, {0, own(0, 1)}}}},
-	{15, "nothing is in use", phaseState{hash: hash(), value: "3"}, asked(5, 1, 0), "0", "0 1 0 5 now 10 1000 0 4 0 0 0 0 0 0 7 0 0",
+	{14, "nothing is in use", phaseState{hash: hash(), value: "3"}, asked(5, 1, ""), "0", "0 1 0 5 now 10 1000 0 4 0 0 0 0 0 0 7 0 0",
 		&phaseState{hash: hash(), value: "5", members: []phaseMember{{0, own(0, 5)}}}},
 
-	{16, "no run behind one that does not fit", phaseState{hash: hash(), value: "5", members: []phaseMember{{-600, java(5)}}},
-		asked(3, 1, 8, "4 1 1 1", 0, "", ""), "0", "0 1 400 2 now 10 1000 0 0 1 5 0 0 0 0 0",
+	{15, "no run behind one that does not fit", phaseState{hash: hash(), value: "5", members: []phaseMember{{-600, java(5)}}},
+		asked(3, 1, "order", "4 1 1 1", 0, "", ""), "0", "0 1 400 2 now 10 1000 0 0 1 5 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "2", members: []phaseMember{{-600, java(5)}, {0, own(0, 3)}}}},
-	{16, "others may overtake", phaseState{hash: hash(), value: "5", members: []phaseMember{{-600, java(5)}}},
-		asked(3, 1, 0, "4 1 1 1", 0, "", ""), "0", "0 1 400 1 now 10 1000 0 0 1 5 0 0 0 0 1",
+	{15, "others may overtake", phaseState{hash: hash(), value: "5", members: []phaseMember{{-600, java(5)}}},
+		asked(3, 1, "", "4 1 1 1", 0, "", ""), "0", "0 1 400 1 now 10 1000 0 0 1 5 0 0 0 0 1",
 		&phaseState{hash: hash(), value: "1", members: []phaseMember{{-600, java(5)}, {0, own(0, 3)}, {0, own(2, 1)}}}},
-	{16, "nothing is taken", phaseState{hash: hash(), value: "5", members: []phaseMember{{-600, java(5)}}},
-		asked(3, 1, 16), "0", "0 1 0 5 now 10 1000 0 0 0 0 0 0 0", nil},
+	{15, "nothing is taken", phaseState{hash: hash(), value: "5", members: []phaseMember{{-600, java(5)}}},
+		asked(3, 1, "dry"), "0", "0 1 0 5 now 10 1000 0 0 0 0 0 0 0", nil},
 
-	{17, "until enough has come back", phaseState{hash: hash(), value: "0", members: []phaseMember{{-600, java(4)}, {-100, m21("ab", 'a', 0, 6)}}},
-		asked(5, 2, 0), "0", "0 0 900 0 now 10 1000 0 0 2 10 0 0 0", nil},
-	{17, "permits were lost", phaseState{hash: hash(), value: "1", members: []phaseMember{{-600, java(4)}}},
-		asked(6, 1, 0), "0", "0 0 400 6 now 10 1000 0 5 1 4 0 0 0 0 5 0 0",
+	{16, "until enough has come back", phaseState{hash: hash(), value: "0", members: []phaseMember{{-600, java(4)}, {-100, m21("ab", 'a', 0, 6)}}},
+		asked(5, 2, ""), "0", "0 0 900 0 now 10 1000 0 0 2 10 0 0 0", nil},
+	{16, "permits were lost", phaseState{hash: hash(), value: "1", members: []phaseMember{{-600, java(4)}}},
+		asked(6, 1, ""), "0", "0 0 400 6 now 10 1000 0 5 1 4 0 0 0 0 5 0 0",
 		&phaseState{hash: hash(), value: "6", members: []phaseMember{{-600, java(4)}}}},
 
-	{18, "this process, Redisson, another one, a block", phaseState{hash: hash("coolDown", at(-10), "reopenUntil", at(2000)), value: "0",
+	{17, "this process, Redisson, another one, a block", phaseState{hash: hash("coolDown", at(-10), "reopenUntil", at(2000)), value: "0",
 		members: []phaseMember{{-300, m21("ab", 'a', 0, 3)}, {-200, m21("cd", 'a', 0, 2)}, {-100, java(4)}, {500, block(0, 1, false, "\x00\x00\x00")}}},
-		waits(1, 0, fmt.Sprint("0 0 -1 ", tagAB, " 0 1")), "0",
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 1")), "0",
 		fmt.Sprint("0 0 700 0 now 10 1000 0 0 1 3 0 0 0 700 0 2 3 4 2 1 0 ", tagCD),
 		&phaseState{hash: hash("coolDown", at(-10), "reopenUntil", at(2000)), value: "-1", members: []phaseMember{{-phaseNow, wire("ab", 0, 0)},
 			{-300, m21("ab", 'a', 0, 3)}, {-200, m21("cd", 'a', 0, 2)}, {-100, java(4)}, {500, block(0, 1, false, "\x00\x00\x00")}}}},
 
-	{19, "ours is planted anew", phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("ab", 7, -2000)}, {-400, java(10)}}},
-		waits(1, 0, fmt.Sprint("0 0 -1 ", tagAB, " 7 0")), "0", "0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 3 0 0 0 0 0",
+	{18, "ours is planted anew", phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("ab", 7, -2000)}, {-400, java(10)}}},
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 7 0")), "0", "0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 3 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("ab", 7, 0)}, {-400, java(10)}}}},
-	{19, "nobody waits any more", phaseState{hash: hash(), value: "4", members: []phaseMember{{-phaseNow, wire("ab", 0, -10)}, {-400, java(5)}}},
-		waits(1, 0, fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0",
+	{18, "nobody waits any more", phaseState{hash: hash(), value: "4", members: []phaseMember{{-phaseNow, wire("ab", 0, -10)}, {-400, java(5)}}},
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{-400, java(5)}, {0, own(0, 1)}}}},
 
-	{20, "added to what was there", phaseState{hash: hash("minGap", "1"), value: "10"}, asked(1, 1, 0), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",
+	{19, "added to what was there", phaseState{hash: hash("minGap", "1"), value: "10"}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",
 		&phaseState{hash: hash("minGap", "1"), value: "9", members: []phaseMember{{0, own(0, 1)}}}},
-	{20, "written anew", phaseState{hash: hash("minGap", "1")}, asked(1, 1, 0), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",
+	{19, "written anew", phaseState{hash: hash("minGap", "1")}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",
 		&phaseState{hash: hash("minGap", "1"), value: "9", members: []phaseMember{{0, own(0, 1)}}}},
 
-	{21, "keepAliveTime", phaseState{hash: hash("keepAliveTime", "600000"), value: "10"}, asked(1, 1, 0), "0", "0 9 now 10 1000 600000 1",
+	{20, "keepAliveTime", phaseState{hash: hash("keepAliveTime", "600000"), value: "10"}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 600000 0 0 0 0 0 1",
 		&phaseState{hash: hash("keepAliveTime", "600000"), value: "9", members: []phaseMember{{0, own(0, 1)}},
 			ttls: [3]time.Duration{10 * time.Minute, 10 * time.Minute, 10 * time.Minute}}},
-	{21, "a call that takes nothing keeps nothing alive", phaseState{hash: hash("keepAliveTime", "600000"), value: "5", members: []phaseMember{{-100, java(5)}}},
-		asked(1, 1, 16), "0", "0 1 0 5 now 10 1000 600000 0 0 0 0 0 0", nil},
-	{21, "the TTL of the hash", phaseState{hash: hash(), value: "10", ttls: [3]time.Duration{20 * time.Minute}}, asked(1, 1, 0), "0", "0 9 now 10 1000 0 1",
+	{20, "a call that takes nothing keeps nothing alive", phaseState{hash: hash("keepAliveTime", "600000"), value: "5", members: []phaseMember{{-100, java(5)}}},
+		asked(1, 1, "dry"), "0", "0 1 0 5 now 10 1000 600000 0 0 0 0 0 0", nil},
+	{20, "the TTL of the hash", phaseState{hash: hash(), value: "10", ttls: [3]time.Duration{20 * time.Minute}}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 1",
 		&phaseState{hash: hash(), value: "9", members: []phaseMember{{0, own(0, 1)}},
 			ttls: [3]time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}}},
-	{21, "of a client that may not come back", phaseState{hash: hash("type", "1"), value: "10"}, asked(1, 1, 0, "", 3_600_000, "", ""), "1", "0 9 now 10 1000 0 0",
+	{20, "of a client that may not come back", phaseState{hash: hash("type", "1"), value: "10"}, asked(1, 1, "", "", 3_600_000, "", ""), "1", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash("type", "1"), value: "9", members: []phaseMember{{0, own(0, 1)}},
 			ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
-	{21, "renewed when half of it is gone", phaseState{hash: hash("type", "1"), value: "6", members: []phaseMember{{-100, java(4)}},
-		ttls: [3]time.Duration{0, 40 * time.Minute, 40 * time.Minute}}, asked(7, 1, 0, "", 3_600_000, "", ""), "1", "0 6 now 10 1000 0 0 900", nil},
-	{21, "it outlives a cool-down", phaseState{hash: hash("keepAliveTime", "600000", "coolDown", at(3_600_000)), value: "0", members: []phaseMember{{3_599_000, block(0, 10, true, "\x00\x00\x00")}}},
-		asked(1, 1, 0), "0", "0 0 3600000 0 now 10 1000 600000 0 0 0 0 0 1",
+	{20, "renewed when half of it is gone", phaseState{hash: hash("type", "1"), value: "6", members: []phaseMember{{-100, java(4)}},
+		ttls: [3]time.Duration{0, 40 * time.Minute, 40 * time.Minute}}, asked(7, 1, "", "", 3_600_000, "", ""), "1", "0 0 900 6 now 10 1000 0 0 1 4 0 0 0", nil},
+	{20, "it outlives a cool-down", phaseState{hash: hash("keepAliveTime", "600000", "coolDown", at(3_600_000)), value: "0", members: []phaseMember{{3_599_000, block(0, 10, true, "\x00\x00\x00")}}},
+		asked(1, 1, ""), "0", "0 0 3600000 0 now 10 1000 600000 0 0 0 0 0 1",
 		&phaseState{hash: hash("keepAliveTime", "600000", "coolDown", at(3_600_000)), value: "0", members: []phaseMember{{3_599_000, block(0, 10, true, "\x00\x00\x00")}},
 			ttls: [3]time.Duration{61 * time.Minute, 61 * time.Minute, 61 * time.Minute}}},
 
-	{22, "every run in its place", phaseState{hash: hash(), value: "10"}, asked(1, 2, 0, "3 2 11 1 2 1", 0, "", ""), "0",
+	{21, "every run in its place", phaseState{hash: hash(), value: "10"}, asked(1, 2, "", "3 2 11 1 2 1", 0, "", ""), "0",
 		"0 2 0 0 now 10 1000 0 0 0 0 0 0 0 2 -1 1",
 		&phaseState{hash: hash(), value: "0", members: []phaseMember{{0, own(0, 2)}, {0, own(1, 6)}, {0, own(3, 2)}}}},
 }
@@ -394,9 +382,9 @@ func (row *phaseRow) run(ctx context.Context, rdb *redis.Client, src string, k p
 		list = []any{raw}
 	}
 	if clock {
-		n, ok := list[2].(int64)
+		n, ok := list[4].(int64)
 		if ended := rdb.Time(ctx).Val().UnixMilli(); !ok || n < began || n > ended {
-			return fmt.Errorf("it is %v, from %d to %d", list[2], began, ended)
+			return fmt.Errorf("it is %v, from %d to %d", list[4], began, ended)
 		}
 		base = n
 	}
@@ -446,7 +434,7 @@ func inPhases(t *testing.T, f func(t *testing.T, run func(row *phaseRow, src str
 }
 
 func TestAcquirePhases(t *testing.T) {
-	src := scriptText(t, "acquire")
+	src := scriptText(t, "acquire_rest")
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
 		for i := range phaseRows {
 			row := &phaseRows[i]
@@ -478,7 +466,7 @@ func acquirePhases(t *testing.T, src string) (titles []string, begins []int) {
 // TestAcquireNeedsEachPhase removes one phase at a time from the script, and checks that a row of that phase then
 // fails.
 func TestAcquireNeedsEachPhase(t *testing.T) {
-	src := scriptText(t, "acquire")
+	src := scriptText(t, "acquire_rest")
 	titles, begins := acquirePhases(t, src)
 	do := regexp.MustCompile(`(?m)^ *do$`)
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
@@ -506,10 +494,10 @@ func TestAcquireNeedsEachPhase(t *testing.T) {
 
 // TestAcquirePhasesAreThoseOfTheProtocol checks that docs/protocol.md lists the same phases as the script.
 func TestAcquirePhasesAreThoseOfTheProtocol(t *testing.T) {
-	titles, _ := acquirePhases(t, scriptText(t, "acquire"))
+	titles, _ := acquirePhases(t, scriptText(t, "acquire_rest"))
 	doc, err := os.ReadFile("docs/protocol.md")
 	require.NoError(t, err)
-	_, list, ok := strings.Cut(string(doc), "\n**acquire** of runs")
+	_, list, ok := strings.Cut(string(doc), "\n**acquire_rest** of runs")
 	require.True(t, ok)
 	var documented []string
 	for _, m := range regexp.MustCompile(`(?m)^(\d+)\. \*\*([^*]+)\.\*\*`).FindAllStringSubmatch(list, -1) {

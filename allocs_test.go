@@ -20,7 +20,7 @@ type granter struct{ scriptHook }
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		time.Sleep(100 * time.Microsecond)
-		cmd.(dispatch.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0)})
+		cmd.(dispatch.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0), int64(-1)})
 		return nil
 	}
 }

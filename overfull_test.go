@@ -3,6 +3,7 @@ package ratelimiter
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -270,8 +271,8 @@ type checkCounter struct {
 
 func (c *checkCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if a := cmd.Args(); len(a) > 10 && a[2] == 3 {
-			if flags, ok := a[10].(int); ok && flags&2 > 0 {
+		if a := cmd.Args(); len(a) > 10 && a[0] == "evalsha" && a[2] == 3 {
+			if words, ok := a[10].([]byte); ok && strings.Contains(string(words), "check") {
 				c.n.Add(1)
 			}
 		}

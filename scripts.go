@@ -19,7 +19,8 @@ func script(name string, keys, args int, r redisson.Resend) *redisson.Script {
 // redisson knows what they are, and the header of each script documents them; TestScriptHeaders checks that the
 // three agree.
 var scripts = redisson.Scripts{
-	Acquire:       script("acquire", 3, 10, redisson.ResendAsReplay).LetOut(5).Tells(redisson.AcquiredAt),
+	Acquire:       script("acquire", 3, 7, redisson.ResendAsReplay).LetOut(2).Tells(redisson.AnswersAt(2)),
+	AcquireRest:   script("acquire_rest", 3, 10, redisson.ResendAsReplay).LetOut(5).Tells(redisson.AnswersAt(4)),
 	AcquireAll:    script("acquire_all", 3*redisson.JointParts, 4+redisson.JointParts, redisson.ResendAsReplay).Takes(100),
 	Audit:         script("audit", 3, 6, redisson.ResendAlways).Alone(),
 	Available:     script("available", 3, 5, redisson.ResendAlways).Alone(),

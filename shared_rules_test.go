@@ -103,7 +103,8 @@ func TestValueOfAnySize(t *testing.T) {
 				script string
 				row    phaseRow
 			}{
-				{"acquire", phaseRow{0, "", before, asked(1, 1, 0), "0", fmt.Sprintf("0 %s now %s 1000 0 0", less, rate), after}},
+				{"acquire", phaseRow{0, "", before, asks(1, 1, 0), "0", fmt.Sprintf("0 %s now %s 1000 0 0", less, rate), after}},
+				{"acquire_rest", phaseRow{0, "", before, asked(1, 1, ""), "0", fmt.Sprintf("0 1 0 %s now %s 1000 0 0 0 0 0 0 0", less, rate), after}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0", after}},
 				{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, 0, now, 0}, "0", fmt.Sprintf("0 1 %s 1000", rate), after}},
 			} {
@@ -135,7 +136,8 @@ func TestMalformedForAll(t *testing.T) {
 			keeping[name] = fields
 		}
 		for name, fields := range keeping {
-			test(name, "acquire", fields, "0", "4", asked(1, 1, 0)...)
+			test(name, "acquire", fields, "0", "4", asks(1, 1, 0)...)
+			test(name, "acquire_rest", fields, "0", "4", asked(1, 1, "")...)
 			test(name, "acquire_all", fields, "0 1", "4 1", now, 0, 0, own(0, 1), "", "", "", "", "")
 			test(name, "reserve", fields, "0", "4", 2, own(0, 0), 0, 0, now, 0)
 			test(name, "release", fields, "0", "4", 1, 0, now)
@@ -160,7 +162,7 @@ func TestGrantThatBeginsLikeABlock(t *testing.T) {
 			script string
 			row    phaseRow
 		}{
-			{"acquire", phaseRow{0, "", before, asked(1, 1, 0), "0", "0 0 300 6 now 10 1000 0 0 0 0 0 100 0", nil}},
+			{"acquire_rest", phaseRow{0, "", before, asked(1, 1, ""), "0", "0 0 300 6 now 10 1000 0 0 0 0 0 100 0", nil}},
 			{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
 			{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
 			{"release", phaseRow{0, "", before, []any{4, 0, now}, "0", "0 0 10", state("100", "10")}},
@@ -188,7 +190,8 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 				script string
 				row    phaseRow
 			}{
-				{"acquire", phaseRow{0, "", before, asked(1, 1, 0, "", 3_600_000, "", ""), "1", "0 5 now 10 1000 0 0", &after}},
+				{"acquire", phaseRow{0, "", before, asks(1, 1, 0, 3_600_000), "1", "0 5 now 10 1000 0 0", &after}},
+				{"acquire_rest", phaseRow{0, "", before, asked(1, 1, "", "", 3_600_000, "", ""), "1", "0 1 0 5 now 10 1000 0 0 0 0 0 0 0", &after}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 3_600_000, own(0, 1), "", "", "", "", ""}, "1 1", "0", &after}},
 				{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, 0, now, 3_600_000}, "1", "0 1 10 1000", &after}},
 				{"release", phaseRow{0, "", before, []any{1, 3_600_000, now}, "1", "0 0 7", &smaller}},

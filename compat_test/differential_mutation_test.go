@@ -25,21 +25,19 @@ var mutations = []struct {
 	version              string // the version that shows it, the newest when empty
 }{
 	{"a grant expires a millisecond late", "acquire",
-		"local due = now - interval", "local due = now - interval - 1", ""},
+		"string.format('%d', now - interval)", "string.format('%d', now - interval - 1)", ""},
 	{"a grant takes one permit, whatever was asked for", "acquire",
-		"redis.pcall('INCRBY', KEYS[2], freed == 0 and number == 1 and '-' .. ARGV[2] or freed - wanted)", "redis.pcall('INCRBY', KEYS[2], freed - number)", ""},
+		"redis.pcall('INCRBY', KEYS[2], expired == 0 and granted == 1 and '-' .. ARGV[2] or freed - taken)", "redis.pcall('INCRBY', KEYS[2], freed - granted)", ""},
 	{"a wait is a millisecond long", "acquire",
-		"last = math.max(last or 0, due + interval)", "last = math.max(last or 0, due + interval + 1)", ""},
-	{"a wait that is plain is a millisecond long", "acquire",
-		"math.max(1, at - now), true", "math.max(1, at + 1 - now), true", ""},
+		"math.max(1, at - now)", "math.max(1, at + 1 - now)", ""},
 	{"the limiter's TTL is not given to its grants", "acquire",
 		"redis.call('PEXPIRE', KEYS[3], ttl)", "redis.call('PTTL', KEYS[3])", ""},
 	{"the keep-alive is not refreshed", "acquire",
 		"redis.call('PEXPIRE', KEYS[1], stay)", "redis.call('PTTL', KEYS[1])", ""},
 	{"old readers do not find the permits", "acquire",
-		"'NX', string.format('%d', now), ARGV[4]) == 0", "'NX', now, string.sub(ARGV[4], 1, 4) .. 'some' .. string.sub(ARGV[4], 9)) == 0", "3.15.5"},
+		"'NX', string.format('%d', now), member) == 0", "'NX', now, string.sub(member, 1, 4) .. 'some' .. string.sub(member, 9)) == 0", "3.15.5"},
 	{"a request may exceed the rate", "acquire",
-		"if first > rate or", "if first > rate + 1 or", ""},
+		"if permits > rate", "if permits > rate + 1", ""},
 	{"release gives back the oldest", "release",
 		"redis.call('ZREVRANGE', KEYS[3], 0,", "redis.call('ZRANGE', KEYS[3], 0,", ""},
 	{"a new rate keeps a grant that has expired", "set_rate",
@@ -135,11 +133,11 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 	case "tryAcquire":
 		return s.acquire(ctx, op, now)
 	case "availablePermits":
-		return s.typed(ctx, memory, op, func(typ string) []any { return []any{typ, now, "", 0, 0} }, func(r []int64) twinAnswer {
+		return s.typed(ctx, memory, op, "available", func(typ string) []any { return []any{typ, now, "", 0, 0} }, func(r []int64) twinAnswer {
 			return twinAnswer{word: fmt.Sprint(r[2])}
 		})
 	case "release":
-		return s.typed(ctx, memory, op, func(typ string) []any { return []any{typ, op.permits, s.clientTTL, now} }, func([]int64) twinAnswer {
+		return s.typed(ctx, memory, op, "release", func(typ string) []any { return []any{typ, op.permits, s.clientTTL, now} }, func([]int64) twinAnswer {
 			return twinAnswer{word: "null"}
 		})
 	case "trySetRate":
@@ -216,16 +214,15 @@ func truth(r []int64, err error) twinAnswer {
 }
 
 // typed runs the script of an operation, and runs it again when the hash has another type.
-func (s *scripts) typed(ctx context.Context, m *twinMemory, op twinOp,
+func (s *scripts) typed(ctx context.Context, m *twinMemory, op twinOp, name string,
 	args func(typ string) []any, answer func([]int64) twinAnswer,
 ) twinAnswer {
-	name := map[string]string{"tryAcquire": "acquire", "availablePermits": "available", "release": "release"}[op.name]
 	for {
 		r, err := s.run(ctx, name, s.of(m.typ, op.client), args(m.typ)...)
 		switch {
 		case err != nil:
 			return twinAnswer{word: "!" + err.Error()}
-		case r[0] == 0:
+		case r[0] == 0 || r[0] == 6: // 6: acquire leaves it to acquire_rest
 			return answer(r)
 		case r[0] == 1:
 			return twinAnswer{word: notInitialized}
@@ -240,35 +237,48 @@ func (s *scripts) typed(ctx context.Context, m *twinMemory, op twinOp,
 }
 
 func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer {
-	memory, flags := &s.memory[op.client], 0
+	memory, words := &s.memory[op.client], ""
 	for range 10 {
 		var r []int64
 		id := fmt.Sprintf("%08x", rand.Uint32())
-		answer := s.typed(ctx, memory, op, func(typ string) []any {
-			p := string(binary.LittleEndian.AppendUint32(nil, uint32(op.permits)))
-			return []any{typ, op.permits, 1, "\x10" + id[:3] + p + "\x00" + id + p, flags, now, "", s.clientTTL, ""}
-		}, func(reply []int64) twinAnswer {
-			switch r = reply; len(r) {
-			case 7:
-				r = []int64{0, 1, 0, r[1], 0, 0, 0, 0, 0}
-			case 8:
-				r = []int64{0, 0, r[7], r[1], 0, 0, r[4], 0, 0}
-			}
-			if len(r) > 8 {
-				r[8] &= 3 // 4 tells that something was healed
-			}
+		p := string(binary.LittleEndian.AppendUint32(nil, uint32(op.permits)))
+		member := "\x10" + id[:3] + p + "\x00" + id + p
+		read := func(reply []int64) twinAnswer {
+			r = reply
+			r[8] &= 3 // 4 tells that something was healed
 			return twinAnswer{granted, r[2], r[3]}
-		})
+		}
+		unusual := words != ""
+		var answer twinAnswer
+		if !unusual {
+			answer = s.typed(ctx, memory, op, "acquire", func(typ string) []any {
+				return []any{typ, op.permits, 1, member, 0, now, s.clientTTL}
+			}, func(reply []int64) twinAnswer {
+				switch len(reply) {
+				case 1:
+					unusual = true
+					return twinAnswer{}
+				case 7:
+					return read([]int64{0, 1, 0, reply[1], 0, 0, reply[4], 0, 0})
+				}
+				return read([]int64{0, reply[8], reply[7], reply[1], 0, 0, reply[4], 0, 0})
+			})
+		}
+		if unusual {
+			answer = s.typed(ctx, memory, op, "acquire_rest", func(typ string) []any {
+				return []any{typ, op.permits, 1, member, words, now, "", s.clientTTL, ""}
+			}, read)
+		}
 		switch {
 		case r == nil || r[1] == 1:
 			return answer
 		case r[8] == 1: // the rest is to follow at once
 		case r[8] != 0:
 			return twinAnswer{word: fmt.Sprint("!more than a small set: ", r)}
-		case flags != 0 || now < memory.nextAudit:
+		case words != "" || now < memory.nextAudit:
 			return twinAnswer{refused, r[2], r[3]}
 		default:
-			flags = 2
+			words = "check"
 			memory.nextAudit = now + min(max(r[6], minAudit), maxAudit)
 		}
 	}

@@ -171,7 +171,7 @@ func (l *limiter) launchLocked(f *flight) {
 		f.begin = time.Now()
 	}
 	f.local = l.shard.memory.Find(l.h.key)
-	f.NoTTL = f.begin.Before(l.checks.noTTLUntil)
+	f.NoTTL, f.Gap = f.begin.Before(l.checks.noTTLUntil), l.rate.MinGap > 0
 	if !f.DryRun {
 		f.Check, f.Lowered = l.checks.take(f.begin, l.rate.Interval, CheckSample)
 	}

@@ -114,6 +114,7 @@ type Batch struct {
 	Check     bool      // check that the permits left and those in use add up to the rate
 	Lowered   bool      // the rate has been lowered; with Check
 	NoTTL     bool      // the limiter had no TTL a moment ago
+	Gap       bool      // the limiter had a gap a moment ago
 	At        time.Time // date the grant back to this instant; zero for now
 	Cursor    Cursor
 	Allowance Allowance // for callers that wait

@@ -15,16 +15,59 @@ import (
 
 // Acquire makes one attempt at b. An error on the way to Redis is a *[retry.Error]. Any other error is what
 // Redis replied; it is a *[permit.WrongTypeError] if b does not have the limiter's type.
+//
+// What acquire does not decide it replies to without a change, so that acquire_rest may follow as the same attempt.
 func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error) {
-	cmd, err := l.acquireCommand(b)
+	if usual(b) {
+		raw, err := l.try(ctx, b, l.Scripts.Acquire, l.usualCommand)
+		if err != nil {
+			return permit.Reply{}, err
+		}
+		if a, ok := l.readUsual(b, raw); ok {
+			return a, nil
+		}
+		if r, n := short(raw); n != 1 || r[0] != statusUnusual {
+			return l.readAcquire(b, l.Scripts.Acquire, raw)
+		}
+	}
+	raw, err := l.try(ctx, b, l.Scripts.AcquireRest, l.acquireCommand)
 	if err != nil {
 		return permit.Reply{}, err
 	}
-	raw, err := l.once(ctx, l.senderOf(slow(b) || b.Replay || b.Alone), l.Scripts.Acquire, cmd, b.Requests())
+	return l.readAcquire(b, l.Scripts.AcquireRest, raw)
+}
+
+// try makes one attempt at s for b.
+func (l *Limiter) try(ctx context.Context, b *permit.Batch, s *Script, command func(*permit.Batch) ([]any, error)) (any, error) {
+	cmd, err := command(b)
 	if err != nil {
-		return permit.Reply{}, err
+		return nil, err
 	}
-	return l.readAcquire(b, raw)
+	return l.once(ctx, l.senderOf(slow(b) || b.Replay || b.Alone), s, cmd, b.Requests())
+}
+
+// usual reports whether b is what acquire decides, unless the limiter is in another state than usual.
+func usual(b *permit.Batch) bool {
+	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && !b.Check && !b.DryRun &&
+		!b.Gap && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
+}
+
+// usualCommand returns the command of acquire for b.
+func (l *Limiter) usualCommand(b *permit.Batch) ([]any, error) {
+	s, now, more, noTTL := l.Scripts.Acquire, l.now(), 0, 0
+	if b.Type == permit.PerClient || now != "" {
+		more = 2
+	}
+	if b.NoTTL {
+		noTTL = 1
+	}
+	r := b.Runs[0]
+	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
+	cmd = append(cmd, wires[b.Type], r.Permits, r.Count, l.member(b.ID.Run(0), uint32(r.Permits*r.Count)), noTTL)
+	if more > 0 {
+		cmd = append(cmd, now, l.KeyTTL.Milliseconds())
+	}
+	return s.Complete(cmd)
 }
 
 // slow reports whether b may keep Redis busy for much longer than most calls do, so that it is to share no round
@@ -33,43 +76,33 @@ func slow(b *permit.Batch) bool {
 	return b.Check || b.Cursor.Members > 0 || b.Allowance.Survey || len(b.Runs) > 8
 }
 
+// acquireCommand returns the command of acquire_rest for b.
 func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
-	flags := 0
-	if b.Replay {
-		flags |= flagReplay
-	}
-	if b.Check {
-		flags |= flagCheck
-		if b.Lowered {
-			flags |= flagLowered
-		}
-	}
 	now := l.now()
 	if !b.At.IsZero() {
 		now = b.At.UnixMilli()
-	} else if l.SharedClock { // a call dated back would mark every score
-		flags |= flagMark
 	}
-	if b.InOrder {
-		flags |= flagInOrder
-	}
-	if b.DryRun {
-		flags |= flagDryRun
-		if b.Renew {
-			flags |= flagRenew
+	var words []byte
+	for _, w := range []struct {
+		said bool
+		word string
+	}{
+		{b.Replay, "replay "}, {b.Check, "check "}, {b.Check && b.Lowered, "lowered "}, {b.InOrder, "order "},
+		{b.DryRun, "dry "}, {b.DryRun && b.Renew, "renew "},
+		{b.At.IsZero() && l.SharedClock, "mark "}, // a call dated back would mark every score
+	} {
+		if w.said {
+			words = append(words, w.word...)
 		}
-	}
-	if b.NoTTL {
-		flags |= flagNoTTL
 	}
 	// If these are too many for one member, the script writes smaller ones.
 	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
-	s, more := l.Scripts.Acquire, 0
+	s, more := l.Scripts.AcquireRest, 0
 	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Allowance.On {
 		more = 5
 	}
 	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
-	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), flags)
+	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), words)
 	if more > 0 {
 		walk, allowance := "", ""
 		if b.Cursor.Members > 0 {
@@ -106,9 +139,9 @@ func furtherRuns(runs []permit.Run) string {
 	return string(b)
 }
 
-// short returns the numbers of a reply that consists of at most eight numbers, and how many there are; 0 if it does
+// short returns the numbers of a reply that consists of at most nine numbers, and how many there are; 0 if it does
 // not.
-func short(raw any) (r [8]int64, n int) {
+func short(raw any) (r [9]int64, n int) {
 	list, _ := raw.([]any)
 	if len(list) > len(r) {
 		return r, 0
@@ -122,23 +155,33 @@ func short(raw any) (r [8]int64, n int) {
 	return r, len(list)
 }
 
-// readAcquire parses the reply to b.
-func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
-	if r, n := short(raw); n >= 6 && len(b.Runs) == 1 && r[0] == statusOK {
-		granted := b.Runs[0].Count
-		if n == 8 {
-			granted = 0
-		}
-		return permit.Reply{
-			Granted:   []int64{granted},
-			Wait:      ms(r[7]),
-			Available: r[1],
-			Now:       time.UnixMilli(r[2]),
-			Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: max(0, ms(r[5]))},
-			NoTTL:     n >= 7 && r[6] == 0 && !l.ClientClock,
-		}, nil
+// readUsual parses the reply of acquire to b. It reports false if that says neither that requests were granted nor that
+// they were refused.
+func (l *Limiter) readUsual(b *permit.Batch, raw any) (permit.Reply, bool) {
+	r, n := short(raw)
+	if r[0] != statusOK || n != 7 && n != 9 {
+		return permit.Reply{}, false
 	}
-	r, err := l.numbers(l.Scripts.Acquire, raw)
+	granted := b.Runs[0].Count
+	if n == 9 {
+		granted = r[8]
+	}
+	if granted < 0 || granted > b.Runs[0].Count {
+		return permit.Reply{}, false
+	}
+	return permit.Reply{
+		Granted:   []int64{granted},
+		Wait:      ms(r[7]),
+		Available: r[1],
+		Now:       time.UnixMilli(r[2]),
+		Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: max(0, ms(r[5]))},
+		NoTTL:     r[6] == 0 && !l.ClientClock,
+	}, true
+}
+
+// readAcquire parses the reply of acquire_rest to b, or what s says instead.
+func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (permit.Reply, error) {
+	r, err := l.numbers(s, raw)
 	if err != nil {
 		return permit.Reply{}, err
 	}
@@ -159,8 +202,8 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 			Mine: r[n+3], Java: r[n+4], Kin: r[n+5], Blocked: r[n+6]}
 		o.Waiting, o.Tags = r[n+8:n+8+2*int(r[n+7])], r[n+8+2*int(r[n+7]):]
 		r = r[:n:n]
-	} else if b.Allowance.On || len(r) != n {
-		return permit.Reply{}, l.badReply(l.Scripts.Acquire, raw)
+	} else if s == l.Scripts.Acquire || b.Allowance.On || len(r) != n {
+		return permit.Reply{}, l.badReply(s, raw)
 	}
 	granted := r[1:2:2]
 	if len(b.Runs) > 1 {
@@ -168,7 +211,7 @@ func (l *Limiter) readAcquire(b *permit.Batch, raw any) (permit.Reply, error) {
 	}
 	for i, n := range granted {
 		if n < -1 || n > b.Runs[i].Count {
-			return permit.Reply{}, l.badReply(l.Scripts.Acquire, raw)
+			return permit.Reply{}, l.badReply(s, raw)
 		}
 	}
 	return permit.Reply{

@@ -55,7 +55,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 		return NewScript(dispatch.New(name, "", keys, args), ResendUnsent)
 	}
 	conn := NewConn(rdb, Config{Scripts: &Scripts{
-		Acquire: script("acquire", 3, 10).LetOut(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
+		Acquire: script("acquire", 3, 7).LetOut(2), AcquireRest: script("acquire_rest", 3, 10).LetOut(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
 		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 4, 9), Audit: script("audit", 3, 6), Trim: script("trim", 3, 6),
 		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 5, 7), Available: script("available", 3, 5),
 		Release: script("release", 3, 4), Delete: script("delete", 7, 0), Expire: script("expire", 5, 3),
@@ -165,9 +165,10 @@ func TestRepliesToAcquire(t *testing.T) {
 		reply []any
 		want  permit.Reply
 	}{
-		"all of one run":          {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}},
+		"all of one run":          {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, -1), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}},
 		"all of one run, no TTL":  {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate, NoTTL: true}},
 		"all of one run, a TTL":   {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 1), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}},
+		"a part, with a wait":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate, NoTTL: true}},
 		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}},
 		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}},
 		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 3, 512, 77, 0, 7, 0, 1), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.Walk, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
@@ -183,6 +184,9 @@ func TestRepliesToAcquire(t *testing.T) {
 		b := batch(c.runs...)
 		b.Allowance.On = c.share
 		f.replies = []any{c.reply}
+		if usual(b) && len(c.reply) > 9 {
+			f.replies = []any{list(statusUnusual), c.reply}
+		}
 		got, err := l.Acquire(context.Background(), b)
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
@@ -197,12 +201,12 @@ func TestHealedOf(t *testing.T) {
 		reply  any
 		want   permit.Healed
 	}{
-		"granted":        {l.Scripts.Acquire, list(0, 4, 1000, 10, 2000, 60000), permit.Healed{}},
-		"nothing":        {l.Scripts.Acquire, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 3, 0, 0, 9, 7, 1), permit.Healed{}},
-		"several":        {l.Scripts.Acquire, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 2, 4), permit.Healed{Value: 10, Lost: 3, Surplus: 2, Clock: 4}},
+		"granted":        {l.Scripts.Acquire, list(0, 4, 1000, 10, 2000, 60000, 0), permit.Healed{}},
+		"nothing":        {l.Scripts.AcquireRest, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 3, 0, 0, 9, 7, 1), permit.Healed{}},
+		"several":        {l.Scripts.AcquireRest, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 2, 4), permit.Healed{Value: 10, Lost: 3, Surplus: 2, Clock: 4}},
 		"another script": {l.Scripts.Reserve, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 2, 4), permit.Healed{}},
-		"not numbers":    {l.Scripts.Acquire, []any{"", "", "", "", "", "", "", "", int64(4), "", "", "", "", "", "x", nil, 1.5, int64(-3)}, permit.Healed{}},
-		"no list":        {l.Scripts.Acquire, int64(4), permit.Healed{}},
+		"not numbers":    {l.Scripts.AcquireRest, []any{"", "", "", "", "", "", "", "", int64(4), "", "", "", "", "", "x", nil, 1.5, int64(-3)}, permit.Healed{}},
+		"no list":        {l.Scripts.AcquireRest, int64(4), permit.Healed{}},
 		"audit, lost":    {l.Scripts.Audit, list(0, 1, -7, 3, 0), permit.Healed{Lost: 7}},
 		"audit, surplus": {l.Scripts.Audit, list(0, 1, 7, 3, 0), permit.Healed{Surplus: 7}},
 		"audit, value":   {l.Scripts.Audit, list(0, 1, 0, 3, 10), permit.Healed{Value: 10}},
@@ -228,12 +232,19 @@ func TestRepliesAtRandom(t *testing.T) {
 		if b.Allowance.On {
 			n += 8
 		}
+		if rapid.Bool().Draw(rt, "usual") {
+			n = 8
+		}
 		n = max(1, n+rapid.IntRange(-9, 9).Draw(rt, "more"))
 		reply := list(rapid.SliceOfN(number, n, n).Draw(rt, "reply")...)
 		if rapid.Bool().Draw(rt, "status OK") {
 			reply[0] = int64(0)
 		}
-		a, err := l.readAcquire(b, slices.Clone(reply))
+		a, err := l.readAcquire(b, l.Scripts.AcquireRest, slices.Clone(reply))
+		if u, ok := l.readUsual(b, slices.Clone(reply)); ok {
+			a, err = u, nil
+			a.Granted = append(a.Granted, make([]int64, len(b.Runs)-1)...) // of one run only
+		}
 		if err == nil {
 			require.Len(rt, a.Granted, len(b.Runs))
 			for i, g := range a.Granted {
@@ -259,15 +270,15 @@ func TestAcquireCommand(t *testing.T) {
 		b    permit.Batch
 		want []any // the arguments that follow the keys
 	}{
-		"plain":       {permit.Batch{}, []any{"0", int64(2), int64(3), member, 0}},
-		"a replay":    {permit.Batch{Replay: true}, []any{"0", int64(2), int64(3), member, 1}},
-		"all flags":   {permit.Batch{Replay: true, Check: true, Lowered: true, InOrder: true, DryRun: true, NoTTL: true}, []any{"0", int64(2), int64(3), member, 1 + 2 + 64 + 8 + 16 + 32}},
-		"only lower":  {permit.Batch{Lowered: true}, []any{"0", int64(2), int64(3), member, 0}},
-		"PER_CLIENT":  {permit.Batch{Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, 0, "", "", int64(3600000), "", ""}},
-		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, 0, int64(77), "", int64(3600000), "", ""}},
-		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, 0, "", "", int64(3600000), "512 700", ""}},
-		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, 0, "", "2 40 1 1 ", int64(3600000), "", ""}},
-		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Age: -1, Wants: 128, Survey: true}}, []any{"0", int64(2), int64(3), member, 0, "", "", int64(3600000), "", "120 4 -1 4660 128 1"}},
+		"plain":       {permit.Batch{}, []any{"0", int64(2), int64(3), member, ""}},
+		"a replay":    {permit.Batch{Replay: true}, []any{"0", int64(2), int64(3), member, "replay "}},
+		"all flags":   {permit.Batch{Replay: true, Check: true, Lowered: true, InOrder: true, DryRun: true, NoTTL: true}, []any{"0", int64(2), int64(3), member, "replay check lowered order dry "}},
+		"only lower":  {permit.Batch{Lowered: true}, []any{"0", int64(2), int64(3), member, ""}},
+		"PER_CLIENT":  {permit.Batch{Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, "", "", "", int64(3600000), "", ""}},
+		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, "", int64(77), "", int64(3600000), "", ""}},
+		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "512 700", ""}},
+		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, "", "", "2 40 1 1 ", int64(3600000), "", ""}},
+		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Age: -1, Wants: 128, Survey: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "120 4 -1 4660 128 1"}},
 	} {
 		b := c.b
 		if b.ID = id; b.Runs == nil {
@@ -275,14 +286,50 @@ func TestAcquireCommand(t *testing.T) {
 		}
 		cmd, err := l.acquireCommand(&b)
 		require.NoError(t, err, name)
-		require.Equal(t, []any{"evalsha", l.Scripts.Acquire.Sha, 3}, cmd[:3], name)
+		require.Equal(t, []any{"evalsha", l.Scripts.AcquireRest.Sha, 3}, cmd[:3], name)
 		for i, key := range l.Keys.Of(b.Type) {
 			require.Equal(t, key, cmd[3+i], name)
 		}
-		require.Equal(t, c.want, cmd[6:], name)
+		require.Equal(t, c.want, said(cmd[6:]), name)
 	}
 	l.SharedClock = true
 	cmd, err := l.acquireCommand(&permit.Batch{ID: id, Runs: []permit.Run{{Permits: 1 << 31, Count: 4}}})
 	require.NoError(t, err)
-	require.Equal(t, []any{"0", int64(1 << 31), int64(4), l.member(id, permit.Max), flagMark}, cmd[6:], "a member holds no more")
+	require.Equal(t, []any{"0", int64(1 << 31), int64(4), l.member(id, permit.Max), "mark "}, said(cmd[6:]), "a member holds no more")
+}
+
+// said returns args with their words as a string.
+func said(args []any) []any {
+	words, _ := args[4].([]byte)
+	args[4] = string(words)
+	return args
+}
+
+// TestUsualCommand checks which calls go to acquire, and what it is sent.
+func TestUsualCommand(t *testing.T) {
+	l, _ := forged(t)
+	l.KeyTTL = time.Hour
+	run := []permit.Run{{Permits: 2, Count: 3}}
+	member := l.member(permit.ID{}, 6)
+	for _, c := range []struct {
+		b    permit.Batch
+		want []any
+	}{
+		{permit.Batch{Runs: run, InOrder: true, Alone: true}, []any{"0", int64(2), int64(3), member, 0}},
+		{permit.Batch{Runs: run, NoTTL: true}, []any{"0", int64(2), int64(3), member, 1}},
+		{permit.Batch{Runs: run, Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, 0, "", int64(3600000)}},
+	} {
+		require.True(t, usual(&c.b))
+		cmd, err := l.usualCommand(&c.b)
+		require.NoError(t, err)
+		require.Equal(t, []any{"evalsha", l.Scripts.Acquire.Sha, 3}, cmd[:3])
+		require.Equal(t, c.want, cmd[6:])
+	}
+	for _, b := range []permit.Batch{
+		{Runs: append(run, run...)}, {Runs: []permit.Run{{Permits: permit.Max, Count: 2}}}, {Runs: run, Replay: true},
+		{Runs: run, Check: true}, {Runs: run, DryRun: true}, {Runs: run, Gap: true}, {Runs: run, At: time.UnixMilli(1)},
+		{Runs: run, Cursor: permit.Cursor{Members: 1}}, {Runs: run, Allowance: permit.Allowance{On: true}},
+	} {
+		require.False(t, usual(&b), "%+v", b)
+	}
 }

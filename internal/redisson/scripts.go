@@ -20,7 +20,7 @@ func (s *Script) op() string {
 		return "Heal"
 	case "available":
 		return "AvailablePermits"
-	case "acquire", "acquire_all", "reserve", "give_back":
+	case "acquire", "acquire_rest", "acquire_all", "reserve", "give_back":
 		return "acquire"
 	}
 	var b strings.Builder
@@ -62,17 +62,15 @@ func (s *Script) Tells(clock func(reply []any) (time.Time, bool)) *Script {
 	return s
 }
 
-// AcquiredAt returns when Redis ran acquire, from its reply.
-func AcquiredAt(reply []any) (time.Time, bool) {
-	i := 2
-	if len(reply) > 8 {
-		i = 4
+// AnswersAt returns a function that returns when Redis ran a call, from the i-th element of its reply.
+func AnswersAt(i int) func(reply []any) (time.Time, bool) {
+	return func(reply []any) (time.Time, bool) {
+		if i >= len(reply) {
+			return time.Time{}, false
+		}
+		now, ok := reply[i].(int64)
+		return time.UnixMilli(now), ok
 	}
-	if i >= len(reply) {
-		return time.Time{}, false
-	}
-	now, ok := reply[i].(int64)
-	return time.UnixMilli(now), ok
 }
 
 // Takes sets what a call takes Redis, in µs, and returns s.
@@ -83,7 +81,8 @@ func (s *Script) Takes(micros int) *Script {
 
 // Scripts are all scripts of a limiter.
 type Scripts struct {
-	Acquire, AcquireAll, GiveBack, Reserve          *Script
+	Acquire, AcquireRest, AcquireAll                *Script
+	GiveBack, Reserve                               *Script
 	Audit, Trim                                     *Script
 	TrySetRate, SetRate, Available, Release, Delete *Script
 	Expire, ClearExpire, ExpireTime                 *Script
@@ -102,18 +101,7 @@ const (
 	statusExceeds
 	statusMalformed
 	statusStartOver
-)
-
-// The flags in ARGV[5] of acquire.
-const (
-	flagReplay  = 1
-	flagCheck   = 2
-	flagMark    = 4
-	flagInOrder = 8
-	flagDryRun  = 16
-	flagNoTTL   = 32
-	flagLowered = 64
-	flagRenew   = 128
+	statusUnusual
 )
 
 // The flags in ARGV[6] of set_rate.
