@@ -46,6 +46,7 @@ func (s *side) trying(l *limiter) *side {
 // or more. Others that try get what chance gives them.
 func TestALargeRequestAndSmallOnes(t *testing.T) {
 	redistest.Repeats(t)
+	redistest.NoRace(t, "the other scenarios race as much")
 	for _, c := range []struct {
 		processes int
 		others    string
@@ -117,6 +118,7 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 // for each of them, and that small ones go on, too.
 func TestLargeRequestsOfSeveralProcesses(t *testing.T) {
 	redistest.Repeats(t)
+	redistest.NoRace(t, "the other scenarios race as much")
 	for _, permits := range []int64{60, 100} {
 		for n := 2; n <= 4; n++ {
 			t.Run(fmt.Sprintf("%d processes, %d of 100", n, permits), func(t *testing.T) {

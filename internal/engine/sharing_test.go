@@ -134,6 +134,7 @@ func underWay(w *world) {
 // after the instant at which a permit becomes free, and that little of the rate is lost.
 func TestRedissonGetsItsShare(t *testing.T) {
 	redistest.Repeats(t)
+	redistest.NoRace(t, "the other scenarios race as much")
 	for i, r := range []permit.Rate{
 		overall(10, time.Second), overall(2, time.Second), overall(100, time.Second),
 		overall(10, 10*time.Second), overall(10, 500*time.Millisecond),
@@ -216,6 +217,7 @@ func TestReopeningIsShared(t *testing.T) {
 // asks for.
 func TestProcessesShareFairly(t *testing.T) {
 	redistest.Repeats(t)
+	redistest.NoRace(t, "the other scenarios race as much")
 	for _, c := range []struct {
 		name             string
 		callers, permits []int64
