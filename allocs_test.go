@@ -20,7 +20,7 @@ type granter struct{ scriptHook }
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		time.Sleep(100 * time.Microsecond)
-		cmd.(dispatch.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0), int64(-1)})
+		grants(cmd)
 		return nil
 	}
 }
@@ -28,11 +28,21 @@ func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 func (g granter) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
-			cmd.(dispatch.OnceCmd).SetVal([]any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0)})
+			grants(cmd)
 		}
 		time.Sleep(100 * time.Microsecond)
 		return nil
 	}
+}
+
+// grants gives cmd the reply that all of its requests were granted: of acquire, or of acquire_rest, which a check is.
+func grants(cmd redis.Cmder) {
+	reply := []any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0), int64(-1)}
+	if args := cmd.Args(); args[1] == scripts.AcquireRest.Sha {
+		zero := int64(0)
+		reply = []any{zero, args[3+3+2], zero, zero, zero, int64(1 << 30), int64(1000), zero, zero, zero, zero, zero, zero, zero}
+	}
+	cmd.(dispatch.OnceCmd).SetVal(reply)
 }
 
 // On the path of a batch an acquire makes at most two allocations, and most acquires make none.

@@ -12,6 +12,7 @@ type twinCase struct {
 	slot      int       // the slot that op acts on, -1 where there is no limiter
 	healed    twinState // before; where a row heals it, with value = rate − permits in the set
 	audits    bool      // our client is due to look for lost permits
+	checks    bool      // the call checks that value and the grants add up to the rate, so it is acquire_rest's
 	clientTTL int64     // the TTL of PER_CLIENT keys, 0 for none
 }
 

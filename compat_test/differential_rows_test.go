@@ -154,9 +154,40 @@ var twinRows = []twinRow{
 	}},
 }
 
-// setBound is the number of members that our scripts look at in one call. reclaimBound is the number of expired
-// members that an acquire reclaims if it has enough permits without them.
-const setBound, reclaimBound = 512, 64
+// setBound is the number of members that our scripts look at in one call, and that acquire_rest reclaims if it needs them.
+// acquire reclaims a page of pageBound after another until it has enough, pagesBound at most, and acquire_rest a page if it
+// has enough without them.
+const setBound, pageBound, pagesBound = 512, 64, 1024
+
+// reclaimed returns how many of the expired grants our acquire of so many permits reclaims.
+func (c twinCase) reclaimed(was twinSlot, expired twinMembers) (taken int) {
+	value, before := was.value, c.before.slots[c.slot]
+	if before.has && before.value == was.value && !c.checks {
+		for taken < pagesBound && (taken == 0 || value < c.op.permits) {
+			n := min(pageBound, len(expired)-taken)
+			value += expired[taken : taken+n].total()
+			if taken += n; n < pageBound {
+				break
+			}
+		}
+		if (value >= c.op.permits || taken == len(expired)) && value <= c.before.number("rate") {
+			return taken
+		}
+		value, taken = was.value, 0 // acquire has changed nothing
+	}
+	for {
+		bound := setBound
+		if value >= c.op.permits {
+			bound = pageBound
+		}
+		n := min(bound, len(expired)-taken)
+		value += expired[taken : taken+n].total()
+		taken += n
+		if value >= c.op.permits || n < bound {
+			return taken
+		}
+	}
+}
 
 // alterBounded explains what is left in the set: it has expired, and comes back later.
 func alterBounded(c twinCase, w *twinOutcome) bool {
@@ -164,23 +195,10 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 	case c.op.name == "tryAcquire" && w.answer.word == granted:
 		was, s := c.healed.slots[c.slot], &w.state.slots[c.slot]
 		expired, live := was.split(c.now, c.before.number("interval"))
-		value, taken := was.value, 0
 		if !was.has {
 			return false
 		}
-		for {
-			bound := setBound
-			if value >= c.op.permits {
-				bound = reclaimBound
-			}
-			n := min(bound, len(expired)-taken)
-			value += expired[taken : taken+n].total()
-			taken += n
-			if value >= c.op.permits || n < bound {
-				break
-			}
-		}
-		left := expired[taken:]
+		left := expired[c.reclaimed(was, expired):]
 		if len(left) == 0 {
 			return false
 		}

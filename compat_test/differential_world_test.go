@@ -149,9 +149,9 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	if byUs && (did.answer.word != want.answer.word || did.answer.wait != want.answer.wait || len(did.state.differs(want.state)) > 0) {
 		// The call may have checked that value and the grants add up to the rate. It does so now and then, whether or
 		// not it is refused. If an earlier call has done so, this one need not.
-		for _, balanced := range append(c.balanced(), c.before) {
+		for i, balanced := range append(c.balanced(), c.before, c.before) {
 			other := c
-			other.audits = false
+			other.audits, other.checks = false, i <= len(c.balanced())
 			other.before, other.healed = balanced, balanced.clone()
 			theirs, err := w.inHealed(ctx, other, random)
 			if err != nil {

@@ -107,11 +107,15 @@ func (s *Server) ledger(key, client string) *ledger {
 	if r.Type == permit.Overall {
 		b.client = ""
 	}
-	if s.books[b] == nil {
-		s.books[b] = &ledger{}
+	l := s.books[b]
+	if l == nil {
+		l = &ledger{}
+		s.books[b] = l
 	}
-	s.books[b].interval = r.Interval
-	return s.books[b]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.interval = r.Interval
+	return l
 }
 
 // Granted returns the permits that a limiter granted at from or later, and at until or before, summed over all
