@@ -39,7 +39,7 @@ func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *S
 func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 	t.Helper()
 	if len(l.keys) == 2 {
-		newest, err := rdb.ZRevRange(t.Context(), l.keys[0], 0, 0).Result()
+		newest, err := rdb.ZRange(t.Context(), l.keys[0], -1, -1).Result()
 		require.NoError(t, err)
 		sum, _, _ := strings.Cut(strings.Join(newest, " "), ":")
 		return sum

@@ -153,7 +153,7 @@ func TestRequests(t *testing.T) {
 
 	calls := w.points("ratelimiter.call.duration")
 	require.EqualValues(t, 1, calls["script=set_rate"])
-	require.GreaterOrEqual(t, calls["script=acquire"], 5.0)
+	require.GreaterOrEqual(t, calls["script=acquire"]+calls["script=acquire_rest"], 5.0)
 	require.Equal(t, calls, w.points("ratelimiter.call.batch"))
 
 	spans := w.spans.Ended()
