@@ -76,6 +76,7 @@ func program(t *testing.T, name string) string {
 // and with what `rrl-gateway ca` prints as their environment. No call may be refused by the platform, which counts them.
 func TestOtherLanguages(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	for _, language := range []string{"java", "python3"} {
 		for _, proxied := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s proxied=%v", language, proxied), func(t *testing.T) { otherLanguage(t, language, proxied) })
