@@ -287,6 +287,27 @@ func TestVoidBlocksAreLiftedTogether(t *testing.T) {
 	})
 }
 
+// TestVoidBlocksBehindAGrant lifts what is left of a cool-down although the oldest grant alone tells the wait.
+func TestVoidBlocksBehindAGrant(t *testing.T) {
+	rate := Rate{Type: PerClient, Permits: 10, Interval: time.Second}
+	inWorld(t, rate, func(t *testing.T, w *world) {
+		w.at(500 * time.Millisecond)
+		w.granted(1)
+		w.at(600 * time.Millisecond)
+		w.refused(10, 900*time.Millisecond) // the next check is an interval later
+		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1100*time.Millisecond), Reopen(time.Second)))
+		other := w.another()
+		defer other.client.Close()
+		_, err := other.l.Delete(w.ctx)
+		require.NoError(t, err)
+		require.NoError(t, other.l.SetRate(w.ctx, rate))
+		w.at(1480 * time.Millisecond)
+		w.granted(5) // four blocks have fallen due, the grant comes next, and then five blocks
+		w.granted(4)
+		w.refused(1, 20*time.Millisecond)
+	})
+}
+
 // TestCoolDownModel begins, ends and lifts cool-downs, by two clients and in both formats. While one is in
 // force nothing is granted. Otherwise the permits of each client are those of the exact log of its grants,
 // whatever happened before. Only a re-opening gives less, until it is over or lifted.

@@ -77,8 +77,8 @@ if left < wanted then
       end
       local a, b, c, d = byte(m, -4, -1)
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
-      if sum >= permits then
-        at = page[i + 1] + interval
+      at = at or sum >= permits and page[i + 1] + interval
+      if at and size > 8 then -- blocks that were lifted are among the eight oldest
         break
       end
     end
