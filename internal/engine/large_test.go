@@ -75,8 +75,11 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 						w.spread(r)
 					}
 					callers, intervals := 8, 25
-					if c.others == "try" {
+					switch {
+					case c.others == "try":
 						callers, intervals = 2, 15 // each of them makes 200 calls a second
+					case c.large == 50:
+						intervals = 50 // of which the large request takes every third or so
 					}
 					sides := []*side{ourSide(w, 1, c.large), ourSide(w, callers, 1)}
 					if c.others == "try" {
