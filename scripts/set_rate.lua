@@ -58,12 +58,15 @@ local function free(n)
   if till <= now or n <= 0 then
     return n
   end
-  local p, stamp = le32(n), ms48(now % 4294967296)
-  local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
-  if flags % 8 >= 4 then
-    m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
-  end
-  redis.call('ZADD', KEYS[3], string.format('%.0f', till - interval), m)
+  local p, k = le32(n), 0
+  repeat -- a call of the same instant may have put an equal one
+    local stamp = ms48((now + k) % 4294967296)
+    local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
+    if flags % 8 >= 4 then
+      m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
+    end
+    k = k + 1
+  until redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', till - interval), m) == 1
   return 0
 end
 
