@@ -109,24 +109,28 @@ else
       --#use is_block
       return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
     end
+    -- drop takes out of a member what is over.
+    local function drop(i)
+      local m, n = members[i], math.max(0, permits[i] - (used - rate))
+      if n > 0 then
+        --#use shrink
+        redis.call('ZADD', KEYS[3], members[i + 1], smaller)
+      end
+      redis.call('ZREM', KEYS[3], m)
+      used = used - permits[i] + n
+      permits[i] = n
+    end
     for i = 1, till > now and #members or 0, 2 do
-      if used > rate and unused(members[i]) and used - permits[i] >= rate then
-        redis.call('ZREM', KEYS[3], members[i])
-        used, permits[i] = used - permits[i], 0
+      if used > rate and unused(members[i]) then
+        drop(i)
       end
     end
     local i = 1
-    while used - permits[i] >= rate do
-      redis.call('ZREM', KEYS[3], members[i])
-      used = used - permits[i]
+    while used > rate do
+      if permits[i] > 0 then
+        drop(i)
+      end
       i = i + 2
-    end
-    if used > rate then
-      local m, n = members[i], permits[i] - (used - rate)
-      --#use shrink
-      redis.call('ZADD', KEYS[3], members[i + 1], smaller)
-      redis.call('ZREM', KEYS[3], m)
-      used = rate
     end
   end
   redis.call('SET', KEYS[2], string.format('%.0f', free(rate - used)))
