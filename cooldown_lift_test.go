@@ -265,18 +265,25 @@ func TestRatesOfOneInstantDuringACoolDown(t *testing.T) {
 }
 
 // TestLowerRateDuringACoolDown lowers the rate by less than what was free. The grants from before the cool-down stay, so
-// that once it is lifted the window holds no more than the rate.
+// that the window holds no more than the rate once it is lifted, or has been lost with the hash.
 func TestLowerRateDuringACoolDown(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.granted(3)
-		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
-		require.NoError(t, w.l.SetRate(w.ctx, overall(6, time.Second), KeepState()))
-		_, err := w.l.LiftCoolDown(w.ctx)
-		require.NoError(t, err)
-		w.available(3)
-		w.granted(3)
-		w.refused(1, time.Second)
-	})
+	for name, lost := range map[string]bool{"lifted": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+				w.granted(3)
+				require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
+				if lost {
+					require.NoError(t, w.rdb.Del(w.ctx, w.l.Name()).Err())
+				}
+				require.NoError(t, w.l.SetRate(w.ctx, overall(6, time.Second), KeepState()))
+				_, err := w.l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				w.available(3)
+				w.granted(3)
+				w.refused(1, time.Second)
+			})
+		})
+	}
 }
 
 // TestHealDuringACoolDown lowers the rate behind the back of this package while a cool-down lasts, and heals. Once that

@@ -103,8 +103,8 @@ else
   if used > rate then
     -- More is in use than the new rate allows. Redisson leaves the members, and each that expires
     -- would free a permit which the new rate does not have. The oldest go, until used = rate: the
-    -- first permit then comes back exactly when the window has room for it. During a cool-down those go
-    -- before that were free when it was set.
+    -- first permit then comes back exactly when the window has room for it. Those of a cool-down that were
+    -- free when it was set go before.
     local function unused(m)
       --#use is_block
       return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
@@ -120,7 +120,7 @@ else
       used = used - permits[i] + n
       permits[i] = n
     end
-    for i = 1, till > now and #members or 0, 2 do
+    for i = 1, #members, 2 do
       if used > rate and unused(members[i]) then
         drop(i)
       end
