@@ -240,6 +240,52 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 	}
 }
 
+// TestRatesOfOneInstantDuringACoolDown raises the rate several times by the same number within a millisecond. What each
+// rate has more is free when the cool-down is lifted.
+func TestRatesOfOneInstantDuringACoolDown(t *testing.T) {
+	for name, format := range map[string]MemberFormat{"Bc0I": MemberBc0I, "Lc0I": MemberLc0I} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
+				other := w.another(WithMemberFormat(format))
+				defer other.client.Close()
+				l := other.l
+				require.NoError(t, l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
+				require.NoError(t, l.SetRate(w.ctx, overall(1, time.Second)))
+				for n := int64(2); n <= 5; n++ {
+					require.NoError(t, l.SetRate(w.ctx, overall(n, time.Second), KeepState()))
+				}
+				used, _ := w.used()
+				require.Equal(t, int64(5), w.value()+used)
+				_, err := l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				w.granted(5)
+			})
+		})
+	}
+}
+
+// TestLowerRateDuringACoolDown lowers the rate by less than what was free. The grants from before the cool-down stay, so
+// that the window holds no more than the rate once it is lifted, or has been lost with the hash.
+func TestLowerRateDuringACoolDown(t *testing.T) {
+	for name, lost := range map[string]bool{"lifted": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+				w.granted(3)
+				require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
+				if lost {
+					require.NoError(t, w.rdb.Del(w.ctx, w.l.Name()).Err())
+				}
+				require.NoError(t, w.l.SetRate(w.ctx, overall(6, time.Second), KeepState()))
+				_, err := w.l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				w.available(3)
+				w.granted(3)
+				w.refused(1, time.Second)
+			})
+		})
+	}
+}
+
 // TestHealDuringACoolDown lowers the rate behind the back of this package while a cool-down lasts, and heals. Once that
 // is lifted, the permits that were in use before it are in use again.
 func TestHealDuringACoolDown(t *testing.T) {

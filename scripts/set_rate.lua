@@ -58,12 +58,15 @@ local function free(n)
   if till <= now or n <= 0 then
     return n
   end
-  local p, stamp = le32(n), ms48(now % 4294967296)
-  local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
-  if flags % 8 >= 4 then
-    m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
-  end
-  redis.call('ZADD', KEYS[3], string.format('%.0f', till - interval), m)
+  local p, k = le32(n), 0
+  repeat -- a call of the same instant may have put an equal one
+    local stamp = ms48((now + k) % 4294967296)
+    local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
+    if flags % 8 >= 4 then
+      m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
+    end
+    k = k + 1
+  until redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', till - interval), m) == 1
   return 0
 end
 
@@ -100,30 +103,34 @@ else
   if used > rate then
     -- More is in use than the new rate allows. Redisson leaves the members, and each that expires
     -- would free a permit which the new rate does not have. The oldest go, until used = rate: the
-    -- first permit then comes back exactly when the window has room for it. During a cool-down those go
-    -- before that were free when it was set.
+    -- first permit then comes back exactly when the window has room for it. Those of a cool-down that were
+    -- free when it was set go before.
     local function unused(m)
       --#use is_block
       return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
     end
-    for i = 1, till > now and #members or 0, 2 do
-      if used > rate and unused(members[i]) and used - permits[i] >= rate then
-        redis.call('ZREM', KEYS[3], members[i])
-        used, permits[i] = used - permits[i], 0
+    -- drop takes out of a member what is over.
+    local function drop(i)
+      local m, n = members[i], math.max(0, permits[i] - (used - rate))
+      if n > 0 then
+        --#use shrink
+        redis.call('ZADD', KEYS[3], members[i + 1], smaller)
+      end
+      redis.call('ZREM', KEYS[3], m)
+      used = used - permits[i] + n
+      permits[i] = n
+    end
+    for i = 1, #members, 2 do
+      if used > rate and unused(members[i]) then
+        drop(i)
       end
     end
     local i = 1
-    while used - permits[i] >= rate do
-      redis.call('ZREM', KEYS[3], members[i])
-      used = used - permits[i]
+    while used > rate do
+      if permits[i] > 0 then
+        drop(i)
+      end
       i = i + 2
-    end
-    if used > rate then
-      local m, n = members[i], permits[i] - (used - rate)
-      --#use shrink
-      redis.call('ZADD', KEYS[3], members[i + 1], smaller)
-      redis.call('ZREM', KEYS[3], m)
-      used = rate
     end
   end
   redis.call('SET', KEYS[2], string.format('%.0f', free(rate - used)))
