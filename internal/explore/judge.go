@@ -1,0 +1,82 @@
+package explore
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// judge returns the promise that s breaks, if any. Redis holds s; afterwards it holds anything.
+func (w *world) judge(s *state) error {
+	for l := range w.Limiters {
+		for p := range parties {
+			if w.Type == permit.Overall && p > 0 || p == java {
+				continue
+			}
+			if err := w.judgeBook(s, l, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// judgeBook judges what is told by a look at s: the window, the members of grants, and the sum.
+func (w *world) judgeBook(s *state, l, p int) error {
+	hash, value, set, _ := w.keysOf(s, p, l)
+	if hash.hash == nil {
+		return nil
+	}
+	book := w.book(l, p)
+	err := w.excess(s, l, p)
+	if err == nil {
+		s.over &^= 1 << book
+	}
+	if s.isOver(book) {
+		return nil
+	}
+	if rate, used := number(hash.hash["rate"]), set.used(); err == nil && !s.sick && (value.text != "" || used > 0) && number(value.text)+used != rate {
+		return fmt.Errorf("value %q and the %d permits in use of L%d do not add up to %d, though nothing was lost", value.text, used, l, rate)
+	}
+	return err
+}
+
+// excess returns an error if a book holds more than the rate allows, or a grant has no member.
+func (w *world) excess(s *state, l, p int) error {
+	hash, value, set, _ := w.keysOf(s, p, l)
+	rate, sum := number(hash.hash["rate"]), int64(0)
+	for _, g := range s.grants {
+		if w.book(g.limiter, g.owner) != w.book(l, p) {
+			continue
+		}
+		sum += g.permits
+		if m, ok := set.memberOf(id(g.owner, g.seq)); !g.veiled && (!ok || permitsOf(m.raw) < g.permits || m.score != g.at) {
+			return fmt.Errorf("the grant of %d to p%d in L%d has no member", g.permits, g.owner, l)
+		}
+	}
+	if sum > rate {
+		return fmt.Errorf("the window of L%d holds %d permits, and its rate is %d", l, sum, rate)
+	}
+	if used := set.used(); value.text != "" && number(value.text)+used > rate {
+		return fmt.Errorf("value %q and the %d permits in use of L%d are more than %d", value.text, used, l, rate)
+	}
+	return nil
+}
+
+// isOver reports whether a book may hold more than the rate.
+func (s *state) isOver(book int) bool { return s.over&(1<<book) != 0 }
+
+// forgive lets a book hold more than the rate that does so by now, until it does no longer. The documents have the reasons:
+// Redisson takes an evicted value for a new limiter, and a limiter that was lost and set anew meets the old state of other
+// clients.
+func (w *world) forgive(s *state, l, p int) {
+	if w.excess(s, l, p) != nil {
+		s.over |= 1 << w.book(l, p)
+	}
+}
+
+func number(s string) (n int64) {
+	n, _ = strconv.ParseInt(s, 10, 64)
+	return n
+}
