@@ -187,6 +187,7 @@ func TestPlacesOfGoneReaders(t *testing.T) {
 
 // TestLongNamesInTheList shows that a name of a megabyte is cut in the list, and that its link is not.
 func TestLongNamesInTheList(t *testing.T) {
+	redistest.NoRace(t, "one reader at a time")
 	rdb := redistest.Client(t)
 	s, base := newSite(t, rdb), redistest.Key(t)
 	long := base + strings.Repeat("名", 1<<18)
