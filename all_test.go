@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -137,6 +138,7 @@ func TestAllOfBadInput(t *testing.T) {
 // TestWindowSafetyOfAll checks that each limiter of a list keeps its window, as it does alone, for random mixes of
 // requests.
 func TestWindowSafetyOfAll(t *testing.T) {
+	redistest.NoRace(t, "one caller at a time")
 	inBothWays(t, func(t *testing.T, w *world) {
 		round := 0
 		check(t, func(rt *rapid.T) {

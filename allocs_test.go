@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -47,6 +48,7 @@ func grants(cmd redis.Cmder) {
 
 // On the path of a batch an acquire makes at most two allocations, and most acquires make none.
 func TestBatchedAcquiresHardlyAllocate(t *testing.T) {
+	redistest.NoRace(t, "it counts allocations")
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
 	rdb.AddHook(granter{})

@@ -83,6 +83,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 // A hundred thousand names that are used once leave nothing behind but one idle limiter in each shard.
 func TestNamesLeaveNothingBehind(t *testing.T) {
 	redistest.Repeats(t)
+	redistest.NoRace(t, "the engine is tested with it")
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		rdb.AddHook(&forger{forever: []any{int64(1)}}) // not initialised
 		c := newClient(t, rdb)

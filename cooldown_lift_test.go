@@ -358,6 +358,7 @@ func TestVoidBlocksBehindAGrant(t *testing.T) {
 // force nothing is granted. Otherwise the permits of each client are those of the exact log of its grants,
 // whatever happened before. Only a re-opening gives less, until it is over or lifted.
 func TestCoolDownModel(t *testing.T) {
+	redistest.NoRace(t, "one caller at a time")
 	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
 		late := time.Duration(0)
 		if format == MemberLc0I {

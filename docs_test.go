@@ -20,6 +20,7 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 // statements that have ctx, rdb, client, limiter and the imports that they use.
 func TestDocsCompile(t *testing.T) {
 	redistest.NoServer(t)
+	redistest.NoRace(t, "it compiles")
 	files, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	files = append(files, "README.md", "README.zh-CN.md", "CONTRIBUTING.md")

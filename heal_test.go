@@ -53,6 +53,7 @@ func TestHeal(t *testing.T) {
 // no more is granted than the rate, whatever the permits left said, and one interval later the whole rate is free. A
 // check that an acquire makes in passing believes permits left that a release by Redisson may have freed, once.
 func TestMendsGrantNoMore(t *testing.T) {
+	redistest.NoRace(t, "one caller at a time")
 	const interval = 10 * time.Minute
 	states := map[string]struct {
 		rate, used int64

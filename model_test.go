@@ -133,6 +133,7 @@ var windowGrants = int64(redistest.Cases(25_000, 200_000))
 // TestWindowSafety makes random operations over virtual time. No half-open window may hold more permits than
 // the rate, every result must be that of the model, and after one idle interval all permits must be free again.
 func TestWindowSafety(t *testing.T) {
+	redistest.NoRace(t, "one caller at a time")
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		total, round := int64(0), 0
 		for total < windowGrants {

@@ -53,6 +53,7 @@ func (w *world) settled(rate int64) {
 // TestOverFullStatesAreBroughtDown has a caller that asks for exactly what the state grants and is never
 // refused. Still no window may hold more than the rate, from one interval and one call on.
 func TestOverFullStatesAreBroughtDown(t *testing.T) {
+	redistest.NoRace(t, "the engine is tested with it")
 	for name, state := range overFullStates {
 		for _, scale := range []int64{1, 200} {
 			for _, how := range []string{"known before", "seen first so", "in lists"} {

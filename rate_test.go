@@ -158,6 +158,7 @@ func TestTTLRule(t *testing.T) {
 // TestHashInItsLastMillisecond makes each call on a limiter whose hash expires within a millisecond: its PTTL is 0, which
 // is not the lack of a TTL. No call leaves permits behind that never expire, and a cool-down lasts.
 func TestHashInItsLastMillisecond(t *testing.T) {
+	redistest.NoRace(t, "one caller at a time")
 	calls := map[string]func(w *world, other *RateLimiter) error{
 		"Try":     func(w *world, _ *RateLimiter) error { _, err := w.l.Try(w.ctx, 1); return err },
 		"refused": func(w *world, _ *RateLimiter) error { _, err := w.l.Try(w.ctx, 10); return err },

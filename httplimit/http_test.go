@@ -325,6 +325,7 @@ func TestRealConnectionsAreReused(t *testing.T) {
 // is slow under the race detector.
 func TestRealGigabyte(t *testing.T) {
 	redistest.NoServer(t)
+	redistest.NoRace(t, "it measures memory")
 	block := bytes.Repeat([]byte("0123456789abcdef"), 64<<10/16)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")

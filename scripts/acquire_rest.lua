@@ -692,8 +692,8 @@ else
           mine = mine + permits_of(m)
         elseif byte(m, 2) ~= 126 then
           ours = ours + permits_of(m)
-          if not known[t] then
-            known[t] = true
+          if not known[sub(m, 2, 3)] then
+            known[sub(m, 2, 3)] = true
             tags[#tags + 1] = t
           end
         end

@@ -23,6 +23,7 @@ lanes="checks unit oldest otlp compat bench page redis valkey servers"
 wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
+export GOGC=${GOGC:-400} # the servers in Go and Lua that most tests talk to make much garbage
 [ -z "$long" ] || timeout=60m
 work=$(mktemp -d)
 columns=() # the process groups of those that run

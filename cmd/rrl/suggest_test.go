@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,6 +59,7 @@ func TestDistance(t *testing.T) {
 
 // TestCompletion asks real shells, which run this test's program as rrl, what they would complete.
 func TestCompletion(t *testing.T) {
+	redistest.NoRace(t, "shells complete words")
 	bin := t.TempDir()
 	self, err := os.Executable()
 	require.NoError(t, err)

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 // TestWhatTheMarginCovers: requests of which one in 20 is 500 ms late exceed DingTalk's 20 a second with the default
 // margin, which covers delays that differ by up to 50 ms. With a margin of Transport.Delays' Spread none does.
 func TestWhatTheMarginCovers(t *testing.T) {
+	redistest.NoRace(t, "it takes virtual hours")
 	run := func(t *testing.T, late time.Duration, opts ...Option) (worst int, spread time.Duration) {
 		inWorld(t, func(t *testing.T, w *world) {
 			var mu sync.Mutex

@@ -158,6 +158,7 @@ func TestHotLimiter(t *testing.T) {
 // TestIdle has limiters that somebody makes for each user and that nothing deletes.
 func TestIdle(t *testing.T) {
 	redistest.NeedReal(t) // miniredis looks at all keys for each command
+	redistest.NoRace(t, "one reader at a time")
 	w := newWard(t)
 	base := w.name
 	set := func(n int, ttl time.Duration, used time.Duration) {

@@ -127,6 +127,7 @@ func TestKnownRefusalsInAnOutage(t *testing.T) {
 // Redis would have granted, except for no longer than the bound after another process has made permits free early.
 func TestKnownRefusalsAreTrue(t *testing.T) {
 	redistest.Repeats(t)
+	redistest.NoRace(t, "it takes virtual hours")
 	operations := redistest.Cases(10_000, 300_000)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		random := rand.New(rand.NewPCG(16, 4))

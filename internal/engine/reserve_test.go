@@ -11,6 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
@@ -129,6 +130,7 @@ func contend(w *world, l []*limiter, peers int, pause func() time.Duration, d ti
 // take 50 a second, and for 9 of the 10 permits of B, of which a peer takes half. It checks that the callers of A
 // are not held up and that the list is served.
 func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
+	redistest.NoRace(t, "it takes virtual hours")
 	const d = 12 * time.Second
 	b := overall(10, 200*time.Millisecond)
 	for name, c := range map[string]struct {
@@ -153,6 +155,7 @@ func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 // TestAListThatCannotBeServedCostsAtMostATenth has peers that ask so often that they can keep B from the list for
 // ever. It checks that the callers of A lose at most a tenth of the rate.
 func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
+	redistest.NoRace(t, "it takes virtual hours")
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = 15 * time.Second
 		l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
@@ -164,6 +167,7 @@ func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
 // TestAListInACoolDownHoldsNothing checks that callers of A are not affected by a list that waits for a cool-down
 // of B to end, even if the list had begun to reserve permits before.
 func TestAListInACoolDownHoldsNothing(t *testing.T) {
+	redistest.NoRace(t, "it takes virtual hours")
 	for _, begun := range []bool{false, true} {
 		t.Run(map[bool]string{false: "before", true: "while it gathers"}[begun], func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
@@ -316,6 +320,7 @@ func TestAnOutageEndsAReservation(t *testing.T) {
 // TestListsThatReserveDoNotStarveEachOther runs lists over (A, B), (B, A) and (A, B, C) beside callers of each
 // limiter. It checks that all of them are served and that none waits for long.
 func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
+	redistest.NoRace(t, "it takes virtual hours")
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = time.Minute
 		r := overall(10, 500*time.Millisecond)

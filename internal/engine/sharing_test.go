@@ -259,6 +259,7 @@ func TestProcessesShareFairly(t *testing.T) {
 // TestNobodyElseCostsNothing checks that a saturated process without competitors is served at the very instants at
 // which permits become free.
 func TestNobodyElseCostsNothing(t *testing.T) {
+	redistest.NoRace(t, "it takes virtual hours")
 	for _, spread := range []bool{false, true} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			if spread {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
@@ -140,6 +141,9 @@ func TestShortKeepAlive(t *testing.T) {
 		500 * time.Millisecond: 4,
 		time.Hour:              1,
 	} {
+		if keep > 0 && keep < time.Second && !redistest.TTLsAreVirtual() {
+			continue // it would expire between two calls
+		}
 		r := overall(1, time.Hour)
 		r.KeepAlive = keep
 		inWorld(t, r, func(t *testing.T, w *world) {
