@@ -14,7 +14,8 @@ import (
 
 const allSteps = "ask lose twice refund check reserve stand die java rate cool evict time all"
 
-// TestEveryOrder makes every order of so many steps, of all kinds, and of more steps of fewer kinds.
+// TestEveryOrder makes every order of so many steps of all kinds, and of more steps of fewer kinds: in a long run, of up to
+// eight.
 func TestEveryOrder(t *testing.T) {
 	onlyHere(t)
 	for _, c := range []struct {
@@ -22,19 +23,20 @@ func TestEveryOrder(t *testing.T) {
 		limiters    int
 		short, long int
 	}{
-		{allSteps, 1, 3, 5},
-		{allSteps, 2, 2, 4},
-		{"ask java time", 1, 5, 7},
+		{allSteps, 1, 3, 4},
+		{allSteps, 2, 2, 3},
+		{"ask java time", 1, 5, 8},
 		{"ask lose twice time", 1, 4, 7},
-		{"reserve stand java time", 1, 4, 7},
-		{"reserve die time", 1, 4, 7},
+		{"ask refund check time", 1, 5, 7},
+		{"ask reserve stand time", 1, 4, 6},
+		{"ask reserve java die time", 1, 4, 6},
 		{"ask cool rate time", 1, 4, 6},
 		{"ask java evict time", 1, 4, 7},
-		{"stand all time", 2, 3, 5},
+		{"ask stand all time", 2, 3, 5},
 	} {
 		for _, typ := range []permit.Type{permit.Overall, permit.PerClient} {
 			for rate := int64(2); rate <= 3; rate++ {
-				if c.limiters > 1 && rate != 2 && !redistest.Long() {
+				if rate > 2 && (c.steps != allSteps || c.limiters > 1) && !redistest.Long() {
 					continue
 				}
 				depth := redistest.Cases(c.short, c.long)
@@ -64,23 +66,23 @@ type mutation struct {
 	typ              permit.Type
 	steps            string
 	depth            int
-	broken           string // the promise, in part of the words for it
+	broken           string // the promise, an expression for what is told of it
 }
 
 var mutations = []mutation{
-	{"a grant takes nothing from value", "acquire", "or freed - taken)", "or freed)", 0, "ask time", 4, "are more than 2"},
+	{"a grant takes nothing from value", "acquire", "or freed - taken)", "or freed)", 0, "ask time", 4, "more than 2|the window"},
 	{"a grant has no member", "acquire", "if granted > 0 and redis.call('ZADD'", "if false and redis.call('ZADD'", 0, "ask time", 3, "has no member"},
 	{"a grant expires 1 ms early", "acquire", "string.format('%d', now - interval), 'LIMIT'", "string.format('%d', now - interval + 1), 'LIMIT'", 0, "ask time", 5, "has no member"},
-	{"an evicted value is a new limiter", "acquire", " or not stored and redis.call('ZCARD', KEYS[3]) > 0 then", " then", 0, "ask evict time", 5, "are more than 2"},
+	{"an evicted value is a new limiter", "acquire", " or not stored and redis.call('ZCARD', KEYS[3]) > 0 then", " then", 0, "ask evict time", 5, "more than 2|the window"},
 	{"a replay is not looked up", "acquire_rest", "if says('replay') then", "if false then", 0, "ask lose time", 5, "sends a call again"},
 	{"a call that arrives twice takes twice", "acquire", "left = redis.call('INCRBY', KEYS[2], taken)", "", 0, "ask twice time", 4, "do not add up"},
-	{"a refund gives back too much", "give_back", "math.min(tonumber(ARGV[4]), rate - value)", "rate - value", 0, "ask refund time", 5, "are more than 2"},
-	{"a refund leaves the member", "give_back", "redis.call('ZREM', KEYS[3], ARGV[2])", "", 0, "ask refund time", 4, "are more than 2"},
+	{"a refund gives back too much", "give_back", "math.min(tonumber(ARGV[4]), rate - value)", "rate - value", 0, "ask refund time", 5, "more than 2|the window"},
+	{"a refund leaves the member", "give_back", "redis.call('ZREM', KEYS[3], ARGV[2])", "", 0, "ask refund time", 4, "more than 2|the window"},
 	{"a place ahead does not expire", "reserve", "if e[2] > now and", "if", 0, "ask reserve die time", 5, "takes longer"},
-	{"value does not fall for what is taken ahead", "reserve", "if plain and back ~= n then", "if false then", 0, "ask reserve time", 4, "are more than 2"},
+	{"value does not fall for what is taken ahead", "reserve", "if plain and back ~= n then", "if false then", 0, "ask reserve time", 4, "more than 2|the window"},
 	{"a check finds nothing", "acquire_rest", "value = math.min(rate, math.max(value, rate - used))", "", 0, "ask evict time", 5, "do not add up"},
-	{"a lower rate leaves the permits in use", "set_rate", "if used > rate then", "if false then", 0, "ask rate time", 4, "the window of L0 holds 2"},
-	{"a cool-down is not obeyed", "acquire_rest", "if cooling > 0 then", "if false then", 0, "ask cool evict time", 5, "in a cool-down"},
+	{"a lower rate leaves the permits in use", "set_rate", "if used > rate then", "if false then", 0, "ask rate time", 4, "the window|more than"},
+	{"a cool-down is not obeyed", "acquire_rest", "if cooling > 0 then", "if false then", 0, "ask cool evict time", 5, "in a cool-down|the window|more than"},
 	{"a lifted cool-down gives nothing back", "lift_cool_down", "freed, lifted = freed + permits_of(m), 1", "lifted = 1", 0, "ask cool time", 4, "do not add up"},
 	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask stand reserve time", 5, "takes longer"},
 }
@@ -112,7 +114,8 @@ func TestEveryOrderFindsFaults(t *testing.T) {
 			r, err := Explore(cfg)
 			require.NoError(t, err)
 			require.NotZero(t, n, "there is no such text any more")
-			require.ErrorContains(t, r.Broken, m.broken, "%v", r)
+			require.Error(t, r.Broken, "%v", r)
+			require.Regexp(t, m.broken, r.Broken.Error(), "%v", r)
 			t.Log(r)
 		})
 	}
