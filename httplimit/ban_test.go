@@ -193,7 +193,7 @@ func TestBanThatRedisForgot(t *testing.T) {
 						ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 						defer cancel()
 						_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
-						require.ErrorIs(t, err, ErrThrottled)
+						require.ErrorIs(t, err, ErrRejected)
 					}
 					time.Sleep(time.Second - w.elapsed())
 					c.then(t, w)

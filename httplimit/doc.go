@@ -13,7 +13,7 @@
 //	httpClient := &http.Client{Transport: transport}
 //
 // The httpClient goes wherever a client is accepted; SDKs as a rule do. A request that is refused was
-// not sent, and its error is an [*Error] for which errors.Is(err, [ErrThrottled]) holds. The text of an error of
+// not sent, and its error is an [*Error] for which errors.Is(err, [ErrRejected]) holds. The text of an error of
 // http.Client has the URL in it with whatever secrets that has: log what [Redact] makes of it.
 //
 // Package platform has the rules of some platforms and the detectors of their refusals, and package rulefile

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// ErrThrottled is the error of a request that the Transport refused. It was not sent to the platform; with [WithRetry] it
+// ErrRejected is the error of a request that the Transport refused. It was not sent to the platform; with [WithRetry] it
 // may have been sent and throttled, but was not executed.
-var ErrThrottled = errors.New("httplimit: refused before it was sent")
+var ErrRejected = errors.New("httplimit: rejected before it was sent")
 
 // The reasons of an [Error].
 const (
@@ -22,7 +22,7 @@ const (
 	ReasonRule        = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 
-// An Error says why a request was refused before it was sent: errors.Is(err, [ErrThrottled]) holds for
+// An Error says why a request was refused before it was sent: errors.Is(err, [ErrRejected]) holds for
 // every Error. http.Client wraps it in a *url.Error, through which errors.As finds it, and whose text has the URL of the
 // request in it: see [Redact].
 type Error struct {
@@ -41,7 +41,7 @@ type Error struct {
 // Error returns the reason, the limiter, the wait and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(ErrThrottled.Error())
+	b.WriteString(ErrRejected.Error())
 	b.WriteString(": " + e.Reason)
 	if e.Limiter != "" {
 		fmt.Fprintf(&b, " (limiter %q", e.Limiter)
@@ -56,8 +56,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Is reports whether target is ErrThrottled.
-func (e *Error) Is(target error) bool { return target == ErrThrottled }
+// Is reports whether target is ErrRejected.
+func (e *Error) Is(target error) bool { return target == ErrRejected }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }

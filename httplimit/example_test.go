@@ -117,7 +117,7 @@ func ExampleNew_coolDown() {
 	fmt.Println(resp.StatusCode)
 
 	_, err = httpClient.Get(server.URL)
-	fmt.Println(errors.Is(err, httplimit.ErrThrottled))
+	fmt.Println(errors.Is(err, httplimit.ErrRejected))
 	until, _ := client.RateLimiter("api").CoolDownUntil(context.Background())
 	fmt.Println(time.Until(until).Round(time.Minute))
 	// Output:

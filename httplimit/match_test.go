@@ -220,7 +220,7 @@ func TestSecretsAreHashed(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer TOPSECRET")
 			_, err := tr.RoundTrip(r)
 			if i == 1 {
-				require.ErrorIs(t, err, ErrThrottled)
+				require.ErrorIs(t, err, ErrRejected)
 				require.NotContains(t, err.Error(), "TOPSECRET")
 				require.Contains(t, err.Error(), Hash("TOPSECRET"))
 			}

@@ -28,7 +28,7 @@ func TestContextWithMaxWait(t *testing.T) {
 		for bound, want := range map[time.Duration]time.Duration{3 * time.Second: 3 * time.Second, 0: 0, -1: 0, time.Minute: 5 * time.Second} {
 			start := time.Now()
 			err := send(ContextWithMaxWait(t.Context(), bound))
-			require.ErrorIs(t, err, ErrThrottled)
+			require.ErrorIs(t, err, ErrRejected)
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
 			require.InDelta(t, want, time.Since(start), float64(15*time.Millisecond), bound)
 		}

@@ -158,7 +158,7 @@ func TestPanickingRule(t *testing.T) {
 					counted := base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) })
 					body := &closer{Reader: strings.NewReader("x")}
 					_, err = w.transport(counted, WithRules(r)).RoundTrip(request(t, "POST", "http://x/", body))
-					require.ErrorIs(t, err, ErrThrottled)
+					require.ErrorIs(t, err, ErrRejected)
 					require.ErrorContains(t, err, `"bad"`)
 					var refused *Error
 					require.ErrorAs(t, err, &refused)

@@ -48,7 +48,7 @@ func TestRedact(t *testing.T) {
 			require.NotContains(t, fmt.Sprintf("%v %+v %s %q", r, r, r, r), "s3cret")
 			require.Contains(t, r.Error(), "http://x/robot/send?access_token=REDACTED")
 			require.Equal(t, strings.ReplaceAll(err.Error(), "s3cret", Redacted), r.Error())
-			require.ErrorIs(t, r, ErrThrottled)
+			require.ErrorIs(t, r, ErrRejected)
 			var refused *Error
 			require.ErrorAs(t, r, &refused)
 			require.Equal(t, w.key+"a", refused.Limiter)

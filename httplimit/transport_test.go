@@ -85,7 +85,7 @@ func TestWeights(t *testing.T) {
 		body := &closer{Reader: strings.NewReader("x")}
 		_, err := w.transport(base(ok), rules(b)).RoundTrip(request(t, "POST", "http://x/", body))
 		require.ErrorIs(t, err, ErrInvalidRule)
-		require.ErrorIs(t, err, ErrThrottled)
+		require.ErrorIs(t, err, ErrRejected)
 		require.EqualValues(t, 1, body.closed.Load())
 
 		b.WeightFunc = func(*http.Request) int64 { return 101 }
@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 				require.Equal(t, c.elapsed, w.elapsed())
 				require.Equal(t, 1, sent)
 				require.EqualValues(t, 1, body.closed.Load())
-				require.ErrorIs(t, err, ErrThrottled)
+				require.ErrorIs(t, err, ErrRejected)
 				var outer *url.Error
 				require.ErrorAs(t, err, &outer)
 				var refused *Error
@@ -283,7 +283,7 @@ func TestDryRun(t *testing.T) {
 		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventCoolDown,
 			EventRefused, EventAdmitted, EventThrottled, EventCoolDown}, kinds)
 		require.Equal(t, time.Minute, events[3].Wait)
-		require.ErrorIs(t, events[3].Err, ErrThrottled)
+		require.ErrorIs(t, events[3].Err, ErrRejected)
 		require.Equal(t, w.key+"a", events[3].Limiter)
 	})
 }
@@ -298,7 +298,7 @@ func TestRedisAway(t *testing.T) {
 		body := &closer{Reader: strings.NewReader("hello")}
 		_, err := tr.RoundTrip(request(t, "POST", "http://x/", body))
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
-		require.ErrorIs(t, err, ErrThrottled)
+		require.ErrorIs(t, err, ErrRejected)
 		require.ErrorContains(t, err, ReasonUnavailable)
 		require.Zero(t, sent)
 		require.EqualValues(t, 1, body.closed.Load())
@@ -340,7 +340,7 @@ func TestRatesOfLimiters(t *testing.T) {
 
 		_, err = w.transport(base(ok), rules(Limit{Name: w.key + "c"})).RoundTrip(request(t, "GET", "http://x/", nil))
 		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
-		require.ErrorIs(t, err, ErrThrottled)
+		require.ErrorIs(t, err, ErrRejected)
 	})
 }
 

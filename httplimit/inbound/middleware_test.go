@@ -369,7 +369,7 @@ func TestNewMiddlewareErrors(t *testing.T) {
 		}
 		_, err := New(c.client, c.name, c.rate, opts...)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, "%+v", c)
-		require.False(t, errors.Is(err, httplimit.ErrThrottled))
+		require.False(t, errors.Is(err, httplimit.ErrRejected))
 	}
 }
 
