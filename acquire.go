@@ -129,7 +129,7 @@ func (l *RateLimiter) peek(ctx context.Context, permits int64) (permit.Reply, er
 	return l.handle.Peek(ctx, permits)
 }
 
-func (l *RateLimiter) hooked() bool { return l.client != nil && len(l.client.hooks.list) > 0 }
+func (l *RateLimiter) hooked() bool { return l.client != nil && l.client.hooks.ofRequests() }
 
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (l *RateLimiter) ready(ctx context.Context) error {

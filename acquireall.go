@@ -76,7 +76,7 @@ func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) error {
 }
 
 func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {
-	if c != nil && len(c.hooks.list) > 0 {
+	if c != nil && c.hooks.ofRequests() {
 		return c.acquireAllHooked(ctx, wait, deadline, demands)
 	}
 	demands, err := c.distinct(ctx, demands)

@@ -74,11 +74,12 @@ func callMethod(v any, name string, ctx context.Context, limiters ...*RateLimite
 func TestNilArguments(t *testing.T) {
 	redistest.NoServer(t)
 	panics := 0
-	noPanic := WithObserver(func(e Event) {
+	noPanic := WithHook(Hook{Event: func(e Event) {
 		if e.Kind == Panicked {
 			panics++
 		}
-	})
+	}})
+
 	hook := WithHook(Hook{Request: func(ctx context.Context, _ RequestInfo) { ctx.Done() }})
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()

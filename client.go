@@ -74,7 +74,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		SetAddrs(addrs map[string]string)
 	})
 	c.cfg.divided = c.cfg.divided || c.cluster || ring
-	c.hooks = hooks{list: c.cfg.hooks, observer: c.cfg.observer}
+	c.hooks = c.cfg.hooks
 	c.redis = redisson.NewConn(rdb, redisson.Config{
 		Divided:     c.cfg.divided,
 		Scripts:     &scripts,

@@ -18,8 +18,8 @@ const (
 	// Duration is how long the outage lasted, and Degraded is the number of requests that an [OutagePolicy]
 	// granted during it.
 	OutageEnded
-	// Panicked reports that a hook of the redis client, or the observer itself, panicked during a call for
-	// Limiter. Err holds the value of the panic. A call in which a hook panics fails with ErrUnavailable.
+	// Panicked reports that a hook of the redis client, or a function of a [Hook], panicked during a call for
+	// Limiter. Err holds the value of the panic. A call in which a hook of the redis client panics fails with ErrUnavailable.
 	Panicked
 )
 
@@ -36,7 +36,7 @@ func (k EventKind) String() string {
 	return "unknown event"
 }
 
-// An Event is passed to the observer of a Client; see [WithObserver]. Fields that do not apply to the Kind are
+// An Event is passed to the Event functions of the Hooks of a Client. Fields that do not apply to the Kind are
 // zero.
 type Event struct {
 	Kind     EventKind
@@ -45,18 +45,6 @@ type Event struct {
 	Duration time.Duration
 	Degraded int64 // number of requests
 	Err      error
-}
-
-// WithObserver sets a function that is called with every event of the Client, for logs, metrics and alarms. On
-// a ring an outage is that of one shard. On a cluster it is that of one limiter, or of several limiters whose
-// names hash alike. Otherwise it is that of the whole Client.
-//
-// The goroutine that notices an event calls f, without holding locks. That goroutine serves the requests of
-// other callers, so f must not block. If f panics, it is called once more with an event of kind [Panicked], and
-// nothing else ends. Calls of f may overlap, and the two events of an outage that ends at once may be delivered
-// in either order; their Time is right in any case. The default is no observer.
-func WithObserver(f func(Event)) Option {
-	return func(c *config) { c.observer = f }
 }
 
 // eventOf returns an event of the engine as an Event.

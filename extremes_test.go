@@ -170,12 +170,12 @@ func TestPanicsAreContained(t *testing.T) {
 			observed := make(chan Event, 1000)
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				h := &panicker{}
-				w := newWorld(t, rdb, WithObserver(func(e Event) {
+				w := newWorld(t, rdb, WithHook(Hook{Event: func(e Event) {
 					observed <- e
 					if name == "observer" {
 						panic("observer")
 					}
-				}))
+				}}))
 				require.NoError(t, w.l.SetRate(w.ctx, overall(5, time.Second)))
 				w.granted(1)
 				rdb.AddHook(h)

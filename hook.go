@@ -2,6 +2,7 @@ package ratelimiter
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
@@ -13,8 +14,8 @@ import (
 // are nil are not called.
 //
 // They are called without locks, in the goroutine of the request or call that they are about, and calls of them
-// may overlap. They must not block. If one of them panics, the observer of the Client is told so by an event of
-// kind [Panicked], and nothing else happens.
+// may overlap. They must not block. If one of them panics, Event of all Hooks is called with an event of kind
+// [Panicked], and nothing else happens.
 type Hook struct {
 	// Request is called exactly once for each request for permits, when it has ended, whether with permits,
 	// without them, or with an error. The context is that of the request.
@@ -25,7 +26,10 @@ type Hook struct {
 	// Call is called once for each attempt at a script call, when Redis has replied or the attempt has failed.
 	// The requests of many callers may share a call.
 	Call func(CallInfo)
-	// Event is called with every event of the Client, as the function of [WithObserver] is.
+	// Event is called with every event of the Client, for logs, metrics and alarms. On a ring an outage is that of
+	// one shard. On a cluster it is that of one limiter, or of several limiters whose names hash alike. Otherwise it
+	// is that of the whole Client. The two events of an outage that ends at once may be delivered in either order;
+	// their Time is right in any case.
 	Event func(Event)
 }
 
@@ -123,43 +127,42 @@ type Healed struct {
 	Clock int64
 }
 
-// hooks are what a Client tells of its work.
-type hooks struct {
-	list     []Hook
-	observer func(Event) // may be nil
-}
+// hooks are the Hooks of a Client.
+type hooks []Hook
 
-// each calls f with each Hook. It tells the observer of those that panic.
-func (h *hooks) each(limiter string, f func(*Hook)) {
-	retry.Each(h.list, f, func(_ int, err error) {
-		if h.observer != nil { // if that panics as well, there is nobody left to tell
-			_ = retry.Contain(func() { h.observer(Event{Kind: Panicked, Limiter: limiter, Time: time.Now(), Err: err}) })
-		}
+// each calls f with each Hook, and reports panics.
+func (h hooks) each(limiter string, f func(*Hook)) {
+	retry.Each(h, f, func(_ int, err error) {
+		e := Event{Kind: Panicked, Limiter: limiter, Time: time.Now(), Err: err}
+		retry.Each(h, e.to, func(int, error) {}) // if that panics as well, it is not reported
 	})
 }
 
-// observe returns the function that the engine calls with its events, or nil if nobody wants them. The engine
-// contains a panic of the observer.
-func (h *hooks) observe() func(engine.Event) {
-	if h.observer == nil && len(h.list) == 0 {
+func (e Event) to(h *Hook) {
+	if h.Event != nil {
+		h.Event(e)
+	}
+}
+
+// observe returns the function that the engine calls with its events, or nil if nobody wants them.
+func (h hooks) observe() func(engine.Event) {
+	if len(h) == 0 {
 		return nil
 	}
 	return func(ev engine.Event) {
 		e := eventOf(ev)
-		h.each(e.Limiter, func(h *Hook) {
-			if h.Event != nil {
-				h.Event(e)
-			}
-		})
-		if h.observer != nil {
-			h.observer(e)
-		}
+		h.each(e.Limiter, e.to)
 	}
 }
 
+// ofRequests reports whether a Hook wants to know of requests.
+func (h hooks) ofRequests() bool {
+	return slices.ContainsFunc(h, func(h Hook) bool { return h.Request != nil || h.Waiting != nil })
+}
+
 // called returns the function that is called after each attempt at a script call, or nil if nobody wants to know.
-func (h *hooks) called() func(permit.Call) {
-	if len(h.list) == 0 {
+func (h hooks) called() func(permit.Call) {
+	if !slices.ContainsFunc(h, func(h Hook) bool { return h.Call != nil }) {
 		return nil
 	}
 	return func(c permit.Call) {
@@ -173,7 +176,7 @@ func (h *hooks) called() func(permit.Call) {
 }
 
 // waiting tells that the number of requests that may wait has changed.
-func (h *hooks) waiting(limiter string, delta int) {
+func (h hooks) waiting(limiter string, delta int) {
 	h.each(limiter, func(h *Hook) {
 		if h.Waiting != nil {
 			h.Waiting(limiter, delta)
@@ -182,7 +185,7 @@ func (h *hooks) waiting(limiter string, delta int) {
 }
 
 // ended tells that a request has ended. If it has no error and no permits, its outcome is refused.
-func (h *hooks) ended(ctx context.Context, r *RequestInfo, granted bool, refused RequestOutcome, err error) {
+func (h hooks) ended(ctx context.Context, r *RequestInfo, granted bool, refused RequestOutcome, err error) {
 	if ctx == nil { // which is the error
 		ctx = context.Background()
 	}
@@ -202,7 +205,7 @@ func (r *RequestInfo) learn(reply *permit.Reply) {
 }
 
 func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (got engine.Outcome, err error) {
-	h := &l.client.hooks
+	h := l.client.hooks
 	r := RequestInfo{Limiter: l.name, Operation: OperationTry, Permits: want.Permits, Begin: time.Now()}
 	refused := RequestRefused
 	if want.Wait {
@@ -243,7 +246,7 @@ func (l *RateLimiter) peekHooked(ctx context.Context, permits int64) (a permit.R
 }
 
 func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (got AllResult, err error) {
-	h := &c.hooks
+	h := c.hooks
 	r := RequestInfo{Operation: OperationAll, Begin: time.Now()}
 	refused := RequestRefused
 	if len(demands) > 0 && demands[0].Limiter != nil {

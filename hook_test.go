@@ -205,8 +205,9 @@ func TestHookThatPanics(t *testing.T) {
 			texts = append(texts, e.Err.Error())
 		}
 		require.Equal(t, []string{"a Hook panicked: waiting", "a Hook panicked: call", "a Hook panicked: waiting", "a Hook panicked: request"}, texts)
-	}, WithHook(bad), WithHook(h.hook()), WithObserver(func(e Event) {
+	}, WithHook(bad), WithHook(h.hook()), WithHook(Hook{Event: func(e Event) {
 		told = append(told, e)
 		panic("the observer, too")
-	}))
+	}}),
+	)
 }

@@ -15,7 +15,6 @@ type config struct {
 	refuseEarly  bool
 	known        time.Duration
 	policy       OutagePolicy
-	observer     func(Event)
 	hooks        []Hook
 }
 

@@ -37,13 +37,13 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout, o.DialerRetries = 20*time.Second, 1 })
 	w := watched(rdb)
 	var began, ended atomic.Int64
-	client := newClient(t, rdb, WithOutagePolicy(p), WithObserver(func(e Event) {
+	client := newClient(t, rdb, WithOutagePolicy(p), WithHook(Hook{Event: func(e Event) {
 		if e.Kind == OutageBegan {
 			began.Add(1)
 		} else if e.Kind == OutageEnded {
 			ended.Add(1)
 		}
-	}))
+	}}))
 	l := client.RateLimiter(redistest.Key(t))
 	require.NoError(t, l.SetRate(t.Context(), rate))
 

@@ -169,11 +169,12 @@ func TestObserver(t *testing.T) {
 		require.InDelta(t, 5500*time.Millisecond, events[1].Duration, float64(750*time.Millisecond))
 		require.NoError(t, events[1].Err)
 		require.Equal(t, "outage began, outage ended, unknown event", fmt.Sprintf("%v, %v, %v", events[0].Kind, events[1].Kind, EventKind(0)))
-	}, WithObserver(func(e Event) {
+	}, WithHook(Hook{Event: func(e Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		events = append(events, e)
-	}))
+	}}),
+	)
 }
 
 // TestOutagePolicyOfTheClient checks that a Client returns the policy that its limiters follow.

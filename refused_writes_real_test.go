@@ -29,7 +29,7 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 		lasts    = 15 * time.Second
 	)
 	var began, ended atomic.Int64
-	client := newClient(t, p.rdb, WithOutagePolicy(LocalShare(overall(4, interval), 2)), WithObserver(func(e Event) {
+	client := newClient(t, p.rdb, WithOutagePolicy(LocalShare(overall(4, interval), 2)), WithHook(Hook{Event: func(e Event) {
 		switch e.Kind {
 		case OutageBegan:
 			began.Add(1)
@@ -39,7 +39,7 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 		case OutageEnded:
 			ended.Add(1)
 		}
-	}))
+	}}))
 	defer client.Close()
 	l := client.RateLimiter(redistest.Key(t))
 	require.NoError(t, l.SetRate(p.ctx, overall(4, interval)))

@@ -41,11 +41,11 @@ func newRealRing(t *testing.T, args []string, opts ...func(*redis.RingOptions)) 
 	}
 	r.rdb = redis.NewRing(o)
 	t.Cleanup(func() { require.NoError(t, r.rdb.Close()) })
-	r.client = newClient(t, r.rdb, WithObserver(func(e Event) {
+	r.client = newClient(t, r.rdb, WithHook(Hook{Event: func(e Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, e)
-	}))
+	}}))
 	t.Cleanup(func() { require.NoError(t, r.client.Close()) })
 	r.victim = r.servers[1]
 	return r

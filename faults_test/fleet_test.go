@@ -38,14 +38,14 @@ const fleetSize = 3
 // newFleet makes a Client of each redis client that dial returns.
 func newFleet(f *fault, dial func() redis.UniversalClient, opts ...ratelimiter.Option) *fleet {
 	a := &fleet{f: f}
-	opts = append(opts, ratelimiter.WithObserver(func(e ratelimiter.Event) {
+	opts = append(opts, ratelimiter.WithHook(ratelimiter.Hook{Event: func(e ratelimiter.Event) {
 		switch e.Kind {
 		case ratelimiter.OutageBegan:
 			a.began.Add(1)
 		case ratelimiter.OutageEnded:
 			a.ended.Add(1)
 		}
-	}))
+	}}))
 	for range fleetSize {
 		rdb := dial()
 		c := clienttest.New(f, rdb, opts...)

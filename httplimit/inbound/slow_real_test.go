@@ -40,7 +40,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	defer rdb.Close()
 	var began, ended atomic.Int64
-	client := clienttest.New(t, rdb, ratelimiter.WithOutagePolicy(p), ratelimiter.WithObserver(func(e ratelimiter.Event) {
+	client := clienttest.New(t, rdb, ratelimiter.WithOutagePolicy(p), ratelimiter.WithHook(ratelimiter.Hook{Event: func(e ratelimiter.Event) {
 		switch e.Kind {
 		case ratelimiter.OutageBegan:
 			t.Log(e.Kind, e.Err)
@@ -49,7 +49,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 			t.Log(e.Kind, e.Duration, e.Degraded)
 			ended.Add(1)
 		}
-	}))
+	}}))
 	defer client.Close()
 	m, err := New(client, redistest.Key(t), ratelimiter.Rate{Permits: 4, Interval: 500 * time.Millisecond},
 		WithKeys(ByHeader("X-Key")))

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -71,17 +70,11 @@ func (h *Handle) observePanic(err error) {
 	}
 }
 
-// observe calls the observer. If the observer panics, observe tells it so, once: a panic must neither end the
-// process nor leave a flight in the air.
+// observe calls the observer, which does not panic.
 func (h *Handle) observe(ev Event) {
-	if h.engine.cfg.Observe == nil {
-		return
-	}
-	ev.Limiter, ev.Time = h.name, time.Now()
-	tell := func() { h.engine.cfg.Observe(ev) }
-	if err := retry.Contain(tell); err != nil {
-		ev = Event{Kind: Panicked, Limiter: h.name, Time: ev.Time, Err: fmt.Errorf("the observer %w", err)}
-		_ = retry.Contain(tell)
+	if h.engine.cfg.Observe != nil {
+		ev.Limiter, ev.Time = h.name, time.Now()
+		h.engine.cfg.Observe(ev)
 	}
 }
 
