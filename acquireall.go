@@ -29,37 +29,22 @@ type AllResult struct {
 	Degraded bool
 }
 
-// TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is
-// over; with timeout <= 0 it asks once. If it was refused, the AllResult names the limiter to blame. Demands
-// for the same limiter are added up.
+// TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is over; with
+// timeout <= 0 it asks once. If they were refused, the AllResult reports which limiter did. Demands for the same limiter
+// are added up.
 //
-// If all keys are in one hash slot, or Redis is neither a cluster nor a ring, and there are at most 6 limiters,
-// one script decides all of them at one instant. Otherwise TryAcquireAll asks the limiters one after another,
-// in the order of their keys, and returns what was granted when one of them refuses. In that case other callers
-// may for a moment be refused permits that nobody gets.
+// Up to 6 limiters are decided by one script at one instant, if their keys are in one hash slot or Redis is neither a
+// cluster nor a ring. Otherwise TryAcquireAll asks one after another, in the order of their keys, and gives back what was
+// granted when one refuses; in the meantime other callers may be refused permits that nobody gets.
 //
-// A caller that waits stands in the line of the limiter that refused it, in the order in which the callers of
-// this Client came; meanwhile the permits of the other limiters are free for others. A list that is passed
-// over, because its limiters refuse it in turns or because one has refused it for longer than an interval,
-// reserves its permits: it takes them in Redis ahead of their return, and is granted all of them when they have
-// come back. They count in the window from the instant of the grant on.
-//
-// What a reservation costs other callers is bounded. While permits of a limiter are taken ahead, its other callers
-// wait, in all processes: for one interval of that limiter at most. Then nobody takes permits of it ahead for a while.
-// Permits that have come back are kept for four intervals at most, counted from the beginning,
-// and go back at once when another limiter is known to take longer, as in a cool-down. In the long run no more
-// than a tenth of a limiter's rate lies idle for the lists of a Client: after an attempt the limiter is not
-// reserved again until the idle time is made up for, which takes at most ten times as long as the attempt and
-// at most 40 intervals.
-//
-// Lists that want the same limiter reserve one at a time, the oldest first. An attempt takes about one interval,
-// also if other processes take every permit at the instant at which it comes back. Callers in other processes that
-// take permits ahead, too, are served before it if they came first.
-//
-// When ctx is done, TryAcquireAll returns at once, and what was granted or reserved at that moment goes back.
+// Calls of one Client that wait for the same limiter are served in the order in which they came. A call that is passed
+// over for longer than an interval reserves its permits: for one interval at most, other callers of a limiter wait until
+// the reservation is complete, in all processes. In the long run no more than a tenth of a limiter's rate lies idle for
+// the reservations of a Client. See docs/engine.md.
 //
 // TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], such as ErrUnavailable, and ErrInvalidArgument if
-// there is no demand or a limiter belongs to another Client. After an error no permits are kept.
+// there is no demand or a limiter belongs to another Client. After an error, and at once when ctx is done, what was
+// granted or reserved goes back.
 func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, error) {
 	if timeout <= 0 {
 		return c.acquireAll(ctx, false, time.Time{}, demands)
@@ -70,9 +55,8 @@ func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, deman
 // AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes; while Redis is
 // unavailable, until ErrUnavailable after the time that [WithOutageLimit] sets. In every other respect it is like
 // [Client.TryAcquireAll].
-func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) error {
-	_, err := c.acquireAll(ctx, true, time.Time{}, demands)
-	return err
+func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, error) {
+	return c.acquireAll(ctx, true, time.Time{}, demands)
 }
 
 func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {

@@ -73,7 +73,7 @@ func TestListsOfSeveralProcesses(t *testing.T) {
 								demands = append(demands, Demand{client.RateLimiter(l.Name()), c.permits})
 							}
 						}
-						lists.again(func() error { return client.AcquireAll(ctx, demands...) })
+						lists.again(func() error { return errOf(client.AcquireAll(ctx, demands...)) })
 					}
 					for i := range c.singles * len(l) {
 						limiter := client.RateLimiter(l[i%len(l)].Name())
@@ -100,7 +100,7 @@ func TestPerClientLimitersAreEachClientsOwn(t *testing.T) {
 		acquire func(ctx context.Context, l []*RateLimiter) error
 	}{
 		{"lists", func(ctx context.Context, l []*RateLimiter) error {
-			return l[0].client.AcquireAll(ctx, Demand{l[0], 8}, Demand{l[1], 8})
+			return errOf(l[0].client.AcquireAll(ctx, Demand{l[0], 8}, Demand{l[1], 8}))
 		}},
 		{"large requests", func(ctx context.Context, l []*RateLimiter) error { return l[0].Acquire(ctx, 8) }},
 	} {

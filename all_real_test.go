@@ -83,7 +83,7 @@ func TestManyCallersOfOverlappingLists(t *testing.T) {
 					for _, j := range rand.Perm(len(mine))[:2+rand.IntN(3)] {
 						demands = append(demands, Demand{mine[j], 1 + rand.Int64N(4)})
 					}
-					if !assert.NoError(t, c.AcquireAll(ctx, demands...), "caller %d", i) {
+					if !assert.NoError(t, errOf(c.AcquireAll(ctx, demands...)), "caller %d", i) {
 						return
 					}
 					counted.Lock()
@@ -168,7 +168,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 					}
 					r, err := AllResult{Granted: true}, error(nil)
 					if d == 0 && rand.IntN(2) == 0 {
-						err = c.AcquireAll(giveUp, demands...)
+						_, err = c.AcquireAll(giveUp, demands...)
 					} else if d == 0 {
 						r, err = c.TryAcquireAll(giveUp, time.Minute, demands...)
 					} else {
@@ -212,7 +212,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 			running.Go(func() {
 				for {
 					begun.Add(1)
-					err := c.AcquireAll(ctx, Demand{a, 1}, Demand{scarce, 3}, Demand{b, 1})
+					_, err := c.AcquireAll(ctx, Demand{a, 1}, Demand{scarce, 3}, Demand{b, 1})
 					if err != nil {
 						assert.ErrorIs(t, err, ErrClosed)
 						return
@@ -278,7 +278,7 @@ func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 		singles.Store(0)
 		control.Store(0)
 		running.Go(func() {
-			for begin := time.Now(); client.AcquireAll(ctx, Demand{a, 3}, Demand{b, 9}) == nil; begin = time.Now() {
+			for begin := time.Now(); errOf(client.AcquireAll(ctx, Demand{a, 3}, Demand{b, 9})) == nil; begin = time.Now() {
 				lists.Add(1)
 				longest = max(longest, time.Since(begin))
 			}

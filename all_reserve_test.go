@@ -64,7 +64,7 @@ func TestAReservationWhoseStateIsGone(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
 				ctx, cancel := context.WithDeadline(w.ctx, time.Now().Add(30*time.Second+4*time.Minute))
 				defer cancel()
-				l, peer, done := reserved(w, func(demands ...Demand) error { return w.client.AcquireAll(ctx, demands...) })
+				l, peer, done := reserved(w, func(demands ...Demand) error { return errOf(w.client.AcquireAll(ctx, demands...)) })
 				require.NoError(t, w.rdb.Del(w.ctx, gone(keysOf(l[1], Overall))...).Err())
 				require.NoError(t, <-done)
 				time.Sleep(time.Minute + time.Millisecond)

@@ -115,7 +115,7 @@ func TestAllOfBadInput(t *testing.T) {
 		} {
 			_, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
 			require.ErrorIs(t, err, ErrInvalidArgument, name)
-			require.ErrorIs(t, w.client.AcquireAll(w.ctx, demands...), ErrInvalidArgument, name)
+			require.ErrorIs(t, errOf(w.client.AcquireAll(w.ctx, demands...)), ErrInvalidArgument, name)
 		}
 		_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{w.l, 1})
 		require.ErrorIs(t, err, ErrNotInitialized)
@@ -131,7 +131,7 @@ func TestAllOfBadInput(t *testing.T) {
 		w.all(AllResult{Limiter: l[0], Wait: time.Second}, Demand{l[0], 1})
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
-		require.ErrorIs(t, w.client.AcquireAll(ctx, Demand{l[0], 1}, Demand{l[1], 1}), context.Canceled)
+		require.ErrorIs(t, errOf(w.client.AcquireAll(ctx, Demand{l[0], 1}, Demand{l[1], 1})), context.Canceled)
 	})
 }
 
@@ -215,11 +215,11 @@ func TestAllObeysCoolDownAndGap(t *testing.T) {
 		l := w.others(overall(10, time.Second), paced(20, time.Second, 50*time.Millisecond))
 		demands := []Demand{{l[0], 1}, {l[1], 2}}
 		for i := range 5 {
-			require.NoError(t, w.client.AcquireAll(w.ctx, demands...))
+			require.NoError(t, errOf(w.client.AcquireAll(w.ctx, demands...)))
 			require.Equal(t, time.Duration(i)*100*time.Millisecond, w.elapsed())
 		}
 		require.NoError(t, l[0].CoolDown(w.ctx, w.epoch.Add(time.Minute)))
-		require.NoError(t, w.client.AcquireAll(w.ctx, demands...))
+		require.NoError(t, errOf(w.client.AcquireAll(w.ctx, demands...)))
 		require.Equal(t, time.Minute, w.elapsed())
 	})
 }

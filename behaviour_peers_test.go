@@ -204,7 +204,7 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 		t.Helper()
 		require.InDelta(t, want, got[0], float64(5*time.Second))
 		require.InDelta(t, want, got[1], float64(5*time.Second))
-		require.Equal(t, NoTTL, got[2], "the limiter itself stays")
+		require.Equal(t, noTTL, got[2], "the limiter itself stays")
 	}
 	inWorld(t, perClient(25*time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
@@ -232,11 +232,11 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 	}, WithClientKeyTTL(time.Minute))
 	inWorld(t, perClient(time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
-		require.Equal(t, []time.Duration{NoTTL, NoTTL, NoTTL}, ttls(w))
+		require.Equal(t, []time.Duration{noTTL, noTTL, noTTL}, ttls(w))
 	}, WithClientKeyTTL(0))
 	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
-		require.Equal(t, []time.Duration{NoTTL, NoTTL, NoTTL}, ttls(w))
+		require.Equal(t, []time.Duration{noTTL, noTTL, noTTL}, ttls(w))
 	})
 	t.Run("id stable over restarts", func(t *testing.T) {
 		inWorld(t, perClient(time.Minute), func(t *testing.T, w *world) {

@@ -15,7 +15,7 @@ import (
 func TestClearExpireByAnotherClient(t *testing.T) {
 	for name, keys := range map[string]struct {
 		ttl, want time.Duration
-	}{"forever": {0, NoTTL}, "an hour": {time.Hour, time.Hour}} {
+	}{"forever": {0, noTTL}, "an hour": {time.Hour, time.Hour}} {
 		for how, next := range map[string]func(w *world, l *RateLimiter){
 			"Try": func(w *world, l *RateLimiter) {
 				r, err := l.Try(w.ctx, 1)

@@ -5,14 +5,6 @@ import (
 	"time"
 )
 
-// Values that [RateLimiter.TTL] returns besides a duration, the same as in Redis and Redisson.
-const (
-	// NoTTL means that the limiter does not expire.
-	NoTTL time.Duration = -1
-	// NoLimiter means that the limiter does not exist.
-	NoLimiter time.Duration = -2
-)
-
 // An ExpireCondition makes [RateLimiter.Expire] depend on the TTL that a key has. A key without a TTL counts as
 // living forever. The zero value is no condition.
 type ExpireCondition struct{ flag string }
@@ -96,19 +88,29 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	return l.redis.ClearExpire(ctx)
 }
 
-// TTL returns how long the limiter still lives, to the millisecond, or [NoTTL] or [NoLimiter]. A limiter that lives
-// longer than a time.Duration can tell, 292 years, has the longest TTL. It returns ctx.Err(), ErrClosed,
-// ErrUnavailable, or an error from Redis.
+// TTL returns how long the limiter still lives, to the millisecond, and 0 if it does not expire, for which Redisson's
+// remainTimeToLive returns -1. A limiter that lives longer than a time.Duration can tell, 292 years, has the longest
+// TTL. TTL returns ErrNotInitialized if the limiter does not exist, for which Redisson returns -2. Other errors are
+// ctx.Err(), ErrClosed, ErrUnavailable, and those from Redis.
 func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}
-	return l.redis.TTL(ctx)
+	ttl, err := l.redis.TTL(ctx)
+	return ttlOf(ttl), err
+}
+
+// ttlOf returns the TTL that Redis told, and 0 for none. One in its last millisecond has a millisecond.
+func ttlOf(d time.Duration) time.Duration {
+	if d < 0 {
+		return 0
+	}
+	return max(d, time.Millisecond)
 }
 
 // ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond; of a
 // limiter that lives for more than 2^53 ms it is the instant in 2^53 ms. It is the zero time if the limiter does not
-// expire or does not exist. ExpireTime returns ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis.
+// expire. ExpireTime returns the same errors as [RateLimiter.TTL], such as ErrUnavailable.
 func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err

@@ -142,7 +142,7 @@ func TestContextThatEndsInAnOutage(t *testing.T) {
 			"Acquire":    func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
 			"TryAcquire": func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
 			"AcquireAll": func(ctx context.Context) error {
-				return w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1})
+				return errOf(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))
 			},
 		} {
 			ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
@@ -196,7 +196,7 @@ func TestPanicsAreContained(t *testing.T) {
 				fails(w.l.Acquire(w.ctx, 1)) // fails once the outage limit has passed
 				ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 				defer cancel()
-				fails(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))
+				fails(errOf(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1})))
 				if name == "hook" {
 					err = w.l.SetRate(w.ctx, overall(5, time.Second))
 					fails(err)

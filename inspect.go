@@ -20,8 +20,8 @@ type State struct {
 	// HashKey, ValueKey and PermitsKey are the names of the limiter's keys. In a [PerClient] limiter the last
 	// two are those of this client.
 	HashKey, ValueKey, PermitsKey string
-	// HashTTL, ValueTTL and PermitsTTL are how long each key still lives, to the millisecond. They are [NoTTL]
-	// for a key that does not expire and [NoLimiter] for a key that does not exist.
+	// HashTTL, ValueTTL and PermitsTTL are how long each key still lives, to the millisecond. They are 0 for
+	// a key that does not expire or does not exist.
 	HashTTL, ValueTTL, PermitsTTL time.Duration
 
 	// Fields are the fields of the hash as they are stored. If the hash has more than 64 fields, only those of
@@ -91,9 +91,9 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 		HashKey:     l.redis.Keys.Hash,
 		ValueKey:    l.redis.Keys.Value[typ],
 		PermitsKey:  l.redis.Keys.Permits[typ],
-		HashTTL:     found.HashTTL,
-		ValueTTL:    found.ValueTTL,
-		PermitsTTL:  found.PermitsTTL,
+		HashTTL:     ttlOf(found.HashTTL),
+		ValueTTL:    ttlOf(found.ValueTTL),
+		PermitsTTL:  ttlOf(found.PermitsTTL),
 		Fields:      found.Fields,
 		Rate:        rateOf(found.Rate),
 		Value:       found.Value,

@@ -27,7 +27,7 @@ func TestInspect(t *testing.T) {
 		require.Equal(t, overall(5, 10*time.Second), s.Rate)
 		require.True(t, s.HasValue)
 		require.Equal(t, "2", s.Value, "as it is: nobody has reclaimed what expired")
-		require.Equal(t, []time.Duration{NoTTL, NoTTL, NoTTL}, []time.Duration{s.HashTTL, s.ValueTTL, s.PermitsTTL})
+		require.Equal(t, make([]time.Duration, 3), []time.Duration{s.HashTTL, s.ValueTTL, s.PermitsTTL})
 		require.WithinDuration(t, w.epoch.Add(11*time.Second), s.Time, time.Millisecond)
 		require.EqualValues(t, 2, s.MemberCount)
 		require.Equal(t, map[MemberFormat]int{MemberBc0I: 2}, s.Formats)
@@ -74,7 +74,7 @@ func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 		require.False(t, s.HasValue)
 		require.Empty(t, s.Members)
 		require.NotNil(t, s.Members)
-		require.Equal(t, []time.Duration{NoLimiter, NoLimiter}, []time.Duration{s.ValueTTL, s.PermitsTTL})
+		require.Equal(t, make([]time.Duration, 2), []time.Duration{s.ValueTTL, s.PermitsTTL})
 	})
 }
 
@@ -132,7 +132,7 @@ func TestInspectOfNoLimiter(t *testing.T) {
 		require.ErrorContains(t, err, w.l.Name())
 		require.Equal(t, w.l.Name(), s.HashKey)
 		require.Empty(t, s.Fields)
-		require.Equal(t, NoLimiter, s.HashTTL)
+		require.Zero(t, s.HashTTL)
 
 		// The hash is gone but its permits are not.
 		w.put(0, grant(3))

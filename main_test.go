@@ -221,3 +221,9 @@ func count(rdb *redis.Client) *counter {
 	rdb.AddHook(c)
 	return c
 }
+
+// noTTL is the TTL that go-redis returns of a key without one.
+const noTTL = time.Duration(-1)
+
+// errOf returns the error of a call that returns something else, too.
+func errOf[T any](_ T, err error) error { return err }

@@ -47,7 +47,7 @@ func TestTrySetRate(t *testing.T) {
 		got, err := w.l.Rate(w.ctx)
 		require.NoError(t, err)
 		require.Equal(t, first, got)
-		require.Equal(t, NoTTL, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val())
+		require.Equal(t, noTTL, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val())
 
 		// This hash was made by Redisson 3.37 or older, to which Redisson's own trySetRate would add
 		// keepAliveTime even though it returns false.
@@ -235,15 +235,14 @@ func TestHashInItsLastMillisecond(t *testing.T) {
 
 func TestExpireFamily(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		ttl, err := w.l.TTL(w.ctx)
-		require.NoError(t, err)
-		require.Equal(t, NoLimiter, ttl)
+		_, err := w.l.TTL(w.ctx)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		require.ErrorContains(t, err, w.l.Name())
 		ok, err := w.l.Expire(w.ctx, time.Hour)
 		require.NoError(t, err)
 		require.False(t, ok, "nothing to expire")
-		at, err := w.l.ExpireTime(w.ctx)
-		require.NoError(t, err)
-		require.True(t, at.IsZero())
+		_, err = w.l.ExpireTime(w.ctx)
+		require.ErrorIs(t, err, ErrNotInitialized)
 		ok, err = w.l.ClearExpire(w.ctx)
 		require.NoError(t, err)
 		require.False(t, ok)
@@ -253,17 +252,25 @@ func TestExpireFamily(t *testing.T) {
 
 		require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second)))
 		w.granted(1)
+		ttl, err := w.l.TTL(w.ctx)
+		require.NoError(t, err)
+		require.Zero(t, ttl, "it does not expire")
+		at, err := w.l.ExpireTime(w.ctx)
+		require.NoError(t, err)
+		require.Zero(t, at)
+		require.NoError(t, w.rdb.PExpire(w.ctx, w.l.Name(), time.Hour).Err())
 		ttl, err = w.l.TTL(w.ctx)
 		require.NoError(t, err)
-		require.Equal(t, NoTTL, ttl)
+		require.InDelta(t, time.Hour, ttl, float64(time.Second))
+		require.NoError(t, w.rdb.Persist(w.ctx, w.l.Name()).Err())
 		for i, c := range []struct {
 			ttl  time.Duration
 			cond ExpireCondition
 			took bool
 			left time.Duration
 		}{
-			{time.Hour, IfSet(), false, NoTTL},
-			{time.Hour, IfGreater(), false, NoTTL}, // no TTL counts as the longest
+			{time.Hour, IfSet(), false, noTTL},
+			{time.Hour, IfGreater(), false, noTTL}, // no TTL counts as the longest
 			{2 * time.Hour, IfLess(), true, 2 * time.Hour},
 			{time.Hour, IfNotSet(), false, 2 * time.Hour},
 			{time.Hour, IfGreater(), false, 2 * time.Hour},
@@ -277,8 +284,8 @@ func TestExpireFamily(t *testing.T) {
 			require.Equal(t, c.took, ok, "%d", i)
 			for _, k := range keysOf(w.l, Overall) {
 				got := w.rdb.PTTL(w.ctx, k).Val()
-				if c.left == NoTTL {
-					require.Equal(t, NoTTL, got, "%d %s", i, k)
+				if c.left == noTTL {
+					require.Equal(t, noTTL, got, "%d %s", i, k)
 				} else {
 					require.InDelta(t, c.left, got, float64(time.Second), "%d %s", i, k)
 				}

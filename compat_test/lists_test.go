@@ -148,7 +148,7 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 					r, err := ratelimiter.AllResult{}, error(nil)
 					switch way := rng.IntN(3); {
 					case way == 0 && l.waits && !timed:
-						err = c.AcquireAll(ctx, demands...)
+						_, err = c.AcquireAll(ctx, demands...)
 						r.Granted = err == nil
 					case way > 0 && timed:
 						r, err = c.TryAcquireAll(ctx, time.Duration(1+rng.IntN(30))*time.Millisecond, demands...)
@@ -304,7 +304,7 @@ func overlap(t *testing.T, through []redis.UniversalClient, seen *clusterLedger)
 					demands = append(demands, ratelimiter.Demand{Limiter: c.RateLimiter(fmt.Sprint(name, i)), Permits: 1 + rng.Int64N(4)})
 				}
 				asked := time.Now()
-				if !assert.NoError(t, c.AcquireAll(ctx, demands...), "caller %d", caller) {
+				if _, err := c.AcquireAll(ctx, demands...); !assert.NoError(t, err, "caller %d", caller) {
 					return
 				}
 				longest.Store(max(longest.Load(), int64(time.Since(asked))))

@@ -122,12 +122,18 @@ func (g goSide) call(ctx context.Context, l *ratelimiter.RateLimiter, operation 
 		return truth(l.ClearExpire(ctx))
 	case "remainTimeToLive":
 		d, err := l.TTL(ctx)
-		if d == ratelimiter.NoTTL || d == ratelimiter.NoLimiter {
-			return strconv.Itoa(int(d)), err
+		switch {
+		case errors.Is(err, ratelimiter.ErrNotInitialized):
+			return "-2", nil
+		case d == 0:
+			return "-1", err
 		}
 		return strconv.FormatInt(d.Milliseconds(), 10), err
 	case "getExpireTime":
 		at, err := l.ExpireTime(ctx)
+		if errors.Is(err, ratelimiter.ErrNotInitialized) {
+			err = nil
+		}
 		if at.IsZero() {
 			return "none", err
 		}

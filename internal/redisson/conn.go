@@ -198,13 +198,17 @@ func (l *Limiter) numbers(s *Script, raw any) ([]int64, error) {
 	return r, nil
 }
 
+func (l *Limiter) notInitialized() error {
+	return fmt.Errorf("%w: %q has no rate; call TrySetRate first", permit.ErrNotInitialized, l.Name)
+}
+
 // statusError returns the error that the first number of a reply stands for, or nil for statusOK.
 func (l *Limiter) statusError(r []int64) error {
 	switch r[0] {
 	case statusOK:
 		return nil
 	case statusNotInitialized:
-		return fmt.Errorf("%w: %q has no rate; call TrySetRate first", permit.ErrNotInitialized, l.Name)
+		return l.notInitialized()
 	case statusOtherType:
 		if len(r) > 1 && (r[1] == int64(permit.Overall) || r[1] == int64(permit.PerClient)) {
 			return &permit.WrongTypeError{Type: permit.Type(r[1])}

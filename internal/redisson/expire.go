@@ -22,19 +22,28 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 	return err == nil && n[0] == 1, err
 }
 
-// TTL returns how long the limiter still lives, or -1 or -2 as in Redis.
+// TTL returns how long the limiter still lives, or -1 if it does not expire. It returns permit.ErrNotInitialized if it
+// does not exist.
 func (l *Limiter) TTL(ctx context.Context) (time.Duration, error) {
 	cmd := redis.NewIntCmd(ctx, "pttl", l.Keys.Hash)
 	n, err := command(ctx, l, "TTL", cmd, cmd.Result)
+	if err == nil && n == -2 {
+		err = l.notInitialized()
+	}
 	return PTTL(n), err
 }
 
-// ExpireTime returns the instant at which the limiter expires, or the zero time if it does not expire or does
-// not exist.
+// ExpireTime returns the instant at which the limiter expires, or the zero time if it does not expire. It returns
+// permit.ErrNotInitialized if it does not exist.
 func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	n, err := l.run(ctx, l.Scripts.ExpireTime, []string{l.Keys.Hash})
-	if err != nil || n[0] < 0 {
+	switch {
+	case err != nil:
 		return time.Time{}, err
+	case n[0] == -2:
+		return time.Time{}, l.notInitialized()
+	case n[0] < 0:
+		return time.Time{}, nil
 	}
 	return time.UnixMilli(n[0]), nil
 }
