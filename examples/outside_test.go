@@ -71,6 +71,7 @@ func copied(t *testing.T, globs ...string) string {
 // TestExamplesCompileOutside builds each example, or the parts that are to be copied, in a module of somebody else.
 func TestExamplesCompileOutside(t *testing.T) {
 	redistest.NoServer(t)
+	redistest.NoRace(t, "it compiles")
 	ours, err := os.ReadFile("server/redis.go")
 	require.NoError(t, err)
 	for _, name := range []string{"worker", "dingtalk"} { // each program is whole, so this file is in all of them

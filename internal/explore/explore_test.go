@@ -36,7 +36,7 @@ func TestEveryOrder(t *testing.T) {
 	} {
 		for _, typ := range []permit.Type{permit.Overall, permit.PerClient} {
 			for rate := int64(2); rate <= 3; rate++ {
-				if rate > 2 && (c.steps != allSteps || c.limiters > 1) && !redistest.Long() {
+				if rate > 2 && !redistest.Long() {
 					continue
 				}
 				depth := redistest.Cases(c.short, c.long)
