@@ -19,14 +19,14 @@ func script(name string, keys, args int, r redisson.Resend) *redisson.Script {
 // redisson knows what they are, and the header of each script documents them; TestScriptHeaders checks that the
 // three agree.
 var scripts = redisson.Scripts{
-	Acquire:       script("acquire", 3, 7, redisson.ResendAsReplay).LetOut(2).Tells(redisson.AnswersAt(2)),
-	AcquireRest:   script("acquire_rest", 3, 10, redisson.ResendAsReplay).LetOut(5).Tells(redisson.AnswersAt(4)),
-	AcquireAll:    script("acquire_all", 3*redisson.JointParts, 4+redisson.JointParts, redisson.ResendAsReplay).Takes(100),
+	Acquire:       script("acquire", 3, 7, redisson.ResendAsReplay).OptionalArgs(2).WithReplyClock(redisson.AnswersAt(2)),
+	AcquireRest:   script("acquire_rest", 3, 10, redisson.ResendAsReplay).OptionalArgs(5).WithReplyClock(redisson.AnswersAt(4)),
+	AcquireAll:    script("acquire_all", 3*redisson.JointParts, 4+redisson.JointParts, redisson.ResendAsReplay).WithCost(100),
 	Audit:         script("audit", 3, 6, redisson.ResendAlways).Alone(),
 	Available:     script("available", 3, 5, redisson.ResendAlways).Alone(),
 	GiveBack:      script("give_back", 3, 4, redisson.ResendAlways),
 	Release:       script("release", 3, 4, redisson.ResendUnsent).Alone(),
-	Reserve:       script("reserve", 4, 9, redisson.ResendAsReplay).Takes(30),
+	Reserve:       script("reserve", 4, 9, redisson.ResendAsReplay).WithCost(30),
 	TrySetRate:    script("try_set_rate", 1, 5, redisson.ResendUnsent).Alone(),
 	SetRate:       script("set_rate", 5, 7, redisson.ResendUnsent).Alone(),
 	Trim:          script("trim", 3, 6, redisson.ResendAlways).Alone(),

@@ -21,7 +21,7 @@ var scriptFiles embed.FS
 // of most calls: see config.command.
 func script(name string, keys, args int) *dispatch.Script {
 	s := dispatch.Load(scriptFiles, name, keys, args)
-	s.LetOut(2)
+	s.OptionalArgs(2)
 	s.Clock = func(reply []any) (time.Time, bool) {
 		if len(reply) < 3 {
 			return time.Time{}, false

@@ -43,8 +43,8 @@ func New(name, src string, keys, args int) *Script {
 	return s
 }
 
-// LetOut allows the last n arguments to be left out, because each costs a tenth of a microsecond in Redis.
-func (s *Script) LetOut(n int) { s.Optional = n }
+// OptionalArgs allows the last n arguments to be left out, because each costs a tenth of a microsecond in Redis.
+func (s *Script) OptionalArgs(n int) { s.Optional = n }
 
 // Command returns the EVALSHA command of the script. It returns an error if the numbers of keys and arguments
 // are not those of the script.
@@ -97,7 +97,7 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 		reply, err = s.alone(ctx, rdb, evalsha)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) { // who leaves says nothing about the masters
-		_ = Met(ctx, rdb, err)
+		_ = ClassifyError(ctx, rdb, err)
 	}
 	return reply, err
 }
@@ -156,9 +156,9 @@ func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
 	return rdb.Process(ctx, cmd)
 }
 
-// Met returns the meaning of an error of a command that was sent to s. If Redis may be elsewhere now, the client of
+// ClassifyError returns the meaning of an error of a command that was sent to s. If Redis may be elsewhere now, the client of
 // a cluster looks up the masters again; see [Reload].
-func Met(ctx context.Context, s Sender, err error) *retry.Error {
+func ClassifyError(ctx context.Context, s Sender, err error) *retry.Error {
 	failure := Failure(err)
 	if failure.Outcome != retry.Executed && !failure.Local {
 		Reload(ctx, s)

@@ -7,9 +7,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A checks decides when the state of a limiter in Redis is checked: for permits that are lost, or are too many, and for its
+// A checkSchedule decides when the state of a limiter in Redis is checked: for permits that are lost, or are too many, and for its
 // TTL. The lock of the shard guards it.
-type checks struct {
+type checkSchedule struct {
 	nextAudit time.Time // the next audit, after a refusal
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
@@ -34,7 +34,7 @@ const CheckSample = 64
 // take reports whether the call that leaves now checks that the permits left and those in use add up to the
 // rate, even if nothing is refused. If it does, no other call need do so for an interval. take also reports
 // whether the rate has been lowered since the last check.
-func (c *checks) take(now time.Time, interval time.Duration, sample uint32) (check, lowered bool) {
+func (c *checkSchedule) take(now time.Time, interval time.Duration, sample uint32) (check, lowered bool) {
 	often := interval
 	if often == 0 {
 		often = time.Minute // the interval is not known
@@ -56,7 +56,7 @@ func (c *checks) take(now time.Time, interval time.Duration, sample uint32) (che
 }
 
 // postpone prevents audits and checks before the given instant.
-func (c *checks) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
+func (c *checkSchedule) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
 
 // maxInterval is the longest interval that this package calculates with, so that several of them still fit a
 // Duration. Nobody sees the end of a longer one.

@@ -43,7 +43,7 @@ type limiter struct {
 	changes int         // made by this process; replies from before are outdated
 	lastErr error       // of the last attempt; nil if there was a reply
 	rate    permit.Rate // by the last reply
-	checks  checks
+	checks  checkSchedule
 	share   fair.Share // of the rate, beside others
 	offline offline
 }

@@ -95,19 +95,19 @@ func (h *Handle) Reconcile(ctx context.Context) error {
 	return h.gated(ctx, "charge", func(bool) error { return h.reconcile(ctx, share, &typ) })
 }
 
-// reconcile tells Redis of the pending grants of share; see [outage.Share.Reconcile]. It needs no limiter, because an idle
+// reconcile reports the pending grants of share to Redis; see [outage.Share.Reconcile]. It needs no limiter, because an idle
 // one may be evicted, and become another one, while the call is on its way.
 func (h *Handle) reconcile(ctx context.Context, share *outage.Share, typ *permit.Type) error {
-	return share.Reconcile(&outage.Teller{
+	return share.Reconcile(&outage.Reporter{
 		Lock:   &h.shard.mu, // no flight becomes ready under it
 		NewID:  h.engine.cfg.Backends.NewID,
 		Closed: h.engine.closed,
-		Tell:   func(b permit.Batch) (permit.Reply, error, error) { return h.tell(ctx, b, typ) },
+		Report: func(b permit.Batch) (permit.Reply, error, error) { return h.report(ctx, b, typ) },
 	})
 }
 
-// tell makes one call for a limiter of the type *typ. Its errors are those of [outage.Teller].
-func (h *Handle) tell(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, refusal, err error) {
+// report makes one call for a limiter of the type *typ. Its errors are those of [outage.Reporter].
+func (h *Handle) report(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, refusal, err error) {
 	err = h.withType(typ, func() (err error) {
 		b.Type = *typ
 		h.Touch()

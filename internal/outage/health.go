@@ -28,7 +28,7 @@ type Health struct {
 	failure error         // how the last attempt failed; nil if there has been a reply since
 	probing time.Time     // since when a probe has been on its way; zero if there is none
 
-	silence silence
+	unanswered unansweredCalls
 }
 
 const (
@@ -52,7 +52,7 @@ func (h *Health) Allow(c *Call) (next time.Time, over <-chan struct{}, err error
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err == nil {
-		h.silence.begin(h, c)
+		h.unanswered.begin(h, c)
 		return time.Time{}, nil, nil
 	}
 	if h.takeProbeLocked(c) {
@@ -132,7 +132,7 @@ func (h *Health) beginLocked() {
 	h.since, h.granted, h.probing = now, 0, time.Time{}
 	h.next = now.Add(ProbePause())
 	h.slow, h.refused = false, false
-	h.silence.clear()
+	h.unanswered.clear()
 }
 
 // A Reply tells what a call that got one shows.
@@ -161,7 +161,7 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 	}
 	if h.err == nil {
 		if took < tooSlow {
-			h.silence.broken(c, sent, now)
+			h.unanswered.broken(c, sent, now)
 		}
 		return false, 0, 0
 	}
@@ -197,7 +197,7 @@ func (h *Health) End(c *Call) {
 		c.probe, h.probing = false, time.Time{}
 	}
 	if c.silent {
-		h.silence.end(c)
+		h.unanswered.end(c)
 	}
 }
 
@@ -230,7 +230,7 @@ func (h *Health) CountGrant() {
 func (h *Health) Idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.silence.first == nil && h.probing.IsZero() && (h.silence.timer == nil || !h.silence.timer.Stop())
+	return h.unanswered.first == nil && h.probing.IsZero() && (h.unanswered.timer == nil || !h.unanswered.timer.Stop())
 }
 
 // ProbePause returns the pause before the next probe.

@@ -8,26 +8,26 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// maxTellings bounds the calls by which Redis is told of the pending grants. A grant that does not fit is
+// maxReports bounds the calls that report the pending grants to Redis. A grant that does not fit is
 // split, and sent again if a call has to reclaim more than it may at once.
-const maxTellings = 16
+const maxReports = 16
 
-// A Teller is how Redis is told of the pending grants of a Share.
-type Teller struct {
+// A Reporter reports the pending grants of a Share to Redis.
+type Reporter struct {
 	Lock   sync.Locker // guards the Share; it is not held during calls
 	NewID  func() permit.ID
 	Closed <-chan struct{} // closed when nobody is to be told any more
-	// Tell makes one call. A refusal is an error that Redis replied; err, a *[retry.Error], is an error on the way to Redis.
+	// Report makes one call. A refusal is an error that Redis replied; err, a *[retry.Error], is an error on the way to Redis.
 	// After any reply nothing more is granted without Redis.
-	Tell func(b permit.Batch) (a permit.Reply, refusal, err error)
+	Report func(b permit.Batch) (a permit.Reply, refusal, err error)
 }
 
-// Reconcile tells Redis of the pending grants of s. It returns only errors on the way to Redis, each a
+// Reconcile reports the pending grants of s to Redis. It returns only errors on the way to Redis, each a
 // *[retry.Error]. A reply that is an error, for instance because the limiter has no rate, is not returned,
-// since Redis is up and the caller's own request gets the same reply. Grants that Redis could not be told of
-// then stay pending until it can be told, or until the interval in which they count is over. As long as Redis
+// since Redis is up and the caller's own request gets the same reply. Grants that could not be reported
+// then stay pending until they can be, or until the interval in which they count is over. As long as Redis
 // has no room for them, it has none for other requests either.
-func (s *Share) Reconcile(t *Teller) error {
+func (s *Share) Reconcile(t *Reporter) error {
 	for {
 		t.Lock.Lock()
 		start, busy := s.startReconciling(time.Now())
@@ -52,16 +52,16 @@ func (s *Share) Reconcile(t *Teller) error {
 }
 
 // tellAll sends the pending grants. It first asks for the time of Redis, in order to date them back.
-func (s *Share) tellAll(t *Teller) error {
+func (s *Share) tellAll(t *Reporter) error {
 	begin := time.Now()
-	there, refusal, err := t.Tell(permit.Batch{ID: t.NewID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, DryRun: true})
+	there, refusal, err := t.Report(permit.Batch{ID: t.NewID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, DryRun: true})
 	if err != nil || refusal != nil {
 		return err
 	}
 	t.Lock.Lock()
 	pending := s.stage(time.Now(), t.NewID)
 	t.Lock.Unlock()
-	for sent := 0; err == nil && refusal == nil && len(pending) > 0 && sent < maxTellings; sent++ {
+	for sent := 0; err == nil && refusal == nil && len(pending) > 0 && sent < maxReports; sent++ {
 		d := pending[0]
 		age := begin.Sub(d.At)
 		if age >= there.Rate.Interval {
@@ -69,7 +69,7 @@ func (s *Share) tellAll(t *Teller) error {
 			continue
 		}
 		var a permit.Reply
-		a, refusal, err = t.Tell(permit.Batch{ID: d.ID, Runs: []permit.Run{{Permits: d.Permits, Count: 1}}, Replay: d.Replay,
+		a, refusal, err = t.Report(permit.Batch{ID: d.ID, Runs: []permit.Run{{Permits: d.Permits, Count: 1}}, Replay: d.Replay,
 			At: there.Now.Add(-age)})
 		switch room := roomOf(&a); {
 		case err != nil:
@@ -80,7 +80,7 @@ func (s *Share) tellAll(t *Teller) error {
 			pending = pending[1:]
 		case a.Next == permit.Rest:
 		case room < 1 || room >= d.Permits:
-			sent = maxTellings // Redis has no room now
+			sent = maxReports // Redis has no room now
 		default:
 			pending[0] = Pending{At: d.At, Permits: room, ID: t.NewID()}
 			pending = append(pending, Pending{At: d.At, Permits: d.Permits - room, ID: t.NewID()})

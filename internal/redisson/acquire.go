@@ -240,7 +240,7 @@ func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
 		return cmd.Result()
 	})
 	if err != nil {
-		return dispatch.Met(ctx, l.sender, err)
+		return dispatch.ClassifyError(ctx, l.sender, err)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (l *Limiter) trim(ctx context.Context, typ permit.Type, n int64, toZero boo
 		if err != nil {
 			return err
 		}
-		f := fieldsOf(raw)
+		f := readerOf(raw)
 		f.number() // what this call took out
 		if part = f.number(); f.whole() && part == 0 {
 			return nil

@@ -180,7 +180,7 @@ func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder,
 		case ctx.Err() != nil:
 			return dispatch.Failure(err)
 		}
-		return dispatch.Met(ctx, l.sender, err)
+		return dispatch.ClassifyError(ctx, l.sender, err)
 	})
 	return v, err
 }
@@ -190,7 +190,7 @@ func (l *Limiter) numbers(s *Script, raw any) ([]int64, error) {
 	if n, ok := raw.(int64); ok {
 		return []int64{n}, nil
 	}
-	f := fieldsOf(raw)
+	f := readerOf(raw)
 	r := f.numbers()
 	if f.bad || len(r) == 0 {
 		return nil, l.badReply(s, raw)

@@ -55,7 +55,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 		return NewScript(dispatch.New(name, "", keys, args), ResendUnsent)
 	}
 	conn := NewConn(rdb, Config{Scripts: &Scripts{
-		Acquire: script("acquire", 3, 7).LetOut(2), AcquireRest: script("acquire_rest", 3, 10).LetOut(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
+		Acquire: script("acquire", 3, 7).OptionalArgs(2), AcquireRest: script("acquire_rest", 3, 10).OptionalArgs(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
 		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 4, 9), Audit: script("audit", 3, 6), Trim: script("trim", 3, 6),
 		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 5, 7), Available: script("available", 3, 5),
 		Release: script("release", 3, 4), Delete: script("delete", 7, 0), Expire: script("expire", 5, 3),

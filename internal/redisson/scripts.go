@@ -44,9 +44,9 @@ func NewScript(s *dispatch.Script, r Resend) *Script {
 	return &Script{s, r}
 }
 
-// LetOut allows the last n arguments to be left out, and returns s.
-func (s *Script) LetOut(n int) *Script {
-	s.Script.LetOut(n)
+// OptionalArgs allows the last n arguments to be left out, and returns s.
+func (s *Script) OptionalArgs(n int) *Script {
+	s.Script.OptionalArgs(n)
 	return s
 }
 
@@ -56,8 +56,8 @@ func (s *Script) Alone() *Script {
 	return s
 }
 
-// Tells sets how to tell from a reply when Redis ran the call, and returns s.
-func (s *Script) Tells(clock func(reply []any) (time.Time, bool)) *Script {
+// WithReplyClock sets how to tell from a reply when Redis ran the call, and returns s.
+func (s *Script) WithReplyClock(clock func(reply []any) (time.Time, bool)) *Script {
 	s.Clock = clock
 	return s
 }
@@ -73,8 +73,8 @@ func AnswersAt(i int) func(reply []any) (time.Time, bool) {
 	}
 }
 
-// Takes sets what a call takes Redis, in µs, and returns s.
-func (s *Script) Takes(micros int) *Script {
+// WithCost sets what a call takes Redis, in µs, and returns s.
+func (s *Script) WithCost(micros int) *Script {
 	s.Micros = micros
 	return s
 }

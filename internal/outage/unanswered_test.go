@@ -98,7 +98,7 @@ func TestProcessThatStandsStill(t *testing.T) {
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
 		h.mu.Lock()
-		h.silence.fires = h.silence.fires.Add(-900 * time.Millisecond) // it fires late by that
+		h.unanswered.fires = h.unanswered.fires.Add(-900 * time.Millisecond) // it fires late by that
 		h.mu.Unlock()
 		time.Sleep(tooLong + 100*time.Millisecond - 1)
 		synctest.Wait()

@@ -40,8 +40,8 @@ const (
 	watchEvery = 250 * time.Millisecond
 )
 
-// A silence is the row of calls that have got no reply since the last one in time. The lock of the Health guards it.
-type silence struct {
+// unansweredCalls are the calls that have got no reply since the last one in time. The lock of the Health guards it.
+type unansweredCalls struct {
 	first, last *Call     // still waited for, oldest first
 	from        time.Time // when the first of the row began
 	unanswered  int       // calls before these that were not answered
@@ -51,7 +51,7 @@ type silence struct {
 }
 
 // begin adds c to the row, unless it is there already.
-func (s *silence) begin(h *Health, c *Call) {
+func (s *unansweredCalls) begin(h *Health, c *Call) {
 	if c.silent {
 		return
 	}
@@ -74,7 +74,7 @@ func (s *silence) begin(h *Health, c *Call) {
 	s.fires = c.begin.Add(watchEvery)
 }
 
-func (s *silence) remove(c *Call) {
+func (s *unansweredCalls) remove(c *Call) {
 	if c.prev == nil {
 		s.first = c.next
 	} else {
@@ -92,7 +92,7 @@ func (s *silence) remove(c *Call) {
 }
 
 // broken records a reply in time, at now, to a call sent at the given instant, on behalf of c, which may be nil.
-func (s *silence) broken(c *Call, sent, now time.Time) {
+func (s *unansweredCalls) broken(c *Call, sent, now time.Time) {
 	s.heard, s.from, s.unanswered = now, now, 0
 	for s.first != nil && !s.first.begin.After(sent) {
 		s.remove(s.first)
@@ -103,14 +103,14 @@ func (s *silence) broken(c *Call, sent, now time.Time) {
 }
 
 // end removes a call that has ended without a reply in time.
-func (s *silence) end(c *Call) {
+func (s *unansweredCalls) end(c *Call) {
 	if time.Since(s.start(c)) >= tooSlow {
 		s.unanswered = min(s.unanswered+1, inARow-1)
 	}
 	s.remove(c)
 }
 
-func (s *silence) clear() {
+func (s *unansweredCalls) clear() {
 	for s.first != nil {
 		s.remove(s.first)
 	}
@@ -118,7 +118,7 @@ func (s *silence) clear() {
 }
 
 // start returns the instant from which the silence after c counts.
-func (s *silence) start(c *Call) time.Time {
+func (s *unansweredCalls) start(c *Call) time.Time {
 	if s.heard.After(c.begin) {
 		return s.heard
 	}
@@ -126,7 +126,7 @@ func (s *silence) start(c *Call) time.Time {
 }
 
 // due returns the call that completes the row if it gets no reply, and when it does.
-func (s *silence) due() (c *Call, at time.Time) {
+func (s *unansweredCalls) due() (c *Call, at time.Time) {
 	c = s.first
 	for n := s.unanswered + 1; n < inARow && c != nil; n++ {
 		c = c.next
@@ -143,7 +143,7 @@ func (s *silence) due() (c *Call, at time.Time) {
 
 // forgive leaves out of account a time for which the process stood still, so that its timer was late: replies that
 // came in the meantime have not been read yet.
-func (s *silence) forgive(late time.Duration) {
+func (s *unansweredCalls) forgive(late time.Duration) {
 	if late <= 0 {
 		return
 	}
@@ -156,7 +156,7 @@ func (s *silence) forgive(late time.Duration) {
 // watch runs when the timer fires. It begins an outage if the row is complete.
 func (h *Health) watch() {
 	h.mu.Lock()
-	s, now := &h.silence, time.Now()
+	s, now := &h.unanswered, time.Now()
 	if h.err != nil || s.first == nil {
 		h.mu.Unlock()
 		return

@@ -23,12 +23,12 @@ func TestFields(t *testing.T) {
 		"nil":               {[]any{int64(7), nil}, 7, "", false},
 		"no list":           {int64(7), 0, "", false},
 	} {
-		f := fieldsOf(c.raw)
+		f := readerOf(c.raw)
 		require.Equal(t, c.n, f.number(), name)
 		require.Equal(t, c.s, f.text(), name)
 		require.Equal(t, c.whole, f.whole(), name)
 	}
-	f := fieldsOf([]any{int64(1), int64(2)})
+	f := readerOf([]any{int64(1), int64(2)})
 	require.Equal(t, []int64{1, 2}, f.numbers())
 	require.True(t, f.whole())
 }

@@ -1,25 +1,25 @@
 package redisson
 
-// A fields is a reply that is a list of numbers and texts, whose elements are read one after another. If one is missing,
+// A replyReader reads a reply that is a list of numbers and texts, whose elements are read one after another. If one is missing,
 // or is not of the type asked for, the reply is bad, and what is returned for that element and those behind it is zero.
-type fields struct {
+type replyReader struct {
 	list []any
 	bad  bool
 }
 
-func fieldsOf(raw any) fields {
+func readerOf(raw any) replyReader {
 	list, ok := raw.([]any)
-	return fields{list: list, bad: !ok}
+	return replyReader{list: list, bad: !ok}
 }
 
 // number reads a number.
-func (f *fields) number() int64 { return element[int64](f) }
+func (f *replyReader) number() int64 { return element[int64](f) }
 
 // text reads a text.
-func (f *fields) text() string { return element[string](f) }
+func (f *replyReader) text() string { return element[string](f) }
 
 // numbers reads the rest, which are numbers.
-func (f *fields) numbers() []int64 {
+func (f *replyReader) numbers() []int64 {
 	list := make([]int64, 0, len(f.list))
 	for !f.bad && len(f.list) > 0 {
 		list = append(list, f.number())
@@ -28,9 +28,9 @@ func (f *fields) numbers() []int64 {
 }
 
 // whole reports whether all that was asked for was there, and nothing is left.
-func (f *fields) whole() bool { return !f.bad && len(f.list) == 0 }
+func (f *replyReader) whole() bool { return !f.bad && len(f.list) == 0 }
 
-func element[T any](f *fields) (v T) {
+func element[T any](f *replyReader) (v T) {
 	if f.bad || len(f.list) == 0 {
 		f.bad = true
 		return v
@@ -42,8 +42,8 @@ func element[T any](f *fields) (v T) {
 
 // readStatus reads the status that a reply of s begins with, and returns what is behind it. It reports whether the
 // script is to start over. For every other status but statusOK it returns an error.
-func (l *Limiter) readStatus(s *Script, raw any) (f fields, startOver bool, err error) {
-	f = fieldsOf(raw)
+func (l *Limiter) readStatus(s *Script, raw any) (f replyReader, startOver bool, err error) {
+	f = readerOf(raw)
 	status := f.number()
 	switch {
 	case f.bad:
