@@ -162,20 +162,21 @@ const setBound, pageBound, pagesBound = 512, 64, 1024
 // reclaimed returns how many of the expired grants our acquire of so many permits reclaims.
 func (c twinCase) reclaimed(was twinSlot, expired twinMembers) (taken int) {
 	value, before := was.value, c.before.slots[c.slot]
-	if before.has && before.value == was.value && !c.checks {
-		for taken < pagesBound && (taken == 0 || value < c.op.permits) {
-			n := min(pageBound, len(expired)-taken)
-			value += expired[taken : taken+n].total()
-			if taken += n; n < pageBound {
-				break
-			}
-		}
-		if (value >= c.op.permits || taken == len(expired)) && value <= c.before.number("rate") {
-			return taken
-		}
-		value, taken = was.value, 0 // acquire has changed nothing
-	}
+	usual := before.has && before.value == was.value && !c.checks
 	for {
+		if usual {
+			v, n := value, taken
+			for end := taken + pagesBound; n < end && (n == taken || v < c.op.permits); {
+				page := min(pageBound, len(expired)-n)
+				v += expired[n : n+page].total()
+				if n += page; page < pageBound {
+					break
+				}
+			}
+			if (v >= c.op.permits || n == len(expired)) && v <= c.before.number("rate") {
+				return n
+			} // otherwise acquire has changed nothing
+		}
 		bound := setBound
 		if value >= c.op.permits {
 			bound = pageBound

@@ -5,8 +5,8 @@
 # under CI=true when a lane could not run.
 #
 # The lanes run in three columns beside each other: compat, bench and page, whose
-# JVMs and browser sleep most of the time; redis, valkey, checks and servers;
-# unit, oldest and otlp. The first of these has the higher priority and is heard
+# JVMs and browser sleep most of the time, and valkey; redis and checks; unit,
+# oldest, otlp and servers. The first of these has the higher priority and is heard
 # while it runs; the output of the others follows, each in one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
@@ -289,7 +289,7 @@ if [ -n "$long" ]; then
     run $lanes
 else
     here=
-    for those in "compat bench page" "redis valkey checks servers" "unit oldest otlp"; do
+    for those in "compat bench page valkey" "redis checks" "unit oldest otlp servers"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then

@@ -39,7 +39,7 @@ func TestDidYouMean(t *testing.T) {
 		full := append([]string{args[0], l.base + "orders:create"}, args[1:]...)
 		code, _, errs := l.run(full...)
 		require.NotZero(t, code, "%v", full)
-		require.Contains(t, errs, "; did you mean '"+l.base+"orders: create'?\n", "%v", full)
+		redistest.Measured(t, strings.Contains(errs, "; did you mean '"+l.base+"orders: create'?\n"), "%v: %s", full, errs) // what is found in time
 	}
 	code, _, errs := l.run("inspect", "something else")
 	require.Equal(t, exitFailed, code)
