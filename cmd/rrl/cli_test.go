@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"net"
 	"runtime"
-	"runtime/debug"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,7 +32,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"demo", "--redis", "http://x"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
 	} {
 		code, out, errs := rrl(t, c.args...)
-		require.Equal(t, exitUsage, code, "%v", c.args)
+		require.Equal(t, command.ExitUsage, code, "%v", c.args)
 		require.Empty(t, out, "%v", c.args)
 		require.Regexp(t, `^rrl: .* \(see rrl( [a-z-]+)? --help\)\n$`, errs)
 		require.Contains(t, errs, c.want)
@@ -43,7 +43,7 @@ func TestUsage(t *testing.T) {
 // hold a password.
 func TestBadURLKeepsItsPassword(t *testing.T) {
 	code, _, errs := rrl(t, "demo", "--redis", "redis://user:secret@host:port/0")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.NotContains(t, errs, "secret")
 	require.Contains(t, errs, "invalid port")
 }
@@ -54,26 +54,26 @@ func TestRedisAway(t *testing.T) {
 	addr := ln.Addr().String()
 	require.NoError(t, ln.Close())
 	code, out, errs := rrl(t, "demo", "--redis", "redis://user:secret@"+addr)
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Empty(t, out)
 	require.Regexp(t, `^rrl: the Redis at \S+ does not answer: .*refused\n$`, errs)
 	require.NotContains(t, errs, "secret")
 	t.Setenv("REDIS_URL", "redis://"+addr)
 	var buf bytes.Buffer
-	require.Equal(t, exitFailed, run(t.Context(), []string{"rrl", "demo"}, &buf, &buf), "the environment is asked too")
+	require.Equal(t, command.ExitFailed, run(t.Context(), []string{"rrl", "demo"}, &buf, &buf), "the environment is asked too")
 	require.Contains(t, buf.String(), addr)
 }
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
 		code, out, errs := rrl(t, args...)
-		require.Equal(t, exitOK, code)
+		require.Equal(t, command.ExitOK, code)
 		require.Contains(t, out, "demo")
 		require.Contains(t, out, "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
 		require.Empty(t, errs)
 	}
 	code, out, _ := rrl(t, "demo", "--help")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, command.ExitOK, code)
 	for _, want := range []string{"--redis", "REDIS_URL", "--addr", "--serve", "--json"} {
 		require.Contains(t, out, want)
 	}
@@ -81,19 +81,7 @@ func TestHelp(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	code, out, errs := rrl(t, "version")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, command.ExitOK, code)
 	require.Regexp(t, `^rrl \S.* `+runtime.Version()+` `+runtime.GOOS+`/`+runtime.GOARCH+`\n$`, out)
 	require.Empty(t, errs)
-
-	commit := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
-	for _, c := range []struct {
-		version, want string
-	}{
-		{"", "(devel) 0123456789ab"},
-		{"v1.2.3", "v1.2.3 0123456789ab"},
-		{"v0.0.0-20260101000000-0123456789ab", "v0.0.0-20260101000000-0123456789ab"},
-	} {
-		info := &debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: []debug.BuildSetting{commit}}
-		require.Equal(t, c.want, versionOf(info))
-	}
 }

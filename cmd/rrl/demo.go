@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/urfave/cli/v3"
 )
@@ -29,7 +31,7 @@ func demoCommand() *cli.Command {
 			"limiter rrl-demo:<random> and deletes it at the end.\n\n" +
 			"With --json each line is an object with an event: begin, asked, answered, summary. The text of\n" +
 			"the summary, which is the last one, is the last line of the other output.",
-		OnUsageError: onUsageError,
+		OnUsageError: command.OnUsageError,
 		// Without this, the argument help would be a command instead of wrong usage.
 		HideHelpCommand: true,
 		Commands:        []*cli.Command{dingtalkCommand()},
@@ -41,11 +43,11 @@ func demoCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "write one JSON object a line"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			if _, _, err := net.SplitHostPort(c.String("addr")); err != nil {
-				return usageError{fmt.Errorf("--addr: %w", err)}
+				return command.UsageError{Err: fmt.Errorf("--addr: %w", err)}
 			}
 			st, err := openStore(ctx, c.String("redis"))
 			if err != nil {
@@ -74,7 +76,7 @@ func newView(out io.Writer, asJSON bool) view {
 	switch {
 	case asJSON:
 		return &jsonView{out: out}
-	case isTerminal(out):
+	case term.Is(out):
 		return &termView{out: out, colour: os.Getenv("NO_COLOR") == ""}
 	}
 	return &plainView{out: out}
@@ -159,7 +161,7 @@ func (d *demo) play(ctx context.Context, base string, start time.Time, tally *ta
 	err := t.play(playCtx, d.steps)
 	switch {
 	case ctx.Err() != nil:
-		return errInterrupted
+		return command.ErrInterrupted
 	case err != nil:
 		return fmt.Errorf("the demo did not end within %v", d.longest)
 	}

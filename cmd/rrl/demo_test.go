@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -138,7 +139,7 @@ func TestDemoInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(5*time.Second, cancel)
 		start := time.Now()
-		require.Equal(t, errInterrupted, d.run(ctx))
+		require.Equal(t, command.ErrInterrupted, d.run(ctx))
 		require.Less(t, time.Since(start), 6*time.Second)
 		require.NotContains(t, out.String(), "most in any", "no verdict on half a demo")
 		n, err := rdb.Exists(t.Context(), d.store.name).Result()
@@ -204,7 +205,7 @@ func TestAddressInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ln.Close()) }()
 	var out, errs bytes.Buffer
-	require.Equal(t, exitFailed, run(t.Context(), []string{"rrl", "demo", "--redis", "", "--addr", ln.Addr().String()}, &out, &errs))
+	require.Equal(t, command.ExitFailed, run(t.Context(), []string{"rrl", "demo", "--redis", "", "--addr", ln.Addr().String()}, &out, &errs))
 	require.Regexp(t, `^rrl: .*address already in use\n$`, errs.String())
 }
 
@@ -215,9 +216,9 @@ func TestCtrlC(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{[]string{"demo"}, exitInterrupted, "rrl: interrupted\n"},
-		{[]string{"demo", "--json"}, exitInterrupted, "rrl: interrupted\n"},
-		{[]string{"demo", "--serve"}, exitOK, ""},
+		{[]string{"demo"}, command.ExitInterrupted, "rrl: interrupted\n"},
+		{[]string{"demo", "--json"}, command.ExitInterrupted, "rrl: interrupted\n"},
+		{[]string{"demo", "--serve"}, command.ExitOK, ""},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], c.args...)
@@ -245,7 +246,7 @@ func TestCtrlC(t *testing.T) {
 			require.True(t, ended.Stop(), "had to be killed")
 			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
 			require.Equal(t, c.stderr, errs.String())
-			if c.code == exitOK {
+			if c.code == command.ExitOK {
 				require.Equal(t, "most in any 10s window: 0 (limit 5)", last)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
@@ -36,22 +37,22 @@ func dingtalkCommand() *cli.Command {
 			"With --json each line is an object with an event: begin, act, second, ban, met, known, over,\n" +
 			"resumed, summary. The text of the summary, which is the last one, is the last line of the other\n" +
 			"output.",
-		OnUsageError: onUsageError,
+		OnUsageError: command.OnUsageError,
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "margin", Value: dingMargin, Usage: "by how much delays may differ: 0s to 1s"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			for _, name := range []string{"addr", "serve"} {
 				if c.IsSet(name) {
-					return usageError{fmt.Errorf("demo dingtalk has no --%s", name)}
+					return command.UsageError{Err: fmt.Errorf("demo dingtalk has no --%s", name)}
 				}
 			}
 			margin := c.Duration("margin")
 			if margin < 0 || margin > time.Second || margin%time.Millisecond != 0 {
-				return usageError{fmt.Errorf("--margin: %v is not in 0s to 1s, in whole milliseconds", margin)}
+				return command.UsageError{Err: fmt.Errorf("--margin: %v is not in 0s to 1s, in whole milliseconds", margin)}
 			}
 			st, err := openStore(ctx, c.String("redis"))
 			if err != nil {
@@ -136,7 +137,7 @@ func (d *dingDemo) run(outer context.Context) error {
 	}
 	switch {
 	case outer.Err() != nil:
-		return errInterrupted
+		return command.ErrInterrupted
 	case !ok:
 		return context.Cause(ctx)
 	}

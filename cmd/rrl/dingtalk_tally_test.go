@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/stretchr/testify/require"
 )
@@ -158,7 +159,7 @@ func TestDingTerm(t *testing.T) {
 	require.Regexp(t, dingVerdict, end[len(end)-2])
 	require.NotContains(t, strings.Join(end, "\n"), "\nfleet ", "the panel is gone")
 	require.Contains(t, strings.Join(end, "\n"), "\nthe ban      known to all after 31ms; the gateway saw 3 calls in it, the last after 44ms\n")
-	require.Contains(t, out.String(), bold+green+"penalties: 0")
+	require.Contains(t, out.String(), term.Bold+term.Green+"penalties: 0")
 	require.Greater(t, strings.LastIndex(out.String(), wrapOn), strings.LastIndex(out.String(), wrapOff))
 	require.Greater(t, strings.LastIndex(out.String(), cursorOn), strings.LastIndex(out.String(), cursorOff))
 	require.IsType(t, &dingPlain{}, newDingView(&out, false))
@@ -172,6 +173,6 @@ func TestDingTermClosed(t *testing.T) {
 	v.now(dingRow{Sent: make([]int64, 4)})
 	v.close()
 	v.tell(dingEvent{Text: "too late"})
-	require.NotContains(t, out.String(), dim, "no colours were asked for")
+	require.NotContains(t, out.String(), term.Dim, "no colours were asked for")
 	require.True(t, strings.HasSuffix(out.String(), wrapOn+cursorOn))
 }

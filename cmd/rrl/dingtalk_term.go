@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 )
 
 // A dingTerm writes coloured lines above a panel that shows the present row.
@@ -21,21 +23,21 @@ func (v *dingTerm) begin(i dingIntro) {
 }
 
 func (v *dingTerm) act(e dingEvent) {
-	v.scroll("", v.paint(bold, visible(e.Text)), v.paint(dim, dingHeader[0]), v.paint(dim, dingHeader[1]))
+	v.scroll("", v.paint(term.Bold, visible(e.Text)), v.paint(term.Dim, dingHeader[0]), v.paint(term.Dim, dingHeader[1]))
 }
 
 func (v *dingTerm) second(r dingRow) {
-	colour := green
+	colour := term.Green
 	switch {
 	case r.Refused > 0:
-		colour = red
+		colour = term.Red
 	case r.Banned > 0:
-		colour = yellow
+		colour = term.Yellow
 	}
 	v.scroll(v.paint(colour, r.String()))
 }
 
-func (v *dingTerm) tell(e dingEvent) { v.scroll(v.paint(bold+yellow, e.String())) }
+func (v *dingTerm) tell(e dingEvent) { v.scroll(v.paint(term.Bold+term.Yellow, e.String())) }
 
 // now draws the panel.
 func (v *dingTerm) now(r dingRow) {
@@ -46,17 +48,17 @@ func (v *dingTerm) now(r dingRow) {
 	redis := "no limiter"
 	switch {
 	case r.CoolDown > 0:
-		redis = v.paint(yellow, "nobody gets a permit for "+left(r.CoolDown))
+		redis = v.paint(term.Yellow, "nobody gets a permit for "+left(r.CoolDown))
 	case r.Free >= 0:
 		redis = fmt.Sprintf("the address has %d permits", r.Free)
 	}
 	gateway := fmt.Sprintf("most in any 1s %d (limit %d), penalties %d", r.Most, r.Limit, r.Penalties)
 	if r.Banned > 0 {
-		gateway += ", " + v.paint(red, "the address is banned for "+left(r.Banned))
+		gateway += ", " + v.paint(term.Red, "the address is banned for "+left(r.Banned))
 	}
 	v.erase()
 	v.panel = []string{
-		v.paint(dim, fmt.Sprintf("-- %5.1fs %s", r.At.Seconds(), strings.Repeat("-", 60))),
+		v.paint(term.Dim, fmt.Sprintf("-- %5.1fs %s", r.At.Seconds(), strings.Repeat("-", 60))),
 		fmt.Sprintf("fleet    sent %s; %d wait", strings.Join(services, ", "), r.Waiting),
 		"Redis    " + redis,
 		"gateway  " + gateway,
@@ -66,15 +68,15 @@ func (v *dingTerm) now(r dingRow) {
 
 func (v *dingTerm) end(s dingSummary) {
 	v.erase()
-	colour := green
+	colour := term.Green
 	if s.Err != nil {
-		colour = red
+		colour = term.Red
 	}
 	fmt.Fprint(v.out, wrapOn+cursorOn+"\n")
 	for _, line := range s.lines() {
 		fmt.Fprintln(v.out, line)
 	}
-	fmt.Fprintln(v.out, v.paint(bold+colour, s.String()))
+	fmt.Fprintln(v.out, v.paint(term.Bold+colour, s.String()))
 	v.out = io.Discard
 }
 
@@ -112,5 +114,5 @@ func (v *dingTerm) paint(colour, text string) string {
 	if !v.colour {
 		return text
 	}
-	return colour + text + plain
+	return colour + text + term.Plain
 }

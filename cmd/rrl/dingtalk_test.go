@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -226,7 +227,7 @@ func TestDingtalkInterrupted(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(after, cancel)
 				start := time.Now()
-				require.Equal(t, errInterrupted, d.run(ctx))
+				require.Equal(t, command.ErrInterrupted, d.run(ctx))
 				require.Less(t, time.Since(start), after+500*time.Millisecond)
 				require.NotContains(t, out.String(), "of the allowed rate", "no verdict on half a demo")
 				d.requireNoKeys(t, rdb)
@@ -356,13 +357,13 @@ func TestDingtalkUsage(t *testing.T) {
 		{[]string{"demo", "dingtal"}, `demo takes no argument "dingtal"`},
 	} {
 		code, out, errs := rrl(t, c.args...)
-		require.Equal(t, exitUsage, code, "%v: %s", c.args, errs)
+		require.Equal(t, command.ExitUsage, code, "%v: %s", c.args, errs)
 		require.Empty(t, out, "%v", c.args)
 		require.Regexp(t, `^rrl: .* \(see rrl( [a-z-]+)? --help\)\n$`, errs)
 		require.Contains(t, errs, c.want)
 	}
 	code, out, _ := rrl(t, "demo", "dingtalk", "--help")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, command.ExitOK, code)
 	for _, want := range []string{"--redis", "REDIS_URL", "--json", "The exit code is 1 if"} {
 		require.Contains(t, out, want)
 	}
@@ -391,7 +392,7 @@ func TestDingtalkCtrlC(t *testing.T) {
 			require.NoError(t, out.Err())
 			err = cmd.Wait()
 			require.True(t, ended.Stop(), "had to be killed")
-			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
+			require.Equal(t, command.ExitInterrupted, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
 			require.Equal(t, "rrl: interrupted\n", errs.String())
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
@@ -30,7 +31,7 @@ func newDingView(out io.Writer, asJSON bool) dingView {
 	switch {
 	case asJSON:
 		return &dingJSON{jsonView{out: out}}
-	case isTerminal(out):
+	case term.Is(out):
 		return &dingTerm{out: out, colour: os.Getenv("NO_COLOR") == ""}
 	}
 	return &dingPlain{out}

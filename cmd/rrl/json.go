@@ -4,6 +4,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 )
 
 // A jsonView writes one JSON object a line, each with the name of an event and its time in ms since the
@@ -56,7 +58,7 @@ type jsonSummary struct {
 func (v *jsonView) write(o any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_ = encodeJSON(v.out, o) // fails only if the reader has gone
+	_ = term.EncodeJSON(v.out, o) // fails only if the reader has gone
 }
 
 func (v *jsonView) begin(i intro) {

@@ -8,28 +8,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
 )
-
-// An exitError ends rrl with a code of its own. Its err is nil if everything has been said.
-type exitError struct {
-	code int
-	err  error
-}
-
-// Error implements error.
-func (e exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprint("exit code ", e.code)
-	}
-	return e.err.Error()
-}
-
-// Unwrap returns the cause.
-func (e exitError) Unwrap() error { return e.err }
 
 // liveCommand returns a command that looks at a live Redis. run gets a connection that is closed afterwards.
 func liveCommand(name, usage, args, description string, flags []cli.Flag, run func(ctx context.Context, c *cli.Command, rdb *liveRedis) error) *cli.Command {
@@ -38,7 +22,7 @@ func liveCommand(name, usage, args, description string, flags []cli.Flag, run fu
 		Usage:           usage,
 		ArgsUsage:       args,
 		Description:     description,
-		OnUsageError:    onUsageError,
+		OnUsageError:    command.OnUsageError,
 		HideHelpCommand: true,
 		Flags:           redisFlags(flags...),
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -60,7 +44,7 @@ func liveCommand(name, usage, args, description string, flags []cli.Flag, run fu
 // onlyName returns the single argument of a command, the name of a limiter.
 func onlyName(c *cli.Command) (string, error) {
 	if c.NArg() != 1 || c.Args().First() == "" {
-		return "", usageError{fmt.Errorf("%s takes one argument, the name of a limiter", c.Name)}
+		return "", command.UsageError{Err: fmt.Errorf("%s takes one argument, the name of a limiter", c.Name)}
 	}
 	return c.Args().First(), nil
 }
@@ -173,8 +157,9 @@ func askable(st *survey.State, rdb *liveRedis) error {
 	case st.Problem != nil:
 		return fmt.Errorf("%w (%s says what to do)", st.Problem, doctor.Command("doctor", []string{st.Name}))
 	case st.Rate.Type == permit.PerClient && st.ClientID == "":
-		return usageError{fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (%s lists them)",
+		return command.UsageError{Err: fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (%s lists them)",
 			st.Name, doctor.Command("inspect", []string{st.Name}, "--clients"))}
+
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -98,7 +99,7 @@ func TestDoctorOfAClusterThatIsNotWhole(t *testing.T) {
 	_, out, _ := l.run("doctor", here, "--sample", "0", "--json")
 	require.NotContains(t, out, there)
 	code, out, errs := l.run("ls")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "the list is not complete")
 	require.Contains(t, out, here)
 	l.url = "redis://" + nodes[2].Addr()
@@ -132,7 +133,7 @@ func TestDoctorOfWhatItMayNotRead(t *testing.T) {
 	l.blind("NOPERM", "--match", "limiter*")
 	l.blind("NOPERM", "limiter1")
 	code, _, errs := l.run("ls")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "4 names cannot be read")
 	user("~*", "-scan")
 	l.blind("NOPERM")

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
@@ -45,7 +46,7 @@ type liveRedis struct {
 func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 	raw := c.String("redis")
 	if raw == "" {
-		return nil, usageError{errors.New("no Redis: give --redis URL, or set REDIS_URL")}
+		return nil, command.UsageError{Err: errors.New("no Redis: give --redis URL, or set REDIS_URL")}
 	}
 	password, err := passwordOf(c)
 	if err != nil {
@@ -62,9 +63,9 @@ func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 	if err := rdb.reach(ctx, t); err != nil {
 		_ = rdb.Close()
 		if ctx.Err() != nil {
-			return nil, errInterrupted
+			return nil, command.ErrInterrupted
 		}
-		var usage usageError
+		var usage command.UsageError
 		if errors.As(err, &usage) {
 			return nil, err
 		}
@@ -97,7 +98,7 @@ func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
 		case !strings.Contains(info("cluster"), "cluster_enabled:1") || t.single.Network == "unix" && err == nil:
 			return err
 		case err != nil:
-			return usageError{fmt.Errorf("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.single.Addr, t.single.DB)}
+			return command.UsageError{Err: fmt.Errorf("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.single.Addr, t.single.DB)}
 		case t.single.DB != 0:
 			return nil // Valkey has several
 		}
@@ -143,7 +144,7 @@ func (t *target) isSentinel(ctx context.Context) error {
 	if len(urls) == 0 {
 		urls = []string{scheme + "+sentinel://" + o.Addr + "/0?master_name=NAME"}
 	}
-	return usageError{fmt.Errorf("%s is a sentinel, which has no limiters; give --redis %s", o.Addr, strings.Join(urls, " or --redis "))}
+	return command.UsageError{Err: fmt.Errorf("%s is a sentinel, which has no limiters; give --redis %s", o.Addr, strings.Join(urls, " or --redis "))}
 }
 
 // A target is where to connect to. One of its first three fields is set.
@@ -222,26 +223,26 @@ func (t *target) tls(ca, cert, key string) error {
 		return nil
 	}
 	if *config == nil {
-		return usageError{errors.New("--tls-ca, --tls-cert and --tls-key need a URL that begins with rediss")}
+		return command.UsageError{Err: errors.New("--tls-ca, --tls-cert and --tls-key need a URL that begins with rediss")}
 	}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		if err != nil {
-			return usageError{fmt.Errorf("--tls-ca: %w", err)}
+			return command.UsageError{Err: fmt.Errorf("--tls-ca: %w", err)}
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return usageError{fmt.Errorf("--tls-ca: there is no certificate in %s", ca)}
+			return command.UsageError{Err: fmt.Errorf("--tls-ca: there is no certificate in %s", ca)}
 		}
 		(*config).RootCAs = pool
 	}
 	if (cert == "") != (key == "") {
-		return usageError{errors.New("--tls-cert and --tls-key go together")}
+		return command.UsageError{Err: errors.New("--tls-cert and --tls-key go together")}
 	}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return usageError{fmt.Errorf("--tls-cert: %w", err)}
+			return command.UsageError{Err: fmt.Errorf("--tls-cert: %w", err)}
 		}
 		(*config).Certificates = []tls.Certificate{pair}
 	}
@@ -278,7 +279,7 @@ func passwordOf(c *cli.Command) (string, error) {
 	if path := c.String("password-file"); path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return "", usageError{fmt.Errorf("--password-file: %w", err)}
+			return "", command.UsageError{Err: fmt.Errorf("--password-file: %w", err)}
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
 		return strings.TrimSuffix(line, "\r"), nil
@@ -300,7 +301,7 @@ func askPassword(c *cli.Command) (string, error) {
 		return cmd.Run()
 	}
 	if err := stty("-echo"); err != nil {
-		return "", usageError{errors.New("--ask-password: the standard input is no terminal that can hide what is typed; use --password-file or REDIS_PASSWORD")}
+		return "", command.UsageError{Err: errors.New("--ask-password: the standard input is no terminal that can hide what is typed; use --password-file or REDIS_PASSWORD")}
 	}
 	defer func() { _ = stty("echo") }()
 	fmt.Fprint(c.Root().ErrWriter, "password: ")
@@ -350,12 +351,12 @@ func liveError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	var exit exitError
+	var exit command.ExitError
 	switch {
 	case errors.As(err, &exit):
 		return err
 	case ctx.Err() != nil:
-		return errInterrupted
+		return command.ErrInterrupted
 	}
 	return advise(err)
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -41,7 +42,7 @@ func TestTargets(t *testing.T) {
 		"redis://u:secret@h:port": "invalid port",
 	} {
 		_, err := targetOf(raw, "", "")
-		require.ErrorAs(t, err, new(usageError), raw)
+		require.ErrorAs(t, err, new(command.UsageError), raw)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "secret")
 	}
@@ -63,7 +64,7 @@ func TestTargets(t *testing.T) {
 
 func TestNoRedisGiven(t *testing.T) {
 	code, _, errs := rrl(t, "ls")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "no Redis: give --redis URL, or set REDIS_URL")
 }
 
@@ -98,15 +99,15 @@ func TestPasswords(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	code, _, errs := l.run("ls")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "it wants a password: set REDIS_PASSWORD")
 	t.Setenv("REDIS_PASSWORD", "wrong")
 	code, _, errs = l.run("ls", "--user", "eve")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "the user or the password is wrong")
 	require.NotContains(t, errs, "wrong:")
 	code, _, errs = l.run("ls", "--password-file", file+"x")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "--password-file")
 }
 
@@ -136,7 +137,7 @@ func TestClusterIsFound(t *testing.T) {
 		l.ok("doctor", "limiter3", "--sample", "0")
 		l.url += "/1"
 		code, _, errs := l.run("ls")
-		require.Equal(t, exitUsage, code)
+		require.Equal(t, command.ExitUsage, code)
 		require.Regexp(t, `database 0 only: leave /1 out of the URL`, errs)
 		l.url = strings.TrimSuffix(l.url, "1") + "0"
 		l.ok("inspect", "limiter3")
@@ -185,7 +186,7 @@ func TestSentinel(t *testing.T) {
 	} {
 		l.url = url
 		code, out, errs := l.run("ls")
-		require.NotEqual(t, exitOK, code, url)
+		require.NotEqual(t, command.ExitOK, code, url)
 		require.Empty(t, out, url)
 		require.Contains(t, errs, want, url)
 		require.Equal(t, 1, strings.Count(errs, "\n"), errs)
@@ -202,7 +203,7 @@ func TestSentinel(t *testing.T) {
 	master.Resume()
 	l.url = "redis+sentinel://127.0.0.1:" + own + "/0?master_name=another"
 	code, _, errs := l.run("ls")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "check the addresses of the sentinels and master_name")
 }
 
@@ -249,12 +250,12 @@ func TestTLS(t *testing.T) {
 		code int
 		want string
 	}{
-		{l.url, nil, exitFailed, "--tls-ca names the file of those who signed it"},
-		{l.url, []string{"--tls-ca", file("ca.crt")}, exitFailed, "--tls-cert and --tls-key"},
-		{l.url, []string{"--tls-cert", file("client.crt")}, exitUsage, "--tls-cert and --tls-key go together"},
-		{l.url, []string{"--tls-ca", file("client.key")}, exitUsage, "there is no certificate in"},
-		{l.url, []string{"--tls-cert", file("client.crt"), "--tls-key", file("server.key")}, exitUsage, "--tls-cert"},
-		{"redis://" + plain.Addr(), []string{"--tls-ca", file("ca.crt")}, exitUsage, "need a URL that begins with rediss"},
+		{l.url, nil, command.ExitFailed, "--tls-ca names the file of those who signed it"},
+		{l.url, []string{"--tls-ca", file("ca.crt")}, command.ExitFailed, "--tls-cert and --tls-key"},
+		{l.url, []string{"--tls-cert", file("client.crt")}, command.ExitUsage, "--tls-cert and --tls-key go together"},
+		{l.url, []string{"--tls-ca", file("client.key")}, command.ExitUsage, "there is no certificate in"},
+		{l.url, []string{"--tls-cert", file("client.crt"), "--tls-key", file("server.key")}, command.ExitUsage, "--tls-cert"},
+		{"redis://" + plain.Addr(), []string{"--tls-ca", file("ca.crt")}, command.ExitUsage, "need a URL that begins with rediss"},
 	} {
 		l.url = c.url
 		code, _, errs := l.run(append([]string{"ls"}, c.args...)...)
@@ -288,7 +289,7 @@ func TestErrorsAreVisible(t *testing.T) {
 	}()
 	l := &live{T: t, url: "redis://" + ln.Addr().String()}
 	code, _, errs := l.run("ls")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, `\x1b[31mred`)
 	require.NotContains(t, errs, "\x1b")
 	require.Equal(t, 1, strings.Count(errs, "\n"))

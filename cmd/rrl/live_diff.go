@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/rulefile"
 	"github.com/goredisson/ratelimiter/internal/doctor"
@@ -37,15 +39,15 @@ func noAccess(cmd *cli.Command, tell func(c *cli.Command, err error)) *cli.Comma
 	action := cmd.Action
 	cmd.Action = func(ctx context.Context, c *cli.Command) error {
 		err := action(ctx, c)
-		var usage usageError
-		var exit exitError
-		if err == nil || errors.Is(err, errInterrupted) || errors.As(err, &usage) || errors.As(err, &exit) {
+		var usage command.UsageError
+		var exit command.ExitError
+		if err == nil || errors.Is(err, command.ErrInterrupted) || errors.As(err, &usage) || errors.As(err, &exit) {
 			return err
 		}
 		if tell != nil {
 			tell(c, err)
 		}
-		return exitError{exitNoAccess, err}
+		return command.ExitError{Code: exitNoAccess, Err: err}
 	}
 	return cmd
 }
@@ -70,7 +72,7 @@ type drift struct {
 
 func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.NArg() != 1 {
-		return usageError{errors.New("diff takes one argument, a rule file")}
+		return command.UsageError{Err: errors.New("diff takes one argument, a rule file")}
 	}
 	want, err := readWanted(c.Args().First())
 	if err != nil {
@@ -80,7 +82,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	report := func(d drift) error {
 		n++
 		if asJSON {
-			return encodeJSON(out, d)
+			return term.EncodeJSON(out, d)
 		}
 		return writeDrift(out, d)
 	}
@@ -112,7 +114,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		}
 	}
 	if n > 0 {
-		return exitError{code: exitSick}
+		return command.ExitError{Code: exitSick}
 	}
 	if !asJSON {
 		_, err = fmt.Fprintf(out, "no differences in %s\n", survey.Counted(same, "limiter"))
@@ -172,15 +174,15 @@ func writeDrift(out io.Writer, d drift) error {
 func readWanted(path string) ([]*wanted, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, command.UsageError{Err: err}
 	}
 	rules, err := rulefile.Parse(text)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", path, err)}
+		return nil, command.UsageError{Err: fmt.Errorf("%s: %w", path, err)}
 	}
 	want, err := wantedOf(rules)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", path, err)}
+		return nil, command.UsageError{Err: fmt.Errorf("%s: %w", path, err)}
 	}
 	return want, nil
 }
@@ -253,7 +255,7 @@ func exportCommand() *cli.Command {
 			"Exit codes: 0 all limiters were written, 1 something could not be looked at, 2 wrong usage.",
 		[]cli.Flag{&cli.StringFlag{Name: "match", Usage: "only limiters whose names match `PATTERN`"}},
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			out := c.Root().Writer
@@ -263,7 +265,7 @@ func exportCommand() *cli.Command {
 			for l, err := range survey.New(rdb.UniversalClient).Find(ctx, survey.Query{Match: c.String("match")}) {
 				if err != nil {
 					if errs = append(errs, advise(err)); ctx.Err() != nil {
-						return errInterrupted
+						return command.ErrInterrupted
 					}
 					continue
 				}
@@ -276,7 +278,7 @@ func exportCommand() *cli.Command {
 				}
 				fmt.Fprint(out, comma)
 				comma = ","
-				if err := encodeJSON(out, exported(l)); err != nil {
+				if err := term.EncodeJSON(out, exported(l)); err != nil {
 					return err
 				}
 			}

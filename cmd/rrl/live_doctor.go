@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -54,15 +56,15 @@ func writeVerdict(out io.Writer, r *doctor.Report) error {
 		healthy := !r.Sick()
 		o.Healthy = &healthy
 	}
-	return encodeJSON(out, o)
+	return term.EncodeJSON(out, o)
 }
 
 func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.NArg() > 1 {
-		return usageError{errors.New("doctor takes one name at most")}
+		return command.UsageError{Err: errors.New("doctor takes one name at most")}
 	}
 	if c.Int("max") < 1 || c.Int("max-clients") < 1 || c.Duration("sample") < 0 {
-		return usageError{errors.New("--max and --max-clients are at least 1, --sample is not below 0")}
+		return command.UsageError{Err: errors.New("--max and --max-clients are at least 1, --sample is not below 0")}
 	}
 	d := &doctor.Doctor{Survey: survey.New(rdb.UniversalClient), Nodes: rdb.nodes, MaxClients: c.Int("max-clients"), Sample: c.Duration("sample")}
 	var r *doctor.Report
@@ -106,9 +108,9 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	switch {
 	case r.Blind():
-		return exitError{code: exitNoAccess}
+		return command.ExitError{Code: exitNoAccess}
 	case r.Sick():
-		return exitError{code: exitSick}
+		return command.ExitError{Code: exitSick}
 	}
 	return nil
 }

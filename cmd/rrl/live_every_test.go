@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -25,13 +26,13 @@ func everyLive(t *testing.T, name string) map[string]struct {
 		code int
 	}
 	return map[string]c{
-		"ls": {[]string{"--match", name + "*"}, exitOK}, "inspect": {[]string{name, "--members"}, exitOK}, "peek": {[]string{name, "9"}, exitFailed},
-		"top": {[]string{"--match", name + "*", "--count", "1", "--every", "100ms"}, exitOK}, "watch": {[]string{name, "--count", "1", "--every", "100ms"}, exitOK},
+		"ls": {[]string{"--match", name + "*"}, command.ExitOK}, "inspect": {[]string{name, "--members"}, command.ExitOK}, "peek": {[]string{name, "9"}, command.ExitFailed},
+		"top": {[]string{"--match", name + "*", "--count", "1", "--every", "100ms"}, command.ExitOK}, "watch": {[]string{name, "--count", "1", "--every", "100ms"}, command.ExitOK},
 		"doctor": {[]string{name, "--sample", "0", "--rules", rules}, exitSick}, "diff": {[]string{rules, "--match", name + "*"}, exitSick},
-		"export": {[]string{"--match", name + "*"}, exitOK},
-		"heal":   {[]string{name, "--write"}, exitOK}, "set-rate": {[]string{name, "--permits", "12", "--write"}, exitOK},
-		"release": {[]string{name, "--permits", "1", "--write"}, exitOK}, "cool-down": {[]string{name, "--for", "1h", "--write"}, exitOK},
-		"lift": {[]string{name}, exitFailed}, "delete": {[]string{name}, exitOK},
+		"export": {[]string{"--match", name + "*"}, command.ExitOK},
+		"heal":   {[]string{name, "--write"}, command.ExitOK}, "set-rate": {[]string{name, "--permits", "12", "--write"}, command.ExitOK},
+		"release": {[]string{name, "--permits", "1", "--write"}, command.ExitOK}, "cool-down": {[]string{name, "--for", "1h", "--write"}, command.ExitOK},
+		"lift": {[]string{name}, command.ExitFailed}, "delete": {[]string{name}, command.ExitOK},
 	}
 }
 
@@ -75,7 +76,7 @@ func TestEveryLiveCommand(t *testing.T) {
 			var v any
 			require.NoError(t, d.Decode(&v), "%v: %s", args, out)
 		}
-		away := exitFailed
+		away := command.ExitFailed
 		if name == "doctor" || name == "diff" {
 			away = exitNoAccess
 		}
@@ -88,10 +89,10 @@ func TestEveryLiveCommand(t *testing.T) {
 		l.url = ""
 		code, _, errs = l.run(args...)
 		l.url = url
-		require.Equal(t, exitUsage, code, name)
+		require.Equal(t, command.ExitUsage, code, name)
 		require.Contains(t, errs, "set REDIS_URL", name)
 		code, _, _ = l.run(name, "--no-such-flag")
-		require.Equal(t, exitUsage, code, name)
+		require.Equal(t, command.ExitUsage, code, name)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
@@ -33,7 +35,7 @@ func inspectCommand() *cli.Command {
 				return err
 			}
 			if c.Int("limit") < 1 {
-				return usageError{fmt.Errorf("--limit is at least 1")}
+				return command.UsageError{Err: fmt.Errorf("--limit is at least 1")}
 			}
 			s := survey.New(rdb.UniversalClient)
 			st, err := s.Read(ctx, name, c.String("client"))
@@ -50,7 +52,7 @@ func inspectCommand() *cli.Command {
 				return absent(name, rdb)
 			}
 			if c.Bool("json") {
-				return encodeJSON(c.Root().Writer, v.json(c.Bool("members"), c.Int("limit")))
+				return term.EncodeJSON(c.Root().Writer, v.json(c.Bool("members"), c.Int("limit")))
 			}
 			return v.write(c.Root().Writer, c.Bool("members"), c.Int("limit"))
 		})

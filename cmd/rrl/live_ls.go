@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -34,11 +36,11 @@ func lsCommand() *cli.Command {
 			&cli.Int64Flag{Name: "max-keys", Usage: "give up after looking at `N` keys; 0 for never"},
 		},
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			if c.Int("limit") < 0 || c.Int64("max-keys") < 0 {
-				return usageError{errors.New("--limit and --max-keys are not below 0")}
+				return command.UsageError{Err: errors.New("--limit and --max-keys are not below 0")}
 			}
 			by, err := orderOf(c)
 			if err != nil {
@@ -73,7 +75,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 		n++
 		sum.add(lim)
 		if l.asJSON {
-			return encodeJSON(l.out, jsonOf(lim))
+			return term.EncodeJSON(l.out, jsonOf(lim))
 		}
 		addLimiter(t, lim)
 		if len(t.rows) == pageRows {
@@ -87,7 +89,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 	for lim, err := range s.Find(ctx, q) {
 		if err != nil {
 			if ctx.Err() != nil {
-				return errInterrupted
+				return command.ErrInterrupted
 			}
 			errs = append(errs, advise(err))
 			continue
@@ -163,7 +165,7 @@ func orderOf(c *cli.Command) (order, error) {
 	case name == "":
 		return nil, nil
 	case !ok:
-		return nil, usageError{fmt.Errorf("--sort %q is none of %s", name, strings.Join(slices.Sorted(maps.Keys(orders)), ", "))}
+		return nil, command.UsageError{Err: fmt.Errorf("--sort %q is none of %s", name, strings.Join(slices.Sorted(maps.Keys(orders)), ", "))}
 	}
 	return func(a, b *survey.Limiter) int { return cmp.Or(by(a, b), strings.Compare(a.Name, b.Name)) }, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +36,7 @@ func TestLsSorted(t *testing.T) {
 	require.Contains(t, out, "There are more: --limit 0 lists all")
 	for _, cmd := range []string{"ls", "top"} {
 		code, _, errs := l.run(cmd, "--sort", "nothing")
-		require.Equal(t, exitUsage, code)
+		require.Equal(t, command.ExitUsage, code)
 		require.Contains(t, errs, `--sort "nothing" is none of members, name, rate, ttl, used, wait`)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/ratelimiterpage"
 	"github.com/urfave/cli/v3"
 )
@@ -33,7 +34,7 @@ func pageCommand() *cli.Command {
 }
 
 func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
-	if err := noArguments(c); err != nil {
+	if err := command.NoArguments(c); err != nil {
 		return err
 	}
 	token, err := pageToken(c)
@@ -42,14 +43,14 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	host, _, err := net.SplitHostPort(c.String("listen"))
 	if err != nil {
-		return usageError{fmt.Errorf("--listen %q is no HOST:PORT", c.String("listen"))}
+		return command.UsageError{Err: fmt.Errorf("--listen %q is no HOST:PORT", c.String("listen"))}
 	}
 	local := isLoopback(host)
 	switch {
 	case token == "" && !local:
-		return usageError{fmt.Errorf("--listen %s can be reached from other machines, so it needs a token: --token-file FILE, or RRL_PAGE_TOKEN", c.String("listen"))}
+		return command.UsageError{Err: fmt.Errorf("--listen %s can be reached from other machines, so it needs a token: --token-file FILE, or RRL_PAGE_TOKEN", c.String("listen"))}
 	case token == "" && c.Bool("write"):
-		return usageError{errors.New("--write needs a token: --token-file FILE, or RRL_PAGE_TOKEN")}
+		return command.UsageError{Err: errors.New("--write needs a token: --token-file FILE, or RRL_PAGE_TOKEN")}
 	}
 	title := c.String("title")
 	if title == "" {
@@ -66,7 +67,7 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	page, err := ratelimiterpage.New(rdb.UniversalClient, opts...)
 	if err != nil {
-		return usageError{err}
+		return command.UsageError{Err: err}
 	}
 	defer func() { _ = page.Close() }()
 	var listen net.ListenConfig
@@ -92,7 +93,7 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = server.Shutdown(end)
-	return exitError{code: exitOK}
+	return command.ExitError{Code: command.ExitOK}
 }
 
 // pageToken returns the token of the flag's file or of the environment, or nothing.
@@ -101,15 +102,15 @@ func pageToken(c *cli.Command) (string, error) {
 	if path := c.String("token-file"); path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return "", usageError{fmt.Errorf("--token-file: %w", err)}
+			return "", command.UsageError{Err: fmt.Errorf("--token-file: %w", err)}
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
 		if token = strings.TrimSuffix(line, "\r"); token == "" {
-			return "", usageError{fmt.Errorf("--token-file: the first line of %s is empty", path)}
+			return "", command.UsageError{Err: fmt.Errorf("--token-file: the first line of %s is empty", path)}
 		}
 	}
 	if token != "" && len(token) < ratelimiterpage.MinToken {
-		return "", usageError{fmt.Errorf("the token has %d bytes; it has at least %d", len(token), ratelimiterpage.MinToken)}
+		return "", command.UsageError{Err: fmt.Errorf("the token has %d bytes; it has at least %d", len(token), ratelimiterpage.MinToken)}
 	}
 	return token, nil
 }

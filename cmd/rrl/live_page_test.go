@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,7 +47,7 @@ func (l *live) page(args ...string) string {
 	}()
 	l.Cleanup(func() {
 		stop()
-		require.Equal(l, exitOK, <-code, errs.String())
+		require.Equal(l, command.ExitOK, <-code, errs.String())
 	})
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if m := regexp.MustCompile(`^(http://\S+/) shows the limiters of`).FindStringSubmatch(out.String()); m != nil {
@@ -124,7 +125,7 @@ func TestPageUsage(t *testing.T) {
 		{[]string{"more"}, "page takes no argument"},
 	} {
 		code, out, errs := l.run(append([]string{"page"}, c.args...)...)
-		require.Equal(t, exitUsage, code, "%v", c.args)
+		require.Equal(t, command.ExitUsage, code, "%v", c.args)
 		require.Empty(t, out)
 		require.Contains(t, errs, c.want)
 	}

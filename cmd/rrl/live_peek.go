@@ -8,6 +8,8 @@ import (
 	"maps"
 	"strconv"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -21,11 +23,11 @@ func peekCommand() *cli.Command {
 		[]cli.Flag{&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"}},
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			if c.NArg() != 2 || c.Args().First() == "" {
-				return usageError{fmt.Errorf("peek takes the name of a limiter and a number of permits")}
+				return command.UsageError{Err: fmt.Errorf("peek takes the name of a limiter and a number of permits")}
 			}
 			n, err := strconv.ParseInt(c.Args().Get(1), 10, 64)
 			if err != nil {
-				return usageError{fmt.Errorf("%q is no number of permits", c.Args().Get(1))}
+				return command.UsageError{Err: fmt.Errorf("%q is no number of permits", c.Args().Get(1))}
 			}
 			s := survey.New(rdb.UniversalClient)
 			st, err := s.Read(ctx, c.Args().First(), c.String("client"))
@@ -42,7 +44,7 @@ func peekCommand() *cli.Command {
 				}
 			}
 			if errors.Is(err, permit.ErrInvalidArgument) {
-				return usageError{err}
+				return command.UsageError{Err: err}
 			}
 			if err != nil {
 				return err
@@ -59,7 +61,7 @@ func peekCommand() *cli.Command {
 				if ms := roundUp(pk.Wait); pk.Known {
 					o.WaitMS = &ms
 				}
-				err = encodeJSON(out, o)
+				err = term.EncodeJSON(out, o)
 			} else {
 				switch {
 				case !pk.Known:
@@ -71,7 +73,7 @@ func peekCommand() *cli.Command {
 				}
 			}
 			if err == nil && !pk.Granted() {
-				err = exitError{code: exitFailed}
+				err = command.ExitError{Code: command.ExitFailed}
 			}
 			return err
 		})

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 )
 
 // A column is one of a table. If a terminal is too narrow, columns are left out, those with the highest drop first,
@@ -147,7 +149,7 @@ func terminalWidth(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	if f, ok := out.(*os.File); ok && isTerminal(out) {
+	if f, ok := out.(*os.File); ok && term.Is(out) {
 		return windowWidth(f)
 	}
 	return 0

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -48,7 +49,7 @@ func (l *live) run(args ...string) (code int, stdout, stderr string) {
 func (l *live) ok(args ...string) string {
 	l.Helper()
 	code, out, errs := l.run(args...)
-	require.Equal(l, exitOK, code, "%v: %s%s", args, out, errs)
+	require.Equal(l, command.ExitOK, code, "%v: %s%s", args, out, errs)
 	require.Empty(l, errs)
 	return out
 }
@@ -114,7 +115,7 @@ func TestLs(t *testing.T) {
 	require.Contains(t, found["\x1b[31m"].Problem, `rate is "x"`)
 
 	code, _, errs := l.run("ls", "--match", l.base+"*", "--max-keys", "1", "--remains")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "the list is not complete: the search was given up after")
 }
 
@@ -170,7 +171,7 @@ func TestInspect(t *testing.T) {
 	require.NoError(t, l.rdb.Del(t.Context(), name).Err())
 	require.Contains(t, l.ok("inspect", name, "--client", "client-1"), "none: the hash is gone, and what follows is left behind")
 	code, _, errs := l.run("inspect", l.base+"c")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "there is no limiter")
 }
 
@@ -179,20 +180,20 @@ func TestPeekCommand(t *testing.T) {
 	l.limiter(l.base, tenAMinute)
 	require.Equal(t, "4 permits: granted at once, 4 available\n", l.ok("peek", l.base, "4"))
 	code, out, errs := l.run("peek", l.base, "5")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Empty(t, errs)
 	require.Regexp(t, `^5 permits: wait \S+, because of the permits in use; 4 available\n$`, out)
 	code, out, _ = l.run("peek", l.base, "5", "--json")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Regexp(t, `^\{"permits":5,"granted":false,"available":4,"wait_ms":\d+,"waits_for":"the permits in use"\}\n$`, out)
 	code, _, errs = l.run("peek", l.base, "11")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "permits exceed rate")
 	code, _, errs = l.run("peek", l.base, "0")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "invalid argument")
 	code, _, errs = l.run("peek", l.base, "many")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, `"many" is no number of permits`)
 }
 
@@ -307,16 +308,16 @@ func TestWriting(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"lift", name, "--write"}, exitFailed, "there was no cool-down"},
-		{[]string{"delete", name + "x", "--write"}, exitFailed, "there was nothing to delete"},
-		{[]string{"heal", name + "x", "--write"}, exitFailed, "there is no limiter"},
-		{[]string{"set-rate", name, "--write"}, exitUsage, "set-rate needs at least one of"},
-		{[]string{"set-rate", name + "x", "--permits", "1", "--create", "--write"}, exitFailed, "--permits and --interval set a rate afresh"},
-		{[]string{"set-rate", name, "--permits", "0", "--write"}, exitUsage, "invalid argument"},
-		{[]string{"set-rate", name, "--type", "both", "--write"}, exitUsage, `--type "both" is neither`},
-		{[]string{"cool-down", name, "--for", "-1s", "--write"}, exitUsage, "--for is above 0"},
-		{[]string{"release", name, "--write"}, exitUsage, "permits"},
-		{[]string{"heal"}, exitUsage, "heal takes one argument, the name of a limiter"},
+		{[]string{"lift", name, "--write"}, command.ExitFailed, "there was no cool-down"},
+		{[]string{"delete", name + "x", "--write"}, command.ExitFailed, "there was nothing to delete"},
+		{[]string{"heal", name + "x", "--write"}, command.ExitFailed, "there is no limiter"},
+		{[]string{"set-rate", name, "--write"}, command.ExitUsage, "set-rate needs at least one of"},
+		{[]string{"set-rate", name + "x", "--permits", "1", "--create", "--write"}, command.ExitFailed, "--permits and --interval set a rate afresh"},
+		{[]string{"set-rate", name, "--permits", "0", "--write"}, command.ExitUsage, "invalid argument"},
+		{[]string{"set-rate", name, "--type", "both", "--write"}, command.ExitUsage, `--type "both" is neither`},
+		{[]string{"cool-down", name, "--for", "-1s", "--write"}, command.ExitUsage, "--for is above 0"},
+		{[]string{"release", name, "--write"}, command.ExitUsage, "permits"},
+		{[]string{"heal"}, command.ExitUsage, "heal takes one argument, the name of a limiter"},
 	} {
 		code, _, errs := l.run(c.args...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, errs)
@@ -325,7 +326,7 @@ func TestWriting(t *testing.T) {
 	}
 	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
 	code, _, errs := l.run("release", name, "--permits", "1", "--write")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "name one with --client")
 	require.Contains(t, l.ok("release", name, "--permits", "1", "--client", "client-1", "--write"), "available 1 of 6")
 }
@@ -431,7 +432,7 @@ func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 			require.NoError(t, n.Do(t.Context(), "acl", "setuser", "eve", "-scan").Err())
 		}
 		code, _, errs := l.run("ls")
-		require.Equal(t, exitFailed, code)
+		require.Equal(t, command.ExitFailed, code)
 		require.Contains(t, errs, "docs/operations.md")
 		require.Contains(t, errs, "scan")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
@@ -66,7 +67,7 @@ func TestEveryLookTellsTheSame(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(out), &pk))
 		want, err := lim.Peek(t.Context(), 1)
 		require.NoError(t, err)
-		require.Equal(t, want.Granted, code == exitOK, lim.Name())
+		require.Equal(t, want.Granted, code == command.ExitOK, lim.Name())
 		for what, o := range map[string][2]*int64{"ls": {all[lim.Name()].Available, all[lim.Name()].WaitMS}, "inspect": {in.Available, in.WaitMS}, "peek": {pk.Available, pk.WaitMS}} {
 			require.NotNil(t, o[0], "%s %s", what, lim.Name())
 			require.Equal(t, want.Available, *o[0], "%s %s", what, lim.Name())
@@ -101,6 +102,6 @@ func TestPeekOfALargeSet(t *testing.T) {
 	}
 	require.Equal(t, "1000 permits: granted at once, 1000 available\n", l.ok("peek", l.base, "1000"))
 	code, out, _ := l.run("peek", l.base, "1001")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, out, "wait 59m")
 }

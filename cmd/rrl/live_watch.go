@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -40,7 +42,7 @@ func watchCommand() *cli.Command {
 				line := lineOf(st, last)
 				last = st
 				if c.Bool("json") {
-					return encodeJSON(out, line)
+					return term.EncodeJSON(out, line)
 				}
 				_, err = fmt.Fprintln(out, line)
 				return err
@@ -59,12 +61,12 @@ func everyFlags() []cli.Flag {
 // somebody ends it, and no error.
 func repeatedly(ctx context.Context, c *cli.Command, look func() error) error {
 	if c.Duration("every") < 100*time.Millisecond || c.Int("count") < 0 {
-		return usageError{errors.New("--every is at least 100ms, and --count not below 0")}
+		return command.UsageError{Err: errors.New("--every is at least 100ms, and --count not below 0")}
 	}
 	for n := 1; ; n++ {
 		if err := look(); err != nil {
 			if ctx.Err() != nil {
-				return exitError{code: exitOK}
+				return command.ExitError{Code: command.ExitOK}
 			}
 			return err
 		}
@@ -72,7 +74,7 @@ func repeatedly(ctx context.Context, c *cli.Command, look func() error) error {
 			return nil
 		}
 		if retry.Sleep(ctx, c.Duration("every")) != nil {
-			return exitError{code: exitOK}
+			return command.ExitError{Code: command.ExitOK}
 		}
 	}
 }
@@ -165,11 +167,11 @@ func topCommand() *cli.Command {
 			&cli.IntFlag{Name: "rows", Value: 20, Usage: "show `N` of them"},
 		),
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
-			if err := noArguments(c); err != nil {
+			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			if c.Int("limit") < 1 || c.Int("rows") < 1 {
-				return usageError{errors.New("--limit and --rows are at least 1")}
+				return command.UsageError{Err: errors.New("--limit and --rows are at least 1")}
 			}
 			by, err := orderOf(c)
 			if err != nil {
@@ -232,13 +234,13 @@ func showTop(out io.Writer, list []*survey.Limiter, by order, rows int, asJSON b
 		for i, l := range list {
 			o[i] = jsonOf(l)
 		}
-		return encodeJSON(out, o)
+		return term.EncodeJSON(out, o)
 	}
 	t := newLimiterTable()
 	for _, l := range list {
 		addLimiter(t, l)
 	}
-	if isTerminal(out) {
+	if term.Is(out) {
 		fmt.Fprint(out, "\x1b[H\x1b[2J")
 	}
 	fmt.Fprintf(out, "%s  %d of %s\n", time.Now().UTC().Format("15:04:05Z"), len(list), survey.Counted(all, "limiter"))

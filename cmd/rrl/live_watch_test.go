@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/stretchr/testify/require"
@@ -29,10 +30,10 @@ func TestWatch(t *testing.T) {
 		require.True(t, json.Valid([]byte(line)))
 	}
 	code, _, errs := l.run("watch", l.base+"x")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "there is no limiter")
 	code, _, errs = l.run("watch", l.base, "--every", "1ms")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "--every is at least 100ms")
 
 	// Ctrl-C is how one ends it.
@@ -40,7 +41,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var buf bytes.Buffer
-	require.Equal(t, exitOK, run(ctx, []string{"rrl", "watch", l.base, "--every", "100ms"}, &buf, &buf))
+	require.Equal(t, command.ExitOK, run(ctx, []string{"rrl", "watch", l.base, "--every", "100ms"}, &buf, &buf))
 }
 
 func TestWatchCountsGrants(t *testing.T) {
@@ -154,11 +155,11 @@ rules:
 	} {
 		write(text)
 		code, _, errs = l.run("diff", file)
-		require.Equal(t, exitUsage, code, errs)
+		require.Equal(t, command.ExitUsage, code, errs)
 		require.Contains(t, errs, want)
 	}
 	code, _, _ = l.run("diff", file+"x")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	write(`{"rules":[{"name":"x","match":{"hosts":["a.b"]},"limits":[{"name":"a","permits":1,"interval":"1s"}]}]}`)
 	code, _, errs = l.run("diff", file, "--redis", "redis://127.0.0.1:1")
 	require.Equal(t, exitNoAccess, code, errs)

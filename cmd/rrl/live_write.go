@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
@@ -98,7 +100,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		}
 		do, err := prepare(c)
 		if err != nil {
-			return usageError{err}
+			return command.UsageError{Err: err}
 		}
 		s, out := survey.New(rdb.UniversalClient), c.Root().Writer
 		before, err := s.Read(ctx, limiter, c.String("client"))
@@ -130,7 +132,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		}
 		if err := changeOnce(ctx, at, limiter, c.String("client"), do); err != nil {
 			if errors.Is(err, ratelimiter.ErrInvalidArgument) {
-				return usageError{err}
+				return command.UsageError{Err: err}
 			}
 			if isAbsent(err) && name != "set-rate" {
 				return absent(limiter, rdb)
@@ -215,7 +217,7 @@ type beforeAfter struct {
 
 func (w *beforeAfter) show(when string, st *survey.State) error {
 	if w.asJSON {
-		return encodeJSON(w.out, struct {
+		return term.EncodeJSON(w.out, struct {
 			Command string `json:"command"`
 			When    string `json:"when"`
 			Written bool   `json:"written"` // false without --write: after is how it would be

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -65,7 +66,7 @@ func TestSetRateOfATypo(t *testing.T) {
 	l.limiter(l.base+"orders", tenAMinute)
 	for _, write := range []string{"--json", "--write"} {
 		code, out, errs := l.run("set-rate", l.base+"ordres", "--permits", "5", "--interval", "1m", write)
-		require.Equal(t, exitFailed, code)
+		require.Equal(t, command.ExitFailed, code)
 		require.Empty(t, out)
 		require.Contains(t, errs, `there is no limiter "`+l.base+`ordres" in `)
 		require.Contains(t, errs, "--create makes it; did you mean "+l.base+"orders?\n")
@@ -91,7 +92,7 @@ func TestDryRunOfBrokenLimiters(t *testing.T) {
 	require.Contains(t, l.ok("set-rate", name, "--permits", "8"), "after   "+name+": OVERALL 8/1h")
 	require.Equal(t, "500", l.rdb.Get(ctx, "{"+name+"}:value").Val())
 	code, _, errs := l.run("lift", name)
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Equal(t, "rrl: there was no cool-down\n", errs)
 
 	// The keys expire in the copy as they do here.
@@ -117,7 +118,7 @@ func TestDryRunOfBrokenLimiters(t *testing.T) {
 	require.NoError(t, l.rdb.LPush(ctx, "{"+name+"}:value", "x").Err())
 	for _, args := range [][]string{{"heal", name}, {"heal", name, "--write"}} {
 		code, _, errs = l.run(args...)
-		require.Equal(t, exitFailed, code)
+		require.Equal(t, command.ExitFailed, code)
 		require.Contains(t, errs, "WRONGTYPE")
 	}
 
@@ -130,6 +131,6 @@ func TestDryRunOfBrokenLimiters(t *testing.T) {
 		require.NoError(t, l.rdb.ZAdd(ctx, "{"+name+"}:permits", part...).Err())
 	}
 	code, _, errs = l.run("heal", name)
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, errs, "more than 100000; --write changes it")
 }

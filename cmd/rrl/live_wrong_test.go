@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +16,7 @@ func TestAUserNeedsAPassword(t *testing.T) {
 		{"redis://h:1", "eve", ""}, {"redis://secret@h:1", "", ""}, {"redis+sentinel://h:1?master_name=m", "eve", ""}, {"redis+cluster://secret@h:1", "", ""},
 	} {
 		_, err := targetOf(c.raw, c.user, c.password)
-		require.ErrorAs(t, err, new(usageError), c.raw)
+		require.ErrorAs(t, err, new(command.UsageError), c.raw)
 		require.ErrorContains(t, err, "a user is given without a password")
 		require.NotContains(t, err.Error(), "secret", "somebody may have taken the place of the user for that of the password")
 	}
@@ -26,7 +27,7 @@ func TestAUserNeedsAPassword(t *testing.T) {
 	_, err := targetOf("redis://u@h:1", "", "p")
 	require.NoError(t, err)
 	code, _, errs := rrl(t, "demo", "--redis", "redis://secret@127.0.0.1:1")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "a user is given without a password")
 }
 
@@ -34,12 +35,12 @@ func TestAUserNeedsAPassword(t *testing.T) {
 func TestAURLWithoutAScheme(t *testing.T) {
 	for _, raw := range []string{"localhost:6379", "localhost", "http://h"} {
 		code, _, errs := rrl(t, "ls", "--redis", raw)
-		require.Equal(t, exitUsage, code)
+		require.Equal(t, command.ExitUsage, code)
 		require.Contains(t, errs, "it looks like redis://127.0.0.1:6379/0")
 		require.Contains(t, errs, "(see rrl ls --help)", "which has the flag")
 	}
 	code, _, errs := rrl(t, "bogus")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "(see rrl --help)")
 }
 
@@ -54,22 +55,22 @@ func TestWhatCannotBeAsked(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"peek", none, "1"}, exitFailed, `there is no limiter "` + none + `" in `},
-		{[]string{"watch", none}, exitFailed, `there is no limiter "` + none + `" in `},
-		{[]string{"heal", none, "--write"}, exitFailed, `there is no limiter "` + none + `" in `},
-		{[]string{"peek", bad, "1"}, exitFailed, `rate is "abc" (rrl doctor ` + bad + " says what to do)"},
-		{[]string{"watch", bad}, exitFailed, `rate is "abc" (rrl doctor ` + bad + " says what to do)"},
-		{[]string{"peek", users, "0", "--client", "client-1"}, exitUsage, "0 permits; ask for 1 to 4294967295"},
-		{[]string{"peek", users, "1"}, exitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
-		{[]string{"watch", users}, exitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
-		{[]string{"heal", users, "--write"}, exitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
+		{[]string{"peek", none, "1"}, command.ExitFailed, `there is no limiter "` + none + `" in `},
+		{[]string{"watch", none}, command.ExitFailed, `there is no limiter "` + none + `" in `},
+		{[]string{"heal", none, "--write"}, command.ExitFailed, `there is no limiter "` + none + `" in `},
+		{[]string{"peek", bad, "1"}, command.ExitFailed, `rate is "abc" (rrl doctor ` + bad + " says what to do)"},
+		{[]string{"watch", bad}, command.ExitFailed, `rate is "abc" (rrl doctor ` + bad + " says what to do)"},
+		{[]string{"peek", users, "0", "--client", "client-1"}, command.ExitUsage, "0 permits; ask for 1 to 4294967295"},
+		{[]string{"peek", users, "1"}, command.ExitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
+		{[]string{"watch", users}, command.ExitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
+		{[]string{"heal", users, "--write"}, command.ExitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
 	} {
 		code, _, errs := l.run(c.args...)
 		require.Equal(t, c.code, code, "%v: %s", c.args, errs)
 		require.Contains(t, errs, c.want, "%v", c.args)
 	}
 	code, out, _ := l.run("peek", users, "1", "--client", "client-1")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.Contains(t, out, "because of the permits in use")
 	require.Contains(t, l.ok("watch", users, "--count", "1", "--client", "client-1"), "3 members")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	_ "github.com/goredisson/ratelimiter/limit" // its scripts
 	"github.com/urfave/cli/v3"
@@ -20,17 +21,17 @@ func scriptsCommand() *cli.Command {
 		Description: "Without NAME it lists the scripts of RRateLimiter and of package limit, with the SHA-1 by which Redis\n" +
 			"knows each (SCRIPT EXISTS, SLOWLOG, MONITOR) and how many keys and arguments it takes at most. With NAME it\n" +
 			"prints the text that is sent.",
-		OnUsageError: onUsageError,
+		OnUsageError: command.OnUsageError,
 		Action: func(_ context.Context, c *cli.Command) error {
 			all := dispatch.Loaded()
 			if c.Args().Len() > 1 {
-				return usageError{fmt.Errorf("scripts takes one name, not %d", c.Args().Len())}
+				return command.UsageError{Err: fmt.Errorf("scripts takes one name, not %d", c.Args().Len())}
 			}
 			if c.Args().Present() {
 				name := c.Args().First()
 				i := slices.IndexFunc(all, func(s *dispatch.Script) bool { return s.Name == name })
 				if i < 0 {
-					return usageError{fmt.Errorf("no script %q", name)}
+					return command.UsageError{Err: fmt.Errorf("no script %q", name)}
 				}
 				_, err := io.WriteString(c.Root().Writer, all[i].Src)
 				return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 )
 
 // errStopping is the cause with which requests are cancelled when the service ends.
@@ -143,7 +144,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = encodeJSON(w, v) // fails only if the client has gone
+	_ = term.EncodeJSON(w, v) // fails only if the client has gone
 }
 
 // backAfter returns how long it takes until so many permits have come back, at most one interval. It is no

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
 	"github.com/redis/go-redis/v9"
 )
@@ -50,7 +51,7 @@ func openStore(ctx context.Context, rawURL string) (*store, error) {
 	if err := rdb.Ping(ping).Err(); err != nil {
 		_ = rdb.Close()
 		if ctx.Err() != nil {
-			return nil, errInterrupted
+			return nil, command.ErrInterrupted
 		}
 		return nil, fmt.Errorf("the Redis at %s does not answer: %w", opts.Addr, err)
 	}
@@ -69,7 +70,7 @@ func urlError(err error) error {
 	if errors.As(err, &parse) {
 		err = parse.Err
 	}
-	return usageError{fmt.Errorf("the Redis URL is not one: %w; it looks like redis://127.0.0.1:6379/0", err)}
+	return command.UsageError{Err: fmt.Errorf("the Redis URL is not one: %w; it looks like redis://127.0.0.1:6379/0", err)}
 }
 
 // checkUser returns an error if there is a user without a password, which go-redis would leave out: it would connect as
@@ -79,6 +80,7 @@ func checkUser(user, password string) error {
 	if user == "" || password != "" {
 		return nil
 	}
-	return usageError{errors.New("a user is given without a password: add it in the URL, as in redis://USER:PASSWORD@HOST:PORT, or set REDIS_PASSWORD " +
+	return command.UsageError{Err: errors.New("a user is given without a password: add it in the URL, as in redis://USER:PASSWORD@HOST:PORT, or set REDIS_PASSWORD " +
 		"(for a user with nopass any will do; a password alone is redis://:PASSWORD@HOST:PORT)")}
+
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +29,7 @@ func TestDidYouMean(t *testing.T) {
 		{[]string{"ls", "--limit", "x"}, `(see rrl ls --help)`},
 	} {
 		code, _, errs := rrl(t, c.args...)
-		require.Equal(t, exitUsage, code, "%v", c.args)
+		require.Equal(t, command.ExitUsage, code, "%v", c.args)
 		require.Contains(t, errs, c.want, "%v", c.args)
 		require.Equal(t, strings.Contains(c.want, "did you mean"), strings.Contains(errs, "did you mean"), errs)
 	}
@@ -42,19 +43,8 @@ func TestDidYouMean(t *testing.T) {
 		redistest.Measured(t, strings.Contains(errs, "; did you mean '"+l.base+"orders: create'?\n"), "%v: %s", full, errs) // what is found in time
 	}
 	code, _, errs := l.run("inspect", "something else")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.ExitFailed, code)
 	require.NotContains(t, errs, "did you mean")
-}
-
-// TestDistance checks the words that differ in one place.
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "ab", 2}, {"ab", "ab", 0}, {"ab", "ba", 1}, {"abc", "ac", 1}, {"abc", "ADC", 1}, {"ca", "abc", 3}, {"kitten", "sitting", 3}} {
-		require.Equal(t, c.want, distance(c.a, c.b), "%q %q", c.a, c.b)
-		require.Equal(t, c.want, distance(c.b, c.a), "%q %q", c.b, c.a)
-	}
 }
 
 // TestCompletion asks real shells, which run this test's program as rrl, what they would complete.

@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/window"
 )
 
 // A tally counts what the endpoint granted, from its responses alone.
@@ -19,7 +20,7 @@ type tally struct {
 	window time.Duration
 
 	mu       sync.Mutex
-	grants   map[string]grant // by the member's bytes; the last few windows
+	grants   map[string]window.Grant // by the member's bytes; the last few windows
 	newest   time.Time
 	worst    int64
 	answered int64 // permits in responses of 200
@@ -28,13 +29,8 @@ type tally struct {
 	failed   error
 }
 
-type grant struct {
-	at      time.Time
-	permits int64
-}
-
-func newTally(window time.Duration) *tally {
-	return &tally{window: window, grants: map[string]grant{}, statuses: map[int]int{}}
+func newTally(length time.Duration) *tally {
+	return &tally{window: length, grants: map[string]window.Grant{}, statuses: map[int]int{}}
 }
 
 // add counts one response. Responses may come in any order, but not later than two windows.
@@ -59,44 +55,27 @@ func (t *tally) add(e exchange) {
 		if _, known := t.grants[m.Bytes]; known || m.granted().Before(horizon) {
 			continue
 		}
-		t.grants[m.Bytes] = grant{m.granted(), int64(m.Permits)}
+		t.grants[m.Bytes] = window.Grant{At: m.granted(), Permits: int64(m.Permits)}
 		t.recorded += int64(m.Permits)
 		if m.granted().After(t.newest) {
 			t.newest = m.granted()
 		}
 	}
-	all := make([]grant, 0, len(t.grants))
+	all := make([]window.Grant, 0, len(t.grants))
 	for id, g := range t.grants {
-		if g.at.Before(t.newest.Add(-3 * t.window)) {
+		if g.At.Before(t.newest.Add(-3 * t.window)) {
 			delete(t.grants, id) // all windows that it lies in are counted
 			continue
 		}
 		all = append(all, g)
 	}
-	t.worst = max(t.worst, mostIn(t.window, all))
+	t.worst = max(t.worst, window.Most(t.window, all))
 }
 
 func (t *tally) fail(err error) {
 	if t.failed == nil {
 		t.failed = err
 	}
-}
-
-// mostIn returns the most permits granted in any half-open window. A window that begins with a grant at
-// t ends before t+window, when the permits of that grant are back. It sorts grants.
-func mostIn(window time.Duration, grants []grant) int64 {
-	slices.SortFunc(grants, func(a, b grant) int { return a.at.Compare(b.at) })
-	var most, sum int64
-	first := 0
-	for _, g := range grants {
-		sum += g.permits
-		for !grants[first].at.Add(window).After(g.at) {
-			sum -= grants[first].permits
-			first++
-		}
-		most = max(most, sum)
-	}
-	return most
 }
 
 // A summary is the outcome of a demo.

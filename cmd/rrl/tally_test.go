@@ -3,67 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestMostIn(t *testing.T) {
-	const window = 10 * time.Second
-	for _, c := range []struct {
-		name   string
-		grants []string // time and permits
-		want   int64
-	}{
-		{"none", nil, 0},
-		{"one", []string{"0s 3"}, 3},
-		{"a window is half-open", []string{"0s 5", "10s 5"}, 5},
-		{"one ms short of it", []string{"0s 5", "9.999s 5"}, 10},
-		{"across a border", []string{"0s 1", "9s 4", "10s 1", "18.999s 1"}, 6},
-		{"in any order", []string{"18s 1", "0s 1", "10s 1", "9s 4"}, 6},
-		{"one instant", []string{"3s 2", "3s 2", "3s 2"}, 6},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var grants []grant
-			for _, text := range c.grants {
-				var after string
-				var g grant
-				_, err := fmt.Sscan(text, &after, &g.permits)
-				require.NoError(t, err)
-				d, err := time.ParseDuration(after)
-				require.NoError(t, err)
-				g.at = time.Unix(1, 0).Add(d)
-				grants = append(grants, g)
-			}
-			require.Equal(t, c.want, mostIn(window, grants))
-		})
-	}
-}
-
-// TestMostInAgainstASum compares the result with a count of every window that begins with a grant, one by one.
-func TestMostInAgainstASum(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		grants := make([]grant, r.IntN(12))
-		for i := range grants {
-			grants[i] = grant{time.UnixMilli(r.Int64N(40)), 1 + r.Int64N(3)}
-		}
-		var want int64
-		for _, from := range grants {
-			var n int64
-			for _, g := range grants {
-				if d := g.at.Sub(from.at); d >= 0 && d < 10*time.Millisecond {
-					n += g.permits
-				}
-			}
-			want = max(want, n)
-		}
-		require.Equal(t, want, mostIn(10*time.Millisecond, grants), "%v", grants)
-	}
-}
 
 // granted returns a 200 for num permits whose state has these members, named by their bytes.
 func granted(num int64, members ...member) exchange {

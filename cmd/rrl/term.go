@@ -3,11 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 )
 
 // A termView writes coloured lines above a panel that shows the clients that wait and the present
@@ -30,23 +31,7 @@ const (
 	cursorOff  = "\x1b[?25l"
 	cursorOn   = "\x1b[?25h"
 	clearBelow = "\r\x1b[J"
-	green      = "\x1b[32m"
-	red        = "\x1b[31m"
-	yellow     = "\x1b[33m"
-	dim        = "\x1b[2m"
-	bold       = "\x1b[1m"
-	plain      = "\x1b[0m"
 )
-
-// isTerminal reports whether f is a terminal that understands the sequences.
-func isTerminal(f io.Writer) bool {
-	file, ok := f.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
 
 func (v *termView) begin(i intro) {
 	v.mu.Lock()
@@ -61,7 +46,7 @@ func (v *termView) asked(e exchange) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiting = append(v.waiting, e)
-	v.scroll(e.Asked, v.paint(dim, askLine(e)))
+	v.scroll(e.Asked, v.paint(term.Dim, askLine(e)))
 }
 
 func (v *termView) answered(e exchange) {
@@ -73,9 +58,9 @@ func (v *termView) answered(e exchange) {
 	if e.Answer.Redis != nil {
 		v.last = e.Answer.Redis
 	}
-	colour := map[int]string{200: green, 429: red}[e.Status]
+	colour := map[int]string{200: term.Green, 429: term.Red}[e.Status]
 	if colour == "" {
-		colour = yellow
+		colour = term.Yellow
 	}
 	v.scroll(e.Done, v.paint(colour, answerLine(e)))
 }
@@ -92,15 +77,15 @@ func (v *termView) end(s summary) {
 	defer v.mu.Unlock()
 	v.waiting = nil
 	v.erase()
-	colour := green
+	colour := term.Green
 	if s.Err != nil {
-		colour = red
+		colour = term.Red
 	}
 	fmt.Fprint(v.out, wrapOn+cursorOn+"\n")
 	for _, line := range v.keyLines(0, v.last) {
 		fmt.Fprintln(v.out, line)
 	}
-	fmt.Fprintf(v.out, "\n%s\n%s\n", s.counts(), v.paint(bold+colour, s.String()))
+	fmt.Fprintf(v.out, "\n%s\n%s\n", s.counts(), v.paint(term.Bold+colour, s.String()))
 	v.out = io.Discard
 }
 
@@ -131,7 +116,7 @@ func (v *termView) erase() {
 }
 
 func (v *termView) panelLines(now time.Duration) []string {
-	lines := []string{v.paint(dim, fmt.Sprintf("-- %5.1fs %s", now.Seconds(), strings.Repeat("-", 60)))}
+	lines := []string{v.paint(term.Dim, fmt.Sprintf("-- %5.1fs %s", now.Seconds(), strings.Repeat("-", 60)))}
 	var who []string
 	for _, w := range v.waiting {
 		who = append(who, fmt.Sprintf("%s num=%s %.1fs", visible(w.Client), visible(w.Num), (now-w.Asked).Seconds()))
@@ -151,5 +136,5 @@ func (v *termView) paint(colour, text string) string {
 	if !v.colour {
 		return text
 	}
-	return colour + text + plain
+	return colour + text + term.Plain
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -69,8 +70,8 @@ func TestTermView(t *testing.T) {
 		require.Contains(t, now, "\npermits {"+d.store.name+"}:permits  tripwire 2@0.00s 2@0.40s 1@0.80s  as Bc0I\n")
 		require.Equal(t, 1, strings.Count(now, "\nhash "), "one panel")
 
-		require.Contains(t, out.String(), green+"  0.00s  ann")
-		require.Contains(t, out.String(), red+"  4.50s  gus")
+		require.Contains(t, out.String(), term.Green+"  0.00s  ann")
+		require.Contains(t, out.String(), term.Red+"  4.50s  gus")
 		require.True(t, strings.HasSuffix(out.String(), "\n"))
 		at := strings.LastIndex(out.String(), wrapOff)
 		require.Greater(t, strings.LastIndex(out.String(), wrapOn), at, "the terminal is put back in order")
@@ -93,16 +94,16 @@ func TestTermViewClosed(t *testing.T) {
 	text := strings.Join(screen(t, out.String()), "\n")
 	require.Contains(t, text, "ann  num=1     asks")
 	require.NotContains(t, text, "waiting")
-	require.NotContains(t, out.String(), dim, "no colours were asked for")
+	require.NotContains(t, out.String(), term.Dim, "no colours were asked for")
 	require.True(t, strings.HasSuffix(out.String(), wrapOn+cursorOn))
 }
 
 func TestOnlyATerminalIsOne(t *testing.T) {
-	require.False(t, isTerminal(&bytes.Buffer{}))
+	require.False(t, term.Is(&bytes.Buffer{}))
 	f, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	require.False(t, isTerminal(f))
+	require.False(t, term.Is(f))
 	require.IsType(t, &plainView{}, newView(f, false))
 	require.IsType(t, &jsonView{}, newView(f, true))
 }

@@ -6,6 +6,9 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
+	"github.com/goredisson/ratelimiter/internal/survey"
 )
 
 // A compareView shows comparisons.
@@ -20,7 +23,7 @@ func newCompareView(out io.Writer, asJSON bool) compareView {
 	if asJSON {
 		return &compareJSON{out: out}
 	}
-	return &compareTable{out: out, colour: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
+	return &compareTable{out: out, colour: term.Is(out) && os.Getenv("NO_COLOR") == ""}
 }
 
 // A compareTable shows a table and a chart for each, at most 79 columns wide.
@@ -43,26 +46,26 @@ func (v *compareTable) paint(colour, text string) string {
 	if !v.colour {
 		return text
 	}
-	return colour + text + plain
+	return colour + text + term.Plain
 }
 
 func (v *compareTable) comparison(c comparison) {
 	v.ahead = v.ahead || c.wait > 0
-	about := wrapped(visible(c.name+": "+c.about), 79)
-	about[0] = v.paint(bold, c.name) + about[0][len(c.name):]
+	about := wrapped(survey.Visible(c.name+": "+c.about), 79)
+	about[0] = v.paint(term.Bold, c.name) + about[0][len(c.name):]
 	v.println(about...)
 	line := fmt.Sprintf("limit %v, %d permits asked", c.rate, c.asked().admitted)
 	if c.wait > 0 {
 		line += fmt.Sprintf(", turns up to %v ahead", c.wait)
 	}
 	v.println(line, "")
-	v.println(v.paint(dim, fmt.Sprintf("%-15s %9s %8s %9s %9s %7s %8s %8s",
+	v.println(v.paint(term.Dim, fmt.Sprintf("%-15s %9s %8s %9s %9s %7s %8s %8s",
 		"limiter", "admitted", "refused", "worst", "of limit", "bound", "waited", "told")))
 	for _, o := range c.outcomes {
 		row := fmt.Sprintf("%-15s %9d %8d %9d %9s %7d %8s %8s", o.limiter, o.admitted, o.refused, o.worst,
 			o.ofLimit(c.rate.Permits), o.bound, short(o.waited), short(o.told))
 		if o.worst > c.rate.Permits {
-			row = v.paint(red, row)
+			row = v.paint(term.Red, row)
 		}
 		v.println(row)
 	}
@@ -70,7 +73,7 @@ func (v *compareTable) comparison(c comparison) {
 	v.chart(c)
 }
 
-func (v *compareTable) file(name string) { v.println("wrote " + visible(name)) }
+func (v *compareTable) file(name string) { v.println("wrote " + survey.Visible(name)) }
 
 // compareLegend explains the columns.
 var compareLegend = []string{
@@ -165,7 +168,7 @@ type jsonFile struct {
 
 func (v *compareJSON) write(o any) {
 	if v.err == nil {
-		v.err = encodeJSON(v.out, o)
+		v.err = term.EncodeJSON(v.out, o)
 	}
 }
 

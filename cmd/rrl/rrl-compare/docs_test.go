@@ -16,7 +16,7 @@ import (
 // With writeDocs set, the tests below write the files with which they otherwise compare.
 const writeDocs = "RRL_TEST_DOCS"
 
-const algorithmsDoc = "../../docs/algorithms.md"
+const algorithmsDoc = "../../../docs/algorithms.md"
 
 // inOrder returns the comparisons of all cases, as the command makes them.
 func inOrder(t *testing.T) (all []comparison) {
@@ -47,7 +47,7 @@ func TestDocsTables(t *testing.T) {
 			doc = block.ReplaceAllLiteralString(doc, want)
 			continue
 		}
-		require.Equal(t, want, block.FindString(doc), "%s=write go test -run Docs ./cmd/rrl writes it", writeDocs)
+		require.Equal(t, want, block.FindString(doc), "%s=write go test -run Docs ./cmd/rrl/rrl-compare writes it", writeDocs)
 		require.Contains(t, doc, c.about, "the page tells the case")
 	}
 	if doc != string(text) {
@@ -60,7 +60,7 @@ func TestDocsPictures(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("where products and sums are fused the last digits of coordinates can differ")
 	}
-	const dir = "../../docs/algorithms"
+	const dir = "../../../docs/algorithms"
 	text, err := os.ReadFile(algorithmsDoc)
 	require.NoError(t, err)
 	all := inOrder(t)
@@ -95,8 +95,8 @@ func TestDocsCommands(t *testing.T) {
 	text, err := os.ReadFile(algorithmsDoc)
 	require.NoError(t, err)
 	for _, command := range []string{
-		"go run ./cmd/rrl compare --svg docs/algorithms/case.svg\n",
-		"go run ./cmd/rrl compare --by limiter --svg docs/algorithms/limiter.svg\n",
+		"go run ./cmd/rrl/rrl-compare --svg docs/algorithms/case.svg\n",
+		"go run ./cmd/rrl/rrl-compare --by limiter --svg docs/algorithms/limiter.svg\n",
 	} {
 		require.Contains(t, string(text), command)
 	}

@@ -8,12 +8,22 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/stretchr/testify/require"
 )
+
+func rrlCompare(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), append([]string{"rrl-compare"}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
 
 func TestCompareUsage(t *testing.T) {
 	dir := t.TempDir()
@@ -29,7 +39,7 @@ func TestCompareUsage(t *testing.T) {
 		args string
 		want string
 	}{
-		{"now", `compare takes no argument "now"`},
+		{"now", `rrl-compare takes no argument "now"`},
 		{"--fast", "fast"},
 		{"--case dance", `--case: there is no "dance"; there are articles, edge, trickle, burst, large`},
 		{"--limiter Bucket", `--limiter: there is no "Bucket"; there are FixedWindow, SlidingLog, RRateLimiter, `},
@@ -59,10 +69,10 @@ func TestCompareUsage(t *testing.T) {
 		{"--png " + filepath.Join(good, "x.png"), "not a directory"},
 		{"--svg " + picture + " --png " + picture, "x-articles.svg is the file of --svg, too"},
 	} {
-		code, out, errs := rrl(t, append([]string{"compare"}, strings.Fields(c.args)...)...)
-		require.Equal(t, exitUsage, code, "%s: %s", c.args, errs)
+		code, out, errs := rrlCompare(t, strings.Fields(c.args)...)
+		require.Equal(t, command.ExitUsage, code, "%s: %s", c.args, errs)
 		require.Empty(t, out, c.args)
-		require.Regexp(t, `^rrl: .* \(see rrl( [a-z-]+)? --help\)\n$`, errs)
+		require.Regexp(t, `^rrl-compare: .* \(see rrl-compare --help\)\n$`, errs)
 		require.Contains(t, errs, c.want, c.args)
 	}
 	require.NoFileExists(t, picture)
@@ -101,13 +111,13 @@ func TestCompareChartOfALongTraffic(t *testing.T) {
 }
 
 func TestCompareTable(t *testing.T) {
-	code, out, errs := rrl(t, "compare", "--case", "edge", "--limiter", "leakyqueue,FixedWindow", "--limiter", "SLIDINGLOG")
+	code, out, errs := rrlCompare(t, "--case", "edge", "--limiter", "leakyqueue,FixedWindow", "--limiter", "SLIDINGLOG")
 	require.Empty(t, errs)
-	require.Equal(t, exitOK, code)
+	require.Equal(t, command.ExitOK, code)
 	require.Equal(t, edgeTable+strings.Join(append(compareLegend, aheadLegend...), "\n")+"\n", out)
 
-	code, out, _ = rrl(t, "compare", "--case", "edge", "--limiter", "LeakyQueue", "--wait", "0s")
-	require.Equal(t, exitOK, code)
+	code, out, _ = rrlCompare(t, "--case", "edge", "--limiter", "LeakyQueue", "--wait", "0s")
+	require.Equal(t, command.ExitOK, code)
 	require.Contains(t, out, "\nlimit 5 per 1s, 10 permits asked\n")
 	require.Contains(t, out, "\nLeakyQueue              2        8         2   0.40x         5        -    200ms\n")
 	require.NotContains(t, out, aheadLegend[0])
@@ -120,15 +130,15 @@ func TestCompareTableInColour(t *testing.T) {
 	v := &compareTable{out: &out, colour: true}
 	v.comparison(edge)
 	require.NoError(t, v.end())
-	require.Contains(t, out.String(), red+"FixedWindow  ")
+	require.Contains(t, out.String(), term.Red+"FixedWindow  ")
 	require.Contains(t, out.String(), "\nSlidingLog   ", "what is within the limit is not red")
-	require.Contains(t, out.String(), "FixedWindow     ▂········▇"+red+"█·········"+plain+"·\n", "the window that ends there has 9")
+	require.Contains(t, out.String(), "FixedWindow     ▂········▇"+term.Red+"█·········"+term.Plain+"·\n", "the window that ends there has 9")
 	require.Contains(t, out.String(), "\nasked           ▂········▇█··········\n", "what is asked is no fault")
 	p := &compareTable{out: &plainOut}
 	p.comparison(edge)
 	require.NoError(t, p.end())
 	require.NotContains(t, plainOut.String(), "\x1b")
-	require.Equal(t, plainOut.String(), strings.Join(screen(t, out.String()), "\n"))
+	require.Equal(t, plainOut.String(), strings.NewReplacer(term.Red, "", term.Bold, "", term.Dim, "", term.Plain, "").Replace(out.String()))
 }
 
 func TestCompareFitsTheTerminal(t *testing.T) {
@@ -145,8 +155,8 @@ func TestCompareFitsTheTerminal(t *testing.T) {
 
 func TestCompareJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.svg")
-	code, out, errs := rrl(t, "compare", "--json", "--case", "edge", "--limiter", "FixedWindow", "--svg", file)
-	require.Equal(t, exitOK, code, errs)
+	code, out, errs := rrlCompare(t, "--json", "--case", "edge", "--limiter", "FixedWindow", "--svg", file)
+	require.Equal(t, command.ExitOK, code, errs)
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	require.Len(t, lines, 3)
 	require.JSONEq(t, `{"event":"case","case":"edge","about":"1 request that opens a window, 4 just before its end (0.95s), 5 just after it (1.05s)",
@@ -164,16 +174,16 @@ func TestComparePattern(t *testing.T) {
 	pattern := filepath.Join(t.TempDir(), "mine.txt")
 	// Ten requests at once, then one every 100ms: a log admits none of the latter, a bucket admits all of them.
 	require.NoError(t, os.WriteFile(pattern, []byte("0s 10 # at once\n0.1s..1s 9\n"), 0o600))
-	args := []string{"compare", "--pattern", pattern, "--rate", "10/1s", "--limiter", "SlidingLog,TokenBucket"}
-	code, out, errs := rrl(t, args...)
-	require.Equal(t, exitOK, code, errs)
+	args := []string{"--pattern", pattern, "--rate", "10/1s", "--limiter", "SlidingLog,TokenBucket"}
+	code, out, errs := rrlCompare(t, args...)
+	require.Equal(t, command.ExitOK, code, errs)
 	require.True(t, strings.HasPrefix(out, "pattern: the requests of "), out)
 	require.Contains(t, out, "limit 10 per 1s, 19 permits asked")
 	require.Contains(t, out, "\nSlidingLog             10        9        10   1.00x        10        -    900ms\n")
 	require.Contains(t, out, "\nTokenBucket            19        0        19   1.90x !      19        -        -\n")
 
-	code, out, errs = rrl(t, append(args, "--case", "edge")...)
-	require.Equal(t, exitOK, code, errs)
+	code, out, errs = rrlCompare(t, append(args, "--case", "edge")...)
+	require.Equal(t, command.ExitOK, code, errs)
 	require.Less(t, strings.Index(out, "edge: "), strings.Index(out, "pattern: "))
 }
 
@@ -183,9 +193,9 @@ func TestCompareWritesFiles(t *testing.T) {
 	// A file that exists keeps its mode, and a link stays a link.
 	require.NoError(t, os.WriteFile(at("one.svg"), []byte("old"), 0o604))
 	require.NoError(t, os.Symlink("one.svg", at("link.svg")))
-	few := []string{"compare", "--case", "edge", "--limiter", "FixedWindow,GCRA"}
-	code, out, errs := rrl(t, append(few, "--svg", at("link.svg"), "--png", at("one.png"))...)
-	require.Equal(t, exitOK, code, errs)
+	few := []string{"--case", "edge", "--limiter", "FixedWindow,GCRA"}
+	code, out, errs := rrlCompare(t, append(few, "--svg", at("link.svg"), "--png", at("one.png"))...)
+	require.Equal(t, command.ExitOK, code, errs)
 	require.Contains(t, out, "\nwrote "+at("link.svg")+"\nwrote "+at("one.png")+"\n")
 	info, err := os.Lstat(at("one.svg"))
 	require.NoError(t, err)
@@ -205,10 +215,10 @@ func TestCompareWritesFiles(t *testing.T) {
 	require.Equal(t, 1440, config.Width)
 
 	// With several pictures, the files get names.
-	code, _, errs = rrl(t, append(few, "--case", "burst", "--by", "limiter", "--svg", at("a.b.svg"))...)
-	require.Equal(t, exitOK, code, errs)
-	code, _, errs = rrl(t, append(few, "--case", "burst", "--svg", at("none"))...)
-	require.Equal(t, exitOK, code, errs)
+	code, _, errs = rrlCompare(t, append(few, "--case", "burst", "--by", "limiter", "--svg", at("a.b.svg"))...)
+	require.Equal(t, command.ExitOK, code, errs)
+	code, _, errs = rrlCompare(t, append(few, "--case", "burst", "--svg", at("none"))...)
+	require.Equal(t, command.ExitOK, code, errs)
 	require.Equal(t, []string{"a.b-fixedwindow.svg", "a.b-gcra.svg", "link.svg", "none-burst", "none-edge", "one.png", "one.svg"}, names(t, dir))
 }
 
@@ -230,8 +240,8 @@ func TestCompareLeavesFilesAlone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	require.Equal(t, exitInterrupted, run(ctx, []string{"rrl", "compare", "--case", "edge", "--svg", target}, &out, &errs))
-	require.Equal(t, "rrl: interrupted\n", errs.String())
+	require.Equal(t, command.ExitInterrupted, run(ctx, []string{"rrl-compare", "--case", "edge", "--svg", target}, &out, &errs))
+	require.Equal(t, "rrl-compare: interrupted\n", errs.String())
 	require.Empty(t, out.String())
 
 	require.Error(t, replaceFiles([]file{{target, []byte("new")}, {filepath.Join(dir, "none", "y"), nil}}))
@@ -250,9 +260,9 @@ func TestCompareLeavesFilesAlone(t *testing.T) {
 func TestCompareIntoNothing(t *testing.T) {
 	for _, args := range [][]string{nil, {"--json"}} {
 		var errs bytes.Buffer
-		args = append([]string{"rrl", "compare", "--case", "edge", "--limiter", "GCRA"}, args...)
-		require.Equal(t, exitFailed, run(t.Context(), args, full{}, &errs))
-		require.Equal(t, "rrl: the disk is full\n", errs.String())
+		args = append([]string{"rrl-compare", "--case", "edge", "--limiter", "GCRA"}, args...)
+		require.Equal(t, command.ExitFailed, run(t.Context(), args, full{}, &errs))
+		require.Equal(t, "rrl-compare: the disk is full\n", errs.String())
 	}
 }
 
@@ -261,10 +271,46 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
 func TestCompareHelp(t *testing.T) {
-	code, out, _ := rrl(t, "compare", "--help")
-	require.Equal(t, exitOK, code)
+	code, out, _ := rrlCompare(t, "--help")
+	require.Equal(t, command.ExitOK, code)
 	for _, want := range []string{"--case", "--pattern", "--rate", "--limiter", "--wait", "--svg", "--png", "--by", "--json",
 		"articles, edge, trickle, burst, large", "0s..5s 100"} {
 		require.Contains(t, out, want)
 	}
+}
+
+// TestCompareIsVisible checks that the output is plain text although errors repeat what was typed, and a file may have any
+// name.
+func TestCompareIsVisible(t *testing.T) {
+	name := "a\x1b[2J\u009b"
+	visible := func(out string) {
+		t.Helper()
+		require.Negative(t, strings.IndexFunc(out, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }), "%q", out)
+	}
+	for _, args := range [][]string{
+		{name}, {"--" + name}, {"--case", name}, {"--limiter", name}, {"--by", name}, {"--wait", name},
+		{"--pattern", name, "--rate", "1/1s"}, {"--pattern", name, "--rate", name}, {"--svg", filepath.Join(name, "x")},
+	} {
+		code, out, errs := rrlCompare(t, args...)
+		require.NotEqual(t, command.ExitOK, code, "%q", args)
+		visible(out)
+		visible(errs)
+	}
+	dir := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	pattern, svg := filepath.Join(dir, name), filepath.Join(dir, "x.svg")
+	require.NoError(t, os.WriteFile(pattern, []byte("0s 1\n"), 0o600))
+	for _, args := range [][]string{{}, {"--json"}} {
+		code, out, errs := rrlCompare(t, append([]string{"--limiter", "gcra", "--pattern", pattern, "--rate", "1/1s", "--svg", svg}, args...)...)
+		require.Equal(t, command.ExitOK, code, errs)
+		visible(out)
+		require.Contains(t, out, `a\`)
+		picture, err := os.ReadFile(svg)
+		require.NoError(t, err)
+		visible(strings.ReplaceAll(string(picture), "\t", ""))
+	}
+	require.NoError(t, os.WriteFile(pattern, []byte("0s "+name), 0o600))
+	code, _, errs := rrlCompare(t, "--pattern", pattern, "--rate", "1/1s")
+	require.Equal(t, command.ExitUsage, code)
+	visible(errs)
 }

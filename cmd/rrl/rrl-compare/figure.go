@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/survey"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -46,7 +47,7 @@ func figures(all []comparison, by string) (list []figure) {
 	if by == byCase {
 		for i := range all {
 			c := &all[i]
-			f := figure{name: c.name, title: fmt.Sprintf("%s: a limit of %v", c.name, c.rate), about: visible(c.about)}
+			f := figure{name: c.name, title: fmt.Sprintf("%s: a limit of %v", c.name, c.rate), about: survey.Visible(c.about)}
 			a := c.axes(append([]outcome{c.asked()}, c.outcomes...))
 			asked := c.cell(c.asked(), a)
 			asked.title, asked.asked, asked.above = "what is asked", true, false

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/window"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/stretchr/testify/require"
@@ -231,13 +232,13 @@ func TestCompareIsTheLimitersOwn(t *testing.T) {
 				l, err := limit.NewLocal(w.algorithm(c.rate))
 				require.NoError(t, err)
 				began := time.Now()
-				var grants []grant
+				var grants []window.Grant
 				for _, r := range c.requests {
 					time.Sleep(time.Until(began.Add(r.at)))
 					got, err := l.Reserve(t.Context(), r.permits, c.wait)
 					require.NoError(t, err)
 					if got.Granted {
-						grants = append(grants, grant{virtualBegin.Add(r.at + got.Wait), r.permits})
+						grants = append(grants, window.Grant{At: virtualBegin.Add(r.at + got.Wait), Permits: r.permits})
 					}
 				}
 				require.Equal(t, c.outcomes[i].grants, grants, "%s, %s", name, w.name)

@@ -14,52 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/urfave/cli/v3"
 )
-
-func compareCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "compare",
-		Usage: "compare what each limiter admits of the same traffic, in tables, charts and pictures",
-		Description: "Sends the same requests to the limiters of package limit and to an RRateLimiter, each in a Redis\n" +
-			"inside this program and in virtual time, and shows what they admit. The cases are\n" +
-			strings.Join(caseNames(), ", ") + ".\n\n" +
-			"A --pattern is a file of such lines, for which --rate sets the limit. # begins a comment:\n\n" +
-			"   0s..5s 100   100 requests, evenly from 0s up to but without 5s\n" +
-			"   1.5s 10      10 requests at once\n" +
-			"   2s 1 8       one request for 8 permits\n\n" +
-			"All limiters have the same limit. The capacities of the buckets and of the queue, the burst, the\n" +
-			"debt and what SmoothBursty stores are the permits of one interval, and the warm-up takes one\n" +
-			"interval. An RRateLimiter counts whole milliseconds, as Redisson does, so that its interval can\n" +
-			"be shorter by up to one.\n\n" +
-			"Several pictures are written to several files, with the name of the case or limiter before the\n" +
-			"extension. With --json each line is an object with an event: case, limiter, file.",
-		OnUsageError:    onUsageError,
-		HideHelpCommand: true,
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "case", Usage: "the name of a case; may be repeated", DefaultText: "all"},
-			&cli.StringFlag{Name: "pattern", Usage: "a file with other traffic, instead of the cases", TakesFile: true},
-			&cli.StringFlag{Name: "rate", Usage: "the limit of the pattern, as in 1000/3s"},
-			&cli.StringSliceFlag{Name: "limiter", Usage: "the name of a limiter; may be repeated", DefaultText: "all"},
-			&cli.DurationFlag{Name: "wait", DefaultText: "one interval", Usage: "how far ahead LeakyQueue, SmoothBursty and SmoothWarmingUp may hand out turns"},
-			&cli.StringFlag{Name: "svg", Usage: "the file to draw to", TakesFile: true},
-			&cli.StringFlag{Name: "png", Usage: "the file to draw to", TakesFile: true},
-			&cli.StringFlag{Name: "by", Value: byCase, Usage: "what a picture shows: case or limiter"},
-			&cli.BoolFlag{Name: "json", Usage: "write one JSON object a line"},
-		},
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			k, err := newCompare(c)
-			if err != nil {
-				return usageError{err}
-			}
-			return k.run(ctx, c.Root().Writer)
-		},
-	}
-}
 
 // What a picture shows.
 const (
@@ -187,7 +145,7 @@ func (k compare) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return errInterrupted
+		return command.ErrInterrupted
 	}
 	if err := replaceFiles(files); err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/window"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
 )
 
@@ -28,10 +30,10 @@ type outcome struct {
 	limiter           string
 	bound             int64 // the most that the limiter promises to admit in a window of the interval
 	admitted, refused int64
-	grants            []grant       // by the time from which they may be used
-	worst             int64         // the most in any window of the interval
-	waited            time.Duration // the longest wait of a request that was admitted
-	told              time.Duration // the longest wait that a refused request was told
+	grants            []window.Grant // by the time from which they may be used
+	worst             int64          // the most in any window of the interval
+	waited            time.Duration  // the longest wait of a request that was admitted
+	told              time.Duration  // the longest wait that a refused request was told
 }
 
 // virtualBegin is when every traffic begins, by the clock of the embedded Redis.
@@ -99,7 +101,7 @@ func (c *comparison) play(ctx context.Context, who contestant) (outcome, error) 
 		}
 		o.admitted += r.permits
 		o.waited = max(o.waited, got.Wait)
-		o.grants = append(o.grants, grant{virtualBegin.Add(r.at + got.Wait), r.permits})
+		o.grants = append(o.grants, window.Grant{At: virtualBegin.Add(r.at + got.Wait), Permits: r.permits})
 	}
 	return o, nil
 }
@@ -115,9 +117,9 @@ func (c *comparison) largest() (n int64) {
 func runError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return errInterrupted
+		return command.ErrInterrupted
 	case errors.Is(err, ratelimiter.ErrInvalidArgument), errors.Is(err, ratelimiter.ErrPermitsExceedRate):
-		return usageError{fmt.Errorf("--rate: %w", err)} // those of the cases are in range
+		return command.UsageError{Err: fmt.Errorf("--rate: %w", err)} // those of the cases are in range
 	}
 	return err
 }
@@ -127,9 +129,9 @@ func (c *comparison) finish() {
 	last := c.requests[len(c.requests)-1].at
 	for i := range c.outcomes {
 		o := &c.outcomes[i]
-		o.worst = mostIn(c.rate.Interval, o.grants) // which sorts them
+		o.worst = window.Most(c.rate.Interval, o.grants) // which sorts them
 		if n := len(o.grants); n > 0 {
-			last = max(last, o.grants[n-1].at.Sub(virtualBegin))
+			last = max(last, o.grants[n-1].At.Sub(virtualBegin))
 		}
 	}
 	c.bin = binFor(last)
@@ -153,9 +155,9 @@ func (c *comparison) asked() outcome {
 	o := outcome{limiter: "asked"}
 	for _, r := range c.requests {
 		o.admitted += r.permits
-		o.grants = append(o.grants, grant{virtualBegin.Add(r.at), r.permits})
+		o.grants = append(o.grants, window.Grant{At: virtualBegin.Add(r.at), Permits: r.permits})
 	}
-	o.worst = mostIn(c.rate.Interval, o.grants)
+	o.worst = window.Most(c.rate.Interval, o.grants)
 	return o
 }
 
@@ -163,7 +165,7 @@ func (c *comparison) asked() outcome {
 func (c *comparison) perBin(o outcome) []int64 {
 	bins := make([]int64, c.length/c.bin)
 	for _, g := range o.grants {
-		bins[g.at.Sub(virtualBegin)/c.bin] += g.permits
+		bins[g.At.Sub(virtualBegin)/c.bin] += g.Permits
 	}
 	return bins
 }
@@ -173,12 +175,12 @@ func (c *comparison) perBin(o outcome) []int64 {
 func (c *comparison) windows(o outcome) []int64 {
 	sums := make([]int64, len(o.grants)+1) // sums[i] is what the first i grants are together
 	for i, g := range o.grants {
-		sums[i+1] = sums[i] + g.permits
+		sums[i+1] = sums[i] + g.Permits
 	}
 	// upTo returns what was granted until an instant, inclusive.
 	upTo := func(at time.Time) int64 {
-		i, _ := slices.BinarySearchFunc(o.grants, at, func(g grant, at time.Time) int {
-			if g.at.After(at) {
+		i, _ := slices.BinarySearchFunc(o.grants, at, func(g window.Grant, at time.Time) int {
+			if g.At.After(at) {
 				return 1
 			}
 			return -1
@@ -191,8 +193,8 @@ func (c *comparison) windows(o outcome) []int64 {
 		most[i] = in(virtualBegin.Add(time.Duration(i) * c.bin))
 	}
 	for _, g := range o.grants {
-		i := g.at.Sub(virtualBegin) / c.bin
-		most[i] = max(most[i], in(g.at))
+		i := g.At.Sub(virtualBegin) / c.bin
+		most[i] = max(most[i], in(g.At))
 	}
 	return most
 }

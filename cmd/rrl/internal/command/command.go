@@ -1,0 +1,112 @@
+// Package command is what rrl and rrl-compare have in common: exit codes, and errors of one line.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/urfave/cli/v3"
+)
+
+// Exit codes.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitInterrupted = 130 // as a shell reports a program that SIGINT ended
+)
+
+// ErrInterrupted is returned when Ctrl-C or SIGTERM ended the work before it was done.
+var ErrInterrupted = errors.New("interrupted")
+
+// A UsageError is an error in the command line.
+type UsageError struct{ Err error }
+
+// Error implements error.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// An ExitError ends the program with a code of its own. Its Err is nil if everything has been said.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprint("exit code ", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e ExitError) Unwrap() error { return e.Err }
+
+// Main calls run with the arguments of the process, and a context that a signal ends, and ends the process.
+func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second Ctrl-C ends the process at once if the first one does not.
+	context.AfterFunc(ctx, stop)
+	// go-redis also logs the errors that it returns; here that would be a second line for one error.
+	logging.Disable()
+	os.Exit(run(ctx, os.Args, os.Stdout, os.Stderr))
+}
+
+// Run runs app and returns its exit code, after an error of one line. It never calls os.Exit.
+func Run(ctx context.Context, app *cli.Command, args []string, stderr io.Writer) int {
+	// The default handler prints the error and calls os.Exit.
+	app.ExitErrHandler = func(context.Context, *cli.Command, error) {}
+	app.OnUsageError = OnUsageError
+	err := app.Run(ctx, args)
+	help := app.Name + " --help"
+	if len(args) > 1 && app.Command(args[1]) != nil {
+		help = app.Name + " " + args[1] + " --help"
+	}
+	var usage UsageError
+	var exit ExitError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrInterrupted):
+		fmt.Fprintln(stderr, app.Name+": interrupted")
+		return ExitInterrupted
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "%s: %s (see %s)\n", app.Name, survey.OneLine(err), help)
+		return ExitUsage
+	case errors.As(err, &exit):
+		if exit.Err != nil {
+			fmt.Fprintf(stderr, "%s: %s\n", app.Name, survey.OneLine(exit.Err))
+		}
+		return exit.Code
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", app.Name, survey.OneLine(err))
+	return ExitFailed
+}
+
+// OnUsageError returns a UsageError, which names the flag that was perhaps meant.
+func OnUsageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	if _, flag, ok := strings.Cut(err.Error(), "provided but not defined: "); ok {
+		flag = strings.TrimLeft(flag, "-")
+		err = fmt.Errorf("%w%s", err, DidYouMean(flag, "--", strings.TrimLeft(cli.SuggestFlag(c.Flags, flag, false), "-")))
+	}
+	return UsageError{err}
+}
+
+// NoArguments returns a UsageError if c, which takes no arguments, was given some.
+func NoArguments(c *cli.Command) error {
+	if c.Args().Present() {
+		return UsageError{fmt.Errorf("%s takes no argument %q", c.Name, c.Args().First())}
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/stretchr/testify/require"
+)
+
+// TestPrograms checks that rrl gateway and rrl compare become the programs, with their arguments, and say how to get them.
+func TestPrograms(t *testing.T) {
+	if name := os.Getenv("RRL_TEST_PROGRAM"); name != "" {
+		rrl(t, name, "ca", "--ca-dir", "x y")
+		t.Fatal("it came back")
+	}
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	for name, pkg := range map[string]string{"gateway": "cmd/rrl-gateway", "compare": "cmd/rrl/rrl-compare"} {
+		code, _, errs := rrl(t, name, "--help")
+		require.Equal(t, command.ExitUsage, code)
+		require.Contains(t, errs, "go install github.com/goredisson/ratelimiter/"+pkg+"@latest, or in a clone go run ./"+pkg)
+		require.DirExists(t, "../../"+pkg)
+
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(pkg)), []byte("#!/bin/sh\necho $0 \"$@\"\n"), 0o700))
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestPrograms$")
+		cmd.Env = append(os.Environ(), "RRL_TEST_PROGRAM="+name)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		require.Contains(t, string(out), filepath.Base(pkg)+" ca --ca-dir x y\n")
+	}
+}
