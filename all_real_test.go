@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -126,7 +127,7 @@ func newestWindow(rdb redis.UniversalClient, l *RateLimiter, rate int64, interva
 	left, err := value.Int64()
 	used, grants := int64(0), set.Val()
 	for _, z := range grants {
-		m, bad := ParseMember([]byte(z.Member.(string)))
+		m, bad := wire.ParseMember([]byte(z.Member.(string)))
 		err = errors.Join(err, bad)
 		used += int64(m.Permits)
 		if z.Score > grants[len(grants)-1].Score-float64(interval.Milliseconds()) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +29,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 		require.Len(t, newest, 5)
 		for _, z := range newest {
 			require.EqualValues(t, w.epoch.Add(60*time.Second).UnixMilli(), z.Score)
-			m, err := ParseMember([]byte(z.Member.(string)))
+			m, err := wire.ParseMember([]byte(z.Member.(string)))
 			require.NoError(t, err)
 			require.EqualValues(t, 2, m.Permits)
 		}
@@ -44,7 +45,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 	// All four layouts can be marked, even if two members are the same except for their ids.
 	t.Run("layouts", func(t *testing.T) {
 		inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
-			for _, m := range javaMembers(7) {
+			for _, m := range redistest.JavaMembers(7) {
 				w.put(5*time.Second, m)
 			}
 			w.put(5*time.Second, grant(7))

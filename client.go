@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -47,7 +48,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 			clientID:     uuid.NewString(),
 			nameMapper:   func(name string) string { return name },
 			sharedClock:  true,
-			memberFormat: MemberBc0I,
+			memberFormat: wire.FormatBc0I,
 			clientKeyTTL: time.Hour,
 			recheck:      time.Second,
 			outageLimit:  30 * time.Second,
@@ -80,7 +81,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		Scripts:     &scripts,
 		ClientClock: c.cfg.clientClock,
 		SharedClock: c.cfg.sharedClock,
-		LongLength:  c.cfg.memberFormat == MemberLc0I,
+		LongLength:  c.cfg.memberFormat == wire.FormatLc0I,
 		KeyTTL:      c.cfg.clientKeyTTL,
 		Called:      c.hooks.called(),
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -65,8 +66,8 @@ func TestOptionsOutOfRange(t *testing.T) {
 	for name, o := range map[string]Option{
 		"empty id":        WithClientID(""),
 		"nil mapper":      WithNameMapper(nil),
-		"format fI":       WithMemberFormat(MemberFI),
-		"format unknown":  WithMemberFormat(MemberUnknown),
+		"format fI":       WithMemberFormat(wire.FormatFI),
+		"format unknown":  WithMemberFormat(wire.FormatUnknown),
 		"client key TTL":  WithClientKeyTTL(-time.Second),
 		"fine TTL":        WithClientKeyTTL(time.Second + 1),
 		"recheck of zero": WithRecheck(0),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // another returns the same limiter in another process, with an id of its own.
@@ -51,7 +52,7 @@ var coolDownEnds = map[string]func(w *world, r Rate){
 // name, has them back at once, and that its grants within the interval still count.
 func TestCoolDownEndsForAll(t *testing.T) {
 	for name, end := range coolDownEnds {
-		for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+		for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 			for _, interval := range []time.Duration{time.Second, 31 * 24 * time.Hour} {
 				t.Run(fmt.Sprint(name, "/", format, "/", interval), func(t *testing.T) {
 					r := Rate{Type: PerClient, Permits: 10, Interval: interval}
@@ -243,7 +244,7 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 // TestRatesOfOneInstantDuringACoolDown raises the rate several times by the same number within a millisecond. What each
 // rate has more is free when the cool-down is lifted.
 func TestRatesOfOneInstantDuringACoolDown(t *testing.T) {
-	for name, format := range map[string]MemberFormat{"Bc0I": MemberBc0I, "Lc0I": MemberLc0I} {
+	for name, format := range map[string]wire.Format{"Bc0I": wire.FormatBc0I, "Lc0I": wire.FormatLc0I} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 				other := w.another(WithMemberFormat(format))
@@ -289,7 +290,7 @@ func TestLowerRateDuringACoolDown(t *testing.T) {
 // TestHealDuringACoolDown lowers the rate behind the back of this package while a cool-down lasts, and heals. Once that
 // is lifted, the permits that were in use before it are in use again.
 func TestHealDuringACoolDown(t *testing.T) {
-	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		for _, reopen := range []time.Duration{0, 5 * time.Second} {
 			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 				w.granted(1)
@@ -359,9 +360,9 @@ func TestVoidBlocksBehindAGrant(t *testing.T) {
 // whatever happened before. Only a re-opening gives less, until it is over or lifted.
 func TestCoolDownModel(t *testing.T) {
 	redistest.NoRace(t, "one caller at a time")
-	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		late := time.Duration(0)
-		if format == MemberLc0I {
+		if format == wire.FormatLc0I {
 			late = time.Millisecond // of a grant in more than 32 steps of a re-opening
 		}
 		inWorld(t, Rate{}, func(t *testing.T, w *world) {

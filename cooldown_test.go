@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -235,16 +236,16 @@ func TestCoolDown(t *testing.T) {
 			require.EqualValues(t, 100, used)
 			require.Equal(t, 64, members)
 			for _, m := range w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val() {
-				parsed, err := ParseMember([]byte(m))
+				parsed, err := wire.ParseMember([]byte(m))
 				require.NoError(t, err)
-				require.Equal(t, MemberLc0I, parsed.Format)
+				require.Equal(t, wire.FormatLc0I, parsed.Format)
 			}
 			w.rdb.Del(w.ctx, w.valueKey(), w.permitsKey())
 			w.refused(1, time.Minute)
 			require.Len(t, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()[0], 20)
 			w.at(time.Minute)
 			w.granted(100)
-		}, WithMemberFormat(MemberLc0I))
+		}, WithMemberFormat(wire.FormatLc0I))
 	})
 
 	t.Run("bad input", func(t *testing.T) {

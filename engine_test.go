@@ -10,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -54,7 +55,7 @@ func hold(w *world, d time.Duration) *holder {
 // TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded to Redis if nobody else waits, as
 // if it had never been taken.
 func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
-	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		for _, typ := range []RateType{Overall, PerClient} {
 			inWorld(t, Rate{Type: typ, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
 				w.granted(1)

@@ -122,7 +122,9 @@ func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
 }
 
 // javaGrant returns a grant as Redisson 3.21.0 writes it.
-func javaGrant(permits uint32) []byte { return luaPack("BcI", 16, []byte("0123456789abcdef"), permits) }
+func javaGrant(permits uint32) []byte {
+	return redistest.LuaPack("BcI", 16, []byte("0123456789abcdef"), permits)
+}
 
 // TestPermitsOfAFastClockAreBackAfterAnInterval checks the instant at which the permits of a peer with a fast clock are
 // back, for a process that did not check the state at that instant. The score of the grant lies 5 s ahead at first, and
@@ -168,7 +170,7 @@ func TestPermitsTakenAheadOfAFastClock(t *testing.T) {
 		for _, setBack := range []bool{false, true} {
 			t.Run(fmt.Sprint(ahead, ", set back ", setBack), func(t *testing.T) {
 				inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
-					w.put(ahead, luaPack("BcI", 16, []byte("aaaaaaaaaaaaaaaa"), 5))
+					w.put(ahead, redistest.LuaPack("BcI", 16, []byte("aaaaaaaaaaaaaaaa"), 5))
 					w.setValue(5)
 					done := make(chan error)
 					go func() { done <- w.l.Acquire(w.ctx, 10) }()

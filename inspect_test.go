@@ -7,6 +7,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +31,7 @@ func TestInspect(t *testing.T) {
 		require.Equal(t, make([]time.Duration, 3), []time.Duration{s.HashTTL, s.ValueTTL, s.PermitsTTL})
 		require.WithinDuration(t, w.epoch.Add(11*time.Second), s.Time, time.Millisecond)
 		require.EqualValues(t, 2, s.MemberCount)
-		require.Equal(t, map[MemberFormat]int{MemberBc0I: 2}, s.Formats)
+		require.Equal(t, map[wire.Format]int{wire.FormatBc0I: 2}, s.Formats)
 
 		require.Len(t, s.Members, 2, "newest first")
 		require.EqualValues(t, []uint32{1, 2}, []uint32{s.Members[0].Permits, s.Members[1].Permits})
@@ -38,7 +39,7 @@ func TestInspect(t *testing.T) {
 		require.WithinDuration(t, w.epoch.Add(3*time.Second), s.Members[0].Time, time.Millisecond)
 		require.WithinDuration(t, w.epoch, s.Members[1].Time, time.Millisecond)
 		for _, m := range s.Members {
-			parsed, err := ParseMember(m.Raw)
+			parsed, err := wire.ParseMember(m.Raw)
 			require.NoError(t, err)
 			require.Equal(t, parsed, m.Member)
 		}
@@ -89,7 +90,7 @@ func TestInspectIsBounded(t *testing.T) {
 		require.Len(t, s.Members, 100)
 		require.EqualValues(t, 300, s.Members[0].Permits)
 		require.EqualValues(t, 201, s.Members[99].Permits)
-		require.Equal(t, map[MemberFormat]int{MemberBc0I: 100}, s.Formats)
+		require.Equal(t, map[wire.Format]int{wire.FormatBc0I: 100}, s.Formats)
 
 		for i := range 100 {
 			require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "junk"+string(rune('0'+i)), i).Err())
@@ -111,7 +112,7 @@ func TestInspectCountsFormats(t *testing.T) {
 		require.NoError(t, w.rdb.Do(w.ctx, "ZADD", w.permitsKey(), inf, "who wrote this?").Err())
 		s, err := w.l.Inspect(w.ctx)
 		require.NoError(t, err)
-		require.Equal(t, map[MemberFormat]int{MemberFI: 1, MemberLc0I: 1, MemberBc0I: 2, MemberUnknown: 1}, s.Formats)
+		require.Equal(t, map[wire.Format]int{wire.FormatFI: 1, wire.FormatLc0I: 1, wire.FormatBc0I: 2, wire.FormatUnknown: 1}, s.Formats)
 		var permits []uint32
 		for _, m := range s.Members[:4] {
 			permits = append(permits, m.Permits)
@@ -119,7 +120,7 @@ func TestInspectCountsFormats(t *testing.T) {
 		}
 		require.Equal(t, []uint32{10, 9, 8, 7}, permits)
 		stranger := s.Members[4]
-		require.Equal(t, MemberUnknown, stranger.Format)
+		require.Equal(t, wire.FormatUnknown, stranger.Format)
 		require.Equal(t, "who wrote this?", string(stranger.Raw))
 		require.True(t, stranger.Expired)
 	})

@@ -321,7 +321,7 @@ func TestKillerScriptFlush(t *testing.T) {
 func TestKillerPeerClockAhead(t *testing.T) {
 	for _, interval := range []time.Duration{time.Second, 20 * time.Second} {
 		inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
-			w.put(5*time.Second, luaPack("BcI", 16, make([]byte, 16), 10))
+			w.put(5*time.Second, redistest.LuaPack("BcI", 16, make([]byte, 16), 10))
 			w.setValue(0)
 			require.NoError(t, w.l.Acquire(w.ctx, 10))
 			require.Equal(t, interval, w.elapsed())

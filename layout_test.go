@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -12,7 +14,7 @@ import (
 // layouts of their own.
 func TestInspectTellsLayoutsApart(t *testing.T) {
 	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
-		for i, m := range javaMembers(5) {
+		for i, m := range redistest.JavaMembers(5) {
 			w.put(time.Duration(i)*time.Millisecond, m)
 		}
 		w.put(5*time.Millisecond, grant(6))
@@ -20,9 +22,9 @@ func TestInspectTellsLayoutsApart(t *testing.T) {
 		w.put(7*time.Millisecond, []byte("who wrote this?"))
 		s, err := w.l.Inspect(w.ctx)
 		require.NoError(t, err)
-		require.Equal(t, map[MemberLayout]int{LayoutFI: 1, LayoutLc0I: 2, LayoutBc0IShort: 1, LayoutBc0ILong: 1,
-			LayoutOurs: 1, LayoutUnknown: 1}, s.Layouts)
-		require.Equal(t, map[MemberFormat]int{MemberFI: 1, MemberLc0I: 2, MemberBc0I: 3, MemberUnknown: 1}, s.Formats)
+		require.Equal(t, map[wire.Layout]int{wire.LayoutFI: 1, wire.LayoutLc0I: 2, wire.LayoutBc0IShort: 1, wire.LayoutBc0ILong: 1,
+			wire.LayoutOurs: 1, wire.LayoutUnknown: 1}, s.Layouts)
+		require.Equal(t, map[wire.Format]int{wire.FormatFI: 1, wire.FormatLc0I: 2, wire.FormatBc0I: 3, wire.FormatUnknown: 1}, s.Formats)
 	})
 }
 
@@ -34,15 +36,6 @@ func TestGrantsHaveOurLayout(t *testing.T) {
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
 		s, err := w.l.Inspect(w.ctx)
 		require.NoError(t, err)
-		require.Equal(t, map[MemberLayout]int{LayoutOurs: int(s.MemberCount)}, s.Layouts)
+		require.Equal(t, map[wire.Layout]int{wire.LayoutOurs: int(s.MemberCount)}, s.Layouts)
 	})
-}
-
-func TestMemberLayoutInWords(t *testing.T) {
-	require.Equal(t, "Bc0I/13", LayoutBc0IShort.String())
-	require.Equal(t, "Redisson 3.17.0 to 3.20", LayoutBc0IShort.Writers())
-	require.Equal(t, "Redisson 3.17.0 and later", LayoutBc0IShort.Readers())
-	require.Equal(t, "Bc0I/21 ours", LayoutOurs.String())
-	require.Equal(t, LayoutUnknown.String(), MemberLayout(99).String())
-	require.Equal(t, LayoutUnknown, Member{}.Layout())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -156,7 +157,7 @@ func (w *world) used() (permits int64, members int) {
 	list, err := w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Result()
 	require.NoError(w.t, err)
 	for _, s := range list {
-		m, err := ParseMember([]byte(s))
+		m, err := wire.ParseMember([]byte(s))
 		require.NoError(w.t, err)
 		permits += int64(m.Permits)
 	}

@@ -2,7 +2,6 @@ package ratelimiter
 
 import (
 	"bytes"
-	"encoding/hex"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -10,80 +9,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
-
-// luaPack is an oracle that knows nothing of the codec: Lua's struct.pack for the formats in use, little
-// endian, byte by byte.
-func luaPack(format string, length int, id []byte, permits uint32) []byte {
-	var b []byte
-	for _, f := range format {
-		switch f {
-		case 'f':
-			b = append(b, id[:4]...) // any four bytes are a float
-		case 'B':
-			b = append(b, byte(length))
-		case 'L':
-			b = append(b, byte(length), 0, 0, 0, 0, 0, 0, 0)
-		case 'c':
-			b = append(b, id[:length]...)
-		case 'I':
-			b = append(b, byte(permits), byte(permits>>8), byte(permits>>16), byte(permits>>24))
-		}
-	}
-	return b
-}
-
-// javaMembers has one member of each layout, as the versions of Redisson write them.
-func javaMembers(permits uint32) [][]byte {
-	id := make([]byte, 16)
-	for i := range id {
-		id[i] = byte(rand.Uint32())
-	}
-	return [][]byte{
-		luaPack("fI", 0, id, permits),
-		luaPack("LcI", 8, id, permits),
-		luaPack("BcI", 8, id, permits),
-		luaPack("BcI", 16, id, permits),
-	}
-}
-
-func TestParseMemberReadsAllLayouts(t *testing.T) {
-	want := []MemberFormat{MemberFI, MemberLc0I, MemberBc0I, MemberBc0I}
-	lengths := []int{4, 8, 8, 16}
-	for _, permits := range []uint32{0, 1, 255, 256, 65536, 1<<31 + 7, 1<<32 - 1} {
-		for i, b := range javaMembers(permits) {
-			m, err := ParseMember(b)
-			require.NoError(t, err)
-			require.Equal(t, want[i], m.Format)
-			require.Equal(t, permits, m.Permits)
-			require.Len(t, m.ID, lengths[i])
-		}
-	}
-	for _, b := range []string{"", "01", "0102030405060708090a", "09" + "000000000000000001000000"} {
-		raw, _ := hex.DecodeString(b)
-		m, err := ParseMember(raw)
-		require.ErrorIs(t, err, ErrMalformed)
-		require.Equal(t, MemberUnknown, m.Format)
-	}
-}
-
-func FuzzParseMember(f *testing.F) {
-	for _, b := range javaMembers(77) {
-		f.Add(b)
-	}
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := ParseMember(b)
-		if err != nil {
-			require.ErrorIs(t, err, ErrMalformed)
-			return
-		}
-		format := map[MemberFormat]string{MemberFI: "fI", MemberLc0I: "LcI", MemberBc0I: "BcI"}[m.Format]
-		require.Equal(t, b, luaPack(format, len(m.ID), m.ID, m.Permits))
-	})
-}
 
 // Members that we write read the same by every layout that Redisson 3.13.3 to 3.16.3 and 3.17.0 and later
 // expect, and by the 20-byte layout if that is asked for.
@@ -94,27 +23,27 @@ func FuzzEncodeMember(f *testing.F) {
 		copy(id[:], raw)
 		b := redisson.Member(false, id, permits)
 		require.Len(t, b, 21)
-		m, err := ParseMember(b)
+		m, err := wire.ParseMember(b)
 		require.NoError(t, err)
 		require.Equal(t, permits, m.Permits)
-		require.Equal(t, luaPack("fI", 0, b[:4], permits), b[:8], "as fI")
-		require.Equal(t, luaPack("BcI", 16, b[1:17], permits), b, "as Bc0I")
+		require.Equal(t, redistest.LuaPack("fI", 0, b[:4], permits), b[:8], "as fI")
+		require.Equal(t, redistest.LuaPack("BcI", 16, b[1:17], permits), b, "as Bc0I")
 		require.True(t, bytes.Contains(b, id[7:]) && bytes.Contains(b, id[:3]), "the id is in it")
-		require.Equal(t, luaPack("LcI", 8, id[:], permits), redisson.Member(true, id, permits))
+		require.Equal(t, redistest.LuaPack("LcI", 8, id[:], permits), redisson.Member(true, id, permits))
 	})
 }
 
 // The acquire script builds the same bytes as the codec.
 func TestAcquireWritesTheCodecsMember(t *testing.T) {
-	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		inWorld(t, overall(1<<32-1, time.Hour), func(t *testing.T, w *world) {
 			for _, n := range []int64{1, 255, 256, 65535, 1 << 24, 1<<31 - 1, 1<<32 - 1} {
 				require.NoError(t, w.l.SetRate(w.ctx, overall(1<<32-1, time.Hour)))
 				id := redisson.RandomID()
 				w.ask(permit.Batch{ID: id, Runs: []permit.Run{{Permits: n, Count: 1}, {Permits: 3, Count: 1}, {Permits: 7, Count: 2}}})
-				want := []string{string(redisson.Member(format == MemberLc0I, id.Run(0), uint32(n)))}
+				want := []string{string(redisson.Member(format == wire.FormatLc0I, id.Run(0), uint32(n)))}
 				if n < 1<<32-1 {
-					want = append(want, string(redisson.Member(format == MemberLc0I, id.Run(1), 3)), string(redisson.Member(format == MemberLc0I, id.Run(2), 14)))
+					want = append(want, string(redisson.Member(format == wire.FormatLc0I, id.Run(1), 3)), string(redisson.Member(format == wire.FormatLc0I, id.Run(2), 14)))
 				}
 				require.ElementsMatch(t, want, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val())
 			}
@@ -123,7 +52,7 @@ func TestAcquireWritesTheCodecsMember(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
 		require.Len(t, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()[0], 20)
-	}, WithMemberFormat(MemberLc0I))
+	}, WithMemberFormat(wire.FormatLc0I))
 }
 
 // The struct library of Redis reads what we write, with the formats that the versions of Redisson use.
@@ -154,7 +83,7 @@ func TestLuaStructReadsOurMembers(t *testing.T) {
 // A limiter whose set holds grants of every layout works, and reclaims each of them.
 func TestGrantsOfEveryVersionCount(t *testing.T) {
 	inWorld(t, overall(30, time.Second), func(t *testing.T, w *world) {
-		for _, m := range javaMembers(5) {
+		for _, m := range redistest.JavaMembers(5) {
 			w.put(-500*time.Millisecond, m)
 		}
 		w.setValue(10)

@@ -247,7 +247,7 @@ func TestDamageHeals(t *testing.T) {
 					w.setValue(rapid.SampledFrom([]any{-1 << 40, -1, 0, 1, rate, rate + 1, 1 << 40, "", "x", "1.5", "-0", "007", "9223372036854775807", "9223372036854775808", "-9007199254740992"}).Draw(rt, "value"))
 				case 3:
 					n := rapid.Uint32Range(0, 2*rate).Draw(rt, "permits")
-					for _, m := range javaMembers(n) {
+					for _, m := range redistest.JavaMembers(n) {
 						w.put(time.Duration(rapid.IntRange(-3000, 0).Draw(rt, "age"))*time.Millisecond+w.elapsed(), m)
 					}
 				case 4:

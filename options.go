@@ -1,6 +1,10 @@
 package ratelimiter
 
-import "time"
+import (
+	"time"
+
+	"github.com/goredisson/ratelimiter/wire"
+)
 
 type config struct {
 	clientID     string
@@ -8,7 +12,7 @@ type config struct {
 	clientClock  bool
 	divided      bool // the limiters are spread over several parts of Redis
 	sharedClock  bool // all clients use the same clock: that of Redis, or that of a test
-	memberFormat MemberFormat
+	memberFormat wire.Format
 	clientKeyTTL time.Duration
 	recheck      time.Duration
 	outageLimit  time.Duration
@@ -43,10 +47,10 @@ func WithClientClock() Option {
 	return func(c *config) { c.clientClock, c.sharedClock = true, false }
 }
 
-// WithMemberFormat sets the layout of the members that this client writes; it reads all layouts. Use MemberLc0I
+// WithMemberFormat sets the layout of the members that this client writes; it reads all layouts. Use wire.FormatLc0I
 // for a limiter that is shared with Redisson 3.16.4 to 3.16.8, which read no other layout. The default is
-// MemberBc0I, written so that Redisson 3.13.3 to 3.16.3 can read it too.
-func WithMemberFormat(f MemberFormat) Option {
+// wire.FormatBc0I, written so that Redisson 3.13.3 to 3.16.3 can read it too.
+func WithMemberFormat(f wire.Format) Option {
 	return func(c *config) { c.memberFormat = f }
 }
 
@@ -110,8 +114,8 @@ func (c *config) validate() error {
 	if c.nameMapper == nil {
 		return invalid("WithNameMapper: the function is nil")
 	}
-	if c.memberFormat != MemberBc0I && c.memberFormat != MemberLc0I {
-		return invalid("WithMemberFormat: %v cannot be written; use MemberBc0I or MemberLc0I", c.memberFormat)
+	if c.memberFormat != wire.FormatBc0I && c.memberFormat != wire.FormatLc0I {
+		return invalid("WithMemberFormat: %v cannot be written; use wire.FormatBc0I or wire.FormatLc0I", c.memberFormat)
 	}
 	if ttl, err := millis("WithClientKeyTTL:", c.clientKeyTTL); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -84,7 +85,7 @@ func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) er
 	ctx, used, wires := context.Background(), int64(0), int64(0)
 	members, err := rdb.ZRangeWithScores(ctx, l.redis.Keys.Permits[Overall], 0, -1).Result()
 	for _, z := range members {
-		m, bad := ParseMember([]byte(z.Member.(string)))
+		m, bad := wire.ParseMember([]byte(z.Member.(string)))
 		err = errors.Join(err, bad)
 		if z.Score == 0 { // a tripwire, because of which value is one less
 			wires++

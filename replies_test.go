@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -121,7 +122,7 @@ func TestPlainCommandErrors(t *testing.T) {
 }
 
 func TestNamesOfValues(t *testing.T) {
-	for f, want := range map[MemberFormat]string{MemberUnknown: "unknown", MemberFI: "fI", MemberLc0I: "Lc0I", MemberBc0I: "Bc0I"} {
+	for f, want := range map[wire.Format]string{wire.FormatUnknown: "unknown", wire.FormatFI: "fI", wire.FormatLc0I: "Lc0I", wire.FormatBc0I: "Bc0I"} {
 		require.Equal(t, want, f.String())
 	}
 	require.Equal(t, "ratelimiter: the limiter is PER_CLIENT", (&permit.WrongTypeError{Type: permit.PerClient}).Error())

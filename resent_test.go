@@ -13,6 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // A resender is a hook that sends each script again, as a proxy does that has lost the first reply. The caller gets
@@ -63,7 +64,7 @@ func (w *world) holds(l *RateLimiter, rate, used int64) {
 	require.NoError(w.t, err)
 	found := int64(0)
 	for _, s := range w.rdb.ZRange(w.ctx, keys[2], 0, -1).Val() {
-		m, err := ParseMember([]byte(s))
+		m, err := wire.ParseMember([]byte(s))
 		require.NoError(w.t, err)
 		found += int64(m.Permits)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -56,7 +57,7 @@ func (j *jvm) ask(permits int64) (wait time.Duration) {
 // To whoever finds it, a tripwire is a grant that has expired: no permit is lost or gained, and a caller of
 // Redisson that is refused removes it.
 func TestTripwireIsNobodysPermit(t *testing.T) {
-	for _, format := range []MemberFormat{MemberBc0I, MemberLc0I} {
+	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		inWorld(t, overall(3, 10*time.Second), func(t *testing.T, w *world) {
 			w.granted(3)
 			ctx, cancel := context.WithTimeout(w.ctx, 4500*time.Millisecond)
@@ -67,7 +68,7 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 			w.at(1500 * time.Millisecond)
 			members := w.rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, 0).Val()
 			require.Zero(t, members[0].Score)
-			m, err := ParseMember([]byte(members[0].Member.(string)))
+			m, err := wire.ParseMember([]byte(members[0].Member.(string)))
 			require.NoError(t, err)
 			require.EqualValues(t, 1, m.Permits)
 			require.Equal(t, format, m.Format)

@@ -6,24 +6,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // What the doctor says of limiters that only Java uses: nothing while they are healthy, and otherwise what Java does.
 
 // layoutOf is the layout that a version writes.
-func layoutOf(v version) ratelimiter.MemberLayout {
+func layoutOf(v version) wire.Layout {
 	switch {
 	case v.since("3.21.0"):
-		return ratelimiter.LayoutBc0ILong
+		return wire.LayoutBc0ILong
 	case v.since("3.17.0"):
-		return ratelimiter.LayoutBc0IShort
+		return wire.LayoutBc0IShort
 	case v.since("3.16.4"):
-		return ratelimiter.LayoutLc0I
+		return wire.LayoutLc0I
 	}
-	return ratelimiter.LayoutFI
+	return wire.LayoutFI
 }
 
 // findings returns the checks that find something above info, and what the check called writers says.

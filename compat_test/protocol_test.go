@@ -12,6 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // TestRedissonHash checks what Redisson writes to the limiter's hash.
@@ -78,16 +79,16 @@ func TestRedissonMembers(t *testing.T) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
 		var size int
 		var prefix []byte
-		format := ratelimiter.MemberBc0I
+		format := wire.FormatBc0I
 		switch {
 		case v.since("3.21.0"):
 			size, prefix = 21, []byte{16}
 		case v.since("3.17.0"):
 			size, prefix = 13, []byte{8}
 		case v.since("3.16.4"):
-			size, prefix, format = 20, binary.LittleEndian.AppendUint64(nil, 8), ratelimiter.MemberLc0I
+			size, prefix, format = 20, binary.LittleEndian.AppendUint64(nil, 8), wire.FormatLc0I
 		default:
-			size, format = 8, ratelimiter.MemberFI
+			size, format = 8, wire.FormatFI
 		}
 		for _, typ := range []string{"OVERALL", "PER_CLIENT"} {
 			name := redistest.Key(t)
@@ -111,7 +112,7 @@ func TestRedissonMembers(t *testing.T) {
 			require.Len(t, bytes, size)
 			require.Equal(t, string(prefix), string(bytes[:len(prefix)]))
 			require.EqualValues(t, permits, binary.LittleEndian.Uint32(bytes[size-4:]))
-			member, err := ratelimiter.ParseMember(bytes)
+			member, err := wire.ParseMember(bytes)
 			require.NoError(t, err)
 			require.Equal(t, format, member.Format)
 			require.EqualValues(t, permits, member.Permits)
@@ -265,7 +266,7 @@ func TestClientKeyTTL(t *testing.T) {
 		p, rdb := fleet.peer(t, v), redistest.Client(t)
 		options := []ratelimiter.Option{ratelimiter.WithClientID(p.id)}
 		if v.since("3.16.4") && !v.since("3.17.0") {
-			options = append(options, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
+			options = append(options, ratelimiter.WithMemberFormat(wire.FormatLc0I))
 		}
 		client := clienttest.New(t, rdb, options...)
 		defer client.Close()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // A side is one of the two implementations. It takes the peer's operations and replies in the peer's words, so that
@@ -70,7 +71,7 @@ func newGoSide(t testing.TB, rdb redis.UniversalClient, v version, id string) go
 		ratelimiter.WithClientKeyTTL(0),
 	}
 	if v.since("3.16.4") && !v.since("3.17.0") {
-		options = append(options, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
+		options = append(options, ratelimiter.WithMemberFormat(wire.FormatLc0I))
 	}
 	client := clienttest.New(t, rdb, options...)
 	t.Cleanup(func() { _ = client.Close() })

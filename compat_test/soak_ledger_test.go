@@ -19,9 +19,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // A ledger holds every grant on a server as Redis itself saw it: what MONITOR reports of the ZADDs that scripts ran.
@@ -296,8 +296,8 @@ func (l *ledger) reconcile(rdb redis.UniversalClient, key string) (missed int) {
 		l.mu.Unlock()
 		if !ok && !l.shrinks(key, member, z.Score) {
 			missed++
-			m, _ := ratelimiter.ParseMember([]byte(member))
-			e := entry{score: z.Score, java: m.Format != ratelimiter.MemberBc0I || member[4:8] != member[len(member)-4:]}
+			m, _ := wire.ParseMember([]byte(member))
+			e := entry{score: z.Score, java: m.Format != wire.FormatBc0I || member[4:8] != member[len(member)-4:]}
 			e.at, e.unseen = e.scored(), true
 			l.add(key, member, e)
 		}

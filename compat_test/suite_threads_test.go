@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,7 +74,7 @@ func (s *stage) inUse() (sum int64) {
 		if z.Score == 0 {
 			continue
 		}
-		m, err := ratelimiter.ParseMember([]byte(z.Member.(string)))
+		m, err := wire.ParseMember([]byte(z.Member.(string)))
 		if err != nil {
 			s.Error(err)
 		}

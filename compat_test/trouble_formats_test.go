@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // Versions of Redisson with different members break each other on one limiter, with or without us. We read all of
@@ -19,7 +20,7 @@ import (
 const tooShort = "data string too short"
 
 // formats returns the layouts that meet on a limiter, as Inspect reports them.
-func (t trouble) formats() map[ratelimiter.MemberFormat]int {
+func (t trouble) formats() map[wire.Format]int {
 	t.Helper()
 	s, err := t.limiter.Inspect(t.Context())
 	require.NoError(t, err)
@@ -63,23 +64,23 @@ func lc0IReadByBc0I(t testing.TB) {
 	require.True(t, older.javaTries(1))
 	time.Sleep(interval / 2)
 	require.True(t, older.javaTries(1))
-	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 2}, newer.formats())
+	require.Equal(t, map[wire.Format]int{wire.FormatLc0I: 2}, newer.formats())
 	time.Sleep(interval/2 + 20*time.Millisecond)
 	require.False(t, newer.javaTries(1))
 	require.Less(t, newer.left(), int64(-100_000))
 
 	require.True(t, newer.try(4).Granted, "5 less the one in use")
-	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1, ratelimiter.MemberBc0I: 1}, newer.formats())
+	require.Equal(t, map[wire.Format]int{wire.FormatLc0I: 1, wire.FormatBc0I: 1}, newer.formats())
 	require.Zero(t, newer.left())
 	time.Sleep(interval + 20*time.Millisecond)
 	newer.spent(1) // reclaims the last member of 3.16.8
-	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberBc0I: 1}, newer.formats())
+	require.Equal(t, map[wire.Format]int{wire.FormatBc0I: 1}, newer.formats())
 	require.True(t, newer.javaTries(4))
 	require.False(t, newer.javaTries(1))
 }
 
 // TestTroubleBc0IReadByLc0I checks that 3.16.8 fails at every member of 4.7.0 from the moment that it expires, and
-// also at ours unless we use WithMemberFormat(MemberLc0I).
+// also at ours unless we use WithMemberFormat(wire.FormatLc0I).
 func TestTroubleBc0IReadByLc0I(t *testing.T) {
 	for writer, write := range map[string]func(newer trouble){
 		"4.7.0": func(newer trouble) { require.True(t, newer.javaTries(1)) },
@@ -96,7 +97,7 @@ func bc0IReadByLc0I(t testing.TB, write func(newer trouble)) {
 	newer, older := strangers(t, "3.16.8", 5, interval)
 	write(newer)
 	require.True(t, older.javaTries(1))
-	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1, ratelimiter.MemberBc0I: 1}, newer.formats())
+	require.Equal(t, map[wire.Format]int{wire.FormatLc0I: 1, wire.FormatBc0I: 1}, newer.formats())
 	for range 2 {
 		time.Sleep(interval + 20*time.Millisecond)
 		for _, call := range [][]any{{"tryAcquire", newer.name, 1}, {"availablePermits", newer.name}} {
@@ -105,7 +106,7 @@ func bc0IReadByLc0I(t testing.TB, write func(newer trouble)) {
 		}
 	}
 
-	writes := clienttest.New(t, newer.rdb, ratelimiter.WithMemberFormat(ratelimiter.MemberLc0I))
+	writes := clienttest.New(t, newer.rdb, ratelimiter.WithMemberFormat(wire.FormatLc0I))
 	defer writes.Close()
 	ok, err := writes.RateLimiter(newer.name).TryAcquire(t.Context(), 2, 0)
 	require.NoError(t, err)
@@ -114,7 +115,7 @@ func bc0IReadByLc0I(t testing.TB, write func(newer trouble)) {
 	time.Sleep(interval + 20*time.Millisecond)
 	require.True(t, older.javaTries(5))
 	require.False(t, older.javaTries(1))
-	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberLc0I: 1}, newer.formats())
+	require.Equal(t, map[wire.Format]int{wire.FormatLc0I: 1}, newer.formats())
 }
 
 // TestTroubleFIAndBc0I checks that the article's 3.15.5 and 4.7.0 cannot share a limiter. 4.7.0 fails at an expired
@@ -143,5 +144,5 @@ func fIAndBc0I(t testing.TB) {
 	require.True(t, older.javaTries(5), "6 of 5")
 	require.False(t, newer.try(1).Granted)
 	require.False(t, older.javaTries(1))
-	require.Equal(t, map[ratelimiter.MemberFormat]int{ratelimiter.MemberFI: 2}, newer.formats())
+	require.Equal(t, map[wire.Format]int{wire.FormatFI: 2}, newer.formats())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // A grant is what one caller was told: it asked at begin, and had the permits at end. The grant was made in between.
@@ -169,7 +170,7 @@ func inRedis(t testing.TB, rdb redis.UniversalClient, name string) (s stored) {
 	members, err := rdb.ZRangeWithScores(ctx, permits, 0, -1).Result()
 	require.NoError(t, err)
 	for _, z := range members {
-		m, err := ratelimiter.ParseMember([]byte(z.Member.(string)))
+		m, err := wire.ParseMember([]byte(z.Member.(string)))
 		require.NoError(t, err)
 		s.members++
 		if z.Score == 0 {

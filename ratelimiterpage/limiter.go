@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 const (
@@ -163,11 +163,11 @@ func (v *view) expires(ttl time.Duration) string {
 }
 
 func (o *liveView) members(st *survey.State) {
-	count := map[ratelimiter.MemberLayout]int{}
+	count := map[wire.Layout]int{}
 	for _, m := range st.Members {
 		count[m.Layout()]++
 	}
-	for y := ratelimiter.LayoutUnknown; y <= ratelimiter.LayoutOurs; y++ {
+	for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
 		if count[y] > 0 {
 			o.By = append(o.By, fmt.Sprintf("%s × %s (%s)", o.number(int64(count[y])), o.t(y.Writers()), y))
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -334,7 +335,7 @@ func TestChineseIsWhole(t *testing.T) {
 	for _, m := range survey.Marks {
 		used[m] = true
 	}
-	for y := ratelimiter.LayoutUnknown; y <= ratelimiter.LayoutOurs; y++ {
+	for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
 		if y.Writers() != "Go" {
 			used[y.Writers()] = true
 		}

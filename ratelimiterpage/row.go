@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // A row is what the list keeps of a limiter, in little memory.
@@ -47,9 +47,9 @@ const (
 // writerOf tells who has written a member, if it is a grant.
 func writerOf(m survey.Member) writers {
 	switch m.Layout() {
-	case ratelimiter.LayoutOurs:
+	case wire.LayoutOurs:
 		return byGo
-	case ratelimiter.LayoutUnknown:
+	case wire.LayoutUnknown:
 		return 0
 	}
 	if m.Mark() != 0 {

@@ -182,7 +182,7 @@ var chinese = map[string]string{
 	// Who writes members, and what those are that are nobody's grant.
 	"no known version":                                 "未知版本",
 	"Redisson 3.13.3 to 3.16.3":                        "Redisson 3.13.3 至 3.16.3",
-	"Redisson 3.16.4 to 3.16.8, or Go with MemberLc0I": "Redisson 3.16.4 至 3.16.8，或使用 MemberLc0I 的 Go",
+	"Redisson 3.16.4 to 3.16.8, or Go with FormatLc0I": "Redisson 3.16.4 至 3.16.8，或使用 FormatLc0I 的 Go",
 	"Redisson 3.17.0 to 3.20":                          "Redisson 3.17.0 至 3.20",
 	"Redisson 3.21.0 and later":                        "Redisson 3.21.0 及以后",
 	"callers wait":                                     "有调用者在等待",

@@ -16,6 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -70,7 +71,7 @@ func (b *sickbed) java() (granted bool, err error) {
 		return false, err
 	}
 	for _, raw := range old {
-		m, _ := ratelimiter.ParseMember([]byte(raw))
+		m, _ := wire.ParseMember([]byte(raw))
 		value += int64(m.Permits)
 		b.do("zrem", b.key(2), raw)
 	}

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/urfave/cli/v3"
 )
 
@@ -88,12 +88,12 @@ func (v *inspection) readClients(ctx context.Context, s *survey.Survey, most int
 
 // layouts counts the members by layout.
 func layoutsOf(st *survey.State) string {
-	count := map[ratelimiter.MemberLayout]int{}
+	count := map[wire.Layout]int{}
 	for _, m := range st.Members {
 		count[m.Layout()]++
 	}
 	var parts []string
-	for y := ratelimiter.LayoutUnknown; y <= ratelimiter.LayoutOurs; y++ {
+	for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
 		if count[y] > 0 {
 			parts = append(parts, fmt.Sprintf("%d by %s (%s)", count[y], y.Writers(), y))
 		}

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/wire"
 )
 
 // limiterChecks are the checks of one limiter, those of what harms callers most first.
@@ -181,8 +181,8 @@ func (p *patient) balance() (list []Finding) {
 }
 
 // layoutCount counts the members of a state by layout, in the order of the layouts.
-func layoutCount(st *survey.State) (layouts []ratelimiter.MemberLayout, count map[ratelimiter.MemberLayout]int) {
-	count = map[ratelimiter.MemberLayout]int{}
+func layoutCount(st *survey.State) (layouts []wire.Layout, count map[wire.Layout]int) {
+	count = map[wire.Layout]int{}
 	for _, m := range st.Members {
 		y := m.Layout()
 		if count[y]++; count[y] == 1 {
@@ -194,15 +194,15 @@ func layoutCount(st *survey.State) (layouts []ratelimiter.MemberLayout, count ma
 }
 
 // family returns a letter for each group of Redisson versions that read each other's members: those who read a layout.
-func family(y ratelimiter.MemberLayout) string {
+func family(y wire.Layout) string {
 	switch y {
-	case ratelimiter.LayoutFI:
+	case wire.LayoutFI:
 		return "a"
-	case ratelimiter.LayoutLc0I:
+	case wire.LayoutLc0I:
 		return "b"
-	case ratelimiter.LayoutBc0IShort, ratelimiter.LayoutBc0ILong:
+	case wire.LayoutBc0IShort, wire.LayoutBc0ILong:
 		return "c"
-	case ratelimiter.LayoutOurs:
+	case wire.LayoutOurs:
 		return "ac"
 	}
 	return ""
@@ -227,7 +227,7 @@ func (p *patient) layouts() (list []Finding) {
 			continue
 		}
 		mend := "bring all Java services to one group of versions, and Go to its format; then " + p.healing(st)
-		if slices.Contains(layouts, ratelimiter.LayoutUnknown) {
+		if slices.Contains(layouts, wire.LayoutUnknown) {
 			mend = fmt.Sprintf("find out who writes to %q; ", st.Keys[2]) + p.rrl("inspect", "--members") + " shows the bytes"
 		}
 		list = append(list, p.of(st, "layouts", Critical, mend, "%s", strings.Join(parts, ", ")))

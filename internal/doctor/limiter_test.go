@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -100,13 +101,13 @@ func (w *ward) finds(check string, s Severity, found string) Finding {
 }
 
 // java returns a member of each layout of Redisson.
-func java(permits byte) map[ratelimiter.MemberLayout][]byte {
+func java(permits byte) map[wire.Layout][]byte {
 	tail := string([]byte{permits, 0, 0, 0})
-	return map[ratelimiter.MemberLayout][]byte{
-		ratelimiter.LayoutFI:        []byte("\x01\x02\x03\x04" + tail),
-		ratelimiter.LayoutLc0I:      []byte("\x08\x00\x00\x00\x00\x00\x00\x00abcdefgh" + tail),
-		ratelimiter.LayoutBc0IShort: []byte("\x08abcdefgh" + tail),
-		ratelimiter.LayoutBc0ILong:  []byte("\x10abcdefghabcdefgh" + tail),
+	return map[wire.Layout][]byte{
+		wire.LayoutFI:        []byte("\x01\x02\x03\x04" + tail),
+		wire.LayoutLc0I:      []byte("\x08\x00\x00\x00\x00\x00\x00\x00abcdefgh" + tail),
+		wire.LayoutBc0IShort: []byte("\x08abcdefgh" + tail),
+		wire.LayoutBc0ILong:  []byte("\x10abcdefghabcdefgh" + tail),
 	}
 }
 
@@ -222,25 +223,25 @@ func TestBalanceOfALargeSet(t *testing.T) {
 
 func TestLayouts(t *testing.T) {
 	w := newWard(t)
-	both := func(y, z ratelimiter.MemberLayout) []Finding {
+	both := func(y, z wire.Layout) []Finding {
 		w.name = redistest.Key(t)
 		w.rate("0")
 		members := java(1)
-		members[ratelimiter.LayoutOurs] = redisson.Member(false, redisson.RandomID(), 1)
-		members[ratelimiter.LayoutUnknown] = []byte("?\x01\x00\x00\x00")
+		members[wire.LayoutOurs] = redisson.Member(false, redisson.RandomID(), 1)
+		members[wire.LayoutUnknown] = []byte("?\x01\x00\x00\x00")
 		w.member("", members[y], time.Second)
 		w.member("", members[z], time.Second)
 		w.value(8)
-		if y == z || y == ratelimiter.LayoutUnknown || z == ratelimiter.LayoutUnknown {
+		if y == z || y == wire.LayoutUnknown || z == wire.LayoutUnknown {
 			w.value(9)
 		}
 		return w.findings()
 	}
-	all := []ratelimiter.MemberLayout{ratelimiter.LayoutFI, ratelimiter.LayoutLc0I, ratelimiter.LayoutBc0IShort, ratelimiter.LayoutBc0ILong, ratelimiter.LayoutOurs}
+	all := []wire.Layout{wire.LayoutFI, wire.LayoutLc0I, wire.LayoutBc0IShort, wire.LayoutBc0ILong, wire.LayoutOurs}
 	for i, y := range all {
 		for _, z := range all[i:] {
 			// Ours is read by the first and the third group of versions.
-			group := map[ratelimiter.MemberLayout]int{all[0]: 1, all[1]: 2, all[2]: 3, all[3]: 3}
+			group := map[wire.Layout]int{all[0]: 1, all[1]: 2, all[2]: 3, all[3]: 3}
 			together := group[y] == group[z] || y == all[4] && group[z] != 2 || z == all[4] && group[y] != 2
 			list := both(y, z)
 			if together {
@@ -253,7 +254,7 @@ func TestLayouts(t *testing.T) {
 			require.Contains(t, list[0].Found, z.Writers())
 		}
 	}
-	list := both(ratelimiter.LayoutUnknown, ratelimiter.LayoutFI)
+	list := both(wire.LayoutUnknown, wire.LayoutFI)
 	require.Contains(t, list[len(list)-1].Found, "1 of unknown")
 }
 
@@ -304,7 +305,7 @@ func TestClock(t *testing.T) {
 	w := newWard(t)
 	w.rate("0")
 	w.value(8)
-	w.member("", java(1)[ratelimiter.LayoutBc0ILong], -time.Minute)
+	w.member("", java(1)[wire.LayoutBc0ILong], -time.Minute)
 	w.grant(1, time.Second)
 	f := w.finds("clock", Warning, "the dates of 1 member are up to")
 	require.Contains(t, f.Mend, "Redisson 3.21.0 and later")
@@ -317,7 +318,7 @@ func TestClock(t *testing.T) {
 	s := survey.New(w.rdb)
 	main, err := s.Read(w.ctx, w.name, "")
 	require.NoError(t, err)
-	w.member("", java(1)[ratelimiter.LayoutBc0IShort], 3*time.Second)
+	w.member("", java(1)[wire.LayoutBc0IShort], 3*time.Second)
 	w.value(8)
 	later, err := s.Read(w.ctx, w.name, "")
 	require.NoError(t, err)

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -64,14 +64,14 @@ type Limiter struct {
 
 // A Member is one member of a permits set with its score.
 type Member struct {
-	ratelimiter.Member
+	wire.Member
 	Raw   string
 	Score float64 // in ms since the epoch
 }
 
 func memberOf(z redis.Z) Member {
 	raw, _ := text(z.Member)
-	m, _ := ratelimiter.ParseMember([]byte(raw))
+	m, _ := wire.ParseMember([]byte(raw))
 	return Member{m, raw, z.Score}
 }
 
@@ -96,7 +96,7 @@ func (m Member) Mark() byte {
 	if len(m.ID) < 2 || m.ID[0] != '~' || len(m.ID) == 16 && m.ID[2] != '~' || !strings.ContainsRune("twcl", rune(m.ID[1])) {
 		return 0
 	}
-	if y := m.Layout(); y != ratelimiter.LayoutOurs && y != ratelimiter.LayoutLc0I {
+	if y := m.Layout(); y != wire.LayoutOurs && y != wire.LayoutLc0I {
 		return 0
 	}
 	return m.ID[1]

@@ -9,6 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -17,9 +18,9 @@ import (
 func TestWhatMembersAre(t *testing.T) {
 	rdb := redistest.Client(t)
 	ctx := t.Context()
-	for format, tripwire := range map[ratelimiter.MemberFormat]string{
-		ratelimiter.MemberBc0I: "\x10~w~\x01\x00\x00\x00ab\x00\x12\x34\x56\x00\x00\x00\x01\x00\x00\x00",
-		ratelimiter.MemberLc0I: "\x08\x00\x00\x00\x00\x00\x00\x00~wab\x00\x12\x34\x56\x01\x00\x00\x00",
+	for format, tripwire := range map[wire.Format]string{
+		wire.FormatBc0I: "\x10~w~\x01\x00\x00\x00ab\x00\x12\x34\x56\x00\x00\x00\x01\x00\x00\x00",
+		wire.FormatLc0I: "\x08\x00\x00\x00\x00\x00\x00\x00~wab\x00\x12\x34\x56\x01\x00\x00\x00",
 	} {
 		t.Run(format.String(), func(t *testing.T) {
 			name := redistest.Key(t)
@@ -31,7 +32,7 @@ func TestWhatMembersAre(t *testing.T) {
 			id, ended := redisson.RandomID(), redisson.RandomID()
 			now := rdb.Time(ctx).Val()
 			at := float64(now.UnixMilli())
-			long := format == ratelimiter.MemberLc0I
+			long := format == wire.FormatLc0I
 			require.NoError(t, rdb.ZAdd(ctx, "{"+name+"}:permits", redis.Z{Score: 0, Member: tripwire},
 				redis.Z{Score: at, Member: string(redisson.Member(long, id, 7))}, redis.Z{Score: at, Member: string(redisson.Member(long, ended, 3))}).Err())
 			require.NoError(t, rdb.Set(ctx, "{"+name+"}:ahead",

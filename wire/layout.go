@@ -1,39 +1,39 @@
-package ratelimiter
+package wire
 
 import "encoding/binary"
 
-// A MemberLayout tells the members of a permits set apart by who writes them, where [MemberFormat] tells only
-// how they are read: Redisson 3.17.0 to 3.20, Redisson 3.21.0 and later, and this package all write MemberBc0I.
-type MemberLayout uint8
+// A Layout tells the members of a permits set apart by who writes them, where [Format] tells only
+// how they are read: Redisson 3.17.0 to 3.20, Redisson 3.21.0 and later, and this package all write FormatBc0I.
+type Layout uint8
 
 const (
 	// LayoutUnknown is the layout of a member that no Redisson version writes.
-	LayoutUnknown MemberLayout = iota
-	// LayoutFI is written by Redisson 3.13.3 to 3.16.3: 8 bytes in the format MemberFI.
+	LayoutUnknown Layout = iota
+	// LayoutFI is written by Redisson 3.13.3 to 3.16.3: 8 bytes in the format FormatFI.
 	LayoutFI
 	// LayoutLc0I is written by Redisson 3.16.4 to 3.16.8, and by this package with
-	// WithMemberFormat(MemberLc0I): 20 bytes in the format MemberLc0I.
+	// [ratelimiter.WithMemberFormat]: 20 bytes in the format FormatLc0I.
 	LayoutLc0I
-	// LayoutBc0IShort is written by Redisson 3.17.0 to 3.20.x: 13 bytes in the format MemberBc0I.
+	// LayoutBc0IShort is written by Redisson 3.17.0 to 3.20.x: 13 bytes in the format FormatBc0I.
 	LayoutBc0IShort
-	// LayoutBc0ILong is written by Redisson 3.21.0 and later: 21 bytes in the format MemberBc0I.
+	// LayoutBc0ILong is written by Redisson 3.21.0 and later: 21 bytes in the format FormatBc0I.
 	LayoutBc0ILong
-	// LayoutOurs is written by this package: 21 bytes in the format MemberBc0I, of which bytes 4..7 repeat the
+	// LayoutOurs is written by this package: 21 bytes in the format FormatBc0I, of which bytes 4..7 repeat the
 	// permits. One member in 2^32 of Redisson 3.21.0 and later has this layout by chance.
 	LayoutOurs
 )
 
-// layouts describes each MemberLayout: what String returns, who writes it, and who reads it.
+// layouts describes each Layout: what String returns, who writes it, and who reads it.
 var layouts = [...]struct{ name, writers, readers string }{
 	LayoutUnknown:   {"unknown", "no known version", "no Redisson version"},
 	LayoutFI:        {"fI/8", "Redisson 3.13.3 to 3.16.3", "Redisson 3.13.3 to 3.16.3"},
-	LayoutLc0I:      {"Lc0I/20", "Redisson 3.16.4 to 3.16.8, or Go with MemberLc0I", "Redisson 3.16.4 to 3.16.8"},
+	LayoutLc0I:      {"Lc0I/20", "Redisson 3.16.4 to 3.16.8, or Go with FormatLc0I", "Redisson 3.16.4 to 3.16.8"},
 	LayoutBc0IShort: {"Bc0I/13", "Redisson 3.17.0 to 3.20", "Redisson 3.17.0 and later"},
 	LayoutBc0ILong:  {"Bc0I/21", "Redisson 3.21.0 and later", "Redisson 3.17.0 and later"},
 	LayoutOurs:      {"Bc0I/21 ours", "Go", "Redisson 3.13.3 to 3.16.3, and 3.17.0 and later"},
 }
 
-func (y MemberLayout) row() MemberLayout {
+func (y Layout) row() Layout {
 	if int(y) < len(layouts) {
 		return y
 	}
@@ -42,25 +42,25 @@ func (y MemberLayout) row() MemberLayout {
 
 // String returns the format in the notation of Lua's struct library and the length in bytes, such as Bc0I/21,
 // followed by " ours" for LayoutOurs.
-func (y MemberLayout) String() string { return layouts[y.row()].name }
+func (y Layout) String() string { return layouts[y.row()].name }
 
 // Writers returns who writes the layout, in words: "Redisson 3.17.0 to 3.20", or "Go" for this package.
-func (y MemberLayout) Writers() string { return layouts[y.row()].writers }
+func (y Layout) Writers() string { return layouts[y.row()].writers }
 
 // Readers returns which versions of Redisson read the layout, in words. The others fail at a member of it, or
 // count random bytes as permits. This package reads all of them, except LayoutUnknown.
-func (y MemberLayout) Readers() string { return layouts[y.row()].readers }
+func (y Layout) Readers() string { return layouts[y.row()].readers }
 
-// Layout returns the layout of a member that [ParseMember] or [RateLimiter.Inspect] has returned.
-func (m Member) Layout() MemberLayout {
+// Layout returns the layout of a member that [ParseMember] or [ratelimiter.RateLimiter.Inspect] has returned.
+func (m Member) Layout() Layout {
 	switch {
-	case m.Format == MemberFI:
+	case m.Format == FormatFI:
 		return LayoutFI
-	case m.Format == MemberLc0I:
+	case m.Format == FormatLc0I:
 		return LayoutLc0I
-	case m.Format == MemberBc0I && len(m.ID) == 8:
+	case m.Format == FormatBc0I && len(m.ID) == 8:
 		return LayoutBc0IShort
-	case m.Format == MemberBc0I && len(m.ID) == 16:
+	case m.Format == FormatBc0I && len(m.ID) == 16:
 		if binary.LittleEndian.Uint32(m.ID[3:7]) == m.Permits {
 			return LayoutOurs
 		}
