@@ -117,11 +117,11 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	require.NoError(t, admin.Set(ctx, l.redis.Keys.Value[typ], "lost", 0).Err())
 	_, err = l.AvailablePermits(ctx)
 	require.NoError(t, err)
-	_, err = l.Try(ctx, 1000)
+	_, err = l.Allow(ctx, 1000)
 	require.NoError(t, err)
 	rate.Permits = 100
 	require.NoError(t, l.SetRate(ctx, rate, KeepState()))
-	_, err = l.Try(ctx, 100)
+	_, err = l.Allow(ctx, 100)
 	require.NoError(t, err)
 	require.NoError(t, l.redis.Audit(ctx, permit.Type(typ), false))
 
@@ -163,7 +163,7 @@ func TestLeastPrivilege(t *testing.T) {
 			everyScript(t, ctx, c, admin, [2]string{"small", "small2"}, typ)
 			everyScript(t, ctx, c, admin, [2]string{"a{b}", "{b}2"}, typ)
 		}
-		_, err := c.RateLimiter("other").Try(ctx, 1)
+		_, err := c.RateLimiter("other").Allow(ctx, 1)
 		require.ErrorContains(t, err, "NOPERM")
 	}
 	t.Run("a server", func(t *testing.T) {

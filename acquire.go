@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Result is the outcome of [RateLimiter.Try] or [RateLimiter.Peek].
+// A Result is the outcome of [RateLimiter.Allow] or [RateLimiter.Peek].
 type Result struct {
 	// Granted reports whether the permits were acquired.
 	Granted bool
@@ -59,15 +59,15 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Try asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs:
+// Allow asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs:
 // whether the permits were granted, how long the wait would be, and how many are left. A refusal is not an
-// error and takes nothing. Try returns the same errors as [RateLimiter.TryAcquire], ErrUnavailable at once while Redis
+// error and takes nothing. Allow returns the same errors as [RateLimiter.TryAcquire], ErrUnavailable at once while Redis
 // is known to be unavailable.
 //
-// Try does not stand in line: it takes permits that are free even if other callers wait for more than that.
-// Only when the first of these has been passed over for a whole interval does Try refuse, until that caller has
+// Allow does not stand in line: it takes permits that are free even if other callers wait for more than that.
+// Only when the first of these has been passed over for a whole interval does Allow refuse, until that caller has
 // been served.
-func (l *RateLimiter) Try(ctx context.Context, permits int64) (Result, error) {
+func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) {
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Known: l.known, Policy: l.policy})
 	if err != nil || r.Reply == nil {
 		return Result{}, err
@@ -88,10 +88,10 @@ func (l *RateLimiter) KnownRefusals(bound time.Duration) *RateLimiter {
 	return &handle
 }
 
-// Peek returns what [RateLimiter.Try] would return now, without taking any permits. It suits dashboards, and
+// Peek returns what [RateLimiter.Allow] would return now, without taking any permits. It suits dashboards, and
 // callers that choose among several limits. If Granted is true, Available still counts the permits asked for.
 //
-// Peek looks at Redis alone and ignores the callers that wait in this process, because of which Try may refuse.
+// Peek looks at Redis alone and ignores the callers that wait in this process, because of which Allow may refuse.
 // Like every call it reclaims expired permits, but it does not renew Rate.KeepAlive. While Redis is unavailable
 // it returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of
 // [RateLimiter.TryAcquire].

@@ -81,7 +81,7 @@ func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.T
 	if wait {
 		a, err = c.lists.Wait(ctx, parts, deadline)
 	} else {
-		a, err = c.lists.Try(ctx, parts)
+		a, err = c.lists.Allow(ctx, parts)
 	}
 	if err != nil {
 		return AllResult{}, err

@@ -260,7 +260,7 @@ func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 				})
 				running.Go(func() {
 					for ctx.Err() == nil {
-						if r, err := l.Try(ctx, 1); err == nil && r.Granted {
+						if r, err := l.Allow(ctx, 1); err == nil && r.Granted {
 							granted.Add(1)
 						}
 						time.Sleep(10 * time.Millisecond)
@@ -270,7 +270,7 @@ func TestAListOnARealServerLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 		}
 		running.Go(func() {
 			for tick := time.NewTicker(40 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-				if r, err := other.RateLimiter(b.Name()).Try(ctx, 1); err == nil && r.Granted {
+				if r, err := other.RateLimiter(b.Name()).Allow(ctx, 1); err == nil && r.Granted {
 					peers.Add(1)
 				}
 			}

@@ -186,7 +186,7 @@ func TestWindowSafetyOfAll(t *testing.T) {
 				case op < 7:
 					i := rapid.IntRange(0, len(models)-1).Draw(rt, "which")
 					n := rapid.Int64Range(1, models[i].rate).Draw(rt, "permits")
-					r, err := limiters[i].Try(w.ctx, n)
+					r, err := limiters[i].Allow(w.ctx, n)
 					require.NoError(rt, err)
 					require.Equal(rt, models[i].acquire(now, n), r.Granted)
 					if r.Granted {

@@ -48,7 +48,7 @@ func TestRow10_PermitsOutOfRange(t *testing.T) {
 		w.granted(3)
 		sent := count(w.rdb)
 		for _, n := range []int64{0, -5, math.MinInt64, 1 << 32, 1<<32 + 1, math.MaxInt64} {
-			_, err := w.l.Try(w.ctx, n)
+			_, err := w.l.Allow(w.ctx, n)
 			require.ErrorIs(t, err, ErrInvalidArgument)
 			_, err = w.l.TryAcquire(w.ctx, n, time.Second)
 			require.ErrorIs(t, err, ErrInvalidArgument)
@@ -104,7 +104,7 @@ func TestRow11_RatesOutOfRange(t *testing.T) {
 			for _, h := range [][3]string{{"0", "1000", "0"}, {"-5", "1000", "0"}, {"10", "0", "0"}, {"10", "1.5", "0"},
 				{"ten", "1000", "0"}, {"inf", "1000", "0"}, {"1e300", "1000", "0"}, {"10", "1000", "2"}, {"10", "1000", "x"}, {"9223372036854775807", "1000", "0"}, {"10", "9223372036854775807", "0"}} {
 				require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", h[0], "interval", h[1], "type", h[2]).Err())
-				_, err := w.l.Try(w.ctx, 1)
+				_, err := w.l.Allow(w.ctx, 1)
 				require.ErrorIs(t, err, ErrMalformed, "%v", h)
 				if h[2] == "0" { // a rate of Long.MAX_VALUE is a positive whole number
 					require.ErrorContains(t, err, "is not a whole number from 1 to 2^53", "%v", h)

@@ -69,7 +69,7 @@ func TestRow13_ClockOfRedis(t *testing.T) {
 		theirs := newClient(t, rdb)
 		l := theirs.RateLimiter(w.l.Name())
 		require.NoError(t, l.SetRate(w.ctx, overall(10, time.Hour)))
-		r, err := l.Try(w.ctx, 1)
+		r, err := l.Allow(w.ctx, 1)
 		require.NoError(t, err)
 		now := rdb.Time(w.ctx).Val()
 		require.InDelta(t, now.UnixMilli(), r.Time.UnixMilli(), 5000)

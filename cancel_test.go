@@ -39,7 +39,7 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 			_, err := l.TryAcquire(ctx, 1, time.Minute)
 			return err
 		},
-		"Try": func(ctx context.Context, l *RateLimiter) error { _, err := l.Try(ctx, 1); return err },
+		"Allow": func(ctx context.Context, l *RateLimiter) error { _, err := l.Allow(ctx, 1); return err },
 	}
 	for _, state := range []struct {
 		name       string
@@ -64,7 +64,7 @@ func TestCancelReturnsAtOnce(t *testing.T) {
 			}
 			for name, call := range calls {
 				for _, l := range []*RateLimiter{full, free} {
-					if state.name == "answers" && (name == "Try" || l == free) {
+					if state.name == "answers" && (name == "Allow" || l == free) {
 						continue // the reply arrives first
 					}
 					wg.Go(func() {
@@ -154,7 +154,7 @@ func TestHundredThousandCancels(t *testing.T) {
 				switch rand.N(3) {
 				case 0:
 					var r Result
-					r, err = l.Try(ends, permits)
+					r, err = l.Allow(ends, permits)
 					ok = r.Granted
 				case 1:
 					ok, err = l.TryAcquire(ends, permits, rand.N(3*time.Millisecond))
@@ -231,7 +231,7 @@ func TestCloseInFlight(t *testing.T) {
 		errs := make(chan error)
 		for range 20 {
 			go func() { errs <- l.Acquire(ends, 2) }()
-			go func() { _, err := l.Try(ends, 3); errs <- err }()
+			go func() { _, err := l.Allow(ends, 3); errs <- err }()
 			go func() { _, err := l.TryAcquire(ends, 5, time.Minute); errs <- err }()
 			go func() { errs <- full.Acquire(ends, 1) }()
 		}

@@ -43,7 +43,7 @@ func TestFleetWithLocalShares(t *testing.T) {
 							time.Sleep(time.Duration(27+i) * time.Millisecond)
 							continue
 						}
-						r, err := l.Try(w.ctx, n)
+						r, err := l.Allow(w.ctx, n)
 						if err == nil && r.Granted {
 							grants.add(w.elapsed(), n)
 							if r.Degraded {

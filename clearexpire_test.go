@@ -17,13 +17,13 @@ func TestClearExpireByAnotherClient(t *testing.T) {
 		ttl, want time.Duration
 	}{"forever": {0, noTTL}, "an hour": {time.Hour, time.Hour}} {
 		for how, next := range map[string]func(w *world, l *RateLimiter){
-			"Try": func(w *world, l *RateLimiter) {
-				r, err := l.Try(w.ctx, 1)
+			"Allow": func(w *world, l *RateLimiter) {
+				r, err := l.Allow(w.ctx, 1)
 				require.NoError(w.t, err)
 				require.True(w.t, r.Granted)
 			},
 			"a refusal": func(w *world, l *RateLimiter) {
-				r, err := l.Try(w.ctx, 5)
+				r, err := l.Allow(w.ctx, 5)
 				require.NoError(w.t, err)
 				require.False(w.t, r.Granted)
 			},

@@ -29,7 +29,7 @@ func TestNamesStandalone(t *testing.T) {
 			_, err = l.Delete(w.ctx)
 			require.NoError(t, err)
 		}
-		_, err := w.client.RateLimiter("").Try(w.ctx, 1)
+		_, err := w.client.RateLimiter("").Allow(w.ctx, 1)
 		require.ErrorIs(t, err, ErrInvalidArgument)
 	})
 }
@@ -48,7 +48,7 @@ func TestNameMapper(t *testing.T) {
 		w.available(0)
 	})
 	c := newClient(t, redis.NewClient(&redis.Options{}), WithNameMapper(func(string) string { return "" }))
-	_, err := c.RateLimiter("x").Try(context.Background(), 1)
+	_, err := c.RateLimiter("x").Allow(context.Background(), 1)
 	require.ErrorIs(t, err, ErrInvalidArgument)
 }
 
@@ -89,7 +89,7 @@ func TestNamesLeaveNothingBehind(t *testing.T) {
 		rdb.AddHook(&forger{forever: []any{int64(1)}}) // not initialised
 		c := newClient(t, rdb)
 		for i := range 100_000 {
-			_, err := c.RateLimiter(fmt.Sprint("once", i)).Try(context.Background(), 1)
+			_, err := c.RateLimiter(fmt.Sprint("once", i)).Allow(context.Background(), 1)
 			require.ErrorIs(t, err, ErrNotInitialized)
 			c.RateLimiter(fmt.Sprint("learnt", i)).handle.LearnType(permit.PerClient)
 		}
@@ -112,7 +112,7 @@ func TestCluster(t *testing.T) {
 		require.ErrorContains(t, err, "hashes by")
 	}
 	type wrapped struct{ *redis.ClusterClient }
-	_, err := newClient(t, wrapped{rdb}).RateLimiter("a{b").Try(ctx, 1)
+	_, err := newClient(t, wrapped{rdb}).RateLimiter("a{b").Allow(ctx, 1)
 	require.ErrorIs(t, err, ErrNameNotClusterSafe, "a client that embeds a cluster client is one")
 
 	nodes := map[string]bool{}
@@ -180,7 +180,7 @@ func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateT
 	ok, err = l.UpdateRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}, KeepState())
 	require.NoError(t, err)
 	require.True(t, ok)
-	r, err := l.Try(ctx, 3)
+	r, err := l.Allow(ctx, 3)
 	require.NoError(t, err)
 	require.False(t, r.Granted)
 	require.EqualValues(t, 2, r.Available)

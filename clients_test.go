@@ -61,7 +61,7 @@ func TestClientsOfAnOddName(t *testing.T) {
 			name := w.l.Name() + tail
 			l := w.client.RateLimiter(name)
 			require.NoError(t, l.SetRate(w.ctx, Rate{Type: PerClient, Permits: 3, Interval: time.Second}))
-			_, err := l.Try(w.ctx, 1)
+			_, err := l.Allow(w.ctx, 1)
 			require.NoError(t, err)
 			ids, err := idsOf(w.ctx, l)
 			require.NoError(t, err)

@@ -105,7 +105,7 @@ func TestSlotMigration(t *testing.T) {
 		s.do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 	}
 	shards[from].do("CLUSTER", "DELSLOTS", slot)
-	_, err := l.Try(ctx, 1)
+	_, err := l.Allow(ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorContains(t, err, "CLUSTERDOWN")
 	var re redis.Error

@@ -38,7 +38,7 @@ func TestTypeThatKeepsChanging(t *testing.T) {
 		f := &flipper{peer: redistest.Peer(t, w.rdb), l: w.l}
 		w.rdb.AddHook(f)
 		for name, call := range map[string]func() error{
-			"Try":              func() error { _, err := w.l.Try(w.ctx, 1); return err },
+			"Try":              func() error { _, err := w.l.Allow(w.ctx, 1); return err },
 			"TryAcquire":       func() error { _, err := w.l.TryAcquire(w.ctx, 1, time.Second); return err },
 			"Acquire":          func() error { return w.l.Acquire(w.ctx, 1) },
 			"Peek":             func() error { _, err := w.l.Peek(w.ctx, 1); return err },

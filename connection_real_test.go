@@ -65,7 +65,7 @@ func hangs(p *patient, pause, goOn func()) {
 	}
 	pause()
 	go func() { served <- p.l.Acquire(p.ctx, 2) }()
-	_, err := p.l.Try(p.ctx, 1)
+	_, err := p.l.Allow(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(retry.MaxAttempts+1))
@@ -108,7 +108,7 @@ func restarts(t *testing.T) {
 	p.do("CONFIG", "SET", "appendfsync", "always")
 	p.do("SAVE")
 	p.s.Kill()
-	_, err := p.l.Try(p.ctx, 1)
+	_, err := p.l.Allow(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	var op *net.OpError
@@ -129,7 +129,7 @@ func poolIsEmpty(t *testing.T) {
 	require.NoError(t, held.Ping(p.ctx).Err())
 	served := make(chan error, 1)
 	go func() { served <- p.l.Acquire(p.ctx, 1) }()
-	_, err := p.l.Try(p.ctx, 1)
+	_, err := p.l.Allow(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, redis.ErrPoolTimeout)
 	require.False(t, p.l.handle.Health().Down(), "Redis is there")
@@ -147,7 +147,7 @@ func tooManyClients(t *testing.T) {
 	do("CLIENT", "KILL", "TYPE", "normal")
 	served := make(chan error, 1)
 	go func() { served <- p.l.Acquire(p.ctx, 1) }()
-	_, err := p.l.Try(p.ctx, 1)
+	_, err := p.l.Allow(p.ctx, 1)
 	// Redis reports why and hangs up; a client that writes quickly sees only the latter.
 	require.ErrorIs(t, err, ErrUnavailable)
 	t.Log(err)

@@ -27,7 +27,7 @@ func TestCoolDownThatIsNoInstant(t *testing.T) {
 					why := []any{"%s is %q, %v", field, v, typ}
 					for range 2 {
 						set()
-						r, err := w.l.Try(w.ctx, 1)
+						r, err := w.l.Allow(w.ctx, 1)
 						require.NoError(t, err, why...)
 						require.Equal(t, far, !r.Granted, why...)
 						require.Equal(t, far, r.Wait > 200*365*24*time.Hour, why...)

@@ -391,7 +391,7 @@ func TestCoolDownModel(t *testing.T) {
 						n := rapid.Int64Range(1, rate.Permits).Draw(rt, "permits")
 						left, err := w.l.AvailablePermits(w.ctx)
 						require.NoError(rt, err)
-						r, err := w.l.Try(w.ctx, n)
+						r, err := w.l.Allow(w.ctx, n)
 						require.NoError(rt, err)
 						switch {
 						case now < until:
@@ -529,7 +529,7 @@ func TestPeersLiftIsLearnt(t *testing.T) {
 			l.handle.NoteCoolDown(w.epoch.Add(time.Hour))
 			w.granted(1)
 			goesAway(w, cutOff(w, refusedDial))
-			r, err := l.Try(w.ctx, 1)
+			r, err := l.Allow(w.ctx, 1)
 			require.NoError(t, err)
 			require.False(t, r.Granted)
 			require.Greater(t, r.Wait, 59*time.Minute)

@@ -278,7 +278,7 @@ func TestCoolDownIsSafe(t *testing.T) {
 				switch rapid.SampledFrom([]string{"try", "try", "try", "try", "sleep", "sleep", "cool", "lift"}).Draw(rt, "do") {
 				case "try":
 					n := rapid.Int64Range(1, rate.Permits).Draw(rt, "permits")
-					r, err := l.Try(w.ctx, n)
+					r, err := l.Allow(w.ctx, n)
 					require.NoError(rt, err)
 					if r.Granted {
 						require.GreaterOrEqual(rt, w.elapsed(), until, "granted during a cool-down")
@@ -310,7 +310,7 @@ func TestCoolDownIsSafe(t *testing.T) {
 			}
 			// The whole rate is free again after the longest cool-down that can be left.
 			time.Sleep(max(0, until-w.elapsed()) + 5*time.Second + rate.Interval)
-			r, err := l.Try(w.ctx, rate.Permits)
+			r, err := l.Allow(w.ctx, rate.Permits)
 			require.NoError(rt, err)
 			require.True(rt, r.Granted, "%+v", r)
 			_, err = l.Delete(w.ctx)

@@ -9,7 +9,7 @@
 //	ok, err := limiter.TryAcquire(ctx, 2, time.Minute)
 //
 // Most callers should use [RateLimiter.TryAcquire], which waits for permits until a timeout is over.
-// [RateLimiter.Acquire] waits as long as it takes, which suits background workers. [RateLimiter.Try] never
+// [RateLimiter.Acquire] waits as long as it takes, which suits background workers. [RateLimiter.Allow] never
 // waits; it reports how long the wait would be and how many permits are left, which suits HTTP middleware. All
 // three grant by the same limit: no window of length Rate.Interval holds more than Rate.Permits permits.
 //

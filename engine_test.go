@@ -61,7 +61,7 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 				w.granted(1)
 				h := hold(w, 800*time.Millisecond)
 				for _, ask := range []func(ctx context.Context) error{
-					func(ctx context.Context) error { _, err := w.l.Try(ctx, 4); return err },
+					func(ctx context.Context) error { _, err := w.l.Allow(ctx, 4); return err },
 					func(ctx context.Context) error { return w.l.Acquire(ctx, 4) },
 					func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 4, time.Minute); return err },
 				} {
@@ -82,8 +82,8 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 				before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
 				defer leave()
 				var wg sync.WaitGroup
-				go func() { _, _ = w.l.Try(w.ctx, 1) }()
-				go func() { _, _ = w.l.Try(w.ctx, 1) }() // occupy both flights, so that the requests that follow are batched
+				go func() { _, _ = w.l.Allow(w.ctx, 1) }()
+				go func() { _, _ = w.l.Allow(w.ctx, 1) }() // occupy both flights, so that the requests that follow are batched
 				time.Sleep(time.Millisecond)
 				for i := range 5 {
 					ctx := w.ctx
@@ -92,7 +92,7 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 					}
 					wg.Go(func() {
 						time.Sleep(time.Duration(i) * time.Millisecond)
-						r, err := w.l.Try(ctx, 1)
+						r, err := w.l.Allow(ctx, 1)
 						require.Equal(t, i%2 == 1, errors.Is(err, context.DeadlineExceeded))
 						require.Equal(t, i%2 == 0, r.Granted)
 					})

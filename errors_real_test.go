@@ -47,7 +47,7 @@ func newPatient(t *testing.T, opts ...func(*redis.Options)) *patient {
 
 func (p *patient) granted(permits int64) {
 	p.t.Helper()
-	r, err := p.l.Try(p.ctx, permits)
+	r, err := p.l.Allow(p.ctx, permits)
 	require.NoError(p.t, err)
 	require.True(p.t, r.Granted)
 }
@@ -144,7 +144,7 @@ func TestRefusalsOfRealServers(t *testing.T) {
 
 func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patient) func()) {
 	for i, call := range []func() error{
-		func() error { _, err := p.l.Try(p.ctx, 1); return err },
+		func() error { _, err := p.l.Allow(p.ctx, 1); return err },
 		func() error { return p.l.Acquire(p.ctx, 1) },
 	} {
 		end := begin(p)
@@ -165,7 +165,7 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 	end := begin(p)
 	go func() { waits <- p.l.Acquire(p.ctx, 2) }()
 	for range 2 {
-		_, err := p.l.Try(p.ctx, 3)
+		_, err := p.l.Allow(p.ctx, 3)
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, says)
 		require.ErrorContains(t, err, p.l.Name())
@@ -196,7 +196,7 @@ func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
 	p.do("ZINCRBY", key, "-3600000", member) // an hour ago: its permit is back
 	p.do("CONFIG", "SET", "maxmemory", "1")
 	p.granted(10)
-	_, err := p.l.Try(p.ctx, 1)
+	_, err := p.l.Allow(p.ctx, 1)
 	require.NoError(t, err, "a refusal writes nothing")
 	p.do("CONFIG", "SET", "maxmemory", "0")
 	require.NoError(t, accounts(p.admin, p.l, 10, 10))
@@ -240,7 +240,7 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 			p := newPatient(t, opts...)
 			c.begin(p)
 			for i, call := range []func() error{
-				func() error { _, err := p.l.Try(p.ctx, 1); return err },
+				func() error { _, err := p.l.Allow(p.ctx, 1); return err },
 				func() error { _, err := p.l.TryAcquire(p.ctx, 1, time.Minute); return err },
 				func() error { return p.l.Acquire(p.ctx, 1) },
 			} {
@@ -263,7 +263,7 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 		p := newPatient(t)
 		p.do("CONFIG", "SET", "requirepass", "some")
 		p.do("CLIENT", "KILL", "TYPE", "normal")
-		_, err := p.l.Try(p.ctx, 1)
+		_, err := p.l.Allow(p.ctx, 1)
 		// To a command of more than ten words Redis since 6.2 does not say NOAUTH.
 		require.Regexp(t, "unauthenticated|NOAUTH", err.Error())
 		var re redis.Error
@@ -275,7 +275,7 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 		p := newPatient(t)
 		require.NoError(t, p.rdb.Close())
 		for range 2 {
-			_, err := p.l.Try(p.ctx, 1)
+			_, err := p.l.Allow(p.ctx, 1)
 			require.ErrorIs(t, err, redis.ErrClosed)
 			require.NotErrorIs(t, err, ErrUnavailable)
 			require.ErrorIs(t, p.l.Acquire(p.ctx, 1), redis.ErrClosed)

@@ -63,8 +63,8 @@ func ExampleRateLimiter_Acquire() {
 	// job 4
 }
 
-// Try never waits, and returns what an HTTP response needs.
-func ExampleRateLimiter_Try() {
+// Allow never waits, and returns what an HTTP response needs.
+func ExampleRateLimiter_Allow() {
 	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()
 	limiter := client.RateLimiter("http")
@@ -72,14 +72,14 @@ func ExampleRateLimiter_Try() {
 	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 3, Interval: time.Hour})
 
 	for range 2 {
-		r, err := limiter.Try(ctx, 2)
+		r, err := limiter.Allow(ctx, 2)
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
 		fmt.Println("granted:", r.Granted, "left:", r.Available, "retry after:", r.Wait.Round(time.Hour))
 	}
-	_, err := limiter.Try(ctx, 4)
+	_, err := limiter.Allow(ctx, 4)
 	fmt.Println("more than the rate:", errors.Is(err, ratelimiter.ErrPermitsExceedRate))
 	// Output:
 	// granted: true left: 1 retry after: 0s

@@ -29,7 +29,7 @@ func TestWaitsBeyondADuration(t *testing.T) {
 			require.Greater(t, r.Rate.Interval, 200*365*24*time.Hour)
 			rate, err := w.l.Rate(w.ctx)
 			require.NoError(t, err)
-			require.Equal(t, rate, r.Rate, "Rate and Try agree")
+			require.Equal(t, rate, r.Rate, "Rate and Allow agree")
 
 			sent := count(w.rdb)
 			other := w.client.RateLimiter(w.l.Name() + "other")
@@ -92,7 +92,7 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 				set()
 				_, rateErr := w.l.Rate(w.ctx)
 				set()
-				r, tryErr := w.l.Try(w.ctx, 1)
+				r, tryErr := w.l.Allow(w.ctx, 1)
 				what := func(err error) string {
 					for _, e := range []error{ErrMalformed, ErrNotInitialized, ErrPermitsExceedRate} {
 						if errors.Is(err, e) {
@@ -104,7 +104,7 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 					}
 					return "none"
 				}
-				require.Equal(t, what(rateErr), what(tryErr), "%s %q: Rate and Try (%+v)", field, v, r)
+				require.Equal(t, what(rateErr), what(tryErr), "%s %q: Rate and Allow (%+v)", field, v, r)
 				require.GreaterOrEqual(t, r.Rate.MinGap, time.Duration(0), "%s %q", field, v)
 				require.LessOrEqual(t, r.Rate.MinGap, max(0, r.Rate.Interval), "%s %q", field, v)
 				set()
@@ -189,7 +189,7 @@ func TestPanicsAreContained(t *testing.T) {
 					t.Helper()
 					require.ErrorIs(t, err, ErrUnavailable)
 				}
-				_, err := w.l.Try(w.ctx, 1)
+				_, err := w.l.Allow(w.ctx, 1)
 				fails(err)
 				_, err = w.l.TryAcquire(w.ctx, 1, time.Second)
 				fails(err)

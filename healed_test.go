@@ -38,7 +38,7 @@ func TestHealedIsTold(t *testing.T) {
 		value := func(v any) { require.NoError(t, w.rdb.Set(w.ctx, k.Value[0], v, 0).Err()) }
 		heal := func() { require.NoError(t, w.l.Heal(w.ctx)) }
 		try := func(n int64) func() {
-			return func() { _, err := w.l.Try(w.ctx, n); require.NoError(t, err) }
+			return func() { _, err := w.l.Allow(w.ctx, n); require.NoError(t, err) }
 		}
 		acquire := func() {
 			_, err := w.l.TryAcquire(w.ctx, 10, 10*time.Second)
@@ -103,7 +103,7 @@ func TestHealthyUseHealsNothing(t *testing.T) {
 			for i, l := range []*RateLimiter{w.l, peer.RateLimiter(w.l.Name()), w.l} {
 				n := 1 + rng.Int64N(4)
 				wg.Go(func() { _, _ = l.TryAcquire(w.ctx, n, 700*time.Millisecond) })
-				wg.Go(func() { _, _ = l.Try(w.ctx, n) })
+				wg.Go(func() { _, _ = l.Allow(w.ctx, n) })
 				wg.Go(func() { _, _ = l.client.TryAcquireAll(w.ctx, 300*time.Millisecond, Demand{l, n}) })
 				if i == 0 {
 					wg.Go(func() { _, _ = w.client.TryAcquireAll(w.ctx, 300*time.Millisecond, Demand{l, n}, Demand{other, n}) })

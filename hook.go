@@ -44,7 +44,7 @@ type Operation string
 
 // The operations of the requests that a [Hook] is told of.
 const (
-	OperationTry     Operation = "try"     // Try, or TryAcquire that does not wait
+	OperationAllow   Operation = "allow"   // Allow, or TryAcquire that does not wait
 	OperationAcquire Operation = "acquire" // Acquire, or TryAcquire that waits
 	OperationAll     Operation = "all"     // TryAcquireAll and AcquireAll
 	OperationPeek    Operation = "peek"    // Peek
@@ -206,7 +206,7 @@ func (r *RequestInfo) learn(reply *permit.Reply) {
 
 func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (got engine.Outcome, err error) {
 	h := l.client.hooks
-	r := RequestInfo{Limiter: l.name, Operation: OperationTry, Permits: want.Permits, Begin: time.Now()}
+	r := RequestInfo{Limiter: l.name, Operation: OperationAllow, Permits: want.Permits, Begin: time.Now()}
 	refused := RequestRefused
 	if want.Wait {
 		r.Operation = OperationAcquire

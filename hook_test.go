@@ -67,25 +67,25 @@ func TestHookIsToldOfEachRequestOnce(t *testing.T) {
 			err  error
 		}{
 			{"granted", func() { w.granted(2) },
-				RequestInfo{Operation: OperationTry, Outcome: RequestGranted, Permits: 2, Replied: true, Available: 3, Rate: rate}, nil},
+				RequestInfo{Operation: OperationAllow, Outcome: RequestGranted, Permits: 2, Replied: true, Available: 3, Rate: rate}, nil},
 			{"peek", func() { _, _ = w.l.Peek(w.ctx, 3) },
 				RequestInfo{Operation: OperationPeek, Outcome: RequestGranted, Permits: 3, Replied: true, Available: 3, Rate: rate}, nil},
 			{"peek refused", func() { _, _ = w.l.Peek(w.ctx, 4) },
 				RequestInfo{Operation: OperationPeek, Outcome: RequestRefused, Permits: 4, Replied: true, Available: 3, Rate: rate}, nil},
 			{"refused", func() { w.refused(4, 10*time.Second) },
-				RequestInfo{Operation: OperationTry, Outcome: RequestRefused, Permits: 4, Replied: true, Available: 3, Rate: rate}, nil},
+				RequestInfo{Operation: OperationAllow, Outcome: RequestRefused, Permits: 4, Replied: true, Available: 3, Rate: rate}, nil},
 			{"one try of TryAcquire", func() { _, _ = w.l.TryAcquire(w.ctx, 3, 0) },
-				RequestInfo{Operation: OperationTry, Outcome: RequestGranted, Permits: 3, Replied: true, Rate: rate}, nil},
+				RequestInfo{Operation: OperationAllow, Outcome: RequestGranted, Permits: 3, Replied: true, Rate: rate}, nil},
 			{"timeout", func() { _, _ = w.l.TryAcquire(w.ctx, 1, time.Second) },
 				RequestInfo{Operation: OperationAcquire, Outcome: RequestTimeout, Permits: 1, Duration: time.Second}, nil},
 			{"deadline", func() { _ = w.l.Acquire(bounded, 1) },
 				RequestInfo{Operation: OperationAcquire, Outcome: RequestTimeout, Permits: 1, Duration: time.Second}, context.DeadlineExceeded},
 			{"canceled", func() { _ = w.l.Acquire(canceled, 1) },
 				RequestInfo{Operation: OperationAcquire, Outcome: RequestCanceled, Permits: 1}, context.Canceled},
-			{"invalid", func() { _, _ = w.l.Try(w.ctx, 0) },
-				RequestInfo{Operation: OperationTry, Outcome: RequestError}, ErrInvalidArgument},
-			{"too many", func() { _, _ = w.l.Try(w.ctx, 6) },
-				RequestInfo{Operation: OperationTry, Outcome: RequestError, Permits: 6}, ErrPermitsExceedRate},
+			{"invalid", func() { _, _ = w.l.Allow(w.ctx, 0) },
+				RequestInfo{Operation: OperationAllow, Outcome: RequestError}, ErrInvalidArgument},
+			{"too many", func() { _, _ = w.l.Allow(w.ctx, 6) },
+				RequestInfo{Operation: OperationAllow, Outcome: RequestError, Permits: 6}, ErrPermitsExceedRate},
 			{"several, refused", func() {
 				_, _ = w.client.TryAcquireAll(w.ctx, 0, Demand{second, 2}, Demand{w.l, 1})
 			}, RequestInfo{Operation: OperationAll, Outcome: RequestRefused, Permits: 3}, nil},
@@ -170,7 +170,7 @@ func TestHookIsToldOfFailures(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer rdb.Close()
 	client := newClient(t, rdb, WithHook(h.hook()))
-	_, err := client.RateLimiter("a").Try(t.Context(), 1)
+	_, err := client.RateLimiter("a").Allow(t.Context(), 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.NoError(t, client.Close())
 	require.Equal(t, RequestError, h.one(t).Outcome)

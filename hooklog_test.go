@@ -31,8 +31,8 @@ func TestLogHook(t *testing.T) {
 		want string
 	}{
 		{func() {
-			h.Request(ctx, RequestInfo{Limiter: "a", Operation: OperationTry, Outcome: RequestError, Permits: 2, Err: ErrClosed})
-		}, `level=WARN msg="rate limiter: request" limiter=a operation=try outcome=error permits=2 duration=0s error="ratelimiter: client is closed"`},
+			h.Request(ctx, RequestInfo{Limiter: "a", Operation: OperationAllow, Outcome: RequestError, Permits: 2, Err: ErrClosed})
+		}, `level=WARN msg="rate limiter: request" limiter=a operation=allow outcome=error permits=2 duration=0s error="ratelimiter: client is closed"`},
 		{func() { h.Event(Event{Kind: OutageBegan, Limiter: "a", Err: errors.New("refused")}) },
 			`level=WARN msg="rate limiter: outage began" limiter=a error=refused`},
 		{func() { h.Event(Event{Kind: OutageEnded, Limiter: "a", Duration: time.Second, Degraded: 3}) },

@@ -207,7 +207,7 @@ func TestInspectOverASocket(t *testing.T) {
 	l := client.RateLimiter(redistest.Key(t))
 	ctx := context.Background()
 	require.NoError(t, l.SetRate(ctx, overall(2, time.Hour)))
-	r, err := l.Try(ctx, 2)
+	r, err := l.Allow(ctx, 2)
 	require.NoError(t, err)
 	s, err := l.Inspect(ctx)
 	require.NoError(t, err)

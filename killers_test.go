@@ -374,7 +374,7 @@ func TestRealTime(t *testing.T) {
 			var r Result
 			for !r.Granted {
 				var err error
-				r, err = l.Try(ctx, rate)
+				r, err = l.Allow(ctx, rate)
 				require.NoError(t, err)
 				require.LessOrEqual(t, r.Wait, interval)
 				time.Sleep(r.Wait)

@@ -32,7 +32,7 @@ func TestWithKnownRefusals(t *testing.T) {
 		}
 		try := func(l *RateLimiter, permits int64, want bool) Result {
 			t.Helper()
-			r, err := l.Try(ctx, permits)
+			r, err := l.Allow(ctx, permits)
 			require.NoError(t, err)
 			require.Equal(t, want, r.Granted)
 			return r
@@ -60,7 +60,7 @@ func TestWithKnownRefusals(t *testing.T) {
 		require.NoError(t, l.Release(ctx, 2))
 		try(l, 2, true)
 
-		_, err := l.KnownRefusals(-1).Try(ctx, 1)
+		_, err := l.KnownRefusals(-1).Allow(ctx, 1)
 		require.ErrorIs(t, err, ErrInvalidArgument)
 	})
 }

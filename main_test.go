@@ -72,7 +72,7 @@ func (w *world) elapsed() time.Duration { return time.Since(w.epoch) }
 
 func (w *world) try(permits int64) Result {
 	w.t.Helper()
-	r, err := w.l.Try(w.ctx, permits)
+	r, err := w.l.Allow(w.ctx, permits)
 	require.NoError(w.t, err)
 	return r
 }

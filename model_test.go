@@ -256,14 +256,14 @@ func TestDamageHeals(t *testing.T) {
 				case 5:
 					w.put(w.elapsed(), []byte(rapid.StringN(0, 30, 30).Draw(rt, "junk")))
 				case 6:
-					_, err := w.l.Try(w.ctx, rapid.Int64Range(1, rate).Draw(rt, "acquire"))
+					_, err := w.l.Allow(w.ctx, rapid.Int64Range(1, rate).Draw(rt, "acquire"))
 					require.NoError(rt, err)
 				}
 			}
 			avail, err := w.l.AvailablePermits(w.ctx)
 			require.NoError(rt, err)
 			require.True(rt, 0 <= avail && avail <= rate, "available %d", avail)
-			r, err := w.l.Try(w.ctx, rate)
+			r, err := w.l.Allow(w.ctx, rate)
 			require.NoError(rt, err)
 			for tries := 0; !r.Granted || tries == 0; tries++ {
 				// Refused at most twice, because a value that was too high hides from the first call what lies
@@ -271,7 +271,7 @@ func TestDamageHeals(t *testing.T) {
 				require.Less(rt, tries, 3, "%+v", r)
 				require.LessOrEqual(rt, r.Wait, interval)
 				time.Sleep(interval)
-				r, err = w.l.Try(w.ctx, rate)
+				r, err = w.l.Allow(w.ctx, rate)
 				require.NoError(rt, err)
 			}
 			require.Zero(rt, r.Available)

@@ -14,7 +14,7 @@ func TestNameThatIsAKeyOfAnotherLimiter(t *testing.T) {
 		w.granted(1)
 		for _, name := range keysOf(w.l, Overall)[1:] {
 			l := w.client.RateLimiter(name)
-			_, err := l.Try(w.ctx, 1)
+			_, err := l.Allow(w.ctx, 1)
 			refused := []error{err, l.SetRate(w.ctx, overall(3, time.Second)), l.Acquire(w.ctx, 1), l.Release(w.ctx, 1)}
 			_, err = l.TrySetRate(w.ctx, overall(3, time.Second))
 			refused = append(refused, err)

@@ -84,7 +84,7 @@ func WithEarlyRefusal() Option {
 // limiter was deleted: for no longer than bound. Changes made through this Client count at once. Result.Available is
 // as Redis replied. A Client knows refusals of up to 8,192 limiters.
 //
-// It applies to [RateLimiter.Try], and to [RateLimiter.TryAcquire] without a timeout; others ask as ever. While Redis
+// It applies to [RateLimiter.Allow], and to [RateLimiter.TryAcquire] without a timeout; others ask as ever. While Redis
 // is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use [RateLimiter.KnownRefusals].
 // The default is 0: each request asks Redis.
 func WithKnownRefusals(bound time.Duration) Option {

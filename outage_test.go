@@ -46,7 +46,7 @@ func TestExhaustedPoolIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		f := inject(w.rdb, false, redis.ErrPoolTimeout)
 		f.left.Store(retry.MaxAttempts)
-		_, err := w.l.Try(w.ctx, 1)
+		_, err := w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorIs(t, err, redis.ErrPoolTimeout)
 		w.granted(1)

@@ -60,7 +60,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	for i := range 4 {
 		callers.Go(func() {
 			for !stop.Load() {
-				r, err := l.Try(t.Context(), 1)
+				r, err := l.Allow(t.Context(), 1)
 				now := r.Time.Sub(begin) // when the call was decided; there is only one machine, and so one clock
 				switch {
 				case err != nil:

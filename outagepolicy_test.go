@@ -55,7 +55,7 @@ func (g *grantLog) total() (n int64) {
 // goesAway makes the process of w notice that Redis is down.
 func goesAway(w *world, c *cut) {
 	c.down.Store(true)
-	_, err := w.l.OnOutage(FailClosed()).Try(w.ctx, 1)
+	_, err := w.l.OnOutage(FailClosed()).Allow(w.ctx, 1)
 	require.ErrorIs(w.t, err, ErrUnavailable)
 	require.True(w.t, w.l.handle.Health().Down())
 }
@@ -70,7 +70,7 @@ func TestOutagePolicyArguments(t *testing.T) {
 			LocalShare(Rate{}, 1),
 		} {
 			l := w.l.OnOutage(p)
-			_, err := l.Try(w.ctx, 1)
+			_, err := l.Allow(w.ctx, 1)
 			require.ErrorIs(t, err, ErrInvalidArgument, "%v", p)
 			_, err = l.Exists(w.ctx)
 			require.ErrorIs(t, err, ErrInvalidArgument)
@@ -82,12 +82,12 @@ func TestOutagePolicyArguments(t *testing.T) {
 			require.NoError(t, l.err)
 			require.Equal(t, w.l.Name(), l.Name())
 			require.NotEmpty(t, p.String())
-			_, err := l.Try(w.ctx, 1)
+			_, err := l.Allow(w.ctx, 1)
 			require.NoError(t, err, "Redis is there")
 		}
 		w.available(6) // one limiter
 		bad := w.client.RateLimiter("").OnOutage(LocalShare(Rate{}, 0))
-		_, err := bad.Try(w.ctx, 1)
+		_, err := bad.Allow(w.ctx, 1)
 		require.ErrorContains(t, err, "name", "the first fault is told")
 	})
 }
@@ -98,17 +98,17 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(10, time.Second), 1)} {
 			l := w.l.OnOutage(p)
-			_, err := l.Try(w.ctx, 1)
+			_, err := l.Allow(w.ctx, 1)
 			require.ErrorIs(t, err, ErrNotInitialized)
 			require.NoError(t, l.SetRate(w.ctx, overall(10, time.Second)))
-			_, err = l.Try(w.ctx, 11)
+			_, err = l.Allow(w.ctx, 11)
 			require.ErrorIs(t, err, ErrPermitsExceedRate)
-			_, err = l.Try(w.ctx, 0)
+			_, err = l.Allow(w.ctx, 0)
 			require.ErrorIs(t, err, ErrInvalidArgument)
 			for _, text := range []string{"WRONGTYPE Operation against a key", "NOPERM this user has no permissions", "ERR unknown command"} {
 				f := inject(w.rdb, false, redisError(text))
 				f.left.Store(1)
-				_, err = l.Try(w.ctx, 1)
+				_, err = l.Allow(w.ctx, 1)
 				require.ErrorContains(t, err, text)
 				require.NotErrorIs(t, err, ErrUnavailable)
 			}
@@ -120,12 +120,12 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 			require.Error(t, l.SetRate(w.ctx, overall(3, time.Second)))
 			gone, cancel := context.WithCancel(w.ctx)
 			cancel()
-			_, err = l.Try(gone, 1)
+			_, err = l.Allow(gone, 1)
 			require.Equal(t, context.Canceled, err)
 			require.ErrorIs(t, l.Acquire(gone, 1), context.Canceled)
 			time.Sleep(1250 * time.Millisecond)
 			c.err = redisError("NOPERM no more")
-			_, err = l.OnOutage(FailClosed()).Try(w.ctx, 1) // this request is the probe
+			_, err = l.OnOutage(FailClosed()).Allow(w.ctx, 1) // this request is the probe
 			require.ErrorContains(t, err, "NOPERM")
 			require.False(t, l.handle.Health().Down(), "Redis is there, and says no")
 			c.down.Store(false)
@@ -148,9 +148,9 @@ func TestObserver(t *testing.T) {
 		begun := time.Now()
 		open := w.l.OnOutage(FailOpen())
 		for range 50 {
-			_, err := open.Try(w.ctx, 1)
+			_, err := open.Allow(w.ctx, 1)
 			require.NoError(t, err)
-			_, err = w.l.Try(w.ctx, 1)
+			_, err = w.l.Allow(w.ctx, 1)
 			require.Error(t, err)
 			time.Sleep(100 * time.Millisecond)
 		}

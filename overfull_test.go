@@ -229,7 +229,7 @@ func TestChecksAreFew(t *testing.T) {
 		}
 		n := checks(w, func() {
 			for i := range calls {
-				_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i%limiters)).Try(w.ctx, 1)
+				_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i%limiters)).Allow(w.ctx, 1)
 				require.NoError(t, err)
 				time.Sleep(time.Millisecond)
 			}

@@ -82,7 +82,7 @@ func TestSetRateAndUpdateRate(t *testing.T) {
 		require.False(t, exists)
 		_, err = w.l.Rate(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
-		_, err = w.l.Try(w.ctx, 1)
+		_, err = w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorContains(t, err, w.l.Name())
 		_, err = w.l.AvailablePermits(w.ctx)
@@ -160,8 +160,8 @@ func TestTTLRule(t *testing.T) {
 func TestHashInItsLastMillisecond(t *testing.T) {
 	redistest.NoRace(t, "one caller at a time")
 	calls := map[string]func(w *world, other *RateLimiter) error{
-		"Try":     func(w *world, _ *RateLimiter) error { _, err := w.l.Try(w.ctx, 1); return err },
-		"refused": func(w *world, _ *RateLimiter) error { _, err := w.l.Try(w.ctx, 10); return err },
+		"Try":     func(w *world, _ *RateLimiter) error { _, err := w.l.Allow(w.ctx, 1); return err },
+		"refused": func(w *world, _ *RateLimiter) error { _, err := w.l.Allow(w.ctx, 10); return err },
 		"Release": func(w *world, _ *RateLimiter) error { return w.l.Release(w.ctx, 1) },
 		"TryAcquireAll": func(w *world, other *RateLimiter) error {
 			_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1})

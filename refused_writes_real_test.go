@@ -50,7 +50,7 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 	for range 2 {
 		callers.Go(func() {
 			for time.Since(start) < lasts {
-				r, err := l.Try(p.ctx, 1)
+				r, err := l.Allow(p.ctx, 1)
 				switch {
 				case err != nil:
 					failed.Add(1)
@@ -67,7 +67,7 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 	cure()
 	cured := time.Now()
 	soon(t, "the outage ends", func() bool {
-		_, err := l.Try(p.ctx, 1)
+		_, err := l.Allow(p.ctx, 1)
 		require.NoError(t, err)
 		return ended.Load() > 0
 	})

@@ -50,7 +50,7 @@ func TestForeignReplies(t *testing.T) {
 		f := &forger{}
 		w.rdb.AddHook(f)
 		operations := map[string]func() error{
-			"Try":              func() error { r, err := w.l.Try(w.ctx, 1); require.False(t, r.Granted); return err },
+			"Allow":            func() error { r, err := w.l.Allow(w.ctx, 1); require.False(t, r.Granted); return err },
 			"AvailablePermits": func() error { _, err := w.l.AvailablePermits(w.ctx); return err },
 			"Release":          func() error { return w.l.Release(w.ctx, 1) },
 			"SetRate":          func() error { return w.l.SetRate(w.ctx, overall(10, time.Second)) },
@@ -68,7 +68,7 @@ func TestForeignReplies(t *testing.T) {
 				require.Error(t, op(), "%s answered %v", name, reply)
 			}
 		}
-		for _, name := range []string{"Try", "AvailablePermits", "Inspect", "audit"} {
+		for _, name := range []string{"Allow", "AvailablePermits", "Inspect", "audit"} {
 			for _, reply := range []any{[]any{int64(0)}, []any{int64(0), int64(1)}, []any{int64(77)}, []any{int64(4)}, []any{int64(3)}} {
 				f.replies = []any{reply}
 				require.Error(t, operations[name](), "%s answered %v", name, reply)
@@ -81,7 +81,7 @@ func TestForeignReplies(t *testing.T) {
 			}
 			return r
 		}
-		for _, name := range []string{"Try", "AvailablePermits", "Release", "Inspect"} {
+		for _, name := range []string{"Allow", "AvailablePermits", "Release", "Inspect"} {
 			f.replies = flip(8)
 			require.ErrorContains(t, operations[name](), w.l.Name(), name)
 			f.replies = nil

@@ -117,7 +117,7 @@ func TestRingLosesAShard(t *testing.T) {
 					return
 				case <-time.After(5 * time.Millisecond):
 				}
-				a, err := l.Try(r.ctx, 1)
+				a, err := l.Allow(r.ctx, 1)
 				if err != nil || !a.Granted || a.Degraded {
 					t.Errorf("elsewhere: %+v %v", a, err)
 					return
@@ -132,15 +132,15 @@ func TestRingLosesAShard(t *testing.T) {
 	down, degraded := time.Time{}, 0
 	for begin := time.Now(); ; {
 		for _, l := range []*RateLimiter{burst, never} {
-			_, err := l.Try(r.ctx, 1)
+			_, err := l.Allow(r.ctx, 1)
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.NotErrorIs(t, err, ErrNotInitialized)
 		}
 		if time.Since(begin) > 500*time.Millisecond {
-			a, err := open.Try(r.ctx, 1)
+			a, err := open.Allow(r.ctx, 1)
 			require.NoError(t, err)
 			require.True(t, a.Granted && a.Degraded)
-			a, err = share.Try(r.ctx, 1)
+			a, err = share.Allow(r.ctx, 1)
 			require.NoError(t, err)
 			require.True(t, a.Degraded)
 			if a.Granted {
@@ -183,8 +183,8 @@ func TestRingLosesAShard(t *testing.T) {
 	require.NoError(t, inTime(t, served))
 	t.Log("the waiter was served", time.Since(back), "after the shard was back")
 	for granted := 0; ; granted++ {
-		a, err := burst.Try(r.ctx, 1)
-		for ; err != nil; a, err = burst.Try(r.ctx, 1) {
+		a, err := burst.Allow(r.ctx, 1)
+		for ; err != nil; a, err = burst.Allow(r.ctx, 1) {
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.Less(t, time.Since(back), time.Minute, "Redis never decides again")
 			time.Sleep(20 * time.Millisecond)
@@ -196,7 +196,7 @@ func TestRingLosesAShard(t *testing.T) {
 	}
 	for _, l := range []*RateLimiter{open, share} {
 		soon(t, "Redis decides again", func() bool {
-			a, err := l.Try(r.ctx, 1)
+			a, err := l.Allow(r.ctx, 1)
 			require.NoError(t, err)
 			return !a.Degraded
 		})
@@ -217,7 +217,7 @@ func TestRingWithAFrozenShard(t *testing.T) {
 			out = true
 			r.victim.Resume()
 		}
-		a, err := l.Try(r.ctx, 1)
+		a, err := l.Allow(r.ctx, 1)
 		require.NotErrorIs(t, err, ErrNotInitialized)
 		if err != nil {
 			require.ErrorIs(t, err, ErrUnavailable)
@@ -230,7 +230,7 @@ func TestRingWithAFrozenShard(t *testing.T) {
 		} else if out {
 			refused++
 		}
-		_, err = other.Try(r.ctx, 1)
+		_, err = other.Allow(r.ctx, 1)
 		require.NoError(t, err)
 	}
 	require.LessOrEqual(t, granted, 20)

@@ -20,13 +20,13 @@ import (
 func TestTourGrant(t *testing.T) {
 	tour(t, func(t *testing.T, ctx context.Context, l *ratelimiter.RateLimiter, _ *network) {
 		for left := int64(2); left >= 0; left-- {
-			r, err := l.Try(ctx, 1)
+			r, err := l.Allow(ctx, 1)
 			require.NoError(t, err)
 			require.True(t, r.Granted)
 			require.Equal(t, left, r.Available)
 		}
 		time.Sleep(4 * time.Second)
-		r, err := l.Try(ctx, 1)
+		r, err := l.Allow(ctx, 1)
 		require.NoError(t, err)
 		require.False(t, r.Granted)
 		require.Equal(t, 6*time.Second, r.Wait, "when the first permit becomes available again")
@@ -72,7 +72,7 @@ func TestTourLostReply(t *testing.T) {
 	tour(t, func(t *testing.T, ctx context.Context, l *ratelimiter.RateLimiter, net *network) {
 		require.NoError(t, l.Acquire(ctx, 1))
 		net.loseNextReply = true
-		r, err := l.Try(ctx, 2)
+		r, err := l.Allow(ctx, 2)
 		require.NoError(t, err)
 		require.False(t, net.loseNextReply, "it got lost")
 		require.True(t, r.Granted, "the second call finds the permits of the first")
@@ -85,15 +85,15 @@ func TestTourOutage(t *testing.T) {
 	tour(t, func(t *testing.T, ctx context.Context, l *ratelimiter.RateLimiter, net *network) {
 		open := l.OnOutage(ratelimiter.FailOpen())
 		net.cut = true
-		_, err := l.Try(ctx, 1)
+		_, err := l.Allow(ctx, 1)
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable, "a call that returns an error has no permits")
-		r, err := open.Try(ctx, 1)
+		r, err := open.Allow(ctx, 1)
 		require.NoError(t, err)
 		require.True(t, r.Granted && r.Degraded, "granted without Redis")
 
 		net.cut = false
 		time.Sleep(1250 * time.Millisecond)
-		r, err = l.Try(ctx, 1)
+		r, err = l.Allow(ctx, 1)
 		require.NoError(t, err)
 		require.True(t, r.Granted && !r.Degraded, "Redis is back")
 	})

@@ -14,7 +14,7 @@ import (
 // everything returns every method that takes a context.
 func everything(w *world, ctx context.Context) map[string]func() error {
 	return map[string]func() error{
-		"Try":              func() error { _, err := w.l.Try(ctx, 1); return err },
+		"Try":              func() error { _, err := w.l.Allow(ctx, 1); return err },
 		"TryAcquire":       func() error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
 		"Acquire":          func() error { return w.l.Acquire(ctx, 1) },
 		"Acquire bad n":    func() error { return w.l.Acquire(ctx, -1) },

@@ -231,7 +231,7 @@ func (l *library) do(ctx context.Context, op twinOp) twinAnswer {
 	limiter := l.clients[op.client].RateLimiter(l.name)
 	duration := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 	if op.name == "tryAcquire" {
-		r, err := limiter.Try(ctx, op.permits)
+		r, err := limiter.Allow(ctx, op.permits)
 		switch {
 		case errors.Is(err, ratelimiter.ErrInvalidArgument):
 			return twinAnswer{word: invalidArgument}

@@ -53,7 +53,7 @@ const never = math.MaxInt64
 //
 // Otherwise each reply has bounds for its instant, and the model demands what holds at every instant within the
 // bounds: a grant must fit beside the grants that are certainly in its window, and a refusal must be due to those
-// that may be in it. With exact instants, which Try tells, the model is exact.
+// that may be in it. With exact instants, which Allow tells, the model is exact.
 func historyModel(rate int64, interval time.Duration) porcupine.Model {
 	m := &historyRules{rate: rate, interval: interval.Milliseconds(), timeless: interval >= time.Hour}
 	return porcupine.Model{

@@ -305,7 +305,7 @@ func (h *history) try(rng *rand.Rand, client int) {
 			granted, err := h.limiters[client].TryAcquire(h.Context(), permits, 0)
 			return granted, time.Time{}, err
 		}
-		r, err := h.limiters[client].Try(h.Context(), permits)
+		r, err := h.limiters[client].Allow(h.Context(), permits)
 		return r.Granted, r.Time, err
 	})
 }

@@ -58,7 +58,7 @@ func TestHistoryGrantsTwice(t *testing.T) {
 		permits := 1 + rng.Int64N(4)
 		h.take(client, permits, func() (bool, time.Time, error) {
 			if rng.IntN(5) == 0 {
-				r, err := h.limiters[client].Try(h.Context(), permits)
+				r, err := h.limiters[client].Allow(h.Context(), permits)
 				if err != nil {
 					return false, time.Time{}, err
 				}
@@ -66,7 +66,7 @@ func TestHistoryGrantsTwice(t *testing.T) {
 					h.faults.Add(1)
 				}
 			}
-			r, err := h.limiters[client].Try(h.Context(), permits)
+			r, err := h.limiters[client].Allow(h.Context(), permits)
 			return r.Granted, r.Time, err
 		})
 	}
@@ -91,7 +91,7 @@ func TestHistoryExpiresTellsTwice(t *testing.T) {
 func (h *history) tellTwice(rng *rand.Rand, client, one int) {
 	permits := 1 + rng.Int64N(4)
 	h.take(client, permits, func() (bool, time.Time, error) {
-		r, err := h.limiters[client].Try(h.Context(), permits)
+		r, err := h.limiters[client].Allow(h.Context(), permits)
 		if err == nil && !r.Granted && rng.IntN(one) == 0 {
 			h.faults.Add(1)
 			r.Granted = true

@@ -37,7 +37,7 @@ func (w *lossy) ours() taker {
 		case way == 3 && l.rate.Interval == lossyShort:
 			return true, limiter.Acquire(ctx, permits)
 		}
-		r, err := limiter.Try(ctx, permits)
+		r, err := limiter.Allow(ctx, permits)
 		return r.Granted, err
 	}
 }
@@ -142,7 +142,7 @@ func TestLostRepliesToTheEnd(t *testing.T) {
 					}
 					return f
 				})
-				r, err := limiter.Try(t.Context(), 3)
+				r, err := limiter.Allow(t.Context(), 3)
 				assert.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 				assert.ErrorIs(t, err, io.EOF, "the cause")
 				assert.False(t, r.Granted)

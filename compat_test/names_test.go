@@ -99,7 +99,7 @@ func TestClusterTogether(t *testing.T) {
 		for _, name := range all[len(works):] {
 			require.Equal(t, "true", java.do("trySetRate", name, "OVERALL", 5, time.Hour))
 			require.Contains(t, java.do("tryAcquire", name, 1), "CROSSSLOT", "%q", name)
-			_, err := ours.client.RateLimiter(name).Try(t.Context(), 1)
+			_, err := ours.client.RateLimiter(name).Allow(t.Context(), 1)
 			require.ErrorIs(t, err, ratelimiter.ErrNameNotClusterSafe, "%q", name)
 		}
 	}, oldestAndNewest)

@@ -83,7 +83,7 @@ func TestNewestMemberAndTheOldest(t *testing.T) {
 	}
 	javaTries, javaWaits := java("try"), java("block")
 	weTry := ours(func(ctx context.Context, l *ratelimiter.RateLimiter) bool {
-		r, err := l.Try(ctx, rate)
+		r, err := l.Allow(ctx, rate)
 		return err == nil && r.Granted
 	})
 	weWait := ours(func(ctx context.Context, l *ratelimiter.RateLimiter) bool { return l.Acquire(ctx, rate) == nil })

@@ -134,7 +134,7 @@ func TestLedgerKnowsWhatLacks(t *testing.T) {
 	script := dispatch.Source(os.DirFS(".."), "reserve")
 	limiter := clienttest.New(t, rdb).RateLimiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Minute}))
-	r, err := limiter.Try(t.Context(), 4)
+	r, err := limiter.Allow(t.Context(), 4)
 	require.NoError(t, err)
 	require.True(t, r.Granted)
 	member := func(n byte) string {
@@ -169,7 +169,7 @@ func TestReconcile(t *testing.T) {
 	name := redistest.Key(t)
 	limiter := clienttest.New(t, rdb).RateLimiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Minute}))
-	r, err := limiter.Try(t.Context(), 5)
+	r, err := limiter.Allow(t.Context(), 5)
 	require.NoError(t, err)
 	require.True(t, r.Granted)
 	require.EqualValues(t, 5, permitsIn(seen.of(rdb, name)))

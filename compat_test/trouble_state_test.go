@@ -85,7 +85,7 @@ func TestTroubleValueEvicted(t *testing.T) {
 // TestTroubleFutureScores checks a limiter of which a client whose clock was a minute fast has taken all permits.
 // Java waits for that minute. A caller of ours waits for one interval, and then Java works again too. The first look
 // of our call only marks the grants, since it cannot know how long they have been there: so it is one Acquire, and
-// not one Try, that repairs the limiter.
+// not one Allow, that repairs the limiter.
 func TestTroubleFutureScores(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 700 * time.Millisecond

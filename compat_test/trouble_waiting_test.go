@@ -66,7 +66,7 @@ func (t trouble) permits() string { return "{" + t.name + "}:permits" }
 // try makes one call of ours.
 func (t trouble) try(permits int64) ratelimiter.Result {
 	t.Helper()
-	r, err := t.limiter.Try(t.Context(), permits)
+	r, err := t.limiter.Allow(t.Context(), permits)
 	require.NoError(t, err)
 	return r
 }
@@ -279,7 +279,7 @@ func TestTroubleKeepAlive(t *testing.T) {
 		}
 		_, err := t.java.call("tryAcquire", t.name, 1)
 		require.ErrorContains(t, err, "RateLimiter is not initialized")
-		_, err = t.limiter.Try(t.Context(), 1)
+		_, err = t.limiter.Allow(t.Context(), 1)
 		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
 		left := t.rdb.Exists(t.Context(), t.value(), t.permits()).Val()
 		if refreshes {

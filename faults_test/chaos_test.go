@@ -159,7 +159,7 @@ func chaos(f *fault) {
 	time.Sleep(2 * interval)
 	for _, name := range strict {
 		f.soon("a sound limiter", func() bool {
-			_, err := a.clients[0].RateLimiter(name).Try(ctx, 1)
+			_, err := a.clients[0].RateLimiter(name).Allow(ctx, 1)
 			return err == nil && inRedis(f, rdb, name).sum() == permits
 		})
 	}

@@ -77,7 +77,7 @@ func (a *fleet) tries(name string, n int, pause time.Duration) *ledger {
 	b := &ledger{}
 	a.each(n, func(c *ratelimiter.Client) {
 		l, begin := c.RateLimiter(name), time.Now()
-		r, err := l.Try(context.Background(), 1)
+		r, err := l.Allow(context.Background(), 1)
 		b.note(begin, 1, r.Granted, r.Degraded, err)
 		time.Sleep(pause)
 	})

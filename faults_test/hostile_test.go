@@ -275,7 +275,7 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 	burst := func(b *ledger, permits int64) {
 		for range 2 * permits {
 			begin := time.Now()
-			r, err := l.Try(ctx, 1)
+			r, err := l.Allow(ctx, 1)
 			b.note(begin, 1, r.Granted, r.Degraded, err)
 			if err != nil || !r.Granted {
 				if err != nil && strange(err) {

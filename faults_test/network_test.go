@@ -231,7 +231,7 @@ func policies(f *fault) {
 		b := &ledger{}
 		a.each(2, func(c *ratelimiter.Client) { // grants of the policies are grants, here
 			begin := time.Now()
-			r, err := c.RateLimiter(name).Try(context.Background(), 1)
+			r, err := c.RateLimiter(name).Allow(context.Background(), 1)
 			b.note(begin, 1, r.Granted, false, err)
 			time.Sleep(4 * time.Millisecond)
 		})

@@ -54,12 +54,12 @@ var newRate = ratelimiter.Rate{Permits: 5, Interval: 100 * time.Millisecond}
 
 // operations are all public methods that talk to Redis, and their variants.
 var operations = []operation{
-	{"Try", true, func(ctx context.Context, c *ratelimiter.Client, name string) (int64, error) {
-		r, err := c.RateLimiter(name).Try(ctx, 1)
+	{"Allow", true, func(ctx context.Context, c *ratelimiter.Client, name string) (int64, error) {
+		r, err := c.RateLimiter(name).Allow(ctx, 1)
 		return told(1, r.Granted, sound(r, err))
 	}},
-	{"Try 3", true, func(ctx context.Context, c *ratelimiter.Client, name string) (int64, error) {
-		r, err := c.RateLimiter(name).Try(ctx, 3)
+	{"Allow 3", true, func(ctx context.Context, c *ratelimiter.Client, name string) (int64, error) {
+		r, err := c.RateLimiter(name).Allow(ctx, 3)
 		return told(3, r.Granted, sound(r, err))
 	}},
 	{"TryAcquire", true, func(ctx context.Context, c *ratelimiter.Client, name string) (int64, error) {

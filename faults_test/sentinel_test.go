@@ -110,7 +110,7 @@ const scarce = 50
 func (a *fleet) used(name string) {
 	a.f.Helper()
 	for range scarce {
-		r, err := a.clients[0].RateLimiter(name).Try(context.Background(), 1)
+		r, err := a.clients[0].RateLimiter(name).Allow(context.Background(), 1)
 		require.NoError(a.f, err)
 		require.True(a.f, r.Granted)
 	}

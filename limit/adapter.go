@@ -22,10 +22,10 @@ func NewAdapter(l *ratelimiter.RateLimiter) *Adapter {
 	return &Adapter{l}
 }
 
-// Allow implements [Limiter] by the method Try of the RateLimiter, and returns its errors. While any permit is
+// Allow implements [Limiter] by the method Allow of the RateLimiter, and returns its errors. While any permit is
 // in use Result.Reset is one interval, after which all are back at the latest.
 func (a *Adapter) Allow(ctx context.Context, n int64) (Result, error) {
-	r, err := a.limiter.Try(ctx, n)
+	r, err := a.limiter.Allow(ctx, n)
 	if err != nil {
 		return Result{}, err
 	}

@@ -52,14 +52,14 @@ func TestHook(t *testing.T) {
 			took    time.Duration
 			err     error
 		}{
-			{func() error { _, err := s.Allow(ctx, 2); return err }, ratelimiter.OperationTry, ratelimiter.RequestGranted, 0, nil},
-			{func() error { _, err := s.Allow(ctx, 1); return err }, ratelimiter.OperationTry, ratelimiter.RequestRefused, 0, nil},
+			{func() error { _, err := s.Allow(ctx, 2); return err }, ratelimiter.OperationAllow, ratelimiter.RequestGranted, 0, nil},
+			{func() error { _, err := s.Allow(ctx, 1); return err }, ratelimiter.OperationAllow, ratelimiter.RequestRefused, 0, nil},
 			{func() error { _, err := s.Peek(ctx, 1); return err }, ratelimiter.OperationPeek, ratelimiter.RequestRefused, 0, nil},
 			{func() error { _, err := s.Reserve(ctx, 1, 0); return err }, ratelimiter.OperationReserve, ratelimiter.RequestRefused, 0, nil},
 			{func() error { _, err := WaitTimeout(ctx, s, 1, time.Millisecond); return err }, ratelimiter.OperationAcquire, ratelimiter.RequestRefused, 0, nil},
 			{func() error { return Wait(ctx, s, 1) }, ratelimiter.OperationAcquire, ratelimiter.RequestGranted, time.Second, nil},
 			{func() error { return Wait(canceled, s, 1) }, ratelimiter.OperationAcquire, ratelimiter.RequestCanceled, 0, context.Canceled},
-			{func() error { _, err := s.Allow(ctx, 0); return err }, ratelimiter.OperationTry, ratelimiter.RequestError, 0, ratelimiter.ErrInvalidArgument},
+			{func() error { _, err := s.Allow(ctx, 0); return err }, ratelimiter.OperationAllow, ratelimiter.RequestError, 0, ratelimiter.ErrInvalidArgument},
 		} {
 			require.ErrorIs(t, c.ask(), c.err)
 			require.Len(t, requests, 1)

@@ -138,7 +138,7 @@ func (s *Shared) Keys() []string { return slices.Clone(s.keys) }
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
-	return s.config.asked(ctx, ratelimiter.OperationTry, n, func() (Result, error) {
+	return s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (Result, error) {
 		return s.ask(ctx, demand{n: n, spend: true})
 	})
 }

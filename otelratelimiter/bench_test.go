@@ -21,7 +21,7 @@ func BenchmarkHook(b *testing.B) {
 	}))
 	require.NoError(b, err)
 	ctx := context.Background()
-	r := ratelimiter.RequestInfo{Limiter: "api:user", Operation: ratelimiter.OperationTry, Outcome: ratelimiter.RequestGranted,
+	r := ratelimiter.RequestInfo{Limiter: "api:user", Operation: ratelimiter.OperationAllow, Outcome: ratelimiter.RequestGranted,
 		Permits: 1, Duration: 300 * time.Microsecond}
 	c := ratelimiter.CallInfo{Script: "acquire", Limiter: "api:user", Requests: 100, Duration: 200 * time.Microsecond}
 	var requests atomic.Int64
@@ -46,7 +46,7 @@ func TestHookAllocates(t *testing.T) {
 	w := newWorld(t, WithPolicies(func(string) string { return "api" }))
 	hook, err := NewHook(w.options...)
 	require.NoError(t, err)
-	r := ratelimiter.RequestInfo{Limiter: "api:user", Operation: ratelimiter.OperationTry, Outcome: ratelimiter.RequestGranted, Permits: 1}
+	r := ratelimiter.RequestInfo{Limiter: "api:user", Operation: ratelimiter.OperationAllow, Outcome: ratelimiter.RequestGranted, Permits: 1}
 	c := ratelimiter.CallInfo{Script: "acquire", Limiter: "api:user", Requests: 1}
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		hook.Waiting("api:user", 1)

@@ -143,7 +143,7 @@ func (h *hook) request(ctx context.Context, r ratelimiter.RequestInfo) {
 	if r.ClockSkew > 0 {
 		h.skew.Record(ctx, r.ClockSkew.Seconds(), h.policy.Of(policy).record...)
 	}
-	if r.Operation != ratelimiter.OperationTry && r.Operation != ratelimiter.OperationPeek && r.Duration >= waited {
+	if r.Operation != ratelimiter.OperationAllow && r.Operation != ratelimiter.OperationPeek && r.Duration >= waited {
 		h.span(ctx, attribute.String("policy", policy), r)
 	}
 }

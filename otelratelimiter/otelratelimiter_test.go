@@ -119,7 +119,7 @@ func TestRequests(t *testing.T) {
 	ctx := t.Context()
 	l := w.limiter("api:203.0.113.7", 2, time.Minute)
 	for range 3 {
-		_, err := l.Try(ctx, 1)
+		_, err := l.Allow(ctx, 1)
 		require.NoError(t, err)
 	}
 	_, err := l.Peek(ctx, 1)
@@ -127,19 +127,19 @@ func TestRequests(t *testing.T) {
 	ok, err := l.TryAcquire(ctx, 2, 20*time.Millisecond)
 	require.NoError(t, err)
 	require.False(t, ok)
-	_, err = l.Try(ctx, 0)
+	_, err = l.Allow(ctx, 0)
 	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	done, cancel := context.WithCancel(ctx)
 	cancel()
 	require.Error(t, l.Acquire(done, 1))
 
 	require.Equal(t, map[string]float64{
-		"degraded=false operation=try outcome=granted policy=api":      2,
-		"degraded=false operation=try outcome=refused policy=api":      1,
+		"degraded=false operation=allow outcome=granted policy=api":      2,
+		"degraded=false operation=allow outcome=refused policy=api":      1,
 		"degraded=false operation=peek outcome=refused policy=api":     1,
 		"degraded=false operation=acquire outcome=timeout policy=api":  1,
 		"degraded=false operation=acquire outcome=canceled policy=api": 1,
-		"degraded=false operation=try outcome=error policy=api":        1,
+		"degraded=false operation=allow outcome=error policy=api":        1,
 	}, w.points("ratelimiter.requests"))
 	require.Equal(t, map[string]float64{
 		"outcome=granted policy=api": 2, "outcome=refused policy=api": 2, "outcome=timeout policy=api": 2,
@@ -167,9 +167,9 @@ func TestRequests(t *testing.T) {
 // No name of a limiter is in a metric unless WithPolicies puts it there.
 func TestWithoutPolicies(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.limiter("secret", 1, time.Minute).Try(t.Context(), 1)
+	_, err := w.limiter("secret", 1, time.Minute).Allow(t.Context(), 1)
 	require.NoError(t, err)
-	require.Equal(t, map[string]float64{"degraded=false operation=try outcome=granted policy=_OTHER": 1}, w.points("ratelimiter.requests"))
+	require.Equal(t, map[string]float64{"degraded=false operation=allow outcome=granted policy=_OTHER": 1}, w.points("ratelimiter.requests"))
 }
 
 // What a call heals is counted by what was wrong, and nothing is while a limiter is healthy.
@@ -177,7 +177,7 @@ func TestHealed(t *testing.T) {
 	w := newWorld(t, WithPolicies(func(limiter string) string { return limiter[:3] }))
 	l := w.limiter("api:203.0.113.7", 5, time.Minute)
 	for range 6 {
-		_, err := l.Try(t.Context(), 1)
+		_, err := l.Allow(t.Context(), 1)
 		require.NoError(t, err)
 	}
 	require.NoError(t, l.Heal(t.Context()))
@@ -188,7 +188,7 @@ func TestHealed(t *testing.T) {
 			require.NoError(t, l.Heal(t.Context()))
 			continue
 		}
-		_, err := l.Try(t.Context(), try)
+		_, err := l.Allow(t.Context(), try)
 		require.NoError(t, err)
 	}
 	require.Equal(t, map[string]float64{"cause=lost policy=api": 3, "cause=value policy=api": 5}, w.points("ratelimiter.healed"))
@@ -198,7 +198,7 @@ func TestHealed(t *testing.T) {
 func TestSpanIsLinkedToTheSharedCall(t *testing.T) {
 	w := newWorld(t)
 	l := w.limiter("a", 3, 2*time.Second)
-	_, err := l.Try(t.Context(), 3)
+	_, err := l.Allow(t.Context(), 3)
 	require.NoError(t, err)
 	calls := &callSpans{ids: map[trace.SpanID]bool{}}
 	w.rdb.AddHook(calls)
@@ -285,7 +285,7 @@ func TestOutage(t *testing.T) {
 	w := newWorld(t)
 	l := w.limiter("a", 1, time.Minute)
 	w.server.SetError("LOADING Redis is loading the dataset in memory")
-	_, err := l.Try(t.Context(), 1)
+	_, err := l.Allow(t.Context(), 1)
 	require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 	require.Equal(t, map[string]float64{"": 1}, w.points("ratelimiter.outage.state"))
 	require.NotZero(t, w.points("ratelimiter.call.duration")["error.type=LOADING script=acquire"], w.points("ratelimiter.call.duration"))
@@ -300,7 +300,7 @@ func TestWatch(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	a, b := w.limiter("a", 5, time.Minute), w.limiter("b", 7, time.Minute)
-	_, err := a.Try(ctx, 2)
+	_, err := a.Allow(ctx, 2)
 	require.NoError(t, err)
 	require.NoError(t, b.CoolDown(ctx, time.Now().Add(time.Hour)))
 	watching, err := Watch(w.client, []string{"a", "b"}, w.options...)

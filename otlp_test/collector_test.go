@@ -198,7 +198,7 @@ func TestCollector(t *testing.T) {
 	l := client.RateLimiter("api:203.0.113.7")
 	require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 2, Interval: 2 * time.Second}))
 	for _, permits := range []int64{2, 1} { // those of one call come back at one instant, for both callers below
-		_, err := l.Try(ctx, permits)
+		_, err := l.Allow(ctx, permits)
 		require.NoError(t, err)
 	}
 	callers := tracers.Tracer("callers")
@@ -214,7 +214,7 @@ func TestCollector(t *testing.T) {
 	require.NoError(t, server.Set("{api:203.0.113.7}:value", "5"))
 	require.NoError(t, l.Heal(ctx))
 	server.SetError("LOADING Redis is loading the dataset in memory")
-	_, err = l.Try(ctx, 1)
+	_, err = l.Allow(ctx, 1)
 	require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 	server.SetError("")
 	_, err = l.TryAcquire(ctx, 1, time.Minute)
@@ -227,8 +227,8 @@ func TestCollector(t *testing.T) {
 		points map[string]float64
 	}{
 		"ratelimiter.requests": {"monotonic Sum {request}", map[string]float64{
-			"policy=api operation=try outcome=granted degraded=false": 1, "policy=api operation=try outcome=refused degraded=false": 1,
-			"policy=api operation=acquire outcome=granted degraded=false": 3, "policy=api operation=try outcome=error degraded=false": 1}},
+			"policy=api operation=allow outcome=granted degraded=false": 1, "policy=api operation=allow outcome=refused degraded=false": 1,
+			"policy=api operation=acquire outcome=granted degraded=false": 3, "policy=api operation=allow outcome=error degraded=false": 1}},
 		"ratelimiter.permits":         {"monotonic Sum {permit}", map[string]float64{"policy=api outcome=granted": 5, "policy=api outcome=refused": 1, "policy=api outcome=error": 1}},
 		"ratelimiter.wait.duration":   {"Histogram s", map[string]float64{"policy=api outcome=granted": 4, "policy=api outcome=refused": 1, "policy=api outcome=error": 1}},
 		"ratelimiter.waiting":         {"Sum {request}", map[string]float64{"policy=api": 0}},

@@ -120,7 +120,7 @@ func TestTimelineInABrowser(t *testing.T) {
 	go func() {
 		defer close(acquired)
 		for ctx.Err() == nil {
-			_, _ = c.RateLimiter(name).Try(ctx, 1)
+			_, _ = c.RateLimiter(name).Allow(ctx, 1)
 			select {
 			case <-time.After(700 * time.Millisecond):
 			case <-ctx.Done():

@@ -79,7 +79,7 @@ func TestScrape(t *testing.T) {
 	ctx := t.Context()
 	l := w.limiter("api:203.0.113.7", 2)
 	for range 3 {
-		_, err := l.Try(ctx, 1)
+		_, err := l.Allow(ctx, 1)
 		require.NoError(t, err)
 	}
 	_, err := l.TryAcquire(ctx, 2, 20*time.Millisecond)
@@ -88,8 +88,8 @@ func TestScrape(t *testing.T) {
 	cancel()
 	require.Error(t, l.Acquire(done, 1))
 	w.has(
-		`ratelimiter_requests_total{degraded="false",operation="try",outcome="granted",policy="api"} 2`,
-		`ratelimiter_requests_total{degraded="false",operation="try",outcome="refused",policy="api"} 1`,
+		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="granted",policy="api"} 2`,
+		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="refused",policy="api"} 1`,
 		`ratelimiter_requests_total{degraded="false",operation="acquire",outcome="timeout",policy="api"} 1`,
 		`ratelimiter_requests_total{degraded="false",operation="acquire",outcome="canceled",policy="api"} 1`,
 		`ratelimiter_permits_total{outcome="timeout",policy="api"} 2`,
@@ -109,7 +109,7 @@ func TestScrape(t *testing.T) {
 func TestHealed(t *testing.T) {
 	w := newWorld(t, nil)
 	l := w.limiter("a", 5)
-	_, err := l.Try(t.Context(), 5)
+	_, err := l.Allow(t.Context(), 5)
 	require.NoError(t, err)
 	require.NoError(t, l.Heal(t.Context()))
 	require.NotContains(t, w.scrape(), "ratelimiter_healed_permits_total{")
@@ -122,10 +122,10 @@ func TestOutage(t *testing.T) {
 	w := newWorld(t, nil)
 	l := w.limiter("a", 1)
 	w.server.SetError("LOADING Redis is loading the dataset in memory")
-	_, err := l.Try(t.Context(), 1)
+	_, err := l.Allow(t.Context(), 1)
 	require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 	w.has(`ratelimiter_outage_state 1`,
-		`ratelimiter_requests_total{degraded="false",operation="try",outcome="error",policy="_OTHER"} 1`)
+		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="error",policy="_OTHER"} 1`)
 	require.Contains(t, w.scrape(), `ratelimiter_call_duration_seconds_count{error_type="LOADING",script="acquire"}`)
 	w.server.SetError("")
 	require.NoError(t, l.Acquire(t.Context(), 1))
@@ -135,7 +135,7 @@ func TestOutage(t *testing.T) {
 func TestWatch(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
-	_, err := w.limiter("a", 5).Try(ctx, 2)
+	_, err := w.limiter("a", 5).Allow(ctx, 2)
 	require.NoError(t, err)
 	require.NoError(t, w.limiter("b", 7).CoolDown(ctx, time.Now().Add(time.Hour)))
 	c, err := Watch(w.client, "a", "absent", "b")
@@ -162,7 +162,7 @@ func TestDashboard(t *testing.T) {
 	require.NoError(t, json.Unmarshal(raw, &d))
 	w := newWorld(t, nil)
 	l := w.limiter("a", 5)
-	_, err = l.Try(t.Context(), 1)
+	_, err = l.Allow(t.Context(), 1)
 	require.NoError(t, err)
 	ok, err := l.TryAcquire(t.Context(), 1, time.Second)
 	require.NoError(t, err)

@@ -297,7 +297,7 @@ func TestAdvice(t *testing.T) {
 					for range 12 {
 						ok := false
 						if who == "Go" {
-							r, err := l.Try(t.Context(), 1)
+							r, err := l.Allow(t.Context(), 1)
 							require.NoError(t, err)
 							ok = r.Granted
 						} else {

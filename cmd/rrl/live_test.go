@@ -361,7 +361,7 @@ func TestAdviceGrantsNoMore(t *testing.T) {
 			l.ok("doctor", name, "--sample", "0")
 			granted := s.used
 			for range 40 {
-				r, err := limiter.Try(t.Context(), 1)
+				r, err := limiter.Allow(t.Context(), 1)
 				require.NoError(t, err)
 				if r.Granted {
 					granted++

@@ -74,8 +74,8 @@ func TestServe(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="try",outcome="granted",policy="orders"} 5`)
-	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="try",outcome="refused",policy="orders"} 1`)
+	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="allow",outcome="granted",policy="orders"} 5`)
+	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="allow",outcome="refused",policy="orders"} 1`)
 	cancel()
 	require.Zero(t, <-code)
 }

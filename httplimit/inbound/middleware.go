@@ -262,10 +262,10 @@ func checkWeight(weight int64) error {
 // deleted it. Asking first spares a list of those that have one, and leaves the first word to the outage
 // policy when Redis is away.
 func (m *Middleware) try(ctx context.Context, l *ratelimiter.RateLimiter, weight int64) (ratelimiter.Result, error) {
-	a, err := l.Try(ctx, weight)
+	a, err := l.Allow(ctx, weight)
 	if errors.Is(err, ratelimiter.ErrNotInitialized) {
 		if _, err = l.TrySetRate(ctx, m.rate); err == nil {
-			a, err = l.Try(ctx, weight)
+			a, err = l.Allow(ctx, weight)
 		}
 	}
 	return a, err

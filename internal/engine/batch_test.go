@@ -82,7 +82,7 @@ func TestBatchedOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 					if n != size {
 						continue
 					}
-					want, err := other.Try(w.ctx, n)
+					want, err := other.Allow(w.ctx, n)
 					if n > rate {
 						require.ErrorIs(rt, got[i].Err, permit.ErrPermitsExceedRate)
 						require.ErrorIs(rt, err, permit.ErrPermitsExceedRate)
@@ -197,7 +197,7 @@ func TestTypeChanges(t *testing.T) {
 			flips++
 			return testworld.Fault{}
 		})
-		_, err := w.l.Try(w.ctx, 1)
+		_, err := w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrConflict)
 		require.ErrorContains(t, err, "its type changed 3 times")
 		require.NotErrorIs(t, err, permit.ErrUnavailable)
@@ -220,13 +220,13 @@ func TestErrorsOfReplies(t *testing.T) {
 			require.False(t, ok)
 		}
 		w.p.Next(testworld.Fault{Err: testworld.Denied})
-		_, err := w.l.Try(w.ctx, 1)
+		_, err := w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, testworld.Denied.Err)
 		require.ErrorContains(t, err, `acquire of "limiter"`)
 		require.NotErrorIs(t, err, permit.ErrUnavailable)
 		require.Zero(t, w.elapsed())
 		require.False(t, w.l.Health().Down())
-		_, err = w.l.Try(w.ctx, 11)
+		_, err = w.l.Allow(w.ctx, 11)
 		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
 		require.ErrorContains(t, err, `asked for 11 permits of "limiter", whose rate is 10`)
 		require.ErrorIs(t, w.l.Acquire(w.ctx, 11), permit.ErrPermitsExceedRate)

@@ -153,7 +153,7 @@ func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
 func TestLargeRequestsDoNotStarve(t *testing.T) {
 	const interval = time.Second
 	for name, small := range map[string]func(w *world){
-		"tries": func(w *world) { _, _ = w.l.Try(w.ctx, 1); time.Sleep(20 * time.Millisecond) },
+		"tries": func(w *world) { _, _ = w.l.Allow(w.ctx, 1); time.Sleep(20 * time.Millisecond) },
 		"short waits": func(w *world) {
 			_, _ = w.l.TryAcquire(w.ctx, 1, 30*time.Millisecond)
 		},

@@ -30,7 +30,7 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 		w.delay(time.Second)
 		ctx := w.leaving(500 * time.Millisecond)
 		before := w.p.Sent()
-		_, err := w.l.Try(ctx, 10)
+		_, err := w.l.Allow(ctx, 10)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 600*time.Millisecond, w.elapsed())
 		wg.Wait()
@@ -102,7 +102,7 @@ func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
 		w.delay(time.Second)
 		ctx := w.leaving(500 * time.Millisecond)
 		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = w.l.Try(ctx, 4) })
+		wg.Go(func() { _, _ = w.l.Allow(ctx, 4) })
 		wg.Go(func() {
 			time.Sleep(100 * time.Millisecond)
 			require.NoError(t, w.l.Acquire(w.ctx, 2))
@@ -123,7 +123,7 @@ func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.delay(time.Second)
 		ctx := w.leaving(500 * time.Millisecond)
-		go func() { _, _ = w.l.Try(ctx, 4) }()
+		go func() { _, _ = w.l.Allow(ctx, 4) }()
 		w.at(600 * time.Millisecond)
 		w.delay(0)
 		require.NoError(t, w.l.Acquire(w.ctx, 10))
@@ -163,7 +163,7 @@ func TestRefundIsMadeAgain(t *testing.T) {
 			w.granted(3)
 			w.delay(time.Second)
 			ctx := w.leaving(500 * time.Millisecond)
-			_, err := w.l.Try(ctx, 4)
+			_, err := w.l.Allow(ctx, 4)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			w.p.Next(faults...)
 			time.Sleep(10 * time.Second)
@@ -202,7 +202,7 @@ func TestCloseGivesBack(t *testing.T) {
 		defer cancel()
 		errs := make(chan error, 2)
 		go func() { errs <- w.l.Acquire(ctx, 2) }()
-		go func() { _, err := w.l.Try(ctx, 3); errs <- err }()
+		go func() { _, err := w.l.Allow(ctx, 3); errs <- err }()
 		time.Sleep(100 * time.Millisecond)
 		begin := time.Now()
 		go func() {
@@ -225,7 +225,7 @@ func TestCloseDoesNotHang(t *testing.T) {
 		go func() { _ = w.l.Acquire(w.ctx, 2) }()
 		ctx, cancel := context.WithCancel(w.ctx)
 		defer cancel()
-		go func() { _, _ = w.l.Try(ctx, 3) }()
+		go func() { _, _ = w.l.Allow(ctx, 3) }()
 		synctest.Wait()
 		w.used(1 + 2 + 3)
 		begin := time.Now()

@@ -131,7 +131,7 @@ func TestTriesDoNotStarveAList(t *testing.T) {
 		for i := range 10 {
 			crowd.Go(func() {
 				for ctx.Err() == nil {
-					_, err := l[i%2].Try(ctx, 1)
+					_, err := l[i%2].Allow(ctx, 1)
 					if err != nil {
 						return
 					}

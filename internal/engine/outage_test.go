@@ -31,7 +31,7 @@ func TestOutage(t *testing.T) {
 			wg.Go(func() {
 				for w.elapsed() < 20*time.Second {
 					begin := time.Now()
-					r, err := l.Try(w.ctx, 1)
+					r, err := l.Allow(w.ctx, 1)
 					require.ErrorIs(t, err, permit.ErrUnavailable)
 					require.ErrorIs(t, err, testworld.Refused.Err)
 					require.False(t, r.Granted)
@@ -65,7 +65,7 @@ func TestOutage(t *testing.T) {
 		w.p.Mend()
 		back := time.Now()
 		for {
-			if r, err := w.l.Try(w.ctx, 1); err == nil && r.Granted {
+			if r, err := w.l.Allow(w.ctx, 1); err == nil && r.Granted {
 				break
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -91,7 +91,7 @@ func TestOneProbeAtATime(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				_, err := other.Try(w.ctx, 1)
+				_, err := other.Allow(w.ctx, 1)
 				require.ErrorIs(t, err, permit.ErrUnavailable)
 				require.ErrorContains(t, err, other.key, "names the limiter that was asked")
 			})
@@ -239,7 +239,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 func TestLocalFaultIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.p.Next(slices.Repeat([]testworld.Fault{{Err: testworld.Exhausted}}, retry.MaxAttempts)...)
-		_, err := w.l.Try(w.ctx, 1)
+		_, err := w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorIs(t, err, testworld.Exhausted.Err)
 		require.False(t, w.l.Health().Down())

@@ -16,7 +16,7 @@ func TestHoldKeepsPermits(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		x := w.l.Hold()
 		require.Equal(t, [2]bool{true, true}, [2]bool{w.l.Line().Busy, w.l.Line().Kept})
-		r, err := w.l.Try(w.ctx, 1)
+		r, err := w.l.Allow(w.ctx, 1)
 		require.NoError(t, err)
 		require.False(t, r.Granted, "ten are free")
 		var wg sync.WaitGroup
@@ -57,7 +57,7 @@ func TestPlaceGetsItsTurn(t *testing.T) {
 		require.False(t, w.l.Line().Came.IsZero(), "one stands in line")
 		turn(engine.Refusal{Wait: 10 * time.Second, Recheck: time.Minute, Changes: w.l.Line().Changes})
 		require.Equal(t, 15*time.Second, w.elapsed(), "it is still the first, and was told to wait")
-		r, err := w.l.Try(w.ctx, 1)
+		r, err := w.l.Allow(w.ctx, 1)
 		require.NoError(t, err)
 		require.True(t, r.Granted, "nothing is kept for one that has not waited for long")
 		w.at(16 * time.Second)

@@ -163,7 +163,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 		granted := 0
 		for i := range 10 * engine.MaxLocals {
 			l := w.beside(kept, fmt.Sprint(w.l.key, i)).on(p)
-			switch r, err := l.Try(w.ctx, 1); {
+			switch r, err := l.Allow(w.ctx, 1); {
 			case err == nil:
 				require.True(t, r.Granted)
 				granted++
@@ -184,7 +184,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range engine.MaxLocals {
 			l := w.beside(kept, fmt.Sprint(w.l.key, "again", i)).on(p)
-			_, err := l.Try(w.ctx, 6)
+			_, err := l.Allow(w.ctx, 6)
 			require.ErrorIs(t, err, permit.ErrUnavailable)
 			require.ErrorContains(t, err, "6 permits asked of a local share of 5", "there is room again")
 		}
@@ -252,14 +252,14 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		try(2, false, 500*time.Millisecond, 0)
 		at(10 * time.Second)
 		try(3, true, 0, 0)
-		_, err := l.Try(w.ctx, 4)
+		_, err := l.Allow(w.ctx, 4)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorIs(t, err, testworld.Refused.Err)
 		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
 		require.ErrorIs(t, l.Acquire(w.ctx, 4), permit.ErrUnavailable)
 		for nodes, want := range map[int]bool{10: true, 11: false} { // with fewer permits than nodes the policy fails closed
 			at(12 * time.Second)
-			r, err := w.l.on(localShare(overall(1000, time.Hour), nodes)).Try(w.ctx, 1)
+			r, err := w.l.on(localShare(overall(1000, time.Hour), nodes)).Allow(w.ctx, 1)
 			require.Equal(t, want, err == nil, "%v", err)
 			require.Equal(t, want, r.Granted)
 		}

@@ -117,7 +117,7 @@ func (s *storm) run(p plan) {
 	}
 	switch p.kind {
 	case planTry:
-		got, err = l.Try(ctx, p.permits[p.limiter])
+		got, err = l.Allow(ctx, p.permits[p.limiter])
 	case planTryAcquire:
 		got, err = l.Handle.Acquire(ctx, engine.Request{Permits: p.permits[p.limiter], Wait: true, Timeout: p.timeout, Policy: p.policy})
 	case planAcquire:

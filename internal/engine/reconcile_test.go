@@ -149,7 +149,7 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 				test.change(w)
 				if test.forget {
 					for i := range 2 {
-						_, _ = w.beside(l, fmt.Sprint(w.l.key, i)).Try(w.ctx, 1)
+						_, _ = w.beside(l, fmt.Sprint(w.l.key, i)).Allow(w.ctx, 1)
 					}
 				}
 				time.Sleep(1250 * time.Millisecond)
@@ -160,7 +160,7 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 				for range 170 { // 1.7 s, in which the pending grant still counts
 					a := other.try(1)
 					require.True(t, a.Granted && !a.Degraded)
-					a, err := l.Try(w.ctx, 1)
+					a, err := l.Allow(w.ctx, 1)
 					require.NotErrorIs(t, err, permit.ErrUnavailable)
 					require.False(t, a.Degraded)
 					if test.err != nil {
@@ -201,7 +201,7 @@ func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
 			time.Sleep(1250 * time.Millisecond)
 			w.p.Mend()
 			for time.Since(granted) < 2*time.Second {
-				_, _ = l.Try(w.ctx, 1)
+				_, _ = l.Allow(w.ctx, 1)
 				time.Sleep(100 * time.Millisecond)
 			}
 			l.fails(1, permit.ErrNotInitialized)

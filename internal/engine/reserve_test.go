@@ -55,7 +55,7 @@ func (c *contest) saturate(l *limiter, n int, tries bool) {
 		if tries {
 			c.wg.Go(func() {
 				for c.stop.Err() == nil {
-					if r, err := l.Try(c.stop, 1); err == nil && r.Granted {
+					if r, err := l.Allow(c.stop, 1); err == nil && r.Granted {
 						c.singles.Add(1)
 					}
 					time.Sleep(time.Duration(17+i) * time.Millisecond)
@@ -72,7 +72,7 @@ func (c *contest) peer(l *limiter, pause func() time.Duration) {
 	c.wg.Go(func() {
 		defer other.close()
 		for c.stop.Err() == nil {
-			if r, err := l.Try(c.stop, 1); err == nil && r.Granted {
+			if r, err := l.Allow(c.stop, 1); err == nil && r.Granted {
 				c.peers.Add(1)
 			}
 			time.Sleep(pause())

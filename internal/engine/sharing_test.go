@@ -325,8 +325,8 @@ func TestUnusedSharesAreUsed(t *testing.T) {
 // waiters, are not taken for other processes: the waiters are still served at the very instants.
 func TestOwnCallsAreNoSignOfOthers(t *testing.T) {
 	for name, ask := range map[string]func(w *world) error{
-		"Peek": func(w *world) error { _, err := w.l.Peek(w.ctx, 1); return err },
-		"Try":  func(w *world) error { _, err := w.l.Try(w.ctx, 10); return err },
+		"Peek":  func(w *world) error { _, err := w.l.Peek(w.ctx, 1); return err },
+		"Allow": func(w *world) error { _, err := w.l.Allow(w.ctx, 10); return err },
 		"a list": func(w *world) error {
 			_, err := w.all(w.ctx, -1, w.l.of(10), w.limiter("other-a").of(1))
 			return err

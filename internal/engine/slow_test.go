@@ -65,7 +65,7 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 						time.Sleep(at)
 						ctx := w.leaving(time.Second)
 						sent := time.Now()
-						r, err := l.Try(ctx, 1)
+						r, err := l.Allow(ctx, 1)
 						took := time.Since(sent)
 						if at <= 500*time.Millisecond && errors.Is(err, context.DeadlineExceeded) {
 							return // its time ends before, or at the very instant
@@ -110,14 +110,14 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 
 				w.delay(501 * time.Millisecond) // too slow to end it
 				for range 50 {
-					_, _ = l.Try(w.ctx, 1)
+					_, _ = l.Allow(w.ctx, 1)
 					time.Sleep(100 * time.Millisecond)
 				}
 				require.True(t, l.Health().Down())
 				w.delay(499 * time.Millisecond)
 				back := time.Now()
 				for l.Health().Down() {
-					_, _ = l.Try(w.ctx, 1)
+					_, _ = l.Allow(w.ctx, 1)
 					time.Sleep(10 * time.Millisecond)
 				}
 				require.LessOrEqual(t, time.Since(back), 3*time.Second)
@@ -153,7 +153,7 @@ func TestLocalShareDuringSlowReplies(t *testing.T) {
 		}
 		wg.Go(func() {
 			for w.elapsed() < 32*time.Second {
-				if r, err := l.Try(w.ctx, 1); err == nil && r.Granted {
+				if r, err := l.Allow(w.ctx, 1); err == nil && r.Granted {
 					require.True(t, r.Degraded)
 					log.add(w.elapsed(), 1)
 				}
@@ -205,7 +205,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 				} else {
 					stall(w, d)
 					for range 200 {
-						go func() { _, _ = w.l.Try(w.ctx, 1) }()
+						go func() { _, _ = w.l.Allow(w.ctx, 1) }()
 						time.Sleep(10 * time.Millisecond)
 					}
 				}
@@ -218,7 +218,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 		inWorld(t, overall(100_000, time.Second), func(t *testing.T, w *world) {
 			for range 8 {
 				w.p.Next(testworld.Fault{After: 10 * time.Second})
-				go func() { _, _ = w.l.Try(context.Background(), 1) }()
+				go func() { _, _ = w.l.Allow(context.Background(), 1) }()
 				synctest.Wait()
 				time.Sleep(101 * time.Millisecond)
 				w.granted(1) // the next call gets its reply
@@ -258,7 +258,7 @@ func TestTimeoutsOfAttemptsAreSilence(t *testing.T) {
 			ctx, cancel := context.WithCancel(w.ctx)
 			defer cancel()
 			wg.Go(func() {
-				_, err := w.l.Try(ctx, 1)
+				_, err := w.l.Allow(ctx, 1)
 				require.ErrorIs(t, err, permit.ErrUnavailable)
 				require.ErrorIs(t, err, testworld.Lost.Err, "what the last attempt ended with")
 				require.Equal(t, 1500*time.Millisecond, w.elapsed())
@@ -275,7 +275,7 @@ func TestWaitersDuringSlowReplies(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.delay(2 * time.Second)
 		for range 2 {
-			go func() { _, _ = w.l.on(failOpen).Try(w.ctx, 1) }()
+			go func() { _, _ = w.l.on(failOpen).Allow(w.ctx, 1) }()
 		}
 		time.Sleep(1600 * time.Millisecond)
 		require.True(t, w.l.Health().Down())
@@ -306,7 +306,7 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 				begun := time.Now()
 				granted := 0
 				for w.elapsed() < 15*time.Second {
-					r, err := l.Try(w.ctx, 1)
+					r, err := l.Allow(w.ctx, 1)
 					if name == "closed" {
 						require.ErrorIs(t, err, testworld.OutOfMemory.Err)
 						require.ErrorIs(t, err, permit.ErrUnavailable)
@@ -329,7 +329,7 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 				w.p.Mend()
 				back := time.Now()
 				for l.Health().Down() {
-					_, _ = l.Try(w.ctx, 1)
+					_, _ = l.Allow(w.ctx, 1)
 					time.Sleep(10 * time.Millisecond)
 				}
 				require.LessOrEqual(t, time.Since(back), 1260*time.Millisecond)
@@ -452,7 +452,7 @@ func TestLateGrantIsNotForTheShare(t *testing.T) {
 			w.delay(2 * time.Second)
 			ctx, cancel := context.WithCancel(w.ctx)
 			defer cancel()
-			go func() { _, _ = w.l.Try(ctx, 1) }()
+			go func() { _, _ = w.l.Allow(ctx, 1) }()
 			require.True(t, w.l.on(p).within(2, time.Minute))
 			require.Equal(t, at, w.elapsed())
 			time.Sleep(10 * time.Second)
@@ -469,14 +469,14 @@ func TestOldCallsBeginNoOutage(t *testing.T) {
 		w.p.Always(testworld.Fault{After: 10 * time.Second, Err: testworld.Lost})
 		var wg sync.WaitGroup
 		for range 5 {
-			wg.Go(func() { _, _ = w.l.on(failOpen).Try(w.ctx, 1) })
+			wg.Go(func() { _, _ = w.l.on(failOpen).Allow(w.ctx, 1) })
 			time.Sleep(110 * time.Millisecond)
 		}
 		wg.Wait()
 		require.True(t, w.l.Health().Down())
 		w.p.Mend()
 		for w.l.Health().Down() {
-			_, _ = w.l.on(failOpen).Try(w.ctx, 1)
+			_, _ = w.l.on(failOpen).Allow(w.ctx, 1)
 			time.Sleep(100 * time.Millisecond)
 		}
 		for range 200 {
@@ -501,7 +501,7 @@ func TestProofThatHangs(t *testing.T) {
 			return f
 		})
 		time.Sleep(1250 * time.Millisecond)
-		_, err := w.l.Try(w.ctx, 1)
+		_, err := w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorContains(t, err, "no reply to a probe within 1s")
 		w.p.Hook(nil)

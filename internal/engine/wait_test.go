@@ -78,7 +78,7 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 		w.idle()
 		w.close()
 		before := w.p.Sent()
-		_, err := w.l.Try(w.ctx, 1)
+		_, err := w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, permit.ErrClosed)
 		w.l.on(failOpen).fails(1, permit.ErrClosed)
 		require.ErrorIs(t, w.limiter("another").Acquire(w.ctx, 1), permit.ErrClosed)
@@ -95,7 +95,7 @@ func TestCloseFailsWaitersAndCalls(t *testing.T) {
 func TestContextEndsEveryWait(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		calls := []func(ctx context.Context) error{
-			func(ctx context.Context) error { _, err := w.l.Try(ctx, 1); return err },
+			func(ctx context.Context) error { _, err := w.l.Allow(ctx, 1); return err },
 			func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
 			func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
 		}

@@ -143,14 +143,14 @@ func (w *world) beside(l *limiter, key string) *limiter {
 	return &limiter{Handle: l.Beside(key, key, b), w: w, key: key, backend: b, policy: l.policy}
 }
 
-func (l *limiter) Try(ctx context.Context, permits int64) (engine.Outcome, error) {
+func (l *limiter) Allow(ctx context.Context, permits int64) (engine.Outcome, error) {
 	return l.Handle.Acquire(ctx, engine.Request{Permits: permits, TellWait: true, Policy: l.policy})
 }
 
-// try is Try without an error.
+// try is Allow without an error.
 func (l *limiter) try(permits int64) engine.Outcome {
 	l.w.t.Helper()
-	r, err := l.Try(l.w.ctx, permits)
+	r, err := l.Allow(l.w.ctx, permits)
 	require.NoError(l.w.t, err)
 	return r
 }
@@ -165,7 +165,7 @@ func (l *limiter) lent(permits int64) {
 // fails asks for permits, which is the given error.
 func (l *limiter) fails(permits int64, want error) {
 	l.w.t.Helper()
-	_, err := l.Try(l.w.ctx, permits)
+	_, err := l.Allow(l.w.ctx, permits)
 	require.ErrorIs(l.w.t, err, want)
 }
 
@@ -205,7 +205,7 @@ func (w *world) all(ctx context.Context, timeout time.Duration, demands ...list.
 	}
 	acquire := func() (list.Outcome, error) { return w.lists.Wait(ctx, sorted, deadline) }
 	if timeout < 0 {
-		acquire = func() (list.Outcome, error) { return w.lists.Try(ctx, sorted) }
+		acquire = func() (list.Outcome, error) { return w.lists.Allow(ctx, sorted) }
 	}
 	a, err := acquire()
 	if a.Bound >= 0 && err == nil {
@@ -294,7 +294,7 @@ func (w *world) delay(d time.Duration) { w.p.Always(testworld.Fault{After: d}) }
 func (w *world) goesAway() (begun time.Time) {
 	w.t.Helper()
 	w.p.Cut(testworld.Refused)
-	_, err := w.l.on(nil).Try(w.ctx, 1)
+	_, err := w.l.on(nil).Allow(w.ctx, 1)
 	require.ErrorIs(w.t, err, permit.ErrUnavailable)
 	begun, err = w.l.Health().Since()
 	require.Error(w.t, err)

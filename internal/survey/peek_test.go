@@ -258,10 +258,10 @@ func (s scene) compare(t *testing.T) {
 			name = redistest.Key(t)
 			s.set(t, rdb, name)
 			client = s.of(t, rdb)
-			got, err := client.RateLimiter(name).Try(ctx, n)
+			got, err := client.RateLimiter(name).Allow(ctx, n)
 			require.NoError(t, err)
 			require.NoError(t, client.Close())
-			require.Equal(t, want.Granted, got.Granted, "%d permits, which Try takes", n)
+			require.Equal(t, want.Granted, got.Granted, "%d permits, which Allow takes", n)
 		}
 	})
 }
@@ -289,7 +289,7 @@ func TestPeekOfAWrongType(t *testing.T) {
 			require.True(t, list[name].Limited())
 		}
 		client := clienttest.New(t, rdb)
-		_, err = client.RateLimiter(name).Try(ctx, 1)
+		_, err = client.RateLimiter(name).Allow(ctx, 1)
 		require.True(t, err != nil && !errors.Is(err, ratelimiter.ErrNotInitialized), err)
 		require.NoError(t, client.Close())
 	}

@@ -37,8 +37,8 @@ type Outcome struct {
 	Degraded bool          // a policy decided at least one part
 }
 
-// Try decides a request for several limiters at once. Each limiter must be in the list once, in the order of the keys.
-func (ls *Lists) Try(ctx context.Context, demands []Demand) (Outcome, error) {
+// Allow decides a request for several limiters at once. Each limiter must be in the list once, in the order of the keys.
+func (ls *Lists) Allow(ctx context.Context, demands []Demand) (Outcome, error) {
 	if len(demands) == 1 {
 		return demands[0].alone(ctx, engine.Request{})
 	}
@@ -55,7 +55,7 @@ func (ls *Lists) Try(ctx context.Context, demands []Demand) (Outcome, error) {
 	return a.Outcome, err
 }
 
-// Wait is like Try, but waits until the deadline, which is zero for none.
+// Wait is like Allow, but waits until the deadline, which is zero for none.
 func (ls *Lists) Wait(ctx context.Context, demands []Demand, deadline time.Time) (Outcome, error) {
 	if len(demands) == 1 {
 		return demands[0].alone(ctx, engine.Request{Wait: true, Timeout: engine.Timeout(deadline)})
