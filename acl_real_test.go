@@ -54,9 +54,9 @@ func setUser(t *testing.T, admin *redis.Client, keys []string, rules ...[]string
 	require.NoError(t, admin.Do(context.Background(), "ACL", "LOG", "RESET").Err())
 }
 
-// refusedByACL returns the commands and keys that the server has refused, without those by which go-redis tells of
+// rejectedByACL returns the commands and keys that the server has rejected, without those by which go-redis tells of
 // itself.
-func refusedByACL(t *testing.T, admin *redis.Client) (refused []string) {
+func rejectedByACL(t *testing.T, admin *redis.Client) (rejected []string) {
 	t.Helper()
 	log, err := admin.Do(context.Background(), "ACL", "LOG").Slice()
 	require.NoError(t, err)
@@ -73,10 +73,10 @@ func refusedByACL(t *testing.T, admin *redis.Client) (refused []string) {
 			}
 		}
 		if !strings.HasPrefix(object, "client|") {
-			refused = append(refused, object)
+			rejected = append(rejected, object)
 		}
 	}
-	return refused
+	return rejected
 }
 
 // everyScript runs the operations that everyOperation does not, down to those that only some states need.
@@ -147,7 +147,7 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 }
 
 // TestLeastPrivilege checks that the ACL of docs/protocol.md suffices: a user who may do exactly that runs every
-// operation, without being refused anything. And each of its commands is one that the scripts or go-redis send.
+// operation, without being rejected anything. And each of its commands is one that the scripts or go-redis send.
 func TestLeastPrivilege(t *testing.T) {
 	redistest.NeedReal(t)
 	limiter, connection, cluster, _ := documentedACL(t)
@@ -174,7 +174,7 @@ func TestLeastPrivilege(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
 		defer rdb.Close()
 		every(t, rdb, admin)
-		require.Equal(t, []string{"other"}, refusedByACL(t, admin))
+		require.Equal(t, []string{"other"}, rejectedByACL(t, admin))
 	})
 	t.Run("without SCAN", func(t *testing.T) {
 		s := redistest.Start(t)
@@ -183,7 +183,7 @@ func TestLeastPrivilege(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
 		defer rdb.Close()
 		every(t, rdb, admin)
-		require.Subset(t, []string{"other", "scan"}, refusedByACL(t, admin))
+		require.Subset(t, []string{"other", "scan"}, rejectedByACL(t, admin))
 	})
 	t.Run("a cluster", func(t *testing.T) {
 		s := redistest.StartCluster(t)
@@ -195,11 +195,11 @@ func TestLeastPrivilege(t *testing.T) {
 		rdb := redis.NewClusterClient(o)
 		defer rdb.Close()
 		every(t, rdb, s.Client(t))
-		var refused []string
+		var rejected []string
 		for _, node := range s.Nodes() {
-			refused = append(refused, refusedByACL(t, node.Client(t))...)
+			rejected = append(rejected, rejectedByACL(t, node.Client(t))...)
 		}
-		require.Equal(t, []string{"other"}, refused)
+		require.Equal(t, []string{"other"}, rejected)
 	})
 	for _, cmd := range limiter { // each of them is needed
 		name := strings.TrimPrefix(cmd, "+")

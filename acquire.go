@@ -39,7 +39,7 @@ type Result struct {
 // With timeout <= 0 TryAcquire asks once and never waits. Otherwise it joins the line of the callers of this
 // Client that wait for the same limiter. If the permits take longer than the time left, it sleeps for the time
 // left and returns false, as Redisson does, unless a change in the meantime, such as a release or a new rate,
-// lets it succeed; see [WithEarlyRefusal].
+// lets it succeed; see [WithEarlyRejection].
 //
 // When ctx is done, TryAcquire returns at once with ctx.Err(). If Redis is known to be unavailable, if the last
 // attempt failed, or if there has been no reply to the call for 10 ms or more, the error wraps ErrUnavailable and the
@@ -60,12 +60,12 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 }
 
 // Allow asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs:
-// whether the permits were granted, how long the wait would be, and how many are left. A refusal is not an
+// whether the permits were granted, how long the wait would be, and how many are left. A rejection is not an
 // error and takes nothing. Allow returns the same errors as [RateLimiter.TryAcquire], ErrUnavailable at once while Redis
 // is known to be unavailable.
 //
 // Allow does not stand in line: it takes permits that are free even if other callers wait for more than that.
-// Only when the first of these has been passed over for a whole interval does Allow refuse, until that caller has
+// Only when the first of these has been passed over for a whole interval does Allow reject, until that caller has
 // been served.
 func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) {
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Known: l.known, Policy: l.policy})
@@ -76,14 +76,14 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 		ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
 }
 
-// KnownRefusals returns a handle of the same limiter whose requests may be refused without asking Redis, if they are
-// known to be refused; see [WithKnownRefusals], which sets it for all limiters of a Client. The requests of l go on as
+// CachedRejections returns a handle of the same limiter whose requests may be rejected without asking Redis, if they are
+// known to be rejected; see [WithCachedRejections], which sets it for all limiters of a Client. The requests of l go on as
 // before. 0 makes each request ask. If bound is negative, every call of the handle returns ErrInvalidArgument.
-func (l *RateLimiter) KnownRefusals(bound time.Duration) *RateLimiter {
+func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 	handle := *l
 	handle.known = bound
 	if bound < 0 && handle.err == nil {
-		handle.err = invalid("KnownRefusals: %v is negative", bound)
+		handle.err = invalid("CachedRejections: %v is negative", bound)
 	}
 	return &handle
 }
@@ -91,7 +91,7 @@ func (l *RateLimiter) KnownRefusals(bound time.Duration) *RateLimiter {
 // Peek returns what [RateLimiter.Allow] would return now, without taking any permits. It suits dashboards, and
 // callers that choose among several limits. If Granted is true, Available still counts the permits asked for.
 //
-// Peek looks at Redis alone and ignores the callers that wait in this process, because of which Allow may refuse.
+// Peek looks at Redis alone and ignores the callers that wait in this process, because of which Allow may reject.
 // Like every call it reclaims expired permits, but it does not renew Rate.KeepAlive. While Redis is unavailable
 // it returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of
 // [RateLimiter.TryAcquire].

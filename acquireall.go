@@ -19,7 +19,7 @@ type Demand struct {
 type AllResult struct {
 	// Granted reports whether all permits were acquired.
 	Granted bool
-	// Limiter is the limiter that refused; if several did, the one with the longest wait. It is nil if Granted
+	// Limiter is the limiter that rejected; if several did, the one with the longest wait. It is nil if Granted
 	// is true.
 	Limiter *RateLimiter
 	// Wait is how long it takes until Limiter could grant its part, provided that nobody else acquires first.
@@ -30,12 +30,12 @@ type AllResult struct {
 }
 
 // TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is over; with
-// timeout <= 0 it asks once. If they were refused, the AllResult reports which limiter did. Demands for the same limiter
+// timeout <= 0 it asks once. If they were rejected, the AllResult reports which limiter did. Demands for the same limiter
 // are added up.
 //
 // Up to 6 limiters are decided by one script at one instant, if their keys are in one hash slot or Redis is neither a
 // cluster nor a ring. Otherwise TryAcquireAll asks one after another, in the order of their keys, and gives back what was
-// granted when one refuses; in the meantime other callers may be refused permits that nobody gets.
+// granted when one rejects; in the meantime other callers may be rejected permits that nobody gets.
 //
 // Calls of one Client that wait for the same limiter are served in the order in which they came. A call that is passed
 // over for longer than an interval reserves its permits: for one interval at most, other callers of a limiter wait until

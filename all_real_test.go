@@ -152,7 +152,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 		require.NoError(t, scarce.SetRate(ctx, overall(60, 100*time.Millisecond)))
 		require.NoError(t, a.SetRate(ctx, overall(rate, time.Hour)))
 		require.NoError(t, b.SetRate(ctx, overall(rate, time.Hour)))
-		var told, granted, left, refused atomic.Int64
+		var told, granted, left, rejected atomic.Int64
 		var running sync.WaitGroup
 		begin := time.Now()
 		for range callers {
@@ -184,7 +184,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 						granted.Add(1)
 					case err == nil:
 						row = 0
-						refused.Add(1)
+						rejected.Add(1)
 					case errors.Is(err, context.Canceled), d > 0 && errors.Is(err, ErrUnavailable): // timed out first
 						left.Add(1)
 					default:
@@ -194,7 +194,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 			})
 		}
 		running.Wait()
-		t.Logf("%d granted, %d refused, %d left in %v", granted.Load(), refused.Load(), left.Load(), time.Since(begin).Round(time.Millisecond))
+		t.Logf("%d granted, %d rejected, %d left in %v", granted.Load(), rejected.Load(), left.Load(), time.Since(begin).Round(time.Millisecond))
 		require.NotZero(t, granted.Load())
 		require.Greater(t, left.Load(), int64(callers*lists/10))
 		for _, l := range []*RateLimiter{a, b} {

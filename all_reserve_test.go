@@ -33,7 +33,7 @@ func reserved(w *world, list func(demands ...Demand) error) (l []*RateLimiter, p
 	takes(w, peer, 4)
 	ended := make(chan error, 1)
 	go func() { ended <- list(Demand{l[0], 3}, Demand{l[1], 9}) }()
-	// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
+	// The peer is a little faster at 60 s, so the list is rejected for longer than an interval.
 	w.at(time.Minute - time.Millisecond)
 	for range 40 {
 		if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
@@ -117,7 +117,7 @@ func TestReserve(t *testing.T) {
 		takes(8, 8, false)
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
 		takes(8, 0, false)
-		w.refused(1, time.Minute)
+		w.rejected(1, time.Minute)
 		sum()
 		w.at(101 * time.Second)
 		takes(8, 8, true)

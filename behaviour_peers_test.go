@@ -34,7 +34,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 			require.EqualValues(t, 2, m.Permits)
 		}
 		w.at(500 * time.Millisecond)
-		w.refused(4, 500*time.Millisecond)
+		w.rejected(4, 500*time.Millisecond)
 		ok, err := w.l.TryAcquire(w.ctx, 10, time.Minute)
 		require.NoError(t, err)
 		require.True(t, ok)
@@ -50,7 +50,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 			}
 			w.put(5*time.Second, grant(7))
 			w.setValue(100 - 35)
-			w.refused(100, time.Second)
+			w.rejected(100, time.Second)
 			used, members := w.used()
 			require.EqualValues(t, 35, used)
 			require.Equal(t, 5, members)
@@ -138,7 +138,7 @@ func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
 	})
 }
 
-// Alibaba Cloud's proxy refuses scripts that keep key names in locals (issues 2754, 3325, 3900).
+// Alibaba Cloud's proxy rejects scripts that keep key names in locals (issues 2754, 3325, 3900).
 func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 	for _, s := range allScripts() {
 		for i, line := range strings.Split(strings.ReplaceAll(s.Src, "redis.pcall(", "redis.call("), "\n") {
@@ -220,7 +220,7 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 			w.at(3 * time.Hour)
 			require.EqualValues(t, -1, w.value())
 			w.granted(2)
-			w.refused(1, 25*time.Minute)
+			w.rejected(1, 25*time.Minute)
 		}
 	})
 	inWorld(t, perClient(3*time.Hour), func(t *testing.T, w *world) {
@@ -244,7 +244,7 @@ func TestRow17_ClientKeysExpire(t *testing.T) {
 			w.granted(2)
 			again := newWorld(t, w.rdb, WithClientID("orders-1"))
 			again.l = again.client.RateLimiter(w.l.Name())
-			again.refused(1, time.Minute)
+			again.rejected(1, time.Minute)
 			other := newWorld(t, w.rdb, WithClientID("orders-2"))
 			other.l = other.client.RateLimiter(w.l.Name())
 			other.granted(2)

@@ -26,7 +26,7 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 				require.LessOrEqual(t, sent.sent.Load(), int64(2), "healed at once")
 			}
 			require.Zero(t, w.value())
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 		}
 	})
 }
@@ -85,18 +85,18 @@ func TestRow03_ValueEvicted(t *testing.T) {
 		w.at(400 * time.Millisecond)
 		require.NoError(t, w.rdb.Del(w.ctx, w.valueKey()).Err())
 		w.available(3)
-		w.refused(4, 600*time.Millisecond)
+		w.rejected(4, 600*time.Millisecond)
 		w.granted(3)
 		w.at(time.Second)
 		w.granted(7)
-		w.refused(1, 400*time.Millisecond)
+		w.rejected(1, 400*time.Millisecond)
 	})
 	t.Run("large", func(t *testing.T) {
 		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			w.fill(0, 3000)
 			require.NoError(t, w.rdb.Del(w.ctx, w.valueKey()).Err())
 			w.available(7000)
-			w.refused(7001, time.Minute)
+			w.rejected(7001, time.Minute)
 			w.granted(7000)
 			require.Zero(t, w.value())
 			used, _ := w.used()
@@ -113,7 +113,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 		w.available(7)
 		w.granted(7)
 		require.Zero(t, w.value())
-		w.refused(1, time.Second)
+		w.rejected(1, time.Second)
 		// Also if waiting for the permits in use would be enough.
 		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 		w.at(time.Second) // an interval after the last check
@@ -124,7 +124,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 		w.granted(6)
 		// A check is made once an interval, so a second loss within it waits for the next one.
 		w.setValue(-3)
-		w.refused(3, time.Second)
+		w.rejected(3, time.Second)
 		w.at(2*time.Second + time.Millisecond)
 		w.granted(10)
 	})
@@ -183,7 +183,7 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 			w.granted(1)
 		}
 		for n := int64(1); n <= 10; n++ {
-			w.refused(n, 550*time.Millisecond+time.Duration(n-1)*50*time.Millisecond)
+			w.rejected(n, 550*time.Millisecond+time.Duration(n-1)*50*time.Millisecond)
 		}
 		sent := count(w.rdb)
 		ok, err := w.l.TryAcquire(w.ctx, 10, time.Minute)
@@ -199,11 +199,11 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 				w.fill(w.elapsed(), 1000)
 			}
 			w.setValue(0)
-			w.refused(1, 58*time.Second)
-			w.refused(1000, 58*time.Second)
-			w.refused(1001, 59*time.Second)
-			w.refused(2500, 60*time.Second)
-			w.refused(3000, 60*time.Second)
+			w.rejected(1, 58*time.Second)
+			w.rejected(1000, 58*time.Second)
+			w.rejected(1001, 59*time.Second)
+			w.rejected(2500, 60*time.Second)
+			w.rejected(3000, 60*time.Second)
 			r := w.ask(permit.Batch{Runs: []permit.Run{{Permits: 2500, Count: 1}}})
 			require.EqualValues(t, permit.Walk, r.Next)
 			require.EqualValues(t, 512, r.Cursor.Members, "a call walks no further")
@@ -227,7 +227,7 @@ func TestRow07_ReclaimIsBounded(t *testing.T) {
 		w.available(3998)
 		w.granted(3998) // needs all: several calls for one request
 		require.Zero(t, w.value())
-		w.refused(1, time.Second)
+		w.rejected(1, time.Second)
 	})
 }
 
@@ -246,7 +246,7 @@ func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
 		w.at(time.Second)
 		w.available(2) // the two of the first grant, and not four
 		w.granted(2)
-		w.refused(1, 300*time.Millisecond)
+		w.rejected(1, 300*time.Millisecond)
 		w.at(1300 * time.Millisecond)
 		w.granted(8)
 		// A release of more than is in use gives back what is in use.
@@ -283,7 +283,7 @@ func TestRow18_LowerRateKeepingState(t *testing.T) {
 		used, _ := w.used()
 		require.EqualValues(t, 5, used)
 		w.available(0)
-		w.refused(1, 980*time.Millisecond) // until 4 of the last 5 are left
+		w.rejected(1, 980*time.Millisecond) // until 4 of the last 5 are left
 		for w.elapsed() < 1400*time.Millisecond {
 			time.Sleep(10 * time.Millisecond)
 			r := w.try(1)
@@ -291,7 +291,7 @@ func TestRow18_LowerRateKeepingState(t *testing.T) {
 		}
 		w.at(1500 * time.Millisecond)
 		w.granted(5)
-		w.refused(1, time.Second)
+		w.rejected(1, time.Second)
 	})
 	t.Run("large", func(t *testing.T) {
 		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
@@ -306,8 +306,8 @@ func TestRow18_LowerRateKeepingState(t *testing.T) {
 			used, members := w.used()
 			require.EqualValues(t, 600, used)
 			require.Equal(t, 594, members)
-			w.refused(1, 59*time.Second)
-			w.refused(600, time.Minute)
+			w.rejected(1, 59*time.Second)
+			w.rejected(600, time.Minute)
 		})
 	})
 }

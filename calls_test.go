@@ -95,7 +95,7 @@ func TestNilArguments(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.client.RateLimiter("x")
-			for _, v := range []any{c.client, l, l.OnOutage(FailOpen()), l.KnownRefusals(time.Second)} {
+			for _, v := range []any{c.client, l, l.OnOutage(FailOpen()), l.CachedRejections(time.Second)} {
 				for _, method := range methods(v) {
 					err := callMethod(v, method, c.ctx, l)
 					require.ErrorIs(t, err, ErrInvalidArgument, method)
@@ -125,7 +125,7 @@ func dialing(t *testing.T, dial func() (net.Conn, error), opts ...Option) *Clien
 	return c
 }
 
-func refuse() (net.Conn, error) { return nil, refusedDial }
+func reject() (net.Conn, error) { return nil, refusedDial }
 
 // frozen returns a connection on which nobody replies.
 func frozen() (net.Conn, error) {
@@ -164,7 +164,7 @@ func documented(t *testing.T) map[string]string {
 func TestUnavailable(t *testing.T) {
 	redistest.NoServer(t)
 	docs := documented(t)
-	for _, dial := range []func() (net.Conn, error){refuse, frozen} {
+	for _, dial := range []func() (net.Conn, error){reject, frozen} {
 		synctest.Test(t, func(t *testing.T) {
 			c := dialing(t, dial, WithOutageLimit(time.Second))
 			l, other := c.RateLimiter("x"), c.RateLimiter("y")
@@ -206,7 +206,7 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 				for i, method := range append(methods(&RateLimiter{}), methods(&Client{})...) {
 					t.Run(fmt.Sprintf("%v %v %v %v", method, d, end, silent), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
-							dial := refuse
+							dial := reject
 							if silent {
 								dial = frozen
 							}

@@ -132,7 +132,7 @@ func TestHundredThousandCancels(t *testing.T) {
 	before := runtime.NumGoroutine()
 
 	var got [2]atomic.Int64
-	var cancelled, refused atomic.Int64
+	var cancelled, rejected atomic.Int64
 	var storm, feed sync.WaitGroup
 	for range callers {
 		storm.Go(func() {
@@ -168,7 +168,7 @@ func TestHundredThousandCancels(t *testing.T) {
 				case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 					cancelled.Add(1)
 				case err == nil, errors.Is(err, ErrPermitsExceedRate), errors.Is(err, ErrUnavailable):
-					refused.Add(1) // unavailable because no reply came within its few milliseconds
+					rejected.Add(1) // unavailable because no reply came within its few milliseconds
 				default:
 					t.Error(err)
 				}
@@ -201,7 +201,7 @@ func TestHundredThousandCancels(t *testing.T) {
 	soon(t, fmt.Sprint("no more goroutines than ", before), func() bool { return runtime.NumGoroutine() <= before })
 	require.Greater(t, cancelled.Load(), int64(callers*each/4))
 	require.Positive(t, got[1].Load())
-	t.Logf("%d cancelled, %d refused, %d and %d permits granted", cancelled.Load(), refused.Load(), got[0].Load(), got[1].Load())
+	t.Logf("%d cancelled, %d rejected, %d and %d permits granted", cancelled.Load(), rejected.Load(), got[0].Load(), got[1].Load())
 	require.NoError(t, c.Close())
 }
 

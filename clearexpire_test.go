@@ -22,7 +22,7 @@ func TestClearExpireByAnotherClient(t *testing.T) {
 				require.NoError(w.t, err)
 				require.True(w.t, r.Granted)
 			},
-			"a refusal": func(w *world, l *RateLimiter) {
+			"a rejection": func(w *world, l *RateLimiter) {
 				r, err := l.Allow(w.ctx, 5)
 				require.NoError(w.t, err)
 				require.False(w.t, r.Granted)

@@ -90,7 +90,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		Divided:     c.cfg.divided,
 		Recheck:     c.cfg.recheck,
 		OutageLimit: c.cfg.outageLimit,
-		RefuseEarly: c.cfg.refuseEarly,
+		RejectEarly: c.cfg.rejectEarly,
 		Observe:     c.hooks.observe(),
 	})
 	c.lists = list.New(c.engine)

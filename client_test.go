@@ -54,30 +54,30 @@ func TestNameMapper(t *testing.T) {
 
 func TestOptionsOutOfRange(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is ever sent
-	refused := func(name string, rdb redis.UniversalClient, opts ...Option) {
+	rejected := func(name string, rdb redis.UniversalClient, opts ...Option) {
 		c, err := New(rdb, opts...)
 		require.ErrorIs(t, err, ErrInvalidArgument, name)
 		require.Nil(t, c, name)
 	}
-	refused("nil redis", nil)
-	refused("a *redis.Client that is nil", (*redis.Client)(nil))
-	refused("a *redis.ClusterClient that is nil", (*redis.ClusterClient)(nil))
-	refused("a *redis.Ring that is nil", (*redis.Ring)(nil))
+	rejected("nil redis", nil)
+	rejected("a *redis.Client that is nil", (*redis.Client)(nil))
+	rejected("a *redis.ClusterClient that is nil", (*redis.ClusterClient)(nil))
+	rejected("a *redis.Ring that is nil", (*redis.Ring)(nil))
 	for name, o := range map[string]Option{
-		"empty id":        WithClientID(""),
-		"nil mapper":      WithNameMapper(nil),
-		"format fI":       WithMemberFormat(wire.FormatFI),
-		"format unknown":  WithMemberFormat(wire.FormatUnknown),
-		"client key TTL":  WithClientKeyTTL(-time.Second),
-		"fine TTL":        WithClientKeyTTL(time.Second + 1),
-		"recheck of zero": WithRecheck(0),
-		"fine recheck":    WithRecheck(time.Millisecond - 1),
-		"known refusals":  WithKnownRefusals(-1),
-		"outage limit":    WithOutageLimit(-1),
-		"outage policy":   WithOutagePolicy(LocalShare(Rate{}, 0)),
-		"no option":       nil,
+		"empty id":          WithClientID(""),
+		"nil mapper":        WithNameMapper(nil),
+		"format fI":         WithMemberFormat(wire.FormatFI),
+		"format unknown":    WithMemberFormat(wire.FormatUnknown),
+		"client key TTL":    WithClientKeyTTL(-time.Second),
+		"fine TTL":          WithClientKeyTTL(time.Second + 1),
+		"recheck of zero":   WithRecheck(0),
+		"fine recheck":      WithRecheck(time.Millisecond - 1),
+		"cached rejections": WithCachedRejections(-1),
+		"outage limit":      WithOutageLimit(-1),
+		"outage policy":     WithOutagePolicy(LocalShare(Rate{}, 0)),
+		"no option":         nil,
 	} {
-		refused(name, rdb, o)
+		rejected(name, rdb, o)
 	}
 }
 

@@ -66,16 +66,16 @@ func TestCoolDownEndsForAll(t *testing.T) {
 						until := w.elapsed() + time.Hour
 						require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
 						w.at(w.elapsed() + min(interval/10, time.Minute))
-						other.refused(1, until-w.elapsed())
+						other.rejected(1, until-w.elapsed())
 						other.available(0)
 						now := w.elapsed()
 						end(w, r)
 						other.available(7)
 						other.granted(7)
-						other.refused(1, interval-now)
+						other.rejected(1, interval-now)
 						w.at(interval)
 						other.granted(2)
-						other.refused(1, interval/10)
+						other.rejected(1, interval/10)
 						w.at(interval + interval/10)
 						other.granted(1)
 						other.settled(10)
@@ -100,20 +100,20 @@ func TestLiftOfALongInterval(t *testing.T) {
 			w.setValue(2 * members)
 			w.at(30 * day)
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(31*day+12*time.Hour)))
-			w.refused(1, 36*time.Hour)
+			w.rejected(1, 36*time.Hour)
 			w.at(30*day + time.Hour)
 			ok, err := w.l.LiftCoolDown(w.ctx)
 			require.NoError(t, err)
 			require.True(t, ok)
 			w.available(2 * members)
 			w.granted(2 * members)
-			w.refused(1, 23*time.Hour)
+			w.rejected(1, 23*time.Hour)
 			w.at(31 * day)
 			w.granted(1)
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			w.at(31*day + time.Duration(members)*time.Second)
 			w.granted(members - 1)
-			w.refused(1, day-time.Duration(members)*time.Second)
+			w.rejected(1, day-time.Duration(members)*time.Second)
 		})
 	}
 }
@@ -170,15 +170,15 @@ func TestCoolDownAfterALift(t *testing.T) {
 			other := w.another()
 			defer other.client.Close()
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
-			other.refused(1, time.Hour)
+			other.rejected(1, time.Hour)
 			_, err := w.l.LiftCoolDown(w.ctx)
 			require.NoError(t, err)
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute), Reopen(reopen)))
-			other.refused(1, time.Minute)
+			other.rejected(1, time.Minute)
 			w.at(time.Minute)
 			other.available(10)
 			other.granted(10)
-			other.refused(1, time.Second)
+			other.rejected(1, time.Second)
 			other.settled(10)
 			if reopen == 0 {
 				w.granted(10)
@@ -205,15 +205,15 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 						w.granted(4)
 						w.at(time.Second)
 						require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
-						other.refused(1, time.Hour-time.Second)
+						other.rejected(1, time.Hour-time.Second)
 						w.at(2 * time.Second)
 						var opts []RateOption
 						if keep {
 							opts = append(opts, KeepState())
 						}
 						require.NoError(t, w.l.SetRate(w.ctx, to, opts...))
-						other.refused(1, time.Hour-2*time.Second)
-						w.refused(1, time.Hour-2*time.Second)
+						other.rejected(1, time.Hour-2*time.Second)
+						w.rejected(1, time.Hour-2*time.Second)
 						if !lifted {
 							w.at(time.Hour)
 							other.granted(to.Permits)
@@ -229,7 +229,7 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 							free = to.Permits // the others have expired by the new rate
 						}
 						other.granted(free)
-						other.refused(1, min(to.Interval, max(time.Second, to.Interval-2*time.Second)))
+						other.rejected(1, min(to.Interval, max(time.Second, to.Interval-2*time.Second)))
 						if !keep {
 							free = to.Permits
 						}
@@ -281,7 +281,7 @@ func TestLowerRateDuringACoolDown(t *testing.T) {
 				require.NoError(t, err)
 				w.available(3)
 				w.granted(3)
-				w.refused(1, time.Second)
+				w.rejected(1, time.Second)
 			})
 		})
 	}
@@ -300,11 +300,11 @@ func TestHealDuringACoolDown(t *testing.T) {
 				require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "rate", 5).Err())
 				require.NoError(t, w.l.Heal(w.ctx))
 				w.settled(5)
-				w.refused(1, time.Hour-time.Second)
+				w.rejected(1, time.Hour-time.Second)
 				_, err := w.l.LiftCoolDown(w.ctx)
 				require.NoError(t, err)
 				w.granted(1)
-				w.refused(1, 59*time.Second)
+				w.rejected(1, 59*time.Second)
 			}, WithMemberFormat(format))
 		}
 	}
@@ -320,7 +320,7 @@ func TestVoidBlocksAreLiftedTogether(t *testing.T) {
 			w.granted(1)
 		}
 		w.at(50 * time.Millisecond)
-		w.refused(5, 952*time.Millisecond) // the next check is an interval later
+		w.rejected(5, 952*time.Millisecond) // the next check is an interval later
 		w.at(100 * time.Millisecond)
 		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1098*time.Millisecond), Reopen(561*time.Millisecond)))
 		other := w.another()
@@ -330,7 +330,7 @@ func TestVoidBlocksAreLiftedTogether(t *testing.T) {
 		require.NoError(t, other.l.SetRate(w.ctx, rate))
 		w.granted(1)
 		w.granted(1)
-		w.refused(1, 900*time.Millisecond)
+		w.rejected(1, 900*time.Millisecond)
 	})
 }
 
@@ -341,7 +341,7 @@ func TestVoidBlocksBehindAGrant(t *testing.T) {
 		w.at(500 * time.Millisecond)
 		w.granted(1)
 		w.at(600 * time.Millisecond)
-		w.refused(10, 900*time.Millisecond) // the next check is an interval later
+		w.rejected(10, 900*time.Millisecond) // the next check is an interval later
 		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1100*time.Millisecond), Reopen(time.Second)))
 		other := w.another()
 		defer other.client.Close()
@@ -351,7 +351,7 @@ func TestVoidBlocksBehindAGrant(t *testing.T) {
 		w.at(1480 * time.Millisecond)
 		w.granted(5) // four blocks have fallen due, the grant comes next, and then five blocks
 		w.granted(4)
-		w.refused(1, 20*time.Millisecond)
+		w.rejected(1, 20*time.Millisecond)
 	})
 }
 
@@ -463,9 +463,9 @@ func TestBlocksOfTheFirstVersion(t *testing.T) {
 		w.put(time.Hour-time.Second, block(w, 10))
 		w.setValue(0)
 		w.at(500 * time.Millisecond)
-		w.refused(1, time.Hour-500*time.Millisecond)
+		w.rejected(1, time.Hour-500*time.Millisecond)
 		w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "coolDown") // lifted by another client
-		w.refused(1, 500*time.Millisecond)
+		w.rejected(1, 500*time.Millisecond)
 		w.at(time.Second)
 		w.granted(10)
 		w.settled(10)
@@ -479,8 +479,8 @@ func TestRandomBytesAreNoBlock(t *testing.T) {
 		w.put(0, binary.LittleEndian.AppendUint32(random, 10))
 		w.setValue(0)
 		w.at(400 * time.Millisecond)
-		w.refused(1, 600*time.Millisecond)
-		w.refused(10, 600*time.Millisecond)
+		w.rejected(1, 600*time.Millisecond)
+		w.rejected(10, 600*time.Millisecond)
 		w.at(time.Second)
 		w.granted(10)
 		for range 100_000 {
@@ -494,7 +494,7 @@ func TestRandomBytesAreNoBlock(t *testing.T) {
 func TestPeersLiftIsLearnt(t *testing.T) {
 	for name, learns := range map[string]func(w *world){
 		"a grant":        func(w *world) { w.granted(1) },
-		"a shorter wait": func(w *world) { w.refused(10, time.Second) },
+		"a shorter wait": func(w *world) { w.rejected(10, time.Second) },
 		"a list": func(w *world) {
 			r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 10}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1})
 			require.NoError(w.t, err)
@@ -509,7 +509,7 @@ func TestPeersLiftIsLearnt(t *testing.T) {
 				require.NoError(t, w.client.RateLimiter(w.l.Name()+"2").SetRate(w.ctx, overall(10, time.Second)))
 				require.NoError(t, l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
 				w.at(time.Second)
-				w.refused(1, time.Hour-time.Second)
+				w.rejected(1, time.Hour-time.Second)
 				_, err := peer.l.LiftCoolDown(w.ctx)
 				require.NoError(t, err)
 				if name != "a grant" {

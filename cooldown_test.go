@@ -19,10 +19,10 @@ func TestCoolDown(t *testing.T) {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			w.granted(4)
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
-			w.refused(1, time.Minute)
+			w.rejected(1, time.Minute)
 			w.available(0)
 			w.at(30 * time.Second)
-			w.refused(10, 30*time.Second)
+			w.rejected(10, 30*time.Second)
 			at, err := w.l.CoolDownUntil(w.ctx)
 			require.NoError(t, err)
 			require.True(t, at.Equal(until(w, time.Minute)), at)
@@ -31,7 +31,7 @@ func TestCoolDown(t *testing.T) {
 			at, err = w.l.CoolDownUntil(w.ctx)
 			require.NoError(t, err)
 			require.Zero(t, at)
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			w.at(time.Minute + time.Second)
 			w.granted(10)
 			require.False(t, w.rdb.HExists(w.ctx, w.l.redis.Keys.Hash, "coolDown").Val(), "nothing is left of it")
@@ -42,10 +42,10 @@ func TestCoolDown(t *testing.T) {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 10*time.Second)))
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 5*time.Second)))
-			w.refused(1, 10*time.Second)
+			w.rejected(1, 10*time.Second)
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 20*time.Second)))
 			w.at(19999 * time.Millisecond)
-			w.refused(1, time.Millisecond)
+			w.rejected(1, time.Millisecond)
 			w.at(20 * time.Second)
 			w.granted(10)
 			used, _ := w.used()
@@ -62,10 +62,10 @@ func TestCoolDown(t *testing.T) {
 			w.at(5 * time.Second)
 			w.granted(3)
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 11*time.Second)))
-			w.refused(1, 6*time.Second)
+			w.rejected(1, 6*time.Second)
 			w.at(11 * time.Second)
 			w.granted(7) // the three of 5 s fall due at 15 s as always
-			w.refused(1, 4*time.Second)
+			w.rejected(1, 4*time.Second)
 			w.at(15 * time.Second)
 			w.granted(3)
 		})
@@ -116,7 +116,7 @@ func TestCoolDown(t *testing.T) {
 			ok, err := w.l.LiftCoolDown(w.ctx)
 			require.NoError(t, err)
 			require.True(t, ok)
-			w.refused(1, 800*time.Millisecond) // all at once would be 20 in 200 ms
+			w.rejected(1, 800*time.Millisecond) // all at once would be 20 in 200 ms
 			w.at(time.Second)
 			w.granted(10)
 			ok, err = w.l.LiftCoolDown(w.ctx)
@@ -159,9 +159,9 @@ func TestCoolDown(t *testing.T) {
 					require.NoError(t, err)
 					for at := 2 * time.Second; at < time.Minute; at += 5 * time.Second {
 						w.at(at)
-						w.refused(1, time.Minute-at)
+						w.rejected(1, time.Minute-at)
 						w.available(0)
-						require.LessOrEqual(t, w.rdb.Get(w.ctx, w.l.redis.Keys.Value[rate.Type]).Val(), "0", "Redisson is refused too")
+						require.LessOrEqual(t, w.rdb.Get(w.ctx, w.l.redis.Keys.Value[rate.Type]).Val(), "0", "Redisson is rejected too")
 					}
 					w.at(time.Minute)
 					w.granted(rate.Permits)
@@ -179,7 +179,7 @@ func TestCoolDown(t *testing.T) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
 			_, members := w.used()
 			require.Equal(t, 2, members, "what was free, and what was in use")
-			w.refused(1, time.Minute)
+			w.rejected(1, time.Minute)
 			w.at(time.Minute)
 			w.granted(4000)
 		})
@@ -188,7 +188,7 @@ func TestCoolDown(t *testing.T) {
 	t.Run("it outlives the limiter's TTL", func(t *testing.T) {
 		inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: 2 * time.Second}, func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
-			w.refused(1, time.Minute)
+			w.rejected(1, time.Minute)
 			ttl, err := w.l.TTL(w.ctx)
 			require.NoError(t, err)
 			require.InDelta(t, time.Minute+time.Second, ttl, float64(50*time.Millisecond))
@@ -209,7 +209,7 @@ func TestCoolDown(t *testing.T) {
 					require.InDelta(t, time.Minute+200*time.Millisecond, w.rdb.PTTL(w.ctx, key).Val(), float64(50*time.Millisecond), name)
 				}
 				w.at(time.Second)
-				w.refused(1, 59*time.Second)
+				w.rejected(1, 59*time.Second)
 			})
 		}
 	})
@@ -221,8 +221,8 @@ func TestCoolDown(t *testing.T) {
 			other.l = other.client.RateLimiter(w.l.Name())
 			other.granted(1)
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
-			w.refused(1, time.Minute)
-			other.refused(1, time.Minute)
+			w.rejected(1, time.Minute)
+			other.rejected(1, time.Minute)
 			w.at(time.Minute)
 			w.granted(10)
 			other.granted(10)
@@ -241,7 +241,7 @@ func TestCoolDown(t *testing.T) {
 				require.Equal(t, wire.FormatLc0I, parsed.Format)
 			}
 			w.rdb.Del(w.ctx, w.valueKey(), w.permitsKey())
-			w.refused(1, time.Minute)
+			w.rejected(1, time.Minute)
 			require.Len(t, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()[0], 20)
 			w.at(time.Minute)
 			w.granted(100)
@@ -329,7 +329,7 @@ func TestReleaseWhileReopening(t *testing.T) {
 		require.NoError(t, w.l.Release(w.ctx, 3))
 		require.LessOrEqual(t, n.sent.Load(), int64(4))
 		w.granted(1)
-		w.refused(1, 900*time.Millisecond)
+		w.rejected(1, 900*time.Millisecond)
 	})
 }
 
@@ -340,12 +340,12 @@ func TestPeersGrantDuringACoolDown(t *testing.T) {
 		w.rdb.Del(w.ctx, w.valueKey(), w.permitsKey()) // Redisson's setRate
 		w.setValue(9)                                  // and a grant of Redisson's
 		w.put(0, grant(1))
-		w.refused(1, time.Minute) // a call of ours
+		w.rejected(1, time.Minute) // a call of ours
 		// An interval later Redisson reclaims what has expired, which must be nothing.
 		n := w.rdb.ZCount(w.ctx, w.permitsKey(), "-inf", "("+strconv.FormatInt(w.epoch.Add(time.Minute-time.Second).UnixMilli(), 10)).Val()
 		require.Zero(t, n, "members that fall due before the end")
 		w.at(time.Minute)
 		w.granted(10)
-		w.refused(1, time.Second)
+		w.rejected(1, time.Second)
 	})
 }

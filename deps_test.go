@@ -19,6 +19,7 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 	}{
 		"internal/retry":       {},
 		"internal/permit":      {rooms: []string{"internal/retry"}},
+		"wire":                 {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/outage":      {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/engine":      {rooms: []string{"internal/engine/fair", "internal/outage", "internal/permit", "internal/retry"}},
 		"internal/engine/list": {rooms: []string{"internal/engine", "internal/engine/fair", "internal/outage", "internal/permit", "internal/retry"}},

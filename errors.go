@@ -8,7 +8,7 @@ import (
 )
 
 // These errors are meant for callers to test for, with [errors.Is]. They come wrapped with the name of the
-// limiter and the numbers that matter. A refusal is not an error. The error of a context is returned unchanged, or
+// limiter and the numbers that matter. A rejection is not an error. The error of a context is returned unchanged, or
 // wrapped together with ErrUnavailable if the context was done before Redis had replied. Errors from Redis and from
 // the connection are wrapped, too, and can be reached with [errors.As].
 var (

@@ -16,7 +16,7 @@ import (
 )
 
 // A patient is a limiter of ten permits an hour, one of which is granted, on a server of its own that can be
-// made to refuse commands.
+// made to reject commands.
 type patient struct {
 	t     *testing.T
 	ctx   context.Context
@@ -71,8 +71,8 @@ func parameter(name, bad, good string) func(p *patient) func() {
 	}
 }
 
-// refusals make a server refuse what it would do at another time. Each returns a function that ends it.
-var refusals = map[string]func(p *patient) (end func()){
+// rejections make a server reject what it would do at another time. Each returns a function that ends it.
+var rejections = map[string]func(p *patient) (end func()){
 	"OOM": parameter("maxmemory", "1", "0"),
 	"NOREPLICAS": func(p *patient) func() {
 		redistest.Since(p.t, 6, 2, "NOREPLICAS in a script")
@@ -131,18 +131,18 @@ func failedSave(p *patient) bool {
 	return strings.Contains(p.admin.Info(p.ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
 }
 
-// Redis refuses for a while. If it refuses once, no caller notices. If it refuses for longer, callers that do
-// not wait get the reason, and callers that wait still do not notice. A refusal takes no permits.
-func TestRefusalsOfRealServers(t *testing.T) {
+// Redis rejects for a while. If it rejects once, no caller notices. If it rejects for longer, callers that do
+// not wait get the reason, and callers that wait still do not notice. A rejection takes no permits.
+func TestRejectionsOfRealServers(t *testing.T) {
 	redistest.NeedReal(t)
 	tests := map[string]func(*testing.T){}
-	for name, begin := range refusals {
-		tests[name] = func(t *testing.T) { refusedAndCured(t, newPatient(t), name, begin) }
+	for name, begin := range rejections {
+		tests[name] = func(t *testing.T) { rejectedAndCured(t, newPatient(t), name, begin) }
 	}
 	abreast(t, tests)
 }
 
-func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patient) func()) {
+func rejectedAndCured(t *testing.T, p *patient, says string, begin func(p *patient) func()) {
 	for i, call := range []func() error{
 		func() error { _, err := p.l.Allow(p.ctx, 1); return err },
 		func() error { return p.l.Acquire(p.ctx, 1) },
@@ -154,14 +154,14 @@ func refusedAndCured(t *testing.T, p *patient, says string, begin func(p *patien
 		require.NoError(t, accounts(p.admin, p.l, 10, int64(2+i)))
 	}
 
-	looks := newClient(t, p.rdb, WithRecheck(20*time.Millisecond)) // another process, whose waiter asks while Redis refuses
+	looks := newClient(t, p.rdb, WithRecheck(20*time.Millisecond)) // another process, whose waiter asks while Redis rejects
 	defer looks.Close()
 	full := looks.RateLimiter("full")
 	require.NoError(t, full.SetRate(p.ctx, overall(1, time.Hour)))
 	require.NoError(t, full.Acquire(p.ctx, 1))
 	waits, sleeps := make(chan error, 1), make(chan error, 1)
 	go func() { sleeps <- full.Acquire(p.ctx, 1) }()
-	soon(t, "a waiter that has been refused", func() bool { return asleep(full) == 1 })
+	soon(t, "a waiter that has been rejected", func() bool { return asleep(full) == 1 })
 	end := begin(p)
 	go func() { waits <- p.l.Acquire(p.ctx, 2) }()
 	for range 2 {
@@ -197,7 +197,7 @@ func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
 	p.do("CONFIG", "SET", "maxmemory", "1")
 	p.granted(10)
 	_, err := p.l.Allow(p.ctx, 1)
-	require.NoError(t, err, "a refusal writes nothing")
+	require.NoError(t, err, "a rejection writes nothing")
 	p.do("CONFIG", "SET", "maxmemory", "0")
 	require.NoError(t, accounts(p.admin, p.l, 10, 10))
 }

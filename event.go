@@ -10,7 +10,7 @@ import (
 type EventKind int
 
 const (
-	// OutageBegan reports that Redis is now considered unavailable: it refused a call or did not reply to it in any
+	// OutageBegan reports that Redis is now considered unavailable: it rejected a call or did not reply to it in any
 	// attempt, or its replies take too long; see [OutagePolicy]. Limiter is the limiter of the call that showed it,
 	// and Err is the cause.
 	OutageBegan EventKind = iota + 1

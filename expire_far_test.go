@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExpireAtFarAway checks that an instant which milliseconds cannot count is refused and deletes nothing, and that
+// TestExpireAtFarAway checks that an instant which milliseconds cannot count is rejected and deletes nothing, and that
 // every instant in the past deletes the limiter, however long ago it is.
 func TestExpireAtFarAway(t *testing.T) {
 	inWorld(t, overall(3, time.Second), func(t *testing.T, w *world) {
@@ -67,7 +67,7 @@ func TestTTLLongerThanADuration(t *testing.T) {
 				a, err := w.l.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1})
 				require.NoError(t, err)
 				require.True(t, a.Granted)
-				w.refused(1, time.Hour)
+				w.rejected(1, time.Hour)
 				require.NoError(t, w.l.Release(w.ctx, 1))
 				require.EqualValues(t, 1, w.value())
 				require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: typ, Permits: 4, Interval: time.Hour}, KeepState()))

@@ -39,7 +39,7 @@ func (w *world) marks() []string {
 func (w *world) marked() int { return len(w.marks()) }
 
 // TestThousandsOfScoresInTheFuture checks that the permits that peers with fast clocks took are back one interval after
-// the first refusal, however many members they are.
+// the first rejection, however many members they are.
 func TestThousandsOfScoresInTheFuture(t *testing.T) {
 	n := 5000
 	if redistest.TTLsAreVirtual() {
@@ -49,13 +49,13 @@ func TestThousandsOfScoresInTheFuture(t *testing.T) {
 		inWorld(t, overall(int64(n), time.Second), func(t *testing.T, w *world) {
 			w.ahead(time.Minute, n)
 			w.setValue(0)
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			require.Equal(t, n, w.marked())
 			ok, err := w.l.TryAcquire(w.ctx, int64(n), time.Hour)
 			require.NoError(t, err)
 			require.True(t, ok)
 			require.Equal(t, time.Second, w.elapsed())
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			w.settled(int64(n))
 		})
 	})
@@ -63,14 +63,14 @@ func TestThousandsOfScoresInTheFuture(t *testing.T) {
 		inWorld(t, overall(int64(n), time.Second), func(t *testing.T, w *world) {
 			w.ahead(time.Minute, n)
 			w.setValue(0)
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			w.at(time.Second)
 			for range n / 500 {
 				granted, _, err := together(w.ctx, w.l, 1, 500)
 				require.NoError(t, err)
 				require.EqualValues(t, 500, granted)
 			}
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			w.settled(int64(n))
 		})
 	})
@@ -78,12 +78,12 @@ func TestThousandsOfScoresInTheFuture(t *testing.T) {
 		inWorld(t, overall(2*int64(n), time.Second), func(t *testing.T, w *world) {
 			w.ahead(time.Minute, n)
 			w.setValue(n)
-			w.refused(2*int64(n), time.Second)
+			w.rejected(2*int64(n), time.Second)
 			w.at(500 * time.Millisecond)
 			w.ahead(30*time.Second, n)
 			w.setValue(0)
 			require.False(t, w.try(1).Granted)
-			require.GreaterOrEqual(t, w.marked(), 2*n*97/100, "the calls after one refusal look at 32 places")
+			require.GreaterOrEqual(t, w.marked(), 2*n*97/100, "the calls after one rejection look at 32 places")
 			for w.marked() < 2*n && w.elapsed() < 540*time.Millisecond { // and those of a later one at others
 				time.Sleep(time.Millisecond)
 				require.False(t, w.try(1).Granted)
@@ -153,7 +153,7 @@ func TestPermitsOfAFastClockAreBackAfterAnInterval(t *testing.T) {
 				require.False(t, ok)
 				require.Equal(t, 1, w.marked())
 				w.at(time.Second)
-				w.refused(1, interval-time.Second) // this process checks at 1 and 21 s
+				w.rejected(1, interval-time.Second) // this process checks at 1 and 21 s
 				takes(w)
 				require.Equal(t, interval, w.elapsed())
 			})
@@ -210,13 +210,13 @@ func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
 			inWorld(t, overall(10, 20*time.Second), func(t *testing.T, w *world) {
 				w.put(5*time.Second, javaGrant(10))
 				w.setValue(0)
-				w.refused(10, 20*time.Second)
+				w.rejected(10, 20*time.Second)
 				w.at(at)
 				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
 				w.at(12 * time.Second)
 				_, err := w.l.LiftCoolDown(w.ctx)
 				require.NoError(t, err)
-				w.refused(10, 8*time.Second)
+				w.rejected(10, 8*time.Second)
 				w.at(20 * time.Second)
 				w.granted(10)
 			})

@@ -125,18 +125,18 @@ func TestMendsGrantNoMore(t *testing.T) {
 						}
 						left := max(0, s.rate-s.used) + released
 						w.available(left)
-						for refused := 0; refused < 2; { // the first may be followed by a check
+						for rejected := 0; rejected < 2; { // the first may be followed by a check
 							if w.try(1).Granted {
 								log.add(w.elapsed(), 1)
 							} else {
-								refused++
+								rejected++
 							}
 						}
 						w.available(0)
 						require.LessOrEqual(t, log.worst(interval), max(s.rate, s.used)+released, "%s, in the window", what)
 						w.at(time.Minute + interval)
 						w.granted(s.rate)
-						w.refused(1, interval)
+						w.rejected(1, interval)
 						w.settled(s.rate)
 					}
 				}

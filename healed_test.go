@@ -169,8 +169,8 @@ func TestCallContext(t *testing.T) {
 	}, WithHook(h.hook()))
 }
 
-// A refusal that was known made no call, and the context of the call that it is known from is not kept.
-func TestCallContextOfAKnownRefusal(t *testing.T) {
+// A rejection that was known made no call, and the context of the call that it is known from is not kept.
+func TestCallContextOfACachedRejection(t *testing.T) {
 	h := &ledger{}
 	inWorld(t, overall(4, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(4)
@@ -180,8 +180,8 @@ func TestCallContextOfAKnownRefusal(t *testing.T) {
 		calls := len(h.calls)
 		w.try(1)
 		r := h.one(t)
-		require.Equal(t, RequestRefused, r.Outcome)
+		require.Equal(t, RequestRejected, r.Outcome)
 		require.Len(t, h.calls, calls, "it is known")
 		require.Nil(t, r.CallContext)
-	}, WithHook(h.hook()), WithKnownRefusals(time.Second))
+	}, WithHook(h.hook()), WithCachedRejections(time.Second))
 }

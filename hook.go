@@ -57,7 +57,7 @@ type RequestOutcome string
 // The outcomes of the requests that a [Hook] is told of.
 const (
 	RequestGranted  RequestOutcome = "granted"
-	RequestRefused  RequestOutcome = "refused"  // at once, because it does not wait or its time is known to be too short
+	RequestRejected RequestOutcome = "rejected" // at once, because it does not wait or its time is known to be too short
 	RequestTimeout  RequestOutcome = "timeout"  // its time or the deadline of its context was over
 	RequestCanceled RequestOutcome = "canceled" // its context was
 	RequestError    RequestOutcome = "error"
@@ -67,7 +67,7 @@ const (
 // been acquired.
 type RequestInfo struct {
 	// Limiter is the name of the limiter, as RateLimiter.Name returns it. For OperationAll it is the limiter
-	// that refused, or the first one.
+	// that rejected, or the first one.
 	Limiter   string
 	Operation Operation
 	Outcome   RequestOutcome
@@ -184,13 +184,13 @@ func (h hooks) waiting(limiter string, delta int) {
 	})
 }
 
-// ended tells that a request has ended. If it has no error and no permits, its outcome is refused.
-func (h hooks) ended(ctx context.Context, r *RequestInfo, granted bool, refused RequestOutcome, err error) {
+// ended tells that a request has ended. If it has no error and no permits, its outcome is rejected.
+func (h hooks) ended(ctx context.Context, r *RequestInfo, granted bool, rejected RequestOutcome, err error) {
 	if ctx == nil { // which is the error
 		ctx = context.Background()
 	}
 	r.Duration, r.Err = time.Since(r.Begin), err
-	r.Outcome = RequestOutcome(permit.Outcome(granted, string(refused), err))
+	r.Outcome = RequestOutcome(permit.Outcome(granted, string(rejected), err))
 	h.each(r.Limiter, func(h *Hook) {
 		if h.Request != nil {
 			h.Request(ctx, *r)
@@ -207,7 +207,7 @@ func (r *RequestInfo) learn(reply *permit.Reply) {
 func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (got engine.Outcome, err error) {
 	h := l.client.hooks
 	r := RequestInfo{Limiter: l.name, Operation: OperationAllow, Permits: want.Permits, Begin: time.Now()}
-	refused := RequestRefused
+	rejected := RequestRejected
 	if want.Wait {
 		r.Operation = OperationAcquire
 	}
@@ -219,7 +219,7 @@ func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (g
 		if want.Wait {
 			h.waiting(l.name, -1)
 			if time.Since(r.Begin) >= want.Timeout {
-				refused = RequestTimeout
+				rejected = RequestTimeout
 			}
 		}
 		r.Degraded = got.Degraded
@@ -228,7 +228,7 @@ func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (g
 			r.Available = got.Available
 		}
 	}
-	h.ended(ctx, &r, err == nil && got.Granted, refused, err)
+	h.ended(ctx, &r, err == nil && got.Granted, rejected, err)
 	return got, err
 }
 
@@ -241,14 +241,14 @@ func (l *RateLimiter) peekHooked(ctx context.Context, permits int64) (a permit.R
 			r.learn(&a)
 		}
 	}
-	l.client.hooks.ended(ctx, &r, granted, RequestRefused, err)
+	l.client.hooks.ended(ctx, &r, granted, RequestRejected, err)
 	return a, err
 }
 
 func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (got AllResult, err error) {
 	h := c.hooks
 	r := RequestInfo{Operation: OperationAll, Begin: time.Now()}
-	refused := RequestRefused
+	rejected := RequestRejected
 	if len(demands) > 0 && demands[0].Limiter != nil {
 		r.Limiter = demands[0].Limiter.name
 	}
@@ -265,13 +265,13 @@ func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.
 		if wait {
 			h.waiting(first, -1)
 			if !time.Now().Before(deadline) {
-				refused = RequestTimeout
+				rejected = RequestTimeout
 			}
 		}
 		if r.Degraded = got.Degraded; got.Limiter != nil {
 			r.Limiter = got.Limiter.name
 		}
 	}
-	h.ended(ctx, &r, got.Granted, refused, err)
+	h.ended(ctx, &r, got.Granted, rejected, err)
 	return got, err
 }

@@ -70,10 +70,10 @@ func TestHookIsToldOfEachRequestOnce(t *testing.T) {
 				RequestInfo{Operation: OperationAllow, Outcome: RequestGranted, Permits: 2, Replied: true, Available: 3, Rate: rate}, nil},
 			{"peek", func() { _, _ = w.l.Peek(w.ctx, 3) },
 				RequestInfo{Operation: OperationPeek, Outcome: RequestGranted, Permits: 3, Replied: true, Available: 3, Rate: rate}, nil},
-			{"peek refused", func() { _, _ = w.l.Peek(w.ctx, 4) },
-				RequestInfo{Operation: OperationPeek, Outcome: RequestRefused, Permits: 4, Replied: true, Available: 3, Rate: rate}, nil},
-			{"refused", func() { w.refused(4, 10*time.Second) },
-				RequestInfo{Operation: OperationAllow, Outcome: RequestRefused, Permits: 4, Replied: true, Available: 3, Rate: rate}, nil},
+			{"peek rejected", func() { _, _ = w.l.Peek(w.ctx, 4) },
+				RequestInfo{Operation: OperationPeek, Outcome: RequestRejected, Permits: 4, Replied: true, Available: 3, Rate: rate}, nil},
+			{"rejected", func() { w.rejected(4, 10*time.Second) },
+				RequestInfo{Operation: OperationAllow, Outcome: RequestRejected, Permits: 4, Replied: true, Available: 3, Rate: rate}, nil},
 			{"one try of TryAcquire", func() { _, _ = w.l.TryAcquire(w.ctx, 3, 0) },
 				RequestInfo{Operation: OperationAllow, Outcome: RequestGranted, Permits: 3, Replied: true, Rate: rate}, nil},
 			{"timeout", func() { _, _ = w.l.TryAcquire(w.ctx, 1, time.Second) },
@@ -86,9 +86,9 @@ func TestHookIsToldOfEachRequestOnce(t *testing.T) {
 				RequestInfo{Operation: OperationAllow, Outcome: RequestError}, ErrInvalidArgument},
 			{"too many", func() { _, _ = w.l.Allow(w.ctx, 6) },
 				RequestInfo{Operation: OperationAllow, Outcome: RequestError, Permits: 6}, ErrPermitsExceedRate},
-			{"several, refused", func() {
+			{"several, rejected", func() {
 				_, _ = w.client.TryAcquireAll(w.ctx, 0, Demand{second, 2}, Demand{w.l, 1})
-			}, RequestInfo{Operation: OperationAll, Outcome: RequestRefused, Permits: 3}, nil},
+			}, RequestInfo{Operation: OperationAll, Outcome: RequestRejected, Permits: 3}, nil},
 			{"several, in time", func() {
 				_, _ = w.client.TryAcquireAll(w.ctx, time.Minute, Demand{w.l, 1}, Demand{second, 2})
 			}, RequestInfo{Operation: OperationAll, Outcome: RequestGranted, Permits: 3, Duration: 8 * time.Second}, nil},

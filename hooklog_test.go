@@ -33,8 +33,8 @@ func TestLogHook(t *testing.T) {
 		{func() {
 			h.Request(ctx, RequestInfo{Limiter: "a", Operation: OperationAllow, Outcome: RequestError, Permits: 2, Err: ErrClosed})
 		}, `level=WARN msg="rate limiter: request" limiter=a operation=allow outcome=error permits=2 duration=0s error="ratelimiter: client is closed"`},
-		{func() { h.Event(Event{Kind: OutageBegan, Limiter: "a", Err: errors.New("refused")}) },
-			`level=WARN msg="rate limiter: outage began" limiter=a error=refused`},
+		{func() { h.Event(Event{Kind: OutageBegan, Limiter: "a", Err: errors.New("rejected")}) },
+			`level=WARN msg="rate limiter: outage began" limiter=a error=rejected`},
 		{func() { h.Event(Event{Kind: OutageEnded, Limiter: "a", Duration: time.Second, Degraded: 3}) },
 			`level=INFO msg="rate limiter: outage ended" limiter=a duration=1s degraded=3`},
 		{func() { h.Event(Event{Kind: Panicked, Limiter: "a", Err: errors.New("panicked: 1")}) },

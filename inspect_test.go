@@ -223,7 +223,7 @@ func TestInspectOfAMark(t *testing.T) {
 		inWorld(t, overall(10, 20*time.Second), func(t *testing.T, w *world) {
 			w.put(ahead, javaGrant(10))
 			w.setValue(0)
-			w.refused(10, 20*time.Second)
+			w.rejected(10, 20*time.Second)
 			for _, expired := range []bool{false, true} {
 				at := 20*time.Second - time.Millisecond
 				if expired {

@@ -57,14 +57,14 @@ func TestLimiterLivesWhilePermitsAreTakenAhead(t *testing.T) {
 	}
 }
 
-// TestWaitingListsKeepTheirLimitersAlive checks the same of lists: neither the limiter that refuses nor those that would
+// TestWaitingListsKeepTheirLimitersAlive checks the same of lists: neither the limiter that rejects nor those that would
 // have granted expires, whether or not one script decides.
 func TestWaitingListsKeepTheirLimitersAlive(t *testing.T) {
 	for _, n := range []int{2, 7} { // one script decides up to six
 		for name, rates := range map[string][2]Rate{
-			"the limiter that refuses":  {{Permits: 1, Interval: time.Second, KeepAlive: time.Second}, {Permits: 1, Interval: time.Second, KeepAlive: time.Second}},
-			"those that do not refuse":  {{Permits: 1, Interval: 10 * time.Second}, {Permits: 1, Interval: time.Second, KeepAlive: 2 * time.Second}},
-			"one that refuses, shortly": {{Permits: 1, Interval: 4 * time.Second, KeepAlive: 4 * time.Second}, {Permits: 9, Interval: time.Second, KeepAlive: 3 * time.Second}},
+			"the limiter that rejects":  {{Permits: 1, Interval: time.Second, KeepAlive: time.Second}, {Permits: 1, Interval: time.Second, KeepAlive: time.Second}},
+			"those that do not reject":  {{Permits: 1, Interval: 10 * time.Second}, {Permits: 1, Interval: time.Second, KeepAlive: 2 * time.Second}},
+			"one that rejects, shortly": {{Permits: 1, Interval: 4 * time.Second, KeepAlive: 4 * time.Second}, {Permits: 9, Interval: time.Second, KeepAlive: 3 * time.Second}},
 		} {
 			inWorld(t, rates[0], func(t *testing.T, w *world) {
 				needVirtualTTLs(t)
@@ -83,9 +83,9 @@ func TestWaitingListsKeepTheirLimitersAlive(t *testing.T) {
 	}
 }
 
-// TestRefusedListKeepsItsLimitersAlive checks that a list which is refused renews all of its limiters, as any refused call
+// TestRejectedListKeepsItsLimitersAlive checks that a list which is rejected renews all of its limiters, as any rejected call
 // but Peek does.
-func TestRefusedListKeepsItsLimitersAlive(t *testing.T) {
+func TestRejectedListKeepsItsLimitersAlive(t *testing.T) {
 	inWorld(t, Rate{Permits: 1, Interval: time.Minute, KeepAlive: time.Minute}, func(t *testing.T, w *world) {
 		needVirtualTTLs(t)
 		other := w.l.client.RateLimiter(w.l.Name() + "-other")

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWithKnownRefusals checks what callers see of it: results as if Redis had been asked, another process' release within
+// TestWithCachedRejections checks what callers see of it: results as if Redis had been asked, another process' release within
 // the bound, one of their own at once, and the option of one handle.
-func TestWithKnownRefusals(t *testing.T) {
+func TestWithCachedRejections(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		ctx := t.Context()
 		h := &ledger{}
-		c, peer := newClient(t, rdb, WithClientClock(), WithHook(h.hook()), WithKnownRefusals(time.Second)), newClient(t, rdb, WithClientClock())
+		c, peer := newClient(t, rdb, WithClientClock(), WithHook(h.hook()), WithCachedRejections(time.Second)), newClient(t, rdb, WithClientClock())
 		defer c.Close()
 		defer peer.Close()
 		name := redistest.Key(t)
@@ -49,7 +49,7 @@ func TestWithKnownRefusals(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, ok)
 		}))
-		require.NotZero(t, calls(func() { try(l.KnownRefusals(0), 2, false) }))
+		require.NotZero(t, calls(func() { try(l.CachedRejections(0), 2, false) }))
 		require.NotZero(t, calls(func() { try(l, 1, true) }))
 		try(l, 1, false)
 		require.NoError(t, peer.RateLimiter(name).Release(ctx, 1))
@@ -60,7 +60,7 @@ func TestWithKnownRefusals(t *testing.T) {
 		require.NoError(t, l.Release(ctx, 2))
 		try(l, 2, true)
 
-		_, err := l.KnownRefusals(-1).Allow(ctx, 1)
+		_, err := l.CachedRejections(-1).Allow(ctx, 1)
 		require.ErrorIs(t, err, ErrInvalidArgument)
 	})
 }

@@ -88,10 +88,10 @@ func (w *world) ask(b permit.Batch) permit.Reply {
 func (w *world) granted(permits int64) {
 	w.t.Helper()
 	r := w.try(permits)
-	require.True(w.t, r.Granted, "%d permits refused: %+v", permits, r)
+	require.True(w.t, r.Granted, "%d permits rejected: %+v", permits, r)
 }
 
-func (w *world) refused(permits int64, wait time.Duration) {
+func (w *world) rejected(permits int64, wait time.Duration) {
 	w.t.Helper()
 	r := w.try(permits)
 	require.False(w.t, r.Granted, "%d permits granted: %+v", permits, r)

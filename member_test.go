@@ -88,7 +88,7 @@ func TestGrantsOfEveryVersionCount(t *testing.T) {
 		}
 		w.setValue(10)
 		w.granted(10)
-		w.refused(1, 500*time.Millisecond)
+		w.rejected(1, 500*time.Millisecond)
 		w.at(500 * time.Millisecond)
 		w.granted(20)
 		require.NoError(t, w.l.Release(w.ctx, 25))

@@ -230,7 +230,7 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 }
 
 // TestDamageHeals puts the keys into any state. No call may fail, no wait may be longer than the interval, and
-// one interval after the first refusal all permits must be free again.
+// one interval after the first rejection all permits must be free again.
 func TestDamageHeals(t *testing.T) {
 	const rate, interval = 40, time.Second
 	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
@@ -266,7 +266,7 @@ func TestDamageHeals(t *testing.T) {
 			r, err := w.l.Allow(w.ctx, rate)
 			require.NoError(rt, err)
 			for tries := 0; !r.Granted || tries == 0; tries++ {
-				// Refused at most twice, because a value that was too high hides from the first call what lies
+				// Rejected at most twice, because a value that was too high hides from the first call what lies
 				// ahead of the clock.
 				require.Less(rt, tries, 3, "%+v", r)
 				require.LessOrEqual(rt, r.Wait, interval)

@@ -15,14 +15,14 @@ func TestNameThatIsAKeyOfAnotherLimiter(t *testing.T) {
 		for _, name := range keysOf(w.l, Overall)[1:] {
 			l := w.client.RateLimiter(name)
 			_, err := l.Allow(w.ctx, 1)
-			refused := []error{err, l.SetRate(w.ctx, overall(3, time.Second)), l.Acquire(w.ctx, 1), l.Release(w.ctx, 1)}
+			rejected := []error{err, l.SetRate(w.ctx, overall(3, time.Second)), l.Acquire(w.ctx, 1), l.Release(w.ctx, 1)}
 			_, err = l.TrySetRate(w.ctx, overall(3, time.Second))
-			refused = append(refused, err)
+			rejected = append(rejected, err)
 			_, err = l.Rate(w.ctx)
-			refused = append(refused, err)
+			rejected = append(rejected, err)
 			_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{l, 1})
-			refused = append(refused, err)
-			for _, err := range refused {
+			rejected = append(rejected, err)
+			for _, err := range rejected {
 				require.ErrorContains(t, err, "WRONGTYPE")
 				require.NotErrorIs(t, err, ErrUnavailable)
 			}

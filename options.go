@@ -16,7 +16,7 @@ type config struct {
 	clientKeyTTL time.Duration
 	recheck      time.Duration
 	outageLimit  time.Duration
-	refuseEarly  bool
+	rejectEarly  bool
 	known        time.Duration
 	policy       OutagePolicy
 	hooks        []Hook
@@ -70,24 +70,24 @@ func WithRecheck(d time.Duration) Option {
 	return func(c *config) { c.recheck = d }
 }
 
-// WithEarlyRefusal refuses a caller with a timeout as soon as the permits are known to take longer than the
+// WithEarlyRejection rejects a caller with a timeout as soon as the permits are known to take longer than the
 // time it has left, instead of letting it sleep. The caller may thereby miss a release or a new rate that would
 // have let it succeed. The default is to sleep for the time left and then return false, as Redisson does.
-func WithEarlyRefusal() Option {
-	return func(c *config) { c.refuseEarly = true }
+func WithEarlyRejection() Option {
+	return func(c *config) { c.rejectEarly = true }
 }
 
-// WithKnownRefusals lets the Client refuse requests that do not wait without asking Redis, if an earlier one for as
-// many permits or fewer was refused no longer than bound ago and the wait that Redis replied is not over. So a limiter
+// WithCachedRejections lets the Client reject requests that do not wait without asking Redis, if an earlier one for as
+// many permits or fewer was rejected no longer than bound ago and the wait that Redis replied is not over. So a limiter
 // that has no permits left costs Redis about one call in each bound, however many requests there are. A request may
-// then be refused although permits came back early, by a release or a new rate of another process or because the
+// then be rejected although permits came back early, by a release or a new rate of another process or because the
 // limiter was deleted: for no longer than bound. Changes made through this Client count at once. Result.Available is
-// as Redis replied. A Client knows refusals of up to 8,192 limiters.
+// as Redis replied. A Client knows rejections of up to 8,192 limiters.
 //
 // It applies to [RateLimiter.Allow], and to [RateLimiter.TryAcquire] without a timeout; others ask as ever. While Redis
-// is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use [RateLimiter.KnownRefusals].
+// is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use [RateLimiter.CachedRejections].
 // The default is 0: each request asks Redis.
-func WithKnownRefusals(bound time.Duration) Option {
+func WithCachedRejections(bound time.Duration) Option {
 	return func(c *config) { c.known = bound }
 }
 
@@ -126,7 +126,7 @@ func (c *config) validate() error {
 		return invalid("WithRecheck: %v is shorter than a millisecond", c.recheck)
 	}
 	if c.known < 0 {
-		return invalid("WithKnownRefusals: %v is negative", c.known)
+		return invalid("WithCachedRejections: %v is negative", c.known)
 	}
 	if c.outageLimit < 0 {
 		return invalid("WithOutageLimit: %v is negative", c.outageLimit)

@@ -41,7 +41,7 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 // and r until then.
 //
 // Callers that wait are served first come, first served, within their timeout and context; requests that do not
-// wait are refused as long as others wait. A request for more than the share gets ErrUnavailable with the
+// wait are rejected as long as others wait. A request for more than the share gets ErrUnavailable with the
 // numbers. If the rate has fewer permits than there are nodes the share is zero, and the policy acts as
 // FailClosed: one permit for each process would exceed the rate. In a [PerClient] limiter the permits belong to
 // this client alone, so nodes is 1. If [Rate].MinGap is set, the share is paced at nodes gaps per permit.

@@ -49,7 +49,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 
 	var (
 		all, degraded grantLog
-		refused       atomic.Int64 // while the outage is known
+		rejected      atomic.Int64 // while the outage is known
 		firstBack     atomic.Int64 // the first grant since back
 		back          atomic.Int64
 		stop          atomic.Bool
@@ -74,7 +74,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 						firstBack.CompareAndSwap(0, int64(now))
 					}
 				case r.Degraded:
-					refused.Add(1)
+					rejected.Add(1)
 				}
 				time.Sleep(time.Duration(2+i) * time.Millisecond)
 			}
@@ -126,7 +126,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 		require.Zero(t, meanwhile.total(), "granted without Redis")
 	case outage.FailOpen:
 		require.Greater(t, meanwhile.total(), 2*rate.Permits)
-		require.Zero(t, refused.Load(), "everybody is granted")
+		require.Zero(t, rejected.Load(), "everybody is granted")
 	case outage.LocalShare:
 		most, _ := meanwhile.worst(rate.Interval - ms)
 		share := rate.Permits / int64(p.nodes)

@@ -34,7 +34,7 @@ var overFullStates = map[string]overFull{
 }
 
 // make puts the state into the keys, each permit as a member of its own. The first falls due at once, so that
-// no caller is refused.
+// no caller is rejected.
 func (s overFull) make(w *world, r Rate) {
 	w.t.Helper()
 	for i := range s.used {
@@ -51,7 +51,7 @@ func (w *world) settled(rate int64) {
 }
 
 // TestOverFullStatesAreBroughtDown has a caller that asks for exactly what the state grants and is never
-// refused. Still no window may hold more than the rate, from one interval and one call on.
+// rejected. Still no window may hold more than the rate, from one interval and one call on.
 func TestOverFullStatesAreBroughtDown(t *testing.T) {
 	redistest.NoRace(t, "the engine is tested with it")
 	for name, state := range overFullStates {
@@ -190,11 +190,11 @@ func TestOverFullLargeSets(t *testing.T) {
 				w.settled(2000)
 				if lowered {
 					require.Zero(t, w.value())
-					w.refused(1, 59*time.Second) // until those of the second thousand expire
+					w.rejected(1, 59*time.Second) // until those of the second thousand expire
 				} else {
 					require.EqualValues(t, 500, w.value())
 					w.granted(500)
-					w.refused(1, 59*time.Second)
+					w.rejected(1, 59*time.Second)
 				}
 			})
 		})

@@ -25,12 +25,12 @@ func TestMinGap(t *testing.T) {
 	t.Run("a grant of n takes n gaps", func(t *testing.T) {
 		inWorld(t, paced(20, time.Second, 10*time.Millisecond), func(t *testing.T, w *world) {
 			w.granted(5)
-			w.refused(1, 50*time.Millisecond)
+			w.rejected(1, 50*time.Millisecond)
 			w.at(49 * time.Millisecond)
-			w.refused(3, time.Millisecond)
+			w.rejected(3, time.Millisecond)
 			w.at(50 * time.Millisecond)
 			w.granted(15)
-			w.refused(5, 950*time.Millisecond) // the window binds, not the gap
+			w.rejected(5, 950*time.Millisecond) // the window binds, not the gap
 			w.at(time.Second)
 			w.granted(5)
 		})
@@ -59,7 +59,7 @@ func TestMinGap(t *testing.T) {
 			defer other.client.Close()
 			other.l = other.client.RateLimiter(w.l.Name())
 			w.granted(1)
-			other.refused(1, 50*time.Millisecond)
+			other.rejected(1, 50*time.Millisecond)
 		})
 	})
 	t.Run("a score ahead of the clock does not stop it", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestMinGap(t *testing.T) {
 			require.Equal(t, r, got)
 			require.Equal(t, "OVERALL 20/1s gap 50ms", got.String())
 			w.granted(1)
-			w.refused(1, 50*time.Millisecond)
+			w.rejected(1, 50*time.Millisecond)
 			r.MinGap = 0
 			require.NoError(t, w.l.SetRate(w.ctx, r))
 			w.granted(20)

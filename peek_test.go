@@ -31,7 +31,7 @@ func TestPeekTakesNothing(t *testing.T) {
 		require.False(t, r.Granted)
 		require.Equal(t, 7*time.Second, r.Wait)
 		require.EqualValues(t, 1, r.Available)
-		w.refused(3, 7*time.Second)
+		w.rejected(3, 7*time.Second)
 		w.granted(1)
 	})
 }

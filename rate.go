@@ -15,7 +15,7 @@ type Rate struct {
 	Permits int64
 	// Interval is the length of the window: a whole number of milliseconds, and at least one.
 	Interval time.Duration
-	// KeepAlive is how long the limiter lives after the last acquire, granted or refused; then Redis deletes it together
+	// KeepAlive is how long the limiter lives after the last acquire, granted or rejected; then Redis deletes it together
 	// with its rate. As long as callers wait for permits of this limiter alone it is renewed. A [Client.AcquireAll] that
 	// waits behind others for another limiter does not renew it, so it should be longer than such callers wait. It is 0
 	// for a limiter that stays, or a whole number of milliseconds and at least Interval. Redisson before 3.38.0 ignores it.

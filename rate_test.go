@@ -130,7 +130,7 @@ func TestTTLRule(t *testing.T) {
 			for _, k := range keysOf(w.l, typ) {
 				require.NoError(t, w.rdb.PExpire(w.ctx, k, time.Minute).Err())
 			}
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			near(t, time.Hour, ttls(w))
 		})
 		inWorld(t, Rate{Type: typ, Permits: 2, Interval: time.Second}, func(t *testing.T, w *world) {
@@ -140,7 +140,7 @@ func TestTTLRule(t *testing.T) {
 			w.granted(1)
 			near(t, 20*time.Minute, ttls(w))
 			w.granted(1)
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 			near(t, 20*time.Minute, ttls(w))
 		})
 	}
@@ -160,9 +160,9 @@ func TestTTLRule(t *testing.T) {
 func TestHashInItsLastMillisecond(t *testing.T) {
 	redistest.NoRace(t, "one caller at a time")
 	calls := map[string]func(w *world, other *RateLimiter) error{
-		"Try":     func(w *world, _ *RateLimiter) error { _, err := w.l.Allow(w.ctx, 1); return err },
-		"refused": func(w *world, _ *RateLimiter) error { _, err := w.l.Allow(w.ctx, 10); return err },
-		"Release": func(w *world, _ *RateLimiter) error { return w.l.Release(w.ctx, 1) },
+		"Try":      func(w *world, _ *RateLimiter) error { _, err := w.l.Allow(w.ctx, 1); return err },
+		"rejected": func(w *world, _ *RateLimiter) error { _, err := w.l.Allow(w.ctx, 10); return err },
+		"Release":  func(w *world, _ *RateLimiter) error { return w.l.Release(w.ctx, 1) },
 		"TryAcquireAll": func(w *world, other *RateLimiter) error {
 			_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1})
 			return err
@@ -357,7 +357,7 @@ func TestPerClient(t *testing.T) {
 		w.granted(3)
 		peer.available(3)
 		peer.granted(2)
-		w.refused(1, time.Second)
+		w.rejected(1, time.Second)
 		require.NoError(t, peer.l.Release(w.ctx, 2))
 		peer.available(3)
 		w.available(0)

@@ -28,7 +28,7 @@ type RateLimiter struct {
 	redis  redisson.Limiter // reads and writes what Redis holds
 	handle engine.Handle    // the callers of this process that want permits
 	policy *outage.Policy   // nil for FailClosed
-	known  time.Duration    // how long a refusal is known
+	known  time.Duration    // how long a rejection is known
 }
 
 // A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in

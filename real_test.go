@@ -100,7 +100,7 @@ func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) er
 	return err
 }
 
-// asleep returns how many callers of l have been refused and wait while nothing is in flight.
+// asleep returns how many callers of l have been rejected and wait while nothing is in flight.
 func asleep(l *RateLimiter) int {
 	return l.handle.Snapshot().Asleep
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRefusedWritesAreOneOutage lets real servers refuse writes while reads go on, under requests of which most are
-// refused for want of permits, and which reclaim expired permits, as Redis allows while it is out of memory. It is
+// TestRejectedWritesAreOneOutage lets real servers reject writes while reads go on, under requests of which most are
+// rejected for want of permits, and which reclaim expired permits, as Redis allows while it is out of memory. It is
 // one outage, whose policy decides until writes work again.
-func TestRefusedWritesAreOneOutage(t *testing.T) {
+func TestRejectedWritesAreOneOutage(t *testing.T) {
 	redistest.NeedReal(t)
 	tests := map[string]func(*testing.T){}
 	for _, says := range []string{"OOM", "NOREPLICAS", "READONLY", "MISCONF"} {
-		tests[says] = func(t *testing.T) { writesRefused(t, newPatient(t), says, refusals[says]) }
+		tests[says] = func(t *testing.T) { writesRefused(t, newPatient(t), says, rejections[says]) }
 	}
 	abreast(t, tests)
 }

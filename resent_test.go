@@ -86,7 +86,7 @@ func TestListThatIsSentAgain(t *testing.T) {
 				w.holds(l[j], 10, 10-left)
 			}
 		}
-		// One permit of the first is left. A refusal is a refusal both times.
+		// One permit of the first is left. A rejection is a rejection both times.
 		r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 2}, Demand{l[1], 1})
 		require.NoError(t, err)
 		w.same(AllResult{Limiter: l[0], Wait: time.Minute}, r)
@@ -135,7 +135,7 @@ func TestOperationsThatAreSentAgain(t *testing.T) {
 			holds(10, 3)
 			w.granted(2)
 			w.granted(2)
-			w.refused(4, time.Minute)
+			w.rejected(4, time.Minute)
 			holds(10, 7)
 			id := w.client.redis.NewID()
 			grant := permit.Grant{ID: id.Run(0), Permits: 3}

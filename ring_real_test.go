@@ -211,7 +211,7 @@ func TestRingWithAFrozenShard(t *testing.T) {
 	require.NoError(t, l.Acquire(r.ctx, 15))
 	granted, begin := 15, time.Now()
 	r.victim.Pause()
-	for out, refused := false, 0; refused < 100; time.Sleep(10 * time.Millisecond) { // until Redis has decided so often again
+	for out, rejected := false, 0; rejected < 100; time.Sleep(10 * time.Millisecond) { // until Redis has decided so often again
 		require.Less(t, time.Since(begin), time.Minute, "the heartbeat never takes it out, or never back")
 		if !out && r.rdb.Len() < 3 {
 			out = true
@@ -228,7 +228,7 @@ func TestRingWithAFrozenShard(t *testing.T) {
 		} else if a.Granted {
 			granted++
 		} else if out {
-			refused++
+			rejected++
 		}
 		_, err = other.Allow(r.ctx, 1)
 		require.NoError(t, err)

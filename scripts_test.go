@@ -19,7 +19,7 @@ func allScripts() (list []*redisson.Script) {
 }
 
 // TestScriptHeaders checks that three things agree: the header of each script, the KEYS and ARGV in its body,
-// and the numbers that the Go wrapper sends, which refuses a call with other numbers.
+// and the numbers that the Go wrapper sends, which rejects a call with other numbers.
 func TestScriptHeaders(t *testing.T) {
 	files, err := filepath.Glob("scripts/*.lua")
 	require.NoError(t, err)

@@ -55,7 +55,7 @@ func (j *jvm) ask(permits int64) (wait time.Duration) {
 }
 
 // To whoever finds it, a tripwire is a grant that has expired: no permit is lost or gained, and a caller of
-// Redisson that is refused removes it.
+// Redisson that is rejected removes it.
 func TestTripwireIsNobodysPermit(t *testing.T) {
 	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		inWorld(t, overall(3, 10*time.Second), func(t *testing.T, w *world) {
@@ -82,7 +82,7 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 			require.EqualValues(t, -1, w.value(), "planted again")
 			require.NoError(t, w.l.Release(w.ctx, 1))
 			wg.Wait()
-			w.refused(1, 10*time.Second-w.elapsed())
+			w.rejected(1, 10*time.Second-w.elapsed())
 			used, _ = w.used()
 			require.EqualValues(t, 3, used)
 			require.Zero(t, w.value())

@@ -27,7 +27,7 @@ func TestSecondTripIsRare(t *testing.T) {
 		run     permit.Run
 	}{
 		"granted":           {rate: permit.Rate{Permits: 1000, Interval: time.Second}, run: permit.Run{Permits: 1, Count: 1}},
-		"most refused":      {rate: permit.Rate{Permits: 10, Interval: time.Second}, between: time.Millisecond, run: permit.Run{Permits: 1, Count: 1}},
+		"most rejected":     {rate: permit.Rate{Permits: 10, Interval: time.Second}, between: time.Millisecond, run: permit.Run{Permits: 1, Count: 1}},
 		"partly":            {rate: permit.Rate{Permits: 10, Interval: time.Second}, between: 30 * time.Millisecond, run: permit.Run{Permits: 3, Count: 4}},
 		"PER_CLIENT":        {rate: permit.Rate{Type: permit.PerClient, Permits: 10, Interval: time.Second}, between: 10 * time.Millisecond, run: permit.Run{Permits: 1, Count: 1}},
 		"large requests":    {rate: permit.Rate{Permits: 1000, Interval: time.Second}, expired: 300, between: 7 * time.Millisecond, run: permit.Run{Permits: 300, Count: 1}},

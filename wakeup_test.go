@@ -145,7 +145,7 @@ func TestChangesWakeWaiters(t *testing.T) {
 					require.NoError(t, l.Acquire(ctx, 1))
 					served := make(chan error, 1)
 					go func() { served <- l.Acquire(ctx, 1) }()
-					soon(t, "a waiter that has been refused", func() bool { return asleep(l) == 1 })
+					soon(t, "a waiter that has been rejected", func() bool { return asleep(l) == 1 })
 					due := time.Now().Add(which.within)
 					require.NoError(t, change(which.changes.RateLimiter(l.Name())))
 					err := inTime(t, served)

@@ -23,8 +23,8 @@ func BenchmarkAcquireManyLimiters(b *testing.B) {
 	eachContestant(b, "callers=64/limiters=10000", loadRow{callers: 64, limiters: 10_000})
 }
 
-func BenchmarkRefuse(b *testing.B) {
-	eachContestant(b, "callers=64", loadRow{callers: 64, limiters: 1, refuse: true})
+func BenchmarkReject(b *testing.B) {
+	eachContestant(b, "callers=64", loadRow{callers: 64, limiters: 1, reject: true})
 }
 
 func eachContestant(b *testing.B, name string, r loadRow) {
@@ -40,7 +40,7 @@ func eachContestant(b *testing.B, name string, r loadRow) {
 			j := r.job(fmt.Sprintf("b.%d.", serial))
 			s, err := c.open(b.Context(), j)
 			require.NoError(b, err)
-			if r.refuse {
+			if r.reject {
 				require.NoError(b, exhaust(b.Context(), s, j, c.about().held(j)))
 			}
 			_, err = resetUsage(b.Context(), all.rdb)
@@ -53,7 +53,7 @@ func eachContestant(b *testing.B, name string, r loadRow) {
 
 // parallel makes b.N requests from that many goroutines.
 func parallel(b *testing.B, callers int, ask try) tally {
-	var granted, refused atomic.Int64
+	var granted, rejected atomic.Int64
 	one := func(ctx context.Context, pick uint64) bool {
 		n, err := ask(ctx, pick)
 		if err != nil {
@@ -61,7 +61,7 @@ func parallel(b *testing.B, callers int, ask try) tally {
 			return false
 		}
 		if n == 0 {
-			refused.Add(1)
+			rejected.Add(1)
 		}
 		granted.Add(n)
 		return true
@@ -91,5 +91,5 @@ func parallel(b *testing.B, callers int, ask try) tally {
 		})
 	}
 	b.StopTimer()
-	return tally{Granted: granted.Load(), Refused: refused.Load(), Elapsed: time.Since(began)}
+	return tally{Granted: granted.Load(), Rejected: rejected.Load(), Elapsed: time.Since(began)}
 }

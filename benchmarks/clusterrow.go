@@ -75,7 +75,7 @@ func (r clusterRow) measure(ctx context.Context, b *bench, c contestant, name st
 		out[m] = after[i].asking(there.about()) * 1e6 / t.asked()
 	}
 	first.Granted += t.Granted
-	first.Refused += t.Refused
+	first.Rejected += t.Rejected
 	first.Failed += t.Failed
 	first.Error += t.Error
 	return out, r.check(ctx, there, s, first)

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestContestantsGrantAndRefuse checks that each contestant grants the permits that there are and refuses further
+// TestContestantsGrantAndReject checks that each contestant grants the permits that there are and rejects further
 // ones, and that Redis holds what was granted.
-func TestContestantsGrantAndRefuse(t *testing.T) {
+func TestContestantsGrantAndReject(t *testing.T) {
 	b := testBench(t)
 	for _, c := range b.contestants {
 		a := c.about()
@@ -27,7 +27,7 @@ func TestContestantsGrantAndRefuse(t *testing.T) {
 				granted, err := s.load(t.Context(), j)
 				require.NoError(t, err)
 				require.Zero(t, granted.Failed, granted.Error)
-				require.Zero(t, granted.Refused)
+				require.Zero(t, granted.Rejected)
 				require.GreaterOrEqual(t, granted.Granted, permits)
 				spent, err := s.spent(t.Context())
 				require.NoError(t, err)
@@ -39,9 +39,9 @@ func TestContestantsGrantAndRefuse(t *testing.T) {
 					continue
 				}
 				j.calls = 3
-				refused, err := s.load(t.Context(), j)
+				rejected, err := s.load(t.Context(), j)
 				require.NoError(t, err)
-				require.Equal(t, []int64{0, 3, 0}, []int64{refused.Granted, refused.Refused, refused.Failed})
+				require.Equal(t, []int64{0, 3, 0}, []int64{rejected.Granted, rejected.Rejected, rejected.Failed})
 				spent, err = s.spent(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, permits, spent)

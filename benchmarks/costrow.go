@@ -31,7 +31,7 @@ func (r costRow) about() rowAbout {
 	return rowAbout{
 		key: costsKey, title: "limit/: what a call and a subject cost Redis",
 		text: fmt.Sprintf("Time, from INFO commandstats: %s calls of one caller, back to back, on one subject, all granted, then as many "+
-			"of a subject that has no permit left, all refused. Commands are those of the scripts included, without the script call itself. "+
+			"of a subject that has no permit left, all rejected. Commands are those of the scripts included, without the script call itself. "+
 			"Bytes, from MEMORY USAGE of all keys of one subject: after its first call, and with all permits of a limit "+
 			"used up, 100 a minute and %s a minute. SlidingLog and RRateLimiter remember the window; what the others keep is as large for any limit. "+
 			"Beside it all of limit/ keep the id of the last grant of each process for ten seconds, so that a call whose reply is lost spends once, unless WithoutReplay. "+
@@ -42,7 +42,7 @@ func (r costRow) about() rowAbout {
 	}
 }
 
-var costMetrics = []metric{grantMetric, refusalMetric, commandsMetric, freshMetric, full100Metric, full10000Metric}
+var costMetrics = []metric{grantMetric, rejectionMetric, commandsMetric, freshMetric, full100Metric, full10000Metric}
 
 func (r costRow) takes(c contestant) bool {
 	a := c.about()
@@ -62,7 +62,7 @@ func (r costRow) measure(ctx context.Context, b *bench, c contestant, name strin
 	return out, err
 }
 
-// time measures calls that are all granted and calls that are all refused, and checks both against what Redis
+// time measures calls that are all granted and calls that are all rejected, and checks both against what Redis
 // holds.
 func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, out sample) error {
 	for _, part := range []struct {
@@ -70,10 +70,10 @@ func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, 
 		row loadRow
 	}{
 		{grantMetric, loadRow{callers: 1, limiters: 1}},
-		{refusalMetric, loadRow{callers: 1, limiters: 1, refuse: true}},
+		{rejectionMetric, loadRow{callers: 1, limiters: 1, reject: true}},
 	} {
 		j := part.row.job(name + string(part.m) + ".")
-		if !part.row.refuse {
+		if !part.row.reject {
 			j.logs = dropSoon
 		}
 		s, err := c.open(ctx, j)
@@ -82,7 +82,7 @@ func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, 
 		}
 		// Not measured: the first call may send the script itself.
 		before := before
-		if part.row.refuse {
+		if part.row.reject {
 			before = c.about().held(j)
 		}
 		if err := exhaust(ctx, s, j, before); err != nil {
@@ -100,10 +100,10 @@ func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, 
 		if err != nil {
 			return err
 		}
-		if t.Granted+t.Refused != r.calls {
-			return fmt.Errorf("of %d calls %d were granted, %d refused, %d failed: %s", r.calls, t.Granted, t.Refused, t.Failed, t.Error)
+		if t.Granted+t.Rejected != r.calls {
+			return fmt.Errorf("of %d calls %d were granted, %d rejected, %d failed: %s", r.calls, t.Granted, t.Rejected, t.Failed, t.Error)
 		}
-		if !part.row.refuse {
+		if !part.row.reject {
 			out[commandsMetric] = float64(u.ran()) / float64(r.calls)
 			t.Granted += before
 		}
@@ -129,8 +129,8 @@ func (r costRow) weigh(ctx context.Context, b *bench, c contestant, name string,
 			return 0, err
 		}
 		if t.Granted != j.calls*int64(j.callers) {
-			return 0, fmt.Errorf("of %d permits a minute %d more were granted, %d refused and %d failed: %s",
-				permits, t.Granted, t.Refused, t.Failed, t.Error)
+			return 0, fmt.Errorf("of %d permits a minute %d more were granted, %d rejected and %d failed: %s",
+				permits, t.Granted, t.Rejected, t.Failed, t.Error)
 		}
 		bytes, err := memory(ctx, b.rdb, s.keys())
 		return float64(bytes), err

@@ -10,17 +10,17 @@ import (
 
 // A tally is the outcome of a job for its callers.
 type tally struct {
-	Granted, Refused int64
-	Failed           int64 // calls that returned an error
-	Error            string
-	Elapsed          time.Duration
-	P50, P99         time.Duration
-	Mallocs          float64 // allocations of this process
-	Latency          *histogram
+	Granted, Rejected int64
+	Failed            int64 // calls that returned an error
+	Error             string
+	Elapsed           time.Duration
+	P50, P99          time.Duration
+	Mallocs           float64 // allocations of this process
+	Latency           *histogram
 }
 
 // A try makes one request to the limiter that pick chooses, and returns how many permits it was granted; 0 is a
-// refusal.
+// rejection.
 type try func(ctx context.Context, pick uint64) (int64, error)
 
 // drive runs callers that make requests for a duration or, if calls is not 0, so many times each. Calls under
@@ -50,7 +50,7 @@ func drive(ctx context.Context, j job, ask try) tally {
 	for i := range parts {
 		p := &parts[i]
 		t.Granted += p.granted
-		t.Refused += p.refused
+		t.Rejected += p.rejected
 		t.Failed += p.failed
 		if p.err != nil {
 			t.Error = p.err.Error()
@@ -63,9 +63,9 @@ func drive(ctx context.Context, j job, ask try) tally {
 
 // A part is the tally of one caller. Only the caller uses it until it has ended.
 type part struct {
-	granted, refused, failed int64
-	err                      error
-	latency                  histogram
+	granted, rejected, failed int64
+	err                       error
+	latency                   histogram
 }
 
 func (p *part) run(ctx context.Context, j job, ask try) {
@@ -82,7 +82,7 @@ func (p *part) run(ctx context.Context, j job, ask try) {
 				return
 			}
 		case granted == 0:
-			p.refused++
+			p.rejected++
 		default:
 			p.granted += granted
 		}
@@ -93,4 +93,4 @@ func (p *part) run(ctx context.Context, j job, ask try) {
 }
 
 // asked returns how many requests had a reply.
-func (t tally) asked() float64 { return float64(t.Granted + t.Refused) }
+func (t tally) asked() float64 { return float64(t.Granted + t.Rejected) }

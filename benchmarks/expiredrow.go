@@ -114,8 +114,8 @@ func (r expiredRow) reclaim(ctx context.Context, b *bench, s session, name strin
 		if err != nil {
 			return nil, err
 		}
-		if t.Failed > 0 || t.Refused > 0 || t.Granted == 0 {
-			return nil, fmt.Errorf("%d requests were granted, %d refused, %d failed: %s", t.Granted, t.Refused, t.Failed, t.Error)
+		if t.Failed > 0 || t.Rejected > 0 || t.Granted == 0 {
+			return nil, fmt.Errorf("%d requests were granted, %d rejected, %d failed: %s", t.Granted, t.Rejected, t.Failed, t.Error)
 		}
 		granted += t.Granted
 		slow, err := b.rdb.SlowLogGet(ctx, slowLogLength).Result()

@@ -159,7 +159,7 @@ func (s *javaSession) load(_ context.Context, j job) (tally, error) {
 		}
 	}
 	return tally{
-		Granted: n[0], Refused: n[1], Failed: n[2], Error: words[len(words)-1],
+		Granted: n[0], Rejected: n[1], Failed: n[2], Error: words[len(words)-1],
 		Elapsed: time.Duration(n[3]), P50: time.Duration(n[4]), P99: time.Duration(n[5]),
 	}, nil
 }

@@ -58,7 +58,7 @@ func (r limitWaitersRow) measure(ctx context.Context, b *bench, c contestant, na
 	if got, err := s.Allow(ctx, waitBurst); err != nil {
 		return nil, err
 	} else if !got.Granted {
-		return nil, fmt.Errorf("of an unused limiter %d permits were refused: %+v", waitBurst, got)
+		return nil, fmt.Errorf("of an unused limiter %d permits were rejected: %+v", waitBurst, got)
 	}
 	full, err := r.fullAt(ctx, l, s)
 	if err != nil {

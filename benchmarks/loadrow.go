@@ -14,7 +14,7 @@ type loadRow struct {
 	limiters         int
 	processes        int           // 0 for this one alone
 	interval         time.Duration // 0 for an hour, in which nothing expires
-	refuse           bool
+	reject           bool
 	limits           bool // the row is about package limit
 	baseline         string
 	duration         time.Duration
@@ -25,7 +25,7 @@ func (r loadRow) about() rowAbout {
 	if r.limits {
 		a.metrics, a.baseline = limitMetrics, redisRateKey
 	}
-	if r.limits && r.refuse {
+	if r.limits && r.reject {
 		a.metrics = slices.Insert(slices.Clone(a.metrics), 1, callRateMetric)
 	}
 	return a
@@ -44,7 +44,7 @@ func (r loadRow) takes(c contestant) bool {
 		return a.pipelined || a.key == oursKey || a.key == limitGCRAKey || a.key == redisRateKey || a.key == baselineKey
 	case a.limit:
 		return false
-	case r.refuse && a.unlimited, r.processes > 0 && a.java:
+	case r.reject && a.unlimited, r.processes > 0 && a.java:
 		return false
 	case r.processes > 0 && a.key == local{}.about().key:
 		return false // it cannot share
@@ -64,7 +64,7 @@ func (r loadRow) job(name string) job {
 	if r.interval > 0 {
 		j.interval = r.interval
 	}
-	if r.refuse {
+	if r.reject {
 		j.permits = 1
 	} else if r.limits {
 		j.logs = logWindow
@@ -78,7 +78,7 @@ func (r loadRow) measure(ctx context.Context, b *bench, c contestant, name strin
 	if err != nil {
 		return nil, err
 	}
-	if r.refuse {
+	if r.reject {
 		if err := exhaust(ctx, s, j, c.about().held(j)); err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (r loadRow) measure(ctx context.Context, b *bench, c contestant, name strin
 	if err := r.check(ctx, c, s, t); err != nil {
 		return nil, err
 	}
-	if (c.about().keeps || r.limits) && !r.refuse && r.limiters == 1 && r.interval == 0 {
+	if (c.about().keeps || r.limits) && !r.reject && r.limiters == 1 && r.interval == 0 {
 		bytes, err := memory(ctx, b.rdb, s.keys())
 		if err != nil {
 			return nil, err
@@ -131,7 +131,7 @@ func (r loadRow) sample(c contestant, t tally, before, after usage) sample {
 	if a.ceiling && !a.unlimited {
 		return out // it does not use Redis
 	}
-	if r.refuse && r.limits && !a.reads { // one that refuses by what it reads has few script calls and many others
+	if r.reject && r.limits && !a.reads { // one that rejects by what it reads has few script calls and many others
 		out[callRateMetric] = float64(after.scriptCalls) / t.Elapsed.Seconds()
 	}
 	out[cpuMetric] = (after.cpu - before.cpu) * 1e6 / t.asked()
@@ -159,12 +159,12 @@ func (r loadRow) check(ctx context.Context, c contestant, s session, t tally) er
 // Redis, and how many permits a limiter had.
 func (r loadRow) judge(t tally, spent, held int64) error {
 	switch {
-	case r.refuse && (t.Granted != 0 || t.Refused == 0 || spent != held):
-		return fmt.Errorf("of an empty limiter %d requests were granted and %d refused, and it holds %d", t.Granted, t.Refused, spent)
-	case r.refuse:
+	case r.reject && (t.Granted != 0 || t.Rejected == 0 || spent != held):
+		return fmt.Errorf("of an empty limiter %d requests were granted and %d rejected, and it holds %d", t.Granted, t.Rejected, spent)
+	case r.reject:
 		return nil
-	case t.Granted == 0 || t.Refused != 0:
-		return fmt.Errorf("%d requests were granted and %d refused", t.Granted, t.Refused)
+	case t.Granted == 0 || t.Rejected != 0:
+		return fmt.Errorf("%d requests were granted and %d rejected", t.Granted, t.Rejected)
 	case r.interval > 0 && (spent == 0 || spent > t.Granted):
 		return fmt.Errorf("%d requests were granted, and the window holds %d", t.Granted, spent)
 	case r.interval == 0 && spent != t.Granted:

@@ -102,7 +102,7 @@ const (
 	roundAllocsMetric metric = "roundallocs"
 
 	grantMetric     metric = "grant"
-	refusalMetric   metric = "refusal"
+	rejectionMetric metric = "rejection"
 	commandsMetric  metric = "commands"
 	freshMetric     metric = "fresh"
 	full100Metric   metric = "full100"
@@ -142,7 +142,7 @@ var metricTitles = map[metric]string{
 	nodeMetrics[2]:    "of that, node 3",
 
 	grantMetric:     "Redis time of a granted call, µs",
-	refusalMetric:   "Redis time of a refused call, µs",
+	rejectionMetric: "Redis time of a rejected call, µs",
 	commandsMetric:  "Redis commands of a granted call",
 	freshMetric:     "bytes after one call",
 	full100Metric:   "bytes, 100 in a minute",

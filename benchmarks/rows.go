@@ -84,7 +84,7 @@ func allRows(o options) []row {
 			text: fmt.Sprintf("One pipeline in %d begins and ends with INFO cpu: the CPU time of Redis between the two counts. "+
 				"A pipeline of more than 16 KiB lets others in between, whose time is in it. "+
 				"limit.GCRA has as many subjects.", flightsTimed)}},
-		loadRow{callers: 64, limiters: 1, duration: d, refuse: true, key: "refusals", title: "64 callers, all refused"},
+		loadRow{callers: 64, limiters: 1, duration: d, reject: true, key: "rejections", title: "64 callers, all rejected"},
 		loadRow{callers: 16, limiters: 1, duration: d, processes: processes, key: "processes",
 			title: fmt.Sprintf("%d processes share one limiter, 16 callers each", processes)},
 		waitersRow{waiters},
@@ -113,10 +113,10 @@ func limitRows(o options, subjects int) []row {
 	few.key, few.title = "limit-subjects-8", fmt.Sprintf("limit/: 8 callers, a limiter for each of %s subjects", grouped(subjects))
 	crowd.callers = 512
 	crowd.key, crowd.title = "limit-subjects-512", fmt.Sprintf("limit/: 512 callers, a limiter for each of %s subjects", grouped(subjects))
-	none.refuse, none.duration = true, 2*o.duration
+	none.reject, none.duration = true, 2*o.duration
 	none.text = fmt.Sprintf("For %v each, since a process asks about a subject that it knows to have no permits left once a second. "+
-		"throttled refuses by what it reads, without a script.", none.duration)
-	none.key, none.title = "limit-refused", "limit/: 64 callers on one limiter, all refused"
+		"throttled rejects by what it reads, without a script.", none.duration)
+	none.key, none.title = "limit-rejected", "limit/: 64 callers on one limiter, all rejected"
 	waiters := 200
 	if o.quick {
 		waiters = 20

@@ -113,7 +113,7 @@ func (l *sharedLimit) keys(s *limit.Shared) []string {
 }
 
 // turnOfLast returns the longest wait for which a reservation of the last permit is granted and one behind it is
-// refused: half the time of a permit separates their turns.
+// rejected: half the time of a permit separates their turns.
 func turnOfLast(j job) time.Duration {
 	permits, interval := j.refill()
 	turn := interval / time.Duration(permits)

@@ -19,7 +19,7 @@ func TestRows(t *testing.T) {
 		loadRow{key: callersKey(512), callers: 64, limiters: 1, duration: d},
 		loadRow{key: "expiring", callers: 8, limiters: 1, duration: 2 * d, interval: d},
 		loadRow{key: "limiters", callers: 8, limiters: 50, duration: d},
-		loadRow{key: "refusals", callers: 8, limiters: 1, duration: d, refuse: true},
+		loadRow{key: "rejections", callers: 8, limiters: 1, duration: d, reject: true},
 		loadRow{key: "processes", callers: 2, limiters: 1, duration: d, processes: 2},
 		loadRow{key: "limiters-processes", callers: 2, limiters: 50, duration: d, processes: 2, baseline: redisRateKey},
 		clusterRow{loadRow{key: "cluster", callers: 8, limiters: 50, duration: d, baseline: redisRateKey}},
@@ -31,7 +31,7 @@ func TestRows(t *testing.T) {
 		loadRow{key: "limit-1", callers: 1, limiters: 1, duration: d, limits: true},
 		loadRow{key: "limit-64", callers: 8, limiters: 1, duration: d, limits: true},
 		loadRow{key: "limit-subjects", callers: 8, limiters: 50, duration: d, limits: true},
-		loadRow{key: "limit-refused", callers: 8, limiters: 1, duration: d, limits: true, refuse: true},
+		loadRow{key: "limit-rejected", callers: 8, limiters: 1, duration: d, limits: true, reject: true},
 		costRow{calls: 50, many: 100},
 	} {
 		for _, c := range b.contestants {
@@ -73,21 +73,21 @@ func TestRows(t *testing.T) {
 	}
 	require.Positive(t, b.results.series("transport", oursKey, roundTripMetric)[0])
 	require.Positive(t, b.results.series("limit-waiters", "limit-token-bucket", callsMetric)[0])
-	require.Positive(t, b.results.series("limit-refused", redisRateKey, callRateMetric)[0])
-	require.Empty(t, b.results.series("limit-refused", "throttled", callRateMetric), "it refuses without a script")
+	require.Positive(t, b.results.series("limit-rejected", redisRateKey, callRateMetric)[0])
+	require.Empty(t, b.results.series("limit-rejected", "throttled", callRateMetric), "it rejects without a script")
 	for _, key := range append(limitKeys(), redisRateKey, "throttled") {
 		for _, m := range []metric{rateMetric, p99Metric, askMetric, keysMetric} {
 			require.Positive(t, b.results.series("limit-64", key, m)[0], "%s: %s", key, m)
 		}
 		for _, m := range costMetrics {
-			if m == refusalMetric && slices.Contains(limitKeys(), key) {
-				// What is known to be refused makes no call.
+			if m == rejectionMetric && slices.Contains(limitKeys(), key) {
+				// What is known to be rejected makes no call.
 				require.GreaterOrEqual(t, b.results.series(costsKey, key, m)[0], 0.0, "%s: %s", key, m)
 				continue
 			}
 			require.Positive(t, b.results.series(costsKey, key, m)[0], "%s: %s", key, m)
 		}
-		require.NotEmpty(t, b.results["limit-refused"][key], key)
+		require.NotEmpty(t, b.results["limit-rejected"][key], key)
 		require.NotEmpty(t, b.results["limit-subjects"][key], key)
 	}
 	for key, commands := range map[string]float64{limitGCRAKey: 3, "limit-smooth-bursty": 3, redisRateKey: 3, "throttled": 4} {
@@ -142,15 +142,15 @@ func TestWorkNotDoneFails(t *testing.T) {
 		liar
 		want string
 	}{
-		"granted but refused":          {loadRow{callers: 2, limiters: 1, duration: d, refuse: true}, liar{honest, true}, "of an empty limiter"},
-		"refused but granted":          {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "refused"},
-		"limit, granted but refused":   {loadRow{callers: 2, limiters: 1, duration: d, refuse: true, limits: true}, liar{limited, true}, "of an empty limiter"},
-		"limit, refused but granted":   {loadRow{callers: 2, limiters: 1, duration: d, limits: true}, liar{limited, false}, "refused"},
-		"costs, granted but refused":   {costRow{calls: 5, many: 10}, liar{limited, true}, "of an empty limiter"},
-		"costs, refused but granted":   {costRow{calls: 5, many: 10}, liar{limited, false}, "of 129 permits 0 were granted"},
-		"cluster, refused but granted": {clusterRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{honest, false}, "refused"},
-		"flights, refused but granted": {flightsRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{limited, false}, "refused"},
-		"returned unserved":            {waitersRow{20}, liar{honest, true}, "0 new permits"},
+		"granted but rejected":          {loadRow{callers: 2, limiters: 1, duration: d, reject: true}, liar{honest, true}, "of an empty limiter"},
+		"rejected but granted":          {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "rejected"},
+		"limit, granted but rejected":   {loadRow{callers: 2, limiters: 1, duration: d, reject: true, limits: true}, liar{limited, true}, "of an empty limiter"},
+		"limit, rejected but granted":   {loadRow{callers: 2, limiters: 1, duration: d, limits: true}, liar{limited, false}, "rejected"},
+		"costs, granted but rejected":   {costRow{calls: 5, many: 10}, liar{limited, true}, "of an empty limiter"},
+		"costs, rejected but granted":   {costRow{calls: 5, many: 10}, liar{limited, false}, "of 129 permits 0 were granted"},
+		"cluster, rejected but granted": {clusterRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{honest, false}, "rejected"},
+		"flights, rejected but granted": {flightsRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{limited, false}, "rejected"},
+		"returned unserved":             {waitersRow{20}, liar{honest, true}, "0 new permits"},
 	} {
 		_, err := b.cell(t.Context(), c.row, c.liar)
 		require.ErrorContains(t, err, c.want, name)
@@ -169,18 +169,18 @@ func TestWorkNotDoneFails(t *testing.T) {
 
 // TestJudge checks the table of what a load row accepts.
 func TestJudge(t *testing.T) {
-	all, none, expiring := loadRow{}, loadRow{refuse: true}, loadRow{interval: time.Second}
+	all, none, expiring := loadRow{}, loadRow{reject: true}, loadRow{interval: time.Second}
 	for _, c := range []struct {
-		row              loadRow
-		granted, refused int64
-		spent            int64
-		ok               bool
+		row               loadRow
+		granted, rejected int64
+		spent             int64
+		ok                bool
 	}{
 		{all, 5, 0, 5, true}, {all, 5, 0, 4, false}, {all, 5, 0, 6, false}, {all, 5, 1, 5, false}, {all, 0, 0, 0, false},
 		{none, 0, 9, 1, true}, {none, 0, 0, 1, false}, {none, 1, 9, 1, false}, {none, 0, 9, 2, false},
 		{expiring, 9, 0, 4, true}, {expiring, 9, 0, 0, false}, {expiring, 9, 0, 10, false}, {expiring, 9, 1, 4, false},
 	} {
-		err := c.row.judge(tally{Granted: c.granted, Refused: c.refused}, c.spent, 1)
+		err := c.row.judge(tally{Granted: c.granted, Rejected: c.rejected}, c.spent, 1)
 		require.Equal(t, c.ok, err == nil, "%+v: %v", c, err)
 	}
 }

@@ -113,7 +113,7 @@ func (b *bench) workers(ctx context.Context, count int, c contestant, j job) (to
 			return tally{}, errors.New("a worker was granted nothing")
 		}
 		total.Granted += t.Granted
-		total.Refused += t.Refused
+		total.Rejected += t.Rejected
 		total.Failed += t.Failed
 		total.Error += t.Error
 		total.Elapsed = max(total.Elapsed, t.Elapsed)

@@ -185,8 +185,8 @@ func (c cooled) granted(from, to time.Time) (sum int64) {
 	return sum
 }
 
-// refusedByAll checks that neither side gets a permit now, and that both report that none is available.
-func (c cooled) refusedByAll(until time.Time) {
+// rejectedByAll checks that neither side gets a permit now, and that both report that none is available.
+func (c cooled) rejectedByAll(until time.Time) {
 	c.Helper()
 	r := c.try(1)
 	require.False(c, r.Granted)
@@ -198,10 +198,10 @@ func (c cooled) refusedByAll(until time.Time) {
 	n, err := c.limiter.AvailablePermits(c.Context())
 	require.NoError(c, err)
 	require.Zero(c, n)
-	c.refusedByJava()
+	c.rejectedByJava()
 }
 
-func (c cooled) refusedByJava() {
+func (c cooled) rejectedByJava() {
 	c.Helper()
 	require.False(c, c.javaTries(1))
 	require.Zero(c, c.java.number(c, "availablePermits", c.name))
@@ -272,7 +272,7 @@ func (c cooled) callersThatWait(typ string) {
 	begun, until := c.coolDown(3 * time.Second)
 	require.WithinDuration(c, begun.Add(3*time.Second), until, underWay)
 	time.Sleep(time.Until(begun.Add(coolInterval + coolInterval/2))) // by now Java's callers have tried again
-	c.refusedByAll(until)
+	c.rejectedByAll(until)
 
 	callers.Wait()
 	require.Len(c, served, 4)
@@ -284,14 +284,14 @@ func (c cooled) callersThatWait(typ string) {
 	for i, wait := range waits {
 		l := wait()
 		require.EqualValues(c, 3-i, l.granted)
-		require.Zero(c, l.refused)
+		require.Zero(c, l.rejected)
 		for _, g := range l.grants {
 			require.False(c, g.at.Before(until), "returned %v before the end", until.Sub(g.at))
 			byJava = min(byJava, g.at.Sub(until))
 		}
 	}
 	l := givesUp()
-	require.EqualValues(c, 1, l.refused)
+	require.EqualValues(c, 1, l.rejected)
 	require.Zero(c, l.granted)
 	c.none(begun, until)
 	c.Logf("Redisson %s, %s: the first of Java's returns %v after the end, of ours %v", c.version, typ, byJava, byGo)
@@ -354,7 +354,7 @@ func (c cooled) longestWins() {
 	time.Sleep(600 * time.Millisecond)
 	_, longer := c.coolDown(2 * time.Second)
 	require.Greater(c, longer.Sub(until), 500*time.Millisecond)
-	c.refusedByAll(longer)
+	c.rejectedByAll(longer)
 	java()
 	c.none(begun, longer)
 	require.LessOrEqual(c, c.first(longer), soonAfter)
@@ -374,7 +374,7 @@ func (c cooled) lifted() {
 	begun, until := c.coolDown(4 * time.Second)
 	time.Sleep(time.Until(begun.Add(1500 * time.Millisecond)))
 	require.Empty(c, ours)
-	c.refusedByAll(until)
+	c.rejectedByAll(until)
 	ok, err := c.limiter.LiftCoolDown(c.Context())
 	require.NoError(c, err)
 	require.True(c, ok)

@@ -81,7 +81,7 @@ func (c twinCase) outOfReach() bool {
 // A twinMemory is what one of our clients remembers of the limiter between calls.
 type twinMemory struct {
 	typ       string
-	nextAudit int64 // when it looks for lost permits again, at the next refusal
+	nextAudit int64 // when it looks for lost permits again, at the next rejection
 }
 
 // minAudit and maxAudit bound the time between two such checks, in ms.
@@ -101,14 +101,14 @@ func (m *twinMemory) forget(c twinCase, answer twinAnswer) {
 	}
 }
 
-// claims reports whether this call has looked for lost permits. It does so when it is refused, even if it is granted
+// claims reports whether this call has looked for lost permits. It does so when it is rejected, even if it is granted
 // after that.
 func (c twinCase) claims(answer twinAnswer, met []string) bool {
-	return c.audits && (answer.word == refused || answer.word == granted && slices.Contains(met, "4") && !c.outOfReach())
+	return c.audits && (answer.word == rejected || answer.word == granted && slices.Contains(met, "4") && !c.outOfReach())
 }
 
-// refuses turns w into the outcome of our refusal of an argument.
-func (c twinCase) refuses(w *twinOutcome) bool {
+// rejects turns w into the outcome of our rejection of an argument.
+func (c twinCase) rejects(w *twinOutcome) bool {
 	*w = twinOutcome{twinAnswer{word: invalidArgument}, c.before.clone()}
 	return true
 }
@@ -119,10 +119,10 @@ func (c twinCase) keeps(w *twinOutcome) bool {
 	return c.op.setsRate() && c.op.keep && (was == "" || was == c.op.typ) && (w.answer.word == "null" || w.answer.word == "true")
 }
 
-// wait returns the exact wait of a refused acquire, the number of members that it spans, and the wait that the jar
+// wait returns the exact wait of a rejected acquire, the number of members that it spans, and the wait that the jar
 // returns instead, which is that of the oldest member.
 func (c twinCase) wait(w *twinOutcome) (wait int64, members int, oldest int64) {
-	if c.op.name != "tryAcquire" || w.answer.word != refused {
+	if c.op.name != "tryAcquire" || w.answer.word != rejected {
 		return 0, 0, 0
 	}
 	interval := c.before.number("interval")

@@ -276,7 +276,7 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 		case r[8] != 0:
 			return twinAnswer{word: fmt.Sprint("!more than a small set: ", r)}
 		case words != "" || now < memory.nextAudit:
-			return twinAnswer{refused, r[2], r[3]}
+			return twinAnswer{rejected, r[2], r[3]}
 		default:
 			words = "check"
 			memory.nextAudit = now + min(max(r[6], minAudit), maxAudit)

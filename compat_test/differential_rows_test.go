@@ -31,7 +31,7 @@ var twinRows = []twinRow{
 		s, _, _ := c.permits()
 		return c.op.usesPermits() && !s.has && len(s.members) > 0
 	}},
-	{id: "4", title: "lost permits come back, once an interval when somebody is refused", heals: func(c twinCase) bool {
+	{id: "4", title: "lost permits come back, once an interval when somebody is rejected", heals: func(c twinCase) bool {
 		s, expired, live := c.permits()
 		if !s.has || len(live) == 0 || s.value+s.members.total() >= c.before.number("rate") {
 			return false
@@ -50,10 +50,10 @@ var twinRows = []twinRow{
 		return c.op.name == "availablePermits" || c.op.name == "tryAcquire" && (len(expired) == 0 || !c.version.since("3.16.2"))
 	}},
 	{id: "10", title: "permits out of range: an error, and nothing changes", alters: func(c twinCase, w *twinOutcome) bool {
-		return c.op.usesPermits() && c.op.outOfRange() && c.refuses(w)
+		return c.op.usesPermits() && c.op.outOfRange() && c.rejects(w)
 	}},
 	{id: "11", title: "rates and intervals out of range: an error, and nothing changes", alters: func(c twinCase, w *twinOutcome) bool {
-		return !c.op.usesPermits() && c.op.outOfRange() && c.refuses(w)
+		return !c.op.usesPermits() && c.op.outOfRange() && c.rejects(w)
 	}},
 	{id: "12", title: "setRate forgets the state of the other type too", alters: func(c twinCase, w *twinOutcome) bool {
 		if !c.op.setsRate() || c.op.keep && c.before.hash["type"] == c.op.typ || c.op.keep && c.before.hash["type"] == "" ||
@@ -93,7 +93,7 @@ var twinRows = []twinRow{
 	}},
 	{id: "13", title: "a score ahead of the clock makes nobody wait longer than an interval", alters: func(c twinCase, w *twinOutcome) bool {
 		interval := c.before.number("interval")
-		if w.answer.word != refused || w.answer.wait <= interval {
+		if w.answer.word != rejected || w.answer.wait <= interval {
 			return false
 		}
 		w.answer.wait = interval
@@ -256,7 +256,7 @@ func alterClientTTL(c twinCase, w *twinOutcome, given bool) bool {
 	}
 	was, s := c.before.slots[c.slot], &w.state.slots[c.slot]
 	value, permits := s.valueTTL, s.permitsTTL
-	acquired := c.op.name == "tryAcquire" && (w.answer.word == granted || w.answer.word == refused)
+	acquired := c.op.name == "tryAcquire" && (w.answer.word == granted || w.answer.word == rejected)
 	applied := acquired || c.op.name == "release" && w.answer.word == "null"
 	if was.has && applied {
 		value = was.valueTTL

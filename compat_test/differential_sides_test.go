@@ -27,7 +27,7 @@ type twinOp struct {
 	ttl                       int64 // for expire
 }
 
-// A twinAnswer is "granted", "refused" with the wait in ms, a number, or a word of the peer's.
+// A twinAnswer is "granted", "rejected" with the wait in ms, a number, or a word of the peer's.
 type twinAnswer struct {
 	word string
 	wait int64
@@ -35,15 +35,15 @@ type twinAnswer struct {
 }
 
 func (a twinAnswer) String() string {
-	if a.word == refused {
-		return fmt.Sprintf("refused, %d ms", a.wait)
+	if a.word == rejected {
+		return fmt.Sprintf("rejected, %d ms", a.wait)
 	}
 	return a.word
 }
 
 const (
 	granted      = "granted"
-	refused      = "refused"
+	rejected     = "rejected"
 	nilNumber    = "!arithmetic on a nil value"
 	twinMaxValue = 1<<32 - 1
 )
@@ -68,7 +68,7 @@ func (o twinOp) setsRate() bool {
 	return o.name == "setRate" || o.name == "setRateArgs" || o.name == "updateRate"
 }
 
-// outOfRange reports whether an argument is one that we refuse and Redisson accepts.
+// outOfRange reports whether an argument is one that we reject and Redisson accepts.
 func (o twinOp) outOfRange() bool {
 	if o.setsRate() || o.name == "trySetRate" {
 		return o.rate < 1 || o.interval < 1
@@ -195,7 +195,7 @@ func (s sent) answer() twinAnswer {
 		if value == nil {
 			return twinAnswer{word: granted}
 		}
-		return twinAnswer{word: refused, wait: value.(int64)}
+		return twinAnswer{word: rejected, wait: value.(int64)}
 	case "availablePermits":
 		return twinAnswer{word: fmt.Sprint(value)} // a bulk string or a number, depending on the branch
 	case "release", "setRate", "setRateArgs":
@@ -244,7 +244,7 @@ func (l *library) do(ctx context.Context, op twinOp) twinAnswer {
 		case r.Granted:
 			return twinAnswer{granted, r.Wait.Milliseconds(), r.Available}
 		}
-		return twinAnswer{refused, r.Wait.Milliseconds(), r.Available}
+		return twinAnswer{rejected, r.Wait.Milliseconds(), r.Available}
 	}
 	var args []any
 	switch op.name {

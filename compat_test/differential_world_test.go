@@ -101,7 +101,7 @@ func (w *twinWorld) play(ctx context.Context, n int) error {
 func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	w.operations++
 	id, random := w.ids[op.client], w.jar.random(w.rng.Uint64())
-	// We do the operations whose arguments we refuse, because the jar would leave their effects behind.
+	// We do the operations whose arguments we reject, because the jar would leave their effects behind.
 	byUs := !w.mixed || w.rng.IntN(2) == 0 || op.outOfRange()
 	c := w.caseOf(op)
 	if byUs {
@@ -148,7 +148,7 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	}
 	if byUs && (did.answer.word != want.answer.word || did.answer.wait != want.answer.wait || len(did.state.differs(want.state)) > 0) {
 		// The call may have checked that value and the grants add up to the rate. It does so now and then, whether or
-		// not it is refused. If an earlier call has done so, this one need not.
+		// not it is rejected. If an earlier call has done so, this one need not.
 		for i, balanced := range append(c.balanced(), c.before, c.before) {
 			other := c
 			other.audits, other.checks = false, i <= len(c.balanced())
@@ -168,7 +168,7 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 		}
 	}
 	different := did.state.differs(want.state)
-	if acquired := op.name == "tryAcquire" && (did.answer.word == granted || did.answer.word == refused); byUs && acquired {
+	if acquired := op.name == "tryAcquire" && (did.answer.word == granted || did.answer.word == rejected); byUs && acquired {
 		if left := max(0, did.state.slots[c.slot].value); did.answer.left != left {
 			different = append(different, fmt.Sprintf("left, by the answer %d, in Redis %d", did.answer.left, left))
 		}
@@ -220,7 +220,7 @@ func (w *twinWorld) inHealed(ctx context.Context, c twinCase, random string) (ou
 
 // meet makes the two limiters equal after a deliberate difference has parted them. Mostly it takes our state, and in
 // mixed worlds also that of Redisson, so that we act on what Redisson leaves. The run does not continue with what
-// Redisson makes of arguments that we refuse.
+// Redisson makes of arguments that we reject.
 func (w *twinWorld) meet(ctx context.Context, met []string) error {
 	if len(w.ours.differs(w.theirs)) == 0 {
 		return nil

@@ -92,7 +92,7 @@ func TestDoctorOfAMixedRedis(t *testing.T) {
 		require.NoError(t, w.result(&tallies))
 		for name, tally := range tallies {
 			require.Empty(t, tally.Errors, name)
-			require.NotZero(t, tally.Granted+tally.Refused, name)
+			require.NotZero(t, tally.Granted+tally.Rejected, name)
 		}
 	}
 	doctor("afterwards")

@@ -54,7 +54,7 @@ func (a guavaAsk) String() string {
 }
 
 // A guavaAnswer is the result of a request. The wait of a grant is the time until it may be used. The wait of a
-// refusal is how much longer the timeout would have had to be. A tryAcquire does not tell that: there it is the time
+// rejection is how much longer the timeout would have had to be. A tryAcquire does not tell that: there it is the time
 // that the call took.
 type guavaAnswer struct {
 	granted bool
@@ -65,7 +65,7 @@ func (a guavaAnswer) String() string {
 	if a.granted {
 		return fmt.Sprintf("granted, wait %v", a.wait)
 	}
-	return fmt.Sprintf("refused, short of %v", a.wait)
+	return fmt.Sprintf("rejected, short of %v", a.wait)
 }
 
 // A guavaPlay is a series of requests to one limiter, from its creation on.
@@ -201,7 +201,7 @@ func guavaMaking(algorithm limit.Algorithm) string {
 
 func parseGuava(a guavaAsk, line string) (guavaAnswer, error) {
 	words := strings.Split(line, " ")
-	if len(words) < 2 || (a.call == guavaAcquire) != (len(words) == 3) || words[0] != "granted" && words[0] != "refused" {
+	if len(words) < 2 || (a.call == guavaAcquire) != (len(words) == 3) || words[0] != "granted" && words[0] != "rejected" {
 		return guavaAnswer{}, fmt.Errorf("no answer")
 	}
 	us, err := strconv.ParseInt(words[1], 10, 64)

@@ -24,7 +24,7 @@ const (
 )
 
 // TestDifferentialGuava plays random requests to Guava's real RateLimiter and to our local and shared limiters, and
-// compares the replies: the same grants and refusals, and the same waits, with no tolerance. Guava's setRate is left
+// compares the replies: the same grants and rejections, and the same waits, with no tolerance. Guava's setRate is left
 // out, because with us a limiter with other numbers is another limiter.
 func TestDifferentialGuava(t *testing.T) {
 	seed, requests := newTwinSeed(t), comparedOperations(t, guavaRequests)
@@ -116,14 +116,14 @@ func (s *guavaSides) agree(t *testing.T, what, version string, theirs [][]guavaA
 // met checks that the plays have met the cases in which replies change.
 func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
 	t.Helper()
-	var refused, early, within, waits int
+	var rejected, early, within, waits int
 	for i, p := range s.plays {
 		for k, ask := range p.asks {
 			a := answers[i][k]
 			try := ask.call == guavaTryAcquire || ask.call == guavaTryReserve
 			switch {
 			case !a.granted:
-				refused++
+				rejected++
 				if a.wait == time.Microsecond {
 					early++
 				}
@@ -135,8 +135,8 @@ func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
 			}
 		}
 	}
-	t.Logf("%d refused, %d of them short of 1 µs; %d waited, %d of them as long as they would", refused, early, waits, within)
-	for _, n := range []int{refused, early, waits, within} {
+	t.Logf("%d rejected, %d of them short of 1 µs; %d waited, %d of them as long as they would", rejected, early, waits, within)
+	for _, n := range []int{rejected, early, waits, within} {
 		require.NotZero(t, n)
 	}
 }

@@ -38,7 +38,7 @@ type (
 )
 
 const (
-	kindTake  historyKind = iota // granted or refused
+	kindTake  historyKind = iota // granted or rejected
 	kindRead                     // available permits
 	kindLeave                    // may have been granted without anyone being told, now or later
 	kindBack                     // what was granted that way may go back, now or later
@@ -52,7 +52,7 @@ const never = math.MaxInt64
 // expires and time does not matter.
 //
 // Otherwise each reply has bounds for its instant, and the model demands what holds at every instant within the
-// bounds: a grant must fit beside the grants that are certainly in its window, and a refusal must be due to those
+// bounds: a grant must fit beside the grants that are certainly in its window, and a rejection must be due to those
 // that may be in it. With exact instants, which Allow tells, the model is exact.
 func historyModel(rate int64, interval time.Duration) porcupine.Model {
 	m := &historyRules{rate: rate, interval: interval.Milliseconds(), timeless: interval >= time.Hour}

@@ -149,7 +149,7 @@ func (plan historyPlan) run(t *testing.T) judged {
 			}
 		}
 	}
-	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v, %d played again, %d refusals beside one that waited not judged: %v",
+	t.Logf("%d histories of %d operations, %d of them grants, with %d replies lost, played in %v, judged in %v, %d played again, %d rejections beside one that waited not judged: %v",
 		plan.n, operations, grants, p.Counts().LostReplies, played.Round(time.Millisecond),
 		(time.Since(began) - played).Round(time.Millisecond), again.Load(), notJudged.Load(), out.counts)
 	require.Equal(t, plan.share > 0, p.Counts().LostReplies+p.Counts().Doubled > 0)
@@ -246,7 +246,7 @@ func (h *history) acquire(rng *rand.Rand, client int) {
 	h.waits = append(h.waits, w)
 }
 
-// judgeable returns the operations without the refusals that are due to a caller of the same client that had waited for
+// judgeable returns the operations without the rejections that are due to a caller of the same client that had waited for
 // longer than an interval: permits are then kept for that caller, and the model knows of none that are kept.
 func (h *history) judgeable() []porcupine.Operation {
 	return slices.DeleteFunc(slices.Clone(h.operations), func(o porcupine.Operation) bool {

@@ -87,7 +87,7 @@ func TestHistoryExpiresTellsTwice(t *testing.T) {
 	plan.run(t).requireRejected(t)
 }
 
-// tellTwice reports one refused request in every so many as granted.
+// tellTwice reports one rejected request in every so many as granted.
 func (h *history) tellTwice(rng *rand.Rand, client, one int) {
 	permits := 1 + rng.Int64N(4)
 	h.take(client, permits, func() (bool, time.Time, error) {

@@ -163,7 +163,7 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 						}
 					case err == nil:
 						if r.Limiter == nil || r.Wait <= 0 && !timed {
-							w.Errorf("refused by nobody: %+v", r)
+							w.Errorf("rejected by nobody: %+v", r)
 						}
 					case timed && errors.Is(err, ratelimiter.ErrUnavailable): // its time was up first
 					default: // the last attempt always gets a reply
@@ -182,12 +182,12 @@ func (w *lossy) runLists(seed uint64, lists []list, goal, callersOf int) *listLo
 		asked.Load(), granted.Load(), losers.byScript[listKeys], losers.byScript[3], losers.slowest.Round(time.Millisecond))
 	require.Less(w, losers.slowest, listShort, "the machine is too slow: what was granted first would be back")
 	require.NotZero(w, granted.Load())
-	require.Less(w, granted.Load(), asked.Load()*9/10, "refusals get lost, too")
+	require.Less(w, granted.Load(), asked.Load()*9/10, "rejections get lost, too")
 	return losers
 }
 
 // TestLostRepliesOfLists checks that with 4,000 lost replies no permit of any of the limiters is lost, and that a
-// list that is refused by one limiter keeps no permits of the others.
+// list that is rejected by one limiter keeps no permits of the others.
 func TestLostRepliesOfLists(t *testing.T) {
 	seed := newTwinSeed(t).run
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)
@@ -203,7 +203,7 @@ func TestLostRepliesOfLists(t *testing.T) {
 }
 
 // TestLostRepliesOfListsInACluster checks the same where the limiters are on different nodes. They are called in
-// turn, and when one of them refuses, what was granted is refunded, each grant by its id.
+// turn, and when one of them rejects, what was granted is refunded, each grant by its id.
 func TestLostRepliesOfListsInACluster(t *testing.T) {
 	seed := newTwinSeed(t).run
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed)

@@ -88,7 +88,7 @@ const (
 )
 
 // newLossy makes two limiters of each kind. The permits of the long ones are used up in the course of the run, so
-// that refusals are lost as well.
+// that rejections are lost as well.
 func newLossy(t testing.TB, past redis.UniversalClient, through []redis.UniversalClient, proxies []*redistest.Proxy, long int64) *lossy {
 	t.Helper()
 	w := &lossy{TB: t, past: past, through: through, proxies: proxies}

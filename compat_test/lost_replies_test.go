@@ -232,7 +232,7 @@ func (j *jar) tryAcquire(ctx context.Context, rdb redis.UniversalClient, name, i
 	switch answer := (sent{op: op, cmd: cmd}).answer(); answer.word {
 	case granted:
 		return true, nil
-	case refused:
+	case rejected:
 		return false, nil
 	default:
 		return false, cmd.Err()

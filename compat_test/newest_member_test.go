@@ -47,7 +47,7 @@ func TestNewestMemberAndTheOldest(t *testing.T) {
 					t.Error(kind)
 				}
 			}
-			c.calls, c.errors = l.granted+l.refused+l.errors, l.errors
+			c.calls, c.errors = l.granted+l.rejected+l.errors, l.errors
 		})
 		return c
 	}

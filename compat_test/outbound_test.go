@@ -82,7 +82,7 @@ func (o *outbound) plain(t *testing.T) {
 	ledger := p.wait()
 	of := ledger.Dimensions
 	api, robot, address := of[dinggate.DimAppAPI], of[dinggate.DimRobot], of[dinggate.DimIP]
-	t.Logf("%d penalties, %d of the API, %d of the robot, %d of the address; %d of %d calls were refused", ledger.Total.Penalties,
+	t.Logf("%d penalties, %d of the API, %d of the robot, %d of the address; %d of %d calls were rejected", ledger.Total.Penalties,
 		api.Penalties, robot.Penalties, address.Penalties, ledger.Total.Refused, ledger.Total.Calls)
 	require.GreaterOrEqual(t, api.Penalties+address.Penalties, int64(2), "one a second, or all in one")
 	require.EqualValues(t, 1, robot.Penalties)

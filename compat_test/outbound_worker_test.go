@@ -72,7 +72,7 @@ func (p *outboundPlan) run() any {
 				mu.Lock()
 				defer mu.Unlock()
 				tally.Counts[e.Kind]++
-				if e.Kind != httplimit.EventAdmitted && e.Kind != httplimit.EventRefused {
+				if e.Kind != httplimit.EventAdmitted && e.Kind != httplimit.EventRejected {
 					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until, Reason: e.Reason}
 					if e.Err != nil {
 						event.Err = e.Err.Error()

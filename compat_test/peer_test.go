@@ -276,10 +276,10 @@ func (p *peer) kill() {
 
 // A load is the reply to burst or hammer.
 type load struct {
-	granted, permits, refused, errors int64
-	elapsed                           time.Duration
-	kinds                             []string // "COUNT*TEXT" for each kind of error
-	grants                            []grant  // for a hammer
+	granted, permits, rejected, errors int64
+	elapsed                            time.Duration
+	kinds                              []string // "COUNT*TEXT" for each kind of error
+	grants                             []grant  // for a hammer
 }
 
 type grant struct {
@@ -317,8 +317,8 @@ func parseLoad(text string) (load, error) {
 			l.granted = n
 		case "permits":
 			l.permits = n
-		case "refused":
-			l.refused = n
+		case "rejected":
+			l.rejected = n
 		case "errors":
 			l.errors = n
 		case "elapsed":

@@ -30,7 +30,7 @@ func TestRedissonHash(t *testing.T) {
 				require.Equal(t, want, rdb.HGetAll(t.Context(), name).Val(), "%s %s", operation, c.typ)
 				require.EqualValues(t, -1, rdb.PTTL(t.Context(), name).Val())
 				require.False(t, p.truth(t, "trySetRate", name, "OVERALL", 6, 20*time.Second))
-				require.Equal(t, want, rdb.HGetAll(t.Context(), name).Val(), "a refused trySetRate changes nothing")
+				require.Equal(t, want, rdb.HGetAll(t.Context(), name).Val(), "a rejected trySetRate changes nothing")
 			}
 		}
 	})
@@ -161,11 +161,11 @@ func TestRedissonAnswers(t *testing.T) {
 			began := time.Now()
 			require.True(t, p.truth(t, "tryAcquire", name, 2))
 			left := p.number(t, "availablePermits", name)
-			refused := []bool{p.truth(t, "tryAcquire", name, 2), p.truth(t, "tryAcquire", name, 2, 0),
+			rejected := []bool{p.truth(t, "tryAcquire", name, 2), p.truth(t, "tryAcquire", name, 2, 0),
 				p.truth(t, "tryAcquire", name, 2, 50*time.Millisecond)}
 			if wide = time.Since(began) < 350*time.Millisecond; wide {
 				require.EqualValues(t, 1, left)
-				require.Equal(t, []bool{false, false, false}, refused)
+				require.Equal(t, []bool{false, false, false}, rejected)
 				require.True(t, p.truth(t, "tryAcquire", name, 2, 5*time.Second))
 				require.GreaterOrEqual(t, time.Since(began), 390*time.Millisecond)
 				p.must(t, "acquire", name, 3)
@@ -247,7 +247,7 @@ func TestRedissonUpdateRate(t *testing.T) {
 	}, from("4.4.0"))
 }
 
-// TestRedissonTakesNegativePermits checks the reason why we refuse negative permits: Redisson accepts them, and the
+// TestRedissonTakesNegativePermits checks the reason why we reject negative permits: Redisson accepts them, and the
 // state is corrupt afterwards.
 func TestRedissonTakesNegativePermits(t *testing.T) {
 	eachVersion(t, func(t testing.TB, v version) {

@@ -211,7 +211,7 @@ func (s *soak) goes(n int, during time.Duration) []*worker {
 // javaFault matches what Redisson's callers may see while Redis is down.
 var javaFault = regexp.MustCompile(`Redis(Connection|Timeout|ResponseTimeout|NodeNotFound|Loading|Retry)Exception|LOADING|ClosedChannel`)
 
-// hammer starts the load of a JVM, in the modes of the Go processes. A version that forgets callers that it refuses
+// hammer starts the load of a JVM, in the modes of the Go processes. A version that forgets callers that it rejects
 // too often blocks for a second at most (TestTroubleStarvedAcquire).
 func (s *soak) hammer(l *soakLimiter, p *peer, during time.Duration) {
 	block := "block"
@@ -252,7 +252,7 @@ func (s *soak) wait() { s.running.Wait() }
 // restartRedis kills Redis while it is busy, and starts it again after a moment.
 func (s *soak) restartRedis() (missed int) {
 	s.server.Kill()
-	s.gate.Refuse()
+	s.gate.Reject()
 	s.gate.Cut(false)
 	s.seen.lost()
 	time.Sleep(500 * time.Millisecond)

@@ -25,8 +25,8 @@ type soakPlan struct {
 
 // A soakTally counts what the callers were told on one limiter.
 type soakTally struct {
-	Granted, Permits, Refused int64
-	Faults, Errors            map[string]int64
+	Granted, Permits, Rejected int64
+	Faults, Errors             map[string]int64
 }
 
 // run ends each goroutine after its last call, which it never cancels: a permit granted to a cancelled call would
@@ -59,7 +59,7 @@ func (p *soakPlan) run() any {
 						tally.Granted++
 						tally.Permits += n
 					default:
-						tally.Refused++
+						tally.Rejected++
 					}
 					mu.Unlock()
 					if !ok {

@@ -98,7 +98,7 @@ func suiteZeroTimeout(s *stage) {
 	}
 }
 
-// suiteTryAcquire checks that a refusal takes the timeout and no longer.
+// suiteTryAcquire checks that a rejection takes the timeout and no longer.
 func suiteTryAcquire(s *stage) {
 	began := time.Now()
 	s.want(true, "trySetRate", overall, 1, 5*time.Second)

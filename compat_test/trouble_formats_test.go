@@ -53,7 +53,7 @@ func listed(t testing.TB, name string) version {
 }
 
 // TestTroubleLc0IReadByBc0I checks that 4.7.0 takes random bytes of 3.16.8's members for permits. With one member
-// that has expired and one that has not, it refuses for ages.
+// that has expired and one that has not, it rejects for ages.
 func TestTroubleLc0IReadByBc0I(t *testing.T) {
 	steadily(t, lc0IReadByBc0I, newestListed(), listed(t, "3.16.8"))
 }

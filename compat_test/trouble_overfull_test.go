@@ -54,7 +54,7 @@ func (t trouble) requireWhole(rate int64) {
 }
 
 // TestTroubleReleaseByJava checks that our calls put right what Redisson's release leaves: it keeps the grants, so
-// that value and the members are more than the rate, and a caller of ours that is never refused would get as many
+// that value and the members are more than the rate, and a caller of ours that is never rejected would get as many
 // more in every window. The caller loses nothing of what was released.
 func TestTroubleReleaseByJava(t *testing.T) {
 	versionsAbreast(t, func(tb testing.TB, v version) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forgetsCallers reports whether each refusal of a blocked acquire adds a link to a chain of futures, until the chain
+// forgetsCallers reports whether each rejection of a blocked acquire adds a link to a chain of futures, until the chain
 // is too long for the stack of the thread that completes it. Then the permits are spent and the caller is never told
 // (Redisson's issue 6959; 4.3.0 waits in a loop). Of the matrix these versions are 3.20.1, 3.34.1 and 3.52.0; earlier
 // ones have no such chain.

@@ -33,7 +33,7 @@ func TestTroubleValueShortWithEmptySet(t *testing.T) {
 }
 
 // TestTroubleLeakedCapacity checks a limiter on which a script of Redisson's was sent again and took its permits
-// twice. Java never gets them back; one refused call of ours raises the permits left.
+// twice. Java never gets them back; one rejected call of ours raises the permits left.
 func TestTroubleLeakedCapacity(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 700 * time.Millisecond
@@ -53,7 +53,7 @@ func TestTroubleLeakedCapacity(t *testing.T) {
 		time.Sleep(interval + 20*time.Millisecond)
 		require.EqualValues(t, 5, t.java.number(t, "availablePermits", l.name))
 
-		// While a grant is live, a call of ours that is refused gives back the permits that no grant holds.
+		// While a grant is live, a call of ours that is rejected gives back the permits that no grant holds.
 		l = t.another(5, time.Hour)
 		leak(2)
 		require.False(t, l.javaTries(2), "1 is left, 2 are used, 2 are lost")

@@ -109,7 +109,7 @@ func chaos(f *fault) {
 		case 0:
 			proxy.Cut(r.IntN(2) == 0)
 		case 1:
-			proxy.Refuse()
+			proxy.Reject()
 			proxy.Cut(true)
 			time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
 			proxy.Admit()

@@ -171,7 +171,7 @@ func evicted(f *fault) {
 	require.Positive(f, value*set*hash*whole, "every kind of loss")
 }
 
-// outOfMemory lets Redis refuse writes for some seconds.
+// outOfMemory lets Redis reject writes for some seconds.
 func outOfMemory(f *fault) {
 	s := redistest.Start(f)
 	closed, open := newFleet(f, at(s.Addr())), newFleet(f, at(s.Addr()), ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))

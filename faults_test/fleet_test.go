@@ -15,7 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// ample is the rate of a limiter on which nobody is refused: with an interval of an hour its set holds every grant of
+// ample is the rate of a limiter on which nobody is rejected: with an interval of an hour its set holds every grant of
 // the run, and what lies in Redis must be what the callers were told, to the permit.
 const ample = 10_000_000
 

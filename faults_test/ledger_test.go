@@ -31,7 +31,7 @@ type grant struct {
 type ledger struct {
 	mu       sync.Mutex
 	grants   []grant
-	refused  int
+	rejected int
 	degraded int // grants by an outage policy, which are not among the grants
 	away     map[string]int
 	wrong    map[string]int // errors other than ErrUnavailable
@@ -55,7 +55,7 @@ func (b *ledger) note(begin time.Time, permits int64, granted, degraded bool, er
 		}
 		(*kind)[err.Error()]++
 	case !granted:
-		b.refused++
+		b.rejected++
 	case degraded:
 		b.degraded++
 	default:

@@ -27,7 +27,7 @@ func flapping(f *fault) {
 	begin := time.Now()
 	for time.Since(begin) < 10*time.Second {
 		time.Sleep(every)
-		proxy.Refuse()
+		proxy.Reject()
 		proxy.Cut(true)
 		time.Sleep(every)
 		proxy.Admit()

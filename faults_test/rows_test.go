@@ -24,7 +24,7 @@ var rows = []row{
 		"the same", sentinelManual,
 	},
 	{
-		"min-replicas", "the master has lost its replica and refuses writes (`min-replicas-to-write`, NOREPLICAS)",
+		"min-replicas", "the master has lost its replica and rejects writes (`min-replicas-to-write`, NOREPLICAS)",
 		"nothing granted; drift 0; the first grant within 2.5 s after the master takes writes", minReplicas,
 	},
 	{
@@ -85,7 +85,7 @@ var rows = []row{
 		"without its value: nothing beyond the rate; without its set: at most one rate more; without its hash: ErrNotInitialized; all are sound afterwards", evicted,
 	},
 	{
-		"OOM", "Redis is out of memory and refuses writes (`noeviction`)",
+		"OOM", "Redis is out of memory and rejects writes (`noeviction`)",
 		"nothing granted without Redis but by policy, which engages within 2 s; one outage; drift 0; the first grant within 2.5 s after it", outOfMemory,
 	},
 	{

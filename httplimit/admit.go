@@ -41,7 +41,7 @@ func (c *call) admit() error {
 		degraded, err = c.acquire(ctx, limit, byContext)
 	}
 	if err != nil {
-		c.refused(err)
+		c.rejected(err)
 		if !c.t.cfg.dryRun {
 			return err
 		}
@@ -58,13 +58,13 @@ func (c *call) admit() error {
 	return nil
 }
 
-// refused emits the event of a refusal; err is an *Error.
-func (c *call) refused(err error) {
+// rejected emits the event of a rejection; err is an *Error.
+func (c *call) rejected(err error) {
 	e := c.event
-	e.Kind, e.Err = EventRefused, err
-	var refusal *Error
-	if errors.As(err, &refusal) {
-		e.Limiter, e.Wait, e.Reason = refusal.Limiter, refusal.Wait, refusal.Reason
+	e.Kind, e.Err = EventRejected, err
+	var rejection *Error
+	if errors.As(err, &rejection) {
+		e.Limiter, e.Wait, e.Reason = rejection.Limiter, rejection.Wait, rejection.Reason
 	}
 	c.t.emit(e)
 }
@@ -89,7 +89,7 @@ func (c *call) patience(ctx context.Context) (limit time.Duration, byContext boo
 // acquire acquires the permits of the whole plan within limit. It reports whether an outage policy granted any of them.
 func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool) (degraded bool, err error) {
 	end := time.Now().Add(limit)
-	refusal := func(name string, wait time.Duration, reason string) error {
+	rejection := func(name string, wait time.Duration, reason string) error {
 		e := &Error{Limiter: name, Wait: wait, Reason: reason}
 		if byContext {
 			e.Err = context.DeadlineExceeded
@@ -104,14 +104,14 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 			return false, nil
 		}
 		if l, wait, reason := c.held(ctx, end); l != nil {
-			if c.t.cfg.refuseEarly && wait > time.Until(end) {
-				return false, refusal(l.name, wait, reason)
+			if c.t.cfg.rejectEarly && wait > time.Until(end) {
+				return false, rejection(l.name, wait, reason)
 			}
 			if err := hold(ctx, wait, time.Until(end)); err != nil {
 				return false, c.failed(err)
 			}
 			if !time.Now().Before(end) {
-				return false, refusal(l.name, wait, reason)
+				return false, rejection(l.name, wait, reason)
 			}
 			continue
 		}
@@ -144,17 +144,17 @@ func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool)
 			if d := c.plan.find(name); d != nil && d.banLeft() > 0 {
 				reason = ReasonCoolDown
 			}
-			return false, refusal(name, r.Wait, reason)
+			return false, rejection(name, r.Wait, reason)
 		}
 		return r.Degraded, nil
 	}
 }
 
-// ask asks Redis, twice where a request that would wait too long is to be refused at once. While the request waits,
+// ask asks Redis, twice where a request that would wait too long is to be rejected at once. While the request waits,
 // this process looks for bans that others met.
 func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
 	asked := c.plan.asked()
-	if c.t.cfg.refuseEarly && timeout > 0 {
+	if c.t.cfg.rejectEarly && timeout > 0 {
 		r, err := c.t.client.TryAcquireAll(ctx, 0, asked...)
 		if err != nil || r.Granted || r.Wait > timeout {
 			return r, err

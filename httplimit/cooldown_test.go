@@ -137,11 +137,11 @@ func TestCoolDownThatRedisMissed(t *testing.T) {
 		require.Error(t, events[2].Err)
 
 		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		var refused *Error
-		require.ErrorAs(t, err, &refused)
-		require.Equal(t, ReasonCoolDown, refused.Reason)
-		require.Equal(t, w.key+"a", refused.Limiter)
-		require.InDelta(t, 54*time.Second, refused.Wait, float64(2*time.Second))
+		var rejected *Error
+		require.ErrorAs(t, err, &rejected)
+		require.Equal(t, ReasonCoolDown, rejected.Reason)
+		require.Equal(t, w.key+"a", rejected.Limiter)
+		require.InDelta(t, 54*time.Second, rejected.Wait, float64(2*time.Second))
 		require.Equal(t, 1, sent)
 		away = false
 		require.Zero(t, w.until("a"))

@@ -48,7 +48,7 @@ func (r *Response) json() *envelope.Object {
 // A Verdict says what a platform's response means for the caller's rate. The zero Verdict says that the
 // request was not throttled.
 type Verdict struct {
-	// Throttled says that the platform refused the request because of a limit, and did not execute it.
+	// Throttled says that the platform rejected the request because of a limit, and did not execute it.
 	Throttled bool
 	// Until is when calls may go on. It is zero when the platform did not say and the Detector knows
 	// no number.
@@ -62,7 +62,7 @@ type Verdict struct {
 	// Asked is when the platform, or who speaks in its name, asked calls to go on, where Until is earlier
 	// or zero because such a wait is bounded; otherwise it is zero. It is for events.
 	Asked time.Time
-	// Ignored says why an answer that looks like a refusal is none, such as "the body is a file". It is
+	// Ignored says why an answer that looks like a rejection is none, such as "the body is a file". It is
 	// for events; Throttled is false then, and Reason says what it looks like.
 	Ignored string
 }

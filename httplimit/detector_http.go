@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// HTTPDetector returns a Detector of the refusals that HTTP itself defines, for platforms without a detector of their own.
+// HTTPDetector returns a Detector of the rejections that HTTP itself defines, for platforms without a detector of their own.
 //
 //   - 429 (RFC 6585 §4) is Throttled, with whatever header or none.
 //   - 503 is Throttled when Retry-After, or RateLimit with nothing remaining, says when to come back;
@@ -48,7 +48,7 @@ func HTTPDetector() Detector {
 
 // DefaultMaxRetryAfter is the bound of [WithMaxRetryAfter] unless it is set. The header is the word of
 // whoever answers. An hour is the longest window of a documented limit that ends by such a header
-// (GitHub's); a host that asks for more is asked again every hour, which costs it one refusal.
+// (GitHub's); a host that asks for more is asked again every hour, which costs it one rejection.
 const DefaultMaxRetryAfter = time.Hour
 
 func (r *Response) longestRetryAfter() time.Duration {

@@ -25,7 +25,7 @@ type detection struct {
 	want    Verdict       // without Until, Asked and Ignored
 	until   time.Duration // after arrival; -1 for a zero Until
 	asked   time.Duration // after arrival; 0 for a zero Asked
-	ignored string        // of an answer that only looks like a refusal
+	ignored string        // of an answer that only looks like a rejection
 }
 
 // response is the row's answer, with a Date that is what the platform's clock shows at arrival, rounded

@@ -12,11 +12,11 @@
 //	}))
 //	httpClient := &http.Client{Transport: transport}
 //
-// The httpClient goes wherever a client is accepted; SDKs as a rule do. A request that is refused was
+// The httpClient goes wherever a client is accepted; SDKs as a rule do. A request that is rejected was
 // not sent, and its error is an [*Error] for which errors.Is(err, [ErrRejected]) holds. The text of an error of
 // http.Client has the URL in it with whatever secrets that has: log what [Redact] makes of it.
 //
-// Package platform has the rules of some platforms and the detectors of their refusals, and package rulefile
+// Package platform has the rules of some platforms and the detectors of their rejections, and package rulefile
 // reads rules from a YAML or JSON file. Package inbound is for the requests that a server gets. All three are
 // apart, so that this one links nothing but what the limiter itself needs.
 package httplimit

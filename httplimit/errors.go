@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrRejected is the error of a request that the Transport refused. It was not sent to the platform; with [WithRetry] it
+// ErrRejected is the error of a request that the Transport rejected. It was not sent to the platform; with [WithRetry] it
 // may have been sent and throttled, but was not executed.
 var ErrRejected = errors.New("httplimit: rejected before it was sent")
 
@@ -22,11 +22,11 @@ const (
 	ReasonRule        = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 
-// An Error says why a request was refused before it was sent: errors.Is(err, [ErrRejected]) holds for
+// An Error says why a request was rejected before it was sent: errors.Is(err, [ErrRejected]) holds for
 // every Error. http.Client wraps it in a *url.Error, through which errors.As finds it, and whose text has the URL of the
 // request in it: see [Redact].
 type Error struct {
-	// Limiter is the name in Redis of the limiter that refused the request; empty when none did.
+	// Limiter is the name in Redis of the limiter that rejected the request; empty when none did.
 	Limiter string
 	// Wait is how long it takes until that limiter can grant the request; 0 when that is not known.
 	Wait time.Duration

@@ -17,9 +17,9 @@ const (
 	EventAdmitted EventKind = "admitted"
 	// EventDegraded: the outage policy admitted the request during an outage of Redis. It comes before EventAdmitted.
 	EventDegraded EventKind = "degraded"
-	// EventRefused: nothing was sent; Err is the *Error. With DryRun it was sent all the same.
-	EventRefused EventKind = "refused"
-	// EventIgnored: an answer looks like a refusal for Reason and is not taken for one, since Err: it is
+	// EventRejected: nothing was sent; Err is the *Error. With DryRun it was sent all the same.
+	EventRejected EventKind = "rejected"
+	// EventIgnored: an answer looks like a rejection for Reason and is not taken for one, since Err: it is
 	// not the envelope of the platform's gateway, or another host gave it. Nothing cools down.
 	EventIgnored EventKind = "penalty ignored"
 	// EventThrottled: the platform throttled the request, until Until as far as it is known; Reason,

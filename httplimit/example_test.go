@@ -67,8 +67,8 @@ func Example() {
 
 	for _, token := range []string{"a", "a", "a", "b", "b"} {
 		resp, err := httpClient.Post(server.URL+"/robot/send?token="+token, "application/json", strings.NewReader(`{}`))
-		if refused := (*httplimit.Error)(nil); errors.As(err, &refused) {
-			fmt.Println(token, "refused:", refused.Reason, "of", refused.Limiter)
+		if rejected := (*httplimit.Error)(nil); errors.As(err, &rejected) {
+			fmt.Println(token, "rejected:", rejected.Reason, "of", rejected.Limiter)
 			continue
 		} else if err != nil {
 			panic(err)
@@ -79,9 +79,9 @@ func Example() {
 	// Output:
 	// a 200
 	// a 200
-	// a refused: no permit in time of robot:ca978112ca1bbdcafac231b39a23dc4d
+	// a rejected: no permit in time of robot:ca978112ca1bbdcafac231b39a23dc4d
 	// b 200
-	// b refused: no permit in time of all
+	// b rejected: no permit in time of all
 }
 
 // The platform says that it is asked too often: until the end that it names nobody in the fleet gets a
@@ -94,7 +94,7 @@ func ExampleNew_coolDown() {
 
 	transport, err := httplimit.New(client,
 		httplimit.WithMaxWait(time.Second),
-		httplimit.WithEarlyRefusal(),
+		httplimit.WithEarlyRejection(),
 		httplimit.WithDetectors(httplimit.HTTPDetector()),
 		httplimit.WithEvents(func(e httplimit.Event) {
 			if e.Kind == httplimit.EventCoolDown {

@@ -101,12 +101,12 @@ func TestWhoseLimiterCoolsDown(t *testing.T) {
 				require.Equal(t, kind, cooled.Kind)
 				require.Equal(t, c.whole, !until.IsZero())
 
-				var refused *Error
+				var rejected *Error
 				_, err = tr.RoundTrip(request(t, "GET", "http://A.example.com./x", nil))
-				require.ErrorAs(t, err, &refused)
-				require.Equal(t, reason, refused.Reason)
-				require.Equal(t, time.Hour, refused.Wait)
-				require.Equal(t, cooled.Limiter, refused.Limiter)
+				require.ErrorAs(t, err, &rejected)
+				require.Equal(t, reason, rejected.Reason)
+				require.Equal(t, time.Hour, rejected.Wait)
+				require.Equal(t, cooled.Limiter, rejected.Limiter)
 				if !c.whole {
 					get(t, tr, "http://b.example.com/x")
 				}
@@ -145,11 +145,11 @@ func TestHostHold(t *testing.T) {
 		get(t, tr, "http://a/")
 		require.Zero(t, w.elapsed(), "a dry run holds nothing")
 
-		tr = w.transport(busy("90", "a"), append(opts, WithMaxWait(80*time.Second), WithEarlyRefusal())...)
+		tr = w.transport(busy("90", "a"), append(opts, WithMaxWait(80*time.Second), WithEarlyRejection())...)
 		get(t, tr, "http://a/")
 		_, err := tr.RoundTrip(request(t, "GET", "http://a/", nil))
 		require.ErrorContains(t, err, ReasonHost)
-		require.Zero(t, w.elapsed(), "refused at once")
+		require.Zero(t, w.elapsed(), "rejected at once")
 	})
 }
 
@@ -214,7 +214,7 @@ func TestRedirectedBase(t *testing.T) {
 				require.Len(t, events, 2)
 				require.Equal(t, EventIgnored, last.Kind)
 				require.Equal(t, "storage.example.com", last.Host)
-				require.EqualError(t, last.Err, "httplimit: no refusal: host storage.example.com answered, after a redirect")
+				require.EqualError(t, last.Err, "httplimit: no rejection: host storage.example.com answered, after a redirect")
 				require.Zero(t, w.until("l"))
 				return
 			}

@@ -139,9 +139,9 @@ func TestRealAnswers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // Redis has to reply within it
 		defer cancel()
 		_, err = s.client.Do(request(t, "GET", s.url+"/json", nil).WithContext(ctx))
-		var refused *Error
-		require.ErrorAs(t, err, &refused, "the hour that a compressed answer asked for has begun")
-		require.Equal(t, ReasonCoolDown, refused.Reason)
+		var rejected *Error
+		require.ErrorAs(t, err, &rejected, "the hour that a compressed answer asked for has begun")
+		require.Equal(t, ReasonCoolDown, rejected.Reason)
 	})
 }
 

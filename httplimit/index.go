@@ -14,7 +14,7 @@ type index struct {
 	others []candidate // for any host
 }
 
-// A candidate is a rule that a request to a host may match, unless its hint refuses the request.
+// A candidate is a rule that a request to a host may match, unless its hint rejects the request.
 type candidate struct {
 	hint  muxpattern.Hint // of the rule's pattern, when it has exactly one
 	rule  *rule

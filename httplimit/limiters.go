@@ -187,7 +187,7 @@ func (l *limiter) setRate(ctx context.Context, seen int) error {
 
 // compareRates tells when a limiter goes by another rate than the rule's, the first time that Redis has answered for
 // it: a change of the rule does not change a rate that is in Redis, and a limit that nobody keeps should be seen. A
-// Redis that does not answer now is asked with another request. It is done for a request that was refused, or has been
+// Redis that does not answer now is asked with another request. It is done for a request that was rejected, or has been
 // answered by the platform, and not between the permits and the sending: there every delay makes requests arrive
 // closer together than they were granted.
 func (c *call) compareRates() {

@@ -92,7 +92,7 @@ func (c *call) judge(a *answer, seen Response) {
 func (c *call) ignored(v Verdict, status int) {
 	e := c.event
 	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.host()
-	e.Err = errors.New("httplimit: no refusal: " + v.Ignored)
+	e.Err = errors.New("httplimit: no rejection: " + v.Ignored)
 	c.t.emit(e)
 }
 

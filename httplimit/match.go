@@ -42,7 +42,7 @@ func newProbe(req *http.Request, host string) *probe {
 }
 
 // request returns a copy of the request in the normal form. Its header and body are the request's own. The copy is made
-// when it is first asked for, since most rules need none to refuse a request.
+// when it is first asked for, since most rules need none to reject a request.
 func (p *probe) request() *http.Request {
 	if p.copied == nil {
 		u := *p.sent.URL

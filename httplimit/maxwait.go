@@ -8,7 +8,7 @@ import (
 type maxWaitKey struct{}
 
 // ContextWithMaxWait returns a context whose requests wait for permits no longer than d, beside [WithMaxWait]. Unlike a
-// deadline, it does not end a response that is still being read. 0 refuses what cannot be sent at once; a negative d
+// deadline, it does not end a response that is still being read. 0 rejects what cannot be sent at once; a negative d
 // counts as 0.
 func ContextWithMaxWait(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, maxWaitKey{}, max(d, 0))

@@ -16,7 +16,7 @@ type config struct {
 	detectors   []Detector
 	events      func(Event)
 	maxWait     time.Duration // negative: as long as the context allows
-	refuseEarly bool
+	rejectEarly bool
 	dryRun      bool
 	retries     int
 	peek        int
@@ -53,7 +53,7 @@ func WithDetectors(detectors ...Detector) Option {
 // The default is none.
 func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } }
 
-// WithMaxWait bounds the wait for permits, beside the request's context; 0 refuses what cannot be sent
+// WithMaxWait bounds the wait for permits, beside the request's context; 0 rejects what cannot be sent
 // at once. The default is no bound but the context's: a request without a deadline waits for the end of
 // a cool-down, however far off.
 func WithMaxWait(d time.Duration) Option {
@@ -64,14 +64,14 @@ func WithMaxWait(d time.Duration) Option {
 	}
 }
 
-// WithEarlyRefusal refuses a request as soon as its wait is known to be longer than it may wait, instead of when that time
+// WithEarlyRejection rejects a request as soon as its wait is known to be longer than it may wait, instead of when that time
 // is up. It costs a second call of Redis for each request that waits, may pass over requests that wait already, and may
 // miss permits that come back early. The default is to
 // wait as long as the request may.
-func WithEarlyRefusal() Option { return func(c *config) { c.refuseEarly = true } }
+func WithEarlyRejection() Option { return func(c *config) { c.rejectEarly = true } }
 
 // WithDryRun lets every request go out at once. Permits are counted in Redis, where they are missing
-// for others that share the limiter, and events say what would have been refused. Nothing is cooled
+// for others that share the limiter, and events say what would have been rejected. Nothing is cooled
 // down. Redis delays a request by 100 ms at most. The default is to limit.
 func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 
@@ -119,7 +119,7 @@ func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.hashKeySet = slices.Clone(key), true }
 }
 
-// badDuration is a maxWait that New refuses.
+// badDuration is a maxWait that New rejects.
 const badDuration = -1 << 63
 
 // ErrInvalidOption is the error of an option that is out of its range. It is wrapped with the value.
@@ -133,7 +133,7 @@ func (c *config) validate() error {
 	case c.base == nil:
 		return bad("WithBase: the base is nil")
 	case c.maxWait == badDuration:
-		return bad("WithMaxWait: the wait is negative; 0 refuses what cannot be sent at once")
+		return bad("WithMaxWait: the wait is negative; 0 rejects what cannot be sent at once")
 	case c.retries < 0:
 		return bad("WithRetry: %d is negative", c.retries)
 	case c.peek < 1 || c.peek > MaxPeek:

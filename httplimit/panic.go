@@ -10,7 +10,7 @@ import (
 // A PanicError is a panic of a function that this package was given: of a rule, a detector, the function of
 // [WithEvents], a request's GetBody or a response's body. The Transport contains it:
 //
-//   - a request is refused when a function of its rules panics, since what it spends is not known;
+//   - a request is rejected when a function of its rules panics, since what it spends is not known;
 //   - a detector that panics has no say in that response, and the others are asked;
 //   - an event at which the function of WithEvents panics is lost;
 //   - a request whose GetBody panics is not sent again;

@@ -139,7 +139,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestPanickingRule: a request whose rules cannot be applied is refused: nothing is sent nor spent, and its body is
+// TestPanickingRule: a request whose rules cannot be applied is rejected: nothing is sent nor spent, and its body is
 // closed. A dry run sends it.
 func TestPanickingRule(t *testing.T) {
 	for name, change := range map[string]func(*Rule, func()){
@@ -160,9 +160,9 @@ func TestPanickingRule(t *testing.T) {
 					_, err = w.transport(counted, WithRules(r)).RoundTrip(request(t, "POST", "http://x/", body))
 					require.ErrorIs(t, err, ErrRejected)
 					require.ErrorContains(t, err, `"bad"`)
-					var refused *Error
-					require.ErrorAs(t, err, &refused)
-					require.Equal(t, ReasonRule, refused.Reason)
+					var rejected *Error
+					require.ErrorAs(t, err, &rejected)
+					require.Equal(t, ReasonRule, rejected.Reason)
 					var p *PanicError
 					require.ErrorAs(t, err, &p)
 					require.Equal(t, name, p.Func)

@@ -39,7 +39,7 @@ func TestRedact(t *testing.T) {
 		resp, err := client.Get("http://x/")
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
-		_, err = client.Get("http://x/robot/send?access_token=s3cret") //nolint:bodyclose // refused
+		_, err = client.Get("http://x/robot/send?access_token=s3cret") //nolint:bodyclose // rejected
 		require.ErrorContains(t, err, "s3cret", "http.Client quotes the whole URL")
 		for _, err := range []error{err, fmt.Errorf("sending: %w", err), errors.Join(context.Canceled, fmt.Errorf("sending: %w", err)),
 			fmt.Errorf("%w, after %w", err, errors.New("another"))} {
@@ -49,9 +49,9 @@ func TestRedact(t *testing.T) {
 			require.Contains(t, r.Error(), "http://x/robot/send?access_token=REDACTED")
 			require.Equal(t, strings.ReplaceAll(err.Error(), "s3cret", Redacted), r.Error())
 			require.ErrorIs(t, r, ErrRejected)
-			var refused *Error
-			require.ErrorAs(t, r, &refused)
-			require.Equal(t, w.key+"a", refused.Limiter)
+			var rejected *Error
+			require.ErrorAs(t, r, &rejected)
+			require.Equal(t, w.key+"a", rejected.Limiter)
 			var outer *url.Error
 			require.ErrorAs(t, r, &outer)
 			require.NotContains(t, outer.Error(), "s3cret")

@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// mayRetry reports whether the request may be sent again, in time. A refusal by a gateway was not executed. Behind a 503
+// mayRetry reports whether the request may be sent again, in time. A rejection by a gateway was not executed. Behind a 503
 // and its like there may be a server that gave up halfway, or a proxy that waited for one no longer: what it was asked
 // for may be done, so only what may be done twice is sent again.
 func (c *call) mayRetry(a *answer) bool {
@@ -63,7 +63,7 @@ func (c *call) pause(a *answer) error {
 		return nil
 	case <-c.req.Context().Done():
 		err := c.failed(c.req.Context().Err())
-		c.refused(err)
+		c.rejected(err)
 		return err
 	}
 }

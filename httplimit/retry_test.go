@@ -116,7 +116,7 @@ func TestRetryTakesPermits(t *testing.T) {
 		require.Len(t, p.at, 2)
 		require.EqualValues(t, 1, p.closed[1].closed.Load())
 		kinds := w.kinds()
-		require.Equal(t, EventRefused, kinds[len(kinds)-1])
+		require.Equal(t, EventRejected, kinds[len(kinds)-1])
 	})
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFieldsThatRFC9651Refuses: a field with a syntax error anywhere is ignored as a whole, also in a parameter that
+// TestFieldsThatRFC9651Rejects: a field with a syntax error anywhere is ignored as a whole, also in a parameter that
 // nobody reads. Each row stands beside one that differs in the error alone and is read.
-func TestFieldsThatRFC9651Refuses(t *testing.T) {
+func TestFieldsThatRFC9651Rejects(t *testing.T) {
 	for _, c := range []struct{ ok, bad string }{
 		// 4.2.9: a Date is an Integer.
 		{`"a";r=0;x=@1659578233`, `"a";r=0;x=@1659578233.5`},

@@ -11,7 +11,7 @@ import (
 )
 
 // A Transport is an [http.RoundTripper] that keeps requests within the limits of its rules. It waits until the
-// limiters grant a request, and hands it unchanged to its base; it closes the body of a request that it refuses. The
+// limiters grant a request, and hands it unchanged to its base; it closes the body of a request that it rejects. The
 // response reaches the caller unchanged: the detectors see a copy of its start.
 //
 // It limits when requests leave. They may arrive closer together than they left; where the platform
@@ -61,7 +61,7 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 }
 
 // RoundTrip waits for the permits that the request's rules ask for, sends it, and returns the platform's response. When
-// the limiters refuse the request it returns an [*Error] and has sent nothing. It returns the base's errors unchanged.
+// the limiters reject the request it returns an [*Error] and has sent nothing. It returns the base's errors unchanged.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil {
 		return t.cfg.base.RoundTrip(req) // which says so
@@ -73,7 +73,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if errors.As(err, &p) {
 			t.panicked(&c.event, p)
 		}
-		c.refused(err)
+		c.rejected(err)
 		if !t.cfg.dryRun {
 			closeBody(req)
 			return nil, err
@@ -91,7 +91,7 @@ func (t *Transport) CloseIdleConnections() {
 
 func closeBody(req *http.Request) {
 	if req.Body != nil {
-		_ = req.Body.Close() // the request is refused whatever Close returns
+		_ = req.Body.Close() // the request is rejected whatever Close returns
 	}
 }
 

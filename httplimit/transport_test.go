@@ -44,7 +44,7 @@ func TestRequestsWaitForTheirPermits(t *testing.T) {
 	})
 }
 
-// All limits of all rules that match are taken together: when one refuses, the others keep their permits.
+// All limits of all rules that match are taken together: when one rejects, the others keep their permits.
 func TestSeveralLimitsAllOrNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		tr := w.transport(base(ok), WithMaxWait(0),
@@ -57,12 +57,12 @@ func TestSeveralLimitsAllOrNothing(t *testing.T) {
 			return err
 		}
 		require.NoError(t, send())
-		var refused *Error
-		require.ErrorAs(t, send(), &refused)
-		require.Equal(t, w.key+"robot", refused.Limiter)
-		require.Equal(t, time.Minute, refused.Wait)
-		require.Equal(t, ReasonWait, refused.Reason)
-		require.NoError(t, refused.Err)
+		var rejected *Error
+		require.ErrorAs(t, send(), &rejected)
+		require.Equal(t, w.key+"robot", rejected.Limiter)
+		require.Equal(t, time.Minute, rejected.Wait)
+		require.Equal(t, ReasonWait, rejected.Reason)
+		require.NoError(t, rejected.Err)
 		require.EqualValues(t, 2, w.available("app"))
 		require.EqualValues(t, 9, w.available("ip"))
 		get(t, tr, "http://x/")
@@ -99,8 +99,8 @@ func TestWeights(t *testing.T) {
 	})
 }
 
-// The context, or the longest wait, bounds the wait; a refused body is closed once; nothing is sent.
-func TestRefusals(t *testing.T) {
+// The context, or the longest wait, bounds the wait; a rejected body is closed once; nothing is sent.
+func TestRejections(t *testing.T) {
 	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
 		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
 	}
@@ -117,7 +117,7 @@ func TestRefusals(t *testing.T) {
 		{"short deadline", deadline(50 * time.Millisecond), nil, 40 * time.Millisecond, context.DeadlineExceeded, ReasonWait, 0},
 		{"longest wait", deadline(time.Hour), []Option{WithMaxWait(3 * time.Second)}, 3 * time.Second, nil, ReasonWait, 0},
 		{"no wait", nil, []Option{WithMaxWait(0)}, 0, nil, ReasonWait, time.Minute},
-		{"early", deadline(2 * time.Second), []Option{WithEarlyRefusal()}, 0, context.DeadlineExceeded, ReasonWait, time.Minute},
+		{"early", deadline(2 * time.Second), []Option{WithEarlyRejection()}, 0, context.DeadlineExceeded, ReasonWait, time.Minute},
 		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(time.Second, cancel)
@@ -155,24 +155,24 @@ func TestRefusals(t *testing.T) {
 				require.ErrorIs(t, err, ErrRejected)
 				var outer *url.Error
 				require.ErrorAs(t, err, &outer)
-				var refused *Error
-				require.ErrorAs(t, err, &refused)
-				require.Equal(t, w.key+"a", refused.Limiter)
-				require.Equal(t, c.reason, refused.Reason)
+				var rejected *Error
+				require.ErrorAs(t, err, &rejected)
+				require.Equal(t, w.key+"a", rejected.Limiter)
+				require.Equal(t, c.reason, rejected.Reason)
 				if c.wait > 0 {
-					require.Equal(t, c.wait, refused.Wait)
+					require.Equal(t, c.wait, rejected.Wait)
 				}
 				if c.is == nil {
-					require.NoError(t, refused.Err)
+					require.NoError(t, rejected.Err)
 				} else {
 					require.ErrorIs(t, err, c.is)
 				}
 				require.Equal(t, c.is == context.DeadlineExceeded, outer.Timeout())
 				events := w.taken()
 				require.Len(t, events, 1)
-				require.Equal(t, EventRefused, events[0].Kind)
-				require.Equal(t, error(refused), events[0].Err)
-				require.Equal(t, refused.Limiter, events[0].Limiter)
+				require.Equal(t, EventRejected, events[0].Kind)
+				require.Equal(t, error(rejected), events[0].Err)
+				require.Equal(t, rejected.Limiter, events[0].Limiter)
 			})
 		})
 	}
@@ -188,8 +188,8 @@ func TestErrorSurvivesTheClientsTimeout(t *testing.T) {
 		require.NoError(t, err)
 		resp.Body.Close()
 		_, err = client.Do(request(t, "GET", "http://x/", nil))
-		var refused *Error
-		require.ErrorAs(t, err, &refused)
+		var rejected *Error
+		require.ErrorAs(t, err, &rejected)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 5*time.Second-reserve, w.elapsed())
 	})
@@ -261,7 +261,7 @@ func TestErrorsOfTheBase(t *testing.T) {
 	})
 }
 
-// A dry run holds nothing up, and says what it would have refused.
+// A dry run holds nothing up, and says what it would have rejected.
 func TestDryRun(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "slow down"), nil }),
@@ -281,7 +281,7 @@ func TestDryRun(t *testing.T) {
 			require.True(t, e.DryRun)
 		}
 		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventCoolDown,
-			EventRefused, EventAdmitted, EventThrottled, EventCoolDown}, kinds)
+			EventRejected, EventAdmitted, EventThrottled, EventCoolDown}, kinds)
 		require.Equal(t, time.Minute, events[3].Wait)
 		require.ErrorIs(t, events[3].Err, ErrRejected)
 		require.Equal(t, w.key+"a", events[3].Limiter)
@@ -383,7 +383,7 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A nil URL is the base's to refuse; idle connections are the base's to close.
+// A nil URL is the base's to reject; idle connections are the base's to close.
 func TestWhatTheBaseDecides(t *testing.T) {
 	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	tr, err := New(client)

@@ -217,7 +217,7 @@ func (s *Shared) state(text string) (state, error) {
 }
 
 // decide writes the outcomes of all requests of f into its calls. They are what the same arithmetic that the
-// script has says in Go, from the same state and at the same instant. What is refused from now on is
+// script has says in Go, from the same state and at the same instant. What is rejected from now on is
 // known then.
 func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 	now := reply[0].(int64)
@@ -225,7 +225,7 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 	if err != nil {
 		return err
 	}
-	refused := false // whether one of them was, or the next equal one would be
+	rejected := false // whether one of them was, or the next equal one would be
 	log, perRun := (*seenLog)(nil), 1
 	if l, ok := after.(*seenLog); ok {
 		log, perRun = l, 2
@@ -253,22 +253,22 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 				d.wait = wait
 			}
 			call.result = d.result()
-			refused = refused || !d.granted
+			rejected = rejected || !d.granted
 		}
 		if r.spend && granted != 0 {
 			// The script and Go have come to different results.
 			return s.unexpected(reply)
 		}
-		if r.spend && log == nil && !refused {
+		if r.spend && log == nil && !rejected {
 			q.spend, q.atMost = false, 0
-			refused = !after.take(q).granted
+			rejected = !after.take(q).granted
 		}
 	}
-	s.config.known.learn(s, f, refused, refusal{state: after, now: now, sent: sent})
+	s.config.known.learn(s, f, rejected, rejection{state: after, now: now, sent: sent})
 	return nil
 }
 
-// decideAgain is decide for a call that has run before, whose reply was lost. What was refused then, and what
+// decideAgain is decide for a call that has run before, whose reply was lost. What was rejected then, and what
 // takes nothing, has no outcome: it is asked again.
 func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 	now := reply[0].(int64)

@@ -37,7 +37,7 @@ func TestDefects(t *testing.T) {
 		ours   limit.Algorithm
 		double func(w *world) limit.Limiter
 	}{
-		{"fixed window counts refused calls", "ManyPermits", "refused changed", window, func(*world) limit.Limiter {
+		{"fixed window counts rejected calls", "ManyPermits", "rejected changed", window, func(*world) limit.Limiter {
 			return windowDouble(7, time.Second, true)
 		}},
 		{"fixed window knows whole seconds only", "AdmitsNoMoreThanTheBound", "the bound is", long, func(*world) limit.Limiter {
@@ -64,12 +64,12 @@ func TestDefects(t *testing.T) {
 		{"log's range ends late", "NoDrift", "that should be", log, func(*world) limit.Limiter {
 			return logDouble(7, time.Second, -time.Millisecond, false, false)
 		}},
-		{"log counts refused calls", "RefusedSpendsNothing", "", log, func(*world) limit.Limiter {
+		{"log counts rejected calls", "RejectedSpendsNothing", "", log, func(*world) limit.Limiter {
 			return logDouble(7, time.Second, 0, false, true)
 		}},
 		{"interval bucket loses its time", "Idle", "idle for", step, func(*world) limit.Limiter { return stepDouble() }},
 		{"bucket rounds the refill down", "EventualAdmission", "the rate owes", bucket, buckets(bucketDouble{floors: true})},
-		{"bucket does not save refused calls", "EventualAdmission", "the rate owes", bucket, buckets(bucketDouble{forgets: true})},
+		{"bucket does not save rejected calls", "EventualAdmission", "the rate owes", bucket, buckets(bucketDouble{forgets: true})},
 		{"bucket knows whole seconds only", "AdmitsNoMoreThanTheBound", "the bound is", bucket, buckets(bucketDouble{tick: time.Second})},
 		{"bucket has no end", "Idle", "the bound is", bucket, buckets(bucketDouble{endless: true})},
 		{"bucket takes back for forward", "ClockSteps", "put back", bucket, buckets(bucketDouble{absolute: true})},

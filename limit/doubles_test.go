@@ -45,8 +45,8 @@ func polled(granted bool, left int64, again time.Duration) limit.Result {
 	return limit.Result{Granted: granted, Remaining: max(0, left), Wait: again}
 }
 
-// windowDouble returns a fixed window of the given length. With countsRefused it counts what it refuses.
-func windowDouble(permits int64, window time.Duration, countsRefused bool) limit.Limiter {
+// windowDouble returns a fixed window of the given length. With countsRejected it counts what it rejects.
+func windowDouble(permits int64, window time.Duration, countsRejected bool) limit.Limiter {
 	var start time.Duration
 	var count int64
 	return &double{most: permits, take: func(now time.Duration, n int64, spend bool) limit.Result {
@@ -54,7 +54,7 @@ func windowDouble(permits int64, window time.Duration, countsRefused bool) limit
 			start, count = now, 0
 		}
 		granted := count+n <= permits
-		if spend && (granted || countsRefused) {
+		if spend && (granted || countsRejected) {
 			count += n
 		}
 		return polled(granted, permits-count, start+window-now)
@@ -62,8 +62,8 @@ func windowDouble(permits int64, window time.Duration, countsRefused bool) limit
 }
 
 // logDouble is a sliding log of whole milliseconds. Entries older than the interval less early are
-// dropped; with collapses two grants of one millisecond are one; with logsRefused a refusal is logged too.
-func logDouble(permits int64, interval, early time.Duration, collapses, logsRefused bool) limit.Limiter {
+// dropped; with collapses two grants of one millisecond are one; with logsRejected a rejection is logged too.
+func logDouble(permits int64, interval, early time.Duration, collapses, logsRejected bool) limit.Limiter {
 	var log []time.Duration
 	return &double{most: permits, take: func(now time.Duration, n int64, spend bool) limit.Result {
 		now = now.Truncate(time.Millisecond)
@@ -76,7 +76,7 @@ func logDouble(permits int64, interval, early time.Duration, collapses, logsRefu
 			wait = max(wait, log[min(int64(len(log))-1, int64(len(log))+n-permits-1)]+interval-now)
 		}
 		for range n {
-			if spend && (granted || logsRefused) && (!collapses || len(log) == 0 || log[len(log)-1] != now) {
+			if spend && (granted || logsRejected) && (!collapses || len(log) == 0 || log[len(log)-1] != now) {
 				log = append(log, now)
 			}
 		}
@@ -123,7 +123,7 @@ func (l *racyLog) Allow(ctx context.Context, n int64) (limit.Result, error) {
 type bucketDouble struct {
 	perSecond, capacity float64
 	floors              bool          // rounds down what comes in, and moves the clock on
-	forgets             bool          // saves the clock of a refused call, but not what has come in
+	forgets             bool          // saves the clock of a rejected call, but not what has come in
 	tick                time.Duration // the resolution of its clock
 	endless             bool          // without a capacity
 	absolute            bool          // takes a clock that is put back for one that is put forward

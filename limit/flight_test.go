@@ -20,7 +20,7 @@ import (
 )
 
 // TestBatchedAgree tests that requests which go as one call are decided as one after another, to the microsecond:
-// also when some are refused, want different numbers of permits, would wait for different times, or take nothing.
+// also when some are rejected, want different numbers of permits, would wait for different times, or take nothing.
 func TestBatchedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
 	subjects, calls := 0, 25

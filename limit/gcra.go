@@ -6,7 +6,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
-// A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which grants or refuses and delays no
+// A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which grants or rejects and delays no
 // call. It remembers the theoretical arrival time, which is the instant at which all permits that it granted
 // would have flowed out at the rate.
 //

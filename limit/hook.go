@@ -12,7 +12,7 @@ import (
 // WithHook adds a Hook that the limiter calls as it works, as a ratelimiter.Client does: once for each request, and
 // once for each attempt at a call. The operation of [Shared.Allow] is OperationAllow, and that of [Wait] and
 // [WaitTimeout] is OperationAcquire. The Hook is told the name of the limiter and never a subject. A request that
-// is refused without a call has no Replied. Hooks that panic disturb nothing; the other Hooks are told so by an
+// is rejected without a call has no Replied. Hooks that panic disturb nothing; the other Hooks are told so by an
 // event of kind ratelimiter.Panicked.
 func WithHook(h ratelimiter.Hook) Option {
 	return func(c *config) { c.hooks = append(c.hooks, h) }
@@ -48,8 +48,8 @@ func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, a
 		c.waiting(-1)
 	}
 	info := ratelimiter.RequestInfo{Limiter: c.name, Operation: op, Permits: n, Begin: begin, Duration: time.Since(begin), Err: err}
-	// It is refused also if its time is known to be too short.
-	info.Outcome = ratelimiter.RequestOutcome(permit.Outcome(r.Granted, string(ratelimiter.RequestRefused), err))
+	// It is rejected also if its time is known to be too short.
+	info.Outcome = ratelimiter.RequestOutcome(permit.Outcome(r.Granted, string(ratelimiter.RequestRejected), err))
 	c.tell(func(h *ratelimiter.Hook) {
 		if h.Request != nil {
 			h.Request(ctx, info)

@@ -21,7 +21,7 @@ func TestHook(t *testing.T) {
 		var calls []ratelimiter.CallInfo
 		var panics []string
 		waiting, most := 0, 0
-		opts := []Option{WithClientClock(), WithoutKnownRefusals(), WithHook(ratelimiter.Hook{
+		opts := []Option{WithClientClock(), WithoutCachedRejections(), WithHook(ratelimiter.Hook{
 			Request: func(context.Context, ratelimiter.RequestInfo) { panic("mine") },
 		}), WithHook(ratelimiter.Hook{
 			Request: func(_ context.Context, r ratelimiter.RequestInfo) {
@@ -53,10 +53,10 @@ func TestHook(t *testing.T) {
 			err     error
 		}{
 			{func() error { _, err := s.Allow(ctx, 2); return err }, ratelimiter.OperationAllow, ratelimiter.RequestGranted, 0, nil},
-			{func() error { _, err := s.Allow(ctx, 1); return err }, ratelimiter.OperationAllow, ratelimiter.RequestRefused, 0, nil},
-			{func() error { _, err := s.Peek(ctx, 1); return err }, ratelimiter.OperationPeek, ratelimiter.RequestRefused, 0, nil},
-			{func() error { _, err := s.Reserve(ctx, 1, 0); return err }, ratelimiter.OperationReserve, ratelimiter.RequestRefused, 0, nil},
-			{func() error { _, err := WaitTimeout(ctx, s, 1, time.Millisecond); return err }, ratelimiter.OperationAcquire, ratelimiter.RequestRefused, 0, nil},
+			{func() error { _, err := s.Allow(ctx, 1); return err }, ratelimiter.OperationAllow, ratelimiter.RequestRejected, 0, nil},
+			{func() error { _, err := s.Peek(ctx, 1); return err }, ratelimiter.OperationPeek, ratelimiter.RequestRejected, 0, nil},
+			{func() error { _, err := s.Reserve(ctx, 1, 0); return err }, ratelimiter.OperationReserve, ratelimiter.RequestRejected, 0, nil},
+			{func() error { _, err := WaitTimeout(ctx, s, 1, time.Millisecond); return err }, ratelimiter.OperationAcquire, ratelimiter.RequestRejected, 0, nil},
 			{func() error { return Wait(ctx, s, 1) }, ratelimiter.OperationAcquire, ratelimiter.RequestGranted, time.Second, nil},
 			{func() error { return Wait(canceled, s, 1) }, ratelimiter.OperationAcquire, ratelimiter.RequestCanceled, 0, context.Canceled},
 			{func() error { _, err := s.Allow(ctx, 0); return err }, ratelimiter.OperationAllow, ratelimiter.RequestError, 0, ratelimiter.ErrInvalidArgument},

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// Nobody gives permits back to a limiter of this package, so a refusal stays true until the instant that it
+// Nobody gives permits back to a limiter of this package, so a rejection stays true until the instant that it
 // names, and for requests of more permits until later. As long as it is at most a second old, the process that
-// has got it refuses such requests itself. A refusal becomes untrue only if the key is deleted or the clock of
+// has got it rejects such requests itself. A rejection becomes untrue only if the key is deleted or the clock of
 // Redis is put forward, and then for that second.
 
 const (
-	// knownFor is how long after it was asked for a refusal is known.
+	// knownFor is how long after it was asked for a rejection is known.
 	knownFor = time.Second
-	// mostKnown is how many subjects of a limiter have refusals that are known, and longestKnown how long
+	// mostKnown is how many subjects of a limiter have rejections that are known, and longestKnown how long
 	// their keys may be, so that forged subjects do not fill the memory.
 	mostKnown, longestKnown = 4096, 512
-	// mostSizes is how many requests of different sizes to a log are known to be refused.
+	// mostSizes is how many requests of different sizes to a log are known to be rejected.
 	mostSizes = 8
 )
 
-// A refusal is what the process knows about a subject of which permits were refused. It does not change.
-type refusal struct {
+// A rejection is what the process knows about a subject of which permits were rejected. It does not change.
+type rejection struct {
 	state state // that Redis had at the instant now
 	now   int64
 	sent  time.Time // no later than now, by the clock of this process
 	sizes []size    // of a log, whose state does not say when permits come back
 }
 
-// A size is a number of permits that was refused.
+// A size is a number of permits that was rejected.
 type size struct {
 	n      int64
 	result Result
@@ -38,13 +38,13 @@ type size struct {
 	sent   time.Time
 }
 
-// A slot has the refusal of one subject.
+// A slot has the rejection of one subject.
 type slot struct {
 	key string
-	atomic.Pointer[refusal]
+	atomic.Pointer[rejection]
 }
 
-// known has the refusals of all subjects of a limiter. The zero value is empty.
+// known has the rejections of all subjects of a limiter. The zero value is empty.
 type known struct {
 	slots sync.Map // from keys to *slot
 
@@ -53,8 +53,8 @@ type known struct {
 	hand int     // the next one in ring to be looked at
 }
 
-// refused returns the refusal of q, if it is known that Redis would refuse it, and when Redis was asked.
-func (k *known) refused(c *config, key string, q demand) (Result, time.Time, bool) {
+// rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
+func (k *known) rejected(c *config, key string, q demand) (Result, time.Time, bool) {
 	v, ok := k.slots.Load(key)
 	if !ok {
 		return Result{}, time.Time{}, false
@@ -87,7 +87,7 @@ func (k *known) refused(c *config, key string, q demand) (Result, time.Time, boo
 }
 
 // passed returns how much time has passed since now, which was not before sent, in whole microseconds rounded
-// up. It reports false if that is too long for a refusal to be known, or not known itself.
+// up. It reports false if that is too long for a rejection to be known, or not known itself.
 func (c *config) passed(now int64, sent time.Time) (time.Duration, bool) {
 	d := time.Since(sent)
 	if c.clock != nil {
@@ -99,27 +99,27 @@ func (c *config) passed(now int64, sent time.Time) (time.Duration, bool) {
 	return d, d >= 0 && d < knownFor
 }
 
-// learn takes in what a reply says. Nothing is known of a subject of which nothing was refused, since its clock
+// learn takes in what a reply says. Nothing is known of a subject of which nothing was rejected, since its clock
 // may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
 // nothing is learned from it.
-func (k *known) learn(s *Shared, f *flight, refused bool, r refusal) {
+func (k *known) learn(s *Shared, f *flight, rejected bool, r rejection) {
 	if !f.spends() || s.config.withoutKnown {
 		return
 	}
 	key := s.keys[0]
 	v, there := k.slots.Load(key)
-	if _, log := r.state.(*seenLog); log && refused {
+	if _, log := r.state.(*seenLog); log && rejected {
 		var before []size
 		if there {
 			before = v.(*slot).Load().sizes
 		}
 		r.sizes = sizes(f, r, before)
-		refused = len(r.sizes) > 0
+		rejected = len(r.sizes) > 0
 	}
 	switch {
-	case !refused && there:
+	case !rejected && there:
 		k.drop(v.(*slot))
-	case !refused || len(key) > longestKnown:
+	case !rejected || len(key) > longestKnown:
 	default:
 		kept := r // so that r itself is not on the heap
 		if there {
@@ -130,8 +130,8 @@ func (k *known) learn(s *Shared, f *flight, refused bool, r refusal) {
 	}
 }
 
-// sizes returns which requests of f were refused, and before those, no more than mostSizes in all.
-func sizes(f *flight, r refusal, before []size) []size {
+// sizes returns which requests of f were rejected, and before those, no more than mostSizes in all.
+func sizes(f *flight, r rejection, before []size) []size {
 	var list []size
 	for i := range f.runs {
 		calls := f.runs[i].calls
@@ -160,8 +160,8 @@ func (k *known) drop(x *slot) {
 	k.slots.CompareAndDelete(x.key, x)
 }
 
-// add adds a refusal, and drops others that are too old, or one of them if there are too many.
-func (k *known) add(key string, r *refusal) {
+// add adds a rejection, and drops others that are too old, or one of them if there are too many.
+func (k *known) add(key string, r *rejection) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for range 2 {

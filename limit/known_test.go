@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The process refuses what it knows to be refused, without a call, with a wait that gets shorter. It asks again when
+// The process rejects what it knows to be rejected, without a call, with a wait that gets shorter. It asks again when
 // the wait is over, and at least once a second.
-func TestKnownRefusals(t *testing.T) {
+func TestCachedRejections(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		h := &holder{}
 		l := shared(t, rdb, TokenBucket{per(4, time.Second), 8})
@@ -59,10 +59,10 @@ func TestKnownRefusals(t *testing.T) {
 	})
 }
 
-// TestWithoutKnownRefusals checks that each request is a call, so that a key that was deleted is so at once.
-func TestWithoutKnownRefusals(t *testing.T) {
+// TestWithoutCachedRejections checks that each request is a call, so that a key that was deleted is so at once.
+func TestWithoutCachedRejections(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		l, err := NewShared(rdb, redistest.Key(t), TokenBucket{per(4, time.Second), 8}, WithClientClock(), WithoutKnownRefusals())
+		l, err := NewShared(rdb, redistest.Key(t), TokenBucket{per(4, time.Second), 8}, WithClientClock(), WithoutCachedRejections())
 		require.NoError(t, err)
 		for _, granted := range []bool{true, false, true} {
 			r, err := l.Allow(t.Context(), 8)
@@ -76,7 +76,7 @@ func TestWithoutKnownRefusals(t *testing.T) {
 }
 
 // A key that somebody deletes is noticed a second later at the latest.
-func TestKnownRefusalOfADeletedKey(t *testing.T) {
+func TestCachedRejectionOfADeletedKey(t *testing.T) {
 	for kind, a := range every() {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			l := shared(t, rdb, a)
@@ -119,16 +119,16 @@ func seenAt(log *slidingLog, now int64) *seenLog {
 	return s
 }
 
-// TestKnownRefusalsAreTrue tests in a million random calls of several processes that what a process refuses by itself
-// would be refused by Redis, except for a second after the key was deleted or the clock put forward. The wait that it
+// TestCachedRejectionsAreTrue tests in a million random calls of several processes that what a process rejects by itself
+// would be rejected by Redis, except for a second after the key was deleted or the clock put forward. The wait that it
 // tells is never longer than that of Redis.
-func TestKnownRefusalsAreTrue(t *testing.T) {
+func TestCachedRejectionsAreTrue(t *testing.T) {
 	redistest.NoServer(t)
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(5, 6))
 			now := int64(1_790_000_000_000_000)
-			untrue := now // until when refusals may be untrue
+			untrue := now // until when rejections may be untrue
 			truth := a.idle()
 			clock := func() time.Time { return time.UnixMicro(now) }
 			var processes [3]*Shared
@@ -158,7 +158,7 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 				dry := q
 				dry.spend = false
 				want := truth.take(dry)
-				if r, _, ok := l.config.known.refused(l.config, l.keys[0], q); ok {
+				if r, _, ok := l.config.known.rejected(l.config, l.keys[0], q); ok {
 					known++
 					switch {
 					case !want.granted && now >= untrue:
@@ -181,17 +181,17 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 				} else {
 					seen = clone(truth)
 				}
-				l.config.known.learn(l, f, !call.result.Granted, refusal{state: seen, now: now, sent: time.Now()})
+				l.config.known.learn(l, f, !call.result.Granted, rejection{state: seen, now: now, sent: time.Now()})
 			}
 			require.Greater(t, known, calls/10)
 			require.Greater(t, asked, calls/100)
-			t.Logf("%d known, %d asked, %d refused within a second after the key was deleted", known, asked, wrong)
+			t.Logf("%d known, %d asked, %d rejected within a second after the key was deleted", known, asked, wrong)
 		})
 	}
 }
 
-// The memory of refusals is bounded, however many subjects there are and however long their names.
-func TestKnownRefusalsAreBounded(t *testing.T) {
+// The memory of rejections is bounded, however many subjects there are and however long their names.
+func TestCachedRejectionsAreBounded(t *testing.T) {
 	redistest.NoServer(t)
 	l, err := NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1})
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestKnownRefusalsAreBounded(t *testing.T) {
 	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true})
 	forge := func(subject string) *Shared {
 		s := l.For(subject)
-		s.config.known.learn(s, f, true, refusal{state: state, now: 1_790_000_000_000_000, sent: time.Now()})
+		s.config.known.learn(s, f, true, rejection{state: state, now: 1_790_000_000_000_000, sent: time.Now()})
 		return s
 	}
 	subjects := 1_000_000
@@ -209,7 +209,7 @@ func TestKnownRefusalsAreBounded(t *testing.T) {
 	}
 	for i := range subjects {
 		s := forge(fmt.Sprint(i))
-		if _, _, ok := s.config.known.refused(s.config, s.keys[0], demand{n: 1}); i%10_000 == 0 {
+		if _, _, ok := s.config.known.rejected(s.config, s.keys[0], demand{n: 1}); i%10_000 == 0 {
 			require.True(t, ok, "the latest is known")
 		}
 	}
@@ -220,6 +220,6 @@ func TestKnownRefusalsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, cap(l.config.known.ring), 2*mostKnown)
 
 	long := forge(strings.Repeat("x", 1000))
-	_, _, ok := long.config.known.refused(long.config, long.keys[0], demand{n: 1})
+	_, _, ok := long.config.known.rejected(long.config, long.keys[0], demand{n: 1})
 	require.False(t, ok)
 }

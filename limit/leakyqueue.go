@@ -7,7 +7,7 @@ import (
 )
 
 // A LeakyQueue is the leaky bucket as a queue: calls are granted at an even rate, in the order in which they
-// come, and a full queue refuses. Reserve returns how long it is until the caller's turn; Allow grants only a
+// come, and a full queue rejects. Reserve returns how long it is until the caller's turn; Allow grants only a
 // turn that is now.
 //
 // A call of n permits has one turn, and the next turn is n permits' time later. The queue holds at most

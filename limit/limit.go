@@ -9,9 +9,9 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A Limiter grants or refuses permits without waiting. It is safe for concurrent use.
+// A Limiter grants or rejects permits without waiting. It is safe for concurrent use.
 type Limiter interface {
-	// Allow takes n permits if all of them are available now, and otherwise none. A refusal is not an
+	// Allow takes n permits if all of them are available now, and otherwise none. A rejection is not an
 	// error and takes nothing.
 	//
 	// The limiters of this package return ratelimiter.ErrInvalidArgument if n is less than 1 or ctx is nil,
@@ -38,7 +38,7 @@ type Result struct {
 	Granted bool
 	// Remaining is how many permits one call could take right after this one.
 	Remaining int64
-	// Wait is, after a refusal, how long it takes until the same call is granted if no other call takes
+	// Wait is, after a rejection, how long it takes until the same call is granted if no other call takes
 	// permits. After a grant it is 0, except for Reserve: how long it takes until the permits may be used.
 	Wait time.Duration
 	// Reset is how long it takes until the limiter is as if it had never been used, if no call takes
@@ -52,7 +52,7 @@ type Result struct {
 // where the largest number that it needs, its capacity times the microseconds between two permits of the
 // reduced rate, is above 2^52, it is refilled at the next lower rate that needs no such number. That is
 // slower by less than a billionth. There always is such a rate for a capacity of up to four million permits that
-// come in within 140 years, which at one permit a year are 140. A larger capacity that has none is refused with
+// come in within 140 years, which at one permit a year are 140. A larger capacity that has none is rejected with
 // ratelimiter.ErrInvalidArgument.
 type Rate struct {
 	// Permits is 1 to 2^32-1.

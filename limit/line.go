@@ -281,11 +281,11 @@ func (s *Shared) land(x *line) {
 	}
 }
 
-// fill is lines.fill, where what is known to be refused is refused.
+// fill is lines.fill, where what is known to be rejected is rejected.
 func (s *Shared) fill(x *line) bool {
 	c := s.config
 	return c.lines.fill(x, c.algorithm.reserves(), func(r *request) (ok bool) {
-		r.result, _, ok = c.known.refused(c, x.key, r.demand)
+		r.result, _, ok = c.known.rejected(c, x.key, r.demand)
 		return ok
 	})
 }

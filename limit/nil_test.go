@@ -76,9 +76,9 @@ func TestNilArguments(t *testing.T) {
 // as far as that is known.
 func TestNoReplyBeforeContextEnds(t *testing.T) {
 	redistest.NoServer(t)
-	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	rejected := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for silent, dial := range []func(context.Context, string, string) (net.Conn, error){
-		func(context.Context, string, string) (net.Conn, error) { return nil, refused },
+		func(context.Context, string, string) (net.Conn, error) { return nil, rejected },
 		func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, far) }()

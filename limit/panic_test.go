@@ -47,7 +47,7 @@ func TestPanicInAHook(t *testing.T) {
 			endless, endable := context.WithoutCancel(t.Context()), t.Context()
 			for _, ctx := range []context.Context{endless, endable} {
 				for i, q := range []panicker{{before: 1}, {after: 1}} {
-					l := l.For(fmt.Sprint(i, ctx.Done() == nil)) // which has refused nothing
+					l := l.For(fmt.Sprint(i, ctx.Done() == nil)) // which has rejected nothing
 					*p = q
 					_, err := l.Allow(ctx, 1)
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)

@@ -14,7 +14,7 @@ import (
 // the head of the queue, and for those right behind it who want as many permits, is the limiter asked, when the
 // head can be served. So the others cost no calls, and a large request does not starve behind small ones.
 //
-// Other processes may take the permits for which the head waits. When it has been refused in this way, the next
+// Other processes may take the permits for which the head waits. When it has been rejected in this way, the next
 // call asks for all in the queue, in their order: what is too little for the head goes to those behind it. So a
 // large request that cannot get through holds up the small ones behind it for two of its waits at most.
 //
@@ -50,7 +50,7 @@ type queue struct {
 	due     time.Time // when the head can be served, as far as is known
 	asked   time.Time // when the limiter was last asked about it
 	told    bool      // the head was told that
-	passed  bool      // it was refused all the same, the last time
+	passed  bool      // it was rejected all the same, the last time
 	changed chan struct{}
 }
 
@@ -179,7 +179,7 @@ func (q *queue) run(qs *queues, key string) {
 		if x := q.waiters[0]; x != head {
 			head = x
 			q.due, q.told, q.passed = x.due, !x.due.IsZero(), false
-			if r, _, ok := q.limiter.config.known.refused(q.limiter.config, key, x.demand(now)); ok {
+			if r, _, ok := q.limiter.config.known.rejected(q.limiter.config, key, x.demand(now)); ok {
 				q.due, q.told = now.Add(r.Wait), true
 			}
 		}
@@ -212,7 +212,7 @@ func (q *queue) run(qs *queues, key string) {
 // pauseLocked returns how long it takes until the limiter is asked for the head.
 func (q *queue) pauseLocked(now time.Time) time.Duration {
 	c, key := q.limiter.config, q.limiter.keys[0]
-	_, sent, known := c.known.refused(c, key, q.waiters[0].demand(now))
+	_, sent, known := c.known.rejected(c, key, q.waiters[0].demand(now))
 	switch {
 	case known && sent.After(q.asked):
 		q.asked = sent
@@ -279,14 +279,14 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 		if w.overdue {
 			q.endLocked(w, Result{}, nil)
 		}
-		if r, _, ok := s.config.known.refused(s.config, s.keys[0], w.demand(now)); ok {
+		if r, _, ok := s.config.known.rejected(s.config, s.keys[0], w.demand(now)); ok {
 			q.lateLocked(w, max(r.Wait, leastWait), now)
 		}
 	}
 }
 
-// lateLocked ends the wait of w if it is refused for longer than it has time.
-func (q *queue) lateLocked(w *waiter, refused time.Duration, now time.Time) {
+// lateLocked ends the wait of w if it is rejected for longer than it has time.
+func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 	if w.deadline.IsZero() {
 		return
 	}
@@ -294,11 +294,11 @@ func (q *queue) lateLocked(w *waiter, refused time.Duration, now time.Time) {
 	if c.algorithm.reserves() {
 		// Its wait ends when a turn in time can be reserved. The turn itself is at the instant at which a call
 		// would be granted at once, and that does not come nearer while the time passes.
-		if r, _, ok := c.known.refused(c, q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
-			refused = max(refused, r.Wait)
+		if r, _, ok := c.known.rejected(c, q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
+			rejected = max(rejected, r.Wait)
 		}
 	}
-	if left := w.deadline.Sub(now); refused > left || w.overdue {
+	if left := w.deadline.Sub(now); rejected > left || w.overdue {
 		var err error
 		if w.byContext {
 			err = context.DeadlineExceeded
@@ -325,15 +325,15 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool
 			err := s.awaitTurn(ctx, n, r.Wait)
 			return err == nil, err
 		}
-		refused := max(r.Wait, leastWait)
+		rejected := max(r.Wait, leastWait)
 		if s.config.algorithm.reserves() {
 			p, err := s.peek(ctx, n) // see lateLocked
 			if err != nil {
 				return false, err
 			}
-			refused = max(refused, p.Wait)
+			rejected = max(rejected, p.Wait)
 		}
-		if refused > left-time.Since(begin) {
+		if rejected > left-time.Since(begin) {
 			return tooLate(byContext)
 		}
 		w.due = begin.Add(max(r.Wait, leastWait))

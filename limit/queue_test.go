@@ -151,7 +151,7 @@ func TestSmallRequestsBehindALargeOne(t *testing.T) {
 			small = append(small, s.after)
 		}
 		c.mu.Unlock()
-		// It was refused at 0.8 s, when it was told to come; at 1.3 s there are three permits, and so on.
+		// It was rejected at 0.8 s, when it was told to come; at 1.3 s there are three permits, and so on.
 		ms := time.Millisecond
 		require.Equal(t, []time.Duration{1300 * ms, 1300 * ms, 1300 * ms, 2100 * ms, 2100 * ms}, small)
 		close(stop)

@@ -32,7 +32,7 @@ func slow() map[string]Algorithm {
 // in which they came, as many of them as an unused limiter grants; a process looks once a second.
 func TestWaitSeesAReset(t *testing.T) {
 	for kind, a := range slow() {
-		for name, opts := range map[string][]Option{"": nil, ", nothing known": {WithoutKnownRefusals()}} {
+		for name, opts := range map[string][]Option{"": nil, ", nothing known": {WithoutCachedRejections()}} {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				what := kind + name
 				l, err := NewShared(rdb, redistest.Key(t), a, append(opts, WithClientClock())...)

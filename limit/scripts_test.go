@@ -9,7 +9,7 @@ import (
 )
 
 // TestScriptHeaders tests that the header of each script, the KEYS and ARGV of its body, and the numbers of them
-// that a Shared sends are the same. Script.Command refuses a call with other numbers.
+// that a Shared sends are the same. Script.Command rejects a call with other numbers.
 func TestScriptHeaders(t *testing.T) {
 	files, err := filepath.Glob("scripts/*.lua")
 	require.NoError(t, err)

@@ -21,11 +21,11 @@ import (
 // reply, and then go as one: they are decided as if one after another. A call whose ctx ends returns at once, and
 // the others go on.
 //
-// Nobody gives permits back, so a refusal stays true until the instant that it names. Until then, but for no
-// longer than a second, the process itself refuses the calls that Redis would refuse, with a wait that gets
+// Nobody gives permits back, so a rejection stays true until the instant that it names. Until then, but for no
+// longer than a second, the process itself rejects the calls that Redis would reject, with a wait that gets
 // shorter: a subject that has no permits left costs Redis about one call a second from each process. If the key
 // is deleted or the clock of Redis is put forward meanwhile, it is noticed within that second. A process knows
-// such refusals of 4,096 subjects of each limiter that NewShared has returned.
+// such rejections of 4,096 subjects of each limiter that NewShared has returned.
 //
 // A call that certainly did not run is sent again, up to four times in all and within five seconds. So is a call
 // whose reply was lost, with the same id: Redis remembers the last grant of each process to a subject for ten
@@ -95,10 +95,10 @@ func WithClientClock() Option { return func(c *config) { c.clock = time.Now } }
 // limiter. The default is to remember the grants.
 func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } }
 
-// WithoutKnownRefusals makes the limiter ask Redis for each request, also when it knows that Redis would refuse. It is
+// WithoutCachedRejections makes the limiter ask Redis for each request, also when it knows that Redis would reject. It is
 // for those who delete keys, or put the clock of Redis forward, and want the effect at once rather than within a second.
-// The default is that a request which is known to be refused costs no call.
-func WithoutKnownRefusals() Option { return func(c *config) { c.withoutKnown = true } }
+// The default is that a request which is known to be rejected costs no call.
+func WithoutCachedRejections() Option { return func(c *config) { c.withoutKnown = true } }
 
 // NewShared returns the limiter of that name in rdb, which is a redis.Client, ClusterClient, Ring or failover
 // client and is not closed by the limiter. NewShared sends nothing. It returns ratelimiter.ErrInvalidArgument
@@ -174,7 +174,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if err := checkPermits(s.config.algorithm, q.n); err != nil {
 		return Result{}, err
 	}
-	if r, _, ok := s.config.known.refused(s.config, s.keys[0], q); ok {
+	if r, _, ok := s.config.known.rejected(s.config, s.keys[0], q); ok {
 		return r, nil
 	}
 	return s.batch(ctx, q)

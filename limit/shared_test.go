@@ -356,7 +356,7 @@ func TestContexts(t *testing.T) {
 	})
 }
 
-// Parameters out of their range are refused before anything is made or sent.
+// Parameters out of their range are rejected before anything is made or sent.
 func TestNumbers(t *testing.T) {
 	second := time.Second
 	for name, a := range map[string]Algorithm{
@@ -407,7 +407,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// A number of permits out of its range is refused before anything is sent.
+// A number of permits out of its range is rejected before anything is sent.
 func TestPermits(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()

@@ -44,7 +44,7 @@ func (a SlidingLog) stored(text string) (state, bool) {
 }
 
 // A seenLog is what a reply says about a log in Redis: how many permits are in use, when the newest were taken
-// and when the oldest come back. It does not know when the others do, so the reply says how long a refused call
+// and when the oldest come back. It does not know when the others do, so the reply says how long a rejected call
 // has to wait.
 type seenLog struct{ permits, interval, used, at, due int64 }
 

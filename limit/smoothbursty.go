@@ -12,7 +12,7 @@ import (
 //
 // Guava's acquire is [Wait], its tryAcquire is [Limiter.Allow], and its tryAcquire with a timeout is
 // [WaitTimeout]. Tests compare both forms with the jars of Guava 23.2 and 33.8.0, call by call: they grant and
-// refuse the same and wait the same, to the microsecond. Guava's setRate has no counterpart.
+// reject the same and wait the same, to the microsecond. Guava's setRate has no counterpart.
 //
 // A local SmoothBursty begins with nothing stored, as Guava's does. A shared one begins full: in Redis a limiter
 // that has never been used looks like one that has not been used for long.

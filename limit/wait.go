@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// leastWait is the pause before a limiter that refuses without a wait is asked again.
+// leastWait is the pause before a limiter that rejects without a wait is asked again.
 const leastWait = time.Millisecond
 
 // Wait blocks until n permits of l may be used, and takes them. It returns nil when they may be used.
@@ -21,7 +21,7 @@ const leastWait = time.Millisecond
 // The callers of one process that wait for a subject of a [Shared] form a queue: first come, first served. Redis
 // is asked when the first of them can be served, for it and for those right behind it who want as many permits,
 // so that a grant takes about one call, however many wait. A large call does not starve behind small ones: those
-// behind it wait until it is served. If other processes take the permits for which it waits, and it is refused
+// behind it wait until it is served. If other processes take the permits for which it waits, and it is rejected
 // when it was told to come, the next call asks for all who wait, and what is too little for the first goes to those
 // behind it. So a large call holds up a small one for two of the waits that it is told at most, each of which is
 // no longer than an unused limiter takes to be full. Allow and Reserve do not stand in the queue.

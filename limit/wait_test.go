@@ -42,7 +42,7 @@ func TestWaitTimeout(t *testing.T) {
 	})
 }
 
-// A queue grants turns at an even rate, first come, first served, and refuses when it is full.
+// A queue grants turns at an even rate, first come, first served, and rejects when it is full.
 func TestWaitInAQueue(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, LeakyQueue{per(10, time.Second), 3})
@@ -214,7 +214,7 @@ func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 func TestAdapterWaitsWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true,
-			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }})
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("rejected") }})
 		defer rdb.Close()
 		client := clienttest.New(t, rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
 		defer client.Close()

@@ -23,8 +23,8 @@ func TestDecisions(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}
 	require.Equal(t, map[string]float64{
-		"degraded=false outcome=granted rule=api": 2,
-		"degraded=false outcome=refused rule=api": 1,
+		"degraded=false outcome=granted rule=api":  2,
+		"degraded=false outcome=rejected rule=api": 1,
 	}, w.points("httplimit.server.requests"))
 }
 

@@ -227,10 +227,10 @@ func TestCollector(t *testing.T) {
 		points map[string]float64
 	}{
 		"ratelimiter.requests": {"monotonic Sum {request}", map[string]float64{
-			"policy=api operation=allow outcome=granted degraded=false": 1, "policy=api operation=allow outcome=refused degraded=false": 1,
+			"policy=api operation=allow outcome=granted degraded=false": 1, "policy=api operation=allow outcome=rejected degraded=false": 1,
 			"policy=api operation=acquire outcome=granted degraded=false": 3, "policy=api operation=allow outcome=error degraded=false": 1}},
-		"ratelimiter.permits":         {"monotonic Sum {permit}", map[string]float64{"policy=api outcome=granted": 5, "policy=api outcome=refused": 1, "policy=api outcome=error": 1}},
-		"ratelimiter.wait.duration":   {"Histogram s", map[string]float64{"policy=api outcome=granted": 4, "policy=api outcome=refused": 1, "policy=api outcome=error": 1}},
+		"ratelimiter.permits":         {"monotonic Sum {permit}", map[string]float64{"policy=api outcome=granted": 5, "policy=api outcome=rejected": 1, "policy=api outcome=error": 1}},
+		"ratelimiter.wait.duration":   {"Histogram s", map[string]float64{"policy=api outcome=granted": 4, "policy=api outcome=rejected": 1, "policy=api outcome=error": 1}},
 		"ratelimiter.waiting":         {"Sum {request}", map[string]float64{"policy=api": 0}},
 		"ratelimiter.call.duration":   {"Histogram s", nil},
 		"ratelimiter.call.batch":      {"Histogram {request}", nil},

@@ -23,7 +23,7 @@ func TestDecisions(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}
 	w.has(`httplimit_server_requests_total{degraded="false",outcome="granted",rule="api"} 2`,
-		`httplimit_server_requests_total{degraded="false",outcome="refused",rule="api"} 1`)
+		`httplimit_server_requests_total{degraded="false",outcome="rejected",rule="api"} 1`)
 	_, err = Decisions(w.reg)
 	require.Error(t, err, "registered twice")
 }

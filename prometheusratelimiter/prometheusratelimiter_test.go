@@ -89,7 +89,7 @@ func TestScrape(t *testing.T) {
 	require.Error(t, l.Acquire(done, 1))
 	w.has(
 		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="granted",policy="api"} 2`,
-		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="refused",policy="api"} 1`,
+		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="rejected",policy="api"} 1`,
 		`ratelimiter_requests_total{degraded="false",operation="acquire",outcome="timeout",policy="api"} 1`,
 		`ratelimiter_requests_total{degraded="false",operation="acquire",outcome="canceled",policy="api"} 1`,
 		`ratelimiter_permits_total{outcome="timeout",policy="api"} 2`,

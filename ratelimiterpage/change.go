@@ -173,8 +173,8 @@ func duration(f url.Values, field string) (time.Duration, error) {
 func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 	name, client := r.URL.Query().Get("name"), r.URL.Query().Get("client")
 	v := h.view(r)
-	refuse := func(status int, text string, err error) {
-		h.log.Warn("ratelimiterpage: a change was refused", "limiter", name, "remote", r.RemoteAddr, "status", status, "error", err)
+	reject := func(status int, text string, err error) {
+		h.log.Warn("ratelimiterpage: a change was rejected", "limiter", name, "remote", r.RemoteAddr, "status", status, "error", err)
 		v.Title, v.Message = v.t("Nothing was changed"), text
 		if err != nil && text == "" {
 			v.Message = survey.OneLine(err)
@@ -187,20 +187,20 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !h.mayDo:
-		refuse(http.StatusForbidden, v.t("This page only reads."), errors.New("the page only reads"))
+		reject(http.StatusForbidden, v.t("This page only reads."), errors.New("the page only reads"))
 		return
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", "POST")
-		refuse(http.StatusMethodNotAllowed, v.t("A change is a POST."), fmt.Errorf("the method is %s", survey.Visible(r.Method)))
+		reject(http.StatusMethodNotAllowed, v.t("A change is a POST."), fmt.Errorf("the method is %s", survey.Visible(r.Method)))
 		return
 	}
 	if err := h.origins.Check(r); err != nil {
-		refuse(http.StatusForbidden, v.t("The change came from the page of another site."), err)
+		reject(http.StatusForbidden, v.t("The change came from the page of another site."), err)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, formLimit)
 	if err := r.ParseForm(); err != nil {
-		refuse(http.StatusBadRequest, "", err)
+		reject(http.StatusBadRequest, "", err)
 		return
 	}
 	if h.guesses.busy(w) {
@@ -210,12 +210,12 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		if token != "" {
 			h.wrong(r, "changing")
 		}
-		refuse(http.StatusForbidden, v.t("The token is missing or wrong."), errors.New("the token is missing or wrong"))
+		reject(http.StatusForbidden, v.t("The token is missing or wrong."), errors.New("the token is missing or wrong"))
 		return
 	}
 	a, ok := actions[r.PostForm.Get("action")]
 	if !ok || name == "" {
-		refuse(http.StatusBadRequest, "", fmt.Errorf("there is no action %q, or no limiter is named", r.PostForm.Get("action")))
+		reject(http.StatusBadRequest, "", fmt.Errorf("there is no action %q, or no limiter is named", r.PostForm.Get("action")))
 		return
 	}
 	x, err := h.change(r.Context(), a, name, client, r.PostForm)
@@ -228,7 +228,7 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		case errors.Is(err, ratelimiter.ErrNotInitialized), errors.Is(err, ratelimiter.ErrMalformed):
 			status = http.StatusConflict
 		}
-		refuse(status, "", err)
+		reject(status, "", err)
 		return
 	}
 	x.action = r.PostForm.Get("action")

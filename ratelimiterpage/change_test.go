@@ -81,7 +81,7 @@ func TestWritesAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, p.Code, "a token in the address does not count")
 	require.Equal(t, before, hold(t, rdb, "*"+name+"*"))
 	require.NotContains(t, log.String(), writeToken)
-	require.Equal(t, 15, strings.Count(log.String(), "a change was refused"))
+	require.Equal(t, 15, strings.Count(log.String(), "a change was rejected"))
 }
 
 // TestWrites checks that each change is done, is shown before and after, and is logged.

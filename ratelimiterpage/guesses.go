@@ -16,7 +16,7 @@ const (
 // guesses counts the replies to wrong tokens that are held back.
 type guesses struct{ n atomic.Int64 }
 
-// busy refuses a request while too many wrong tokens wait for their replies. It reports false if there are not.
+// busy rejects a request while too many wrong tokens wait for their replies. It reports false if there are not.
 func (g *guesses) busy(w http.ResponseWriter) bool {
 	if g.n.Load() < mostGuesses {
 		return false

@@ -87,7 +87,7 @@ func WithToken(token string) Option {
 }
 
 // WithWrites lets those who know a token of at least [MinToken] bytes change limiters. The token is asked for with each
-// change; a change that comes from the page of another site is refused. The default is that nobody can change anything.
+// change; a change that comes from the page of another site is rejected. The default is that nobody can change anything.
 func WithWrites(token string) Option {
 	return func(c *config) { c.writes, c.mayDo = c.hash("WithWrites", token), true }
 }
@@ -102,7 +102,7 @@ func WithStreams(n int) Option {
 	}
 }
 
-// WithLogger sets where changes of limiters are logged, done or refused, and wrong tokens, with who sent them as far as the
+// WithLogger sets where changes of limiters are logged, done or rejected, and wrong tokens, with who sent them as far as the
 // request says. The default is slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 

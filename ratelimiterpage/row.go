@@ -27,7 +27,7 @@ type row struct {
 type flags uint8
 
 const (
-	isLimited   flags = 1 << iota // a caller waits or is refused
+	isLimited   flags = 1 << iota // a caller waits or is rejected
 	isStuck                       // callers of Redisson fail
 	isCooling                     // a cool-down
 	isMalformed                   // the hash is not that of a limiter, or a key is of another type

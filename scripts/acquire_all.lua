@@ -1,7 +1,7 @@
 -- acquire_all: takes permits of several limiters at one instant, all of them or none.
 --
--- It takes what is plainly there: a refusal keeps alive the limiters that have a keepAliveTime, as that of acquire does,
--- writes nothing else, and tells which limiters refuse. The caller then asks each of them by acquire, without taking
+-- It takes what is plainly there: a rejection keeps alive the limiters that have a keepAliveTime, as that of acquire does,
+-- writes nothing else, and tells which limiters reject. The caller then asks each of them by acquire, without taking
 -- anything, which reclaims, heals and tells the wait. What is granted is what acquire would grant. A call that is sent
 -- again takes nothing twice: its members are added with NX, and it is granted what it was granted before.
 --
@@ -36,7 +36,7 @@
 -- ARGV[8]   the member to store for limiter 4, or empty
 -- ARGV[9]   the member to store for limiter 5, or empty
 -- ARGV[10]   the member to store for limiter 6, or empty
--- Returns   {0} granted   {0, number, ...} refused by the limiters of these numbers, from 1 on
+-- Returns   {0} granted   {0, number, ...} rejected by the limiters of these numbers, from 1 on
 --           {1, number} not initialised   {2, number, type} the hash has another type
 --           {3, number, rate} the permits exceed the rate   {4, number} the hash is malformed
 
@@ -225,7 +225,7 @@ local byte, sub = string.byte, string.sub
 --#use permits_of
 --#use instant
 
-local plan, refuse, ran = {}, {}, false
+local plan, reject, ran = {}, {}, false
 for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   local i = #plan + 1
   local on = all[i]
@@ -275,7 +275,7 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
     end
   end
   if not free then
-    refuse[#refuse + 1] = i
+    reject[#reject + 1] = i
   end
   plan[i] = {on = on, old = #old, change = freed - p, permits = p, typ = typ, interval = interval, keep = keep,
     till = till}
@@ -283,7 +283,7 @@ end
 if ran then
   return {0}
 end
-if #refuse > 0 then
+if #reject > 0 then
   -- Something between us and Redis may have sent the call again without our knowing, as in acquire. What was granted
   -- the first time stays granted, even if there is too little left to grant it again.
   for i = 1, #plan do
@@ -303,8 +303,8 @@ if #refuse > 0 then
     end
   end
   local reply = {0}
-  for j = 1, #refuse do
-    reply[1 + j] = refuse[j]
+  for j = 1, #reject do
+    reply[1 + j] = reject[j]
   end
   return reply
 end

@@ -36,7 +36,7 @@
 --           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
 --           soon, young, found, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
---           wait: ms until the first request that was refused can be granted, 0 when all were;
+--           wait: ms until the first request that was rejected can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
 --           at once, 2 the check is audit's, which reads a large set in steps, 3 wait is a lower bound, send again
 --           with walked and permits; skew: ms that the newest score is ahead of now; soon: ms until the
@@ -575,7 +575,7 @@ else
     end
   end
 
-  -- 15. Grant what fits. need is what the first request that is refused asks for.
+  -- 15. Grant what fits. need is what the first request that is rejected asks for.
   local need
   do
     local spend = saving and math.min(value, young_most) or value

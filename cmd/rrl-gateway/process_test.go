@@ -73,7 +73,7 @@ func program(t *testing.T, name string) string {
 }
 
 // TestOtherLanguages runs unmodified clients of Java and Python with 500 callers each: with the gateway as the base URL,
-// and with what `rrl-gateway ca` prints as their environment. No call may be refused by the platform, which counts them.
+// and with what `rrl-gateway ca` prints as their environment. No call may be rejected by the platform, which counts them.
 func TestOtherLanguages(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
@@ -116,7 +116,7 @@ func otherLanguage(t *testing.T, language string, proxied bool) {
 	want := map[string]string{"java": "{200=500}", "python3": "{200: 500}"}[language]
 	require.Equal(t, version+" "+want+"\ndata: first\ndata: last\n", string(out))
 	ledger := p.gate.Ledger()
-	redistest.Measured(t, ledger.Total.Admitted == 500 && ledger.Total.Refused == 0, "the platform refused calls: %+v", ledger.Total)
+	redistest.Measured(t, ledger.Total.Admitted == 500 && ledger.Total.Refused == 0, "the platform rejected calls: %+v", ledger.Total)
 	require.NotContains(t, g.logged(), "app-key")
 }
 

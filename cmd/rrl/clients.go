@@ -19,11 +19,11 @@ type step struct {
 	client  string
 	num     string
 	timeout time.Duration // how long it is willing to wait; 0 leaves that to the service
-	again   bool          // if refused, the client asks once more after the Retry-After
+	again   bool          // if rejected, the client asks once more after the Retry-After
 }
 
 // thePlay is the script of the demo, for a limiter of 5 permits in 10 s. It takes 21 s, in which requests
-// are granted, delayed, refused and rejected as invalid, and in which one refused client comes back after
+// are granted, delayed, rejected and rejected as invalid, and in which one rejected client comes back after
 // its Retry-After. No two clients wait for the same permits, so the outcome does not depend on the order
 // in which waiters are served.
 var thePlay = []step{
@@ -38,11 +38,11 @@ var thePlay = []step{
 	// Delayed until ann's permits are back, at 10 s, and until bob's and cat's are, at 10.8 s.
 	{at: 2000 * time.Millisecond, client: "fay", num: "2"},
 	{at: 3000 * time.Millisecond, client: "hal", num: "3"},
-	// Waits for 2 s only, and is refused.
+	// Waits for 2 s only, and is rejected.
 	{at: 2500 * time.Millisecond, client: "gus", num: "1", timeout: 2 * time.Second},
 	// Four permits are free when fay's and hal's are back, at 20.8 s.
 	{at: 12 * time.Second, client: "ivy", num: "4"},
-	// Refused at 16.9 s with a Retry-After of 4 s, when the fifth permit is free.
+	// Rejected at 16.9 s with a Retry-After of 4 s, when the fifth permit is free.
 	{at: 13900 * time.Millisecond, client: "jim", num: "1", timeout: 3 * time.Second, again: true},
 }
 

@@ -21,7 +21,7 @@ import (
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "watch a limiter admit, delay and refuse HTTP requests",
+		Usage: "watch a limiter admit, delay and reject HTTP requests",
 		Description: "Serves GET /require?num=N, which takes N permits of a limiter of 5 in any 10s and waits up to\n" +
 			"1m for them. Clients then send requests for some 20s; the demo shows what each asked for, how\n" +
 			"long it waited, the response, and the limiter's three keys in Redis. The last line is the most\n" +

@@ -37,16 +37,16 @@ func TestDemo(t *testing.T) {
 			"  0.00s  ann  num=2     200 granted  waited  0.00s  3 left\n",
 			"  1.20s  dan  num=6     400 num=6 is more than the limiter's rate\n",
 			"  1.50s  eve  num=two   400 num=\"two\" is no number",
-			"  4.50s  gus  num=1     429 refused  waited  2.00s  0 left  Retry-After: 6\n",
+			"  4.50s  gus  num=1     429 rejected waited  2.00s  0 left  Retry-After: 6\n",
 			" 10.00s  fay  num=2     200 granted  waited  8.00s  0 left\n",
 			" 10.80s  hal  num=3     200 granted  waited  7.80s  0 left\n",
-			" 16.90s  jim  num=1     429 refused  waited  3.00s  0 left  Retry-After: 4\n",
+			" 16.90s  jim  num=1     429 rejected waited  3.00s  0 left  Retry-After: 4\n",
 			" 20.80s  ivy  num=4     200 granted  waited  8.80s  1 left\n",
 			" 20.90s  jim  num=1     200 granted  waited  0.00s  0 left\n",
 			"rate=5 interval=10000 type=0 keepAliveTime=0\n",
 			"        value   {" + d.store.name + "}:value    3\n",
 			"        permits {" + d.store.name + "}:permits  2@0.00s 2@0.40s 1@0.80s  as Bc0I\n",
-			"7 granted (15 permits), 2 refused, 3 bad\n",
+			"7 granted (15 permits), 2 rejected, 3 bad\n",
 		} {
 			require.Contains(t, text, want)
 		}
@@ -179,7 +179,7 @@ func TestServe(t *testing.T) {
 		require.Equal(t, 503, status("num=3"), "waiting when the service ends")
 		require.NoError(t, <-done)
 		require.Contains(t, out.String(), "curl num=4     200 granted")
-		require.Contains(t, out.String(), "1 granted (4 permits), 1 refused, 1 bad, 1 without Redis")
+		require.Contains(t, out.String(), "1 granted (4 permits), 1 rejected, 1 bad, 1 without Redis")
 		require.Equal(t, "most in any 10s window: 4 (limit 5)", lastLine(t, out.Bytes()))
 	})
 }

@@ -31,7 +31,7 @@ type (
 		CoolDownMS int64            `json:"cool_down_ms"`
 		Calls      int64            `json:"calls"` // of this second
 		Admitted   int64            `json:"admitted"`
-		Refused    int64            `json:"refused"`
+		Rejected   int64            `json:"rejected"`
 		Most       int              `json:"most"` // in any second so far, of one API
 		Penalties  int64            `json:"penalties"`
 		BannedMS   int64            `json:"banned_ms"`
@@ -74,7 +74,7 @@ func (v *dingJSON) tell(e dingEvent) {
 
 func (v *dingJSON) second(r dingRow) {
 	o := dingJSONSecond{jsonEvent{"second", r.At.Milliseconds()}, map[string]int64{}, r.Waiting, nil, r.CoolDown.Milliseconds(),
-		r.Calls, r.Admitted, r.Refused, r.Most, r.Penalties, r.Banned.Milliseconds()}
+		r.Calls, r.Admitted, r.Rejected, r.Most, r.Penalties, r.Banned.Milliseconds()}
 	for i, name := range dingServices {
 		o.Sent[name] = r.Sent[i]
 	}

@@ -21,7 +21,7 @@ type dingRow struct {
 	CoolDown time.Duration
 	Calls    int64
 	Admitted int64
-	Refused  int64
+	Rejected int64
 	// Penalties and Most are always totals: the penalties that calls caused, and the most calls of an API
 	// in any second. Limit is how many of these are allowed.
 	Penalties int64
@@ -60,7 +60,7 @@ func (l *dingLook) now(ctx context.Context) dingRow {
 func (l *dingLook) row(ledger dinggate.Ledger) dingRow {
 	r := dingRow{
 		At: ledger.Now.Sub(l.begin), Free: -1, Limit: dingLimit,
-		Calls: ledger.Total.Calls, Admitted: ledger.Total.Admitted, Refused: ledger.Total.Refused,
+		Calls: ledger.Total.Calls, Admitted: ledger.Total.Admitted, Rejected: ledger.Total.Refused,
 		Penalties: dingPenalties(ledger), Most: dingMost(ledger),
 	}
 	for i := range l.fleet.sent {
@@ -82,7 +82,7 @@ func (l *dingLook) since(r dingRow) dingRow {
 	l.last = r
 	r.Calls -= before.Calls
 	r.Admitted -= before.Admitted
-	r.Refused -= before.Refused
+	r.Rejected -= before.Rejected
 	return r
 }
 

@@ -14,9 +14,9 @@ import (
 // aGoodRun returns a summary with nothing wrong in it.
 func aGoodRun() dingSummary {
 	epoch := time.Unix(0, 0)
-	ledger := func(admitted, refused, penalties int64, worst int, list ...dinggate.Penalty) dinggate.Ledger {
+	ledger := func(admitted, rejected, penalties int64, worst int, list ...dinggate.Penalty) dinggate.Ledger {
 		return dinggate.Ledger{
-			Total: dinggate.Counts{Calls: admitted + refused, Admitted: admitted, Refused: refused, Penalties: penalties},
+			Total: dinggate.Counts{Calls: admitted + rejected, Admitted: admitted, Refused: rejected, Penalties: penalties},
 			Keys: []dinggate.KeyLedger{
 				{Dimension: dinggate.DimAppAPI, Key: "a", Worst: worst, Limit: 20},
 				{Dimension: dinggate.DimAppAPI, Key: "b", Worst: 1, Limit: 20},
@@ -119,11 +119,11 @@ func TestDingRow(t *testing.T) {
 		row  dingRow
 		want string
 	}{
-		{dingRow{At: time.Second, Free: -1, Calls: 270, Admitted: 40, Refused: 230, Most: 96, Limit: 20, Penalties: 4},
-			"   1.0s       0       -       -    270       40     230   96/20         4     -"},
+		{dingRow{At: time.Second, Free: -1, Calls: 270, Admitted: 40, Rejected: 230, Most: 96, Limit: 20, Penalties: 4},
+			"  1.0s       0       -       -    270       40      230   96/20         4     -"},
 		{dingRow{At: 20 * time.Second, Waiting: 8, CoolDown: 7001 * time.Millisecond, Banned: 6950*time.Millisecond + 1, Most: 20, Limit: 20},
-			"  20.0s       8       0    7.1s      0        0       0   20/20         0  7.0s"},
-		{dingRow{Free: 10_000, Most: 100, Limit: 20, Banned: 1}, "   0.0s       0   10000       -      0        0       0  100/20         0  0.1s"},
+			" 20.0s       8       0    7.1s      0        0        0   20/20         0  7.0s"},
+		{dingRow{Free: 10_000, Most: 100, Limit: 20, Banned: 1}, "  0.0s       0   10000       -      0        0        0  100/20         0  0.1s"},
 	} {
 		require.Equal(t, c.want, c.row.String())
 		require.Len(t, c.want, len(dingHeader[1]))

@@ -29,7 +29,7 @@ func (v *dingTerm) act(e dingEvent) {
 func (v *dingTerm) second(r dingRow) {
 	colour := term.Green
 	switch {
-	case r.Refused > 0:
+	case r.Rejected > 0:
 		colour = term.Red
 	case r.Banned > 0:
 		colour = term.Yellow

@@ -111,7 +111,7 @@ func requireDingText(t *testing.T, out []byte) {
 		`   9.0s       8       0    7.1s      0        0       0   20/20         0  7.0s`,
 		` 16.0\ds  the ban is over`,
 		` 16.0\ds  the first call since: \d+ms after the ban ended`,
-		`no limiter   +\d+ calls in 2s, 80 admitted, \d+ refused`,
+		`no limiter   +\d+ calls in 2s, 80 admitted, \d+ rejected`,
 		`the ban      known to all after \d+ms; the gateway saw \d calls in it, the last after \d+ms`,
 	} {
 		require.Regexp(t, `(?m)^`+want+`$`, text)
@@ -352,7 +352,7 @@ func TestDingtalkUsage(t *testing.T) {
 		{[]string{"demo", "dingtalk", "--margin", "1us"}, "in whole milliseconds"},
 		{[]string{"demo", "dingtalk", "--redis", "http://x"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
 		{[]string{"demo", "--redis", "http://x", "dingtalk"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
-		// The demo refused these before it had a command of its own.
+		// The demo rejected these before it had a command of its own.
 		{[]string{"demo", "help"}, `demo takes no argument "help"`},
 		{[]string{"demo", "dingtal"}, `demo takes no argument "dingtal"`},
 	} {

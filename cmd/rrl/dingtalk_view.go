@@ -65,10 +65,10 @@ type dingEvent struct {
 
 func (e dingEvent) String() string { return fmt.Sprintf("%6.2fs  %s", e.At.Seconds(), visible(e.Text)) }
 
-// dingHeader is the header of the rows, 78 columns wide.
+// dingHeader is the header of the rows, 79 columns wide.
 var dingHeader = []string{
-	"          fleet  Redis: address  gateway",
-	"   time waiting    free  silent  calls admitted refused most/1s penalties   ban",
+	"         fleet  Redis: address  gateway",
+	"  time waiting    free  silent  calls admitted rejected most/1s penalties   ban",
 }
 
 func (r dingRow) String() string {
@@ -76,8 +76,8 @@ func (r dingRow) String() string {
 	if r.Free >= 0 {
 		free = fmt.Sprint(r.Free)
 	}
-	return fmt.Sprintf("%6.1fs %7d %7s %7s %6d %8d %7d %7s %9d %5s", r.At.Seconds(), r.Waiting, free, left(r.CoolDown),
-		r.Calls, r.Admitted, r.Refused, fmt.Sprintf("%d/%d", r.Most, r.Limit), r.Penalties, left(r.Banned))
+	return fmt.Sprintf("%5.1fs %7d %7s %7s %6d %8d %8d %7s %9d %5s", r.At.Seconds(), r.Waiting, free, left(r.CoolDown),
+		r.Calls, r.Admitted, r.Rejected, fmt.Sprintf("%d/%d", r.Most, r.Limit), r.Penalties, left(r.Banned))
 }
 
 // left returns d as a countdown, rounded up, so that it does not reach 0 early.
@@ -116,7 +116,7 @@ func (v *dingPlain) end(s dingSummary) {
 // lines returns a summary of the parts.
 func (s dingSummary) lines() []string {
 	part := func(name string, length time.Duration, c dinggate.Counts) string {
-		return fmt.Sprintf("%-12s %5d calls in %v, %d admitted, %d refused", name, c.Calls, length, c.Admitted, c.Refused)
+		return fmt.Sprintf("%-12s %5d calls in %v, %d admitted, %d rejected", name, c.Calls, length, c.Admitted, c.Refused)
 	}
 	lines := []string{
 		part("no limiter", s.Parts.Without, s.Without.Total),

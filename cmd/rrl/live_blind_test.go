@@ -140,7 +140,7 @@ func TestDoctorOfWhatItMayNotRead(t *testing.T) {
 	user("~*", "-info")
 	l.blind("NOPERM")
 
-	// What managed services refuse says nothing about limiters.
+	// What managed services reject says nothing about limiters.
 	require.NoError(t, rdb.Del(t.Context(), "{other}:value", "{left}:value").Err())
 	user("~*", "-config", "-slowlog", "-object", "-memory")
 	require.Contains(t, l.ok("doctor"), "healthy; 4 limiters looked at")

@@ -85,7 +85,7 @@ func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
 			return err
 		}
 		first := rdb.UniversalClient
-		if err != nil { // a sentinel and a cluster refuse SELECT
+		if err != nil { // a sentinel and a cluster reject SELECT
 			o := *t.single
 			o.DB = 0
 			first = redis.NewClient(&o)

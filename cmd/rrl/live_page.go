@@ -121,7 +121,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// onlyLocalNames refuses requests that name another host than this machine. The page of a site whose name was made to
+// onlyLocalNames rejects requests that name another host than this machine. The page of a site whose name was made to
 // point to this machine could otherwise read what is shown here.
 func onlyLocalNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

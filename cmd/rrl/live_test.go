@@ -427,7 +427,7 @@ func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 		}
 		require.Equal(t, before, dirty())
 
-		// With less, the error says which command is refused and where to look.
+		// With less, the error says which command is rejected and where to look.
 		for _, n := range on.nodes {
 			require.NoError(t, n.Do(t.Context(), "acl", "setuser", "eve", "-scan").Err())
 		}

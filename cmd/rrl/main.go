@@ -32,7 +32,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		Description: "rrl ls, top, inspect, watch, peek, doctor, diff, export and page look at the limiters of a live Redis, and write nothing. heal,\n" +
 			"set-rate, release, cool-down, lift and delete change one, with --write. All of them need --redis URL\n" +
 			"or REDIS_URL.\n\n" +
-			"rrl demo needs nothing but this program. It shows a limiter admit, delay and refuse\n" +
+			"rrl demo needs nothing but this program. It shows a limiter admit, delay and reject\n" +
 			"real HTTP requests, and what that looks like in Redis.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Those of doctor, diff and peek differ: see their --help.",
 		Version:   command.Version(),

@@ -21,7 +21,7 @@ var errStopping = errors.New("the service is shutting down")
 // A service is an HTTP service whose requests take permits. A request is answered when it has its permits
 // or has waited too long.
 //
-//	GET /require?num=N   200 granted, 429 refused with Retry-After, 400 bad N, 503 no Redis
+//	GET /require?num=N   200 granted, 429 rejected with Retry-After, 400 bad N, 503 no Redis
 //	GET /state           the limiter's three keys
 //
 // A client that wants to wait less than the service would sets a timeout: /require?num=N&timeout=2s.

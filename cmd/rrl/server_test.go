@@ -72,7 +72,7 @@ func TestRequireDelays(t *testing.T) {
 	})
 }
 
-func TestRequireRefuses(t *testing.T) {
+func TestRequireRejects(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		get(t.Context(), s, "/require?num=3")
 		time.Sleep(1500 * time.Millisecond)
@@ -97,9 +97,9 @@ func TestRequireRefuses(t *testing.T) {
 	})
 }
 
-// TestRequireRefusesAfterOneMinute checks the whole minute, for which the demo has no time: here the permits are gone
+// TestRequireRejectsAfterOneMinute checks the whole minute, for which the demo has no time: here the permits are gone
 // for two.
-func TestRequireRefusesAfterOneMinute(t *testing.T) {
+func TestRequireRejectsAfterOneMinute(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		require.NoError(t, s.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: 2 * time.Minute}))
 		get(t.Context(), s, "/require?num=5")

@@ -34,7 +34,7 @@ func TestTallyWithinTheLimit(t *testing.T) {
 	require.NoError(t, s.Failed)
 	require.Equal(t, "most in any 10s window: 5 (limit 5)", s.String())
 	require.EqualValues(t, 10, s.Granted)
-	require.Equal(t, "4 granted (10 permits), 1 refused, 1 bad", s.counts())
+	require.Equal(t, "4 granted (10 permits), 1 rejected, 1 bad", s.counts())
 }
 
 func TestTallyAboveTheLimit(t *testing.T) {

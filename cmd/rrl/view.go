@@ -118,7 +118,7 @@ func answerLine(e exchange) string {
 	case http.StatusOK:
 		what("granted")
 	case http.StatusTooManyRequests:
-		what("refused")
+		what("rejected")
 	case 0:
 		line += "no answer"
 		if e.Err != nil {
@@ -210,7 +210,7 @@ func (c *clock) memberText(p permitsKey) string {
 // counts returns the line before the last.
 func (s summary) counts() string {
 	n := func(status int) int { return s.Statuses[status] }
-	line := fmt.Sprintf("%d granted (%d permits), %d refused, %d bad", n(http.StatusOK), s.Granted,
+	line := fmt.Sprintf("%d granted (%d permits), %d rejected, %d bad", n(http.StatusOK), s.Granted,
 		n(http.StatusTooManyRequests), n(http.StatusBadRequest))
 	if failed := n(http.StatusServiceUnavailable) + n(0); failed > 0 {
 		line += fmt.Sprintf(", %d without Redis or an answer", failed)

@@ -117,7 +117,7 @@ func TestLines(t *testing.T) {
 		{exchange{Client: "ann", Num: "1", Asked: time.Second, Done: 2500 * time.Millisecond, Status: 200,
 			Answer: answer{Granted: true, Available: &left}}, "  2.50s  ann  num=1     200 granted  waited  1.50s  2 left"},
 		{exchange{Client: "ann", Num: "1", Status: 429, Answer: answer{RetryAfterS: 3}},
-			"  0.00s  ann  num=1     429 refused  waited  0.00s  Retry-After: 3"},
+			"  0.00s  ann  num=1     429 rejected waited  0.00s  Retry-After: 3"},
 		{exchange{Client: "ann", Num: "x", Status: 503, Answer: answer{Error: "no Redis"}}, "  0.00s  ann  num=x     503 no Redis"},
 		{exchange{Client: "ann", Num: "1", Err: errors.New("cut\noff")}, "  0.00s  ann  num=1     no answer: cut off"},
 		{exchange{Client: "ann", Num: "1"}, "  0.00s  ann  num=1     no answer"},

@@ -126,9 +126,9 @@ func TestRobot(t *testing.T) {
 	answer = `{"errcode":0,"errmsg":"ok"}`
 	require.NoError(t, robot.SendText(t.Context(), "hello"))
 	answer = `{"errcode":410100,"errmsg":"slower"}`
-	var refused *RobotError
-	require.ErrorAs(t, robot.SendText(t.Context(), "hello"), &refused)
-	require.Equal(t, RobotError{410100, "slower"}, *refused)
+	var rejected *RobotError
+	require.ErrorAs(t, robot.SendText(t.Context(), "hello"), &rejected)
+	require.Equal(t, RobotError{410100, "slower"}, *rejected)
 	answer, status = "<html>", http.StatusBadGateway
 	require.ErrorContains(t, robot.SendText(t.Context(), "hello"), "status 502, and an answer that is no JSON")
 	srv.Close()

@@ -23,7 +23,7 @@ type Robot struct {
 	HTTP *http.Client
 }
 
-// A RobotError is the error of a message that DingTalk refused.
+// A RobotError is the error of a message that DingTalk rejected.
 type RobotError struct {
 	Code    int    `json:"errcode"`
 	Message string `json:"errmsg"`
@@ -34,7 +34,7 @@ func (e *RobotError) Error() string {
 }
 
 // SendText sends a text to the group. It returns the error of the HTTP client, or a *RobotError if DingTalk
-// refused the message.
+// rejected the message.
 func (r *Robot) SendText(ctx context.Context, content string) error {
 	body, err := json.Marshal(map[string]any{"msgtype": "text", "text": map[string]string{"content": content}})
 	if err != nil {

@@ -160,8 +160,8 @@ func playWithTwo(ctx context.Context, s settings, out io.Writer, stopRedis func(
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	fmt.Fprintf(out, "%d requests: %d answered, %d refused with 429, %d with 503; %d of them not as expected\n",
-		p.requests, p.answered, p.refused, p.undecided, p.wrong)
+	fmt.Fprintf(out, "%d requests: %d answered, %d rejected with 429, %d with 503; %d of them not as expected\n",
+		p.requests, p.answered, p.rejected, p.undecided, p.wrong)
 	if p.wrong > 0 {
 		return errors.New("something was not as it should be")
 	}

@@ -19,7 +19,7 @@ type play struct {
 	urls []string
 	rate ratelimiter.Rate
 
-	requests, answered, refused, undecided, wrong int
+	requests, answered, rejected, undecided, wrong int
 }
 
 // scenes plays all scenes, the last of them only if there is a Redis to stop.
@@ -89,7 +89,7 @@ func (p *play) get(server int, path, forwarded string, want int) (after time.Dur
 	case http.StatusOK:
 		p.answered++
 	case http.StatusTooManyRequests:
-		p.refused++
+		p.rejected++
 	case http.StatusServiceUnavailable:
 		p.undecided++
 	}

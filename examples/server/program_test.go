@@ -24,7 +24,7 @@ func TestOneCommand(t *testing.T) {
 	require.Empty(t, errs.String())
 	text := out.String()
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	require.Equal(t, "13 requests: 9 answered, 3 refused with 429, 1 with 503; 0 of them not as expected", lines[len(lines)-1])
+	require.Equal(t, "13 requests: 9 answered, 3 rejected with 429, 1 with 503; 0 of them not as expected", lines[len(lines)-1])
 	require.Regexp(t, `server 1  GET /orders/1  200  RateLimit: "server-example-\w+";r=4  RateLimit-Policy: "server-example-\w+";q=5;w=2\n`, text)
 	require.Regexp(t, `server 2  GET /orders/1  429  RateLimit: "server-example-\w+";r=0;t=2 .* Retry-After: 2\n`, text)
 	require.Regexp(t, `server 1  GET /health    200\n`, text)
@@ -36,10 +36,10 @@ func TestAnotherRedis(t *testing.T) {
 	rdb := redistest.Client(t)
 	var out, errs strings.Builder
 	require.Zero(t, run(t.Context(), []string{"-redis", rdb.Options().Addr}, &out, &errs), "%s%s", &out, &errs)
-	require.Contains(t, out.String(), "11 requests: 8 answered, 3 refused with 429, 0 with 503; 0 of them not as expected")
+	require.Contains(t, out.String(), "11 requests: 8 answered, 3 rejected with 429, 0 with 503; 0 of them not as expected")
 }
 
-// TestItCanFail checks that the program notices a wrong result: an interval so short that no request is refused.
+// TestItCanFail checks that the program notices a wrong result: an interval so short that no request is rejected.
 func TestItCanFail(t *testing.T) {
 	var out, errs strings.Builder
 	p := &play{ctx: t.Context(), out: &out, urls: []string{"http://127.0.0.1:1"}}
@@ -75,7 +75,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="allow",outcome="granted",policy="orders"} 5`)
-	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="allow",outcome="refused",policy="orders"} 1`)
+	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="allow",outcome="rejected",policy="orders"} 1`)
 	cancel()
 	require.Zero(t, <-code)
 }

@@ -33,7 +33,7 @@ func newService(client *ratelimiter.Client, s settings, log *slog.Logger, metric
 			}
 			return clients(r)
 		}),
-		// Without Redis, requests are refused. A public page might use ratelimiter.FailOpen() instead.
+		// Without Redis, requests are rejected. A public page might use ratelimiter.FailOpen() instead.
 		inbound.WithOutagePolicy(ratelimiter.FailClosed()),
 		inbound.WithFailures(func(r *http.Request, err error) {
 			log.Warn("a request could not be decided", "method", r.Method, "pattern", r.Pattern, "error", err)

@@ -38,7 +38,7 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			stripProxyStatus(resp.Header)
 			return nil
 		},
-		ErrorHandler: refuse,
+		ErrorHandler: reject,
 	}
 }
 
@@ -89,7 +89,7 @@ func (s sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := r.Context().Value(pendingKey{}).(*pending)
 	if !p.CompareAndSwap(waiting, sent) && p.Load() == stopped {
 		if r.Body != nil {
-			_ = r.Body.Close() // the request is refused whatever Close returns
+			_ = r.Body.Close() // the request is rejected whatever Close returns
 		}
 		return nil, errStopping
 	}

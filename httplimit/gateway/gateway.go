@@ -82,7 +82,7 @@ func WithMaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = 
 func WithToken(token string) Option { return func(c *config) { c.tokens = append(c.tokens, token) } }
 
 // WithCA lets clients tunnel https through the Gateway with CONNECT. The Gateway ends TLS with certificates that the CA
-// signs, for allowed hosts only. The default is none: CONNECT is refused.
+// signs, for allowed hosts only. The default is none: CONNECT is rejected.
 func WithCA(ca *CA) Option { return func(c *config) { c.ca = ca } }
 
 // WithLogger sets where each request is logged: the method, the URL without its query and secrets, the status and the
@@ -153,7 +153,7 @@ func (g *Gateway) Reload(rules []httplimit.Rule) error {
 	return nil
 }
 
-// Shutdown ends the requests that wait for permits with 503 and Retry-After, refuses new ones in the same way, and waits
+// Shutdown ends the requests that wait for permits with 503 and Retry-After, rejects new ones in the same way, and waits
 // until the tunnels' requests have ended. When ctx ends first, it closes the tunnels and returns the context's error. The
 // server that the Gateway is a handler of is shut down beside it.
 func (g *Gateway) Shutdown(ctx context.Context) error {

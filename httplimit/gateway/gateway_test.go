@@ -15,21 +15,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRefusalIsToldFromThePlatforms checks that our 429 says so, and that a platform's 429 cannot.
-func TestRefusalIsToldFromThePlatforms(t *testing.T) {
+// TestRejectionIsToldFromThePlatforms checks that our 429 says so, and that a platform's 429 cannot.
+func TestRejectionIsToldFromThePlatforms(t *testing.T) {
 	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
 		rules := perMinute(name, 1)
 		rules[0].Detectors = nil
 		g, err := New(client, rules, WithMaxWait(0), WithBase(platform(func(r *http.Request) (*http.Response, error) {
 			resp, _ := says(429, "slow down")(r)
-			resp.Header.Set("Proxy-Status", `cdn; error=connection_refused, rrl-gateway; error=proxy_internal_response`)
+			resp.Header.Set("Proxy-Status", `cdn; error=connection_rejected, rrl-gateway; error=proxy_internal_response`)
 			return resp, nil
 		})))
 		require.NoError(t, err)
 		w := do(g, "GET", "/api.example.com/v1")
 		require.Equal(t, 429, w.Code)
 		require.Equal(t, "slow down", w.Body.String())
-		require.Equal(t, "cdn; error=connection_refused", w.Header().Get("Proxy-Status"))
+		require.Equal(t, "cdn; error=connection_rejected", w.Header().Get("Proxy-Status"))
 		require.False(t, ours(w))
 
 		w = do(g, "GET", "/api.example.com/v1")
@@ -41,7 +41,7 @@ func TestRefusalIsToldFromThePlatforms(t *testing.T) {
 	})
 }
 
-// TestPreferBoundsTheWait checks the time after which a request is refused, and that Prefer reaches the platform.
+// TestPreferBoundsTheWait checks the time after which a request is rejected, and that Prefer reaches the platform.
 func TestPreferBoundsTheWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
 		var prefer string

@@ -35,7 +35,7 @@ func (g *Gateway) record(r *http.Request, to *route, rec *recorder, start time.T
 		attrs = append(attrs, slog.String("host", to.origin.authority()))
 	}
 	if own, _, _ := strings.Cut(rec.Header().Get("Proxy-Status"), ";"); own == ProxyName {
-		attrs = append(attrs, slog.Bool("refused", true))
+		attrs = append(attrs, slog.Bool("rejected", true))
 	}
 	g.cfg.log.Info("request", attrs...)
 }

@@ -172,7 +172,7 @@ func TestTunnelsAreForOneAllowedHost(t *testing.T) {
 	require.ErrorContains(t, err, "Not Implemented")
 }
 
-// TestCAFiles checks the mode of the key, and what LoadCA and CreateCA refuse.
+// TestCAFiles checks the mode of the key, and what LoadCA and CreateCA reject.
 func TestCAFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ca")
 	_, err := LoadCA(dir)

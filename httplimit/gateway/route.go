@@ -20,8 +20,8 @@ type route struct {
 
 type routeKey struct{}
 
-// route returns where a request goes, or the refusal of a request that goes nowhere.
-func (g *Gateway) route(r *http.Request) (*route, *refusal) {
+// route returns where a request goes, or the rejection of a request that goes nowhere.
+func (g *Gateway) route(r *http.Request) (*route, *rejection) {
 	t := tunnelOf(r.Context())
 	proxied := r.Method == http.MethodConnect || r.URL.IsAbs()
 	if t == nil && !g.Authorized(r) { // a tunnel's client was authorized when it asked for the tunnel

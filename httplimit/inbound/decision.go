@@ -9,9 +9,9 @@ type Outcome string
 const (
 	OutcomeUnlimited Outcome = "unlimited" // it takes no permits, and was passed on
 	OutcomeGranted   Outcome = "granted"   // it got its permits, and was passed on
-	OutcomeRefused   Outcome = "refused"   // it was refused with 429
+	OutcomeRejected  Outcome = "rejected"  // it was rejected with 429
 	OutcomeOpen      Outcome = "open"      // nobody could decide, and the outage policy passed it on
-	OutcomeClosed    Outcome = "closed"    // nobody could decide, and it was refused with 503
+	OutcomeClosed    Outcome = "closed"    // nobody could decide, and it was rejected with 503
 )
 
 // A Decision is what a Middleware decided about a request; see [WithDecisions].

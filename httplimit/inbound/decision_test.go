@@ -37,9 +37,9 @@ func TestDecisions(t *testing.T) {
 		}{
 			{closed, "/free", 200, OutcomeUnlimited, false},
 			{closed, "/", 200, OutcomeGranted, false},
-			{closed, "/", 429, OutcomeRefused, false},
-			{closed, "/odd", 429, OutcomeRefused, true},
-			{closed, "/never", 429, OutcomeRefused, true},
+			{closed, "/", 429, OutcomeRejected, false},
+			{closed, "/odd", 429, OutcomeRejected, true},
+			{closed, "/never", 429, OutcomeRejected, true},
 			{closed, "/panic", 503, OutcomeClosed, true},
 			{open, "/panic", 200, OutcomeOpen, true},
 		} {

@@ -14,15 +14,15 @@ type Headers int
 
 // The fields are RateLimit and RateLimit-Policy of
 // https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (revision 11); Retry-After comes
-// with every refusal whatever is chosen.
+// with every rejection whatever is chosen.
 const (
-	HeadersAlways  Headers = iota // on every limited response
-	HeadersRefused                // on refusals only
+	HeadersAlways   Headers = iota // on every limited response
+	HeadersRejected                // on rejections only
 	HeadersNever
 )
 
 // setHeaders adds the limit's items. They are items of lists, so that several Middlewares can each add
-// theirs. "t" is there when the request was refused: the window in which no more than "r" permits can be used is not
+// theirs. "t" is there when the request was rejected: the window in which no more than "r" permits can be used is not
 // known otherwise. It ends when Retry-After does, which must not be earlier (section 6).
 func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int64, wait time.Duration) {
 	item := policy + ";q=" + sfInteger(r.Permits)
@@ -39,7 +39,7 @@ func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int6
 }
 
 // wholeSeconds returns d as delay-seconds (RFC 9110 section 10.2.3): rounded up, since who comes back a moment too
-// early is refused again, and at least one.
+// early is rejected again, and at least one.
 func wholeSeconds(d time.Duration) int64 {
 	s := int64(d / time.Second)
 	if d%time.Second > 0 {

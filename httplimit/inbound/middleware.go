@@ -26,9 +26,9 @@ import (
 //	http.ListenAndServe(addr, m.Handler(mux))
 //
 // The limit is that of all servers that use the name, which Java services may share. Nobody waits: a
-// request that is refused costs one round trip to Redis and spends nothing. Several Middlewares can be
+// request that is rejected costs one round trip to Redis and spends nothing. Several Middlewares can be
 // put around each other, for a limit a second and one a day for instance; a request that the inner one
-// refuses has spent its permits in the outer.
+// rejects has spent its permits in the outer.
 //
 // The zero value is not usable. Its methods are safe for concurrent use.
 type Middleware struct {
@@ -45,17 +45,17 @@ type Middleware struct {
 }
 
 type config struct {
-	keys    []KeyFunc
-	weight  func(*http.Request) int64
-	outage  *ratelimiter.OutagePolicy
-	headers Headers
-	refused func(http.ResponseWriter, *http.Request, Refusal)
-	failed  func(*http.Request, error)
-	decided func(*http.Request, Decision)
-	longest time.Duration
-	known   time.Duration
-	hashKey []byte
-	keyed   bool
+	keys     []KeyFunc
+	weight   func(*http.Request) int64
+	outage   *ratelimiter.OutagePolicy
+	headers  Headers
+	rejected func(http.ResponseWriter, *http.Request, Rejection)
+	failed   func(*http.Request, error)
+	decided  func(*http.Request, Decision)
+	longest  time.Duration
+	known    time.Duration
+	hashKey  []byte
+	keyed    bool
 }
 
 // An Option configures a Middleware.
@@ -69,7 +69,7 @@ func WithKeys(keys ...KeyFunc) Option {
 
 // WithWeight sets how many permits a request takes; 0 is a request that is not limited. A request that weighs more
 // than the rate has can never be granted, and one of a negative weight, such as an unknown Content-Length, cannot be
-// counted: both are refused with 429 and no Retry-After, whatever the outage policy. The default is one permit.
+// counted: both are rejected with 429 and no Retry-After, whatever the outage policy. The default is one permit.
 func WithWeight(weight func(*http.Request) int64) Option {
 	return func(c *config) { c.weight = weight }
 }
@@ -86,11 +86,11 @@ func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 // HeadersAlways.
 func WithHeaders(h Headers) Option { return func(c *config) { c.headers = h } }
 
-// WithRefusal sets what writes the response to a request that is refused. The header fields are there
-// already; f calls WriteHeader with Refusal.Status, or another. It is a handler, whose panics are the server's.
+// WithRejection sets what writes the response to a request that is rejected. The header fields are there
+// already; f calls WriteHeader with Rejection.Status, or another. It is a handler, whose panics are the server's.
 // The default is a problem of RFC 9457 in JSON.
-func WithRefusal(f func(w http.ResponseWriter, r *http.Request, why Refusal)) Option {
-	return func(c *config) { c.refused = f }
+func WithRejection(f func(w http.ResponseWriter, r *http.Request, why Rejection)) Option {
+	return func(c *config) { c.rejected = f }
 }
 
 // WithFailures sets what is told of errors that are not the client's: those of Redis, for logs and
@@ -107,12 +107,12 @@ func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
 
-// WithKnownRefusals sets for how long a refusal is known: until then, as long as permits do not come back by themselves,
-// the process refuses requests of the same keys that weigh as much or more without asking Redis. A flood of requests
-// that are refused then costs Redis about one call in each bound from each process. If permits become free early, by a
-// release or a new rate of another process, requests may be refused for bound longer; see
-// [ratelimiter.WithKnownRefusals]. 0 makes each request ask. The default is one second.
-func WithKnownRefusals(bound time.Duration) Option {
+// WithCachedRejections sets for how long a rejection is known: until then, as long as permits do not come back by themselves,
+// the process rejects requests of the same keys that weigh as much or more without asking Redis. A flood of requests
+// that are rejected then costs Redis about one call in each bound from each process. If permits become free early, by a
+// release or a new rate of another process, requests may be rejected for bound longer; see
+// [ratelimiter.WithCachedRejections]. 0 makes each request ask. The default is one second.
+func WithCachedRejections(bound time.Duration) Option {
 	return func(c *config) { c.known = bound }
 }
 
@@ -123,8 +123,8 @@ func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.keyed = slices.Clone(key), true }
 }
 
-// A Refusal says why a request is refused.
-type Refusal struct {
+// A Rejection says why a request is rejected.
+type Rejection struct {
 	// Status is 429, or 503 when nobody could decide.
 	Status int
 	// Limiter is the limiter's name in Redis. It may tell the client more than it should know.
@@ -164,9 +164,9 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 	case m.cfg.longest <= 0:
 		return nil, bad("WithDecisionTime: %v is not positive", m.cfg.longest)
 	case m.cfg.known < 0:
-		return nil, bad("WithKnownRefusals: %v is negative", m.cfg.known)
+		return nil, bad("WithCachedRejections: %v is negative", m.cfg.known)
 	case m.cfg.headers < HeadersAlways || m.cfg.headers > HeadersNever:
-		return nil, bad("WithHeaders: %d is none of HeadersAlways, HeadersRefused and HeadersNever", m.cfg.headers)
+		return nil, bad("WithHeaders: %d is none of HeadersAlways, HeadersRejected and HeadersNever", m.cfg.headers)
 	}
 	for _, k := range m.cfg.keys {
 		if k == nil {
@@ -211,13 +211,13 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	if err := checkWeight(weight); err != nil {
-		m.decide(r, Decision{Outcome: OutcomeRefused, Limiter: name, Err: err})
-		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
+		m.decide(r, Decision{Outcome: OutcomeRejected, Limiter: name, Err: err})
+		m.reject(w, r, Rejection{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
 		return false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), m.cfg.longest)
 	defer cancel()
-	limiter := m.client.RateLimiter(name).KnownRefusals(m.cfg.known)
+	limiter := m.client.RateLimiter(name).CachedRejections(m.cfg.known)
 	if m.cfg.outage != nil {
 		limiter = limiter.OnOutage(*m.cfg.outage)
 	}
@@ -232,20 +232,20 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 		m.compareRate(r, name, a.Rate)
 	}
 	if known := a.Rate.Permits > 0 && a.Rate.Interval > 0; known && m.cfg.headers == HeadersAlways ||
-		known && m.cfg.headers == HeadersRefused && !a.Granted {
+		known && m.cfg.headers == HeadersRejected && !a.Granted {
 		setHeaders(w.Header(), m.policy, a.Rate, a.Available, a.Wait)
 	}
 	if a.Granted {
 		m.decide(r, Decision{Outcome: OutcomeGranted, Limiter: name, Degraded: a.Degraded})
 		return true
 	}
-	m.decide(r, Decision{Outcome: OutcomeRefused, Limiter: name, Degraded: a.Degraded})
-	m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name,
+	m.decide(r, Decision{Outcome: OutcomeRejected, Limiter: name, Degraded: a.Degraded})
+	m.reject(w, r, Rejection{Status: http.StatusTooManyRequests, Limiter: name,
 		RetryAfter: time.Duration(min(wholeSeconds(a.Wait), math.MaxInt64/int64(time.Second))) * time.Second})
 	return false
 }
 
-// checkWeight returns an error for a weight that no limiter can grant. Such a request is refused and not undecided:
+// checkWeight returns an error for a weight that no limiter can grant. Such a request is rejected and not undecided:
 // a client whose requests are too heavy, or do not tell how heavy they are, must not get past a limit that fails open.
 func checkWeight(weight int64) error {
 	switch {
@@ -282,8 +282,8 @@ func (m *Middleware) outagePolicy() ratelimiter.OutagePolicy {
 // undecided handles a request for which Redis gave no decision, and reports whether the outage policy lets it pass.
 func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name string, err error) (pass bool) {
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
-		m.decide(r, Decision{Outcome: OutcomeRefused, Limiter: name, Err: err})
-		m.refuse(w, r, Refusal{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
+		m.decide(r, Decision{Outcome: OutcomeRejected, Limiter: name, Err: err})
+		m.reject(w, r, Rejection{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
 		return false
 	}
 	if r.Context().Err() == nil {
@@ -294,17 +294,17 @@ func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name stri
 		}
 	}
 	m.decide(r, Decision{Outcome: OutcomeClosed, Limiter: name, Err: err})
-	m.refuse(w, r, Refusal{Status: http.StatusServiceUnavailable, Limiter: name, RetryAfter: time.Second, Err: err})
+	m.reject(w, r, Rejection{Status: http.StatusServiceUnavailable, Limiter: name, RetryAfter: time.Second, Err: err})
 	return false
 }
 
-func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, why Refusal) {
+func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, why Rejection) {
 	why.Policy = policyName(m.name)
 	if why.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(why.RetryAfter/time.Second), 10))
 	}
-	if m.cfg.refused != nil {
-		m.cfg.refused(w, r, why)
+	if m.cfg.rejected != nil {
+		m.cfg.rejected(w, r, why)
 		return
 	}
 	// The problem types are the draft's.

@@ -84,7 +84,7 @@ func TestMiddlewareAnswers(t *testing.T) {
 }
 
 func TestMiddlewareHeadersByChoice(t *testing.T) {
-	for choice, want := range map[Headers][2]bool{HeadersAlways: {true, true}, HeadersRefused: {false, true}, HeadersNever: {}} {
+	for choice, want := range map[Headers][2]bool{HeadersAlways: {true, true}, HeadersRejected: {false, true}, HeadersNever: {}} {
 		inWorld(t, func(t *testing.T, w *world) {
 			h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: 1500 * time.Millisecond}, WithHeaders(choice)).Handler(answers)
 			for i, there := range want {
@@ -196,11 +196,11 @@ func TestMiddlewareInsideAMux(t *testing.T) {
 func TestMiddlewareWeights(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		weights := map[string]int64{"/free": 0, "/odd": -1, "/cheap": 1, "/dear": 4, "/never": 11}
-		var why Refusal
+		var why Rejection
 		h := w.middleware(ratelimiter.Rate{Permits: 10, Interval: time.Minute},
 			WithWeight(func(r *http.Request) int64 { return weights[r.URL.Path] }),
 			WithKeys(func(r *http.Request) (string, bool) { return "", r.Header.Get("X-Staff") == "" }),
-			WithRefusal(func(w http.ResponseWriter, _ *http.Request, r Refusal) {
+			WithRejection(func(w http.ResponseWriter, _ *http.Request, r Rejection) {
 				why = r
 				w.WriteHeader(r.Status)
 				_, _ = io.WriteString(w, "later")
@@ -216,7 +216,7 @@ func TestMiddlewareWeights(t *testing.T) {
 		a := ask(h, "1.1.1.1:1", "/dear")
 		require.Equal(t, 429, a.Code)
 		require.Equal(t, "later", a.Body.String())
-		require.Equal(t, Refusal{Status: 429, Limiter: w.key + ":", Policy: w.key, RetryAfter: time.Minute}, why)
+		require.Equal(t, Rejection{Status: 429, Limiter: w.key + ":", Policy: w.key, RetryAfter: time.Minute}, why)
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/dear", "X-Staff", "yes").Code)
 		a = ask(h, "1.1.1.1:1", "/never")
 		require.Equal(t, 429, a.Code)
@@ -226,8 +226,8 @@ func TestMiddlewareWeights(t *testing.T) {
 	})
 }
 
-// A flood of requests that are refused costs a call a second, unless the middleware is to ask for each.
-func TestMiddlewareKnownRefusals(t *testing.T) {
+// A flood of requests that are rejected costs a call a second, unless the middleware is to ask for each.
+func TestMiddlewareCachedRejections(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		calls := 0
 		client := clienttest.New(t, w.rdb, ratelimiter.WithClientClock(), ratelimiter.WithHook(ratelimiter.Hook{
@@ -238,11 +238,11 @@ func TestMiddlewareKnownRefusals(t *testing.T) {
 		for _, c := range []struct {
 			options []Option
 			calls   int
-		}{{nil, 10}, {[]Option{WithKnownRefusals(100 * time.Millisecond)}, 100}, {[]Option{WithKnownRefusals(0)}, 1000}} {
+		}{{nil, 10}, {[]Option{WithCachedRejections(100 * time.Millisecond)}, 100}, {[]Option{WithCachedRejections(0)}, 1000}} {
 			m, err := New(client, w.key, rate, c.options...)
 			require.NoError(t, err)
 			h := m.Handler(answers)
-			for len(ask(h, "1.1.1.1:1", "/").Header().Get("Retry-After")) == 0 { // until it is refused, and that was looked into
+			for len(ask(h, "1.1.1.1:1", "/").Header().Get("Retry-After")) == 0 { // until it is rejected, and that was looked into
 			}
 			time.Sleep(time.Second)
 			calls = 0
@@ -254,7 +254,7 @@ func TestMiddlewareKnownRefusals(t *testing.T) {
 			}
 			require.Equal(t, c.calls, calls)
 		}
-		_, err := New(client, w.key, rate, WithKnownRefusals(-1))
+		_, err := New(client, w.key, rate, WithCachedRejections(-1))
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	})
 }
@@ -299,7 +299,7 @@ func TestMiddlewareOverSockets(t *testing.T) {
 		srv.EnableHTTP2 = http2
 		srv.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that were opened to spare
 		srv.StartTLS()
-		var passed, refused atomic.Int64
+		var passed, rejected atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 60 {
 			wg.Go(func() {
@@ -327,7 +327,7 @@ func TestMiddlewareOverSockets(t *testing.T) {
 				case 200:
 					passed.Add(1)
 				case 429:
-					refused.Add(1)
+					rejected.Add(1)
 					if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err != nil || after < 3500 || after > 3600 {
 						t.Error(resp.Header)
 					}
@@ -337,7 +337,7 @@ func TestMiddlewareOverSockets(t *testing.T) {
 		wg.Wait()
 		srv.Close()
 		require.EqualValues(t, 20, passed.Load())
-		require.EqualValues(t, 40, refused.Load())
+		require.EqualValues(t, 40, rejected.Load())
 	}
 }
 

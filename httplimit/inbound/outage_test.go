@@ -67,7 +67,7 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 			require.Equal(t, "1", a.Header().Get("Retry-After"))
 			require.Empty(t, a.Header().Get("RateLimit"))
 			require.Contains(t, a.Body.String(), "temporary-reduced-capacity")
-			require.NotContains(t, a.Body.String(), "refused", "the client is not told why")
+			require.NotContains(t, a.Body.String(), "rejected", "the client is not told why")
 			if i > 0 {
 				require.Zero(t, time.Since(begin), "told at once")
 			}

@@ -51,7 +51,7 @@ func TestPanickingFunctions(t *testing.T) {
 }
 
 // TestAbortIsNotContained: a function that panics with http.ErrAbortHandler wants the connection to be dropped. A
-// WithRefusal is a handler, and its panics are the server's.
+// WithRejection is a handler, and its panics are the server's.
 func TestAbortIsNotContained(t *testing.T) {
 	rate := ratelimiter.Rate{Permits: 4, Interval: time.Second}
 	inWorld(t, func(t *testing.T, w *world) {
@@ -64,7 +64,7 @@ func TestAbortIsNotContained(t *testing.T) {
 		}
 		mine := errors.New("mine")
 		h := w.middleware(rate, WithWeight(func(*http.Request) int64 { return 5 }),
-			WithRefusal(func(http.ResponseWriter, *http.Request, Refusal) { panic(mine) })).Handler(answers)
+			WithRejection(func(http.ResponseWriter, *http.Request, Rejection) { panic(mine) })).Handler(answers)
 		require.PanicsWithValue(t, mine, func() { ask(h, "1.1.1.1:1", "/") })
 	})
 }

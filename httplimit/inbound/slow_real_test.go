@@ -70,10 +70,10 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 	})
 	delay.Store(true)
 	var (
-		requests                      sync.WaitGroup
-		late, asked                   int64
-		delayed, ok, refused, unknown atomic.Int64
-		begin                         = time.Now()
+		requests                       sync.WaitGroup
+		late, asked                    int64
+		delayed, ok, rejected, unknown atomic.Int64
+		begin                          = time.Now()
 	)
 	for i := 0; time.Since(begin) < slow; i++ {
 		after := began.Load() > 0
@@ -94,7 +94,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 			case http.StatusOK:
 				ok.Add(1)
 			case http.StatusTooManyRequests:
-				refused.Add(1)
+				rejected.Add(1)
 			default:
 				unknown.Add(1)
 			}
@@ -104,7 +104,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 	requests.Wait()
 	left := int64(runtime.NumGoroutine() - before)
 	t.Logf("%v: of %d requests %d in the outage: %d delayed, %d pass, %d get 429, %d get 503; %d goroutines are left", p, asked, late,
-		delayed.Load(), ok.Load(), refused.Load(), unknown.Load(), left)
+		delayed.Load(), ok.Load(), rejected.Load(), unknown.Load(), left)
 	delay.Store(false)
 	back := time.Now()
 	for request(0) == http.StatusServiceUnavailable || ended.Load() == 0 {
@@ -124,7 +124,7 @@ func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 	require.Greater(t, late, asked/4)
 	switch p {
 	case ratelimiter.FailClosed():
-		require.EqualValues(t, late, unknown.Load()+ok.Load()+refused.Load())
+		require.EqualValues(t, late, unknown.Load()+ok.Load()+rejected.Load())
 		require.Zero(t, ok.Load())
 	case ratelimiter.FailOpen():
 		require.EqualValues(t, late, ok.Load())

@@ -12,17 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWeightsThatNoLimiterGrants: such a request is refused whatever the outage policy and told no Retry-After,
+// TestWeightsThatNoLimiterGrants: such a request is rejected whatever the outage policy and told no Retry-After,
 // since it is not Redis that cannot decide it. A weight of 0 passes.
 func TestWeightsThatNoLimiterGrants(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var failures []error
-		var why Refusal
+		var why Rejection
 		weight := func(r *http.Request) int64 { return r.ContentLength }
 		for _, p := range []ratelimiter.OutagePolicy{ratelimiter.FailClosed(), ratelimiter.FailOpen()} {
 			h := w.middleware(ratelimiter.Rate{Permits: 100, Interval: time.Second}, WithWeight(weight), WithOutagePolicy(p),
 				WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }),
-				WithRefusal(func(w http.ResponseWriter, _ *http.Request, r Refusal) { why = r; w.WriteHeader(r.Status) })).Handler(answers)
+				WithRejection(func(w http.ResponseWriter, _ *http.Request, r Rejection) { why = r; w.WriteHeader(r.Status) })).Handler(answers)
 			for length, want := range map[int64]error{
 				-1: ratelimiter.ErrInvalidArgument, 101: ratelimiter.ErrPermitsExceedRate,
 				1<<32 - 1: ratelimiter.ErrPermitsExceedRate, 1 << 32: ratelimiter.ErrPermitsExceedRate, 1 << 62: ratelimiter.ErrPermitsExceedRate,
@@ -59,7 +59,7 @@ func TestRateThatDiffers(t *testing.T) {
 		}
 		for i := range 100 {
 			set(fmt.Sprint(i), old)
-			for range 6 { // the last one is refused
+			for range 6 { // the last one is rejected
 				ask(h, "1.1.1.1:1", "/", "X-Key", fmt.Sprint(i))
 			}
 		}

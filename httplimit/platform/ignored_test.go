@@ -22,7 +22,7 @@ func TestIgnoredPenaltiesAreTold(t *testing.T) {
 		e := events[1]
 		require.Equal(t, httplimit.EventIgnored, e.Kind)
 		require.Equal(t, banReason, e.Reason)
-		require.EqualError(t, e.Err, `httplimit: no refusal: content type "text/plain"`)
+		require.EqualError(t, e.Err, `httplimit: no rejection: content type "text/plain"`)
 		require.Equal(t, 200, e.Status)
 		require.Equal(t, "x", e.Host)
 

@@ -69,7 +69,7 @@ func refusesWrites(err error) bool {
 		return false
 	}
 	for _, p := range []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"} {
-		// Redis before 7 wraps the error that refuses a script's first write.
+		// Redis before 7 wraps the error that rejects a script's first write.
 		if redis.HasErrorPrefix(err, p) || strings.Contains(re.Error(), "-"+p+" ") {
 			return true
 		}

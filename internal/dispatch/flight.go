@@ -94,7 +94,7 @@ func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bo
 		case reply != nil && broken:
 			err = nil
 		case reply == nil && err == nil:
-			err = failure // no connection was made, because Redis refused it
+			err = failure // no connection was made, because Redis rejected it
 		}
 		switch {
 		case err == nil:

@@ -202,35 +202,35 @@ func TestHookThatEndsTheGoroutine(t *testing.T) {
 	})
 }
 
-// TestHookThatRefuses checks that an error which a hook returns without passing the commands on is that of all
+// TestHookThatRejects checks that an error which a hook returns without passing the commands on is that of all
 // calls, whether it puts it on the commands or not.
-func TestHookThatRefuses(t *testing.T) {
+func TestHookThatRejects(t *testing.T) {
 	inHangar(t, 0, func(h *hangar) {
 		h.d.rdb.AddHook(h.fakeRedis) // never reached
-		refused := errors.New("refused")
+		rejected := errors.New("rejected")
 		for _, stamp := range []bool{true, false} {
 			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 			defer rdb.Close()
-			rdb.AddHook(refusal{refused, stamp})
+			rdb.AddHook(rejection{rejected, stamp})
 			l := Of(rdb).single
 			calls := []*call{l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}),
 				l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "b"})}
 			require.Empty(t, l.pipeline(context.Background(), calls, nil))
 			for _, c := range calls {
-				require.ErrorIs(t, c.err, refused)
+				require.ErrorIs(t, c.err, rejected)
 			}
 		}
 	})
 }
 
-type refusal struct {
+type rejection struct {
 	err   error
 	stamp bool
 }
 
-func (refusal) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (refusal) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (r refusal) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (rejection) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (rejection) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (r rejection) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
 			if r.stamp {
@@ -294,9 +294,9 @@ func TestConnectionThatBreaksInAFlight(t *testing.T) {
 	require.Equal(t, 1, dials)
 }
 
-// TestConnectionThatRedisRefuses checks that the error with which Redis refuses a connection is that of all calls:
+// TestConnectionThatRedisRejects checks that the error with which Redis rejects a connection is that of all calls:
 // go-redis puts an error that is a reply on none of the commands.
-func TestConnectionThatRedisRefuses(t *testing.T) {
+func TestConnectionThatRedisRejects(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "fake:1", DisableIdentity: true, Password: "p", MaxRetries: -1,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()

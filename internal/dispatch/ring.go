@@ -56,7 +56,7 @@ type pinnedRing struct {
 }
 
 // Process sends cmd to the shard of its first key. The Ring chooses a shard once more, after its hooks; the
-// guard of a shard refuses a command that is pinned to another.
+// guard of a shard rejects a command that is pinned to another.
 func (r *pinnedRing) Process(ctx context.Context, cmd redis.Cmder) error {
 	shard, err := r.pins.shard(firstKey(cmd))
 	if err != nil {
@@ -107,7 +107,7 @@ type pinned struct {
 // Clone implements redis.Cmder.
 func (p pinned) Clone() redis.Cmder { return pinned{p.Cmder.Clone(), p.shard} }
 
-// A guard is the hook of a shard that refuses commands pinned to other shards.
+// A guard is the hook of a shard that rejects commands pinned to other shards.
 type guard struct{ shard *redis.Client }
 
 func (guard) DialHook(next redis.DialHook) redis.DialHook { return next }

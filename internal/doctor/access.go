@@ -43,7 +43,7 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 		return nil, err
 	}
 	for _, node := range nodes {
-		commands, keys, err := refusedBy(ctx, node, user, name, d.Survey.Divided())
+		commands, keys, err := rejectedBy(ctx, node, user, name, d.Survey.Divided())
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -76,8 +76,8 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 	return r, nil
 }
 
-// refusedBy returns the commands and the keys that a server refuses a user.
-func refusedBy(ctx context.Context, node survey.Node, user, name string, divided bool) (commands, keys []string, err error) {
+// rejectedBy returns the commands and the keys that a server rejects a user.
+func rejectedBy(ctx context.Context, node survey.Node, user, name string, divided bool) (commands, keys []string, err error) {
 	list := needs(name, divided)
 	p := node.Client.Pipeline()
 	replies := make([]*redis.Cmd, len(list))
@@ -94,7 +94,7 @@ func refusedBy(ctx context.Context, node survey.Node, user, name string, divided
 		if name == "cluster" {
 			name = "cluster|slots"
 		}
-		switch key, isKey := refusedKey(text); {
+		switch key, isKey := rejectedKey(text); {
 		case text == "OK":
 		case !isKey:
 			commands = append(commands, name)
@@ -105,8 +105,8 @@ func refusedBy(ctx context.Context, node survey.Node, user, name string, divided
 	return commands, keys, nil
 }
 
-// refusedKey returns the key that a reply of ACL DRYRUN is about. It reports false if it is about the command.
-func refusedKey(text string) (string, bool) {
+// rejectedKey returns the key that a reply of ACL DRYRUN is about. It reports false if it is about the command.
+func rejectedKey(text string) (string, bool) {
 	_, rest, ok := strings.Cut(text, "access the '")
 	if !ok {
 		return "", false

@@ -22,7 +22,7 @@ type Severity int
 const (
 	Info     Severity = iota // worth knowing; nothing is wrong
 	Warning                  // wrong, or about to become so
-	Critical                 // callers are refused, or admitted, against the rate now
+	Critical                 // callers are rejected, or admitted, against the rate now
 )
 
 // String returns the severity in one word.

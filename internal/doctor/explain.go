@@ -13,7 +13,7 @@ var explanations = map[string]explanation{
 	"lost": {
 		"permits are neither left nor in use: somebody took them twice, for instance when a client sent a script again after it lost the reply",
 		"the limiter admits less than its rate until all grants have expired at once, which a busy limiter never sees",
-		"the next call that is refused, or the check that a process makes once an interval, brings them back",
+		"the next call that is rejected, or the check that a process makes once an interval, brings them back",
 	},
 	"surplus": {
 		"more permits are left and in use than the rate allows, as after a release by Redisson, a lower rate with the state kept or a wrong value, which cannot be told apart; healing takes back what is left",
@@ -48,7 +48,7 @@ var explanations = map[string]explanation{
 	"clock": {
 		"grants are dated by a clock that differs from that of Redis; Redisson, and Go with WithClientClock, use their own",
 		"callers wait longer, or are admitted too early, by the difference; with 100 ms at 20 a second 31 were admitted in a second",
-		"the clock of Redis decides; a grant dated ahead blocks its permits for one interval at most after a refusal",
+		"the clock of Redis decides; a grant dated ahead blocks its permits for one interval at most after a rejection",
 	},
 	"ttl": {
 		"the keys of the limiter do not expire together, or expire while permits are in use",
@@ -77,8 +77,8 @@ var explanations = map[string]explanation{
 	},
 	"cool-down": {
 		"somebody has called CoolDown: nobody gets a permit before its end",
-		"callers are refused until then; a caller that waits sleeps until then even if the cool-down is lifted",
-		"callers are refused until then; a lift wakes those that wait within a second",
+		"callers are rejected until then; a caller that waits sleeps until then even if the cool-down is lifted",
+		"callers are rejected until then; a lift wakes those that wait within a second",
 	},
 	"slot": {
 		"the keys of the limiter belong to different slots of a cluster",

@@ -135,7 +135,7 @@ func TestHealthyLimitersAreSilent(t *testing.T) {
 		require.Empty(t, w.findings(), "%d: used", i)
 		_, err := l.Allow(w.ctx, 3)
 		require.NoError(t, err)
-		require.Empty(t, w.findings(), "%d: refused", i)
+		require.Empty(t, w.findings(), "%d: rejected", i)
 		require.NoError(t, l.Release(w.ctx, 1))
 		require.Empty(t, w.findings(), "%d: released", i)
 		require.NoError(t, l.CoolDown(w.ctx, time.Now().Add(2*time.Hour), ratelimiter.Reopen(time.Hour)))

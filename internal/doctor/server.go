@@ -65,7 +65,7 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 	skip := func(err error) {
 		r.skip(Skip{Check: "server", Node: node.Addr}, true, err)
 	}
-	// What only CONFIG tells: managed services refuse it, and much of it does not matter then.
+	// What only CONFIG tells: managed services reject it, and much of it does not matter then.
 	save, err := node.Client.ConfigGet(ctx, "save").Result()
 	if err != nil {
 		skip(fmt.Errorf("CONFIG GET: %w", err))
@@ -153,14 +153,14 @@ func (f facts) examine() (list []Finding) {
 			"set the rates at the start of each service, as trySetRate is meant to be used")
 	}
 	if s := f["rdb_last_bgsave_status"]; s != "" && s != "ok" && f["save"] != "none" {
-		add(Critical, "the last background save failed", "with stop-writes-on-bgsave-error the server refuses writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
+		add(Critical, "the last background save failed", "with stop-writes-on-bgsave-error the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
 	}
 	if s := f["aof_last_write_status"]; s != "" && s != "ok" && f["aof_enabled"] == "1" {
-		add(Critical, "the last write of the append-only file failed", "the server refuses writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
+		add(Critical, "the last write of the append-only file failed", "the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
 	}
 	if good := f["min_slaves_good_slaves"]; good != "" && f.number("min_slaves_good_slaves") < max(1, f.number("min-replicas-to-write")) {
 		add(Critical, fmt.Sprintf("%s good replicas, and min-replicas-to-write asks for %d", good, max(1, f.number("min-replicas-to-write"))),
-			"the server refuses writes without enough replicas", "every acquire fails with NOREPLICAS", "bring the replicas back")
+			"the server rejects writes without enough replicas", "every acquire fails with NOREPLICAS", "bring the replicas back")
 	}
 	return list
 }

@@ -25,7 +25,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return Outcome{}, permit.ErrClosed
 	}
 	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
-		if got, refused := s.refusals.refuseLocked(h.key, &want); refused {
+		if got, rejected := s.rejections.rejectLocked(h.key, &want); rejected {
 			s.unlock()
 			e.recycle(r)
 			return got, nil
@@ -39,7 +39,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return got, got.Err
 	}
 	var inline *flight
-	refused := l.addLocked(r)          // an endless request is never refused, since it has no deadline
+	rejected := l.addLocked(r)         // an endless request is never rejected, since it has no deadline
 	if endless && want.Policy == nil { // a policy may decide it while the call is on its way
 		if inline = l.takeInlineLocked(r); inline != nil {
 			inline.inline = true
@@ -48,7 +48,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		l.scheduleLocked()
 	}
 	s.unlock()
-	if refused {
+	if rejected {
 		return Outcome{}, nil
 	}
 	if inline != nil {
@@ -148,7 +148,7 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
 
 // whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up.
 // The error wraps ErrUnavailable if Redis is known to be down, if the last attempt has failed, or if nobody knows
-// whether the request was refused.
+// whether the request was rejected.
 func (l *limiter) whyLeftLocked(r *request, err error) error {
 	if r.Degraded {
 		return err
@@ -169,7 +169,7 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 		waited = time.Since(r.came)
 	}
 	// It is on its way, or stands behind a call that is.
-	asks := (l.flights.ofLine() > 0 || !r.want.Wait) && !r.refused && r.place == nil
+	asks := (l.flights.ofLine() > 0 || !r.want.Wait) && !r.rejected && r.place == nil
 	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
 		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
 	}

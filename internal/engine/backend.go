@@ -27,7 +27,7 @@ type Backend interface {
 	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
 	// Reserve holds permits.
 	Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error)
-	// Probe makes one attempt at a write that changes nothing. It is refused wherever the writes of the other methods
+	// Probe makes one attempt at a write that changes nothing. It is rejected wherever the writes of the other methods
 	// are.
 	Probe(ctx context.Context, typ permit.Type) error
 	// Audit makes the permits left and those in use add up to the rate.
@@ -40,8 +40,8 @@ type Backends interface {
 	NewID() permit.ID
 	// Joint reports whether AcquireAll can decide the parts, each of whose limiters is a Backend.
 	Joint(parts []permit.Part) bool
-	// AcquireAll asks for all parts at one instant, and returns the indexes of those that refuse.
-	AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (refused []int, err error)
+	// AcquireAll asks for all parts at one instant, and returns the indexes of those that reject.
+	AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error)
 	// Shard returns the part of a divided Redis that holds a limiter, as a comparable value. It reports false
 	// if that is not known.
 	Shard(key string) (any, bool)
@@ -53,7 +53,7 @@ type Config struct {
 	Divided     bool          // over several parts of Redis, of which one may be down while others are up
 	Recheck     time.Duration // the longest sleep of the line before it asks again
 	OutageLimit time.Duration // how long callers wait during an outage
-	RefuseEarly bool          // refuse a caller as soon as its time is known to be too short
+	RejectEarly bool          // reject a caller as soon as its time is known to be too short
 	Observe     func(Event)   // called without locks; may be nil
 }
 
@@ -81,8 +81,8 @@ type Request struct {
 	Permits  int64
 	Wait     bool          // stand in line
 	Timeout  time.Duration // how long to wait; 0 for as long as it takes
-	TellWait bool          // report the wait if it is refused
-	Known    time.Duration // how old a refusal may be that decides it without a call, if it does not wait
+	TellWait bool          // report the wait if it is rejected
+	Known    time.Duration // how old a rejection may be that decides it without a call, if it does not wait
 	Policy   *outage.Policy
 }
 

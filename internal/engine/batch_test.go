@@ -95,7 +95,7 @@ func TestBatchedOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 					}
 				}
 			}
-			for i, n := range permits { // refused requests report the state after the whole batch
+			for i, n := range permits { // rejected requests report the state after the whole batch
 				if n <= rate && !got[i].Granted {
 					want := other.try(n)
 					require.Equal(rt, want.Wait, got[i].Wait)
@@ -157,7 +157,7 @@ func TestACallGoesOn(t *testing.T) {
 	})
 }
 
-// TestAudits checks that calls that are refused within one interval look for lost permits only once. If a reply
+// TestAudits checks that calls that are rejected within one interval look for lost permits only once. If a reply
 // asks for an audit, the audit finds the lost permits and the requests are sent again.
 func TestAudits(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
@@ -166,7 +166,7 @@ func TestAudits(t *testing.T) {
 		w.granted(10)
 		before := w.p.Sent()
 		for range 100 {
-			w.refused(1, time.Second)
+			w.rejected(1, time.Second)
 		}
 		require.Equal(t, 100+1, w.p.Sent()-before)
 		require.Zero(t, w.calls("audit"))

@@ -10,7 +10,7 @@ import (
 // A checkSchedule decides when the state of a limiter in Redis is checked: for permits that are lost, or are too many, and for its
 // TTL. The lock of the shard guards it.
 type checkSchedule struct {
-	nextAudit time.Time // the next audit, after a refusal
+	nextAudit time.Time // the next audit, after a rejection
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
 	lowered   bool      // the new rate is lower
@@ -32,7 +32,7 @@ func auditEvery(interval time.Duration) time.Duration {
 const CheckSample = 64
 
 // take reports whether the call that leaves now checks that the permits left and those in use add up to the
-// rate, even if nothing is refused. If it does, no other call need do so for an interval. take also reports
+// rate, even if nothing is rejected. If it does, no other call need do so for an interval. take also reports
 // whether the rate has been lowered since the last check.
 func (c *checkSchedule) take(now time.Time, interval time.Duration, sample uint32) (check, lowered bool) {
 	often := interval

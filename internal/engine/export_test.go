@@ -112,15 +112,15 @@ func (h *Handle) Occupy() {
 	h.shard.limiterLocked(h).waiters.push(&request{want: Request{Wait: true}})
 }
 
-// KnownRefusals returns how many refusals are kept.
-func (e *Engine) KnownRefusals() (n int) {
+// CachedRejections returns how many rejections are kept.
+func (e *Engine) CachedRejections() (n int) {
 	for i := range e.shards {
 		s := &e.shards[i]
 		s.lock()
-		if len(s.refusals.keys) != len(s.refusals.byKey) {
-			panic("the keys of the refusals are not those of the map")
+		if len(s.rejections.keys) != len(s.rejections.byKey) {
+			panic("the keys of the rejections are not those of the map")
 		}
-		n += len(s.refusals.keys)
+		n += len(s.rejections.keys)
 		s.unlock()
 	}
 	return n

@@ -201,7 +201,7 @@ func TestTriesDoNotStandInLine(t *testing.T) {
 		w.granted(1)
 		require.True(t, w.l.within(1, 0))
 		require.Equal(t, time.Second, w.elapsed())
-		w.refused(6, 59*time.Second)
+		w.rejected(6, 59*time.Second)
 		// Now the head has almost been passed over for a whole interval.
 		w.at(time.Minute - time.Millisecond)
 		w.granted(1)
@@ -247,9 +247,9 @@ func TestManyWaitersAreNoHerd(t *testing.T) {
 	})
 }
 
-// TestEarlyRefusal checks that with RefuseEarly a request is refused at once if it is known that its time will be
+// TestEarlyRejection checks that with RejectEarly a request is rejected at once if it is known that its time will be
 // up before it can be granted.
-func TestEarlyRefusal(t *testing.T) {
+func TestEarlyRejection(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
 		w.granted(10)
 		try := func(permits int64, timeout time.Duration) (bool, time.Duration) {
@@ -275,7 +275,7 @@ func TestEarlyRefusal(t *testing.T) {
 		require.Zero(t, w.p.Sent()-before)
 		wg.Wait()
 		w.granted(9)
-		// A request is refused later, when the request ahead of it has got its reply.
+		// A request is rejected later, when the request ahead of it has got its reply.
 		wg.Go(func() {
 			ok, took := try(2, 12*time.Second)
 			require.True(t, ok)
@@ -288,5 +288,5 @@ func TestEarlyRefusal(t *testing.T) {
 			require.Equal(t, 9*time.Second, took)
 		})
 		wg.Wait()
-	}, refuseEarly)
+	}, rejectEarly)
 }

@@ -27,7 +27,7 @@ type gathering struct {
 // mustGatherLocked reports whether the permits of the head, which is r, have to be taken ahead. That is so if it
 // has been passed over for an interval, or is large. Beside other processes it must have the share for it.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !l.first.mayGather || !r.refused || l.rate.Interval <= 0 {
+	if !l.first.mayGather || !r.rejected || l.rate.Interval <= 0 {
 		return false
 	}
 	now := time.Now()

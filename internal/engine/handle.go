@@ -78,11 +78,11 @@ func (h *Handle) observe(ev Event) {
 	}
 }
 
-// Changed lets the callers in this process that wait for the limiter ask again at once, and forgets its refusals.
+// Changed lets the callers in this process that wait for the limiter ask again at once, and forgets its rejections.
 func (h *Handle) Changed() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	h.shard.refusals.forgetLocked(h.key)
+	h.shard.rejections.forgetLocked(h.key)
 	if l := h.shard.findLocked(h.key); l != nil {
 		l.changes++
 		l.first.askAt = time.Time{}
@@ -120,7 +120,7 @@ func (h *Handle) Type() permit.Type {
 	return permit.Overall
 }
 
-// LearnType records that the limiter has a new rate, or another type than expected. The next refusal may look
+// LearnType records that the limiter has a new rate, or another type than expected. The next rejection may look
 // for lost permits again.
 func (h *Handle) LearnType(typ permit.Type) {
 	h.shard.lock()

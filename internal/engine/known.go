@@ -6,28 +6,28 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A knownRefusal is what a reply has said about requests that do not wait and were refused. It is never changed.
-type knownRefusal struct {
-	permits int64     // the fewest that were refused
+// A cachedRejection is what a reply has said about requests that do not wait and were rejected. It is never changed.
+type cachedRejection struct {
+	permits int64     // the fewest that were rejected
 	asked   time.Time // no later than the instant at which Redis decided
 	reply   permit.Reply
 }
 
-// A knownRefusals has the newest refusal of each limiter of a shard whose requests want that. It is bounded, whatever
+// A cachedRejections has the newest rejection of each limiter of a shard whose requests want that. It is bounded, whatever
 // the names of the limiters are. The lock of the shard guards it.
-type knownRefusals struct {
-	byKey map[string]*knownRefusal
+type cachedRejections struct {
+	byKey map[string]*cachedRejection
 	keys  []string // of byKey, in no order
 	hand  int      // the index in keys of the next one that makes room
 }
 
-// maxRefusals is how many refusals a shard knows, and longestRefused how long the keys of their limiters may be.
-const maxRefusals, longestRefused = 16, 512
+// maxRejections is how many rejections a shard knows, and longestRejected how long the keys of their limiters may be.
+const maxRejections, longestRejected = 16, 512
 
-// refuseLocked ends a request that is known to be refused, and reports whether it is. A refusal is known for as
+// rejectLocked ends a request that is known to be rejected, and reports whether it is. A rejection is known for as
 // long as the request allows, or until permits come back by themselves if that is sooner, or for half the time
-// after which the limiter is gone without a call. A request for more than the rate is not refused but an error.
-func (k *knownRefusals) refuseLocked(key string, want *Request) (Outcome, bool) {
+// after which the limiter is gone without a call. A request for more than the rate is not rejected but an error.
+func (k *cachedRejections) rejectLocked(key string, want *Request) (Outcome, bool) {
 	x := k.byKey[key]
 	if x == nil || want.Permits < x.permits || want.Permits > x.reply.Rate.Permits {
 		return Outcome{}, false
@@ -46,30 +46,30 @@ func (k *knownRefusals) refuseLocked(key string, want *Request) (Outcome, bool) 
 	return Outcome{Available: reply.Available, Wait: reply.Wait, Reply: &reply}, true
 }
 
-// learnLocked records that a call which began at asked was refused that many permits.
-func (k *knownRefusals) learnLocked(key string, permits int64, asked time.Time, a *permit.Reply) {
-	if len(key) > longestRefused || a.Wait <= 0 {
+// learnLocked records that a call which began at asked was rejected that many permits.
+func (k *cachedRejections) learnLocked(key string, permits int64, asked time.Time, a *permit.Reply) {
+	if len(key) > longestRejected || a.Wait <= 0 {
 		return
 	}
 	if k.byKey[key] == nil {
 		if k.byKey == nil {
-			k.byKey = map[string]*knownRefusal{}
+			k.byKey = map[string]*cachedRejection{}
 		}
-		if len(k.keys) < maxRefusals {
+		if len(k.keys) < maxRejections {
 			k.keys = append(k.keys, key)
 		} else {
-			k.hand = (k.hand + 1) % maxRefusals
+			k.hand = (k.hand + 1) % maxRejections
 			delete(k.byKey, k.keys[k.hand])
 			k.keys[k.hand] = key
 		}
 	}
-	x := &knownRefusal{permits: permits, asked: asked, reply: *a}
+	x := &cachedRejection{permits: permits, asked: asked, reply: *a}
 	x.reply.Granted, x.reply.Context = nil, nil
 	k.byKey[key] = x
 }
 
 // forgetLocked makes the next request ask.
-func (k *knownRefusals) forgetLocked(key string) {
+func (k *cachedRejections) forgetLocked(key string) {
 	if k.byKey[key] == nil {
 		return
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// knows asks for permits, by a request that a refusal no older than bound may decide.
+// knows asks for permits, by a request that a rejection no older than bound may decide.
 func (w *world) knows(l *limiter, permits int64, bound time.Duration) engine.Outcome {
 	got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: permits, TellWait: true, Known: bound, Policy: l.policy})
 	require.NoError(w.t, err)
 	return got
 }
 
-func TestKnownRefusals(t *testing.T) {
+func TestCachedRejections(t *testing.T) {
 	const bound, ms = 500 * time.Millisecond, time.Millisecond
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		before := 0
@@ -31,7 +31,7 @@ func TestKnownRefusals(t *testing.T) {
 			require.Equal(t, want, w.p.Sent()-before)
 			before = w.p.Sent()
 		}
-		refused := func(permits int64, wait time.Duration, available int64) {
+		rejected := func(permits int64, wait time.Duration, available int64) {
 			t.Helper()
 			got := w.knows(w.l, permits, bound)
 			require.False(t, got.Granted)
@@ -42,22 +42,22 @@ func TestKnownRefusals(t *testing.T) {
 		require.True(t, w.knows(w.l, 6, bound).Granted)
 		w.at(700 * ms)
 		require.True(t, w.knows(w.l, 2, bound).Granted)
-		refused(5, 300*ms, 2)
-		sent(2 + 2) // a refusal is looked into, now and then
+		rejected(5, 300*ms, 2)
+		sent(2 + 2) // a rejection is looked into, now and then
 		w.at(800 * ms)
-		refused(5, 200*ms, 2)
-		refused(10, 200*ms, 2) // it would have to wait longer, but so long it is certainly refused
+		rejected(5, 200*ms, 2)
+		rejected(10, 200*ms, 2) // it would have to wait longer, but so long it is certainly rejected
 		sent(0)
 		_, err := w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 11, Known: bound})
 		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
 		sent(1)
 		require.True(t, w.knows(w.l, 2, bound).Granted, "two are left")
 		sent(1)
-		refused(1, 200*ms, 0)
+		rejected(1, 200*ms, 0)
 		sent(1)
-		refused(5, 200*ms, 0)
+		rejected(5, 200*ms, 0)
 		sent(0)
-		w.refused(5, 200*ms) // one that asks
+		w.rejected(5, 200*ms) // one that asks
 		sent(1)
 		require.NoError(t, w.l.Acquire(w.ctx, 5)) // and one that waits
 		w.at(1100 * ms)
@@ -78,24 +78,24 @@ func TestKnownRefusals(t *testing.T) {
 	})
 }
 
-// TestKnownRefusalFromBeforeAChange checks that a reply teaches nothing that a change by this process has overtaken.
-func TestKnownRefusalFromBeforeAChange(t *testing.T) {
+// TestCachedRejectionFromBeforeAChange checks that a reply teaches nothing that a change by this process has overtaken.
+func TestCachedRejectionFromBeforeAChange(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.refused(1, time.Minute) // it was looked into
+		w.rejected(1, time.Minute) // it was looked into
 		w.p.Next(testworld.Fault{After: 100 * time.Millisecond})
-		refused := make(chan engine.Outcome)
-		go func() { refused <- w.knows(w.l, 1, time.Hour) }()
+		rejected := make(chan engine.Outcome)
+		go func() { rejected <- w.knows(w.l, 1, time.Hour) }()
 		time.Sleep(50 * time.Millisecond)
 		w.server.Release(w.l.key, 1)
 		w.l.Changed()
-		require.False(t, (<-refused).Granted)
+		require.False(t, (<-rejected).Granted)
 		require.True(t, w.knows(w.l, 1, time.Hour).Granted)
 	})
 }
 
-// TestKnownRefusalOfALimiterThatExpires checks that each half of the time to live there is a call, which renews it.
-func TestKnownRefusalOfALimiterThatExpires(t *testing.T) {
+// TestCachedRejectionOfALimiterThatExpires checks that each half of the time to live there is a call, which renews it.
+func TestCachedRejectionOfALimiterThatExpires(t *testing.T) {
 	inWorld(t, permit.Rate{Permits: 1, Interval: time.Minute, KeepAlive: 100 * time.Millisecond}, func(t *testing.T, w *world) {
 		w.granted(1)
 		require.False(t, w.knows(w.l, 1, time.Second).Granted)
@@ -108,8 +108,8 @@ func TestKnownRefusalOfALimiterThatExpires(t *testing.T) {
 	})
 }
 
-// TestKnownRefusalsInAnOutage checks that the policy decides then.
-func TestKnownRefusalsInAnOutage(t *testing.T) {
+// TestCachedRejectionsInAnOutage checks that the policy decides then.
+func TestCachedRejectionsInAnOutage(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		l := w.l.on(failOpen)
 		require.True(t, w.knows(l, 1, time.Hour).Granted)
@@ -123,9 +123,9 @@ func TestKnownRefusalsInAnOutage(t *testing.T) {
 	})
 }
 
-// TestKnownRefusalsAreTrue checks in many random operations of several processes that no request is refused that
+// TestCachedRejectionsAreTrue checks in many random operations of several processes that no request is rejected that
 // Redis would have granted, except for no longer than the bound after another process has made permits free early.
-func TestKnownRefusalsAreTrue(t *testing.T) {
+func TestCachedRejectionsAreTrue(t *testing.T) {
 	redistest.Repeats(t)
 	redistest.NoRace(t, "it takes virtual hours")
 	operations := redistest.Cases(10_000, 300_000)
@@ -178,7 +178,7 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 			}
 			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 		}
-		t.Logf("%d refusals were known, %d asked for; %d untrue, within the bound", known, asked, untrue)
+		t.Logf("%d rejections were known, %d asked for; %d untrue, within the bound", known, asked, untrue)
 		require.Greater(t, known, operations/10)
 		require.Positive(t, untrue)
 		w.close()
@@ -188,8 +188,8 @@ func TestKnownRefusalsAreTrue(t *testing.T) {
 	})
 }
 
-// TestKnownRefusalsAreBounded checks that names that somebody makes up do not fill the memory.
-func TestKnownRefusalsAreBounded(t *testing.T) {
+// TestCachedRejectionsAreBounded checks that names that somebody makes up do not fill the memory.
+func TestCachedRejectionsAreBounded(t *testing.T) {
 	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
 		w.p.Always(testworld.Fault{Reply: func(a *permit.Reply) { a.Rate = overall(1, time.Hour) }})
 		for i := range 20_000 {
@@ -203,7 +203,7 @@ func TestKnownRefusalsAreBounded(t *testing.T) {
 			require.False(t, w.knows(l, 1, time.Minute).Granted)
 			require.Equal(t, i%1000 == 0, w.p.Sent() > sent, "the latest is known, unless its name is long")
 		}
-		require.LessOrEqual(t, w.e.KnownRefusals(), 8192)
-		require.Greater(t, w.e.KnownRefusals(), 7000)
+		require.LessOrEqual(t, w.e.CachedRejections(), 8192)
+		require.Greater(t, w.e.CachedRejections(), 7000)
 	})
 }

@@ -17,17 +17,17 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	ended = f.passOnLocked(a, ended)
 	head = l.noteHeadLocked(head)
 
-	refused := len(f.Runs) // the first run that was refused
+	rejected := len(f.Runs) // the first run that was rejected
 	for i := range a.Granted {
 		if a.Granted[i] >= 0 && a.Granted[i] < f.Runs[i].Count {
-			refused = i
+			rejected = i
 			break
 		}
 	}
-	if refused > 0 {
-		l.shard.refusals.forgetLocked(l.h.key) // something was granted
+	if rejected > 0 {
+		l.shard.rejections.forgetLocked(l.h.key) // something was granted
 	}
-	headLeft := refused < len(f.Runs) && len(f.callers[refused]) == 0
+	headLeft := rejected < len(f.Runs) && len(f.callers[rejected]) == 0
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
 
 	checked := f.Check
@@ -46,7 +46,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			f.Cursor = a.Cursor
 		}
 	case a.Next == permit.Done && !checked && !f.audited && !begin.Before(l.checks.nextAudit):
-		// Refused. Look for lost permits now and then: at most once an interval, and in large sets no more than
+		// Rejected. Look for lost permits now and then: at most once an interval, and in large sets no more than
 		// 1 % of the time.
 		l.checks.postpone(begin.Add(auditEvery(a.Rate.Interval)))
 		f.more, f.Check = true, true
@@ -56,9 +56,9 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
 		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
-			l.shard.refusals.learnLocked(l.h.key, f.Runs[0].Permits, begin, a)
+			l.shard.rejections.learnLocked(l.h.key, f.Runs[0].Permits, begin, a)
 		}
-		ended = f.refuseLocked(a, ended)
+		ended = f.rejectLocked(a, ended)
 	}
 	l.noteHeadLocked(head)
 	f.ended = ended
@@ -156,21 +156,21 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// refuseLocked ends the tries and lets the line wait. A reply reports the wait of one request only, so the
-// flight asks again for tries that were refused behind others and want to know theirs.
-func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
+// rejectLocked ends the tries and lets the line wait. A reply reports the wait of one request only, so the
+// flight asks again for tries that were rejected behind others and want to know theirs.
+func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 	l, first := f.limiter, f.callers[0][0]
 	for i := range f.Runs {
 		rest := f.callers[i][:0]
 		for _, r := range f.callers[i] {
-			r.refused, r.Degraded = true, false
+			r.rejected, r.Degraded = true, false
 			switch {
 			case r.want.Wait && !r.overdue:
 				r.state = isQueued
 			case i > 0 && !f.InOrder && r.want.TellWait:
 				rest = append(rest, r)
 			default:
-				ended = r.refuseLocked(a, ended)
+				ended = r.rejectLocked(a, ended)
 			}
 		}
 		clear(f.callers[i][len(rest):])
@@ -191,7 +191,7 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		most += f.Allowance.Grace // others take all permits of one instant, time and again
 	}
 	l.first.mayGather = a.Wait <= most && a.Rate.MinGap == 0
-	l.first.pass.Refused(&l.share, a, f.Runs[0].Permits)
+	l.first.pass.Rejected(&l.share, a, f.Runs[0].Permits)
 	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 	l.first.grantableAt = now.Add(soon)
 	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)))
@@ -199,7 +199,7 @@ func (f *flight) refuseLocked(a *permit.Reply, ended []*request) []*request {
 		l.first.askAt = time.Time{}
 	}
 	for r := l.waiters.earliest(); r != nil && l.isTooLateLocked(r); r = l.waiters.earliest() {
-		ended = r.refuseLocked(a, ended)
+		ended = r.rejectLocked(a, ended)
 	}
 	return ended
 }

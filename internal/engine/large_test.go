@@ -178,7 +178,7 @@ func TestWhatALargeRequestTakesAheadGoesBack(t *testing.T) {
 					require.EqualValues(t, 8, a.Lacking)
 					require.Equal(t, 48*time.Second, a.Wait)
 					require.EqualValues(t, -8, left())
-					w.refused(1, 54*time.Second)
+					w.rejected(1, 54*time.Second)
 					time.Sleep(time.Minute)
 					other.granted(10)
 					return

@@ -60,7 +60,7 @@ func TestGrantIsNotOlderThanTheCall(t *testing.T) {
 		}
 		wg.Wait()
 		w.at(500 * time.Millisecond)
-		w.refused(1, 450*time.Millisecond)
+		w.rejected(1, 450*time.Millisecond)
 		w.at(950 * time.Millisecond)
 		w.granted(8)
 		ops := ""
@@ -134,11 +134,11 @@ func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
 // TestReleaseWhileTheWaitersAreAskedFor checks that a release is not missed when the reply to the waiters, which
 // predates the release, is still in flight.
 func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
-	for _, looked := range []bool{false, true} { // for lost permits, as the first refusal does
+	for _, looked := range []bool{false, true} { // for lost permits, as the first rejection does
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 			w.granted(10)
 			if looked {
-				w.refused(2, time.Minute)
+				w.rejected(2, time.Minute)
 			}
 			w.delay(time.Second)
 			time.AfterFunc(500*time.Millisecond, func() {
@@ -151,13 +151,13 @@ func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestRefundIsMadeAgain checks that a refund is sent again if its reply is lost or the connection is refused, and
+// TestRefundIsMadeAgain checks that a refund is sent again if its reply is lost or the connection is rejected, and
 // that it returns the permits only once.
 func TestRefundIsMadeAgain(t *testing.T) {
 	for _, faults := range [][]testworld.Fault{
-		{{Err: testworld.Refused}},
+		{{Err: testworld.Rejected}},
 		{testworld.LostReply},
-		{testworld.LostReply, {Err: testworld.Refused}, testworld.LostReply},
+		{testworld.LostReply, {Err: testworld.Rejected}, testworld.LostReply},
 	} {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 			w.granted(3)

@@ -53,7 +53,7 @@ type first struct {
 	since       time.Time // since when it has been the first
 	askAt       time.Time // when the line is due; zero for now
 	grantableAt time.Time // when it can be served at the soonest, by the last reply
-	mayGather   bool      // the last reply refused it, and told of no cool-down
+	mayGather   bool      // the last reply rejected it, and told of no cool-down
 	pass        fair.Pass // what may be taken before it is served
 }
 
@@ -100,9 +100,9 @@ func (l *limiter) idleLocked() bool {
 	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && len(l.holds) == 0 && l.gathering == nil
 }
 
-// addLocked adds a request, or reports that it is refused at once. The caller goes on with scheduleLocked or
+// addLocked adds a request, or reports that it is rejected at once. The caller goes on with scheduleLocked or
 // takeInlineLocked.
-func (l *limiter) addLocked(r *request) (refused bool) {
+func (l *limiter) addLocked(r *request) (rejected bool) {
 	if !r.want.Wait {
 		l.tries.push(r)
 		return false
@@ -118,17 +118,17 @@ func (l *limiter) addLocked(r *request) (refused bool) {
 	return false
 }
 
-// watchLocked makes the line find r by its deadline, if it may be refused early.
+// watchLocked makes the line find r by its deadline, if it may be rejected early.
 func (l *limiter) watchLocked(r *request) {
-	if l.h.engine.cfg.RefuseEarly && r.hasDeadline() {
+	if l.h.engine.cfg.RejectEarly && r.hasDeadline() {
 		l.waiters.watch(r)
 	}
 }
 
-// isTooLateLocked reports whether r should be refused early because its time is up before the first in line can
+// isTooLateLocked reports whether r should be rejected early because its time is up before the first in line can
 // be served.
 func (l *limiter) isTooLateLocked(r *request) bool {
-	return l.h.engine.cfg.RefuseEarly && r.hasDeadline() && r.deadline().Before(l.first.grantableAt)
+	return l.h.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(l.first.grantableAt)
 }
 
 // newHeadLocked records that another request is the first in line, whose wait is not known: the line is due at once.
@@ -167,7 +167,7 @@ func (l *limiter) abandonLocked(r *request) {
 // large request does not starve behind small ones.
 func (l *limiter) headIsStarvingLocked() bool {
 	r := l.waiters.first
-	return r != nil && r.refused && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.first.since) > l.rate.Interval
+	return r != nil && r.rejected && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.first.since) > l.rate.Interval
 }
 
 // triesStandBehindLocked reports whether tries stand behind the line, because its head is starving. Beside others the
@@ -177,7 +177,7 @@ func (l *limiter) triesStandBehindLocked() bool {
 }
 
 // permitsAreKeptLocked reports whether free permits are kept for one that holds up the line, or that waits for its turn and
-// has been passed over for long. Tries then ask without taking anything, and are refused.
+// has been passed over for long. Tries then ask without taking anything, and are rejected.
 func (l *limiter) permitsAreKeptLocked() bool {
 	if len(l.holds) > 0 {
 		return slices.ContainsFunc(l.holds, func(x *Hold) bool { return x.keeps })

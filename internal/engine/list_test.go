@@ -41,7 +41,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(begun))
 		require.NoError(t, w.acquireAll(w.ctx, demands(1, 1)...))
 		require.Equal(t, 4*time.Second, time.Since(begun))
-		// One limiter refuses, so nothing is taken from the other.
+		// One limiter rejects, so nothing is taken from the other.
 		r, err = w.all(w.ctx, -1, demands(2, 1)...)
 		require.NoError(t, err)
 		require.Equal(t, list.Outcome{Bound: 0, Wait: time.Second, Degraded: true}, r)
@@ -89,7 +89,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// TestTheOneThatBound checks that a refused list reports the limiter with the longest wait.
+// TestTheOneThatBound checks that a rejected list reports the limiter with the longest wait.
 func TestTheOneThatBound(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Second), overall(1, time.Minute), overall(1, 10*time.Second))
@@ -113,7 +113,7 @@ func TestAllWaits(t *testing.T) {
 		r, err := w.all(w.ctx, 3*time.Second, demands...)
 		require.NoError(t, err)
 		require.Equal(t, boundBy(1, time.Second), r)
-		require.Equal(t, 14*time.Second, w.elapsed(), "refused when its time was up")
+		require.Equal(t, 14*time.Second, w.elapsed(), "rejected when its time was up")
 		r, err = w.all(w.ctx, 3*time.Second, demands...)
 		require.NoError(t, err)
 		require.Equal(t, allGranted, r)
@@ -334,10 +334,10 @@ func TestAListInTurnUndoes(t *testing.T) {
 		fault   testworld.Fault
 		refunds int
 	}{
-		"no reply":   {testworld.LostReply, 2},
-		"not there":  {testworld.Fault{Err: testworld.Refused}, 1},
-		"not ready":  {testworld.Fault{Err: testworld.Loading}, 1},
-		"is refused": {testworld.Fault{Err: testworld.Denied}, 2},
+		"no reply":    {testworld.LostReply, 2},
+		"not there":   {testworld.Fault{Err: testworld.Rejected}, 1},
+		"not ready":   {testworld.Fault{Err: testworld.Loading}, 1},
+		"is rejected": {testworld.Fault{Err: testworld.Denied}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {

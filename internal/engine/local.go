@@ -107,7 +107,7 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 		r.Reply = share.Reply(r.want.Policy, now)
 		return at, true
 	}
-	tooLate := l.h.engine.cfg.RefuseEarly && r.hasDeadline() && r.deadline().Before(at)
+	tooLate := l.h.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(at)
 	if r.want.Wait && !tooLate {
 		return at, false
 	}

@@ -107,7 +107,7 @@ func (h *Handle) reconcile(ctx context.Context, share *outage.Share, typ *permit
 }
 
 // report makes one call for a limiter of the type *typ. Its errors are those of [outage.Reporter].
-func (h *Handle) report(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, refusal, err error) {
+func (h *Handle) report(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, rejection, err error) {
 	err = h.withType(typ, func() (err error) {
 		b.Type = *typ
 		h.Touch()

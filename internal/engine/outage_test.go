@@ -21,7 +21,7 @@ import (
 func TestOutage(t *testing.T) {
 	inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		var wg sync.WaitGroup
 		for i := range 50 {
 			l := w.limiter(fmt.Sprint(w.l.key, i%10))
@@ -33,7 +33,7 @@ func TestOutage(t *testing.T) {
 					begin := time.Now()
 					r, err := l.Allow(w.ctx, 1)
 					require.ErrorIs(t, err, permit.ErrUnavailable)
-					require.ErrorIs(t, err, testworld.Refused.Err)
+					require.ErrorIs(t, err, testworld.Rejected.Err)
 					require.False(t, r.Granted)
 					if w.elapsed() > time.Second {
 						require.Zero(t, time.Since(begin), "told at once")
@@ -53,7 +53,7 @@ func TestOutage(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			ok, err := w.l.TryAcquire(w.ctx, 1, 2*time.Second)
 			require.False(t, ok)
-			require.ErrorIs(t, err, permit.ErrUnavailable, "nobody knows whether it would have been refused")
+			require.ErrorIs(t, err, permit.ErrUnavailable, "nobody knows whether it would have been rejected")
 			require.Equal(t, 7*time.Second, w.elapsed())
 		})
 		w.at(time.Second)
@@ -83,10 +83,10 @@ func TestOneProbeAtATime(t *testing.T) {
 		other := w.limiter(w.l.key + "other")
 		w.server.SetRate(other.key, overall(10, time.Minute))
 		w.granted(1)
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		w.l.fails(1, permit.ErrUnavailable)
 		time.Sleep(1500 * time.Millisecond)
-		w.p.Always(testworld.Fault{After: 500 * time.Millisecond, Err: testworld.Refused})
+		w.p.Always(testworld.Fault{After: 500 * time.Millisecond, Err: testworld.Rejected})
 		sent := w.p.Sent()
 		var wg sync.WaitGroup
 		for range 20 {
@@ -124,7 +124,7 @@ func TestOutageWhileTriesYield(t *testing.T) {
 		w.at(59 * time.Second)
 		w.granted(1)
 		w.at(61500 * time.Millisecond)
-		w.p.Always(testworld.Fault{After: 50 * time.Millisecond, Err: testworld.Refused})
+		w.p.Always(testworld.Fault{After: 50 * time.Millisecond, Err: testworld.Rejected})
 		var wg sync.WaitGroup
 		for i := range 2 {
 			wg.Go(func() {
@@ -166,7 +166,7 @@ func TestOutageLimit(t *testing.T) {
 // TestHiccup checks that a failure that a retry cures does not disturb anyone: no request fails, and no permit is
 // spent twice.
 func TestHiccup(t *testing.T) {
-	for _, fault := range []testworld.Fault{testworld.LostReply, {Err: testworld.Lost}, {Err: testworld.Refused}, {Err: testworld.Exhausted},
+	for _, fault := range []testworld.Fault{testworld.LostReply, {Err: testworld.Lost}, {Err: testworld.Rejected}, {Err: testworld.Exhausted},
 		{Err: testworld.Loading}} {
 		inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 			w.granted(1)
@@ -206,7 +206,7 @@ func TestHiccup(t *testing.T) {
 func TestContextEndsTheWaitForRedis(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		ctx := w.leaving(7 * time.Second)
 		err := w.l.Acquire(ctx, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -224,7 +224,7 @@ func TestContextEndsTheWaitForRedis(t *testing.T) {
 func TestCloseDuringAnOutage(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		errs := make(chan error, 1)
 		go func() { errs <- w.l.Acquire(w.ctx, 1) }()
 		w.at(5500 * time.Millisecond)
@@ -307,7 +307,7 @@ func TestLostReplyIsAReplay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 				w.p.Next(testworld.LostReply)
-				w.p.Cut(testworld.Refused)
+				w.p.Cut(testworld.Rejected)
 				time.AfterFunc(10*time.Second, w.p.Mend)
 				require.NoError(t, ask(w))
 				require.Greater(t, w.elapsed(), 10*time.Second)

@@ -91,8 +91,8 @@ type Place struct {
 	r    *request // the same, of the turn
 }
 
-// A Refusal is what a caller that is about to stand in a line was told when it asked; it is zero if it has not asked.
-type Refusal struct {
+// A Rejection is what a caller that is about to stand in a line was told when it asked; it is zero if it has not asked.
+type Rejection struct {
 	Wait    time.Duration // 0 for none
 	Recheck time.Duration // when the caller wants to ask again at the latest
 	Rate    permit.Rate
@@ -101,7 +101,7 @@ type Refusal struct {
 
 // Turn waits in the line until it is the turn of the caller. If the caller has its turn already, it gives it up and stands
 // in the line again. Turn reports false if the time of the caller is up, or the line is closed to it.
-func (p *Place) Turn(ctx context.Context, a Refusal) (bool, error) {
+func (p *Place) Turn(ctx context.Context, a Rejection) (bool, error) {
 	l, r, err := p.join(ctx, a)
 	if err != nil {
 		return false, err
@@ -129,7 +129,7 @@ func Timeout(deadline time.Time) time.Duration {
 }
 
 // join puts the caller into the line by the time at which it came.
-func (p *Place) join(ctx context.Context, a Refusal) (*limiter, *request, error) {
+func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, error) {
 	h, s := p.Handle, p.Handle.shard
 	s.lock()
 	defer s.unlock()
@@ -147,7 +147,7 @@ func (p *Place) join(ctx context.Context, a Refusal) (*limiter, *request, error)
 	if !p.Deadline.IsZero() {
 		want.Timeout = max(p.Deadline.Sub(p.Came), 1)
 	}
-	*r = request{want: want, ctx: ctx, came: p.Came, done: r.done, timer: r.timer, place: p, refused: a.Wait > 0}
+	*r = request{want: want, ctx: ctx, came: p.Came, done: r.done, timer: r.timer, place: p, rejected: a.Wait > 0}
 	if l.rate.Interval == 0 {
 		typ := l.rate.Type
 		l.rate = a.Rate

@@ -40,13 +40,13 @@ func TestHoldKeepsPermits(t *testing.T) {
 func TestPlaceGetsItsTurn(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		p := &engine.Place{Handle: &w.l.Handle, Permits: 3, Came: time.Now()}
-		turn := func(a engine.Refusal) {
+		turn := func(a engine.Rejection) {
 			t.Helper()
 			ok, err := p.Turn(w.ctx, a)
 			require.NoError(t, err)
 			require.True(t, ok)
 		}
-		turn(engine.Refusal{})
+		turn(engine.Rejection{})
 		var wg sync.WaitGroup
 		var at time.Duration
 		wg.Go(func() {
@@ -55,7 +55,7 @@ func TestPlaceGetsItsTurn(t *testing.T) {
 		})
 		w.at(5 * time.Second)
 		require.False(t, w.l.Line().Came.IsZero(), "one stands in line")
-		turn(engine.Refusal{Wait: 10 * time.Second, Recheck: time.Minute, Changes: w.l.Line().Changes})
+		turn(engine.Rejection{Wait: 10 * time.Second, Recheck: time.Minute, Changes: w.l.Line().Changes})
 		require.Equal(t, 15*time.Second, w.elapsed(), "it is still the first, and was told to wait")
 		r, err := w.l.Allow(w.ctx, 1)
 		require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestPlaceGetsItsTurn(t *testing.T) {
 		require.Equal(t, 16*time.Second, at)
 
 		p.Came, p.Deadline = time.Now(), time.Now().Add(time.Second)
-		ok, err := p.Turn(w.ctx, engine.Refusal{Wait: time.Minute, Recheck: time.Minute, Changes: w.l.Line().Changes})
+		ok, err := p.Turn(w.ctx, engine.Rejection{Wait: time.Minute, Recheck: time.Minute, Changes: w.l.Line().Changes})
 		require.NoError(t, err)
 		require.False(t, ok, "its time is up")
 		synctest.Wait()

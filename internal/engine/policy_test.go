@@ -47,7 +47,7 @@ func TestFailOpen(t *testing.T) {
 			})
 		}
 		w.at(5100 * time.Millisecond)
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		line.Wait()
 		for _, at := range served { // the flight of the line that starts at 6 s makes its attempts first
 			require.Greater(t, at, 6*time.Second)
@@ -110,7 +110,7 @@ func TestPoliciesProbe(t *testing.T) {
 func TestProbeThatHangs(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.goesAway()
-		w.p.Always(testworld.Fault{After: 20 * time.Second, Err: testworld.Refused})
+		w.p.Always(testworld.Fault{After: 20 * time.Second, Err: testworld.Rejected})
 		l := w.l.on(failOpen)
 		begin := time.Now()
 		for range 1000 {
@@ -121,7 +121,7 @@ func TestProbeThatHangs(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.Equal(t, 10*time.Second, time.Since(begin))
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		time.Sleep(20 * time.Second)
 		w.idle()
 	})
@@ -254,7 +254,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		try(3, true, 0, 0)
 		_, err := l.Allow(w.ctx, 4)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
-		require.ErrorIs(t, err, testworld.Refused.Err)
+		require.ErrorIs(t, err, testworld.Rejected.Err)
 		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
 		require.ErrorIs(t, l.Acquire(w.ctx, 4), permit.ErrUnavailable)
 		for nodes, want := range map[int]bool{10: true, 11: false} { // with fewer permits than nodes the policy fails closed
@@ -270,7 +270,7 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 // policy.
 func TestLocalShareOfAStranger(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		l := w.l.on(localShare(permit.Rate{Permits: 8, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}, 2))
 		require.NoError(t, l.Acquire(w.ctx, 3))
 		begun, _ := w.l.Health().Since()
@@ -329,7 +329,7 @@ func TestLocalLine(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, end{true, nil, time.Second}, ends[0])
 		require.Equal(t, end{true, nil, 2 * time.Second}, ends[1])
-		require.Equal(t, end{false, nil, 1502 * time.Millisecond}, ends[2], "refused, not an error")
+		require.Equal(t, end{false, nil, 1502 * time.Millisecond}, ends[2], "rejected, not an error")
 		require.Equal(t, end{true, context.Canceled, 2900 * time.Millisecond}, ends[3])
 		require.Equal(t, end{true, nil, 3 * time.Second}, ends[4])
 		require.ErrorIs(t, ends[5].err, permit.ErrUnavailable)
@@ -359,7 +359,7 @@ func TestLocalDueAtTheTimeout(t *testing.T) {
 	})
 }
 
-func TestLocalEarlyRefusal(t *testing.T) {
+func TestLocalEarlyRejection(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localShare(overall(4, time.Second), 2))
 		w.goesAway()
@@ -367,7 +367,7 @@ func TestLocalEarlyRefusal(t *testing.T) {
 		require.False(t, l.within(1, 999*time.Millisecond))
 		require.Zero(t, time.Since(begin))
 		require.True(t, l.within(1, time.Second))
-	}, refuseEarly)
+	}, rejectEarly)
 }
 
 // TestLocalCallerAlone checks that a caller with neither a timeout nor a cancellable context, which flies its own

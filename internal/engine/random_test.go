@@ -55,8 +55,8 @@ const (
 
 func newStorm(t *testing.T, rdb *redis.Client, rt *rapid.T, rates []permit.Rate) *storm {
 	s := &storm{rt: rt, rates: rates}
-	early := rapid.Bool().Draw(rt, "refuse early")
-	s.world = newWorld(t, testworld.New(rt, rdb, redistest.Key(t)), func(c *engine.Config) { c.RefuseEarly = early },
+	early := rapid.Bool().Draw(rt, "reject early")
+	s.world = newWorld(t, testworld.New(rt, rdb, redistest.Key(t)), func(c *engine.Config) { c.RejectEarly = early },
 		recheck(rapid.SampledFrom([]time.Duration{time.Second, time.Hour}).Draw(rt, "recheck")))
 	if rapid.Bool().Draw(rt, "in turn") {
 		s.p.InTurn()
@@ -144,7 +144,7 @@ func (s *storm) run(p plan) {
 		s.rt.Errorf("%s waited for %v", who, took)
 	}
 	if p.kind == planAcquire && err == nil && !got.Granted {
-		s.rt.Errorf("%s was refused", who)
+		s.rt.Errorf("%s was rejected", who)
 	}
 	if err != nil && (got.Granted || all.Granted) {
 		s.rt.Errorf("%s was granted and got %v", who, err)
@@ -263,7 +263,7 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 					return f
 				}
 				failed[id]++
-				f.Err = []*retry.Error{testworld.Refused, testworld.Lost, testworld.Lost, testworld.Exhausted, testworld.Loading}[random.IntN(5)]
+				f.Err = []*retry.Error{testworld.Rejected, testworld.Lost, testworld.Lost, testworld.Exhausted, testworld.Loading}[random.IntN(5)]
 				f.Runs = f.Err == testworld.Lost && random.IntN(3) > 0
 				return f
 			})
@@ -306,8 +306,8 @@ func TestOutagesAtRandom(t *testing.T) {
 			for range 2 * cuts {
 				lasts = append(lasts, time.Duration(rapid.IntRange(1, 30_000).Draw(rt, "lasts"))*time.Millisecond)
 			}
-			faults := []testworld.Fault{{Err: testworld.Refused}, {Err: testworld.Lost}, testworld.LostReply, {Err: testworld.Exhausted},
-				{Err: testworld.Loading}, {Err: testworld.Refused, After: 2 * time.Second}, {Before: 2 * time.Second}, {After: 3 * time.Second},
+			faults := []testworld.Fault{{Err: testworld.Rejected}, {Err: testworld.Lost}, testworld.LostReply, {Err: testworld.Exhausted},
+				{Err: testworld.Loading}, {Err: testworld.Rejected, After: 2 * time.Second}, {Before: 2 * time.Second}, {After: 3 * time.Second},
 				{After: 3 * time.Second, Err: testworld.Lost, Runs: true}, {Err: testworld.OutOfMemory, Reads: true}}
 			var how []testworld.Fault
 			for range cuts {

@@ -208,7 +208,7 @@ func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
 			if again {
 				w.server.SetRate(w.l.key, overall(10, 4*time.Second))
 				w.granted(5)
-				w.refused(1, waitUntil(granted.Add(4*time.Second)))
+				w.rejected(1, waitUntil(granted.Add(4*time.Second)))
 				require.Zero(t, l.Snapshot().Pending)
 				return
 			}
@@ -280,7 +280,7 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		require.Zero(t, a.Bound)
 		require.Equal(t, waitUntil(granted.Add(4*time.Second)), a.Wait)
 
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		_, err = w.all(w.ctx, -1, append(all, w.l.of(1))...) // one policy fails closed
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorContains(t, err, gone.key, "whose it was")
@@ -312,7 +312,7 @@ func TestAnOutageThatBeginsWhileReconciling(t *testing.T) {
 		w.p.Mend()
 		require.NoError(t, other.Acquire(w.ctx, 1)) // the probe
 		require.False(t, w.l.Health().Down())
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		require.True(t, l.try(1).Degraded)
 		require.True(t, w.l.Health().Down())
 		w.p.Mend()

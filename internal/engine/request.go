@@ -20,10 +20,10 @@ type request struct {
 	place   *Place          // for whose turn it waits, and not for permits; or nil
 	gathers *gathering      // takes its permits ahead, or nil
 
-	node    // in a queue
-	state   state
-	refused bool // at least once
-	overdue bool // its time is up, and it waits for the reply that is on its way
+	node     // in a queue
+	state    state
+	rejected bool // at least once
+	overdue  bool // its time is up, and it waits for the reply that is on its way
 	Outcome
 }
 
@@ -48,7 +48,7 @@ func (r *request) deadline() time.Time {
 	return r.came.Add(r.want.Timeout)
 }
 
-// isKnown reports whether a known refusal decides r, and its refusal others.
+// isKnown reports whether a cached rejection decides r, and its rejection others.
 func (r *request) isKnown() bool { return r.want.Known > 0 && !r.want.Wait }
 
 // live reports whether somebody waits for the outcome.
@@ -62,7 +62,7 @@ func (r *request) sharesLocally() bool {
 // waiter returns r as a share of the rate knows it; r may be nil.
 func (r *request) waiter() (w fair.Waiter) {
 	if r != nil {
-		w = fair.Waiter{Permits: r.want.Permits, Refused: r.refused, Deadline: r.deadline()}
+		w = fair.Waiter{Permits: r.want.Permits, Rejected: r.rejected, Deadline: r.deadline()}
 	}
 	return w
 }
@@ -80,7 +80,7 @@ func (r *request) failLocked(err error, ended []*request) []*request {
 	return r.endLocked(ended)
 }
 
-func (r *request) refuseLocked(a *permit.Reply, ended []*request) []*request {
+func (r *request) rejectLocked(a *permit.Reply, ended []*request) []*request {
 	r.Degraded, r.Available, r.Wait, r.Reply = false, a.Available, a.Wait, a
 	return r.endLocked(ended)
 }

@@ -231,7 +231,7 @@ func reserved(w *world) (l []*limiter, cancel func(), list <-chan error) {
 		_, err := w.all(ctx, 70*time.Second, l[0].of(3), l[1].of(9))
 		done <- err
 	}()
-	// The peer is a little faster at 60 s, so the list is refused for longer than an interval.
+	// The peer is a little faster at 60 s, so the list is rejected for longer than an interval.
 	w.at(time.Minute - time.Millisecond)
 	for range 40 {
 		if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
@@ -308,7 +308,7 @@ func TestAnOutageEndsAReservation(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			require.Less(t, w.elapsed(), time.Hour)
 		}
-		w.p.Cut(testworld.Refused)
+		w.p.Cut(testworld.Rejected)
 		time.Sleep(30 * time.Second)
 		require.False(t, reserving(l[0]) || reserving(l[1]))
 		w.p.Mend()

@@ -111,11 +111,11 @@ func TestManyLimitersInAShard(t *testing.T) {
 }
 
 // TestNobodyWalksTheLine checks that what is done under the lock does not take the longer the more callers wait:
-// a refusal of the line looks at those that asked and at those that are refused early, and a try during an outage at
+// a rejection of the line looks at those that asked and at those that are rejected early, and a try during an outage at
 // none but itself.
 func TestNobodyWalksTheLine(t *testing.T) {
-	for name, opt := range map[string]func(*engine.Config){"early": refuseEarly, "late": func(*engine.Config) {}} {
-		t.Run("refused "+name, func(t *testing.T) {
+	for name, opt := range map[string]func(*engine.Config){"early": rejectEarly, "late": func(*engine.Config) {}} {
+		t.Run("rejected "+name, func(t *testing.T) {
 			_, p, h, end := crowd(t, permit.MaxRequests+100, nil, opt)
 			straighten := h.Bend(permit.MaxRequests)
 			arrives(t, func() {
@@ -135,7 +135,7 @@ func TestNobodyWalksTheLine(t *testing.T) {
 	} {
 		t.Run("a try beside "+name, func(t *testing.T) {
 			_, p, h, end := crowd(t, permit.MaxRequests+100, policy)
-			p.Cut(testworld.Refused)
+			p.Cut(testworld.Rejected)
 			try := func() {
 				_, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
 				require.ErrorIs(t, err, permit.ErrUnavailable)
@@ -149,11 +149,11 @@ func TestNobodyWalksTheLine(t *testing.T) {
 	}
 }
 
-// BenchmarkRefusalOfACrowd has a line ask and be refused.
-func BenchmarkRefusalOfACrowd(b *testing.B) {
+// BenchmarkRejectionOfACrowd has a line ask and be rejected.
+func BenchmarkRejectionOfACrowd(b *testing.B) {
 	for _, callers := range []int{1, 1000, 100_000} {
-		for name, opt := range map[string]func(*engine.Config){"early": refuseEarly, "late": func(*engine.Config) {}} {
-			b.Run(fmt.Sprintf("%d callers, refused %s", callers, name), func(b *testing.B) {
+		for name, opt := range map[string]func(*engine.Config){"early": rejectEarly, "late": func(*engine.Config) {}} {
+			b.Run(fmt.Sprintf("%d callers, rejected %s", callers, name), func(b *testing.B) {
 				_, p, h, end := crowd(b, callers, nil, opt)
 				defer end()
 				for b.Loop() {
@@ -174,7 +174,7 @@ func BenchmarkTryBesideACrowd(b *testing.B) {
 		b.Run(fmt.Sprintf("%d callers", callers), func(b *testing.B) {
 			_, p, h, end := crowd(b, callers, nil)
 			defer end()
-			p.Cut(testworld.Refused)
+			p.Cut(testworld.Rejected)
 			_, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
 			require.Error(b, err)
 			for b.Loop() {

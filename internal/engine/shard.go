@@ -21,7 +21,7 @@ type shard struct {
 	ready    []*flight     // they leave when the lock is free
 	memory   outage.Memory // for outages
 
-	refusals knownRefusals // of limiters that may be idle
+	rejections cachedRejections // of limiters that may be idle
 }
 
 // few is how many limiters a shard looks through to find one. To look at them is faster than a map.

@@ -170,7 +170,7 @@ func TestRedissonGetsItsShareOfOne(t *testing.T) {
 	})
 }
 
-// TestTimeoutsLeaveRoomToo checks that callers with a timeout leave as much room, even if most of them are refused.
+// TestTimeoutsLeaveRoomToo checks that callers with a timeout leave as much room, even if most of them are rejected.
 func TestTimeoutsLeaveRoomToo(t *testing.T) {
 	for _, callers := range []int{8, 40} {
 		r := overall(10, time.Second)

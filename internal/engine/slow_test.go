@@ -293,7 +293,7 @@ func TestWaitersDuringSlowReplies(t *testing.T) {
 	})
 }
 
-// TestReadsDoNotEndAnOutageOfWrites lets the server refuse to write. Requests that are refused for want of permits only
+// TestReadsDoNotEndAnOutageOfWrites lets the server refuse to write. Requests that are rejected for want of permits only
 // read, and so do dry runs, so their replies do not end the outage. A write that changes nothing does.
 func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 	for name, p := range map[string]*outage.Policy{"closed": nil, "open": failOpen, "share": localShare(overall(4, time.Second), 2)} {
@@ -301,7 +301,7 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 			var told events
 			inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 				l := w.l.on(p)
-				w.p.RefuseWrites(testworld.OutOfMemory)
+				w.p.RejectWrites(testworld.OutOfMemory)
 				w.l.fails(1, testworld.OutOfMemory.Err)
 				begun := time.Now()
 				granted := 0
@@ -339,8 +339,8 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 	}
 }
 
-// TestRefusalsToRunDoNotEndAnOutage checks that a server that is up, but runs nothing yet, is down all the time.
-func TestRefusalsToRunDoNotEndAnOutage(t *testing.T) {
+// TestRejectionsToRunDoNotEndAnOutage checks that a server that is up, but runs nothing yet, is down all the time.
+func TestRejectionsToRunDoNotEndAnOutage(t *testing.T) {
 	var told events
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		w.p.Cut(testworld.Loading)
@@ -491,7 +491,7 @@ func TestOldCallsBeginNoOutage(t *testing.T) {
 // TestProofThatHangs checks that a probe without a reply in time leaves the outage as it is, and says so.
 func TestProofThatHangs(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
-		w.granted(1) // so that requests are refused, and only read
+		w.granted(1) // so that requests are rejected, and only read
 		w.p.Next(slices.Repeat([]testworld.Fault{{Err: testworld.OutOfMemory}}, retry.MaxAttempts)...)
 		w.l.fails(1, testworld.OutOfMemory.Err)
 		w.p.Hook(func(c testworld.Call) (f testworld.Fault) {

@@ -42,7 +42,7 @@ func TestTryAcquireTimeouts(t *testing.T) {
 }
 
 // TestWaitingCallsAreFew checks that a waiting caller sends a call once per recheck interval and no more, and that
-// it is refused without another call when its time is up.
+// it is rejected without another call when its time is up.
 func TestWaitingCallsAreFew(t *testing.T) {
 	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)

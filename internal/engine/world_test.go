@@ -101,7 +101,7 @@ func outageLimit(d time.Duration) func(*engine.Config) {
 	return func(c *engine.Config) { c.OutageLimit = d }
 }
 
-func refuseEarly(c *engine.Config) { c.RefuseEarly = true }
+func rejectEarly(c *engine.Config) { c.RejectEarly = true }
 
 func divided(c *engine.Config) { c.Divided = true }
 
@@ -229,7 +229,7 @@ func (w *world) decides(want list.Outcome, demands ...list.Demand) {
 }
 
 // allGranted is the outcome of a list that is granted, and boundBy returns that of one that its i-th limiter
-// refuses.
+// rejects.
 var allGranted = list.Outcome{Granted: true, Bound: -1}
 
 func boundBy(i int, wait time.Duration) list.Outcome {
@@ -271,10 +271,10 @@ func (w *world) try(permits int64) engine.Outcome { return w.l.try(permits) }
 func (w *world) granted(permits int64) {
 	w.t.Helper()
 	r := w.try(permits)
-	require.True(w.t, r.Granted, "%d permits refused: %+v", permits, r)
+	require.True(w.t, r.Granted, "%d permits rejected: %+v", permits, r)
 }
 
-func (w *world) refused(permits int64, wait time.Duration) {
+func (w *world) rejected(permits int64, wait time.Duration) {
 	w.t.Helper()
 	r := w.try(permits)
 	require.False(w.t, r.Granted, "%d permits granted: %+v", permits, r)
@@ -293,7 +293,7 @@ func (w *world) delay(d time.Duration) { w.p.Always(testworld.Fault{After: d}) }
 // goesAway makes the process notice that its server is down.
 func (w *world) goesAway() (begun time.Time) {
 	w.t.Helper()
-	w.p.Cut(testworld.Refused)
+	w.p.Cut(testworld.Rejected)
 	_, err := w.l.on(nil).Allow(w.ctx, 1)
 	require.ErrorIs(w.t, err, permit.ErrUnavailable)
 	begun, err = w.l.Health().Since()

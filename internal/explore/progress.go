@@ -105,13 +105,13 @@ func (w *world) alone(s *state, l, p int, n int64) error {
 			return fmt.Errorf("p%d goes on alone and asks L%d for %d, which takes too long:%s", p, l, n, said)
 		}
 		if !b.Check {
-			b.Check = true // as a process does with its first refusal in an interval
+			b.Check = true // as a process does with its first rejection in an interval
 			continue
 		}
 		now += max(1, a.wait.Milliseconds())
 		w.store.setTime(now)
 	}
-	return fmt.Errorf("p%d goes on alone, asks L%d for %d and is refused 40 times:%s", p, l, n, said)
+	return fmt.Errorf("p%d goes on alone, asks L%d for %d and is rejected 40 times:%s", p, l, n, said)
 }
 
 // starts returns the instant from which the bounds count: now, or that of the end of a cool-down or of the newest member,

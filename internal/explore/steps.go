@@ -116,7 +116,7 @@ func (a reply) String() string {
 	if a.granted {
 		return "granted"
 	}
-	return fmt.Sprint("refused for ", a.wait)
+	return fmt.Sprint("rejected for ", a.wait)
 }
 
 // replay sends the call again whose reply was lost, as such.
@@ -134,7 +134,7 @@ func (w *world) replay(s *state, p, l int) (bool, error) {
 	}
 	s.tell("p%d sends its lost call for %d of L%d again: %s", p, c.permits, l, a)
 	if i >= 0 && !a.granted && !s.grants[i].veiled && !s.isOver(w.book(l, p)) {
-		return true, fmt.Errorf("p%d sends a call again that was granted %d, and is refused", p, c.permits)
+		return true, fmt.Errorf("p%d sends a call again that was granted %d, and is rejected", p, c.permits)
 	}
 	s.procs[p].last = call{l, c.seq, c.permits, false}
 	w.save(s)
@@ -276,16 +276,16 @@ func (w *world) all(s *state, p, _ int) (bool, error) {
 	for l := range parts {
 		parts[l] = permit.Part{Limiter: w.limiters[p][l], Type: w.Type, ID: id(p, seq), Permits: 1}
 	}
-	refused, err := w.limiters[p][0].AcquireAll(w.ctx, parts, false)
+	rejected, err := w.limiters[p][0].AcquireAll(w.ctx, parts, false)
 	if errors.Is(err, permit.ErrNotInitialized) {
 		return false, nil
 	}
 	for l := range parts {
-		if err == nil && len(refused) == 0 {
+		if err == nil && len(rejected) == 0 {
 			s.enter(grant{limiter: l, owner: p, seq: seq, permits: 1, at: s.now, told: true})
 		}
 	}
-	s.tell("p%d asks all limiters for 1: refused by %v", p, refused)
+	s.tell("p%d asks all limiters for 1: rejected by %v", p, rejected)
 	return true, err
 }
 

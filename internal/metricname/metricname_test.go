@@ -58,7 +58,7 @@ func TestOfError(t *testing.T) {
 		{context.DeadlineExceeded, "timeout"},
 		{context.Canceled, "canceled"},
 		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), "timeout"},
-		{&net.OpError{Op: "dial", Err: errors.New("refused")}, "network"},
+		{&net.OpError{Op: "dial", Err: errors.New("rejected")}, "network"},
 		{errors.New("OOM command not allowed when used memory > 'maxmemory'."), "OOM"},
 		{errors.New("ERR Error running script (call to f_66118a6b): @user_script:19: @user_script: 19: -OOM command not allowed"), "OOM"},
 		{errors.New("ERR Error running script (call to f_66118a6b): @user_script:12: WRONGTYPE Operation against a key"), "WRONGTYPE"},

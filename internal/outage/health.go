@@ -15,18 +15,18 @@ import (
 // An outage begins when a call has failed in all its attempts ([Health.MarkDown]), or when Redis takes too long to
 // reply; see [Call]. It ends with a reply that shows that what failed works again; see [Health.Replied].
 type Health struct {
-	down    atomic.Bool // as err, for who only wants to know whether there is an outage
-	mu      sync.Mutex
-	err     error         // why it is down; nil while it is up
-	since   time.Time     // when that became known
-	ended   time.Time     // when the last outage was over
-	next    time.Time     // of the next probe
-	over    chan struct{} // closed when Redis is up again
-	granted int64         // requests that a policy granted during the outage
-	slow    bool          // the outage ends only with a prompt reply
-	refused bool          // the outage ends only with a write
-	failure error         // how the last attempt failed; nil if there has been a reply since
-	probing time.Time     // since when a probe has been on its way; zero if there is none
+	down     atomic.Bool // as err, for who only wants to know whether there is an outage
+	mu       sync.Mutex
+	err      error         // why it is down; nil while it is up
+	since    time.Time     // when that became known
+	ended    time.Time     // when the last outage was over
+	next     time.Time     // of the next probe
+	over     chan struct{} // closed when Redis is up again
+	granted  int64         // requests that a policy granted during the outage
+	slow     bool          // the outage ends only with a prompt reply
+	rejected bool          // the outage ends only with a write
+	failure  error         // how the last attempt failed; nil if there has been a reply since
+	probing  time.Time     // since when a probe has been on its way; zero if there is none
 
 	unanswered unansweredCalls
 }
@@ -90,9 +90,9 @@ func (h *Health) Next() (next time.Time, over <-chan struct{}, down bool) {
 }
 
 // MarkDown records that Redis did not execute a call in any attempt, of which the last was sent at the given instant.
-// With refused set it refused to write. MarkDown reports whether an outage begins with that. A call that was sent
+// With rejected set it refused to write. MarkDown reports whether an outage begins with that. A call that was sent
 // before the last outage was over does not begin another one.
-func (h *Health) MarkDown(sent time.Time, err error, refused bool) (began bool) {
+func (h *Health) MarkDown(sent time.Time, err error, rejected bool) (began bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err == nil && sent.Before(h.ended) {
@@ -102,7 +102,7 @@ func (h *Health) MarkDown(sent time.Time, err error, refused bool) (began bool) 
 		h.beginLocked()
 	}
 	h.err = err
-	h.refused = h.refused || refused
+	h.rejected = h.rejected || rejected
 	return began
 }
 
@@ -131,7 +131,7 @@ func (h *Health) beginLocked() {
 	h.over = make(chan struct{})
 	h.since, h.granted, h.probing = now, 0, time.Time{}
 	h.next = now.Add(ProbePause())
-	h.slow, h.refused = false, false
+	h.slow, h.rejected = false, false
 	h.unanswered.clear()
 }
 
@@ -149,7 +149,7 @@ const (
 //
 // An outage ends with any reply to a call that Redis ran, if no call has got one. If Redis takes too long to reply,
 // it ends with a prompt reply to a call that was sent during the outage: what comes late, and replies to calls from
-// before, show nothing. If Redis refused to write, it ends with a write: a refusal for want of permits only reads,
+// before, show nothing. If Redis refused to write, it ends with a write: a rejection for want of permits only reads,
 // and Redis that is out of memory carries out a script that has freed something first.
 func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, lasted time.Duration, granted int64) {
 	h.mu.Lock()
@@ -176,7 +176,7 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 			took.Round(time.Millisecond), prompt)
 		return false, 0, 0
 	}
-	if h.slow && sent.Before(h.since) || h.refused && what != Wrote {
+	if h.slow && sent.Before(h.since) || h.rejected && what != Wrote {
 		return false, 0, 0
 	}
 	h.err, h.ended = nil, now
@@ -206,7 +206,7 @@ func (h *Health) End(c *Call) {
 func (h *Health) NeedsProof() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.err != nil && (h.slow || h.refused)
+	return h.err != nil && (h.slow || h.rejected)
 }
 
 // Down reports whether Redis is known to be down. It takes no lock.

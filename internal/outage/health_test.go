@@ -14,7 +14,7 @@ import (
 func TestHealth(t *testing.T) {
 	const (
 		pass   = "pass"
-		refuse = "refuse"
+		reject = "reject"
 		probe  = "probe"
 	)
 	var (
@@ -44,7 +44,7 @@ func TestHealth(t *testing.T) {
 		require.Equal(t, cause, err)
 		require.NotNil(t, over)
 		require.True(t, next.After(time.Now()))
-		return refuse
+		return reject
 	}
 	down := func(err error, news bool) func(t *testing.T) {
 		return func(t *testing.T) { require.Equal(t, news, h.MarkDown(time.Now(), err, false)) }
@@ -64,19 +64,19 @@ func TestHealth(t *testing.T) {
 			{func(*testing.T) {}, 0, []string{pass, pass}},
 			{func(t *testing.T) { ended, _, _ := h.Replied(nil, time.Now(), Ran); require.False(t, ended) }, 0, []string{pass}},
 			{func(t *testing.T) { require.False(t, tryProbe(), "it is there") }, 0, []string{pass}},
-			{func(t *testing.T) { down(first, true)(t); since = time.Now() }, 0, []string{refuse, refuse}},
-			{func(t *testing.T) { require.False(t, tryProbe(), "not yet") }, probeEvery - 1, []string{refuse}},
-			{func(*testing.T) {}, probeEvery/4 + 1, []string{probe, refuse, refuse}},
-			{down(last, false), probeEvery - 1, []string{refuse}},
-			{func(t *testing.T) { h.CountGrant(); h.CountGrant() }, probeEvery/4 + 1, []string{probe, refuse}},
-			{func(*testing.T) {}, 5 * probeEvery, []string{probe, refuse}},
+			{func(t *testing.T) { down(first, true)(t); since = time.Now() }, 0, []string{reject, reject}},
+			{func(t *testing.T) { require.False(t, tryProbe(), "not yet") }, probeEvery - 1, []string{reject}},
+			{func(*testing.T) {}, probeEvery/4 + 1, []string{probe, reject, reject}},
+			{down(last, false), probeEvery - 1, []string{reject}},
+			{func(t *testing.T) { h.CountGrant(); h.CountGrant() }, probeEvery/4 + 1, []string{probe, reject}},
+			{func(*testing.T) {}, 5 * probeEvery, []string{probe, reject}},
 			{func(t *testing.T) {
 				time.Sleep(5 * probeEvery)
 				require.True(t, tryProbe())
 				require.False(t, tryProbe())
 				_, _, isDown := h.Next()
 				require.True(t, isDown)
-			}, 0, []string{refuse}},
+			}, 0, []string{reject}},
 			{func(t *testing.T) {
 				begun, err := h.Since()
 				require.Equal(t, since, begun, "the first time")

@@ -17,9 +17,9 @@ type Reporter struct {
 	Lock   sync.Locker // guards the Share; it is not held during calls
 	NewID  func() permit.ID
 	Closed <-chan struct{} // closed when nobody is to be told any more
-	// Report makes one call. A refusal is an error that Redis replied; err, a *[retry.Error], is an error on the way to Redis.
+	// Report makes one call. A rejection is an error that Redis replied; err, a *[retry.Error], is an error on the way to Redis.
 	// After any reply nothing more is granted without Redis.
-	Report func(b permit.Batch) (a permit.Reply, refusal, err error)
+	Report func(b permit.Batch) (a permit.Reply, rejection, err error)
 }
 
 // Reconcile reports the pending grants of s to Redis. It returns only errors on the way to Redis, each a
@@ -54,14 +54,14 @@ func (s *Share) Reconcile(t *Reporter) error {
 // tellAll sends the pending grants. It first asks for the time of Redis, in order to date them back.
 func (s *Share) tellAll(t *Reporter) error {
 	begin := time.Now()
-	there, refusal, err := t.Report(permit.Batch{ID: t.NewID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, DryRun: true})
-	if err != nil || refusal != nil {
+	there, rejection, err := t.Report(permit.Batch{ID: t.NewID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, DryRun: true})
+	if err != nil || rejection != nil {
 		return err
 	}
 	t.Lock.Lock()
 	pending := s.stage(time.Now(), t.NewID)
 	t.Lock.Unlock()
-	for sent := 0; err == nil && refusal == nil && len(pending) > 0 && sent < maxReports; sent++ {
+	for sent := 0; err == nil && rejection == nil && len(pending) > 0 && sent < maxReports; sent++ {
 		d := pending[0]
 		age := begin.Sub(d.At)
 		if age >= there.Rate.Interval {
@@ -69,13 +69,13 @@ func (s *Share) tellAll(t *Reporter) error {
 			continue
 		}
 		var a permit.Reply
-		a, refusal, err = t.Report(permit.Batch{ID: d.ID, Runs: []permit.Run{{Permits: d.Permits, Count: 1}}, Replay: d.Replay,
+		a, rejection, err = t.Report(permit.Batch{ID: d.ID, Runs: []permit.Run{{Permits: d.Permits, Count: 1}}, Replay: d.Replay,
 			At: there.Now.Add(-age)})
 		switch room := roomOf(&a); {
 		case err != nil:
 			failure, ok := err.(*retry.Error)
 			pending[0].Replay = d.Replay || ok && failure.Outcome == retry.Unknown
-		case refusal != nil:
+		case rejection != nil:
 		case a.Granted[0] == 1:
 			pending = pending[1:]
 		case a.Next == permit.Rest:
@@ -92,7 +92,7 @@ func (s *Share) tellAll(t *Reporter) error {
 	return err
 }
 
-// roomOf returns how many permits a request that was refused could have had.
+// roomOf returns how many permits a request that was rejected could have had.
 func roomOf(a *permit.Reply) int64 {
 	if len(a.Granted) > 0 && a.Granted[0] < 0 {
 		return a.Rate.Permits

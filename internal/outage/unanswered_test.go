@@ -115,9 +115,9 @@ func TestProcessThatStandsStill(t *testing.T) {
 // TestWhatEndsAnOutage checks which replies end an outage, by what began it.
 func TestWhatEndsAnOutage(t *testing.T) {
 	begin := map[string]func(h *Health){
-		"failed":  func(h *Health) { h.MarkDown(time.Now(), errDown, false) },
-		"refused": func(h *Health) { h.MarkDown(time.Now(), errDown, true) },
-		"failed, then refused": func(h *Health) {
+		"failed":   func(h *Health) { h.MarkDown(time.Now(), errDown, false) },
+		"rejected": func(h *Health) { h.MarkDown(time.Now(), errDown, true) },
+		"failed, then rejected": func(h *Health) {
 			h.MarkDown(time.Now(), errDown, false)
 			h.MarkDown(time.Now(), errDown, true)
 			h.MarkDown(time.Now(), errDown, false)
@@ -145,15 +145,15 @@ func TestWhatEndsAnOutage(t *testing.T) {
 	}{
 		{NotYet, 0, false, nil},
 		{Ran, 0, false, []string{"failed", "slow", "failed, then slow"}},
-		{Wrote, 0, false, []string{"failed", "refused", "failed, then refused", "slow", "failed, then slow"}},
-		{Wrote, prompt - 1, false, []string{"failed", "refused", "failed, then refused", "slow", "failed, then slow"}},
-		{Wrote, prompt, false, []string{"failed", "refused", "failed, then refused"}},
-		{Wrote, tooSlow - 1, false, []string{"failed", "refused", "failed, then refused"}},
+		{Wrote, 0, false, []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"}},
+		{Wrote, prompt - 1, false, []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"}},
+		{Wrote, prompt, false, []string{"failed", "rejected", "failed, then rejected"}},
+		{Wrote, tooSlow - 1, false, []string{"failed", "rejected", "failed, then rejected"}},
 		{Wrote, tooSlow, false, nil},
 		{Ran, 100 * time.Millisecond, true, []string{"failed"}},
 	} {
 		var ends []string
-		for _, name := range []string{"failed", "refused", "failed, then refused", "slow", "failed, then slow"} {
+		for _, name := range []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"} {
 			synctest.Test(t, func(t *testing.T) {
 				var h Health
 				begin[name](&h)

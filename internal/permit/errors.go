@@ -82,14 +82,14 @@ const (
 	outcomeError    = "error"
 )
 
-// Outcome returns how a request ended that was granted or not, or has ended with err. The outcome refused is that of a
+// Outcome returns how a request ended that was granted or not, or has ended with err. The outcome rejected is that of a
 // request which has neither permits nor an error.
-func Outcome(granted bool, refused string, err error) string {
+func Outcome(granted bool, rejected string, err error) string {
 	switch {
 	case err == nil && granted:
 		return outcomeGranted
 	case err == nil:
-		return refused
+		return rejected
 	case errors.Is(err, ErrUnavailable):
 		return outcomeError
 	case errors.Is(err, context.DeadlineExceeded):

@@ -156,7 +156,7 @@ func short(raw any) (r [9]int64, n int) {
 }
 
 // readUsual parses the reply of acquire to b. It reports false if that says neither that requests were granted nor that
-// they were refused.
+// they were rejected.
 func (l *Limiter) readUsual(b *permit.Batch, raw any) (permit.Reply, bool) {
 	r, n := short(raw)
 	if r[0] != statusOK || n != 7 && n != 9 {
@@ -229,7 +229,7 @@ func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (permit.Reply
 }
 
 // Probe makes one attempt at a write that changes nothing: it would change the score of a member that does not exist.
-// It is refused wherever the first write of a script would be: by a server that is out of memory, by a replica, for
+// It is rejected wherever the first write of a script would be: by a server that is out of memory, by a replica, for
 // want of replicas, and after a failed save. Its errors are like those of [Limiter.Acquire]. On a cluster it looks up the
 // masters first, since the one that does not reply may have been replaced.
 func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
@@ -328,7 +328,7 @@ func (c *Conn) Joint(parts []permit.Part) bool {
 }
 
 // AcquireAll makes one attempt at all parts, for whose limiters [Conn.Joint] reports true, and returns the
-// indexes of those that refuse. Its errors are like those of [Limiter.Acquire]; for a *[permit.WrongTypeError]
+// indexes of those that reject. Its errors are like those of [Limiter.Acquire]; for a *[permit.WrongTypeError]
 // it corrects the type of the part.
 func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) ([]int, error) {
 	var keys [3 * JointParts]string
@@ -368,14 +368,14 @@ func (c *Conn) readAcquireAll(parts []permit.Part, raw any) ([]int, error) {
 		return nil, err
 	}
 	if r[0] == statusOK {
-		refused := make([]int, 0, len(r)-1)
+		rejected := make([]int, 0, len(r)-1)
 		for _, n := range r[1:] {
 			if n < 1 || n > int64(len(parts)) {
 				return nil, l.badReply(s, raw)
 			}
-			refused = append(refused, int(n-1))
+			rejected = append(rejected, int(n-1))
 		}
-		return refused, nil
+		return rejected, nil
 	}
 	if len(r) < 2 || r[1] < 1 || r[1] > int64(len(parts)) {
 		return nil, l.badReply(s, raw)

@@ -252,8 +252,8 @@ func TestRepliesAtRandom(t *testing.T) {
 			}
 		}
 		parts := []permit.Part{{Limiter: l, Permits: 1}, {Limiter: l, Permits: 2}}
-		refused, err := l.readAcquireAll(parts, slices.Clone(reply))
-		for _, i := range refused {
+		rejected, err := l.readAcquireAll(parts, slices.Clone(reply))
+		for _, i := range rejected {
 			require.True(rt, err == nil && 0 <= i && i < len(parts))
 		}
 	})

@@ -46,7 +46,7 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	closed   bool
-	listener net.Listener // nil while connections are refused
+	listener net.Listener // nil while connections are rejected
 	links    map[*link]bool
 	judge    func(words []string) Fault
 	held     chan struct{} // nil unless all replies are held
@@ -116,9 +116,9 @@ func (p *Proxy) Unhold() {
 	})
 }
 
-// Refuse makes the system refuse new connections until Admit. Existing ones
+// Reject makes the system reject new connections until Admit. Existing ones
 // stay open.
-func (p *Proxy) Refuse() {
+func (p *Proxy) Reject() {
 	p.locked(func() {
 		if p.listener != nil {
 			_ = p.listener.Close()
@@ -127,7 +127,7 @@ func (p *Proxy) Refuse() {
 	})
 }
 
-// Admit ends Refuse.
+// Admit ends Reject.
 func (p *Proxy) Admit() {
 	if err := p.listen(); err != nil {
 		panic(fmt.Sprintf("redistest: proxy: %v", err)) // without the listener the test makes no sense
@@ -137,7 +137,7 @@ func (p *Proxy) Admit() {
 // Close closes the proxy. It returns when none of its goroutines is left.
 func (p *Proxy) Close() {
 	p.locked(func() { p.closed = true })
-	p.Refuse()
+	p.Reject()
 	p.Cut(false)
 	p.running.Wait()
 }

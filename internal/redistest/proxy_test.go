@@ -195,7 +195,7 @@ func TestProxyHoldsReplies(t *testing.T) {
 	assert.Equal(t, int64(2), <-done)
 }
 
-func TestProxyRefusesAndCuts(t *testing.T) {
+func TestProxyRejectsAndCuts(t *testing.T) {
 	p, through, past := proxied(t)
 	ctx, name := t.Context(), Key(t)
 	require.NoError(t, through.Incr(ctx, name).Err())
@@ -207,7 +207,7 @@ func TestProxyRefusesAndCuts(t *testing.T) {
 	assert.ErrorIs(t, <-failed, syscall.ECONNRESET)
 	p.Unhold()
 	require.NoError(t, through.Ping(ctx).Err())
-	p.Refuse()
+	p.Reject()
 	assert.Equal(t, int64(3), through.Incr(ctx, name).Val(), "a connection that is there stays")
 	p.Cut(false)
 	err := through.Incr(ctx, name).Err()
@@ -235,7 +235,7 @@ func TestProxyEndsWhole(t *testing.T) {
 	require.NotZero(t, proxyGoroutines(t))
 	p.Close()
 	p.Close()
-	p.Admit() // a closed proxy still refuses
+	p.Admit() // a closed proxy still rejects
 	require.Zero(t, proxyGoroutines(t))
 	callers.Wait()
 	assert.Error(t, through.Ping(context.Background()).Err())

@@ -80,9 +80,9 @@ func (s *Survey) Find(ctx context.Context, q Query) iter.Seq2[*Limiter, error] {
 				case err != nil:
 					away[node.Addr] = true
 				default:
-					err = f.refused.err()
+					err = f.rejected.err()
 				}
-				f.refused = refused{}
+				f.rejected = rejected{}
 				if err != nil && !yield(nil, &NodeError{node.Addr, err}) {
 					return
 				}
@@ -99,20 +99,20 @@ func (s *Survey) nodesOf(ctx context.Context, q Query) ([]Node, error) {
 	return s.Nodes(ctx)
 }
 
-// refused counts the limiters that Redis does not let us read, such as those that the ACL does not name.
-type refused struct {
+// rejected counts the limiters that Redis does not let us read, such as those that the ACL does not name.
+type rejected struct {
 	n     int
 	first error
 }
 
-func (r *refused) add(name string, err error) {
+func (r *rejected) add(name string, err error) {
 	if r.n++; r.n == 1 {
 		r.first = fmt.Errorf("%q: %w", name, err)
 	}
 }
 
 // err returns nil if there are none.
-func (r *refused) err() error {
+func (r *rejected) err() error {
 	if r.n < 2 {
 		return r.first
 	}
@@ -128,7 +128,7 @@ type finder struct {
 	yield func(*Limiter, error) bool
 	done  bool // yield has returned false
 
-	refused refused // on the node that is looked at
+	rejected rejected // on the node that is looked at
 }
 
 // hashes yields the limiters of a node.
@@ -266,7 +266,7 @@ func (f *finder) emit(ctx context.Context, node Node, names []string, kind Kind)
 			continue
 		}
 		if l.unread != nil {
-			f.refused.add(l.Name, l.unread)
+			f.rejected.add(l.Name, l.unread)
 			continue
 		}
 		if !f.yield(l, nil) {
@@ -323,7 +323,7 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 		switch {
 		case live:
 		case err != nil:
-			f.refused.add(name, err)
+			f.rejected.add(name, err)
 		case !f.yield(l, nil):
 			f.done = true
 			return nil

@@ -48,7 +48,7 @@ type held struct {
 }
 
 // peek returns what a caller that asks for that many permits would be told. It does what scripts/acquire.lua does for a
-// call that takes nothing, and what a caller does that is refused: it asks once more, with a check that makes value and
+// call that takes nothing, and what a caller does that is rejected: it asks once more, with a check that makes value and
 // members add up. The numbers in the comments are those of the phases in the script.
 func (w *window) peek(permits int64) (Peek, error) {
 	if permits < 1 || permits > permit.Max {

@@ -10,8 +10,8 @@ import (
 
 // These are the ways in which a call can fail. Each failed call gets its own copy of the error.
 var (
-	// Refused means that the server could not be reached.
-	Refused = &retry.Error{Err: errors.New("connection refused"), Outcome: retry.NotExecuted}
+	// Rejected means that the server could not be reached.
+	Rejected = &retry.Error{Err: errors.New("connection refused"), Outcome: retry.NotExecuted}
 	// Lost means that no reply arrived.
 	Lost = &retry.Error{Err: errors.New("connection reset"), Outcome: retry.Unknown}
 	// Exhausted means that the process had no free connection.
@@ -20,7 +20,7 @@ var (
 	Loading = &retry.Error{Err: errors.New("LOADING"), Outcome: retry.NotExecuted, Answered: true}
 	// OutOfMemory means that the server refuses to write.
 	OutOfMemory = &retry.Error{Err: errors.New("OOM"), Outcome: retry.NotExecuted, Answered: true, ReadOnly: true}
-	// Denied means that the server refuses the call, however often it is sent.
+	// Denied means that the server rejects the call, however often it is sent.
 	Denied = &retry.Error{Err: errors.New("NOPERM"), Outcome: retry.Executed, Answered: true}
 )
 
@@ -41,7 +41,7 @@ type Call struct {
 type Fault struct {
 	Before, After time.Duration       // the time until the call is carried out, and from then until the reply
 	Err           *retry.Error        // what the process gets in place of a reply
-	Reply         func(*permit.Reply) // turns a refusal into the reply to an acquire, which is not carried out
+	Reply         func(*permit.Reply) // turns a rejection into the reply to an acquire, which is not carried out
 	Runs          bool                // the call is carried out even if Err is set
 	Reads         bool                // the call is carried out in spite of Err if it writes nothing
 }

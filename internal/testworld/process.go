@@ -54,10 +54,10 @@ func (p *Process) Always(f Fault) { p.locked(func() { p.always = f }) }
 // Cut makes every call fail with err without being carried out.
 func (p *Process) Cut(err *retry.Error) { p.Always(Fault{Err: err}) }
 
-// RefuseWrites makes every call that would write fail with err, while the others work.
-func (p *Process) RefuseWrites(err *retry.Error) { p.Always(Fault{Err: err, Reads: true}) }
+// RejectWrites makes every call that would write fail with err, while the others work.
+func (p *Process) RejectWrites(err *retry.Error) { p.Always(Fault{Err: err, Reads: true}) }
 
-// Mend undoes Cut, RefuseWrites and Always.
+// Mend undoes Cut, RejectWrites and Always.
 func (p *Process) Mend() { p.Always(Fault{}) }
 
 // Hook sets a function that is called before each call for which Next has set no fault, and returns the fault of that
@@ -140,15 +140,15 @@ func (p *Process) Shard(key string) (shard any, ok bool) {
 }
 
 // AcquireAll takes all parts at one instant, or none of them.
-func (p *Process) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (refused []int, err error) {
+func (p *Process) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error) {
 	list, first := unwrapped(parts), parts[0].Limiter.(*Limiter)
 	_, err = p.send(Call{Op: "acquire_all", Key: first.key, ID: parts[0].ID, Replay: replay}, func() error {
 		for _, part := range parts {
 			part.Limiter.(*Limiter).requireNew(part.ID, replay)
 		}
-		refused, err = p.conn.AcquireAll(context.WithoutCancel(ctx), list, replay)
+		rejected, err = p.conn.AcquireAll(context.WithoutCancel(ctx), list, replay)
 		for _, part := range parts {
-			if err == nil && len(refused) == 0 {
+			if err == nil && len(rejected) == 0 {
 				part.Limiter.(*Limiter).ledger().add(Grant{ID: part.ID, At: now(), Permits: part.Permits})
 			}
 		}
@@ -160,7 +160,7 @@ func (p *Process) AcquireAll(ctx context.Context, parts []permit.Part, replay bo
 	for i := range parts {
 		parts[i].Type = list[i].Type
 	}
-	return refused, err
+	return rejected, err
 }
 
 // A Limiter is a limiter of a Server as one process reaches it. It implements the Backend of a Handle.

@@ -95,7 +95,7 @@ func checkDeadlines(ctx context.Context, s Subject) error {
 		if _, _, err := c.exhaust(); err != nil {
 			return err
 		}
-		if err := look("after a refusal", true); err != nil {
+		if err := look("after a rejection", true); err != nil {
 			return err
 		}
 		time.Sleep(c.Rate.Interval)

@@ -81,7 +81,7 @@ func Checks() []Check {
 		{"NoDrift", checkDrift},
 		{"Idle", checkIdle},
 		{"WaitIsExact", checkWait},
-		{"RefusedSpendsNothing", checkRefused},
+		{"RejectedSpendsNothing", checkRejected},
 		{"PeekSpendsNothing", checkPeek},
 		{"ManyPermits", checkMany},
 		{"Reserve", checkReserve},
@@ -163,7 +163,7 @@ func (c *caller) allow(n int64) (limit.Result, error) {
 		return r, fmt.Errorf("Allow(%d) at %v granted what has to wait: %+v", n, c.now(), r)
 	}
 	if !r.Granted && r.Wait <= 0 {
-		return r, fmt.Errorf("Allow(%d) at %v refused without a wait: %+v", n, c.now(), r)
+		return r, fmt.Errorf("Allow(%d) at %v rejected without a wait: %+v", n, c.now(), r)
 	}
 	return r, nil
 }
@@ -175,7 +175,7 @@ func (c *caller) book(n int64, later time.Duration, r limit.Result) {
 	}
 }
 
-// exhaust asks for single permits until one is refused, and returns how many were granted and the refusal.
+// exhaust asks for single permits until one is rejected, and returns how many were granted and the rejection.
 func (c *caller) exhaust() (got int64, r limit.Result, err error) {
 	for limit := c.Bound(c.Resolution, 1) + 1; ; got++ {
 		if r, err = c.allow(1); err != nil || !r.Granted {

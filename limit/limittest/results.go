@@ -11,10 +11,10 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// checkWait tests that a call just before the end of the wait is refused, and one at its end is granted.
+// checkWait tests that a call just before the end of the wait is rejected, and one at its end is granted.
 func checkWait(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
-	refused := 0
+	rejected := 0
 	for range 300 {
 		n := 1 + c.random.Int64N(c.Largest)
 		r, err := c.allow(n)
@@ -25,7 +25,7 @@ func checkWait(ctx context.Context, s Subject) error {
 			time.Sleep(c.upTo(c.each()))
 			continue
 		}
-		refused++
+		rejected++
 		if r.Wait > c.Resolution {
 			time.Sleep(r.Wait - c.Resolution)
 			early, err := c.allow(n)
@@ -47,14 +47,14 @@ func checkWait(ctx context.Context, s Subject) error {
 			return fmt.Errorf("%d permits, told to wait %v: after that the result was %+v", n, r.Wait, then)
 		}
 	}
-	if refused == 0 {
-		return errors.New("nothing was ever refused")
+	if rejected == 0 {
+		return errors.New("nothing was ever rejected")
 	}
 	return nil
 }
 
-// checkRefused tests that a wait does not change, however often the caller is refused meanwhile.
-func checkRefused(ctx context.Context, s Subject) error {
+// checkRejected tests that a wait does not change, however often the caller is rejected meanwhile.
+func checkRejected(ctx context.Context, s Subject) error {
 	c := s.caller(ctx)
 	for range 20 {
 		_, r, err := c.exhaust()
@@ -63,12 +63,12 @@ func checkRefused(ctx context.Context, s Subject) error {
 		}
 		due := c.now() + r.Wait
 		for range 50 {
-			if err := c.stillRefused(due, r.Remaining); err != nil {
+			if err := c.stillRejected(due, r.Remaining); err != nil {
 				return err
 			}
 		}
 		for step := c.round(r.Wait / 40); c.now()+step < due; time.Sleep(step) {
-			if err := c.stillRefused(due, r.Remaining); err != nil {
+			if err := c.stillRejected(due, r.Remaining); err != nil {
 				return err
 			}
 		}
@@ -77,13 +77,13 @@ func checkRefused(ctx context.Context, s Subject) error {
 			return err
 		}
 		if !r.Granted {
-			return fmt.Errorf("refused calls made the wait longer: %+v", r)
+			return fmt.Errorf("rejected calls made the wait longer: %+v", r)
 		}
 	}
 	return nil
 }
 
-func (c *caller) stillRefused(due time.Duration, remaining int64) error {
+func (c *caller) stillRejected(due time.Duration, remaining int64) error {
 	r, err := c.allow(1)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func checkMany(ctx context.Context, s Subject) error {
 			return err
 		}
 		if p != before {
-			return fmt.Errorf("a call that was refused changed %+v to %+v", before, p)
+			return fmt.Errorf("a call that was rejected changed %+v to %+v", before, p)
 		}
 		if p.Remaining > 0 && !c.Unbounded {
 			r, err := c.allow(p.Remaining)
@@ -184,7 +184,7 @@ func checkMany(ctx context.Context, s Subject) error {
 				return err
 			}
 			if !r.Granted {
-				return fmt.Errorf("%d permits remained and were refused: %+v", p.Remaining, r)
+				return fmt.Errorf("%d permits remained and were rejected: %+v", p.Remaining, r)
 			}
 		}
 		time.Sleep(c.upTo(c.Rate.Interval))

@@ -59,7 +59,7 @@ else
   end
   answer = ',' .. table.concat(reply, ' ', 3)
 end
--- A refused call need not be saved, as no part is lost, unless the clock was put back: then time counts from
+-- A rejected call need not be saved, as no part is lost, unless the clock was put back: then time counts from
 -- now on.
 if id ~= '' and (took > 0 or back) then
   --#use remember

@@ -82,10 +82,10 @@ const edgeTable = `edge: 1 request that opens a window, 4 just before its end (0
 after it (1.05s)
 limit 5 per 1s, 10 permits asked, turns up to 1s ahead
 
-limiter          admitted  refused     worst  of limit   bound   waited     told
-FixedWindow            10        0         9   1.80x !       9        -        -
-SlidingLog              6        4         5   1.00x         5        -    900ms
-LeakyQueue              6        4         5   1.00x         5    700ms    100ms
+limiter          admitted  rejected     worst  of limit   bound   waited     told
+FixedWindow            10         0         9   1.80x !       9        -        -
+SlidingLog              6         4         5   1.00x         5        -    900ms
+LeakyQueue              6         4         5   1.00x         5    700ms    100ms
 
 admitted per 100ms; █ is up to 5, · nothing
 asked           ▂········▇█·······
@@ -119,7 +119,7 @@ func TestCompareTable(t *testing.T) {
 	code, out, _ = rrlCompare(t, "--case", "edge", "--limiter", "LeakyQueue", "--wait", "0s")
 	require.Equal(t, command.ExitOK, code)
 	require.Contains(t, out, "\nlimit 5 per 1s, 10 permits asked\n")
-	require.Contains(t, out, "\nLeakyQueue              2        8         2   0.40x         5        -    200ms\n")
+	require.Contains(t, out, "\nLeakyQueue              2         8         2   0.40x         5        -    200ms\n")
 	require.NotContains(t, out, aheadLegend[0])
 }
 
@@ -161,7 +161,7 @@ func TestCompareJSON(t *testing.T) {
 	require.Len(t, lines, 3)
 	require.JSONEq(t, `{"event":"case","case":"edge","about":"1 request that opens a window, 4 just before its end (0.95s), 5 just after it (1.05s)",
 		"permits":5,"interval_ms":1000,"wait_us":1000000,"asked_permits":10,"bin_ms":100}`, lines[0])
-	require.JSONEq(t, `{"event":"limiter","case":"edge","limiter":"FixedWindow","admitted_permits":10,"refused_permits":0,
+	require.JSONEq(t, `{"event":"limiter","case":"edge","limiter":"FixedWindow","admitted_permits":10,"rejected_permits":0,
 		"worst_window":9,"above_limit":true,"bound":9,"longest_wait_us":0,"longest_told_us":0,
 		"admitted_per_bin":[1,0,0,0,0,0,0,0,0,4,5]}`, lines[1])
 	var f jsonFile
@@ -179,8 +179,8 @@ func TestComparePattern(t *testing.T) {
 	require.Equal(t, command.ExitOK, code, errs)
 	require.True(t, strings.HasPrefix(out, "pattern: the requests of "), out)
 	require.Contains(t, out, "limit 10 per 1s, 19 permits asked")
-	require.Contains(t, out, "\nSlidingLog             10        9        10   1.00x        10        -    900ms\n")
-	require.Contains(t, out, "\nTokenBucket            19        0        19   1.90x !      19        -        -\n")
+	require.Contains(t, out, "\nSlidingLog             10         9        10   1.00x        10        -    900ms\n")
+	require.Contains(t, out, "\nTokenBucket            19         0        19   1.90x !      19        -        -\n")
 
 	code, out, errs = rrlCompare(t, append(args, "--case", "edge")...)
 	require.Equal(t, command.ExitOK, code, errs)

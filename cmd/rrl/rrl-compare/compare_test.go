@@ -66,7 +66,7 @@ func TestCompareCases(t *testing.T) {
 			{"DebtBucket", 20 + 1667 + 99, 1667 + 99, 0}, // and one goes into debt
 			// The same, with one turn every 3ms.
 			{"LeakyQueue", 20 + 1666 + 99, 1000, -1},
-			// No debt is longer than 3s, so no request is refused.
+			// No debt is longer than 3s, so no request is rejected.
 			{"SmoothBursty", 2000, 1980, -1},
 		},
 		"edge": {
@@ -87,7 +87,7 @@ func TestCompareCases(t *testing.T) {
 			// 1.5 are stored at 1.05s: two requests pass at once, and the others 100ms, 300ms and 500ms later.
 			{"SmoothBursty", 10, 9, 500 * ms},
 			// A cold permit takes 520ms, and at 0.95s the limiter is cold again. The turns are after 0, 520ms and 880ms,
-			// and the next one, after 1.1s, is refused; at 1.05s that turn is 1s ahead.
+			// and the next one, after 1.1s, is rejected; at 1.05s that turn is 1s ahead.
 			{"SmoothWarmingUp", 5, 3, time.Second},
 		},
 		"trickle": {
@@ -133,7 +133,7 @@ func TestCompareCases(t *testing.T) {
 			// take what flows in.
 			{"TokenBucket", 48, 18, 0},
 			{"GCRA", 48, 18, 0},
-			// The second large request goes into a debt of 6.5, for which six small ones are refused. The third finds a
+			// The second large request goes into a debt of 6.5, for which six small ones are rejected. The third finds a
 			// debt.
 			{"DebtBucket", 50, 18, 0},
 			// The first large request has its turn at 1s, behind 9 small ones; all later ones have to wait for 8
@@ -197,14 +197,14 @@ func TestCompareWaits(t *testing.T) {
 	}
 }
 
-// TestCompareAddsUp checks that under any traffic every request is admitted or refused, no window exceeds the
+// TestCompareAddsUp checks that under any traffic every request is admitted or rejected, no window exceeds the
 // limiter's bound, and the pictures show the numbers of the table.
 func TestCompareAddsUp(t *testing.T) {
 	for name, c := range compared(t) {
 		asked := c.asked().admitted
 		require.Len(t, c.outcomes, 11)
 		for _, o := range c.outcomes {
-			require.Equal(t, asked, o.admitted+o.refused, "%s, %s", name, o.limiter)
+			require.Equal(t, asked, o.admitted+o.rejected, "%s, %s", name, o.limiter)
 			require.LessOrEqual(t, o.worst, o.bound, "%s, %s", name, o.limiter)
 			sum, most := int64(0), int64(0)
 			for _, n := range c.perBin(o) {
@@ -215,7 +215,7 @@ func TestCompareAddsUp(t *testing.T) {
 			}
 			require.Equal(t, o.admitted, sum, "%s, %s", name, o.limiter)
 			require.Equal(t, o.worst, most, "%s, %s", name, o.limiter)
-			require.Equal(t, o.refused > 0, o.told > 0, "%s, %s", name, o.limiter)
+			require.Equal(t, o.rejected > 0, o.told > 0, "%s, %s", name, o.limiter)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func TestCompareIsTheLimitersOwn(t *testing.T) {
 	}
 }
 
-// TestCompareWithoutWaiting checks that without patience no request waits: limiters that hand out turns refuse like
+// TestCompareWithoutWaiting checks that without patience no request waits: limiters that hand out turns reject like
 // the others.
 func TestCompareWithoutWaiting(t *testing.T) {
 	edge := theCases()[1]

@@ -87,7 +87,7 @@ func (c *comparison) axes(outcomes []outcome) axes {
 func (c *comparison) cell(o outcome, a axes) cell {
 	return cell{
 		title: o.limiter,
-		said: fmt.Sprintf("%d of %d admitted; most in %v: %d, %s", o.admitted, o.admitted+o.refused,
+		said: fmt.Sprintf("%d of %d admitted; most in %v: %d, %s", o.admitted, o.admitted+o.rejected,
 			c.rate.Interval, o.worst, o.times(c.rate.Permits)),
 		above:   o.worst > c.rate.Permits,
 		bins:    c.perBin(o),

@@ -92,7 +92,7 @@ func (c contestant) asker(ctx context.Context, rdb *redis.Client, client *rateli
 			return adapted.Allow(ctx, n)
 		}, nil
 	}
-	l, err := limit.NewShared(rdb, c.name, c.algorithm(r), limit.WithoutKnownRefusals()) // only the clock of Redis moves
+	l, err := limit.NewShared(rdb, c.name, c.algorithm(r), limit.WithoutCachedRejections()) // only the clock of Redis moves
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}

@@ -27,19 +27,19 @@ type comparison struct {
 
 // An outcome is that of one limiter. Its counts are permits.
 type outcome struct {
-	limiter           string
-	bound             int64 // the most that the limiter promises to admit in a window of the interval
-	admitted, refused int64
-	grants            []window.Grant // by the time from which they may be used
-	worst             int64          // the most in any window of the interval
-	waited            time.Duration  // the longest wait of a request that was admitted
-	told              time.Duration  // the longest wait that a refused request was told
+	limiter            string
+	bound              int64 // the most that the limiter promises to admit in a window of the interval
+	admitted, rejected int64
+	grants             []window.Grant // by the time from which they may be used
+	worst              int64          // the most in any window of the interval
+	waited             time.Duration  // the longest wait of a request that was admitted
+	told               time.Duration  // the longest wait that a rejected request was told
 }
 
 // virtualBegin is when every traffic begins, by the clock of the embedded Redis.
 var virtualBegin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// compare sends t to each of who, to as many at a time as there are processors. Refused requests are not
+// compare sends t to each of who, to as many at a time as there are processors. Rejected requests are not
 // repeated.
 func (t traffic) compare(ctx context.Context, who []contestant, wait time.Duration) (comparison, error) {
 	c := comparison{traffic: t, requests: t.arrivals(), wait: wait, outcomes: make([]outcome, len(who))}
@@ -95,7 +95,7 @@ func (c *comparison) play(ctx context.Context, who contestant) (outcome, error) 
 			return o, fmt.Errorf("%s at %v: %w", who.name, r.at, err)
 		}
 		if !got.Granted {
-			o.refused += r.permits
+			o.rejected += r.permits
 			o.told = max(o.told, got.Wait)
 			continue
 		}
@@ -150,7 +150,7 @@ func binFor(length time.Duration) time.Duration {
 	}
 }
 
-// asked returns the outcome of a limiter that refuses nothing.
+// asked returns the outcome of a limiter that rejects nothing.
 func (c *comparison) asked() outcome {
 	o := outcome{limiter: "asked"}
 	for _, r := range c.requests {

@@ -59,10 +59,10 @@ func (v *compareTable) comparison(c comparison) {
 		line += fmt.Sprintf(", turns up to %v ahead", c.wait)
 	}
 	v.println(line, "")
-	v.println(v.paint(term.Dim, fmt.Sprintf("%-15s %9s %8s %9s %9s %7s %8s %8s",
-		"limiter", "admitted", "refused", "worst", "of limit", "bound", "waited", "told")))
+	v.println(v.paint(term.Dim, fmt.Sprintf("%-15s %9s %9s %9s %9s %7s %8s %8s",
+		"limiter", "admitted", "rejected", "worst", "of limit", "bound", "waited", "told")))
 	for _, o := range c.outcomes {
-		row := fmt.Sprintf("%-15s %9d %8d %9d %9s %7d %8s %8s", o.limiter, o.admitted, o.refused, o.worst,
+		row := fmt.Sprintf("%-15s %9d %9d %9d %9s %7d %8s %8s", o.limiter, o.admitted, o.rejected, o.worst,
 			o.ofLimit(c.rate.Permits), o.bound, short(o.waited), short(o.told))
 		if o.worst > c.rate.Permits {
 			row = v.paint(term.Red, row)
@@ -79,12 +79,12 @@ func (v *compareTable) file(name string) { v.println("wrote " + survey.Visible(n
 var compareLegend = []string{
 	"Counts are permits. worst: the most in any window of the interval; ! is above the limit.",
 	"bound: the most that the limiter promises to admit in one. told: the longest time that",
-	"a refused request was told until it would be granted; nobody asks again.",
+	"a rejected request was told until it would be granted; nobody asks again.",
 }
 
 var aheadLegend = []string{
 	"LeakyQueue, SmoothBursty and SmoothWarmingUp hand out turns ahead of their time: such a",
-	"request counts at its turn, and waited is the longest. The others grant at once or refuse.",
+	"request counts at its turn, and waited is the longest. The others grant at once or reject.",
 }
 
 func (v *compareTable) end() error {
@@ -152,7 +152,7 @@ type jsonOutcome struct {
 	Case     string  `json:"case"`
 	Limiter  string  `json:"limiter"`
 	Admitted int64   `json:"admitted_permits"`
-	Refused  int64   `json:"refused_permits"`
+	Rejected int64   `json:"rejected_permits"`
 	Worst    int64   `json:"worst_window"` // the most in any window of the interval
 	Above    bool    `json:"above_limit"`
 	Bound    int64   `json:"bound"`
@@ -176,7 +176,7 @@ func (v *compareJSON) comparison(c comparison) {
 	v.write(jsonCase{"case", c.name, c.about, c.rate.Permits, c.rate.Interval.Milliseconds(), c.wait.Microseconds(),
 		c.asked().admitted, c.bin.Milliseconds()})
 	for _, o := range c.outcomes {
-		v.write(jsonOutcome{"limiter", c.name, o.limiter, o.admitted, o.refused, o.worst, o.worst > c.rate.Permits,
+		v.write(jsonOutcome{"limiter", c.name, o.limiter, o.admitted, o.rejected, o.worst, o.worst > c.rate.Permits,
 			o.bound, o.waited.Microseconds(), o.told.Microseconds(), c.perBin(o)})
 	}
 }

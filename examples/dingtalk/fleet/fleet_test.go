@@ -62,9 +62,9 @@ func TestWaitAndStop(t *testing.T) {
 	})
 }
 
-// TestStartRefusesWrongOptions checks that Start returns an error for wrong options of a service, and leaves nothing
+// TestStartRejectsWrongOptions checks that Start returns an error for wrong options of a service, and leaves nothing
 // behind.
-func TestStartRefusesWrongOptions(t *testing.T) {
+func TestStartRejectsWrongOptions(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		_, err := Start(t.Context(), NewLimits(rdb, redistest.Key(t)), time.Second, []Service{
 			{Name: "a", Network: &http.Transport{}, Limited: []httplimit.Option{httplimit.WithProfile(platform.DingTalk(""))}},

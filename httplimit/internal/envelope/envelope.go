@@ -10,7 +10,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// An Envelope is the frame in which a platform's gateway says that it refused a call. Whatever users of
+// An Envelope is the frame in which a platform's gateway says that it rejected a call. Whatever users of
 // the platform wrote comes back through the same hosts, with 200: files and media, of any name, type and
 // content; pages and JSON that quote texts and names. So a body's fields count only within the frame, and
 // what costs much only where the body has nothing but these fields. docs/outbound.md has the table.
@@ -31,7 +31,7 @@ func Statuses(list ...int) func(int) bool {
 	return func(status int) bool { return slices.Contains(list, status) }
 }
 
-// MaxSize is more than any documented refusal has, and less than most files.
+// MaxSize is more than any documented rejection has, and less than most files.
 const MaxSize = 4 << 10
 
 // Outside says why an answer does not come in the envelope; "" when it does.
@@ -62,7 +62,7 @@ func (e Envelope) Serves(request *http.Request, status int) bool {
 const AtDownload = "the path serves files"
 
 // IsFile reports whether a body is something that was stored, by its header: with a Content-Disposition
-// of any kind, since inline has a file's name as well, or a range of it. No documented refusal has one.
+// of any kind, since inline has a file's name as well, or a range of it. No documented rejection has one.
 func IsFile(status int, header http.Header) bool {
 	return status == http.StatusPartialContent || len(header["Content-Disposition"]) > 0 || len(header["Content-Range"]) > 0
 }

@@ -24,7 +24,7 @@ type shape struct {
 }
 
 // A Hint is the part of a pattern that tells it from most requests: its method, and the last part of its path that is no
-// wildcard. A list of hints is searched faster than the patterns themselves. The zero Hint refuses no request.
+// wildcard. A list of hints is searched faster than the patterns themselves. The zero Hint rejects no request.
 type Hint struct {
 	method  string // "" for any
 	literal string // "" for a pattern of wildcards
@@ -162,7 +162,7 @@ func (p *Pattern) MayMatch(method, host string, path *Path) bool {
 // Hint returns the pattern's hint.
 func (p *Pattern) Hint() Hint { return p.shape.hint }
 
-// Decide reports whether r belongs to the pattern, as Matches does, for a request that MayMatch has not refused.
+// Decide reports whether r belongs to the pattern, as Matches does, for a request that MayMatch has not rejected.
 func (p *Pattern) Decide(r *http.Request) bool {
 	// Not the pattern that Handler answers: it names one for redirects too.
 	h, _ := p.mux.Handler(r)
@@ -171,7 +171,7 @@ func (p *Pattern) Decide(r *http.Request) bool {
 
 // SetPathValues sets the path values of r, which must belong to the pattern.
 func (p *Pattern) SetPathValues(r *http.Request) {
-	uri := r.RequestURI // of a request that a server received; the mux itself would refuse "*"
+	uri := r.RequestURI // of a request that a server received; the mux itself would reject "*"
 	r.RequestURI = ""
 	p.mux.ServeHTTP(nil, r) // hit writes nothing
 	r.RequestURI = uri

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzMatches: what is refused by a pattern's hint or shape the mux refuses as well, whatever the pattern and the request.
+// FuzzMatches: what is rejected by a pattern's hint or shape the mux rejects as well, whatever the pattern and the request.
 func FuzzMatches(f *testing.F) {
 	patterns := []string{"/", "/{$}", "/a", "/a/", "/a/{$}", "/a/{x}", "/a/{x}/", "/a/{x}/b", "/a/{x...}", "/{a}/{b}", "GET /a", "POST /a/{x}",
 		"api.example.com/a", "GET API.Example.com/a/{x}", "/a%2Fb", "/%61/b", "/a/{x}/{$}", "HEAD /a/b", "CONNECT x/", "/a//b", "/a b", " /a", "/\u00fc", "\r/0", "GET \t/a "}
@@ -36,7 +36,7 @@ func FuzzMatches(f *testing.F) {
 	})
 }
 
-// TestShapesAreTight: the shape alone refuses what differs in the method, the host, a literal or the number of parts.
+// TestShapesAreTight: the shape alone rejects what differs in the method, the host, a literal or the number of parts.
 func TestShapesAreTight(t *testing.T) {
 	for _, c := range []struct {
 		pattern, method, host, path string
@@ -62,7 +62,7 @@ func TestShapesAreTight(t *testing.T) {
 	}
 }
 
-// A proxy passes on a request as a server received it, with a RequestURI that http.ServeMux refuses by itself.
+// A proxy passes on a request as a server received it, with a RequestURI that http.ServeMux rejects by itself.
 func TestPathValuesOfARequestThatAServerReceived(t *testing.T) {
 	p, problem := Compile("/{rest...}")
 	require.Empty(t, problem)

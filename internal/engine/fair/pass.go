@@ -36,8 +36,8 @@ func (p *Pass) set(permits int64) {
 // Close lets nobody pass any more.
 func (p *Pass) Close() { p.set(0) }
 
-// Refused lets others pass the first in line, whose request for that many permits the reply refuses.
-func (p *Pass) Refused(s *Share, a *permit.Reply, permits int64) {
+// Rejected lets others pass the first in line, whose request for that many permits the reply rejects.
+func (p *Pass) Rejected(s *Share, a *permit.Reply, permits int64) {
 	switch {
 	case s.Contended() && s.IsLarge(permits):
 		if p.permits != math.MaxInt64 {
@@ -50,7 +50,7 @@ func (p *Pass) Refused(s *Share, a *permit.Reply, permits int64) {
 	}
 }
 
-// spare returns how many permits are left when a request is granted that the reply refuses, if nobody else takes
+// spare returns how many permits are left when a request is granted that the reply rejects, if nobody else takes
 // any.
 func spare(a *permit.Reply, permits int64) int64 {
 	if a.Next != permit.Done || a.Rate.MinGap > 0 || a.Wait > a.Rate.Interval {
@@ -81,7 +81,7 @@ func (p *Pass) Return(t Ticket, granted int64) {
 	}
 }
 
-// Wait records that the call of t was refused, and nobody may pass before the given instant.
+// Wait records that the call of t was rejected, and nobody may pass before the given instant.
 func (p *Pass) Wait(t Ticket, until time.Time) {
 	if t.round == p.round {
 		p.askAt = until

@@ -10,7 +10,7 @@ import (
 )
 
 // TestPassIsWhatTheFirstLeaves checks how many permits may be taken by those behind a request for 60, which a reply
-// refuses while nobody else takes part: what is left when it is granted.
+// rejects while nobody else takes part: what is left when it is granted.
 func TestPassIsWhatTheFirstLeaves(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -24,7 +24,7 @@ func TestPassIsWhatTheFirstLeaves(t *testing.T) {
 		{"a minGap", permit.Reply{Available: 90, Rate: permit.Rate{Permits: 100, Interval: time.Second, MinGap: 1}}, 0},
 	} {
 		var p fair.Pass
-		p.Refused(&fair.Share{}, &c.reply, 60)
+		p.Rejected(&fair.Share{}, &c.reply, 60)
 		require.Equal(t, c.want > 0, p.Opens(begin), c.name)
 		for i := range c.want {
 			var one fair.Ticket
@@ -41,7 +41,7 @@ func TestPassReturns(t *testing.T) {
 	var p fair.Pass
 	alone := &fair.Share{}
 	a := &permit.Reply{Available: 70, Rate: rate}
-	p.Refused(alone, a, 60)
+	p.Rejected(alone, a, 60)
 	var ticket fair.Ticket
 	require.True(t, p.Take(alone, 4, 60, &ticket))
 	require.True(t, p.Take(alone, 6, 60, &ticket))
@@ -69,11 +69,11 @@ func TestPassBesideOthers(t *testing.T) {
 	p := process{rate: rate}
 	p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, permit.Others{Mine: 50, Kin: 50, Tags: []int64{7}})
 	var pass fair.Pass
-	pass.Refused(&p.Share, refused(permit.Others{}, begin), 60)
+	pass.Rejected(&p.Share, rejected(permit.Others{}, begin), 60)
 	for range 1000 {
 		require.True(t, pass.Take(&p.Share, 10, 60, &fair.Ticket{}))
 	}
 	require.False(t, pass.Take(&p.Share, 40, 60, &fair.Ticket{}), "it is large, too")
-	pass.Refused(&p.Share, refused(permit.Others{}, begin), 10)
+	pass.Rejected(&p.Share, rejected(permit.Others{}, begin), 10)
 	require.False(t, pass.Opens(begin))
 }

@@ -18,7 +18,7 @@ import (
 // rate. Redisson's part is at most half, however many JVMs there are, because they cannot be told apart; the processes of
 // this package share the rest equally. A part that is not used goes to those that use theirs.
 //
-// The newest members show who holds permits; they are read once an interval. A caller that is refused leaves no member.
+// The newest members show who holds permits; they are read once an interval. A caller that is rejected leaves no member.
 // Therefore processes of this package that wait leave tripwires in the set. Redisson's callers reclaim them unknowingly
 // and so reveal that they take part; see scripts/acquire.lua.
 //
@@ -29,9 +29,9 @@ type Share struct {
 	recentGrants
 	others
 
-	refused   time.Time // when the waiters were last refused
+	rejected  time.Time // when the waiters were last rejected
 	wireLeft  bool      // whether they left a tripwire then
-	wireBegin time.Time // when the call began that was refused then
+	wireBegin time.Time // when the call began that was rejected then
 	touched   time.Time // when another call of this process, which may have reclaimed the tripwire, last began or ended
 
 	clockMS int64     // the last known instant of the limiter's clock
@@ -42,7 +42,7 @@ type Share struct {
 // A Waiter is a caller that waits, as far as a Share needs to know it.
 type Waiter struct {
 	Permits  int64
-	Refused  bool      // at least once
+	Rejected bool      // at least once
 	Deadline time.Time // zero for none
 }
 
@@ -64,7 +64,7 @@ func (s *Share) Touch(now time.Time) { s.touched = now }
 // Allowance returns the allowance of a call that is about to leave, and whose first request is w. The first in line
 // wants head permits.
 func (s *Share) Allowance(head int64, w Waiter, r permit.Rate, now time.Time) permit.Allowance {
-	if r.Type != permit.Overall || r.Interval <= 0 || s.refused.IsZero() || now.Sub(s.refused) > forgetAfter*r.Interval {
+	if r.Type != permit.Overall || r.Interval <= 0 || s.rejected.IsZero() || now.Sub(s.rejected) > forgetAfter*r.Interval {
 		return permit.Allowance{} // permits are not scarce
 	}
 	a := permit.Allowance{On: true, Age: -1, Survey: s.mustSurvey(now, r.Interval)}
@@ -74,7 +74,7 @@ func (s *Share) Allowance(head int64, w Waiter, r permit.Rate, now time.Time) pe
 		switch spare := -s.lacks(w.Permits); {
 		case spare >= 0:
 			a.May, a.Age = s.young(w.Permits, spare, now, r.Interval)
-			if a.May > 0 && w.Permits > 1 && w.Refused && !s.IsLarge(w.Permits) {
+			if a.May > 0 && w.Permits > 1 && w.Rejected && !s.IsLarge(w.Permits) {
 				a.Wants = int(min(255, math.Ceil(255*float64(w.Permits)/float64(max(1, r.Permits)))))
 			}
 		case s.urgent && s.mayBorrow():
@@ -112,8 +112,8 @@ func (s *Share) accrueFor(head int64, now time.Time, interval time.Duration) {
 // clock returns what the limiter's clock shows at now, as far as that is known.
 func (s *Share) clock(now time.Time) int64 { return s.clockMS + now.Sub(s.clockAt).Milliseconds() }
 
-// Counts reports whether replies are to be learned from, which they are once the line has been refused.
-func (s *Share) Counts() bool { return !s.refused.IsZero() }
+// Counts reports whether replies are to be learned from, which they are once the line has been rejected.
+func (s *Share) Counts() bool { return !s.rejected.IsZero() }
 
 // Learn takes in what the reply to a call for a limiter of rate r says about others. It returns the allowance of the rest of
 // the call, if that goes on.
@@ -151,10 +151,10 @@ func (s *Share) Learn(c Call, a *permit.Reply, r permit.Rate, now time.Time) per
 	return c.Allowance
 }
 
-// Next returns how soon w, the first of a call with an allowance for that grace, which was refused with a, could be
+// Next returns how soon w, the first of a call with an allowance for that grace, which was rejected with a, could be
 // served, and how long the line sleeps, in which that many others stand behind w.
 func (s *Share) Next(w Waiter, behind int, grace time.Duration, a *permit.Reply, r permit.Rate, now time.Time) (soon, wait time.Duration) {
-	s.refused = now
+	s.rejected = now
 	if grace == 0 || a.Next != permit.Done || w.Permits == 0 {
 		return a.Wait, a.Wait
 	}

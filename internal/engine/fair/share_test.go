@@ -18,8 +18,8 @@ var (
 
 func at(d time.Duration) time.Time { return begin.Add(d) }
 
-// refused returns the reply to a call that is refused, and has learned o.
-func refused(o permit.Others, now time.Time) *permit.Reply {
+// rejected returns the reply to a call that is rejected, and has learned o.
+func rejected(o permit.Others, now time.Time) *permit.Reply {
 	return &permit.Reply{Granted: []int64{0}, Wait: 200 * ms, Now: now, Rate: rate, Others: o}
 }
 
@@ -29,18 +29,18 @@ type process struct {
 	rate permit.Rate
 }
 
-// asks makes the calls of a waiter for that many permits, one after each reply, which are refused at the given instants.
+// asks makes the calls of a waiter for that many permits, one after each reply, which are rejected at the given instants.
 func (p *process) asks(permits int64, at []time.Time, replies ...permit.Others) (last permit.Allowance) {
 	for i, o := range replies {
 		last = p.Allowance(permits, fair.Waiter{Permits: permits}, p.rate, at[i])
-		a := refused(o, at[i])
+		a := rejected(o, at[i])
 		rest := p.Learn(fair.Call{Begin: at[i], Alone: true, Allowance: last}, a, p.rate, at[i])
-		p.Next(fair.Waiter{Permits: permits, Refused: true}, 0, rest.Grace, a, p.rate, at[i])
+		p.Next(fair.Waiter{Permits: permits, Rejected: true}, 0, rest.Grace, a, p.rate, at[i])
 	}
-	return p.Allowance(permits, fair.Waiter{Permits: permits, Refused: true}, p.rate, at[len(replies)])
+	return p.Allowance(permits, fair.Waiter{Permits: permits, Rejected: true}, p.rate, at[len(replies)])
 }
 
-// TestAloneAShareIsTheZeroValue checks that a process which is not refused, or sees nobody else, takes what it finds and
+// TestAloneAShareIsTheZeroValue checks that a process which is not rejected, or sees nobody else, takes what it finds and
 // waits as Redis says.
 func TestAloneAShareIsTheZeroValue(t *testing.T) {
 	p := process{rate: rate}
@@ -48,7 +48,7 @@ func TestAloneAShareIsTheZeroValue(t *testing.T) {
 	require.Zero(t, p.Allowance(3, w, rate, begin))
 	require.Zero(t, p.Learn(fair.Call{Begin: begin, Permits: 5}, &permit.Reply{Granted: []int64{1}, Rate: rate}, rate, begin))
 	require.Equal(t, fair.Share{}, p.Share, "nothing is kept")
-	soon, wait := p.Next(w, 0, 0, refused(permit.Others{}, begin), rate, begin)
+	soon, wait := p.Next(w, 0, 0, rejected(permit.Others{}, begin), rate, begin)
 	require.Equal(t, [2]time.Duration{200 * ms, 200 * ms}, [2]time.Duration{soon, wait})
 	require.Equal(t, permit.Allowance{On: true, Age: -1, Survey: true}, p.Allowance(3, w, rate, at(200*ms)), "from now on it looks for others")
 	require.False(t, p.Contended())
@@ -123,7 +123,7 @@ func TestAllowanceGrowsToTheShare(t *testing.T) {
 		{1, 20 * ms, 1},
 		{1, 200 * ms, 10},
 		{1, time.Second, 50},
-		{1, time.Hour, 0}, // nobody has been refused for long, so nothing is scarce
+		{1, time.Hour, 0}, // nobody has been rejected for long, so nothing is scarce
 		{10, 150 * ms, 0},
 		{10, 200 * ms, 10},
 		{60, 500 * ms, 0}, // a large one saves up half of what comes in beside the balance
@@ -131,7 +131,7 @@ func TestAllowanceGrowsToTheShare(t *testing.T) {
 	} {
 		p := process{rate: rate}
 		p.asks(c.permits, first, permit.Others{}, half)
-		a := p.Allowance(c.permits, fair.Waiter{Permits: c.permits, Refused: true}, rate, at(c.after))
+		a := p.Allowance(c.permits, fair.Waiter{Permits: c.permits, Rejected: true}, rate, at(c.after))
 		require.Equal(t, c.may, a.May, "%+v", c)
 		require.Equal(t, c.may == 10 && c.permits == 10, a.Wants > 0, "%+v: others are to save up for several permits", c)
 	}
@@ -145,9 +145,9 @@ func TestHoldingTheShareIsEnough(t *testing.T) {
 	p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, half)
 	granted := &permit.Reply{Granted: []int64{50}, Now: at(300 * ms), Rate: rate}
 	p.Learn(fair.Call{Permits: 50}, granted, rate, at(300*ms))
-	w := fair.Waiter{Permits: 1, Refused: true}
+	w := fair.Waiter{Permits: 1, Rejected: true}
 	require.Equal(t, int64(0), p.Allowance(1, w, rate, at(1299*ms)).May)
-	a := refused(permit.Others{Soon: 5 * ms}, at(600*ms))
+	a := rejected(permit.Others{Soon: 5 * ms}, at(600*ms))
 	a.Wait = 2 * time.Second
 	soon, wait := p.Next(w, 0, 10*ms, a, rate, at(600*ms))
 	require.Equal(t, 5*ms, soon)
@@ -164,7 +164,7 @@ func TestEarlyPermitsArePaidFor(t *testing.T) {
 	a := p.Allowance(1, fair.Waiter{Permits: 1}, rate, at(400*ms))
 	require.Equal(t, int64(21), a.May)
 	half.Young = 18
-	rest := p.Learn(fair.Call{Begin: at(400 * ms), Allowance: a}, refused(half, at(400*ms)), rate, at(400*ms))
+	rest := p.Learn(fair.Call{Begin: at(400 * ms), Allowance: a}, rejected(half, at(400*ms)), rate, at(400*ms))
 	require.Equal(t, int64(3), rest.May, "if the call goes on")
 	require.Equal(t, int64(3), p.Allowance(1, fair.Waiter{Permits: 1}, rate, at(400*ms)).May)
 }
@@ -191,8 +191,8 @@ func TestShortTimeIsLent(t *testing.T) {
 	} {
 		p := process{rate: rate}
 		p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, permit.Others{Mine: 50, Kin: 50, Tags: []int64{7}, Waiting: []int64{7, 0}})
-		w := fair.Waiter{Permits: 1, Refused: true, Deadline: at(deadline)}
-		_, wait := p.Next(w, 0, 10*ms, refused(permit.Others{Soon: 5 * ms}, begin), rate, begin)
+		w := fair.Waiter{Permits: 1, Rejected: true, Deadline: at(deadline)}
+		_, wait := p.Next(w, 0, 10*ms, rejected(permit.Others{Soon: 5 * ms}, begin), rate, begin)
 		require.InDelta(t, want.wait, wait, float64(ms), "deadline %v", deadline)
 		require.Equal(t, want.may, p.Allowance(1, w, rate, at(5*ms)).May, "deadline %v", deadline)
 	}

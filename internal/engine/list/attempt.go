@@ -48,7 +48,7 @@ func (s *attempt) attempt(ctx context.Context) (reply, error) {
 		if i, err := s.lookAll(ctx); err != nil {
 			return nothing, err
 		} else if i >= 0 {
-			return s.refusedBy(i, 0), nil
+			return s.rejectedBy(i, 0), nil
 		}
 		last := s.last()
 		if last < 0 {
@@ -74,7 +74,7 @@ func (s *attempt) attempt(ctx context.Context) (reply, error) {
 			}
 			tooLong := v.hasBegun() && due.After(v.begun.Add(maxReserved*v.Rate.Interval)) || !v.hasBegun() && i == last
 			if tooLong || s.w.isLate(0) || s.hasLeft() {
-				return s.refusedBy(last, due.Sub(now)), nil
+				return s.rejectedBy(last, due.Sub(now)), nil
 			}
 			if !v.Complete() && !v.due.IsZero() && v.look.Before(next) {
 				next = v.look
@@ -89,7 +89,7 @@ func (s *attempt) attempt(ctx context.Context) (reply, error) {
 	}
 }
 
-// last returns the index of the limiter that is due last among those that refuse, or -1.
+// last returns the index of the limiter that is due last among those that reject, or -1.
 func (s *attempt) last() int {
 	last := -1
 	for i := range s.list {
@@ -100,9 +100,9 @@ func (s *attempt) last() int {
 	return last
 }
 
-// refusedBy returns the reply that the i-th limiter keeps the list waiting.
-func (s *attempt) refusedBy(i int, wait time.Duration) reply {
-	return refusal(i, &permit.Reply{Wait: wait, Rate: s.list[i].Rate})
+// rejectedBy returns the reply that the i-th limiter keeps the list waiting.
+func (s *attempt) rejectedBy(i int, wait time.Duration) reply {
+	return rejection(i, &permit.Reply{Wait: wait, Rate: s.list[i].Rate})
 }
 
 // lookAll takes what has come back, renews what is held, and asks how long the rest takes. It begins with the limiters
@@ -190,7 +190,7 @@ func (s *attempt) gather(ctx context.Context, v *listPart) error {
 	return nil
 }
 
-// takeAll renews what is held and takes the rest. If one refuses, only what has been gathered stays.
+// takeAll renews what is held and takes the rest. If one rejects, only what has been gathered stays.
 func (s *attempt) takeAll(ctx context.Context) (granted bool, err error) {
 	granted = true
 	for i := range s.list {

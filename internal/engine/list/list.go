@@ -32,7 +32,7 @@ type Demand struct {
 // An Outcome is how a request for several limiters ended.
 type Outcome struct {
 	Granted  bool
-	Bound    int           // the index of the limiter that refused, -1 for none; of several, the one with the longest wait
+	Bound    int           // the index of the limiter that rejected, -1 for none; of several, the one with the longest wait
 	Wait     time.Duration // how long it takes until that limiter could grant its part
 	Degraded bool          // a policy decided at least one part
 }
@@ -95,8 +95,8 @@ type part struct {
 // A reply is an Outcome with what the line has to know about the limiter that bound.
 type reply struct {
 	Outcome
-	refused bool
-	rate    permit.Rate
+	rejected bool
+	rate     permit.Rate
 }
 
 var (
@@ -121,15 +121,15 @@ type waiter struct {
 }
 
 // acquire waits until all parts are granted, or the time of the caller is up. Each turn of the loop asks once: the
-// policies, if they decide; otherwise Redis, at once if no limiter is known to refuse, or else when that limiter lets w.
+// policies, if they decide; otherwise Redis, at once if no limiter is known to reject, or else when that limiter lets w.
 func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 	defer w.leaveLines()
 	w.since = time.Now()
-	a := nothing // the last reply; if a.refused is false, a.Bound is a limiter for which others wait
+	a := nothing // the last reply; if a.rejected is false, a.Bound is a limiter for which others wait
 	a.Bound = w.busy()
 	for {
 		if r, decided, err := w.tryLocal(ctx); decided {
-			if err != nil || r.Granted || w.engine.Config().RefuseEarly && w.isLate(r.Wait) {
+			if err != nil || r.Granted || w.engine.Config().RejectEarly && w.isLate(r.Wait) {
 				return r, err
 			}
 			w.leaveLines()
@@ -146,7 +146,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 		if a.Bound < 0 {
 			next, err = w.try(ctx)
 		} else {
-			if a.refused && (w.isLate(0) || w.engine.Config().RefuseEarly && w.isLate(a.Wait)) {
+			if a.rejected && (w.isLate(0) || w.engine.Config().RejectEarly && w.isLate(a.Wait)) {
 				return a.Outcome, nil
 			}
 			began := time.Now()
@@ -164,7 +164,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 		case err == nil && next.Granted:
 			return next.Outcome, nil
 		case err == nil:
-			w.noteRefusal(a, next)
+			w.noteRejection(a, next)
 			a = next
 		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.leaveLines()
@@ -193,20 +193,20 @@ func (w *waiter) waitAndTry(ctx context.Context, a reply) (next reply, inTime bo
 // tooLate returns the outcome of a list whose time was up while it waited after the reply a, which it has done since
 // began.
 func (w *waiter) tooLate(a reply, began time.Time) Outcome {
-	if !a.refused { // the list could not ask at all
+	if !a.rejected { // the list could not ask at all
 		a.Wait = time.Until(w.parts[a.Bound].Handle.Line().Grant)
 	}
 	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
 	return a.Outcome
 }
 
-// noteRefusal takes in that the list is refused, where a is the reply before next.
-func (w *waiter) noteRefusal(a, next reply) {
+// noteRejection takes in that the list is rejected, where a is the reply before next.
+func (w *waiter) noteRejection(a, next reply) {
 	w.fails = time.Time{}
-	if a.refused && next.Bound != a.Bound {
+	if a.rejected && next.Bound != a.Bound {
 		w.rebounds++
 	}
-	if !a.refused || next.Bound != a.Bound {
+	if !a.rejected || next.Bound != a.Bound {
 		w.boundSince = time.Now()
 	}
 }

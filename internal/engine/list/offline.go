@@ -9,7 +9,7 @@ import (
 // ring that requires all of the limiters' nodes to be down.
 
 // tryLocal asks the policies for all parts at once. It reports decided as false if they do not decide, because
-// Redis is up or one of them is closed. A refusal reports how long it takes if nobody else asks first, since
+// Redis is up or one of them is closed. A rejection reports how long it takes if nobody else asks first, since
 // nobody stands in line for several shares.
 func (w *waiter) tryLocal(ctx context.Context) (a Outcome, decided bool, err error) {
 	if !w.decidesLocally() {

@@ -53,7 +53,7 @@ func (s *attempt) standAll(ctx context.Context) (a reply, ok bool, err error) {
 		if s.w.isLate(0) {
 			v := &s.list[behind]
 			wait, err := v.Ask(ctx, v.Permits)
-			return s.refusedBy(behind, wait), false, err
+			return s.rejectedBy(behind, wait), false, err
 		}
 	}
 	return nothing, false, nil
@@ -75,7 +75,7 @@ func (s *attempt) waitForPlace(ctx context.Context, i int) (a reply, ok bool, er
 			return nothing, false, err
 		}
 		if wait > v.Rate.Interval && !v.allOrNothing() {
-			return s.refusedBy(i, wait), false, nil
+			return s.rejectedBy(i, wait), false, nil
 		}
 	}
 	v.look = time.Now().Add(max(time.Millisecond, min(wait, v.Rate.Interval/2)))

@@ -7,7 +7,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 )
 
-// This file serves a list that would otherwise starve: limiters that are wanted by many refuse it in turns, or
+// This file serves a list that would otherwise starve: limiters that are wanted by many reject it in turns, or
 // a peer in another process, which stands in no line of this one, always takes what the list waits for. The
 // list then reserves permits in Redis, one limiter after another, and is granted all of them when it has them.
 //
@@ -33,10 +33,10 @@ const (
 // reboundsToReserve is the number of moves from line to line after which a list reserves permits.
 const reboundsToReserve = 2
 
-// starves reports whether the list that a refuses has been passed over: its limiters refuse in turns, or one
-// has refused it for an interval, in which every permit came back once.
+// starves reports whether the list that a rejects has been passed over: its limiters reject in turns, or one
+// has rejected it for an interval, in which every permit came back once.
 func (w *waiter) starves(a reply) bool {
-	return a.refused && (w.rebounds >= reboundsToReserve || a.rate.Interval > 0 && time.Since(w.boundSince) > a.rate.Interval)
+	return a.rejected && (w.rebounds >= reboundsToReserve || a.rate.Interval > 0 && time.Since(w.boundSince) > a.rate.Interval)
 }
 
 // contend is what a starving list does after the reply a, and returns the next reply. The list reserves if it
@@ -79,7 +79,7 @@ func (w *waiter) contend(ctx context.Context, a reply) (next reply, ok bool, err
 	return next, true, err
 }
 
-// reserve gathers the permits of all limiters that refuse, so that they are complete at about the same time,
+// reserve gathers the permits of all limiters that reject, so that they are complete at about the same time,
 // until all are granted or may not be held any longer. What has not been granted by then goes back at once.
 func (w *waiter) reserve(ctx context.Context, a reply) (next reply, ok bool, err error) {
 	s := &attempt{w: w, work: w.newWork(), stop: make(chan struct{}), list: make([]listPart, len(w.parts))}

@@ -38,8 +38,8 @@ func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool,
 	if p.place == nil {
 		p.place = &engine.Place{Handle: p.Handle, Permits: p.Permits, Came: w.since, Deadline: w.deadline, Yields: w.hasPolicies()}
 	}
-	told := engine.Refusal{Recheck: w.engine.Recheck(a.rate), Rate: a.rate, Changes: p.changes}
-	if a.refused {
+	told := engine.Rejection{Recheck: w.engine.Recheck(a.rate), Rate: a.rate, Changes: p.changes}
+	if a.rejected {
 		told.Wait = max(a.Wait, 1)
 	}
 	for _, p := range w.parts { // so that none of them expires whose rate is known

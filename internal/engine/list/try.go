@@ -52,15 +52,15 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 		list[i].Type, list[i].ID = parts[i].Handle.Type(), ls.engine.Config().Backends.NewID().Run(0)
 	}
 	for rounds := 0; ; rounds++ {
-		refused, err := ls.takeAll(ctx, parts, list)
+		rejected, err := ls.takeAll(ctx, parts, list)
 		if err != nil {
 			return nothing, err
 		}
-		if len(refused) == 0 {
+		if len(rejected) == 0 {
 			return allGranted, nil
 		}
 		bound := nothing
-		for _, i := range refused {
+		for _, i := range rejected {
 			if bound, err = parts[i].longest(ctx, i, bound); err != nil {
 				return nothing, err
 			}
@@ -68,9 +68,9 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 		if bound.Bound >= 0 {
 			return bound, nil
 		}
-		// Permits were reclaimed or found in the meantime. If others are always faster, that is a refusal, too.
+		// Permits were reclaimed or found in the meantime. If others are always faster, that is a rejection, too.
 		if rounds == 3 {
-			return refusal(refused[0], &permit.Reply{}), nil
+			return rejection(rejected[0], &permit.Reply{}), nil
 		}
 	}
 }
@@ -84,26 +84,26 @@ func joint(parts []part) []permit.Part {
 	return list
 }
 
-// refusal returns the reply that the i-th limiter refused.
-func refusal(i int, a *permit.Reply) reply {
-	return reply{Outcome: Outcome{Bound: i, Wait: max(a.Wait, time.Millisecond)}, refused: true, rate: a.Rate}
+// rejection returns the reply that the i-th limiter rejected.
+func rejection(i int, a *permit.Reply) reply {
+	return reply{Outcome: Outcome{Bound: i, Wait: max(a.Wait, time.Millisecond)}, rejected: true, rate: a.Rate}
 }
 
-// longest returns the reply that the i-th limiter, that of p, refuses, if it takes longer than bound.
+// longest returns the reply that the i-th limiter, that of p, rejects, if it takes longer than bound.
 func (p *part) longest(ctx context.Context, i int, bound reply) (reply, error) {
 	a, err := p.Handle.Look(ctx, p.Permits)
 	if err != nil {
 		return nothing, err
 	}
 	if a.Granted[0] == 0 && (bound.Bound < 0 || a.Wait > bound.Wait) {
-		bound = refusal(i, &a)
+		bound = rejection(i, &a)
 	}
 	return bound, nil
 }
 
-// takeAll asks for all parts at one instant, as list has them. It returns the indexes of those that refuse, none if all are
+// takeAll asks for all parts at one instant, as list has them. It returns the indexes of those that reject, none if all are
 // granted.
-func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) (refused []int, err error) {
+func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) (rejected []int, err error) {
 	touch := func() {
 		for _, p := range parts {
 			p.Handle.Touch()
@@ -116,11 +116,11 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 			parts[i].asked = engine.Asked{Type: list[i].Type, ID: list[i].ID}
 		}
 		err := parts[0].Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
-			refused, err = ls.engine.Config().Backends.AcquireAll(ctx, list, replay)
+			rejected, err = ls.engine.Config().Backends.AcquireAll(ctx, list, replay)
 			return err
 		})
 		if _, ok := err.(*permit.WrongTypeError); !ok {
-			return refused, err
+			return rejected, err
 		}
 		for i := range parts {
 			if parts[i].asked.Type != list[i].Type {
@@ -133,7 +133,7 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 	}
 }
 
-// tryInTurn asks one limiter after another, and gives back what was granted if one refuses.
+// tryInTurn asks one limiter after another, and gives back what was granted if one rejects.
 func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 	for i := range parts {
 		var a permit.Reply
@@ -150,7 +150,7 @@ func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 		if err != nil {
 			return nothing, err
 		}
-		bound := refusal(i, &a)
+		bound := rejection(i, &a)
 		for j := i + 1; j < len(parts); j++ {
 			if bound, err = parts[j].longest(ctx, j, bound); err != nil {
 				return nothing, err

@@ -18,7 +18,7 @@ import org.redisson.config.Config;
  * <pre>
  * load THREADS MILLIS CALLS COUNT NAME   THREADS threads call tryAcquire() for MILLIS, or CALLS times each if not 0,
  *                                        on NAME, or on a random one of NAME0, NAME1, … if COUNT is above 1;
- *                                        answers "granted refused failed elapsedNanos p50Nanos p99Nanos error"
+ *                                        answers "granted rejected failed elapsedNanos p50Nanos p99Nanos error"
  * wait THREADS STAGGER NAME              THREADS threads call acquire(), each begun STAGGER microseconds after the
  *                                        one before; answers the instant of each return, in order of arrival
  * try PERMITS NAME                       tryAcquire(PERMITS); answers "true" or "false"

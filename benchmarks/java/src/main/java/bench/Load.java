@@ -43,13 +43,13 @@ final class Load {
         long elapsed = System.nanoTime() - began;
 
         long granted = 0;
-        long refused = 0;
+        long rejected = 0;
         long failed = 0;
         int size = 0;
         String error = "";
         for (Caller caller : callers) {
             granted += caller.granted;
-            refused += caller.refused;
+            rejected += caller.rejected;
             failed += caller.failed;
             size += caller.size;
             if (caller.error != null) {
@@ -63,7 +63,7 @@ final class Load {
             at += caller.size;
         }
         Arrays.sort(all);
-        return granted + " " + refused + " " + failed + " " + elapsed + " " + quantile(all, 50) + " " + quantile(all, 99)
+        return granted + " " + rejected + " " + failed + " " + elapsed + " " + quantile(all, 50) + " " + quantile(all, 99)
                 + " " + error;
     }
 
@@ -75,7 +75,7 @@ final class Load {
         private final CountDownLatch ready;
         private final CountDownLatch start;
         private long granted;
-        private long refused;
+        private long rejected;
         private long failed;
         private long[] nanos = new long[1024];
         private int size;
@@ -101,7 +101,7 @@ final class Load {
                     if (limiters[limiters.length == 1 ? 0 : ThreadLocalRandom.current().nextInt(limiters.length)].tryAcquire()) {
                         granted++;
                     } else {
-                        refused++;
+                        rejected++;
                     }
                 } catch (RuntimeException e) {
                     failed++;

@@ -21,7 +21,7 @@ import org.redisson.api.RRateLimiter;
  * callAPI URL THREADS DURATION PAUSE NAME [NAME...]
  * </pre>
  *
- * Each thread waits for a permit of the first limiter, and tries the others without waiting. If one of them refuses,
+ * Each thread waits for a permit of the first limiter, and tries the others without waiting. If one of them rejects,
  * the permits already acquired are wasted, and the thread begins again after 50 ms, so that no permit is used long
  * after it was granted. Otherwise the thread posts to URL, with the header X-Dinggate-Caller "java" and, in X-Sent, the
  * clock in nanoseconds just before. It reads the response and sleeps PAUSE milliseconds. After an exception it sleeps

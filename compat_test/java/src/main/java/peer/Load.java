@@ -18,11 +18,11 @@ import org.redisson.api.RRateLimiter;
  * </pre>
  *
  * MIX is a list such as 1,1,3: each call requests one of these at random. MODE is "try" for tryAcquire(n), "wait:MS"
- * for tryAcquire(n, MS) and "block" for acquire(n). PAUSE is the sleep in milliseconds after a refusal and after an
+ * for tryAcquire(n, MS) and "block" for acquire(n). PAUSE is the sleep in milliseconds after a rejection and after an
  * error, by default 1; THINK is the sleep after a grant, by default 0. A hammer ends after DURATION, and waits for the
  * calls that began before that.
  *
- * Both reply "granted=CALLS permits=SUM refused=CALLS errors=CALLS elapsed=MS", then "error=COUNT*TEXT" for every
+ * Both reply "granted=CALLS permits=SUM rejected=CALLS errors=CALLS elapsed=MS", then "error=COUNT*TEXT" for every
  * kind of error, spaces in TEXT written "_", then for a hammer "grants=T/N,T/N,…": this JVM's clock after the reply
  * and the permits granted, in order of time, or "grants=" if there were none.
  */
@@ -124,7 +124,7 @@ final class Load {
     private static final class Tally {
         private long granted;
         private long permits;
-        private long refused;
+        private long rejected;
         private long elapsed;
         private long[][] grants = new long[64][];
         private int size;
@@ -133,7 +133,7 @@ final class Load {
         boolean ask(RRateLimiter limiter, Plan plan, long n) throws InterruptedException {
             try {
                 if (!plan.ask(limiter, n)) {
-                    refused++;
+                    rejected++;
                     return false;
                 }
                 granted++;
@@ -159,7 +159,7 @@ final class Load {
         void add(Tally other) {
             granted += other.granted;
             permits += other.permits;
-            refused += other.refused;
+            rejected += other.rejected;
             for (int i = 0; i < other.size; i++) {
                 push(other.grants[i]);
             }
@@ -178,7 +178,7 @@ final class Load {
 
         @Override
         public String toString() {
-            StringBuilder text = new StringBuilder("granted=" + granted + " permits=" + permits + " refused=" + refused
+            StringBuilder text = new StringBuilder("granted=" + granted + " permits=" + permits + " rejected=" + rejected
                     + " errors=" + errors.values().stream().mapToLong(Long::longValue).sum() + " elapsed=" + elapsed);
             errors.forEach((error, count) -> text.append(" error=").append(count).append('*').append(error));
             return text.toString();

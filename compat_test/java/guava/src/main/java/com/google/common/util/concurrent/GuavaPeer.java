@@ -29,7 +29,7 @@ import java.util.concurrent.TimeUnit;
  * GAP tryReserve N TIMEOUT               as tryAcquire, but its sleep passes in a thread of its own
  *   granted WAIT                         WAIT is the sleep
  *   granted WAIT SECONDS                 of acquire, SECONDS being what it returned
- *   refused SHORT                        SHORT is by how much TIMEOUT was too short
+ *   rejected SHORT                        SHORT is by how much TIMEOUT was too short
  * </pre>
  *
  * RATE is in permits a second; durations are in µs unless noted. An exception ends the process with code 1.
@@ -113,7 +113,7 @@ public final class GuavaPeer {
             }
             case "tryAcquire", "tryReserve" -> {
                 return limiter.tryAcquire(permits, timeout, TimeUnit.MICROSECONDS) ? "granted " + stopwatch.slept
-                        : "refused " + (limiter.queryEarliestAvailable(begin) - begin - Math.max(timeout, 0));
+                        : "rejected " + (limiter.queryEarliestAvailable(begin) - begin - Math.max(timeout, 0));
             }
             default -> throw new IllegalArgumentException(call);
         }

@@ -15,8 +15,8 @@ import (
 // it and has an error is the Gateway's own; any other response is the platform's.
 const ProxyName = "rrl-gateway"
 
-// A refusal is a response of the Gateway's own: a problem of RFC 9457.
-type refusal struct {
+// A rejection is a response of the Gateway's own: a problem of RFC 9457.
+type rejection struct {
 	Type    string `json:"type,omitempty"`
 	Title   string `json:"title"`
 	Status  int    `json:"status"`
@@ -30,7 +30,7 @@ type refusal struct {
 
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-func (no *refusal) write(w http.ResponseWriter) {
+func (no *rejection) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
 	h.Set("Content-Type", "application/problem+json")
@@ -45,11 +45,11 @@ func (no *refusal) write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(no) // fails only when the client has gone
 }
 
-func denied(status int, title, detail string) *refusal {
-	return &refusal{Title: title, Status: status, Detail: detail, code: "http_request_denied"}
+func denied(status int, title, detail string) *rejection {
+	return &rejection{Title: title, Status: status, Detail: detail, code: "http_request_denied"}
 }
 
-func unauthorized(proxied bool) *refusal {
+func unauthorized(proxied bool) *rejection {
 	no := denied(http.StatusUnauthorized, "The gateway's token is missing or wrong",
 		"Send it as "+TokenHeader+", or as Proxy-Authorization: Bearer TOKEN.")
 	no.header = [2]string{"WWW-Authenticate", `Bearer realm="` + ProxyName + `"`}
@@ -59,44 +59,44 @@ func unauthorized(proxied bool) *refusal {
 	return no
 }
 
-func forbidden(o origin) *refusal {
+func forbidden(o origin) *rejection {
 	return denied(http.StatusForbidden, "The host is not allowed",
 		strconv.Quote(o.authority())+" is neither a host of the rules nor one of --allow.")
 }
 
-func misdirected(asked, tunnel origin) *refusal {
+func misdirected(asked, tunnel origin) *rejection {
 	return denied(http.StatusMisdirectedRequest, "The request is for another host than its tunnel",
 		strconv.Quote(asked.authority())+" was asked for in a tunnel to "+strconv.Quote(tunnel.authority())+".")
 }
 
-func noHost() *refusal {
+func noHost() *rejection {
 	return denied(http.StatusNotFound, "The path names no host", "A path is /HOST/PATH, such as /api.example.com/v1/messages.")
 }
 
-func noCA() *refusal {
+func noCA() *rejection {
 	return denied(http.StatusNotImplemented, "The gateway has no CA", "CONNECT needs --ca-dir, and HTTP/1.1 to the gateway.")
 }
 
-func stopping() *refusal {
-	return &refusal{Title: "The gateway is stopping", Status: http.StatusServiceUnavailable,
+func stopping() *rejection {
+	return &rejection{Title: "The gateway is stopping", Status: http.StatusServiceUnavailable,
 		code: "proxy_internal_response", after: time.Second, header: [2]string{"Connection", "close"}}
 }
 
-// refuse writes the response to a request that the Transport did not send, or to which the platform sent no response.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	refusalOf(r, err).write(w)
+// reject writes the response to a request that the Transport did not send, or to which the platform sent no response.
+func reject(w http.ResponseWriter, r *http.Request, err error) {
+	rejectionOf(r, err).write(w)
 }
 
-func refusalOf(r *http.Request, err error) *refusal {
+func rejectionOf(r *http.Request, err error) *rejection {
 	if p, ok := r.Context().Value(pendingKey{}).(*pending); ok && p.Load() == stopped {
 		return stopping()
 	}
 	var e *httplimit.Error
 	if !errors.As(err, &e) {
 		// The text names addresses at most: an http.Transport leaves the URL to its Client.
-		return &refusal{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
+		return &rejection{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
 	}
-	no := &refusal{Detail: e.Reason, Limiter: e.Limiter, code: "proxy_internal_response"}
+	no := &rejection{Detail: e.Reason, Limiter: e.Limiter, code: "proxy_internal_response"}
 	switch e.Reason {
 	case httplimit.ReasonContext: // the client has gone
 		no.Title, no.Status = "The client closed the request", 499
@@ -111,7 +111,7 @@ func refusalOf(r *http.Request, err error) *refusal {
 	return no
 }
 
-// stripProxyStatus takes out of a platform's response what would make it look like a refusal of ours.
+// stripProxyStatus takes out of a platform's response what would make it look like a rejection of ours.
 func stripProxyStatus(h http.Header) {
 	var keep []string
 	for _, item := range listItems(h.Values("Proxy-Status")) {
