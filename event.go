@@ -7,34 +7,21 @@ import (
 )
 
 // An EventKind tells what happened. More kinds may be added; ignore those that you do not know.
-type EventKind int
+type EventKind string
 
 const (
 	// OutageBegan reports that Redis is now considered unavailable: it rejected a call or did not reply to it in any
 	// attempt, or its replies take too long; see [OutagePolicy]. Limiter is the limiter of the call that showed it,
 	// and Err is the cause.
-	OutageBegan EventKind = iota + 1
+	OutageBegan EventKind = "outage began"
 	// OutageEnded reports that what failed works again. Limiter is the limiter of the call that found out,
 	// Duration is how long the outage lasted, and Degraded is the number of requests that an [OutagePolicy]
 	// granted during it.
-	OutageEnded
+	OutageEnded EventKind = "outage ended"
 	// Panicked reports that a hook of the redis client, or a function of a [Hook], panicked during a call for
 	// Limiter. Err holds the value of the panic. A call in which a hook of the redis client panics fails with ErrUnavailable.
-	Panicked
+	Panicked EventKind = "panicked"
 )
-
-// String returns the kind in a form for log lines, such as "outage began".
-func (k EventKind) String() string {
-	switch k {
-	case OutageBegan:
-		return "outage began"
-	case OutageEnded:
-		return "outage ended"
-	case Panicked:
-		return "panicked"
-	}
-	return "unknown event"
-}
 
 // An Event is passed to the Event functions of the Hooks of a Client. Fields that do not apply to the Kind are
 // zero.

@@ -53,7 +53,7 @@ func LogHook(logger *slog.Logger) Hook {
 			if e.Err != nil {
 				attrs = append(attrs, slog.Any("error", e.Err))
 			}
-			logger.LogAttrs(ctx, level, "rate limiter: "+e.Kind.String(), attrs...)
+			logger.LogAttrs(ctx, level, "rate limiter: "+string(e.Kind), attrs...)
 		},
 	}
 }

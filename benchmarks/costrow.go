@@ -29,13 +29,13 @@ const dropSoon = 20 * time.Millisecond
 
 func (r costRow) about() rowAbout {
 	return rowAbout{
-		key: costsKey, title: "limit/: what a call and a subject cost Redis",
-		text: fmt.Sprintf("Time, from INFO commandstats: %s calls of one caller, back to back, on one subject, all granted, then as many "+
-			"of a subject that has no permit left, all rejected. Commands are those of the scripts included, without the script call itself. "+
-			"Bytes, from MEMORY USAGE of all keys of one subject: after its first call, and with all permits of a limit "+
+		key: costsKey, title: "limit/: what a call and a key cost Redis",
+		text: fmt.Sprintf("Time, from INFO commandstats: %s calls of one caller, back to back, on one key, all granted, then as many "+
+			"of a key that has no permit left, all rejected. Commands are those of the scripts included, without the script call itself. "+
+			"Bytes, from MEMORY USAGE of all Redis keys of one key: after its first call, and with all permits of a limit "+
 			"used up, 100 a minute and %s a minute. SlidingLog and RRateLimiter remember the window; what the others keep is as large for any limit. "+
 			"Beside it all of limit/ keep the id of the last grant of each process for ten seconds, so that a call whose reply is lost spends once, unless WithoutReplay. "+
-			"A process asks about a subject that has no permit left once a second. "+
+			"A process asks about a key that has no permit left once a second. "+
 			"throttled computes in the caller, which asks twice. While time is taken SlidingLog's interval is %v, so that calls drop what has expired.",
 			grouped(int(r.calls)), grouped(int(r.many)), dropSoon),
 		metrics: costMetrics, baseline: redisRateKey,
@@ -115,7 +115,7 @@ func (r costRow) time(ctx context.Context, b *bench, c contestant, name string, 
 	return nil
 }
 
-// weigh returns the bytes of a subject's keys after one call, and after many permits a minute are used up, many
+// weigh returns the bytes of the Redis keys of a key after one call, and after many permits a minute are used up, many
 // being a power of ten.
 func (r costRow) weigh(ctx context.Context, b *bench, c contestant, name string, permits int64) (fresh, full float64, err error) {
 	j := job{prefix: name, limiters: 1, permits: permits, interval: time.Minute, flows: true, callers: 1, calls: 1}

@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A limitWaitersRow measures callers in limit.Wait for one subject, whose permits come back one by one.
+// A limitWaitersRow measures callers in limit.Wait for one key, whose permits come back one by one.
 type limitWaitersRow struct {
 	waiters int
 }
@@ -22,7 +22,7 @@ const (
 
 func (r limitWaitersRow) about() rowAbout {
 	return rowAbout{
-		key: "limit-waiters", title: fmt.Sprintf("limit/: %d waiters on one subject", r.waiters),
+		key: "limit-waiters", title: fmt.Sprintf("limit/: %d waiters on one key", r.waiters),
 		text: fmt.Sprintf("Callers of one process in limit.Wait; %d permits a second, of which none is left when they come. "+
 			"Script calls are those a grant. Lag: from the instant at which the k-th permit is free by the clock of Redis to the k-th return of a "+
 			"caller. Overtaken: of all pairs of callers, those in which the one that came later was served earlier; 50 %% would be chance.", waitRate),
@@ -98,7 +98,7 @@ func (r limitWaitersRow) fullAt(ctx context.Context, l *sharedLimit, s *limit.Sh
 		return 0, err
 	}
 	if len(states) != 1 {
-		return 0, fmt.Errorf("%d states in Redis of one subject of %s", len(states), l.title)
+		return 0, fmt.Errorf("%d states in Redis of one key of %s", len(states), l.title)
 	}
 	return waitedOn[l.key](states[0])
 }

@@ -18,7 +18,7 @@ import (
 // in 200,000 calls.
 func TestTokenBucketAgreesWithXTimeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Capacity: 8})
+		ours, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Burst: 8})
 		require.NoError(t, err)
 		theirs := rate.NewLimiter(3, 8)
 		random := rand.New(rand.NewPCG(1, 1))

@@ -70,20 +70,20 @@ func allRows(o options) []row {
 			title: fmt.Sprintf("512 callers on %s limiters", grouped(limiters))},
 		linkRow{loadRow{callers: 256, limiters: limiters, duration: d, key: "link",
 			title:    fmt.Sprintf("256 callers on %s limiters, on a link of 2 ms", grouped(limiters)),
-			text:     "A proxy delays what callers and Redis send by a millisecond each. limit.GCRA has as many subjects.",
+			text:     "A proxy delays what callers and Redis send by a millisecond each. limit.GCRA has as many keys.",
 			baseline: redisRateKey}, time.Millisecond},
 		loadRow{callers: 64, limiters: limiters, duration: d, processes: many, key: "limiters-processes", baseline: redisRateKey,
 			title: fmt.Sprintf("%d processes on %s limiters, 64 callers each", many, grouped(limiters)),
-			text:  "Each request takes a limiter at random; limit.GCRA has as many subjects."},
+			text:  "Each request takes a limiter at random; limit.GCRA has as many keys."},
 		clusterRow{loadRow{callers: 64, limiters: limiters, duration: d, key: "cluster", baseline: redisRateKey,
 			title: fmt.Sprintf("64 callers on %s limiters in a cluster of %d", grouped(limiters), len(nodeMetrics)),
 			text: "Three masters on this machine, which share its cores with each other and with the callers: server time counts, and its share on each node. " +
-				"limit.GCRA has as many subjects."}},
+				"limit.GCRA has as many keys."}},
 		flightsRow{loadRow{callers: 512, limiters: limiters, duration: d, key: "flights", baseline: redisRateKey,
 			title: fmt.Sprintf("How long a pipeline keeps Redis from others, 512 callers on %s limiters", grouped(limiters)),
 			text: fmt.Sprintf("One pipeline in %d begins and ends with INFO cpu: the CPU time of Redis between the two counts. "+
 				"A pipeline of more than 16 KiB lets others in between, whose time is in it. "+
-				"limit.GCRA has as many subjects.", flightsTimed)}},
+				"limit.GCRA has as many keys.", flightsTimed)}},
 		loadRow{callers: 64, limiters: 1, duration: d, reject: true, key: "rejections", title: "64 callers, all rejected"},
 		loadRow{callers: 16, limiters: 1, duration: d, processes: processes, key: "processes",
 			title: fmt.Sprintf("%d processes share one limiter, 16 callers each", processes)},
@@ -97,7 +97,7 @@ func allRows(o options) []row {
 }
 
 // limitRows returns the rows about package limit. They are shorter than the others, since they have many contestants.
-func limitRows(o options, subjects int) []row {
+func limitRows(o options, keys int) []row {
 	r := loadRow{limits: true, callers: 64, limiters: 1, duration: o.duration * 3 / 10}
 	one, many, most, each, none := r, r, r, r, r
 	one.callers = 1
@@ -105,16 +105,16 @@ func limitRows(o options, subjects int) []row {
 	many.key, many.title = "limit-64", "limit/: 64 callers on one limiter, all granted"
 	most.callers = 512
 	most.key, most.title = "limit-512", "limit/: 512 callers on one limiter, all granted"
-	each.limiters = subjects
-	each.key, each.title = "limit-subjects", fmt.Sprintf("limit/: 64 callers, a limiter for each of %s subjects", grouped(subjects))
-	each.text = "Each request is of a subject at random, as where every user has a limiter."
+	each.limiters = keys
+	each.key, each.title = "limit-keys", fmt.Sprintf("limit/: 64 callers, a limiter for each of %s keys", grouped(keys))
+	each.text = "Each request is of a key at random, as where every user has a limiter."
 	few, crowd := each, each
 	few.callers, few.text = 8, ""
-	few.key, few.title = "limit-subjects-8", fmt.Sprintf("limit/: 8 callers, a limiter for each of %s subjects", grouped(subjects))
+	few.key, few.title = "limit-keys-8", fmt.Sprintf("limit/: 8 callers, a limiter for each of %s keys", grouped(keys))
 	crowd.callers = 512
-	crowd.key, crowd.title = "limit-subjects-512", fmt.Sprintf("limit/: 512 callers, a limiter for each of %s subjects", grouped(subjects))
+	crowd.key, crowd.title = "limit-keys-512", fmt.Sprintf("limit/: 512 callers, a limiter for each of %s keys", grouped(keys))
 	none.reject, none.duration = true, 2*o.duration
-	none.text = fmt.Sprintf("For %v each, since a process asks about a subject that it knows to have no permits left once a second. "+
+	none.text = fmt.Sprintf("For %v each, since a process asks about a key that it knows to have no permits left once a second. "+
 		"throttled rejects by what it reads, without a script.", none.duration)
 	none.key, none.title = "limit-rejected", "limit/: 64 callers on one limiter, all rejected"
 	waiters := 200

@@ -53,18 +53,18 @@ func limitKinds() []limitKind {
 			granted:   grantedBy(func(s limitState, _ job) (int64, error) { return s.sum("current", "previous") })},
 		{key: "limit-interval-bucket", title: "limit.IntervalBucket", keeps: "begun left",
 			algorithm: func(j job) limit.Algorithm {
-				return limit.IntervalBucket{Rate: windowRate(j), Capacity: j.permits}
+				return limit.IntervalBucket{Rate: windowRate(j), Burst: j.permits}
 			},
 			granted: grantedBy(func(s limitState, j job) (int64, error) {
 				left, err := s.sum("left")
 				return j.permits - left, err
 			})},
 		{key: "limit-token-bucket", title: "limit.TokenBucket", keeps: "at level",
-			algorithm: func(j job) limit.Algorithm { return limit.TokenBucket{Rate: flowRate(j), Capacity: j.permits} },
+			algorithm: func(j job) limit.Algorithm { return limit.TokenBucket{Rate: flowRate(j), Burst: j.permits} },
 			granted:   grantedBy(limitState.poured)},
 		{key: "limit-debt-bucket", title: "limit.DebtBucket", keeps: "at level", ahead: true,
 			algorithm: func(j job) limit.Algorithm {
-				return limit.DebtBucket{Rate: flowRate(j), Capacity: j.permits, Debt: 1}
+				return limit.DebtBucket{Rate: flowRate(j), Burst: j.permits, Debt: 1}
 			},
 			granted: grantedBy(limitState.poured)},
 		{key: limitGCRAKey, title: "limit.GCRA", keeps: "us part",

@@ -67,11 +67,11 @@ func (l *sharedLimit) open(ctx context.Context, j job) (session, error) {
 	if err != nil {
 		return nil, err
 	}
-	subjects := []*limit.Shared{all}
+	keys := []*limit.Shared{all}
 	if j.limiters > 1 {
-		subjects = make([]*limit.Shared, j.limiters)
-		for i := range subjects {
-			subjects[i] = all.For(strconv.Itoa(i))
+		keys = make([]*limit.Shared, j.limiters)
+		for i := range keys {
+			keys[i] = all.For(strconv.Itoa(i))
 		}
 	}
 	patience := turnOfLast(j)
@@ -80,7 +80,7 @@ func (l *sharedLimit) open(ctx context.Context, j job) (session, error) {
 			if !l.endable {
 				ctx = context.Background()
 			}
-			s := subjects[pick%uint64(len(subjects))]
+			s := keys[pick%uint64(len(keys))]
 			if l.reserves {
 				r, err := s.Reserve(ctx, 1, patience)
 				return permit(r.Granted), err
@@ -89,7 +89,7 @@ func (l *sharedLimit) open(ctx context.Context, j job) (session, error) {
 			return permit(r.Granted), err
 		},
 		count: func(ctx context.Context) (int64, error) {
-			states, err := l.states(ctx, subjects)
+			states, err := l.states(ctx, keys)
 			if err != nil {
 				return 0, err
 			}
@@ -103,7 +103,7 @@ func (l *sharedLimit) open(ctx context.Context, j job) (session, error) {
 			}
 			return total, nil
 		},
-		in: l.keys(subjects[0]),
+		in: l.keys(keys[0]),
 	}, nil
 }
 
@@ -125,11 +125,11 @@ func turnOfLast(j job) time.Duration {
 }
 
 // states reads the state of the limiters that had a request.
-func (l *sharedLimit) states(ctx context.Context, subjects []*limit.Shared) ([]limitState, error) {
+func (l *sharedLimit) states(ctx context.Context, keys []*limit.Shared) ([]limitState, error) {
 	const page = 1000
 	var states []limitState
-	for from := 0; from < len(subjects); from += page {
-		part := subjects[from:min(from+page, len(subjects))]
+	for from := 0; from < len(keys); from += page {
+		part := keys[from:min(from+page, len(keys))]
 		commands, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, s := range part {
 				if l.logs {

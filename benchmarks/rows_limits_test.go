@@ -90,7 +90,7 @@ func TestLimitRowsByThemselves(t *testing.T) {
 			require.False(t, r.takes(newOurs(newClient("", 1), true)), "%s: RRateLimiter has rows of its own", r.about().key)
 		}
 	}
-	require.Equal(t, []string{"limit-1", "limit-64", "limit-512", "limit-subjects", "limit-subjects-8", "limit-subjects-512", "limit-rejected", "limit-waiters", costsKey}, keys)
+	require.Equal(t, []string{"limit-1", "limit-64", "limit-512", "limit-keys", "limit-keys-8", "limit-keys-512", "limit-rejected", "limit-waiters", costsKey}, keys)
 	require.False(t, b.needsRedisson())
 	b.rows = allRows(o)
 	require.True(t, b.needsRedisson())

@@ -30,7 +30,7 @@ func TestRows(t *testing.T) {
 		expiredRow{2000},
 		loadRow{key: "limit-1", callers: 1, limiters: 1, duration: d, limits: true},
 		loadRow{key: "limit-64", callers: 8, limiters: 1, duration: d, limits: true},
-		loadRow{key: "limit-subjects", callers: 8, limiters: 50, duration: d, limits: true},
+		loadRow{key: "limit-keys", callers: 8, limiters: 50, duration: d, limits: true},
 		loadRow{key: "limit-rejected", callers: 8, limiters: 1, duration: d, limits: true, reject: true},
 		costRow{calls: 50, many: 100},
 	} {
@@ -88,7 +88,7 @@ func TestRows(t *testing.T) {
 			require.Positive(t, b.results.series(costsKey, key, m)[0], "%s: %s", key, m)
 		}
 		require.NotEmpty(t, b.results["limit-rejected"][key], key)
-		require.NotEmpty(t, b.results["limit-subjects"][key], key)
+		require.NotEmpty(t, b.results["limit-keys"][key], key)
 	}
 	for key, commands := range map[string]float64{limitGCRAKey: 3, "limit-smooth-bursty": 3, redisRateKey: 3, "throttled": 4} {
 		require.Equal(t, commands, b.results.series(costsKey, key, commandsMetric)[0], "commands of a call of %s", key)

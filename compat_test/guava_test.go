@@ -151,11 +151,11 @@ func playLocal(t *testing.T, p guavaPlay) []guavaAnswer {
 	return answers
 }
 
-func playShared(t *testing.T, rdb *redis.Client, name string, subject int, p guavaPlay) []guavaAnswer {
+func playShared(t *testing.T, rdb *redis.Client, name string, key int, p guavaPlay) []guavaAnswer {
 	t.Helper()
 	l, err := limit.NewShared(rdb, name, p.algorithm, limit.WithClientClock())
 	require.NoError(t, err)
-	answers, err := p.ours(t.Context(), l.For(strconv.Itoa(subject)))
+	answers, err := p.ours(t.Context(), l.For(strconv.Itoa(key)))
 	require.NoError(t, err)
 	return answers
 }

@@ -73,7 +73,7 @@ func (p *outboundPlan) run() any {
 				defer mu.Unlock()
 				tally.Counts[e.Kind]++
 				if e.Kind != httplimit.EventAdmitted && e.Kind != httplimit.EventRejected {
-					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until, Reason: e.Reason}
+					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until, Reason: string(e.Reason)}
 					if e.Err != nil {
 						event.Err = e.Err.Error()
 					}

@@ -89,7 +89,7 @@ func (c *call) patience(ctx context.Context) (limit time.Duration, byContext boo
 // acquire acquires the permits of the whole plan within limit. It reports whether an outage policy granted any of them.
 func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool) (degraded bool, err error) {
 	end := time.Now().Add(limit)
-	rejection := func(name string, wait time.Duration, reason string) error {
+	rejection := func(name string, wait time.Duration, reason Reason) error {
 		e := &Error{Limiter: name, Wait: wait, Reason: reason}
 		if byContext {
 			e.Err = context.DeadlineExceeded

@@ -156,7 +156,7 @@ func ignore(err, target error) error {
 
 // held returns the limiter for which the request has to wait here, because its ban is that of one host or because
 // Redis has to be asked about it and does not answer, and for how long; the longest.
-func (c *call) held(ctx context.Context, end time.Time) (longest *limiter, wait time.Duration, reason string) {
+func (c *call) held(ctx context.Context, end time.Time) (longest *limiter, wait time.Duration, reason Reason) {
 	for i := range c.plan.demands {
 		d := &c.plan.demands[i]
 		if !d.whole {

@@ -239,7 +239,7 @@ func TestBanOutlivesOtherNames(t *testing.T) {
 			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{})
 		}
 		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.ErrorContains(t, err, ReasonCoolDown)
+		require.ErrorContains(t, err, string(ReasonCoolDown))
 		require.Len(t, p.sent, 1)
 
 		s := tr.limiters
@@ -269,7 +269,7 @@ func TestHostHoldOutlivesOtherNames(t *testing.T) {
 			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{})
 		}
 		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.ErrorContains(t, err, ReasonHost)
+		require.ErrorContains(t, err, string(ReasonHost))
 		get(t, tr, "http://y/")
 	})
 }

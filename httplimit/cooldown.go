@@ -18,7 +18,7 @@ func (c *call) throttled(v Verdict, status int) time.Time {
 	}
 	e := c.event
 	e.Kind, e.Until, e.Asked, e.Host = EventThrottled, v.Until, v.Asked, c.host()
-	e.Scope, e.Banned, e.Status, e.Reason = v.Scope, v.Banned, status, v.Reason
+	e.Scope, e.Banned, e.Status, e.Reason = v.Scope, v.Banned, status, Reason(v.Reason)
 	c.t.emit(e)
 	end := v.Until
 	for _, d := range c.plan.concerned(v.Scope) {

@@ -47,7 +47,7 @@ func TestCoolDownFindsItsLimits(t *testing.T) {
 			events := w.taken()
 			require.Len(t, events, 2+len(c.want))
 			require.Equal(t, EventThrottled, events[1].Kind)
-			require.Equal(t, "said slow down", events[1].Reason)
+			require.EqualValues(t, "said slow down", events[1].Reason)
 			require.Equal(t, 200, events[1].Status)
 			require.Equal(t, time.Minute, events[1].Until.Sub(w.epoch))
 			for _, e := range events[2:] {
@@ -148,7 +148,7 @@ func TestCoolDownThatRedisMissed(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		tr.cfg.maxWait = 0
 		_, err = tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.ErrorContains(t, err, ReasonCoolDown, "by Redis")
+		require.ErrorContains(t, err, string(ReasonCoolDown), "by Redis")
 		require.Equal(t, 1, sent)
 		require.Equal(t, time.Minute, w.until("a").Round(time.Second), "told as soon as Redis is back")
 

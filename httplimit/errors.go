@@ -12,14 +12,17 @@ import (
 // may have been sent and throttled, but was not executed.
 var ErrRejected = errors.New("httplimit: rejected before it was sent")
 
+// A Reason tells why a request was rejected. That of an [Event] may also be what a platform said.
+type Reason string
+
 // The reasons of an [Error].
 const (
-	ReasonWait        = "no permit in time"          // the permits take longer than the request may wait
-	ReasonCoolDown    = "cool-down"                  // the same, because of a cool-down that this process knows of
-	ReasonHost        = "cool-down of the host"      // the same, of the one host that throttled it
-	ReasonContext     = "the request's context"      // it ended while the request waited
-	ReasonUnavailable = "no answer from the limiter" // Redis is away, and the outage policy is closed
-	ReasonRule        = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
+	ReasonWait        Reason = "no permit in time"          // the permits take longer than the request may wait
+	ReasonCoolDown    Reason = "cool-down"                  // the same, because of a cool-down that this process knows of
+	ReasonHost        Reason = "cool-down of the host"      // the same, of the one host that throttled it
+	ReasonContext     Reason = "the request's context"      // it ended while the request waited
+	ReasonUnavailable Reason = "no answer from the limiter" // Redis is away, and the outage policy is closed
+	ReasonRule        Reason = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 
 // An Error says why a request was rejected before it was sent: errors.Is(err, [ErrRejected]) holds for
@@ -31,7 +34,7 @@ type Error struct {
 	// Wait is how long it takes until that limiter can grant the request; 0 when that is not known.
 	Wait time.Duration
 	// Reason is one of the reasons above.
-	Reason string
+	Reason Reason
 	// Err is the cause, if there is one: the context's error, which is context.DeadlineExceeded also
 	// where its deadline left too little time for the wait, or one of the limiter's such as
 	// ratelimiter.ErrUnavailable.
@@ -42,7 +45,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrRejected.Error())
-	b.WriteString(": " + e.Reason)
+	b.WriteString(": " + string(e.Reason))
 	if e.Limiter != "" {
 		fmt.Fprintf(&b, " (limiter %q", e.Limiter)
 		if e.Wait > 0 {

@@ -53,7 +53,7 @@ type Event struct {
 	Banned  bool          // a penalty that further calls make worse
 	Status  int           // of the platform's answer
 	Attempt int           // 1 for the first time that the request is sent
-	Reason  string        // the platform's, or one of an Error's reasons
+	Reason  Reason        // the platform's, or one of an Error's reasons
 	DryRun  bool          // nothing was held up
 	Err     error
 }

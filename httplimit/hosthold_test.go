@@ -148,7 +148,7 @@ func TestHostHold(t *testing.T) {
 		tr = w.transport(busy("90", "a"), append(opts, WithMaxWait(80*time.Second), WithEarlyRejection())...)
 		get(t, tr, "http://a/")
 		_, err := tr.RoundTrip(request(t, "GET", "http://a/", nil))
-		require.ErrorContains(t, err, ReasonHost)
+		require.ErrorContains(t, err, string(ReasonHost))
 		require.Zero(t, w.elapsed(), "rejected at once")
 	})
 }

@@ -205,7 +205,7 @@ func (c *call) compareRates() {
 		} else if is != d.rate {
 			e := c.event
 			e.Kind, e.Limiter = EventRateDiffers, d.name
-			e.Reason = "it is " + is.String() + ", the rule says " + d.rate.String()
+			e.Reason = Reason("it is " + is.String() + ", the rule says " + d.rate.String())
 			c.t.emit(e)
 		}
 	}

@@ -91,7 +91,7 @@ func (c *call) judge(a *answer, seen Response) {
 // ignored emits the event of a response that looks like a penalty and is not taken for one.
 func (c *call) ignored(v Verdict, status int) {
 	e := c.event
-	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, v.Reason, v.Scope, c.host()
+	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, Reason(v.Reason), v.Scope, c.host()
 	e.Err = errors.New("httplimit: no rejection: " + v.Ignored)
 	c.t.emit(e)
 }

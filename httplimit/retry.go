@@ -54,7 +54,7 @@ func (c *call) again() (*http.Request, bool) {
 func (c *call) pause(a *answer) error {
 	wait := time.Until(a.until)
 	e := c.event
-	e.Kind, e.Wait, e.Until, e.Reason, e.Status = EventRetry, wait, a.until, a.verdict.Reason, a.response.StatusCode
+	e.Kind, e.Wait, e.Until, e.Reason, e.Status = EventRetry, wait, a.until, Reason(a.verdict.Reason), a.response.StatusCode
 	c.t.emit(e)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -91,7 +91,7 @@ func TestWeights(t *testing.T) {
 		b.WeightFunc = func(*http.Request) int64 { return 101 }
 		_, err = w.transport(base(ok), rules(b)).RoundTrip(request(t, "GET", "http://x/", nil))
 		require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
-		require.ErrorContains(t, err, ReasonRule)
+		require.ErrorContains(t, err, string(ReasonRule))
 
 		b.WeightFunc = func(*http.Request) int64 { return 0 }
 		get(t, w.transport(base(ok), rules(b)), "http://x/")
@@ -110,7 +110,7 @@ func TestRejections(t *testing.T) {
 		opts    []Option
 		elapsed time.Duration
 		is      error
-		reason  string
+		reason  Reason
 		wait    time.Duration
 	}{
 		{"deadline", deadline(2 * time.Second), nil, 2*time.Second - reserve, context.DeadlineExceeded, ReasonWait, 0},
@@ -299,7 +299,7 @@ func TestRedisAway(t *testing.T) {
 		_, err := tr.RoundTrip(request(t, "POST", "http://x/", body))
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		require.ErrorIs(t, err, ErrRejected)
-		require.ErrorContains(t, err, ReasonUnavailable)
+		require.ErrorContains(t, err, string(ReasonUnavailable))
 		require.Zero(t, sent)
 		require.EqualValues(t, 1, body.closed.Load())
 

@@ -35,7 +35,7 @@ func TestLeastPrivilege(t *testing.T) {
 		l, err := NewShared(rdb, "acl-"+strings.ReplaceAll(kind, " ", "-"), a)
 		require.NoError(t, err)
 		for range 20 {
-			_, err := l.For("subject").Allow(ctx, 1)
+			_, err := l.For("key").Allow(ctx, 1)
 			require.NoError(t, err, kind)
 		}
 		scripts.WriteString(a.script().Src)

@@ -42,8 +42,8 @@ func (a *Adapter) Peek(ctx context.Context, n int64) (Result, error) {
 }
 
 func adapted(from ratelimiter.Result) Result {
-	r := Result{Granted: from.Granted, Remaining: from.Available, Wait: from.Wait}
-	if r.Remaining < from.Rate.Permits {
+	r := Result{Granted: from.Granted, Available: from.Available, Wait: from.Wait}
+	if r.Available < from.Rate.Permits {
 		r.Reset = from.Rate.Interval
 	}
 	return r

@@ -13,7 +13,7 @@ import (
 // the same instants, also when the clock is put back.
 func TestLocalAndSharedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
-	subjects, calls := 0, 40
+	keys, calls := 0, 40
 	if redistest.Lane() == "miniredis" {
 		calls = 12 // it compiles the script each time
 	}
@@ -28,8 +28,8 @@ func TestLocalAndSharedAgree(t *testing.T) {
 				}
 				shared, err := NewShared(rdb, name, a, opts...)
 				require.NoError(rt, err)
-				subjects++
-				shared = shared.For(string(rune(0x4e00 + subjects%20000)))
+				keys++
+				shared = shared.For(string(rune(0x4e00 + keys%20000)))
 				require.NoError(rt, rdb.Del(ctx, shared.Keys()...).Err())
 				local := a.idle()
 				var last Result
@@ -93,11 +93,11 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 func TestGCRAIsATokenBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
-		a, b := bucket.idle(), GCRA{bucket.Rate, bucket.Capacity}.idle()
+		a, b := bucket.idle(), GCRA{bucket.Rate, bucket.Burst}.idle()
 		now, last := int64(1_790_000_000_000_000), decision{}
 		for range 100 {
 			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, bucket.Rate.micros()}).Draw(rt, "pass")
-			q := demand{now: now, n: rapid.Int64Range(1, bucket.Capacity).Draw(rt, "n"), spend: true}
+			q := demand{now: now, n: rapid.Int64Range(1, bucket.Burst).Draw(rt, "n"), spend: true}
 			last = a.take(q)
 			other := b.take(q)
 			// A full bucket is full within the microsecond in which the arrival passes.

@@ -57,7 +57,7 @@ type decision struct {
 }
 
 func (d decision) result() Result {
-	return Result{Granted: d.granted, Remaining: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
+	return Result{Granted: d.granted, Available: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
 }
 
 // numbers returns the whole numbers in text, which are separated by single blanks. It reports false unless there

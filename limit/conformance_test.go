@@ -19,8 +19,8 @@ import (
 )
 
 // promised returns the promises of an algorithm of limit.Every.
-func promised(a limit.Algorithm) limittest.Subject {
-	s := limittest.Subject{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
+func promised(a limit.Algorithm) limittest.Key {
+	s := limittest.Key{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
 	switch a := a.(type) {
 	case limit.FixedWindow:
 		s.Rate = a.Rate
@@ -50,18 +50,18 @@ func promised(a limit.Algorithm) limittest.Subject {
 // unforgiving are algorithms whose parameters hide no error: the time of a permit is short and not a whole number
 // of microseconds, and nothing is stored.
 var unforgiving = map[string]limit.Algorithm{
-	"token bucket of one":    limit.TokenBucket{Rate: short, Capacity: 1},
+	"token bucket of one":    limit.TokenBucket{Rate: short, Burst: 1},
 	"gcra of one":            limit.GCRA{Rate: short, Burst: 1},
-	"debt bucket of one":     limit.DebtBucket{Rate: short, Capacity: 1, Debt: 1},
+	"debt bucket of one":     limit.DebtBucket{Rate: short, Burst: 1, Debt: 1},
 	"leaky queue of one":     limit.LeakyQueue{Rate: short, Capacity: 1},
-	"interval bucket of one": limit.IntervalBucket{Rate: limit.Rate{Permits: 1, Interval: short.Interval}, Capacity: 1},
+	"interval bucket of one": limit.IntervalBucket{Rate: limit.Rate{Permits: 1, Interval: short.Interval}, Burst: 1},
 	"sliding counter, short": limit.SlidingCounter{Rate: short},
 	// Several permits a microsecond.
 	"fixed window, fast":    limit.FixedWindow{Rate: fast},
 	"sliding log, fast":     limit.SlidingLog{Rate: fast},
-	"interval bucket, fast": limit.IntervalBucket{Rate: fast, Capacity: 9},
-	"token bucket, fast":    limit.TokenBucket{Rate: fast, Capacity: 9},
-	"debt bucket, fast":     limit.DebtBucket{Rate: fast, Capacity: 4, Debt: 5},
+	"interval bucket, fast": limit.IntervalBucket{Rate: fast, Burst: 9},
+	"token bucket, fast":    limit.TokenBucket{Rate: fast, Burst: 9},
+	"debt bucket, fast":     limit.DebtBucket{Rate: fast, Burst: 4, Debt: 5},
 	"gcra, fast":            limit.GCRA{Rate: fast, Burst: 9},
 	"leaky queue, fast":     limit.LeakyQueue{Rate: fast, Capacity: 9},
 }
@@ -76,7 +76,7 @@ func TestLocalConformance(t *testing.T) {
 	maps.Copy(all, unforgiving)
 	for kind, a := range all {
 		t.Run(kind, func(t *testing.T) {
-			limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
+			limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 				synctest.Test(t, func(t *testing.T) {
 					s := promised(a)
 					s.Calls = redistest.Cases(100_000, 0) // 0 is the suite's own million
@@ -98,7 +98,7 @@ func TestLocalConformance(t *testing.T) {
 func TestSharedConformance(t *testing.T) {
 	for kind, a := range limit.Every() {
 		t.Run(kind, func(t *testing.T) {
-			limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
+			limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 				redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 					check(sharedSubject(t, rdb, a))
 				})
@@ -119,7 +119,7 @@ func calls() int {
 	return redistest.Cases(2_000, 20_000)
 }
 
-func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest.Subject {
+func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest.Key {
 	s := promised(a)
 	s.Calls = calls()
 	// Only the clock of miniredis is virtual. The limiter uses it unless the check steps the clock.
@@ -187,7 +187,7 @@ func (h *lost) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // A RRateLimiter keeps the promises of a sliding log, in whole milliseconds.
 func TestAdapterConformance(t *testing.T) {
-	limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
+	limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			var options []ratelimiter.Option
 			if !redistest.TTLsAreVirtual() {
@@ -196,7 +196,7 @@ func TestAdapterConformance(t *testing.T) {
 			client := clienttest.New(t, rdb, options...)
 			defer client.Close()
 			log := limit.SlidingLog{Rate: limit.Rate{Permits: 7, Interval: time.Second}}
-			check(limittest.Subject{
+			check(limittest.Key{
 				New: func() limit.Limiter {
 					l := client.RateLimiter(redistest.Key(t))
 					require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 7, Interval: time.Second}))

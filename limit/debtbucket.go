@@ -10,7 +10,7 @@ import (
 // one call may take up to Debt permits more than the bucket holds, and the next call waits until these have come
 // in. A large call is thus granted at once, and later calls wait for it.
 //
-// Bound: Capacity + Debt + Rate × window, rounded down, in any window. Calls of n permits use at most n of
+// Bound: Burst + Debt + Rate × window, rounded down, in any window. Calls of n permits use at most n of
 // the Debt.
 //
 // It does not promise that a small call is granted beside a large one.
@@ -19,40 +19,40 @@ import (
 // https://guava.dev/releases/snapshot-jre/api/docs/com/google/common/util/concurrent/RateLimiter.html.
 // Here the debt is bounded; [SmoothBursty] is Guava's own.
 type DebtBucket struct {
-	Rate     Rate
-	Capacity int64
-	Debt     int64
+	Rate  Rate
+	Burst int64
+	Debt  int64
 }
 
 var debtBucketScript = script("debt_bucket", 1, 8)
 
 // Bound implements [Algorithm].
 func (a DebtBucket) Bound(window time.Duration, n int64) int64 {
-	return a.pace().most(a.Capacity+min(a.Debt, n), window.Microseconds())
+	return a.pace().most(a.Burst+min(a.Debt, n), window.Microseconds())
 }
 
 // Largest implements [Algorithm].
-func (a DebtBucket) Largest() int64 { return a.Capacity + a.Debt }
+func (a DebtBucket) Largest() int64 { return a.Burst + a.Debt }
 
 func (a DebtBucket) check() error {
 	if a.Debt < 1 || a.Debt > maxPermits {
 		return invalid("debt of %d permits is not in 1..%d", a.Debt, int64(maxPermits))
 	}
-	if a.Capacity < 1 || a.Capacity > maxPermits {
-		return invalid("capacity of %d permits is not in 1..%d", a.Capacity, int64(maxPermits))
+	if a.Burst < 1 || a.Burst > maxPermits {
+		return invalid("burst of %d permits is not in 1..%d", a.Burst, int64(maxPermits))
 	}
-	return a.Rate.checkPace("capacity and debt", a.Capacity+a.Debt)
+	return a.Rate.checkPace("burst and debt", a.Burst+a.Debt)
 }
 func (a DebtBucket) script() *dispatch.Script { return debtBucketScript }
 func (a DebtBucket) parameters() []any {
-	return append(a.pace().parameters(a.Capacity), a.Debt*a.pace().cost)
+	return append(a.pace().parameters(a.Burst), a.Debt*a.pace().cost)
 }
 func (a DebtBucket) reserves() bool { return false }
-func (a DebtBucket) idle() state    { return newTokenBucket(a.pace(), a.Capacity, a.Debt) }
+func (a DebtBucket) idle() state    { return newTokenBucket(a.pace(), a.Burst, a.Debt) }
 func (a DebtBucket) stored(text string) (state, bool) {
 	v, ok := numbers(text, 2, 2)
-	s := newTokenBucket(a.pace(), a.Capacity, a.Debt)
+	s := newTokenBucket(a.pace(), a.Burst, a.Debt)
 	s.at, s.level = v[0], v[1]
 	return s, ok
 }
-func (a DebtBucket) pace() pace { return onlyPace(a.Rate.pace(a.Capacity + a.Debt)) }
+func (a DebtBucket) pace() pace { return onlyPace(a.Rate.pace(a.Burst + a.Debt)) }

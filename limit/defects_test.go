@@ -19,8 +19,8 @@ import (
 func TestDefects(t *testing.T) {
 	second := limit.Rate{Permits: 7, Interval: time.Second}
 	window, log := limit.FixedWindow{Rate: second}, limit.SlidingLog{Rate: second}
-	bucket := limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Capacity: 8}
-	step := limit.IntervalBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Capacity: 8}
+	bucket := limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Burst: 8}
+	step := limit.IntervalBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Burst: 8}
 	queue := limit.LeakyQueue{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Capacity: 8}
 	long := limit.FixedWindow{Rate: limit.Rate{Permits: 7, Interval: 1500 * time.Millisecond}}
 	buckets := func(b bucketDouble) func(*world) limit.Limiter {
@@ -131,7 +131,7 @@ func (w *world) key() string {
 	return w.keys[len(w.keys)-1]
 }
 
-func check(t *testing.T, name string) func(context.Context, limittest.Subject) error {
+func check(t *testing.T, name string) func(context.Context, limittest.Key) error {
 	for _, c := range limittest.Checks() {
 		if c.Name == name {
 			return c.Run

@@ -3,7 +3,7 @@
 //
 //	api, err := limit.NewShared(rdb, "api", limit.TokenBucket{
 //		Rate:     limit.Rate{Permits: 10, Interval: time.Second},
-//		Capacity: 20,
+//		Burst: 20,
 //	})
 //	...
 //	r, err := api.For(userID).Allow(ctx, 1)
@@ -29,7 +29,7 @@
 // two follow Guava's arithmetic. [NewAdapter] makes a RRateLimiter one of them. Package limittest tests that
 // a limiter, one of these or your own, keeps its promises.
 //
-// A shared limiter is one script on one key of each subject. It decides by the clock of Redis and needs Redis 5
+// A shared limiter is one script on one Redis key for each key. It decides by the clock of Redis and needs Redis 5
 // or later, or Valkey. Calls that come while one is in flight go together, and what is known to be rejected is
 // rejected without a call. A call whose reply is lost is sent again and takes its permits once; see [Shared].
 package limit

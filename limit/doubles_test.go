@@ -42,7 +42,7 @@ func polled(granted bool, left int64, again time.Duration) limit.Result {
 	if granted {
 		again = 0
 	}
-	return limit.Result{Granted: granted, Remaining: max(0, left), Wait: again}
+	return limit.Result{Granted: granted, Available: max(0, left), Wait: again}
 }
 
 // windowDouble returns a fixed window of the given length. With countsRejected it counts what it rejects.

@@ -14,8 +14,8 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()
 	api, err := limit.NewShared(rdb, "api", limit.TokenBucket{
-		Rate:     limit.Rate{Permits: 10, Interval: time.Second},
-		Capacity: 20,
+		Rate:  limit.Rate{Permits: 10, Interval: time.Second},
+		Burst: 20,
 	})
 	if err != nil {
 		panic(err)

@@ -23,7 +23,7 @@ import (
 // also when some are rejected, want different numbers of permits, would wait for different times, or take nothing.
 func TestBatchedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
-	subjects, calls := 0, 25
+	keys, calls := 0, 25
 	if redistest.Lane() == "miniredis" {
 		calls = 5 // it compiles the script each time
 	}
@@ -34,8 +34,8 @@ func TestBatchedAgree(t *testing.T) {
 				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
 				l, err := NewShared(rdb, name, a, WithClock(func() time.Time { return now }))
 				require.NoError(rt, err)
-				subjects++
-				l = l.For(string(rune(0x4e00 + subjects%20000)))
+				keys++
+				l = l.For(string(rune(0x4e00 + keys%20000)))
 				require.NoError(rt, rdb.Del(ctx, l.Keys()...).Err())
 				local := a.idle()
 				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
@@ -136,7 +136,7 @@ func TestBatching(t *testing.T) {
 			ask(l, 2)
 		}
 		ask(l.For("another"), 1)
-		require.EqualValues(t, 1, granted.Load(), "only the other subject")
+		require.EqualValues(t, 1, granted.Load(), "only the other key")
 		require.Equal(t, []string{"1", "1"}, h.scripts)
 		close(h.release)
 		all.Wait()
@@ -323,7 +323,7 @@ func TestBatchedRepliesLostOnARealServer(t *testing.T) {
 		require.Zero(t, failed.Load(), kind)
 		p, err := busy.Peek(t.Context(), 1)
 		require.NoError(t, err)
-		spent := 1_000_000 - p.Remaining
+		spent := 1_000_000 - p.Available
 		after := proxy.Counts()
 		t.Logf("%s: %d permits granted, %d unknown, %d spent; %d scripts for %d calls, %d replies lost", kind, granted.Load(), unknown.Load(), spent,
 			after.Requests-before.Requests, processes*callers*calls, after.LostReplies-before.LostReplies)

@@ -10,7 +10,7 @@ import (
 // call. It remembers the theoretical arrival time, which is the instant at which all permits that it granted
 // would have flowed out at the rate.
 //
-// Bound: Burst + Rate × window, rounded down, in any window. It admits what a [TokenBucket] of that capacity
+// Bound: Burst + Rate × window, rounded down, in any window. It admits what a [TokenBucket] of that burst
 // admits.
 //
 // It does not promise the rate in every window of one interval.

@@ -11,7 +11,7 @@ import (
 
 // WithHook adds a Hook that the limiter calls as it works, as a ratelimiter.Client does: once for each request, and
 // once for each attempt at a call. The operation of [Shared.Allow] is OperationAllow, and that of [Wait] and
-// [WaitTimeout] is OperationAcquire. The Hook is told the name of the limiter and never a subject. A request that
+// [WaitTimeout] is OperationAcquire. The Hook is told the name of the limiter and never a key. A request that
 // is rejected without a call has no Replied. Hooks that panic disturb nothing; the other Hooks are told so by an
 // event of kind ratelimiter.Panicked.
 func WithHook(h ratelimiter.Hook) Option {

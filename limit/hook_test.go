@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each request is told once, however many calls it takes, and without its subject.
+// Each request is told once, however many calls it takes, and without its key.
 func TestHook(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var mu sync.Mutex

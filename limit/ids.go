@@ -12,7 +12,7 @@ const noID = "-"
 
 // ids makes the ids of calls: ";", 8 characters that are random, and 6 digits that grow from call to call. Of
 // each sequence of ids the scripts remember the last one that was granted permits. That is enough, because a
-// process has one call of a subject in flight at a time: when it makes the next, it has given up the last.
+// process has one call of a key in flight at a time: when it makes the next, it has given up the last.
 //
 // The zero value is ready for use.
 type ids struct {

@@ -7,53 +7,53 @@ import (
 )
 
 // An IntervalBucket is a token bucket that is refilled in steps: it gets Rate.Permits at the end of each
-// interval, up to Capacity. It starts full. Between two steps the time that has passed is kept; the next
+// interval, up to Burst. It starts full. Between two steps the time that has passed is kept; the next
 // interval of a full bucket begins when a permit is taken.
 //
-// Bound: Capacity, and Rate.Permits for each end of an interval that the window can hold.
+// Bound: Burst, and Rate.Permits for each end of an interval that the window can hold.
 //
 // It does not promise an even flow: what comes in with one step may be taken at one instant.
 //
 // Source: the token bucket of https://en.wikipedia.org/wiki/Token_bucket, refilled in intervals as
 // https://bucket4j.com/ offers beside the continuous ("greedy") refill.
 type IntervalBucket struct {
-	Rate     Rate
-	Capacity int64
+	Rate  Rate
+	Burst int64
 }
 
 var intervalBucketScript = script("interval_bucket", 1, 7)
 
 // Bound implements [Algorithm].
 func (a IntervalBucket) Bound(window time.Duration, _ int64) int64 {
-	return stepped(window.Microseconds(), a.Rate.micros(), a.Capacity, min(a.Rate.Permits, a.Capacity))
+	return stepped(window.Microseconds(), a.Rate.micros(), a.Burst, min(a.Rate.Permits, a.Burst))
 }
 
 // Largest implements [Algorithm].
-func (a IntervalBucket) Largest() int64 { return a.Capacity }
+func (a IntervalBucket) Largest() int64 { return a.Burst }
 
 func (a IntervalBucket) check() error {
 	if err := a.Rate.check(); err != nil {
 		return err
 	}
-	if a.Capacity < 1 || a.Capacity > maxPermits {
-		return invalid("capacity of %d permits is not in 1..%d", a.Capacity, int64(maxPermits))
+	if a.Burst < 1 || a.Burst > maxPermits {
+		return invalid("burst of %d permits is not in 1..%d", a.Burst, int64(maxPermits))
 	}
-	if ceilDiv(a.Capacity, a.Rate.Permits) > maxExact/a.Rate.micros() {
-		return invalid("capacity of %d permits at %v takes more than 142 years to fill", a.Capacity, a.Rate)
+	if ceilDiv(a.Burst, a.Rate.Permits) > maxExact/a.Rate.micros() {
+		return invalid("burst of %d permits at %v takes more than 142 years to fill", a.Burst, a.Rate)
 	}
 	return nil
 }
 func (a IntervalBucket) script() *dispatch.Script { return intervalBucketScript }
 func (a IntervalBucket) parameters() []any {
-	return []any{a.Rate.Permits, a.Rate.micros(), a.Capacity}
+	return []any{a.Rate.Permits, a.Rate.micros(), a.Burst}
 }
 func (a IntervalBucket) reserves() bool { return false }
 func (a IntervalBucket) idle() state {
-	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Capacity, left: a.Capacity}
+	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, left: a.Burst}
 }
 func (a IntervalBucket) stored(text string) (state, bool) {
 	v, ok := numbers(text, 2, 2)
-	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Capacity, begun: v[0], left: v[1]}, ok
+	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, begun: v[0], left: v[1]}, ok
 }
 
 type intervalBucket struct {

@@ -21,17 +21,17 @@ func hashTag(key string) string {
 }
 
 func TestKeys(t *testing.T) {
-	names, subjects := []string{"api", "a:b", "a", "%", "x:gcra"}, []string{"", "u", "b:u", "}", "}}", "{", "{}", "{a}b", "%7D", "%", "用户", " "}
+	names, keys := []string{"api", "a:b", "a", "%", "x:gcra"}, []string{"", "u", "b:u", "}", "}}", "{", "{}", "{a}b", "%7D", "%", "用户", " "}
 	seen := map[string]string{}
 	for _, name := range names {
-		for _, subject := range subjects {
+		for _, key := range keys {
 			for _, a := range every() {
-				keys := (&config{name: name, algorithm: a, signature: signature(a)}).keys(subject)
+				keys := (&config{name: name, algorithm: a, signature: signature(a)}).redisKeys(key)
 				require.Len(t, keys, a.script().Keys)
 				require.Equal(t, hashTag(keys[0]), hashTag(keys[len(keys)-1]))
-				require.NotEqual(t, keys[0], hashTag(keys[0]), "%q %q has no tag", name, subject)
+				require.NotEqual(t, keys[0], hashTag(keys[0]), "%q %q has no tag", name, key)
 				for _, k := range keys {
-					who := name + "\x00" + subject + "\x00" + signature(a) + "\x00" + k[len(k)-3:]
+					who := name + "\x00" + key + "\x00" + signature(a) + "\x00" + k[len(k)-3:]
 					require.Empty(t, seen[k], "%q is of two limiters", k)
 					seen[k] = who
 				}
@@ -39,15 +39,15 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	a := GCRA{per(10, time.Second), 20}
-	require.Equal(t, []string{"limit2:{api}:gcra:1:100000:2000000"}, subjectKeys("api", "", signature(a), 1))
+	require.Equal(t, []string{"limit2:{api}:gcra:1:100000:2000000"}, redisKeys("api", "", signature(a), 1))
 	require.Equal(t, []string{"limit2:{api}:sliding_log:1:1000000", "limit2:{api}:sliding_log:1:1000000:grants"},
-		subjectKeys("api", "", signature(SlidingLog{per(1, time.Second)}), 2))
-	require.Equal(t, "limit2:api:{user 42}:gcra:1:100000:2000000", subjectKeys("api", "user 42", signature(a), 1)[0])
-	require.Equal(t, hashTag(subjectKeys("api", "u", "x", 1)[0]), hashTag(subjectKeys("other", "u", "y", 1)[0]),
-		"all limiters of a subject share its slot")
+		redisKeys("api", "", signature(SlidingLog{per(1, time.Second)}), 2))
+	require.Equal(t, "limit2:api:{user 42}:gcra:1:100000:2000000", redisKeys("api", "user 42", signature(a), 1)[0])
+	require.Equal(t, hashTag(redisKeys("api", "u", "x", 1)[0]), hashTag(redisKeys("other", "u", "y", 1)[0]),
+		"all limiters of a key share its slot")
 }
 
-// Limiters share permits if their names, subjects and parameters are the same, and not otherwise.
+// Limiters share permits if their names, keys and parameters are the same, and not otherwise.
 func TestWhoSharesWhat(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		l := shared(t, rdb, FixedWindow{per(1, time.Hour)})
@@ -85,15 +85,15 @@ func TestCluster(t *testing.T) {
 	for kind, a := range every() {
 		l, err := NewShared(rdb, redistest.Key(t), a)
 		require.NoError(t, err)
-		for _, subject := range []string{"", "a", "b", "}", "{x}", "用户"} {
-			l := l.For(subject)
+		for _, key := range []string{"", "a", "b", "}", "{x}", "用户"} {
+			l := l.For(key)
 			r, err := l.Allow(t.Context(), 1)
-			require.NoError(t, err, "%s for %q", kind, subject)
+			require.NoError(t, err, "%s for %q", kind, key)
 			require.True(t, r.Granted)
 			_, err = l.Peek(t.Context(), 1)
-			require.NoError(t, err, "%s for %q", kind, subject)
+			require.NoError(t, err, "%s for %q", kind, key)
 			_, err = l.Allow(t.Context(), 2)
-			require.NoError(t, err, "%s for %q", kind, subject)
+			require.NoError(t, err, "%s for %q", kind, key)
 		}
 	}
 }

@@ -14,14 +14,14 @@ import (
 const (
 	// knownFor is how long after it was asked for a rejection is known.
 	knownFor = time.Second
-	// mostKnown is how many subjects of a limiter have rejections that are known, and longestKnown how long
-	// their keys may be, so that forged subjects do not fill the memory.
+	// mostKnown is how many keys of a limiter have rejections that are known, and longestKnown how long
+	// their Redis keys may be, so that forged keys do not fill the memory.
 	mostKnown, longestKnown = 4096, 512
 	// mostSizes is how many requests of different sizes to a log are known to be rejected.
 	mostSizes = 8
 )
 
-// A rejection is what the process knows about a subject of which permits were rejected. It does not change.
+// A rejection is what the process knows about a key of which permits were rejected. It does not change.
 type rejection struct {
 	state state // that Redis had at the instant now
 	now   int64
@@ -33,18 +33,18 @@ type rejection struct {
 type size struct {
 	n      int64
 	result Result
-	valid  time.Duration // until permits come back, and Remaining is another
+	valid  time.Duration // until permits come back, and Available is another
 	now    int64
 	sent   time.Time
 }
 
-// A slot has the rejection of one subject.
+// A slot has the rejection of one key.
 type slot struct {
 	key string
 	atomic.Pointer[rejection]
 }
 
-// known has the rejections of all subjects of a limiter. The zero value is empty.
+// known has the rejections of all keys of a limiter. The zero value is empty.
 type known struct {
 	slots sync.Map // from keys to *slot
 
@@ -99,7 +99,7 @@ func (c *config) passed(now int64, sent time.Time) (time.Duration, bool) {
 	return d, d >= 0 && d < knownFor
 }
 
-// learn takes in what a reply says. Nothing is known of a subject of which nothing was rejected, since its clock
+// learn takes in what a reply says. Nothing is known of a key of which nothing was rejected, since its clock
 // may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
 // nothing is learned from it.
 func (k *known) learn(s *Shared, f *flight, rejected bool, r rejection) {

@@ -36,13 +36,13 @@ func TestCachedRejections(t *testing.T) {
 		time.Sleep(100 * ms)
 		allow(1, Result{Wait: 150 * ms, Reset: 1900 * ms}, 0)
 		time.Sleep(150 * ms)
-		allow(2, Result{Remaining: 1, Wait: 250 * ms, Reset: 1750 * ms}, 0)
+		allow(2, Result{Available: 1, Wait: 250 * ms, Reset: 1750 * ms}, 0)
 		allow(1, Result{Granted: true, Reset: 2 * time.Second}, 1)
 		time.Sleep(999 * ms)
-		allow(5, Result{Remaining: 3, Wait: 251 * ms, Reset: 1001 * ms}, 0)
+		allow(5, Result{Available: 3, Wait: 251 * ms, Reset: 1001 * ms}, 0)
 		time.Sleep(ms)
-		allow(5, Result{Remaining: 4, Wait: 250 * ms, Reset: time.Second}, 1)
-		allow(6, Result{Remaining: 4, Wait: 500 * ms, Reset: time.Second}, 0)
+		allow(5, Result{Available: 4, Wait: 250 * ms, Reset: time.Second}, 1)
+		allow(6, Result{Available: 4, Wait: 500 * ms, Reset: time.Second}, 0)
 		allow(4, Result{Granted: true, Reset: 2 * time.Second}, 1)
 
 		// In a minute it asks sixty times, whatever the number of calls.
@@ -163,7 +163,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					switch {
 					case !want.granted && now >= untrue:
 						require.LessOrEqual(t, r.Wait, micros(want.wait), "%+v", q)
-						require.LessOrEqual(t, want.remaining, r.Remaining, "%+v", q)
+						require.LessOrEqual(t, want.remaining, r.Available, "%+v", q)
 					case want.granted && now < untrue:
 						wrong++
 					default:
@@ -190,7 +190,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 	}
 }
 
-// The memory of rejections is bounded, however many subjects there are and however long their names.
+// The memory of rejections is bounded, however many keys there are and however long their names.
 func TestCachedRejectionsAreBounded(t *testing.T) {
 	redistest.NoServer(t)
 	l, err := NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1})
@@ -198,16 +198,16 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}}}}}, requests: 1}
 	state := l.config.algorithm.idle()
 	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true})
-	forge := func(subject string) *Shared {
-		s := l.For(subject)
+	forge := func(key string) *Shared {
+		s := l.For(key)
 		s.config.known.learn(s, f, true, rejection{state: state, now: 1_790_000_000_000_000, sent: time.Now()})
 		return s
 	}
-	subjects := 1_000_000
+	keys := 1_000_000
 	if UnderRace {
-		subjects = 20_000
+		keys = 20_000
 	}
-	for i := range subjects {
+	for i := range keys {
 		s := forge(fmt.Sprint(i))
 		if _, _, ok := s.config.known.rejected(s.config, s.keys[0], demand{n: 1}); i%10_000 == 0 {
 			require.True(t, ok, "the latest is known")

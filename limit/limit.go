@@ -36,8 +36,8 @@ type Reserver interface {
 type Result struct {
 	// Granted reports whether the permits were taken or, for Peek, whether they would be.
 	Granted bool
-	// Remaining is how many permits one call could take right after this one.
-	Remaining int64
+	// Available is how many permits one call could take right after this one.
+	Available int64
 	// Wait is, after a rejection, how long it takes until the same call is granted if no other call takes
 	// permits. After a grant it is 0, except for Reserve: how long it takes until the permits may be used.
 	Wait time.Duration

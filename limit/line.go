@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Requests of one subject that come while a call of it is in flight wait for its reply and go as one call, which
+// Requests of one key that come while a call of it is in flight wait for its reply and go as one call, which
 // decides them one after another. A caller without company makes its own call.
 
 // A request is what one caller asks for.
@@ -106,7 +106,7 @@ func (f *flight) abandoned() bool {
 	return true
 }
 
-// A line holds the requests of one subject that wait for a flight to end. There is one only as long as there is
+// A line holds the requests of one key that wait for a flight to end. There is one only as long as there is
 // a flight.
 type line struct {
 	key     string
@@ -114,7 +114,7 @@ type line struct {
 	flight  flight
 }
 
-// lines are the lines of all subjects.
+// lines are the lines of all keys.
 type lines struct {
 	shards [16]struct {
 		mu    sync.Mutex
@@ -144,7 +144,7 @@ func (l *lines) recycle(r *request) {
 	l.requests.Put(r)
 }
 
-// board adds the requests to the line of a subject that has a flight, and returns nil. Otherwise it returns a new
+// board adds the requests to the line of a key that has a flight, and returns nil. Otherwise it returns a new
 // line, whose flights the caller has to make, and to which it adds the requests unless inline is set.
 func (l *lines) board(key string, inline bool, requests ...*request) *line {
 	s := &l.shards[shard(key)]

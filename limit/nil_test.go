@@ -97,7 +97,7 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, name)
 					require.ErrorIs(t, err, context.DeadlineExceeded, name)
 					require.ErrorContains(t, err, "no reply within "+d.String(), name)
-					require.NotContains(t, err.Error(), "tok-", "%s: the subject may be a token", name)
+					require.NotContains(t, err.Error(), "tok-", "%s: the key may be a token", name)
 					if silent == 0 {
 						require.ErrorIs(t, err, syscall.ECONNREFUSED, name)
 					}

@@ -10,7 +10,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// Callers of one process that wait for permits of one subject stand in a queue, first come, first served. Only for
+// Callers of one process that wait for permits of one key stand in a queue, first come, first served. Only for
 // the head of the queue, and for those right behind it who want as many permits, is the limiter asked, when the
 // head can be served. So the others cost no calls, and a large request does not starve behind small ones.
 //
@@ -43,7 +43,7 @@ type waiter struct {
 	err       error
 }
 
-// A queue holds the waiters of one subject. A goroutine asks for them as long as there are any.
+// A queue holds the waiters of one key. A goroutine asks for them as long as there are any.
 type queue struct {
 	limiter *Shared
 	waiters []*waiter
@@ -54,7 +54,7 @@ type queue struct {
 	changed chan struct{}
 }
 
-// queues are the queues of all subjects of a limiter.
+// queues are the queues of all keys of a limiter.
 type queues struct {
 	mu     sync.Mutex
 	queues map[string]*queue

@@ -207,7 +207,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			others.Wait()
 			after, err := busy.Peek(t.Context(), 1)
 			require.NoError(t, err)
-			spent := before.Remaining - after.Remaining - took.Load()
+			spent := before.Available - after.Available - took.Load()
 			t.Logf("%s: %d calls, %d granted, %d unknown, %d spent; %d grants of others; %d replies lost",
 				kind, clients*calls, granted.Load(), unknown.Load(), spent, took.Load(), proxy.Counts().LostReplies)
 			require.LessOrEqual(t, spent, int64(clients*calls), kind)
@@ -247,14 +247,14 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			proxy.Judge(nil)
 			after, peekErr := others.Peek(t.Context(), 1)
 			require.NoError(t, peekErr)
-			assert.EqualValues(t, 10, 1000-130-after.Remaining, "run %d: spent for 10; the result was %+v, %v", run, r, err)
+			assert.EqualValues(t, 10, 1000-130-after.Available, "run %d: spent for 10; the result was %+v, %v", run, r, err)
 			assert.NoError(t, err)
 			assert.True(t, r.Granted)
 		}
 	})
 }
 
-// TestRepliesLostInFlights cuts connections in the middle of pipelines that the calls of many subjects share. Redis
+// TestRepliesLostInFlights cuts connections in the middle of pipelines that the calls of many keys share. Redis
 // runs what is behind the cut, too, and nobody is told; nothing is granted twice or lost.
 func TestRepliesLostInFlights(t *testing.T) {
 	redistest.NeedReal(t)
@@ -262,7 +262,7 @@ func TestRepliesLostInFlights(t *testing.T) {
 	proxy := redistest.StartProxy(t, server.Addr())
 	rdb := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
 	require.Equal(t, 3, rdb.Options().MaxRetries, "go-redis would send a pipeline again")
-	const subjects, burst = 200, 100_000
+	const keys, burst = 200, 100_000
 	a := GCRA{per(1, time.Hour), burst}
 	all, err := NewShared(rdb, redistest.Key(t), a)
 	require.NoError(t, err)
@@ -277,12 +277,12 @@ func TestRepliesLostInFlights(t *testing.T) {
 	})
 	rdb.AddHook(lostReplies{&lost})
 	lose := int64(redistest.Cases(2000, 10_000))
-	var granted, unknown [subjects]atomic.Int64
+	var granted, unknown [keys]atomic.Int64
 	var callers sync.WaitGroup
 	for range 128 {
 		callers.Go(func() {
 			for end := time.Now().Add(3 * time.Minute); lost.Load() < lose && time.Now().Before(end); {
-				i := rand.IntN(subjects)
+				i := rand.IntN(keys)
 				r, err := all.For(strconv.Itoa(i)).Allow(context.Background(), 1)
 				switch {
 				case err == nil && r.Granted:
@@ -297,10 +297,10 @@ func TestRepliesLostInFlights(t *testing.T) {
 	}
 	callers.Wait()
 	var told, doubts, spent int64
-	for i := range subjects {
+	for i := range keys {
 		r, err := plain.For(strconv.Itoa(i)).Peek(t.Context(), 1)
 		require.NoError(t, err)
-		n := burst - r.Remaining
+		n := burst - r.Available
 		require.GreaterOrEqual(t, n, granted[i].Load(), i)
 		require.LessOrEqual(t, n, granted[i].Load()+unknown[i].Load(), i)
 		told, doubts, spent = told+granted[i].Load(), doubts+unknown[i].Load(), spent+n

@@ -13,22 +13,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Shared is a limiter in Redis, shared by all processes that use its name, subject, algorithm and
+// A Shared is a limiter in Redis, shared by all processes that use its name, key, algorithm and
 // parameters. Other parameters make another limiter: while a fleet is being changed from one to the other, each
 // part of it is held to its own.
 //
-// A call runs one script. Calls of one subject that come while one of this process is in flight wait for its
+// A call runs one script. Calls of one key that come while one of this process is in flight wait for its
 // reply, and then go as one: they are decided as if one after another. A call whose ctx ends returns at once, and
 // the others go on.
 //
 // Nobody gives permits back, so a rejection stays true until the instant that it names. Until then, but for no
 // longer than a second, the process itself rejects the calls that Redis would reject, with a wait that gets
-// shorter: a subject that has no permits left costs Redis about one call a second from each process. If the key
+// shorter: a key that has no permits left costs Redis about one call a second from each process. If the Redis key
 // is deleted or the clock of Redis is put forward meanwhile, it is noticed within that second. A process knows
-// such rejections of 4,096 subjects of each limiter that NewShared has returned.
+// such rejections of 4,096 keys of each limiter that NewShared has returned.
 //
 // A call that certainly did not run is sent again, up to four times in all and within five seconds. So is a call
-// whose reply was lost, with the same id: Redis remembers the last grant of each process to a subject for ten
+// whose reply was lost, with the same id: Redis remembers the last grant of each process to a key for ten
 // seconds, unless [WithoutReplay], and a call that is found there returns that grant and takes nothing again,
 // however many permits others have been granted meanwhile. There is room for 8 KB, which is about 300 processes.
 // When it can no longer be told whether the call has run, because there were more or it took more time, it does
@@ -52,17 +52,17 @@ import (
 // A call returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook of the client panicked, together with
 // ctx.Err() if ctx was done before there was a reply (after an attempt that failed, or 10 ms or more without a reply),
 // ratelimiter.ErrMalformed if a key holds something that no limiter writes, and every other error that Redis
-// replies with. No permits are granted with an error. An error does not contain the subject, which may be a token: it has
+// replies with. No permits are granted with an error. An error does not contain the key, which may be a token: it has
 // the first eight hexadecimal digits of its SHA-256.
 //
 // The zero value is not usable; call [NewShared]. Its methods are safe for concurrent use.
 type Shared struct {
-	config  *config
-	subject string
-	keys    []string
+	config *config
+	key    string
+	keys   []string
 }
 
-// A config is what the limiters of all subjects share.
+// A config is what the limiters of all keys share.
 type config struct {
 	rdb           dispatch.Sender
 	name          string
@@ -90,7 +90,7 @@ func WithClientClock() Option { return func(c *config) { c.clock = time.Now } }
 
 // WithoutReplay makes Redis remember no grants of the limiter's calls. A call whose reply is lost is then not
 // sent again: it returns ratelimiter.ErrUnavailable, and its permits may have been taken, once. It saves some 30
-// bytes of a subject for each process that was granted permits of it in the last ten seconds, and a little of the
+// bytes of a key for each process that was granted permits of it in the last ten seconds, and a little of the
 // time that a granted call takes in Redis. It does not change the calls of other processes that share the
 // limiter. The default is to remember the grants.
 func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } }
@@ -120,14 +120,14 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	for _, o := range opts {
 		o(c)
 	}
-	return &Shared{config: c, keys: c.keys("")}, nil
+	return &Shared{config: c, keys: c.redisKeys("")}, nil
 }
 
-// For returns the limiter of one subject, such as a user, an address or a tenant. Each subject has its own
-// permits, in one key, or two of one hash slot ([SlidingLog]). The empty subject is that of the limiter that [NewShared] returns.
+// For returns the limiter of one key, such as a user, an address or a tenant. Each key has its own
+// permits, in one Redis key, or two of one hash slot ([SlidingLog]). The empty key is that of the limiter that [NewShared] returns.
 // For is cheap and sends nothing.
-func (s *Shared) For(subject string) *Shared {
-	return &Shared{config: s.config, subject: subject, keys: s.config.keys(subject)}
+func (s *Shared) For(key string) *Shared {
+	return &Shared{config: s.config, key: key, keys: s.config.redisKeys(key)}
 }
 
 // Algorithm returns the algorithm of the limiter.
@@ -180,22 +180,22 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	return s.batch(ctx, q)
 }
 
-// label returns what errors call the limiter: its name and, since the subject may be long or a secret, the first digits
-// of the subject's SHA-256.
+// label returns what errors call the limiter: its name and, since the key may be long or a secret, the first digits
+// of the key's SHA-256.
 func (s *Shared) label() string {
-	if s.subject == "" {
+	if s.key == "" {
 		return s.String()
 	}
-	sum := sha256.Sum256([]byte(s.subject))
-	return fmt.Sprintf("%q for a subject of hash %x", s.config.name, sum[:4])
+	sum := sha256.Sum256([]byte(s.key))
+	return fmt.Sprintf("%q for a key of hash %x", s.config.name, sum[:4])
 }
 
-// String returns the name of the limiter and its subject.
+// String returns the name of the limiter and its key.
 func (s *Shared) String() string {
-	if s.subject == "" {
+	if s.key == "" {
 		return fmt.Sprintf("%q", s.config.name)
 	}
-	return fmt.Sprintf("%q for %q", s.config.name, s.subject)
+	return fmt.Sprintf("%q for %q", s.config.name, s.key)
 }
 
 var _ Reserver = (*Shared)(nil)

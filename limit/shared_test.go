@@ -31,7 +31,7 @@ func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *S
 	opts = append(opts, func(c *config) { c.clock = l.config.clock })
 	other, err := NewShared(rdb, l.config.name, l.config.algorithm, opts...)
 	require.NoError(t, err)
-	return other.For(l.subject)
+	return other.For(l.key)
 }
 
 // stateOf returns what Redis has stored of the permits of l, without what it remembers of calls. Of a log that is the
@@ -152,7 +152,7 @@ func TestWithoutReplay(t *testing.T) {
 			require.NoError(t, err)
 			want, err := other.Peek(ctx, 1)
 			require.NoError(t, err)
-			require.Equal(t, want.Remaining, after.Remaining, "%s: spent once", kind)
+			require.Equal(t, want.Available, after.Available, "%s: spent once", kind)
 
 			s.left, s.run, s.sent = 1, false, 0
 			_, err = l.Peek(ctx, 1)
@@ -228,7 +228,7 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 			}
 			p, err := l.Peek(t.Context(), 1)
 			require.NoError(t, err)
-			require.EqualValues(t, 1000-1-others, p.Remaining)
+			require.EqualValues(t, 1000-1-others, p.Available)
 			require.Less(t, len(rdb.Get(t.Context(), l.keys[0]).Val()), 8192+100, "what is remembered is bounded")
 
 			// Ten seconds later another grant drops all of it.
@@ -367,16 +367,16 @@ func TestNumbers(t *testing.T) {
 		"negative interval":      SlidingCounter{per(1, -second)},
 		"nanoseconds":            SlidingCounter{per(1, second+1)},
 		"more than 50 years":     FixedWindow{per(1, longestInterval+second)},
-		"no capacity":            TokenBucket{per(1, second), 0},
-		"too large a capacity":   TokenBucket{per(1, second), 1 << 32},
-		"inexact capacity":       TokenBucket{per(1, 24*time.Hour), 1 << 30},
+		"an empty bucket":        TokenBucket{per(1, second), 0},
+		"too large a burst":      TokenBucket{per(1, second), 1 << 32},
+		"inexact bucket":         TokenBucket{per(1, 24*time.Hour), 1 << 30},
 		"inexact burst":          GCRA{per(1, 24*time.Hour), 1 << 30},
 		"inexact queue":          LeakyQueue{per(1, 24*time.Hour), 1 << 30},
 		"inexact steps":          IntervalBucket{per(1, 24*time.Hour), 1 << 30},
 		"not within a billionth": TokenBucket{per(999_999_937, 240*time.Hour), 999_999_937},
 		"no steps":               IntervalBucket{per(1, second), -1},
 		"no debt":                DebtBucket{per(1, second), 1, 0},
-		"no capacity, but debt":  DebtBucket{per(1, second), 0, 1},
+		"no burst, but debt":     DebtBucket{per(1, second), 0, 1},
 		"inexact debt":           DebtBucket{per(1, 24*time.Hour), 1, 1 << 30},
 		"rate of a debt":         DebtBucket{per(0, second), 1, 1},
 		"no rate":                SmoothBursty{0, second},

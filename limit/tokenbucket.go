@@ -7,9 +7,9 @@ import (
 )
 
 // A TokenBucket is a token bucket that is refilled continuously, by Rate.Permits in each interval, up to
-// Capacity. It starts full.
+// Burst. It starts full.
 //
-// Bound: Capacity + Rate × window, rounded down, in any window. What comes in during the current microsecond
+// Bound: Burst + Rate × window, rounded down, in any window. What comes in during the current microsecond
 // already counts, so that a caller that is a fraction of a microsecond late loses nothing.
 //
 // It does not promise the rate in every window of one interval: a full bucket may be taken at once in addition.
@@ -17,32 +17,32 @@ import (
 //
 // Source: https://en.wikipedia.org/wiki/Token_bucket.
 type TokenBucket struct {
-	Rate     Rate
-	Capacity int64
+	Rate  Rate
+	Burst int64
 }
 
 var tokenBucketScript = script("token_bucket", 1, 7)
 
 // Bound implements [Algorithm].
 func (a TokenBucket) Bound(window time.Duration, _ int64) int64 {
-	return a.pace().most(a.Capacity, window.Microseconds())
+	return a.pace().most(a.Burst, window.Microseconds())
 }
 
 // Largest implements [Algorithm].
-func (a TokenBucket) Largest() int64 { return a.Capacity }
+func (a TokenBucket) Largest() int64 { return a.Burst }
 
-func (a TokenBucket) check() error             { return a.Rate.checkPace("capacity", a.Capacity) }
+func (a TokenBucket) check() error             { return a.Rate.checkPace("burst", a.Burst) }
 func (a TokenBucket) script() *dispatch.Script { return tokenBucketScript }
-func (a TokenBucket) parameters() []any        { return a.pace().parameters(a.Capacity) }
+func (a TokenBucket) parameters() []any        { return a.pace().parameters(a.Burst) }
 func (a TokenBucket) reserves() bool           { return false }
-func (a TokenBucket) idle() state              { return newTokenBucket(a.pace(), a.Capacity, 0) }
+func (a TokenBucket) idle() state              { return newTokenBucket(a.pace(), a.Burst, 0) }
 func (a TokenBucket) stored(text string) (state, bool) {
 	v, ok := numbers(text, 2, 2)
-	s := newTokenBucket(a.pace(), a.Capacity, 0)
+	s := newTokenBucket(a.pace(), a.Burst, 0)
 	s.at, s.level = v[0], v[1]
 	return s, ok
 }
-func (a TokenBucket) pace() pace { return onlyPace(a.Rate.pace(a.Capacity)) }
+func (a TokenBucket) pace() pace { return onlyPace(a.Rate.pace(a.Burst)) }
 
 // onlyPace returns a pace that was checked before.
 func onlyPace(p pace, _ bool) pace { return p }

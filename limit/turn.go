@@ -20,20 +20,20 @@ type turn struct {
 	changed chan struct{} // has an element when at has changed, or the turn has become the first
 }
 
-// A turnList has the turns of one subject, the first one first.
+// A turnList has the turns of one key, the first one first.
 type turnList struct {
 	turns   []*turn
 	looked  time.Time
 	looking bool
 }
 
-// turns are the turns of all subjects of a limiter.
+// turns are the turns of all keys of a limiter.
 type turns struct {
 	mu    sync.Mutex
 	lists map[string]*turnList
 }
 
-// any reports whether anybody waits for a turn of the subject.
+// any reports whether anybody waits for a turn of the key.
 func (ts *turns) any(key string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -18,7 +18,7 @@ const leastWait = time.Millisecond
 // will not be available before the deadline of ctx. Permits that were granted in advance are not given back
 // when ctx ends the wait. Wait also returns the errors of l.
 //
-// The callers of one process that wait for a subject of a [Shared] form a queue: first come, first served. Redis
+// The callers of one process that wait for a key of a [Shared] form a queue: first come, first served. Redis
 // is asked when the first of them can be served, for it and for those right behind it who want as many permits,
 // so that a grant takes about one call, however many wait. A large call does not starve behind small ones: those
 // behind it wait until it is served. If other processes take the permits for which it waits, and it is rejected
@@ -28,7 +28,7 @@ const leastWait = time.Millisecond
 //
 // Permits are available earlier than the first caller was told if the key is deleted, Redis has lost its data, or its
 // clock is put forward. So while somebody waits for a Shared for longer than a second, the process asks Redis about the
-// subject once a second, and those who wait are served in their order as soon as it notices. The same is true of a turn
+// key once a second, and those who wait are served in their order as soon as it notices. The same is true of a turn
 // that was granted in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]): when the limiter has forgotten it, the
 // process reserves an earlier one. That Redis does not reply to such a question ends no wait.
 //

@@ -31,7 +31,7 @@ func Events(opts ...Option) (func(httplimit.Event), error) {
 			ctx = e.Request.Context()
 		}
 		throttled.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("scope", string(e.Scope)),
-			attribute.String("reason", reasons.Of(e.Reason)), attribute.Bool("banned", e.Banned))))
+			attribute.String("reason", reasons.Of(string(e.Reason))), attribute.Bool("banned", e.Banned))))
 	}, nil
 }
 

@@ -22,7 +22,7 @@ func Events(reg prometheus.Registerer) (func(httplimit.Event), error) {
 	reasons := metricname.NewPolicies(func(reason string) string { return reason })
 	return func(e httplimit.Event) {
 		if e.Kind == httplimit.EventThrottled {
-			throttled.WithLabelValues(string(e.Scope), reasons.Of(e.Reason), strconv.FormatBool(e.Banned)).Inc()
+			throttled.WithLabelValues(string(e.Scope), reasons.Of(string(e.Reason)), strconv.FormatBool(e.Banned)).Inc()
 		}
 	}, nil
 }

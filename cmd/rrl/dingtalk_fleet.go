@@ -135,7 +135,7 @@ func (f *dingFleet) heard(service string, e httplimit.Event) {
 	}
 	switch {
 	case e.Kind == httplimit.EventThrottled:
-		f.ban.met(service, e.Reason, time.Now())
+		f.ban.met(service, string(e.Reason), time.Now())
 	case e.Kind == httplimit.EventCoolDown && e.Err == nil:
 		f.ban.known(e.Limiter, time.Now())
 	}

@@ -108,7 +108,7 @@ func requireDingText(t *testing.T, out []byte) {
 		`  6.0\ds  \w+ meets the ban: status 1111, punish deny`,
 		`  6.0\ds  {dingtalk}:ip:203.0.113.7:20s cools down: the whole fleet is silent`,
 		// No calls are made: 8 are waiting, the address has no permit, and both countdowns run.
-		`   9.0s       8       0    7.1s      0        0       0   20/20         0  7.0s`,
+		`  9.0s       8       0    7.1s      0        0        0   20/20         0  7.0s`,
 		` 16.0\ds  the ban is over`,
 		` 16.0\ds  the first call since: \d+ms after the ban ended`,
 		`no limiter   +\d+ calls in 2s, 80 admitted, \d+ rejected`,

@@ -96,7 +96,7 @@ func rejectionOf(r *http.Request, err error) *rejection {
 		// The text names addresses at most: an http.Transport leaves the URL to its Client.
 		return &rejection{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
 	}
-	no := &rejection{Detail: e.Reason, Limiter: e.Limiter, code: "proxy_internal_response"}
+	no := &rejection{Detail: string(e.Reason), Limiter: e.Limiter, code: "proxy_internal_response"}
 	switch e.Reason {
 	case httplimit.ReasonContext: // the client has gone
 		no.Title, no.Status = "The client closed the request", 499

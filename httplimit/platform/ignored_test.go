@@ -21,7 +21,7 @@ func TestIgnoredPenaltiesAreTold(t *testing.T) {
 		require.Len(t, events, 2)
 		e := events[1]
 		require.Equal(t, httplimit.EventIgnored, e.Kind)
-		require.Equal(t, banReason, e.Reason)
+		require.EqualValues(t, banReason, e.Reason)
 		require.EqualError(t, e.Err, `httplimit: no rejection: content type "text/plain"`)
 		require.Equal(t, 200, e.Status)
 		require.Equal(t, "x", e.Host)

@@ -12,7 +12,7 @@ import (
 )
 
 // checkBound tests, for several kinds of traffic, every window that begins and ends with a grant.
-func checkBound(ctx context.Context, s Subject) error {
+func checkBound(ctx context.Context, s Key) error {
 	for name, traffic := range map[string]func(c *caller) error{
 		"greedy": func(c *caller) error {
 			return c.traffic(c.few(1500), 1, func(r limit.Result) time.Duration { return r.Wait })
@@ -104,7 +104,7 @@ func (c *caller) withinBound() error {
 }
 
 // checkSameInstant tests that calls at one instant are counted separately.
-func checkSameInstant(ctx context.Context, s Subject) error {
+func checkSameInstant(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	got, _, err := c.exhaust()
 	if err == nil && got == 0 {
@@ -114,7 +114,7 @@ func checkSameInstant(ctx context.Context, s Subject) error {
 }
 
 // checkConcurrency tests that many callers at one instant get as much as one caller.
-func checkConcurrency(ctx context.Context, s Subject) error {
+func checkConcurrency(ctx context.Context, s Key) error {
 	want, _, err := s.caller(ctx).exhaust()
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func checkConcurrency(ctx context.Context, s Subject) error {
 
 // checkEventual tests that a caller that asks without a pause is served at about the rate. It is not by a limiter
 // that rounds down what has come in since the last call and takes that for the state of now.
-func checkEventual(ctx context.Context, s Subject) error {
+func checkEventual(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	pause := c.round(c.each() / 20)
 	for c.now() < 20*c.each()+3*c.Rate.Interval {
@@ -169,7 +169,7 @@ func checkEventual(ctx context.Context, s Subject) error {
 
 // checkDrift tests that over very many calls a caller that asks after each wait, and in between, gets at least the
 // rate and at most the bound.
-func checkDrift(ctx context.Context, s Subject) error {
+func checkDrift(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	got := int64(0)
 	for i := 0; i < c.Calls; i++ {
@@ -201,7 +201,7 @@ func checkDrift(ctx context.Context, s Subject) error {
 }
 
 // checkIdle tests that a limiter that has not been used for long is as a new one, and no fuller.
-func checkIdle(ctx context.Context, s Subject) error {
+func checkIdle(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	first, err := c.l.Peek(ctx, 1)
 	if err != nil {
@@ -217,7 +217,7 @@ func checkIdle(ctx context.Context, s Subject) error {
 		if err != nil {
 			return err
 		}
-		if !now.Granted || now.Reset != 0 || now.Remaining < first.Remaining {
+		if !now.Granted || now.Reset != 0 || now.Available < first.Available {
 			return fmt.Errorf("idle for %v it is %+v; unused it was %+v", idle, now, first)
 		}
 		got, r, err := c.exhaust()

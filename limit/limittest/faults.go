@@ -8,7 +8,7 @@ import (
 
 // checkClock tests that a clock which is put back grants nothing in addition and makes no caller wait longer than
 // the limiter takes to be full, and that one which is put forward grants no more than if that time had passed.
-func checkClock(ctx context.Context, s Subject) error {
+func checkClock(ctx context.Context, s Key) error {
 	if s.StepClock == nil {
 		return ErrSkipped
 	}
@@ -59,7 +59,7 @@ func checkClock(ctx context.Context, s Subject) error {
 }
 
 // checkDeadlines tests that every key has a TTL, whatever the last call was.
-func checkDeadlines(ctx context.Context, s Subject) error {
+func checkDeadlines(ctx context.Context, s Key) error {
 	if s.Deadlines == nil {
 		return ErrSkipped
 	}
@@ -104,7 +104,7 @@ func checkDeadlines(ctx context.Context, s Subject) error {
 }
 
 // checkLostReply tests that a call whose reply was lost takes its permits once.
-func checkLostReply(ctx context.Context, s Subject) error {
+func checkLostReply(ctx context.Context, s Key) error {
 	if s.LoseReply == nil {
 		return ErrSkipped
 	}

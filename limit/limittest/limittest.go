@@ -2,9 +2,9 @@
 // module, a RRateLimiter, or your own.
 //
 //	func TestConformance(t *testing.T) {
-//		limittest.Run(t, func(t *testing.T, check func(limittest.Subject)) {
+//		limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 //			synctest.Test(t, func(t *testing.T) {
-//				check(limittest.Subject{
+//				check(limittest.Key{
 //					New:     func() limit.Limiter { return newMine(10, time.Second) },
 //					Rate:    limit.Rate{Permits: 10, Interval: time.Second},
 //					Bound:   limit.SlidingLog{Rate: limit.Rate{Permits: 10, Interval: time.Second}}.Bound,
@@ -28,8 +28,8 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A Subject is a limiter with its promises.
-type Subject struct {
+// A Key is a limiter with its promises.
+type Key struct {
 	// New returns a new limiter that shares nothing with those that it returned before.
 	New func() limit.Limiter
 	// Bound returns the most permits that calls of at most n permits each are granted in any window of the
@@ -61,14 +61,14 @@ type Subject struct {
 	LoseReply func()
 }
 
-// ErrSkipped is returned by a check that needs a function which the Subject does not have.
+// ErrSkipped is returned by a check that needs a function which the Key does not have.
 var ErrSkipped = errors.New("limittest: not checked")
 
 // A Check tests one promise. Run returns an error that says how it was broken. It must be called in a synctest
 // bubble.
 type Check struct {
 	Name string
-	Run  func(ctx context.Context, s Subject) error
+	Run  func(ctx context.Context, s Key) error
 }
 
 // Checks returns all checks, in the order in which Run runs them.
@@ -91,13 +91,13 @@ func Checks() []Check {
 	}
 }
 
-// Run runs every check as a subtest. For each it calls bubble, which opens a synctest bubble, makes the Subject in
-// it, and calls check with the Subject.
-func Run(t *testing.T, bubble func(t *testing.T, check func(s Subject))) {
+// Run runs every check as a subtest. For each it calls bubble, which opens a synctest bubble, makes the Key in
+// it, and calls check with the Key.
+func Run(t *testing.T, bubble func(t *testing.T, check func(s Key))) {
 	t.Helper()
 	for _, c := range Checks() {
 		t.Run(c.Name, func(t *testing.T) {
-			bubble(t, func(s Subject) {
+			bubble(t, func(s Key) {
 				err := c.Run(context.Background(), s)
 				switch {
 				case errors.Is(err, ErrSkipped):
@@ -112,7 +112,7 @@ func Run(t *testing.T, bubble func(t *testing.T, check func(s Subject))) {
 
 // A caller calls one limiter and records what it is granted.
 type caller struct {
-	Subject
+	Key
 	ctx    context.Context
 	l      limit.Limiter
 	random *rand.Rand
@@ -126,14 +126,14 @@ type grant struct {
 	n  int64
 }
 
-func (s Subject) caller(ctx context.Context) *caller {
+func (s Key) caller(ctx context.Context) *caller {
 	if s.Resolution == 0 {
 		s.Resolution = time.Microsecond
 	}
 	if s.Calls == 0 {
 		s.Calls = 1_000_000
 	}
-	return &caller{Subject: s, ctx: ctx, l: s.New(), random: rand.New(rand.NewPCG(7, 7)), begin: time.Now()}
+	return &caller{Key: s, ctx: ctx, l: s.New(), random: rand.New(rand.NewPCG(7, 7)), begin: time.Now()}
 }
 
 func (c *caller) now() time.Duration { return time.Since(c.begin) }

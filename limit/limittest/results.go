@@ -12,7 +12,7 @@ import (
 )
 
 // checkWait tests that a call just before the end of the wait is rejected, and one at its end is granted.
-func checkWait(ctx context.Context, s Subject) error {
+func checkWait(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	rejected := 0
 	for range 300 {
@@ -54,7 +54,7 @@ func checkWait(ctx context.Context, s Subject) error {
 }
 
 // checkRejected tests that a wait does not change, however often the caller is rejected meanwhile.
-func checkRejected(ctx context.Context, s Subject) error {
+func checkRejected(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	for range 20 {
 		_, r, err := c.exhaust()
@@ -63,12 +63,12 @@ func checkRejected(ctx context.Context, s Subject) error {
 		}
 		due := c.now() + r.Wait
 		for range 50 {
-			if err := c.stillRejected(due, r.Remaining); err != nil {
+			if err := c.stillRejected(due, r.Available); err != nil {
 				return err
 			}
 		}
 		for step := c.round(r.Wait / 40); c.now()+step < due; time.Sleep(step) {
-			if err := c.stillRejected(due, r.Remaining); err != nil {
+			if err := c.stillRejected(due, r.Available); err != nil {
 				return err
 			}
 		}
@@ -88,14 +88,14 @@ func (c *caller) stillRejected(due time.Duration, remaining int64) error {
 	if err != nil {
 		return err
 	}
-	if r.Granted || r.Remaining != remaining || c.now()+r.Wait != due {
+	if r.Granted || r.Available != remaining || c.now()+r.Wait != due {
 		return fmt.Errorf("asked again %v before the wait was over: %+v", due-c.now(), r)
 	}
 	return nil
 }
 
 // checkPeek tests that a Peek returns what the call then returns, and changes nothing.
-func checkPeek(ctx context.Context, s Subject) error {
+func checkPeek(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	for range 300 {
 		n := 1 + c.random.Int64N(c.Largest)
@@ -119,7 +119,7 @@ func checkPeek(ctx context.Context, s Subject) error {
 		if p.Granted != r.Granted || p.Wait != r.Wait {
 			return fmt.Errorf("a peek for %d said %+v, the call %+v", n, p, r)
 		}
-		if !r.Granted && p.Remaining != r.Remaining || r.Granted && !c.Unbounded && p.Remaining < n {
+		if !r.Granted && p.Available != r.Available || r.Granted && !c.Unbounded && p.Available < n {
 			return fmt.Errorf("a peek for %d said %+v, the call %+v", n, p, r)
 		}
 		time.Sleep(c.upTo(c.Rate.Interval))
@@ -129,7 +129,7 @@ func checkPeek(ctx context.Context, s Subject) error {
 
 // checkMany tests that several permits are granted together or not at all, and that a call for more than can ever be
 // granted is an error.
-func checkMany(ctx context.Context, s Subject) error {
+func checkMany(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	before, err := c.l.Peek(ctx, 1)
 	if err != nil {
@@ -178,13 +178,13 @@ func checkMany(ctx context.Context, s Subject) error {
 		if p != before {
 			return fmt.Errorf("a call that was rejected changed %+v to %+v", before, p)
 		}
-		if p.Remaining > 0 && !c.Unbounded {
-			r, err := c.allow(p.Remaining)
+		if p.Available > 0 && !c.Unbounded {
+			r, err := c.allow(p.Available)
 			if err != nil {
 				return err
 			}
 			if !r.Granted {
-				return fmt.Errorf("%d permits remained and were rejected: %+v", p.Remaining, r)
+				return fmt.Errorf("%d permits remained and were rejected: %+v", p.Available, r)
 			}
 		}
 		time.Sleep(c.upTo(c.Rate.Interval))
@@ -194,7 +194,7 @@ func checkMany(ctx context.Context, s Subject) error {
 
 // checkReserve tests that the instants from which reserved permits may be used keep the bound, and that no call is
 // granted with a longer wait than it allows.
-func checkReserve(ctx context.Context, s Subject) error {
+func checkReserve(ctx context.Context, s Key) error {
 	c := s.caller(ctx)
 	l, ok := c.l.(limit.Reserver)
 	if !ok {

@@ -27,14 +27,14 @@ func theContestants() []contestant {
 		{name: "RRateLimiter", redisson: true, algorithm: func(r limit.Rate) limit.Algorithm { return limit.SlidingLog{Rate: r} }},
 		{name: "SlidingCounter", algorithm: func(r limit.Rate) limit.Algorithm { return limit.SlidingCounter{Rate: r} }},
 		{name: "IntervalBucket", algorithm: func(r limit.Rate) limit.Algorithm {
-			return limit.IntervalBucket{Rate: r, Capacity: r.Permits}
+			return limit.IntervalBucket{Rate: r, Burst: r.Permits}
 		}},
 		{name: "TokenBucket", algorithm: func(r limit.Rate) limit.Algorithm {
-			return limit.TokenBucket{Rate: r, Capacity: r.Permits}
+			return limit.TokenBucket{Rate: r, Burst: r.Permits}
 		}},
 		{name: "GCRA", algorithm: func(r limit.Rate) limit.Algorithm { return limit.GCRA{Rate: r, Burst: r.Permits} }},
 		{name: "DebtBucket", algorithm: func(r limit.Rate) limit.Algorithm {
-			return limit.DebtBucket{Rate: r, Capacity: r.Permits, Debt: r.Permits}
+			return limit.DebtBucket{Rate: r, Burst: r.Permits, Debt: r.Permits}
 		}},
 		{name: "LeakyQueue", algorithm: func(r limit.Rate) limit.Algorithm {
 			return limit.LeakyQueue{Rate: r, Capacity: r.Permits}

@@ -1,7 +1,7 @@
 -- The value tells whether the call has run before under its id. Behind the state, which has no ";", there is an entry
 -- for each process that was granted permits in the last ten seconds: the id of its last call that was granted some, ","
 -- and the time in tenths of a second, and what the call was granted where its requests do not say. One entry is enough,
--- since a process makes one call of a subject at a time, and its ids grow. Where room is short the oldest entries are
+-- since a process makes one call of a key at a time, and its ids grow. Where room is short the oldest entries are
 -- dropped, and ";-," with the time of the last of these stands before the others. From here on grants are the entries
 -- of the other processes, and again is what the call was granted if it has run.
 local first = string.find(value, ';', 1, true)
