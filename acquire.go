@@ -28,7 +28,7 @@ type Result struct {
 	// which uses its own clock, as Redisson's clients do, is fast.
 	ClockSkew time.Duration
 	// Degraded reports that Redis was unavailable and the [OutagePolicy] decided. In that case Rate is the last
-	// rate that Redis reported, or zero, Available is what is left of the local share, and Time is by the clock
+	// rate that Redis reported, or zero, Available is what is left of the local quota, and Time is by the clock
 	// of this process.
 	Degraded bool
 }
@@ -36,14 +36,14 @@ type Result struct {
 // TryAcquire acquires permits, waiting for them until timeout is over, and reports whether it got them. If it
 // did not, the limiter is as if it had not been asked.
 //
-// With timeout <= 0 TryAcquire asks once and never waits. Otherwise it joins the line of the callers of this
+// With timeout <= 0 TryAcquire asks once and never waits. Otherwise it joins the wait queue of the callers of this
 // Client that wait for the same limiter. If the permits take longer than the time left, it sleeps for the time
 // left and returns false, as Redisson does, unless a change in the meantime, such as a release or a new rate,
 // lets it succeed; see [WithEarlyRejection].
 //
 // When ctx is done, TryAcquire returns at once with ctx.Err(). If Redis is known to be unavailable, if the last
 // attempt failed, or if there has been no reply to the call for 10 ms or more, the error wraps ErrUnavailable and the
-// cause as well. Permits that are granted to it at that moment go to the next caller in line or back to Redis. Other
+// cause as well. Permits that are granted to it at that moment go to the next caller in the queue or back to Redis. Other
 // errors are ErrInvalidArgument if permits is not in 1..2^32-1 or ctx is nil, ErrPermitsExceedRate, ErrNotInitialized,
 // ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable, and those from Redis. While Redis is unavailable the
 // [OutagePolicy] decides.
@@ -64,7 +64,7 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 // error and takes nothing. Allow returns the same errors as [RateLimiter.TryAcquire], ErrUnavailable at once while Redis
 // is known to be unavailable.
 //
-// Allow does not stand in line: it takes permits that are free even if other callers wait for more than that.
+// Allow does not wait in the queue: it takes permits that are free even if other callers wait for more than that.
 // Only when the first of these has been passed over for a whole interval does Allow reject, until that caller has
 // been served.
 func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) {

@@ -179,7 +179,7 @@ var phaseRows = []phaseRow{
 	{7, "a walk goes on", phaseState{hash: hash(), value: "0", members: []phaseMember{{-500, java(4)}, {-200, m21("ab", 'a', 0, 6)}}},
 		asked(5, 1, "", "", 0, "1 3", ""), "0", "0 0 800 0 now 10 1000 0 0 2 9 0 0 0", nil},
 
-	{8, "what falls due before the end joins", phaseState{hash: hash("coolDown", at(5000)), value: "6", members: []phaseMember{{-400, java(4)}}},
+	{8, "what expires before the end joins", phaseState{hash: hash("coolDown", at(5000)), value: "6", members: []phaseMember{{-400, java(4)}}},
 		asked(1, 1, ""), "0", "0 0 5000 0 now 10 1000 0 0 0 0 0 0 0",
 		&phaseState{hash: hash("coolDown", at(5000)), value: "0", members: []phaseMember{
 			{4000, block(0, 6, true, le32(phaseNow % (1 << 32))[:3])}, {4000, block(-400, 4, true, "\x00\x00\x00")}}}},

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFleetWithLocalShares runs a fleet whose processes all lose Redis, several times. It checks that no window
+// TestFleetWithLocalQuotas runs a fleet whose processes all lose Redis, several times. It checks that no window
 // holds more than the rate, except around the moment at which some processes have reached Redis again and others
 // have not.
-func TestFleetWithLocalShares(t *testing.T) {
+func TestFleetWithLocalQuotas(t *testing.T) {
 	const rate, interval, nodes = 40, 3 * time.Second, 4
 	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
 		var (
@@ -25,7 +25,7 @@ func TestFleetWithLocalShares(t *testing.T) {
 			stop             atomic.Bool
 		)
 		for i := range nodes {
-			fleet[i] = newWorld(t, redistest.Peer(t, w.rdb), WithOutagePolicy(LocalShare(overall(1, time.Hour), nodes)))
+			fleet[i] = newWorld(t, redistest.Peer(t, w.rdb), WithOutagePolicy(LocalQuota(overall(1, time.Hour), nodes)))
 			fleet[i].l = fleet[i].client.RateLimiter(w.l.Name())
 			cuts[i] = cutOff(fleet[i], refusedDial)
 			for k := range 3 {

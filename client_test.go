@@ -74,7 +74,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		"fine recheck":      WithRecheck(time.Millisecond - 1),
 		"cached rejections": WithCachedRejections(-1),
 		"outage limit":      WithOutageLimit(-1),
-		"outage policy":     WithOutagePolicy(LocalShare(Rate{}, 0)),
+		"outage policy":     WithOutagePolicy(LocalQuota(Rate{}, 0)),
 		"no option":         nil,
 	} {
 		rejected(name, rdb, o)

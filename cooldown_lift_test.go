@@ -349,7 +349,7 @@ func TestVoidBlocksBehindAGrant(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, other.l.SetRate(w.ctx, rate))
 		w.at(1480 * time.Millisecond)
-		w.granted(5) // four blocks have fallen due, the grant comes next, and then five blocks
+		w.granted(5) // four blocks have expired, the grant comes next, and then five blocks
 		w.granted(4)
 		w.rejected(1, 20*time.Millisecond)
 	})

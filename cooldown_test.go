@@ -64,7 +64,7 @@ func TestCoolDown(t *testing.T) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 11*time.Second)))
 			w.rejected(1, 6*time.Second)
 			w.at(11 * time.Second)
-			w.granted(7) // the three of 5 s fall due at 15 s as always
+			w.granted(7) // the three of 5 s expire at 15 s as always
 			w.rejected(1, 4*time.Second)
 			w.at(15 * time.Second)
 			w.granted(3)
@@ -343,7 +343,7 @@ func TestPeersGrantDuringACoolDown(t *testing.T) {
 		w.rejected(1, time.Minute) // a call of ours
 		// An interval later Redisson reclaims what has expired, which must be nothing.
 		n := w.rdb.ZCount(w.ctx, w.permitsKey(), "-inf", "("+strconv.FormatInt(w.epoch.Add(time.Minute-time.Second).UnixMilli(), 10)).Val()
-		require.Zero(t, n, "members that fall due before the end")
+		require.Zero(t, n, "members that expire before the end")
 		w.at(time.Minute)
 		w.granted(10)
 		w.rejected(1, time.Second)

@@ -122,7 +122,7 @@ var rejections = map[string]func(p *patient) (end func()){
 }
 
 // isReply reports whether err is the error reply that begins with a word. Redis before 7.0 puts the name of the script and
-// the line before an error that a command of the script had.
+// the queue before an error that a command of the script had.
 func isReply(err error, word string) bool {
 	return redis.HasErrorPrefix(err, word) || strings.Contains(err.Error(), ": -"+word+" ") || strings.Contains(err.Error(), ": "+word+" ")
 }

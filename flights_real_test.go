@@ -55,7 +55,7 @@ type crowd struct {
 }
 
 // newCrowd has callers acquire permits of limiters of these names until end is called. If leave is true, a caller in
-// eight gives up after a moment, so that its call may be in the air, or be granted later.
+// eight gives up after a moment, so that its call may be in flight, or be granted later.
 func newCrowd(t *testing.T, rdb redis.UniversalClient, callers int, leave bool, names ...string) *crowd {
 	c := newClient(t, rdb)
 	t.Cleanup(func() { _ = c.Close() })

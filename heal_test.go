@@ -49,7 +49,7 @@ func TestHeal(t *testing.T) {
 	}
 }
 
-// TestMendsGrantNoMore checks what a state promises after each call that mends it: in the window that it was found in
+// TestMendsGrantNoMore checks what a state promises after each call that fixes it: in the window that it was found in
 // no more is granted than the rate, whatever the permits left said, and one interval later the whole rate is free. A
 // check that an acquire makes in passing believes permits left that a release by Redisson may have freed, once.
 func TestMendsGrantNoMore(t *testing.T) {
@@ -80,7 +80,7 @@ func TestMendsGrantNoMore(t *testing.T) {
 		"the same, and more than the rate in use": {rate: 700, used: 900, each: 1, value: 30, released: 30},
 	}
 	const check = "a check"
-	mends := map[string]func(w *world, r Rate) error{
+	fixes := map[string]func(w *world, r Rate) error{
 		"Heal": func(w *world, _ Rate) error { return w.l.Heal(w.ctx) },
 		check: func(w *world, r Rate) error {
 			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, Type: permit.Type(r.Type), Check: true, DryRun: true})
@@ -93,19 +93,19 @@ func TestMendsGrantNoMore(t *testing.T) {
 		"UpdateRate": func(w *world, r Rate) error { _, err := w.l.UpdateRate(w.ctx, r, KeepState()); return err },
 	}
 	for _, field := range []string{"rate", "interval", "type", "rate, interval, type, keepAliveTime"} { // the last is the whole hash
-		mends["SetRate, without "+field] = func(w *world, r Rate) error {
+		fixes["SetRate, without "+field] = func(w *world, r Rate) error {
 			require.NoError(w.t, w.rdb.HDel(w.ctx, w.l.Name(), strings.Split(field, ", ")...).Err())
-			return mends["SetRate"](w, r)
+			return fixes["SetRate"](w, r)
 		}
 	}
 	for name, s := range states {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, Rate{}, func(t *testing.T, w *world) {
-				for mend, f := range mends {
+				for fix, f := range fixes {
 					for _, typ := range []RateType{Overall, PerClient} {
-						what := fmt.Sprint(mend, ", ", typ)
+						what := fmt.Sprint(fix, ", ", typ)
 						r := Rate{Type: typ, Permits: s.rate, Interval: interval}
-						w.l, w.epoch = w.client.RateLimiter(fmt.Sprint(redistest.Key(t), mend, typ)), time.Now()
+						w.l, w.epoch = w.client.RateLimiter(fmt.Sprint(redistest.Key(t), fix, typ)), time.Now()
 						require.NoError(t, w.l.SetRate(w.ctx, r))
 						log := &windowLog{}
 						for i := range s.used / s.each {
@@ -120,7 +120,7 @@ func TestMendsGrantNoMore(t *testing.T) {
 						require.NoError(t, f(w, r), what)
 						w.settled(s.rate)
 						released := int64(0)
-						if mend == check {
+						if fix == check {
 							released = s.released
 						}
 						left := max(0, s.rate-s.used) + released

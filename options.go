@@ -84,7 +84,7 @@ func WithEarlyRejection() Option {
 // limiter was deleted: for no longer than bound. Changes made through this Client count at once. Result.Available is
 // as Redis replied. A Client knows rejections of up to 8,192 limiters.
 //
-// It applies to [RateLimiter.Allow], and to [RateLimiter.TryAcquire] without a timeout; others ask as ever. While Redis
+// It applies to [RateLimiter.Allow], and to [RateLimiter.TryAcquire] without a timeout; all other calls always query Redis. While Redis
 // is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use [RateLimiter.CachedRejections].
 // The default is 0: each request asks Redis.
 func WithCachedRejections(bound time.Duration) Option {
@@ -95,7 +95,7 @@ func WithCachedRejections(bound time.Duration) Option {
 // timeout and context allow; then they get ErrUnavailable. It counts from when Redis is known to be unavailable; for
 // how long a caller had waited for permits before does not matter. For a caller that comes later it counts from
 // then. Up to that point an outage is to them only a longer wait. Callers that do not wait get ErrUnavailable as soon as the outage is known. Callers with the policies
-// [FailOpen] and [LocalShare] are served without Redis, and the limit does not apply to them. The default is 30
+// [FailOpen] and [LocalQuota] are served without Redis, and the limit does not apply to them. The default is 30
 // seconds.
 func WithOutageLimit(d time.Duration) Option {
 	return func(c *config) { c.outageLimit = d }

@@ -35,7 +35,7 @@ func FailClosed() OutagePolicy { return OutagePolicy{} }
 // requests back.
 func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 
-// LocalShare returns the policy that grants this process its share of the rate without Redis: floor(permits /
+// LocalQuota returns the policy that grants this process its share of the rate without Redis: floor(permits /
 // nodes) permits in any interval, counted in a log of its own. The argument nodes is the largest number of
 // processes that use the limiter. The rate is the last one that Redis reported to this process for the limiter,
 // and r until then.
@@ -50,7 +50,7 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 // beyond that gets ErrUnavailable until the grants of another one no longer count, however many names callers
 // make up.
 //
-// LocalShare is made so that the window holds. Permits that Redis granted to anybody just before the outage
+// LocalQuota is made so that the window holds. Permits that Redis granted to anybody just before the outage
 // still count, so the share begins one interval after the outage has become known; a limiter with a long
 // interval is closed for as long. When Redis is back, the process first charges to Redis what it granted in the
 // last interval, dated at the instants of the grants, and only then asks for more. If all processes lose Redis,
@@ -63,8 +63,8 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 //     So do Redisson's clients, which know no shares.
 //   - A Redis that comes back without its data does not know its own grants. What this process granted is
 //     charged when the limiter has a rate again, as far as it still counts then.
-func LocalShare(r Rate, nodes int) OutagePolicy {
-	return OutagePolicy{kind: outage.LocalShare, rate: r, nodes: nodes}
+func LocalQuota(r Rate, nodes int) OutagePolicy {
+	return OutagePolicy{kind: outage.LocalQuota, rate: r, nodes: nodes}
 }
 
 // String returns the policy in a form for log lines, such as "open".
@@ -72,23 +72,23 @@ func (p OutagePolicy) String() string {
 	switch p.kind {
 	case outage.FailOpen:
 		return "open"
-	case outage.LocalShare:
-		return fmt.Sprintf("local share of %v among %d", p.rate, p.nodes)
+	case outage.LocalQuota:
+		return fmt.Sprintf("local quota of %v among %d", p.rate, p.nodes)
 	}
 	return "closed"
 }
 
-// Validate returns ErrInvalidArgument if p is a local share among less than one node or of a rate that is out
+// Validate returns ErrInvalidArgument if p is a local quota among less than one node or of a rate that is out
 // of range, and nil otherwise.
 func (p OutagePolicy) Validate() error {
-	if p.kind != outage.LocalShare {
+	if p.kind != outage.LocalQuota {
 		return nil
 	}
 	if p.nodes < 1 {
-		return invalid("LocalShare: among %d nodes; there is at least this one", p.nodes)
+		return invalid("LocalQuota: among %d nodes; there is at least this one", p.nodes)
 	}
 	if err := p.rate.validate(); err != nil {
-		return fmt.Errorf("%w (in LocalShare)", err)
+		return fmt.Errorf("%w (in LocalQuota)", err)
 	}
 	return nil
 }

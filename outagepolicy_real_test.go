@@ -24,7 +24,7 @@ func TestPoliciesWhileTheServerIsAway(t *testing.T) {
 		"closed": func(t *testing.T) { killedAndRestarted(t, FailClosed(), overall(rate, interval)) },
 		"open":   func(t *testing.T) { killedAndRestarted(t, FailOpen(), overall(rate, interval)) },
 		"local": func(t *testing.T) {
-			killedAndRestarted(t, LocalShare(overall(rate, interval), nodes), overall(rate, interval))
+			killedAndRestarted(t, LocalQuota(overall(rate, interval), nodes), overall(rate, interval))
 		},
 	})
 	soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
@@ -127,7 +127,7 @@ func killedAndRestarted(t *testing.T, p OutagePolicy, rate Rate) {
 	case outage.FailOpen:
 		require.Greater(t, meanwhile.total(), 2*rate.Permits)
 		require.Zero(t, rejected.Load(), "everybody is granted")
-	case outage.LocalShare:
+	case outage.LocalQuota:
 		most, _ := meanwhile.worst(rate.Interval - ms)
 		share := rate.Permits / int64(p.nodes)
 		require.LessOrEqual(t, most, share)

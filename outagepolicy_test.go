@@ -62,11 +62,11 @@ func goesAway(w *world, c *cut) {
 func TestOutagePolicyArguments(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for _, p := range []OutagePolicy{
-			LocalShare(overall(10, time.Second), 0),
-			LocalShare(overall(10, time.Second), -1),
-			LocalShare(overall(0, time.Second), 1),
-			LocalShare(overall(10, time.Microsecond), 1),
-			LocalShare(Rate{}, 1),
+			LocalQuota(overall(10, time.Second), 0),
+			LocalQuota(overall(10, time.Second), -1),
+			LocalQuota(overall(0, time.Second), 1),
+			LocalQuota(overall(10, time.Microsecond), 1),
+			LocalQuota(Rate{}, 1),
 		} {
 			l := w.l.OnOutage(p)
 			_, err := l.Allow(w.ctx, 1)
@@ -76,7 +76,7 @@ func TestOutagePolicyArguments(t *testing.T) {
 			_, err = New(w.rdb, WithOutagePolicy(p))
 			require.ErrorIs(t, err, ErrInvalidArgument)
 		}
-		for _, p := range []OutagePolicy{{}, FailClosed(), FailOpen(), LocalShare(overall(10, time.Second), 11)} {
+		for _, p := range []OutagePolicy{{}, FailClosed(), FailOpen(), LocalQuota(overall(10, time.Second), 11)} {
 			l := w.l.OnOutage(p)
 			require.NoError(t, l.err)
 			require.Equal(t, w.l.Name(), l.Name())
@@ -85,7 +85,7 @@ func TestOutagePolicyArguments(t *testing.T) {
 			require.NoError(t, err, "Redis is there")
 		}
 		w.available(6) // one limiter
-		bad := w.client.RateLimiter("").OnOutage(LocalShare(Rate{}, 0))
+		bad := w.client.RateLimiter("").OnOutage(LocalQuota(Rate{}, 0))
 		_, err := bad.Allow(w.ctx, 1)
 		require.ErrorContains(t, err, "name", "the first fault is told")
 	})
@@ -95,7 +95,7 @@ func TestOutagePolicyArguments(t *testing.T) {
 // executed, or errors of the request itself.
 func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		for _, p := range []OutagePolicy{FailOpen(), LocalShare(overall(10, time.Second), 1)} {
+		for _, p := range []OutagePolicy{FailOpen(), LocalQuota(overall(10, time.Second), 1)} {
 			l := w.l.OnOutage(p)
 			_, err := l.Allow(w.ctx, 1)
 			require.ErrorIs(t, err, ErrNotInitialized)
@@ -180,7 +180,7 @@ func TestOutagePolicyOfTheClient(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is ever sent
 	defer rdb.Close()
 	require.Equal(t, FailClosed(), newClient(t, rdb).OutagePolicy())
-	for _, p := range []OutagePolicy{FailClosed(), FailOpen(), LocalShare(overall(5, time.Second), 3)} {
+	for _, p := range []OutagePolicy{FailClosed(), FailOpen(), LocalQuota(overall(5, time.Second), 3)} {
 		require.Equal(t, p, newClient(t, rdb, WithOutagePolicy(p)).OutagePolicy())
 	}
 }

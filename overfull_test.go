@@ -33,7 +33,7 @@ var overFullStates = map[string]overFull{
 	"a value below 0":                       {rate: 5, value: -3, used: 15},
 }
 
-// make puts the state into the keys, each permit as a member of its own. The first falls due at once, so that
+// make puts the state into the keys, each permit as a member of its own. The first expires at once, so that
 // no caller is rejected.
 func (s overFull) make(w *world, r Rate) {
 	w.t.Helper()

@@ -29,7 +29,7 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 		lasts    = 15 * time.Second
 	)
 	var began, ended atomic.Int64
-	client := newClient(t, p.rdb, WithOutagePolicy(LocalShare(overall(4, interval), 2)), WithHook(Hook{Event: func(e Event) {
+	client := newClient(t, p.rdb, WithOutagePolicy(LocalQuota(overall(4, interval), 2)), WithHook(Hook{Event: func(e Event) {
 		switch e.Kind {
 		case OutageBegan:
 			began.Add(1)

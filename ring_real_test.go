@@ -98,7 +98,7 @@ func TestRingLosesAShard(t *testing.T) {
 	burst, never := r.limiter(true, hour), r.limiter(true, hour)
 	_, err := never.Delete(r.ctx)
 	require.NoError(t, err)
-	open, share := r.limiter(true, short).OnOutage(FailOpen()), r.limiter(true, short).OnOutage(LocalShare(short, 2))
+	open, share := r.limiter(true, short).OnOutage(FailOpen()), r.limiter(true, short).OnOutage(LocalQuota(short, 2))
 	waits, cools := r.limiter(true, overall(1, time.Second)), r.limiter(true, hour)
 	elsewhere := []*RateLimiter{r.limiter(false, overall(1_000_000, time.Hour)), r.limiter(false, overall(1_000_000, time.Hour))}
 	elsewhere[1] = beside(burst, elsewhere[1].Name()) // as some names do if there are many

@@ -421,7 +421,7 @@ func (c cooled) liftedSoon() {
 	c.windows(rate, interval)
 }
 
-// shorterThanInterval checks that permits that fall due after the end of the cool-down stay in use.
+// shorterThanInterval checks that permits that expire after the end of the cool-down stay in use.
 func (c cooled) shorterThanInterval() {
 	const rate, interval = 6, 3 * time.Second
 	c.limited(overall, rate, interval)

@@ -282,5 +282,5 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 			memory.nextAudit = now + min(max(r[6], minAudit), maxAudit)
 		}
 	}
-	return twinAnswer{word: "!for ever the rest"}
+	return twinAnswer{word: "!forever the rest"}
 }

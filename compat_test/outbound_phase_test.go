@@ -40,7 +40,7 @@ type phase struct {
 	app      string
 	during   time.Duration
 	headRoom int64 // of the API's permits
-	away     bool  // Redis is away for a while
+	away     bool  // Redis is unavailable for a while
 	running  sync.WaitGroup
 	began    time.Time
 
@@ -186,7 +186,7 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 }
 
 // wasHeldUp reports whether one of the calls of the interval before until was held up between its grant, by the clock
-// of Redis or of Java, and the gateway. In a phase in which Redis was away, a call that took longer than the interval was
+// of Redis or of Java, and the gateway. In a phase in which Redis was unavailable, a call that took longer than the interval was
 // not held up by the machine, but sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
 // call.
 func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, rate int, interval time.Duration) bool {

@@ -189,7 +189,7 @@ func TestRedissonAnswers(t *testing.T) {
 	})
 }
 
-// TestRedissonNegativeTimeout checks that older versions treat any negative timeout as "wait for ever", newer ones
+// TestRedissonNegativeTimeout checks that older versions treat any negative timeout as "wait forever", newer ones
 // only -1 ms, and that we never wait.
 func TestRedissonNegativeTimeout(t *testing.T) {
 	versionsAbreast(t, func(t testing.TB, v version) {

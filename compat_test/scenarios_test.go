@@ -99,7 +99,7 @@ func scenarios() []scenario {
 
 		{operation: "acquire", name: "at once", setup: five, act: []step{do("acquire", 3)}},
 		{operation: "acquire", name: "waits", setup: spent, act: []step{do("acquire", 3)}},
-		// 3.13.4 waits for ever.
+		// 3.13.4 waits forever.
 		{operation: "acquire", name: "more than the rate", since: "3.14.0", setup: five, act: []step{do("acquire", 6)}},
 		{operation: "acquire", name: "not initialized", act: []step{do("acquire", 1)}},
 

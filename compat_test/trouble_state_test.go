@@ -46,7 +46,7 @@ func TestTroubleLeakedCapacity(t *testing.T) {
 		time.Sleep(2*interval + 20*time.Millisecond)
 		require.EqualValues(t, 3, t.java.number(t, "availablePermits", l.name))
 		_, err := t.java.call("tryAcquire", l.name, 4)
-		require.ErrorContains(t, err, nilError, "and what is left fails for ever")
+		require.ErrorContains(t, err, nilError, "and what is left fails forever")
 
 		require.True(t, l.try(5).Granted)
 		require.False(t, l.javaTries(1))

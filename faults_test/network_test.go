@@ -15,7 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// flapping breaks and mends the network again and again.
+// flapping breaks and fixes the network again and again.
 func flapping(f *fault) {
 	const permits, interval, every = 20, time.Second, 300 * time.Millisecond
 	s := redistest.Start(f)
@@ -224,7 +224,7 @@ func policies(f *fault) {
 	for name, p := range map[string]ratelimiter.OutagePolicy{
 		"closed": ratelimiter.FailClosed(),
 		"open":   ratelimiter.FailOpen(),
-		"local":  ratelimiter.LocalShare(rate(permits, interval), nodes),
+		"local":  ratelimiter.LocalQuota(rate(permits, interval), nodes),
 	} {
 		a := newFleet(f, at(s.Addr()), ratelimiter.WithOutagePolicy(p))
 		a.set(name, rate(permits, interval))

@@ -94,7 +94,7 @@ var rows = []row{
 	},
 	{
 		"policies", "Redis is killed under each outage policy",
-		"closed grants nothing, open everything, the local shares no more than the rate together; less than twice the rate across the return", policies,
+		"closed grants nothing, open everything, the local quotas no more than the rate together; less than twice the rate across the return", policies,
 	},
 	{
 		"flapping", "the network breaks and comes back every 300 ms",

@@ -231,7 +231,7 @@ func (c *call) mayGo(ctx context.Context, end time.Time, degraded bool) bool {
 	}
 	for _, d := range c.plan.demands {
 		for d.banLeft() > 0 {
-			if degraded { // Redis is away: held waits until it is back or the ban is over
+			if degraded { // Redis is unavailable: held waits until it is back or the ban is over
 				d.mu.Lock()
 				d.ban.doubt, d.ban.ask = true, time.Now().Add(askAgain)
 				d.mu.Unlock()
@@ -308,7 +308,7 @@ func (w *watch) look() {
 	}
 }
 
-// look asks Redis for a cool-down of l, once in askAgain, and for none while Redis is away.
+// look asks Redis for a cool-down of l, once in askAgain, and for none while Redis is unavailable.
 func (s *limiters) look(ctx context.Context, l *limiter) {
 	now := time.Now()
 	s.mu.Lock()

@@ -21,7 +21,7 @@ const (
 	ReasonCoolDown    Reason = "cool-down"                  // the same, because of a cool-down that this process knows of
 	ReasonHost        Reason = "cool-down of the host"      // the same, of the one host that throttled it
 	ReasonContext     Reason = "the request's context"      // it ended while the request waited
-	ReasonUnavailable Reason = "no answer from the limiter" // Redis is away, and the outage policy is closed
+	ReasonUnavailable Reason = "no answer from the limiter" // Redis is unavailable, and the outage policy is closed
 	ReasonRule        Reason = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 

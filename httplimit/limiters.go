@@ -129,7 +129,7 @@ func within(ctx context.Context, end time.Time) (context.Context, context.Cancel
 
 // prepare gives the limiters their rates, after Redis said that one of them has none: it is new, has expired or was
 // deleted. Redis is asked for permits first, and not given a rate first, so that the outage policy has the first word
-// where Redis is away. seen are the limiters' sets before Redis was asked: a rate that was set since is not set
+// where Redis is unavailable. seen are the limiters' sets before Redis was asked: a rate that was set since is not set
 // again. A Redis that does not answer is no error here: the outage policy decides when it is asked again.
 func (c *call) prepare(ctx context.Context, end time.Time, seen []int) error {
 	bounded, cancel := within(ctx, end)

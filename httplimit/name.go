@@ -98,7 +98,7 @@ func parsePart(s string, wildcards []string) (part, error) {
 		return p, nil
 	case "query", "header":
 		if name == "" {
-			return part{}, fmt.Errorf("{%s}: which one? It is such as {%s.NAME}", s, kind)
+			return part{}, fmt.Errorf("{%s} needs a name, for example {%s.NAME}", s, kind)
 		}
 		return p, nil
 	}

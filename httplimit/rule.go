@@ -81,7 +81,7 @@ type Limit struct {
 	// Scope names the platform's limit that this one keeps, so that a [Verdict] with that scope cools
 	// down this limiter and not the others.
 	Scope Scope
-	// OutagePolicy is what happens while Redis is away. The default is the policy of the Client.
+	// OutagePolicy is what happens while Redis is unavailable. The default is the policy of the Client.
 	OutagePolicy *ratelimiter.OutagePolicy
 	// Reopen is how long the limiter takes to open again, gradually, after a cool-down. The default is
 	// to open at once.

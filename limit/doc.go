@@ -30,6 +30,6 @@
 // a limiter, one of these or your own, keeps its promises.
 //
 // A shared limiter is one script on one Redis key for each key. It decides by the clock of Redis and needs Redis 5
-// or later, or Valkey. Calls that come while one is in flight go together, and what is known to be rejected is
+// or later, or Valkey. Concurrent calls share a round trip, and what is known to be rejected is
 // rejected without a call. A call whose reply is lost is sent again and takes its permits once; see [Shared].
 package limit

@@ -210,7 +210,7 @@ func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 	})
 }
 
-// When Redis is away the outage policy of the RateLimiter decides.
+// When Redis is unavailable the outage policy of the RateLimiter decides.
 func TestAdapterWaitsWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true,

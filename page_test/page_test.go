@@ -261,16 +261,16 @@ func TestFindingsInABrowser(t *testing.T) {
 
 	// Copied.
 	b.visit("doctor")
-	b.until(`document.querySelector(".mend")`)
+	b.until(`document.querySelector(".fix")`)
 	command := "rrl heal --redis redis://" + s.Addr() + "/0 billing:legacy --write"
-	b.until(fmt.Sprintf(`[...document.querySelectorAll(".mend")].some((e) => e.innerText === %q)`, command))
+	b.until(fmt.Sprintf(`[...document.querySelectorAll(".fix")].some((e) => e.innerText === %q)`, command))
 	eval[bool](b, `(() => {
 		window.copied = [];
 		const plain = navigator.clipboard.writeText;
 		navigator.clipboard.writeText = (text) => { copied.push(text); return plain.call(navigator.clipboard, text); };
 		return true;
 	})()`)
-	eval[bool](b, fmt.Sprintf(`[...document.querySelectorAll(".mend")].find((e) => e.innerText === %q).nextElementSibling.click() === undefined`, command))
+	eval[bool](b, fmt.Sprintf(`[...document.querySelectorAll(".fix")].find((e) => e.innerText === %q).nextElementSibling.click() === undefined`, command))
 	b.until(`[...document.querySelectorAll(".copy")].some((e) => e.innerText === "Copied")`)
 	require.Equal(t, command, eval[string](b, `copied.join()`))
 

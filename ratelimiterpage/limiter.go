@@ -55,9 +55,9 @@ type fieldView struct{ Name, Value string }
 type memberView struct{ At, Permits, Back, By, What, Bytes string }
 
 type findingView struct {
-	Check, Severity, Word                   string
-	Who, Link, Found, Means, Java, Go, Mend string
-	Runs                                    bool // Mend is a command
+	Check, Severity, Word                  string
+	Who, Link, Found, Means, Java, Go, Fix string
+	Runs                                   bool // Fix is a command
 }
 
 // liveOf returns what the page shows of a state.
@@ -197,11 +197,11 @@ func (o *liveView) members(st *survey.State) {
 // finding returns a finding in the language of the page.
 func (h *Handler) finding(v *view, f doctor.Finding) findingView {
 	o := findingView{Check: f.Check, Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(f.Found),
-		Means: f.Means, Java: f.Java, Go: f.Go, Mend: survey.Visible(f.Mend), Runs: isCommand(f.Mend), Who: survey.Visible(f.Limiter)}
+		Means: f.Means, Java: f.Java, Go: f.Go, Fix: survey.Visible(f.Fix), Runs: isCommand(f.Fix), Who: survey.Visible(f.Limiter)}
 	if f.Limiter == "" {
-		o.Mend = h.command(o.Mend, f.Node)
+		o.Fix = h.command(o.Fix, f.Node)
 	} else {
-		o.Mend = h.command(o.Mend, "")
+		o.Fix = h.command(o.Fix, "")
 	}
 	if f.Limiter != "" {
 		o.Link = v.limiterLink(f.Limiter, f.Client)

@@ -228,7 +228,7 @@ func TestLimiterPage(t *testing.T) {
 	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 1, 0).Err())
 	p = s.get("limiter?name=" + name + "&check=1")
 	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
-	require.Contains(t, p.body, `<code class="mend">rrl heal --redis redis://`+rdb.Options().Addr+"/0 "+name+` --write</code> <button type="button" class="copy"`)
+	require.Contains(t, p.body, `<code class="fix">rrl heal --redis redis://`+rdb.Options().Addr+"/0 "+name+` --write</code> <button type="button" class="copy"`)
 
 	p = s.get("limiter?name=" + name + "x")
 	require.Equal(t, http.StatusNotFound, p.Code)

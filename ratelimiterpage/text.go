@@ -141,7 +141,7 @@ var chinese = map[string]string{
 	"make a limiter of this name":            "新建这个名字的限流器",
 	"malformed":                              "格式错误",
 	"means":                                  "含义",
-	"mend":                                   "修复",
+	"fix":                                    "修复",
 	"never":                                  "永不",
 	"next, previous page":                    "下一页、上一页",
 	"next, previous row":                     "下一行、上一行",

@@ -29,7 +29,7 @@
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
 -- ARGV[10]  of callers that wait beside others, six numbers: the grace in ms, for which permits that fall
 --           due are left to others; how many of them may be taken all the same, and how many ms ago they
---           fell due at most, -1 for none; the tag of this process
+--           expired at most, -1 for none; the tag of this process
 --           in its members; what the first caller wants of the rate, in 255ths, when others are to save it
 --           up, otherwise 0; 1 to look who holds the newest grants when nothing is free. May be left out
 -- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
@@ -40,7 +40,7 @@
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
 --           at once, 2 the check is audit's, which reads a large set in steps, 3 wait is a lower bound, send again
 --           with walked and permits; skew: ms that the newest score is ahead of now; soon: ms until the
---           permits fall due that may be taken then; young: permits that were taken within their grace;
+--           permits expire that may be taken then; young: permits that were taken within their grace;
 --           found: 1 when the tripwire was there, 2 more when it is there now; mine, theirs, ours: permits
 --           that this process, Redisson and other processes of this package hold among the newest 128
 --           grants, and those that a cool-down has not given back; processes: others whose callers wait.
@@ -264,8 +264,8 @@ local till = instant(cool_down)
 gap, cooling = tonumber(min_gap or 0) or 0, till - now
 gap = gap > 0 and math.min(gap, interval) or 0
 if cooling > 0 then
-  -- 8. Obey the cool-down. What falls due before its end joins it: grants of before, made by peers that do not
-  -- know of it, and whatever has become free. Each becomes a block that falls due when it ends.
+  -- 8. Obey the cool-down. What expires before its end joins it: grants of before, made by peers that do not
+  -- know of it, and whatever has become free. Each becomes a block that expires when it ends.
   do
     --#use ms48
     -- join puts n permits of the instant t into blocks, and returns how many it has put.
@@ -351,7 +351,7 @@ else
   end
 
   -- 11. Reclaim within the grace. Only as many permits are reclaimed as are granted: the others keep the instant
-  -- at which they fell due.
+  -- at which they expired.
   do
     if grace > 0 and young_most > 0 and value < wanted and #old < limit then
       local part = redis.call('ZRANGEBYSCORE', KEYS[3], now - interval - young_age, now - interval, 'LIMIT', 0, 64)

@@ -74,8 +74,8 @@ local function seen_at(m)
   --#use seen
 end
 
--- What falls due before the cool-down ends is taken out, by the instant at which it was granted; 0 holds what
--- has expired and what was free. Grants that fall due later are members like others.
+-- What expires before the cool-down ends is taken out, by the instant at which it was granted; 0 holds what
+-- has expired and what was free. Grants that expire later are members like others.
 local due = till - interval
 local times, sums, late = {0}, {[0] = 0}, {}
 local function take(t, n)

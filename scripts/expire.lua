@@ -1,7 +1,7 @@
 -- expire: gives the limiter's keys a TTL, each under the same condition.
 --
 -- The conditions are Redis 7's NX, XX, GT and LT of PEXPIRE, worked out here so that Redis 5 has them
--- too: a key without TTL counts as living for ever.
+-- too: a key without TTL counts as living forever.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
 -- KEYS[2]   string: permits left, OVERALL

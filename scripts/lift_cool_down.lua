@@ -29,7 +29,7 @@ local ends = math.max(till, instant(conf[5]))
 local lifted = ends > now and 1 or 0
 redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
 
--- They fall due from the end of the cool-down on; where the hash does not say when that is, they are what
+-- They expire from the end of the cool-down on; where the hash does not say when that is, they are what
 -- lies ahead of the others.
 local members
 if redis.call('ZCARD', KEYS[3]) <= 640 then

@@ -10,7 +10,7 @@
 -- below 0 by what is lacking. So nobody, whatever it is written in, finds a permit free before value is 0 again,
 -- which takes an interval at most, and then the caller has what it wants. One caller at a time does so: KEYS[4] holds
 -- those that want to, whoever has waited longest first, each with the instant at which its entry ends unless it is
--- renewed. Only the first may hold permits that lack, and nobody comes before it once it does. When these have come
+-- renewed. Only the first reservation may go negative, and nobody comes before it once it does. When these have come
 -- back an entry of nobody takes its place for a while, so that others go on. The key expires with the last of its entries.
 --
 -- A caller that wants several limiters first finds its place in all of them, and takes nothing. Since it tells each of

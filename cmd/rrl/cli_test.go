@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"demo", "now"}, `demo takes no argument "now"`},
 		{[]string{"version", "2"}, `version takes no argument "2"`},
 		{[]string{"demo", "--addr", "8080"}, "--addr: address 8080: missing port"},
-		{[]string{"demo", "--redis", "http://x"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
+		{[]string{"demo", "--redis", "http://x"}, "invalid Redis URL: redis: invalid URL scheme: http"},
 	} {
 		code, out, errs := rrl(t, c.args...)
 		require.Equal(t, command.ExitUsage, code, "%v", c.args)

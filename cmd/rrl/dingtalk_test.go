@@ -350,8 +350,8 @@ func TestDingtalkUsage(t *testing.T) {
 		{[]string{"demo", "dingtalk", "--margin", "2s"}, "--margin: 2s is not in 0s to 1s"},
 		{[]string{"demo", "dingtalk", "--margin", "-1ms"}, "--margin: -1ms is not in 0s to 1s"},
 		{[]string{"demo", "dingtalk", "--margin", "1us"}, "in whole milliseconds"},
-		{[]string{"demo", "dingtalk", "--redis", "http://x"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
-		{[]string{"demo", "--redis", "http://x", "dingtalk"}, "the Redis URL is not one: redis: invalid URL scheme: http"},
+		{[]string{"demo", "dingtalk", "--redis", "http://x"}, "invalid Redis URL: redis: invalid URL scheme: http"},
+		{[]string{"demo", "--redis", "http://x", "dingtalk"}, "invalid Redis URL: redis: invalid URL scheme: http"},
 		// The demo rejected these before it had a command of its own.
 		{[]string{"demo", "help"}, `demo takes no argument "help"`},
 		{[]string{"demo", "dingtal"}, `demo takes no argument "dingtal"`},

@@ -114,14 +114,14 @@ func words(t *testing.T, command string) (list []string) {
 // follow does what a finding says.
 func (b *sickbed) follow(f doctor.Finding) {
 	b.Helper()
-	if strings.HasPrefix(f.Mend, "wait for ") {
-		d, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(f.Mend)[2], ","))
+	if strings.HasPrefix(f.Fix, "wait for ") {
+		d, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(f.Fix)[2], ","))
 		require.NoError(b, err)
 		require.Less(b, d, time.Second)
 		time.Sleep(d)
 	}
 	n := 0
-	for part := range strings.SplitSeq(f.Mend, "; ") {
+	for part := range strings.SplitSeq(f.Fix, "; ") {
 		m := commands.FindStringSubmatch(part)
 		if m == nil || strings.HasPrefix(part, "if not, when") { // the other of two ways
 			continue
@@ -146,14 +146,14 @@ func (b *sickbed) follow(f doctor.Finding) {
 		}
 		b.do(all...)
 	}
-	require.Positive(b, n, f.Mend)
+	require.Positive(b, n, f.Fix)
 }
 
 func (b *sickbed) findings() (list []doctor.Finding) {
 	b.Helper()
 	_, out, errs := b.run("doctor", b.name, "--json", "--sample", "0")
 	var r struct {
-		Findings []struct{ Check, Severity, Client, Found, Mend string }
+		Findings []struct{ Check, Severity, Client, Found, Fix string }
 		Skipped  []doctor.Skip
 	}
 	require.NoError(b, json.Unmarshal([]byte(out), &r), "%s%s", out, errs)
@@ -161,7 +161,7 @@ func (b *sickbed) findings() (list []doctor.Finding) {
 	for _, f := range r.Findings {
 		if f.Severity != "info" || f.Check == "ttl" || f.Check == "cool-down" || f.Check == "remains" {
 			s := map[string]doctor.Severity{"warning": doctor.Warning, "critical": doctor.Critical}[f.Severity]
-			list = append(list, doctor.Finding{Check: f.Check, Severity: s, Client: f.Client, Found: f.Found, Mend: f.Mend})
+			list = append(list, doctor.Finding{Check: f.Check, Severity: s, Client: f.Client, Found: f.Found, Fix: f.Fix})
 		}
 	}
 	return list
@@ -227,7 +227,7 @@ func TestAdvice(t *testing.T) {
 		"short grants":                        {expire(2, time.Minute), "ttl", "the grants expire in", doctor.Warning},
 		"short value":                         {expire(1, time.Minute), "ttl", "the value expires in", doctor.Warning},
 		"short grants of a hash that expires": {both(expire(0, 2*time.Hour), expire(1, 2*time.Hour), expire(2, time.Minute)), "ttl", "the grants expire in", doctor.Warning},
-		"value for ever":                      {both(expire(0, 2*time.Hour), expire(2, 2*time.Hour), func(b *sickbed) { b.do("persist", b.key(1)) }), "ttl", "the value has no TTL", doctor.Info},
+		"value forever":                       {both(expire(0, 2*time.Hour), expire(2, 2*time.Hour), func(b *sickbed) { b.do("persist", b.key(1)) }), "ttl", "the value has no TTL", doctor.Info},
 		"short keep-alive":                    {hset("keepAliveTime", 1000), "ttl", "the keep-alive of 1s is shorter", doctor.Warning},
 		"cool-down":                           {func(b *sickbed) { b.ok("cool-down", b.name, "--for", "1h", "--write", "--client", b.client) }, "cool-down", "a cool-down for another", doctor.Info},
 		"other type": {func(b *sickbed) {

@@ -67,7 +67,7 @@ type drift struct {
 	What    string `json:"what"` // differs, absent, other, malformed
 	File    string `json:"file,omitempty"`
 	Redis   string `json:"redis,omitempty"`
-	Mend    string `json:"mend,omitempty"`
+	Fix     string `json:"fix,omitempty"`
 }
 
 func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
@@ -108,7 +108,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	for _, w := range want {
 		if w.name != "" && !w.found && c.String("match") == "" {
-			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Mend: setRateCommand(w.name, w.rate, "--create")}); err != nil {
+			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Fix: setRateCommand(w.name, w.rate, "--create")}); err != nil {
 				return err
 			}
 		}
@@ -142,9 +142,9 @@ func compareRate(want []*wanted, l *survey.Limiter) *drift {
 	case named == nil:
 		return &drift{Limiter: l.Name, What: "other", Redis: l.Rate.String()}
 	case l.Problem != nil:
-		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Mend: setRateCommand(l.Name, named.rate)}
+		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Fix: setRateCommand(l.Name, named.rate)}
 	}
-	return &drift{Limiter: l.Name, What: "differs", File: named.rate.String(), Redis: l.Rate.String(), Mend: setRateCommand(l.Name, named.rate)}
+	return &drift{Limiter: l.Name, What: "differs", File: named.rate.String(), Redis: l.Rate.String(), Fix: setRateCommand(l.Name, named.rate)}
 }
 
 func sameRate(a ratelimiter.Rate, b permit.Rate) bool {
@@ -161,11 +161,11 @@ func writeDrift(out io.Writer, d drift) error {
 	var err error
 	switch d.What {
 	case "absent":
-		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    mend: %s\n", visible(d.Limiter), d.File, visible(d.Mend))
+		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    fix: %s\n", visible(d.Limiter), d.File, visible(d.Fix))
 	case "other":
 		_, err = fmt.Fprintf(out, "%s: not in the file; Redis has %s\n", visible(d.Limiter), d.Redis)
 	default:
-		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    mend: %s\n", visible(d.Limiter), visible(d.Redis), d.File, visible(d.Mend))
+		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    fix: %s\n", visible(d.Limiter), visible(d.Redis), d.File, visible(d.Fix))
 	}
 	return err
 }

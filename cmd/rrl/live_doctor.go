@@ -23,9 +23,9 @@ const (
 )
 
 func doctorCommand() *cli.Command {
-	cmd := liveCommand("doctor", "say what is wrong with a limiter, or with all of them, and how to mend it", "[NAME]",
+	cmd := liveCommand("doctor", "say what is wrong with a limiter, or with all of them, and how to fix it", "[NAME]",
 		"Without a name it looks at the servers and at all limiters. Each finding says what it means, what it\n"+
-			"does to callers in Java and in Go, and which command mends it. docs/operations.md explains them.\n"+
+			"does to callers in Java and in Go, and which command fixes it. docs/operations.md explains them.\n"+
 			"Writes nothing, and needs no script.\n\n"+
 			"What could not be looked at is printed with the reason. A server that does not reply takes a few seconds;\n"+
 			"the others are looked at. Then the verdict is that it is not known, and --json has no field healthy.\n\n"+
@@ -116,13 +116,13 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 }
 
 // driftFrom returns a function for the doctor that compares a limiter with the limits of a file.
-func driftFrom(want []*wanted) func(*survey.State) (found, mend string) {
+func driftFrom(want []*wanted) func(*survey.State) (found, fix string) {
 	return func(st *survey.State) (string, string) {
 		d := compareRate(want, &survey.Limiter{Name: st.Name, Rate: st.Rate, Problem: st.Problem})
 		if d == nil || d.What == "other" {
 			return "", ""
 		}
-		return fmt.Sprintf("Redis has %s; the file has %s", d.Redis, d.File), d.Mend
+		return fmt.Sprintf("Redis has %s; the file has %s", d.Redis, d.File), d.Fix
 	}
 }
 
@@ -155,15 +155,15 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 				who += ", client " + x.Client
 			}
 			fmt.Fprintf(out, "  %s: %s\n", visible(who), visible(x.Found))
-			if x.Mend != "" && x.Limiter != "" {
-				fmt.Fprintf(out, "      mend: %s\n", visible(x.Mend))
+			if x.Fix != "" && x.Limiter != "" {
+				fmt.Fprintf(out, "      fix: %s\n", visible(x.Fix))
 			}
 		}
 		if n > namesShown {
 			fmt.Fprintf(out, "  and %d more; --json has all\n", n-namesShown)
 		}
-		if f.Mend != "" && f.Limiter == "" {
-			fmt.Fprintf(out, "      mend: %s\n", visible(f.Mend))
+		if f.Fix != "" && f.Limiter == "" {
+			fmt.Fprintf(out, "      fix: %s\n", visible(f.Fix))
 		}
 		fmt.Fprintf(out, "    means: %s\n    Java:  %s\n    Go:    %s\n\n", f.Means, f.Java, f.Go)
 		list = slices.DeleteFunc(list, same)

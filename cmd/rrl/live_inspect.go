@@ -19,7 +19,7 @@ import (
 )
 
 func inspectCommand() *cli.Command {
-	return liveCommand("inspect", "show one limiter as it lies in Redis", "NAME",
+	return liveCommand("inspect", "show one limiter as it is in Redis", "NAME",
 		"Reads the keys of the limiter at one instant: who is limited, by what, and for how long. Of a large\n"+
 			"set of permits it reads the 500 oldest and the 500 newest members. Writes nothing, and needs no script.\n\n"+
 			"Exit codes: 0 shown, 1 there is no such limiter or it cannot be read, 2 wrong usage.",

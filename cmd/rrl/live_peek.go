@@ -16,7 +16,7 @@ import (
 )
 
 func peekCommand() *cli.Command {
-	return liveCommand("peek", "say what a caller that asks for N permits would be told", "NAME N",
+	return liveCommand("peek", "predict the result of asking for N permits", "NAME N",
 		"Follows the limiter's state at one instant, and takes nothing. Writes nothing, and needs no script.\n\n"+
 			"Exit codes: 0 they would be granted at once, 1 the caller would wait or the limiter cannot be read,\n"+
 			"2 wrong usage.",

@@ -209,26 +209,26 @@ func TestDoctorCommand(t *testing.T) {
 	code, out, errs := l.run("doctor", sick, "--sample", "0")
 	require.Equal(t, exitSick, code)
 	require.Empty(t, errs)
-	for _, want := range []string{"CRITICAL  stuck", "0 of 5 permits are left and none is in use", "mend: rrl heal '" + sick + "' --write", "means:", "Java:", "Go:", "not healthy"} {
+	for _, want := range []string{"CRITICAL  stuck", "0 of 5 permits are left and none is in use", "fix: rrl heal '" + sick + "' --write", "means:", "Java:", "Go:", "not healthy"} {
 		require.Contains(t, out, want)
 	}
 	code, out, _ = l.run("doctor", sick, "--sample", "0", "--json")
 	require.Equal(t, exitSick, code)
 	var report struct {
 		Healthy  bool
-		Findings []struct{ Check, Severity, Limiter, Mend string }
+		Findings []struct{ Check, Severity, Limiter, Fix string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &report))
 	require.False(t, report.Healthy)
 	require.Equal(t, "stuck", report.Findings[0].Check)
 	require.Equal(t, "critical", report.Findings[0].Severity)
 
-	// What the finding says mends it.
-	mend := regexp.MustCompile(`'.*'|\S+`).FindAllString(report.Findings[0].Mend, -1)
-	for i := range mend {
-		mend[i] = strings.Trim(mend[i], "'")
+	// What the finding says fixes it.
+	fix := regexp.MustCompile(`'.*'|\S+`).FindAllString(report.Findings[0].Fix, -1)
+	for i := range fix {
+		fix[i] = strings.Trim(fix[i], "'")
 	}
-	l.ok(mend[1:]...)
+	l.ok(fix[1:]...)
 	l.ok("doctor", sick, "--sample", "0")
 
 	code, _, errs = l.run("doctor", l.base+"nothing", "--sample", "0")
@@ -351,11 +351,11 @@ func TestAdviceGrantsNoMore(t *testing.T) {
 			code, out, _ := l.run("doctor", name, "--json", "--sample", "0")
 			require.Equal(t, exitSick, code)
 			var report struct {
-				Findings []struct{ Check, Mend string }
+				Findings []struct{ Check, Fix string }
 			}
 			require.NoError(t, json.Unmarshal([]byte(out), &report))
 			require.Equal(t, "surplus", report.Findings[0].Check, out)
-			advice := strings.Fields(strings.ReplaceAll(report.Findings[0].Mend, "'", ""))
+			advice := strings.Fields(strings.ReplaceAll(report.Findings[0].Fix, "'", ""))
 			require.Equal(t, "rrl", advice[0])
 			l.ok(advice[1:]...)
 			l.ok("doctor", name, "--sample", "0")

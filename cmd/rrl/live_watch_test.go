@@ -113,9 +113,9 @@ func TestDiffAndExport(t *testing.T) {
 	code, out, errs := l.run("diff", file, "--match", match)
 	require.Equal(t, exitSick, code)
 	require.Empty(t, errs)
-	require.Contains(t, out, l.base+"a: Redis has OVERALL 20/1m0s; the file has OVERALL 10/1m0s\n    mend: rrl set-rate "+l.base+"a --type overall --permits 10")
-	mend := strings.Fields(strings.TrimSpace(strings.Split(out, "mend: rrl ")[1]))
-	l.ok(mend...)
+	require.Contains(t, out, l.base+"a: Redis has OVERALL 20/1m0s; the file has OVERALL 10/1m0s\n    fix: rrl set-rate "+l.base+"a --type overall --permits 10")
+	fix := strings.Fields(strings.TrimSpace(strings.Split(out, "fix: rrl ")[1]))
+	l.ok(fix...)
 	l.ok("diff", file, "--match", match)
 
 	// A rule file as somebody writes it.
@@ -145,7 +145,7 @@ rules:
 	require.Equal(t, "PER_CLIENT 6/1m30s keep-alive 1h0m0s gap 1ms", got["{b}"].Redis)
 	require.Equal(t, "absent", got["absent"].What)
 	require.Equal(t, "other", got["other"].What)
-	l.ok(strings.Fields(got["absent"].Mend)[1:]...) // makes it
+	l.ok(strings.Fields(got["absent"].Fix)[1:]...) // makes it
 	_, out, _ = l.run("diff", file)
 	require.NotContains(t, out, l.base+"absent")
 

@@ -23,7 +23,7 @@ import (
 // which nobody else sees.
 func writeCommands() []*cli.Command {
 	return []*cli.Command{
-		writing("heal", "make what is left and what is in use add up to the rate", nil, []string{"What is too much is taken from the permits that are left, also what Java has released and nobody has acquired yet."},
+		writing("heal", "repair permit accounting: permits left and in use add up to the rate again", nil, []string{"What is too much is taken from the permits that are left, also what Java has released and nobody has acquired yet."},
 			func(_ *cli.Command) (change, error) {
 				return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Heal(ctx) }, nil
 			}),
@@ -43,7 +43,7 @@ func writeCommands() []*cli.Command {
 			n := c.Int64("permits")
 			return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, n) }, nil
 		}),
-		writing("cool-down", "let nobody have a permit for a while", []cli.Flag{
+		writing("cool-down", "block a limiter for a while", []cli.Flag{
 			&cli.DurationFlag{Name: "for", Usage: "`D`, such as 5m", Required: true},
 			&cli.DurationFlag{Name: "reopen", Usage: "afterwards, give the permits back over `D` in place of at once"},
 		}, nil, func(c *cli.Command) (change, error) {

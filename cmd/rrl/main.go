@@ -1,4 +1,4 @@
-// Command rrl shows and mends the rate limiters of a live Redis, those of Redisson's RRateLimiter among them,
+// Command rrl shows and fixes the rate limiters of a live Redis, those of Redisson's RRateLimiter among them,
 // and demonstrates them.
 //
 //	go run ./cmd/rrl demo                                           in a clone

@@ -70,7 +70,7 @@ func urlError(err error) error {
 	if errors.As(err, &parse) {
 		err = parse.Err
 	}
-	return command.UsageError{Err: fmt.Errorf("the Redis URL is not one: %w; it looks like redis://127.0.0.1:6379/0", err)}
+	return command.UsageError{Err: fmt.Errorf("invalid Redis URL: %w; it looks like redis://127.0.0.1:6379/0", err)}
 }
 
 // checkUser returns an error if there is a user without a password, which go-redis would leave out: it would connect as

@@ -141,7 +141,7 @@ type Rejection struct {
 // New returns a Middleware that limits requests to r by limiters whose names begin with name, which is also that of the
 // policy in the header fields, where it has no braces: printable ASCII. Where a limiter has a rate already, that one counts, and the
 // function of [WithFailures] is told so by [ErrRateDiffers]. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
-// client that was ever seen would stay in Redis for ever.
+// client that was ever seen would stay in Redis forever.
 //
 // Errors: ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be.
 func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Option) (*Middleware, error) {
@@ -260,7 +260,7 @@ func checkWeight(weight int64) error {
 
 // try asks, and gives the limiter its rate when it has none: it is new, it has expired, or somebody has
 // deleted it. Asking first spares a list of those that have one, and leaves the first word to the outage
-// policy when Redis is away.
+// policy when Redis is unavailable.
 func (m *Middleware) try(ctx context.Context, l *ratelimiter.RateLimiter, weight int64) (ratelimiter.Result, error) {
 	a, err := l.Allow(ctx, weight)
 	if errors.Is(err, ratelimiter.ErrNotInitialized) {

@@ -169,7 +169,7 @@ func TestMiddlewareKeys(t *testing.T) {
 					require.LessOrEqual(t, len(k), len(w.key)+2*keyname.MaxPart+20)
 					ttl, err := w.rdb.PTTL(context.Background(), k).Result()
 					require.NoError(t, err)
-					require.Positive(t, ttl, "%s stays for ever", k)
+					require.Positive(t, ttl, "%s stays forever", k)
 				}
 			})
 		})
@@ -361,7 +361,7 @@ func TestNewMiddlewareErrors(t *testing.T) {
 		{client, "x", rate, WithDecisionTime(0)},
 		{client, "x", rate, WithHeaders(3)},
 		{client, "x", rate, WithKeys(nil)},
-		{client, "x", rate, WithOutagePolicy(ratelimiter.LocalShare(rate, 0))},
+		{client, "x", rate, WithOutagePolicy(ratelimiter.LocalQuota(rate, 0))},
 	} {
 		opts := []Option{}
 		if c.opt != nil {

@@ -122,7 +122,7 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 	run("local", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
-		h := with(WithOutagePolicy(ratelimiter.LocalShare(rate, 2)))
+		h := with(WithOutagePolicy(ratelimiter.LocalQuota(rate, 2)))
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 		g.down.Store(true)
 		a := ask(h, "1.1.1.1:1", "/")
@@ -172,7 +172,7 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 		"open":                 {client: ptr(ratelimiter.FailOpen()), status: 200},
 		"open, but not here":   {client: ptr(ratelimiter.FailOpen()), own: ptr(ratelimiter.FailClosed()), status: 503},
 		"closed, but not here": {client: ptr(ratelimiter.FailClosed()), own: ptr(ratelimiter.FailOpen()), status: 200},
-		"local share":          {client: ptr(ratelimiter.LocalShare(rate, 2)), status: 503},
+		"local quota":          {client: ptr(ratelimiter.LocalQuota(rate, 2)), status: 503},
 		"none":                 {status: 503},
 	}
 	for cause, begin := range undecided {

@@ -24,7 +24,7 @@ func TestSlowRedis(t *testing.T) {
 	for _, p := range []ratelimiter.OutagePolicy{
 		ratelimiter.FailClosed(),
 		ratelimiter.FailOpen(),
-		ratelimiter.LocalShare(ratelimiter.Rate{Permits: 4, Interval: 500 * time.Millisecond}, 2),
+		ratelimiter.LocalQuota(ratelimiter.Rate{Permits: 4, Interval: 500 * time.Millisecond}, 2),
 	} {
 		t.Run(p.String(), func(t *testing.T) { slowRedis(t, p) })
 	}

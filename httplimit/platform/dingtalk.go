@@ -44,7 +44,7 @@ var dingTalkRobot = []string{"/robot/send", "/robot/send/"}
 //
 // An API is a path of oapi.dingtalk.com, and a method and the first three segments of a path of
 // api.dingtalk.com (two for oauth2): /v1.0/contact/users/zhangsan and /v1.0/contact/users/me share a
-// limiter, since a user's id cannot be told from a word. So have all 902 APIs of the
+// limiter, since a user's id looks like a word. So have all 902 APIs of the
 // documentation of August 2026 one limiter each, some of them together. [WithAPI] tells them apart.
 //
 // A refusal that HTTP itself defines, such as a gateway's 429 with Retry-After, is not in DingTalk's documentation and

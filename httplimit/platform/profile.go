@@ -26,7 +26,7 @@ type profile struct {
 	gaps      map[httplimit.Scope]time.Duration
 	closed    bool // FailClosed where the options say nothing
 	outage    *ratelimiter.OutagePolicy
-	shared    bool // LocalShare among nodes
+	shared    bool // LocalQuota among nodes
 	nodes     int
 	penalties map[httplimit.Scope]time.Duration
 	corp      func(*http.Request) string
@@ -102,17 +102,17 @@ func WithPenalty(scope httplimit.Scope, d time.Duration) Option {
 	return func(p *profile) { p.penalties[scope] = d }
 }
 
-// WithOutagePolicy sets what happens while Redis is away, for all limits of the profile. The default is
+// WithOutagePolicy sets what happens while Redis is unavailable, for all limits of the profile. The default is
 // ratelimiter.FailClosed for DingTalk and WeCom, which block who goes on, and the Client's policy for
 // Feishu and GitHub.
 func WithOutagePolicy(policy ratelimiter.OutagePolicy) Option {
 	return func(p *profile) { p.outage, p.shared = &policy, false }
 }
 
-// WithLocalShare lets each process go on with its share of every limit while Redis is away, where nodes
-// is how many processes there are at most: see ratelimiter.LocalShare. A limit of fewer permits than
+// WithLocalQuota lets each process go on with its share of every limit while Redis is unavailable, where nodes
+// is how many processes there are at most: see ratelimiter.LocalQuota. A limit of fewer permits than
 // nodes is closed then. The default is as WithOutagePolicy has it.
-func WithLocalShare(nodes int) Option {
+func WithLocalQuota(nodes int) Option {
 	return func(p *profile) { p.shared, p.nodes = true, nodes }
 }
 
@@ -224,7 +224,7 @@ func (p *profile) rate(q quota) ratelimiter.Rate {
 func (p *profile) policy(q quota) *ratelimiter.OutagePolicy {
 	switch {
 	case p.shared:
-		share := ratelimiter.LocalShare(p.rate(q), p.nodes)
+		share := ratelimiter.LocalQuota(p.rate(q), p.nodes)
 		return &share
 	case p.outage != nil:
 		return p.outage

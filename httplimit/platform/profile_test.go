@@ -219,10 +219,10 @@ func TestProfilesRates(t *testing.T) {
 		WithMinGap(ScopeIP, time.Millisecond), WithRate(ScopeRobot, 10, time.Minute), WithOutagePolicy(ratelimiter.FailOpen()),
 		WithAPI("/x", 5, 10*time.Second), WithMonthlyQuota("o", 10_000, httplimit.Match{}))))
 	require.Equal(t, map[string]string{
-		"app-api OVERALL 20/1s": "local share of OVERALL 20/1s among 4 0s",
-		"ip OVERALL 10000/20s":  "local share of OVERALL 10000/20s among 4 20s",
-		"robot OVERALL 20/1m0s": "local share of OVERALL 20/1m0s among 4 1m0s",
-	}, rates(DingTalk("a", WithMargin(0), WithMinGap(ScopeAppAPI, 0), WithLocalShare(4))))
+		"app-api OVERALL 20/1s": "local quota of OVERALL 20/1s among 4 0s",
+		"ip OVERALL 10000/20s":  "local quota of OVERALL 10000/20s among 4 20s",
+		"robot OVERALL 20/1m0s": "local quota of OVERALL 20/1m0s among 4 1m0s",
+	}, rates(DingTalk("a", WithMargin(0), WithMinGap(ScopeAppAPI, 0), WithLocalQuota(4))))
 	require.Equal(t, map[string]string{
 		"corp-api OVERALL 10000/1m1s":    "closed 0s",
 		"corp-api OVERALL 150000/1h0m1s": "closed 0s",
@@ -469,7 +469,7 @@ func TestRobotsMinute(t *testing.T) {
 	})
 }
 
-// TestProfileIsClosedWithoutRedis: while Redis is away nothing goes to a platform that bans, also where the
+// TestProfileIsClosedWithoutRedis: while Redis is unavailable nothing goes to a platform that bans, also where the
 // Client's own policy lets everything pass.
 func TestProfileIsClosedWithoutRedis(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

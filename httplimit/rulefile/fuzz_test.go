@@ -126,8 +126,8 @@ func (f oracleFile) normal() oracleFile {
 				}
 				parse := func(s string) time.Duration { d, _ := time.ParseDuration(s); return d }
 				var n int
-				_, _ = fmt.Sscan(fmt.Sprint(share["local_share"]), &n)
-				l.OutagePolicy = ratelimiter.LocalShare(ratelimiter.Rate{Type: typ, Permits: l.Permits, Interval: parse(l.Interval),
+				_, _ = fmt.Sscan(fmt.Sprint(share["local_quota"]), &n)
+				l.OutagePolicy = ratelimiter.LocalQuota(ratelimiter.Rate{Type: typ, Permits: l.Permits, Interval: parse(l.Interval),
 					KeepAlive: parse(l.KeepAlive), MinGap: parse(l.MinGap)}, n).String()
 			}
 		}
@@ -157,7 +157,7 @@ func decode(data []byte) (f oracleFile, err error) {
 // are in their ranges, and the same rules written as JSON or as YAML are read the same.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(everything))
-	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","outage_policy":{"local_share":3}}]}]}`))
+	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","outage_policy":{"local_quota":3}}]}]}`))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b], query: {a: \"*\"}}\n  detectors: [http, wecom]\n"))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b, c.d]}\n  one_platform: true\n  detectors: [wecom]\n"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))

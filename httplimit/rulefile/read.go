@@ -253,7 +253,7 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 			outageNode = n
 			if n.kind == aMap {
 				outage = "local"
-				r.fields(n, at, map[string]field{"local_share": r.whole(&nodes)})
+				r.fields(n, at, map[string]field{"local_quota": r.whole(&nodes)})
 				return
 			}
 			r.text(&outage)(n, at)
@@ -270,12 +270,12 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 	case outage == "open":
 		policy = ratelimiter.FailOpen()
 	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31 && l.Rate.Permits > 0:
-		policy = ratelimiter.LocalShare(l.Rate, int(nodes))
+		policy = ratelimiter.LocalQuota(l.Rate, int(nodes))
 	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31:
-		r.bad(outageNode, at+".outage_policy", "a local share needs permits and interval here")
+		r.bad(outageNode, at+".outage_policy", "a local quota needs permits and interval here")
 		return l
 	default:
-		r.bad(outageNode, at+".outage_policy", "it is closed, open, or {local_share: N} for N processes, 1 or more")
+		r.bad(outageNode, at+".outage_policy", "it is closed, open, or {local_quota: N} for N processes, 1 or more")
 		return l
 	}
 	l.OutagePolicy = &policy

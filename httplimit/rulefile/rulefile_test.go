@@ -38,7 +38,7 @@ rules:
         scope: robot
         reopen: 10s
         outage_policy: closed
-      - {name: ip, permits: 10000, interval: 20s, outage_policy: {local_share: 8}, type: overall}
+      - {name: ip, permits: 10000, interval: 20s, outage_policy: {local_quota: 8}, type: overall}
       - {name: elsewhere, outage_policy: open}
     detectors: [http, mine]
   - detectors: [github]
@@ -74,7 +74,7 @@ func TestParseEverything(t *testing.T) {
 				KeepAlive: time.Hour, MinGap: 100 * time.Millisecond},
 			Weight: 2, Scope: "robot", Reopen: 10 * time.Second, OutagePolicy: policy(ratelimiter.FailClosed()),
 		},
-		{Name: "ip", Rate: ip, OutagePolicy: policy(ratelimiter.LocalShare(ip, 8))},
+		{Name: "ip", Rate: ip, OutagePolicy: policy(ratelimiter.LocalQuota(ip, 8))},
 		{Name: "elsewhere", OutagePolicy: policy(ratelimiter.FailOpen())},
 	}, r.Limits)
 	require.Len(t, r.Detectors, 2)
@@ -119,8 +119,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a weight above the rate", limit("permits: 3\n    interval: 1s\n    weight: 4"), 6, "rules[0].limits[0].weight", "more than the 3"},
 		{"a type", limit("type: global"), 4, "rules[0].limits[0].type", "overall"},
 		{"a policy", limit("outage_policy: maybe"), 4, "rules[0].limits[0].outage_policy", "closed, open"},
-		{"a share of nobody", limit("outage_policy: {local_share: 0}"), 4, "rules[0].limits[0].outage_policy", "1 or more"},
-		{"a share of nothing", limit("outage_policy: {local_share: 2}"), 4, "rules[0].limits[0].outage_policy", "needs permits"},
+		{"a share of nobody", limit("outage_policy: {local_quota: 0}"), 4, "rules[0].limits[0].outage_policy", "1 or more"},
+		{"a share of nothing", limit("outage_policy: {local_quota: 2}"), 4, "rules[0].limits[0].outage_policy", "needs permits"},
 		{"a detector", "rules:\n- detectors:\n  - http\n  - htpp\n", 4, "rules[0].detectors[1]", `"htpp" is not known; there are dingtalk-ban,`},
 		{"a pattern", "rules:\n- match:\n    patterns:\n    - /a\n    - /{a}{b}\n  detectors: [http]\n", 5, "rules[0].match.patterns[1]", "/{a}{b}"},
 		{"a host", "rules:\n- match: {hosts: [\"a:1\"]}\n  detectors: [http]\n", 2, "rules[0].match.hosts[0]", "port"},

@@ -162,7 +162,7 @@ func parseJSON(data []byte) (*node, error) {
 			return n, nil
 		}
 		if err == nil {
-			err = errors.New("after the value there is more")
+			err = errors.New("trailing data")
 		}
 	}
 	var known *Error

@@ -20,7 +20,7 @@ func Failure(err error) *retry.Error {
 	return &retry.Error{
 		Err:      err,
 		Outcome:  outcome,
-		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenFlight)),
+		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenPipeline)),
 		Answered: errors.As(err, &re),
 		ReadOnly: refusesWrites(err),
 		Local:    panicked || crowded(err),

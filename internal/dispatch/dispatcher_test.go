@@ -26,9 +26,9 @@ type fakeRedis struct {
 	// trip is called at the beginning of a round trip, if it is not nil.
 	trip func(ctx context.Context, cmds []redis.Cmder)
 
-	mu      sync.Mutex
-	began   time.Time
-	flights []string // "1ms 3: a b c": three commands left one millisecond after the beginning
+	mu        sync.Mutex
+	began     time.Time
+	pipelines []string // "1ms 3: a b c": three commands left one millisecond after the beginning
 }
 
 func (f *fakeRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -58,7 +58,7 @@ func (f *fakeRedis) note(cmds []redis.Cmder) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.flights = append(f.flights, fmt.Sprintf("%v %d: %s", time.Since(f.began), len(cmds), strings.Join(names, " ")))
+	f.pipelines = append(f.pipelines, fmt.Sprintf("%v %d: %s", time.Since(f.began), len(cmds), strings.Join(names, " ")))
 }
 
 func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
@@ -93,7 +93,7 @@ func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
 func (f *fakeRedis) sizes() (list []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.flights {
+	for _, s := range f.pipelines {
 		s, _, _ = strings.Cut(s, ":")
 		list = append(list, s)
 	}
@@ -150,7 +150,7 @@ func (h *hangar) leave(n int) {
 
 // fill begins as many calls as leave at once, and does not record them.
 func (h *hangar) fill() {
-	n := len(h.flights)
+	n := len(h.pipelines)
 	for range fewCalls {
 		h.wg.Go(func() {
 			if _, err := h.call(context.Background(), "first"); err != nil {
@@ -159,8 +159,8 @@ func (h *hangar) fill() {
 		})
 		synctest.Wait()
 	}
-	require.Len(h.t, h.flights, n+fewCalls)
-	h.flights = h.flights[:n]
+	require.Len(h.t, h.pipelines, n+fewCalls)
+	h.pipelines = h.pipelines[:n]
 }
 
 // TestLoneCallLeavesAtOnce checks that a call leaves in the goroutine of its caller if little is on its way.
@@ -184,7 +184,7 @@ func goroutine() string {
 	return strings.Fields(string(b[:runtime.Stack(b[:], false)]))[1]
 }
 
-// TestCallsLeaveTogether checks that calls which come while fewCalls are in the air leave together, in their order.
+// TestCallsLeaveTogether checks that calls which come while fewCalls are in flight leave together, in their order.
 func TestCallsLeaveTogether(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
 		h.leave(fewCalls + 6)
@@ -192,7 +192,7 @@ func TestCallsLeaveTogether(t *testing.T) {
 		h.leave(2)
 		h.wg.Wait()
 		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "0s 1: 3", "0s 1: 4", "0s 1: 5", "0s 1: 6", "0s 1: 7", "0s 1: 8",
-			"500µs 8: 9 10 11 12 13 14 15 16"}, h.flights)
+			"500µs 8: 9 10 11 12 13 14 15 16"}, h.pipelines)
 	})
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
 		h.fill()
@@ -214,7 +214,7 @@ func TestCallsLeaveTogether(t *testing.T) {
 	})
 }
 
-// TestCallsDuringALanding checks that nobody leaves while the callers of a flight are being woken, so that those who call
+// TestCallsDuringALanding checks that nobody leaves while the callers of a pipeline are being woken, so that those who call
 // again leave together.
 func TestCallsDuringALanding(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
@@ -222,7 +222,7 @@ func TestCallsDuringALanding(t *testing.T) {
 		l.landing = 1
 		h.leave(3)
 		time.Sleep(time.Second / 2)
-		require.Empty(t, h.flights)
+		require.Empty(t, h.pipelines)
 		require.False(t, l.armed, "whoever wakes the callers sees to those who wait")
 		c := h.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"})
 		l.mu.Lock()
@@ -234,12 +234,12 @@ func TestCallsDuringALanding(t *testing.T) {
 		l.fly([]*call{c}, d)
 		<-c.done
 		h.wg.Wait()
-		require.Equal(t, []string{"500ms 1: a", "500.5ms 3: 1 2 3"}, h.flights)
+		require.Equal(t, []string{"500ms 1: a", "500.5ms 3: 1 2 3"}, h.pipelines)
 		require.Zero(t, l.landing)
 	})
 }
 
-func TestFlightsAreBounded(t *testing.T) {
+func TestPipelinesAreBounded(t *testing.T) {
 	t.Run("calls", func(t *testing.T) {
 		inHangar(t, 500*time.Microsecond, func(h *hangar) {
 			h.fill()
@@ -269,7 +269,7 @@ func TestFlightsAreBounded(t *testing.T) {
 			require.Equal(t, []string{"500µs 2", "500µs 2", "500µs 2", "500µs 2", "1ms 1"}, h.sizes())
 		})
 	})
-	t.Run("a usual flight is full by its calls", func(t *testing.T) {
+	t.Run("a usual pipeline is full by its calls", func(t *testing.T) {
 		require.LessOrEqual(t, maxCalls*usualMicros, maxMicros)
 		require.Greater(t, (maxCalls+4)*usualMicros, maxMicros, "and not by far")
 	})
@@ -298,9 +298,9 @@ func TestScriptsThatGoAlone(t *testing.T) {
 	})
 }
 
-// TestFlightsOnALongLine checks that a flight which has been in the air for a while keeps nobody waiting, up to
-// maxFlights of them.
-func TestFlightsOnALongLine(t *testing.T) {
+// TestPipelinesOnALongLine checks that a pipeline which has been in flight for a while keeps nobody waiting, up to
+// maxPipelines of them.
+func TestPipelinesOnALongLine(t *testing.T) {
 	inHangar(t, 20*time.Millisecond, func(h *hangar) {
 		h.fill()
 		h.leave(10)
@@ -309,12 +309,12 @@ func TestFlightsOnALongLine(t *testing.T) {
 		time.Sleep(1500 * time.Microsecond)
 		h.leave(3)
 		h.wg.Wait()
-		require.Equal(t, []string{"1ms 13: 1 2 3 4 5 6 7 8 9 10 11 12 13", "2ms 1: 14", "2ms 1: 15", "2ms 1: 16"}, h.flights)
+		require.Equal(t, []string{"1ms 13: 1 2 3 4 5 6 7 8 9 10 11 12 13", "2ms 1: 14", "2ms 1: 15", "2ms 1: 16"}, h.pipelines)
 	})
 }
 
-// TestFlightThatHangs checks that a connection which hangs, or a slow script, holds up its own flight only.
-func TestFlightThatHangs(t *testing.T) {
+// TestPipelineThatHangs checks that a connection which hangs, or a slow script, holds up its own pipeline only.
+func TestPipelineThatHangs(t *testing.T) {
 	inHangar(t, 100*time.Microsecond, func(h *hangar) {
 		h.trip = func(_ context.Context, cmds []redis.Cmder) {
 			if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Args()[len(c.Args())-1] == "1" }) {
@@ -325,9 +325,9 @@ func TestFlightThatHangs(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		h.leave(1)
 		h.wg.Wait()
-		require.Equal(t, []string{"100µs 2: 9 10", "900ms 1: 11"}, h.flights[fewCalls:])
+		require.Equal(t, []string{"100µs 2: 9 10", "900ms 1: 11"}, h.pipelines[fewCalls:])
 	})
-	// All connections hang: whoever comes leaves after a while, in ever fewer flights.
+	// All connections hang: whoever comes leaves after a while, in ever fewer pipelines.
 	inHangar(t, time.Second, func(h *hangar) {
 		for range 400 {
 			h.leave(1)
@@ -356,25 +356,25 @@ func TestFlightThatHangs(t *testing.T) {
 			})
 		}
 		h.wg.Wait()
-		require.EqualValues(t, 3000-fewCalls-(maxFlights-fewCalls+9)*64, unsent.Load())
+		require.EqualValues(t, 3000-fewCalls-(maxPipelines-fewCalls+9)*64, unsent.Load())
 	})
 }
 
 // TestCallersLeave checks that a caller whose context ends returns at once, that it is not asked for if its call
-// has not left, and that the others in its flight do not notice.
+// has not left, and that the others in its pipeline do not notice.
 func TestCallersLeave(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
 		h.trip = func(ctx context.Context, cmds []redis.Cmder) {
 			if len(cmds) > 1 {
-				require.Nil(t, ctx.Done(), "the context of a flight is not that of one caller")
+				require.Nil(t, ctx.Done(), "the context of a pipeline is not that of one caller")
 				require.Equal(t, "v", ctx.Value(h), "but has the values of the first")
 			}
 		}
 		h.fill()
 		base := context.WithValue(context.Background(), h, "v")
-		short, stop := context.WithTimeout(base, 200*time.Microsecond) // before the flight leaves
+		short, stop := context.WithTimeout(base, 200*time.Microsecond) // before the pipeline leaves
 		defer stop()
-		long, end := context.WithTimeout(base, 700*time.Microsecond) // while it is in the air
+		long, end := context.WithTimeout(base, 700*time.Microsecond) // while it is in flight
 		defer end()
 		for i, ctx := range []context.Context{short, long, context.WithValue(base, toNode{}, nil), long} {
 			h.wg.Go(func() {
@@ -387,7 +387,7 @@ func TestCallersLeave(t *testing.T) {
 		}
 		h.leave(1)
 		h.wg.Wait()
-		require.Equal(t, []string{"500µs 4: c1 c2 c3 1"}, h.flights)
+		require.Equal(t, []string{"500µs 4: c1 c2 c3 1"}, h.pipelines)
 	})
 	// All have left.
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
@@ -439,8 +439,8 @@ func TestWhoSharesADispatcher(t *testing.T) {
 	require.LessOrEqual(t, len(dispatchers.of), before+2)
 }
 
-// TestLanesOfARing checks that calls for one shard share flights among themselves, that hooks of the ring and of the
-// shard see these, and that a hook that panics fails its own flight and nothing else.
+// TestLanesOfARing checks that calls for one shard share pipelines among themselves, that hooks of the ring and of the
+// shard see these, and that a hook that panics fails its own pipeline and nothing else.
 func TestLanesOfARing(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		ctx := context.Background()
@@ -483,7 +483,7 @@ func TestLanesOfARing(t *testing.T) {
 		for name, list := range keys {
 			require.Equal(t, append(slices.Repeat([]string{"0s 1"}, fewCalls), fmt.Sprint("500µs ", len(list)-fewCalls)), shards[name].sizes(), name)
 		}
-		require.Len(t, outer.flights, 3*(fewCalls+1))
+		require.Len(t, outer.pipelines, 3*(fewCalls+1))
 
 		panics.Store(true)
 		ask(func(err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The bounds of a flight. Redis executes what it has read of a pipeline before it turns to the next client, so they
+// The bounds of a pipeline. Redis executes what it has read of a pipeline before it turns to the next client, so they
 // also bound how long others wait.
 const (
 	maxCalls  = 64
@@ -20,24 +20,24 @@ const (
 
 	usualMicros = 12
 
-	// Two flights in a row that have kept Redis for longer than tooLong, by the clock of Redis, halve the number of
-	// calls that the next ones have at most. One alone may be due to a machine that gave Redis no time. Flights that
+	// Two pipelines in a row that have kept Redis for longer than tooLong, by the clock of Redis, halve the number of
+	// calls that the next ones have at most. One alone may be due to a machine that gave Redis no time. Pipelines that
 	// are full and take less than three quarters of it let the number grow again.
 	tooLong    = 2 * time.Millisecond
 	leastCalls = 2
 )
 
-// The bounds of how many flights are in the air.
+// The bounds of how many pipelines are in flight.
 const (
-	// Two flights keep Redis busy while the replies of one are on their way, and so do fewCalls calls, in however many
-	// flights. A flight that is older than youth does not count: it is on a long line, or behind something slow.
+	// Two pipelines keep Redis busy while the replies of one are on their way, and so do fewCalls calls, in however many
+	// pipelines. A pipeline that is older than youth does not count: it is on a long line, or behind something slow.
 	maxYoung = 2
 	fewCalls = 8
 	youth    = time.Millisecond
 
-	// Once maxFlights are in the air, all of them slow, the next one leaves when none has left for so long.
-	maxFlights = 12
-	stuck      = 100 * time.Millisecond
+	// Once maxPipelines are in flight, all of them slow, the next one leaves when none has left for so long.
+	maxPipelines = 12
+	stuck        = 100 * time.Millisecond
 
 	// Those who have waited for so long are not sent any more: more calls come than such a Redis replies to.
 	maxWait = time.Second
@@ -52,25 +52,25 @@ type lane struct {
 	node *redis.Client // of a cluster or a ring; nil for a client with one node
 
 	mu          sync.Mutex
-	air         []departure // of the flights that have not landed
+	air         []departure // of the pipelines that have not landed
 	landing     int         // how many have landed and are waking their callers
 	first, last *call       // the queue; it may hold calls whose callers have left
 	queued      int         // how many calls it holds
 	armed       bool        // a timer runs
-	most        int         // calls that a flight has at most
-	wasTooLong  bool        // the last flight whose time is known took too long
+	most        int         // calls that a pipeline has at most
+	wasTooLong  bool        // the last pipeline whose time is known took too long
 }
 
 // newLane returns the lane of d to a node of a cluster or a ring, or, if node is nil, to the only one.
 func newLane(d *Dispatcher, node *redis.Client) *lane { return &lane{d: d, node: node, most: maxCalls} }
 
-// A departure says when a flight left, and with how many calls.
+// A departure says when a pipeline left, and with how many calls.
 type departure struct {
 	at    time.Time
 	calls int
 }
 
-// A call waits in the queue of a lane, or is in a flight.
+// A call waits in the queue of a lane, or is in a pipeline.
 type call struct {
 	script  *Script
 	evalsha []any
@@ -113,7 +113,7 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 	}
 	l.last = c
 	l.queued++
-	l.leaveLocked(now) // if a flight has grown old and the timer is late
+	l.leaveLocked(now) // if a pipeline has grown old and the timer is late
 	l.mu.Unlock()
 	if ctx.Done() == nil {
 		<-c.done
@@ -169,13 +169,13 @@ func (d *Dispatcher) recycle(c *call) {
 	d.free.Put(c)
 }
 
-// roomLocked reports whether another flight may leave. While the callers of one that has landed are being woken, none
+// roomLocked reports whether another pipeline may leave. While the callers of one that has landed are being woken, none
 // may: they may call again, and then leave together; see fly.
 func (l *lane) roomLocked(now time.Time) bool {
 	return l.landing == 0 && (len(l.air) == 0 || l.roomAtLocked(now).IsZero())
 }
 
-// roomAtLocked returns when another flight may leave if none lands until then, or zero if one may leave now.
+// roomAtLocked returns when another pipeline may leave if none lands until then, or zero if one may leave now.
 func (l *lane) roomAtLocked(now time.Time) time.Time {
 	var oldest, newest time.Time // of those that are young; of all
 	young, calls := 0, 0         // those that are young, and their calls
@@ -191,7 +191,7 @@ func (l *lane) roomAtLocked(now time.Time) time.Time {
 		}
 	}
 	switch {
-	case len(l.air) >= maxFlights && now.Sub(newest) < stuck:
+	case len(l.air) >= maxPipelines && now.Sub(newest) < stuck:
 		return newest.Add(stuck)
 	case young >= maxYoung && calls >= fewCalls:
 		return oldest.Add(youth)
@@ -199,7 +199,7 @@ func (l *lane) roomAtLocked(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// departLocked returns the calls of a flight that is to leave now, or nil. It drops those that have waited for too long.
+// departLocked returns the calls of a pipeline that is to leave now, or nil. It drops those that have waited for too long.
 func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 	for c := l.first; c != nil && now.Sub(c.came) >= maxWait; c = l.first {
 		l.popLocked()
@@ -242,8 +242,8 @@ func (l *lane) popLocked() {
 	l.queued--
 }
 
-// leaveLocked starts as many flights as there is room for, and sees to it that those who still wait leave as soon as there
-// is, even if no flight lands. While one is landing, fly does.
+// leaveLocked starts as many pipelines as there is room for, and sees to it that those who still wait leave as soon as there
+// is, even if no pipeline lands. While one is landing, fly does.
 func (l *lane) leaveLocked(now time.Time) {
 	for {
 		calls, d := l.departLocked(now)
@@ -258,7 +258,7 @@ func (l *lane) leaveLocked(now time.Time) {
 	}
 }
 
-// took records how long Redis took for a flight of n calls, from the first to the last.
+// took records how long Redis took for a pipeline of n calls, from the first to the last.
 func (l *lane) took(n int, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,7 +282,7 @@ func (l *lane) onTimer() {
 	l.leaveLocked(time.Now())
 }
 
-// landed ends a flight, and starts those for which there is room then.
+// landed ends a pipeline, and starts those for which there is room then.
 func (l *lane) landed(d departure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -329,7 +329,7 @@ func (l *lane) fly(calls []*call, d departure) {
 		l.mu.Lock()
 		l.landing--
 		calls, d = l.departLocked(now)
-		l.leaveLocked(now) // those who came while several flights were landing may be more than one takes
+		l.leaveLocked(now) // those who came while several pipelines were landing may be more than one takes
 		l.mu.Unlock()
 	}
 	ended = true

@@ -52,17 +52,17 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 			continue
 		}
 		var found []string
-		mend := []string{"redis-cli", "acl", "setuser", user}
+		fix := []string{"redis-cli", "acl", "setuser", user}
 		if len(commands) > 0 {
 			found = append(found, "may not run "+strings.Join(commands, ", "))
 			for _, c := range commands {
-				mend = append(mend, "+"+c)
+				fix = append(fix, "+"+c)
 			}
 		}
 		if len(keys) > 0 && name != "" {
 			found = append(found, fmt.Sprintf("may not access %q", keys))
 			for _, k := range keys {
-				mend = append(mend, "~"+k)
+				fix = append(fix, "~"+k)
 			}
 		}
 		if len(found) == 0 {
@@ -70,7 +70,7 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 		}
 		f := finding("acl", Critical, fmt.Sprintf("the user %q %s", user, strings.Join(found, ", and ")))
 		f.Limiter, f.Node = name, node.Addr
-		f.Mend = Shell(mend...)
+		f.Fix = Shell(fix...)
 		r.Findings = append(r.Findings, f)
 	}
 	return r, nil

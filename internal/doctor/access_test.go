@@ -84,7 +84,7 @@ func TestAccess(t *testing.T) {
 		require.Equal(t, "acl", f.Check)
 		require.Equal(t, Critical, f.Severity)
 		require.Equal(t, `the user "app" may not run incrby, zadd`, f.Found)
-		require.Equal(t, "redis-cli acl setuser app +incrby +zadd", f.Mend)
+		require.Equal(t, "redis-cli acl setuser app +incrby +zadd", f.Fix)
 		require.NotEmpty(t, f.Node)
 	}
 	// The keys in braces are easily forgotten.
@@ -93,9 +93,9 @@ func TestAccess(t *testing.T) {
 	f := ask("orders").Findings
 	require.Len(t, f, 1)
 	require.Equal(t, `the user "app" may not access ["{orders}:value" "{orders}:permits"]`, f[0].Found)
-	require.Equal(t, "redis-cli acl setuser app '~{orders}:value' '~{orders}:permits'", f[0].Mend)
+	require.Equal(t, "redis-cli acl setuser app '~{orders}:value' '~{orders}:permits'", f[0].Fix)
 	require.NoError(t, rdb.Do(ctx, "acl", "setuser", "app", "~{orders}:value", "~{orders}:permits").Err())
-	require.Empty(t, ask("orders").Findings, "what it says mends it")
+	require.Empty(t, ask("orders").Findings, "what it says fixes it")
 
 	r, err := (&Doctor{Survey: survey.New(rdb)}).Access(ctx, "nobody", "")
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestDrift(t *testing.T) {
 	drift := ""
 	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, string) {
 		require.Equal(t, w.name, st.Name)
-		return drift, "mend it"
+		return drift, "fix it"
 	}}
 	both := func() (list []Finding) {
 		one, err := d.Limiter(w.ctx, w.name)
@@ -125,7 +125,7 @@ func TestDrift(t *testing.T) {
 	require.Len(t, list, 1)
 	require.Equal(t, "drift", list[0].Check)
 	require.Equal(t, Warning, list[0].Severity)
-	require.Equal(t, "mend it", list[0].Mend)
+	require.Equal(t, "fix it", list[0].Fix)
 	w.hash("rate", "x")
 	require.Equal(t, "malformed", both()[0].Check, "which has no rate to compare")
 }

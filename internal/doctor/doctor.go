@@ -1,5 +1,5 @@
 // Package doctor looks at limiters in Redis and at the servers that hold them, and says what is wrong, what that does
-// to the callers in Java and in Go, and how to mend it. It writes nothing.
+// to the callers in Java and in Go, and how to fix it. It writes nothing.
 package doctor
 
 import (
@@ -48,9 +48,9 @@ type Finding struct {
 	Node     string   `json:"node,omitempty"`
 	Found    string   `json:"found"` // what there is, with its numbers
 	Means    string   `json:"means"`
-	Java     string   `json:"java"`           // what it does to callers of Redisson
-	Go       string   `json:"go"`             // what it does to callers of this package
-	Mend     string   `json:"mend,omitempty"` // a command, or what to do
+	Java     string   `json:"java"`          // what it does to callers of Redisson
+	Go       string   `json:"go"`            // what it does to callers of this package
+	Fix      string   `json:"fix,omitempty"` // a command, or what to do
 }
 
 // A Skip is something that could not be looked at.
@@ -110,7 +110,7 @@ type Doctor struct {
 	Sample time.Duration
 	// Drift compares a limiter, whose hash is sound, with what it should be. It returns an empty text if there is no
 	// difference. It may be nil.
-	Drift func(*survey.State) (found, mend string)
+	Drift func(*survey.State) (found, fix string)
 
 	noFrequency atomic.Bool // the servers keep none
 
@@ -286,11 +286,11 @@ func (d *Doctor) drift(p *patient) []Finding {
 	if d.Drift == nil || p.main.Problem != nil {
 		return nil
 	}
-	found, mend := d.Drift(p.main)
+	found, fix := d.Drift(p.main)
 	if found == "" {
 		return nil
 	}
-	return []Finding{p.of(p.main, "drift", Warning, mend, "%s", found)}
+	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}
 }
 
 // read reads a state, and all of it where that is possible. A state that does not add up is read once more, because a

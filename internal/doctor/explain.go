@@ -7,7 +7,7 @@ type explanation struct{ means, java, golang string }
 var explanations = map[string]explanation{
 	"stuck": {
 		"fewer permits are left than the rate, and nothing is in use that could come back",
-		`every call for more permits than are left fails with "attempt to perform arithmetic on a nil value", for ever`,
+		`every call for more permits than are left fails with "attempt to perform arithmetic on a nil value", forever`,
 		"the next call makes the limiter whole, for Java as well",
 	},
 	"lost": {
@@ -67,7 +67,7 @@ var explanations = map[string]explanation{
 	},
 	"dead-clients": {
 		"clients of a PER_CLIENT limiter that have gone have left their permits, which have no TTL; each start of a Redisson instance draws a new id",
-		"none, but the keys take memory for ever",
+		"none, but the keys take memory forever",
 		"none; our own clients' keys expire by themselves",
 	},
 	"huge-set": {
@@ -107,8 +107,8 @@ var explanations = map[string]explanation{
 	},
 	"idle": {
 		"limiters are made for users or addresses, and nothing ever deletes them",
-		"none, but the keys take memory for ever",
-		"none, but the keys take memory for ever",
+		"none, but the keys take memory forever",
+		"none, but the keys take memory forever",
 	},
 	"writers": {
 		"who has written what is in the set, by the layout of the members",

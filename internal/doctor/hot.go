@@ -46,9 +46,9 @@ func (p *patient) hotKey() []Finding {
 // hot looks in the slow log of a server for calls of limiters, and at how often scripts are called. What the log does
 // not say for sure, whose script a call was, it takes from the keys.
 func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) {
-	add := func(s Severity, found, means, mend string) {
+	add := func(s Severity, found, means, fix string) {
 		x := finding("hot-key", s, found)
-		x.Node, x.Means, x.Mend = node.Addr, means, mend
+		x.Node, x.Means, x.Fix = node.Addr, means, fix
 		x.Java, x.Go = "all callers of the server wait as long", "all callers of the server wait as long"
 		r.Findings = append(r.Findings, x)
 	}
@@ -70,7 +70,7 @@ func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) 
 		}
 		x := finding("hot-key", Warning, fmt.Sprintf("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond)))
 		x.Limiter, x.Node = c.limiter, node.Addr
-		x.Mend = Command("doctor", []string{c.limiter}) + " says whether its set is huge"
+		x.Fix = Command("doctor", []string{c.limiter}) + " says whether its set is huge"
 		r.Findings = append(r.Findings, x)
 	}
 	if elsewhere.count > 0 {

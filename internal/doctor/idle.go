@@ -57,7 +57,7 @@ func (f groups) findings() (list []Finding) {
 		x := finding("idle", Warning, fmt.Sprintf("%d of %d limiters that were looked at whose names begin with %q have no TTL, and nobody has had a permit of theirs for a day or more",
 			of.idle, of.all, begin))
 		x.Limiter, x.Node = of.one.Name, of.one.Node
-		x.Mend = "make them with a keep-alive; " + Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write") + " gives one to this limiter"
+		x.Fix = "make them with a keep-alive; " + Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write") + " gives one to this limiter"
 		list = append(list, x)
 	}
 	return list

@@ -30,9 +30,9 @@ const (
 )
 
 // of returns a finding about one of the patient's states.
-func (p *patient) of(st *survey.State, check string, s Severity, mend, format string, args ...any) Finding {
+func (p *patient) of(st *survey.State, check string, s Severity, fix, format string, args ...any) Finding {
 	f := finding(check, s, fmt.Sprintf(format, args...))
-	f.Limiter, f.Client, f.Node, f.Mend = p.name, st.ClientID, st.Node, mend
+	f.Limiter, f.Client, f.Node, f.Fix = p.name, st.ClientID, st.Node, fix
 	return f
 }
 
@@ -59,22 +59,22 @@ func (p *patient) wrongType() (list []Finding) {
 				continue
 			}
 			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
-			var mend string
+			var fix string
 			switch i {
 			case 0:
-				mend = "give one of the two another name, such as: " + Shell("redis-cli", "renamenx", key, away) + "; then " + p.setRate(nil)
+				fix = "give one of the two another name, such as: " + Shell("redis-cli", "renamenx", key, away) + "; then " + p.setRate(nil)
 			case 1:
-				mend = "give one of the two another name, such as: " +
+				fix = "give one of the two another name, such as: " +
 					Shell("redis-cli", "eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away) + "; then " + p.healing(st)
 			case 2:
 				wait := "an interval"
 				if p.main.Problem == nil {
 					wait = p.main.Rate.Interval.String()
 				}
-				mend = "wait for " + wait + ", in which every call fails, so that nothing is in use; then give one of the two another name, such as: " +
+				fix = "wait for " + wait + ", in which every call fails, so that nothing is in use; then give one of the two another name, such as: " +
 					Shell("redis-cli", "renamenx", key, away) + "; then " + p.healing(st)
 			}
-			list = append(list, p.of(st, "wrong-type", Critical, mend, "%q is a %s, not a %s", key, typ, want))
+			list = append(list, p.of(st, "wrong-type", Critical, fix, "%q is a %s, not a %s", key, typ, want))
 		}
 	}
 	return list
@@ -120,15 +120,15 @@ func (p *patient) malformed() []Finding {
 	fields := p.main.Fields
 	if !errors.Is(p.main.Problem, permit.ErrNotInitialized) {
 		text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
-		mend := p.setRate(fields)
+		fix := p.setRate(fields)
 		switch {
 		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
 			typ, _ := p.typeFlag()
-			mend = Shell("redis-cli", "hset", p.name, "type", typ)
+			fix = Shell("redis-cli", "hset", p.name, "type", typ)
 		case strings.HasPrefix(text, "keepAliveTime"):
-			mend = Shell("redis-cli", "hset", p.name, "keepAliveTime", "0")
+			fix = Shell("redis-cli", "hset", p.name, "keepAliveTime", "0")
 		}
-		return []Finding{p.of(p.main, "malformed", Critical, mend, "%s", text)}
+		return []Finding{p.of(p.main, "malformed", Critical, fix, "%s", text)}
 	}
 	var missing []string
 	there := 0
@@ -226,11 +226,11 @@ func (p *patient) layouts() (list []Finding) {
 		if readers != "" {
 			continue
 		}
-		mend := "bring all Java services to one group of versions, and Go to its format; then " + p.healing(st)
+		fix := "bring all Java services to one group of versions, and Go to its format; then " + p.healing(st)
 		if slices.Contains(layouts, wire.LayoutUnknown) {
-			mend = fmt.Sprintf("find out who writes to %q; ", st.Keys[2]) + p.rrl("inspect", "--members") + " shows the bytes"
+			fix = fmt.Sprintf("find out who writes to %q; ", st.Keys[2]) + p.rrl("inspect", "--members") + " shows the bytes"
 		}
-		list = append(list, p.of(st, "layouts", Critical, mend, "%s", strings.Join(parts, ", ")))
+		list = append(list, p.of(st, "layouts", Critical, fix, "%s", strings.Join(parts, ", ")))
 	}
 	return list
 }
@@ -336,9 +336,9 @@ func (p *patient) ttl() (list []Finding) {
 			if st.TTLs[1] != -1 && st.TTLs[2] != -1 {
 				s, when = Info, fmt.Sprintf("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
 			}
-			mend := "if it is still used: " + p.setRate(nil) + ", which keeps the permits in use; if not, when an interval has passed since the last grant: " +
+			fix := "if it is still used: " + p.setRate(nil) + ", which keeps the permits in use; if not, when an interval has passed since the last grant: " +
 				Shell("redis-cli", "unlink", st.Keys[1], st.Keys[2])
-			list = append(list, p.of(st, "remains", s, mend, "there is no hash %q; what is left has %s %s", p.name, survey.Counted(st.Count, "member"), when))
+			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, survey.Counted(st.Count, "member"), when))
 		}
 		return list
 	}
@@ -354,11 +354,11 @@ func (p *patient) ttl() (list []Finding) {
 		left, hash := busy(st), p.main.TTLs[0]
 		switch {
 		case left > 0 && hash >= 0 && hash+time.Second < left:
-			mend := keepAlive
+			fix := keepAlive
 			if st.ClientID != "" {
-				mend = p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write")
+				fix = p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write")
 			}
-			list = append(list, p.of(st, "ttl", Warning, mend,
+			list = append(list, p.of(st, "ttl", Warning, fix,
 				"the limiter expires in %v, but permits are in use for %v", hash.Round(time.Millisecond), left.Round(time.Millisecond)))
 		case left > 0 && st.TTLs[2] >= 0 && st.TTLs[2]+time.Second < left:
 			list = append(list, p.of(st, "ttl", Warning, p.expiring(st),
@@ -401,11 +401,11 @@ func unlinking(clients []*survey.State) string {
 	for _, st := range clients[:min(manyKeys, len(clients))] {
 		words = append(words, st.Keys[1], st.Keys[2])
 	}
-	mend := Shell(words...)
+	fix := Shell(words...)
 	if n := len(clients) - manyKeys; n > 0 {
-		mend += fmt.Sprintf("; then rrl doctor again for the other %d", n)
+		fix += fmt.Sprintf("; then rrl doctor again for the other %d", n)
 	}
-	return mend
+	return fix
 }
 
 func (p *patient) atLeast() string {

@@ -59,7 +59,7 @@ func TestOtherType(t *testing.T) {
 	w.grantOf(":a", 1, 0)
 	w.valueOf(":a", 9)
 	f := w.finds("other-type", Warning, "the limiter is OVERALL, and keys of 1 client of a PER_CLIENT one are left")
-	require.Contains(t, f.Mend, w.name+"}:value:a")
+	require.Contains(t, f.Fix, w.name+"}:value:a")
 }
 
 func TestDeadClients(t *testing.T) {
@@ -71,7 +71,7 @@ func TestDeadClients(t *testing.T) {
 	w.grantOf(":b", 10, 2*time.Hour)
 	w.valueOf(":b", 0)
 	f := w.finds("dead-clients", Warning, "1 of 2 clients have not acquired")
-	require.Contains(t, f.Mend, ":value:b")
+	require.Contains(t, f.Fix, ":value:b")
 	require.NoError(t, w.rdb.PExpire(w.ctx, w.key("permits:b"), time.Minute).Err())
 	require.NoError(t, w.rdb.PExpire(w.ctx, w.key("value:b"), time.Minute).Err())
 	require.Empty(t, w.findings())

@@ -167,7 +167,7 @@ func TestStuck(t *testing.T) {
 	w.rate("0")
 	w.value(0)
 	f := w.finds("stuck", Critical, "0 of 10 permits are left and none is in use")
-	require.Equal(t, "rrl heal "+w.name+" --write", f.Mend)
+	require.Equal(t, "rrl heal "+w.name+" --write", f.Fix)
 	require.Contains(t, f.Java, "arithmetic on a nil value")
 	w.value(4)
 	w.finds("stuck", Warning, "4 of 10 permits are left and none is in use")
@@ -308,7 +308,7 @@ func TestClock(t *testing.T) {
 	w.member("", java(1)[wire.LayoutBc0ILong], -time.Minute)
 	w.grant(1, time.Second)
 	f := w.finds("clock", Warning, "the dates of 1 member are up to")
-	require.Contains(t, f.Mend, "Redisson 3.21.0 and later")
+	require.Contains(t, f.Fix, "Redisson 3.21.0 and later")
 
 	// A grant that comes during the sample with a date before it is that of a slow clock.
 	w.name = redistest.Key(t)
@@ -325,7 +325,7 @@ func TestClock(t *testing.T) {
 	p := &patient{name: w.name, main: main, later: later}
 	list := p.clock()
 	require.Len(t, list, 1)
-	require.Contains(t, list[0].Mend, "Redisson 3.17.0 to 3.20")
+	require.Contains(t, list[0].Fix, "Redisson 3.17.0 to 3.20")
 	require.Contains(t, list[0].Found, "before it")
 	p.later = main
 	require.Empty(t, p.clock())
@@ -341,7 +341,7 @@ func TestCoolDown(t *testing.T) {
 	require.NoError(t, l.CoolDown(w.ctx, time.Now().Add(time.Hour), ratelimiter.Reopen(time.Minute)))
 	f := w.finds("cool-down", Info, "a cool-down for another ")
 	require.Contains(t, f.Found, "then re-opening until")
-	require.Equal(t, "rrl lift "+w.name+" --write", f.Mend)
+	require.Equal(t, "rrl lift "+w.name+" --write", f.Fix)
 }
 
 func TestSlot(t *testing.T) {

@@ -98,7 +98,7 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 	}
 	d.hot(ctx, node, f, r)
 	for _, x := range append(f.examine(), migrating(nodes)...) {
-		x.Node, x.Mend = node.Addr, strings.ReplaceAll(x.Mend, "HOST:PORT", node.Addr)
+		x.Node, x.Fix = node.Addr, strings.ReplaceAll(x.Fix, "HOST:PORT", node.Addr)
 		r.Findings = append(r.Findings, x)
 	}
 	return nil
@@ -106,9 +106,9 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 
 // examine runs the checks of a server.
 func (f facts) examine() (list []Finding) {
-	add := func(s Severity, found, means, callers, mend string) {
+	add := func(s Severity, found, means, callers, fix string) {
 		x := finding("server", s, found)
-		x.Means, x.Java, x.Go, x.Mend = means, callers, callers, mend
+		x.Means, x.Java, x.Go, x.Fix = means, callers, callers, fix
 		list = append(list, x)
 	}
 	version := f["redis_version"]
@@ -146,7 +146,7 @@ func (f facts) examine() (list []Finding) {
 	}
 	if n := f.number("evicted_keys"); n > 0 {
 		add(Warning, fmt.Sprintf("%d keys were evicted since the start", n), "keys of limiters may have been among them",
-			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", "rrl doctor finds what is broken; rrl heal mends it")
+			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", "rrl doctor finds what is broken; rrl heal fixes it")
 	}
 	if f["save"] == "none" && f["aof_enabled"] == "0" {
 		add(Info, "neither RDB nor AOF is on", "a restart loses all limiters", "after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
@@ -178,7 +178,7 @@ func migrating(nodes string) (list []Finding) {
 			x.Means = "the cluster is being resharded, or a resharding was broken off"
 			x.Java = "calls of limiters in that slot fail with TRYAGAIN while their keys are divided"
 			x.Go = "calls are sent again until the keys are together"
-			x.Mend = "wait for the resharding, or redis-cli --cluster fix HOST:PORT"
+			x.Fix = "wait for the resharding, or redis-cli --cluster fix HOST:PORT"
 			list = append(list, x)
 		}
 	}

@@ -68,7 +68,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 const Grace = 10 * time.Millisecond
 
 // await waits for the outcome of a request. When the caller's time is up or ctx is done it returns at once,
-// whatever is in the air; the limiter passes on permits that are granted to the request afterwards. Once the
+// whatever is in flight; the limiter passes on permits that are granted to the request afterwards. Once the
 // request has its outcome the limiter may be made anew for another name, so its fields, such as the shard s, are
 // not to be read without the lock.
 func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.Duration) (*request, error) {
@@ -109,7 +109,7 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 		return nil
 	}
 	if !time.Now().Before(l.first.grantableAt) {
-		l.scheduleLocked() // the permits may fall due at this very instant
+		l.scheduleLocked() // the permits may expire at this very instant
 	}
 	if r.state != hasEnded && l.flights.ofLine() == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
 	s.lock()
 	var ended []*request
 	if r.Degraded && r.state != hasEnded && err == nil {
-		ended = l.serveLineLocked(false, nil) // its share may fall due at this very instant
+		ended = l.serveLineLocked(false, nil) // its share may expire at this very instant
 		l.rearmLocked()
 	}
 	if r.state == hasEnded {

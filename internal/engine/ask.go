@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// This file asks for permits outside of the line, for a caller that needs more than one limiter, or only looks.
+// This file asks for permits outside of the queue, for a caller that needs more than one limiter, or only looks.
 
 // maxAsks bounds the calls for one reply: each step of a walk or of a reclaim is one.
 const maxAsks = 10_000
@@ -32,7 +32,7 @@ func (h *Handle) Look(ctx context.Context, permits int64) (permit.Reply, error) 
 	return a, err
 }
 
-// Ask asks for permits until the reply is complete. It does not stand in the line.
+// Ask asks for permits until the reply is complete. It does not wait in the queue.
 func (h *Handle) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, error) {
 	check, lowered := h.takeCheck()
 	return h.ask(ctx, permits, permit.Batch{Check: check, Lowered: lowered})
@@ -130,7 +130,7 @@ func (h *Handle) takeAudit(interval time.Duration) bool {
 	return true
 }
 
-// takeCheck is [checks.take] for a caller outside of the line, for which each check is a call of its own. It makes the
+// takeCheck is [checks.take] for a caller outside of the queue, for which each check is a call of its own. It makes the
 // limiter known, so that the next check has a time.
 func (h *Handle) takeCheck() (check, lowered bool) {
 	h.shard.lock()

@@ -51,7 +51,7 @@ type Backends interface {
 type Config struct {
 	Backends    Backends
 	Divided     bool          // over several parts of Redis, of which one may be down while others are up
-	Recheck     time.Duration // the longest sleep of the line before it asks again
+	Recheck     time.Duration // the longest sleep of the queue before it asks again
 	OutageLimit time.Duration // how long callers wait during an outage
 	RejectEarly bool          // reject a caller as soon as its time is known to be too short
 	Observe     func(Event)   // called without locks; may be nil
@@ -79,7 +79,7 @@ type Event struct {
 // A Request is what a caller asks for.
 type Request struct {
 	Permits  int64
-	Wait     bool          // stand in line
+	Wait     bool          // wait in the queue
 	Timeout  time.Duration // how long to wait; 0 for as long as it takes
 	TellWait bool          // report the wait if it is rejected
 	Known    time.Duration // how old a rejection may be that decides it without a call, if it does not wait
@@ -89,7 +89,7 @@ type Request struct {
 // An Outcome is how a request ended.
 type Outcome struct {
 	Granted   bool
-	Degraded  bool // a policy decided it, or makes it wait for the local share
+	Degraded  bool // a policy decided it, or makes it wait for the local quota
 	Available int64
 	Wait      time.Duration
 	Reply     *permit.Reply // the reply to the call, shared with other requests; nil if no call was made

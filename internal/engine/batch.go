@@ -28,7 +28,7 @@ type flight struct {
 	handedOff   bool // it went on to another goroutine, under the same ID
 	call        outage.Call
 	local       *outage.Share
-	ticket      fair.Ticket // of callers that pass the head of the line
+	ticket      fair.Ticket // of callers that pass the first waiter
 	taken       int64       // permits that were granted to its callers
 	ended       []*request
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left

@@ -106,7 +106,7 @@ func TestBatchedOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 	})
 }
 
-// TestTriesAreBatchedBehindTwoCalls checks that at most two flights of tries are in the air and that requests are batched
+// TestTriesAreBatchedBehindTwoCalls checks that at most two flights of tries are in flight and that requests are batched
 // behind them. Another flight starts only if one of the two is slow.
 func TestTriesAreBatchedBehindTwoCalls(t *testing.T) {
 	inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {

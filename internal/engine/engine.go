@@ -35,7 +35,7 @@ func New(cfg Config) *Engine {
 func (e *Engine) Closed() <-chan struct{} { return e.closed }
 
 // Close makes the callers that wait, and every later call, fail with ErrClosed. It waits for the end of calls
-// in the air and for refunds, for one second at most. It must be called only once.
+// in flight and for refunds, for one second at most. It must be called only once.
 func (e *Engine) Close() {
 	close(e.closed)
 	for i := range e.shards {

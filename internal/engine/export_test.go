@@ -36,7 +36,7 @@ func (s *shard) checkStates() error {
 	return nil
 }
 
-// Fired returns the functions that the timers of the limiter run: the timer of the line and that of the local
+// Fired returns the functions that the timers of the limiter run: the timer of the queue and that of the local
 // share. Tests call them to act as timers that have fired and wait for the lock. Both are nil if the process does
 // not keep the limiter.
 func (h *Handle) Fired() (line, local func()) {
@@ -73,8 +73,8 @@ const (
 	MaxSlowTries = maxSlowTries
 )
 
-// Bend makes the line lead into a ring after its first n callers, so that whoever walks along it never arrives.
-// It returns a function that straightens the line.
+// Bend makes the queue lead into a ring after its first n callers, so that whoever walks along it never arrives.
+// It returns a function that straightens the queue.
 func (h *Handle) Bend(n int) func() {
 	h.shard.lock()
 	defer h.shard.unlock()

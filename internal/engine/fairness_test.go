@@ -86,7 +86,7 @@ func TestSmallRequestsPassALargeOne(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// TestSomebodyWhoMayPassLeaves checks that the line wakes up for its head when nobody is left of those who might have
+// TestSomebodyWhoMayPassLeaves checks that the queue wakes up for its head when nobody is left of those who might have
 // passed it, and for whom it was to wake up sooner.
 func TestSomebodyWhoMayPassLeaves(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
@@ -101,14 +101,14 @@ func TestSomebodyWhoMayPassLeaves(t *testing.T) {
 		synctest.Wait()
 		line.Go(func() { require.NoError(t, w.l.Acquire(w.ctx, 8)) }) // may not pass
 		w.at(2 * time.Second)
-		// One permit is left beside those of the head, after ten seconds.
+		// One permit is left beside those of the first waiter, after ten seconds.
 		ctx := w.leaving(3 * time.Second)
 		require.ErrorIs(t, w.l.Acquire(ctx, 1), context.DeadlineExceeded)
 		line.Wait()
 	}, recheck(time.Hour))
 }
 
-// TestTheNextIsServedWhenTheFirstLeaves checks that when the head of the line leaves, the next waiter is served as
+// TestTheNextIsServedWhenTheFirstLeaves checks that when the first waiter leaves, the next waiter is served as
 // soon as it fits, without waiting for the request that left.
 func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
@@ -120,7 +120,7 @@ func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 		go func() { require.ErrorIs(t, w.l.Acquire(ctx, 5), context.DeadlineExceeded) }()
 		go func() {
 			w.at(2 * time.Second)
-			require.False(t, w.l.within(9, 4*time.Second)) // its time is up while it is the head
+			require.False(t, w.l.within(9, 4*time.Second)) // its time is up while it is the first waiter
 			require.Equal(t, 6*time.Second, w.elapsed())
 		}()
 		q := &line{w: w, at: map[string]time.Duration{}}
@@ -130,7 +130,7 @@ func TestTheNextIsServedWhenTheFirstLeaves(t *testing.T) {
 	}, recheck(time.Hour))
 }
 
-// TestTheNextOfTheSameSizeKeepsTheWait checks that a waiter takes over the known wait of the head that left if its
+// TestTheNextOfTheSameSizeKeepsTheWait checks that a waiter takes over the known wait of the first waiter that left if its
 // request has the same size.
 func TestTheNextOfTheSameSizeKeepsTheWait(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
@@ -191,8 +191,8 @@ func TestLargeRequestsDoNotStarve(t *testing.T) {
 	}
 }
 
-// TestTriesDoNotStandInLine checks that requests that do not wait do not stand in line: they take what is free,
-// until the head of the line has been passed over for a whole interval.
+// TestTriesDoNotStandInLine checks that requests that do not wait do not wait in the queue: they take what is free,
+// until the first waiter has been passed over for a whole interval.
 func TestTriesDoNotStandInLine(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(4)
@@ -202,7 +202,7 @@ func TestTriesDoNotStandInLine(t *testing.T) {
 		require.True(t, w.l.within(1, 0))
 		require.Equal(t, time.Second, w.elapsed())
 		w.rejected(6, 59*time.Second)
-		// Now the head has almost been passed over for a whole interval.
+		// Now the first waiter has almost been passed over for a whole interval.
 		w.at(time.Minute - time.Millisecond)
 		w.granted(1)
 		w.at(time.Minute + time.Millisecond)

@@ -44,7 +44,7 @@ func (f *flight) flyInline() {
 }
 
 // step asks once, and reports whether the flight goes on, which it does until all of its callers have an
-// outcome or stand in line again.
+// outcome or wait in the queue again.
 func (f *flight) step() (more bool) {
 	if f.audit {
 		f.audit = false
@@ -85,7 +85,7 @@ func (f *flight) auditNow() {
 	l.shard.unlock()
 }
 
-// refundGrace is how long a flight waits for the replies to its refunds before it goes on. The callers in line are
+// refundGrace is how long a flight waits for the replies to its refunds before it goes on. The callers in the queue are
 // then asked for when the permits are back; a Redis that does not reply must not hold them up.
 const refundGrace = 10 * time.Millisecond
 

@@ -8,11 +8,11 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A gathering takes the permits of the head of a line before they have come back, so that others who take each
-// permit in the instant in which it comes back cannot keep the head waiting. It has a goroutine of its own.
+// A gathering takes the permits of the first waiter before they have come back, so that others who take each
+// permit in the instant in which it comes back cannot keep the first waiter waiting. It has a goroutine of its own.
 //
 // In Redis the permits are those of a Reservation, which is a grant like any other, and the permits left are
-// below 0 by what has yet to come back. So nobody finds a permit free before the head has all of its own, which takes
+// below 0 by what has yet to come back. So nobody finds a permit free before the first waiter has all of its own, which takes
 // an interval at most. Of all processes one at a time does that, in the order in which they came, and a pause follows
 // in which others go on; see scripts/reserve.lua.
 //
@@ -24,7 +24,7 @@ type gathering struct {
 	v    Reservation
 }
 
-// mustGatherLocked reports whether the permits of the head, which is r, have to be taken ahead. That is so if it
+// mustGatherLocked reports whether the permits of the first waiter, which is r, have to be taken ahead. That is so if it
 // has been passed over for an interval, or is large. Beside other processes it must have the share for it.
 func (l *limiter) mustGatherLocked(r *request) bool {
 	if !l.first.mayGather || !r.rejected || l.rate.Interval <= 0 {
@@ -37,7 +37,7 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 	return (l.share.IsLarge(r.want.Permits) || l.headIsStarvingLocked()) && l.share.Affords(r.want.Permits, l.rate.Interval, now)
 }
 
-// gatherLocked begins to gather the permits of the head.
+// gatherLocked begins to gather the permits of the first waiter.
 func (l *limiter) gatherLocked(r *request) {
 	e := l.h.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
@@ -58,7 +58,7 @@ func (r *request) stopGatheringLocked() {
 	}
 }
 
-// run gathers until the head has its permits or has left, or until that is no use, and lets the line go on.
+// run gathers until the first waiter has its permits or has left, or until that is no use, and lets the queue go on.
 func (g *gathering) run(ctx context.Context) {
 	l := g.l
 	defer l.h.engine.calls.Done()
@@ -87,7 +87,7 @@ func (g *gathering) run(ctx context.Context) {
 	}
 }
 
-// gather reports whether the permits have been gathered. Otherwise the line asks for them, and learns why not.
+// gather reports whether the permits have been gathered. Otherwise the queue asks for them, and learns why not.
 func (g *gathering) gather(ctx context.Context) (whole bool) {
 	v := &g.v
 	for {

@@ -99,8 +99,8 @@ func (h *Handle) Name() string { return h.name }
 // Backend returns where the permits of the limiter are.
 func (h *Handle) Backend() Backend { return h.backend }
 
-// Touch records that a call of this process begins or has ended that does not come from the line. Such a call
-// may reclaim the line's tripwire, whose absence then does not prove that another process took part.
+// Touch records that a call of this process begins or has ended that does not come from the queue. Such a call
+// may reclaim the queue's tripwire, whose absence then does not prove that another process took part.
 func (h *Handle) Touch() {
 	h.shard.lock()
 	defer h.shard.unlock()

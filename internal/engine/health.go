@@ -140,7 +140,7 @@ func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
 	return ended
 }
 
-// dropSharersLocked removes from the flight the callers in line for the local share, so that Redis grants them nothing
+// dropSharersLocked removes from the flight the callers in the queue for the local quota, so that Redis grants them nothing
 // while the share does.
 func (f *flight) dropSharersLocked() {
 	for i := range f.Runs {

@@ -13,11 +13,11 @@ import (
 )
 
 // TestLimiterIsEvictedAfterAnOutage checks that no timer stays armed when the server comes back and serves a caller
-// that was waiting for its local share, even if afterwards only other limiters of the same shard are used.
+// that was waiting for its local quota, even if afterwards only other limiters of the same shard are used.
 func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
 	for _, names := range []int{0, 1, 2, 3, 50} {
 		inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
-			l := w.l.on(localShare(overall(10, 5*time.Second), 2))
+			l := w.l.on(localQuota(overall(10, 5*time.Second), 2))
 			w.granted(1)
 			w.goesAway()
 			var served time.Time
@@ -28,7 +28,7 @@ func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
 			})
 			begun, _ := w.l.Health().Since()
 			time.Sleep(500 * time.Millisecond)
-			w.p.Mend()
+			w.p.Fix()
 			wg.Wait()
 			require.Less(t, served.Sub(begun), 1500*time.Millisecond, "Redis served it")
 			for i := range names {
@@ -43,7 +43,7 @@ func TestLimiterIsEvictedAfterAnOutage(t *testing.T) {
 // TestNothingIsArmedWithoutAWaiter checks that a limiter has no timer armed once its callers were served or have
 // left, or the engine is closed.
 func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
-	policy := localShare(overall(10, 5*time.Second), 2)
+	policy := localQuota(overall(10, 5*time.Second), 2)
 	for name, f := range map[string]func(t *testing.T, w *world, l *limiter){
 		"served by the share": func(t *testing.T, w *world, l *limiter) {
 			require.NoError(t, l.Acquire(w.ctx, 1))
@@ -62,9 +62,9 @@ func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
 			ctx := w.leaving(4 * time.Second)
 			ended := make(chan error)
 			go func() { ended <- l.Acquire(ctx, 10) }()
-			go func() { ended <- l.Acquire(ctx, 5) }() // waits for its local share
+			go func() { ended <- l.Acquire(ctx, 5) }() // waits for its local quota
 			time.Sleep(time.Second)
-			w.p.Mend()
+			w.p.Fix()
 			require.ErrorIs(t, <-ended, permit.ErrUnavailable)
 			require.NoError(t, <-ended)
 		},
@@ -94,7 +94,7 @@ func TestNothingIsArmedWithoutAWaiter(t *testing.T) {
 // shard evicts the limiter while the call is in flight.
 func TestTellingOutlivesTheLimiter(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
-		policy := localShare(overall(10, 4*time.Second), 2)
+		policy := localQuota(overall(10, 4*time.Second), 2)
 		a, b := w.l.on(policy), w.limiter(w.l.key+"b").on(policy)
 		others := []*limiter{w.beside(a, w.l.key+"1"), w.beside(a, w.l.key+"2"), w.beside(a, w.l.key+"3")}
 		for _, l := range append(others, b) {
@@ -105,7 +105,7 @@ func TestTellingOutlivesTheLimiter(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		a.lent(5)
 		time.Sleep(2 * time.Second)
-		w.p.Mend()
+		w.p.Fix()
 		require.NoError(t, b.on(nil).Acquire(w.ctx, 1)) // finds that Redis is up again
 		w.delay(200 * time.Millisecond)
 		var wg sync.WaitGroup
@@ -133,7 +133,7 @@ func TestTellingOutlivesTheLimiter(t *testing.T) {
 // more. By the time it gets the lock, its limiter has been evicted, or is reused for another key.
 func TestTimerThatFiresLate(t *testing.T) {
 	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
-		policy := localShare(overall(10, 5*time.Second), 2)
+		policy := localQuota(overall(10, 5*time.Second), 2)
 		l := w.l.on(policy)
 		w.granted(1)
 		begun := w.goesAway()

@@ -118,7 +118,7 @@ func TestCachedRejectionsInAnOutage(t *testing.T) {
 		got := w.knows(l, 1, time.Hour)
 		require.True(t, got.Granted)
 		require.True(t, got.Degraded)
-		w.p.Mend()
+		w.p.Fix()
 		w.over = true
 	})
 }

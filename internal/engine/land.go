@@ -137,7 +137,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// passOnLocked gives unclaimed permits to the callers in line, as long as the first of them can be served and came
+// passOnLocked gives unclaimed permits to the callers in the queue, as long as the first of them can be served and came
 // before Redis was asked. Whoever came later could get a grant that is older than its call, and by the time it uses
 // it Redis may have granted the same permits again.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
@@ -156,7 +156,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// rejectLocked ends the tries and lets the line wait. A reply reports the wait of one request only, so the
+// rejectLocked ends the tries and lets the queue wait. A reply reports the wait of one request only, so the
 // flight asks again for tries that were rejected behind others and want to know theirs.
 func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 	l, first := f.limiter, f.callers[0][0]

@@ -14,7 +14,7 @@ import (
 )
 
 // TestGrantOfACallerThatLeftGoesToTheNext checks that a grant whose caller has left by the time the reply arrives
-// goes to the callers that stood in line when the flight left, and that the rest of it is refunded.
+// goes to the callers that stood in the queue when the flight left, and that the rest of it is refunded.
 func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(10)
@@ -26,7 +26,7 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 			})
 		}
 		w.at(100 * time.Millisecond)
-		w.server.Release(w.l.key, 10) // the callers in line do not know of it
+		w.server.Release(w.l.key, 10) // the callers in the queue do not know of it
 		w.delay(time.Second)
 		ctx := w.leaving(500 * time.Millisecond)
 		before := w.p.Sent()
@@ -71,7 +71,7 @@ func TestGrantIsNotOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// TestRefundThatHangsDoesNotHoldUpTheLine checks that the callers in line are asked for soon although Redis does not
+// TestRefundThatHangsDoesNotHoldUpTheLine checks that the callers in the queue are asked for soon although Redis does not
 // reply to a refund.
 func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {

@@ -12,20 +12,20 @@ import (
 // what the last reply said.
 //
 // Requests that do not wait, called tries, leave at once, or together with the next flight if enough flights
-// are in the air. Requests that wait stand in line, first come, first served: one that does not fit blocks
-// those behind it, except as fair.Pass says. One flight at a time leaves for the line, when the first request in it is
+// are in flight. Requests that may wait join a queue, first come, first served: one that does not fit blocks
+// those behind it, except as fair.Pass says. One flight at a time leaves for the queue, when the first request in it is
 // due, and asks for as many as fit.
 //
-// While somebody waits, the line is in one of these states:
+// While somebody waits, the queue is in one of these states:
 //
 //   - asleep: it is due at first.askAt, for which timer is set.
-//   - in flight: a flight of the line is among flights.
+//   - in flight: a flight of the queue is among flights.
 //   - held: holds is not empty. A caller that asks by itself has its turn, or gathers permits elsewhere, too. A flight that
-//     left before may still be in the air.
-//   - gathered for: gathering takes the permits of the head ahead. The line is asleep or in flight for those that may
-//     pass the head, and nobody else.
+//     left before may still be in flight.
+//   - gathered for: gathering takes the permits of the first waiter ahead. The queue is asleep or in flight for those that may
+//     pass the first waiter, and nobody else.
 //
-// The lock of the shard guards a limiter. There is a goroutine while a flight is in the air, and a timer while
+// The lock of the shard guards a limiter. There is a goroutine while a call is in flight, and a timer while
 // somebody waits.
 type limiter struct {
 	h     *Handle // of the caller that made it; others with the same key differ from it in their name at most
@@ -33,13 +33,13 @@ type limiter struct {
 	slot  int // its place in the shard, counted from 1; 0 if it is not in the shard
 
 	tries     queue // requests that do not wait
-	waiters   queue // the line
+	waiters   queue // the queue
 	flights   flights
-	holds     []*Hold    // no flight leaves for the line
-	gathering *gathering // takes permits ahead for the head; no flight leaves for the head
+	holds     []*Hold    // no flight leaves for the queue
+	gathering *gathering // takes permits ahead for the first waiter; no flight leaves for the first waiter
 
-	first   first       // of the line
-	timer   *time.Timer // of the line
+	first   first       // of the queue
+	timer   *time.Timer // of the queue
 	changes int         // made by this process; replies from before are outdated
 	lastErr error       // of the last attempt; nil if there was a reply
 	rate    permit.Rate // by the last reply
@@ -51,13 +51,13 @@ type limiter struct {
 // A first is what a limiter knows of the first request in its line.
 type first struct {
 	since       time.Time // since when it has been the first
-	askAt       time.Time // when the line is due; zero for now
+	askAt       time.Time // when the queue is due; zero for now
 	grantableAt time.Time // when it can be served at the soonest, by the last reply
 	mayGather   bool      // the last reply rejected it, and told of no cool-down
 	pass        fair.Pass // what may be taken before it is served
 }
 
-// A flights is the flights of one limiter that are in the air, in the order in which they left.
+// A flights is the calls of one limiter that are in flight, in the order in which they left.
 type flights []*flight
 
 // ofLine returns how many are for requests that wait, which is 1 at most, and ofTries how many are for others.
@@ -73,8 +73,8 @@ func (fs flights) ofLine() (n int) {
 func (fs flights) ofTries() int { return len(fs) - fs.ofLine() }
 
 const (
-	// maxTries is how many flights of tries are in the air at most. With one, a caller that comes alone while a
-	// flight is in the air would have to wait for it; with more, fewer requests share a flight. A flight that takes longer
+	// maxTries is how many calls of tries are in flight at most. With one, a caller that comes alone while a
+	// call is in flight would have to wait for it; with more, fewer requests share a flight. A flight that takes longer
 	// than slowFlight, because of a connection that hangs, does not hold up the others: then there may be up to
 	// maxSlowTries.
 	maxTries     = 2
@@ -118,27 +118,27 @@ func (l *limiter) addLocked(r *request) (rejected bool) {
 	return false
 }
 
-// watchLocked makes the line find r by its deadline, if it may be rejected early.
+// watchLocked makes the queue find r by its deadline, if it may be rejected early.
 func (l *limiter) watchLocked(r *request) {
 	if l.h.engine.cfg.RejectEarly && r.hasDeadline() {
 		l.waiters.watch(r)
 	}
 }
 
-// isTooLateLocked reports whether r should be rejected early because its time is up before the first in line can
+// isTooLateLocked reports whether r should be rejected early because its time is up before the first in the queue can
 // be served.
 func (l *limiter) isTooLateLocked(r *request) bool {
 	return l.h.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(l.first.grantableAt)
 }
 
-// newHeadLocked records that another request is the first in line, whose wait is not known: the line is due at once.
+// newHeadLocked records that another request is the first in the queue, whose wait is not known: the queue is due at once.
 func (l *limiter) newHeadLocked() {
 	l.first.since, l.first.askAt, l.first.grantableAt = time.Now(), time.Time{}, time.Time{}
 	l.first.pass.Close()
 }
 
-// noteHeadLocked records that a reply may have made another request than head the first in line, and returns the first.
-// Unlike newHeadLocked it leaves when the line is due to the reply.
+// noteHeadLocked records that a reply may have made another request than head the first in the queue, and returns the first.
+// Unlike newHeadLocked it leaves when the queue is due to the reply.
 func (l *limiter) noteHeadLocked(head *request) *request {
 	if l.waiters.first != head {
 		l.first.since = time.Now()
@@ -162,21 +162,21 @@ func (l *limiter) abandonLocked(r *request) {
 	l.rearmLocked()
 }
 
-// headIsStarvingLocked reports whether the first in line has been passed over for a whole interval, in which
-// every permit came back once. Until it is served, the tries of this process stand behind the line, so that a
+// headIsStarvingLocked reports whether the first in the queue has been passed over for a whole interval, in which
+// every permit came back once. Until it is served, the tries of this process stand behind the queue, so that a
 // large request does not starve behind small ones.
 func (l *limiter) headIsStarvingLocked() bool {
 	r := l.waiters.first
 	return r != nil && r.rejected && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.first.since) > l.rate.Interval
 }
 
-// triesStandBehindLocked reports whether tries stand behind the line, because its head is starving. Beside others the
+// triesStandBehindLocked reports whether tries stand behind the queue, because its head is starving. Beside others the
 // head takes its permits ahead instead, and leaves to the tries what comes before.
 func (l *limiter) triesStandBehindLocked() bool {
 	return l.waiters.n > 0 && !l.share.Contended() && l.headIsStarvingLocked()
 }
 
-// permitsAreKeptLocked reports whether free permits are kept for one that holds up the line, or that waits for its turn and
+// permitsAreKeptLocked reports whether free permits are kept for one that holds up the queue, or that waits for its turn and
 // has been passed over for long. Tries then ask without taking anything, and are rejected.
 func (l *limiter) permitsAreKeptLocked() bool {
 	if len(l.holds) > 0 {

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAllWithoutRedis checks lists of limiters during an outage. They are granted from the local shares all or
+// TestAllWithoutRedis checks lists of limiters during an outage. They are granted from the local quotas all or
 // nothing, at once or after a wait, and the grants are reconciled when the server is back.
 func TestAllWithoutRedis(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		other := w.limiter(w.l.key + "other")
 		w.server.SetRate(other.key, overall(10, 4*time.Second))
-		share := localShare(overall(4, time.Second), 2)
+		share := localQuota(overall(4, time.Second), 2)
 		near, far := w.l.on(share), other.on(share)
 		demands := func(a, b int64) []list.Demand { return []list.Demand{near.of(a), far.of(b)} }
 		r, err := w.all(w.ctx, -1, demands(1, 1)...) // both rates become known
@@ -50,7 +50,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.True(t, r.Granted, "4 of 5 were left of the other")
 		_, err = w.all(w.ctx, -1, demands(3, 1)...)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
-		require.ErrorContains(t, err, "local share of 2")
+		require.ErrorContains(t, err, "local quota of 2")
 		_, err = w.all(w.ctx, -1, near.of(1), other.of(1))
 		require.ErrorIs(t, err, permit.ErrUnavailable, "one is closed")
 		r, err = w.all(w.ctx, -1, w.l.on(failOpen).of(9), other.on(failOpen).of(9))
@@ -61,7 +61,7 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.ErrorIs(t, w.acquireAll(ctx, demands(1, 1)...), context.Canceled)
 
 		at(4500 * time.Millisecond)
-		w.p.Mend()
+		w.p.Fix()
 		require.NoError(t, w.acquireAll(w.ctx, demands(1, 5)...), "what the telling has left, one second after it was granted")
 		require.False(t, w.l.Health().Down())
 		require.EqualValues(t, 10, w.server.Used(other.key), "5 were told, 5 are granted")
@@ -320,7 +320,7 @@ func TestListsInAnOutage(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(begin), 10*time.Second)
 		require.LessOrEqual(t, time.Since(begin), 10*time.Second+1250*time.Millisecond)
 		require.LessOrEqual(t, w.p.Sent()-before, 17, "one probe a second")
-		time.AfterFunc(5*time.Second, w.p.Mend)
+		time.AfterFunc(5*time.Second, w.p.Fix)
 		begin = time.Now()
 		require.NoError(t, w.acquireAll(w.ctx, l[0].of(1), l[1].of(1)))
 		require.LessOrEqual(t, time.Since(begin), 6250*time.Millisecond)

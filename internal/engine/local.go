@@ -25,7 +25,7 @@ func (l *limiter) shareLocked(most int) *outage.Share {
 }
 
 // whenLocallyLocked returns what is known of the limiter without Redis, and when it can grant r; see
-// [outage.Share.When]. If the shard has no room for another limiter nothing can be counted: then a local share
+// [outage.Share.When]. If the shard has no room for another limiter nothing can be counted: then a local quota
 // is an error, and FailOpen, which counts nothing, grants.
 func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (share *outage.Share, at time.Time, left int64, err error) {
 	if share = l.shareLocked(outage.MaxShares); share == nil && p.Kind == outage.FailOpen {
@@ -85,10 +85,10 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 }
 
 // decideLocallyLocked decides r by its policy, if that can be done now. Otherwise r is a blocking request, and
-// at is when it can be decided. If behind is not zero, others wait for the local share, at least until behind, and r
+// at is when it can be decided. If behind is not zero, others wait for the local quota, at least until behind, and r
 // comes after them if it wants the share, too.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
-	if r.want.Policy.Kind != outage.LocalShare {
+	if r.want.Policy.Kind != outage.LocalQuota {
 		behind = time.Time{}
 	}
 	share, at, left, err := l.whenLocallyLocked(r.want.Policy, r.want.Permits, now, since, cause)
@@ -116,10 +116,10 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 	return at, true
 }
 
-// hasLocalLineLocked reports whether callers stand in line for the local share.
+// hasLocalLineLocked reports whether callers wait in the queue for the local quota.
 func (l *limiter) hasLocalLineLocked() bool { return l.waiters.shares > 0 }
 
-// serveLineLocked decides the requests in line that their policy can decide now, in their order, and sets the
+// serveLineLocked decides the requests in the queue that their policy can decide now, in their order, and sets the
 // timer for the next one. With all set it looks at all of them, otherwise no further than to the first that has
 // to wait.
 func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
@@ -145,7 +145,7 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 			case due.IsZero() || at.Before(due):
 				due = at
 			}
-			if !decided && p.Kind == outage.LocalShare && behind.IsZero() {
+			if !decided && p.Kind == outage.LocalQuota && behind.IsZero() {
 				behind = at
 			}
 		}
@@ -161,7 +161,7 @@ func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
 	return ended
 }
 
-// dropEndedLocked removes the requests that were decided without Redis from the flight of the line, because
+// dropEndedLocked removes the requests that were decided without Redis from the flight of the queue, because
 // once they are woken they may become requests of somebody else.
 func (l *limiter) dropEndedLocked() {
 	for _, f := range l.flights {
@@ -190,7 +190,7 @@ func (l *limiter) setLocalTimerLocked(due time.Time) {
 	}
 }
 
-// onLocalTimer runs when the timer of the local share fires. It may run after the timer was stopped, when the
+// onLocalTimer runs when the timer of the local quota fires. It may run after the timer was stopped, when the
 // limiter has been evicted or is another one; only offline.due says whether anything is due.
 func (l *limiter) onLocalTimer() {
 	l.shard.lock()

@@ -12,7 +12,7 @@ import (
 // This file is what others than the callers of one limiter do about outages: they decide by policies, tell Redis what was
 // granted without it, and set cool-downs.
 
-// WhenLocally returns when the policy can grant that many permits to a caller outside of the line. It also starts the probe
+// WhenLocally returns when the policy can grant that many permits to a caller outside of the queue. It also starts the probe
 // when that is due.
 func (h *Handle) WhenLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
 	return h.decideLocally(ctx, p, permits, now, func(*outage.Share) {})
@@ -39,8 +39,8 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 	if err != nil {
 		return at, err
 	}
-	if p.Kind == outage.LocalShare && l.hasLocalLineLocked() && !at.After(now) {
-		at = now.Add(max(l.offline.due.Sub(now), time.Millisecond)) // the callers in line come first
+	if p.Kind == outage.LocalQuota && l.hasLocalLineLocked() && !at.After(now) {
+		at = now.Add(max(l.offline.due.Sub(now), time.Millisecond)) // the callers in the queue come first
 	}
 	if !at.After(now) {
 		grant(share)
@@ -52,7 +52,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if share := h.shard.memory.Find(h.key); share != nil && p.Kind == outage.LocalShare {
+	if share := h.shard.memory.Find(h.key); share != nil && p.Kind == outage.LocalQuota {
 		share.Undo(permits, now)
 	}
 }
@@ -77,7 +77,7 @@ func (h *Handle) withShare(f func(*outage.Share)) {
 	l := h.shard.limiterLocked(h)
 	if share := l.shareLocked(2 * outage.MaxShares); share != nil {
 		f(share)
-		l.offline.servedFor = time.Time{} // those in line may be granted sooner
+		l.offline.servedFor = time.Time{} // those in the queue may be granted sooner
 	}
 }
 

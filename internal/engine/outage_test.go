@@ -62,7 +62,7 @@ func TestOutage(t *testing.T) {
 		w.at(25 * time.Second)
 		require.LessOrEqual(t, w.p.Sent()-first, 24, "one probe a second")
 		require.Greater(t, w.p.Sent()-first, 24*8/10)
-		w.p.Mend()
+		w.p.Fix()
 		back := time.Now()
 		for {
 			if r, err := w.l.Allow(w.ctx, 1); err == nil && r.Granted {
@@ -107,14 +107,14 @@ func TestOneProbeAtATime(t *testing.T) {
 			})
 		}
 		time.Sleep(200 * time.Millisecond)
-		w.p.Mend()
+		w.p.Fix()
 		wg.Wait()
 		require.Equal(t, served[0], served[1])
 	})
 }
 
 // TestOutageWhileTriesYield checks that an outage also fails tries that are queued behind the waiters because the
-// head of the line was passed over.
+// first waiter was passed over.
 func TestOutageWhileTriesYield(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(4)
@@ -157,7 +157,7 @@ func TestOutageLimit(t *testing.T) {
 		wg.Wait()
 		synctest.Wait()
 		w.idle()
-		w.p.Mend()
+		w.p.Fix()
 		w.at(time.Minute + time.Second)
 		w.granted(1)
 	}, outageLimit(10*time.Second))
@@ -246,7 +246,7 @@ func TestLocalFaultIsNoOutage(t *testing.T) {
 		// A waiter keeps asking about once a second.
 		w.p.Cut(testworld.Exhausted)
 		begin := time.Now()
-		time.AfterFunc(5*time.Second, w.p.Mend)
+		time.AfterFunc(5*time.Second, w.p.Fix)
 		before := w.p.Sent()
 		require.NoError(t, w.l.Acquire(w.ctx, 1))
 		require.LessOrEqual(t, time.Since(begin), 5*time.Second+1250*time.Millisecond)
@@ -271,7 +271,7 @@ func TestOutageOfAShard(t *testing.T) {
 		sent := w.p.Sent()
 		near.fails(1, permit.ErrUnavailable)
 		require.Equal(t, sent, w.p.Sent())
-		w.p.Mend()
+		w.p.Fix()
 		for _, l := range []*limiter{far, unknown} {
 			require.True(t, l.within(1, 0))
 		}
@@ -308,7 +308,7 @@ func TestLostReplyIsAReplay(t *testing.T) {
 			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 				w.p.Next(testworld.LostReply)
 				w.p.Cut(testworld.Rejected)
-				time.AfterFunc(10*time.Second, w.p.Mend)
+				time.AfterFunc(10*time.Second, w.p.Fix)
 				require.NoError(t, ask(w))
 				require.Greater(t, w.elapsed(), 10*time.Second)
 				require.LessOrEqual(t, w.elapsed(), 11250*time.Millisecond)
@@ -338,7 +338,7 @@ func TestWaitersResume(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(500 * time.Millisecond)
-		w.p.Mend()
+		w.p.Fix()
 		before := w.p.Sent()
 		for range 3 {
 			require.Less(t, <-order, 3)

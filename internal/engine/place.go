@@ -12,8 +12,8 @@ import (
 type Line struct {
 	Busy    bool      // somebody waits
 	Kept    bool      // free permits are kept for somebody
-	Came    time.Time // when the first in line came; zero if nobody stands in it
-	Grant   time.Time // when the first in line can be served at the soonest, as far as that is known
+	Came    time.Time // when the first in the queue came; zero if nobody stands in it
+	Grant   time.Time // when the first in the queue can be served at the soonest, as far as that is known
 	Rate    permit.Rate
 	Changes int // that this process has made so far
 }
@@ -77,21 +77,21 @@ func (x *Hold) dropLocked() bool {
 	return true
 }
 
-// A Place is where a caller stands in a line that does not want the permits of this limiter alone. When it is the first and
+// A Place is where a caller waits in the queue that does not want the permits of this limiter alone. When it is the first and
 // the permits are due, no flight asks for it. Instead it gets its turn: it asks by itself, and until it leaves the place
-// or stands in the line again, no flight leaves for that line. A Place is used by one goroutine.
+// or waits in the queue again, no flight leaves for that line. A Place is used by one goroutine.
 type Place struct {
 	Handle   *Handle
 	Permits  int64
 	Came     time.Time // since when the caller has waited, in this line and elsewhere
 	Deadline time.Time // zero for none
-	Yields   bool      // it leaves the line when an outage begins
+	Yields   bool      // it leaves the queue when an outage begins
 
 	hold *Hold    // during its turn, or nil
 	r    *request // the same, of the turn
 }
 
-// A Rejection is what a caller that is about to stand in a line was told when it asked; it is zero if it has not asked.
+// A Rejection is what a caller that is about to wait in the queue was told when it asked; it is zero if it has not asked.
 type Rejection struct {
 	Wait    time.Duration // 0 for none
 	Recheck time.Duration // when the caller wants to ask again at the latest
@@ -99,8 +99,8 @@ type Rejection struct {
 	Changes int // of the limiter, before the caller asked
 }
 
-// Turn waits in the line until it is the turn of the caller. If the caller has its turn already, it gives it up and stands
-// in the line again. Turn reports false if the time of the caller is up, or the line is closed to it.
+// Turn waits in the queue until it is the turn of the caller. If the caller has its turn already, it gives it up and stands
+// in the queue again. Turn reports false if the time of the caller is up, or the queue is closed to it.
 func (p *Place) Turn(ctx context.Context, a Rejection) (bool, error) {
 	l, r, err := p.join(ctx, a)
 	if err != nil {
@@ -128,7 +128,7 @@ func Timeout(deadline time.Time) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
-// join puts the caller into the line by the time at which it came.
+// join puts the caller into the queue by the time at which it came.
 func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, error) {
 	h, s := p.Handle, p.Handle.shard
 	s.lock()
@@ -185,7 +185,7 @@ func (p *Place) Leave() {
 	p.hold, p.r = nil, nil
 }
 
-// giveTurnLocked lets the first in line, which has a place, ask by itself. The line waits until the turn ends.
+// giveTurnLocked lets the first in the queue, which has a place, ask by itself. The queue waits until the turn ends.
 func (l *limiter) giveTurnLocked(r *request) {
 	p := r.place
 	p.hold = &Hold{l: l, place: p, keeps: l.headIsStarvingLocked()}

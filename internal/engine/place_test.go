@@ -36,7 +36,7 @@ func TestHoldKeepsPermits(t *testing.T) {
 }
 
 // TestPlaceGetsItsTurn checks that a caller with a place is let ask when it is the first, by the time at which it came, and
-// that nobody is served from the line before it leaves. Others may then take the permits that it left.
+// that nobody is served from the queue before it leaves. Others may then take the permits that it left.
 func TestPlaceGetsItsTurn(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		p := &engine.Place{Handle: &w.l.Handle, Permits: 3, Came: time.Now()}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestFailOpen checks that under FailOpen every request is granted at once during an outage, whether it waits or
-// not, alone or in line, and that the outcome is marked as degraded.
+// not, alone or in the queue, and that the outcome is marked as degraded.
 func TestFailOpen(t *testing.T) {
 	inWorld(t, overall(2, time.Minute), func(t *testing.T, w *world) {
 		open := w.l.on(failOpen)
@@ -49,7 +49,7 @@ func TestFailOpen(t *testing.T) {
 		w.at(5100 * time.Millisecond)
 		w.p.Cut(testworld.Rejected)
 		line.Wait()
-		for _, at := range served { // the flight of the line that starts at 6 s makes its attempts first
+		for _, at := range served { // the flight of the queue that starts at 6 s makes its attempts first
 			require.Greater(t, at, 6*time.Second)
 			require.LessOrEqual(t, at, 6*time.Second+315*time.Millisecond)
 		}
@@ -64,7 +64,7 @@ func TestFailOpen(t *testing.T) {
 			require.Zero(t, time.Since(begin))
 			w.l.fails(1, permit.ErrUnavailable) // the policy is the request's
 		}
-		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
+		time.Sleep(1250 * time.Millisecond) // the flight of the queue wakes up and finds no waiters
 		w.idle()
 	})
 }
@@ -72,7 +72,7 @@ func TestFailOpen(t *testing.T) {
 // TestPoliciesProbe checks that while requests are decided without Redis, the process probes Redis once a second
 // and delays no caller, and that waiters are served by Redis when it is back.
 func TestPoliciesProbe(t *testing.T) {
-	for _, p := range []*outage.Policy{failOpen, localShare(overall(1000, time.Second), 10)} {
+	for _, p := range []*outage.Policy{failOpen, localQuota(overall(1000, time.Second), 10)} {
 		for _, blocking := range []bool{false, true} {
 			inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 				l := w.l.on(p)
@@ -81,7 +81,7 @@ func TestPoliciesProbe(t *testing.T) {
 				back := time.Duration(0)
 				for time.Since(begin) < 40*time.Second {
 					if time.Since(begin) > 30*time.Second && back == 0 {
-						w.p.Mend()
+						w.p.Fix()
 						back, sent = time.Since(begin), w.p.Sent()-sent
 					}
 					before := time.Now()
@@ -129,7 +129,7 @@ func TestProbeThatHangs(t *testing.T) {
 
 // TestPoliciesObeyAKnownCoolDown checks that a cool-down that the process knows of also holds during an outage.
 func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
-	for _, p := range []*outage.Policy{failOpen, localShare(overall(10, time.Second), 2)} {
+	for _, p := range []*outage.Policy{failOpen, localQuota(overall(10, time.Second), 2)} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			l := w.l.on(p)
 			w.goesAway()
@@ -150,11 +150,11 @@ func TestPoliciesObeyAKnownCoolDown(t *testing.T) {
 }
 
 // TestMemoriesAreBounded checks that the number of limiters that a shard remembers is bounded within an interval,
-// too: a limiter that finds no room fails closed under LocalShare, and open under FailOpen. Those that are still
+// too: a limiter that finds no room fails closed under LocalQuota, and open under FailOpen. Those that are still
 // needed are not dropped, and make room when they no longer count.
 func TestMemoriesAreBounded(t *testing.T) {
 	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
-		p := localShare(overall(10, time.Second), 2)
+		p := localQuota(overall(10, time.Second), 2)
 		w.goesAway()
 		time.Sleep(time.Second)
 		kept := w.limiter(w.l.key + "kept").on(p)
@@ -169,7 +169,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 				granted++
 			default:
 				require.ErrorIs(t, err, permit.ErrUnavailable)
-				require.ErrorContains(t, err, fmt.Sprintf("the local shares of %d limiters", engine.MaxLocals))
+				require.ErrorContains(t, err, fmt.Sprintf("the local quotas of %d limiters", engine.MaxLocals))
 			}
 			r := w.beside(kept, fmt.Sprint(w.l.key, "open", i)).on(failOpen).try(1)
 			require.True(t, r.Granted)
@@ -186,7 +186,7 @@ func TestMemoriesAreBounded(t *testing.T) {
 			l := w.beside(kept, fmt.Sprint(w.l.key, "again", i)).on(p)
 			_, err := l.Allow(w.ctx, 6)
 			require.ErrorIs(t, err, permit.ErrUnavailable)
-			require.ErrorContains(t, err, "6 permits asked of a local share of 5", "there is room again")
+			require.ErrorContains(t, err, "6 permits asked of a local quota of 5", "there is room again")
 		}
 		require.LessOrEqual(t, kept.Snapshot().Remembered, engine.MaxLocals/2)
 	})
@@ -213,11 +213,11 @@ func TestACoolDownIsNotForgottenForOthers(t *testing.T) {
 	})
 }
 
-// TestLocalShareToTheMillisecond checks that a local share grants nothing for one interval, and from then on
+// TestLocalQuotaToTheMillisecond checks that a local quota grants nothing for one interval, and from then on
 // exactly floor(permits / nodes) in any interval.
-func TestLocalShareToTheMillisecond(t *testing.T) {
+func TestLocalQuotaToTheMillisecond(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(1000, time.Hour), 3)) // the rate known from Redis takes precedence
+		l := w.l.on(localQuota(overall(1000, time.Hour), 3)) // the rate known from Redis takes precedence
 		r := l.try(1)
 		require.False(t, r.Degraded)
 		begun := w.goesAway()
@@ -255,23 +255,23 @@ func TestLocalShareToTheMillisecond(t *testing.T) {
 		_, err := l.Allow(w.ctx, 4)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorIs(t, err, testworld.Rejected.Err)
-		require.ErrorContains(t, err, "4 permits asked of a local share of 3: OVERALL 10/1s among 3")
+		require.ErrorContains(t, err, "4 permits asked of a local quota of 3: OVERALL 10/1s among 3")
 		require.ErrorIs(t, l.Acquire(w.ctx, 4), permit.ErrUnavailable)
 		for nodes, want := range map[int]bool{10: true, 11: false} { // with fewer permits than nodes the policy fails closed
 			at(12 * time.Second)
-			r, err := w.l.on(localShare(overall(1000, time.Hour), nodes)).Allow(w.ctx, 1)
+			r, err := w.l.on(localQuota(overall(1000, time.Hour), nodes)).Allow(w.ctx, 1)
 			require.Equal(t, want, err == nil, "%v", err)
 			require.Equal(t, want, r.Granted)
 		}
 	})
 }
 
-// TestLocalShareOfAStranger checks that a process that has not had a reply from Redis yet uses the rate of the
+// TestLocalQuotaOfAStranger checks that a process that has not had a reply from Redis yet uses the rate of the
 // policy.
-func TestLocalShareOfAStranger(t *testing.T) {
+func TestLocalQuotaOfAStranger(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.p.Cut(testworld.Rejected)
-		l := w.l.on(localShare(permit.Rate{Permits: 8, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}, 2))
+		l := w.l.on(localQuota(permit.Rate{Permits: 8, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}, 2))
 		require.NoError(t, l.Acquire(w.ctx, 3))
 		begun, _ := w.l.Health().Since()
 		require.Equal(t, 2*time.Second, time.Since(begun))
@@ -282,11 +282,11 @@ func TestLocalShareOfAStranger(t *testing.T) {
 	})
 }
 
-// TestLocalLine checks that waiters are served from the local share in their order and within their timeouts, as
+// TestLocalLine checks that waiters are served from the local quota in their order and within their timeouts, as
 // soon as permits become free.
 func TestLocalLine(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(4, time.Second), 2))
+		l := w.l.on(localQuota(overall(4, time.Second), 2))
 		w.granted(4)
 		begun := w.goesAway()
 		type end struct {
@@ -336,7 +336,7 @@ func TestLocalLine(t *testing.T) {
 		require.Equal(t, 2005*time.Millisecond, ends[5].at)
 		require.ErrorIs(t, ends[6].err, permit.ErrUnavailable)
 		require.Equal(t, 6*time.Millisecond, ends[6].at)
-		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
+		time.Sleep(1250 * time.Millisecond) // the flight of the queue wakes up and finds no waiters
 		w.idle()
 	})
 }
@@ -347,7 +347,7 @@ func TestLocalDueAtTheTimeout(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		begun := w.goesAway()
 		for i := range 20 {
-			l := w.limiter(fmt.Sprint(w.l.key, i)).on(localShare(overall(4, time.Second), 2))
+			l := w.limiter(fmt.Sprint(w.l.key, i)).on(localQuota(overall(4, time.Second), 2))
 			wait := time.Until(begun.Add(time.Second))
 			if i > 0 {
 				wait = time.Second
@@ -361,7 +361,7 @@ func TestLocalDueAtTheTimeout(t *testing.T) {
 
 func TestLocalEarlyRejection(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(4, time.Second), 2))
+		l := w.l.on(localQuota(overall(4, time.Second), 2))
 		w.goesAway()
 		begin := time.Now()
 		require.False(t, l.within(1, 999*time.Millisecond))
@@ -371,35 +371,35 @@ func TestLocalEarlyRejection(t *testing.T) {
 }
 
 // TestLocalCallerAlone checks that a caller with neither a timeout nor a cancellable context, which flies its own
-// request, is served from the local share as well.
+// request, is served from the local quota as well.
 func TestLocalCallerAlone(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(4, time.Second), 2))
+		l := w.l.on(localQuota(overall(4, time.Second), 2))
 		w.granted(4)
 		w.p.Cut(testworld.Lost)
 		require.NoError(t, l.Acquire(w.ctx, 1))
 		begun, _ := w.l.Health().Since()
 		require.Equal(t, time.Second, time.Since(begun))
-		time.Sleep(1250 * time.Millisecond) // the flight of the line wakes up and finds no waiters
+		time.Sleep(1250 * time.Millisecond) // the flight of the queue wakes up and finds no waiters
 		w.idle()
 	})
 }
 
-// TestServedByTheServerAfterAll checks that a caller that waits for a local share when the server comes back is
+// TestServedByTheServerAfterAll checks that a caller that waits for a local quota when the server comes back is
 // served by the server, and that its outcome is not marked as degraded.
 func TestServedByTheServerAfterAll(t *testing.T) {
 	inWorld(t, overall(10, 5*time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(10, 5*time.Second), 2))
+		l := w.l.on(localQuota(overall(10, 5*time.Second), 2))
 		w.granted(1)
 		w.goesAway()
-		time.AfterFunc(500*time.Millisecond, w.p.Mend)
+		time.AfterFunc(500*time.Millisecond, w.p.Fix)
 		got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: 1, Wait: true, Policy: l.policy})
 		require.NoError(t, err)
 		require.True(t, got.Granted)
 		require.False(t, got.Degraded)
 		w.used(2)
 		w.goesAway()
-		time.AfterFunc(500*time.Millisecond, w.p.Mend)
+		time.AfterFunc(500*time.Millisecond, w.p.Fix)
 		list, err := w.all(w.ctx, 0, l.of(1))
 		require.NoError(t, err)
 		require.Equal(t, allGranted, list)
@@ -413,7 +413,7 @@ func TestObserverMayAsk(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, here *world) {
 		w = here
 		w.goesAway()
-		w.p.Mend()
+		w.p.Fix()
 		require.NoError(t, w.l.Acquire(w.ctx, 1))
 		synctest.Wait()
 		require.Equal(t, []engine.EventKind{engine.OutageBegan, engine.OutageEnded}, kinds)

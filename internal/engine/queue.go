@@ -12,7 +12,7 @@ type queue struct {
 	first, last *request
 	n           int
 	policies    int       // requests that have an outage policy
-	shares      int       // requests whose policy is a local share
+	shares      int       // requests whose policy is a local quota
 	yields      int       // requests that leave when an outage begins
 	deadlines   deadlines // of the requests that watch has been called for
 }
@@ -87,7 +87,7 @@ func (q *queue) count(r *request, n int) {
 	q.n += n
 	if r.want.Policy != nil {
 		q.policies += n
-		if r.want.Policy.Kind == outage.LocalShare {
+		if r.want.Policy.Kind == outage.LocalQuota {
 			q.shares += n
 		}
 	}

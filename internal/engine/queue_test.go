@@ -19,7 +19,7 @@ func TestQueue(t *testing.T) {
 			seq   uint64
 			epoch = time.Now()
 		)
-		share := &outage.Policy{Kind: outage.LocalShare}
+		share := &outage.Policy{Kind: outage.LocalQuota}
 		open := &outage.Policy{Kind: outage.FailOpen}
 		newRequest := func() *request {
 			seq += 2

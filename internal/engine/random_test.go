@@ -31,7 +31,7 @@ type storm struct {
 	limiters []*limiter
 	policies []*outage.Policy
 	got      []atomic.Int64 // permits that callers have, by limiter, without those granted by policies
-	shares   []grantLog     // grants from local shares
+	shares   []grantLog     // grants from local quotas
 	told     []spans        // the grants in got
 	wg       sync.WaitGroup
 }
@@ -154,7 +154,7 @@ func (s *storm) run(p plan) {
 		case !degraded:
 			s.got[i].Add(p.permits[i])
 			s.told[i].add(begin, p.permits[i])
-		case p.policy.Kind == outage.LocalShare:
+		case p.policy.Kind == outage.LocalQuota:
 			s.shares[i].add(s.elapsed(), p.permits[i])
 		}
 	}
@@ -217,7 +217,7 @@ func (s *storm) play(callers int, spread time.Duration) {
 // end checks that no caller is left and that nothing is armed.
 func (s *storm) end() {
 	s.p.Hook(nil)
-	s.p.Mend()
+	s.p.Fix()
 	time.Sleep(10 * time.Second) // let everything in flight end
 	synctest.Wait()
 	require.NoError(s.rt, s.e.CheckIdle())
@@ -291,7 +291,7 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 }
 
 // TestOutagesAtRandom lets the server fail and come back at random, in every way, under callers with random
-// policies. It checks that no caller waits beyond its limits, that no local share grants more than it may, that
+// policies. It checks that no caller waits beyond its limits, that no local quota grants more than it may, that
 // callers have only what was granted, and that one interval after the last call all permits are free.
 func TestOutagesAtRandom(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -300,7 +300,7 @@ func TestOutagesAtRandom(t *testing.T) {
 			rates := drawRates(rt, time.Second, 3*time.Second, 10*time.Second)
 			s := newStorm(t, rdb, rt, rates)
 			nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
-			s.policies = []*outage.Policy{nil, nil, localShare(rates[0], nodes), localShare(rates[0], nodes), failOpen}
+			s.policies = []*outage.Policy{nil, nil, localQuota(rates[0], nodes), localQuota(rates[0], nodes), failOpen}
 			cuts := rapid.IntRange(1, 4).Draw(rt, "outages")
 			var lasts []time.Duration
 			for range 2 * cuts {
@@ -322,7 +322,7 @@ func TestOutagesAtRandom(t *testing.T) {
 						if s.l.Health().Down() {
 							outages++
 						}
-						s.p.Mend()
+						s.p.Fix()
 					}
 				}
 			}()
@@ -335,7 +335,7 @@ func TestOutagesAtRandom(t *testing.T) {
 				r := rates[i]
 				// The rate of the policy applies until the server has reported its own.
 				most := max(r.Permits, rates[0].Permits) / int64(nodes)
-				require.LessOrEqual(rt, s.shares[i].worst(min(r.Interval, rates[0].Interval)), most, "the local share of %s", l.key)
+				require.LessOrEqual(rt, s.shares[i].worst(min(r.Interval, rates[0].Interval)), most, "the local quota of %s", l.key)
 				local += s.shares[i].total()
 			}
 			time.Sleep(10 * time.Second)
@@ -343,7 +343,7 @@ func TestOutagesAtRandom(t *testing.T) {
 				require.Zero(rt, s.server.Used(l.key))
 			}
 		})
-		t.Logf("%d outages, %d permits of local shares", outages, local)
+		t.Logf("%d outages, %d permits of local quotas", outages, local)
 		require.True(t, outages > 0 && local > 0)
 	})
 }

@@ -20,7 +20,7 @@ import (
 // made: right after the outage they count in the window, and they expire when they would have expired anyway.
 func TestLocalGrantsAreTold(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+		l := w.l.on(localQuota(overall(10, 4*time.Second), 2))
 		w.granted(1)
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
@@ -29,7 +29,7 @@ func TestLocalGrantsAreTold(t *testing.T) {
 			l.lent(permits)
 		}
 		at(6500 * time.Millisecond)
-		w.p.Mend()
+		w.p.Fix()
 		require.NoError(t, l.Acquire(w.ctx, 5))
 		require.False(t, w.l.Health().Down())
 		ended := time.Since(begun)
@@ -61,7 +61,7 @@ func TestTellingWithoutRoom(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
 		peer := newWorld(t, w.server)
 		defer peer.close()
-		l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+		l := w.l.on(localQuota(overall(10, 4*time.Second), 2))
 		w.granted(1)
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
@@ -69,7 +69,7 @@ func TestTellingWithoutRoom(t *testing.T) {
 		r := l.try(5)
 		require.True(t, r.Granted)
 		at(6 * time.Second)
-		w.p.Mend()
+		w.p.Fix()
 		peer.granted(8) // the peer is the first to reach the server again
 		w.over = true
 		require.NoError(t, l.Acquire(w.ctx, 1))
@@ -88,14 +88,14 @@ func TestTellingWhoseReplyIsLost(t *testing.T) {
 	for after := range 4 {
 		for lost := 1; lost <= retry.MaxAttempts; lost++ {
 			inWorld(t, overall(10, 6*time.Second), func(t *testing.T, w *world) {
-				l := w.l.on(localShare(overall(10, 6*time.Second), 2))
+				l := w.l.on(localQuota(overall(10, 6*time.Second), 2))
 				w.granted(1)
 				begun := w.goesAway()
 				for _, at := range []time.Duration{7, 8} {
 					time.Sleep(time.Until(begun.Add(at * time.Second)))
 					l.lent(2)
 				}
-				w.p.Mend()
+				w.p.Fix()
 				w.p.Next(slices.Repeat([]testworld.Fault{{}}, after)...)
 				w.p.Next(slices.Repeat([]testworld.Fault{testworld.LostReply}, lost)...)
 				require.NoError(t, l.Acquire(w.ctx, 5))
@@ -139,7 +139,7 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var ended, began atomic.Int64
 			inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
-				l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+				l := w.l.on(localQuota(overall(10, 4*time.Second), 2))
 				other := w.limiter(w.l.key + "other")
 				w.server.SetRate(other.key, overall(1_000_000, time.Hour))
 				w.granted(1)
@@ -153,7 +153,7 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 					}
 				}
 				time.Sleep(1250 * time.Millisecond)
-				w.p.Mend()
+				w.p.Fix()
 				l.try(1) // decided without Redis, while the probe is in flight
 				time.Sleep(10 * time.Millisecond)
 				require.False(t, w.l.Health().Down())
@@ -191,7 +191,7 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
-			l := w.l.on(localShare(overall(10, 4*time.Second), 2))
+			l := w.l.on(localQuota(overall(10, 4*time.Second), 2))
 			w.granted(1)
 			w.goesAway()
 			time.Sleep(4500 * time.Millisecond)
@@ -199,7 +199,7 @@ func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
 			granted := time.Now()
 			w.server.Delete(w.l.key)
 			time.Sleep(1250 * time.Millisecond)
-			w.p.Mend()
+			w.p.Fix()
 			for time.Since(granted) < 2*time.Second {
 				_, _ = l.Allow(w.ctx, 1)
 				time.Sleep(100 * time.Millisecond)
@@ -229,7 +229,7 @@ func TestPendingGrantsOfALimiterWithoutARate(t *testing.T) {
 func TestTellingAPerClientLimiterNeverSeen(t *testing.T) {
 	perClient := permit.Rate{Type: permit.PerClient, Permits: 10, Interval: 4 * time.Second}
 	inWorld(t, perClient, func(t *testing.T, w *world) {
-		l := w.l.on(localShare(perClient, 1))
+		l := w.l.on(localQuota(perClient, 1))
 		w.goesAway()
 		time.Sleep(4500 * time.Millisecond)
 		l.lent(7)
@@ -239,7 +239,7 @@ func TestTellingAPerClientLimiterNeverSeen(t *testing.T) {
 			served <- time.Since(granted)
 		}()
 		time.Sleep(500 * time.Millisecond)
-		w.p.Mend()
+		w.p.Fix()
 		require.Equal(t, 4*time.Second, (<-served).Round(2*time.Millisecond), "the pending grant was told before")
 		require.False(t, w.l.Health().Down())
 	})
@@ -250,7 +250,7 @@ func TestTellingAPerClientLimiterNeverSeen(t *testing.T) {
 // fails again meanwhile, an outage begins.
 func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 	inWorld(t, overall(10, 4*time.Second), func(t *testing.T, w *world) {
-		policy := localShare(overall(10, 4*time.Second), 2)
+		policy := localQuota(overall(10, 4*time.Second), 2)
 		gone := w.limiter(w.l.key + "gone").on(policy)
 		other := w.limiter(w.l.key + "other").on(policy)
 		l := w.l.on(policy)
@@ -266,7 +266,7 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		granted := time.Now()
 		w.server.Delete(gone.key)
 		time.Sleep(1250 * time.Millisecond)
-		w.p.Mend()
+		w.p.Fix()
 		require.NoError(t, w.l.Acquire(w.ctx, 1)) // finds that Redis is up again
 
 		_, err = w.all(w.ctx, -1, all...)
@@ -304,18 +304,18 @@ func waitUntil(due time.Time) time.Duration {
 // of an outage is known to be down: the policy decides, and an observer would be told.
 func TestAnOutageThatBeginsWhileReconciling(t *testing.T) {
 	inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
-		l, other := w.l.on(localShare(overall(10, 10*time.Second), 2)), w.others(overall(10, time.Second))[0]
+		l, other := w.l.on(localQuota(overall(10, 10*time.Second), 2)), w.others(overall(10, time.Second))[0]
 		w.granted(1)
 		begun := w.goesAway()
 		time.Sleep(time.Until(begun.Add(11 * time.Second)))
 		l.lent(1)
-		w.p.Mend()
+		w.p.Fix()
 		require.NoError(t, other.Acquire(w.ctx, 1)) // the probe
 		require.False(t, w.l.Health().Down())
 		w.p.Cut(testworld.Rejected)
 		require.True(t, l.try(1).Degraded)
 		require.True(t, w.l.Health().Down())
-		w.p.Mend()
+		w.p.Fix()
 		w.over = true
 	})
 }

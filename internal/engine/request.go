@@ -32,7 +32,7 @@ type state int
 
 const (
 	isQueued   state = iota // it stands in a queue
-	isInFlight              // a flight asks for it; in line it keeps its place
+	isInFlight              // a flight asks for it; in the queue it keeps its place
 	hasEnded                // it has its outcome
 	hasLeft                 // its caller has left
 )
@@ -54,9 +54,9 @@ func (r *request) isKnown() bool { return r.want.Known > 0 && !r.want.Wait }
 // live reports whether somebody waits for the outcome.
 func (r *request) live() bool { return r.state < hasEnded }
 
-// sharesLocally reports whether a local share decides r during an outage.
+// sharesLocally reports whether a local quota decides r during an outage.
 func (r *request) sharesLocally() bool {
-	return r.want.Policy != nil && r.want.Policy.Kind == outage.LocalShare
+	return r.want.Policy != nil && r.want.Policy.Kind == outage.LocalQuota
 }
 
 // waiter returns r as a share of the rate knows it; r may be nil.

@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A Reservation is a grant in Redis that grows until it has all of the permits wanted, and is used only then: for the head
+// A Reservation is a grant in Redis that grows until it has all of the permits wanted, and is used only then: for the first waiter
 // of a line that takes its permits ahead, or for a caller that waits for other limiters; see scripts/reserve.lua. Its
 // methods talk to Redis, so no lock is held. It belongs to one goroutine.
 type Reservation struct {

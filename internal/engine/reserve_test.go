@@ -311,7 +311,7 @@ func TestAnOutageEndsAReservation(t *testing.T) {
 		w.p.Cut(testworld.Rejected)
 		time.Sleep(30 * time.Second)
 		require.False(t, reserving(l[0]) || reserving(l[1]))
-		w.p.Mend()
+		w.p.Fix()
 		time.Sleep(2 * time.Minute)
 		require.NotZero(t, c.lists.Load())
 	}, outageLimit(time.Hour))

@@ -111,7 +111,7 @@ func TestManyLimitersInAShard(t *testing.T) {
 }
 
 // TestNobodyWalksTheLine checks that what is done under the lock does not take the longer the more callers wait:
-// a rejection of the line looks at those that asked and at those that are rejected early, and a try during an outage at
+// a rejection of the queue looks at those that asked and at those that are rejected early, and a try during an outage at
 // none but itself.
 func TestNobodyWalksTheLine(t *testing.T) {
 	for name, opt := range map[string]func(*engine.Config){"early": rejectEarly, "late": func(*engine.Config) {}} {
@@ -131,7 +131,7 @@ func TestNobodyWalksTheLine(t *testing.T) {
 	}
 	for name, policy := range map[string]*outage.Policy{
 		"FailClosed": nil,
-		"LocalShare": localShare(overall(1, 24*time.Hour), 1),
+		"LocalQuota": localQuota(overall(1, 24*time.Hour), 1),
 	} {
 		t.Run("a try beside "+name, func(t *testing.T) {
 			_, p, h, end := crowd(t, permit.MaxRequests+100, policy)

@@ -12,7 +12,7 @@ import (
 func (l *limiter) mayTryLocked() bool {
 	n := l.flights.ofTries()
 	if n < maxTries || l.h.Health().Down() {
-		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in the air
+		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in flight
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
 	return n < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight
@@ -31,13 +31,13 @@ func (l *limiter) scheduleLocked() {
 	}
 }
 
-// lineIsHeldLocked reports whether no flight may leave for the line, even if it is due.
+// lineIsHeldLocked reports whether no flight may leave for the queue, even if it is due.
 func (l *limiter) lineIsHeldLocked() bool {
 	return l.flights.ofLine() > 0 || len(l.holds) > 0 || l.shard.closed
 }
 
-// takeLineLocked returns a flight for the line, or nil if the line is not due. If one with a place is the first in line,
-// it gets its turn instead. While the head has to wait, others may pass it.
+// takeLineLocked returns a flight for the queue, or nil if the queue is not due. If one with a place is the first in the queue,
+// it gets its turn instead. While the first waiter has to wait, others may pass it.
 func (l *limiter) takeLineLocked() *flight {
 	if l.waiters.n == 0 || l.lineIsHeldLocked() {
 		return nil
@@ -66,10 +66,10 @@ func (l *limiter) takeLineLocked() *flight {
 	return f
 }
 
-// maxPassed is how many requests in line are looked at for some that may pass.
+// maxPassed is how many requests in the queue are looked at for some that may pass.
 const maxPassed = 64
 
-// takePassersLocked returns a flight for requests in line that may pass the head, or nil if there are none.
+// takePassersLocked returns a flight for requests in the queue that may pass the first waiter, or nil if there are none.
 func (l *limiter) takePassersLocked() *flight {
 	head := l.waiters.first
 	if now := time.Now(); !l.first.pass.Opens(now) {
@@ -198,7 +198,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 	return next
 }
 
-// rearmLocked sets the timer of the line, and evicts a limiter that nobody needs, with no timer armed.
+// rearmLocked sets the timer of the queue, and evicts a limiter that nobody needs, with no timer armed.
 func (l *limiter) rearmLocked() {
 	at, ok := l.wakeAtLocked()
 	switch {
@@ -217,7 +217,7 @@ func (l *limiter) rearmLocked() {
 	}
 }
 
-// wakeAtLocked returns when the line, or somebody in it that may pass, is due. It reports false if that is not
+// wakeAtLocked returns when the queue, or somebody in it that may pass, is due. It reports false if that is not
 // for a timer to tell.
 func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
 	if l.waiters.n == 0 || l.lineIsHeldLocked() {
@@ -231,9 +231,9 @@ func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
 	return at, passes
 }
 
-// onTimer runs when the timer of the line fires. It may run after the timer was stopped, and then on behalf of
+// onTimer runs when the timer of the queue fires. It may run after the timer was stopped, and then on behalf of
 // another limiter, so it starts only what is due. If nothing is, because it was set for somebody who might have passed
-// the head and has left, it is set again.
+// the first waiter and has left, it is set again.
 func (l *limiter) onTimer() {
 	l.shard.lock()
 	defer l.shard.unlock()

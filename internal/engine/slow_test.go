@@ -48,7 +48,7 @@ func (e *events) count(k engine.EventKind) (n int) {
 // after a second. When none has got a reply for one second and a half, an outage begins: the requests in flight and
 // those that follow are decided without Redis, which is asked by one probe at a time, until its reply is prompt.
 func TestSlowRepliesAreAnOutage(t *testing.T) {
-	for name, p := range map[string]*outage.Policy{"closed": nil, "open": failOpen, "share": localShare(overall(10, time.Second), 2)} {
+	for name, p := range map[string]*outage.Policy{"closed": nil, "open": failOpen, "share": localQuota(overall(10, time.Second), 2)} {
 		t.Run(name, func(t *testing.T) {
 			var told events
 			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
@@ -129,11 +129,11 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 	}
 }
 
-// TestLocalShareDuringSlowReplies checks that the share grants what it may while Redis is slow, and that Redis grants
+// TestLocalQuotaDuringSlowReplies checks that the share grants what it may while Redis is slow, and that Redis grants
 // nothing beside it: what it grants late to requests that were in flight goes back.
-func TestLocalShareDuringSlowReplies(t *testing.T) {
+func TestLocalQuotaDuringSlowReplies(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localShare(overall(10, time.Second), 2))
+		l := w.l.on(localQuota(overall(10, time.Second), 2))
 		w.granted(1)
 		time.Sleep(2 * time.Second)
 		w.delay(2 * time.Second)
@@ -288,7 +288,7 @@ func TestWaitersDuringSlowReplies(t *testing.T) {
 			})
 		}
 		w.at(12 * time.Second)
-		w.p.Mend()
+		w.p.Fix()
 		wg.Wait()
 	})
 }
@@ -296,7 +296,7 @@ func TestWaitersDuringSlowReplies(t *testing.T) {
 // TestReadsDoNotEndAnOutageOfWrites lets the server refuse to write. Requests that are rejected for want of permits only
 // read, and so do dry runs, so their replies do not end the outage. A write that changes nothing does.
 func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
-	for name, p := range map[string]*outage.Policy{"closed": nil, "open": failOpen, "share": localShare(overall(4, time.Second), 2)} {
+	for name, p := range map[string]*outage.Policy{"closed": nil, "open": failOpen, "share": localQuota(overall(4, time.Second), 2)} {
 		t.Run(name, func(t *testing.T) {
 			var told events
 			inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
@@ -326,7 +326,7 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 				if name == "share" {
 					require.Equal(t, 28, granted, "two a second, an interval after %v", begun)
 				}
-				w.p.Mend()
+				w.p.Fix()
 				back := time.Now()
 				for l.Health().Down() {
 					_, _ = l.Allow(w.ctx, 1)
@@ -421,7 +421,7 @@ func TestOutageLimitCountsFromTheOutage(t *testing.T) {
 }
 
 // TestAListBehindClosedWaitersIsDecided checks that a list whose policies decide it during an outage does not wait for
-// the end of the outage because it stands in line behind callers that have no policy.
+// the end of the outage because it waits in the queue behind callers that have no policy.
 func TestAListBehindClosedWaitersIsDecided(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		o := w.others(overall(1, time.Hour), overall(10, time.Hour))
@@ -444,10 +444,10 @@ func TestAListBehindClosedWaitersIsDecided(t *testing.T) {
 	})
 }
 
-// TestLateGrantIsNotForTheShare checks that a caller that waits for the local share is served by the share, also if it
+// TestLateGrantIsNotForTheShare checks that a caller that waits for the local quota is served by the share, also if it
 // was in flight when the outage began: what Redis grants it late goes back. A caller without a policy keeps it.
 func TestLateGrantIsNotForTheShare(t *testing.T) {
-	for p, at := range map[*outage.Policy]time.Duration{nil: 2 * time.Second, localShare(overall(10, time.Second), 2): 2500 * time.Millisecond} {
+	for p, at := range map[*outage.Policy]time.Duration{nil: 2 * time.Second, localQuota(overall(10, time.Second), 2): 2500 * time.Millisecond} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			w.delay(2 * time.Second)
 			ctx, cancel := context.WithCancel(w.ctx)
@@ -474,7 +474,7 @@ func TestOldCallsBeginNoOutage(t *testing.T) {
 		}
 		wg.Wait()
 		require.True(t, w.l.Health().Down())
-		w.p.Mend()
+		w.p.Fix()
 		for w.l.Health().Down() {
 			_, _ = w.l.on(failOpen).Allow(w.ctx, 1)
 			time.Sleep(100 * time.Millisecond)

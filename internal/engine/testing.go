@@ -43,9 +43,9 @@ func (h *Handle) IsBeside(o *Handle) bool { return h.shard == o.shard }
 
 // A Snapshot is the state of one limiter in this process at one instant.
 type Snapshot struct {
-	Waiting    int  // callers in line
+	Waiting    int  // callers in the queue
 	Trying     int  // callers that do not wait, in flights or behind them
-	Asleep     int  // callers in line, if no flight is in the air and the line is not due
+	Asleep     int  // callers in the queue, if no call is in flight and the queue is not due
 	HeldUp     bool // callers are held up; see Handle.Hold
 	Pending    int  // grants that Redis has to be told of
 	Remembered int  // limiters that the shard remembers for outages
@@ -75,7 +75,7 @@ func (h *Handle) Snapshot() (s Snapshot) {
 	return s
 }
 
-// Idle reports whether nobody waits and no flight is in the air.
+// Idle reports whether nobody waits and no call is in flight.
 func (e *Engine) Idle() bool {
 	for i := range e.shards {
 		s := &e.shards[i]
@@ -91,7 +91,7 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
-// CheckIdle returns an error if the Engine is not idle: somebody waits, a flight is in the air, a shard keeps
+// CheckIdle returns an error if the Engine is not idle: somebody waits, a call is in flight, a shard keeps
 // more than one limiter, or a timer is armed for an idle limiter or for the request of a caller that has left.
 // It stops such timers.
 func (e *Engine) CheckIdle() error {
@@ -126,9 +126,9 @@ func (e *Engine) CheckIdle() error {
 		}
 		for _, l := range limiters {
 			check("the line of an idle limiter", l.timer)
-			check("the local share of an idle limiter", l.offline.timer)
+			check("the local quota of an idle limiter", l.offline.timer)
 			if !l.offline.due.IsZero() {
-				errs = append(errs, errors.New("the local share of an idle limiter is due"))
+				errs = append(errs, errors.New("the local quota of an idle limiter is due"))
 			}
 		}
 		s.unlock()

@@ -25,7 +25,7 @@ func TestTryAcquireTimeouts(t *testing.T) {
 			until   time.Duration // since the world began
 		}{
 			{1, 0, false, 4 * time.Second},
-			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits for ever in this case
+			{1, -time.Millisecond, false, 4 * time.Second}, // Redisson waits forever in this case
 			{1, -time.Hour, false, 4 * time.Second},
 			{3, 5999 * time.Millisecond, false, 9999 * time.Millisecond}, // it sleeps for the time that is left
 			{3, time.Millisecond, true, 10 * time.Second},                // the wait is the time that is left, so it asks again

@@ -109,8 +109,8 @@ func overall(permits int64, interval time.Duration) permit.Rate {
 	return permit.Rate{Permits: permits, Interval: interval}
 }
 
-func localShare(r permit.Rate, nodes int) *outage.Policy {
-	return &outage.Policy{Kind: outage.LocalShare, Rate: r, Nodes: nodes}
+func localQuota(r permit.Rate, nodes int) *outage.Policy {
+	return &outage.Policy{Kind: outage.LocalQuota, Rate: r, Nodes: nodes}
 }
 
 var failOpen = &outage.Policy{Kind: outage.FailOpen}
@@ -365,7 +365,7 @@ func (g *grantLog) worst(interval time.Duration) int64 {
 func (g *grantLog) total() int64 { return redistest.Sum(g.grants, granted.span) }
 
 // check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
-// would otherwise make the same choices for ever. A failure prints the seed to replay.
+// would otherwise make the same choices forever. A failure prints the seed to replay.
 func check(t *testing.T, f func(rt *rapid.T)) {
 	t.Helper()
 	seed := flag.Lookup("rapid.seed")

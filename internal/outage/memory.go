@@ -29,7 +29,7 @@ const (
 )
 
 // ErrNoMemory is the error of a request whose limiter cannot be remembered.
-var ErrNoMemory = fmt.Errorf("the local shares of %d limiters whose keys hash alike are in use, and no more are counted", MaxShares)
+var ErrNoMemory = fmt.Errorf("the local quotas of %d limiters whose keys hash alike are in use, and no more are counted", MaxShares)
 
 // Find returns the share of the limiter with that key, or nil.
 func (m *Memory) Find(key string) *Share {

@@ -9,12 +9,12 @@ type Kind int
 const (
 	FailClosed Kind = iota
 	FailOpen
-	LocalShare
+	LocalQuota
 )
 
 // A Policy is a Kind with its figures.
 type Policy struct {
 	Kind  Kind
-	Rate  permit.Rate // for LocalShare, until Redis has reported a rate
-	Nodes int         // processes that divide a LocalShare
+	Rate  permit.Rate // for LocalQuota, until Redis has reported a rate
+	Nodes int         // processes that divide a LocalQuota
 }

@@ -117,7 +117,7 @@ func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Ti
 	}
 	share, r := s.part(p)
 	if permits > share {
-		return at, 0, fmt.Errorf("%d permits asked of a local share of %d: %v among %d", permits, share, r, p.Nodes)
+		return at, 0, fmt.Errorf("%d permits asked of a local quota of %d: %v among %d", permits, share, r, p.Nodes)
 	}
 	s.window = r.Interval
 	s.expire(now)
@@ -143,7 +143,7 @@ func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Ti
 // Reply returns the reply for requests that p has decided.
 func (s *Share) Reply(p *Policy, now time.Time) *permit.Reply {
 	r := s.rate
-	if p.Kind == LocalShare {
+	if p.Kind == LocalQuota {
 		_, r = s.part(p)
 	}
 	return &permit.Reply{Rate: r, Now: now}

@@ -19,7 +19,7 @@ func overall(permits int64, interval time.Duration) permit.Rate {
 }
 
 // check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
-// would otherwise make the same choices for ever.
+// would otherwise make the same choices forever.
 func check(t *testing.T, f func(rt *rapid.T)) {
 	t.Helper()
 	seed := flag.Lookup("rapid.seed")
@@ -94,7 +94,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 			nodes := rapid.IntRange(1, 4).Draw(rt, "nodes")
 			rate := overall(rapid.Int64Range(int64(nodes), 40).Draw(rt, "rate"), 4*time.Second)
 			m := &model{share: rate.Permits / int64(nodes), interval: rate.Interval, since: time.Now()}
-			p := &Policy{Kind: LocalShare, Rate: rate, Nodes: nodes}
+			p := &Policy{Kind: LocalQuota, Rate: rate, Nodes: nodes}
 			s := NewShare(permit.Rate{})
 			if rapid.Bool().Draw(rt, "known") {
 				s, p.Rate = NewShare(rate), overall(1000, time.Hour) // the rate known from the server takes precedence
@@ -136,7 +136,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 					}
 				case op == 8:
 					_, _, err := s.When(p, m.share+1, now, m.since)
-					require.ErrorContains(rt, err, "of a local share of")
+					require.ErrorContains(rt, err, "of a local quota of")
 				case op == 9:
 					m.cool = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "cool")) * time.Millisecond)
 					s.NoteCoolDown(time.Time{})
@@ -179,7 +179,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 // TestUndo checks that Undo gives back permits that were taken at the given instant, also if several callers took
 // permits then, and gives back none that are already staged.
 func TestUndo(t *testing.T) {
-	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalShare, Nodes: 1}
+	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalQuota, Nodes: 1}
 	now := time.Now()
 	s.Take(p, 3, now)
 	s.Take(p, 2, now)
@@ -203,7 +203,7 @@ func TestUndo(t *testing.T) {
 // so that the log stays bounded and the share never grants more.
 func TestShareIsBounded(t *testing.T) {
 	rate := overall(1_000_000, time.Second)
-	s, p := NewShare(rate), &Policy{Kind: LocalShare, Nodes: 1}
+	s, p := NewShare(rate), &Policy{Kind: LocalQuota, Nodes: 1}
 	begin := time.Now()
 	now := begin
 	for range 20_000 { // two seconds
@@ -221,7 +221,7 @@ func TestShareIsBounded(t *testing.T) {
 // an interval.
 func TestShareKeepsTheGap(t *testing.T) {
 	rate := permit.Rate{Permits: 100, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}
-	s, p := NewShare(rate), &Policy{Kind: LocalShare, Nodes: 2}
+	s, p := NewShare(rate), &Policy{Kind: LocalQuota, Nodes: 2}
 	begin := time.Now()
 	for _, step := range []struct {
 		permits     int64
@@ -240,7 +240,7 @@ func TestShareKeepsTheGap(t *testing.T) {
 	}
 }
 
-// TestFailOpenTakesNothing checks that FailOpen ignores the local share and observes a cool-down.
+// TestFailOpenTakesNothing checks that FailOpen ignores the local quota and observes a cool-down.
 func TestFailOpenTakesNothing(t *testing.T) {
 	s, p := NewShare(overall(1, time.Second)), &Policy{Kind: FailOpen}
 	now := time.Now()
@@ -318,7 +318,7 @@ func TestLearnOfCoolDowns(t *testing.T) {
 // TestOneReconciles checks that one caller at a time reconciles while the others wait for it, and that none does if
 // nothing is pending.
 func TestOneReconciles(t *testing.T) {
-	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalShare, Nodes: 1}
+	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalQuota, Nodes: 1}
 	now := time.Now()
 	start, busy := s.startReconciling(now)
 	require.False(t, start)

@@ -18,7 +18,7 @@ var (
 	ErrClosed             = errors.New("ratelimiter: client is closed")
 	ErrUnavailable        = errors.New("ratelimiter: redis is unavailable")
 	ErrMalformed          = errors.New("ratelimiter: malformed limiter")
-	ErrConflict           = errors.New("ratelimiter: limiter is changed by others")
+	ErrConflict           = errors.New("ratelimiter: limiter changed concurrently")
 )
 
 // Exceeds returns the error of a request for more permits than the rate of the limiter has.

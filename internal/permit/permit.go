@@ -132,9 +132,9 @@ func (b *Batch) Requests() (n int64) {
 // can be competing.
 type Allowance struct {
 	On     bool
-	Grace  time.Duration // how long permits that fall due are left to others
+	Grace  time.Duration // how long permits that expire are left to others
 	May    int64         // permits within their grace that the call may take all the same
-	Age    int64         // how many ms ago these may have fallen due at most; -1 for none of them
+	Age    int64         // how many ms ago these may have expired at most; -1 for none of them
 	Wants  int           // permits that others should save up for the first caller, in 255ths of the rate
 	Survey bool          // report who holds the newest permits
 }
@@ -167,7 +167,7 @@ type Reply struct {
 
 // Others is what a call with an Allowance learns about other processes.
 type Others struct {
-	Soon                time.Duration // until permits fall due that this process may take
+	Soon                time.Duration // until permits expire that this process may take
 	Young               int64         // permits taken within their grace
 	WireFound, WireLeft bool          // whether the tripwire was there, and whether it is there now
 	// Permits among the newest members, held by this process, by Redisson, and by other processes of this package.

@@ -58,7 +58,7 @@ func Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
 }
 
 // sharedServer returns the process's real server. The caller must not be in a bubble, which would wait for the
-// server's goroutines for ever.
+// server's goroutines forever.
 func sharedServer(t testing.TB) *Server {
 	t.Helper()
 	shared.Lock()

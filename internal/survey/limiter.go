@@ -178,7 +178,7 @@ func (l *Limiter) Limited() bool {
 }
 
 // Stuck reports whether fewer permits are left than the rate and none is in use: callers of Redisson fail, and the
-// next call of this package mends it.
+// next call of this package fixes it.
 func (l *Limiter) Stuck() bool {
 	value, ok := whole(l.Value)
 	if !l.known() || l.Rate.Type != permit.Overall || !l.HasValue || !ok || l.Members > l.Expired || l.Expired > int64(len(l.Oldest)) {

@@ -57,8 +57,8 @@ func (p *Process) Cut(err *retry.Error) { p.Always(Fault{Err: err}) }
 // RejectWrites makes every call that would write fail with err, while the others work.
 func (p *Process) RejectWrites(err *retry.Error) { p.Always(Fault{Err: err, Reads: true}) }
 
-// Mend undoes Cut, RejectWrites and Always.
-func (p *Process) Mend() { p.Always(Fault{}) }
+// Fix undoes Cut, RejectWrites and Always.
+func (p *Process) Fix() { p.Always(Fault{}) }
 
 // Hook sets a function that is called before each call for which Next has set no fault, and returns the fault of that
 // call. The function may block. A nil f removes it.

@@ -1,5 +1,5 @@
 -- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
--- others too. Those of a client that never comes back must not stay for ever.
+-- others too. Those of a client that never comes back must not stay forever.
 if stay > 0 then
   stay = math.max(stay, least)
   redis.call('PEXPIRE', KEYS[1], stay)

@@ -3,12 +3,12 @@ package fair
 import "time"
 
 // A credit is what a process has not taken yet of its share of the rate, in permits. It grows with time, by pace permits
-// an interval, up to the share of one interval, and what the callers in line take before others have had their grace is
+// an interval, up to the share of one interval, and what the callers in the queue take before others have had their grace is
 // paid from it. So in the long run the process takes no more than its share in this way, however its callers come.
 //
 // There are two accounts, so that a large request, one for more than half of that maximum, does not stop small ones. Small
 // requests are paid from the balance alone. A large one is paid from the balance, and the rest from the savings, to
-// which half of what comes in goes while a large request is the head of the line, or while they are negative.
+// which half of what comes in goes while a large request is the first waiter, or while they are negative.
 //
 // Neither account grows beyond the maximum. Each may be negative: the balance when a request was served early because
 // its time was short, and the savings because a request for more than the maximum needs no more than the maximum, and
@@ -20,7 +20,7 @@ type credit struct {
 	pace      float64   // growth per interval: the target, and more while a cool-down gives permits back
 	balance   float64   // for requests of any size
 	savings   float64   // for large requests
-	saving    bool      // a large request is the head of the line
+	saving    bool      // a large request is the first waiter
 	accrued   time.Time // when the accounts last grew
 	fullSince time.Time // since when the balance has been at its maximum; zero if it was less when it last grew
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Pass is what callers of this process may take while the first in line waits for more, so that a large request does
+// A Pass is what callers of this process may take while the first in the queue waits for more, so that a large request does
 // not stop the small ones behind it. The zero value lets nobody pass.
 //
 // As long as nobody else takes part, that is what will be left when the first is served, so the first is not served
@@ -25,7 +25,7 @@ type Ticket struct {
 	round   int
 }
 
-// Passes reports whether the callers of the call pass the first in line.
+// Passes reports whether the callers of the call pass the first in the queue.
 func (t *Ticket) Passes() bool { return t.permits > 0 }
 
 // set lets that many permits be taken from now on, and no others.
@@ -36,7 +36,7 @@ func (p *Pass) set(permits int64) {
 // Close lets nobody pass any more.
 func (p *Pass) Close() { p.set(0) }
 
-// Rejected lets others pass the first in line, whose request for that many permits the reply rejects.
+// Rejected lets others pass the first in the queue, whose request for that many permits the reply rejects.
 func (p *Pass) Rejected(s *Share, a *permit.Reply, permits int64) {
 	switch {
 	case s.Contended() && s.IsLarge(permits):

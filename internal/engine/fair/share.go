@@ -1,5 +1,5 @@
 // Package fair decides how the callers of one process that wait leave room for other processes: for Redisson, whose
-// callers wake later than the instant at which a permit falls due, and for other processes of this package, the peers.
+// callers wake later than the instant at which a permit expires, and for other processes of this package, the peers.
 // Its types are values without a lock and without a clock: whoever has one guards it, and says what time it is. As long
 // as nobody else takes part they are as good as their zero values.
 package fair
@@ -13,7 +13,7 @@ import (
 
 // A Share is what a process may take of the permits of one limiter while others take part.
 //
-// When permits fall due, a process takes its share of the rate. It leaves permits beyond the share to others for a grace,
+// When permits expire, a process takes its share of the rate. It leaves permits beyond the share to others for a grace,
 // and then takes those that nobody has taken, so no permit is wasted. If nobody else takes part the share is the whole
 // rate. Redisson's part is at most half, however many JVMs there are, because they cannot be told apart; the processes of
 // this package share the rest equally. A part that is not used goes to those that use theirs.
@@ -57,11 +57,11 @@ type Call struct {
 // timerSlack is how late the call of a waiter may be.
 const timerSlack = 3 * time.Millisecond
 
-// Touch records that a call begins or has ended that does not come from the line. Such a call may reclaim the line's
+// Touch records that a call begins or has ended that does not come from the queue. Such a call may reclaim the queue's
 // tripwire, whose absence then does not prove that another process took part.
 func (s *Share) Touch(now time.Time) { s.touched = now }
 
-// Allowance returns the allowance of a call that is about to leave, and whose first request is w. The first in line
+// Allowance returns the allowance of a call that is about to leave, and whose first request is w. The first in the queue
 // wants head permits.
 func (s *Share) Allowance(head int64, w Waiter, r permit.Rate, now time.Time) permit.Allowance {
 	if r.Type != permit.Overall || r.Interval <= 0 || s.rejected.IsZero() || now.Sub(s.rejected) > forgetAfter*r.Interval {
@@ -86,7 +86,7 @@ func (s *Share) Allowance(head int64, w Waiter, r permit.Rate, now time.Time) pe
 }
 
 // young returns how many permits within their grace may be taken by a request for that many and those behind it, and how
-// many ms ago these fell due at most. Their credit exceeds what the request needs by spare. Permits that fell due before
+// many ms ago these expired at most. Their credit exceeds what the request needs by spare. Permits that expired before
 // the credit sufficed, or before the process held less than its share, belong to others until their grace is over.
 func (s *Share) young(permits int64, spare float64, now time.Time, interval time.Duration) (may, age int64) {
 	clock := s.clock(now)
@@ -103,7 +103,7 @@ func (s *Share) young(permits int64, spare float64, now time.Time, interval time
 	return may, min(since.Milliseconds(), clock-s.roomSince, interval.Milliseconds()) + timerSlack.Milliseconds()
 }
 
-// accrueFor lets the credit grow while the first in line wants that many permits; it saves if they are many.
+// accrueFor lets the credit grow while the first in the queue wants that many permits; it saves if they are many.
 func (s *Share) accrueFor(head int64, now time.Time, interval time.Duration) {
 	s.saving = s.IsLarge(head)
 	s.accrue(now, interval)
@@ -112,7 +112,7 @@ func (s *Share) accrueFor(head int64, now time.Time, interval time.Duration) {
 // clock returns what the limiter's clock shows at now, as far as that is known.
 func (s *Share) clock(now time.Time) int64 { return s.clockMS + now.Sub(s.clockAt).Milliseconds() }
 
-// Counts reports whether replies are to be learned from, which they are once the line has been rejected.
+// Counts reports whether replies are to be learned from, which they are once the queue has been rejected.
 func (s *Share) Counts() bool { return !s.rejected.IsZero() }
 
 // Learn takes in what the reply to a call for a limiter of rate r says about others. It returns the allowance of the rest of
@@ -152,7 +152,7 @@ func (s *Share) Learn(c Call, a *permit.Reply, r permit.Rate, now time.Time) per
 }
 
 // Next returns how soon w, the first of a call with an allowance for that grace, which was rejected with a, could be
-// served, and how long the line sleeps, in which that many others stand behind w.
+// served, and how long the queue sleeps, in which that many others stand behind w.
 func (s *Share) Next(w Waiter, behind int, grace time.Duration, a *permit.Reply, r permit.Rate, now time.Time) (soon, wait time.Duration) {
 	s.rejected = now
 	if grace == 0 || a.Next != permit.Done || w.Permits == 0 {
@@ -175,13 +175,13 @@ func (s *Share) Next(w Waiter, behind int, grace time.Duration, a *permit.Reply,
 	return a.Others.Soon, wait
 }
 
-// Affords reports whether the first in line may take that many permits ahead of their return.
+// Affords reports whether the first in the queue may take that many permits ahead of their return.
 func (s *Share) Affords(permits int64, interval time.Duration, now time.Time) bool {
 	s.accrueFor(permits, now, interval)
 	return s.lacks(permits) <= 0
 }
 
-// Pay records that the first in line has taken that many permits ahead. A large request is paid for in time, and does not
+// Pay records that the first in the queue has taken that many permits ahead. A large request is paid for in time, and does not
 // stop small ones.
 func (s *Share) Pay(permits int64, interval time.Duration, now time.Time) {
 	s.pay(permits)

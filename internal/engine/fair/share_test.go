@@ -58,7 +58,7 @@ func TestAloneAShareIsTheZeroValue(t *testing.T) {
 	require.Zero(t, p.Allowance(3, w, perClient, at(200*ms)), "nobody else has permits of this client")
 }
 
-// TestGraceIsForThoseWhoNeedIt checks for how long permits that fall due are left to whom.
+// TestGraceIsForThoseWhoNeedIt checks for how long permits that expire are left to whom.
 func TestGraceIsForThoseWhoNeedIt(t *testing.T) {
 	const tag = 7
 	peer := permit.Others{Mine: 60, Kin: 40, Tags: []int64{tag}}
@@ -153,7 +153,7 @@ func TestHoldingTheShareIsEnough(t *testing.T) {
 	require.Equal(t, 5*ms, soon)
 	require.Equal(t, 700*ms, wait, "the permits are over at 1300 ms")
 	again := p.Allowance(1, w, rate, at(1300*ms))
-	require.Equal(t, [2]int64{50, 3}, [2]int64{again.May, again.Age}, "older ones fell due while it held its share")
+	require.Equal(t, [2]int64{50, 3}, [2]int64{again.May, again.Age}, "older ones expired while it held its share")
 }
 
 // TestEarlyPermitsArePaidFor checks that permits which were taken within their grace are paid from the credit.
@@ -187,7 +187,7 @@ func TestShortTimeIsLent(t *testing.T) {
 	}{
 		8 * ms:    {5 * ms, 1},
 		time.Hour: {20 * ms, 0},
-		4 * ms:    {20 * ms, 0}, // nothing falls due in time
+		4 * ms:    {20 * ms, 0}, // nothing expires in time
 	} {
 		p := process{rate: rate}
 		p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, permit.Others{Mine: 50, Kin: 50, Tags: []int64{7}, Waiting: []int64{7, 0}})

@@ -262,7 +262,7 @@ func (s *attempt) sleep(d time.Duration) {
 	retry.SleepOr(d, s.stop, s.w.engine.Closed())
 }
 
-// holdUp makes the other callers of this process wait, those in line and those that try, so that what comes
+// holdUp makes the other callers of this process wait, those in the queue and those that try, so that what comes
 // back is gathered.
 func (s *attempt) holdUp(v *listPart) {
 	s.holding.Lock()

@@ -89,10 +89,10 @@ type part struct {
 	Demand
 	asked   engine.Asked  // what it may have been granted
 	changes int           // of the limiter, before it was asked
-	place   *engine.Place // in the line of the limiter, or nil
+	place   *engine.Place // in the wait queue of the limiter, or nil
 }
 
-// A reply is an Outcome with what the line has to know about the limiter that bound.
+// A reply is an Outcome with what the queue has to know about the limiter that bound.
 type reply struct {
 	Outcome
 	rejected bool

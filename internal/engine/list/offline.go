@@ -10,7 +10,7 @@ import (
 
 // tryLocal asks the policies for all parts at once. It reports decided as false if they do not decide, because
 // Redis is up or one of them is closed. A rejection reports how long it takes if nobody else asks first, since
-// nobody stands in line for several shares.
+// nobody waits in the queue for several shares.
 func (w *waiter) tryLocal(ctx context.Context) (a Outcome, decided bool, err error) {
 	if !w.decidesLocally() {
 		return nothing.Outcome, false, nil

@@ -44,7 +44,7 @@ func (w *waiter) starves(a reply) bool {
 // up.
 func (w *waiter) contend(ctx context.Context, a reply) (next reply, ok bool, err error) {
 	if a.rate.Interval > 0 && a.Wait > a.rate.Interval {
-		// In a cool-down nobody gets anything. The line is the place to wait for its end.
+		// In a cool-down nobody gets anything. The queue is the place to wait for its end.
 		w.lists.contenders.leave(w)
 		return w.standAndTry(ctx, a)
 	}

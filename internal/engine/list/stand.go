@@ -26,7 +26,7 @@ func (w *waiter) olderAhead() int {
 	return w.firstLine(func(l engine.Line) bool { return !l.Came.IsZero() && l.Came.Before(w.since) })
 }
 
-// standAndTry asks for all parts when it is the turn of w in the line of the limiter that bound, and leaves the other lines. It
+// standAndTry asks for all parts when it is the turn of w in the wait queue of the limiter that bound, and leaves the other lines. It
 // reports false if the time of the caller is up.
 func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool, err error) {
 	for i := range w.parts {

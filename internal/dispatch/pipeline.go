@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A brokenFlight is the error of a call that got no reply in a flight with others.
-type brokenFlight struct{ error }
+// A brokenPipeline is the error of a call that got no reply in a pipeline with others.
+type brokenPipeline struct{ error }
 
-func (b brokenFlight) Unwrap() error { return b.error }
+func (b brokenPipeline) Unwrap() error { return b.error }
 
-// errGone reports that a hook has ended the goroutine of a flight, as a hook of a test does that fails it.
+// errGone reports that a hook has ended the goroutine of a pipeline, as a hook of a test does that fails it.
 var errGone = errors.New("redis: a hook has ended the goroutine that was sending commands")
 
 // send makes one attempt at each of the calls, and returns those whose callers it has not woken yet.
@@ -40,7 +40,7 @@ func (l *lane) send(calls []*call) []*call {
 	if l.node != nil {
 		ctx = context.WithValue(ctx, toNode{}, l.node)
 	}
-	unknown := l.pipeline(ctx, calls, nil)
+	unknown := l.exchange(ctx, calls, nil)
 	if len(unknown) > 0 {
 		// The scripts are not in the cache of Redis. One EVAL carries the text of each; the calls behind it find
 		// the script there, unless the cache is emptied once more.
@@ -50,7 +50,7 @@ func (l *lane) send(calls []*call) []*call {
 			}
 		}
 		flying, calls = unknown, unknown
-		for _, c := range l.pipeline(ctx, calls, map[*Script]bool{}) {
+		for _, c := range l.exchange(ctx, calls, map[*Script]bool{}) {
 			c.resend = true
 		}
 	}
@@ -61,9 +61,9 @@ func (l *lane) send(calls []*call) []*call {
 // wake tells the caller that its call has landed. The caller may use c for something else from then on.
 func (c *call) wake() { c.done <- struct{}{} }
 
-// pipeline makes one attempt at each of the calls in one round trip, and returns those for which Redis lacks the
+// exchange makes one attempt at each of the calls in one round trip, and returns those for which Redis lacks the
 // script; the others have their outcome. If texts is not nil, the first call of each script carries its text.
-func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bool) (unknown []*call) {
+func (l *lane) exchange(ctx context.Context, calls []*call, texts map[*Script]bool) (unknown []*call) {
 	cmds := make([]redis.Cmder, len(calls))
 	for i, c := range calls {
 		args := c.evalsha
@@ -104,7 +104,7 @@ func (l *lane) pipeline(ctx context.Context, calls []*call, texts map[*Script]bo
 		case l.node != nil && elsewhere(err):
 			c.resend = true // the client of the cluster or the ring knows where to
 		case Classify(err) == retry.Unknown && !panicked:
-			err = brokenFlight{err}
+			err = brokenPipeline{err}
 		}
 		c.reply, c.err = reply, err
 	}

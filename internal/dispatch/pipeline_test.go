@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestErrorsOfSomeCalls checks that each call of a flight gets its own reply.
+// TestErrorsOfSomeCalls checks that each call of a pipeline gets its own reply.
 func TestErrorsOfSomeCalls(t *testing.T) {
 	replies := map[string]error{
 		"3": nil,
@@ -48,9 +48,9 @@ func TestErrorsOfSomeCalls(t *testing.T) {
 	})
 }
 
-// TestFlightsThatKeepRedisForLong checks that the next flights have fewer calls after one that has taken Redis too
+// TestPipelinesThatKeepRedisForLong checks that the next pipelines have fewer calls after one that has taken Redis too
 // long, by its own clock, and that they grow again.
-func TestFlightsThatKeepRedisForLong(t *testing.T) {
+func TestPipelinesThatKeepRedisForLong(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
 		clocked := New("clocked", "return ARGV[1]", 1, 1)
 		clocked.Clock = func(reply []any) (time.Time, bool) { return reply[0].(time.Time), true }
@@ -61,7 +61,7 @@ func TestFlightsThatKeepRedisForLong(t *testing.T) {
 			return true
 		}
 		leave := func(calls int) {
-			h.flights, h.began = nil, time.Now()
+			h.pipelines, h.began = nil, time.Now()
 			for range calls {
 				h.wg.Go(func() {
 					cmd, _ := clocked.Command([]string{"k"}, "c")
@@ -83,7 +83,7 @@ func TestFlightsThatKeepRedisForLong(t *testing.T) {
 		require.Equal(t, []string{"500µs 2", "500µs 2"}, sizes[fewCalls:fewCalls+2])
 		require.Contains(t, strings.Join(sizes, ","), "s 64")
 
-		// One flight that takes long changes nothing.
+		// One pipeline that takes long changes nothing.
 		slow := 0
 		each = 0
 		quick := h.judge
@@ -135,10 +135,10 @@ func TestUnknownScripts(t *testing.T) {
 			synctest.Wait()
 		}
 		h.wg.Wait()
-		require.Equal(t, []string{"500µs 6: 1 2 3 4 o1 o2", "1ms 5: eval 2 3 4 eval o1 o2"}, h.flights)
+		require.Equal(t, []string{"500µs 6: 1 2 3 4 o1 o2", "1ms 5: eval 2 3 4 eval o1 o2"}, h.pipelines)
 
 		// The cache is emptied again behind the EVAL. Whoever meets that goes by itself.
-		h.flights, h.began = nil, time.Now()
+		h.pipelines, h.began = nil, time.Now()
 		flushes = func(name any) bool { return name == "x" && asked[name] == 1 || name == "y" && asked[name] == 2 }
 		h.fill()
 		for _, name := range []string{"x", "y", "z"} {
@@ -150,13 +150,13 @@ func TestUnknownScripts(t *testing.T) {
 			synctest.Wait()
 		}
 		h.wg.Wait()
-		require.Equal(t, []string{"500µs 3: x y z", "1ms 3: eval x y z"}, h.flights[:2])
-		require.ElementsMatch(t, []string{"1.5ms 1: y", "1.5ms 1: z", "2ms 1: eval y", "2ms 1: eval z"}, h.flights[2:])
+		require.Equal(t, []string{"500µs 3: x y z", "1ms 3: eval x y z"}, h.pipelines[:2])
+		require.ElementsMatch(t, []string{"1.5ms 1: y", "1.5ms 1: z", "2ms 1: eval y", "2ms 1: eval z"}, h.pipelines[2:])
 	})
 }
 
-// TestPanicInAFlight checks that the panic of a hook fails the calls of its flight and no others.
-func TestPanicInAFlight(t *testing.T) {
+// TestPanicInAPipeline checks that the panic of a hook fails the calls of its pipeline and no others.
+func TestPanicInAPipeline(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
 		h.fill()
 		h.trip = func(_ context.Context, cmds []redis.Cmder) {
@@ -179,7 +179,7 @@ func TestPanicInAFlight(t *testing.T) {
 	})
 }
 
-// TestHookThatEndsTheGoroutine checks that nobody waits for ever for a flight whose goroutine a hook has ended, as
+// TestHookThatEndsTheGoroutine checks that nobody waits forever for a pipeline whose goroutine a hook has ended, as
 // a test does that fails within the hook.
 func TestHookThatEndsTheGoroutine(t *testing.T) {
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
@@ -241,9 +241,9 @@ func (r rejection) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// TestConnectionThatBreaksInAFlight checks, on go-redis' own connections, that the calls which Redis has replied to
+// TestConnectionThatBreaksInAPipeline checks, on go-redis' own connections, that the calls which Redis has replied to
 // keep their replies, and that it is not known of the others whether they were executed.
-func TestConnectionThatBreaksInAFlight(t *testing.T) {
+func TestConnectionThatBreaksInAPipeline(t *testing.T) {
 	const calls, replied = 10, 4
 	var dials, commands int
 	rdb := redis.NewClient(&redis.Options{Addr: "fake:1", Protocol: 2, DisableIdentity: true, MaxRetries: 3, PoolSize: 1,
