@@ -93,7 +93,7 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 func TestGCRAIsATokenBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
-		a, b := bucket.idle(), GCRA{bucket.Rate, bucket.Burst}.idle()
+		a, b := bucket.idle(), GCRA(bucket).idle()
 		now, last := int64(1_790_000_000_000_000), decision{}
 		for range 100 {
 			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, bucket.Rate.micros()}).Draw(rt, "pass")
