@@ -177,7 +177,7 @@ func TestInvalidRules(t *testing.T) {
 		{limit(func(l *Limit) { l.Name = "{path.a}" }), "limits[0].name", "wildcard"},
 		{limit(func(l *Limit) { l.Name = "{a}" }), "limits[0].name", "not known"},
 		{limit(func(l *Limit) { l.Name = "{host.a}" }), "limits[0].name", "no parts"},
-		{limit(func(l *Limit) { l.Name = "{query.}" }), "limits[0].name", "which one"},
+		{limit(func(l *Limit) { l.Name = "{query.}" }), "limits[0].name", "needs a name"},
 		{limit(func(l *Limit) { l.Name = "{host|upper}" }), "limits[0].name", "hash is"},
 		{limit(func(l *Limit) { l.Name = "{host" }), "limits[0].name", "single {"},
 		{limit(func(l *Limit) { l.Name = "host}" }), "limits[0].name", "single }"},

@@ -414,7 +414,7 @@ func TestNothingBetweenPermitsAndSending(t *testing.T) {
 		_, err := w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Second})
 		require.NoError(t, err)
 		get(t, w.transport(base(ok), rules(w.limit("b", 5, time.Second))), "http://x/") // loads the scripts
-		asked := 0 // beside the scripts of the acquire, which may be two when it checks the state
+		asked := 0                                                                      // beside the scripts of the acquire, which may be two when it checks the state
 		w.rdb.AddHook(&faultHook{func(cmd redis.Cmder) error {
 			if !strings.HasPrefix(cmd.Name(), "eval") {
 				asked++

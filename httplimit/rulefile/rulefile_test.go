@@ -141,7 +141,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a tab", "rules:\n\t- a\n", 2, "", "cannot start"},
 		{"no JSON", "{\n\"rules\": [}\n", 2, "", "invalid"},
 		{"half of it", `{"rules": [`, 1, "", "unexpected"},
-		{"JSON and more", "{\"rules\": []}\n\n{}", 3, "", "more"},
+		{"JSON and more", "{\"rules\": []}\n\n{}", 3, "", "trailing data"},
 		{"JSON with an unknown field", "{\n\t\"rules\": [\n\t\t{\"nam\": \"a\"}\n\t]\n}", 3, "rules[0].nam", "unknown"},
 		{"JSON with a field twice", "{\"rules\": [{\"name\": \"a\",\n \"name\": \"b\"}]}", 2, "rules[0].name", "twice"},
 		{"JSON null", `{"rules": null}`, 1, "rules", "a list"},

@@ -315,7 +315,7 @@ func TestConnectionThatRedisRejects(t *testing.T) {
 	l := Of(rdb).single
 	calls := []*call{l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"}),
 		l.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "b"})}
-	require.Empty(t, l.pipeline(context.Background(), calls, nil))
+	require.Empty(t, l.exchange(context.Background(), calls, nil))
 	for _, c := range calls {
 		require.ErrorContains(t, c.err, "LOADING")
 		require.Equal(t, retry.NotExecuted, Failure(c.err).Outcome)
