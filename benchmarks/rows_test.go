@@ -148,7 +148,7 @@ func TestWorkNotDoneFails(t *testing.T) {
 		"limit, rejected but granted":   {loadRow{callers: 2, limiters: 1, duration: d, limits: true}, liar{limited, false}, "rejected"},
 		"costs, granted but rejected":   {costRow{calls: 5, many: 10}, liar{limited, true}, "of an empty limiter"},
 		"costs, rejected but granted":   {costRow{calls: 5, many: 10}, liar{limited, false}, "of 129 permits 0 were granted"},
-		"cluster, rejected but granted": {clusterRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{honest, false}, "rejected"},
+		"cluster, rejected but granted": {clusterRow{loadRow{callers: 2, limiters: 64, duration: 10 * d}}, liar{honest, false}, "rejected"},
 		"flights, rejected but granted": {flightsRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{limited, false}, "rejected"},
 		"returned unserved":             {waitersRow{20}, liar{honest, true}, "0 new permits"},
 	} {

@@ -89,7 +89,7 @@ func otherLanguage(t *testing.T, language string, proxied bool) {
 	p := newPlatform(t, proxied)
 	trusted := filepath.Join(t.TempDir(), "platform.pem")
 	args := []string{"--redis", "redis://" + redistest.Client(t).Options().Addr, "--allow", p.URL,
-		"--rules", rulesFor(t, redistest.Key(t), "200", "1050ms")}
+		"--rules", rulesFor(t, redistest.Key(t), "200", "1500ms")}
 	dir := filepath.Join(t.TempDir(), "ca")
 	if proxied {
 		require.NoError(t, os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}), 0o600))
