@@ -11,7 +11,7 @@ import (
 // A dingTerm writes coloured lines above a panel that shows the present row.
 type dingTerm struct {
 	out    io.Writer
-	colour bool
+	colour term.Colours
 	panel  []string // on the screen
 }
 
@@ -23,7 +23,7 @@ func (v *dingTerm) begin(i dingIntro) {
 }
 
 func (v *dingTerm) act(e dingEvent) {
-	v.scroll("", v.paint(term.Bold, visible(e.Text)), v.paint(term.Dim, dingHeader[0]), v.paint(term.Dim, dingHeader[1]))
+	v.scroll("", v.colour.Paint(term.Bold, visible(e.Text)), v.colour.Paint(term.Dim, dingHeader[0]), v.colour.Paint(term.Dim, dingHeader[1]))
 }
 
 func (v *dingTerm) second(r dingRow) {
@@ -34,10 +34,10 @@ func (v *dingTerm) second(r dingRow) {
 	case r.Banned > 0:
 		colour = term.Yellow
 	}
-	v.scroll(v.paint(colour, r.String()))
+	v.scroll(v.colour.Paint(colour, r.String()))
 }
 
-func (v *dingTerm) tell(e dingEvent) { v.scroll(v.paint(term.Bold+term.Yellow, e.String())) }
+func (v *dingTerm) tell(e dingEvent) { v.scroll(v.colour.Paint(term.Bold+term.Yellow, e.String())) }
 
 // now draws the panel.
 func (v *dingTerm) now(r dingRow) {
@@ -48,17 +48,17 @@ func (v *dingTerm) now(r dingRow) {
 	redis := "no limiter"
 	switch {
 	case r.CoolDown > 0:
-		redis = v.paint(term.Yellow, "nobody gets a permit for "+left(r.CoolDown))
+		redis = v.colour.Paint(term.Yellow, "nobody gets a permit for "+left(r.CoolDown))
 	case r.Free >= 0:
 		redis = fmt.Sprintf("the address has %d permits", r.Free)
 	}
 	gateway := fmt.Sprintf("most in any 1s %d (limit %d), penalties %d", r.Most, r.Limit, r.Penalties)
 	if r.Banned > 0 {
-		gateway += ", " + v.paint(term.Red, "the address is banned for "+left(r.Banned))
+		gateway += ", " + v.colour.Paint(term.Red, "the address is banned for "+left(r.Banned))
 	}
 	v.erase()
 	v.panel = []string{
-		v.paint(term.Dim, fmt.Sprintf("-- %5.1fs %s", r.At.Seconds(), strings.Repeat("-", 60))),
+		v.colour.Paint(term.Dim, fmt.Sprintf("-- %5.1fs %s", r.At.Seconds(), strings.Repeat("-", 60))),
 		fmt.Sprintf("fleet    sent %s; %d wait", strings.Join(services, ", "), r.Waiting),
 		"Redis    " + redis,
 		"gateway  " + gateway,
@@ -76,7 +76,7 @@ func (v *dingTerm) end(s dingSummary) {
 	for _, line := range s.lines() {
 		fmt.Fprintln(v.out, line)
 	}
-	fmt.Fprintln(v.out, v.paint(term.Bold+colour, s.String()))
+	fmt.Fprintln(v.out, v.colour.Paint(term.Bold+colour, s.String()))
 	v.out = io.Discard
 }
 
@@ -108,11 +108,4 @@ func (v *dingTerm) erase() {
 		fmt.Fprintf(v.out, "\x1b[%dA%s", len(v.panel), clearBelow)
 	}
 	v.panel = nil
-}
-
-func (v *dingTerm) paint(colour, text string) string {
-	if !v.colour {
-		return text
-	}
-	return colour + text + term.Plain
 }

@@ -16,7 +16,7 @@ import (
 type termView struct {
 	mu      sync.Mutex
 	out     io.Writer
-	colour  bool
+	colour  term.Colours
 	panel   int // lines of the panel on the screen
 	waiting []exchange
 	last    *redisKeys
@@ -46,7 +46,7 @@ func (v *termView) asked(e exchange) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.waiting = append(v.waiting, e)
-	v.scroll(e.Asked, v.paint(term.Dim, askLine(e)))
+	v.scroll(e.Asked, v.colour.Paint(term.Dim, askLine(e)))
 }
 
 func (v *termView) answered(e exchange) {
@@ -62,7 +62,7 @@ func (v *termView) answered(e exchange) {
 	if colour == "" {
 		colour = term.Yellow
 	}
-	v.scroll(e.Done, v.paint(colour, answerLine(e)))
+	v.scroll(e.Done, v.colour.Paint(colour, answerLine(e)))
 }
 
 func (v *termView) keys(now time.Duration, k *redisKeys) {
@@ -85,7 +85,7 @@ func (v *termView) end(s summary) {
 	for _, line := range v.keyLines(0, v.last) {
 		fmt.Fprintln(v.out, line)
 	}
-	fmt.Fprintf(v.out, "\n%s\n%s\n", s.counts(), v.paint(term.Bold+colour, s.String()))
+	fmt.Fprintf(v.out, "\n%s\n%s\n", s.counts(), v.colour.Paint(term.Bold+colour, s.String()))
 	v.out = io.Discard
 }
 
@@ -116,7 +116,7 @@ func (v *termView) erase() {
 }
 
 func (v *termView) panelLines(now time.Duration) []string {
-	lines := []string{v.paint(term.Dim, fmt.Sprintf("-- %5.1fs %s", now.Seconds(), strings.Repeat("-", 60)))}
+	lines := []string{v.colour.Paint(term.Dim, fmt.Sprintf("-- %5.1fs %s", now.Seconds(), strings.Repeat("-", 60)))}
 	var who []string
 	for _, w := range v.waiting {
 		who = append(who, fmt.Sprintf("%s num=%s %.1fs", visible(w.Client), visible(w.Num), (now-w.Asked).Seconds()))
@@ -130,11 +130,4 @@ func (v *termView) panelLines(now time.Duration) []string {
 		lines[i] += "\n"
 	}
 	return lines
-}
-
-func (v *termView) paint(colour, text string) string {
-	if !v.colour {
-		return text
-	}
-	return colour + text + term.Plain
 }

@@ -170,8 +170,8 @@ func (l *limiter) headIsStarvingLocked() bool {
 	return r != nil && r.rejected && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.first.since) > l.rate.Interval
 }
 
-// triesStandBehindLocked reports whether tries stand behind the queue, because its head is starving. Beside others the
-// head takes its permits ahead instead, and leaves to the tries what comes before.
+// triesStandBehindLocked reports whether tries stand behind the queue, because the first waiter is starving. Beside others it
+// takes its permits ahead instead, and leaves to the tries what comes before.
 func (l *limiter) triesStandBehindLocked() bool {
 	return l.waiters.n > 0 && !l.share.Contended() && l.headIsStarvingLocked()
 }

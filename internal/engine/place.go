@@ -79,7 +79,7 @@ func (x *Hold) dropLocked() bool {
 
 // A Place is where a caller waits in the queue that does not want the permits of this limiter alone. When it is the first and
 // the permits are due, no flight asks for it. Instead it gets its turn: it asks by itself, and until it leaves the place
-// or waits in the queue again, no flight leaves for that line. A Place is used by one goroutine.
+// or waits in the queue again, no flight leaves for that queue. A Place is used by one goroutine.
 type Place struct {
 	Handle   *Handle
 	Permits  int64

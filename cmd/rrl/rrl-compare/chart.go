@@ -24,7 +24,7 @@ func (v *compareTable) chart(c comparison) {
 	for _, o := range rows {
 		most = max(most, slices.Max(columns(c.perBin(o), bins)))
 	}
-	v.println(v.paint(term.Dim, fmt.Sprintf("admitted per %v; %c is up to %d, %c nothing", c.bin*time.Duration(bins), blocks[len(blocks)-1], most, blocks[0])))
+	v.println(v.colour.Paint(term.Dim, fmt.Sprintf("admitted per %v; %c is up to %d, %c nothing", c.bin*time.Duration(bins), blocks[len(blocks)-1], most, blocks[0])))
 	for i, o := range rows {
 		above := make([]bool, 0, chartColumns)
 		for n := range slices.Chunk(c.windows(o), bins) {
@@ -60,7 +60,7 @@ func (v *compareTable) row(heights []int64, most int64, above []bool) string {
 			part = append(part, blocks[(n*int64(len(blocks)-1)+most-1)/most])
 		}
 		if above[i] {
-			b.WriteString(v.paint(term.Red, string(part)))
+			b.WriteString(v.colour.Paint(term.Red, string(part)))
 		} else {
 			b.WriteString(string(part))
 		}

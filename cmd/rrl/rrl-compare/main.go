@@ -34,8 +34,8 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			"   0s..5s 100   100 requests, evenly from 0s up to but without 5s\n" +
 			"   1.5s 10      10 requests at once\n" +
 			"   2s 1 8       one request for 8 permits\n\n" +
-			"All limiters have the same limit. The capacities of the buckets and of the queue, the burst, the\n" +
-			"debt and what SmoothBursty stores are the permits of one interval, and the warm-up takes one\n" +
+			"All limiters have the same limit. The bursts, the capacity of the queue, the debt and what\n" +
+			"SmoothBursty stores are the permits of one interval, and the warm-up takes one\n" +
 			"interval. An RRateLimiter counts whole milliseconds, as Redisson does, so that its interval can\n" +
 			"be shorter by up to one.\n\n" +
 			"Several pictures are written to several files, with the name of the case or limiter before the\n" +

@@ -23,13 +23,13 @@ func newCompareView(out io.Writer, asJSON bool) compareView {
 	if asJSON {
 		return &compareJSON{out: out}
 	}
-	return &compareTable{out: out, colour: term.Is(out) && os.Getenv("NO_COLOR") == ""}
+	return &compareTable{out: out, colour: term.Colours(term.Is(out) && os.Getenv("NO_COLOR") == "")}
 }
 
 // A compareTable shows a table and a chart for each, at most 79 columns wide.
 type compareTable struct {
 	out    io.Writer
-	colour bool
+	colour term.Colours
 	ahead  bool // permits could be granted ahead of their time
 	err    error
 }
@@ -42,30 +42,23 @@ func (v *compareTable) println(lines ...string) {
 	}
 }
 
-func (v *compareTable) paint(colour, text string) string {
-	if !v.colour {
-		return text
-	}
-	return colour + text + term.Plain
-}
-
 func (v *compareTable) comparison(c comparison) {
 	v.ahead = v.ahead || c.wait > 0
 	about := wrapped(survey.Visible(c.name+": "+c.about), 79)
-	about[0] = v.paint(term.Bold, c.name) + about[0][len(c.name):]
+	about[0] = v.colour.Paint(term.Bold, c.name) + about[0][len(c.name):]
 	v.println(about...)
 	line := fmt.Sprintf("limit %v, %d permits asked", c.rate, c.asked().admitted)
 	if c.wait > 0 {
 		line += fmt.Sprintf(", turns up to %v ahead", c.wait)
 	}
 	v.println(line, "")
-	v.println(v.paint(term.Dim, fmt.Sprintf("%-15s %9s %9s %9s %9s %7s %8s %8s",
+	v.println(v.colour.Paint(term.Dim, fmt.Sprintf("%-15s %9s %9s %9s %9s %7s %8s %8s",
 		"limiter", "admitted", "rejected", "worst", "of limit", "bound", "waited", "told")))
 	for _, o := range c.outcomes {
 		row := fmt.Sprintf("%-15s %9d %9d %9d %9s %7d %8s %8s", o.limiter, o.admitted, o.rejected, o.worst,
 			o.ofLimit(c.rate.Permits), o.bound, short(o.waited), short(o.told))
 		if o.worst > c.rate.Permits {
-			row = v.paint(term.Red, row)
+			row = v.colour.Paint(term.Red, row)
 		}
 		v.println(row)
 	}

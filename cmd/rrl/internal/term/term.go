@@ -21,6 +21,17 @@ const (
 	Plain  = "\x1b[0m"
 )
 
+// Colours tells whether text is painted.
+type Colours bool
+
+// Paint returns text in that colour, or as it is without Colours.
+func (c Colours) Paint(colour, text string) string {
+	if !c {
+		return text
+	}
+	return colour + text + Plain
+}
+
 // Is reports whether f is a terminal that understands the sequences.
 func Is(f io.Writer) bool {
 	file, ok := f.(*os.File)
