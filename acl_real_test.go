@@ -105,7 +105,7 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	require.NoError(t, err)
 	require.True(t, ok)
 
-	// A large set is settled by audit and trim; members ahead of the clock, expired ones and a lost value are healed.
+	// A large set is settled by heal; members ahead of the clock, expired ones and a lost value are healed.
 	rate.MinGap = 0
 	require.NoError(t, l.SetRate(ctx, rate))
 	var members []redis.Z
@@ -123,7 +123,7 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	require.NoError(t, l.SetRate(ctx, rate, KeepState()))
 	_, err = l.Allow(ctx, 100)
 	require.NoError(t, err)
-	require.NoError(t, l.redis.Audit(ctx, permit.Type(typ), false))
+	require.NoError(t, l.redis.Heal(ctx, permit.Type(typ), permit.Checked))
 
 	// A waiter's tripwire, a reservation, and the refund of a caller that left.
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)

@@ -24,7 +24,7 @@ func (l *RateLimiter) Heal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.redis.Audit(ctx, permit.Type(r.Type), true); err != nil {
+	if err := l.redis.Heal(ctx, permit.Type(r.Type), permit.Lowered); err != nil {
 		return err
 	}
 	l.handle.Changed()

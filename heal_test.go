@@ -84,8 +84,8 @@ func TestMendsGrantNoMore(t *testing.T) {
 		"Heal": func(w *world, _ Rate) error { return w.l.Heal(w.ctx) },
 		check: func(w *world, r Rate) error {
 			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, Type: permit.Type(r.Type), Check: true, DryRun: true})
-			if a.Next == permit.Audit {
-				return w.l.redis.Audit(w.ctx, permit.Type(r.Type), false)
+			if a.Next == permit.Heal {
+				return w.l.redis.Heal(w.ctx, permit.Type(r.Type), permit.Checked)
 			}
 			return nil
 		},

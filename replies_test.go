@@ -55,7 +55,7 @@ func TestForeignReplies(t *testing.T) {
 			"Release":          func() error { return w.l.Release(w.ctx, 1) },
 			"SetRate":          func() error { return w.l.SetRate(w.ctx, overall(10, time.Second)) },
 			"Inspect":          func() error { _, err := w.l.Inspect(w.ctx); return err },
-			"audit":            func() error { return w.l.redis.Audit(w.ctx, permit.Overall, false) },
+			"Heal":             func() error { return w.l.redis.Heal(w.ctx, permit.Overall, permit.Checked) },
 			"TrySetRate":       func() error { _, err := w.l.TrySetRate(w.ctx, overall(10, time.Second)); return err },
 			"Expire":           func() error { _, err := w.l.Expire(w.ctx, time.Second); return err },
 			"ClearExpire":      func() error { _, err := w.l.ClearExpire(w.ctx); return err },
@@ -68,7 +68,7 @@ func TestForeignReplies(t *testing.T) {
 				require.Error(t, op(), "%s answered %v", name, reply)
 			}
 		}
-		for _, name := range []string{"Allow", "AvailablePermits", "Inspect", "audit"} {
+		for _, name := range []string{"Allow", "AvailablePermits", "Inspect", "Heal"} {
 			for _, reply := range []any{[]any{int64(0)}, []any{int64(0), int64(1)}, []any{int64(77)}, []any{int64(4)}, []any{int64(3)}} {
 				f.replies = []any{reply}
 				require.Error(t, operations[name](), "%s answered %v", name, reply)
@@ -87,12 +87,12 @@ func TestForeignReplies(t *testing.T) {
 			f.replies = nil
 		}
 		f.replies = flip(1)
-		require.NoError(t, operations["audit"](), "the next call will be told")
+		require.NoError(t, operations["Heal"](), "the next call will be told")
 		// So it does if the set changes during every look.
 		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
 		require.ErrorContains(t, operations["AvailablePermits"](), "faster")
 		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
-		require.NoError(t, operations["audit"]())
+		require.NoError(t, operations["Heal"]())
 		require.Empty(t, f.replies)
 		f.replies = []any{[]any{int64(5)}}
 		w.available(10)

@@ -154,7 +154,7 @@ func TestOperationsThatAreSentAgain(t *testing.T) {
 			holds(3, 3)
 			require.NoError(t, w.l.SetRate(w.ctx, rate, KeepState()))
 			holds(10, 3)
-			require.NoError(t, w.l.redis.Audit(w.ctx, permit.Type(rate.Type), false))
+			require.NoError(t, w.l.redis.Heal(w.ctx, permit.Type(rate.Type), permit.Checked))
 			holds(10, 3)
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
 			holds(10, 10)
@@ -193,23 +193,23 @@ func (w *world) overfill() {
 	w.setValue(2900 - used)
 }
 
-// TestTrimThatIsSentAgain checks that what is too much is taken out of a large set once, and to the permit, if something
+// TestHealThatIsSentAgain checks that what is too much is taken out of a large set once, and to the permit, if something
 // below this package sends the request again: the grants behind it are in use, and their permits must not be free.
-func TestTrimThatIsSentAgain(t *testing.T) {
+func TestHealThatIsSentAgain(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		inResends(t, overall(2000, time.Minute), func(t *testing.T, w *world, twice *resender) {
-			twice.only, twice.first = scripts.Trim, first
+			twice.only, twice.first = scripts.Heal, first
 			w.overfill()
 			used, _ := w.used()
-			require.NoError(t, w.l.redis.Audit(w.ctx, permit.Overall, false))
+			require.NoError(t, w.l.redis.Heal(w.ctx, permit.Overall, permit.Checked))
 			w.holds(w.l, 2000, used-900)
 		})
 	}
 }
 
-// TestTrimThatIsDoubled checks the same as TestTrimThatIsSentAgain with a proxy that doubles the request to a real
+// TestHealThatIsDoubled checks the same as TestHealThatIsSentAgain with a proxy that doubles the request to a real
 // server.
-func TestTrimThatIsDoubled(t *testing.T) {
+func TestHealThatIsDoubled(t *testing.T) {
 	redistest.NeedReal(t)
 	for _, lose := range []redistest.Loss{redistest.LoseNothing, redistest.LoseReply} {
 		s := redistest.Start(t)
@@ -226,7 +226,7 @@ func TestTrimThatIsDoubled(t *testing.T) {
 		used, _ := w.used()
 		w.setValue(2900 - used)
 		proxy.Judge(func(words []string) (f redistest.Fault) {
-			if strings.HasPrefix(words[0], "eval") && (words[1] == scripts.Trim.Sha || words[1] == scripts.Trim.Src) {
+			if strings.HasPrefix(words[0], "eval") && (words[1] == scripts.Heal.Sha || words[1] == scripts.Heal.Src) {
 				f.Twice = true
 				if doubled++; doubled == 2 {
 					f.Lose = lose
@@ -234,7 +234,7 @@ func TestTrimThatIsDoubled(t *testing.T) {
 			}
 			return f
 		})
-		require.NoError(t, w.l.redis.Audit(w.ctx, permit.Overall, false))
+		require.NoError(t, w.l.redis.Heal(w.ctx, permit.Overall, permit.Checked))
 		proxy.Judge(nil)
 		require.Greater(t, doubled, 1)
 		w.holds(w.l, 2000, used-900)

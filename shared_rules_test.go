@@ -70,16 +70,11 @@ func TestValueThatIsNone(t *testing.T) {
 			}{
 				{"available", phaseRow{0, "", before, []any{now, "", 0, 0}, "0", "0 1 6 now", nil}},
 				{"release", phaseRow{0, "", before, []any{1, 0, now}, "0", "0 0 7", with("7", phaseMember{-100, m21("ab", 'a', 0, 3)})}},
-				{"audit", phaseRow{0, "", before, []any{100, "", "", 0, 0}, "0", "0 1 0 6 10", with("6", before.members...)}},
+				{"heal", phaseRow{0, "", before, []any{"", now, 100}, "0", "0 1 0 10 0 0", with("6", before.members...)}},
 				{"reserve", phaseRow{0, "", before, []any{2, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
 				{"reserve", phaseRow{0, "ahead", before, []any{2, own(0, 0), 0, 0, now, 0, "me"}, "0", "0 0 10 1000 0 0 0 0", nil}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
 				{"give_back", phaseRow{0, "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, phaseMember{-100, m21("ab", 'a', 0, 1)})}},
-				{"trim", phaseRow{0, "", before, []any{0, 0, 2, before.members[0].member, 2}, "0", "2 0", with(v, phaseMember{-100, m21("ab", 'a', 0, 2)})}},
-				{"trim", phaseRow{0, "", before, []any{0, 0, 2, "a member that is gone", 2}, "0", "0 0", nil}},
-				{"trim", phaseRow{0, "", before, []any{0, 0, 1, before.members[0].member, 2}, "0", "0 0", nil}},
-				{"trim", phaseRow{0, "", before, []any{0, 1, 2, before.members[0].member, 2}, "0", "0 0", nil}},
-				{"trim", phaseRow{0, "", before, []any{2, 1, 0, "", 0}, "0", "0 0", nil}},
 				{"lift_cool_down", phaseRow{0, "", free, []any{now}, "0", "0 1", with(v, before.members...)}},
 			} {
 				require.NoError(t, run(&c.row, scriptText(t, c.script)), "%s, value %q", c.script, v)
@@ -130,7 +125,7 @@ func TestMalformedForAll(t *testing.T) {
 		}
 		for name, fields := range always {
 			test(name, "available", fields, "0", "4", now, "", 0, 0)
-			test(name, "audit", fields, "0", "4", 100, "", "", 0, 0)
+			test(name, "heal", fields, "0", "4", "", now, 100)
 			test(name, "cool_down", fields, "0", "4", 1000, 0, now, 21, 0)
 			test(name, "lift_cool_down", fields, "0", "4", now)
 			keeping[name] = fields
@@ -142,8 +137,8 @@ func TestMalformedForAll(t *testing.T) {
 			test(name, "reserve", fields, "0", "4", 2, own(0, 0), 0, 0, now, 0)
 			test(name, "release", fields, "0", "4", 1, 0, now)
 		}
-		for _, script := range []string{"audit", "give_back"} {
-			args := map[string][]any{"audit": {100, "", "", 0, 0}, "give_back": {m21("ab", 'a', 0, 4), "", 4}}[script]
+		for _, script := range []string{"heal", "give_back"} {
+			args := map[string][]any{"heal": {"", now, 100}, "give_back": {m21("ab", 'a', 0, 4), "", 4}}[script]
 			test("no interval at all", script, hash("interval", ""), "0", "1", args...)
 		}
 	})

@@ -175,21 +175,8 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 
 // fit makes the permits of another client fit the rate.
 func (s *scripts) fit(ctx context.Context, client int) error {
-	keys := s.of("1", client)
-	r, err := s.run(ctx, "audit", keys, "1", setBound, "", "", 0, 0)
-	if err != nil {
-		return err
-	}
-	part, member, stay := any(int64(0)), any(""), any(0)
-	for n := -r[3]; n > 0 || part != int64(0); {
-		list, err := s.texts["trim"].Run(ctx, s.rdb, keys, "1", n, 1, part, member, stay).Slice()
-		if err != nil || list[1] == int64(0) {
-			return err
-		}
-		part, member, stay = list[1], list[2], list[3]
-		n -= part.(int64)
-	}
-	return nil
+	_, err := s.run(ctx, "heal", s.of("1", client), "1", "check lowered", time.Now().UnixMilli(), setBound)
+	return err
 }
 
 // of returns the keys of a type: hash, value and permits.

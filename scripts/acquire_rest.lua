@@ -19,10 +19,10 @@
 -- ARGV[4]   the member to store when the first run is granted as a whole, in the format to write. Its
 --           random part is the request id; with the run's number in one byte it is that of each run
 -- ARGV[5]   words: replay this call may have run before under the same id; check that value and the permits in the
---           set add up to the rate, and make them; lowered the rate was lowered: a check that finds too much takes
---           it from value first, and not from the set; mark the scores that lie ahead of now, which is everybody's;
---           order: first come, first served: grant no run behind a request that does not fit; dry take nothing, and
---           keep nothing alive: say what would be granted; renew, with dry: keep the keys alive all the same
+--           set add up to the rate; healed: heal has just run, so that what it left is no reason to ask for it again;
+--           mark the scores that lie ahead of now, which is everybody's; order: first come, first served: grant no run
+--           behind a request that does not fit; dry take nothing, and keep nothing alive: say what would be granted;
+--           renew, with dry: keep the keys alive all the same
 -- ARGV[6]   now in ms, or empty for this server's TIME; may be left out, as may what follows
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
@@ -37,15 +37,13 @@
 --           soon, young, found, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was rejected can be granted, 0 when all were;
---           available: permits left after the call; again: 0 the answer is complete, 1 send the rest
---           at once, 2 the check is audit's, which reads a large set in steps, 3 wait is a lower bound, send again
---           with walked and permits; skew: ms that the newest score is ahead of now; soon: ms until the
+--           available: permits left after the call; again: 0 the answer is complete, 1 send the rest at once, with
+--           walked and permits, wait is a lower bound; 2 heal comes first; skew: ms that the newest
+--           score is ahead of now; soon: ms until the
 --           permits expire that may be taken then; young: permits that were taken within their grace;
 --           found: 1 when the tripwire was there, 2 more when it is there now; mine, theirs, ours: permits
 --           that this process, Redisson and other processes of this package hold among the newest 128
 --           grants, and those that a cool-down has not given back; processes: others whose callers wait.
---           When the call healed something, again is 4 more and four numbers of permits come last: the rate, when
---           value was lost; lost ones; ones beyond the rate; those of grants that are new ahead of now
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
@@ -91,20 +89,30 @@ do
 end
 
 --#use formats
-local MARK, TRIPWIRE = '\16~t~', '\16~w~' -- what these begin with
+local TRIPWIRE = '\16~w~' -- what one begins with
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 
 --#use permits_of
 
 --#use le32
 
+--#use instant
+-- How long a cool-down still lasts, when it ends, and when its re-opening ends, which may be later.
+local till = instant(cool_down)
+local cooling, ends = till - now, 0
+if cool_down and cooling <= 0 then
+  ends = math.max(till, instant(redis.call('HGET', KEYS[1], 'reopenUntil')))
+end
+
+--#use members
+
 -- 4. Reclaim what has expired. The oldest go first, and a bounded number. Expired members that stay are legal:
--- Redisson reclaims lazily too. old holds the members that went and freed their permits.
+-- Redisson reclaims lazily too. In a cool-down they become part of it. old holds the members that went and freed their permits.
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
 local grace, young_most, young_age, tag, want, look = 0, 0, 0, 0, 0, '0'
 local limit = value and value >= wanted and 64 or 512
-local old, freed = nil, 0
+local old, freed = {}, 0
 do
   local due = now - interval
   if shared then
@@ -112,7 +120,9 @@ do
     grace, young_most, young_age, tag, want = tonumber(grace), tonumber(young_most), tonumber(young_age), tonumber(tag), tonumber(want)
     due = due - grace
   end
-  old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', due), 'LIMIT', 0, limit)
+  if cooling <= 0 then
+    old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', due), 'LIMIT', 0, limit)
+  end
   if #old > 0 then
     for i = 1, #old do
       freed = freed + permits_of(old[i])
@@ -121,18 +131,15 @@ do
   end
 end
 
--- What the reply tells beside what was granted. cooling is how long a cool-down still lasts.
-local skew, wait, again, walked, walked_permits, cooling = 0, 0, 0, 0, 0, 0
--- Permits that were healed: the rate, if value was lost; lost ones that are back; ones beyond the rate; those of grants
--- that were marked.
-local restored, regained, removed, dated = 0, 0, 0, 0
+-- What the reply tells beside what was granted.
+local skew, wait, again, walked, walked_permits = 0, 0, 0, 0, 0
 local soon, young, found, mine, theirs, ours, blocked, waiting, tags
 local gap, planted = 0, 0
 local function says(word)
   return string.find(ARGV[5], word, 1, true) ~= nil
 end
-local check, mark_ahead, in_order, take = says('check'), says('mark'), says('order'), not says('dry')
-local REST, AUDIT, WALK = 1, 2, 3 -- of again
+local in_order, take, healed = says('order'), not says('dry'), says('healed')
+local ON, HEAL = 1, 2 -- of again
 -- Bytes 4..7 of 21 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds
 -- them where it looks and the later ones find them at the end.
 local function member(run, n)
@@ -141,22 +148,6 @@ local function member(run, n)
     return sub(m, 1, 15) .. char(run - 1) .. p
   end
   return sub(m, 1, 4) .. p .. char(run - 1) .. sub(m, 10, 17) .. p
-end
-
--- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. seen_at
--- returns the instant, nil for other members.
-local function seen_at(m)
-  --#use seen
-end
-
--- A block is what a cool-down put there. block_at returns the instant of the grants whose place it took, 0
--- for permits that were free, and whether it joined the cool-down in phase 8; nil for other members.
-local function block_at(m)
-  --#use is_block
-  if at then
-    --#use block_instant
-    return t < 4294967296 and 0 or t, a >= 128
-  end
 end
 
 -- 5. Look who else waits. A tripwire is a member of one permit with score 0, and value is one less for it: no
@@ -219,37 +210,20 @@ do
   end
 end
 
--- 7. Settle what is left. A lost value is rebuilt from the set, below 0 if more than the rate is in use: then
--- the window has no room until that has expired. Over a set too large to add up in one call it starts at 0,
--- which no Redisson mistakes for a second burst, and the audit raises it. From here on stored is nil when value
--- has to be written anew.
+-- 7. Look at what is left. A lost value counts for nothing, and what is beyond the rate neither: somebody gave back
+-- more than was out, or the rate was lowered. heal settles both. fresh says that nobody has used the limiter yet, excess
+-- is what is beyond the rate.
+local fresh, lost, excess = false, false, 0
 do
   --#use whole
   if value then
     value = value + freed
+    excess = math.max(0, value - rate)
   else
-    restored = stored and rate or 0
-    value, stored = rate + 1, nil
+    fresh = not stored and redis.call('ZCARD', KEYS[3]) == 0
+    value, lost = fresh and rate or 0, not fresh
   end
-  if value > rate then
-    -- Lost; or somebody gave back more than was out, or the rate was lowered: what the set holds decides.
-    local was, size = value, redis.call('ZCARD', KEYS[3])
-    value = rate
-    if size <= 512 then
-      local members = redis.call('ZRANGE', KEYS[3], 0, -1)
-      for i = 1, #members do
-        value = value - permits_of(members[i])
-      end
-    end
-    if stored then
-      removed = was - value
-    elseif size > 0 then -- otherwise nobody has used it yet
-      restored = rate
-    end
-    if size > 512 then
-      value, again = 0, AUDIT
-    end
-  end
+  value = value - excess
   if (ARGV[9] or '') ~= '' then
     -- A walk is continued: what has been reclaimed since is no longer in front of it.
     walked, walked_permits = string.match(ARGV[9], '(%d+) (%d+)')
@@ -257,81 +231,27 @@ do
     walked_permits = math.max(0, tonumber(walked_permits) - (freed - cut))
   end
 end
+-- sick says that the limiter is to be healed; later, that the set is to be added up after this call.
+local sick, later = lost or excess > 0, false
+local function heals()
+  return sick and not healed
+end
 
---#use instant
-local till = instant(cool_down)
 -- A gap is at most an interval, and no less than nothing; nan, which is neither, is none.
-gap, cooling = tonumber(min_gap or 0) or 0, till - now
+gap = tonumber(min_gap or 0) or 0
 gap = gap > 0 and math.min(gap, interval) or 0
 if cooling > 0 then
-  -- 8. Obey the cool-down. What expires before its end joins it: grants of before, made by peers that do not
-  -- know of it, and whatever has become free. Each becomes a block that expires when it ends.
+  -- 8. Obey the cool-down. What expires before its end is to join it, and whatever has become free.
   do
-    --#use ms48
-    -- join puts n permits of the instant t into blocks, and returns how many it has put.
-    local function join(t, n)
-      local left = n
-      for k = 0, 1023 do
-        if left <= 0 then
-          break
-        end
-        local p, m = le32(math.min(left, 4294967295)), nil
-        local apart = t == 0 and now + k or k
-        if #ARGV[4] == LC0I then
-          m = ms48(t == 0 and apart % 4294967296 or t + floor(k / 32))
-          m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
-        else
-          m = ms48(t)
-          m = BLOCK .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(le32(apart), 1, 3) .. p
-        end
-        if redis.call('ZADD', KEYS[3], 'NX', till - interval, m) == 1 then
-          left = left - math.min(left, 4294967295)
-        end
-      end
-      return n - left
-    end
-    local early = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', till - interval), 'WITHSCORES', 'LIMIT', 0, 256)
-    if #early > 0 then
-      local times, sums = {}, {}
-      for i = 1, #early, 2 do
-        local m = early[i]
-        local t = block_at(m) or math.min(seen_at(m) or now, now, tonumber(early[i + 1]))
-        if t <= now - interval then
-          t = 0
-        end
-        if not sums[t] then
-          times[#times + 1], sums[t] = t, 0
-        end
-        sums[t] = sums[t] + permits_of(m)
-      end
-      redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #early / 2 - 1)
-      for i = 1, #times do
-        join(times[i], sums[times[i]])
-      end
-    end
-    if value > 0 and redis.call('ZCARD', KEYS[3]) <= 512 then
-      -- A peer's release gives nothing back: what it gives is in the blocks already.
-      local members, free = redis.call('ZRANGE', KEYS[3], 0, -1), rate
-      for i = 1, #members do
-        free = free - permits_of(members[i])
-      end
-      removed = removed + math.max(0, value - math.max(0, free))
-      value = math.min(value, math.max(0, free))
-    end
-    if value > 0 then
-      value = value - join(0, value)
-    end
-    again, wait = 0, cooling
+    wait = cooling
+    sick = sick or value > 0 or redis.call('ZCOUNT', KEYS[3], '-inf', string.format('(%.0f', till - interval)) > 0
+    again = heals() and HEAL or 0
   end
 else
-  -- 9. Forget a cool-down that is over. ends is when its re-opening ends, which may be later.
-  local ends = 0
+  -- 9. Forget a cool-down that is over.
   do
-    if cool_down then
-      ends = math.max(till, instant(redis.call('HGET', KEYS[1], 'reopenUntil')))
-      if ends <= now then
-        redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
-      end
+    if cool_down and ends <= now then
+      redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
     end
   end
 
@@ -353,7 +273,7 @@ else
   -- 11. Reclaim within the grace. Only as many permits are reclaimed as are granted: the others keep the instant
   -- at which they expired.
   do
-    if grace > 0 and young_most > 0 and value < wanted and #old < limit then
+    if grace > 0 and young_most > 0 and value < wanted and #old < limit and not heals() then
       local part = redis.call('ZRANGEBYSCORE', KEYS[3], now - interval - young_age, now - interval, 'LIMIT', 0, 64)
       local p, due = permits[1], 0
       for i = 1, #part do
@@ -378,207 +298,49 @@ else
     end
   end
 
-  -- lift lifts a block whose cool-down is over although the block is not: it was lifted or the limiter deleted
-  -- by somebody who could not name this set, or a shorter one came after it. Its permits become what they were:
-  -- grants of their own instant, or free. It returns what became free, nil for a member that stays.
-  local function lift(m, score)
-    local t, joined = block_at(m)
-    score = tonumber(score)
-    if not t or score + interval <= math.max(now, joined and till or ends) then
-      return nil
-    end
-    if t > 0 and (t > now + 32 or t > score + 32 or t < score - 63244800000) then
-      return nil -- a peer's random bytes: no block is longer than two times 366 days
-    end
-    t = math.min(t, now) -- equal blocks of 20 bytes are kept apart by their instant
-    if t <= now - interval then
-      redis.call('ZREM', KEYS[3], m)
-      value = value + permits_of(m)
-      return permits_of(m)
-    end
-    if redis.call('ZADD', KEYS[3], 'NX', t, #m == BC0I and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 0 then
-      return nil
-    end
-    redis.call('ZREM', KEYS[3], m)
-    return 0
-  end
-
-  if value < wanted and #old == limit then
-    again = REST -- there is more to reclaim
-  elseif value < wanted or check then
-    -- 12. Mark what lies ahead of the clock. A peer's is fast. Such members keep their score (moving it back would
-    -- hand a fast Java peer a second burst) and are marked with the instant at which they were first seen here; one
-    -- interval later they are spent. last is the newest member with its score, met is twice the number of members
-    -- ahead; moved says that the set may hold other members than it did.
-    local last, met, moved = nil, 0, false
-    do
+  -- 12. Look for what is to be healed. That are marks whose time is up, and what a peer that is fast has put ahead of
+  -- the clock; void blocks, which are the oldest members where they are not ahead, since all that was due sooner became
+  -- one; and permits that are lost or too many. A set that is too large to add up here is added up by heal afterwards.
+  do
+    local last = {}
+    if not sick and value < wanted and #old == limit then
+      again = ON -- there is more to reclaim
+    elseif not sick and (value < wanted or says('check')) then
       last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-      if #last > 0 and tonumber(last[2]) > now then
-        --#use ms48
-        -- is_due reports whether a member ahead is to be marked, or is a mark whose time is up.
-        local function is_due(m)
-          local since = seen_at(m)
-          if since and since <= now then
-            return since + interval <= now
-          end
-          return mark_ahead and #m >= 8 and not block_at(m)
-        end
-        -- tend does what is due for the members of a page, and counts for how many it has done it.
-        local tended = 0
-        local function tend(page)
-          for i = 1, #page, 2 do
-            local m, score = page[i], page[i + 1]
-            local since = seen_at(m)
-            if block_at(m) then
-              moved = lift(m, score) or moved
-            else
-              skew = math.max(skew, tonumber(score) - now)
-              if since and since + interval <= now then
-                redis.call('ZREM', KEYS[3], m)
-                value, tended = value + permits_of(m), tended + 1
-              elseif is_due(m) then
-                -- The place in this call and two random bytes keep marks of one instant apart. Where they are the
-                -- same all the same, another place does.
-                local p = sub(m, -4)
-                for k = 0, 3 do
-                  local marked = MARK .. p .. ms48(now) .. char(((i - 1) / 2 + 89 * k) % 256)
-                    .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
-                  if redis.call('ZADD', KEYS[3], 'NX', score, marked) == 1 then
-                    redis.call('ZREM', KEYS[3], m)
-                    tended = tended + 1
-                    if not since then
-                      dated = dated + permits_of(m)
-                    end
-                    break
-                  end
-                end
-              end
-            end
-          end
-        end
-        local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 192)
-        met = #ahead
-        tend(ahead)
-        if tended == 0 and met == 384 then
-          -- A page of marks whose time is not up stands before those that are due. Some of these are found by looks
-          -- at places that are evenly spaced, and other ones in each millisecond, and where they begin by bisection.
-          local lo = redis.call('ZCOUNT', KEYS[3], '-inf', string.format('%.0f', now)) - 1
-          local hi = redis.call('ZCARD', KEYS[3]) - 1
-          local step, found = math.max(1, floor((hi - lo) / 32)), is_due(last[1])
-          for at = lo + 1 + floor(now) % 65536 * 7919 % step, hi - 1, step do
-            if is_due(redis.call('ZRANGE', KEYS[3], at, at)[1]) then
-              hi, found = at, true
-              break
-            end
-            lo = at
-          end
-          while found and hi - lo > 1 do
-            local mid = floor((lo + hi) / 2)
-            if is_due(redis.call('ZRANGE', KEYS[3], mid, mid)[1]) then
-              hi = mid
-            else
-              lo = mid
-            end
-          end
-          if found then
-            tend(redis.call('ZRANGE', KEYS[3], hi, hi + 191, 'WITHSCORES'))
-          end
-        end
-        if tended > 0 and met == 384 then
-          last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-          again = value < wanted and REST or again
+      sick = #last == 0 and value < rate
+    end
+    if #last > 0 and tonumber(last[2]) > now then
+      local ahead = redis.call('ZRANGEBYSCORE', KEYS[3], string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 64)
+      ahead[#ahead + 1], ahead[#ahead + 2] = last[1], last[2]
+      for i = 1, #ahead, 2 do
+        local m, score = ahead[i], tonumber(ahead[i + 1])
+        sick = sick or is_void(m, score) or is_spent(m) or says('mark') and is_unmarked(m)
+        if not block_at(m) then
+          skew = math.max(skew, score - now)
         end
       end
     end
-
-    -- 13. Lift void blocks. Those that are not ahead are the oldest members, since all that was due
-    -- sooner became one; those that have just been lifted stand before them, so a later call would not see them.
-    do
-      local page = moved and 512 or 8
-      if #last > 0 and (value < wanted or moved) then
-        local oldest, at = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES'), 1
-        while at <= #oldest do
-          if lift(oldest[at], oldest[at + 1]) then
-            moved = true
-            if page == 8 then
-              page, at = 512, -1
-              oldest = redis.call('ZRANGE', KEYS[3], 0, page - 1, 'WITHSCORES')
-            end
-          end
-          at = at + 2
-        end
-      end
+    local oldest = #last > 0 and not sick and redis.call('ZRANGE', KEYS[3], 0, 7, 'WITHSCORES') or {}
+    for i = 1, #oldest, 2 do
+      sick = sick or is_void(oldest[i], tonumber(oldest[i + 1]))
     end
-
-    -- 14. Make value and the set add up to the rate. Too few permits were lost by a peer's
-    -- re-sent scripts, or by a rate raised while another client's state stayed: raising value to rate - used
-    -- can never exceed the window. Too many were left by a peer's release, which keeps the members, or by a rate
-    -- that was lowered over this state: every window would hold as many more.
-    do
-      local size = #last / 2
-      if size > 0 and (met > 0 or moved or check) then
-        size = redis.call('ZCARD', KEYS[3])
+    if #last > 0 and not sick and says('check') then
+      later = redis.call('ZCARD', KEYS[3]) > 512
+      local sum, all = value, later and {} or redis.call('ZRANGE', KEYS[3], 0, -1)
+      for i = 1, #all do
+        sum = sum + permits_of(all[i])
+        sick = sick or is_spent(all[i])
       end
-      if size == 0 then
-        regained = regained + math.max(0, rate - value)
-        value = rate
-      elseif check and size <= 512 then
-        local all, used = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), 0
-        for i = 1, #all, 2 do
-          local m = all[i]
-          local since = seen_at(m)
-          if since and since + interval <= now then
-            redis.call('ZREM', KEYS[3], m)
-            value, moved = value + permits_of(m), true
-          else
-            local free = lift(m, all[i + 1])
-            used, moved = used + permits_of(m) - (free or 0), moved or free
-          end
-        end
-        regained = regained + math.max(0, rate - used - value)
-        value = math.min(rate, math.max(value, rate - used))
-        local over = value + used - rate
-        removed = removed + over
-        if over > 0 and says('lowered') then
-          local less = math.max(0, math.min(over, value))
-          value, over = value - less, over - less
-        end
-        if over > 0 then
-          -- The oldest go, so that a release of Java's keeps what it gave.
-          if moved then
-            all = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
-          end
-          local i = 1
-          while over > 0 and permits_of(all[i]) <= over do
-            over = over - permits_of(all[i])
-            i = i + 2
-          end
-          if over > 0 then
-            local m, n = all[i], permits_of(all[i]) - over
-            --#use shrink
-            redis.call('ZADD', KEYS[3], all[i + 1], smaller)
-            redis.call('ZREM', KEYS[3], m)
-          end
-          -- The smaller member may stand before or behind the others of its score: so by name.
-          for j = 1, i - 2, 2 do
-            redis.call('ZREM', KEYS[3], all[j])
-          end
-        end
-      elseif check then
-        again = AUDIT
-      end
-      removed = removed + math.max(0, value - rate)
-      value = math.min(value, rate)
-      if moved and met == 384 and value < wanted and again == 0 then
-        again = REST -- there may be more blocks behind these
-      end
+      sick = sick or not later and sum ~= rate
     end
+    again = heals() and HEAL or again
   end
 
-  -- 15. Grant what fits. need is what the first request that is rejected asks for.
+  -- 13. Grant what fits. need is what the first request that is rejected asks for.
   local need
   do
     local spend = saving and math.min(value, young_most) or value
+    spend = again == HEAL and 0 or spend
     for i = 1, #permits do
       local p, n = permits[i], count[i]
       if not earlier and n > 0 and spend >= p and gap_left <= 0 and not (need and in_order) then
@@ -595,38 +357,34 @@ else
       if granted[i] >= 0 and granted[i] < n then
         if spend >= p and gap_left <= 0 and take and not (need and in_order) then
           -- One member holds no more, or the replay finds more free than the first call did.
-          again = math.max(again, REST)
+          again = math.max(again, ON)
         end
         need = need or p
       end
     end
   end
 
-  -- 16. Tell the wait. One more request fits when enough permits have come back, so the members are walked until
+  -- 14. Tell the wait. One more request fits when enough permits have come back, so the members are walked until
   -- then, oldest first.
   do
     if need and again == 0 and value < need then
       local at, last, budget, page = nil, nil, 512, 8
-      local rank, fresh, soon_at, gone = walked, 0, nil, 0
+      local rank, near, soon_at = walked, 0, nil
       while not (at and (soon_at or grace == 0)) and budget > 0 do
         page = math.min(page, budget)
         local part = redis.call('ZRANGE', KEYS[3], rank, rank + page - 1, 'WITHSCORES')
         rank = rank + page
         for i = 1, #part, 2 do
-          -- No grant is held for longer than an interval, whatever its score; a block is. A mark whose time is up
-          -- is spent. It is among these if its score has passed, otherwise phase 12 has found it.
+          -- No grant is held for longer than an interval, whatever its score; a block is.
           local m, due = part[i], tonumber(part[i + 1])
-          local since, spent = seen_at(m), false
+          local since = seen_at(m)
           if not block_at(m) then
             due = math.min(due, since or due, now)
-            spent = since and since <= now - interval
-          elseif lift(m, due) then
-            again = REST
+          else
+            sick = sick or is_void(m, due)
           end
-          if spent then
-            redis.call('ZREM', KEYS[3], m)
-            value, rank, gone, again = value + permits_of(m), rank - 1, gone + 1, REST
-          elseif not at then
+          sick = sick or since and since <= now - interval
+          if not at then
             walked = walked + 1
             walked_permits = walked_permits + permits_of(m)
             last = math.max(last or 0, due + interval)
@@ -634,11 +392,11 @@ else
               at = last
             end
           end
-          if grace == 0 and at or gone == 192 then
+          if grace == 0 and at then
             break
           elseif grace > 0 and not soon_at and due + interval >= now - young_age then
-            fresh = fresh + permits_of(m)
-            if value + fresh >= need then
+            near = near + permits_of(m)
+            if value + near >= need then
               soon_at = math.max(due + interval, at or 0)
             end
           end
@@ -649,18 +407,12 @@ else
         end
         page = page * 8
       end
-      if not at and again == 0 then -- otherwise the walk is not complete
-        if budget > 0 and (ARGV[9] or '') == '' then
-          -- The whole set and what is left do not make up one request: permits were lost.
-          regained = regained + math.max(0, rate - walked_permits - value)
-          value = math.max(value, rate - walked_permits)
-          again = REST
-        elseif budget > 0 then
-          again = AUDIT
-        else
-          again = WALK
-        end
+      if not at and budget == 0 then
+        again = ON -- the walk is not complete
+      elseif not at then
+        sick = true -- the whole set and what is left do not make up one request: permits were lost
       end
+      again = heals() and HEAL or again
       wait = math.max(1, (at or last or now + 1) + grace - now)
       soon = math.max(0, (soon_at or now + wait) - now)
     elseif need and again == 0 and saving then
@@ -671,7 +423,7 @@ else
     end
   end
 
-  -- 17. Look who holds the newest grants. This is at a moment when nothing is free. A mark is Redisson's, whatever
+  -- 15. Look who holds the newest grants. This is at a moment when nothing is free. A mark is Redisson's, whatever
   -- lies in a block nobody's.
   do
     if shared and look == '1' and need and soon > 0 then
@@ -701,7 +453,7 @@ else
     end
   end
 
-  -- 18. Plant the tripwires. Those of the others stay, as long as they are not from callers that have long been
+  -- 16. Plant the tripwires. Those of the others stay, as long as they are not from callers that have long been
   -- served. Ours is planted anew while somebody waits.
   do
     if shared and ARGV[1] == '0' and now - interval > 0 then
@@ -739,16 +491,17 @@ else
   end
 end
 
--- 19. Write what is left.
+-- 17. Write what is left.
 do
-  if not stored then
+  if fresh then
     redis.call('SET', KEYS[2], value)
-  elseif value ~= tonumber(stored) then
-    redis.call('INCRBY', KEYS[2], value - stored)
+  elseif not lost and value + excess ~= tonumber(stored) then
+    redis.call('INCRBY', KEYS[2], value + excess - stored)
   end
+  again = later and again == 0 and HEAL or again
 end
 
--- 20. Keep the keys alive. A cool-down must not end because nobody dares to call, and a call that takes nothing
+-- 18. Keep the keys alive. A cool-down must not end because nobody dares to call, and a call that takes nothing
 -- keeps nothing alive unless it is told to. ttl is that of the hash, 0 for none.
 local ttl
 do
@@ -757,12 +510,11 @@ do
   --#use ttl
 end
 
--- 21. Reply.
+-- 19. Reply.
 do
   local has = ttl > 0 and 1 or 0
-  local healed = restored > 0 or regained > 0 or removed > 0 or dated > 0
   local reply = {0, granted[1], wait, math.max(0, value + planted), now, rate, interval, keep,
-    healed and again + 4 or again, walked, walked_permits, skew, gap, has}
+    again, walked, walked_permits, skew, gap, has}
   for i = 2, #granted do
     reply[13 + i] = granted[i]
   end
@@ -777,10 +529,6 @@ do
     for i = 1, #tags do
       reply[n + i] = tags[i]
     end
-  end
-  if healed then
-    local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = restored, regained, removed, dated
   end
   return reply
 end

@@ -25,30 +25,29 @@ func Loaded() []*Script { return slices.Clone(loaded) }
 const use = "--#use "
 
 // Source returns the text of the script of that name in the folder scripts of files, as it is sent. Each line "--#use name"
-// is replaced by the file scripts/shared/name.lua, indented as the line is. A fragment uses no other.
+// is replaced by the file scripts/shared/name.lua, indented as the line is. A fragment may use others.
 //
 // Source panics if a file is not there, since the files are part of the program.
 func Source(files fs.FS, name string) string {
-	read := func(path string) string {
+	var out strings.Builder
+	var add func(path, indent string)
+	add = func(path, indent string) {
 		text, err := fs.ReadFile(files, path)
 		if err != nil {
 			panic(fmt.Errorf("ratelimiter: the script %s: %w", name, err))
 		}
-		return string(text)
-	}
-	var out strings.Builder
-	for line := range strings.Lines(read("scripts/" + name + ".lua")) {
-		indent, fragment, ok := strings.Cut(line, use)
-		if !ok || strings.Trim(indent, " ") != "" {
-			out.WriteString(line)
-			continue
-		}
-		for line := range strings.Lines(read("scripts/shared/" + strings.TrimSpace(fragment) + ".lua")) {
-			if line != "\n" {
+		for line := range strings.Lines(string(text)) {
+			inner, fragment, ok := strings.Cut(line, use)
+			switch {
+			case ok && strings.Trim(inner, " ") == "":
+				add("scripts/shared/"+strings.TrimSpace(fragment)+".lua", indent+inner)
+				continue
+			case line != "\n":
 				out.WriteString(indent)
 			}
 			out.WriteString(line)
 		}
 	}
+	add("scripts/"+name+".lua", "")
 	return out.String()
 }

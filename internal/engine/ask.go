@@ -22,36 +22,35 @@ type Asked struct {
 
 // Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
 func (h *Handle) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true})
+	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true}, permit.Sick)
 	return a, err
 }
 
 // Look is like [Handle.Peek], but keeps the limiter alive, as a call that takes permits does.
 func (h *Handle) Look(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true})
+	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true}, permit.Sick)
 	return a, err
 }
 
 // Ask asks for permits until the reply is complete. It does not wait in the queue.
 func (h *Handle) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, error) {
-	check, lowered := h.takeCheck()
-	return h.ask(ctx, permits, permit.Batch{Check: check, Lowered: lowered})
+	return h.ask(ctx, permits, permit.Batch{}, h.takeCheck())
 }
 
 // Check looks for permits that are lost or too many, if that is due, for a caller whose own calls do not check anything.
 func (h *Handle) Check(ctx context.Context, permits int64) error {
-	check, lowered := h.takeCheck()
-	if !check {
+	cause := h.takeCheck()
+	if cause == permit.Sick {
 		return nil
 	}
-	_, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true, Check: true, Lowered: lowered})
+	_, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true}, cause)
 	return err
 }
 
-// ask makes the call b, whose type, ID and runs it sets, until the reply is complete.
-func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, asked Asked, err error) {
-	b.Type, b.Runs = h.Type(), []permit.Run{{Permits: permits, Count: 1}}
-	audited := false
+// ask makes the call b, whose type, ID and runs it sets, until the reply is complete. It checks the state first unless
+// the cause is Sick.
+func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch, cause permit.HealCause) (a permit.Reply, asked Asked, err error) {
+	b.Type, b.Runs, b.Check = h.Type(), []permit.Run{{Permits: permits, Count: 1}}, cause != permit.Sick
 	for range maxAsks {
 		begin := time.Now()
 		b.ID = h.engine.cfg.Backends.NewID()
@@ -74,20 +73,19 @@ func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch) (a perm
 		b.Cursor = permit.Cursor{}
 		switch {
 		case a.Granted[0] > 0:
-			if a.Next == permit.Audit && b.Check {
-				_ = h.backend.Audit(ctx, b.Type, b.Lowered) // the grant stands in any case
+			if a.Next == permit.Heal {
+				_ = h.backend.Heal(ctx, b.Type, cause) // the grant stands in any case
 			}
 			return a, asked, nil
-		case a.Next == permit.Rest:
-		case a.Next == permit.Walk:
+		case a.Next == permit.On:
 			b.Cursor = a.Cursor
-		case a.Next == permit.Audit && !audited:
-			audited, b.Check = true, false
-			if err := h.backend.Audit(ctx, b.Type, b.Lowered); err != nil {
+		case a.Next == permit.Heal && !b.Healed:
+			b.Healed, b.Check = true, false
+			if err := h.backend.Heal(ctx, b.Type, cause); err != nil {
 				return permit.Reply{}, asked, err
 			}
-		case a.Next == permit.Done && !b.Check && !audited && h.takeAudit(a.Rate.Interval):
-			b.Check = true
+		case a.Next == permit.Done && !b.Check && !b.Healed && h.takeAudit(a.Rate.Interval):
+			b.Check, cause = true, permit.Checked
 		default:
 			return a, asked, nil
 		}
@@ -126,21 +124,21 @@ func (h *Handle) takeAudit(interval time.Duration) bool {
 	if now.Before(l.checks.nextAudit) {
 		return false
 	}
-	l.checks.postpone(now.Add(auditEvery(interval)))
+	l.checks.postpone(now.Add(checkEvery(interval)))
 	return true
 }
 
 // takeCheck is [checks.take] for a caller outside of the queue, for which each check is a call of its own. It makes the
 // limiter known, so that the next check has a time.
-func (h *Handle) takeCheck() (check, lowered bool) {
+func (h *Handle) takeCheck() permit.HealCause {
 	h.shard.lock()
 	defer h.shard.unlock()
 	l, now := h.shard.limiterLocked(h), time.Now()
-	check, lowered = l.checks.take(now, l.rate.Interval, 4*CheckSample)
+	cause := l.checks.take(now, l.rate.Interval, 4*CheckSample)
 	if l.checks.nextCheck.IsZero() {
 		l.checks.nextCheck = now.Add(time.Second) // no reply has reported the interval
 	}
-	return check, lowered
+	return cause
 }
 
 func (h *Handle) learnRate(a *permit.Reply, begin time.Time) {

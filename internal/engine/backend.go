@@ -16,7 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Backend is where the permits of one limiter are. Each of its methods except Audit makes one attempt. An
+// A Backend is where the permits of one limiter are. Each of its methods except Heal makes one attempt. An
 // error that is a *[retry.Error] occurred on the way to Redis; any other error is what Redis replied. The
 // methods are called without locks, and by several goroutines.
 type Backend interface {
@@ -30,8 +30,8 @@ type Backend interface {
 	// Probe makes one attempt at a write that changes nothing. It is rejected wherever the writes of the other methods
 	// are.
 	Probe(ctx context.Context, typ permit.Type) error
-	// Audit makes the permits left and those in use add up to the rate.
-	Audit(ctx context.Context, typ permit.Type, lowered bool) error
+	// Heal makes the permits left and those in use add up to the rate.
+	Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error
 }
 
 // A Backends has what the limiters of one Engine share.

@@ -21,8 +21,8 @@ type flight struct {
 	asked       time.Time // before the first call under the ID; what it grants is granted later
 	changes     int       // of the limiter, when the flight left
 	more        bool      // it goes on with the callers that are left
-	audit       bool      // it has to look for lost permits first
-	audited     bool
+	heal        bool      // the limiter is to be healed first
+	cause       permit.HealCause
 	healthProbe bool // it has no callers; it was allowed in order to probe Redis
 	inline      bool // it runs in the goroutine of its caller
 	handedOff   bool // it went on to another goroutine, under the same ID

@@ -141,8 +141,8 @@ func TestACallGoesOn(t *testing.T) {
 		reply := func(next permit.Next, c permit.Cursor) testworld.Fault {
 			return testworld.Fault{Reply: func(a *permit.Reply) { a.Next, a.Cursor = next, c }}
 		}
-		w.p.Next(reply(permit.Rest, permit.Cursor{}), reply(permit.Walk, permit.Cursor{Members: 512, Permits: 7}),
-			reply(permit.Walk, permit.Cursor{Members: 1024, Permits: 8}))
+		w.p.Next(reply(permit.On, permit.Cursor{}), reply(permit.On, permit.Cursor{Members: 512, Permits: 7}),
+			reply(permit.On, permit.Cursor{Members: 1024, Permits: 8}))
 		w.granted(4)
 		calls := w.p.Calls()
 		require.Len(t, calls, 4)
@@ -157,9 +157,9 @@ func TestACallGoesOn(t *testing.T) {
 	})
 }
 
-// TestAudits checks that calls that are rejected within one interval look for lost permits only once. If a reply
-// asks for an audit, the audit finds the lost permits and the requests are sent again.
-func TestAudits(t *testing.T) {
+// TestHeals checks that calls that are rejected within one interval look for lost permits only once. If a reply says that
+// the limiter is to be healed, it is, and the requests are sent again.
+func TestHeals(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(10)
 		w.at(2 * time.Second)
@@ -169,15 +169,15 @@ func TestAudits(t *testing.T) {
 			w.rejected(1, time.Second)
 		}
 		require.Equal(t, 100+1, w.p.Sent()-before)
-		require.Zero(t, w.calls("audit"))
+		require.Zero(t, w.calls("heal"))
 
 		w.at(4 * time.Second)
 		before = w.p.Sent()
-		w.p.Next(testworld.Fault{Reply: func(a *permit.Reply) { a.Next = permit.Audit }})
+		w.p.Next(testworld.Fault{Reply: func(a *permit.Reply) { a.Next = permit.Heal }})
 		r := w.try(3)
 		require.True(t, r.Granted)
-		require.Equal(t, 3, w.p.Sent()-before, "asked, audited, asked again")
-		require.Equal(t, 1, w.calls("audit"))
+		require.Equal(t, 3, w.p.Sent()-before, "asked, healed, asked again")
+		require.Equal(t, 1, w.calls("heal"))
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // A checkSchedule decides when the state of a limiter in Redis is checked: for permits that are lost, or are too many, and for its
 // TTL. The lock of the shard guards it.
 type checkSchedule struct {
-	nextAudit time.Time // the next audit, after a rejection
+	nextAudit time.Time // the next check, after a rejection
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
 	lowered   bool      // the new rate is lower
@@ -19,10 +19,10 @@ type checkSchedule struct {
 	noTTLUntil time.Time // until when the hash is assumed to have no TTL
 }
 
-// auditEvery returns how often to look for permits that are lost or too many. That is once an interval, but at
+// checkEvery returns how often to look for permits that are lost or too many. That is once an interval, but at
 // most every 50 ms, and at least every minute, because somebody else may have set a rate with a shorter
 // interval.
-func auditEvery(interval time.Duration) time.Duration {
+func checkEvery(interval time.Duration) time.Duration {
 	return min(max(interval, 50*time.Millisecond), time.Minute)
 }
 
@@ -32,9 +32,9 @@ func auditEvery(interval time.Duration) time.Duration {
 const CheckSample = 64
 
 // take reports whether the call that leaves now checks that the permits left and those in use add up to the
-// rate, even if nothing is rejected. If it does, no other call need do so for an interval. take also reports
-// whether the rate has been lowered since the last check.
-func (c *checkSchedule) take(now time.Time, interval time.Duration, sample uint32) (check, lowered bool) {
+// rate, even if nothing is rejected: it returns Lowered if the rate has been lowered since the last check, otherwise
+// Checked, and Sick if the call does not check. If it does, no other call need do so for an interval.
+func (c *checkSchedule) take(now time.Time, interval time.Duration, sample uint32) permit.HealCause {
 	often := interval
 	if often == 0 {
 		often = time.Minute // the interval is not known
@@ -43,19 +43,22 @@ func (c *checkSchedule) take(now time.Time, interval time.Duration, sample uint3
 	case c.suspect:
 	case now.Before(c.nextCheck):
 		c.unchecked = true
-		return false, false
-	case c.nextCheck.IsZero() || !c.unchecked && now.Sub(c.nextCheck)+auditEvery(often) > often:
+		return permit.Sick
+	case c.nextCheck.IsZero() || !c.unchecked && now.Sub(c.nextCheck)+checkEvery(often) > often:
 		if rand.Uint32N(sample) > 0 {
-			return false, false
+			return permit.Sick
 		}
 	}
-	lowered = c.lowered
+	cause := permit.Checked
+	if c.lowered {
+		cause = permit.Lowered
+	}
 	c.suspect, c.lowered, c.unchecked = false, false, false
-	c.nextCheck = now.Add(auditEvery(interval))
-	return true, lowered
+	c.nextCheck = now.Add(checkEvery(interval))
+	return cause
 }
 
-// postpone prevents audits and checks before the given instant.
+// postpone prevents checks before the given instant.
 func (c *checkSchedule) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
 
 // maxInterval is the longest interval that this package calculates with, so that several of them still fit a
@@ -73,7 +76,7 @@ func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	}
 	l.rate = r
 	if l.checks.nextCheck.IsZero() {
-		l.checks.nextCheck = begin.Add(auditEvery(r.Interval))
+		l.checks.nextCheck = begin.Add(checkEvery(r.Interval))
 	}
 	if share := l.shard.memory.Find(l.h.key); share != nil {
 		share.Learn(a, begin)

@@ -46,9 +46,9 @@ func (f *flight) flyInline() {
 // step asks once, and reports whether the flight goes on, which it does until all of its callers have an
 // outcome or wait in the queue again.
 func (f *flight) step() (more bool) {
-	if f.audit {
-		f.audit = false
-		f.auditNow()
+	if f.heal {
+		f.heal = false
+		f.healNow()
 		if !f.more {
 			return false
 		}
@@ -72,17 +72,20 @@ func (f *flight) step() (more bool) {
 	}
 	f.land(&a, begin)
 	f.refundUnclaimed()
-	return f.more || f.audit
+	return f.more || f.heal
 }
 
-// auditNow looks for permits that are lost or too many.
-func (f *flight) auditNow() {
+// healNow heals the limiter. In large sets that adds up the permits no more than 1 % of the time.
+func (f *flight) healNow() {
 	begin := time.Now()
-	_ = f.limiter.h.backend.Audit(context.WithoutCancel(f.ctx), f.Type, f.Lowered) // the next reply shows whether it worked
-	l := f.limiter
-	l.shard.lock()
-	l.checks.postpone(begin.Add(max(auditEvery(l.rate.Interval), 100*time.Since(begin))))
-	l.shard.unlock()
+	_ = f.limiter.h.backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.cause) // the next reply shows whether it worked
+	if f.cause != permit.Sick {
+		l := f.limiter
+		l.shard.lock()
+		l.checks.postpone(begin.Add(max(checkEvery(l.rate.Interval), 100*time.Since(begin))))
+		l.shard.unlock()
+	}
+	f.cause = permit.Sick
 }
 
 // refundGrace is how long a flight waits for the replies to its refunds before it goes on. The callers in the queue are

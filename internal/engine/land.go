@@ -33,25 +33,23 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	checked := f.Check
 	f.Cursor, f.more, f.Check = permit.Cursor{}, false, false
 	switch {
-	case a.Next == permit.Audit && !f.audited:
-		f.more, f.audit, f.audited = left, true, true
+	case a.Next == permit.Heal && !f.Healed:
+		f.more, f.heal, f.Healed = left, true, true
 	case !left:
 	case missed && !l.permitsAreKeptLocked() && !l.triesStandBehindLocked():
 		f.more, f.DryRun = true, false // those whom the permits were kept for have been served, or have left
-	case a.Next == permit.Rest || headLeft:
+	case a.Next == permit.On || headLeft:
 		f.more, f.Check = true, checked
-	case a.Next == permit.Walk:
-		f.more = true
-		if f.Runs[0].Permits == permits {
+		if f.Runs[0].Permits == permits && !headLeft {
 			f.Cursor = a.Cursor
 		}
-	case a.Next == permit.Done && !checked && !f.audited && !begin.Before(l.checks.nextAudit):
+	case a.Next == permit.Done && !checked && !f.Healed && !begin.Before(l.checks.nextAudit):
 		// Rejected. Look for lost permits now and then: at most once an interval, and in large sets no more than
 		// 1 % of the time.
-		l.checks.postpone(begin.Add(auditEvery(a.Rate.Interval)))
-		f.more, f.Check = true, true
+		l.checks.postpone(begin.Add(checkEvery(a.Rate.Interval)))
+		f.more, f.Check, f.cause = true, true, permit.Checked
 	default:
-		if a.Next == permit.Audit {
+		if a.Next == permit.Heal {
 			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // This file decides which flights leave, and when.
@@ -173,7 +174,8 @@ func (l *limiter) launchLocked(f *flight) {
 	f.local = l.shard.memory.Find(l.h.key)
 	f.NoTTL, f.Gap = f.begin.Before(l.checks.noTTLUntil), l.rate.MinGap > 0
 	if !f.DryRun {
-		f.Check, f.Lowered = l.checks.take(f.begin, l.rate.Interval, CheckSample)
+		f.cause = l.checks.take(f.begin, l.rate.Interval, CheckSample)
+		f.Check = f.cause != permit.Sick
 	}
 	l.flights = append(l.flights, f)
 	l.h.engine.calls.Add(1)

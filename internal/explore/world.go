@@ -133,6 +133,10 @@ type reply struct {
 
 // acquire asks for permits as the engine does, which goes on as each reply says. The id of the first call counts.
 func (w *world) acquire(p, l int, b permit.Batch) (reply, error) {
+	cause := permit.Sick
+	if b.Check {
+		cause = permit.Checked
+	}
 	limiter := w.limiters[p][l]
 	b.Type = w.Type
 	for range 9 {
@@ -145,17 +149,18 @@ func (w *world) acquire(p, l int, b permit.Batch) (reply, error) {
 		case a.Granted[0] < 0:
 			return reply{unset: true}, nil
 		}
-		if a.Next == permit.Audit {
-			if err := limiter.Audit(w.ctx, w.Type, b.Lowered); err != nil {
+		healed := b.Healed
+		if a.Next == permit.Heal && !healed {
+			if err := limiter.Heal(w.ctx, w.Type, cause); err != nil {
 				return reply{}, err
 			}
-			b.Check = false
+			b.Check, b.Healed = false, true
 		}
-		if a.Granted[0] > 0 || a.Next == permit.Done {
+		if a.Granted[0] > 0 || a.Next == permit.Done || healed && a.Next == permit.Heal {
 			return reply{granted: a.Granted[0] > 0, wait: a.Wait}, nil
 		}
 		b.Cursor = permit.Cursor{}
-		if a.Next == permit.Walk {
+		if a.Next == permit.On {
 			b.Cursor = a.Cursor
 		}
 	}

@@ -78,7 +78,7 @@ func (s *Share) tellAll(t *Reporter) error {
 		case rejection != nil:
 		case a.Granted[0] == 1:
 			pending = pending[1:]
-		case a.Next == permit.Rest:
+		case a.Next == permit.On:
 		case room < 1 || room >= d.Permits:
 			sent = maxReports // Redis has no room now
 		default:

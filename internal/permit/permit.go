@@ -112,7 +112,7 @@ type Batch struct {
 	Renew     bool      // keep the limiter alive as a call that takes permits does; with DryRun
 	Alone     bool      // an attempt before this one got no reply: it shares no round trip, so that others cannot break it
 	Check     bool      // check that the permits left and those in use add up to the rate
-	Lowered   bool      // the rate has been lowered; with Check
+	Healed    bool      // the limiter has just been healed, so that the reply is not Heal again
 	NoTTL     bool      // the limiter had no TTL a moment ago
 	Gap       bool      // the limiter had a gap a moment ago
 	At        time.Time // date the grant back to this instant; zero for now
@@ -143,10 +143,18 @@ type Allowance struct {
 type Next int64
 
 const (
-	Done  Next = iota // the reply is complete
-	Rest              // the same call, sent again, is granted more
-	Audit             // permits have been lost, or there are too many: an audit comes first
-	Walk              // the wait is not known yet: send the call again with the Cursor
+	Done Next = iota // the reply is complete
+	On               // the same call, sent again with the Cursor, is granted more or tells the wait
+	Heal             // the limiter is to be healed first
+)
+
+// A HealCause tells why a limiter is healed.
+type HealCause int
+
+const (
+	Sick    HealCause = iota // a reply is Heal
+	Checked                  // the state is checked now and then
+	Lowered                  // the rate has been lowered, or whoever asks for it believes the grants: what is left goes first
 )
 
 // A Reply is the reply to an acquire call.

@@ -48,8 +48,8 @@ func (l *Limiter) try(ctx context.Context, b *permit.Batch, s *Script, command f
 
 // usual reports whether b is what acquire decides, unless the limiter is in another state than usual.
 func usual(b *permit.Batch) bool {
-	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && !b.Check && !b.DryRun &&
-		!b.Gap && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
+	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && !b.Check && !b.Healed &&
+		!b.DryRun && !b.Gap && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
 }
 
 // usualCommand returns the command of acquire for b.
@@ -87,7 +87,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 		said bool
 		word string
 	}{
-		{b.Replay, "replay "}, {b.Check, "check "}, {b.Check && b.Lowered, "lowered "}, {b.InOrder, "order "},
+		{b.Replay, "replay "}, {b.Check, "check "}, {b.Healed, "healed "}, {b.InOrder, "order "},
 		{b.DryRun, "dry "}, {b.DryRun && b.Renew, "renew "},
 		{b.At.IsZero() && l.SharedClock, "mark "}, // a call dated back would mark every score
 	} {
@@ -195,7 +195,6 @@ func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (permit.Reply
 	if err := l.statusError(r); err != nil {
 		return permit.Reply{}, err
 	}
-	r = withoutHealed(r)
 	var o permit.Others
 	if n := 13 + len(b.Runs); b.Allowance.On && len(r) >= n+8 && r[n+7] >= 0 && r[n+7] <= int64(len(r)-n-8)/2 {
 		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2]&1 == 1, WireLeft: r[n+2]&2 == 2,

@@ -111,8 +111,10 @@ func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd [
 	raw, err := attempt(ctx, to, s, cmd)
 	call := permit.Call{Script: s.Name, Limiter: l.Name, Requests: requests, Duration: time.Since(begin), Err: err}
 	if err == nil {
-		call.Healed = healedOf(l.Scripts, s, raw)
-		if s == l.Scripts.GiveBack {
+		switch s {
+		case l.Scripts.Heal:
+			call.Healed = healedOf(raw)
+		case l.Scripts.GiveBack:
 			call.Refunded = refunded(raw, cmd)
 		}
 	}

@@ -44,7 +44,7 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 	if n[1] == 1 {
 		// There are too many permits for one call. The script has changed value as the rate has changed, so
 		// whatever happens here, no permit is granted beyond the rate.
-		err = l.Audit(ctx, r.Type, true)
+		err = l.Heal(ctx, r.Type, permit.Lowered)
 	}
 	if err == nil && n[2] == 1 {
 		err = l.fitClients(ctx)
@@ -60,7 +60,7 @@ func (l *Limiter) fitClients(ctx context.Context) error {
 		other := *l
 		other.Keys = NewKeys(l.Keys.Hash, id)
 		if other.Keys.Value != l.Keys.Value {
-			failed = allowed(other.Audit(ctx, permit.PerClient, true))
+			failed = allowed(other.Heal(ctx, permit.PerClient, permit.Lowered))
 		}
 		return failed == nil
 	})

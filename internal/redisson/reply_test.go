@@ -56,7 +56,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 	}
 	conn := NewConn(rdb, Config{Scripts: &Scripts{
 		Acquire: script("acquire", 3, 7).OptionalArgs(2), AcquireRest: script("acquire_rest", 3, 10).OptionalArgs(5), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
-		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 4, 9), Audit: script("audit", 3, 6), Trim: script("trim", 3, 6),
+		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 4, 9), Heal: script("heal", 3, 10).OptionalArgs(6),
 		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 5, 7), Available: script("available", 3, 5),
 		Release: script("release", 3, 4), Delete: script("delete", 7, 0), Expire: script("expire", 5, 3),
 		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0), Inspect: script("inspect", 3, 3),
@@ -104,7 +104,7 @@ func TestForeignReplies(t *testing.T) {
 		"release":      func() error { _, err := l.Release(ctx, permit.Overall, 1); return err },
 		"set_rate":     func() error { _, err := l.SetRate(ctx, permit.Rate{}, false, false); return err },
 		"inspect":      func() error { _, err := l.Inspect(ctx, permit.Overall); return err },
-		"audit":        func() error { return l.Audit(ctx, permit.Overall, false) },
+		"heal":         func() error { return l.Heal(ctx, permit.Overall, permit.Checked) },
 		"try_set_rate": func() error { _, err := l.TrySetRate(ctx, permit.Rate{}); return err },
 		"expire":       func() error { _, err := l.Expire(ctx, 1, "", ""); return err },
 		"clear_expire": func() error { _, err := l.ClearExpire(ctx); return err },
@@ -119,7 +119,7 @@ func TestForeignReplies(t *testing.T) {
 			require.NotErrorIs(t, err, errNoReply)
 		}
 	}
-	for _, name := range []string{"acquire", "acquire of many", "acquire beside others", "reserve", "available", "inspect", "audit"} {
+	for _, name := range []string{"acquire", "acquire of many", "acquire beside others", "reserve", "available", "inspect", "heal"} {
 		for _, reply := range []any{list(0), list(0, 1), list(77), list(4), list(3)} {
 			f.replies = []any{reply}
 			require.Error(t, operations[name](), "%s was replied %v", name, reply)
@@ -142,12 +142,12 @@ func TestForeignReplies(t *testing.T) {
 		require.Equal(t, permit.PerClient, other.Type)
 	}
 	f.replies = []any{list(2, 1)}
-	require.NoError(t, operations["audit"](), "the next call will be told")
+	require.NoError(t, operations["heal"](), "the next call will be told")
 	// A set that changes every time it is read is left alone.
 	f.replies = []any{list(5), list(5), list(5)}
 	require.ErrorContains(t, operations["available"](), "faster")
 	f.replies = []any{list(5), list(5), list(5)}
-	require.NoError(t, operations["audit"]())
+	require.NoError(t, operations["heal"]())
 	require.Empty(t, f.replies)
 }
 
@@ -171,12 +171,8 @@ func TestRepliesToAcquire(t *testing.T) {
 		"a part, with a wait":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate, NoTTL: true}},
 		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}},
 		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}},
-		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 3, 512, 77, 0, 7, 0, 1), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.Walk, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
-		"what was healed":         {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 0, 4), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Rest}},
-		"healed, of two runs":     {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 7, 512, 77, 0, 7, 0, 1, 0, 0, 8, 0), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.Walk, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
-		"healed, beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 4, 0, 0, 0, 7, 1, 20, 2, 3, 4, 5, 6, 8, 1, 300, 255, 301, 0, 1, 0, 0),
-			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond, Young: 2,
-				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 255}, Tags: []int64{301}}}},
+		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 1, 512, 77, 0, 7, 0, 1), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
+		"heal first":              {[]permit.Run{one}, false, list(0, 0, 500, 1, 1000, 10, 2000, 60000, 2, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}},
 		"beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 0, 0, 0, 0, 7, 1, 20, 2, 3, 4, 5, 6, 8, 1, 300, 255, 301),
 			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond, Young: 2,
 				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 255}, Tags: []int64{301}}}},
@@ -193,26 +189,19 @@ func TestRepliesToAcquire(t *testing.T) {
 	}
 }
 
-// TestHealedOf checks which replies tell of permits that were healed.
+// TestHealedOf checks what replies tell of permits that were healed.
 func TestHealedOf(t *testing.T) {
-	l, _ := forged(t)
 	for name, c := range map[string]struct {
-		script *Script
-		reply  any
-		want   permit.Healed
+		reply any
+		want  permit.Healed
 	}{
-		"granted":        {l.Scripts.Acquire, list(0, 4, 1000, 10, 2000, 60000, 0), permit.Healed{}},
-		"nothing":        {l.Scripts.AcquireRest, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 3, 0, 0, 9, 7, 1), permit.Healed{}},
-		"several":        {l.Scripts.AcquireRest, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 2, 4), permit.Healed{Value: 10, Lost: 3, Surplus: 2, Clock: 4}},
-		"another script": {l.Scripts.Reserve, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 5, 0, 0, 9, 7, 1, 10, 3, 2, 4), permit.Healed{}},
-		"not numbers":    {l.Scripts.AcquireRest, []any{"", "", "", "", "", "", "", "", int64(4), "", "", "", "", "", "x", nil, 1.5, int64(-3)}, permit.Healed{}},
-		"no list":        {l.Scripts.AcquireRest, int64(4), permit.Healed{}},
-		"audit, lost":    {l.Scripts.Audit, list(0, 1, -7, 3, 0), permit.Healed{Lost: 7}},
-		"audit, surplus": {l.Scripts.Audit, list(0, 1, 7, 3, 0), permit.Healed{Surplus: 7}},
-		"audit, value":   {l.Scripts.Audit, list(0, 1, 0, 3, 10), permit.Healed{Value: 10}},
-		"audit goes on":  {l.Scripts.Audit, []any{int64(0), int64(0), "a", "b", int64(4), int64(5)}, permit.Healed{}},
+		"done":        {list(0, 1, 4, 10, 3, 2), permit.Healed{Value: 10, Lost: 3, Surplus: 2, Clock: 4}},
+		"goes on":     {[]any{int64(0), int64(0), int64(4), int64(0), int64(0), int64(2), int64(1)}, permit.Healed{Clock: 4, Surplus: 2}},
+		"starts over": {list(5), permit.Healed{}},
+		"not numbers": {[]any{"", int64(1), int64(4)}, permit.Healed{}},
+		"no list":     {int64(4), permit.Healed{}},
 	} {
-		require.Equal(t, c.want, healedOf(l.Scripts, c.script, c.reply), name)
+		require.Equal(t, c.want, healedOf(c.reply), name)
 	}
 }
 
@@ -272,8 +261,7 @@ func TestAcquireCommand(t *testing.T) {
 	}{
 		"plain":       {permit.Batch{}, []any{"0", int64(2), int64(3), member, ""}},
 		"a replay":    {permit.Batch{Replay: true}, []any{"0", int64(2), int64(3), member, "replay "}},
-		"all flags":   {permit.Batch{Replay: true, Check: true, Lowered: true, InOrder: true, DryRun: true, NoTTL: true}, []any{"0", int64(2), int64(3), member, "replay check lowered order dry "}},
-		"only lower":  {permit.Batch{Lowered: true}, []any{"0", int64(2), int64(3), member, ""}},
+		"all flags":   {permit.Batch{Replay: true, Check: true, Healed: true, InOrder: true, DryRun: true, NoTTL: true}, []any{"0", int64(2), int64(3), member, "replay check healed order dry "}},
 		"PER_CLIENT":  {permit.Batch{Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, "", "", "", int64(3600000), "", ""}},
 		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, "", int64(77), "", int64(3600000), "", ""}},
 		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "512 700", ""}},

@@ -18,6 +18,9 @@ func (f *replyReader) number() int64 { return element[int64](f) }
 // text reads a text.
 func (f *replyReader) text() string { return element[string](f) }
 
+// any reads a number or a text.
+func (f *replyReader) any() any { return element[any](f) }
+
 // numbers reads the rest, which are numbers.
 func (f *replyReader) numbers() []int64 {
 	list := make([]int64, 0, len(f.list))

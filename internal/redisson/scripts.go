@@ -16,7 +16,7 @@ type Script struct {
 // op returns the name of the method that runs the script, for errors.
 func (s *Script) op() string {
 	switch s.Name {
-	case "audit", "trim":
+	case "heal":
 		return "Heal"
 	case "available":
 		return "AvailablePermits"
@@ -83,7 +83,7 @@ func (s *Script) WithCost(micros int) *Script {
 type Scripts struct {
 	Acquire, AcquireRest, AcquireAll                *Script
 	GiveBack, Reserve                               *Script
-	Audit, Trim                                     *Script
+	Heal                                            *Script
 	TrySetRate, SetRate, Available, Release, Delete *Script
 	Expire, ClearExpire, ExpireTime                 *Script
 	CoolDown, CoolDownUntil, LiftCoolDown           *Script

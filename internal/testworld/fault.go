@@ -26,9 +26,9 @@ var (
 
 // A Call is a call that a process made.
 type Call struct {
-	Op     string    // "acquire", "refund", "reserve", "audit", "acquire_all", "probe"
+	Op     string    // "acquire", "refund", "reserve", "heal", "acquire_all", "probe"
 	Key    string    // of the first limiter
-	ID     permit.ID // of what is granted or returned, on the first limiter; zero for an audit
+	ID     permit.ID // of what is granted or returned, on the first limiter; zero for a heal
 	At     time.Time
 	Replay bool
 	Batch  permit.Batch // for an acquire

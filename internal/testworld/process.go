@@ -276,10 +276,10 @@ func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
 	return err
 }
 
-// Audit makes an audit.
-func (l *Limiter) Audit(ctx context.Context, typ permit.Type, lowered bool) error {
-	_, err := l.p.send(Call{Op: "audit", Key: l.key}, func() error {
-		return l.redis.Audit(context.WithoutCancel(ctx), typ, lowered)
+// Heal heals the limiter.
+func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
+	_, err := l.p.send(Call{Op: "heal", Key: l.key}, func() error {
+		return l.redis.Heal(context.WithoutCancel(ctx), typ, c)
 	})
 	return err
 }

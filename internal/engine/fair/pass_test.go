@@ -19,7 +19,7 @@ func TestPassIsWhatTheFirstLeaves(t *testing.T) {
 	}{
 		{"30 are free and 40 expire together", permit.Reply{Available: 30, Cursor: permit.Cursor{Permits: 40}, Wait: time.Second, Rate: rate}, 10},
 		{"just enough expires", permit.Reply{Available: 30, Cursor: permit.Cursor{Permits: 30}, Wait: time.Second, Rate: rate}, 0},
-		{"the wait is not known", permit.Reply{Next: permit.Walk, Available: 90, Rate: rate}, 0},
+		{"the wait is not known", permit.Reply{Next: permit.On, Available: 90, Rate: rate}, 0},
 		{"a cool-down", permit.Reply{Available: 90, Wait: time.Minute, Rate: rate}, 0},
 		{"a minGap", permit.Reply{Available: 90, Rate: permit.Rate{Permits: 100, Interval: time.Second, MinGap: 1}}, 0},
 	} {

@@ -1,0 +1,317 @@
+-- heal: has value and the permits in the set add up to the rate, and nothing in the set that has no effect any more; a
+-- bounded part a call.
+--
+-- In a cool-down what expires before its end joins it. Otherwise members that lie ahead of the clock are marked, the
+-- marks whose time is up are spent, and void blocks are lifted, from the newest member to the clock and among the oldest.
+-- Where that has done something to a set that is too large to add up at once, it is enough, unless it is told to check.
+--
+-- Then the permits in the set are added up. The members counted so far are one unbroken range of ranks, named by its
+-- first and last member; a call extends it downwards to the oldest member and then upwards to the newest. Grants,
+-- reclaims and releases keep value + used as it is, so permits are missing exactly when value + used < rate at the instant
+-- at which the range covers the set, and there are too many exactly when it is more. Where the range has been cut
+-- meanwhile (reclaimed from below, released from above), its size tells, and the caller starts over.
+--
+-- It may run twice: what is done is not there any more, and a range that it has changed is not the one counted.
+--
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil
+-- KEYS[2]   string: permits left, of the type in ARGV[1]
+-- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
+-- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
+-- ARGV[2]   words: mark the scores that lie ahead of now, which is everybody's; long: write members of 20 bytes; check:
+--           add up whatever there is to do before; lowered: the rate was lowered: what is too much comes off value first
+-- ARGV[3]   now in ms, or empty for this server's TIME
+-- ARGV[4]   members to read in this call, about
+-- ARGV[5]   members changed so far; the last six are as the call before has replied, and left out to start
+-- ARGV[6]   members ahead of the clock that have been looked at, from the newest on
+-- ARGV[7]   oldest member counted so far
+-- ARGV[8]   newest member counted so far
+-- ARGV[9]   number of members counted so far, -1 before that and -2 after it
+-- ARGV[10]  their permits
+-- Returns   {0, done, marked, restored, lost, surplus, ...} done: 1, or 0 to go on with the last six arguments, which follow;
+--           what this call has healed: permits of grants that were marked; the rate when value was lost, otherwise 0;
+--           permits that were neither left nor in use; those beyond the rate
+--           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
+--           {5} the set changed under the range, start over
+
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
+local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
+--#use limiter
+--#use rate
+if malformed then
+  return {4}
+end
+local now = tonumber(ARGV[3])
+--#use now
+--#use instant
+local till = instant(conf[4])
+local ends = conf[4] and math.max(till, instant(conf[5])) or 0
+local cooling = till > now
+
+--#use formats
+local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+--#use permits_of
+--#use le32
+--#use ms48
+--#use members
+
+local function says(word)
+  return string.find(ARGV[2], word, 1, true) ~= nil
+end
+local budget = tonumber(ARGV[4])
+local tended, ahead, oldest, newest = tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0), ARGV[7] or '', ARGV[8] or ''
+local members, permits = tonumber(ARGV[9] or -1), tonumber(ARGV[10] or 0)
+local stored = redis.call('GET', KEYS[2])
+local value = tonumber(stored)
+--#use whole
+local marked, freed = 0, 0 -- freed are permits of members that went
+
+-- save writes value, to which n comes. Without a value there is nothing to add to: it is rebuilt at the end.
+local function save(n)
+  if value and n ~= 0 then
+    redis.call('INCRBY', KEYS[2], string.format('%.0f', n))
+  end
+end
+local restored, lost, surplus = 0, 0, 0
+local function done()
+  return {0, 1, marked, restored, lost, surplus}
+end
+local function go_on()
+  save(freed)
+  return {0, 0, marked, restored, lost, surplus, tended, ahead, oldest, newest, members, permits}
+end
+
+-- join puts n permits of the instant t into blocks of the cool-down, and returns how many it has put.
+local function join(t, n)
+  local left = n
+  for k = 0, 1023 do
+    if left <= 0 then
+      break
+    end
+    local p, m = le32(math.min(left, 4294967295)), nil
+    local apart = t == 0 and now + k or k
+    if says('long') then
+      m = ms48(t == 0 and apart % 4294967296 or t + floor(k / 32))
+      m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
+    else
+      m = ms48(t)
+      m = BLOCK .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(le32(apart), 1, 3) .. p
+    end
+    if redis.call('ZADD', KEYS[3], 'NX', till - interval, m) == 1 then
+      left = left - math.min(left, 4294967295)
+    end
+  end
+  return n - left
+end
+
+-- mark replaces a member that lies ahead of the clock, which is a peer's that is fast, by a mark with the instant at which
+-- it was first seen here. It keeps its score: moving it back would hand a fast Java peer a second burst. The place in
+-- this call and two random bytes keep marks of one instant apart. Where they are the same all the same, another place
+-- does.
+local function mark(m, score, place)
+  local p = sub(m, -4)
+  for k = 0, 3 do
+    local to = '\16~t~' .. p .. ms48(now) .. char((place + 89 * k) % 256) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
+    if redis.call('ZADD', KEYS[3], 'NX', score, to) == 1 then
+      redis.call('ZREM', KEYS[3], m)
+      marked = marked + (seen_at(m) and 0 or permits_of(m))
+      return true
+    end
+  end
+  return false
+end
+
+-- lift turns the permits of a void block into what they were: grants of their own instant, or free.
+local function lift(m)
+  local t = math.min(block_at(m), now) -- equal blocks of 20 bytes are kept apart by their instant
+  if t <= now - interval then
+    freed = freed + permits_of(m)
+  elseif redis.call('ZADD', KEYS[3], 'NX', t, #m == BC0I and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 0 then
+    return false
+  end
+  redis.call('ZREM', KEYS[3], m)
+  return true
+end
+
+-- tend does what is due for the members of a page, and returns for how many it has done it, 192 at most.
+local function tend(page)
+  local n = 0
+  for i = 1, #page, 2 do
+    local m, score, done = page[i], tonumber(page[i + 1]), false
+    if score <= now and byte(m, 2) ~= 126 and byte(m, 9) ~= 126 then
+      done = false -- neither a mark nor a block
+    elseif is_spent(m) then
+      redis.call('ZREM', KEYS[3], m)
+      freed, done = freed + permits_of(m), true
+    elseif is_void(m, score) then
+      done = lift(m)
+    elseif score > now and says('mark') and is_unmarked(m) then
+      done = mark(m, page[i + 1], (i - 1) / 2)
+    end
+    n = done and n + 1 or n
+    if n == 192 then
+      break
+    end
+  end
+  tended = tended + n
+  return n
+end
+
+if cooling then
+  -- What expires before the end of the cool-down joins it: grants of before, made by peers that do not know of it, and
+  -- whatever has become free. Each becomes a block that expires when it ends, before it goes: an emptied set would
+  -- lose its TTL.
+  local early = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', till - interval), 'WITHSCORES', 'LIMIT', 0, 256)
+  local times, sums = {}, {}
+  for i = 1, #early, 2 do
+    local m = early[i]
+    local t = block_at(m) or math.min(seen_at(m) or now, now, tonumber(early[i + 1]))
+    if t <= now - interval then
+      t = 0
+    end
+    if not sums[t] then
+      times[#times + 1], sums[t] = t, 0
+    end
+    sums[t] = sums[t] + permits_of(m)
+  end
+  for i = 1, #times do
+    join(times[i], sums[times[i]])
+  end
+  for i = 1, #early, 2 do
+    redis.call('ZREM', KEYS[3], early[i])
+  end
+  if #early == 512 then
+    return go_on()
+  end
+elseif members == -1 then
+  while true do
+    local page = redis.call('ZREVRANGE', KEYS[3], ahead, ahead + 255, 'WITHSCORES')
+    while #page > 0 and tonumber(page[#page]) <= now do
+      page[#page], page[#page - 1] = nil, nil
+    end
+    if #page == 0 then
+      break
+    end
+    local n = tend(page)
+    budget, ahead = budget - 256, ahead + (n == 0 and #page / 2 or 0)
+    if n == 192 or budget <= 0 then
+      return go_on()
+    end
+  end
+  -- Void blocks that are not ahead are the oldest members, since all that was due sooner became one. Marks are spent
+  -- there that have been passed by the clock.
+  if tend(redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES')) == 192 then
+    return go_on()
+  end
+end
+
+-- trim takes up to n permits out of a page of the oldest members, in a cool-down those before that nobody had, and
+-- returns how many it has taken.
+local function trim(n)
+  local page, over = redis.call('ZRANGE', KEYS[3], 0, 1023, 'WITHSCORES'), n
+  for pass = cooling and 1 or 2, 2 do
+    for i = 1, #page, 2 do
+      local m = page[i]
+      if over > 0 and m and (pass == 2 or block_at(m) == 0) then
+        local n = permits_of(m) - math.min(permits_of(m), over)
+        over, page[i] = over - permits_of(m) + n, false
+        if n > 0 then
+          --#use shrink
+          redis.call('ZADD', KEYS[3], page[i + 1], smaller)
+        end
+        redis.call('ZREM', KEYS[3], m)
+      end
+    end
+  end
+  return n - over
+end
+
+if members == -2 then
+  -- More is in use than the rate allows, and counted already: value is below 0. It does not rise above that.
+  local n = value and value < 0 and trim(-value) or 0
+  save(n)
+  return n > 0 and value + n < 0 and go_on() or done()
+end
+
+-- Add up the set.
+local card = redis.call('ZCARD', KEYS[3])
+if members == -1 then
+  if tended > 0 and card > budget and not says('check') and value and value + freed <= rate then
+    save(freed)
+    return done()
+  end
+  members = 0
+end
+local lo, hi = card, card - 1
+if members > 0 then
+  lo, hi = redis.call('ZRANK', KEYS[3], oldest), redis.call('ZRANK', KEYS[3], newest)
+  if not lo or not hi or hi - lo + 1 ~= members then
+    save(freed)
+    return {5}
+  end
+end
+-- add counts a page, unless something had to be done for it.
+local function add(page)
+  if not cooling and tend(page) > 0 then
+    return false
+  end
+  for i = 1, #page, 2 do
+    permits = permits + permits_of(page[i])
+  end
+  members, budget = members + #page / 2, budget - #page / 2
+  return true
+end
+if lo > 0 and budget > 0 then
+  local from = math.max(0, lo - budget)
+  local page = redis.call('ZRANGE', KEYS[3], from, lo - 1, 'WITHSCORES')
+  if not add(page) then
+    return go_on()
+  end
+  lo, oldest = from, page[1]
+  if newest == '' then
+    newest = page[#page - 1]
+  end
+end
+if lo == 0 and budget > 0 and hi < card - 1 then
+  local page = redis.call('ZRANGE', KEYS[3], hi + 1, hi + budget, 'WITHSCORES')
+  if not add(page) then
+    return go_on()
+  end
+  hi, newest = hi + #page / 2, page[#page - 1]
+end
+if lo > 0 or hi < card - 1 then
+  return go_on()
+end
+
+-- Settle. Of a value that was lost, or is beyond the rate, nothing is believed. Otherwise what is too much goes from the
+-- oldest members, so that a release by Java keeps what it gave, as far as those of a page stand for it, and the rest comes
+-- off value, below 0 if need be: then the window has no room until that has expired.
+if not stored and card == 0 then
+  return done() -- nobody has used it yet
+end
+local left = rate - permits
+if value then
+  local sum = value + freed + permits
+  lost, surplus = math.max(0, rate - sum), math.max(0, sum - rate)
+  if surplus > 0 and value + freed <= rate and not cooling and not says('lowered') then
+    left = left + trim(surplus)
+  end
+else
+  restored = rate
+end
+if left < 0 and says('lowered') then
+  left, members = left + trim(-left), -2
+end
+if cooling and left > 0 then
+  left = left - join(0, left)
+end
+if value then
+  save(left - value)
+else
+  redis.call('SET', KEYS[2], string.format('%.0f', left))
+  local ttl = redis.call('PTTL', KEYS[3])
+  if ttl >= 0 then
+    redis.call('PEXPIRE', KEYS[2], math.max(1, math.min(ttl, 9007199254740992))) -- it would fail on one near 2^63
+  end
+end
+freed = 0
+return left < 0 and members == -2 and go_on() or done()
