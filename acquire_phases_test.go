@@ -152,11 +152,11 @@ var phaseRows = []phaseRow{
 
 	{5, "another process waits, and stays", phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("cd", 0, -100)}, {-400, java(10)}}},
 		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0",
-		fmt.Sprint("0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 2 0 0 0 0 1 ", tagCD, " 0"),
+		fmt.Sprint("0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 0 1 0 0 0 0 1 ", tagCD, " 0"),
 		&phaseState{hash: hash(), value: "-2", members: []phaseMember{{-phaseNow, wire("cd", 0, -100)}, {-phaseNow, wire("ab", 0, 0)}, {-400, java(10)}}}},
 	{5, "what is free is saved up for it", phaseState{hash: hash(), value: "3", members: []phaseMember{{-phaseNow, wire("cd", 128, -100)}, {-400, java(6)}}},
 		waits(1, "", fmt.Sprint("50 0 -1 ", tagAB, " 0 0")), "0",
-		fmt.Sprint("0 0 50 4 now 10 1000 0 0 0 0 0 0 0 1 0 2 0 0 0 0 1 ", tagCD, " 128"),
+		fmt.Sprint("0 0 50 4 now 10 1000 0 0 0 0 0 0 0 1 0 0 1 0 0 0 0 1 ", tagCD, " 128"),
 		&phaseState{hash: hash(), value: "2", members: []phaseMember{{-phaseNow, wire("cd", 128, -100)}, {-phaseNow, wire("ab", 0, 0)}, {-400, java(6)}}}},
 
 	{6, "two of three requests were granted", phaseState{hash: hash(), value: "8", members: []phaseMember{{-100, own(0, 2)}}},
@@ -192,7 +192,7 @@ var phaseRows = []phaseRow{
 		asked(1, 1, ""), "0", "0 0 150 8 now 10 1000 0 0 0 0 0 100 0", nil},
 
 	{11, "as much as is granted", phaseState{hash: hash(), value: "0", members: []phaseMember{{-1050, m21("ab", 'a', 0, 4)}, {-300, java(6)}}},
-		waits(1, "", fmt.Sprint("120 1 200 ", tagAB, " 0 0")), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0",
+		waits(1, "", fmt.Sprint("120 1 200 ", tagAB, " 0 0")), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "0", members: []phaseMember{{-1050, m21("ab", 'a', 0, 3)}, {-300, java(6)}, {0, own(0, 1)}}}},
 
 	{12, "one ahead of the clock", phaseState{hash: hash(), value: "6", members: []phaseMember{{500, java(4)}}},
@@ -228,15 +228,15 @@ var phaseRows = []phaseRow{
 	{15, "this process, Redisson, another one, a block", phaseState{hash: hash("coolDown", at(-10), "reopenUntil", at(2000)), value: "0",
 		members: []phaseMember{{-300, m21("ab", 'a', 0, 3)}, {-200, m21("cd", 'a', 0, 2)}, {-100, java(4)}, {500, block(0, 1, false, "\x00\x00\x00")}}},
 		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 1")), "0",
-		fmt.Sprint("0 0 700 0 now 10 1000 0 0 1 3 0 0 0 700 0 2 3 4 2 1 0 ", tagCD),
+		fmt.Sprint("0 0 700 0 now 10 1000 0 0 1 3 0 0 0 700 0 0 1 3 4 2 1 0 ", tagCD),
 		&phaseState{hash: hash("coolDown", at(-10), "reopenUntil", at(2000)), value: "-1", members: []phaseMember{{-phaseNow, wire("ab", 0, 0)},
 			{-300, m21("ab", 'a', 0, 3)}, {-200, m21("cd", 'a', 0, 2)}, {-100, java(4)}, {500, block(0, 1, false, "\x00\x00\x00")}}}},
 
 	{16, "ours is planted anew", phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("ab", 7, -2000)}, {-400, java(10)}}},
-		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 7 0")), "0", "0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 3 0 0 0 0 0",
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 7 0")), "0", "0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 1 1 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "-1", members: []phaseMember{{-phaseNow, wire("ab", 7, 0)}, {-400, java(10)}}}},
 	{16, "nobody waits any more", phaseState{hash: hash(), value: "4", members: []phaseMember{{-phaseNow, wire("ab", 0, -10)}, {-400, java(5)}}},
-		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0",
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0",
 		&phaseState{hash: hash(), value: "4", members: []phaseMember{{-400, java(5)}, {0, own(0, 1)}}}},
 
 	{17, "added to what was there", phaseState{hash: hash("minGap", "1"), value: "10"}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",

@@ -12,7 +12,7 @@ import (
 // return, too.
 func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 	const hour, vvv, www = 3_600_000, "vvv", "www"
-	wants := func(permits, held int64) []any { return []any{permits, own(0, held), held, 0, now, 0, "me"} }
+	wants := func(permits, held int64) []any { return []any{permits, own(0, held), held, "", now, 0, "me"} }
 	grant := func(letter byte, permits int64) string { return m21("cd", letter, 0, permits) }
 	state := func(ahead, value string, members ...phaseMember) phaseState {
 		return phaseState{hash: hash(), ahead: ahead, value: value, members: members}
@@ -47,7 +47,7 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 			{"acquire_rest", phaseRow{14, "heal comes first", state("", "6", phaseMember{-100, marked(-1000, 4, vvv)}),
 				asked(7, 1, ""), "0", "0 0 1 6 now 10 1000 0 2 1 4 0 0 0", nil}},
 			{"acquire_rest", phaseRow{14, "of callers that wait", state("", "6", phaseMember{-100, marked(-1000, 4, vvv)}),
-				waits(7, "order", fmt.Sprint("120 0 -1 ", tagAB, " 0 0")), "0", "0 0 120 6 now 10 1000 0 2 1 4 0 0 0 120 0 2 0 0 0 0 0",
+				waits(7, "order", fmt.Sprint("120 0 -1 ", tagAB, " 0 0")), "0", "0 0 120 6 now 10 1000 0 2 1 4 0 0 0 120 0 0 1 0 0 0 0 0",
 				after("", "5", phaseMember{-phaseNow, wire("ab", 0, 0)}, phaseMember{-100, marked(-1000, 4, vvv)})}},
 			{"acquire_rest", phaseRow{14, "a moment too early", state("", "6", phaseMember{-100, marked(-999, 4, vvv)}),
 				asked(7, 1, ""), "0", "0 0 1 6 now 10 1000 0 0 1 4 0 0 0", nil}},
@@ -86,13 +86,13 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 // TestWhoTakesPermitsAheadFirst checks in which order callers take permits ahead of their return: whoever has waited longest
 // comes first, and by name of those that have waited as long, until the first begins or says that nobody is to come before it.
 func TestWhoTakesPermitsAheadFirst(t *testing.T) {
-	const stand = 4
+	const stand = "stand"
 	ago := func(d int) int64 { return int64(phaseNow - d) }
 	entry := func(name string, end int, since int64) string { return fmt.Sprint(name, " ", phaseNow+end, " ", since) }
 	state := func(ahead string) phaseState {
 		return phaseState{hash: hash(), ahead: ahead, value: "0", members: []phaseMember{{-100, java(10)}}}
 	}
-	asks := func(flags int, since int64) []any { return []any{4, own(0, 0), 0, flags, now, 0, "me", since} }
+	asks := func(words string, since int64) []any { return []any{4, own(0, 0), 0, words, now, 0, "me", since} }
 	inPhases(t, func(t *testing.T, run func(row *phaseRow, src string) error) {
 		for _, c := range []struct {
 			name   string
@@ -119,7 +119,7 @@ func TestWhoTakesPermitsAheadFirst(t *testing.T) {
 				fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
 			{"what was claimed goes back", entry("me", 500, 0) + " " + entry("a", 500, ago(60)), asks(stand, ago(50)),
 				fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
-			{"whoever leaves", entry("a", 500, 0) + " " + entry("me", 500, ago(50)), []any{0, own(0, 0), 0, 0, now, 0, "me", 0},
+			{"whoever leaves", entry("a", 500, 0) + " " + entry("me", 500, ago(50)), []any{0, own(0, 0), 0, "", now, 0, "me", 0},
 				"0 0 0 0", entry("a", 500, 0)},
 		} {
 			after := state(c.after)

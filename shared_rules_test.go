@@ -71,8 +71,8 @@ func TestValueThatIsNone(t *testing.T) {
 				{"available", phaseRow{0, "", before, []any{now, "", 0, 0}, "0", "0 1 6 now", nil}},
 				{"release", phaseRow{0, "", before, []any{1, 0, now}, "0", "0 0 7", with("7", phaseMember{-100, m21("ab", 'a', 0, 3)})}},
 				{"heal", phaseRow{0, "", before, []any{"", now, 100}, "0", "0 1 0 10 0 0", with("6", before.members...)}},
-				{"reserve", phaseRow{0, "", before, []any{2, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
-				{"reserve", phaseRow{0, "ahead", before, []any{2, own(0, 0), 0, 0, now, 0, "me"}, "0", "0 0 10 1000 0 0 0 0", nil}},
+				{"reserve", phaseRow{0, "", before, []any{2, own(0, 0), 0, "", now, 0}, "0", "0 0 10 1000", nil}},
+				{"reserve", phaseRow{0, "ahead", before, []any{2, own(0, 0), 0, "", now, 0, "me"}, "0", "0 0 10 1000 0 0 0 0", nil}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
 				{"give_back", phaseRow{0, "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, phaseMember{-100, m21("ab", 'a', 0, 1)})}},
 				{"lift_cool_down", phaseRow{0, "", free, []any{now}, "0", "0 1", with(v, before.members...)}},
@@ -101,7 +101,7 @@ func TestValueOfAnySize(t *testing.T) {
 				{"acquire", phaseRow{0, "", before, asks(1, 1, 0), "0", fmt.Sprintf("0 %s now %s 1000 0 0", less, rate), after}},
 				{"acquire_rest", phaseRow{0, "", before, asked(1, 1, ""), "0", fmt.Sprintf("0 1 0 %s now %s 1000 0 0 0 0 0 0 0", less, rate), after}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0", after}},
-				{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, 0, now, 0}, "0", fmt.Sprintf("0 1 %s 1000", rate), after}},
+				{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", fmt.Sprintf("0 1 %s 1000", rate), after}},
 			} {
 				require.NoError(t, run(&c.row, scriptText(t, c.script)), "%s, value %q", c.script, v)
 			}
@@ -134,7 +134,7 @@ func TestMalformedForAll(t *testing.T) {
 			test(name, "acquire", fields, "0", "4", asks(1, 1, 0)...)
 			test(name, "acquire_rest", fields, "0", "4", asked(1, 1, "")...)
 			test(name, "acquire_all", fields, "0 1", "4 1", now, 0, 0, own(0, 1), "", "", "", "", "")
-			test(name, "reserve", fields, "0", "4", 2, own(0, 0), 0, 0, now, 0)
+			test(name, "reserve", fields, "0", "4", 2, own(0, 0), 0, "", now, 0)
 			test(name, "release", fields, "0", "4", 1, 0, now)
 		}
 		for _, script := range []string{"heal", "give_back"} {
@@ -159,7 +159,7 @@ func TestGrantThatBeginsLikeABlock(t *testing.T) {
 		}{
 			{"acquire_rest", phaseRow{0, "", before, asked(1, 1, ""), "0", "0 0 300 6 now 10 1000 0 0 0 0 0 100 0", nil}},
 			{"acquire_all", phaseRow{0, "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1", "0 1", nil}},
-			{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, 0, now, 0}, "0", "0 0 10 1000", nil}},
+			{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", "0 0 10 1000", nil}},
 			{"release", phaseRow{0, "", before, []any{4, 0, now}, "0", "0 0 10", state("100", "10")}},
 		} {
 			require.NoError(t, run(&c.row, scriptText(t, c.script)), c.script)
@@ -188,7 +188,7 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 				{"acquire", phaseRow{0, "", before, asks(1, 1, 0, 3_600_000), "1", "0 5 now 10 1000 0 0", &after}},
 				{"acquire_rest", phaseRow{0, "", before, asked(1, 1, "", "", 3_600_000, "", ""), "1", "0 1 0 5 now 10 1000 0 0 0 0 0 0 0", &after}},
 				{"acquire_all", phaseRow{0, "", before, []any{now, 0, 3_600_000, own(0, 1), "", "", "", "", ""}, "1 1", "0", &after}},
-				{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, 0, now, 3_600_000}, "1", "0 1 10 1000", &after}},
+				{"reserve", phaseRow{0, "", before, []any{1, own(0, 0), 0, "", now, 3_600_000}, "1", "0 1 10 1000", &after}},
 				{"release", phaseRow{0, "", before, []any{1, 3_600_000, now}, "1", "0 0 7", &smaller}},
 			} {
 				require.NoError(t, run(&c.row, scriptText(t, c.script)), "%s, %v", c.script, ttl)
@@ -238,7 +238,7 @@ func TestGapBelowZeroIsNone(t *testing.T) {
 			after.value, after.members = "-4", []phaseMember{{-100, java(10)}, {0, own(0, 4)}}
 			after.hash = hash("minGap", gap)
 			after.ahead = "a " + strconv.Itoa(phaseNow+1000) + " 0"
-			row := phaseRow{0, "", before, []any{4, own(0, 0), 0, 0, now, 0, "a"}, "0", "0 4 10 1000 4 900 1 0", &after}
+			row := phaseRow{0, "", before, []any{4, own(0, 0), 0, "", now, 0, "a"}, "0", "0 4 10 1000 4 900 1 0", &after}
 			require.NoError(t, run(&row, scriptText(t, "reserve")), "%q", gap)
 		}
 	})

@@ -43,7 +43,7 @@ var mutations = []struct {
 	{"a new rate keeps a grant that has expired", "set_rate",
 		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval - 1))", ""},
 	{"updateRate makes a limiter", "set_rate",
-		"if not was and flags", "if false and flags", ""},
+		"if not was and says", "if false and says", ""},
 	{"a lower rate leaves other clients more", "set_rate",
 		"or old > rate) and 1 or 0", "or old > rate) and 0 or 0", ""},
 	{"availablePermits counts a grant that expires in a millisecond", "available",
@@ -143,16 +143,16 @@ func (s *scripts) do(ctx context.Context, op twinOp) twinAnswer {
 	case "trySetRate":
 		return truth(s.run(ctx, "try_set_rate", s.keys[:1], op.rate, op.interval, op.keepAlive, op.typ, 0))
 	case "setRate", "setRateArgs", "updateRate":
-		flags := 0
+		words := ""
 		if op.name == "updateRate" {
-			flags++
+			words = "exists"
 		}
 		if op.keep {
-			flags += 2
+			words += " keep"
 		}
 		other := map[string]string{"0": "1", "1": "0"}[op.typ]
 		keys := append(s.of(op.typ, op.client), s.of(other, op.client)[1:]...)
-		r, err := s.run(ctx, "set_rate", keys, op.rate, op.interval, op.keepAlive, op.typ, now, flags, 0)
+		r, err := s.run(ctx, "set_rate", keys, op.rate, op.interval, op.keepAlive, op.typ, now, words, 0)
 		if err == nil && len(r) == 3 && r[2] == 1 {
 			err = s.fit(ctx, 1-op.client)
 		}

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,8 +54,7 @@ func (l *listLoser) judge(words []string) (f redistest.Fault) {
 		request, keys, replay = words[listMember], listKeys, words[listMember-2] == "1"
 	case words[2] == "3" && len(words) > oneMember && len(words[oneMember]) == 21:
 		request = words[oneMember]
-		flags, _ := strconv.Atoi(words[oneMember+1])
-		replay = flags%2 == 1
+		replay = strings.Contains(words[oneMember+1], "replay")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,14 +34,14 @@
 --           up, otherwise 0; 1 to look who holds the newest grants when nothing is free. May be left out
 -- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
 --           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
---           soon, young, found, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
+--           soon, young, found, stands, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was rejected can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest at once, with
 --           walked and permits, wait is a lower bound; 2 heal comes first; skew: ms that the newest
 --           score is ahead of now; soon: ms until the
 --           permits expire that may be taken then; young: permits that were taken within their grace;
---           found: 1 when the tripwire was there, 2 more when it is there now; mine, theirs, ours: permits
+--           found, stands: 1 when the tripwire was there, and is there now; mine, theirs, ours: permits
 --           that this process, Redisson and other processes of this package hold among the newest 128
 --           grants, and those that a cool-down has not given back; processes: others whose callers wait.
 --           {1} not initialised   {2, type} the hash has another type
@@ -133,12 +133,10 @@ end
 
 -- What the reply tells beside what was granted.
 local skew, wait, again, walked, walked_permits = 0, 0, 0, 0, 0
-local soon, young, found, mine, theirs, ours, blocked, waiting, tags
+local soon, young, found, stands, mine, theirs, ours, blocked, waiting, tags
 local gap, planted = 0, 0
-local function says(word)
-  return string.find(ARGV[5], word, 1, true) ~= nil
-end
-local in_order, take, healed = says('order'), not says('dry'), says('healed')
+--#use says
+local in_order, take, healed = says(ARGV[5], 'order'), not says(ARGV[5], 'dry'), says(ARGV[5], 'healed')
 local ON, HEAL = 1, 2 -- of again
 -- Bytes 4..7 of 21 repeat the permits, so that the 8-byte reader of Redisson 3.13.3 .. 3.16.3 finds
 -- them where it looks and the later ones find them at the end.
@@ -157,7 +155,7 @@ end
 local wires, cut, saving, wire_age = nil, 0, false, nil
 do
   if shared then
-    soon, young, found, mine, theirs, ours, blocked, waiting, tags = 0, 0, 0, 0, 0, 0, 0, {}, {}
+    soon, young, found, stands, mine, theirs, ours, blocked, waiting, tags = 0, 0, 0, 0, 0, 0, 0, 0, {}, {}
     wires = {}
     wire_age = function(b)
       local d, e, f = byte(b, 4, 6)
@@ -181,7 +179,7 @@ end
 -- 6. Look up an earlier grant. A call under this id that was granted something before is granted no more.
 local earlier = false
 do
-  if says('replay') then
+  if says(ARGV[5], 'replay') then
     local missing = {}
     for i = 1, #permits do
       local k = math.min(count[i], floor(4294967295 / permits[i]))
@@ -305,7 +303,7 @@ else
     local last = {}
     if not sick and value < wanted and #old == limit then
       again = ON -- there is more to reclaim
-    elseif not sick and (value < wanted or says('check')) then
+    elseif not sick and (value < wanted or says(ARGV[5], 'check')) then
       last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
       sick = #last == 0 and value < rate
     end
@@ -314,7 +312,7 @@ else
       ahead[#ahead + 1], ahead[#ahead + 2] = last[1], last[2]
       for i = 1, #ahead, 2 do
         local m, score = ahead[i], tonumber(ahead[i + 1])
-        sick = sick or is_void(m, score) or is_spent(m) or says('mark') and is_unmarked(m)
+        sick = sick or is_void(m, score) or is_spent(m) or says(ARGV[5], 'mark') and is_unmarked(m)
         if not block_at(m) then
           skew = math.max(skew, score - now)
         end
@@ -324,7 +322,7 @@ else
     for i = 1, #oldest, 2 do
       sick = sick or is_void(oldest[i], tonumber(oldest[i + 1]))
     end
-    if #last > 0 and not sick and says('check') then
+    if #last > 0 and not sick and says(ARGV[5], 'check') then
       later = redis.call('ZCARD', KEYS[3]) > 512
       local sum, all = value, later and {} or redis.call('ZRANGE', KEYS[3], 0, -1)
       for i = 1, #all do
@@ -484,7 +482,7 @@ else
         plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
       end
       if need then
-        found = found + 2
+        stands = 1
       end
       value = value - planted
     end
@@ -506,7 +504,7 @@ end
 local ttl
 do
   local least = cooling > 0 and cooling + interval or 0
-  local stay, idle = (take or says('renew')) and keep or 0, ARGV[8] or '0'
+  local stay, idle = (take or says(ARGV[5], 'renew')) and keep or 0, ARGV[8] or '0'
   --#use ttl
 end
 
@@ -520,12 +518,14 @@ do
   end
   if shared then
     local n = 13 + #granted
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = soon, young, found, mine
-    reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] = theirs, ours, blocked, #waiting / 2
-    for i = 1, #waiting do
-      reply[n + 8 + i] = waiting[i]
+    for i, v in ipairs({soon, young, found, stands, mine, theirs, ours, blocked, #waiting / 2}) do
+      reply[n + i] = v
     end
-    n = n + 8 + #waiting
+    n = n + 9
+    for i = 1, #waiting do
+      reply[n + i] = waiting[i]
+    end
+    n = n + #waiting
     for i = 1, #tags do
       reply[n + i] = tags[i]
     end

@@ -54,9 +54,7 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use ms48
 --#use members
 
-local function says(word)
-  return string.find(ARGV[2], word, 1, true) ~= nil
-end
+--#use says
 local budget = tonumber(ARGV[4])
 local tended, ahead, oldest, newest = tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0), ARGV[7] or '', ARGV[8] or ''
 local members, permits = tonumber(ARGV[9] or -1), tonumber(ARGV[10] or 0)
@@ -89,7 +87,7 @@ local function join(t, n)
     end
     local p, m = le32(math.min(left, 4294967295)), nil
     local apart = t == 0 and now + k or k
-    if says('long') then
+    if says(ARGV[2], 'long') then
       m = ms48(t == 0 and apart % 4294967296 or t + floor(k / 32))
       m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
     else
@@ -144,7 +142,7 @@ local function tend(page)
       freed, done = freed + permits_of(m), true
     elseif is_void(m, score) then
       done = lift(m)
-    elseif score > now and says('mark') and is_unmarked(m) then
+    elseif score > now and says(ARGV[2], 'mark') and is_unmarked(m) then
       done = mark(m, page[i + 1], (i - 1) / 2)
     end
     n = done and n + 1 or n
@@ -235,7 +233,7 @@ end
 -- Add up the set.
 local card = redis.call('ZCARD', KEYS[3])
 if members == -1 then
-  if tended > 0 and card > budget and not says('check') and value and value + freed <= rate then
+  if tended > 0 and card > budget and not says(ARGV[2], 'check') and value and value + freed <= rate then
     save(freed)
     return done()
   end
@@ -292,13 +290,13 @@ local left = rate - permits
 if value then
   local sum = value + freed + permits
   lost, surplus = math.max(0, rate - sum), math.max(0, sum - rate)
-  if surplus > 0 and value + freed <= rate and not cooling and not says('lowered') then
+  if surplus > 0 and value + freed <= rate and not cooling and not says(ARGV[2], 'lowered') then
     left = left + trim(surplus)
   end
 else
   restored = rate
 end
-if left < 0 and says('lowered') then
+if left < 0 and says(ARGV[2], 'lowered') then
   left, members = left + trim(-left), -2
 end
 if cooling and left > 0 then

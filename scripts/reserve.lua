@@ -24,8 +24,9 @@
 -- ARGV[2]   permits wanted in all, 0 to give back what is reserved
 -- ARGV[3]   the member of the reservation as if it held ARGV[4] permits, in the format to write
 -- ARGV[4]   permits that it is known to hold, 0 for none
--- ARGV[5]   flags, added up: 1 take all or nothing, with ARGV[8] what is free and no pause behind it, 2 it may hold others than ARGV[4]: a call has been lost,
---           4 with ARGV[8]: take nothing yet, only keep the place among those that take permits ahead
+-- ARGV[5]   words: whole take all or nothing, with ARGV[8] what is free and no pause behind it; unsure it may hold others
+--           than ARGV[4]: a call has been lost; stand, with ARGV[8]: take nothing yet, only keep the place among those that
+--           take permits ahead
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[8]   the caller in KEYS[4], in letters and digits, or empty to take what is plainly there. May be left out, as
@@ -80,8 +81,9 @@ local value = tonumber(stored)
 -- What is reserved. A release by others may have made it smaller, or a call have been lost: it is among
 -- the newest, and has the id. Nor need we know of a call that was sent again below us: its member is looked for
 -- before permits are taken for it a second time, and where too few are left for that.
-local mine, held, flags = nil, tonumber(ARGV[4]), tonumber(ARGV[5])
-local whole, unsure, stands = flags % 2 == 1, flags % 4 >= 2, flags >= 4
+local mine, held = nil, tonumber(ARGV[4])
+--#use says
+local whole, unsure, stands = says(ARGV[5], 'whole'), says(ARGV[5], 'unsure'), says(ARGV[5], 'stand')
 if held > 0 and redis.call('ZSCORE', KEYS[3], ARGV[3]) then
   mine = ARGV[3]
 elseif held == 0 and want > 0 and redis.call('ZSCORE', KEYS[3], member(want)) then

@@ -10,17 +10,17 @@
 -- ARGV[3]   keepAliveTime, ms, 0 for none
 -- ARGV[4]   type: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[5]   now in ms, or empty for this server's TIME
--- ARGV[6]   flags: 1 only a limiter that has a rate, 2 keep the permits in use, 4 write
---           blocks of the 20-byte format
+-- ARGV[6]   words: exists only a limiter that has a rate; keep the permits in use; long: write blocks of 20 bytes
 -- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, later, others} done; later: 1 but for the permits in use, of which there are too many for one
 --           call: value has changed as the rate has, below 0 if need be, and the caller settles it by audit and trim;
 --           others: 1 the permits of other clients may not fit the new rate, and the caller settles them as well
 
-local conf, flags = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate'), tonumber(ARGV[6])
+--#use says
+local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate')
 local was = conf[1]
-if not was and flags % 2 == 1 then
+if not was and says(ARGV[6], 'exists') then
   return {0}
 end
 redis.call('HSET', KEYS[1], 'rate', ARGV[1], 'interval', ARGV[2], 'keepAliveTime', ARGV[3], 'type', ARGV[4])
@@ -33,7 +33,7 @@ end
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
 local old = tonumber(conf[3])
 -- Those of other clients have keys that nobody can name here. They fit a rate that is not lower.
-local others = (was or conf[3] or flags % 4 >= 2) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
+local others = (was or conf[3] or says(ARGV[6], 'keep')) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
 --#use now
 
 --#use instant
@@ -62,7 +62,7 @@ local function free(n)
   repeat -- a call of the same instant may have put an equal one
     local stamp = ms48((now + k) % 4294967296)
     local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
-    if flags % 8 >= 4 then
+    if says(ARGV[6], 'long') then
       m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
     end
     k = k + 1
@@ -71,7 +71,7 @@ local function free(n)
 end
 
 local later = 0
-if flags % 4 < 2 or (was and was ~= ARGV[4]) then
+if not says(ARGV[6], 'keep') or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   if till <= now then

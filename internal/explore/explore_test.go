@@ -74,7 +74,7 @@ var mutations = []mutation{
 	{"a grant has no member", "acquire", "if granted > 0 and redis.call('ZADD'", "if false and redis.call('ZADD'", 0, "ask time", 3, "has no member"},
 	{"a grant expires 1 ms early", "acquire", "string.format('%d', now - interval), 'LIMIT'", "string.format('%d', now - interval + 1), 'LIMIT'", 0, "ask time", 5, "has no member"},
 	{"an evicted value is a new limiter", "acquire", " or not stored and redis.call('ZCARD', KEYS[3]) > 0 then", " then", 0, "ask evict time", 5, "more than 2|the window"},
-	{"a replay is not looked up", "acquire_rest", "if says('replay') then", "if false then", 0, "ask lose time", 5, "sends a call again"},
+	{"a replay is not looked up", "acquire_rest", "if says(ARGV[5], 'replay') then", "if false then", 0, "ask lose time", 5, "sends a call again"},
 	{"a call that arrives twice takes twice", "acquire", "left = redis.call('INCRBY', KEYS[2], taken)", "", 0, "ask twice time", 4, "do not add up"},
 	{"a refund gives back too much", "give_back", "math.min(tonumber(ARGV[4]), rate - value)", "rate - value", 0, "ask refund time", 5, "more than 2|the window"},
 	{"a refund leaves the member", "give_back", "redis.call('ZREM', KEYS[3], ARGV[2])", "", 0, "ask refund time", 4, "more than 2|the window"},

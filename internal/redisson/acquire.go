@@ -82,19 +82,9 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	if !b.At.IsZero() {
 		now = b.At.UnixMilli()
 	}
-	var words []byte
-	for _, w := range []struct {
-		said bool
-		word string
-	}{
-		{b.Replay, "replay "}, {b.Check, "check "}, {b.Healed, "healed "}, {b.InOrder, "order "},
-		{b.DryRun, "dry "}, {b.DryRun && b.Renew, "renew "},
-		{b.At.IsZero() && l.SharedClock, "mark "}, // a call dated back would mark every score
-	} {
-		if w.said {
-			words = append(words, w.word...)
-		}
-	}
+	words := words(word{b.Replay, "replay"}, word{b.Check, "check"}, word{b.Healed, "healed"}, word{b.InOrder, "order"},
+		word{b.DryRun, "dry"}, word{b.DryRun && b.Renew, "renew"},
+		word{b.At.IsZero() && l.SharedClock, "mark"}) // a call dated back would mark every score
 	// If these are too many for one member, the script writes smaller ones.
 	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
 	s, more := l.Scripts.AcquireRest, 0
@@ -196,10 +186,10 @@ func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (permit.Reply
 		return permit.Reply{}, err
 	}
 	var o permit.Others
-	if n := 13 + len(b.Runs); b.Allowance.On && len(r) >= n+8 && r[n+7] >= 0 && r[n+7] <= int64(len(r)-n-8)/2 {
-		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2]&1 == 1, WireLeft: r[n+2]&2 == 2,
-			Mine: r[n+3], Java: r[n+4], Kin: r[n+5], Blocked: r[n+6]}
-		o.Waiting, o.Tags = r[n+8:n+8+2*int(r[n+7])], r[n+8+2*int(r[n+7]):]
+	if n := 13 + len(b.Runs); b.Allowance.On && len(r) >= n+9 && r[n+8] >= 0 && r[n+8] <= int64(len(r)-n-9)/2 {
+		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2] == 1, WireLeft: r[n+3] == 1,
+			Mine: r[n+4], Java: r[n+5], Kin: r[n+6], Blocked: r[n+7]}
+		o.Waiting, o.Tags = r[n+9:n+9+2*int(r[n+8])], r[n+9+2*int(r[n+8]):]
 		r = r[:n:n]
 	} else if s == l.Scripts.Acquire || b.Allowance.On || len(r) != n {
 		return permit.Reply{}, l.badReply(s, raw)
@@ -269,22 +259,14 @@ func refunded(raw any, cmd []any) int64 {
 
 // Reserve makes one attempt at a reservation. Its errors are like those of [Limiter.Acquire].
 func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error) {
-	flags, ahead, fields := 0, "", 4
-	if v.Whole {
-		flags |= reserveWhole
-	}
-	if v.Unsure {
-		flags |= reserveUnsure
-	}
+	ahead, fields := "", 4
 	if v.Ahead {
 		ahead, fields = hex.EncodeToString(v.ID[:]), 8
 	}
-	if v.Stand {
-		flags |= reserveStand
-	}
+	words := words(word{v.Whole, "whole"}, word{v.Unsure, "unsure"}, word{v.Stand, "stand"})
 	s := l.Scripts.Reserve
 	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead(v.Type)), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
-		v.Held, flags, l.now(), l.KeyTTL.Milliseconds(), ahead, v.Since)
+		v.Held, words, l.now(), l.KeyTTL.Milliseconds(), ahead, v.Since)
 	if err != nil {
 		return permit.Reserved{}, err
 	}

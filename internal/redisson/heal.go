@@ -42,7 +42,8 @@ func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause)
 // to go on; nil to start over, since the set has changed.
 func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCause, members int, state HealState) (next HealState, done bool, err error) {
 	s := l.Scripts.Heal
-	args := append([]any{wire(typ), l.healWords(c), l.now(), members}, state...)
+	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Sick, "check"}, word{c == permit.Lowered, "lowered"})
+	args := append([]any{wire(typ), words, l.now(), members}, state...)
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), args...)
 	if err != nil {
 		return nil, false, err
@@ -64,23 +65,6 @@ func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCa
 		return nil, false, l.badReply(s, raw)
 	}
 	return next, done, nil
-}
-
-func (l *Limiter) healWords(c permit.HealCause) string {
-	words := ""
-	if l.SharedClock {
-		words = "mark"
-	}
-	if l.LongLength {
-		words += " long"
-	}
-	switch c {
-	case permit.Checked:
-		words += " check"
-	case permit.Lowered:
-		words += " check lowered"
-	}
-	return words
 }
 
 // healedOf returns what a call of heal has healed.

@@ -23,18 +23,9 @@ func (l *Limiter) TrySetRate(ctx context.Context, r permit.Rate) (bool, error) {
 // makes those fit whose keys it finds, which takes a look at the names of all keys of the server. With an error the
 // rate may have been set; set is true if it has been.
 func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (set bool, err error) {
-	flags := 0
-	if mustExist {
-		flags |= setRateMustExist
-	}
-	if keepState {
-		flags |= setRateKeepState
-	}
-	if l.LongLength {
-		flags |= setRateLc0I
-	}
+	words := words(word{mustExist, "exists"}, word{keepState, "keep"}, word{l.LongLength, "long"})
 	n, err := l.run(ctx, l.Scripts.SetRate, l.Keys.All(r.Type), r.Permits, r.Interval.Milliseconds(),
-		r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), flags, r.MinGap.Milliseconds())
+		r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), words, r.MinGap.Milliseconds())
 	if err != nil || n[0] == 0 {
 		return false, err
 	}

@@ -104,16 +104,19 @@ const (
 	statusUnusual
 )
 
-// The flags in ARGV[6] of set_rate.
-const (
-	setRateMustExist = 1
-	setRateKeepState = 2
-	setRateLc0I      = 4
-)
+// A word is part of an argument that consists of words, if it is said.
+type word struct {
+	said bool
+	word string
+}
 
-// The flags in ARGV[5] of reserve.
-const (
-	reserveWhole  = 1
-	reserveUnsure = 2
-	reserveStand  = 4
-)
+// words returns such an argument.
+func words(list ...word) []byte {
+	var b []byte
+	for _, w := range list {
+		if w.said {
+			b = append(append(b, w.word...), ' ')
+		}
+	}
+	return b
+}
