@@ -232,7 +232,6 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 		member := "\x10" + id[:3] + p + "\x00" + id + p
 		read := func(reply []int64) twinAnswer {
 			r = reply
-			r[8] &= 3 // 4 tells that something was healed
 			return twinAnswer{granted, r[2], r[3]}
 		}
 		unusual := words != ""
@@ -260,6 +259,11 @@ func (s *scripts) acquire(ctx context.Context, op twinOp, now int64) twinAnswer 
 		case r == nil || r[1] == 1:
 			return answer
 		case r[8] == 1: // the rest is to follow at once
+		case r[8] == 2 && !strings.Contains(words, "healed"):
+			if _, err := s.run(ctx, "heal", s.of(memory.typ, op.client), memory.typ, words, now, setBound); err != nil {
+				return twinAnswer{word: "!" + err.Error()}
+			}
+			words = "healed"
 		case r[8] != 0:
 			return twinAnswer{word: fmt.Sprint("!more than a small set: ", r)}
 		case words != "" || now < memory.nextAudit:
