@@ -9,14 +9,8 @@ import (
 )
 
 const (
-	// forever is longer than any request waits, and short enough to be added to a time.
-	forever = 10 * 365 * 24 * time.Hour
 	// dryRunDelay is how long a dry run waits for Redis at most.
 	dryRunDelay = 100 * time.Millisecond
-	// reserve is what a deadline leaves for the request itself, or a fifth of the time when that is
-	// less: a permit that comes with the deadline is lost, and http.Client.Timeout hides every error
-	// that comes after it. The limiter waits up to 10 ms for an answer that is on its way.
-	reserve = 20 * time.Millisecond
 )
 
 // maxPrepared is how often a request has its limiters' rates set: once for those that are new, and once for those that
@@ -28,6 +22,11 @@ func (c *call) admit() error {
 	if len(c.plan.rules) == 0 {
 		return nil
 	}
+	first := firstOf(c.req.Context())
+	if e, ok := first.earlier(); ok && !c.t.cfg.dryRun {
+		c.rejected(e)
+		return e
+	}
 	start := time.Now()
 	ctx, degraded := c.req.Context(), false
 	var err error
@@ -35,14 +34,14 @@ func (c *call) admit() error {
 		var cancel context.CancelFunc
 		ctx, cancel = c.context(dryRunDelay)
 		defer cancel()
-		degraded, err = c.acquire(ctx, 0, false)
+		degraded, err = c.acquire(ctx, patience{})
 	} else {
-		limit, byContext := c.patience(ctx)
-		degraded, err = c.acquire(ctx, limit, byContext)
+		degraded, err = c.acquire(ctx, c.patience(ctx))
 	}
 	if err != nil {
 		c.rejected(err)
 		if !c.t.cfg.dryRun {
+			first.note(err)
 			return err
 		}
 	}
@@ -69,29 +68,12 @@ func (c *call) rejected(err error) {
 	c.t.emit(e)
 }
 
-// patience returns how long the request may wait, and whether that follows from its context's deadline.
-func (c *call) patience(ctx context.Context) (limit time.Duration, byContext bool) {
-	limit = forever
-	if c.t.cfg.maxWait >= 0 {
-		limit = c.t.cfg.maxWait
-	}
-	limit = boundByContext(ctx, limit)
-	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline)
-		left -= min(reserve, left/5)
-		if left < limit {
-			return max(left, 0), true
-		}
-	}
-	return limit, false
-}
-
-// acquire acquires the permits of the whole plan within limit. It reports whether an outage policy granted any of them.
-func (c *call) acquire(ctx context.Context, limit time.Duration, byContext bool) (degraded bool, err error) {
-	end := time.Now().Add(limit)
+// acquire acquires the permits of the whole plan within p. It reports whether an outage policy granted any of them.
+func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err error) {
+	end := time.Now().Add(p.wait)
 	rejection := func(name string, wait time.Duration, reason Reason) error {
-		e := &Error{Limiter: name, Wait: wait, Reason: reason}
-		if byContext {
+		e := &Error{Limiter: name, Wait: wait, Reason: reason, MaxWait: p.wait, BoundBy: p.by}
+		if p.by == BoundDeadline {
 			e.Err = context.DeadlineExceeded
 		}
 		return e

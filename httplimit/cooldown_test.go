@@ -152,7 +152,7 @@ func TestCoolDownThatRedisMissed(t *testing.T) {
 		require.Equal(t, 1, sent)
 		require.Equal(t, time.Minute, w.until("a").Round(time.Second), "told as soon as Redis is back")
 
-		tr.cfg.maxWait = -1
+		tr.cfg.maxWait = time.Minute
 		get(t, tr, "http://x/")
 		require.Equal(t, 2, sent)
 		require.Equal(t, time.Minute, w.elapsed().Round(10*time.Millisecond))

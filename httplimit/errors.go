@@ -15,6 +15,17 @@ var ErrRejected = errors.New("httplimit: rejected before it was sent")
 // A Reason tells why a request was rejected. That of an [Event] may also be what a platform said.
 type Reason string
 
+// A Bound is what bounds the wait of a request.
+type Bound string
+
+// The bounds of an [Error]; the smallest that a request has counts.
+const (
+	BoundDeadline  Bound = "the deadline of its context"
+	BoundContext   Bound = "ContextWithMaxWait"
+	BoundTransport Bound = "WithMaxWait"
+	BoundDefault   Bound = "DefaultMaxWait" // for a request with none of the others
+)
+
 // The reasons of an [Error].
 const (
 	ReasonWait        Reason = "no permit in time"          // the permits take longer than the request may wait
@@ -31,8 +42,11 @@ const (
 type Error struct {
 	// Limiter is the name in Redis of the limiter that rejected the request; empty when none did.
 	Limiter string
-	// Wait is how long it takes until that limiter can grant the request; 0 when that is not known.
+	// Wait is how long it takes, at the least, until that limiter can grant the request; 0 when that is not known.
 	Wait time.Duration
+	// MaxWait is how long the request might wait, and BoundBy is what set that. Both are zero unless the wait was too long.
+	MaxWait time.Duration
+	BoundBy Bound
 	// Reason is one of the reasons above.
 	Reason Reason
 	// Err is the cause, if there is one: the context's error, which is context.DeadlineExceeded also
@@ -41,7 +55,7 @@ type Error struct {
 	Err error
 }
 
-// Error returns the reason, the limiter, the wait and the cause.
+// Error returns the reason, the limiter, the wait with its bound, and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(ErrRejected.Error())
@@ -52,6 +66,9 @@ func (e *Error) Error() string {
 			fmt.Fprintf(&b, ", %v to wait", e.Wait)
 		}
 		b.WriteString(")")
+	}
+	if e.BoundBy != "" {
+		fmt.Fprintf(&b, ", %v allowed by %s", e.MaxWait.Round(time.Millisecond), e.BoundBy)
 	}
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
@@ -65,5 +82,6 @@ func (e *Error) Is(target error) bool { return target == ErrRejected }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether the request's deadline was too early for the wait, as in net.Error.
+// Timeout reports whether the deadline of the request's context was too early for the wait, as in net.Error. It is false
+// where another bound ended the wait, and for a rejection by a rule.
 func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }

@@ -52,7 +52,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 
 func (w *world) transport(b http.RoundTripper, opts ...Option) *Transport {
 	w.t.Helper()
-	tr, err := New(w.client, append([]Option{WithBase(b), WithEvents(w.event)}, opts...)...)
+	tr, err := New(w.client, append([]Option{WithBase(b), WithEvents(w.event), WithMaxWait(48 * time.Hour)}, opts...)...)
 	require.NoError(w.t, err)
 	return tr
 }

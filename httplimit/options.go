@@ -15,9 +15,10 @@ type config struct {
 	rules       []Rule
 	detectors   []Detector
 	events      func(Event)
-	maxWait     time.Duration // negative: as long as the context allows
+	maxWait     time.Duration // negative: not set
 	rejectEarly bool
 	dryRun      bool
+	respond     bool // a rejection is a response
 	retries     int
 	peek        int
 	hold        time.Duration
@@ -54,8 +55,8 @@ func WithDetectors(detectors ...Detector) Option {
 func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } }
 
 // WithMaxWait bounds the wait for permits, beside the request's context; 0 rejects what cannot be sent
-// at once. The default is no bound but the context's: a request without a deadline waits for the end of
-// a cool-down, however far off.
+// at once. The default is no bound but the context's, and [DefaultMaxWait] for a request whose context sets none. With a
+// large d a request without a deadline waits for the end of a cool-down, however far off.
 func WithMaxWait(d time.Duration) Option {
 	return func(c *config) {
 		if c.maxWait = d; d < 0 {

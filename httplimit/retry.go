@@ -18,8 +18,7 @@ func (c *call) mayRetry(a *answer) bool {
 	if !a.verdict.Throttled || a.verdict.Banned || envelope.IsDoubted(a.verdict.Until, a.verdict.Asked) || !a.ended || c.t.cfg.dryRun {
 		return false
 	}
-	limit, _ := c.patience(c.req.Context())
-	return time.Until(a.until) < limit
+	return time.Until(a.until) < c.patience(c.req.Context()).wait
 }
 
 // repeatable reports whether a request may be executed twice: its method is idempotent (RFC 9110 §9.2.2), or the header

@@ -61,7 +61,8 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 }
 
 // RoundTrip waits for the permits that the request's rules ask for, sends it, and returns the platform's response. When
-// the limiters reject the request it returns an [*Error] and has sent nothing. It returns the base's errors unchanged.
+// the limiters reject the request it returns an [*Error], or the response of [WithRejectionResponse], and has sent
+// nothing. It returns the base's errors unchanged.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil {
 		return t.cfg.base.RoundTrip(req) // which says so
@@ -76,7 +77,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.rejected(err)
 		if !t.cfg.dryRun {
 			closeBody(req)
-			return nil, err
+			return c.rejection(err)
 		}
 	}
 	return c.run()
@@ -117,7 +118,7 @@ func (c *call) run() (*http.Response, error) {
 			if last != nil && c.req.Context().Err() == nil {
 				return last.response, nil
 			}
-			return nil, err
+			return c.rejection(err)
 		}
 		resp, err := c.t.cfg.base.RoundTrip(send)
 		arrived := time.Now()

@@ -38,6 +38,10 @@ func (no *rejection) write(w http.ResponseWriter) {
 	if no.after > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((no.after+time.Second-1)/time.Second), 10))
 	}
+	if no.Type == quotaExceeded { // SDKs that know these fields do not wait for the gateway again
+		h.Set("X-Should-Retry", "false")
+		h.Set("Stripe-Should-Retry", "false")
+	}
 	if no.header[0] != "" {
 		h.Set(no.header[0], no.header[1])
 	}

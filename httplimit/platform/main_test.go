@@ -54,7 +54,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 
 func (w *world) transport(b http.RoundTripper, opts ...httplimit.Option) *httplimit.Transport {
 	w.t.Helper()
-	tr, err := httplimit.New(w.client, append([]httplimit.Option{httplimit.WithBase(b), httplimit.WithEvents(w.event)}, opts...)...)
+	tr, err := httplimit.New(w.client, append([]httplimit.Option{httplimit.WithBase(b), httplimit.WithEvents(w.event), httplimit.WithMaxWait(48 * time.Hour)}, opts...)...)
 	require.NoError(w.t, err)
 	return tr
 }

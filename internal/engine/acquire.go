@@ -47,16 +47,17 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	} else {
 		l.scheduleLocked()
 	}
+	wait := l.headWaitLocked()
 	s.unlock()
 	if rejected {
-		return Outcome{}, nil
+		return Outcome{Wait: wait}, nil
 	}
 	if inline != nil {
 		inline.flyInline()
 	}
-	ended, err := l.await(ctx, s, r, want.Timeout)
+	ended, wait, err := l.await(ctx, s, r, want.Timeout)
 	if ended == nil {
-		return Outcome{}, err
+		return Outcome{Wait: wait}, err
 	}
 	got := ended.Outcome
 	e.recycle(ended)
@@ -68,10 +69,10 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 const Grace = 10 * time.Millisecond
 
 // await waits for the outcome of a request. When the caller's time is up or ctx is done it returns at once,
-// whatever is in flight; the limiter passes on permits that are granted to the request afterwards. Once the
-// request has its outcome the limiter may be made anew for another name, so its fields, such as the shard s, are
+// whatever is in flight, without a request but with the wait until the first waiter can be served; the limiter passes
+// on permits that are granted to the request afterwards. Once the request has its outcome the limiter may be made anew for another name, so its fields, such as the shard s, are
 // not to be read without the lock.
-func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.Duration) (*request, error) {
+func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.Duration) (*request, time.Duration, error) {
 	var timeUp <-chan time.Time
 	if r.hasDeadline() {
 		if r.timer == nil {
@@ -84,12 +85,12 @@ func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.
 	}
 	if timeUp == nil && ctx.Done() == nil {
 		<-r.done
-		return r, nil
+		return r, 0, nil
 	}
 	for {
 		select {
 		case <-r.done:
-			return r, nil
+			return r, 0, nil
 		case <-ctx.Done():
 			return l.leave(s, r, ctx.Err())
 		case <-timeUp:
@@ -119,9 +120,9 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 	return r.timer.C
 }
 
-// leave removes a request whose caller no longer waits, because of err or because its time is up. If the
-// request has an outcome already, that counts.
-func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
+// leave removes a request whose caller no longer waits, because of err or because its time is up, and returns the wait
+// until the first waiter can be served. If the request has an outcome already, that counts.
+func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duration, error) {
 	s.lock()
 	var ended []*request
 	if r.Degraded && r.state != hasEnded && err == nil {
@@ -132,10 +133,11 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
 		s.unlock()
 		wake(ended)
 		<-r.done
-		return r, nil
+		return r, 0, nil
 	}
 	r.state = hasLeft
 	err = l.whyLeftLocked(r, err)
+	wait := l.headWaitLocked()
 	l.abandonLocked(r)
 	if r.Degraded {
 		ended = l.serveLineLocked(false, ended) // the callers behind it
@@ -143,7 +145,7 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, error) {
 	}
 	s.unlock()
 	wake(ended)
-	return nil, err
+	return nil, wait, err
 }
 
 // whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up.

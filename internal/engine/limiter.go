@@ -131,6 +131,9 @@ func (l *limiter) isTooLateLocked(r *request) bool {
 	return l.h.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(l.first.grantableAt)
 }
 
+// headWaitLocked returns the wait until the first waiter can be served, as far as that is known.
+func (l *limiter) headWaitLocked() time.Duration { return max(time.Until(l.first.grantableAt), 0) }
+
 // newHeadLocked records that another request is the first in the queue, whose wait is not known: the queue is due at once.
 func (l *limiter) newHeadLocked() {
 	l.first.since, l.first.askAt, l.first.grantableAt = time.Now(), time.Time{}, time.Time{}

@@ -106,7 +106,7 @@ func (p *Place) Turn(ctx context.Context, a Rejection) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ended, err := l.await(ctx, p.Handle.shard, r, Timeout(p.Deadline))
+	ended, _, err := l.await(ctx, p.Handle.shard, r, Timeout(p.Deadline))
 	if ended == nil {
 		return false, err
 	}

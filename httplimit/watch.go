@@ -1,0 +1,57 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// Watch returns a context for one call of an SDK, and a function that adds the reason of a rejection to the error of that
+// call. Several SDKs send a rejected request again until their time is up, and return the context's error alone:
+//
+//	ctx, explain := httplimit.Watch(ctx)
+//	answer, err := client.Chat.Completions.New(ctx, params)
+//	err = explain(err) // errors.Is(err, httplimit.ErrRejected), errors.As(err, &rejection)
+//
+// Once a request with that context is rejected, those that follow are rejected at once and with the same [*Error]: the
+// SDK's retries do not wait again. explain returns err itself if it is nil, if it has the reason already, or if nothing
+// was rejected. The context must be the one that the SDK's requests have: an SDK that takes none cannot be watched.
+func Watch(ctx context.Context) (watched context.Context, explain func(error) error) {
+	w := new(firstRejection)
+	return context.WithValue(ctx, watchKey{}, w), func(err error) error {
+		e := w.Load()
+		if err == nil || e == nil || errors.Is(err, ErrRejected) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", err, e)
+	}
+}
+
+type watchKey struct{}
+
+// A firstRejection is that of a call of an SDK.
+type firstRejection struct{ atomic.Pointer[Error] }
+
+// firstOf returns the firstRejection of a request's context, or nil.
+func firstOf(ctx context.Context) *firstRejection {
+	w, _ := ctx.Value(watchKey{}).(*firstRejection)
+	return w
+}
+
+// earlier returns the rejection of an earlier request.
+func (w *firstRejection) earlier() (*Error, bool) {
+	if w == nil {
+		return nil, false
+	}
+	e := w.Load()
+	return e, e != nil
+}
+
+// note keeps the rejection for the requests that follow. That the context has ended, every one of them finds out itself.
+func (w *firstRejection) note(err error) {
+	var e *Error
+	if w != nil && errors.As(err, &e) && e.Reason != ReasonContext {
+		w.CompareAndSwap(nil, e)
+	}
+}

@@ -1,0 +1,154 @@
+package httplimit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errSDK = errors.New("an SDK's own")
+
+// TestWatch checks that the error of an SDK that hides the Transport's has the reason again, and that the requests that
+// the SDK sends after a rejection do not wait.
+func TestWatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		tr := w.transport(base(ok), rules(w.limit("watch", 1, time.Minute)))
+		get(t, tr, "http://x/")
+		deadline, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		ctx, explain := Watch(deadline)
+		require.NoError(t, explain(nil))
+		require.Equal(t, errSDK, explain(errSDK), "nothing was rejected")
+
+		send := func(ctx context.Context) error {
+			_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
+			return err
+		}
+		first := send(ctx)
+		require.ErrorIs(t, first, ErrRejected)
+		require.Equal(t, first, explain(first), "it has the reason already")
+		began := time.Now()
+		require.Equal(t, first, send(ctx))
+		require.Zero(t, time.Since(began))
+
+		hidden := explain(errSDK)
+		var e *Error
+		require.ErrorIs(t, hidden, errSDK)
+		require.ErrorIs(t, hidden, ErrRejected)
+		require.ErrorAs(t, hidden, &e)
+		require.Equal(t, BoundDeadline, e.BoundBy)
+		require.InDelta(t, 50*time.Second, e.Wait, float64(100*time.Millisecond))
+		require.NoError(t, send(ContextWithMaxWait(t.Context(), time.Minute)), "of another context")
+
+		ended, end := context.WithCancel(t.Context())
+		end()
+		ctx, explain = Watch(ended)
+		require.ErrorIs(t, send(ctx), context.Canceled)
+		require.Equal(t, errSDK, explain(errSDK), "an ended context is no rejection of the limiter")
+	})
+}
+
+// TestBounds checks what binds a request's wait, what its error says of it, and whose timeout it is.
+func TestBounds(t *testing.T) {
+	within := func(d time.Duration) func(*testing.T, context.Context) context.Context {
+		return func(t *testing.T, ctx context.Context) context.Context {
+			ctx, cancel := context.WithTimeout(ctx, d)
+			t.Cleanup(cancel)
+			return ctx
+		}
+	}
+	atMost := func(d time.Duration) func(*testing.T, context.Context) context.Context {
+		return func(_ *testing.T, ctx context.Context) context.Context { return ContextWithMaxWait(ctx, d) }
+	}
+	for name, c := range map[string]struct {
+		opts    []Option
+		ctx     func(*testing.T, context.Context) context.Context
+		by      Bound
+		wait    time.Duration
+		timeout bool
+		text    string
+	}{
+		"default":          {by: BoundDefault, wait: DefaultMaxWait, text: "), 30s allowed by DefaultMaxWait"},
+		"transport":        {opts: []Option{WithMaxWait(time.Minute)}, by: BoundTransport, wait: time.Minute, text: ", 1m0s allowed by WithMaxWait"},
+		"context":          {ctx: atMost(10 * time.Minute), by: BoundContext, wait: 10 * time.Minute, text: ", 10m0s allowed by ContextWithMaxWait"},
+		"deadline":         {ctx: within(5 * time.Minute), by: BoundDeadline, wait: 5*time.Minute - reserve, timeout: true, text: "the deadline of its context: context deadline exceeded"},
+		"early":            {opts: []Option{WithEarlyRejection()}, by: BoundDefault, text: "to wait), 30s allowed by DefaultMaxWait"},
+		"early by another": {opts: []Option{WithEarlyRejection(), WithMaxWait(0)}, by: BoundTransport, text: ", 0s allowed by WithMaxWait"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				tr, err := New(w.client, append([]Option{WithBase(base(ok)), rules(w.limit("bound", 1, time.Hour))}, c.opts...)...)
+				require.NoError(t, err)
+				get(t, tr, "http://x/")
+				ctx := t.Context()
+				if c.ctx != nil {
+					ctx = c.ctx(t, ctx)
+				}
+				began := time.Now()
+				_, err = tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
+				var e *Error
+				require.ErrorAs(t, err, &e)
+				require.InDelta(t, c.wait, time.Since(began), float64(50*time.Millisecond))
+				require.InDelta(t, time.Hour-c.wait, e.Wait, float64(100*time.Millisecond), "the wait that is left")
+				require.Equal(t, c.by, e.BoundBy)
+				require.Equal(t, c.timeout, e.Timeout())
+				require.Contains(t, err.Error(), c.text)
+			})
+		})
+	}
+}
+
+// TestRejectionResponse checks which rejections become responses, and that they are told from the platform's.
+func TestRejectionResponse(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		tr := w.transport(base(ok), rules(w.limit("respond", 1, time.Hour)), WithRejectionResponse(), WithMaxWait(0))
+		resp, _ := get(t, tr, "http://x/")
+		_, rejected := RejectionOf(resp)
+		require.False(t, rejected, "the platform's")
+		_, rejected = RejectionOf(nil)
+		require.False(t, rejected)
+
+		body := &closer{}
+		req := request(t, "POST", "http://x/", nil)
+		req.Body = body
+		resp, err := (&http.Client{Transport: tr}).Do(req)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, resp.Body.Close()) }()
+		require.EqualValues(t, 1, body.closed.Load())
+		require.Equal(t, "429 Too Many Requests", resp.Status)
+		require.Equal(t, "3600", resp.Header.Get("Retry-After"))
+		require.Equal(t, "false", resp.Header.Get("X-Should-Retry"))
+		require.Equal(t, "false", resp.Header.Get("Stripe-Should-Retry"))
+		var problem struct {
+			Status int
+			Detail string
+		}
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&problem))
+		require.Equal(t, 429, problem.Status)
+		require.Equal(t, string(ReasonWait), problem.Detail)
+		e, rejected := RejectionOf(resp)
+		require.True(t, rejected)
+		require.Equal(t, BoundTransport, e.BoundBy)
+
+		ended, end := context.WithCancel(t.Context())
+		end()
+		_, err = tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ended))
+		require.ErrorIs(t, err, context.Canceled)
+		broken := w.transport(base(ok), WithRejectionResponse(), rules(w.limit("respond", 1, time.Hour)), WithRules(Rule{Name: "weight",
+			Limits: []Limit{{Name: w.key + "weight", Rate: w.limit("", 1, time.Hour).Rate, WeightFunc: func(*http.Request) int64 { return -1 }}}}))
+		_, err = broken.RoundTrip(request(t, "GET", "http://x/", nil))
+		require.ErrorIs(t, err, ErrRejected)
+
+		require.NoError(t, w.client.Close())
+		resp, _ = get(t, tr, "http://x/")
+		require.Equal(t, 503, resp.StatusCode)
+		e, rejected = RejectionOf(resp)
+		require.True(t, rejected)
+		require.Equal(t, ReasonUnavailable, e.Reason)
+	})
+}
