@@ -14,7 +14,7 @@ import (
 // WithRejectionResponse makes a rejected request return a response in place of an [*Error], for SDKs that hide errors of
 // their transport: 429 with Retry-After when the wait is too long, 503 when the limiter does not answer. Both have
 // X-Should-Retry and Stripe-Should-Retry: false, by which some SDKs know not to send again, and a problem of RFC 9457 as
-// their body. [RejectionOf] tells such a response from the platform's. Of a request whose context has ended, and of a
+// their body, with the fields by which SDKs know an error: error, errcode and code. [RejectionOf] tells such a response from the platform's. Of a request whose context has ended, and of a
 // rule that cannot be applied, it remains an error. The default is to return the error.
 func WithRejectionResponse() Option { return func(c *config) { c.respond = true } }
 
@@ -42,7 +42,13 @@ func (c *call) rejection(err error) (*http.Response, error) {
 	case ReasonUnavailable:
 		status, title = http.StatusServiceUnavailable, "The limit cannot be checked now"
 	}
-	body, jsonErr := json.Marshal(map[string]any{"title": title, "status": status, "detail": string(e.Reason), "limiter": e.Limiter})
+	body, jsonErr := json.Marshal(map[string]any{
+		"title": title, "status": status, "detail": string(e.Reason), "limiter": e.Limiter,
+		// OpenAI, Anthropic and Stripe; WeCom and DingTalk; Feishu. Some SDKs take a body without them for a success.
+		"error":   map[string]string{"type": "rate_limit_error", "code": "rejected", "message": e.Error()},
+		"errcode": status, "errmsg": e.Error(),
+		"code": status, "msg": e.Error(),
+	})
 	if jsonErr != nil {
 		return nil, errors.Join(err, jsonErr)
 	}

@@ -1,0 +1,280 @@
+// Package sdk_test sends requests of real SDKs through a Transport of httplimit, and writes down what becomes of a
+// rejection in each: docs/sdks.md.
+package sdk_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	openapi "github.com/alibabacloud-go/darabonba-openapi/v2/client"
+	dingrobot "github.com/alibabacloud-go/dingtalk/robot_1_0"
+	dara "github.com/alibabacloud-go/tea/dara"
+	teautil "github.com/alibabacloud-go/tea-utils/v2/service"
+	"github.com/aliyun/alibabacloud-oss-go-sdk-v2/oss"
+	osscredentials "github.com/aliyun/alibabacloud-oss-go-sdk-v2/oss/credentials"
+	"github.com/anthropics/anthropic-sdk-go"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/go-resty/resty/v2"
+	"github.com/google/go-github/v75/github"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/hashicorp/go-retryablehttp"
+	lark "github.com/larksuite/oapi-sdk-go/v3"
+	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
+	"github.com/open-dingtalk/dingtalk-stream-sdk-go/chatbot"
+	"github.com/openai/openai-go/v3"
+	openaioption "github.com/openai/openai-go/v3/option"
+	goopenai "github.com/sashabaranov/go-openai"
+	wechatutil "github.com/silenceper/wechat/v2/util"
+	"github.com/slack-go/slack"
+	"github.com/stripe/stripe-go/v83"
+	tencent "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/common"
+	tencentprofile "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/common/profile"
+	sms "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/sms/v20210111"
+	"github.com/xen0n/go-workwx"
+	resty3 "resty.dev/v3"
+)
+
+// An sdk is one that is tried, and what its users have to know.
+type sdk struct {
+	name   string
+	module string
+	line   string // by which it uses the Transport
+	global bool   // the line sets a variable of a package
+	// noContext: a call takes no context, so that only a bound ends its wait.
+	noContext bool
+	call      func(ctx context.Context, t *httplimit.Transport) error
+	traps     string
+}
+
+const reply = `{"errcode":0,"code":0,"ok":true,"expires_in":7200,"tenant_access_token":"t","expire":7200,"access_token":"t","object":"list",` +
+	`"Response":{"RequestId":"1"},"id":"1","choices":[{"message":{"content":"hi"}}],"content":[],"processQueryKey":"1"}`
+
+var sdks = []sdk{
+	{
+		name: "DingTalk (official)", module: "github.com/alibabacloud-go/dingtalk",
+		line:      "`openapi.Config{HttpClient: httplimit.Caller{Transport: t}}`",
+		noContext: true,
+		call: func(_ context.Context, t *httplimit.Transport) error {
+			config := &openapi.Config{HttpClient: httplimit.Caller{Transport: t}}
+			config.SetProtocol("https").SetRegionId("central")
+			client, err := dingrobot.NewClient(config)
+			if err != nil {
+				return err
+			}
+			headers := &dingrobot.BatchSendOTOHeaders{}
+			headers.SetXAcsDingtalkAccessToken("t")
+			request := &dingrobot.BatchSendOTORequest{RobotCode: dara.String("r"), MsgKey: dara.String("k"), MsgParam: dara.String("{}"), UserIds: []*string{dara.String("u")}}
+			_, err = client.BatchSendOTOWithOptions(request, headers, &teautil.RuntimeOptions{})
+			return err
+		},
+		traps: "The hook came with `darabonba-openapi/v2` v2.1.13, and go.mod has to ask for it. The SDK's own time-outs and proxy are those of its own client: set them in the base.",
+	},
+	{
+		name: "DingTalk Stream", module: "github.com/open-dingtalk/dingtalk-stream-sdk-go",
+		line:   "`http.DefaultTransport = t`, with `httplimit.WithBase` of the one before",
+		global: true,
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			before := http.DefaultTransport
+			http.DefaultTransport = t
+			defer func() { http.DefaultTransport = before }()
+			return chatbot.NewChatbotReplier().SimpleReplyText(ctx, "https://oapi.dingtalk.com/robot/sendBySession?session=1", []byte("hi"))
+		},
+		traps: "Only replies: the stream itself is a WebSocket. An answer of 200 with an error code is no error to the SDK.",
+	},
+	{
+		name: "Feishu, Lark", module: "github.com/larksuite/oapi-sdk-go/v3",
+		line: "`lark.NewClient(id, secret, lark.WithHttpClient(&http.Client{Transport: t}))`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := lark.NewClient("id", "secret", lark.WithHttpClient(&http.Client{Transport: t}), lark.WithLogLevel(larkcore.LogLevelError))
+			resp, err := client.Get(ctx, "/open-apis/im/v1/chats", nil, larkcore.AccessTokenTypeTenant)
+			if err != nil {
+				return err
+			}
+			var code larkcore.CodeError
+			if err := json.Unmarshal(resp.RawBody, &code); err != nil {
+				return err
+			}
+			if code.Code != 0 { // !resp.Success() of a call with a type
+				return code
+			}
+			return nil
+		},
+		traps: "The request for its token passes the Transport, too. Without `WithReqTimeout` only the context ends a call.",
+	},
+	{
+		name: "WeChat (silenceper)", module: "github.com/silenceper/wechat/v2",
+		line: "`util.DefaultHTTPClient = &http.Client{Transport: t}`", global: true,
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			before := wechatutil.DefaultHTTPClient
+			wechatutil.DefaultHTTPClient = &http.Client{Transport: t}
+			defer func() { wechatutil.DefaultHTTPClient = before }()
+			_, err := wechatutil.HTTPGetContext(ctx, "https://api.weixin.qq.com/cgi-bin/token")
+			return err
+		},
+		traps: "One client for all accounts of the process. Most calls take no context.",
+	},
+	{
+		name: "WeCom (go-workwx)", module: "github.com/xen0n/go-workwx", noContext: true,
+		line: "`workwx.New(id, workwx.WithHTTPClient(&http.Client{Transport: t}))`",
+		call: func(_ context.Context, t *httplimit.Transport) error {
+			app := workwx.New("corp", workwx.WithHTTPClient(&http.Client{Transport: t})).WithApp("secret", 1)
+			return app.SendTextMessage(&workwx.Recipient{UserIDs: []string{"u"}}, "hi", false)
+		},
+		traps: "Calls take no context. `SpawnAccessTokenRefresher` repeats a rejected request for its token in the background.",
+	},
+	{
+		name: "GitHub", module: "github.com/google/go-github/v75",
+		line: "`github.NewClient(&http.Client{Transport: t})`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			_, _, err := github.NewClient(&http.Client{Transport: t}).Users.Get(ctx, "octocat")
+			return err
+		},
+		traps: "It rejects by itself once a response said that nothing is left: `RateLimitError`, with no request sent.",
+	},
+	{
+		name: "OpenAI (official)", module: "github.com/openai/openai-go/v3",
+		line: "`openai.NewClient(option.WithHTTPClient(&http.Client{Transport: t}))`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := openai.NewClient(openaioption.WithAPIKey("k"), openaioption.WithHTTPClient(&http.Client{Transport: t}))
+			_, err := client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}})
+			return err
+		},
+		traps: "It sends again after an error of the Transport and after 429.",
+	},
+	{
+		name: "OpenAI (go-openai)", module: "github.com/sashabaranov/go-openai",
+		line: "`config.HTTPClient = &http.Client{Transport: t}`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			config := goopenai.DefaultConfig("k")
+			config.HTTPClient = &http.Client{Transport: t}
+			_, err := goopenai.NewClientWithConfig(config).CreateChatCompletion(ctx, goopenai.ChatCompletionRequest{Model: "m",
+				Messages: []goopenai.ChatCompletionMessage{{Role: "user", Content: "hi"}}})
+			return err
+		},
+	},
+	{
+		name: "Anthropic", module: "github.com/anthropics/anthropic-sdk-go",
+		line: "`anthropic.NewClient(option.WithHTTPClient(&http.Client{Transport: t}))`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := anthropic.NewClient(anthropicoption.WithAPIKey("k"), anthropicoption.WithHTTPClient(&http.Client{Transport: t}))
+			_, err := client.Messages.New(ctx, anthropic.MessageNewParams{Model: "m", MaxTokens: 1, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("hi"))}})
+			return err
+		},
+		traps: "It sends again after an error of the Transport and after 429.",
+	},
+	{
+		name: "resty 2", module: "github.com/go-resty/resty/v2",
+		line: "`resty.NewWithClient(&http.Client{Transport: t})`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := resty.NewWithClient(&http.Client{Transport: t}).SetRetryCount(2)
+			resp, err := client.R().SetContext(ctx).Get("https://api.example.com/")
+			if err == nil && resp.IsError() {
+				return statusError(resp.StatusCode())
+			}
+			return err
+		},
+		traps: "Its retries are off by default (tried: `SetRetryCount(2)`). A status of 400 and more is no error.",
+	},
+	{
+		name: "resty 3", module: "resty.dev/v3",
+		line: "`resty.New().SetTransport(t)`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := resty3.New().SetTransport(t).SetRetryCount(2)
+			defer func() { _ = client.Close() }()
+			resp, err := client.R().SetContext(ctx).Get("https://api.example.com/")
+			if err == nil && resp.IsStatusFailure() {
+				return statusError(resp.StatusCode())
+			}
+			return err
+		},
+		traps: "Its retries are off by default (tried: `SetRetryCount(2)`). A status of 400 and more is no error.",
+	},
+	{
+		name: "retryablehttp", module: "github.com/hashicorp/go-retryablehttp",
+		line: "`client.HTTPClient.Transport = t`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := retryablehttp.NewClient()
+			client.HTTPClient.Transport, client.Logger, client.RetryMax, client.RetryWaitMin = t, nil, 2, 100*time.Millisecond
+			request, err := retryablehttp.NewRequestWithContext(ctx, "GET", "https://api.example.com/", nil)
+			if err != nil {
+				return err
+			}
+			resp, err := client.Do(request)
+			if err != nil {
+				return err
+			}
+			if err := resp.Body.Close(); err != nil {
+				return err
+			}
+			if resp.StatusCode >= 400 {
+				return statusError(resp.StatusCode)
+			}
+			return nil
+		},
+		traps: "It sends again after 429 and waits for Retry-After, however long (tried: `RetryMax` 2, of 4). Set `CheckRetry` to stop at `httplimit.ErrRejected`.",
+	},
+	{
+		name: "AWS S3", module: "github.com/aws/aws-sdk-go-v2/service/s3",
+		line: "`s3.Options{HTTPClient: &http.Client{Transport: t}}`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := s3.New(s3.Options{Region: "us-east-1", HTTPClient: &http.Client{Transport: t},
+				Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+					return aws.Credentials{AccessKeyID: "k", SecretAccessKey: "s"}, nil
+				})})
+			_, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: aws.String("bucket")})
+			return err
+		},
+		traps: "It sends up to three times, and slows itself down after 429 and 503.",
+	},
+	{
+		name: "Alibaba Cloud OSS", module: "github.com/aliyun/alibabacloud-oss-go-sdk-v2",
+		line: "`oss.LoadDefaultConfig().WithHttpClient(&http.Client{Transport: t})`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client := oss.NewClient(oss.LoadDefaultConfig().WithRegion("cn-hangzhou").WithHttpClient(&http.Client{Transport: t}).
+				WithCredentialsProvider(osscredentials.NewStaticCredentialsProvider("k", "s", "")))
+			_, err := client.HeadObject(ctx, &oss.HeadObjectRequest{Bucket: oss.Ptr("bucket"), Key: oss.Ptr("key")})
+			return err
+		},
+		traps: "It sends up to three times.",
+	},
+	{
+		name: "Tencent Cloud", module: "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/sms",
+		line: "`client.WithHttpTransport(t)`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client, err := sms.NewClient(tencent.NewCredential("id", "key"), "ap-guangzhou", tencentprofile.NewClientProfile())
+			if err != nil {
+				return err
+			}
+			client.WithHttpTransport(t)
+			_, err = client.SendSmsWithContext(ctx, sms.NewSendSmsRequest())
+			return err
+		},
+		traps: "",
+	},
+	{
+		name: "Slack", module: "github.com/slack-go/slack",
+		line: "`slack.New(token, slack.OptionHTTPClient(&http.Client{Transport: t}))`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			_, err := slack.New("t", slack.OptionHTTPClient(&http.Client{Transport: t})).AuthTestContext(ctx)
+			return err
+		},
+		traps: "A 429 is a `RateLimitedError` with its `RetryAfter`. The socket mode is a WebSocket.",
+	},
+	{
+		name: "Stripe", module: "github.com/stripe/stripe-go/v83",
+		line: "`stripe.BackendConfig{HTTPClient: &http.Client{Transport: t}}`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			backends := stripe.NewBackendsWithConfig(&stripe.BackendConfig{HTTPClient: &http.Client{Transport: t}, LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull}})
+			_, err := stripe.NewClient("k", stripe.WithBackends(backends)).V1Customers.Retrieve(ctx, "cus_1", nil)
+			return err
+		},
+		traps: "It sends again after an error of the Transport, and after some statuses of 400 and more unless `Stripe-Should-Retry` forbids it.",
+	},
+}
+
+// untried are SDKs that could not be had as modules, by the version that was asked for.
+var untried = [][2]string{{"github.com/fastwego/wxwork", "v1.0.0-beta.5, v1.0.0"}}

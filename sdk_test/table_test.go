@@ -1,0 +1,195 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A statusError is what is made of a response that an SDK does not take for an error.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
+
+// A platform is a server that all hosts lead to, and the Transport to it, with permits for so many requests.
+type platform struct {
+	*httplimit.Transport
+
+	mu       sync.Mutex
+	served   int
+	rejected int
+}
+
+func newPlatform(t *testing.T, permits int64, opts ...httplimit.Option) *platform {
+	p := &platform{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.served++
+		p.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, reply) // fails only when the SDK has gone, which it will say
+	}))
+	t.Cleanup(server.Close)
+	to, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	direct := server.Client().Transport // not http.DefaultTransport, which an SDK may have us replace
+	base := roundTripper(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
+		return direct.RoundTrip(r)
+	})
+	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	client, err := ratelimiter.New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	rule := httplimit.Rule{Name: "all", Limits: []httplimit.Limit{{Name: "all", Rate: ratelimiter.Rate{Permits: max(permits, 1), Interval: time.Hour}}}}
+	p.Transport, err = httplimit.New(client, append([]httplimit.Option{httplimit.WithBase(base), httplimit.WithRules(rule), httplimit.WithEvents(p.event)}, opts...)...)
+	require.NoError(t, err)
+	if permits == 0 {
+		resp, err := (&http.Client{Transport: p}).Get("https://api.example.com/")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		p.served = 0
+	}
+	return p
+}
+
+func (p *platform) event(e httplimit.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Kind == httplimit.EventRejected {
+		p.rejected++
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// told says whether a caller of the SDK finds the reason in its error.
+func told(err error) string {
+	var e *httplimit.Error
+	is, as := errors.Is(err, httplimit.ErrRejected), errors.As(err, &e)
+	switch {
+	case is && as && e.Wait > 0 && e.Limiter == "all":
+		return "yes"
+	case is || as:
+		return "in part"
+	}
+	return "**no**"
+}
+
+// row tries an SDK in every mode, and returns its row of the table.
+func (s sdk) row(t *testing.T) string {
+	const patience = time.Second
+	ctx := t.Context()
+	granted := newPlatform(t, 100)
+	_ = s.call(ctx, granted.Transport) // the SDK may not like the reply, which is that of no platform
+	require.Positive(t, granted.served, "a request arrives through the Transport")
+	require.Zero(t, granted.rejected)
+
+	deadline, watched := "no context", "no context"
+	if !s.noContext {
+		p := newPlatform(t, 0)
+		short, cancel := context.WithTimeout(ctx, patience)
+		err := s.call(short, p.Transport)
+		cancel()
+		require.Error(t, err)
+		deadline = told(err)
+
+		p = newPlatform(t, 0)
+		short, cancel = context.WithTimeout(ctx, patience)
+		sdkCtx, explain := httplimit.Watch(short)
+		err = explain(s.call(sdkCtx, p.Transport))
+		cancel()
+		require.Error(t, err)
+		require.Equal(t, "yes", told(err), "watched")
+		require.Zero(t, p.served)
+		watched = "yes"
+	}
+
+	p := newPlatform(t, 0, httplimit.WithMaxWait(0))
+	err := s.call(ctx, p.Transport)
+	require.Error(t, err)
+	require.Zero(t, p.served)
+	bound, sent := told(err), p.rejected
+
+	p = newPlatform(t, 0, httplimit.WithMaxWait(0), httplimit.WithRejectionResponse())
+	began := time.Now()
+	sdkCtx, explain := httplimit.Watch(ctx)
+	if s.name == "retryablehttp" { // it waits for Retry-After, an hour
+		var cancel context.CancelFunc
+		sdkCtx, cancel = context.WithTimeout(sdkCtx, patience)
+		defer cancel()
+	}
+	err = s.call(sdkCtx, p.Transport)
+	require.Error(t, err, "a response of 429")
+	require.Less(t, time.Since(began), 30*time.Second)
+	response := fmt.Sprintf("`%T`", err)
+	if !s.noContext {
+		require.Equal(t, "yes", told(explain(err)), "watched, with a response")
+	}
+	return fmt.Sprintf("| %s<br>`%s` %s | %s | %s | %s | %s | %s | %d / %d | %s |\n",
+		s.name, s.module, version(t, s.module), s.line, deadline, bound, watched, response, sent, p.rejected, s.traps)
+}
+
+func version(t *testing.T, module string) string {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+const page = "../docs/sdks.md"
+
+// TestTable checks that every SDK sends through a Transport, that Watch gives its errors their reason back, and that the
+// table in docs/sdks.md says what happened. RATELIMITER_SDKS=write writes the table.
+func TestTable(t *testing.T) {
+	rows := make([]string, len(sdks))
+	t.Run("sdks", func(t *testing.T) {
+		for _, globals := range []bool{true, false} { // those that set variables come first, one after another
+			for i, s := range sdks {
+				if s.global != globals {
+					continue
+				}
+				t.Run(s.name, func(t *testing.T) {
+					if !s.global {
+						t.Parallel()
+					}
+					rows[i] = s.row(t)
+				})
+			}
+		}
+	})
+	table := strings.Join(rows, "")
+	for _, u := range untried {
+		table += fmt.Sprintf("| not tried: `%s` | no proxy of modules had %s | | | | | | |\n", u[0], u[1])
+	}
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	between := regexp.MustCompile(`(?s)(\n\|---[^\n]*\n).*?(\n\n|$)`)
+	require.Len(t, between.FindAll(text, -1), 1)
+	want := between.ReplaceAllString(string(text), "${1}"+strings.ReplaceAll(strings.TrimSuffix(table, "\n"), "$", "$$")+"${2}")
+	if os.Getenv("RATELIMITER_SDKS") == "write" {
+		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, string(text), want)
+}
