@@ -154,6 +154,13 @@ func (c *config) validate() error {
 		if d == nil {
 			return bad("WithDetectors: detector %d is nil", i)
 		}
+		var list []error
+		if s, ok := d.(Signature); ok {
+			s.check(problems{fmt.Sprintf("detectors[%d]", i), &list})
+		}
+		if len(list) > 0 {
+			return bad("WithDetectors: %v", errors.Join(list...))
+		}
 	}
 	return nil
 }

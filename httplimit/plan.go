@@ -68,6 +68,9 @@ func compile(r Rule) (*rule, error) {
 		if d == nil {
 			p.in("detectors[%d]", i).add("", "it is nil")
 		}
+		if s, ok := d.(Signature); ok {
+			s.check(p.in("detectors[%d]", i))
+		}
 	}
 	return c, errors.Join(list...)
 }

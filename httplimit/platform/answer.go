@@ -46,6 +46,13 @@ func (r answer) after(d time.Duration) time.Time {
 // serverNow returns what the platform's clock showed when it sent the response, and left how long it is until it shows t.
 func (r answer) serverNow() time.Time { return envelope.ServerNow(r.Header, r.Now) }
 
+// monthEnd returns when the month ends in China: the one Until that may be more than MaxPenalty away. The month is that of
+// the platform's clock, and no month has more than 31 days, whatever that clock shows.
+func (r answer) monthEnd() time.Time {
+	now := r.serverNow().In(shanghai)
+	return r.Now.Add(time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, shanghai).Sub(now))
+}
+
 func (r answer) left(t time.Time) time.Duration { return envelope.Left(r.Header, r.Now, t) }
 
 // bounded returns the verdict with an Until that is d after the response, within 0 and most.

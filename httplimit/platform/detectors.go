@@ -17,7 +17,9 @@ var (
 		Files: []string{"/media/get", "/media/get/jssdk", "/material/get_material"}}
 	feishuAnswer    = envelope.Envelope{Status: envelope.Statuses(http.StatusTooManyRequests, http.StatusBadRequest), Types: envelope.JSON}
 	feishuBotAnswer = envelope.Envelope{Status: envelope.Statuses(http.StatusOK, http.StatusTooManyRequests, http.StatusBadRequest), Types: envelope.JSON}
-	gitHubAnswer    = envelope.Envelope{Status: envelope.Statuses(http.StatusForbidden), Types: envelope.JSON}
+	// The page of the quota does not say with which status it comes.
+	feishuMonthAnswer = envelope.Envelope{Status: envelope.Statuses(http.StatusTooManyRequests, http.StatusBadRequest, http.StatusForbidden), Types: envelope.JSON}
+	gitHubAnswer      = envelope.Envelope{Status: envelope.Statuses(http.StatusForbidden), Types: envelope.JSON}
 
 	weComFrame = []string{"errcode", "errmsg"}
 )
@@ -108,10 +110,13 @@ func WeChatDetector() httplimit.Detector {
 }
 
 // FeishuDetector returns a Detector of the refusals of open.feishu.cn and open.larksuite.com: application/json with code
-// 99991400 and HTTP 429, or 400 from older APIs, and the seconds to wait in x-ogw-ratelimit-reset; and
-// 11232, which a custom bot gets when the platform is busy, with 200 under /bot/ or with one of the
-// two. (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). What comes
-// with 200 from anywhere else is what users wrote. Until is two minutes away at most, since the limits
+// 99991400 and HTTP 429, or 400 from older APIs, and the seconds to wait in x-ogw-ratelimit-reset; 230020, with which
+// messages to one chat are rejected; 99991403, the month's quota of calls, until the month ends in China; and, for
+// custom bots, 11232 when the platform is busy and 9499, with 200 under /bot/ or with one of the two.
+// (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control,
+// https://open.feishu.cn/document/client-docs/bot-v3/add-custom-bot,
+// https://open.feishu.cn/document/platform-notices/platform-updates-/custom-app-api-call-limit). What comes
+// with 200 from anywhere else is what users wrote. But for the month's, Until is two minutes away at most, since the limits
 // are those of a second and of a minute, and zero without the header.
 func FeishuDetector() httplimit.Detector {
 	return detector(func(r answer) httplimit.Verdict {
@@ -123,7 +128,12 @@ func FeishuDetector() httplimit.Detector {
 			if wait, ok := envelope.ParseSeconds(r.Header.Get("X-Ogw-Ratelimit-Reset")); ok {
 				v = r.bounded(v, wait, feishuMax)
 			}
-		case "11232":
+		case "230020":
+			v.Scope = ScopeAppAPI
+		case "99991403":
+			v.Scope, v.Until = ScopeMonth, r.monthEnd()
+			answer = feishuMonthAnswer
+		case "11232", "9499":
 			v.Scope = ScopeRobot
 			if r.Request != nil && r.Request.URL != nil && strings.Contains(r.Request.URL.Path, "/bot/") {
 				answer = feishuBotAnswer

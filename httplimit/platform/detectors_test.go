@@ -58,6 +58,13 @@ var feishuRows = []detection{
 		body: "{\n    \"code\": 99991400,\n    \"msg\": \"request trigger frequency limit\"\n}"},
 	{name: "an older API", status: 400, until: 52 * time.Second, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: 52\n", body: `{"code":99991400,"msg":"request trigger frequency limit"}`},
 	{name: "no header", status: 429, until: -1, want: throttled(ScopeAppAPI, "99991400"), body: `{"code":99991400}`},
+	// Seen at https://github.com/openclaw/openclaw, whose Feishu channel retries it.
+	{name: "messages to one chat", status: 400, until: -1, want: throttled(ScopeAppAPI, "230020"), body: `{"code":230020,"msg":"This operation triggers the frequency limit.","error":{"log_id":"2026"}}`},
+	{name: "a custom bot, too fast", status: 400, url: "https://open.feishu.cn/open-apis/bot/v2/hook/t", until: -1, want: throttled(ScopeRobot, "9499"), body: `{"code":9499,"msg":"too many request","data":{}}`},
+	{name: "the same from elsewhere", url: "https://open.feishu.cn/open-apis/im/v1/messages", ignored: "status 200", body: `{"code":9499,"msg":"too many request","data":{}}`},
+	{name: "the month's quota", status: 400, until: 28*24*time.Hour - 62*time.Second, want: throttled(ScopeMonth, "99991403"),
+		body: `{"code":99991403,"msg":"This month's API call quota has been exceeded","error":{"log_id":"2026"}}`},
+	{name: "the month's quota in a message", ignored: "status 200", body: `{"code":99991403,"msg":"This month's API call quota has been exceeded"}`},
 	{name: "a header that is no number", status: 429, until: -1, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: soon\n", body: `{"code":99991400}`},
 	{name: "a negative header", status: 429, until: -1, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: -1\n", body: `{"code":99991400}`},
 	{name: "at once", status: 429, until: 0, want: throttled(ScopeAppAPI, "99991400"), header: "x-ogw-ratelimit-reset: 0\n", body: `{"code":99991400}`},

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,11 @@ func dingTalkQuotas() []quota {
 // dingTalkHosts are those of China and, in .io, those of other countries.
 var dingTalkHosts = []string{"oapi.dingtalk.com", "api.dingtalk.com", "oapi.dingtalk.io", "api.dingtalk.io"}
 
-var dingTalkRobot = []string{"/robot/send", "/robot/send/"}
+var (
+	dingTalkRobot   = []string{"/robot/send", "/robot/send/"}
+	dingTalkSession = []string{"/robot/sendBySession", "/robot/sendBySession/"} // replies by the webhook that a message came with
+	dingTalkRobots  = slices.Concat(dingTalkRobot, dingTalkSession)
+)
 
 // DingTalk returns the profile of an application of an organisation, or with [WithCorp] of a third party's, on
 // oapi.dingtalk.com and api.dingtalk.com, or for other countries than China on oapi.dingtalk.io and api.dingtalk.io:
@@ -36,7 +41,7 @@ var dingTalkRobot = []string{"/robot/send", "/robot/send/"}
 //	app-api   20 in 1 s, 50 ms apart, for the application and the API
 //	corp-api  40 in 1 s, 25 ms apart, in place of app-api: with WithCorp, for application, organisation and API
 //	ip        10,000 in 20 s, for the address of WithEgress and whatever DingTalk API
-//	robot     20 in 1 min, for a custom robot's access_token
+//	robot     20 in 1 min, for a custom robot's access_token, and for a session that a robot replies to
 //	month     with WithMonthlyQuota, for the organisation
 //
 // appKey says which application the limiters are for; the requests do not tell. A [httplimit.Transport] with this
@@ -66,11 +71,11 @@ func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 		// First, so that its detectors are: their month is the limiter's.
 		rules = append(rules, p.monthRule(*m, p.adjust(scopes, DingTalkOldDetector(), DingTalkNewDetector())))
 	}
-	rules = append(rules, p.robotRule())
+	rules = append(rules, p.robotRules()...)
 	scopes = map[httplimit.Scope]httplimit.Scope{ScopeAPI: scope, ScopeAppAPI: scope, ScopeCorpAPI: scope, ScopeMonth: scope}
 	rules = append(rules, p.egressRule(httplimit.Match{Hosts: p.hosts},
 		p.adjust(scopes, DingTalkBanDetector(), DingTalkOldDetector(), DingTalkNewDetector(), httplimit.HTTPDetector())))
-	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobot...)...)
+	rules = append(rules, p.apiRules(scope, appKey, dingTalkAPI, dingTalkRobots...)...)
 	return p.made(rules...)
 }
 
@@ -79,18 +84,19 @@ func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 func DingTalkRobot(opts ...Option) httplimit.Profile {
 	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
 	p.closed = true
-	return p.made(p.robotRule(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot}, nil))
+	return p.made(append(p.robotRules(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobots}, nil))...)
 }
 
-// robotRule has its own detectors, asked before the others: a robot's ban may come as the page of an
+// robotRules have their own detectors, asked before the others: a robot's ban may come as the page of an
 // address's, with the robot's code in it, and what is said of an API to a robot is about the robot.
-func (p *profile) robotRule() httplimit.Rule {
-	return httplimit.Rule{
-		Name:   p.name + ": custom robot",
-		Match:  httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot},
-		Limits: p.limits(ScopeRobot, "{query.access_token|hash}"),
-		Detectors: p.adjust(map[httplimit.Scope]httplimit.Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
-			DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector(), httplimit.HTTPDetector()),
+func (p *profile) robotRules() []httplimit.Rule {
+	detectors := p.adjust(map[httplimit.Scope]httplimit.Scope{ScopeAPI: ScopeRobot, ScopeAppAPI: ScopeRobot, ScopeCorpAPI: ScopeRobot, ScopeMonth: ScopeRobot},
+		DingTalkRobotDetector(), DingTalkBanDetector(), DingTalkOldDetector(), httplimit.HTTPDetector())
+	return []httplimit.Rule{
+		{Name: p.name + ": custom robot", Match: httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobot},
+			Limits: p.limits(ScopeRobot, "{query.access_token|hash}"), Detectors: detectors},
+		{Name: p.name + ": reply of a robot", Match: httplimit.Match{Hosts: p.hosts, Patterns: dingTalkSession},
+			Limits: p.limits(ScopeRobot, "{query.session|hash}"), Detectors: detectors},
 	}
 }
 

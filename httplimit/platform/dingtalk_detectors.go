@@ -284,11 +284,7 @@ func embedsBan(body []byte) bool {
 func (l dingTalkLimit) verdict(r answer, code string, frame []string, texts ...string) httplimit.Verdict {
 	v := httplimit.Verdict{Throttled: true, Scope: l.scope, Reason: code}
 	if l.scope == ScopeMonth {
-		// The one Until that may be more than MaxPenalty away. The month is that of the platform's clock, and
-		// no month has more than 31 days, whatever that clock shows.
-		now := r.serverNow().In(shanghai)
-		end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, shanghai)
-		v.Until = r.Now.Add(end.Sub(now))
+		v.Until = r.monthEnd()
 		if !r.exact(frame...) {
 			return doubted(v)
 		}

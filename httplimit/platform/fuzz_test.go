@@ -162,12 +162,16 @@ func slowWeChat(status int, _ []byte, o map[string]any) httplimit.Verdict {
 }
 
 func slowFeishu(status int, _ []byte, o map[string]any) httplimit.Verdict {
+	code := written(o["code"])
+	_, number := o["code"].(json.Number)
 	switch {
-	case status != 429 && status != 400:
-	case o["code"] == json.Number("99991400"):
-		return throttled(ScopeAppAPI, "99991400")
-	case o["code"] == json.Number("11232"):
-		return throttled(ScopeRobot, "11232")
+	case number && code == "99991403" && (status == 429 || status == 400 || status == 403):
+		return throttled(ScopeMonth, code)
+	case !number || status != 429 && status != 400:
+	case code == "99991400" || code == "230020":
+		return throttled(ScopeAppAPI, code)
+	case code == "11232" || code == "9499":
+		return throttled(ScopeRobot, code)
 	}
 	return httplimit.Verdict{}
 }

@@ -53,8 +53,10 @@ func Feishu(appID string, opts ...Option) httplimit.Profile {
 		{scope: ScopeRobot, permits: 5, interval: time.Second},
 		{scope: ScopeRobot, permits: 100, interval: time.Minute},
 	}, opts)
+	// The quota of the month is wider than an API, and not kept here: the API whose call was rejected waits.
+	scopes := map[httplimit.Scope]httplimit.Scope{ScopeMonth: ScopeAppAPI}
 	rules := []httplimit.Rule{
-		{Name: p.name + ": answers", Match: httplimit.Match{Hosts: p.hosts}, Detectors: p.adjust(nil, FeishuDetector(), httplimit.HTTPDetector())},
+		{Name: p.name + ": answers", Match: httplimit.Match{Hosts: p.hosts}, Detectors: p.adjust(scopes, FeishuDetector(), httplimit.HTTPDetector())},
 		{Name: p.name + ": custom bot", Match: httplimit.Match{Hosts: p.hosts, Patterns: bots}, Limits: p.limits(ScopeRobot, "{path.token|hash}")},
 	}
 	api := func(r *http.Request) string { return apiOf(r, feishuFixed(r.URL.Path)) }

@@ -20,11 +20,11 @@ type (
 		Rules []oracleRule `json:"rules,omitempty" yaml:"rules,omitempty"`
 	}
 	oracleRule struct {
-		Name      string        `json:"name,omitempty" yaml:"name,omitempty"`
-		Match     oracleMatch   `json:"match,omitzero" yaml:"match,omitempty"`
-		Platform  bool          `json:"one_platform,omitempty" yaml:"one_platform,omitempty"`
-		Limits    []oracleLimit `json:"limits,omitempty" yaml:"limits,omitempty"`
-		Detectors []string      `json:"detectors,omitempty" yaml:"detectors,omitempty"`
+		Name      string           `json:"name,omitempty" yaml:"name,omitempty"`
+		Match     oracleMatch      `json:"match,omitzero" yaml:"match,omitempty"`
+		Platform  bool             `json:"one_platform,omitempty" yaml:"one_platform,omitempty"`
+		Limits    []oracleLimit    `json:"limits,omitempty" yaml:"limits,omitempty"`
+		Detectors []oracleDetector `json:"detectors,omitempty" yaml:"detectors,omitempty"`
 	}
 	oracleMatch struct {
 		Patterns []string          `json:"patterns,omitempty" yaml:"patterns,omitempty"`
@@ -47,6 +47,69 @@ type (
 	}
 )
 
+// An oracleDetector is a name or a signature.
+type oracleDetector struct {
+	Name      string
+	Signature *oracleSignature
+}
+
+type oracleSignature struct {
+	Status   oracleStatus      `json:"status,omitempty" yaml:"status,omitempty"`
+	Paths    []string          `json:"paths,omitempty" yaml:"paths,omitempty"`
+	Header   map[string]string `json:"header,omitempty" yaml:"header,omitempty"`
+	JSON     map[string]string `json:"json,omitempty" yaml:"json,omitempty"`
+	XML      map[string]string `json:"xml,omitempty" yaml:"xml,omitempty"`
+	Reason   string            `json:"reason,omitempty" yaml:"reason,omitempty"`
+	Scope    string            `json:"scope,omitempty" yaml:"scope,omitempty"`
+	Banned   bool              `json:"banned,omitempty" yaml:"banned,omitempty"`
+	Wait     string            `json:"wait,omitempty" yaml:"wait,omitempty"`
+	WaitFrom []string          `json:"wait_from,omitempty" yaml:"wait_from,omitempty"`
+	MaxWait  string            `json:"max_wait,omitempty" yaml:"max_wait,omitempty"`
+}
+
+// An oracleStatus is one number or several.
+type oracleStatus []int
+
+func (s *oracleStatus) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte("[")) {
+		return json.Unmarshal(data, (*[]int)(s))
+	}
+	*s = make(oracleStatus, 1)
+	return json.Unmarshal(data, &(*s)[0])
+}
+
+func (s *oracleStatus) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.SequenceNode {
+		return n.Decode((*[]int)(s))
+	}
+	*s = make(oracleStatus, 1)
+	return n.Decode(&(*s)[0])
+}
+
+func (d *oracleDetector) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte("{")) {
+		return json.Unmarshal(data, &d.Signature)
+	}
+	return json.Unmarshal(data, &d.Name)
+}
+
+func (d *oracleDetector) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.MappingNode {
+		return n.Decode(&d.Signature)
+	}
+	return n.Decode(&d.Name)
+}
+
+func (d oracleDetector) value() any {
+	if d.Signature != nil {
+		return d.Signature
+	}
+	return d.Name
+}
+
+func (d oracleDetector) MarshalJSON() ([]byte, error) { return json.Marshal(d.value()) }
+func (d oracleDetector) MarshalYAML() (any, error)    { return d.value(), nil }
+
 // fuzzDetectors are those of the fuzzer, which can be told apart.
 func fuzzDetectors() []Option {
 	var opts []Option
@@ -68,7 +131,12 @@ func oracle(rules []httplimit.Rule) (f oracleFile) {
 		o := oracleRule{Name: r.Name, Match: oracleMatch{r.Match.Patterns, r.Match.Hosts, r.Match.Methods, r.Match.Header, r.Match.Query},
 			Platform: r.OnePlatform}
 		for _, d := range r.Detectors {
-			o.Detectors = append(o.Detectors, d.(*mine).name)
+			if s, ok := d.(httplimit.Signature); ok {
+				o.Detectors = append(o.Detectors, oracleDetector{Signature: &oracleSignature{s.Status, s.Paths, s.Header, s.JSON, s.XML, s.Reason,
+					string(s.Scope), s.Banned, duration(s.Wait), s.WaitFrom, duration(s.MaxWait)}})
+				continue
+			}
+			o.Detectors = append(o.Detectors, oracleDetector{Name: d.(*mine).name})
 		}
 		for _, l := range r.Limits {
 			p := oracleLimit{Name: l.Name, Permits: l.Rate.Permits, Interval: duration(l.Rate.Interval),
@@ -107,14 +175,29 @@ func (f oracleFile) normal() oracleFile {
 				*m = nil
 			}
 		}
+		for _, d := range r.Detectors {
+			s := d.Signature
+			if s == nil {
+				continue
+			}
+			for _, list := range []*[]string{&s.Paths, &s.WaitFrom} {
+				if len(*list) == 0 {
+					*list = nil
+				}
+			}
+			for _, m := range []*map[string]string{&s.Header, &s.JSON, &s.XML} {
+				if len(*m) == 0 {
+					*m = nil
+				}
+			}
+			for _, d := range []*string{&s.Wait, &s.MaxWait} {
+				*d = oneDuration(*d)
+			}
+		}
 		for j := range r.Limits {
 			l := &r.Limits[j]
 			for _, d := range []*string{&l.Interval, &l.KeepAlive, &l.MinGap, &l.Reopen} {
-				if v, err := time.ParseDuration(*d); err == nil {
-					if *d = v.String(); v == 0 {
-						*d = ""
-					}
-				}
+				*d = oneDuration(*d)
 			}
 			if l.Type == "overall" {
 				l.Type = ""
@@ -133,6 +216,18 @@ func (f oracleFile) normal() oracleFile {
 		}
 	}
 	return f
+}
+
+// oneDuration returns a duration in one spelling; "" for none.
+func oneDuration(s string) string {
+	v, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return s
+	case v == 0:
+		return ""
+	}
+	return v.String()
 }
 
 // decode is the oracle's own reading of a file.
@@ -159,6 +254,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(everything))
 	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","outage_policy":{"local_quota":3}}]}]}`))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b], query: {a: \"*\"}}\n  detectors: [http, wecom]\n"))
+	f.Add([]byte("rules:\n- detectors: [{status: 429, json: {a.b: '!c|d*'}, wait: 60s, wait_from: [X-A]}, {status: [503], xml: {E.C: x}, banned: true}]\n"))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b, c.d]}\n  one_platform: true\n  detectors: [wecom]\n"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))
 	f.Add([]byte("rules:\n- limits:\n  - name: |\n      a\n    permits: 010\n"))

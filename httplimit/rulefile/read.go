@@ -152,6 +152,16 @@ func (r *reader) whole(to *int64) field {
 	}
 }
 
+func (r *reader) truth(to *bool) field {
+	return func(n *node, at string) {
+		if n.kind != aBool || n.text != "true" && n.text != "false" {
+			r.bad(n, at, "%s is neither true nor false", clip(cmp.Or(n.text, string(n.kind))))
+			return
+		}
+		*to = n.text == "true"
+	}
+}
+
 func (r *reader) duration(to *time.Duration) field {
 	return func(n *node, at string) {
 		if n.kind == aNumber {
@@ -186,14 +196,8 @@ func (r *reader) file(root *node) (rules []httplimit.Rule) {
 
 func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 	r.fields(n, at, map[string]field{
-		"name": r.text(&rule.Name),
-		"one_platform": func(n *node, at string) {
-			if n.kind != aBool || n.text != "true" && n.text != "false" {
-				r.bad(n, at, "%s is neither true nor false", clip(cmp.Or(n.text, string(n.kind))))
-				return
-			}
-			rule.OnePlatform = n.text == "true"
-		},
+		"name":         r.text(&rule.Name),
+		"one_platform": r.truth(&rule.OnePlatform),
 		"match": func(n *node, at string) {
 			m := &rule.Match
 			r.fields(n, at, map[string]field{
@@ -206,6 +210,10 @@ func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 		},
 		"detectors": func(n *node, at string) {
 			r.list(n, at, func(_ int, n *node, at string) {
+				if n.kind == aMap {
+					rule.Detectors = append(rule.Detectors, r.signature(n, at))
+					return
+				}
 				name := ""
 				r.text(&name)(n, at)
 				if d := r.detectors[name]; d != nil {
@@ -280,4 +288,27 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 	}
 	l.OutagePolicy = &policy
 	return l
+}
+
+func (r *reader) signature(n *node, at string) (s httplimit.Signature) {
+	scope := ""
+	r.fields(n, at, map[string]field{
+		"status": func(n *node, at string) {
+			read := func(_ int, n *node, at string) {
+				status := int64(0)
+				r.whole(&status)(n, at)
+				s.Status = append(s.Status, int(min(max(status, -1), 1000)))
+			}
+			if n.kind == aNumber {
+				read(0, n, at)
+				return
+			}
+			r.list(n, at, read)
+		},
+		"paths": r.texts(&s.Paths), "header": r.pairs(&s.Header), "json": r.pairs(&s.JSON), "xml": r.pairs(&s.XML),
+		"reason": r.text(&s.Reason), "scope": r.text(&scope), "banned": r.truth(&s.Banned),
+		"wait": r.duration(&s.Wait), "wait_from": r.texts(&s.WaitFrom), "max_wait": r.duration(&s.MaxWait),
+	})
+	s.Scope = httplimit.Scope(scope)
+	return s
 }

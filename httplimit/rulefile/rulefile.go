@@ -72,7 +72,9 @@ func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
 //     set elsewhere; weight, scope, reopen; outage_policy, which is closed, open, or {local_quota: N} for N
 //     processes
 //   - detectors: a list of names: dingtalk-old, dingtalk-new, dingtalk-robot, dingtalk-ban, wecom, wechat,
-//     feishu, github, http, and those of [WithDetector]
+//     feishu, github, openai, anthropic, dashscope, s3, tencent, http, and those of [WithDetector]; or of mappings
+//     with the fields of [httplimit.Signature]: status, a number or a list; paths; header, json and xml, which map a
+//     name or a path to a pattern; reason, scope, banned, wait, wait_from and max_wait
 //
 // Durations are such as 20s, 1m30s or 100ms. Errors: one or more [*Error], joined, in the order of their
 // lines.
@@ -146,5 +148,10 @@ var detectors = map[string]httplimit.Detector{
 	"wechat":         platform.WeChatDetector(),
 	"feishu":         platform.FeishuDetector(),
 	"github":         platform.GitHubDetector(),
+	"openai":         platform.OpenAIDetector(),
+	"anthropic":      platform.AnthropicDetector(),
+	"dashscope":      platform.DashScopeDetector(),
+	"s3":             platform.S3Detector(),
+	"tencent":        platform.TencentDetector(),
 	"http":           httplimit.HTTPDetector(),
 }

@@ -40,7 +40,7 @@ rules:
         outage_policy: closed
       - {name: ip, permits: 10000, interval: 20s, outage_policy: {local_quota: 8}, type: overall}
       - {name: elsewhere, outage_policy: open}
-    detectors: [http, mine]
+    detectors: [http, mine, {status: [429, 503], paths: ["/v1/*"], header: {X-State: "!ok"}, json: {error.code: "limit*|quota*"}, reason: busy, scope: account, banned: true, wait: 5s, wait_from: [X-Reset], max_wait: 1m}]
   - detectors: [github]
 `
 
@@ -77,8 +77,13 @@ func TestParseEverything(t *testing.T) {
 		{Name: "ip", Rate: ip, OutagePolicy: policy(ratelimiter.LocalQuota(ip, 8))},
 		{Name: "elsewhere", OutagePolicy: policy(ratelimiter.FailOpen())},
 	}, r.Limits)
-	require.Len(t, r.Detectors, 2)
+	require.Len(t, r.Detectors, 3)
 	require.Same(t, own, r.Detectors[1])
+	require.Equal(t, httplimit.Signature{
+		Status: []int{429, 503}, Paths: []string{"/v1/*"}, Header: map[string]string{"X-State": "!ok"},
+		JSON: map[string]string{"error.code": "limit*|quota*"}, Reason: "busy", Scope: "account", Banned: true,
+		Wait: 5 * time.Second, WaitFrom: []string{"X-Reset"}, MaxWait: time.Minute,
+	}, r.Detectors[2])
 	require.Len(t, rules[1].Detectors, 1)
 }
 
@@ -121,7 +126,13 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a policy", limit("outage_policy: maybe"), 4, "rules[0].limits[0].outage_policy", "closed, open"},
 		{"a share of nobody", limit("outage_policy: {local_quota: 0}"), 4, "rules[0].limits[0].outage_policy", "1 or more"},
 		{"a share of nothing", limit("outage_policy: {local_quota: 2}"), 4, "rules[0].limits[0].outage_policy", "needs permits"},
-		{"a detector", "rules:\n- detectors:\n  - http\n  - htpp\n", 4, "rules[0].detectors[1]", `"htpp" is not known; there are dingtalk-ban,`},
+		{"a signature's field", "rules:\n- detectors:\n  - statsu: 429\n", 3, "rules[0].detectors[0].statsu", "unknown field; there are banned, header, json, max_wait, paths, reason, scope, status, wait, wait_from, xml"},
+		{"a signature's status", "rules:\n- detectors:\n  - status: 42\n", 3, "rules[0].detectors[0].status", "42 is no status"},
+		{"a signature's statuses", "rules:\n- detectors:\n  - status: [4294967725]\n", 3, "rules[0].detectors[0].status", "no status"},
+		{"a signature without one", "rules:\n- detectors:\n  - json: {code: a}\n", 3, "rules[0].detectors[0].status", "there is none"},
+		{"a signature's pattern", "rules:\n- detectors:\n  - status: 429\n    json:\n      a: 3\n", 5, "rules[0].detectors[0].json.a", "put it in quotes"},
+		{"a signature's wait", "rules:\n- detectors:\n  - status: 429\n    wait: 25h\n", 4, "rules[0].detectors[0].wait", "25h0m0s is not in"},
+		{"a detector", "rules:\n- detectors:\n  - http\n  - htpp\n", 4, "rules[0].detectors[1]", `"htpp" is not known; there are anthropic,`},
 		{"a pattern", "rules:\n- match:\n    patterns:\n    - /a\n    - /{a}{b}\n  detectors: [http]\n", 5, "rules[0].match.patterns[1]", "/{a}{b}"},
 		{"a host", "rules:\n- match: {hosts: [\"a:1\"]}\n  detectors: [http]\n", 2, "rules[0].match.hosts[0]", "port"},
 		{"a platform that is a text", "rules:\n- one_platform: \"true\"\n  detectors: [http]\n", 2, "rules[0].one_platform", "neither true nor false"},

@@ -1,0 +1,217 @@
+package httplimit
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
+	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+)
+
+// A Signature is a [Detector] that says by which status, header and body a platform rejects a request because of a limit.
+// A response has the signature when everything that is set matches. A file, or a part of one, never has it.
+//
+// The values of Paths, Header, JSON and XML are patterns: * stands for any characters, | is between alternatives, and a
+// pattern that begins with ! matches what the rest of it does not, an absent value too. Any other pattern matches only a value
+// that is there.
+type Signature struct {
+	// Status is the status codes, one at least.
+	Status []int
+	// Paths are patterns of the request's path, one of which must match.
+	Paths []string
+	// Header has a pattern for each field of the response's header.
+	Header map[string]string
+	// JSON has a pattern for the value at each path of a body that is JSON: "error.code", "errors.0.code". A number or a
+	// boolean is compared as it is written.
+	JSON map[string]string
+	// XML has a pattern for the text of the element at each path of a body that is XML: "Error.Code". Name spaces do not
+	// matter.
+	XML map[string]string
+	// Reason is that of the Verdict. The default is the first value that matched in JSON or XML, by the order of the paths,
+	// or the status.
+	Reason string
+	// Scope and Banned are those of the Verdict.
+	Scope  Scope
+	Banned bool
+	// Wait is how long calls have to wait where the header does not say. 0 is for when that is not known.
+	Wait time.Duration
+	// WaitFrom are the fields of the header that say how long to wait, as a number of seconds, a duration such as 6m0s, or an
+	// instant: a date of HTTP or RFC 3339, or seconds or milliseconds since 1970. The longest counts. The default is
+	// Retry-After.
+	WaitFrom []string
+	// MaxWait bounds what the header says, up to MaxPenalty. The default is that of WithMaxRetryAfter.
+	MaxWait time.Duration
+}
+
+// Detect returns a verdict that is Throttled if the response has the signature, otherwise the zero Verdict.
+func (s Signature) Detect(r *Response) Verdict {
+	if !s.mayMatch(r.Status, r.Header) || !s.matchesPath(r.Request) {
+		return Verdict{}
+	}
+	reason, ok := s.matchesBody(r)
+	if !ok {
+		return Verdict{}
+	}
+	v := Verdict{Throttled: true, Scope: s.Scope, Banned: s.Banned, Reason: reason}
+	if s.Reason != "" {
+		v.Reason = s.Reason
+	}
+	wait, known := s.wait(r)
+	switch {
+	case known:
+		most := s.MaxWait
+		if most == 0 {
+			most = r.longestRetryAfter()
+		}
+		return v.bounded(r, wait, most)
+	case s.Wait > 0:
+		return v.bounded(r, s.Wait, MaxPenalty)
+	}
+	return v
+}
+
+// NeedsBody reports whether the body decides: see [BodySelector].
+func (s Signature) NeedsBody(status int, header http.Header) bool {
+	return len(s.JSON)+len(s.XML) > 0 && s.mayMatch(status, header)
+}
+
+func (s Signature) mayMatch(status int, header http.Header) bool {
+	if !slices.Contains(s.Status, status) || envelope.IsFile(status, header) {
+		return false
+	}
+	for name, pattern := range s.Header {
+		values := header.Values(name)
+		if !matchPattern(pattern, strings.Join(values, ", "), len(values) > 0) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s Signature) matchesPath(r *http.Request) bool {
+	if len(s.Paths) == 0 {
+		return true
+	}
+	if r == nil || r.URL == nil {
+		return false
+	}
+	cleaned := muxpattern.CleanPath(r.URL.Path)
+	return slices.ContainsFunc(s.Paths, func(pattern string) bool { return matchPattern(pattern, cleaned, true) })
+}
+
+// matchesBody also returns the reason.
+func (s Signature) matchesBody(r *Response) (reason string, ok bool) {
+	reason = fmt.Sprintf("status %d", r.Status)
+	for _, body := range []struct {
+		patterns map[string]string
+		text     func(path string) (string, bool)
+	}{{s.JSON, envelope.JSONText(r.Body, r.Complete)}, {s.XML, envelope.XMLText(r.Body, r.Complete)}} {
+		for i, at := range slices.Sorted(maps.Keys(body.patterns)) {
+			text, found := body.text(at)
+			if !matchPattern(body.patterns[at], text, found) {
+				return "", false
+			}
+			if i == 0 && found {
+				reason = text
+			}
+		}
+	}
+	return reason, true
+}
+
+// wait returns the longest wait that the header names.
+func (s Signature) wait(r *Response) (longest time.Duration, known bool) {
+	fields := s.WaitFrom
+	if len(fields) == 0 {
+		fields = []string{"Retry-After"}
+	}
+	for _, name := range fields {
+		if wait, ok := envelope.Wait(r.Header, r.Now, name); ok {
+			longest, known = max(longest, wait), true
+		}
+	}
+	return longest, known
+}
+
+// matchPattern reports whether a value that is there, or not, matches a pattern of a Signature.
+func matchPattern(pattern, value string, there bool) bool {
+	if rest, ok := strings.CutPrefix(pattern, "!"); ok {
+		return !matchPattern(rest, value, there)
+	}
+	for alternative := range strings.SplitSeq(pattern, "|") {
+		if there && matchStars(alternative, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchStars reports whether value matches a pattern whose stars stand for any characters.
+func matchStars(pattern, value string) bool {
+	parts := strings.Split(pattern, "*")
+	first, last := parts[0], parts[len(parts)-1]
+	if len(parts) == 1 {
+		return value == pattern
+	}
+	if len(value) < len(first)+len(last) || !strings.HasPrefix(value, first) || !strings.HasSuffix(value, last) {
+		return false
+	}
+	value = value[len(first) : len(value)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(value, part)
+		if !found {
+			return false
+		}
+		value = after
+	}
+	return true
+}
+
+// check adds what is wrong with the signature.
+func (s Signature) check(p problems) {
+	if len(s.Status) == 0 {
+		p.add("status", "there is none; a signature has one at least")
+	}
+	for _, status := range s.Status {
+		if status < 100 || status > 599 {
+			p.add("status", "%d is no status of HTTP", status)
+		}
+	}
+	if len(s.JSON) > 0 && len(s.XML) > 0 {
+		p.add("xml", "a body is either JSON or XML")
+	}
+	if slices.Contains(s.Status, http.StatusOK) && len(s.JSON)+len(s.XML)+len(s.Header) == 0 {
+		p.add("status", "200 alone is every response; json, xml or header says which")
+	}
+	for field, patterns := range map[string]map[string]string{"header": s.Header, "json": s.JSON, "xml": s.XML} {
+		for at, pattern := range patterns {
+			switch {
+			case at == "" || field != "header" && path.Clean(strings.ReplaceAll(at, ".", "/")) != strings.ReplaceAll(at, ".", "/"):
+				p.add(field, "%q is no path; it is such as error.code", at)
+			case strings.Trim(pattern, "!") == "":
+				p.add(field+"."+at, "the pattern is empty; * is any value, !* none")
+			}
+		}
+	}
+	for i, pattern := range s.Paths {
+		if !strings.HasPrefix(strings.TrimPrefix(pattern, "!"), "/") && !strings.HasPrefix(strings.TrimPrefix(pattern, "!"), "*") {
+			p.add(fmt.Sprintf("paths[%d]", i), "%q begins with neither / nor *", pattern)
+		}
+	}
+	for i, name := range s.WaitFrom {
+		if name == "" {
+			p.add(fmt.Sprintf("wait_from[%d]", i), "the field has no name")
+		}
+	}
+	if s.Wait < 0 || s.Wait > MaxPenalty {
+		p.add("wait", "%v is not in 0..%v", s.Wait, MaxPenalty)
+	}
+	if s.MaxWait < 0 || s.MaxWait > MaxPenalty {
+		p.add("max_wait", "%v is not in 0..%v", s.MaxWait, MaxPenalty)
+	}
+}
