@@ -1,16 +1,16 @@
--- give_back: returns permits of one grant, known by its member, as if they had not been asked for.
+-- give_back: makes one grant, known by its member, one of fewer permits, of none or of more.
 --
 -- release gives back the newest grants, whoever's they are; this one the grant of a caller that left
--- before its answer came. A member that is no longer there has expired, and its permits are back
--- already: so the script may run twice.
+-- before its answer came, or that has used another number of permits than it asked for. A member that is no
+-- longer there has expired, and its permits are back already: so the script may run twice.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   the member
--- ARGV[3]   the member that takes its place, with fewer permits; empty for none
--- ARGV[4]   permits to give back: those of the first less those of the second
+-- ARGV[3]   the member that takes its place; empty for none
+-- ARGV[4]   permits to give back: those of the first less those of the second; below 0 to take more, whatever is left
 -- Returns   {0, given} given: 1 when the member was there
 --           {1} not initialised   {2, type} the hash has another type
 
@@ -26,8 +26,9 @@ local value = tonumber(stored)
 --#use whole
 -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
 rate = tonumber(rate)
-if value and rate and value < rate then
-  redis.call('INCRBY', KEYS[2], math.min(tonumber(ARGV[4]), rate - value))
+local back = tonumber(ARGV[4])
+if value and rate and (back < 0 or value < rate) then
+  redis.call('INCRBY', KEYS[2], math.min(back, math.max(0, rate - value)))
 end
 if ARGV[3] ~= '' then
   -- Added before the old one goes: an emptied set would lose its TTL.

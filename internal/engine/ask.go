@@ -115,6 +115,20 @@ func (h *Handle) Refund(ctx context.Context, asked Asked, permits int64) {
 	}
 }
 
+// Settle makes the grant that asked was given, of that many permits, one of another number: less gives permits back, more takes
+// them, also where none are left. It does nothing if the grant has expired or is no longer there, and it may be repeated.
+func (h *Handle) Settle(ctx context.Context, asked Asked, permits, actual int64) error {
+	h.Touch()
+	defer h.Touch()
+	err := h.Gated(ctx, "settle", func(bool) error {
+		return h.backend.Refund(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits, Keep: actual})
+	})
+	if actual < permits {
+		h.Changed()
+	}
+	return err
+}
+
 // takeAudit reports whether the caller should look for lost permits now, which nobody else then does for a
 // while.
 func (h *Handle) takeAudit(interval time.Duration) bool {

@@ -82,6 +82,7 @@ type Request struct {
 	Wait     bool          // wait in the queue
 	Timeout  time.Duration // how long to wait; 0 for as long as it takes
 	TellWait bool          // report the wait if it is rejected
+	Own      bool          // its grant is a member of its own, so that it can be settled
 	Known    time.Duration // how old a rejection may be that decides it without a call, if it does not wait
 	Policy   *outage.Policy
 }
@@ -92,6 +93,7 @@ type Outcome struct {
 	Degraded  bool // a policy decided it, or makes it wait for the local quota
 	Available int64
 	Wait      time.Duration
+	Asked     Asked         // the grant of a request with Own; zero if a local quota granted it
 	Reply     *permit.Reply // the reply to the call, shared with other requests; nil if no call was made
 	Err       error
 }

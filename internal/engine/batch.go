@@ -41,7 +41,7 @@ func (f *flight) reset() {
 // appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
 func (f *flight) appendLocked(r *request) bool {
 	i := len(f.Runs) - 1
-	if i < 0 || f.Runs[i].Permits != r.want.Permits {
+	if i < 0 || !f.sharesLocked(i, r) {
 		i++
 	}
 	return f.putLocked(i, r)
@@ -53,7 +53,7 @@ func (f *flight) appendTriesLocked(q *queue) {
 	begin := len(f.Runs)
 	for r := q.first; r != nil; r = q.first {
 		i := begin
-		for i < len(f.Runs) && f.Runs[i].Permits != r.want.Permits {
+		for i < len(f.Runs) && !f.sharesLocked(i, r) {
 			i++
 		}
 		if !f.putLocked(i, r) {
@@ -62,6 +62,11 @@ func (f *flight) appendTriesLocked(q *queue) {
 		r.unqueueLocked()
 		r.state = isInFlight
 	}
+}
+
+// sharesLocked reports whether r may be a request of the i-th run, whose grants are one member.
+func (f *flight) sharesLocked(i int, r *request) bool {
+	return f.Runs[i].Permits == r.want.Permits && !r.want.Own && !f.callers[i][0].want.Own
 }
 
 func (f *flight) putLocked(i int, r *request) bool {

@@ -69,6 +69,7 @@ func (g *gathering) run(ctx context.Context) {
 	if granted {
 		r := g.head
 		l.share.Pay(r.want.Permits, l.rate.Interval, time.Now())
+		r.Asked = Asked{Type: g.v.Type, ID: g.v.ID}
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}
 	l.gathering = nil

@@ -119,6 +119,9 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 				n--
 				left -= each
 				f.taken += each
+				if r.want.Own {
+					r.Asked = Asked{Type: f.Type, ID: f.ID.Run(i)}
+				}
 				ended = r.grantLocked(a, left, ended)
 			default:
 				rest = append(rest, r)
@@ -146,7 +149,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	_, down := l.h.Health().Since()
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.place == nil && (down == nil || !r.sharesLocally()) && r.want.Permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
+		for r := l.waiters.first; r != nil && r.place == nil && !r.want.Own && (down == nil || !r.sharesLocally()) && r.want.Permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
 			g.Keep += r.want.Permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}

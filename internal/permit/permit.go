@@ -187,7 +187,7 @@ type Others struct {
 }
 
 // A Grant is a number of permits that were granted to a call, of which Keep stay granted when the rest is
-// refunded.
+// refunded. Keep may be more than Permits.
 type Grant struct {
 	ID      ID
 	Permits int64

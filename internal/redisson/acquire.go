@@ -234,7 +234,7 @@ func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
 	return nil
 }
 
-// Refund makes one attempt at giving back the permits of g that are not kept.
+// Refund makes one attempt at giving back the permits of g that are not kept, or at taking those that are kept beyond g.
 func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) error {
 	var smaller []byte
 	if g.Keep > 0 {
@@ -254,7 +254,7 @@ func refunded(raw any, cmd []any) int64 {
 		return 0 // the grant has expired, or is no longer there
 	}
 	n, _ := cmd[len(cmd)-1].(int64)
-	return n
+	return max(n, 0)
 }
 
 // Reserve makes one attempt at a reservation. Its errors are like those of [Limiter.Acquire].
