@@ -47,34 +47,52 @@ type AllResult struct {
 // granted or reserved goes back.
 func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, error) {
 	if timeout <= 0 {
-		return c.acquireAll(ctx, false, time.Time{}, demands)
+		return c.acquireAll(ctx, false, time.Time{}, demands, nil)
 	}
-	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands)
+	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands, nil)
 }
 
 // AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes; while Redis is
 // unavailable, until ErrUnavailable after the time that [WithOutageLimit] sets. In every other respect it is like
 // [Client.TryAcquireAll].
 func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, error) {
-	return c.acquireAll(ctx, true, time.Time{}, demands)
+	return c.acquireAll(ctx, true, time.Time{}, demands, nil)
 }
 
-func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {
+// TryAcquireAllGrants is [Client.TryAcquireAll] with a [Grant] for each limiter, in the order in which the demands name them,
+// which can be settled one by one. There are none if the permits were rejected.
+func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, []*Grant, error) {
+	var grants []*Grant
+	wait, deadline := timeout > 0, time.Time{}
+	if wait {
+		deadline = time.Now().Add(timeout)
+	}
+	r, err := c.acquireAll(ctx, wait, deadline, demands, &grants)
+	slices.SortFunc(grants, func(a, b *Grant) int {
+		return cmp.Compare(slices.IndexFunc(demands, a.isOf), slices.IndexFunc(demands, b.isOf))
+	})
+	return r, grants, err
+}
+
+func (g *Grant) isOf(d Demand) bool { return g.limiter.redis.Keys.Hash == d.key() }
+
+// acquireAll appends the grants to own, if that is not nil.
+func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
 	if c != nil && c.hooks.ofRequests() {
-		return c.acquireAllHooked(ctx, wait, deadline, demands)
+		return c.acquireAllHooked(ctx, wait, deadline, demands, own)
 	}
 	demands, err := c.distinct(ctx, demands)
 	if err != nil {
 		return AllResult{}, err
 	}
-	return c.acquireDistinct(ctx, wait, deadline, demands)
+	return c.acquireDistinct(ctx, wait, deadline, demands, own)
 }
 
 // acquireDistinct acquires the permits of demands that [Client.distinct] has returned.
-func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (AllResult, error) {
+func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
 	parts := make([]list.Demand, len(demands))
 	for i, d := range demands {
-		parts[i] = list.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.policy}
+		parts[i] = list.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.policy, Own: own != nil}
 	}
 	var a list.Outcome
 	var err error
@@ -89,6 +107,15 @@ func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.T
 	r := AllResult{Granted: a.Granted, Wait: a.Wait, Degraded: a.Degraded}
 	if a.Bound >= 0 {
 		r.Limiter = demands[a.Bound].Limiter
+	}
+	if a.Granted && own != nil {
+		for i, d := range demands {
+			g := &Grant{limiter: d.Limiter, permits: d.Permits, actual: -1}
+			if len(a.Asked) > 0 {
+				g.asked = a.Asked[i]
+			}
+			*own = append(*own, g)
+		}
 	}
 	return r, nil
 }

@@ -49,6 +49,9 @@ func (l *RateLimiter) acquireGrant(ctx context.Context, want engine.Request) (*G
 	return &Grant{limiter: l, permits: want.Permits, asked: r.Asked, actual: -1}, nil
 }
 
+// Limiter returns the limiter of which the permits are.
+func (g *Grant) Limiter() *RateLimiter { return g.limiter }
+
 // Permits returns how many permits were acquired.
 func (g *Grant) Permits() int64 { return g.permits }
 

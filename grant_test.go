@@ -62,11 +62,18 @@ func TestSettle(t *testing.T) {
 // TestSettleWhatIsGone checks that nothing happens to others where the grant of a Grant is no longer there.
 func TestSettleWhatIsGone(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
-		"expired":       func(w *world) { w.at(time.Minute + time.Millisecond); w.granted(3) },
-		"released":      func(w *world) { require.NoError(w.t, w.l.Release(w.ctx, 5)); w.granted(3) },
-		"another rate":  func(w *world) { require.NoError(w.t, w.l.SetRate(w.ctx, overall(10, time.Hour))); w.granted(3) },
-		"another type":  func(w *world) { require.NoError(w.t, w.l.SetRate(w.ctx, Rate{PerClient, 10, time.Hour, 0, 0})); w.granted(3) },
-		"value evicted": func(w *world) { w.at(2 * time.Minute); require.NoError(w.t, w.rdb.Del(w.ctx, w.valueKey()).Err()); w.granted(3) },
+		"expired":      func(w *world) { w.at(time.Minute + time.Millisecond); w.granted(3) },
+		"released":     func(w *world) { require.NoError(w.t, w.l.Release(w.ctx, 5)); w.granted(3) },
+		"another rate": func(w *world) { require.NoError(w.t, w.l.SetRate(w.ctx, overall(10, time.Hour))); w.granted(3) },
+		"another type": func(w *world) {
+			require.NoError(w.t, w.l.SetRate(w.ctx, Rate{PerClient, 10, time.Hour, 0, 0}))
+			w.granted(3)
+		},
+		"value evicted": func(w *world) {
+			w.at(2 * time.Minute)
+			require.NoError(w.t, w.rdb.Del(w.ctx, w.valueKey()).Err())
+			w.granted(3)
+		},
 	} {
 		for actual, what := range map[int64]string{0: "cancelled", 9: "for more"} {
 			t.Run(name+", "+what, func(t *testing.T) {
@@ -190,5 +197,45 @@ func TestLocalGrant(t *testing.T) {
 		g, err := w.l.OnOutage(FailOpen()).AcquireGrant(w.ctx, 3)
 		require.NoError(t, err)
 		require.NoError(t, g.Settle(w.ctx, 1))
+	})
+}
+
+// TestGrantsOfSeveralLimiters checks that each grant of a request for several limiters settles its own, in the order of the
+// demands, whether one script decided them or they were reserved; and that there are none after a rejection.
+func TestGrantsOfSeveralLimiters(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		for _, order := range [][2]string{{"a", "z"}, {"z", "a"}} {
+			var l [2]*RateLimiter
+			for i, name := range order {
+				l[i] = w.client.RateLimiter(w.l.Name() + name)
+				require.NoError(t, l[i].SetRate(w.ctx, overall(10, time.Minute)))
+			}
+			r, grants, err := w.client.TryAcquireAllGrants(w.ctx, 0, Demand{l[0], 2}, Demand{l[1], 5}, Demand{l[0], 1})
+			require.NoError(t, err)
+			require.True(t, r.Granted)
+			require.Len(t, grants, 2)
+			require.Same(t, l[0], grants[0].Limiter())
+			require.EqualValues(t, 3, grants[0].Permits())
+			require.NoError(t, grants[0].Settle(w.ctx, 1))
+			require.NoError(t, grants[1].Settle(w.ctx, 6))
+			w.holds(l[0], 10, 1)
+			w.holds(l[1], 10, 6)
+			r, grants, err = w.client.TryAcquireAllGrants(w.ctx, 0, Demand{l[0], 9}, Demand{l[1], 5})
+			require.NoError(t, err)
+			require.False(t, r.Granted)
+			require.Empty(t, grants)
+			_, grants, err = w.client.TryAcquireAllGrants(w.ctx, time.Hour, Demand{l[0], 10}, Demand{l[1], 10})
+			require.NoError(t, err)
+			require.NoError(t, grants[0].Cancel(w.ctx))
+			require.NoError(t, grants[1].Settle(w.ctx, 3))
+			w.holds(l[0], 10, 0)
+			w.holds(l[1], 10, 3)
+			_, grants, err = w.client.TryAcquireAllGrants(w.ctx, 0, Demand{l[0], 4})
+			require.NoError(t, err)
+			require.NoError(t, grants[0].Settle(w.ctx, 2))
+			w.holds(l[0], 10, 2)
+		}
+		_, _, err := w.client.TryAcquireAllGrants(w.ctx, 0)
+		require.ErrorIs(t, err, ErrInvalidArgument)
 	})
 }

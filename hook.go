@@ -245,7 +245,7 @@ func (l *RateLimiter) peekHooked(ctx context.Context, permits int64) (a permit.R
 	return a, err
 }
 
-func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.Time, demands []Demand) (got AllResult, err error) {
+func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (got AllResult, err error) {
 	h := c.hooks
 	r := RequestInfo{Operation: OperationAll, Begin: time.Now()}
 	rejected := RequestRejected
@@ -261,7 +261,7 @@ func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.
 		if wait {
 			h.waiting(first, 1)
 		}
-		got, err = c.acquireDistinct(ctx, wait, deadline, distinct)
+		got, err = c.acquireDistinct(ctx, wait, deadline, distinct, own)
 		if wait {
 			h.waiting(first, -1)
 			if !time.Now().Before(deadline) {

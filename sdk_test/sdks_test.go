@@ -10,8 +10,8 @@ import (
 
 	openapi "github.com/alibabacloud-go/darabonba-openapi/v2/client"
 	dingrobot "github.com/alibabacloud-go/dingtalk/robot_1_0"
-	dara "github.com/alibabacloud-go/tea/dara"
 	teautil "github.com/alibabacloud-go/tea-utils/v2/service"
+	dara "github.com/alibabacloud-go/tea/dara"
 	"github.com/aliyun/alibabacloud-oss-go-sdk-v2/oss"
 	osscredentials "github.com/aliyun/alibabacloud-oss-go-sdk-v2/oss/credentials"
 	"github.com/anthropics/anthropic-sdk-go"

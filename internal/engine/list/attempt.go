@@ -57,7 +57,7 @@ func (s *attempt) attempt(ctx context.Context) (reply, error) {
 				return nothing, err
 			}
 			if granted {
-				return allGranted, nil
+				return s.granted(), nil
 			}
 			if last = s.last(); last < 0 {
 				last = 0
@@ -87,6 +87,15 @@ func (s *attempt) attempt(ctx context.Context) (reply, error) {
 			s.sleep(next.Sub(now))
 		}
 	}
+}
+
+// granted returns the reply that all reservations are grants now.
+func (s *attempt) granted() reply {
+	parts := make([]part, len(s.list))
+	for i := range s.list {
+		parts[i].asked = engine.Asked{Type: s.list[i].Type, ID: s.list[i].ID}
+	}
+	return allGranted(parts)
 }
 
 // last returns the index of the limiter that is due last among those that reject, or -1.

@@ -27,14 +27,16 @@ type Demand struct {
 	Handle  *engine.Handle
 	Permits int64
 	Policy  *outage.Policy // nil for FailClosed
+	Own     bool           // its grant is to be settled
 }
 
 // An Outcome is how a request for several limiters ended.
 type Outcome struct {
 	Granted  bool
-	Bound    int           // the index of the limiter that rejected, -1 for none; of several, the one with the longest wait
-	Wait     time.Duration // how long it takes until that limiter could grant its part
-	Degraded bool          // a policy decided at least one part
+	Bound    int            // the index of the limiter that rejected, -1 for none; of several, the one with the longest wait
+	Wait     time.Duration  // how long it takes until that limiter could grant its part
+	Degraded bool           // a policy decided at least one part
+	Asked    []engine.Asked // the grants of the demands; nil if a policy granted them
 }
 
 // Allow decides a request for several limiters at once. Each limiter must be in the list once, in the order of the keys.
@@ -73,13 +75,13 @@ func (ls *Lists) waiter(demands []Demand, deadline time.Time) *waiter {
 
 // alone decides a list of one limiter, which is an ordinary request.
 func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error) {
-	want.Permits, want.TellWait, want.Policy = d.Permits, true, d.Policy
+	want.Permits, want.TellWait, want.Policy, want.Own = d.Permits, true, d.Policy, d.Own
 	r, err := d.Handle.Acquire(ctx, want)
 	switch {
 	case err != nil:
 		return Outcome{Bound: -1}, err
 	case r.Granted:
-		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded}, nil
+		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded, Asked: []engine.Asked{r.Asked}}, nil
 	}
 	return Outcome{Wait: r.Wait, Degraded: r.Degraded}, nil
 }
@@ -99,10 +101,16 @@ type reply struct {
 	rate     permit.Rate
 }
 
-var (
-	nothing    = reply{Outcome: Outcome{Bound: -1}}
-	allGranted = reply{Outcome: Outcome{Granted: true, Bound: -1}}
-)
+var nothing = reply{Outcome: Outcome{Bound: -1}}
+
+// allGranted returns the reply that all parts were granted.
+func allGranted(parts []part) reply {
+	a := reply{Outcome: Outcome{Granted: true, Bound: -1, Asked: make([]engine.Asked, len(parts))}}
+	for i := range parts {
+		a.Asked[i] = parts[i].asked
+	}
+	return a
+}
 
 // A waiter is a caller of several limiters on its way through their lines.
 type waiter struct {

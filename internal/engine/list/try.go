@@ -57,7 +57,7 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 			return nothing, err
 		}
 		if len(rejected) == 0 {
-			return allGranted, nil
+			return allGranted(parts), nil
 		}
 		bound := nothing
 		for _, i := range rejected {
@@ -158,7 +158,7 @@ func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 		}
 		return bound, nil
 	}
-	return allGranted, nil
+	return allGranted(parts), nil
 }
 
 // refundAll gives back what was granted, as if it had not been asked for.
