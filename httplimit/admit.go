@@ -135,9 +135,17 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 // ask asks Redis, twice where a request that would wait too long is to be rejected at once. While the request waits,
 // this process looks for bans that others met.
 func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
-	asked := c.plan.asked()
+	asked, settles := c.plan.asked(), c.plan.settles()
+	acquire := func(timeout time.Duration) (r ratelimiter.AllResult, err error) {
+		c.grants = nil
+		if settles {
+			r, c.grants, err = c.t.client.TryAcquireAllGrants(ctx, timeout, asked...)
+			return r, err
+		}
+		return c.t.client.TryAcquireAll(ctx, timeout, asked...)
+	}
 	if c.t.cfg.rejectEarly && timeout > 0 {
-		r, err := c.t.client.TryAcquireAll(ctx, 0, asked...)
+		r, err := acquire(0)
 		if err != nil || r.Granted || r.Wait > timeout {
 			return r, err
 		}
@@ -145,7 +153,7 @@ func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllR
 	if timeout > 0 {
 		defer c.watch()()
 	}
-	return c.t.client.TryAcquireAll(ctx, timeout, asked...)
+	return acquire(timeout)
 }
 
 // failed returns the *Error for an error of the limiter or of the context.

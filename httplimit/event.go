@@ -34,6 +34,9 @@ const (
 	// EventPanic: a function that the Transport was given panicked; Err is the [*PanicError], which says what
 	// became of the request.
 	EventPanic EventKind = "panic"
+	// EventUnsettled: the permits of Limiter could not be settled because of Err, and stay what was spent, or not: the
+	// reply may have been lost.
+	EventUnsettled EventKind = "unsettled"
 	// EventRetry: the throttled request is sent again after Wait.
 	EventRetry EventKind = "retry"
 )

@@ -178,6 +178,8 @@ type demand struct {
 	scopes  []Scope
 	reopen  time.Duration
 	whole   bool // it cools down as a whole
+
+	settlements []settlement // of the limits that share the limiter
 }
 
 // plan applies the rules to a request. Its error is an *Error.
@@ -250,13 +252,15 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 	if k := slices.IndexFunc(p.demands, func(d demand) bool { return d.name == name }); k >= 0 {
 		d := &p.demands[k]
 		d.permits += permits
+		d.settlements = append(d.settlements, settlement{permits, l.Settle})
 		d.reopen = max(d.reopen, l.Reopen)
 		d.scopes = append(d.scopes, l.Scope)
 		d.whole = d.whole || r.whole[i]
 		return nil
 	}
 	p.demands = append(p.demands, demand{limiter: t.limiters.get(name, l), permits: permits,
-		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i]})
+		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i],
+		settlements: []settlement{{permits, l.Settle}}})
 	return nil
 }
 

@@ -78,6 +78,12 @@ type Limit struct {
 	// WeightFunc, when set, returns the weight in place of Weight, or 0 for a request that does not spend this
 	// limit. It gets the request as [Match.Func] does.
 	WeightFunc func(*http.Request) int64
+	// Settle, when set, returns how many permits the request turned out to need: less gives the rest back, more is taken
+	// whatever is left; see [ratelimiter.Grant.Settle]. -1 leaves what was spent. It is called once, when the caller has
+	// read the body to its end or closes it, with a copy of the response whose Body is the end of what the caller read,
+	// MaxPeek bytes at most: of a stream the last events. What Weight or WeightFunc says is what the request needs at
+	// first. A request without a response stays as it was, and so does one that an outage policy granted.
+	Settle func(*http.Response) int64
 	// Scope names the platform's limit that this one keeps, so that a [Verdict] with that scope cools
 	// down this limiter and not the others.
 	Scope Scope

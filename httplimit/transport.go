@@ -104,8 +104,9 @@ type call struct {
 	event Event     // what all events of the call have in common
 	sent  time.Time // when it was admitted last
 
-	answered bool   // Redis has answered for its limiters
-	other    string // the host that answered after the base followed a redirect; "" when it is the request's
+	grants   []*ratelimiter.Grant // that are settled at the end of the body
+	answered bool                 // Redis has answered for its limiters
+	other    string               // the host that answered after the base followed a redirect; "" when it is the request's
 }
 
 func (c *call) run() (*http.Response, error) {
@@ -135,10 +136,12 @@ func (c *call) run() (*http.Response, error) {
 		resp.Request = c.req
 		a := c.look(resp)
 		if attempt > c.t.cfg.retries || !c.mayRetry(a) {
+			c.settleAtEnd(a.response)
 			return a.response, nil
 		}
 		again, ok := c.again()
 		if !ok {
+			c.settleAtEnd(a.response)
 			return a.response, nil
 		}
 		a.body.closeBody()

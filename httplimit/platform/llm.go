@@ -158,6 +158,9 @@ func DashScope(account string, opts ...Option) httplimit.Profile {
 
 func llmProfile(name, host, account string, perMinute int64, d httplimit.Detector, opts []Option) httplimit.Profile {
 	p := newProfile(name, []string{host}, []quota{{scope: ScopeAccount, permits: perMinute, interval: time.Minute}}, opts)
-	return p.made(httplimit.Rule{Name: p.name, Match: httplimit.Match{Hosts: p.hosts},
-		Limits: p.limits(ScopeAccount, literal(account)), Detectors: p.adjust(nil, d)})
+	limits := p.limits(ScopeAccount, literal(account))
+	if p.tokens != nil {
+		limits = append(limits, p.tokens.limitOf(p, account))
+	}
+	return p.made(httplimit.Rule{Name: p.name, Match: httplimit.Match{Hosts: p.hosts}, Limits: limits, Detectors: p.adjust(nil, d)})
 }

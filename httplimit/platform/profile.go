@@ -32,6 +32,7 @@ type profile struct {
 	corp      func(*http.Request) string
 	apis      []api
 	monthly   *monthly
+	tokens    *tokens
 }
 
 // A quota is one number of a platform: so many permits of a scope in an interval.

@@ -14,6 +14,7 @@ const (
 	ScopeMonth       httplimit.Scope = "month"       // a quota of the calendar month
 	ScopeDay         httplimit.Scope = "day"         // a quota of the day
 	ScopeAccount     httplimit.Scope = "account"     // one user or token, all APIs
+	ScopeTokens      httplimit.Scope = "tokens"      // the tokens of language models
 	ScopeSecondary   httplimit.Scope = "secondary"   // GitHub's secondary limits
 	ScopeContent     httplimit.Scope = "content"     // GitHub's limit of what creates content
 	ScopeConcurrency httplimit.Scope = "concurrency" // requests at the same time; no wait is known to help

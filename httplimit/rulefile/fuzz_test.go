@@ -43,6 +43,7 @@ type (
 		Type         string `json:"type,omitempty" yaml:"type,omitempty"`
 		Weight       int64  `json:"weight,omitempty" yaml:"weight,omitempty"`
 		Scope        string `json:"scope,omitempty" yaml:"scope,omitempty"`
+		Settle       string `json:"settle,omitempty" yaml:"settle,omitempty"`
 		OutagePolicy any    `json:"outage_policy,omitempty" yaml:"outage_policy,omitempty"`
 	}
 )
@@ -144,6 +145,9 @@ func oracle(rules []httplimit.Rule) (f oracleFile) {
 				Weight: l.Weight, Scope: string(l.Scope)}
 			if l.Rate.Type == ratelimiter.PerClient {
 				p.Type = "per_client"
+			}
+			if l.Settle != nil {
+				p.Settle = "tokens"
 			}
 			if l.OutagePolicy != nil {
 				p.OutagePolicy = l.OutagePolicy.String()
@@ -256,6 +260,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("rules:\n- match: {hosts: [a.b], query: {a: \"*\"}}\n  detectors: [http, wecom]\n"))
 	f.Add([]byte("rules:\n- detectors: [{status: 429, json: {a.b: '!c|d*'}, wait: 60s, wait_from: [X-A]}, {status: [503], xml: {E.C: x}, banned: true}]\n"))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b, c.d]}\n  one_platform: true\n  detectors: [wecom]\n"))
+	f.Add([]byte("rules: [{limits: [{name: a, permits: 3, interval: 1m, settle: tokens}]}]"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))
 	f.Add([]byte("rules:\n- limits:\n  - name: |\n      a\n    permits: 010\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

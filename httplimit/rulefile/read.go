@@ -12,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/platform"
 )
 
 // maxProblems bounds how many problems an error lists.
@@ -229,7 +230,7 @@ func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 }
 
 func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
-	scope := ""
+	scope, settle := "", ""
 	nodes, outage := int64(0), ""
 	var outageNode *node
 	r.fields(n, at, map[string]field{
@@ -237,6 +238,13 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 		"permits": r.whole(&l.Rate.Permits), "interval": r.duration(&l.Rate.Interval),
 		"keep_alive": r.duration(&l.Rate.KeepAlive), "min_gap": r.duration(&l.Rate.MinGap),
 		"reopen": r.duration(&l.Reopen),
+		"settle": func(n *node, at string) {
+			if r.text(&settle)(n, at); settle == "tokens" {
+				l.Settle = platform.Tokens
+			} else if n.kind == aString {
+				r.bad(n, at, "%q is not known; there is tokens", clip(settle))
+			}
+		},
 		"weight": func(n *node, at string) {
 			l.Weight = -1
 			if r.whole(&l.Weight)(n, at); l.Weight == 0 {

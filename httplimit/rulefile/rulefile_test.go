@@ -126,6 +126,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a policy", limit("outage_policy: maybe"), 4, "rules[0].limits[0].outage_policy", "closed, open"},
 		{"a share of nobody", limit("outage_policy: {local_quota: 0}"), 4, "rules[0].limits[0].outage_policy", "1 or more"},
 		{"a share of nothing", limit("outage_policy: {local_quota: 2}"), 4, "rules[0].limits[0].outage_policy", "needs permits"},
+		{"a settlement", "rules:\n- limits:\n  - name: a\n    settle: dollars\n", 4, "rules[0].limits[0].settle", "there is tokens"},
 		{"a signature's field", "rules:\n- detectors:\n  - statsu: 429\n", 3, "rules[0].detectors[0].statsu", "unknown field; there are banned, header, json, max_wait, paths, reason, scope, status, wait, wait_from, xml"},
 		{"a signature's status", "rules:\n- detectors:\n  - status: 42\n", 3, "rules[0].detectors[0].status", "42 is no status"},
 		{"a signature's statuses", "rules:\n- detectors:\n  - status: [4294967725]\n", 3, "rules[0].detectors[0].status", "no status"},
