@@ -60,7 +60,8 @@ func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, 
 }
 
 // TryAcquireAllGrants is [Client.TryAcquireAll] with a [Grant] for each limiter, in the order in which the demands name them,
-// which can be settled one by one. There are none if the permits were rejected.
+// which can be settled one by one. There are none if the permits were rejected. It has the same errors, such as
+// ErrUnavailable.
 func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, []*Grant, error) {
 	var grants []*Grant
 	wait, deadline := timeout > 0, time.Time{}

@@ -135,7 +135,7 @@ func frozen() (net.Conn, error) {
 }
 
 // waitsForRedis are the methods that wait while Redis is unavailable.
-var waitsForRedis = []string{"Acquire", "TryAcquire", "AcquireAll", "TryAcquireAll"}
+var waitsForRedis = []string{"AcquireGrant", "TryAcquireGrant", "TryAcquireAllGrants", "Acquire", "TryAcquire", "AcquireAll", "TryAcquireAll"}
 
 // documented returns the doc comments of the exported methods, by type and name.
 func documented(t *testing.T) map[string]string {

@@ -28,14 +28,14 @@ type Grant struct {
 	done   bool
 }
 
-// AcquireGrant is [RateLimiter.Acquire] with a [Grant] that can be settled. It has the same errors. The grant is a member of
+// AcquireGrant is [RateLimiter.Acquire] with a [Grant] that can be settled. It has the same errors, such as ErrUnavailable. The grant is a member of
 // its own in Redis, and does not share one with equal requests: in a herd it costs more than Acquire.
 func (l *RateLimiter) AcquireGrant(ctx context.Context, permits int64) (*Grant, error) {
 	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: true})
 }
 
 // TryAcquireGrant is [RateLimiter.TryAcquire] with a [Grant] that can be settled, which is nil if the permits were not
-// acquired in time. It has the same errors.
+// acquired in time. It has the same errors, such as ErrUnavailable.
 func (l *RateLimiter) TryAcquireGrant(ctx context.Context, permits int64, timeout time.Duration) (*Grant, error) {
 	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known})
 }

@@ -22,6 +22,7 @@ func (c *call) admit() error {
 	if len(c.plan.rules) == 0 {
 		return nil
 	}
+	c.countDry()
 	first := firstOf(c.req.Context())
 	if e, ok := first.earlier(); ok && !c.t.cfg.dryRun {
 		c.rejected(e)
@@ -55,6 +56,32 @@ func (c *call) admit() error {
 	e.Kind = EventAdmitted
 	c.t.emit(e)
 	return nil
+}
+
+// countDry spends the permits of rules that are a dry run, and tells of those that are missing.
+func (c *call) countDry() {
+	if len(c.plan.dry) == 0 {
+		return
+	}
+	ctx, cancel := c.context(dryRunDelay)
+	defer cancel()
+	for _, d := range c.plan.dry {
+		r, err := d.handle.Allow(ctx, d.permits)
+		if errors.Is(err, ratelimiter.ErrNotInitialized) {
+			if err = d.setRate(ctx, 0); err == nil {
+				r, err = d.handle.Allow(ctx, d.permits)
+			}
+		}
+		if err == nil && r.Granted {
+			continue
+		}
+		e := c.event
+		e.Kind, e.DryRun, e.Limiter, e.Wait, e.Reason, e.Err = EventRejected, true, d.name, r.Wait, ReasonWait, err
+		if err != nil {
+			e.Reason = ReasonUnavailable
+		}
+		c.t.emit(e)
+	}
 }
 
 // rejected emits the event of a rejection; err is an *Error.

@@ -72,7 +72,7 @@ func TestFirstDetectorCounts(t *testing.T) {
 // Where the platform names no end, cool-downs double as long as it throttles again soon after; requests
 // that were on their way already change nothing.
 func TestBackOff(t *testing.T) {
-	l := &limiter{}
+	l := &limiter{limiterState: &limiterState{}}
 	cfg := config{backOff: time.Second, maxBackOff: 5 * time.Second}
 	epoch := time.Unix(1000, 0)
 	for i, s := range []struct{ sent, now, want time.Duration }{

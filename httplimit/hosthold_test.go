@@ -156,7 +156,7 @@ func TestHostHold(t *testing.T) {
 // However many other hosts answer with a penalty, longer ones too, no hold ends early, and the memory of them is bounded. A
 // host that never throttled is held by those of others at worst until these end.
 func TestHostHoldsAreBounded(t *testing.T) {
-	l, now, cfg := &limiter{}, time.Unix(1000, 0), config{}
+	l, now, cfg := &limiter{limiterState: &limiterState{}}, time.Unix(1000, 0), config{}
 	hosts := 10 * maxHosts
 	end := func(i int) time.Duration { return time.Duration(i%maxHosts+1) * time.Second }
 	for i := range hosts {
@@ -181,11 +181,11 @@ func TestHostHoldsAreBounded(t *testing.T) {
 func TestLimitersWithHoldsAreKept(t *testing.T) {
 	redistest.NoRace(t, "one goroutine")
 	s, end := newLimiters(nil), time.Now().Add(time.Hour)
-	held := &limiter{name: "held"}
+	held := &limiter{name: "held", limiterState: &limiterState{}}
 	held.holdHost("a", end, time.Now(), time.Now(), config{})
 	s.keep(held)
 	for i := range 2 * maxKept {
-		s.keep(&limiter{name: fmt.Sprint(i), ban: ban{until: end.Add(time.Hour)}})
+		s.keep(&limiter{name: fmt.Sprint(i), limiterState: &limiterState{ban: ban{until: end.Add(time.Hour)}}})
 	}
 	require.Len(t, s.kept, maxKept)
 	require.NotNil(t, s.kept["held"])

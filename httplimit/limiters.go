@@ -34,7 +34,13 @@ type limiter struct {
 	handle *ratelimiter.RateLimiter
 	client *ratelimiter.Client
 	rate   ratelimiter.Rate // zero: it is set elsewhere
+	policy string           // of the Limit, for an outage; "" is the Client's
 
+	*limiterState
+}
+
+// A limiterState is what this process knows of a limiter, whatever the rules say of it.
+type limiterState struct {
 	busy   chan struct{} // holds one token while somebody sets the rate
 	asking chan struct{} // and while somebody asks whether the ban still lasts
 
@@ -55,26 +61,47 @@ func newLimiters(client *ratelimiter.Client) *limiters {
 func (s *limiters) get(name string, l *Limit) *limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found := s.young[name]; found != nil {
+	found := s.young[name]
+	if found.goesBy(l) {
 		return found
 	}
-	found := s.old[name]
-	if found == nil {
-		found = s.kept[name]
-	}
-	if found == nil {
-		handle := s.client.RateLimiter(name)
-		if l.OutagePolicy != nil {
-			handle = handle.OnOutage(*l.OutagePolicy)
+	for _, older := range []map[string]*limiter{s.old, s.kept} {
+		if found == nil {
+			found = older[name]
 		}
-		found = &limiter{name: name, handle: handle, client: s.client, rate: l.Rate,
-			busy: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
+	}
+	if !found.goesBy(l) {
+		found = s.renew(found, name, l)
 	}
 	if len(s.young) >= maxLimiters {
 		s.old, s.young = s.young, map[string]*limiter{}
 	}
 	s.young[name] = found
 	return found
+}
+
+// goesBy reports whether the limiter has the rate and the policy of a Limit. One that says nothing of them goes by another's.
+func (l *limiter) goesBy(limit *Limit) bool {
+	return l != nil && (limit.Rate == ratelimiter.Rate{} || l.rate == limit.Rate) &&
+		(limit.OutagePolicy == nil || l.policy == limit.OutagePolicy.String())
+}
+
+// renew returns a limiter that goes by a Limit, with what is known of it; old is what it was by other rules, or nil. Requests
+// that have begun go on with that.
+func (s *limiters) renew(old *limiter, name string, limit *Limit) *limiter {
+	l := &limiter{name: name, handle: s.client.RateLimiter(name), client: s.client, rate: limit.Rate}
+	if old == nil {
+		l.limiterState = &limiterState{busy: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
+	} else {
+		l.limiterState = old.limiterState
+		l.mu.Lock()
+		l.compared = false
+		l.mu.Unlock()
+	}
+	if limit.OutagePolicy != nil {
+		l.handle, l.policy = l.handle.OnOutage(*limit.OutagePolicy), limit.OutagePolicy.String()
+	}
+	return l
 }
 
 // keep keeps l in memory until its bans are over, however many other limiters are used meanwhile. Of more than maxKept

@@ -167,6 +167,7 @@ func flatten(err error) []*FieldError {
 type plan struct {
 	rules     []string
 	demands   []demand
+	dry       []demand // of rules that are a dry run
 	detectors []Detector
 	host      string // of the request, in the form in which rules match it
 }
@@ -185,11 +186,12 @@ type demand struct {
 // plan applies the rules to a request. Its error is an *Error.
 func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 	p = &plan{detectors: t.cfg.detectors}
-	if len(t.rules) == 0 {
+	set := t.set.Load()
+	if len(set.rules) == 0 {
 		return p, nil
 	}
 	p.host = hostOf(req)
-	candidates := t.index.candidates(p.host)
+	candidates := set.index.candidates(p.host)
 	if candidates.empty() {
 		return p, nil
 	}
@@ -249,8 +251,12 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 		return &Error{Limiter: name, Reason: ReasonRule,
 			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(rates.MaxPermits))}
 	}
-	if k := slices.IndexFunc(p.demands, func(d demand) bool { return d.name == name }); k >= 0 {
-		d := &p.demands[k]
+	demands := &p.demands
+	if r.DryRun {
+		demands = &p.dry
+	}
+	if k := slices.IndexFunc(*demands, func(d demand) bool { return d.name == name }); k >= 0 {
+		d := &(*demands)[k]
 		d.permits += permits
 		d.settlements = append(d.settlements, settlement{permits, l.Settle})
 		d.reopen = max(d.reopen, l.Reopen)
@@ -258,7 +264,7 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 		d.whole = d.whole || r.whole[i]
 		return nil
 	}
-	p.demands = append(p.demands, demand{limiter: t.limiters.get(name, l), permits: permits,
+	*demands = append(*demands, demand{limiter: t.limiters.get(name, l), permits: permits,
 		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i],
 		settlements: []settlement{{permits, l.Settle}}})
 	return nil

@@ -25,6 +25,9 @@ type Rule struct {
 	// Name all name one host, or when that has {host} in it. Of any other the requests to the host that announced the penalty
 	// wait, in the process that saw it: one receiver of webhooks must not stop those to all others.
 	OnePlatform bool
+	// DryRun says that the rule holds up no request. The permits of its limits are counted in Redis, and where they are
+	// missing [EventRejected] says so, with DryRun. Its limiters do not cool down. Redis delays a request by 100 ms at most.
+	DryRun bool
 	// Detectors look at the responses to such requests, in this order, before those of [WithDetectors]. The first that
 	// returns a Throttled verdict counts.
 	Detectors []Detector

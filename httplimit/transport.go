@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -23,8 +24,7 @@ import (
 type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config
-	rules    []*rule
-	index    index
+	set      atomic.Pointer[ruleSet]
 	limiters *limiters
 	delays   delays
 }
@@ -52,12 +52,29 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	if err := t.cfg.validate(); err != nil {
 		return nil, err
 	}
-	var err error
-	if t.rules, err = compileAll(t.cfg.rules); err != nil {
+	if err := t.SetRules(t.cfg.rules...); err != nil {
 		return nil, err
 	}
-	t.index = newIndex(t.rules)
 	return t, nil
+}
+
+// A ruleSet is the rules of a Transport at one time.
+type ruleSet struct {
+	rules []*rule
+	index index
+}
+
+// SetRules replaces the rules, those of profiles too. A request that has begun, or waits, ends by the old ones. What the
+// Transport knows of limiters stays, such as their bans. A limiter keeps the rate that it has in Redis, and
+// [EventRateDiffers] tells where the new rules say another. After an error, which is ErrInvalidRule with a [*FieldError] for
+// each field that is wrong, the old rules stay.
+func (t *Transport) SetRules(rules ...Rule) error {
+	compiled, err := compileAll(rules)
+	if err != nil {
+		return err
+	}
+	t.set.Store(&ruleSet{compiled, newIndex(compiled)})
+	return nil
 }
 
 // RoundTrip waits for the permits that the request's rules ask for, sends it, and returns the platform's response. When

@@ -24,7 +24,7 @@ func defaultBase() http.RoundTripper {
 
 func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport:     transport{},
+		Transport:     g.transport,
 		FlushInterval: -1,
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			to := pr.In.Context().Value(routeKey{}).(*route)
@@ -40,13 +40,6 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 		},
 		ErrorHandler: reject,
 	}
-}
-
-// transport sends a request through the rules that it found.
-type transport struct{}
-
-func (transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return r.Context().Value(routeKey{}).(*route).rules.transport.RoundTrip(r)
 }
 
 // forward sends the request and copies the response.

@@ -27,20 +27,15 @@ var errStopping = errors.New("the gateway is stopping")
 // A Gateway is an http.Handler that forwards requests to the hosts of its rules, within their limits. It streams bodies
 // in both directions, and follows no redirect. Make one with [New]. A Gateway is safe for concurrent use.
 type Gateway struct {
-	client  *ratelimiter.Client
-	cfg     config
-	proxy   *httputil.ReverseProxy
-	rules   atomic.Pointer[ruleSet]
-	tunnels *tunnels // nil without a CA
+	client    *ratelimiter.Client
+	cfg       config
+	proxy     *httputil.ReverseProxy
+	transport *httplimit.Transport
+	hosts     atomic.Pointer[hosts]
+	tunnels   *tunnels // nil without a CA
 
 	stopping context.Context // ends with Shutdown
 	stop     context.CancelCauseFunc
-}
-
-// A ruleSet is what Reload replaces. A request keeps the one with which it began.
-type ruleSet struct {
-	transport *httplimit.Transport
-	hosts     hosts
 }
 
 type config struct {
@@ -90,7 +85,7 @@ func WithCA(ca *CA) Option { return func(c *config) { c.ca = ca } }
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 // WithTransport adds options of the httplimit.Transport, such as httplimit.WithEvents. WithBase and WithMaxWait of this
-// package replace those of httplimit.
+// package replace those of httplimit, and the rules of New those of an option.
 func WithTransport(opts ...httplimit.Option) Option {
 	return func(c *config) { c.options = append(c.options, opts...) }
 }
@@ -143,13 +138,17 @@ func (g *Gateway) Reload(rules []httplimit.Rule) error {
 	if err != nil {
 		return err
 	}
-	opts := append(g.cfg.options[:len(g.cfg.options):len(g.cfg.options)],
-		httplimit.WithRules(rules...), httplimit.WithBase(sender{g.cfg.base}), httplimit.WithMaxWait(g.cfg.maxWait))
-	transport, err := httplimit.New(g.client, opts...)
-	if err != nil {
+	if g.transport == nil {
+		opts := append(g.cfg.options[:len(g.cfg.options):len(g.cfg.options)],
+			httplimit.WithBase(sender{g.cfg.base}), httplimit.WithMaxWait(g.cfg.maxWait))
+		if g.transport, err = httplimit.New(g.client, opts...); err != nil {
+			return err
+		}
+	}
+	if err := g.transport.SetRules(rules...); err != nil {
 		return err
 	}
-	g.rules.Store(&ruleSet{transport, hosts})
+	g.hosts.Store(&hosts)
 	return nil
 }
 

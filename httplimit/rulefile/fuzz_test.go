@@ -23,6 +23,7 @@ type (
 		Name      string           `json:"name,omitempty" yaml:"name,omitempty"`
 		Match     oracleMatch      `json:"match,omitzero" yaml:"match,omitempty"`
 		Platform  bool             `json:"one_platform,omitempty" yaml:"one_platform,omitempty"`
+		DryRun    bool             `json:"dry_run,omitempty" yaml:"dry_run,omitempty"`
 		Limits    []oracleLimit    `json:"limits,omitempty" yaml:"limits,omitempty"`
 		Detectors []oracleDetector `json:"detectors,omitempty" yaml:"detectors,omitempty"`
 	}
@@ -130,7 +131,7 @@ func oracle(rules []httplimit.Rule) (f oracleFile) {
 	}
 	for _, r := range rules {
 		o := oracleRule{Name: r.Name, Match: oracleMatch{r.Match.Patterns, r.Match.Hosts, r.Match.Methods, r.Match.Header, r.Match.Query},
-			Platform: r.OnePlatform}
+			Platform: r.OnePlatform, DryRun: r.DryRun}
 		for _, d := range r.Detectors {
 			if s, ok := d.(httplimit.Signature); ok {
 				o.Detectors = append(o.Detectors, oracleDetector{Signature: &oracleSignature{s.Status, s.Paths, s.Header, s.JSON, s.XML, s.Reason,

@@ -198,7 +198,7 @@ func (r *reader) file(root *node) (rules []httplimit.Rule) {
 func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 	r.fields(n, at, map[string]field{
 		"name":         r.text(&rule.Name),
-		"one_platform": r.truth(&rule.OnePlatform),
+		"one_platform": r.truth(&rule.OnePlatform), "dry_run": r.truth(&rule.DryRun),
 		"match": func(n *node, at string) {
 			m := &rule.Match
 			r.fields(n, at, map[string]field{

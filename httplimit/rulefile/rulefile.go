@@ -67,6 +67,7 @@ func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
 //   - match: patterns, hosts and methods, which are lists; header and query, which map a name to its
 //     value, "*" for any. See [httplimit.Match].
 //   - one_platform: true, where the hosts of match are one platform's. See [httplimit.Rule].
+//   - dry_run: true, for a rule that holds up nothing. See [httplimit.Rule].
 //   - limits: a list of name, with the placeholders of [httplimit.Limit]; permits, interval, keep_alive,
 //     min_gap and type (overall or per_client), which are its ratelimiter.Rate, none of them where that is
 //     set elsewhere; weight, scope, reopen; settle, which is tokens for [platform.Tokens]; outage_policy, which is closed, open, or {local_quota: N} for N

@@ -42,6 +42,7 @@ rules:
       - {name: elsewhere, outage_policy: open}
     detectors: [http, mine, {status: [429, 503], paths: ["/v1/*"], header: {X-State: "!ok"}, json: {error.code: "limit*|quota*"}, reason: busy, scope: account, banned: true, wait: 5s, wait_from: [X-Reset], max_wait: 1m}]
   - detectors: [github]
+    dry_run: true
 `
 
 // A mine is a detector that can be told from others.
@@ -85,6 +86,8 @@ func TestParseEverything(t *testing.T) {
 		Wait: 5 * time.Second, WaitFrom: []string{"X-Reset"}, MaxWait: time.Minute,
 	}, r.Detectors[2])
 	require.Len(t, rules[1].Detectors, 1)
+	require.True(t, rules[1].DryRun)
+	require.False(t, r.DryRun)
 }
 
 // What is wrong is named by its line and its field; all of it at once.
@@ -101,7 +104,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"null", "rules:\n", 1, "rules", "a list"},
 		{"no rules", "rules: []", 1, "rules", "none"},
 		{"not a mapping", "\n- a\n", 2, "", "a mapping, not a list"},
-		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, limits, match, name, one_platform"},
+		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, dry_run, limits, match, name, one_platform"},
 		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are rules"},
 		{"unknown in a limit", limit("intervall: 3s"), 4, "rules[0].limits[0].intervall", "interval,"},
 		{"twice", limit("name: b"), 4, "rules[0].limits[0].name", "twice"},
@@ -249,7 +252,7 @@ func TestAllErrorsAreTold(t *testing.T) {
 	want := []string{
 		`rulefile: line 3: rules[0].limits[0].permits: it must be a number, not a string: x`,
 		`rulefile: line 4: rules[0].limits[0].name: it must be a string, not a number; put it in quotes: "7"`,
-		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, limits, match, name, one_platform`,
+		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, dry_run, limits, match, name, one_platform`,
 	}
 	require.Equal(t, want, strings.Split(err.Error(), "\n")[:3])
 	_, err = Parse([]byte("rules:\n" + strings.Repeat("- a\n", 50)))

@@ -76,7 +76,7 @@ var mutations = []mutation{
 	{"an evicted value is a new limiter", "acquire", " or not stored and redis.call('ZCARD', KEYS[3]) > 0 then", " then", 0, "ask evict time", 5, "more than 2|the window"},
 	{"a replay is not looked up", "acquire_rest", "if says(ARGV[5], 'replay') then", "if false then", 0, "ask lose time", 5, "sends a call again"},
 	{"a call that arrives twice takes twice", "acquire", "left = redis.call('INCRBY', KEYS[2], taken)", "", 0, "ask twice time", 4, "do not add up"},
-	{"a refund gives back too much", "give_back", "math.min(tonumber(ARGV[4]), rate - value)", "rate - value", 0, "ask refund time", 5, "more than 2|the window"},
+	{"a refund gives back too much", "give_back", "math.min(back, math.max(0, rate - value))", "rate - value", 0, "ask refund time", 5, "more than 2|the window"},
 	{"a refund leaves the member", "give_back", "redis.call('ZREM', KEYS[3], ARGV[2])", "", 0, "ask refund time", 4, "more than 2|the window"},
 	{"a place ahead does not expire", "reserve", "if e[2] > now and", "if", 0, "ask reserve die time", 5, "takes longer"},
 	{"value does not fall for what is taken ahead", "reserve", "if plain and back ~= n then", "if false then", 0, "ask reserve time", 4, "more than 2|the window"},

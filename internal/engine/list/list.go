@@ -54,7 +54,15 @@ func (ls *Lists) Allow(ctx context.Context, demands []Demand) (Outcome, error) {
 			return a, err
 		}
 	}
-	return a.Outcome, err
+	return a.of(demands), err
+}
+
+// of returns the outcome, with the grants only where they are to be settled.
+func (a Outcome) of(demands []Demand) Outcome {
+	if !demands[0].Own {
+		a.Asked = nil
+	}
+	return a
 }
 
 // Wait is like Allow, but waits until the deadline, which is zero for none.
@@ -62,7 +70,8 @@ func (ls *Lists) Wait(ctx context.Context, demands []Demand, deadline time.Time)
 	if len(demands) == 1 {
 		return demands[0].alone(ctx, engine.Request{Wait: true, Timeout: engine.Timeout(deadline)})
 	}
-	return ls.waiter(demands, deadline).acquire(ctx)
+	a, err := ls.waiter(demands, deadline).acquire(ctx)
+	return a.of(demands), err
 }
 
 func (ls *Lists) waiter(demands []Demand, deadline time.Time) *waiter {
@@ -81,7 +90,7 @@ func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error
 	case err != nil:
 		return Outcome{Bound: -1}, err
 	case r.Granted:
-		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded, Asked: []engine.Asked{r.Asked}}, nil
+		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded, Asked: []engine.Asked{r.Asked}}.of([]Demand{*d}), nil
 	}
 	return Outcome{Wait: r.Wait, Degraded: r.Degraded}, nil
 }
