@@ -135,7 +135,7 @@ func frozen() (net.Conn, error) {
 }
 
 // waitsForRedis are the methods that wait while Redis is unavailable.
-var waitsForRedis = []string{"AcquireGrant", "TryAcquireGrant", "TryAcquireAllGrants", "Acquire", "TryAcquire", "AcquireAll", "TryAcquireAll"}
+var waitsForRedis = []string{"Acquire", "TryAcquire", "AcquireGrant", "TryAcquireGrant", "AcquireAll", "TryAcquireAll", "TryAcquireAllGrants"}
 
 // documented returns the doc comments of the exported methods, by type and name.
 func documented(t *testing.T) map[string]string {
@@ -188,7 +188,7 @@ func TestUnavailable(t *testing.T) {
 					require.NotContains(t, err.Error(), "_", "the name of a script")
 				}
 			}
-			for i, v := range []any{l, l, c, c} {
+			for i, v := range []any{l, l, l, l, c, c, c} {
 				err := callMethod(v, waitsForRedis[i], t.Context(), l, other)
 				require.ErrorIs(t, err, ErrUnavailable, waitsForRedis[i])
 			}
