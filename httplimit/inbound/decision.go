@@ -24,8 +24,15 @@ type Decision struct {
 	Limiter string
 	// Degraded reports that Redis was unavailable and the outage policy decided.
 	Degraded bool
+	// DryRun reports that the request is passed on whatever the Outcome is: see [WithDryRun].
+	DryRun bool
 	// Err is why nobody could decide, or why the request can never be granted.
 	Err error
+}
+
+// Passes reports whether the request is to be served.
+func (d Decision) Passes() bool {
+	return d.DryRun || d.Outcome != OutcomeRejected && d.Outcome != OutcomeClosed
 }
 
 // WithDecisions sets a function that is told once of each request, for metrics and logs, before the request is passed

@@ -1,7 +1,10 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -73,17 +76,30 @@ func Hash(r *http.Request, secret string) string {
 
 // ByPattern gives each pattern of mux its own permits, whatever the requests' paths. With a nil mux it is
 // the pattern that the request was already matched to, for a Middleware that wraps the handlers inside
-// of a mux. Requests that no pattern matches share theirs.
+// of a mux. Requests that no pattern matches share theirs. With a nil mux that are all requests where the Middleware stands
+// around the mux, or where a framework has a router of its own: the function of [WithFailures] is told so once, by [ErrNoPattern].
 func ByPattern(mux *http.ServeMux) KeyFunc {
 	return func(r *http.Request) (string, bool) {
-		pattern := r.Pattern
+		pattern, none := r.Pattern, noPattern
 		if mux != nil {
 			_, pattern = mux.Handler(r)
+			none = "unmatched"
 		}
-		if pattern == "" {
-			pattern = "none"
-		}
-		return pattern, true
+		return cmp.Or(pattern, none), true
+	}
+}
+
+// ErrNoPattern says that [ByPattern] found no pattern in a request, so that it shares its limiter with all others of that kind.
+var ErrNoPattern = errors.New("inbound: the request has no pattern of http.ServeMux")
+
+// noPattern is the key of a request that no mux has looked at, or that matched none of its patterns.
+const noPattern = "none"
+
+// tellNoPattern tells of the first request without a pattern.
+func (m *Middleware) tellNoPattern(r *http.Request) {
+	if !m.toldNoPattern.Swap(true) {
+		m.fail(r, fmt.Errorf("%w: %s %s shares the limiter of all others without one; give ByPattern the mux, or put the Middleware inside of it",
+			ErrNoPattern, r.Method, r.URL.Path))
 	}
 }
 
@@ -101,6 +117,9 @@ func (m *Middleware) limiterName(r *http.Request) (string, bool) {
 		k, limited := key(r)
 		if !limited {
 			return "", false
+		}
+		if k == noPattern && r.Pattern == "" {
+			m.tellNoPattern(r)
 		}
 		b.WriteByte(':')
 		b.WriteString(keyname.Part(k, true))

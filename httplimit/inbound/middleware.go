@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -40,8 +41,9 @@ type Middleware struct {
 
 	anyKeepAlive bool // the KeepAlive of rate is the default, and no other one differs from it
 
-	mu   sync.Mutex
-	told map[ratelimiter.Rate]bool // the other rates that the function of WithFailures was told of
+	mu            sync.Mutex
+	toldNoPattern atomic.Bool
+	told          map[ratelimiter.Rate]bool // the other rates that the function of WithFailures was told of
 }
 
 type config struct {
@@ -54,6 +56,7 @@ type config struct {
 	decided  func(*http.Request, Decision)
 	longest  time.Duration
 	known    time.Duration
+	dryRun   bool
 	hashKey  []byte
 	keyed    bool
 }
@@ -115,6 +118,10 @@ func WithDecisionTime(d time.Duration) Option {
 func WithCachedRejections(bound time.Duration) Option {
 	return func(c *config) { c.known = bound }
 }
+
+// WithDryRun passes every request on. Permits are counted, the header fields are those of a limit, and the function of
+// [WithDecisions] is told what the Middleware would have done, with DryRun. The default is to limit.
+func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 
 // WithHashKey keys the hashes of secrets in limiters' names, those of [ByHeader] and [Hash], so that nobody who reads
 // Redis can try out secrets that are short or can be guessed. A key has 16 bytes or more, and is the same in all
@@ -203,46 +210,84 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 // admit reports whether the request may go on. Otherwise it has written the response.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	name, weight, err := m.spends(r)
+	var a Answer
 	if err != nil {
-		return m.undecided(w, r, name, err)
+		a = m.undecided(r.Context(), r, name, err)
+	} else {
+		a = m.answer(r.Context(), r, name, weight)
 	}
-	if weight == 0 {
-		m.decide(r, Decision{Outcome: OutcomeUnlimited})
+	if known := a.Result.Rate.Permits > 0 && a.Result.Rate.Interval > 0; known && m.cfg.headers == HeadersAlways ||
+		known && m.cfg.headers == HeadersRejected && !a.Result.Granted {
+		setHeaders(w.Header(), m.policy, a.Result.Rate, a.Result.Available, a.Result.Wait)
+	}
+	a.DryRun = m.cfg.dryRun
+	m.decide(r, a.Decision)
+	if a.Passes() {
 		return true
 	}
-	if err := checkWeight(weight); err != nil {
-		m.decide(r, Decision{Outcome: OutcomeRejected, Limiter: name, Err: err})
-		m.reject(w, r, Rejection{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
-		return false
+	status := http.StatusTooManyRequests
+	if a.Outcome == OutcomeClosed {
+		status = http.StatusServiceUnavailable
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), m.cfg.longest)
+	m.reject(w, r, Rejection{Status: status, Limiter: a.Limiter, RetryAfter: a.RetryAfter, Err: a.Err})
+	return false
+}
+
+// An Answer is what [Middleware.Decide] returns.
+type Answer struct {
+	Decision
+	// Result is what the limiter replied: what is left, and the rate. It is zero where the limiter was not asked, or did
+	// not reply.
+	Result ratelimiter.Result
+	// RetryAfter is when the request may come again, in whole seconds; 0 where that is now or never.
+	RetryAfter time.Duration
+}
+
+// Decide decides as [Middleware.Handler] does, without net/http: for other frameworks, remote procedure calls and queues. The
+// request is one of the limiter that the keys together name, such as a client's address; without a key it is one of the limiter
+// that has the name of the Middleware. Its weight is as [WithWeight] has it, which is not called, as the KeyFuncs are not. The
+// functions of WithFailures and WithDecisions are told with a nil request. ctx bounds the decision, beside WithDecisionTime.
+func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Answer {
+	name := m.name
+	for _, k := range keys {
+		name += ":" + keyname.Part(k, true)
+	}
+	a := m.answer(ctx, nil, name, weight)
+	a.DryRun = m.cfg.dryRun
+	m.decide(nil, a.Decision)
+	return a
+}
+
+// answer decides about a request of that weight, which is nil for Decide.
+func (m *Middleware) answer(ctx context.Context, r *http.Request, name string, weight int64) Answer {
+	if weight == 0 {
+		return Answer{Decision: Decision{Outcome: OutcomeUnlimited}}
+	}
+	if err := checkWeight(weight); err != nil {
+		return Answer{Decision: Decision{Outcome: OutcomeRejected, Limiter: name, Err: err}}
+	}
+	bounded, cancel := context.WithTimeout(ctx, m.cfg.longest)
 	defer cancel()
 	limiter := m.client.RateLimiter(name).CachedRejections(m.cfg.known)
 	if m.cfg.outage != nil {
 		limiter = limiter.OnOutage(*m.cfg.outage)
 	}
-	a, err := m.try(ctx, limiter, weight)
+	result, err := m.try(bounded, limiter, weight)
 	if err != nil {
 		if errors.Is(err, ratelimiter.ErrPermitsExceedRate) && weight <= m.rate.Permits {
 			m.tellRate(r, name, ratelimiter.Rate{}, err.Error())
 		}
-		return m.undecided(w, r, name, err)
+		return m.undecided(ctx, r, name, err)
 	}
-	if !a.Degraded && a.Rate != m.rate {
-		m.compareRate(r, name, a.Rate)
+	if !result.Degraded && result.Rate != m.rate {
+		m.compareRate(r, name, result.Rate)
 	}
-	if known := a.Rate.Permits > 0 && a.Rate.Interval > 0; known && m.cfg.headers == HeadersAlways ||
-		known && m.cfg.headers == HeadersRejected && !a.Granted {
-		setHeaders(w.Header(), m.policy, a.Rate, a.Available, a.Wait)
+	a := Answer{Decision: Decision{Outcome: OutcomeGranted, Limiter: name, Degraded: result.Degraded}, Result: result}
+	if !result.Granted {
+		a.Outcome = OutcomeRejected
+		a.RetryAfter = time.Duration(min(wholeSeconds(result.Wait), math.MaxInt64/int64(time.Second))) * time.Second
 	}
-	if a.Granted {
-		m.decide(r, Decision{Outcome: OutcomeGranted, Limiter: name, Degraded: a.Degraded})
-		return true
-	}
-	m.decide(r, Decision{Outcome: OutcomeRejected, Limiter: name, Degraded: a.Degraded})
-	m.reject(w, r, Rejection{Status: http.StatusTooManyRequests, Limiter: name,
-		RetryAfter: time.Duration(min(wholeSeconds(a.Wait), math.MaxInt64/int64(time.Second))) * time.Second})
-	return false
+	return a
 }
 
 // checkWeight returns an error for a weight that no limiter can grant. Such a request is rejected and not undecided:
@@ -279,23 +324,20 @@ func (m *Middleware) outagePolicy() ratelimiter.OutagePolicy {
 	return m.client.OutagePolicy()
 }
 
-// undecided handles a request for which Redis gave no decision, and reports whether the outage policy lets it pass.
-func (m *Middleware) undecided(w http.ResponseWriter, r *http.Request, name string, err error) (pass bool) {
+// undecided returns the answer to a request for which Redis gave no decision.
+func (m *Middleware) undecided(ctx context.Context, r *http.Request, name string, err error) Answer {
+	a := Answer{Decision: Decision{Outcome: OutcomeClosed, Limiter: name, Err: err}, RetryAfter: time.Second}
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
-		m.decide(r, Decision{Outcome: OutcomeRejected, Limiter: name, Err: err})
-		m.reject(w, r, Rejection{Status: http.StatusTooManyRequests, Limiter: name, Err: err})
-		return false
+		a.Outcome, a.RetryAfter = OutcomeRejected, 0
+		return a
 	}
-	if r.Context().Err() == nil {
+	if ctx.Err() == nil {
 		m.fail(r, err)
 		if m.outagePolicy() == ratelimiter.FailOpen() {
-			m.decide(r, Decision{Outcome: OutcomeOpen, Limiter: name, Err: err})
-			return true
+			a.Outcome, a.RetryAfter = OutcomeOpen, 0
 		}
 	}
-	m.decide(r, Decision{Outcome: OutcomeClosed, Limiter: name, Err: err})
-	m.reject(w, r, Rejection{Status: http.StatusServiceUnavailable, Limiter: name, RetryAfter: time.Second, Err: err})
-	return false
+	return a
 }
 
 func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, why Rejection) {

@@ -1,0 +1,106 @@
+package inbound
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDecide checks that Decide and a Handler share limiters and decide alike.
+func TestDecide(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var told []Decision
+		m := w.middleware(ratelimiter.Rate{Permits: 3, Interval: time.Minute}, WithKeys(ByHeader("X-User")),
+			WithDecisions(func(r *http.Request, d Decision) { told = append(told, d) }))
+		key := Hash(httptest.NewRequest("GET", "/", nil), "ann")
+		a := m.Decide(t.Context(), 2, key)
+		require.True(t, a.Passes())
+		require.Equal(t, OutcomeGranted, a.Outcome)
+		require.EqualValues(t, 1, a.Result.Available)
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-User", "ann")
+		rec := httptest.NewRecorder()
+		m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(rec, r)
+		require.Equal(t, 200, rec.Code)
+		a = m.Decide(t.Context(), 1, key)
+		require.False(t, a.Passes())
+		require.Equal(t, OutcomeRejected, a.Outcome)
+		require.Equal(t, time.Minute, a.RetryAfter)
+		require.Len(t, told, 3)
+		require.Equal(t, told[1].Limiter, a.Limiter, "the same limiter")
+		require.True(t, m.Decide(t.Context(), 1, "bob").Passes(), "another limiter")
+
+		require.Equal(t, OutcomeUnlimited, m.Decide(t.Context(), 0).Outcome)
+		heavy := m.Decide(t.Context(), 4)
+		require.Equal(t, OutcomeRejected, heavy.Outcome)
+		require.ErrorIs(t, heavy.Err, ratelimiter.ErrPermitsExceedRate)
+		require.Zero(t, heavy.RetryAfter)
+		require.ErrorIs(t, m.Decide(t.Context(), -1).Err, ratelimiter.ErrInvalidArgument)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		require.Equal(t, OutcomeClosed, m.Decide(ended, 1).Outcome)
+	})
+}
+
+// TestDryRun checks that nothing is rejected, and that what would have been is told and counted.
+func TestDryRun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var told []Decision
+		m := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Minute}, WithDryRun(),
+			WithDecisions(func(_ *http.Request, d Decision) { told = append(told, d) }))
+		for range 2 {
+			rec := httptest.NewRecorder()
+			m.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })).ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
+			require.Equal(t, 204, rec.Code)
+			require.Empty(t, rec.Header().Get("Retry-After"))
+			require.NotEmpty(t, rec.Header().Get("RateLimit"))
+		}
+		require.True(t, m.Decide(t.Context(), 1).Passes())
+		require.Len(t, told, 3)
+		for i, want := range []Outcome{OutcomeGranted, OutcomeRejected, OutcomeRejected} {
+			require.Equal(t, want, told[i].Outcome)
+			require.True(t, told[i].DryRun)
+		}
+	})
+}
+
+// TestNoPattern checks that a ByPattern which finds no pattern is told of once, and one that has a mux, or stands inside of
+// it, never.
+func TestNoPattern(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for name, c := range map[string]struct {
+			serve func(m func(*http.ServeMux) *Middleware) http.Handler
+			told  int
+		}{
+			"around a router": {func(m func(*http.ServeMux) *Middleware) http.Handler {
+				return m(nil).Handler(http.NotFoundHandler())
+			}, 1},
+			"with the mux": {func(m func(*http.ServeMux) *Middleware) http.Handler {
+				mux := http.NewServeMux()
+				return m(mux).Handler(mux)
+			}, 0},
+			"inside": {func(m func(*http.ServeMux) *Middleware) http.Handler {
+				mux := http.NewServeMux()
+				mux.Handle("/", m(nil).Handler(http.NotFoundHandler()))
+				return mux
+			}, 0},
+		} {
+			told := 0
+			h := c.serve(func(mux *http.ServeMux) *Middleware {
+				return w.middleware(ratelimiter.Rate{Permits: 9, Interval: time.Minute}, WithKeys(ByPattern(mux)), WithFailures(func(_ *http.Request, err error) {
+					require.ErrorIs(t, err, ErrNoPattern)
+					told++
+				}))
+			})
+			for range 3 {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/a", nil))
+			}
+			require.Equal(t, c.told, told, name)
+		}
+	})
+}
