@@ -23,7 +23,7 @@ type AllResult struct {
 	// is true.
 	Limiter *RateLimiter
 	// Wait is how long it takes until Limiter could grant its part, provided that nobody else acquires first.
-	// It is 0 if Granted is true.
+	// It is 0 if Granted is true. With an error it is the wait as far as it was known, for a demand of one limiter.
 	Wait time.Duration
 	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided at least one part.
 	Degraded bool
@@ -103,7 +103,7 @@ func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.T
 		a, err = c.lists.Allow(ctx, parts)
 	}
 	if err != nil {
-		return AllResult{}, err
+		return AllResult{Wait: a.Wait}, err
 	}
 	r := AllResult{Granted: a.Granted, Wait: a.Wait, Degraded: a.Degraded}
 	if a.Bound >= 0 {

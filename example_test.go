@@ -101,3 +101,23 @@ func ExampleRateLimiter_UpdateRate() {
 	fmt.Println(n, err)
 	// Output: 12 <nil>
 }
+
+// A call of a language model takes about 500 tokens; how many it took is known when the answer has come.
+func ExampleGrant_Settle() {
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	limiter := client.RateLimiter("tokens")
+	ctx := context.Background()
+	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 1000, Interval: time.Minute})
+
+	grant, err := limiter.AcquireGrant(ctx, 500)
+	if err != nil {
+		panic(err)
+	}
+	if err := grant.Settle(ctx, 320); err != nil { // less comes back at once
+		panic(err)
+	}
+	left, _ := limiter.AvailablePermits(ctx)
+	fmt.Println(left)
+	// Output: 680
+}

@@ -143,7 +143,9 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 			continue
 		}
 		if err != nil {
-			return false, c.failed(err)
+			err := c.failed(err)
+			err.Wait = r.Wait
+			return false, err
 		}
 		if !r.Granted {
 			name, reason := "", ReasonWait
@@ -184,7 +186,7 @@ func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllR
 }
 
 // failed returns the *Error for an error of the limiter or of the context.
-func (c *call) failed(err error) error {
+func (c *call) failed(err error) *Error {
 	e := &Error{Reason: ReasonRule, Err: err}
 	if len(c.plan.demands) == 1 {
 		e.Limiter = c.plan.demands[0].name

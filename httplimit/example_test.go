@@ -150,3 +150,55 @@ rules:
 	// 1 <nil>
 	// rulefile: line 4: rules[0].limits[0].intervall: unknown field
 }
+
+// An SDK that sends again after every error returns the context's alone. Watch says why nothing was sent.
+func ExampleWatch() {
+	client := exampleClient()
+	defer client.Close()
+	server := platform()
+	defer server.Close()
+	transport, err := httplimit.New(client, httplimit.WithRules(httplimit.Rule{
+		Limits: []httplimit.Limit{{Name: "sdk", Rate: ratelimiter.Rate{Permits: 1, Interval: time.Hour}}},
+	}))
+	if err != nil {
+		panic(err)
+	}
+	httpClient := &http.Client{Transport: transport}
+	sdk := func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			req, _ := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+			if resp, err := httpClient.Do(req); err == nil {
+				return resp.Body.Close()
+			}
+		}
+		return ctx.Err()
+	}
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		watched, explain := httplimit.Watch(ctx)
+		err := explain(sdk(watched))
+		cancel()
+		var rejected *httplimit.Error
+		if errors.As(err, &rejected) {
+			fmt.Println("not sent, because of", rejected.Limiter, rejected.Wait > 59*time.Minute)
+			continue
+		}
+		fmt.Println("sent", err)
+	}
+	// Output:
+	// sent <nil>
+	// not sent, because of sdk true
+}
+
+// A platform that says with status 200 that it throttles.
+func ExampleSignature() {
+	signature := httplimit.Signature{
+		Status: []int{http.StatusOK},
+		JSON:   map[string]string{"error.code": "Throttling*", "error.type": "!billing"},
+		Wait:   2 * time.Second,
+	}
+	now := time.Date(2026, 11, 24, 8, 0, 0, 0, time.UTC)
+	verdict := signature.Detect(&httplimit.Response{Status: 200, Complete: true, Now: now, Body: []byte(`{"error":{"code":"Throttling.User"}}`)})
+	fmt.Println(verdict.Throttled, verdict.Reason, verdict.Until.Sub(now))
+	// Output: true Throttling.User 2s
+}

@@ -48,10 +48,10 @@ func (w *firstRejection) earlier() (*Error, bool) {
 	return e, e != nil
 }
 
-// note keeps the rejection for the requests that follow. That the context has ended, every one of them finds out itself.
+// note keeps the rejection for the requests that follow.
 func (w *firstRejection) note(err error) {
 	var e *Error
-	if w != nil && errors.As(err, &e) && e.Reason != ReasonContext {
+	if w != nil && errors.As(err, &e) {
 		w.CompareAndSwap(nil, e)
 	}
 }

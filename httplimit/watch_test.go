@@ -49,7 +49,8 @@ func TestWatch(t *testing.T) {
 		end()
 		ctx, explain = Watch(ended)
 		require.ErrorIs(t, send(ctx), context.Canceled)
-		require.Equal(t, errSDK, explain(errSDK), "an ended context is no rejection of the limiter")
+		require.ErrorAs(t, explain(errSDK), &e)
+		require.Equal(t, ReasonContext, e.Reason)
 	})
 }
 

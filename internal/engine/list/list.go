@@ -88,7 +88,7 @@ func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error
 	r, err := d.Handle.Acquire(ctx, want)
 	switch {
 	case err != nil:
-		return Outcome{Bound: -1}, err
+		return Outcome{Bound: -1, Wait: r.Wait}, err
 	case r.Granted:
 		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded, Asked: []engine.Asked{r.Asked}}.of([]Demand{*d}), nil
 	}
