@@ -115,7 +115,7 @@ func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Out
 	if err := l.checkPermits(ctx, r.Permits); err != nil {
 		return engine.Outcome{}, err
 	}
-	return l.handle.Acquire(ctx, r)
+	return l.acquireCarrying(ctx, r)
 }
 
 // peek asks without taking permits, if the request is valid, and tells the hooks.

@@ -91,6 +91,10 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 
 // acquireDistinct acquires the permits of demands that [Client.distinct] has returned.
 func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
+	return carry(ctx, demands, func() (AllResult, error) { return c.acquireOnce(ctx, wait, deadline, demands, own) })
+}
+
+func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
 	parts := make([]list.Demand, len(demands))
 	for i, d := range demands {
 		parts[i] = list.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.policy, Own: own != nil}

@@ -215,7 +215,7 @@ func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (g
 		if want.Wait {
 			h.waiting(l.name, 1)
 		}
-		got, err = l.handle.Acquire(ctx, want)
+		got, err = l.acquireCarrying(ctx, want)
 		if want.Wait {
 			h.waiting(l.name, -1)
 			if time.Since(r.Begin) >= want.Timeout {

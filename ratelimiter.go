@@ -29,6 +29,7 @@ type RateLimiter struct {
 	handle engine.Handle    // the callers of this process that want permits
 	policy *outage.Policy   // nil for FailClosed
 	known  time.Duration    // how long a rejection is known
+	rate   *Rate            // that it sets where there is none, or nil
 }
 
 // A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in
