@@ -140,7 +140,8 @@ func TestSettledPermitsWake(t *testing.T) {
 // TestLargeGrantIsSettled checks it of a grant whose permits were taken ahead, beside others that take each as it comes back.
 func TestLargeGrantIsSettled(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		small := newClient(t, w.rdb).RateLimiter(w.l.Name())
+		peer := newClient(t, w.rdb, func(c *config) { c.clientClock, c.sharedClock = w.client.cfg.clientClock, true }) // of the same clock
+		small := peer.RateLimiter(w.l.Name())
 		ctx, cancel := context.WithCancel(w.ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {
