@@ -110,6 +110,7 @@ func (w *window) peek(permits int64) (Peek, error) {
 	if w.whole { // 15: what was lost comes back, and of what is too much the oldest goes
 		over := left + sumOf(live) - rate
 		left -= min(0, over)
+		trimmed := over > 0
 		for over > 0 && len(live) > 0 {
 			n := min(over, live[0].permits)
 			if over -= n; n == live[0].permits {
@@ -117,6 +118,9 @@ func (w *window) peek(permits int64) (Peek, error) {
 			} else {
 				live[0].permits -= n
 			}
+		}
+		if trimmed { // the newest grant may have fewer permits now
+			gap, _ = w.gapLeft(live, now)
 		}
 	}
 	pk := Peek{Available: max(0, left), Known: true}
