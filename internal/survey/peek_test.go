@@ -136,7 +136,7 @@ func scenes() map[string]scene {
 		"a gap of a grant ahead":      {fields: []any{"minGap", 20_000}, value: 8, members: []prop{{age: sec(30), permits: 1}, {age: -sec(10), permits: 1}}},
 		"a gap, and none left":        {fields: []any{"minGap", 20_000}, value: 0, members: []prop{{age: sec(50), permits: 9}, {age: sec(3), permits: 1}}},
 		"a gap, and permits lost":     {fields: []any{"minGap", 20_000}, value: 2, members: []prop{{age: sec(3), permits: 1}}},
-		"a gap, and permits too many": {fields: []any{"minGap", 10_000}, value: 5, surplus: true, members: []prop{{age: sec(40), permits: 4}, {age: sec(6), permits: 4}}},
+		"a gap, and permits too many": {fields: []any{"minGap", 10_000}, value: 5, surplus: true, members: []prop{{age: sec(40), permits: 2}, {age: sec(6), permits: 9}}},
 		"a cool-down":                 {value: 4, members: grants(6, 20), do: coolDown(5 * time.Minute)},
 		"a short cool-down":           {value: 4, members: grants(6, 20), do: coolDown(5 * time.Second)},
 		"a gradual cool-down":         {value: 4, members: grants(6, 20), do: coolDown(5*time.Second, ratelimiter.Reopen(time.Minute))},
