@@ -22,12 +22,12 @@ func (c *call) admit() error {
 	if len(c.plan.rules) == 0 {
 		return nil
 	}
-	c.countDry()
 	first := firstOf(c.req.Context())
 	if e, ok := first.earlier(); ok && !c.t.cfg.dryRun {
 		c.rejected(e)
 		return e
 	}
+	c.countDry()
 	start := time.Now()
 	ctx, degraded := c.req.Context(), false
 	var err error
@@ -68,18 +68,23 @@ func (c *call) countDry() {
 	for _, d := range c.plan.dry {
 		r, err := d.handle.Allow(ctx, d.permits)
 		if errors.Is(err, ratelimiter.ErrNotInitialized) {
-			if err = d.setRate(ctx, 0); err == nil {
+			d.mu.Lock()
+			seen := d.sets
+			d.mu.Unlock()
+			if err = d.setRate(ctx, seen); err == nil {
 				r, err = d.handle.Allow(ctx, d.permits)
 			}
 		}
 		if err == nil && r.Granted {
 			continue
 		}
-		e := c.event
-		e.Kind, e.DryRun, e.Limiter, e.Wait, e.Reason, e.Err = EventRejected, true, d.name, r.Wait, ReasonWait, err
+		rejection := &Error{Limiter: d.name, Wait: r.Wait, Reason: ReasonWait}
 		if err != nil {
-			e.Reason = ReasonUnavailable
+			rejection = c.failed(err)
+			rejection.Limiter = d.name
 		}
+		e := c.event
+		e.Kind, e.DryRun, e.Limiter, e.Wait, e.Reason, e.Err = EventRejected, true, d.name, r.Wait, rejection.Reason, rejection
 		c.t.emit(e)
 	}
 }

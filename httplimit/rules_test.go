@@ -75,6 +75,11 @@ func TestDryRule(t *testing.T) {
 		require.True(t, rejected[0].DryRun)
 		require.Equal(t, w.key+"dry", rejected[0].Limiter)
 		require.InDelta(t, time.Hour, rejected[0].Wait, float64(time.Second))
+		require.ErrorIs(t, rejected[0].Err, ErrRejected)
+		_, err := w.client.RateLimiter(w.key + "dry").Delete(t.Context())
+		require.NoError(t, err)
+		get(t, tr, "http://x/")
+		require.EqualValues(t, 1, w.available("dry"), "its rate is set again")
 		tr.cfg.detectors = []Detector{says("slow down", time.Minute, "")}
 		get(t, tr, "http://x/")
 		require.Zero(t, w.until("dry"))
