@@ -40,7 +40,7 @@ func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
 
 // balanced returns the states that a check by our acquire can turn this one into, where value and the grants add up
 // to less or more than the rate: value is raised, or the oldest grants are removed, or, where our client knows that
-// the rate was lowered, value is reduced first.
+// the rate was lowered, value is reduced first and the grants until it is not below 0.
 func (c twinCase) balanced() (states []twinState) {
 	s, expired, _ := c.permits()
 	rate := c.before.number("rate")
@@ -68,6 +68,9 @@ func (c twinCase) balanced() (states []twinState) {
 	change(s.value, over)
 	less := max(0, min(over, s.value+expired.total())) // expired grants come back first
 	change(s.value-less, over-less)
+	if left := s.value - less + expired.total(); left < 0 { // then more goes, until nothing is owed
+		change(-expired.total(), over-less-left)
+	}
 	return states
 }
 
