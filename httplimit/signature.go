@@ -109,10 +109,14 @@ func (s Signature) matchesBody(r *Response) (reason string, ok bool) {
 	reason = fmt.Sprintf("status %d", r.Status)
 	for _, body := range []struct {
 		patterns map[string]string
-		text     func(path string) (string, bool)
-	}{{s.JSON, envelope.JSONText(r.Body, r.Complete)}, {s.XML, envelope.XMLText(r.Body, r.Complete)}} {
+		parse    func(body []byte, complete bool) func(path string) (string, bool)
+	}{{s.JSON, envelope.JSONText}, {s.XML, envelope.XMLText}} {
+		if len(body.patterns) == 0 {
+			continue
+		}
+		textAt := body.parse(r.Body, r.Complete)
 		for i, at := range slices.Sorted(maps.Keys(body.patterns)) {
-			text, found := body.text(at)
+			text, found := textAt(at)
 			if !matchPattern(body.patterns[at], text, found) {
 				return "", false
 			}

@@ -15,14 +15,15 @@ import (
 // https://help.aliyun.com/en/oss/user-guide/http-status-code-503, https://www.alibabacloud.com/help/zh/oss/support/429-error)
 func S3Detector() httplimit.Detector {
 	const codes = "SlowDown|ServiceUnavailable|*QpsLimitExceeded|*TrafficRateLimitExceeded"
+	stores := httplimit.First(
+		httplimit.Signature{Status: []int{http.StatusServiceUnavailable}, Header: map[string]string{"X-Amz-Request-Id": "*"}},
+		httplimit.Signature{Status: []int{http.StatusServiceUnavailable}, Header: map[string]string{"X-Oss-Request-Id": "*"}},
+	)
 	bodyless := detector(func(r answer) httplimit.Verdict {
 		if r.Request == nil || r.Request.Method != http.MethodHead {
 			return httplimit.Verdict{}
 		}
-		return httplimit.First(
-			httplimit.Signature{Status: []int{http.StatusServiceUnavailable}, Header: map[string]string{"X-Amz-Request-Id": "*"}},
-			httplimit.Signature{Status: []int{http.StatusServiceUnavailable}, Header: map[string]string{"X-Oss-Request-Id": "*"}},
-		).Detect(r.Response)
+		return stores.Detect(r.Response)
 	})
 	never := func(int, http.Header) bool { return false }
 	return httplimit.First(
