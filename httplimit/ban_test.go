@@ -236,7 +236,7 @@ func TestBanOutlivesOtherNames(t *testing.T) {
 		get(t, tr, "http://x/")
 		away.Store(false)
 		for i := range 3 * maxLimiters {
-			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{})
+			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{}, tr.set.Load())
 		}
 		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
 		require.ErrorContains(t, err, string(ReasonCoolDown))
@@ -245,7 +245,7 @@ func TestBanOutlivesOtherNames(t *testing.T) {
 		s := tr.limiters
 		const all = maxKept + 100
 		for i := range all {
-			l := s.get(w.key+"x"+time.Duration(i).String(), &Limit{})
+			l := s.get(w.key+"x"+time.Duration(i).String(), &Limit{}, tr.set.Load())
 			l.ban.until = time.Now().Add(time.Hour + time.Duration(i)*time.Second)
 			s.keep(l)
 		}
@@ -253,7 +253,7 @@ func TestBanOutlivesOtherNames(t *testing.T) {
 		require.NotContains(t, s.kept, w.key+"a", "it ends first")
 		require.Contains(t, s.kept, w.key+"x"+time.Duration(all-1).String())
 		time.Sleep(2 * time.Hour)
-		s.keep(s.get(w.key+"last", &Limit{}))
+		s.keep(s.get(w.key+"last", &Limit{}, tr.set.Load()))
 		require.Less(t, len(s.kept), maxKept, "those that are over go")
 	})
 }
@@ -266,7 +266,7 @@ func TestHostHoldOutlivesOtherNames(t *testing.T) {
 			WithDetectors(says("slow down", time.Minute, "")), WithMaxWait(0))
 		get(t, tr, "http://x/")
 		for i := range 3 * maxLimiters {
-			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{})
+			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{}, tr.set.Load())
 		}
 		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
 		require.ErrorContains(t, err, string(ReasonHost))

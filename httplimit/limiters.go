@@ -34,7 +34,7 @@ type limiter struct {
 	handle *ratelimiter.RateLimiter
 	client *ratelimiter.Client
 	rate   ratelimiter.Rate // zero: it is set elsewhere
-	policy string           // of the Limit, for an outage; "" is the Client's
+	set    *ruleSet         // in which a Limit first named it
 
 	*limiterState
 }
@@ -58,20 +58,22 @@ func newLimiters(client *ratelimiter.Client) *limiters {
 	return &limiters{client: client, young: map[string]*limiter{}}
 }
 
-func (s *limiters) get(name string, l *Limit) *limiter {
+// get returns the limiter of that name as the first Limit of a set that named it has it.
+func (s *limiters) get(name string, l *Limit, set *ruleSet) *limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.young[name]
-	if found.goesBy(l) {
+	if found != nil && found.set == set {
 		return found
 	}
-	for _, older := range []map[string]*limiter{s.old, s.kept} {
-		if found == nil {
-			found = older[name]
-		}
+	if found == nil {
+		found = s.old[name]
 	}
-	if !found.goesBy(l) {
-		found = s.renew(found, name, l)
+	if found == nil {
+		found = s.kept[name]
+	}
+	if found == nil || found.set != set {
+		found = s.renew(found, name, l, set)
 	}
 	if len(s.young) >= maxLimiters {
 		s.old, s.young = s.young, map[string]*limiter{}
@@ -80,27 +82,21 @@ func (s *limiters) get(name string, l *Limit) *limiter {
 	return found
 }
 
-// goesBy reports whether the limiter has the rate and the policy of a Limit. One that says nothing of them goes by another's.
-func (l *limiter) goesBy(limit *Limit) bool {
-	return l != nil && (limit.Rate == ratelimiter.Rate{} || l.rate == limit.Rate) &&
-		(limit.OutagePolicy == nil || l.policy == limit.OutagePolicy.String())
-}
-
-// renew returns a limiter that goes by a Limit, with what is known of it; old is what it was by other rules, or nil. Requests
-// that have begun go on with that.
-func (s *limiters) renew(old *limiter, name string, limit *Limit) *limiter {
-	l := &limiter{name: name, handle: s.client.RateLimiter(name), client: s.client, rate: limit.Rate}
+// renew returns a limiter as a Limit of a set has it, with what is known of it; old is what it was by other rules, or nil.
+// Requests that have begun go on with that.
+func (s *limiters) renew(old *limiter, name string, limit *Limit, set *ruleSet) *limiter {
+	l := &limiter{name: name, handle: s.client.RateLimiter(name), client: s.client, rate: limit.Rate, set: set}
+	if limit.OutagePolicy != nil {
+		l.handle = l.handle.OnOutage(*limit.OutagePolicy)
+	}
 	if old == nil {
 		l.limiterState = &limiterState{busy: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
-	} else {
-		l.limiterState = old.limiterState
-		l.mu.Lock()
-		l.compared = false
-		l.mu.Unlock()
+		return l
 	}
-	if limit.OutagePolicy != nil {
-		l.handle, l.policy = l.handle.OnOutage(*limit.OutagePolicy), limit.OutagePolicy.String()
-	}
+	l.limiterState = old.limiterState
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.compared = l.compared && l.rate == old.rate
 	return l
 }
 

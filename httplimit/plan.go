@@ -180,7 +180,7 @@ type demand struct {
 	reopen  time.Duration
 	whole   bool // it cools down as a whole
 
-	settlements []settlement // of the limits that share the limiter
+	settlements []settlement // of those limits that are settled
 }
 
 // plan applies the rules to a request. Its error is an *Error.
@@ -217,7 +217,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		p.rules = append(p.rules, r.Name)
 		detectors = append(detectors, r.Detectors...)
 		for i := range r.Limits {
-			if err := t.demand(p, r, i, matched, probe, &running); err != nil {
+			if err := t.demand(p, set, r, i, matched, probe, &running); err != nil {
 				return p, err
 			}
 		}
@@ -229,7 +229,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 }
 
 // demand adds what limit i of a rule asks of a request. A limiter that is named twice is asked once, for the sum.
-func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe *probe, running *string) error {
+func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.Request, probe *probe, running *string) error {
 	l := &r.Limits[i]
 	name := ""
 	if l.Key != nil {
@@ -251,6 +251,10 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 		return &Error{Limiter: name, Reason: ReasonRule,
 			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(rates.MaxPermits))}
 	}
+	var settlements []settlement
+	if l.Settle != nil {
+		settlements = []settlement{{permits, l.Settle}}
+	}
 	demands := &p.demands
 	if r.DryRun {
 		demands = &p.dry
@@ -258,15 +262,14 @@ func (t *Transport) demand(p *plan, r *rule, i int, matched *http.Request, probe
 	if k := slices.IndexFunc(*demands, func(d demand) bool { return d.name == name }); k >= 0 {
 		d := &(*demands)[k]
 		d.permits += permits
-		d.settlements = append(d.settlements, settlement{permits, l.Settle})
+		d.settlements = append(d.settlements, settlements...)
 		d.reopen = max(d.reopen, l.Reopen)
 		d.scopes = append(d.scopes, l.Scope)
 		d.whole = d.whole || r.whole[i]
 		return nil
 	}
-	*demands = append(*demands, demand{limiter: t.limiters.get(name, l), permits: permits,
-		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i],
-		settlements: []settlement{{permits, l.Settle}}})
+	*demands = append(*demands, demand{limiter: t.limiters.get(name, l, set), permits: permits,
+		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i], settlements: settlements})
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,22 +12,15 @@ import (
 // settleDelay is how long settling may hold up the caller at the end of a body.
 const settleDelay = time.Second
 
-// A settlement is what one limit has of a demand.
+// A settlement is what a limit with Settle has of a demand.
 type settlement struct {
 	permits int64
-	settle  func(*http.Response) int64 // nil: the permits stay
+	settle  func(*http.Response) int64
 }
 
 // settles reports whether a limit of the plan is settled.
 func (p *plan) settles() bool {
-	for _, d := range p.demands {
-		for _, s := range d.settlements {
-			if s.settle != nil {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.demands, func(d demand) bool { return len(d.settlements) > 0 })
 }
 
 // settleAtEnd has the permits settled when the caller has read the body, or closes it.
@@ -54,9 +48,9 @@ func (c *call) settle(resp *http.Response, tail []byte) {
 		if d == nil {
 			continue
 		}
-		var sum int64
+		sum := d.permits
 		for _, s := range d.settlements {
-			sum += c.actual(s, resp, tail)
+			sum += c.actual(s, resp, tail) - s.permits
 		}
 		if err := g.Settle(ctx, sum); err != nil {
 			e := c.event
@@ -68,9 +62,6 @@ func (c *call) settle(resp *http.Response, tail []byte) {
 
 // actual returns what a limit's part of the permits was, by its function.
 func (c *call) actual(s settlement, resp *http.Response, tail []byte) int64 {
-	if s.settle == nil {
-		return s.permits
-	}
 	seen, actual := *resp, int64(-1)
 	seen.Body = io.NopCloser(bytes.NewReader(tail))
 	if p := c.t.contain(&c.event, "Limit.Settle", func() { actual = s.settle(&seen) }); p != nil || actual < 0 {

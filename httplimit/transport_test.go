@@ -359,13 +359,13 @@ func TestLimitersAreRemembered(t *testing.T) {
 		require.EqualValues(t, 1, sets.n.Load())
 
 		for i := range 3 * maxLimiters {
-			tr.limiters.get(fmt.Sprint(i), &Limit{})
+			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load())
 		}
 		require.LessOrEqual(t, len(tr.limiters.young)+len(tr.limiters.old), 2*maxLimiters)
-		kept := tr.limiters.get("kept", &Limit{})
+		kept := tr.limiters.get("kept", &Limit{}, tr.set.Load())
 		for i := range 3 * maxLimiters {
-			tr.limiters.get(fmt.Sprint(i), &Limit{})
-			require.Same(t, kept, tr.limiters.get("kept", &Limit{}), "one in use stays")
+			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load())
+			require.Same(t, kept, tr.limiters.get("kept", &Limit{}, tr.set.Load()), "one in use stays")
 		}
 	})
 }
