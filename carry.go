@@ -31,22 +31,16 @@ func (l *RateLimiter) acquireCarrying(ctx context.Context, want engine.Request) 
 		return l.handle.Acquire(ctx, want)
 	}
 	deadline := time.Now().Add(want.Timeout)
-	for sets := 0; ; sets++ {
-		got, err := l.handle.Acquire(ctx, want)
-		if sets == maxCarried || !errors.Is(err, ErrNotInitialized) {
-			return got, err
-		}
-		if _, err := l.TrySetRate(ctx, *l.rate); err != nil {
-			return engine.Outcome{}, err
-		}
+	return carry(ctx, []Demand{{Limiter: l}}, func() (engine.Outcome, error) {
 		if want.Timeout > 0 {
 			want.Timeout = max(time.Until(deadline), 1)
 		}
-	}
+		return l.handle.Acquire(ctx, want)
+	})
 }
 
-// carry calls acquire, and sets the rates that the limiters of the demands carry where they are missing.
-func carry(ctx context.Context, demands []Demand, acquire func() (AllResult, error)) (AllResult, error) {
+// carry calls acquire, and again after it has set the rates that the limiters of the demands carry and lack.
+func carry[T any](ctx context.Context, demands []Demand, acquire func() (T, error)) (T, error) {
 	for sets := 0; ; sets++ {
 		r, err := acquire()
 		if sets == maxCarried || !errors.Is(err, ErrNotInitialized) {
@@ -59,7 +53,7 @@ func carry(ctx context.Context, demands []Demand, acquire func() (AllResult, err
 			}
 			carried = true
 			if _, err := d.Limiter.TrySetRate(ctx, *d.Limiter.rate); err != nil {
-				return AllResult{}, err
+				return *new(T), err
 			}
 		}
 		if !carried {

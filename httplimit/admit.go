@@ -8,10 +8,8 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-const (
-	// dryRunDelay is how long a dry run waits for Redis at most.
-	dryRunDelay = 100 * time.Millisecond
-)
+// dryRunDelay is how long a dry run waits for Redis at most.
+const dryRunDelay = 100 * time.Millisecond
 
 // maxPrepared is how often a request has its limiters' rates set: once for those that are new, and once for those that
 // Redis lost in the same moment.
@@ -66,15 +64,11 @@ func (c *call) countDry() {
 	ctx, cancel := c.context(dryRunDelay)
 	defer cancel()
 	for _, d := range c.plan.dry {
-		r, err := d.handle.Allow(ctx, d.permits)
-		if errors.Is(err, ratelimiter.ErrNotInitialized) {
-			d.mu.Lock()
-			seen := d.sets
-			d.mu.Unlock()
-			if err = d.setRate(ctx, seen); err == nil {
-				r, err = d.handle.Allow(ctx, d.permits)
-			}
+		limiter := d.handle
+		if d.rate != (ratelimiter.Rate{}) {
+			limiter = limiter.WithRate(d.rate)
 		}
+		r, err := limiter.Allow(ctx, d.permits)
 		if err == nil && r.Granted {
 			continue
 		}

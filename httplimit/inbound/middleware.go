@@ -41,9 +41,10 @@ type Middleware struct {
 
 	anyKeepAlive bool // the KeepAlive of rate is the default, and no other one differs from it
 
-	mu            sync.Mutex
 	toldNoPattern atomic.Bool
-	told          map[ratelimiter.Rate]bool // the other rates that the function of WithFailures was told of
+
+	mu   sync.Mutex
+	told map[ratelimiter.Rate]bool // the other rates that the function of WithFailures was told of
 }
 
 type config struct {
@@ -268,11 +269,13 @@ func (m *Middleware) answer(ctx context.Context, r *http.Request, name string, w
 	}
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.longest)
 	defer cancel()
-	limiter := m.client.RateLimiter(name).CachedRejections(m.cfg.known)
+	// A limiter without a rate is new, has expired, or somebody has deleted it. To ask first spares a list of those that
+	// have one, and leaves the first word to the outage policy when Redis is unavailable.
+	limiter := m.client.RateLimiter(name).CachedRejections(m.cfg.known).WithRate(m.rate)
 	if m.cfg.outage != nil {
 		limiter = limiter.OnOutage(*m.cfg.outage)
 	}
-	result, err := m.try(bounded, limiter, weight)
+	result, err := limiter.Allow(bounded, weight)
 	if err != nil {
 		if errors.Is(err, ratelimiter.ErrPermitsExceedRate) && weight <= m.rate.Permits {
 			m.tellRate(r, name, ratelimiter.Rate{}, err.Error())
@@ -301,19 +304,6 @@ func checkWeight(weight int64) error {
 			ratelimiter.ErrPermitsExceedRate, weight, int64(rates.MaxPermits))
 	}
 	return nil
-}
-
-// try asks, and gives the limiter its rate when it has none: it is new, it has expired, or somebody has
-// deleted it. Asking first spares a list of those that have one, and leaves the first word to the outage
-// policy when Redis is unavailable.
-func (m *Middleware) try(ctx context.Context, l *ratelimiter.RateLimiter, weight int64) (ratelimiter.Result, error) {
-	a, err := l.Allow(ctx, weight)
-	if errors.Is(err, ratelimiter.ErrNotInitialized) {
-		if _, err = l.TrySetRate(ctx, m.rate); err == nil {
-			a, err = l.Allow(ctx, weight)
-		}
-	}
-	return a, err
 }
 
 // outagePolicy returns the policy of m, or that of the Client if m has none.
