@@ -28,8 +28,9 @@ type Grant struct {
 	done   bool
 }
 
-// AcquireGrant is [RateLimiter.Acquire] with a [Grant] that can be settled. It has the same errors, such as ErrUnavailable. The grant is a member of
-// its own in Redis, and does not share one with equal requests: in a herd it costs more than Acquire.
+// AcquireGrant is [RateLimiter.Acquire] with a [Grant] that can be settled. It has the same errors, such as ErrUnavailable.
+// The grant is a member of its own in Redis, and does not share one with equal requests: in a herd it costs more than
+// Acquire.
 func (l *RateLimiter) AcquireGrant(ctx context.Context, permits int64) (*Grant, error) {
 	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: true})
 }

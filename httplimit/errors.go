@@ -15,6 +15,16 @@ var ErrRejected = errors.New("httplimit: rejected before it was sent")
 // A Reason tells why a request was rejected. That of an [Event] may also be what a platform said.
 type Reason string
 
+// The reasons of an [Error].
+const (
+	ReasonWait        Reason = "no permit in time"          // the permits take longer than the request may wait
+	ReasonCoolDown    Reason = "cool-down"                  // the same, because of a cool-down that this process knows of
+	ReasonHost        Reason = "cool-down of the host"      // the same, of the one host that throttled it
+	ReasonContext     Reason = "the request's context"      // it ended while the request waited
+	ReasonUnavailable Reason = "no answer from the limiter" // Redis is unavailable, and the outage policy is closed
+	ReasonRule        Reason = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
+)
+
 // A Bound is what bounds the wait of a request.
 type Bound string
 
@@ -24,16 +34,6 @@ const (
 	BoundContext   Bound = "ContextWithMaxWait"
 	BoundTransport Bound = "WithMaxWait"
 	BoundDefault   Bound = "DefaultMaxWait" // for a request with none of the others
-)
-
-// The reasons of an [Error].
-const (
-	ReasonWait        Reason = "no permit in time"          // the permits take longer than the request may wait
-	ReasonCoolDown    Reason = "cool-down"                  // the same, because of a cool-down that this process knows of
-	ReasonHost        Reason = "cool-down of the host"      // the same, of the one host that throttled it
-	ReasonContext     Reason = "the request's context"      // it ended while the request waited
-	ReasonUnavailable Reason = "no answer from the limiter" // Redis is unavailable, and the outage policy is closed
-	ReasonRule        Reason = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 
 // An Error says why a request was rejected before it was sent: errors.Is(err, [ErrRejected]) holds for

@@ -8,14 +8,16 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
 // WithRejectionResponse makes a rejected request return a response in place of an [*Error], for SDKs that hide errors of
 // their transport: 429 with Retry-After when the wait is too long, 503 when the limiter does not answer. Both have
 // X-Should-Retry and Stripe-Should-Retry: false, by which some SDKs know not to send again, and a problem of RFC 9457 as
-// their body, with the fields by which SDKs know an error: error, errcode and code. [RejectionOf] tells such a response from the platform's. Of a request whose context has ended, and of a
-// rule that cannot be applied, it remains an error. The default is to return the error.
+// their body, with the fields by which SDKs know an error: error, errcode and code. [RejectionOf] tells such a response
+// from the platform's. Of a request whose context has ended, and of a rule that cannot be applied, it remains an error. The
+// default is to return the error.
 func WithRejectionResponse() Option { return func(c *config) { c.respond = true } }
 
 // RejectionOf returns why the Transport rejected the request, if resp is a response of [WithRejectionResponse].
@@ -52,12 +54,11 @@ func (c *call) rejection(err error) (*http.Response, error) {
 	if jsonErr != nil {
 		return nil, errors.Join(err, jsonErr)
 	}
-	after := max((e.Wait+time.Second-1)/time.Second, 1)
 	return &http.Response{
 		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
 			"Content-Type":        {"application/problem+json"},
-			"Retry-After":         {strconv.FormatInt(int64(after), 10)},
+			"Retry-After":         {strconv.FormatInt(rates.WholeSeconds(e.Wait), 10)},
 			"Stripe-Should-Retry": {"false"},
 			"X-Should-Retry":      {"false"},
 		},

@@ -103,6 +103,10 @@ func New(client *ratelimiter.Client, rules []httplimit.Rule, opts ...Option) (*G
 	if g.cfg.base == nil {
 		g.cfg.base = defaultBase()
 	}
+	var err error
+	if g.transport, err = httplimit.New(client, append(g.cfg.options, httplimit.WithBase(sender{g.cfg.base}), httplimit.WithMaxWait(g.cfg.maxWait))...); err != nil {
+		return nil, err
+	}
 	if err := g.Reload(rules); err != nil {
 		return nil, err
 	}
@@ -137,13 +141,6 @@ func (g *Gateway) Reload(rules []httplimit.Rule) error {
 	hosts, err := newHosts(rules, g.cfg.allow)
 	if err != nil {
 		return err
-	}
-	if g.transport == nil {
-		opts := append(g.cfg.options[:len(g.cfg.options):len(g.cfg.options)],
-			httplimit.WithBase(sender{g.cfg.base}), httplimit.WithMaxWait(g.cfg.maxWait))
-		if g.transport, err = httplimit.New(g.client, opts...); err != nil {
-			return err
-		}
 	}
 	if err := g.transport.SetRules(rules...); err != nil {
 		return err

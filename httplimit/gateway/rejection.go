@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
 // ProxyName is the name of the Gateway in the field Proxy-Status (RFC 9209). A response whose Proxy-Status begins with
@@ -36,7 +37,7 @@ func (no *rejection) write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	if no.after > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64((no.after+time.Second-1)/time.Second), 10))
+		h.Set("Retry-After", strconv.FormatInt(rates.WholeSeconds(no.after), 10))
 	}
 	if no.Type == quotaExceeded { // SDKs that know these fields do not wait for the gateway again
 		h.Set("X-Should-Retry", "false")

@@ -11,9 +11,8 @@ import (
 // TokenHeader is the field in which a client gives the token of [WithToken]. The Gateway takes it out of the request.
 const TokenHeader = "X-Gateway-Token"
 
-// A route is where a request goes, by the rules that it found.
+// A route is where a request goes.
 type route struct {
-	hosts  *hosts
 	origin origin
 	url    *url.URL
 }
@@ -30,28 +29,27 @@ func (g *Gateway) route(r *http.Request) (*route, *rejection) {
 	if g.stopping.Err() != nil {
 		return nil, stopping()
 	}
-	to := &route{hosts: g.hosts.Load()}
-	ok := false
+	to, hosts, ok := &route{}, g.hosts.Load(), false
 	switch u := *r.URL; {
 	case r.Method == http.MethodConnect:
 		to.origin = originOf("https", r.Host)
-		ok = to.hosts.allowed(to.origin)
+		ok = hosts.allowed(to.origin)
 	case t != nil:
 		if to.origin = originOf("https", r.Host); to.origin != t.origin {
 			return nil, misdirected(to.origin, t.origin)
 		}
-		ok = to.hosts.allowed(to.origin)
+		ok = hosts.allowed(to.origin)
 		to.url = &u
 	case proxied:
 		to.origin = originOf(u.Scheme, u.Host)
-		ok = to.hosts.allowed(to.origin)
+		ok = hosts.allowed(to.origin)
 		to.url = &u
 	default:
 		host, rest, err := splitPath(r.URL)
 		if err != nil || host == "" {
 			return nil, noHost()
 		}
-		to.origin, ok = to.hosts.find(host)
+		to.origin, ok = hosts.find(host)
 		to.url = rest
 	}
 	if !ok {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
 // Headers says on which responses a Middleware tells of its limit.
@@ -33,19 +34,9 @@ func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int6
 	h.Add("RateLimit-Policy", item)
 	item = policy + ";r=" + sfInteger(available)
 	if wait > 0 {
-		item += ";t=" + sfInteger(wholeSeconds(wait))
+		item += ";t=" + sfInteger(rates.WholeSeconds(wait))
 	}
 	h.Add("RateLimit", item)
-}
-
-// wholeSeconds returns d as delay-seconds (RFC 9110 section 10.2.3): rounded up, since who comes back a moment too
-// early is rejected again, and at least one.
-func wholeSeconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return max(1, s)
 }
 
 // sfInteger returns n as an Integer of structured fields (RFC 9651 section 3.3.1), which has up to 15 digits; the draft

@@ -288,7 +288,7 @@ func (m *Middleware) answer(ctx context.Context, r *http.Request, name string, w
 	a := Answer{Decision: Decision{Outcome: OutcomeGranted, Limiter: name, Degraded: result.Degraded}, Result: result}
 	if !result.Granted {
 		a.Outcome = OutcomeRejected
-		a.RetryAfter = time.Duration(min(wholeSeconds(result.Wait), math.MaxInt64/int64(time.Second))) * time.Second
+		a.RetryAfter = time.Duration(min(rates.WholeSeconds(result.Wait), math.MaxInt64/int64(time.Second))) * time.Second
 	}
 	return a
 }

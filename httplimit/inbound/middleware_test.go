@@ -19,6 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
+	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -384,6 +385,6 @@ func TestStructuredFieldStrings(t *testing.T) {
 		require.False(t, ok)
 	}
 	for d, want := range map[time.Duration]int64{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, time.Hour: 3600} {
-		require.Equal(t, want, wholeSeconds(d))
+		require.Equal(t, want, rates.WholeSeconds(d))
 	}
 }

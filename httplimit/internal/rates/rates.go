@@ -1,4 +1,4 @@
-// Package rates holds a rate to what a limiter accepts, before Redis is asked.
+// Package rates holds a rate to what a limiter accepts, before Redis is asked, and writes a wait as HTTP has it.
 package rates
 
 import (
@@ -40,4 +40,14 @@ func Check(r ratelimiter.Rate, report func(field, format string, args ...any)) {
 	if r.MinGap > r.Interval {
 		report("min_gap", "%v is longer than the interval %v", r.MinGap, r.Interval)
 	}
+}
+
+// WholeSeconds returns d as delay-seconds (RFC 9110 section 10.2.3): rounded up, since who comes back a moment too
+// early is rejected again, and at least one.
+func WholeSeconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return max(1, s)
 }
