@@ -30,14 +30,14 @@ cover: ## what the tests on miniredis cover, function by function
 	@tools/test-lanes.sh unit
 	@go tool cover -func=coverage/unit.out
 
-bench: ## this library beside Redisson and others, into docs/benchmarks.md; BENCH="-quick" for flags
+bench: ## this library beside Redisson and others, into docs/benchmarks-run.md; BENCH="-quick" for flags
 	@benchmarks/prepare.sh
 	@cd benchmarks && go run . $(BENCH)
 
 api: ## writes the exported names of each public package into its testdata/api.txt
 	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/... ./ratelimiterpage
 
-compat-report: ## writes the matrix of docs/compatibility.md from a run of all Redisson versions
+compat-report: ## writes the docs/compatibility-matrix.md from a run of all Redisson versions
 	@compat_test/prepare.sh
 	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_REPORT=write go test -count=1 -run Matrix .
 

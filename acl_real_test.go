@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documentedACL returns the rules of docs/protocol.md: those of a limiter, of a connection of go-redis, of one to a
+// documentedACL returns the rules of docs/design/protocol.md: those of a limiter, of a connection of go-redis, of one to a
 // cluster, and of package limit.
 func documentedACL(t *testing.T) (limiter, connection, cluster, algorithms []string) {
 	t.Helper()
-	doc, err := os.ReadFile("docs/protocol.md")
+	doc, err := os.ReadFile("docs/design/protocol.md")
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(doc), "## What a limiter needs of an ACL")
 	require.True(t, ok)
@@ -146,7 +146,7 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	}
 }
 
-// TestLeastPrivilege checks that the ACL of docs/protocol.md suffices: a user who may do exactly that runs every
+// TestLeastPrivilege checks that the ACL of docs/design/protocol.md suffices: a user who may do exactly that runs every
 // operation, without being rejected anything. And each of its commands is one that the scripts or go-redis send.
 func TestLeastPrivilege(t *testing.T) {
 	redistest.NeedReal(t)

@@ -20,7 +20,7 @@ import (
 )
 
 // The tests in this file check the phases of scripts/acquire_rest.lua. Each row is a state of the keys and what one call
-// makes of it. The phase numbers are those of the script and of docs/protocol.md.
+// makes of it. The phase numbers are those of the script and of docs/design/protocol.md.
 
 // phaseNow is the instant of a call, in milliseconds since the epoch. The instants of a row are relative to it.
 const phaseNow = 1_700_000_000_000
@@ -540,10 +540,10 @@ func TestAcquireNeedsEachPhase(t *testing.T) {
 	})
 }
 
-// TestAcquirePhasesAreThoseOfTheProtocol checks that docs/protocol.md lists the same phases as the script.
+// TestAcquirePhasesAreThoseOfTheProtocol checks that docs/design/protocol.md lists the same phases as the script.
 func TestAcquirePhasesAreThoseOfTheProtocol(t *testing.T) {
 	titles, _ := acquirePhases(t, scriptText(t, "acquire_rest"))
-	doc, err := os.ReadFile("docs/protocol.md")
+	doc, err := os.ReadFile("docs/design/protocol.md")
 	require.NoError(t, err)
 	_, list, ok := strings.Cut(string(doc), "\n**acquire_rest** of runs")
 	require.True(t, ok)

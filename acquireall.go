@@ -40,7 +40,7 @@ type AllResult struct {
 // Calls of one Client that wait for the same limiter are served in the order in which they came. A call that is passed
 // over for longer than an interval reserves its permits: for one interval at most, other callers of a limiter wait until
 // the reservation is complete, in all processes. In the long run no more than a tenth of a limiter's rate lies idle for
-// the reservations of a Client. See docs/engine.md.
+// the reservations of a Client. See docs/design/engine.md.
 //
 // TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], such as ErrUnavailable, and ErrInvalidArgument if
 // there is no demand or a limiter belongs to another Client. After an error, and at once when ctx is done, what was

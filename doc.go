@@ -18,6 +18,6 @@
 // Clients and limiters are safe for concurrent use. An idle limiter costs nothing: it has no goroutine, no
 // timer and no finalizer.
 //
-// The file docs/protocol.md describes what is stored in Redis, in enough detail to write another
+// The file docs/design/protocol.md describes what is stored in Redis, in enough detail to write another
 // implementation. The file docs/compatibility.md lists where this package differs from Redisson, and why.
 package ratelimiter

@@ -21,15 +21,12 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 func TestDocsCompile(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "it compiles")
-	files, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	files = append(files, "README.md", "README.zh-CN.md", "CONTRIBUTING.md")
 	dir, err := os.MkdirTemp(".", "_docs")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	blocks := 0
 	var packages []string
-	for _, f := range files {
+	for _, f := range pages(t) {
 		text, err := os.ReadFile(f)
 		require.NoError(t, err)
 		for _, m := range goBlock.FindAllStringSubmatch(string(text), -1) {
@@ -90,10 +87,13 @@ func block(ctx context.Context, rdb *redis.Client, client *ratelimiter.Client, l
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-// pages returns the pages whose links are checked.
-func pages(t *testing.T) []string {
-	files, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
+// pages returns the pages that the tests below check.
+func pages(t *testing.T) (files []string) {
+	for _, dir := range []string{"docs", "docs/design", "docs/zh"} {
+		in, err := filepath.Glob(dir + "/*.md")
+		require.NoError(t, err)
+		files = append(files, in...)
+	}
 	return append(files, "README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
 }
 

@@ -112,7 +112,7 @@ type CallInfo struct {
 }
 
 // Healed counts the permits of a limiter whose state a call has found broken and put right. The fields are named after
-// the checks of rrl doctor in docs/operations.md, which says what each state does to callers of Redisson and where it
+// the checks of rrl doctor in docs/findings.md, which says what each state does to callers of Redisson and where it
 // comes from. If Redis executed a call and its reply was lost, what it healed is not counted.
 type Healed struct {
 	// Value is the rate if the number of permits left was missing while some were in use, or was no whole number.

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A model is the oracle: a sliding log in memory, written from docs/protocol.md alone. For every state that
+// A model is the oracle: a sliding log in memory, written from docs/design/protocol.md alone. For every state that
 // only our own operations made, the limiter must return exactly what the model returns.
 type model struct {
 	rate     int64

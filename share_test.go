@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// likeRedisson is an acquire with the effects of Redisson's, as docs/protocol.md has them: reclaim what has
+// likeRedisson is an acquire with the effects of Redisson's, as docs/design/protocol.md has them: reclaim what has
 // expired, all of it; take the permits at the caller's own clock, or return when to ask again. Its members
 // are of 21 bytes, of which the test draws those that are random.
 //

@@ -6,8 +6,8 @@
 // Every figure is checked: what callers were granted is compared with what Redis holds afterwards, and a
 // difference ends the program.
 //
-// Run prepare.sh first; `make bench` does both. The program writes docs/benchmarks.md and
-// docs/benchmarks.svg.
+// Run prepare.sh first; `make bench` does both. The program writes docs/benchmarks-run.md and
+// docs/benchmarks-run.svg.
 package main
 
 import (

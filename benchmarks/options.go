@@ -19,7 +19,7 @@ type options struct {
 	only     []string // keys of contestants; empty for all
 	quick    bool
 	server   string // the redis-server program
-	out      string // docs/benchmarks.md; the chart goes beside it
+	out      string // docs/benchmarks-run.md; the chart goes beside it
 	costs    string // docs/algorithms.md, in which the costs of package limit go; "" for the one beside out
 	pool     int
 
@@ -37,7 +37,7 @@ func parseFlags(args []string) (options, error) {
 	only := f.String("only", "", "only these contestants, by key, separated by commas; the baselines are always among them")
 	f.BoolVar(&o.quick, "quick", false, "one repeat of 0.2 s, small sets: shows that everything works, measures nothing")
 	f.StringVar(&o.server, "server", "redis-server", "the server program")
-	f.StringVar(&o.out, "out", "../docs/benchmarks.md", "where the tables go; the chart goes beside them")
+	f.StringVar(&o.out, "out", "../docs/benchmarks-run.md", "where the tables go; the chart goes beside them")
 	f.StringVar(&o.costs, "costs", "", "the document whose table of costs is replaced; by default algorithms.md beside -out, if it is there")
 	f.IntVar(&o.pool, "pool", 0, "connections of a Go client; 0 is the default of go-redis")
 	f.IntVar(&o.callers, "callers", 512, "callers of a profile")

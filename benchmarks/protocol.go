@@ -12,7 +12,7 @@ import (
 )
 
 // The functions in this file read and write Redisson's keys without the library, since a benchmark must not rely on
-// what it measures. docs/protocol.md describes the keys.
+// what it measures. docs/design/protocol.md describes the keys.
 
 func valueKey(name string) string   { return "{" + name + "}:value" }
 func permitsKey(name string) string { return "{" + name + "}:permits" }

@@ -52,8 +52,8 @@ type report struct {
 
 func (r report) markdown(chart string) string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "# Benchmarks\n\n")
-	fmt.Fprintf(&w, "Written by `make bench`; do not edit. The program is in [benchmarks](../benchmarks).\n\n")
+	fmt.Fprintf(&w, "# Benchmarks: the whole run\n\n")
+	fmt.Fprintf(&w, "Written by `make bench`; do not edit. [benchmarks.md](benchmarks.md) is the summary, [benchmarks](../benchmarks) the program.\n\n")
 	if r.options.quick {
 		fmt.Fprintf(&w, "**From a run with -quick, which shows that everything works and measures nothing.**\n\n")
 	}

@@ -35,13 +35,13 @@ func (r *results) add(c cell, ids []string) {
 
 // compatibilityDoc holds the matrix between these two lines.
 const (
-	compatibilityDoc = "../docs/compatibility.md"
+	compatibilityDoc = "../docs/compatibility-matrix.md"
 	matrixBegin      = "<!-- The matrix is written by make compat-report. -->\n"
 	matrixEnd        = "<!-- The end of the matrix. -->\n"
 )
 
 // judge fails a run of the whole matrix if it did not meet every deliberate difference, or if its table is not the
-// one in docs/compatibility.md. With RATELIMITER_COMPAT_REPORT=write it writes the table there instead.
+// one in docs/compatibility-matrix.md. With RATELIMITER_COMPAT_REPORT=write it writes the table there instead.
 func (r *results) judge(t *testing.T) {
 	t.Helper()
 	t.Logf("%d cells, %d steps compared", len(r.cells), r.steps.Load())
@@ -63,7 +63,7 @@ func (r *results) judge(t *testing.T) {
 	require.NoError(t, err)
 	head, rest, ok1 := strings.Cut(string(doc), matrixBegin)
 	table, tail, ok2 := strings.Cut(rest, matrixEnd)
-	require.True(t, ok1 && ok2, "docs/compatibility.md has lost its matrix")
+	require.True(t, ok1 && ok2, "docs/compatibility-matrix.md has lost its matrix")
 	if os.Getenv("RATELIMITER_COMPAT_REPORT") == "write" {
 		require.False(t, t.Failed())
 		require.NoError(t, os.WriteFile(compatibilityDoc, []byte(head+matrixBegin+r.markdown()+matrixEnd+tail), 0o644))

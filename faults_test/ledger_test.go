@@ -154,7 +154,7 @@ type stored struct {
 // sum is the rate in a sound limiter. A tripwire is a member with score 0, for which value is one less.
 func (s stored) sum() int64 { return s.value + s.used + s.tripwires }
 
-// keysOf returns the keys of an OVERALL limiter, as docs/protocol.md has them.
+// keysOf returns the keys of an OVERALL limiter, as docs/design/protocol.md has them.
 func keysOf(name string) (hash, value, permits string) {
 	prefix := "{" + name + "}"
 	if strings.Contains(name, "{") {

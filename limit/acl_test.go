@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeastPrivilege checks that the ACL of docs/protocol.md suffices for every algorithm, and names no command that
+// TestLeastPrivilege checks that the ACL of docs/design/protocol.md suffices for every algorithm, and names no command that
 // none of them sends.
 func TestLeastPrivilege(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Since(t, 6, 0, "ACL")
-	doc, err := os.ReadFile("../docs/protocol.md")
+	doc, err := os.ReadFile("../docs/design/protocol.md")
 	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(doc), "Package `limit` needs, on the keys `limit2:*`:\n\n")
 	require.True(t, ok)

@@ -6,7 +6,7 @@
 //	}))
 //	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 //
-// The instruments are listed in docs/operations.md of the module github.com/goredisson/ratelimiter. Their shape
+// The instruments are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Their shape
 // follows the aspnetcore.rate_limiting metrics of OpenTelemetry's semantic conventions. Names of limiters, which
 // may hold users, addresses or tokens, are in no metric: the attribute policy has what [WithPolicies] makes of
 // them, and takes at most 64 values.

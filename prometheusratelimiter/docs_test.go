@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocsNameEveryMetric compares the names of the metrics with those of the table in docs/operations.md: those of Prometheus, and
+// TestDocsNameEveryMetric compares the names of the metrics with those of the table in docs/metrics.md: those of Prometheus, and
 // those that otelratelimiter has beside them.
 func TestDocsNameEveryMetric(t *testing.T) {
-	doc, err := os.ReadFile("../docs/operations.md")
+	doc, err := os.ReadFile("../docs/metrics.md")
 	require.NoError(t, err)
 	for dir, name := range map[string]string{".": `(?:ratelimiter|httplimit)_[a-z_]+`, "../otelratelimiter": `(?:ratelimiter|httplimit)\.[a-z]+(?:\.[a-z]+)*`} {
 		told, has := map[string]bool{}, map[string]bool{}

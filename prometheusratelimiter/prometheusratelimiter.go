@@ -6,7 +6,7 @@
 //	})
 //	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 //
-// The metrics are listed in docs/operations.md of the module github.com/goredisson/ratelimiter. Names of limiters,
+// The metrics are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Names of limiters,
 // which may hold users, addresses or tokens, are in none of them: the label policy has what a function of yours
 // makes of them, and takes at most 64 values.
 package prometheusratelimiter

@@ -218,7 +218,7 @@ func TestAlerts(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal(raw, &file))
 	require.Len(t, file.Groups, 1)
-	doc, err := os.ReadFile("../docs/operations.md")
+	doc, err := os.ReadFile("../docs/metrics.md")
 	require.NoError(t, err)
 	cases, err := os.ReadFile("testdata/alerts_test.yml")
 	require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestAlerts(t *testing.T) {
 		require.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
 		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
 		require.NotEmpty(t, r.Annotations["action"], r.Alert)
-		require.Contains(t, string(doc), "| `"+r.Alert+"` |", "docs/operations.md does not say what the alert is for")
+		require.Contains(t, string(doc), "| `"+r.Alert+"` |", "docs/metrics.md does not say what the alert is for")
 		require.Contains(t, string(cases), `alertname="`+r.Alert+`"`)
 		expr := strings.ReplaceAll(r.Expr, "ratelimiter_healed(_permits)?_total", "ratelimiter_healed_permits_total")
 		for _, n := range regexp.MustCompile(`(?:ratelimiter|httplimit)_[a-z_]+`).FindAllString(expr, -1) {

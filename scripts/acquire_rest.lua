@@ -8,7 +8,7 @@
 -- work of a call is bounded whatever the set holds: where a request needs more, the answer says so
 -- and the caller sends the rest at once.
 --
--- The phases are numbered as in docs/protocol.md. What a phase hands on is declared above it.
+-- The phases are numbered as in docs/design/protocol.md. What a phase hands on is declared above it.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown, reopenUntil
 -- KEYS[2]   string: permits left, of the type in ARGV[1]

@@ -8,7 +8,7 @@ import (
 )
 
 // A Format is a layout of the members of a permits set. Which layouts a Redisson client reads and writes
-// depends on its version; see docs/protocol.md.
+// depends on its version; see docs/design/protocol.md.
 type Format uint8
 
 const (

@@ -43,7 +43,7 @@ func (b *sickbed) do(args ...any) {
 	require.NoError(b, b.rdb.Do(b.Context(), args...).Err(), "%v", args)
 }
 
-// java is what Redisson does to a limiter when somebody asks for one permit, as docs/protocol.md describes it.
+// java is what Redisson does to a limiter when somebody asks for one permit, as docs/design/protocol.md describes it.
 func (b *sickbed) java() (granted bool, err error) {
 	ctx, rdb := b.Context(), b.rdb
 	conf, err := rdb.HMGet(ctx, b.name, "rate", "interval", "type").Result()

@@ -318,7 +318,7 @@ var advice = []struct{ part, what string }{
 	{"NOAUTH", "it wants a password: set REDIS_PASSWORD, or give --password-file or --ask-password"},
 	{"WRONGPASS", "the user or the password is wrong; --user names the user of an ACL"},
 	{"invalid username-password", "the user or the password is wrong; --user names the user of an ACL"},
-	{"NOPERM", "the user may not do that; docs/operations.md lists what its ACL has to allow"},
+	{"NOPERM", "the user may not do that; docs/rrl.md lists what its ACL has to allow"},
 	{"first record does not look like a TLS handshake", "it does not speak TLS there; use redis:// in place of rediss://"},
 	{"x509:", "its certificate is not trusted; --tls-ca names the file of those who signed it"},
 	{"certificate required", "it wants a certificate of the client: --tls-cert and --tls-key"},

@@ -25,7 +25,7 @@ const (
 func doctorCommand() *cli.Command {
 	cmd := liveCommand("doctor", "say what is wrong with a limiter, or with all of them, and how to fix it", "[NAME]",
 		"Without a name it looks at the servers and at all limiters. Each finding says what it means, what it\n"+
-			"does to callers in Java and in Go, and which command fixes it. docs/operations.md explains them.\n"+
+			"does to callers in Java and in Go, and which command fixes it. docs/findings.md explains them.\n"+
 			"Writes nothing, and needs no script.\n\n"+
 			"What could not be looked at is printed with the reason. A server that does not reply takes a few seconds;\n"+
 			"the others are looked at. Then the verdict is that it is not known, and --json has no field healthy.\n\n"+

@@ -334,7 +334,7 @@ func TestWriting(t *testing.T) {
 var readOnlyACL = regexp.MustCompile(`(?s)<!-- acl -->\s*(\S.*?)\n\n`)
 
 // TestReadingNeedsOnlyTheDocumentedACL runs each command that reads as a user that may do nothing except what
-// docs/operations.md lists, and checks that the server has nothing to save afterwards.
+// docs/rrl.md lists, and checks that the server has nothing to save afterwards.
 // TestAdviceGrantsNoMore runs what the doctor advises on states that hold too much. In the window that they were found in,
 // no more is granted than the rate.
 func TestAdviceGrantsNoMore(t *testing.T) {
@@ -374,7 +374,7 @@ func TestAdviceGrantsNoMore(t *testing.T) {
 
 func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 	redistest.NeedReal(t)
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/rrl.md")
 	require.NoError(t, err)
 	m := readOnlyACL.FindSubmatch(text)
 	require.NotNil(t, m)
@@ -433,7 +433,7 @@ func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 		}
 		code, _, errs := l.run("ls")
 		require.Equal(t, command.ExitFailed, code)
-		require.Contains(t, errs, "docs/operations.md")
+		require.Contains(t, errs, "docs/rrl.md")
 		require.Contains(t, errs, "scan")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// needs returns the commands that a limiter needs of an ACL, as docs/protocol.md lists them, with arguments that they
+// needs returns the commands that a limiter needs of an ACL, as docs/design/protocol.md lists them, with arguments that they
 // accept.
 func needs(name string, divided bool) [][]any {
 	k := redisson.NewKeys(name, "").Of(permit.Overall)

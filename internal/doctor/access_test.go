@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented returns the rules of docs/protocol.md for a limiter, a connection and a cluster.
+// documented returns the rules of docs/design/protocol.md for a limiter, a connection and a cluster.
 func documented(t *testing.T) (rules [3][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/protocol.md")
+	text, err := os.ReadFile("../../docs/design/protocol.md")
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "## What a limiter needs of an ACL")
 	require.True(t, ok)

@@ -3,7 +3,7 @@ package doctor
 // An explanation says what the findings of a check mean, and what they do to callers.
 type explanation struct{ means, java, golang string }
 
-// explanations has one entry for each check. docs/operations.md has the same in a table.
+// explanations has one entry for each check. docs/findings.md has the same in a table.
 var explanations = map[string]explanation{
 	"stuck": {
 		"fewer permits are left than the rate, and nothing is in use that could come back",

@@ -374,14 +374,14 @@ func TestManyClients(t *testing.T) {
 
 // TestExplanations checks that every check has a row in the document, and the other way round.
 func TestExplanations(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/operations.md")
+	doc, err := os.ReadFile("../../docs/findings.md")
 	require.NoError(t, err)
 	rows := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllSubmatch(doc, -1) {
 		rows[string(m[1])] = true
 	}
 	for _, id := range Checks() {
-		require.True(t, rows[id], "docs/operations.md has no row for %s", id)
+		require.True(t, rows[id], "docs/findings.md has no row for %s", id)
 		delete(rows, id)
 		e := explanations[id]
 		for _, text := range []string{e.means, e.java, e.golang} {

@@ -5,7 +5,7 @@
 // one part of it. A method that needs the lock has a name that ends in Locked, or belongs to a type that says so.
 // Flights talk to the backend, without the lock: flight.go, attempt.go. So do offline.go, gather.go, reservation.go and
 // ask.go. Callers wait: acquire.go, and place.go for those that want more than one limiter; package list is a client of
-// these. docs/engine.md explains the words, and in which order to read.
+// these. docs/design/engine.md explains the words, and in which order to read.
 package engine
 
 import (

@@ -7,7 +7,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
-// modelText has the effects of tryAcquire of Redisson 4.7, as docs/protocol.md has them: the first call makes the value;
+// modelText has the effects of tryAcquire of Redisson 4.7, as docs/design/protocol.md has them: the first call makes the value;
 // others reclaim what has expired, all of it, and take permits at the caller's own clock, or return a wait.
 //
 // KEYS: hash, value, own value, set, own set. ARGV: permits, now, the 16 bytes of a member.

@@ -7,7 +7,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Keys are the names under which Redis holds one limiter; see docs/protocol.md.
+// Keys are the names under which Redis holds one limiter; see docs/design/protocol.md.
 type Keys struct {
 	Hash    string
 	Value   [2]string // by Type

@@ -32,7 +32,7 @@ func TestKeyNames(t *testing.T) {
 	}
 }
 
-// TestClusterSafeNames checks the names that docs/protocol.md lists as impossible on a cluster.
+// TestClusterSafeNames checks the names that docs/design/protocol.md lists as impossible on a cluster.
 func TestClusterSafeNames(t *testing.T) {
 	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
 		require.ErrorIs(t, CheckClusterSafe(name, "id"), permit.ErrNameNotClusterSafe, name)

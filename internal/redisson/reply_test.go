@@ -248,7 +248,7 @@ func TestRepliesAtRandom(t *testing.T) {
 	})
 }
 
-// TestAcquireCommand checks that a Limiter sends each argument in its place, as docs/protocol.md describes.
+// TestAcquireCommand checks that a Limiter sends each argument in its place, as docs/design/protocol.md describes.
 func TestAcquireCommand(t *testing.T) {
 	l, _ := forged(t)
 	l.tag, l.KeyTTL = 0x1234, time.Hour

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// likeRedisson is an acquire with the effects of Redisson's, as docs/protocol.md has them: reclaim what has expired, all
+// likeRedisson is an acquire with the effects of Redisson's, as docs/design/protocol.md has them: reclaim what has expired, all
 // of it; take the permits at the caller's own clock, or return when to ask again.
 //
 // KEYS: hash, value, set. ARGV: permits, now, the first 17 bytes of a member.
