@@ -67,7 +67,11 @@ func goContestants(addr string, pool int, script string) ([]contestant, error) {
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, newRedisRate(newClient(addr, pool)), auto, onRueidis, throttled, local{},
+	floor, err := newLeast(addr, pool)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, newRedisRate(newClient(addr, pool)), auto, onRueidis, floor, throttled, local{},
 		ping{newClient(addr, pool), 1}, ping{newClient(addr, pool), 100})
 	return append(list, newLimits(addr, pool)...), nil
 }
