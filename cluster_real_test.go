@@ -2,16 +2,132 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
+
+// Every operation on a real cluster of three masters.
+func TestCluster(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb := redistest.StartCluster(t).Client(t)
+	ctx := context.Background()
+	c := newClient(t, rdb)
+	defer c.Close()
+
+	for _, name := range []string{"a{b", "{a", "{}x", "x{}{y}", "a}b"} {
+		_, err := c.RateLimiter(name).TrySetRate(ctx, overall(1, time.Second))
+		require.ErrorIs(t, err, ErrNameNotClusterSafe, name)
+		require.ErrorContains(t, err, "hashes by")
+	}
+	type wrapped struct{ *redis.ClusterClient }
+	_, err := newClient(t, wrapped{rdb}).RateLimiter("a{b").Allow(ctx, 1)
+	require.ErrorIs(t, err, ErrNameNotClusterSafe, "a client that embeds a cluster client is one")
+
+	nodes := map[string]bool{}
+	for i := range 30 {
+		name := fmt.Sprint("limiter-", i)
+		if i%2 == 1 {
+			name = fmt.Sprintf("shop{%d}orders", i)
+		}
+		node, err := rdb.MasterForKey(ctx, name)
+		require.NoError(t, err)
+		nodes[node.Options().Addr] = true
+		for _, typ := range []RateType{Overall, PerClient} {
+			l := c.RateLimiter(name)
+			everyOperation(t, ctx, l, typ)
+		}
+	}
+	require.Len(t, nodes, 3, "on every node")
+}
+
+// All operations return the same with RESP2 and RESP3.
+func TestBothProtocols(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		c := newClient(t, redistest.Client(t, func(o *redis.Options) { o.Protocol = protocol }))
+		for _, typ := range []RateType{Overall, PerClient} {
+			everyOperation(t, context.Background(), c.RateLimiter(redistest.Key(t)), typ)
+		}
+		require.NoError(t, c.Close())
+	}
+}
+
+// A Ring sends the keys of a limiter to the shard of its name, whatever their suffixes.
+func TestRing(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
+		"one": redistest.Start(t).Addr(), "two": redistest.Start(t).Addr()}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	ctx := context.Background()
+	c := newClient(t, rdb)
+	defer c.Close()
+	for i := range 20 {
+		everyOperation(t, ctx, c.RateLimiter(fmt.Sprint("limiter-", i)), RateType(i%2))
+	}
+	everyOperation(t, ctx, c.RateLimiter("a{b"), Overall)
+}
+
+// everyOperation runs every operation once, in real time, and leaves nothing behind.
+func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateType) {
+	t.Helper()
+	ok, err := l.TrySetRate(ctx, Rate{Type: typ, Permits: 5, Interval: time.Hour})
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.TryAcquire(ctx, 3, 0)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.TryAcquire(ctx, 3, time.Millisecond)
+	if !errors.Is(err, ErrUnavailable) { // on a busy machine the reply may be later
+		require.NoError(t, err)
+	}
+	require.False(t, ok)
+	n, err := l.AvailablePermits(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n)
+	require.NoError(t, l.Release(ctx, 1))
+	require.NoError(t, l.Acquire(ctx, 3))
+	ok, err = l.UpdateRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}, KeepState())
+	require.NoError(t, err)
+	require.True(t, ok)
+	r, err := l.Allow(ctx, 3)
+	require.NoError(t, err)
+	require.False(t, r.Granted)
+	require.EqualValues(t, 2, r.Available)
+	require.Equal(t, Rate{Type: typ, Permits: 7, Interval: time.Hour}, r.Rate)
+	require.NoError(t, l.SetRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}))
+	got, err := l.Rate(ctx)
+	require.NoError(t, err)
+	require.Equal(t, r.Rate, got)
+	ok, err = l.Expire(ctx, time.Hour)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ttl, err := l.TTL(ctx)
+	require.NoError(t, err)
+	require.InDelta(t, time.Hour, ttl, float64(time.Second))
+	at, err := l.ExpireTime(ctx)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(time.Hour), at, 5*time.Second)
+	ok, err = l.ClearExpire(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.Exists(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+	ok, err = l.Delete(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+}
 
 // A shard is a node of a cluster with a connection to it.
 type shard struct {
@@ -140,4 +256,473 @@ func TestClusterLosesAMaster(t *testing.T) {
 	require.True(t, ok)
 	t.Logf("granted %v after the kill", time.Since(begin).Round(time.Millisecond))
 	require.Less(t, time.Since(begin), 45*time.Second, "go-redis looks by itself after a minute")
+}
+
+// A realRing is a ring of three servers, with the heartbeat of go-redis.
+type realRing struct {
+	t       *testing.T
+	ctx     context.Context
+	servers []*redistest.Server
+	rdb     *redis.Ring
+	client  *Client
+	victim  *redistest.Server // the server that fails
+	names   int
+
+	mu     sync.Mutex
+	events []Event
+}
+
+func newRealRing(t *testing.T, args []string, opts ...func(*redis.RingOptions)) *realRing {
+	redistest.NeedReal(t)
+	r := &realRing{t: t, ctx: t.Context()}
+	o := &redis.RingOptions{Addrs: map[string]string{}, DisableIdentity: true}
+	for i := range 3 {
+		s := redistest.Start(t, args...)
+		r.servers = append(r.servers, s)
+		o.Addrs[fmt.Sprint("shard", i)] = s.Addr()
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	r.rdb = redis.NewRing(o)
+	t.Cleanup(func() { require.NoError(t, r.rdb.Close()) })
+	r.client = newClient(t, r.rdb, WithHook(Hook{Event: func(e Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, e)
+	}}))
+	t.Cleanup(func() { require.NoError(t, r.client.Close()) })
+	r.victim = r.servers[1]
+	return r
+}
+
+// limiter returns a limiter that lives on the victim, or on another shard.
+func (r *realRing) limiter(onVictim bool, rate Rate) *RateLimiter {
+	for {
+		r.names++
+		l := r.client.RateLimiter(fmt.Sprint(r.t.Name(), r.names))
+		shard, err := r.rdb.GetShardClientForKey(l.redis.Keys.Hash)
+		require.NoError(r.t, err)
+		if (shard.Options().Addr == r.victim.Addr()) == onVictim {
+			require.NoError(r.t, l.SetRate(r.ctx, rate))
+			return l
+		}
+	}
+}
+
+// ended returns for how many healths of limiters on the victim the end of an outage was reported.
+func (r *realRing) ended(on []*RateLimiter) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		for _, l := range on {
+			if e.Kind == OutageEnded && e.Limiter == l.Name() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// noCopies checks that no other server has anything of l, which lives on the victim.
+func (r *realRing) noCopies(l *RateLimiter) {
+	for _, s := range r.servers {
+		if s != r.victim {
+			n, err := s.Client(r.t).Exists(r.ctx, l.redis.Keys.Hash, l.redis.Keys.Value[Overall], l.redis.Keys.Permits[Overall]).Result()
+			require.NoError(r.t, err)
+			require.Zero(r.t, n, "a copy on another shard")
+		}
+	}
+}
+
+// A shard dies, and the heartbeat of the ring takes it out. Its limiters are unavailable until it is up again,
+// as the policy of each says, and no other limiter is affected.
+func TestRingLosesAShard(t *testing.T) {
+	r := newRealRing(t, []string{"--appendonly", "yes", "--appendfsync", "always"})
+	hour, short := overall(20, time.Hour), overall(20, 500*time.Millisecond)
+	burst, never := r.limiter(true, hour), r.limiter(true, hour)
+	_, err := never.Delete(r.ctx)
+	require.NoError(t, err)
+	open, share := r.limiter(true, short).OnOutage(FailOpen()), r.limiter(true, short).OnOutage(LocalQuota(short, 2))
+	waits, cools := r.limiter(true, overall(1, time.Second)), r.limiter(true, hour)
+	elsewhere := []*RateLimiter{r.limiter(false, overall(1_000_000, time.Hour)), r.limiter(false, overall(1_000_000, time.Hour))}
+	elsewhere[1] = beside(burst, elsewhere[1].Name()) // as some names do if there are many
+	onVictim := []*RateLimiter{burst, never, open, share, waits, cools}
+	require.NoError(t, burst.Acquire(r.ctx, 15))
+	require.NoError(t, waits.Acquire(r.ctx, 1))
+
+	stop, untouched := make(chan struct{}), sync.WaitGroup{}
+	defer untouched.Wait()
+	defer sync.OnceFunc(func() { close(stop) })()
+	for _, l := range elsewhere {
+		untouched.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+				a, err := l.Allow(r.ctx, 1)
+				if err != nil || !a.Granted || a.Degraded {
+					t.Errorf("elsewhere: %+v %v", a, err)
+					return
+				}
+			}
+		})
+	}
+
+	r.victim.Kill()
+	served := make(chan error, 1)
+	go func() { served <- waits.Acquire(r.ctx, 1) }()
+	down, degraded := time.Time{}, 0
+	for begin := time.Now(); ; {
+		for _, l := range []*RateLimiter{burst, never} {
+			_, err := l.Allow(r.ctx, 1)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.NotErrorIs(t, err, ErrNotInitialized)
+		}
+		if time.Since(begin) > 500*time.Millisecond {
+			a, err := open.Allow(r.ctx, 1)
+			require.NoError(t, err)
+			require.True(t, a.Granted && a.Degraded)
+			a, err = share.Allow(r.ctx, 1)
+			require.NoError(t, err)
+			require.True(t, a.Degraded)
+			if a.Granted {
+				degraded++
+			}
+		}
+		if down.IsZero() && r.rdb.Len() == 2 {
+			down = time.Now()
+			t.Log("taken out after", down.Sub(begin))
+			// A service does this if it takes the error for a new limiter.
+			for _, f := range []func() error{
+				func() error { _, err := burst.TrySetRate(r.ctx, hour); return err },
+				func() error { return never.SetRate(r.ctx, hour) },
+				func() error { return cools.CoolDown(r.ctx, time.Now().Add(time.Minute)) },
+				func() error { _, err := burst.Rate(r.ctx); return err },
+				func() error { _, err := burst.Exists(r.ctx); return err },
+				func() error { _, err := burst.TTL(r.ctx); return err },
+				func() error { _, err := burst.AvailablePermits(r.ctx); return err },
+			} {
+				require.ErrorIs(t, f(), ErrUnavailable)
+			}
+			_, err := r.client.TryAcquireAll(r.ctx, 0, Demand{burst, 1}, Demand{elsewhere[0], 1})
+			require.ErrorIs(t, err, ErrUnavailable)
+		}
+		if !down.IsZero() && time.Since(down) > 3*time.Second {
+			break
+		}
+		require.Less(t, time.Since(begin), time.Minute, "the heartbeat never takes it out")
+		time.Sleep(20 * time.Millisecond)
+	}
+	require.Zero(t, r.ended(onVictim), "the shard is dead")
+	for _, l := range onVictim {
+		r.noCopies(l)
+	}
+	require.NotZero(t, degraded)
+	require.Empty(t, served)
+
+	r.victim.Restart()
+	back := time.Now()
+	require.NoError(t, inTime(t, served))
+	t.Log("the waiter was served", time.Since(back), "after the shard was back")
+	for granted := 0; ; granted++ {
+		a, err := burst.Allow(r.ctx, 1)
+		for ; err != nil; a, err = burst.Allow(r.ctx, 1) {
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.Less(t, time.Since(back), time.Minute, "Redis never decides again")
+			time.Sleep(20 * time.Millisecond)
+		}
+		if !a.Granted {
+			require.Equal(t, 5, granted, "no second burst")
+			break
+		}
+	}
+	for _, l := range []*RateLimiter{open, share} {
+		soon(t, "Redis decides again", func() bool {
+			a, err := l.Allow(r.ctx, 1)
+			require.NoError(t, err)
+			return !a.Degraded
+		})
+	}
+}
+
+// A shard hangs for longer than the heartbeat waits.
+func TestRingWithAFrozenShard(t *testing.T) {
+	r := newRealRing(t, nil, func(o *redis.RingOptions) { o.ReadTimeout = 300 * time.Millisecond })
+	hour := overall(20, time.Hour)
+	l, other := r.limiter(true, hour), r.limiter(false, overall(1_000_000, time.Hour))
+	require.NoError(t, l.Acquire(r.ctx, 15))
+	granted, begin := 15, time.Now()
+	r.victim.Pause()
+	for out, rejected := false, 0; rejected < 100; time.Sleep(10 * time.Millisecond) { // until Redis has decided so often again
+		require.Less(t, time.Since(begin), time.Minute, "the heartbeat never takes it out, or never back")
+		if !out && r.rdb.Len() < 3 {
+			out = true
+			r.victim.Resume()
+		}
+		a, err := l.Allow(r.ctx, 1)
+		require.NotErrorIs(t, err, ErrNotInitialized)
+		if err != nil {
+			require.ErrorIs(t, err, ErrUnavailable)
+			_, err := l.TrySetRate(r.ctx, hour)
+			if err != nil {
+				require.ErrorIs(t, err, ErrUnavailable)
+			}
+		} else if a.Granted {
+			granted++
+		} else if out {
+			rejected++
+		}
+		_, err = other.Allow(r.ctx, 1)
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, granted, 20)
+	require.NoError(t, accounts(r.victim.Client(t), l, 20, 20))
+	r.noCopies(l)
+}
+
+// The limiters of a shard share one outage, whatever their names, and those of another shard have another one.
+func TestOutageOfAShardOfARing(t *testing.T) {
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"},
+		HeartbeatFrequency: time.Hour})
+	defer func() { require.NoError(t, rdb.Close()) }()
+	c := newClient(t, rdb)
+	defer func() { require.NoError(t, c.Close()) }()
+	healths := map[*redis.Client]*outage.Health{}
+	for i := range 1000 {
+		l := c.RateLimiter(fmt.Sprint(i))
+		shard, err := rdb.GetShardClientForKey(l.redis.Keys.Hash)
+		require.NoError(t, err)
+		if healths[shard] == nil {
+			healths[shard] = l.handle.Health()
+		}
+		require.Same(t, healths[shard], l.handle.Health())
+	}
+	require.Len(t, healths, 3)
+	different := map[*outage.Health]bool{}
+	for _, o := range healths {
+		different[o] = true
+	}
+	require.Len(t, different, 3)
+}
+
+// A pipelines is a hook that counts the pipelines that a redis client sends, the scripts in them, and those of the
+// scripts to which no reply came.
+type pipelines struct {
+	commandHook
+	sent, scripts, lost atomic.Int64
+}
+
+func (p *pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if strings.HasPrefix(cmds[0].Name(), "eval") {
+			p.sent.Add(1)
+			p.scripts.Add(int64(len(cmds)))
+		}
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			var reply redis.Error
+			if c, ok := cmd.(dispatch.OnceCmd); ok && c.Val() == nil && c.Err() != nil && !errors.As(c.Err(), &reply) {
+				p.lost.Add(1)
+			}
+		}
+		return err
+	}
+}
+
+// A crowd is many limiters of one client, and what callers were told of each.
+type crowd struct {
+	t        *testing.T
+	rate     int64
+	limiters []*RateLimiter
+	told     []atomic.Int64
+	calls    atomic.Int64
+	stop     context.CancelFunc
+	callers  sync.WaitGroup
+}
+
+// newCrowd has callers acquire permits of limiters of these names until end is called. If leave is true, a caller in
+// eight gives up after a moment, so that its call may be in flight, or be granted later.
+func newCrowd(t *testing.T, rdb redis.UniversalClient, callers int, leave bool, names ...string) *crowd {
+	c := newClient(t, rdb)
+	t.Cleanup(func() { _ = c.Close() })
+	w := &crowd{t: t, rate: 1_000_000, told: make([]atomic.Int64, len(names))}
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	t.Cleanup(stop)
+	for _, name := range names {
+		l := c.RateLimiter(name)
+		require.NoError(t, l.SetRate(ctx, overall(w.rate, time.Hour)))
+		require.NoError(t, l.Acquire(ctx, 1))
+		w.told[len(w.limiters)].Add(1)
+		w.limiters = append(w.limiters, l)
+	}
+	for i := range callers {
+		w.callers.Go(func() {
+			for ctx.Err() == nil {
+				n := rand.IntN(len(w.limiters))
+				one, cancel := context.Background(), context.CancelFunc(func() {})
+				hasty := leave && i%8 == 0
+				if hasty {
+					one, cancel = context.WithTimeout(one, time.Duration(rand.IntN(2000))*time.Microsecond)
+				}
+				ok, err := w.limiters[n].TryAcquire(one, 1, time.Minute)
+				cancel()
+				switch {
+				case err == nil && ok:
+					w.told[n].Add(1)
+					w.calls.Add(1)
+				case hasty && errors.Is(err, context.DeadlineExceeded):
+				default:
+					t.Error(ok, err)
+					return
+				}
+			}
+		})
+	}
+	return w
+}
+
+// more waits for some more grants.
+func (w *crowd) more(n int64) {
+	from := w.calls.Load()
+	soon(w.t, "grants go on", func() bool { return w.calls.Load() >= from+n || w.t.Failed() })
+}
+
+// end checks that each limiter has granted what callers were told of, and no more.
+func (w *crowd) end(rdb redis.UniversalClient) {
+	w.stop()
+	w.callers.Wait()
+	for i, l := range w.limiters {
+		var err error
+		// Grants of callers that gave up are refunded in the background.
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			if err = accounts(rdb, l, w.rate, w.told[i].Load()); err == nil || time.Now().After(end) {
+				break
+			}
+		}
+		require.NoError(w.t, err, l.Name())
+	}
+}
+
+func namesOf(n int, format string) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf(format, i)
+	}
+	return names
+}
+
+// TestLostRepliesInFlights cuts connections in the middle of flights that many limiters share. Redis runs what is
+// behind the cut, too, and nobody is told; nothing is granted twice or lost.
+func TestLostRepliesInFlights(t *testing.T) {
+	redistest.NeedReal(t)
+	lose := int64(redistest.Cases(2000, 10_000))
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	rdb := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	require.Equal(t, 3, rdb.Options().MaxRetries, "go-redis would send a pipeline again")
+	p := &pipelines{}
+	rdb.AddHook(p)
+	w := newCrowd(t, rdb, 128, false, namesOf(200, "lost-%d")...)
+	w.more(1000)
+	proxy.Judge(func(words []string) (f redistest.Fault) {
+		if strings.HasPrefix(words[0], "eval") && rand.IntN(200) == 0 {
+			f.Lose, f.Reset = redistest.LoseReply, rand.IntN(2) == 0
+			if rand.IntN(8) == 0 {
+				f.Lose = redistest.LoseRequest
+			}
+		}
+		return f
+	})
+	for end := time.Now().Add(3 * time.Minute); p.lost.Load() < lose && !t.Failed() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	proxy.Judge(nil)
+	w.end(server.Client(t))
+	t.Logf("%d grants, %.1f scripts in a flight, no reply to %d; %+v",
+		w.calls.Load(), float64(p.scripts.Load())/float64(p.sent.Load()), p.lost.Load(), proxy.Counts())
+	require.GreaterOrEqual(t, p.lost.Load(), lose)
+}
+
+// TestFlightsInTrouble lets callers of many limiters go on while the script cache is emptied, connections are
+// killed, and Redis stands still.
+func TestFlightsInTrouble(t *testing.T) {
+	redistest.NeedReal(t)
+	abreast(t, map[string]func(*testing.T){
+		"SCRIPT FLUSH": func(t *testing.T) {
+			flightsWhile(t, true, 2*time.Millisecond, 300, "SCRIPT", "FLUSH")
+		},
+		"CLIENT KILL": func(t *testing.T) {
+			// A refund that fails four times is given up, and its permits are free an interval later.
+			flightsWhile(t, false, 5*time.Millisecond, 200, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		},
+		"CLIENT PAUSE": func(t *testing.T) {
+			flightsWhile(t, true, 20*time.Millisecond, 50, "CLIENT", "PAUSE", "15")
+		},
+	})
+}
+
+func flightsWhile(t *testing.T, leave bool, pause time.Duration, times int, trouble ...any) {
+	server := redistest.Start(t)
+	admin, rdb, ctx := server.Client(t), server.Client(t), context.Background()
+	p := &pipelines{}
+	rdb.AddHook(p)
+	w := newCrowd(t, rdb, 64, leave, namesOf(100, "trouble-%d")...)
+	for range times {
+		require.NoError(t, admin.Do(ctx, trouble...).Err())
+		time.Sleep(pause)
+	}
+	w.more(100)
+	w.end(admin)
+	require.Positive(t, p.sent.Load())
+	t.Logf("%d grants, %.1f scripts in a flight", w.calls.Load(), float64(p.scripts.Load())/float64(p.sent.Load()))
+}
+
+// TestFlightsWhileSlotsMove moves a slot with many limiters, so that some calls of a flight meet ASK or MOVED and
+// others do not. Callers of these limiters and of those on the other nodes get no error, and nothing is granted twice
+// or lost.
+func TestFlightsWhileSlotsMove(t *testing.T) {
+	redistest.NeedReal(t)
+	cluster := redistest.StartCluster(t)
+	rdb, ctx := cluster.Client(t), context.Background()
+	outer, inner := &pipelines{}, &pipelines{}
+	rdb.AddHook(outer)
+	rdb.OnNewNode(func(node *redis.Client) { node.AddHook(inner) })
+	w := newCrowd(t, rdb, 96, true, append(namesOf(60, "{moving}:%d"), namesOf(90, "elsewhere-%d")...)...)
+	slot := rdb.ClusterKeySlot(ctx, "{moving}").Val()
+	shards, from := make([]shard, 3), 0
+	for i, node := range cluster.Nodes() {
+		n := node.Client(t)
+		shards[i] = shard{n, t, n.Do(ctx, "CLUSTER", "MYID").Val().(string)}
+		if n.ClusterCountKeysInSlot(ctx, int(slot)).Val() > 0 {
+			from = i
+		}
+	}
+	for range 2 {
+		to := (from + 1) % 3
+		a, b := shards[from], shards[to]
+		w.more(300)
+		b.do("CLUSTER", "SETSLOT", slot, "IMPORTING", a.id)
+		a.do("CLUSTER", "SETSLOT", slot, "MIGRATING", b.id)
+		host, port, _ := strings.Cut(b.Options().Addr, ":")
+		for i, l := range w.limiters[:60] {
+			a.do("MIGRATE", host, port, "", 0, 5000, "KEYS", l.redis.Keys.Hash, l.redis.Keys.Value[Overall], l.redis.Keys.Permits[Overall])
+			if i%15 == 0 {
+				w.more(100) // ASK for some of the limiters
+			}
+		}
+		b.do("CLUSTER", "SETSLOT", slot, "NODE", b.id)
+		a.do("CLUSTER", "SETSLOT", slot, "NODE", b.id)
+		w.more(300) // MOVED
+		from = to
+	}
+	w.end(rdb)
+	t.Logf("%d grants, %.1f scripts in a flight", w.calls.Load(), float64(outer.scripts.Load())/float64(outer.sent.Load()))
+	require.Positive(t, outer.sent.Load(), "hooks of the cluster's client see the flights")
+	require.GreaterOrEqual(t, inner.scripts.Load(), outer.scripts.Load(), "and so do those of its nodes")
 }

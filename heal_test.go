@@ -1,53 +1,23 @@
 package ratelimiter
 
 import (
+	"context"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
-
-// TestHeal heals each of the states that do not add up, without taking a permit.
-func TestHeal(t *testing.T) {
-	for name, c := range map[string]struct {
-		value  any // nil for none
-		grants []uint32
-		want   int64
-	}{
-		"stuck":         {value: 0, want: 10},
-		"lost":          {value: 2, grants: []uint32{3, 1}, want: 6},
-		"evicted":       {grants: []uint32{3, 1}, want: 6},
-		"no number":     {value: "099", grants: []uint32{3}, want: 7},
-		"healthy":       {value: 6, grants: []uint32{3, 1}, want: 6},
-		"never used":    {want: 10},
-		"below nothing": {value: -5, grants: []uint32{3}, want: 7},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-				if c.value != nil {
-					w.setValue(c.value)
-				}
-				for i, n := range c.grants {
-					w.put(time.Duration(i)*time.Millisecond, grant(n))
-				}
-				w.at(time.Second)
-				require.NoError(t, w.l.Heal(w.ctx))
-				if c.value == nil && c.grants == nil {
-					require.Zero(t, w.rdb.Exists(w.ctx, w.valueKey(), w.permitsKey()).Val(), "no keys stand for the rate")
-				} else {
-					require.Equal(t, c.want, w.value())
-					w.settled(10)
-				}
-				w.granted(c.want)
-			})
-		})
-	}
-}
 
 // TestMendsGrantNoMore checks what a state promises after each call that fixes it: in the window that it was found in
 // no more is granted than the rate, whatever the permits left said, and one interval later the whole rate is free. A
@@ -75,6 +45,8 @@ func TestMendsGrantNoMore(t *testing.T) {
 		"the value is lost":                       {rate: 10, used: 4, each: 2},
 		"the value is no number":                  {rate: 10, used: 4, each: 2, value: "007"},
 		"permits were lost":                       {rate: 10, used: 4, each: 2, value: 1},
+		"stuck":                                   {rate: 10, value: 0},
+		"healthy":                                 {rate: 10, used: 4, each: 1, value: 6},
 		"more members than one call reads":        {rate: 910, used: 900, each: 1, value: 50, released: 40},
 		"the same, and more than the rate left":   {rate: 910, used: 900, each: 1, value: 5000},
 		"the same, and more than the rate in use": {rate: 700, used: 900, each: 1, value: 30, released: 30},
@@ -107,8 +79,8 @@ func TestMendsGrantNoMore(t *testing.T) {
 						r := Rate{Type: typ, Permits: s.rate, Interval: interval}
 						w.l, w.epoch = w.client.RateLimiter(fmt.Sprint(redistest.Key(t), fix, typ)), time.Now()
 						require.NoError(t, w.l.SetRate(w.ctx, r))
-						log := &windowLog{}
-						for i := range s.used / s.each {
+						log := &grantLog{}
+						for i := range s.used / max(1, s.each) {
 							at := time.Duration(i) * time.Millisecond
 							w.put(at, grant(uint32(s.each)))
 							log.add(at, s.each)
@@ -148,7 +120,520 @@ func TestMendsGrantNoMore(t *testing.T) {
 func TestHealOfNoLimiter(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		require.ErrorIs(t, w.l.Heal(w.ctx), ErrNotInitialized)
+		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Minute)))
+		require.NoError(t, w.l.Heal(w.ctx))
+		require.Zero(t, w.rdb.Exists(w.ctx, w.valueKey(), w.permitsKey()).Val(), "of one never used: no keys stand for the rate")
 		require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "rate", "0", "interval", 1, "type", 0).Err())
 		require.ErrorIs(t, w.l.Heal(w.ctx), ErrMalformed)
 	})
+}
+
+// An overFull is a state whose value and members exceed the rate, with a value that does not.
+type overFull struct {
+	rate, value, used int64
+}
+
+// These states have been seen. With an interval of a second, the permits in use are spread evenly over it.
+var overFullStates = map[string]overFull{
+	"a rate that another client lowered":    {rate: 5, used: 10},
+	"a release of Java's":                   {rate: 10, value: 5, used: 10},
+	"updateRate of Java's, state kept":      {rate: 5, used: 8},
+	"a hash that was evicted and set again": {rate: 5, used: 10},
+	"half of each":                          {rate: 5, value: 5, used: 5},
+	"a value below 0":                       {rate: 5, value: -3, used: 15},
+}
+
+// make puts the state into the keys, each permit as a member of its own. The first expires at once, so that
+// no caller is rejected.
+func (s overFull) make(w *world, r Rate) {
+	w.t.Helper()
+	for i := range s.used {
+		w.put(w.elapsed()-r.Interval+time.Duration(i)*r.Interval/time.Duration(s.used), grant(1))
+	}
+	w.setValue(s.value)
+}
+
+// TestOverFullStatesAreBroughtDown has a caller that asks for exactly what the state grants and is never
+// rejected. Still no window may hold more than the rate, from one interval and one call on.
+func TestOverFullStatesAreBroughtDown(t *testing.T) {
+	redistest.NoRace(t, "the engine is tested with it")
+	for name, state := range overFullStates {
+		for _, scale := range []int64{1, 200} {
+			for _, how := range []string{"known before", "seen first so", "in lists"} {
+				if scale > 1 && how != "known before" && !redistest.Long() {
+					continue
+				}
+				t.Run(fmt.Sprint(name, "/", scale, "/", how), func(t *testing.T) {
+					s := overFull{state.rate * scale, state.value * scale, state.used * scale}
+					r := Rate{Type: PerClient, Permits: s.rate, Interval: time.Second}
+					inWorld(t, r, func(t *testing.T, w *world) {
+						if how == "known before" {
+							require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: PerClient, Permits: s.rate + s.value + s.used, Interval: time.Second}))
+							w.granted(1)
+							require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", s.rate).Err())
+							require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
+						}
+						s.make(w, r)
+						s.demand(w, how == "in lists", r)
+					})
+				})
+			}
+		}
+	}
+}
+
+// demand asks for all that the state grants in an interval, evenly and for five intervals.
+func (s overFull) demand(w *world, lists bool, r Rate) {
+	w.t.Helper()
+	begin, every := w.elapsed(), r.Interval/time.Duration(max(s.used, s.value+s.used))
+	permits := int64(1)
+	for every < 10*time.Millisecond { // larger requests if the rate is large
+		every, permits = every*10, permits*10
+	}
+	every = every.Truncate(time.Millisecond)
+	log, other := &grantLog{}, w.client.RateLimiter(w.l.Name()+"#other")
+	for i := 0; other.handle.IsBeside(&w.l.handle); i++ { // one of 512, and then neither knows when a check is due
+		other = w.client.RateLimiter(fmt.Sprint(w.l.Name(), "#other", i))
+	}
+	require.NoError(w.t, other.SetRate(w.ctx, overall(1_000_000, time.Millisecond)))
+	for i := 0; w.elapsed() < begin+5*r.Interval; i++ {
+		w.at(begin + time.Duration(i)*every)
+		ok := false
+		if lists {
+			a, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, permits}, Demand{other, 1})
+			require.NoError(w.t, err)
+			ok = a.Granted
+		} else {
+			ok = w.try(permits).Granted
+		}
+		if ok && w.elapsed() >= begin+r.Interval+2*every {
+			log.add(w.elapsed(), permits)
+		}
+	}
+	require.LessOrEqual(w.t, log.worst(r.Interval), r.Permits, "permits in a window")
+	require.GreaterOrEqual(w.t, log.worst(r.Interval), r.Permits-permits, "and they are used")
+	w.settled(r.Permits)
+}
+
+// TestOverFullAnyState checks that whatever value and the members are, a call that checks, and heal, leave exactly the
+// rate, as an exact model does: after the rate was lowered, permits that are left go first, and otherwise the
+// oldest members.
+func TestOverFullAnyState(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		check(t, func(rt *rapid.T) {
+			rate := rapid.Int64Range(1, 40).Draw(rt, "rate")
+			require.NoError(rt, w.l.SetRate(w.ctx, overall(rate, time.Second)))
+			var ages []int
+			var members []int64
+			used, expired := int64(0), int64(0)
+			value := rapid.Int64Range(-10, rate).Draw(rt, "value")
+			age := rapid.IntRange(0, 1300).Draw(rt, "age")
+			for range rapid.IntRange(1, 20).Draw(rt, "members") {
+				n := rapid.Int64Range(1, 9).Draw(rt, "permits")
+				w.put(w.elapsed()-time.Duration(age)*time.Millisecond, grant(uint32(n)))
+				if ages = append(ages, age); age >= 1000 {
+					expired += n
+				} else {
+					members, used = append(members, n), used+n
+				}
+				age = max(0, age-rapid.IntRange(1, 200).Draw(rt, "younger"))
+				if age == 0 {
+					break
+				}
+			}
+			w.setValue(value)
+			lowered := rapid.Bool().Draw(rt, "lowered")
+			value += expired
+			sick := value > rate || value+used != rate
+			if value > rate {
+				value = rate - used
+			}
+			over := value + used - rate
+			if over < 0 || used == 0 {
+				value, over = rate-used, 0
+			}
+			if lowered {
+				less := max(0, min(over, value))
+				value, over = value-less, over-less
+				if sick && value < 0 {
+					value, over = 0, over-value
+				}
+			}
+			for i := range members {
+				n := min(max(0, over), members[i])
+				members[i], over, used = members[i]-n, over-n, used-n
+			}
+			n := rapid.Int64Range(1, rate).Draw(rt, "asked")
+			b := permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: n, Count: 1}}, Check: true}
+			a := w.ask(b)
+			if a.Next == permit.Heal {
+				require.NoError(rt, w.l.redis.Heal(w.ctx, permit.Overall, causeOf(lowered)))
+				a = w.ask(b)
+			}
+			require.NotEqual(rt, permit.Heal, a.Next, "once is enough")
+			require.Equal(rt, value >= n, a.Granted[0] == 1, "%d asked, %d left, %v in use, %v old", n, value, members, ages)
+			if value >= n {
+				value, used = value-n, used+n
+			}
+			require.Equal(rt, value, w.value())
+			got, _ := w.used()
+			require.Equal(rt, used, got)
+			require.Equal(rt, rate, value+used)
+		})
+	})
+}
+
+func causeOf(lowered bool) permit.HealCause {
+	if lowered {
+		return permit.Lowered
+	}
+	return permit.Checked
+}
+
+// A large set is counted in steps and then reduced in steps, oldest first. Several calls at once remove nothing
+// twice.
+func TestOverFullLargeSets(t *testing.T) {
+	for _, lowered := range []bool{false, true} {
+		t.Run(fmt.Sprint("lowered ", lowered), func(t *testing.T) {
+			inWorld(t, overall(2000, time.Minute), func(t *testing.T, w *world) {
+				for i := range 3 {
+					w.at(time.Duration(i) * time.Second)
+					w.fill(w.elapsed(), 1000)
+				}
+				w.setValue(500)
+				done := make(chan error)
+				for range 3 {
+					go func() { done <- w.l.redis.Heal(w.ctx, permit.Overall, causeOf(lowered)) }()
+				}
+				for range 3 {
+					require.NoError(t, <-done)
+				}
+				w.settled(2000)
+				if lowered {
+					require.Zero(t, w.value())
+					w.rejected(1, 59*time.Second) // until those of the second thousand expire
+				} else {
+					require.EqualValues(t, 500-(1500-1024), w.value(), "the members of a page went")
+					w.granted(24)
+					w.rejected(1, 59*time.Second)
+				}
+			})
+		})
+	}
+}
+
+// TestChecksAreFew checks that a limiter in use makes one check an interval, and that one which is rarely
+// asked, or is soon evicted, hardly ever makes any.
+func TestChecksAreFew(t *testing.T) {
+	redistest.Repeats(t)
+	checks := func(w *world, f func()) (n int) {
+		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if a := cmd.Args(); len(a) > 10 && a[0] == "evalsha" && a[2] == 3 {
+				if words, ok := a[10].([]byte); ok && strings.Contains(string(words), "check") {
+					n++
+				}
+			}
+			return next(ctx, cmd)
+		})
+		f()
+		return n
+	}
+	inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		n := checks(w, func() {
+			for range 1000 {
+				time.Sleep(20 * time.Millisecond)
+				w.granted(1)
+			}
+		})
+		require.LessOrEqual(t, n, 20, "in 20 s")
+		require.GreaterOrEqual(t, n, 18)
+	})
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		const limiters, calls = 2000, 4000
+		for i := range limiters {
+			require.NoError(t, w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).SetRate(w.ctx, overall(100, time.Second)))
+		}
+		n := checks(w, func() {
+			for i := range calls {
+				_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i%limiters)).Allow(w.ctx, 1)
+				require.NoError(t, err)
+				time.Sleep(time.Millisecond)
+			}
+		})
+		require.InDelta(t, calls/engine.CheckSample, n, 55, "one call in 64")
+		for i := range limiters {
+			_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Delete(w.ctx)
+			require.NoError(t, err)
+		}
+	})
+}
+
+// If many processes each ask less than once an interval, calls are checked at random.
+func TestOverFullOfRareCallers(t *testing.T) {
+	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
+		overFull{rate: 5, used: 10}.make(w, overall(5, 10*time.Second))
+		var clients []*world
+		for range 40 {
+			peer := w.another()
+			clients = append(clients, peer)
+		}
+		log := &grantLog{}
+		for i := range 1600 {
+			time.Sleep(time.Second)
+			if clients[i%40].try(1).Granted && i > 1200 {
+				log.add(w.elapsed(), 1)
+			}
+		}
+		require.LessOrEqual(t, log.worst(10*time.Second), int64(5))
+	})
+}
+
+// ahead puts n grants of one permit each into the set, d ahead of the clock of Redis and a millisecond apart.
+func (w *world) ahead(d time.Duration, n int) {
+	w.t.Helper()
+	at, zs := w.rdb.Time(w.ctx).Val().Add(d), make([]redis.Z, n)
+	if !redistest.TTLsAreVirtual() && w.client.cfg.clientClock {
+		at = time.Now().Add(d)
+	}
+	for i := range zs {
+		zs[i] = redis.Z{Score: float64(at.UnixMilli() + int64(i)), Member: grant(1)}
+	}
+	require.NoError(w.t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
+}
+
+// marks returns the members of the set that are marks.
+func (w *world) marks() []string {
+	return slices.DeleteFunc(w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val(), func(m string) bool { return !strings.HasPrefix(m, "\x10~t~") })
+}
+
+// marked returns how many members of the set are marks.
+func (w *world) marked() int { return len(w.marks()) }
+
+// TestThousandsOfScoresInTheFuture checks that the permits that peers with fast clocks took are back one interval after
+// the first rejection, however many members they are.
+func TestThousandsOfScoresInTheFuture(t *testing.T) {
+	n := 5000
+	if redistest.TTLsAreVirtual() {
+		n = 1000 // on miniredis thousands take long
+	}
+	t.Run("one peer", func(t *testing.T) {
+		inWorld(t, overall(int64(n), time.Second), func(t *testing.T, w *world) {
+			w.ahead(time.Minute, n)
+			w.setValue(0)
+			w.rejected(1, time.Second)
+			require.Equal(t, n, w.marked())
+			ok, err := w.l.TryAcquire(w.ctx, int64(n), time.Hour)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, time.Second, w.elapsed())
+			w.rejected(1, time.Second)
+			w.settled(int64(n))
+		})
+	})
+	t.Run("small requests", func(t *testing.T) {
+		inWorld(t, overall(int64(n), time.Second), func(t *testing.T, w *world) {
+			w.ahead(time.Minute, n)
+			w.setValue(0)
+			w.rejected(1, time.Second)
+			w.at(time.Second)
+			for range n / 500 {
+				granted, _, err := together(w.ctx, w.l, 1, 500)
+				require.NoError(t, err)
+				require.EqualValues(t, 500, granted)
+			}
+			w.rejected(1, time.Second)
+			w.settled(int64(n))
+		})
+	})
+	t.Run("two peers, the slower one later", func(t *testing.T) {
+		inWorld(t, overall(2*int64(n), time.Second), func(t *testing.T, w *world) {
+			w.ahead(time.Minute, n)
+			w.setValue(n)
+			w.rejected(2*int64(n), time.Second)
+			w.at(500 * time.Millisecond)
+			w.ahead(30*time.Second, n)
+			w.setValue(0)
+			require.False(t, w.try(1).Granted)
+			require.GreaterOrEqual(t, w.marked(), 2*n*97/100, "the calls after one rejection look at 32 places")
+			for w.marked() < 2*n && w.elapsed() < 540*time.Millisecond { // and those of a later one at others
+				time.Sleep(time.Millisecond)
+				require.False(t, w.try(1).Granted)
+			}
+			require.Equal(t, 2*n, w.marked())
+			ok, err := w.l.TryAcquire(w.ctx, 2*int64(n), time.Hour)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.LessOrEqual(t, w.elapsed(), 1540*time.Millisecond)
+			w.settled(2 * int64(n))
+		})
+	})
+}
+
+// TestScoresInTheFutureAreMarkedInBoundedCalls checks that no call takes Redis long, however many there are.
+func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
+	redistest.NeedReal(t)
+	const n = 50_000
+	s := redistest.Start(t)
+	w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
+	require.NoError(t, w.l.SetRate(w.ctx, overall(n, 3*time.Second)))
+	for i := range n / 1000 {
+		w.ahead(time.Hour+time.Duration(i)*time.Second, 1000)
+	}
+	w.setValue(0)
+	m := &cpuMeter{t: t, admin: s.Client(t)}
+	m.on(w.rdb)
+	begin := w.rdb.Time(w.ctx).Val()
+	// On a slow machine the interval of the first marks is over before the last is made, and on a very slow one that of all.
+	if !w.try(n).Granted {
+		require.EqualValues(t, n, int64(w.marked())+w.value(), "all are marked, or were and are free again")
+		require.NoError(t, w.l.Acquire(w.ctx, n))
+	}
+	t.Logf("served after %v", w.rdb.Time(w.ctx).Val().Sub(begin))
+	require.Greater(t, m.requireBounded(), n/192, "in calls of a bounded number of members")
+}
+
+// TestPermitsOfAFastClockAreBackAfterAnInterval checks the instant at which the permits of a peer with a fast clock are
+// back, for a process that did not check the state at that instant. The score of the grant lies 5 s ahead at first, and
+// has passed when its permits are back.
+func TestPermitsOfAFastClockAreBackAfterAnInterval(t *testing.T) {
+	const interval = 20 * time.Second
+	for name, takes := range map[string]func(w *world){
+		"a try":            func(w *world) { w.at(interval); w.granted(10) },
+		"a waiter":         func(w *world) { require.NoError(w.t, w.l.Acquire(w.ctx, 10)) },
+		"AvailablePermits": func(w *world) { w.at(interval); w.available(10) },
+		"a list": func(w *world) {
+			w.at(interval)
+			r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{Limiter: w.l, Permits: 10})
+			require.NoError(w.t, err)
+			require.True(w.t, r.Granted)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
+				w.put(5*time.Second, javaGrant(10))
+				w.setValue(0)
+				other := w.otherProcess()
+				ok, err := other.RateLimiter(w.l.Name()).TryAcquire(w.ctx, 1, 0)
+				require.NoError(t, err)
+				require.False(t, ok)
+				require.Equal(t, 1, w.marked())
+				w.at(time.Second)
+				w.rejected(1, interval-time.Second) // this process checks at 1 and 21 s
+				takes(w)
+				require.Equal(t, interval, w.elapsed())
+			})
+		})
+	}
+}
+
+// TestPermitsTakenAheadOfAFastClock checks that a caller that takes its permits ahead of their return has them when
+// the marks of a peer with a fast clock are spent, however far ahead their scores lie, and also if the clock of Redis is
+// set back in the meantime.
+func TestPermitsTakenAheadOfAFastClock(t *testing.T) {
+	const interval = 20 * time.Second
+	for _, ahead := range []time.Duration{5 * time.Second, time.Hour} {
+		for _, setBack := range []bool{false, true} {
+			t.Run(fmt.Sprint(ahead, ", set back ", setBack), func(t *testing.T) {
+				inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
+					w.put(ahead, redistest.LuaPack("BcI", 16, []byte("aaaaaaaaaaaaaaaa"), 5))
+					w.setValue(5)
+					done := make(chan error)
+					go func() { done <- w.l.Acquire(w.ctx, 10) }()
+					w.at(14500 * time.Millisecond)
+					w.put(14500*time.Millisecond+ahead, javaGrant(5))
+					w.setValue(0)
+					w.at(15 * time.Second) // at which the waiter asks
+					synctest.Wait()
+					require.Equal(t, 2, w.marked())
+					for w.value() >= -2 { // of which one may be a tripwire
+						time.Sleep(10 * time.Millisecond)
+					}
+					began := w.elapsed()
+					require.Less(t, began, 21*time.Second, "the waiter takes them ahead")
+					if !setBack {
+						require.NoError(t, <-done)
+						require.Equal(t, 15*time.Second+interval, w.elapsed().Truncate(time.Millisecond))
+						return
+					}
+					for _, m := range w.marks() { // grants that are no longer known to have been seen
+						require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), m).Err())
+						w.put(time.Hour, javaGrant(5))
+					}
+					require.NoError(t, <-done)
+					require.LessOrEqual(t, w.elapsed(), began+interval/2+interval, "it looks twice an interval")
+				})
+			})
+		}
+	}
+}
+
+// TestACoolDownKeepsWhenAMarkIsSpent checks that a cool-down that is lifted gives the permits of a peer with a fast clock
+// back an interval after they were first seen.
+func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
+	for name, at := range map[string]time.Duration{"score ahead": 2 * time.Second, "score passed": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, 20*time.Second), func(t *testing.T, w *world) {
+				w.put(5*time.Second, javaGrant(10))
+				w.setValue(0)
+				w.rejected(10, 20*time.Second)
+				w.at(at)
+				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
+				w.at(12 * time.Second)
+				_, err := w.l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				w.rejected(10, 8*time.Second)
+				w.at(20 * time.Second)
+				w.granted(10)
+			})
+		})
+	}
+}
+
+// TestSpentMarksAreReclaimedInBoundedCalls checks that no call takes Redis long in which marks are reclaimed whose score
+// has passed, however many there are, and that nothing but their permits comes back.
+func TestSpentMarksAreReclaimedInBoundedCalls(t *testing.T) {
+	redistest.NeedReal(t)
+	const n = 20_000
+	for name, takes := range map[string]func(w *world){
+		"acquire": func(w *world) { w.granted(n) },
+		"reserve": func(w *world) {
+			v := permit.Reservation{ID: redisson.RandomID().Run(0), Want: n, Ahead: true}
+			for calls := 1; ; calls++ {
+				a, err := w.l.redis.Reserve(w.ctx, v)
+				require.NoError(w.t, err)
+				require.EqualValues(w.t, n, a.Held)
+				if v.Held = a.Held; a.Lacking == 0 {
+					require.GreaterOrEqual(w.t, calls, n/128)
+					return
+				}
+				require.EqualValues(w.t, n-128*calls, a.Lacking)
+				require.Equal(w.t, time.Millisecond, a.Wait)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
+			require.NoError(t, w.l.SetRate(w.ctx, overall(n, time.Hour)))
+			now := w.rdb.Time(w.ctx).Val()
+			for i := range n / 1000 {
+				zs := make([]redis.Z, 1000)
+				for j := range zs {
+					m := slices.Concat([]byte("\x10~t~\x01\x00\x00\x00"), binary.BigEndian.AppendUint64(nil, uint64(now.Add(-time.Hour).UnixMilli()))[2:],
+						[]byte{byte(i), byte(j), byte(j >> 8), 1, 0, 0, 0})
+					zs[j] = redis.Z{Score: float64(now.Add(-time.Minute).UnixMilli()), Member: m}
+				}
+				require.NoError(t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
+			}
+			w.setValue(0)
+			m := &cpuMeter{t: t, admin: s.Client(t)}
+			m.on(w.rdb)
+			takes(w)
+			used, _ := w.used()
+			require.EqualValues(t, n, used)
+			require.Zero(t, w.value())
+			m.requireBounded()
+		})
+	}
 }

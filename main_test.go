@@ -2,12 +2,21 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
@@ -127,7 +136,8 @@ func (w *world) available(want int64) {
 	require.Equal(w.t, want, n, "available permits")
 }
 
-func (w *world) valueKey() string   { return w.l.redis.Keys.Value[w.typ()] }
+func (w *world) valueKey() string { return w.l.redis.Keys.Value[w.typ()] }
+
 func (w *world) permitsKey() string { return w.l.redis.Keys.Permits[w.typ()] }
 
 func (w *world) typ() RateType {
@@ -177,7 +187,8 @@ func (w *world) setValue(v any) {
 }
 
 // keysOf returns the keys that hold a rate of type t, and keysAll those of both types, of t first.
-func keysOf(l *RateLimiter, t RateType) []string  { return l.redis.Keys.Of(permit.Type(t)) }
+func keysOf(l *RateLimiter, t RateType) []string { return l.redis.Keys.Of(permit.Type(t)) }
+
 func keysAll(l *RateLimiter, t RateType) []string { return l.redis.Keys.All(permit.Type(t)) }
 
 // beside returns a limiter of that name which shares a lock with l, as some limiters do if there are many.
@@ -190,13 +201,28 @@ func beside(l *RateLimiter, name string) *RateLimiter {
 // grant returns a member of our own format with a fresh id.
 func grant(permits uint32) []byte { return redisson.Member(false, redisson.RandomID(), permits) }
 
-// A scriptHook has the methods that the hooks of these tests share, which look at single commands.
-type scriptHook struct{}
+// A commandHook is a hook that looks at each single command.
+type commandHook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
-func (scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (f commandHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f commandHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+func (f commandHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return f(ctx, cmd, next) }
+}
+
+// onScripts has f called for each script, and onCommands for each command.
+func onScripts(rdb redis.UniversalClient, f commandHook) {
+	onCommands(rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return next(ctx, cmd)
+		}
+		return f(ctx, cmd, next)
+	})
+}
+
+func onCommands(rdb redis.UniversalClient, f commandHook) { rdb.AddHook(f) }
 
 // A counter counts what a redis client sends.
 type counter struct{ sent atomic.Int64 }
@@ -228,3 +254,367 @@ const noTTL = time.Duration(-1)
 
 // errOf returns the error of a call that returns something else, too.
 func errOf[T any](_ T, err error) error { return err }
+
+// abreast runs the subtests at the same time, since mostly they wait, each on a server of its own.
+func abreast(t *testing.T, tests map[string]func(t *testing.T)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for name, test := range tests {
+		wg.Go(func() { t.Run(name, test) })
+	}
+	wg.Wait()
+}
+
+// soon polls until ok returns true. Unlike require.Eventually it makes no goroutine, because some tests count
+// them.
+func soon(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within ten seconds: " + what)
+		}
+	}
+}
+
+// inTime returns what comes out of c.
+func inTime[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing within twenty seconds")
+	}
+	return v
+}
+
+// A watch counts the scripts that a redis client sends, and those that fail.
+type watch struct {
+	sent, failed atomic.Int64
+	cure         atomic.Pointer[func()] // called once, after a failure and before the caller learns of it
+}
+
+func watched(rdb redis.UniversalClient) *watch {
+	w := &watch{}
+	onScripts(rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		w.sent.Add(1)
+		err := next(ctx, cmd)
+		if err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			w.failed.Add(1)
+			if cure := w.cure.Swap(nil); cure != nil {
+				(*cure)()
+			}
+		}
+		return err
+	})
+	return w
+}
+
+// accounts returns what is wrong with a limiter of which exactly granted permits should be in use, or nil.
+func accounts(rdb redis.UniversalClient, l *RateLimiter, rate, granted int64) error {
+	ctx, used, wires := context.Background(), int64(0), int64(0)
+	members, err := rdb.ZRangeWithScores(ctx, l.redis.Keys.Permits[Overall], 0, -1).Result()
+	for _, z := range members {
+		m, bad := wire.ParseMember([]byte(z.Member.(string)))
+		err = errors.Join(err, bad)
+		if z.Score == 0 { // a tripwire, because of which value is one less
+			wires++
+		} else {
+			used += int64(m.Permits)
+		}
+	}
+	value, lost := rdb.Get(ctx, l.redis.Keys.Value[Overall]).Int64()
+	if err = errors.Join(err, lost); err == nil && (used != granted || value+wires != rate-granted) {
+		err = fmt.Errorf("granted %d of %d, in the set %d, left %d", granted, rate, used, value)
+	}
+	return err
+}
+
+// asleep returns how many callers of l have been rejected and wait while nothing is in flight.
+func asleep(l *RateLimiter) int {
+	return l.handle.Snapshot().Asleep
+}
+
+// load has Redis know all scripts, so that no call is answered NOSCRIPT. Which script a call sends may be a matter of chance: one
+// in some is a check.
+func (w *world) load() {
+	for _, s := range allScripts() {
+		require.NoError(w.t, w.rdb.ScriptLoad(w.ctx, s.Src).Err())
+	}
+}
+
+// hold delays the replies of scripts, which run at once, by what the result holds.
+func hold(w *world, d time.Duration) *atomic.Int64 {
+	w.load()
+	delay := &atomic.Int64{}
+	delay.Store(int64(d))
+	onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		time.Sleep(time.Duration(delay.Load()))
+		return err
+	})
+	return delay
+}
+
+// A cut is a hook that fails commands without sending them while it is down.
+type cut struct {
+	down atomic.Bool
+	err  error
+}
+
+var refusedDial = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+
+func cutOff(w *world, err error) *cut {
+	c := &cut{err: err}
+	onCommands(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if !c.down.Load() {
+			return next(ctx, cmd)
+		}
+		cmd.SetErr(c.err)
+		return c.err
+	})
+	return c
+}
+
+// goesAway makes the process of w notice that Redis is down.
+func goesAway(w *world, c *cut) {
+	c.down.Store(true)
+	_, err := w.l.OnOutage(FailClosed()).Allow(w.ctx, 1)
+	require.ErrorIs(w.t, err, ErrUnavailable)
+	require.True(w.t, w.l.handle.Health().Down())
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// A fault counts scripts. As many as are left it fails with err, after it has run them or not.
+type fault struct{ left, sent atomic.Int64 }
+
+func inject(w *world, run bool, err error) *fault {
+	w.load()
+	f := &fault{}
+	onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		f.sent.Add(1)
+		if f.left.Load() <= 0 {
+			return next(ctx, cmd)
+		}
+		if run {
+			_ = next(ctx, cmd)
+		}
+		f.left.Add(-1)
+		cmd.SetErr(err)
+		return err
+	})
+	return f
+}
+
+// A forger replies to scripts in place of Redis while it has replies.
+type forger struct {
+	mu      sync.Mutex
+	replies []any
+	forever any // what it replies when it has none left
+	err     error
+}
+
+func (f *forger) on(rdb *redis.Client) *forger {
+	onCommands(rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		once, ok := cmd.(dispatch.OnceCmd)
+		switch {
+		case f.err != nil:
+			cmd.SetErr(f.err)
+			return f.err
+		case ok && len(f.replies) > 0:
+			once.SetVal(f.replies[0])
+			f.replies = f.replies[1:]
+		case ok && f.forever != nil:
+			once.SetVal(f.forever)
+		default:
+			return next(ctx, cmd)
+		}
+		return nil
+	})
+	return f
+}
+
+// A resender sends each script again, as a proxy does that has lost the first reply. The caller gets
+// the reply of the second and does not know of the first.
+type resender struct {
+	on    atomic.Bool
+	only  *redisson.Script // if it is not nil, the only script that is sent again
+	first bool             // the caller gets the reply of the first, as if the network had doubled the request
+}
+
+// inResends runs f in a world whose scripts are sent twice as long as the resender is on.
+func inResends(t *testing.T, r Rate, f func(t *testing.T, w *world, twice *resender)) {
+	inWorld(t, r, func(t *testing.T, w *world) {
+		w.load()
+		twice := &resender{}
+		twice.on.Store(true)
+		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if !twice.on.Load() || twice.only != nil && cmd.Args()[1] != twice.only.Sha && cmd.Args()[1] != twice.only.Src {
+				return next(ctx, cmd)
+			}
+			again := redis.NewCmd(ctx, cmd.Args()...)
+			if twice.first {
+				defer func() { _ = next(ctx, again) }()
+			} else {
+				_ = next(ctx, again)
+			}
+			return next(ctx, cmd)
+		})
+		f(t, w, twice)
+	})
+}
+
+// holds checks that used permits of l are in its set, and that value is the rest of the rate.
+func (w *world) holds(l *RateLimiter, rate, used int64) {
+	w.t.Helper()
+	r, err := l.Rate(w.ctx)
+	require.NoError(w.t, err)
+	keys := keysOf(l, r.Type)
+	value, err := w.rdb.Get(w.ctx, keys[1]).Int64()
+	require.NoError(w.t, err)
+	found := int64(0)
+	for _, s := range w.rdb.ZRange(w.ctx, keys[2], 0, -1).Val() {
+		m, err := wire.ParseMember([]byte(s))
+		require.NoError(w.t, err)
+		found += int64(m.Permits)
+	}
+	require.Equal(w.t, [2]int64{rate - used, used}, [2]int64{value, found}, "value and the permits in the set of %s", l.Name())
+}
+
+// requireIdle checks that no caller waits and that nothing is in flight. It works only inside a synctest bubble.
+func requireIdle(t *testing.T, c *Client) {
+	t.Helper()
+	synctest.Wait()
+	require.NoError(t, c.engine.CheckIdle())
+}
+
+// another returns the same limiter in another process, with an id of its own.
+func (w *world) another(opts ...Option) *world {
+	w.t.Helper()
+	peer := newWorld(w.t, redistest.Peer(w.t, w.rdb), opts...)
+	w.t.Cleanup(func() { _ = peer.client.Close() })
+	peer.l, peer.epoch = peer.client.RateLimiter(w.l.Name()), w.epoch
+	return peer
+}
+
+// otherProcess returns a Client of another process.
+func (w *world) otherProcess() *Client { return w.another().client }
+
+// settled checks that value and the members add up to the rate.
+func (w *world) settled(rate int64) {
+	w.t.Helper()
+	used, _ := w.used()
+	require.Equal(w.t, rate, w.value()+used, "value %d and %d in use", w.value(), used)
+}
+
+// fill adds n members of one permit each, d after the world began.
+func (w *world) fill(d time.Duration, n int) {
+	w.t.Helper()
+	zs := make([]redis.Z, n)
+	for i := range zs {
+		zs[i] = redis.Z{Score: float64(w.epoch.Add(d).UnixMilli()), Member: grant(1)}
+	}
+	require.NoError(w.t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
+}
+
+// needVirtualTTLs skips a test on a real server, whose clock ends the TTLs.
+func needVirtualTTLs(t *testing.T) {
+	if !redistest.TTLsAreVirtual() {
+		t.Skip("the TTLs are those of a real clock")
+	}
+}
+
+// javaGrant returns a grant as Redisson 3.21.0 writes it.
+func javaGrant(permits uint32) []byte {
+	return redistest.LuaPack("BcI", 16, []byte("0123456789abcdef"), permits)
+}
+
+func allScripts() (list []*redisson.Script) {
+	v := reflect.ValueOf(scripts)
+	for i := range v.NumField() {
+		list = append(list, v.Field(i).Interface().(*redisson.Script))
+	}
+	return list
+}
+
+// A cpuMeter is a hook that measures the processor time that each script takes of Redis, one script after another. Unlike
+// the time that passes it is the same however busy the machine is. It holds the two looks at the clock, too.
+type cpuMeter struct {
+	t     *testing.T
+	admin *redis.Client
+	mu    sync.Mutex
+	took  []time.Duration
+}
+
+func (m *cpuMeter) on(rdb *redis.Client) {
+	onScripts(rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		before := m.used()
+		err := next(ctx, cmd)
+		m.took = append(m.took, m.used()-before)
+		return err
+	})
+}
+
+// sorted returns and logs what each script has taken, the least first.
+func (m *cpuMeter) sorted() []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	took := slices.Sorted(slices.Values(m.took))
+	m.t.Logf("%d calls, median %v, largest %v", len(took), took[len(took)/2], took[len(took)-1])
+	return took
+}
+
+// requireBounded checks that most scripts have not taken Redis long, and returns how many ran.
+func (m *cpuMeter) requireBounded() (calls int) {
+	took := m.sorted()
+	half := took[len(took)/2] // the others have the machine's own stalls in them
+	redistest.Measured(m.t, half < 2*time.Millisecond, "half of the calls took Redis more than %v", half)
+	return len(took)
+}
+
+// used returns the processor time that the thread which runs the commands has taken so far. Redis before 6.2 tells that of
+// all its threads, of which the others have nothing to do.
+func (m *cpuMeter) used() (d time.Duration) {
+	info, found := m.admin.Info(context.Background(), "cpu").Val(), 0
+	of := ""
+	if strings.Contains(info, "_main_thread") {
+		of = "_main_thread"
+	}
+	for line := range strings.FieldsSeq(info) {
+		switch name, seconds, _ := strings.Cut(line, ":"); name {
+		case "used_cpu_sys" + of, "used_cpu_user" + of:
+			n, err := time.ParseDuration(seconds + "s")
+			if err != nil {
+				m.t.Error(err)
+			}
+			d, found = d+n, found+1
+		}
+	}
+	if found != 2 {
+		m.t.Errorf("INFO does not tell the processor time: %q", info)
+	}
+	return d
+}
+
+// idle reports whether nothing of c is in flight.
+func idle(c *Client) bool { return c.engine.Idle() }
+
+// callers returns the number of callers of l.
+func callers(l *RateLimiter) (n int) {
+	s := l.handle.Snapshot()
+	return s.Waiting + s.Trying
+}
+
+// blocked returns the number of clients that a paused Redis has blocked.
+func blocked(admin *redis.Client) (n int) {
+	_, info, _ := strings.Cut(admin.Info(context.Background(), "clients").Val(), "blocked_clients:")
+	_, _ = fmt.Sscan(info, &n)
+	return n
+}

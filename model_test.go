@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,12 +19,60 @@ import (
 type model struct {
 	rate     int64
 	interval time.Duration
-	grants   []modelGrant // oldest first
+	grants   []granted // oldest first
 }
 
-type modelGrant struct {
+type granted struct {
 	at      time.Duration
 	permits int64
+}
+
+// A grantLog records what was granted and when, less what was given back, and never forgets.
+type grantLog struct {
+	mu     sync.Mutex
+	grants []granted
+}
+
+func (l *grantLog) add(at time.Duration, permits int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grants = append(l.grants, granted{at, permits})
+}
+
+func (l *grantLog) release(permits int64) {
+	for i := len(l.grants) - 1; i >= 0 && permits > 0; i-- {
+		n := min(permits, l.grants[i].permits)
+		l.grants[i].permits -= n
+		permits -= n
+	}
+}
+
+// worst returns the largest number of permits in any half-open window [t, t+interval).
+func (l *grantLog) worst(interval time.Duration) (most int64) {
+	slices.SortFunc(l.grants, func(a, b granted) int { return int(a.at - b.at) })
+	sum, first := int64(0), 0
+	for _, g := range l.grants {
+		for sum += g.permits; l.grants[first].at <= g.at-interval; first++ {
+			sum -= l.grants[first].permits
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// last returns the permits in the window that ends with the newest grant.
+func (l *grantLog) last(interval time.Duration) (sum int64) {
+	for i := len(l.grants) - 1; i >= 0 && l.grants[i].at > l.grants[len(l.grants)-1].at-interval; i-- {
+		sum += l.grants[i].permits
+	}
+	return sum
+}
+
+func (l *grantLog) total() (n int64) {
+	for _, g := range l.grants {
+		n += g.permits
+	}
+	return n
 }
 
 func (m *model) used(now time.Duration) (n int64) {
@@ -41,7 +90,7 @@ func (m *model) acquire(now time.Duration, permits int64) bool {
 	if m.used(now)+permits > m.rate {
 		return false
 	}
-	m.grants = append(m.grants, modelGrant{now, permits})
+	m.grants = append(m.grants, granted{now, permits})
 	return true
 }
 
@@ -73,43 +122,13 @@ func (m *model) release(now time.Duration, permits int64) {
 // keep sets a new rate and keeps the permits in use, of those the newest, as many as the rate has.
 func (m *model) keep(now time.Duration, rate int64, interval time.Duration) {
 	m.rate, m.interval = rate, interval
-	m.grants = slices.DeleteFunc(m.grants, func(g modelGrant) bool { return g.at <= now-interval })
+	m.grants = slices.DeleteFunc(m.grants, func(g granted) bool { return g.at <= now-interval })
 	over := m.used(now) - rate
 	for i := range m.grants {
 		n := max(0, min(over, m.grants[i].permits))
 		m.grants[i].permits -= n
 		over -= n
 	}
-}
-
-// A windowLog records what was granted, less what was given back, and never forgets.
-type windowLog struct{ grants []modelGrant }
-
-func (l *windowLog) add(at time.Duration, permits int64) {
-	l.grants = append(l.grants, modelGrant{at, permits})
-}
-
-func (l *windowLog) release(permits int64) {
-	for i := len(l.grants) - 1; i >= 0 && permits > 0; i-- {
-		n := min(permits, l.grants[i].permits)
-		l.grants[i].permits -= n
-		permits -= n
-	}
-}
-
-// worst returns the largest number of permits in any half-open window [t, t+interval).
-func (l *windowLog) worst(interval time.Duration) (most int64) {
-	var sum int64
-	first := 0
-	for _, g := range l.grants {
-		sum += g.permits
-		for l.grants[first].at <= g.at-interval {
-			sum -= l.grants[first].permits
-			first++
-		}
-		most = max(most, sum)
-	}
-	return most
 }
 
 // check is like rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant,
@@ -152,7 +171,7 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 		time.Second, time.Hour}).Draw(rt, "interval")
 	rate := rapid.SampledFrom([]int64{1, 3, 20, 100, 1000, 5000}).Draw(rt, "rate")
 	m := &model{rate: rate, interval: interval}
-	log := &windowLog{}
+	log := &grantLog{}
 	l := w.client.RateLimiter(w.l.Name() + "#" + rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"))
 	require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: rate, Interval: interval}))
 	steps := rapid.IntRange(20, 80).Draw(rt, "steps")
@@ -206,7 +225,7 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 			n := rapid.Int64Range(1, m.rate).Draw(rt, "new rate")
 			require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: n, Interval: m.interval}, KeepState()))
 			m.keep(now(), n, m.interval)
-			*log = windowLog{grants: slices.Clone(m.grants)}
+			log.grants = slices.Clone(m.grants)
 		case op < 58:
 			require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: m.rate, Interval: m.interval}))
 			m.grants, log.grants = nil, nil

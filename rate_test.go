@@ -1,14 +1,18 @@
 package ratelimiter
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -85,6 +89,8 @@ func TestSetRateAndUpdateRate(t *testing.T) {
 		_, err = w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorContains(t, err, w.l.Name())
+		_, err = w.l.Peek(w.ctx, 1)
+		require.ErrorIs(t, err, ErrNotInitialized)
 		_, err = w.l.AvailablePermits(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorIs(t, w.l.Release(w.ctx, 1), ErrNotInitialized)
@@ -350,8 +356,7 @@ func TestDeleteRemovesAllThatCanBeNamed(t *testing.T) {
 // With PER_CLIENT each client has the whole rate and does not see the permits of others.
 func TestPerClient(t *testing.T) {
 	inWorld(t, Rate{Type: PerClient, Permits: 3, Interval: time.Second}, func(t *testing.T, w *world) {
-		peer := newWorld(t, redistest.Peer(t, w.rdb))
-		peer.l = peer.client.RateLimiter(w.l.Name())
+		peer := w.another()
 		require.NotEqual(t, w.client.ID(), peer.client.ID())
 		require.Len(t, w.client.ID(), 36)
 		w.granted(3)
@@ -407,4 +412,299 @@ func TestRateOfALargeHash(t *testing.T) {
 	require.Equal(t, r, state.Rate)
 	require.Len(t, state.Fields, 5)
 	require.Less(t, m.used()-begin, 10*time.Millisecond)
+}
+
+// TestExpireAtFarAway checks that an instant which milliseconds cannot count is rejected and deletes nothing, and that
+// every instant in the past deletes the limiter, however long ago it is.
+func TestExpireAtFarAway(t *testing.T) {
+	inWorld(t, overall(3, time.Second), func(t *testing.T, w *world) {
+		sent := count(w.rdb)
+		for _, at := range []time.Time{
+			time.Unix(1<<63-62135596801, 999_999_999), // the last time.Time
+			time.Unix(math.MaxInt64, 0),
+			time.UnixMilli(math.MaxInt64),
+			time.UnixMilli(1<<53 + 1),
+		} {
+			ok, err := w.l.ExpireAt(w.ctx, at)
+			require.ErrorIs(t, err, ErrInvalidArgument, "%v", at)
+			require.False(t, ok)
+		}
+		require.Zero(t, sent.sent.Load())
+		exists, err := w.l.Exists(w.ctx)
+		require.NoError(t, err)
+		require.True(t, exists)
+		for _, at := range []time.Time{time.Unix(0, 0), time.UnixMilli(-1), time.UnixMilli(math.MinInt64), time.Date(-300_000_000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+			require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second)))
+			ok, err := w.l.ExpireAt(w.ctx, at)
+			require.NoError(t, err, "%v", at)
+			require.True(t, ok)
+			exists, err := w.l.Exists(w.ctx)
+			require.NoError(t, err)
+			require.False(t, exists, "%v", at)
+		}
+	})
+}
+
+// TestTTLLongerThanADuration checks the operations of limiters that expire later than a time.Duration can tell, such as
+// at the end of the year 9999, or as late as Redis allows, which Java's new Date(Long.MAX_VALUE) is.
+func TestTTLLongerThanADuration(t *testing.T) {
+	redistest.NeedReal(t)
+	longest := time.Duration(math.MaxInt64).Truncate(time.Millisecond)
+	for _, typ := range []RateType{Overall, PerClient} {
+		for _, at := range []int64{253_402_300_799_000, 1 << 53, math.MaxInt64} {
+			inWorld(t, Rate{Type: typ, Permits: 3, Interval: time.Hour}, func(t *testing.T, w *world) {
+				require.NoError(t, w.rdb.Do(w.ctx, "PEXPIREAT", w.l.redis.Keys.Hash, at).Err())
+				ttl, err := w.l.TTL(w.ctx)
+				require.NoError(t, err)
+				require.Equal(t, longest, ttl)
+				expires, err := w.l.ExpireTime(w.ctx)
+				require.NoError(t, err)
+				require.False(t, expires.IsZero())
+				require.GreaterOrEqual(t, expires.UnixMilli(), min(at, 1<<53))
+				state, err := w.l.Inspect(w.ctx)
+				require.NoError(t, err)
+				require.Equal(t, longest, state.HashTTL)
+
+				w.granted(2)
+				other := w.l.client.RateLimiter(w.l.Name() + "-other")
+				defer other.Delete(w.ctx)
+				require.NoError(t, other.SetRate(w.ctx, Rate{Type: typ, Permits: 3, Interval: time.Hour}))
+				a, err := w.l.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1})
+				require.NoError(t, err)
+				require.True(t, a.Granted)
+				w.rejected(1, time.Hour)
+				require.NoError(t, w.l.Release(w.ctx, 1))
+				require.EqualValues(t, 1, w.value())
+				require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: typ, Permits: 4, Interval: time.Hour}, KeepState()))
+				w.granted(1)
+				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
+				lifted, err := w.l.LiftCoolDown(w.ctx)
+				require.NoError(t, err)
+				require.True(t, lifted)
+				w.granted(1)
+				for _, key := range keysOf(w.l, typ) {
+					left, err := w.rdb.Do(w.ctx, "PTTL", key).Int64()
+					require.NoError(t, err)
+					require.Greater(t, left, int64(200_000_000_000_000), key)
+				}
+				_, err = w.l.ClearExpire(w.ctx)
+				require.NoError(t, err)
+			})
+		}
+	}
+}
+
+// TestClearExpireByAnotherClient checks that the permits in use of a PER_CLIENT client outlive a TTL that another
+// client has cleared. ClearExpire cannot name the keys of other clients, so whatever such a client does next renews
+// their TTL, or removes it if its keys live forever.
+func TestClearExpireByAnotherClient(t *testing.T) {
+	for name, keys := range map[string]struct {
+		ttl, want time.Duration
+	}{"forever": {0, noTTL}, "an hour": {time.Hour, time.Hour}} {
+		for how, next := range map[string]func(w *world, l *RateLimiter){
+			"Allow": func(w *world, l *RateLimiter) {
+				r, err := l.Allow(w.ctx, 1)
+				require.NoError(w.t, err)
+				require.True(w.t, r.Granted)
+			},
+			"a rejection": func(w *world, l *RateLimiter) {
+				r, err := l.Allow(w.ctx, 5)
+				require.NoError(w.t, err)
+				require.False(w.t, r.Granted)
+			},
+			"TryAcquireAll": func(w *world, l *RateLimiter) {
+				other := l.client.RateLimiter(w.l.Name() + "#")
+				require.NoError(w.t, other.SetRate(w.ctx, overall(5, time.Minute)))
+				r, err := l.client.TryAcquireAll(w.ctx, 0, Demand{other, 1}, Demand{l, 1})
+				require.NoError(w.t, err)
+				require.True(w.t, r.Granted)
+			},
+			"Release": func(w *world, l *RateLimiter) { require.NoError(w.t, l.Release(w.ctx, 1)) },
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				inWorld(t, Rate{Type: PerClient, Permits: 5, Interval: time.Minute}, func(t *testing.T, w *world) {
+					peer := newWorld(t, w.rdb, WithClientKeyTTL(keys.ttl))
+					defer peer.client.Close()
+					peer.l = peer.client.RateLimiter(w.l.Name())
+					_, err := w.l.Expire(w.ctx, 10*time.Second)
+					require.NoError(t, err)
+					peer.granted(2)
+					_, err = w.l.ClearExpire(w.ctx)
+					require.NoError(t, err)
+					next(w, peer.l)
+					for _, key := range keysOf(peer.l, PerClient)[1:] {
+						require.InDelta(t, keys.want, w.rdb.PTTL(w.ctx, key).Val(), float64(9*time.Second), key)
+					}
+					if redistest.TTLsAreVirtual() {
+						before, err := peer.l.AvailablePermits(w.ctx)
+						require.NoError(t, err)
+						w.at(30 * time.Second)
+						peer.available(before)
+					}
+				})
+			})
+		}
+	}
+}
+
+func paced(permits int64, interval, gap time.Duration) Rate {
+	return Rate{Permits: permits, Interval: interval, MinGap: gap}
+}
+
+func TestMinGap(t *testing.T) {
+	t.Run("permits leave one by one", func(t *testing.T) {
+		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
+			for i := range 45 {
+				require.NoError(t, w.l.Acquire(w.ctx, 1))
+				require.Equal(t, time.Duration(i)*50*time.Millisecond, w.elapsed(), i)
+			}
+		})
+	})
+	t.Run("a grant of n takes n gaps", func(t *testing.T) {
+		inWorld(t, paced(20, time.Second, 10*time.Millisecond), func(t *testing.T, w *world) {
+			w.granted(5)
+			w.rejected(1, 50*time.Millisecond)
+			w.at(49 * time.Millisecond)
+			w.rejected(3, time.Millisecond)
+			w.at(50 * time.Millisecond)
+			w.granted(15)
+			w.rejected(5, 950*time.Millisecond) // the window binds, not the gap
+			w.at(time.Second)
+			w.granted(5)
+		})
+	})
+	t.Run("batched requests share the gap", func(t *testing.T) {
+		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
+			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 10}, {Permits: 2, Count: 3}}})
+			require.Equal(t, []int64{1, 0}, a.Granted)
+			require.Equal(t, 50*time.Millisecond, a.Wait)
+			require.EqualValues(t, 19, a.Available)
+			require.EqualValues(t, permit.Done, a.Next)
+			require.Equal(t, 50*time.Millisecond, a.Rate.MinGap)
+		})
+	})
+	t.Run("the window still holds", func(t *testing.T) {
+		inWorld(t, paced(3, time.Second, 10*time.Millisecond), func(t *testing.T, w *world) {
+			for i := range 9 {
+				require.NoError(t, w.l.Acquire(w.ctx, 1))
+				require.Equal(t, time.Duration(i/3)*time.Second+time.Duration(i%3)*10*time.Millisecond, w.elapsed(), i)
+			}
+		})
+	})
+	t.Run("many processes", func(t *testing.T) {
+		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
+			other := w.another()
+			w.granted(1)
+			other.rejected(1, 50*time.Millisecond)
+		})
+	})
+	t.Run("a score ahead of the clock does not stop it", func(t *testing.T) {
+		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
+			w.put(time.Hour, grant(2))
+			w.setValue(18)
+			w.granted(1)
+			w.at(50 * time.Millisecond)
+			w.granted(1)
+		})
+	})
+	t.Run("set, changed, taken away", func(t *testing.T) {
+		inWorld(t, Rate{}, func(t *testing.T, w *world) {
+			r := paced(20, time.Second, 50*time.Millisecond)
+			ok, err := w.l.TrySetRate(w.ctx, r)
+			require.NoError(t, err)
+			require.True(t, ok)
+			got, err := w.l.Rate(w.ctx)
+			require.NoError(t, err)
+			require.Equal(t, r, got)
+			require.Equal(t, "OVERALL 20/1s gap 50ms", got.String())
+			w.granted(1)
+			w.rejected(1, 50*time.Millisecond)
+			r.MinGap = 0
+			require.NoError(t, w.l.SetRate(w.ctx, r))
+			w.granted(20)
+			got, err = w.l.Rate(w.ctx)
+			require.NoError(t, err)
+			require.Equal(t, r, got)
+			for _, gap := range []time.Duration{-1, time.Microsecond, time.Second + time.Millisecond} {
+				r.MinGap = gap
+				require.ErrorIs(t, w.l.SetRate(w.ctx, r), ErrInvalidArgument)
+			}
+		})
+	})
+}
+
+// TestRateLoweredOverALargeSetUnderLoad lowers the rate of a limiter with more members than one call reads, while
+// another process takes every permit that it gets. No window may hold a grant that the new rate does not have room
+// for: not before the calls that settle the permits in use, not between them, and not if they are never made.
+func TestRateLoweredOverALargeSetUnderLoad(t *testing.T) {
+	const used, interval = 1200, 12 * time.Second
+	for name, c := range map[string]struct {
+		value int64 // that the limiter has before, of a rate of value + used
+		lost  bool
+		rate  int64
+		fails bool // the caller is gone before it has settled the permits in use
+		twice bool // two do it at the same time
+	}{
+		"lowered":                        {rate: 100},
+		"lowered, and some are free":     {value: 500, rate: 100},
+		"lowered, and the value is lost": {lost: true, rate: 100},
+		"lowered, and nobody settles it": {value: 500, rate: 100, fails: true},
+		"lowered by two at once":         {value: 500, rate: 100, twice: true},
+		"raised":                         {value: 10, rate: 1250},
+		"raised, and nobody settles it":  {value: 10, rate: 1250, fails: true},
+		"the same, and nobody settles":   {value: 100, rate: 1300, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(c.value+used, interval), func(t *testing.T, w *world) {
+				log := &grantLog{}
+				for i := range used { // one every 10 ms, the oldest of which have expired already
+					at := -interval - time.Second + time.Duration(i)*10*time.Millisecond
+					w.put(at, grant(1))
+					log.add(at, 1)
+				}
+				w.setValue(c.value)
+				if c.lost {
+					require.NoError(t, w.rdb.Del(w.ctx, w.valueKey()).Err())
+				}
+				peer := w.another()
+				_, err := peer.l.Peek(w.ctx, 1)
+				require.NoError(t, err)
+
+				ctx, cancel := context.WithCancel(w.ctx)
+				hold(w, 50*time.Millisecond)
+				var updating sync.WaitGroup
+				defer updating.Wait()
+				defer cancel()
+				updating.Go(func() { err = w.l.SetRate(ctx, overall(c.rate, interval), KeepState()) })
+				if c.twice {
+					second := newWorld(t, redistest.Peer(t, w.rdb))
+					defer second.client.Close()
+					hold(second, 70*time.Millisecond)
+					l := second.client.RateLimiter(w.l.Name())
+					updating.Go(func() { _ = l.SetRate(ctx, overall(c.rate, interval), KeepState()) })
+				}
+				time.Sleep(time.Millisecond) // the first script has run
+				if c.fails {
+					cancel()
+				}
+				for begin := w.elapsed(); w.elapsed() < begin+interval; {
+					if peer.try(1).Granted {
+						log.add(w.elapsed(), 1)
+						require.LessOrEqual(t, log.last(interval), c.rate, "permits in the window at %v", w.elapsed())
+					}
+					if time.Sleep(5 * time.Millisecond); w.elapsed() > begin+time.Second {
+						time.Sleep(25 * time.Millisecond)
+					}
+				}
+				if updating.Wait(); c.fails {
+					require.ErrorIs(t, err, context.Canceled)
+				} else {
+					require.NoError(t, err)
+				}
+				time.Sleep(interval)
+				peer.granted(c.rate)
+				w.settled(c.rate)
+			})
+		})
+	}
 }

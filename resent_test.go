@@ -2,73 +2,94 @@ package ratelimiter
 
 import (
 	"context"
+	"io"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-
-	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redisson"
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
 )
 
-// A resender is a hook that sends each script again, as a proxy does that has lost the first reply. The caller gets
-// the reply of the second and does not know of the first.
-type resender struct {
-	scriptHook
-	on    atomic.Bool
-	only  *redisson.Script // if it is not nil, the only script that is sent again
-	first bool             // the caller gets the reply of the first, as if the network had doubled the request
-}
-
-func (r *resender) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !r.on.Load() || !strings.HasPrefix(cmd.Name(), "eval") || r.only != nil && cmd.Args()[1] != r.only.Sha && cmd.Args()[1] != r.only.Src {
-			return next(ctx, cmd)
-		}
-		again := redis.NewCmd(ctx, cmd.Args()...)
-		if r.first {
-			err := next(ctx, cmd)
-			_ = next(ctx, again)
-			return err
-		}
-		_ = next(ctx, again)
-		return next(ctx, cmd)
+// After a lost reply the call is sent again, and what was granted once is taken once.
+func TestLostReplyIsAskedForAgain(t *testing.T) {
+	for _, lost := range []int64{1, 2, 3} {
+		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			f := inject(w, true, io.EOF)
+			f.left.Store(lost)
+			w.granted(4)
+			require.Zero(t, f.left.Load())
+			require.EqualValues(t, 6, w.value())
+			used, members := w.used()
+			require.EqualValues(t, 4, used)
+			require.Equal(t, 1, members)
+		})
 	}
-}
-
-// inResends runs f in a world whose scripts are sent twice as long as the resender is on.
-func inResends(t *testing.T, r Rate, f func(t *testing.T, w *world, twice *resender)) {
-	inWorld(t, r, func(t *testing.T, w *world) {
-		twice := &resender{}
-		w.rdb.AddHook(twice)
-		// Both scripts of a call that is the first of its kind have to be cached.
-		_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "?"), 1})
-		require.ErrorIs(t, err, ErrNotInitialized)
-		twice.on.Store(true)
-		f(t, w, twice)
+	// Also with the last permits, when the call that is sent again finds none left but its own grant.
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := inject(w, true, io.EOF)
+		f.left.Store(1)
+		w.granted(10)
+		require.Zero(t, w.value())
 	})
 }
 
-// holds checks that used permits of l are in its set, and that value is the rest of the rate.
-func (w *world) holds(l *RateLimiter, rate, used int64) {
-	w.t.Helper()
-	r, err := l.Rate(w.ctx)
-	require.NoError(w.t, err)
-	keys := keysOf(l, r.Type)
-	value, err := w.rdb.Get(w.ctx, keys[1]).Int64()
-	require.NoError(w.t, err)
-	found := int64(0)
-	for _, s := range w.rdb.ZRange(w.ctx, keys[2], 0, -1).Val() {
-		m, err := wire.ParseMember([]byte(s))
-		require.NoError(w.t, err)
-		found += int64(m.Permits)
-	}
-	require.Equal(w.t, [2]int64{rate - used, used}, [2]int64{value, found}, "value and the permits in the set of %s", l.Name())
+func TestErrorsThatAreSentAgain(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := inject(w, false, redisError("LOADING Redis is loading the dataset in memory"))
+		f.left.Store(retry.MaxAttempts - 1)
+		w.granted(1)
+		f.left.Store(retry.MaxAttempts)
+		_, err := w.l.Allow(w.ctx, 1)
+		require.ErrorContains(t, err, "LOADING")
+		require.ErrorContains(t, err, w.l.Name())
+		var re redis.Error
+		require.ErrorAs(t, err, &re)
+		require.Zero(t, f.left.Load())
+		time.Sleep(1250 * time.Millisecond) // until the next probe
+		w.available(10)
+	})
+}
+
+func TestErrorsThatAreNotSentAgain(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(5)
+		require.NoError(t, w.l.Release(w.ctx, 1))
+		// A release that may have been executed must not run twice, because it would give back what others
+		// hold.
+		f := inject(w, true, io.EOF)
+		f.left.Store(1)
+		require.ErrorIs(t, w.l.Release(w.ctx, 1), io.EOF)
+		require.EqualValues(t, 1, f.sent.Load())
+		w.available(7)
+
+		require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
+		require.NoError(t, w.rdb.Set(w.ctx, w.permitsKey(), "a string", 0).Err())
+		f.sent.Store(0)
+		_, err := w.l.Allow(w.ctx, 1)
+		require.ErrorContains(t, err, "WRONGTYPE")
+		require.EqualValues(t, 1, f.sent.Load())
+		require.EqualValues(t, 7, w.value(), "nothing half-done")
+	})
+}
+
+// A context that is done between two attempts ends the call with its own error, and that of the last attempt.
+func TestContextEndsTheAttempts(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := inject(w, false, redisError("LOADING"))
+		f.left.Store(100)
+		ctx, cancel := context.WithTimeout(w.ctx, time.Millisecond)
+		defer cancel()
+		_, err := w.l.Allow(ctx, 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorContains(t, err, "LOADING")
+		require.Equal(t, time.Millisecond, w.elapsed())
+		require.EqualValues(t, 1, f.sent.Load())
+	})
 }
 
 // TestListThatIsSentAgain checks that a list which something below this package sends again takes its permits once,

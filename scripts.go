@@ -7,7 +7,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
-//go:embed scripts
+//go:embed scripts/*.lua scripts/shared/*.lua
 var scriptFiles embed.FS
 
 // script returns the script scripts/NAME.lua, which takes that many keys and arguments.

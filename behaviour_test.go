@@ -1,0 +1,709 @@
+package ratelimiter
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/wire"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// These are the rows of docs/compatibility.md that concern one call. Each test is a state or an operation for
+// which Redisson's own script returns something else, and fails if we return that.
+
+// Redisson fails forever with "attempt to perform arithmetic on a nil value" (issues 4680, 2987).
+func TestRow01_ValueShortWithEmptySet(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		for i, v := range []any{0, 3, -7, "garbage", "2.5", "nan"} {
+			require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
+			w.setValue(v)
+			w.available(10)
+			sent := count(w.rdb)
+			w.granted(10)
+			if i > 0 { // the first call may send the texts of both scripts
+				require.LessOrEqual(t, sent.sent.Load(), int64(4), "found, healed and asked again")
+			}
+			require.Zero(t, w.value())
+			w.rejected(1, time.Second)
+		}
+	})
+}
+
+// After a lost reply the call is sent again and returns what the first one was granted.
+func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		send := func(id permit.ID, permits, n int64, b permit.Batch) permit.Reply {
+			b.ID, b.Runs = id, []permit.Run{{Permits: permits, Count: n}}
+			return w.ask(b)
+		}
+		first, replay := permit.Batch{}, permit.Batch{Replay: true}
+		for _, again := range []permit.Batch{replay, {Replay: true, Check: true}} {
+			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
+			id := redisson.RandomID()
+			require.EqualValues(t, 3, send(id, 3, 4, first).Granted[0]) // 3 of 4 requests: 9 permits
+			for range 5 {
+				r := send(id, 3, 4, again)
+				require.EqualValues(t, 3, r.Granted[0])
+				require.Equal(t, time.Second, r.Wait)
+				require.EqualValues(t, 1, r.Available)
+			}
+			require.EqualValues(t, 1, w.value())
+			used, members := w.used()
+			require.EqualValues(t, 9, used)
+			require.Equal(t, 1, members)
+		}
+		// Also if a release has made the grant smaller in the meantime.
+		for _, n := range []int64{1, 4} {
+			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
+			id := redisson.RandomID()
+			require.EqualValues(t, n, send(id, 2, n, first).Granted[0])
+			require.NoError(t, w.l.Release(w.ctx, 1))
+			require.EqualValues(t, n, send(id, 2, n, replay).Granted[0])
+			w.available(10 - 2*n + 1)
+		}
+		// Also if nothing marks it as a replay, as with a proxy that sends again.
+		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
+		id := redisson.RandomID()
+		begin := time.Now()
+		for range 5 {
+			require.EqualValues(t, 1, send(id, 4, 1, first).Granted[0])
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.EqualValues(t, 6, w.value())
+		z := w.rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Val()
+		require.Len(t, z, 1)
+		require.EqualValues(t, begin.UnixMilli(), z[0].Score, "granted when it first ran")
+	})
+}
+
+// Redisson allows a second full burst.
+func TestRow03_ValueEvicted(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(7)
+		w.at(400 * time.Millisecond)
+		require.NoError(t, w.rdb.Del(w.ctx, w.valueKey()).Err())
+		w.available(3)
+		w.rejected(4, 600*time.Millisecond)
+		w.granted(3)
+		w.at(time.Second)
+		w.granted(7)
+		w.rejected(1, 400*time.Millisecond)
+	})
+	t.Run("large", func(t *testing.T) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
+			w.fill(0, 3000)
+			require.NoError(t, w.rdb.Del(w.ctx, w.valueKey()).Err())
+			w.available(7000)
+			w.rejected(7001, time.Minute)
+			w.granted(7000)
+			require.Zero(t, w.value())
+			used, _ := w.used()
+			require.EqualValues(t, 10_000, used)
+		})
+	})
+}
+
+// In Redisson five lost replies turn 10/s into 5/s for good.
+func TestRow04_LeakedCapacityComesBack(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(3)
+		w.setValue(2) // five permits are lost
+		w.available(7)
+		w.granted(7)
+		require.Zero(t, w.value())
+		w.rejected(1, time.Second)
+		// Also if waiting for the permits in use would be enough.
+		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
+		w.at(time.Second) // an interval after the last check
+		w.granted(3)
+		w.setValue(0)
+		w.granted(1)
+		require.EqualValues(t, 6, w.value())
+		w.granted(6)
+		// A check is made once an interval, so a second loss within it waits for the next one.
+		w.setValue(-3)
+		w.rejected(3, time.Second)
+		w.at(2*time.Second + time.Millisecond)
+		w.granted(10)
+	})
+	t.Run("large", func(t *testing.T) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
+			w.fill(0, 3000)
+			w.setValue(10)
+			w.granted(11)
+			require.EqualValues(t, 6989, w.value())
+		})
+	})
+	// The set changes while it is counted, of which one call reads only so many members.
+	t.Run("counting starts over", func(t *testing.T) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
+			const step = 1000
+			w.fill(0, 3*step)
+			w.setValue(7000 - 5)
+			one := func(state redisson.HealState) (redisson.HealState, bool) {
+				next, done, err := w.l.redis.HealStep(w.ctx, permit.Overall, permit.Checked, step, state)
+				require.NoError(t, err)
+				return next, done
+			}
+			members := w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()
+			for name, gone := range map[string]string{
+				"the newest counted": members[len(members)-1],
+				"the oldest counted": members[len(members)-step],
+				"one between":        members[len(members)-7],
+			} {
+				first, done := one(nil)
+				require.False(t, done)
+				require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), gone).Err())
+				again, done := one(first)
+				require.False(t, done)
+				require.Nil(t, again, name)
+				w.put(0, []byte(gone))
+			}
+			// Members that are added above or removed below the cursor are counted right.
+			first, _ := one(nil)
+			w.put(time.Second, grant(9))
+			require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), members[0], members[1]).Err())
+			next, done := one(first)
+			require.False(t, done)
+			next, done = one(next)
+			require.False(t, done, "the new one lies ahead of the clock, and is marked")
+			_, done = one(next)
+			require.True(t, done)
+			used, _ := w.used()
+			require.EqualValues(t, 3000-2+9-(-5-2+9), used, "what is too much")
+			w.settled(10_000)
+		})
+	})
+}
+
+// In Redisson the wait is that of the oldest member, whatever n is.
+func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		for i := range 10 {
+			w.at(time.Duration(i) * 50 * time.Millisecond)
+			w.granted(1)
+		}
+		for n := int64(1); n <= 10; n++ {
+			w.rejected(n, 550*time.Millisecond+time.Duration(n-1)*50*time.Millisecond)
+		}
+		sent := count(w.rdb)
+		ok, err := w.l.TryAcquire(w.ctx, 10, time.Minute)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, 1450*time.Millisecond, w.elapsed())
+		require.LessOrEqual(t, sent.sent.Load(), int64(3))
+	}, WithRecheck(time.Minute))
+	t.Run("walks on over more members than one call reads", func(t *testing.T) {
+		inWorld(t, overall(3000, time.Minute), func(t *testing.T, w *world) {
+			for i := range 3 {
+				w.at(time.Duration(i) * time.Second)
+				w.fill(w.elapsed(), 1000)
+			}
+			w.setValue(0)
+			w.rejected(1, 58*time.Second)
+			w.rejected(1000, 58*time.Second)
+			w.rejected(1001, 59*time.Second)
+			w.rejected(2500, 60*time.Second)
+			w.rejected(3000, 60*time.Second)
+			r := w.ask(permit.Batch{Runs: []permit.Run{{Permits: 2500, Count: 1}}})
+			require.EqualValues(t, permit.On, r.Next)
+			require.EqualValues(t, 512, r.Cursor.Members, "a call walks no further")
+		})
+	})
+}
+
+// Redisson reclaims everything at once, which blocks Redis for 149 ms at 100,000 members.
+func TestRow07_ReclaimIsBounded(t *testing.T) {
+	inWorld(t, overall(4000, time.Second), func(t *testing.T, w *world) {
+		w.fill(0, 4000)
+		w.setValue(0)
+		w.at(time.Second)
+		w.available(4000)
+		card := func() int64 { return w.rdb.ZCard(w.ctx, w.permitsKey()).Val() }
+		w.granted(1) // needs one; 64 are reclaimed at a time
+		require.EqualValues(t, 4000-64+1, card())
+		require.EqualValues(t, 63, w.value())
+		w.granted(1) // needs none
+		require.EqualValues(t, 4000-64-64+2, card())
+		w.available(3998)
+		w.granted(3998) // needs all: several calls for one request
+		require.Zero(t, w.value())
+		w.rejected(1, time.Second)
+	})
+}
+
+// In Redisson the permits come back a second time when their member expires (issues 7329, 7342).
+func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(4)
+		w.at(300 * time.Millisecond)
+		w.granted(4)
+		require.NoError(t, w.l.Release(w.ctx, 6))
+		w.available(8)
+		used, members := w.used()
+		require.EqualValues(t, 2, used)
+		require.Equal(t, 1, members)
+		w.granted(8)
+		w.at(time.Second)
+		w.available(2) // the two of the first grant, and not four
+		w.granted(2)
+		w.rejected(1, 300*time.Millisecond)
+		w.at(1300 * time.Millisecond)
+		w.granted(8)
+		// A release of more than is in use gives back what is in use.
+		require.NoError(t, w.l.Release(w.ctx, 1000))
+		w.available(10)
+		require.EqualValues(t, 10, w.value())
+		require.NoError(t, w.l.Release(w.ctx, 1))
+		require.EqualValues(t, 10, w.value())
+	})
+	t.Run("large", func(t *testing.T) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
+			w.fill(0, 5000)
+			w.setValue(5000)
+			require.NoError(t, w.l.Release(w.ctx, 4321))
+			w.available(9321)
+			used, members := w.used()
+			require.EqualValues(t, 679, used)
+			require.Equal(t, 679, members)
+		})
+	})
+}
+
+// Redisson 4.4.0 leaves all members, and each one that expires frees a permit that the lower rate does not
+// have: up to the old rate within one interval.
+func TestRow18_LowerRateKeepingState(t *testing.T) {
+	inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
+		for i := range 50 {
+			w.at(time.Duration(i) * 10 * time.Millisecond)
+			w.granted(2)
+		}
+		ok, err := w.l.UpdateRate(w.ctx, overall(5, time.Second), KeepState())
+		require.NoError(t, err)
+		require.True(t, ok)
+		used, _ := w.used()
+		require.EqualValues(t, 5, used)
+		w.available(0)
+		w.rejected(1, 980*time.Millisecond) // until 4 of the last 5 are left
+		for w.elapsed() < 1400*time.Millisecond {
+			time.Sleep(10 * time.Millisecond)
+			r := w.try(1)
+			require.False(t, r.Granted, "at %v", w.elapsed())
+		}
+		w.at(1500 * time.Millisecond)
+		w.granted(5)
+		w.rejected(1, time.Second)
+	})
+	t.Run("large", func(t *testing.T) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
+			w.fill(0, 5000)
+			w.setValue(5000)
+			w.at(time.Second)
+			w.granted(7)
+			require.NoError(t, w.l.SetRate(w.ctx, overall(6000, time.Minute), KeepState()))
+			w.available(993)
+			require.NoError(t, w.l.SetRate(w.ctx, overall(600, time.Minute), KeepState()))
+			w.available(0)
+			used, members := w.used()
+			require.EqualValues(t, 600, used)
+			require.Equal(t, 594, members)
+			w.rejected(1, 59*time.Second)
+			w.rejected(600, time.Minute)
+		})
+	})
+}
+
+// These are the rows of docs/compatibility.md about arguments and settings; see behaviour_state_test.go.
+
+// Redisson writes, drops the TTL, and returns 15 at a rate of 10.
+func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
+	inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: time.Hour}, func(t *testing.T, w *world) {
+		w.available(10)
+		require.EqualValues(t, -1, w.value(), "created by a read")
+		w.granted(4)
+		w.at(time.Second)
+		w.available(10)
+		require.EqualValues(t, 6, w.value())
+		require.Positive(t, w.rdb.PTTL(w.ctx, w.valueKey()).Val())
+		w.setValue(15)
+		w.available(10)
+		w.granted(1)
+		w.setValue(-20)
+		w.available(9) // the number that the next acquire corrects it to
+		w.at(time.Second + 500*time.Millisecond)
+		w.granted(9)
+	})
+	t.Run("large", func(t *testing.T) {
+		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
+			w.fill(0, 2500)
+			w.fill(30*time.Second, 3500)
+			w.setValue(4000)
+			w.available(4000)
+			w.at(time.Minute)
+			w.available(6500)
+			w.at(2 * time.Minute)
+			w.available(10_000)
+		})
+	})
+}
+
+// In Redisson tryAcquire(0), (−5) and (2³²+1) corrupt the state.
+func TestRow10_PermitsOutOfRange(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(3)
+		sent := count(w.rdb)
+		for _, n := range []int64{0, -5, math.MinInt64, 1 << 32, 1<<32 + 1, math.MaxInt64} {
+			_, err := w.l.Allow(w.ctx, n)
+			require.ErrorIs(t, err, ErrInvalidArgument)
+			_, err = w.l.TryAcquire(w.ctx, n, time.Second)
+			require.ErrorIs(t, err, ErrInvalidArgument)
+			require.ErrorIs(t, w.l.Acquire(w.ctx, n), ErrInvalidArgument)
+			_, err = w.l.Peek(w.ctx, n)
+			require.ErrorIs(t, err, ErrInvalidArgument)
+			require.ErrorIs(t, w.l.Release(w.ctx, n), ErrInvalidArgument)
+		}
+		require.Zero(t, sent.sent.Load())
+		for _, n := range []int64{11, 1<<32 - 1} {
+			_, err := w.l.TryAcquire(w.ctx, n, time.Hour)
+			require.ErrorIs(t, err, ErrPermitsExceedRate)
+			require.ErrorContains(t, err, "rate is 10")
+			_, err = w.l.Peek(w.ctx, n)
+			require.ErrorIs(t, err, ErrPermitsExceedRate)
+		}
+		require.Zero(t, w.elapsed())
+		require.EqualValues(t, 7, w.value())
+	})
+}
+
+// Redisson accepts a rate of 0 or less, and fails in DECRBY from 1e17 on.
+func TestRow11_RatesOutOfRange(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		sent := count(w.rdb)
+		for _, r := range []Rate{
+			{Permits: 0, Interval: time.Second},
+			{Permits: -1, Interval: time.Second},
+			{Permits: 1 << 32, Interval: time.Second},
+			{Permits: 1e17, Interval: time.Second},
+			{Permits: 1},
+			{Permits: 1, Interval: -time.Second},
+			{Permits: 1, Interval: time.Millisecond - 1},
+			{Permits: 1, Interval: time.Second + time.Microsecond},
+			{Permits: 1, Interval: time.Second, KeepAlive: -time.Second},
+			{Permits: 1, Interval: time.Second, KeepAlive: time.Second - time.Millisecond},
+			{Permits: 1, Interval: time.Second, KeepAlive: time.Minute + time.Nanosecond},
+			{Type: 2, Permits: 1, Interval: time.Second},
+			{Type: -1, Permits: 1, Interval: time.Second},
+		} {
+			_, err := w.l.TrySetRate(w.ctx, r)
+			require.ErrorIs(t, err, ErrInvalidArgument, "%v", r)
+			require.ErrorIs(t, w.l.SetRate(w.ctx, r), ErrInvalidArgument)
+			_, err = w.l.UpdateRate(w.ctx, r)
+			require.ErrorIs(t, err, ErrInvalidArgument)
+		}
+		require.Zero(t, sent.sent.Load())
+		require.NoError(t, w.l.SetRate(w.ctx, Rate{Permits: 1<<32 - 1, Interval: time.Millisecond, KeepAlive: time.Hour}))
+		w.granted(1<<32 - 1)
+		w.rejected(1<<32-1, time.Millisecond)
+		w.at(time.Millisecond)
+		w.granted(1<<32 - 2)
+		w.granted(1)
+	})
+	t.Run("written by others", func(t *testing.T) {
+		inWorld(t, Rate{}, func(t *testing.T, w *world) {
+			for _, h := range [][3]string{{"0", "1000", "0"}, {"-5", "1000", "0"}, {"10", "0", "0"}, {"10", "1.5", "0"},
+				{"ten", "1000", "0"}, {"inf", "1000", "0"}, {"1e300", "1000", "0"}, {"10", "1000", "2"}, {"10", "1000", "x"}, {"9223372036854775807", "1000", "0"}, {"10", "9223372036854775807", "0"}} {
+				require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", h[0], "interval", h[1], "type", h[2]).Err())
+				_, err := w.l.Allow(w.ctx, 1)
+				require.ErrorIs(t, err, ErrMalformed, "%v", h)
+				if h[2] == "0" { // a rate of Long.MAX_VALUE is a positive whole number
+					require.ErrorContains(t, err, "is not a whole number from 1 to 2^53", "%v", h)
+				}
+				_, err = w.l.Rate(w.ctx)
+				require.ErrorIs(t, err, ErrMalformed, "%v", h)
+				_, err = w.l.TryAcquire(w.ctx, 1, time.Hour)
+				require.ErrorIs(t, err, ErrMalformed, "%v", h)
+				require.EqualValues(t, -1, w.value())
+			}
+		})
+	})
+}
+
+// Redisson leaves the keys of the other type.
+func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		exists := func(typ RateType) int64 {
+			return w.rdb.Exists(w.ctx, w.l.redis.Keys.Value[typ], w.l.redis.Keys.Permits[typ]).Val()
+		}
+		w.granted(10)
+		require.EqualValues(t, 2, exists(Overall))
+		require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: PerClient, Permits: 10, Interval: time.Second}))
+		require.Zero(t, exists(Overall))
+		w.granted(10)
+		require.EqualValues(t, 2, exists(PerClient))
+		ok, err := w.l.UpdateRate(w.ctx, overall(10, time.Second), KeepState())
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Zero(t, exists(PerClient))
+		w.granted(10)
+	})
+	// The permits of another client have keys that cannot be named; they adapt after its rate has changed.
+	t.Run("other clients", func(t *testing.T) {
+		inWorld(t, Rate{Type: PerClient, Permits: 100, Interval: time.Second}, func(t *testing.T, w *world) {
+			peer := w.another()
+			peer.granted(60)
+			require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: PerClient, Permits: 20, Interval: time.Second}))
+			peer.available(0) // 40 left of 100, 60 in use: over 20
+			peer.rejected(1, time.Second)
+			peer.at(time.Second)
+			peer.granted(20)
+			peer.rejected(1, time.Second)
+			require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: PerClient, Permits: 50, Interval: time.Second}))
+			peer.at(2*time.Second + time.Millisecond)
+			peer.granted(50)
+		})
+	})
+}
+
+// These are the rows of docs/compatibility.md about clocks, waiters and clients; see behaviour_state_test.go.
+
+// In Redisson a client whose clock is 60 s fast makes the others wait for 61 s.
+func TestRow13_ScoreInTheFuture(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		for range 5 {
+			w.put(60*time.Second, grant(2))
+		}
+		w.setValue(0)
+		r := w.try(4)
+		require.False(t, r.Granted)
+		require.Equal(t, time.Second, r.Wait)
+		require.Equal(t, 60*time.Second, r.ClockSkew)
+		// The scores stay, so that a fast Java peer does not find its own grants expired.
+		newest := w.rdb.ZRevRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Val()
+		require.Len(t, newest, 5)
+		for _, z := range newest {
+			require.EqualValues(t, w.epoch.Add(60*time.Second).UnixMilli(), z.Score)
+			m, err := wire.ParseMember([]byte(z.Member.(string)))
+			require.NoError(t, err)
+			require.EqualValues(t, 2, m.Permits)
+		}
+		w.at(500 * time.Millisecond)
+		w.rejected(4, 500*time.Millisecond)
+		ok, err := w.l.TryAcquire(w.ctx, 10, time.Minute)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, time.Second, w.elapsed())
+		used, _ := w.used()
+		require.EqualValues(t, 10, used)
+	})
+	// All four layouts can be marked, even if two members are the same except for their ids.
+	t.Run("layouts", func(t *testing.T) {
+		inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
+			for _, m := range redistest.JavaMembers(7) {
+				w.put(5*time.Second, m)
+			}
+			w.put(5*time.Second, grant(7))
+			w.setValue(100 - 35)
+			w.rejected(100, time.Second)
+			used, members := w.used()
+			require.EqualValues(t, 35, used)
+			require.Equal(t, 5, members)
+			w.at(time.Second)
+			w.granted(100)
+		})
+	})
+}
+
+// The default clock is that of Redis, whatever the clock of this process shows. In a bubble with a real server
+// it shows the year 2000.
+func TestRow13_ClockOfRedis(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		w := newWorld(t, rdb)
+		theirs := newClient(t, rdb)
+		l := theirs.RateLimiter(w.l.Name())
+		require.NoError(t, l.SetRate(w.ctx, overall(10, time.Hour)))
+		r, err := l.Allow(w.ctx, 1)
+		require.NoError(t, err)
+		now := rdb.Time(w.ctx).Val()
+		require.InDelta(t, now.UnixMilli(), r.Time.UnixMilli(), 5000)
+		require.Greater(t, r.Time.Year(), time.Now().Year())
+		z := rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Val()
+		require.EqualValues(t, r.Time.UnixMilli(), z[0].Score)
+		r = w.try(10) // by the clock of the process, as with WithClientClock
+		require.False(t, r.Granted)
+		require.Equal(t, time.Hour, r.Wait)
+		require.Greater(t, r.ClockSkew, 20*365*24*time.Hour)
+	})
+}
+
+// In Redisson release, setRate and delete wake nobody.
+func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
+	type outcome struct {
+		ok  bool
+		err error
+		at  time.Duration
+	}
+	for name, c := range map[string]struct {
+		change func(w *world) error
+		want   error
+	}{
+		"release":    {change: func(w *world) error { return w.l.Release(w.ctx, 10) }},
+		"setRate":    {change: func(w *world) error { return w.l.SetRate(w.ctx, overall(20, time.Hour)) }},
+		"updateRate": {change: func(w *world) error { _, err := w.l.UpdateRate(w.ctx, overall(20, time.Hour), KeepState()); return err }},
+		"delete":     {change: func(w *world) error { _, err := w.l.Delete(w.ctx); return err }, want: ErrNotInitialized},
+		"close":      {change: func(w *world) error { return w.client.Close() }, want: ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+				w.granted(10)
+				done := make(chan outcome)
+				go func() {
+					ok, err := w.client.RateLimiter(w.l.Name()).TryAcquire(w.ctx, 10, time.Minute)
+					done <- outcome{ok, err, w.elapsed()}
+				}()
+				w.at(3 * time.Second)
+				require.NoError(t, c.change(w))
+				got := <-done
+				require.Equal(t, 3*time.Second, got.at)
+				if c.want != nil {
+					require.ErrorIs(t, got.err, c.want)
+					return
+				}
+				require.NoError(t, got.err)
+				require.True(t, got.ok)
+			}, WithRecheck(time.Hour))
+		})
+	}
+	t.Run("elsewhere", func(t *testing.T) {
+		inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+			w.granted(10)
+			peer := w.another()
+			go func() {
+				w.at(3500 * time.Millisecond)
+				_ = peer.l.Release(peer.ctx, 1)
+			}()
+			ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, 4*time.Second, w.elapsed()) // when it asks again, a second after the last time
+		})
+	})
+}
+
+// Alibaba Cloud's proxy rejects scripts that keep key names in locals (issues 2754, 3325, 3900).
+func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
+	for _, s := range allScripts() {
+		for i, line := range strings.Split(strings.ReplaceAll(s.Src, "redis.pcall(", "redis.call("), "\n") {
+			_, rest, ok := strings.Cut(line, "redis.call(")
+			for ok {
+				args := rest
+				cmd, _, _ := strings.Cut(args, ",")
+				if cmd = strings.Trim(cmd, "' )"); cmd != "TIME" {
+					require.Regexp(t, `^'[A-Z]+', KEYS\[\d+\]`, args, "%s:%d", s.Name, i+1)
+				}
+				_, rest, ok = strings.Cut(rest, "redis.call(")
+			}
+		}
+		require.NotContains(t, s.Src, "struct.", s.Name)
+		require.NotContains(t, s.Src, "unpack(", s.Name)
+	}
+	inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
+		peer := newWorld(t, w.rdb) // it has not set the rate and does not know the type
+		peer.l = peer.client.RateLimiter(w.l.Name())
+		w.load()
+		sent := count(w.rdb)
+		peer.granted(4)
+		require.EqualValues(t, 2, sent.sent.Load(), "told the type, then sent with the right keys")
+		peer.granted(4)
+		require.EqualValues(t, 3, sent.sent.Load(), "the type is remembered")
+		w.granted(4)
+		require.EqualValues(t, 4, sent.sent.Load(), "who sets the rate knows the type")
+	})
+	t.Run("type changes under a waiting caller", func(t *testing.T) {
+		inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+			w.granted(1)
+			peer := newWorld(t, w.rdb)
+			set := make(chan error)
+			go func() {
+				time.Sleep(10 * time.Second)
+				set <- peer.client.RateLimiter(w.l.Name()).SetRate(w.ctx, Rate{Type: PerClient, Permits: 1, Interval: time.Minute})
+			}()
+			require.NoError(t, w.l.Acquire(w.ctx, 1))
+			require.NoError(t, <-set)
+			require.LessOrEqual(t, w.elapsed(), 11*time.Second)
+			r, err := w.l.Rate(w.ctx)
+			require.NoError(t, err)
+			require.Equal(t, PerClient, r.Type)
+			require.EqualValues(t, 0, w.value())
+			n, err := w.l.AvailablePermits(w.ctx)
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.NoError(t, w.l.Release(w.ctx, 1))
+			w.available(1)
+		})
+	})
+}
+
+// In Redisson the keys of a client that is gone live forever.
+func TestRow17_ClientKeysExpire(t *testing.T) {
+	perClient := func(interval time.Duration) Rate { return Rate{Type: PerClient, Permits: 2, Interval: interval} }
+	ttls := func(w *world) []time.Duration {
+		return []time.Duration{w.rdb.PTTL(w.ctx, w.valueKey()).Val(), w.rdb.PTTL(w.ctx, w.permitsKey()).Val(),
+			w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val()}
+	}
+	near := func(t *testing.T, want time.Duration, got []time.Duration) {
+		t.Helper()
+		require.InDelta(t, want, got[0], float64(5*time.Second))
+		require.InDelta(t, want, got[1], float64(5*time.Second))
+		require.Equal(t, noTTL, got[2], "the limiter itself stays")
+	}
+	inWorld(t, perClient(25*time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		near(t, time.Hour, ttls(w))
+		if redistest.TTLsAreVirtual() {
+			w.at(20 * time.Minute)
+			w.granted(1)
+			near(t, 40*time.Minute, ttls(w)[:3])
+			w.at(45 * time.Minute) // past half: refreshed
+			w.granted(1)
+			near(t, time.Hour, ttls(w))
+			w.at(3 * time.Hour)
+			require.EqualValues(t, -1, w.value())
+			w.granted(2)
+			w.rejected(1, 25*time.Minute)
+		}
+	})
+	inWorld(t, perClient(3*time.Hour), func(t *testing.T, w *world) {
+		w.granted(1)
+		near(t, 6*time.Hour, ttls(w))
+	})
+	inWorld(t, perClient(time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		near(t, time.Minute, ttls(w))
+	}, WithClientKeyTTL(time.Minute))
+	inWorld(t, perClient(time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		require.Equal(t, []time.Duration{noTTL, noTTL, noTTL}, ttls(w))
+	}, WithClientKeyTTL(0))
+	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		require.Equal(t, []time.Duration{noTTL, noTTL, noTTL}, ttls(w))
+	})
+	t.Run("id stable over restarts", func(t *testing.T) {
+		inWorld(t, perClient(time.Minute), func(t *testing.T, w *world) {
+			w.granted(2)
+			again := newWorld(t, w.rdb, WithClientID("orders-1"))
+			again.l = again.client.RateLimiter(w.l.Name())
+			again.rejected(1, time.Minute)
+			other := newWorld(t, w.rdb, WithClientID("orders-2"))
+			other.l = other.client.RateLimiter(w.l.Name())
+			other.granted(2)
+		}, WithClientID("orders-1"))
+	})
+}

@@ -1,0 +1,586 @@
+package ratelimiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"iter"
+	"math"
+	"net"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+var contextType = reflect.TypeFor[context.Context]()
+
+// methods returns the names of the exported methods of v that take a context.
+func methods(v any) (names []string) {
+	for t, i := reflect.TypeOf(v), 0; i < t.NumMethod(); i++ {
+		if m := t.Method(i); m.Type.NumIn() > 1 && m.Type.In(1) == contextType {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// callMethod calls a method of v, a *Client or a *RateLimiter, with valid arguments, and returns its error. The demands of
+// a list are for a permit of each of the limiters.
+func callMethod(v any, name string, ctx context.Context, limiters ...*RateLimiter) (err error) {
+	args := map[reflect.Type]any{
+		reflect.TypeFor[int64]():         int64(1),
+		reflect.TypeFor[time.Duration](): time.Minute,
+		reflect.TypeFor[time.Time]():     time.Now().Add(time.Minute),
+		reflect.TypeFor[Rate]():          Rate{Permits: 1, Interval: time.Second},
+	}
+	in := []reflect.Value{reflect.Zero(contextType)}
+	if ctx != nil {
+		in[0] = reflect.ValueOf(ctx)
+	}
+	m := reflect.ValueOf(v).MethodByName(name)
+	for j := 1; j < m.Type().NumIn(); j++ {
+		switch t := m.Type().In(j); {
+		case t == reflect.TypeFor[[]Demand]():
+			for _, l := range limiters {
+				in = append(in, reflect.ValueOf(Demand{l, 1}))
+			}
+		case !m.Type().IsVariadic() || j < m.Type().NumIn()-1:
+			in = append(in, reflect.ValueOf(args[t]))
+		}
+	}
+	out := m.Call(in)
+	if seq, ok := out[0].Interface().(iter.Seq2[string, error]); ok {
+		for _, err = range seq {
+		}
+		return err
+	}
+	err, _ = out[len(out)-1].Interface().(error)
+	return err
+}
+
+// TestNilArguments checks that a context, a redis client or a Client that is nil is ErrInvalidArgument in
+// each method, and never a panic, neither of the caller nor of a hook.
+func TestNilArguments(t *testing.T) {
+	redistest.NoServer(t)
+	panics := 0
+	noPanic := WithHook(Hook{Event: func(e Event) {
+		if e.Kind == Panicked {
+			panics++
+		}
+	}})
+
+	hook := WithHook(Hook{Request: func(ctx context.Context, _ RequestInfo) { ctx.Done() }})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	for _, c := range []struct {
+		name   string
+		client *Client
+		ctx    context.Context
+	}{
+		{"no context", newClient(t, rdb, noPanic), nil},
+		{"no context, with a hook", newClient(t, rdb, noPanic, hook), nil},
+		{"no Client", nil, context.Background()},
+		{"a Client that New has not made", &Client{}, context.Background()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := c.client.RateLimiter("x")
+			for _, v := range []any{c.client, l, l.OnOutage(FailOpen()), l.CachedRejections(time.Second)} {
+				for _, method := range methods(v) {
+					err := callMethod(v, method, c.ctx, l)
+					require.ErrorIs(t, err, ErrInvalidArgument, method)
+					require.NotContains(t, err.Error(), "panicked", method)
+				}
+			}
+			require.Zero(t, panics)
+			require.NoError(t, c.client.Close())
+			_, _ = c.client.ID(), c.client.OutagePolicy()
+		})
+	}
+	for _, v := range []any{&RateLimiter{}, newClient(t, rdb)} {
+		for _, method := range methods(v) {
+			require.ErrorIs(t, callMethod(v, method, context.Background(), &RateLimiter{}), ErrInvalidArgument, method)
+		}
+	}
+}
+
+// TestErrorsBeforeAnyCall checks of each method that it returns the error of a context that has ended as it is, and that a
+// limiter without a name and a Client that is closed are errors, before anything is sent.
+func TestErrorsBeforeAnyCall(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		canceled, cancel := context.WithCancel(w.ctx)
+		cancel()
+		sent := count(w.rdb)
+		each := func(ctx context.Context, l *RateLimiter, want error) {
+			for _, v := range []any{l, w.client} {
+				for _, method := range methods(v) {
+					err := callMethod(v, method, ctx, l)
+					require.ErrorIs(t, err, want, method)
+					require.True(t, want != context.Canceled || err == want, method)
+				}
+			}
+		}
+		each(canceled, w.l, context.Canceled)
+		require.Equal(t, context.Canceled, w.l.Acquire(canceled, -1), "the context comes first")
+		each(w.ctx, w.client.RateLimiter(""), ErrInvalidArgument)
+		require.NoError(t, w.client.Close())
+		each(w.ctx, w.l, ErrClosed)
+		require.Zero(t, sent.sent.Load())
+	})
+}
+
+// dialing returns a Client whose connections are made by dial.
+func dialing(t *testing.T, dial func() (net.Conn, error), opts ...Option) *Client {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) { return dial() }})
+	c := newClient(t, rdb, opts...)
+	t.Cleanup(func() {
+		_, _ = c.Close(), rdb.Close()
+		time.Sleep(time.Minute) // go-redis goes on dialing
+	})
+	return c
+}
+
+func reject() (net.Conn, error) { return nil, refusedDial }
+
+// frozen returns a connection on which nobody replies.
+func frozen() (net.Conn, error) {
+	c, far := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	return c, nil
+}
+
+// waitsForRedis are the methods that wait while Redis is unavailable.
+var waitsForRedis = []string{"Acquire", "TryAcquire", "AcquireGrant", "TryAcquireGrant", "AcquireAll", "TryAcquireAll", "TryAcquireAllGrants"}
+
+// documented returns the doc comments of the exported methods, by type and name.
+func documented(t *testing.T) map[string]string {
+	docs := map[string]string{}
+	files, err := os.ReadDir(".")
+	require.NoError(t, err)
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ParseComments)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
+					docs["*ratelimiter."+star.X.(*ast.Ident).Name+"."+fn.Name.Name] = fn.Doc.Text()
+				}
+			}
+		}
+	}
+	return docs
+}
+
+// TestUnavailable checks of each method that it returns ErrUnavailable with the cause if Redis cannot be reached, that it
+// returns at once as soon as that is known, and that its comment says so.
+func TestUnavailable(t *testing.T) {
+	redistest.NoServer(t)
+	docs := documented(t)
+	for _, dial := range []func() (net.Conn, error){reject, frozen} {
+		synctest.Test(t, func(t *testing.T) {
+			c := dialing(t, dial, WithOutageLimit(time.Second))
+			l, other := c.RateLimiter("x"), c.RateLimiter("y")
+			for range 2 {
+				_, err := l.Rate(t.Context())
+				require.ErrorIs(t, err, ErrUnavailable)
+			}
+			_, down := l.handle.Health().Since()
+			require.Error(t, down)
+			for _, v := range []any{l, c} {
+				for _, method := range methods(v) {
+					require.Contains(t, docs[reflect.TypeOf(v).String()+"."+method], "ErrUnavailable", method)
+					if slices.Contains(waitsForRedis, method) {
+						continue
+					}
+					begin := time.Now()
+					err := callMethod(v, method, t.Context(), l, other)
+					require.Zero(t, time.Since(begin), method)
+					require.ErrorIs(t, err, ErrUnavailable, method)
+					require.ErrorContains(t, err, down.Error(), method)
+					require.NotContains(t, err.Error(), "_", "the name of a script")
+				}
+			}
+			for i, v := range []any{l, l, l, l, c, c, c} {
+				err := callMethod(v, waitsForRedis[i], t.Context(), l, other)
+				require.ErrorIs(t, err, ErrUnavailable, waitsForRedis[i])
+			}
+		})
+	}
+}
+
+// TestNoReplyBeforeContextEnds checks of each method that a caller whose context ends before Redis is known to be
+// unavailable learns that there has been no reply, and why, as far as that is known.
+func TestNoReplyBeforeContextEnds(t *testing.T) {
+	redistest.NoServer(t)
+	for _, d := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond} {
+		for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
+			for _, silent := range []bool{false, true} {
+				for i, method := range append(methods(&RateLimiter{}), methods(&Client{})...) {
+					t.Run(fmt.Sprintf("%v %v %v %v", method, d, end, silent), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							dial := reject
+							if silent {
+								dial = frozen
+							}
+							c := dialing(t, dial)
+							l := c.RateLimiter("x")
+							v := any(l)
+							if i >= len(methods(l)) {
+								v = c
+							}
+							ctx, cancel := context.WithTimeout(t.Context(), d)
+							if end == context.Canceled {
+								ctx, cancel = context.WithCancel(t.Context())
+								time.AfterFunc(d, cancel)
+							}
+							defer cancel()
+							begin := time.Now()
+							err := callMethod(v, method, ctx, l, c.RateLimiter("y"))
+							require.ErrorIs(t, err, ErrUnavailable)
+							if time.Since(begin) == d {
+								require.ErrorIs(t, err, end)
+								require.ErrorContains(t, err, "no reply within")
+							} else {
+								require.Less(t, time.Since(begin), d)
+							}
+							if !silent && d > 450*time.Millisecond { // go-redis dials five times before it gives up
+								require.ErrorIs(t, err, syscall.ECONNREFUSED)
+							}
+							t.Log(err)
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestTypeThatKeepsChanging checks that every call which depends on the type of a limiter returns ErrConflict when
+// others change the type again and again, that no such call takes anything, and that the next one works.
+func TestTypeThatKeepsChanging(t *testing.T) {
+	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+		other := w.client.RateLimiter(w.l.Name() + "{" + w.l.Name() + "}")
+		require.NoError(t, other.SetRate(w.ctx, overall(10, time.Hour)))
+		peer, on := redistest.Peer(t, w.rdb), false
+		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if on { // it has another type than a client expects before each of its calls
+				peer.HSet(ctx, w.l.redis.Keys.Hash, "type", int(w.l.handle.Type().Other()))
+			}
+			return next(ctx, cmd)
+		})
+		for name, call := range map[string]func() error{
+			"Try":              func() error { _, err := w.l.Allow(w.ctx, 1); return err },
+			"TryAcquire":       func() error { _, err := w.l.TryAcquire(w.ctx, 1, time.Second); return err },
+			"Acquire":          func() error { return w.l.Acquire(w.ctx, 1) },
+			"Peek":             func() error { _, err := w.l.Peek(w.ctx, 1); return err },
+			"AvailablePermits": func() error { _, err := w.l.AvailablePermits(w.ctx); return err },
+			"Release":          func() error { return w.l.Release(w.ctx, 1) },
+			"Inspect":          func() error { _, err := w.l.Inspect(w.ctx); return err },
+			"CoolDown":         func() error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)) },
+			"LiftCoolDown":     func() error { _, err := w.l.LiftCoolDown(w.ctx); return err },
+			"TryAcquireAll": func() error {
+				_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{Limiter: w.l, Permits: 1}, Demand{Limiter: other, Permits: 1})
+				return err
+			},
+		} {
+			on = true
+			err := call()
+			on = false
+			require.ErrorIs(t, err, ErrConflict, name)
+			require.NotErrorIs(t, err, ErrUnavailable, name)
+			require.ErrorContains(t, err, w.l.Name(), name)
+			n, err := w.l.AvailablePermits(w.ctx)
+			require.NoError(t, err, name)
+			require.Equal(t, int64(10), n, name)
+		}
+	})
+}
+
+// A reply that no script gives, but perhaps a proxy or a replaced script on the server, is an error, and never
+// a grant or a panic.
+func TestForeignReplies(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		f := (&forger{}).on(w.rdb)
+		operations := map[string]func() error{
+			"Allow":            func() error { r, err := w.l.Allow(w.ctx, 1); require.False(t, r.Granted); return err },
+			"AvailablePermits": func() error { _, err := w.l.AvailablePermits(w.ctx); return err },
+			"Release":          func() error { return w.l.Release(w.ctx, 1) },
+			"SetRate":          func() error { return w.l.SetRate(w.ctx, overall(10, time.Second)) },
+			"Inspect":          func() error { _, err := w.l.Inspect(w.ctx); return err },
+			"Heal":             func() error { return w.l.redis.Heal(w.ctx, permit.Overall, permit.Checked) },
+			"TrySetRate":       func() error { _, err := w.l.TrySetRate(w.ctx, overall(10, time.Second)); return err },
+			"Expire":           func() error { _, err := w.l.Expire(w.ctx, time.Second); return err },
+			"ClearExpire":      func() error { _, err := w.l.ClearExpire(w.ctx); return err },
+			"ExpireTime":       func() error { _, err := w.l.ExpireTime(w.ctx); return err },
+			"Delete":           func() error { _, err := w.l.Delete(w.ctx); return err },
+		}
+		for name, op := range operations {
+			for _, reply := range []any{"OK", nil, 1.5, []any{}, []any{"x"}, []any{nil, int64(1)}, []any{int64(0), "x", "y"}} {
+				f.replies = []any{reply}
+				require.Error(t, op(), "%s answered %v", name, reply)
+			}
+		}
+		for _, name := range []string{"Allow", "AvailablePermits", "Inspect", "Heal"} {
+			for _, reply := range []any{[]any{int64(0)}, []any{int64(0), int64(1)}, []any{int64(77)}, []any{int64(4)}, []any{int64(3)}} {
+				f.replies = []any{reply}
+				require.Error(t, operations[name](), "%s answered %v", name, reply)
+			}
+		}
+		f.replies = []any{[]any{int64(2), int64(1)}}
+		require.NoError(t, operations["Heal"](), "of another type: the next call will be told")
+		// An operation ends if the set changes during every look.
+		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
+		require.ErrorContains(t, operations["AvailablePermits"](), "faster")
+		f.replies = []any{[]any{int64(5)}, []any{int64(5)}, []any{int64(5)}}
+		require.NoError(t, operations["Heal"]())
+		require.Empty(t, f.replies)
+		f.replies = []any{[]any{int64(5)}}
+		w.available(10)
+	})
+}
+
+// Errors of plain commands have the name of the limiter, and the error of a context is unchanged.
+func TestPlainCommandErrors(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		cause := errors.New("out of order")
+		f := (&forger{err: cause}).on(w.rdb)
+		ctx, cancel := context.WithCancel(w.ctx)
+		for _, op := range []func() error{
+			func() error { _, err := w.l.Rate(ctx); return err },
+			func() error { _, err := w.l.TTL(ctx); return err },
+			func() error { _, err := w.l.Exists(ctx); return err },
+		} {
+			require.ErrorIs(t, op(), cause)
+			require.ErrorContains(t, op(), w.l.Name())
+		}
+		f.err = context.Canceled
+		cancel()
+		_, err := w.l.Rate(ctx)
+		require.True(t, err == context.Canceled)
+	})
+}
+
+// TestWaitsBeyondADuration checks intervals and cool-downs too long for a time.Duration, which Java can set. The
+// waits reported are then as long as a Duration can be, and waiters send no more calls than usual.
+func TestWaitsBeyondADuration(t *testing.T) {
+	for _, ms := range []int64{9_000_000_000_000, 10_000_000_000_000, 1 << 52} {
+		inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
+			require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "interval", ms).Err())
+			w.granted(1)
+			w.granted(1)
+			r := w.try(1)
+			require.False(t, r.Granted)
+			require.Greater(t, r.Wait, 200*365*24*time.Hour)
+			require.Greater(t, r.Rate.Interval, 200*365*24*time.Hour)
+			rate, err := w.l.Rate(w.ctx)
+			require.NoError(t, err)
+			require.Equal(t, rate, r.Rate, "Rate and Allow agree")
+
+			sent := count(w.rdb)
+			other := w.client.RateLimiter(w.l.Name() + "other")
+			require.NoError(t, other.SetRate(w.ctx, overall(2, time.Second)))
+			before := sent.sent.Load()
+			ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
+			require.NoError(t, err)
+			require.False(t, ok)
+			require.LessOrEqual(t, sent.sent.Load()-before, int64(75), "once a second, and the looks for lost permits")
+			before = sent.sent.Load()
+			a, err := w.client.TryAcquireAll(w.ctx, time.Minute, Demand{w.l, 1}, Demand{other, 1})
+			require.NoError(t, err)
+			require.False(t, a.Granted)
+			require.Positive(t, a.Wait)
+			require.LessOrEqual(t, sent.sent.Load()-before, int64(600))
+		})
+	}
+	inWorld(t, overall(2, time.Second), func(t *testing.T, w *world) {
+		until := int64(math.MaxInt64 / 2)
+		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "coolDown", until).Err())
+		sent := count(w.rdb)
+		r := w.try(1)
+		require.False(t, r.Granted)
+		require.Positive(t, r.Wait)
+		ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
+		require.NoError(t, err)
+		require.False(t, ok)
+		require.LessOrEqual(t, sent.sent.Load(), int64(80))
+		_, err = w.l.CoolDownUntil(w.ctx)
+		require.NoError(t, err)
+	})
+}
+
+// TestRateAndTryAgreeOnWhatIsMalformed checks that all operations fail with the same error for the same malformed
+// limiter, and that none of them returns a number for it.
+func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		values := []string{"2000", "", "0", "1", "-1", "+1", "01", "1.0", "1.5", "1e3", "0x10", " 1", "1 ", "x", "nan", "-nan", "inf", "-inf", "infinity", "1e999",
+			"9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808", "1e400", "10000000000000000", "\x00", "1\n",
+			strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10) + ".5", "4102444800000.25"}
+		for _, field := range []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil"} {
+			for _, v := range values {
+				if (strings.ContainsAny(v, "einx") || len(v) > 18) && redistest.TTLsAreVirtual() {
+					continue // the Lua of miniredis does not parse these
+				}
+				require.NoError(t, w.rdb.Del(w.ctx, w.l.redis.Keys.Hash, w.valueKey(), w.permitsKey()).Err())
+				hash := map[string]any{"rate": "5", "interval": "1000", "keepAliveTime": "0", "type": "0"}
+				hash[field] = v
+				if field == "coolDown" || field == "reopenUntil" {
+					hash["keepAliveTime"] = "5000" // which a cool-down makes longer
+				}
+				set := func() { // before each operation, because a keepAliveTime of 1 ms is soon over
+					_, err := w.rdb.TxPipelined(w.ctx, func(p redis.Pipeliner) error {
+						p.Del(w.ctx, w.l.redis.Keys.Hash)
+						return p.HSet(w.ctx, w.l.redis.Keys.Hash, hash).Err()
+					})
+					require.NoError(t, err)
+				}
+				set()
+				_, rateErr := w.l.Rate(w.ctx)
+				set()
+				r, tryErr := w.l.Allow(w.ctx, 1)
+				what := func(err error) string {
+					for _, e := range []error{ErrMalformed, ErrNotInitialized, ErrPermitsExceedRate} {
+						if errors.Is(err, e) {
+							return e.Error()
+						}
+					}
+					if err != nil {
+						return "another error: " + err.Error()
+					}
+					return "none"
+				}
+				require.Equal(t, what(rateErr), what(tryErr), "%s %q: Rate and Allow (%+v)", field, v, r)
+				require.GreaterOrEqual(t, r.Rate.MinGap, time.Duration(0), "%s %q", field, v)
+				require.LessOrEqual(t, r.Rate.MinGap, max(0, r.Rate.Interval), "%s %q", field, v)
+				set()
+				_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}) // one in a cool-down of centuries must not wait
+				require.Equal(t, what(rateErr), what(err), "%s %q: TryAcquireAll", field, v)
+				set()
+				_, err = w.l.Peek(w.ctx, 1)
+				require.Equal(t, what(rateErr), what(err), "%s %q: Peek", field, v)
+				set()
+				_, err = w.l.Inspect(w.ctx)
+				require.Equal(t, what(rateErr), what(err), "%s %q: Inspect", field, v)
+				set()
+				require.Equal(t, what(rateErr), what(w.l.Release(w.ctx, 1)), "%s %q: Release", field, v)
+				set()
+				n, err := w.l.AvailablePermits(w.ctx)
+				if field != "keepAliveTime" { // which it does not need, because it keeps nothing alive
+					require.Equal(t, what(rateErr), what(err), "%s %q: AvailablePermits", field, v)
+				}
+				require.GreaterOrEqual(t, n, int64(0), "%s %q: AvailablePermits", field, v)
+				if err != nil {
+					require.Zero(t, n, "%s %q: AvailablePermits", field, v)
+				}
+			}
+		}
+	})
+}
+
+// TestContextThatEndsInAnOutage checks that a caller whose context ends during an outage gets an error that wraps
+// both the context's error and the outage.
+func TestContextThatEndsInAnOutage(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		goesAway(w, cutOff(w, refusedDial))
+		for name, acquire := range map[string]func(ctx context.Context) error{
+			"Acquire":    func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
+			"TryAcquire": func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
+			"AcquireAll": func(ctx context.Context) error {
+				return errOf(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))
+			},
+		} {
+			ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+			err := acquire(ctx)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+			require.ErrorIs(t, err, ErrUnavailable, name)
+			require.ErrorContains(t, err, "refused", name)
+			require.ErrorContains(t, err, strconv.Quote(w.l.Name())[:10], name)
+		}
+	})
+	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
+		w.granted(1)
+		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+		defer cancel()
+		err := w.l.Acquire(ctx, 1)
+		require.True(t, err == context.DeadlineExceeded, "Redis is there: %v", err)
+	})
+}
+
+// TestPanicsAreContained checks that a panic in a hook or in the observer fails the request and stops nothing else.
+func TestPanicsAreContained(t *testing.T) {
+	for _, name := range []string{"hook", "observer"} {
+		t.Run(name, func(t *testing.T) {
+			observed := make(chan Event, 1000)
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				w := newWorld(t, rdb, WithHook(Hook{Event: func(e Event) {
+					observed <- e
+					if name == "observer" {
+						panic("observer")
+					}
+				}}))
+				require.NoError(t, w.l.SetRate(w.ctx, overall(5, time.Second)))
+				w.granted(1)
+				panics := name == "hook"
+				onCommands(rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					if panics {
+						panic("hook")
+					}
+					return next(ctx, cmd)
+				})
+				if name == "observer" {
+					c := cutOff(w, refusedDial)
+					c.down.Store(true)
+					defer c.down.Store(false)
+				}
+				fails := func(err error) {
+					t.Helper()
+					require.ErrorIs(t, err, ErrUnavailable)
+				}
+				_, err := w.l.Allow(w.ctx, 1)
+				fails(err)
+				_, err = w.l.TryAcquire(w.ctx, 1, time.Second)
+				fails(err)
+				fails(w.l.Acquire(w.ctx, 1)) // fails once the outage limit has passed
+				ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+				defer cancel()
+				fails(errOf(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1})))
+				if name == "hook" {
+					err = w.l.SetRate(w.ctx, overall(5, time.Second))
+					fails(err)
+					require.ErrorContains(t, err, "panicked: hook")
+					_, err = w.l.Rate(w.ctx)
+					fails(err)
+					panics = false
+					time.Sleep(10 * time.Second)
+					w.granted(5)
+					e := <-observed
+					require.Equal(t, Panicked, e.Kind)
+					require.ErrorContains(t, e.Err, "hook")
+					require.Equal(t, w.l.Name(), e.Limiter)
+				}
+				begin := time.Now()
+				require.NoError(t, w.client.Close())
+				require.Zero(t, time.Since(begin))
+			})
+		})
+	}
+}

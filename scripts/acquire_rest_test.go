@@ -1,0 +1,214 @@
+package scripts
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// restRows are calls of acquire_rest. The phase numbers are those of the script and of docs/design/protocol.md.
+var restRows = []row{
+	{"acquire_rest", "1. no interval", state{hash: hash("interval", ""), value: "10"}, asked(1, 1, ""), "0", "1", nil},
+	{"acquire_rest", "1. another type", state{hash: hash("type", "1"), value: "10"}, asked(1, 1, ""), "0", "2 1", nil},
+	{"acquire_rest", "1. a type that is none", state{hash: hash("type", "7"), value: "10"}, asked(1, 1, ""), "0", "2 -1", nil},
+	{"acquire_rest", "1. half a permit", state{hash: hash("rate", "1.5"), value: "1"}, asked(1, 1, ""), "0", "4", nil},
+	{"acquire_rest", "1. an interval beyond 2^53", state{hash: hash("interval", "9007199254740994"), value: "1"}, asked(1, 1, ""), "0", "4", nil},
+	{"acquire_rest", "1. a keepAliveTime that PEXPIRE rejects", state{hash: hash("keepAliveTime", "1.5"), value: "10"}, asked(1, 1, ""), "0", "4", nil},
+
+	{"acquire_rest", "2. the server's clock", state{hash: hash(), value: "10"}, []any{1, 1, own(0, 1), ""}, "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}}}},
+	{"acquire_rest", "2. the server's clock, empty", state{hash: hash(), value: "10"}, []any{1, 1, own(0, 1), "", "", "", 0, "", ""}, "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}}}},
+
+	{"acquire_rest", "3. more than the rate", state{hash: hash(), value: "10"}, asked(11, 1, ""), "0", "3 10", nil},
+	{"acquire_rest", "3. one run exceeds the rate", state{hash: hash(), value: "10"}, asked(11, 1, "", "2 1", 0, "", ""), "0", "0 -1 0 8 now 10 1000 0 0 0 0 0 0 0 1",
+		&state{hash: hash(), value: "8", members: []member{{0, own(1, 2)}}}},
+
+	{"acquire_rest", "4. at the end of its interval a grant is back", state{hash: hash(), value: "0", members: []member{{-1000, java(3)}, {-999, m21("ab", 'a', 0, 7)}}},
+		asked(2, 1, ""), "0", "0 1 0 1 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash(), value: "1", members: []member{{-999, m21("ab", 'a', 0, 7)}, {0, own(0, 2)}}}},
+	{"acquire_rest", "4. what is shorter than any format counts for nothing", state{hash: hash(), value: "5", members: []member{{-2000, "short"}, {-1500, "fI  " + le32(5)}}},
+		asked(6, 1, ""), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash(), value: "4", members: []member{{0, own(0, 6)}}}},
+
+	{"acquire_rest", "4. what is reclaimed is not enough", state{hash: hash(), value: "0", members: []member{{-1500, java(2)}, {-400, m21("ab", 'a', 0, 8)}}},
+		asked(5, 1, ""), "0", "0 0 600 2 now 10 1000 0 0 1 8 0 0 0",
+		&state{hash: hash(), value: "2", members: []member{{-400, m21("ab", 'a', 0, 8)}}}},
+
+	{"acquire_rest", "5. another process waits, and stays", state{hash: hash(), value: "-1", members: []member{{-instant, tripwire("cd", 0, -100)}, {-400, java(10)}}},
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0",
+		fmt.Sprint("0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 0 1 0 0 0 0 1 ", tagCD, " 0"),
+		&state{hash: hash(), value: "-2", members: []member{{-instant, tripwire("cd", 0, -100)}, {-instant, tripwire("ab", 0, 0)}, {-400, java(10)}}}},
+	{"acquire_rest", "5. what is free is saved up for it", state{hash: hash(), value: "3", members: []member{{-instant, tripwire("cd", 128, -100)}, {-400, java(6)}}},
+		waits(1, "", fmt.Sprint("50 0 -1 ", tagAB, " 0 0")), "0",
+		fmt.Sprint("0 0 50 4 now 10 1000 0 0 0 0 0 0 0 1 0 0 1 0 0 0 0 1 ", tagCD, " 128"),
+		&state{hash: hash(), value: "2", members: []member{{-instant, tripwire("cd", 128, -100)}, {-instant, tripwire("ab", 0, 0)}, {-400, java(6)}}}},
+
+	{"acquire_rest", "6. two of three requests were granted", state{hash: hash(), value: "8", members: []member{{-100, own(0, 2)}}},
+		asked(1, 3, "replay"), "0", "0 2 0 8 now 10 1000 0 1 0 0 0 0 0", nil},
+	{"acquire_rest", "6. a release has made the grant smaller", state{hash: hash(), value: "9", members: []member{{-100, own(0, 1)}}},
+		asked(2, 1, "replay"), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0", nil},
+
+	{"acquire_rest", "7. a value that is none", state{hash: hash(), value: "x", members: []member{{-100, java(4)}}},
+		asked(2, 1, ""), "0", "0 0 0 0 now 10 1000 0 2 0 0 0 0 0", nil},
+	{"acquire_rest", "7. a value that INCRBY rejects, and that heal has left", state{hash: hash(), value: "5.0", members: []member{{-100, java(4)}}},
+		asked(2, 1, "healed"), "0", "0 0 900 0 now 10 1000 0 0 1 4 0 0 0", nil},
+	{"acquire_rest", "7. more than the rate", state{hash: hash(), value: "14", members: []member{{-100, java(4)}}},
+		asked(2, 1, ""), "0", "0 0 0 10 now 10 1000 0 2 0 0 0 0 0", nil},
+	{"acquire_rest", "7. more than the rate, that heal has left", state{hash: hash(), value: "14", members: []member{{-100, java(4)}}},
+		asked(2, 1, "healed"), "0", "0 1 0 8 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash(), value: "12", members: []member{{-100, java(4)}, {0, own(0, 2)}}}},
+	{"acquire_rest", "7. a walk goes on", state{hash: hash(), value: "0", members: []member{{-500, java(4)}, {-200, m21("ab", 'a', 0, 6)}}},
+		asked(5, 1, "", "", 0, "1 3", ""), "0", "0 0 800 0 now 10 1000 0 0 2 9 0 0 0", nil},
+
+	{"acquire_rest", "8. what expires before the end is to join", state{hash: hash("coolDown", at(5000)), value: "6", members: []member{{-400, java(4)}}},
+		asked(1, 1, ""), "0", "0 0 5000 6 now 10 1000 0 2 0 0 0 0 0", nil},
+	{"acquire_rest", "8. nothing is left to join", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, block(0, 10, true, "\x00\x00\x00")}}},
+		asked(1, 1, ""), "0", "0 0 5000 0 now 10 1000 0 0 0 0 0 0 0", nil},
+
+	{"acquire_rest", "9. the fields go", state{hash: hash("coolDown", at(-5), "reopenUntil", at(0)), value: "10"},
+		asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}}}},
+	{"acquire_rest", "9. it re-opens still", state{hash: hash("coolDown", at(-5), "reopenUntil", at(1)), value: "10"},
+		asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash("coolDown", at(-5), "reopenUntil", at(1)), value: "9", members: []member{{0, own(0, 1)}}}},
+
+	{"acquire_rest", "10. each permit takes a gap", state{hash: hash("minGap", "100"), value: "8", members: []member{{-50, java(2)}}},
+		asked(1, 1, ""), "0", "0 0 150 8 now 10 1000 0 0 0 0 0 100 0", nil},
+
+	{"acquire_rest", "11. as much as is granted", state{hash: hash(), value: "0", members: []member{{-1050, m21("ab", 'a', 0, 4)}, {-300, java(6)}}},
+		waits(1, "", fmt.Sprint("120 1 200 ", tagAB, " 0 0")), "0", "0 1 0 0 now 10 1000 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0",
+		&state{hash: hash(), value: "0", members: []member{{-1050, m21("ab", 'a', 0, 3)}, {-300, java(6)}, {0, own(0, 1)}}}},
+
+	{"acquire_rest", "12. one ahead of the clock", state{hash: hash(), value: "6", members: []member{{500, java(4)}}},
+		asked(7, 1, "mark"), "0", "0 0 0 6 now 10 1000 0 2 0 0 500 0 0", nil},
+	{"acquire_rest", "12. one that heal has left", state{hash: hash(), value: "6", members: []member{{500, java(4)}}},
+		asked(7, 1, "mark healed"), "0", "0 0 1000 6 now 10 1000 0 0 1 4 500 0 0", nil},
+	{"acquire_rest", "12. a mark whose time is up", state{hash: hash(), value: "6", members: []member{{500, marked(-1000, 4, "\x00va")}}},
+		asked(7, 1, ""), "0", "0 0 0 6 now 10 1000 0 2 0 0 500 0 0", nil},
+	{"acquire_rest", "12. a mark whose time is not up", state{hash: hash(), value: "6", members: []member{{500, marked(-999, 4, "\x00va")}}},
+		asked(7, 1, ""), "0", "0 0 1 6 now 10 1000 0 0 1 4 500 0 0", nil},
+	{"acquire_rest", "12. a block behind a grant", state{hash: hash(), value: "6", members: []member{{-200, java(2)}, {-100, block(0, 2, false, "\x00\x00\x00")}}},
+		asked(8, 1, ""), "0", "0 0 0 6 now 10 1000 0 2 0 0 0 0 0", nil},
+	{"acquire_rest", "12. permits were lost", state{hash: hash(), value: "3", members: []member{{-100, java(4)}}},
+		asked(1, 1, "check"), "0", "0 0 0 3 now 10 1000 0 2 0 0 0 0 0", nil},
+	{"acquire_rest", "12. there are too many", state{hash: hash(), value: "8", members: []member{{-100, java(4)}}},
+		asked(1, 1, "check"), "0", "0 0 0 8 now 10 1000 0 2 0 0 0 0 0", nil},
+	{"acquire_rest", "12. nothing is in use", state{hash: hash(), value: "3"}, asked(5, 1, ""), "0", "0 0 0 3 now 10 1000 0 2 0 0 0 0 0", nil},
+
+	{"acquire_rest", "13. no run behind one that does not fit", state{hash: hash(), value: "5", members: []member{{-600, java(5)}}},
+		asked(3, 1, "order", "4 1 1 1", 0, "", ""), "0", "0 1 400 2 now 10 1000 0 0 1 5 0 0 0 0 0",
+		&state{hash: hash(), value: "2", members: []member{{-600, java(5)}, {0, own(0, 3)}}}},
+	{"acquire_rest", "13. others may overtake", state{hash: hash(), value: "5", members: []member{{-600, java(5)}}},
+		asked(3, 1, "", "4 1 1 1", 0, "", ""), "0", "0 1 400 1 now 10 1000 0 0 1 5 0 0 0 0 1",
+		&state{hash: hash(), value: "1", members: []member{{-600, java(5)}, {0, own(0, 3)}, {0, own(2, 1)}}}},
+	{"acquire_rest", "13. nothing is taken", state{hash: hash(), value: "5", members: []member{{-600, java(5)}}},
+		asked(3, 1, "dry"), "0", "0 1 0 5 now 10 1000 0 0 0 0 0 0 0", nil},
+
+	{"acquire_rest", "14. until enough has come back", state{hash: hash(), value: "0", members: []member{{-600, java(4)}, {-100, m21("ab", 'a', 0, 6)}}},
+		asked(5, 2, ""), "0", "0 0 900 0 now 10 1000 0 0 2 10 0 0 0", nil},
+	{"acquire_rest", "14. permits were lost", state{hash: hash(), value: "1", members: []member{{-600, java(4)}}},
+		asked(6, 1, ""), "0", "0 0 400 1 now 10 1000 0 2 1 4 0 0 0", nil},
+
+	{"acquire_rest", "15. this process, Redisson, another one, a block", state{hash: hash("coolDown", at(-10), "reopenUntil", at(2000)), value: "0",
+		members: []member{{-300, m21("ab", 'a', 0, 3)}, {-200, m21("cd", 'a', 0, 2)}, {-100, java(4)}, {500, block(0, 1, false, "\x00\x00\x00")}}},
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 1")), "0",
+		fmt.Sprint("0 0 700 0 now 10 1000 0 0 1 3 0 0 0 700 0 0 1 3 4 2 1 0 ", tagCD),
+		&state{hash: hash("coolDown", at(-10), "reopenUntil", at(2000)), value: "-1", members: []member{{-instant, tripwire("ab", 0, 0)},
+			{-300, m21("ab", 'a', 0, 3)}, {-200, m21("cd", 'a', 0, 2)}, {-100, java(4)}, {500, block(0, 1, false, "\x00\x00\x00")}}}},
+
+	{"acquire_rest", "16. ours is planted anew", state{hash: hash(), value: "-1", members: []member{{-instant, tripwire("ab", 7, -2000)}, {-400, java(10)}}},
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 7 0")), "0", "0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 1 1 0 0 0 0 0",
+		&state{hash: hash(), value: "-1", members: []member{{-instant, tripwire("ab", 7, 0)}, {-400, java(10)}}}},
+	{"acquire_rest", "16. nobody waits any more", state{hash: hash(), value: "4", members: []member{{-instant, tripwire("ab", 0, -10)}, {-400, java(5)}}},
+		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0",
+		&state{hash: hash(), value: "4", members: []member{{-400, java(5)}, {0, own(0, 1)}}}},
+
+	{"acquire_rest", "17. added to what was there", state{hash: hash("minGap", "1"), value: "10"}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",
+		&state{hash: hash("minGap", "1"), value: "9", members: []member{{0, own(0, 1)}}}},
+	{"acquire_rest", "17. written anew", state{hash: hash("minGap", "1")}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",
+		&state{hash: hash("minGap", "1"), value: "9", members: []member{{0, own(0, 1)}}}},
+
+	{"acquire_rest", "18. keepAliveTime", state{hash: hash("keepAliveTime", "600000"), value: "10"}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 600000 0 0 0 0 0 1",
+		&state{hash: hash("keepAliveTime", "600000"), value: "9", members: []member{{0, own(0, 1)}},
+			ttls: [3]time.Duration{10 * time.Minute, 10 * time.Minute, 10 * time.Minute}}},
+	{"acquire_rest", "18. a call that takes nothing keeps nothing alive", state{hash: hash("keepAliveTime", "600000"), value: "5", members: []member{{-100, java(5)}}},
+		asked(1, 1, "dry"), "0", "0 1 0 5 now 10 1000 600000 0 0 0 0 0 0", nil},
+	{"acquire_rest", "18. the TTL of the hash", state{hash: hash(), value: "10", ttls: [3]time.Duration{20 * time.Minute}}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 0 1",
+		&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}},
+			ttls: [3]time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}}},
+	{"acquire_rest", "18. of a client that may not come back", state{hash: hash("type", "1"), value: "10"}, asked(1, 1, "", "", 3_600_000, "", ""), "1", "0 1 0 9 now 10 1000 0 0 0 0 0 0 0",
+		&state{hash: hash("type", "1"), value: "9", members: []member{{0, own(0, 1)}},
+			ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
+	{"acquire_rest", "18. renewed when half of it is gone", state{hash: hash("type", "1"), value: "6", members: []member{{-100, java(4)}},
+		ttls: [3]time.Duration{0, 40 * time.Minute, 40 * time.Minute}}, asked(7, 1, "", "", 3_600_000, "", ""), "1", "0 0 900 6 now 10 1000 0 0 1 4 0 0 0", nil},
+	{"acquire_rest", "18. it outlives a cool-down", state{hash: hash("keepAliveTime", "600000", "coolDown", at(3_600_000)), value: "0", members: []member{{3_599_000, block(0, 10, true, "\x00\x00\x00")}}},
+		asked(1, 1, ""), "0", "0 0 3600000 0 now 10 1000 600000 0 0 0 0 0 1",
+		&state{hash: hash("keepAliveTime", "600000", "coolDown", at(3_600_000)), value: "0", members: []member{{3_599_000, block(0, 10, true, "\x00\x00\x00")}},
+			ttls: [3]time.Duration{61 * time.Minute, 61 * time.Minute, 61 * time.Minute}}},
+
+	{"acquire_rest", "19. every run in its place", state{hash: hash(), value: "10"}, asked(1, 2, "", "3 2 11 1 2 1", 0, "", ""), "0",
+		"0 2 0 0 now 10 1000 0 0 0 0 0 0 0 2 -1 1",
+		&state{hash: hash(), value: "0", members: []member{{0, own(0, 2)}, {0, own(1, 6)}, {0, own(3, 2)}}}},
+}
+
+func TestAcquirePhases(t *testing.T) { check(t, restRows) }
+
+var phaseTitle = regexp.MustCompile(`(?m)^ *-- (\d+)\. ([^.]+)\.`)
+
+// acquirePhases returns the titles of the script's phases and the offsets at which they begin.
+func acquirePhases(t *testing.T, src string) (titles []string, begins []int) {
+	t.Helper()
+	for _, m := range phaseTitle.FindAllStringSubmatchIndex(src, -1) {
+		require.Equal(t, strconv.Itoa(len(titles)+1), src[m[2]:m[3]], "in order, without gaps")
+		titles = append(titles, src[m[4]:m[5]])
+		begins = append(begins, m[0])
+	}
+	require.NotEmpty(t, titles)
+	return titles, begins
+}
+
+// TestAcquireNeedsEachPhase removes one phase at a time from the script, and checks that a row of that phase then
+// fails.
+func TestAcquireNeedsEachPhase(t *testing.T) {
+	src := text("acquire_rest")
+	titles, begins := acquirePhases(t, src)
+	do := regexp.MustCompile(`(?m)^ *do$`)
+	inRedis(t, func(t *testing.T, run func(row *row, src string) error) {
+		for i, title := range titles {
+			rest := src[begins[i]:]
+			if i+1 < len(begins) {
+				rest = src[begins[i]:begins[i+1]]
+			}
+			at := do.FindStringIndex(rest)
+			require.NotNil(t, at, "phase %d, %s, is no block", i+1, title)
+			skipped := src[:begins[i]+at[0]] + "if false then" + src[begins[i]+at[1]:]
+			missed := slices.ContainsFunc(restRows, func(r row) bool {
+				return strings.HasPrefix(r.name, fmt.Sprint(i+1, ". ")) && run(&r, skipped) != nil
+			})
+			require.True(t, missed, "%d. %s: no row misses it", i+1, title)
+		}
+	})
+}
+
+// TestAcquirePhasesAreThoseOfTheProtocol checks that docs/design/protocol.md lists the same phases as the script.
+func TestAcquirePhasesAreThoseOfTheProtocol(t *testing.T) {
+	titles, _ := acquirePhases(t, text("acquire_rest"))
+	doc, err := os.ReadFile("../docs/design/protocol.md")
+	require.NoError(t, err)
+	_, list, ok := strings.Cut(string(doc), "\n**acquire_rest** of runs")
+	require.True(t, ok)
+	var documented []string
+	for _, m := range regexp.MustCompile(`(?m)^(\d+)\. \*\*([^*]+)\.\*\*`).FindAllStringSubmatch(list, -1) {
+		documented = append(documented, m[2])
+		require.Equal(t, strconv.Itoa(len(documented)), m[1])
+	}
+	require.Equal(t, titles, documented)
+}

@@ -1,0 +1,127 @@
+package scripts
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestMarksAreSpentWhateverTheirScore checks that the permits of a mark are back an interval after it was first seen,
+// whether its score still lies ahead of the clock or no longer does, and for a caller that takes permits ahead of their
+// return, too.
+func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
+	const hour, vvv, www = 3_600_000, "vvv", "www"
+	wants := func(permits, held int64) []any { return []any{permits, own(0, held), held, "", now, 0, "me"} }
+	grant := func(letter byte, permits int64) string { return m21("cd", letter, 0, permits) }
+	set := func(ahead, value string, members ...member) state {
+		return state{hash: hash(), ahead: ahead, value: value, members: members}
+	}
+	then := func(ahead, value string, members ...member) *state { return after(set(ahead, value, members...)) }
+	mine, pause := "me "+at(1000)+" 0", "0 "+at(1000)+" 0"
+	var many, rest []member
+	for i := range 130 {
+		many = append(many, member{hour + int64(i), marked(-1000, 1, fmt.Sprintf("%03d", i))})
+	}
+	rest = append(rest, member{0, own(0, 200)}, many[128], many[129])
+	var passed []member
+	for _, m := range many {
+		passed = append(passed, member{-100, m.member})
+	}
+	for i := range 70 {
+		passed = append(passed, member{-50, marked(-1000, 1, fmt.Sprintf("_%02d", i))})
+	}
+	large := func(s *state) *state {
+		s.hash["rate"] = "200"
+		return s
+	}
+	check(t, []row{
+		{"acquire_rest", "14. heal comes first", set("", "6", member{-100, marked(-1000, 4, vvv)}),
+			asked(7, 1, ""), "0", "0 0 1 6 now 10 1000 0 2 1 4 0 0 0", nil},
+		{"acquire_rest", "14. of callers that wait", set("", "6", member{-100, marked(-1000, 4, vvv)}),
+			waits(7, "order", fmt.Sprint("120 0 -1 ", tagAB, " 0 0")), "0", "0 0 120 6 now 10 1000 0 2 1 4 0 0 0 120 0 0 1 0 0 0 0 0",
+			then("", "5", member{-instant, tripwire("ab", 0, 0)}, member{-100, marked(-1000, 4, vvv)})},
+		{"acquire_rest", "14. a moment too early", set("", "6", member{-100, marked(-999, 4, vvv)}),
+			asked(7, 1, ""), "0", "0 0 1 6 now 10 1000 0 0 1 4 0 0 0", nil},
+		{"heal", "behind a grant", set("", "2", member{-300, grant('a', 4)}, member{-100, marked(-1000, 4, vvv)}),
+			healed(""), "0", "0 1 0 0 0 0", then("", "6", member{-300, grant('a', 4)})},
+		{"heal", "192 in a call", *large(then("", "0", passed...)),
+			healed(""), "0", "0 0 0 0 0 0 192 0   -1 0", large(then("", "192", passed[192:]...))},
+		{"available", "", set("", "6", member{-100, marked(-1000, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 10 now", nil},
+		{"available", "a moment too early", set("", "6", member{-100, marked(-999, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 6 now", nil},
+		{"available", "ahead", set("", "6", member{hour, marked(-1000, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 10 now", nil},
+		{"reserve", "the score has passed", set("", "6", member{-100, marked(-1000, 4, vvv)}),
+			wants(7, 0), "0", "0 7 10 1000 0 0 1 0", then(pause, "3", member{0, own(0, 7)})},
+		{"reserve", "the score is ahead", set("", "6", member{hour, marked(-1000, 4, vvv)}),
+			wants(7, 0), "0", "0 7 10 1000 0 0 1 0", then(pause, "3", member{0, own(0, 7)})},
+		{"reserve", "no more than it wants", set("", "6", member{-100, marked(-1000, 2, vvv)}, member{hour, marked(-1000, 2, www)}),
+			wants(7, 0), "0", "0 7 10 1000 0 0 1 0", then(pause, "1", member{0, own(0, 7)}, member{hour, marked(-1000, 2, www)})},
+		{"reserve", "what lacked has come back", set(mine, "-1", member{-900, own(0, 7)}, member{-100, marked(-1000, 4, vvv)}),
+			wants(7, 7), "0", "0 7 10 1000 0 0 1 0", then(pause, "3", member{0, own(0, 7)})},
+		{"reserve", "it waits for the mark and not for the score", set("", "6", member{-100, marked(-900, 4, vvv)}),
+			wants(7, 0), "0", "0 7 10 1000 1 100 1 0", then(mine, "-1", member{-100, marked(-900, 4, vvv)}, member{0, own(0, 7)})},
+		{"reserve", "so it does if the score is ahead", set("", "6", member{hour, marked(-900, 4, vvv)}),
+			wants(7, 0), "0", "0 7 10 1000 1 100 1 0", then(mine, "-1", member{0, own(0, 7)}, member{hour, marked(-900, 4, vvv)})},
+		{"reserve", "the clock was set back", set("", "6", member{hour, marked(900, 4, vvv)}),
+			wants(7, 0), "0", "0 7 10 1000 1 1000 1 0", then(mine, "-1", member{0, own(0, 7)}, member{hour, marked(900, 4, vvv)})},
+		{"reserve", "the expired and the spent count once", set("", "0", member{-1000, own(0, 5)},
+			member{-1000, marked(-2000, 3, vvv)}, member{-100, grant('a', 2)}),
+			wants(10, 5), "0", "0 10 10 1000 2 900 1 0", then(mine, "-2", member{-100, grant('a', 2)}, member{0, own(0, 10)})},
+		{"reserve", "128 in a call", *large(then("", "0", many...)),
+			wants(200, 0), "0", "0 200 200 1000 72 1 1 0", large(then(mine, "-72", rest...))},
+	})
+}
+
+// TestWhoTakesPermitsAheadFirst checks in which order callers take permits ahead of their return: whoever has waited longest
+// comes first, and by name of those that have waited as long, until the first begins or says that nobody is to come before it.
+func TestWhoTakesPermitsAheadFirst(t *testing.T) {
+	const stand = "stand"
+	ago := func(d int) int64 { return int64(instant - d) }
+	entry := func(name string, end int, since int64) string { return fmt.Sprint(name, " ", instant+end, " ", since) }
+	set := func(ahead string) state {
+		return state{hash: hash(), ahead: ahead, value: "0", members: []member{{-100, java(10)}}}
+	}
+	arrives := func(words string, since int64) []any { return []any{4, own(0, 0), 0, words, now, 0, "me", since} }
+	var rows []row
+	for _, c := range []struct {
+		name   string
+		before string
+		args   []any
+		reply  string // lacking, wait, place and since
+		after  string
+	}{
+		{"nobody else", "", arrives(stand, -50), fmt.Sprint("4 900 1 ", ago(50)), entry("me", 1000, ago(50))},
+		{"behind one who has waited longer", entry("a", 500, ago(60)), arrives(stand, -50),
+			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
+		{"before one who has waited less", entry("a", 500, ago(40)), arrives(stand, ago(50)),
+			fmt.Sprint("4 900 1 ", ago(50)), entry("me", 1000, ago(50)) + " " + entry("a", 500, ago(40))},
+		{"as long, by name", entry("a", 500, ago(50)) + " " + entry("z", 500, ago(50)), arrives(stand, ago(50)),
+			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(50)) + " " + entry("me", 1000, ago(50)) + " " + entry("z", 500, ago(50))},
+		{"behind one before whom nobody comes", entry("a", 500, 0), arrives(stand, ago(50)),
+			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, 0) + " " + entry("me", 1000, ago(50))},
+		{"behind a pause", entry("0", 500, 0), arrives(stand, ago(50)),
+			fmt.Sprint("4 500 2 ", ago(50)), entry("0", 500, 0) + " " + entry("me", 1000, ago(50))},
+		{"one whose entry has ended", entry("a", 0, 0), arrives(stand, -50), fmt.Sprint("4 900 1 ", ago(50)), entry("me", 1000, ago(50))},
+		{"the first claims its place", entry("me", 500, ago(50)) + " " + entry("a", 500, ago(40)), arrives(stand, 0),
+			"4 900 1 0", entry("me", 1000, 0) + " " + entry("a", 500, ago(40))},
+		{"another cannot", entry("a", 500, ago(60)) + " " + entry("me", 500, ago(50)), arrives(stand, 0),
+			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
+		{"what was claimed goes back", entry("me", 500, 0) + " " + entry("a", 500, ago(60)), arrives(stand, ago(50)),
+			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
+		{"whoever leaves", entry("a", 500, 0) + " " + entry("me", 500, ago(50)), []any{0, own(0, 0), 0, "", now, 0, "me", 0},
+			"0 0 0 0", entry("a", 500, 0)},
+	} {
+		rows = append(rows, row{"reserve", c.name, set(c.before), c.args, "0", "0 0 10 1000 " + c.reply, after(set(c.after))})
+	}
+	check(t, rows)
+}
+
+// TestGapBelowZeroIsNone checks that a minGap that somebody wrote by hand keeps nobody from taking permits ahead, if it is
+// below 0 and so is no gap.
+func TestGapBelowZeroIsNone(t *testing.T) {
+	for _, gap := range []string{"", "0", "-5"} {
+		before := state{hash: hash("minGap", gap), value: "0", members: []member{{-100, java(10)}}}
+		then := before
+		then.value, then.members = "-4", []member{{-100, java(10)}, {0, own(0, 4)}}
+		then.ahead = "a " + at(1000) + " 0"
+		check(t, []row{{"reserve", gap, before, []any{4, own(0, 0), 0, "", now, 0, "a"}, "0", "0 4 10 1000 4 900 1 0", &then}})
+	}
+}

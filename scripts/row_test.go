@@ -1,0 +1,211 @@
+package scripts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// The tests in this folder run the scripts, each row on a state of the keys that it names, and compare the reply and the state
+// that the call leaves.
+
+// instant is the instant of a call, in milliseconds since the epoch. The instants of a row are relative to it.
+const instant = 1_700_000_000_000
+
+// A state is the content of the keys of one limiter.
+type state struct {
+	hash    map[string]string
+	value   string // "" if absent
+	members []member
+	ahead   string           // who takes permits ahead; "" if absent
+	ttls    [3]time.Duration // of the hash, value and members, 0 for none; rounded up to minutes
+}
+
+// A member is a member whose score is at milliseconds after the call.
+type member struct {
+	at     int64
+	member string
+}
+
+// A row is one call of a script: the state before it, its arguments, its reply, and the state after it. The name of a row of
+// acquire_rest begins with the number of the phase that it is about.
+type row struct {
+	script string
+	name   string
+	before state
+	args   []any // without the type; now stands for the instant
+	typ    string
+	reply  string
+	after  *state // nil if the call changes nothing
+}
+
+// keys are the keys of one row. Each row has its own.
+type keys [4]string
+
+// put sets the keys to the state s, with scores relative to base.
+func (k keys) put(ctx context.Context, rdb *redis.Client, s state, base int64) error {
+	pipe := rdb.Pipeline()
+	pipe.Del(ctx, k[:]...)
+	pipe.HSet(ctx, k[0], s.hash)
+	if s.value != "" {
+		pipe.Set(ctx, k[1], s.value, 0)
+	}
+	if s.ahead != "" {
+		pipe.Set(ctx, k[3], s.ahead, 0)
+	}
+	for _, m := range s.members {
+		pipe.ZAdd(ctx, k[2], redis.Z{Score: float64(base + m.at), Member: m.member})
+	}
+	for i, ttl := range s.ttls {
+		if ttl > 0 {
+			pipe.PExpire(ctx, k[i], ttl)
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
+// text returns the state in a form that can be compared and read.
+func (s state) text() string {
+	var b strings.Builder
+	for _, f := range slices.Sorted(maps.Keys(s.hash)) {
+		fmt.Fprintf(&b, "%s %s\n", f, s.hash[f])
+	}
+	fmt.Fprintf(&b, "value %q\n", s.value)
+	members := slices.Clone(s.members)
+	slices.SortFunc(members, func(m, n member) int {
+		if m.at != n.at {
+			return int(m.at/2 - n.at/2 + m.at%2 - n.at%2)
+		}
+		return strings.Compare(m.member, n.member)
+	})
+	for _, m := range members {
+		fmt.Fprintf(&b, "%d %q\n", m.at, m.member)
+	}
+	fmt.Fprintf(&b, "ahead %q, TTLs %v\n", s.ahead, s.ttls)
+	return b.String()
+}
+
+// get reads the keys. Scores are relative to base.
+func (k keys) get(ctx context.Context, rdb *redis.Client, base int64) (state, error) {
+	var s state
+	pipe := rdb.Pipeline()
+	fields, value, members := pipe.HGetAll(ctx, k[0]), pipe.Get(ctx, k[1]), pipe.ZRangeWithScores(ctx, k[2], 0, -1)
+	ahead := pipe.Get(ctx, k[3])
+	var ttls [3]*redis.DurationCmd
+	for i := range ttls {
+		ttls[i] = pipe.PTTL(ctx, k[i])
+	}
+	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil {
+		return s, err
+	}
+	s.hash, s.value, s.ahead = fields.Val(), value.Val(), ahead.Val()
+	for _, z := range members.Val() {
+		s.members = append(s.members, member{int64(z.Score) - base, z.Member.(string)})
+	}
+	for i, ttl := range ttls {
+		if d := ttl.Val(); d > 0 {
+			s.ttls[i] = (d + time.Minute - 1).Truncate(time.Minute)
+		}
+	}
+	return s, nil
+}
+
+// run makes the call with src as the text of the script, and returns how the outcome differs from the row.
+func (row *row) run(ctx context.Context, rdb *redis.Client, src string, k keys) error {
+	n, times := 3, 1
+	switch row.script {
+	case "reserve":
+		n = 4
+	case "acquire_all":
+		times = 6 // unused places repeat a key
+	}
+	base, clock := int64(instant), strings.HasPrefix(row.name, "2. ")
+	args := []any{row.typ}
+	for _, a := range row.args {
+		if a == now {
+			a = base
+		}
+		args = append(args, a)
+	}
+	began := rdb.Time(ctx).Val().UnixMilli()
+	if err := k.put(ctx, rdb, row.before, base); err != nil {
+		return err
+	}
+	raw, err := rdb.Eval(ctx, src, slices.Repeat(k[:n], times), args...).Result()
+	if err != nil {
+		return err
+	}
+	list, ok := raw.([]any)
+	if !ok {
+		list = []any{raw}
+	}
+	if clock {
+		n, ok := list[4].(int64)
+		if ended := rdb.Time(ctx).Val().UnixMilli(); !ok || n < began || n > ended {
+			return fmt.Errorf("it is %v, from %d to %d", list[4], began, ended)
+		}
+		base = n
+	}
+	var reply []string
+	for i, v := range list {
+		if i == strings.Count(row.reply[:max(0, strings.Index(row.reply, now))], " ") && v == base {
+			v = now
+		}
+		reply = append(reply, fmt.Sprint(v))
+	}
+	if got := strings.Join(reply, " "); got != row.reply {
+		return fmt.Errorf("the reply is\n%s, want\n%s", got, row.reply)
+	}
+	want := row.after
+	if want == nil {
+		want = &row.before
+	}
+	got, err := k.get(ctx, rdb, base)
+	if err != nil {
+		return err
+	}
+	if got.text() != want.text() {
+		return fmt.Errorf("the state is\n%swant\n%s", got.text(), want.text())
+	}
+	return nil
+}
+
+// inRedis runs f with a function that runs rows, each on keys of its own.
+func inRedis(t *testing.T, f func(t *testing.T, run func(row *row, src string) error)) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		name, n := redistest.Key(t), 0
+		f(t, func(row *row, src string) error {
+			n++
+			prefix := fmt.Sprintf("{%s}:%d", name, n)
+			k := keys{prefix, prefix + ":v", prefix + ":p", prefix + ":a"}
+			defer rdb.Del(t.Context(), k[:]...)
+			return row.run(t.Context(), rdb, src, k)
+		})
+	})
+}
+
+// check runs the rows.
+func check(t *testing.T, rows []row) {
+	t.Helper()
+	inRedis(t, func(t *testing.T, run func(row *row, src string) error) {
+		for i := range rows {
+			require.NoError(t, run(&rows[i], text(rows[i].script)), "%s: %s", rows[i].script, rows[i].name)
+		}
+	})
+}
+
+// text returns the source of a script.
+func text(name string) string { return dispatch.Source(os.DirFS(".."), name) }

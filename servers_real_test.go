@@ -1,0 +1,663 @@
+package ratelimiter
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A patient is a limiter of ten permits an hour, one of which is granted, on a server of its own that can be
+// made to reject commands.
+type patient struct {
+	t     *testing.T
+	ctx   context.Context
+	s     *redistest.Server
+	dir   string
+	admin *redis.Client
+	rdb   *redis.Client
+	watch *watch
+	c     *Client
+	l     *RateLimiter
+}
+
+func newPatient(t *testing.T, opts ...func(*redis.Options)) *patient {
+	t.Helper()
+	p := &patient{t: t, ctx: context.Background(), dir: filepath.Join(t.TempDir(), "data")}
+	require.NoError(t, os.Mkdir(p.dir, 0o700))
+	p.s = redistest.Start(t, "--dir", p.dir, "--save", "3600", "1000000", "--enable-debug-command", "yes")
+	p.admin = p.s.Client(t, func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = -1, -1 })
+	p.rdb = p.s.Client(t, opts...)
+	p.watch = watched(p.rdb)
+	p.c = newClient(t, p.rdb)
+	t.Cleanup(func() { _ = p.c.Close() })
+	p.l = p.c.RateLimiter("patient")
+	require.NoError(t, p.l.SetRate(p.ctx, overall(10, time.Hour)))
+	p.granted(1)
+	return p
+}
+
+func (p *patient) granted(permits int64) {
+	p.t.Helper()
+	r, err := p.l.Allow(p.ctx, permits)
+	require.NoError(p.t, err)
+	require.True(p.t, r.Granted)
+}
+
+// do does not end the test, because goroutines of the engine call it, too.
+func (p *patient) do(args ...any) { assert.NoError(p.t, p.admin.Do(p.ctx, args...).Err(), "%v", args) }
+
+// says polls until PING gets that reply.
+func (p *patient) says(answer string) {
+	p.t.Helper()
+	soon(p.t, answer, func() bool {
+		return redis.HasErrorPrefix(p.admin.Ping(p.ctx).Err(), answer)
+	})
+}
+
+// parameter sets a parameter, and returns a function that sets it back.
+func parameter(name, bad, good string) func(p *patient) func() {
+	return func(p *patient) func() {
+		p.do("CONFIG", "SET", name, bad)
+		return func() { p.do("CONFIG", "SET", name, good) }
+	}
+}
+
+// rejections make a server reject what it would do at another time. Each returns a function that ends it.
+var rejections = map[string]func(p *patient) (end func()){
+	"OOM": parameter("maxmemory", "1", "0"),
+	"NOREPLICAS": func(p *patient) func() {
+		redistest.Since(p.t, 6, 2, "NOREPLICAS in a script")
+		return parameter("min-replicas-to-write", "1", "0")(p)
+	},
+	"READONLY": func(p *patient) func() {
+		p.do("REPLICAOF", "127.0.0.1", "1") // nothing listens there, so the data stays
+		return func() { p.do("REPLICAOF", "NO", "ONE") }
+	},
+	"MASTERDOWN": func(p *patient) func() {
+		p.do("CONFIG", "SET", "replica-serve-stale-data", "no")
+		p.do("REPLICAOF", "127.0.0.1", "1")
+		return func() { p.do("REPLICAOF", "NO", "ONE") }
+	},
+	"MISCONF": func(p *patient) func() {
+		p.do("CONFIG", "SET", "stop-writes-on-bgsave-error", "yes")
+		assert.NoError(p.t, os.RemoveAll(p.dir)) // the server's working directory, so it cannot create files
+		if !failedSave(p) {
+			p.do("BGSAVE")
+			soon(p.t, "a failed save", func() bool { return failedSave(p) })
+		}
+		return func() { p.do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no") }
+	},
+	"BUSY": func(p *patient) func() {
+		p.do("CONFIG", "SET", "lua-time-limit", "1")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = p.admin.Eval(p.ctx, "while true do end", nil).Err()
+		}()
+		p.says("BUSY")
+		return func() { p.do("SCRIPT", "KILL"); <-ended }
+	},
+	"LOADING": func(p *patient) func() {
+		redistest.Since(p.t, 7, 0, "loading-process-events-interval-bytes")
+		p.do("DEBUG", "POPULATE", "3000", "key", "100")
+		p.do("CONFIG", "SET", "key-load-delay", "1000") // µs
+		p.do("CONFIG", "SET", "loading-process-events-interval-bytes", "1024")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.do("DEBUG", "RELOAD")
+		}()
+		p.says("LOADING")
+		return func() { p.do("CONFIG", "SET", "key-load-delay", "0"); <-ended }
+	},
+}
+
+// isReply reports whether err is the error reply that begins with a word. Redis before 7.0 puts the name of the script and
+// the queue before an error that a command of the script had.
+func isReply(err error, word string) bool {
+	return redis.HasErrorPrefix(err, word) || strings.Contains(err.Error(), ": -"+word+" ") || strings.Contains(err.Error(), ": "+word+" ")
+}
+
+func failedSave(p *patient) bool {
+	return strings.Contains(p.admin.Info(p.ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
+}
+
+// Redis rejects for a while. If it rejects once, no caller notices. If it rejects for longer, callers that do
+// not wait get the reason, and callers that wait still do not notice. A rejection takes no permits.
+func TestRejectionsOfRealServers(t *testing.T) {
+	redistest.NeedReal(t)
+	tests := map[string]func(*testing.T){}
+	for name, begin := range rejections {
+		tests[name] = func(t *testing.T) { rejectedAndCured(t, newPatient(t), name, begin) }
+	}
+	abreast(t, tests)
+}
+
+func rejectedAndCured(t *testing.T, p *patient, says string, begin func(p *patient) func()) {
+	for i, call := range []func() error{
+		func() error { _, err := p.l.Allow(p.ctx, 1); return err },
+		func() error { return p.l.Acquire(p.ctx, 1) },
+	} {
+		end := begin(p)
+		p.watch.cure.Store(&end)
+		require.NoError(t, call(), "sent again")
+		require.EqualValues(t, i+1, p.watch.failed.Load())
+		require.NoError(t, accounts(p.admin, p.l, 10, int64(2+i)))
+	}
+
+	looks := newClient(t, p.rdb, WithRecheck(20*time.Millisecond)) // another process, whose waiter asks while Redis rejects
+	defer looks.Close()
+	full := looks.RateLimiter("full")
+	require.NoError(t, full.SetRate(p.ctx, overall(1, time.Hour)))
+	require.NoError(t, full.Acquire(p.ctx, 1))
+	waits, sleeps := make(chan error, 1), make(chan error, 1)
+	go func() { sleeps <- full.Acquire(p.ctx, 1) }()
+	soon(t, "a waiter that has been rejected", func() bool { return asleep(full) == 1 })
+	end := begin(p)
+	go func() { waits <- p.l.Acquire(p.ctx, 2) }()
+	for range 2 {
+		_, err := p.l.Allow(p.ctx, 3)
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, p.l.Name())
+		var re redis.Error
+		require.ErrorAs(t, err, &re)
+		require.True(t, isReply(re, says), "%v", re)
+	}
+	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(2+retry.MaxAttempts))
+	require.Empty(t, waits)
+	end()
+	cured := time.Now()
+	require.NoError(t, inTime(t, waits))
+	t.Log("served", time.Since(cured), "after the end")
+	p.granted(1)
+	require.NoError(t, accounts(p.admin, p.l, 10, 6))
+	require.Empty(t, sleeps)
+	soon(t, "the other process finds that Redis is back", func() bool { return full.Release(p.ctx, 1) == nil })
+	require.NoError(t, inTime(t, sleeps))
+	require.NoError(t, accounts(p.admin, full, 1, 1))
+}
+
+// Redis that is out of memory lets a script go on that began by freeing something. Then the grant counts.
+func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
+	redistest.NeedReal(t)
+	p := newPatient(t)
+	key := p.l.redis.Keys.Permits[Overall]
+	member := p.admin.ZRange(p.ctx, key, 0, -1).Val()[0]
+	p.do("ZINCRBY", key, "-3600000", member) // an hour ago: its permit is back
+	p.do("CONFIG", "SET", "maxmemory", "1")
+	p.granted(10)
+	_, err := p.l.Allow(p.ctx, 1)
+	require.NoError(t, err, "a rejection writes nothing")
+	p.do("CONFIG", "SET", "maxmemory", "0")
+	require.NoError(t, accounts(p.admin, p.l, 10, 10))
+}
+
+// An error that would not change however often the call is sent goes at once to every caller, unchanged.
+func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
+	redistest.NeedReal(t)
+	tests := map[string]func(*testing.T){}
+	for says, c := range map[string]struct{ begin, end func(p *patient) }{
+		"NOPERM": {
+			func(p *patient) { p.do("ACL", "SETUSER", "default", "-evalsha", "-eval") },
+			func(p *patient) { p.do("ACL", "SETUSER", "default", "+evalsha", "+eval") },
+		},
+		"WRONGPASS": {
+			func(p *patient) {
+				p.do("CONFIG", "SET", "requirepass", "another")
+				p.do("CLIENT", "KILL", "TYPE", "normal") // not the connection that asks
+			},
+			func(p *patient) { p.do("CONFIG", "SET", "requirepass", "") },
+		},
+		"WRONGTYPE": {
+			func(p *patient) {
+				p.do("RENAME", p.l.redis.Keys.Permits[Overall], "{patient}aside")
+				p.do("SET", p.l.redis.Keys.Permits[Overall], "a string")
+			},
+			func(p *patient) { p.do("RENAME", "{patient}aside", p.l.redis.Keys.Permits[Overall]) },
+		},
+	} {
+		tests[says] = func(t *testing.T) {
+			if says == "NOPERM" {
+				redistest.Since(t, 6, 0, "ACL")
+			}
+			if says == "WRONGPASS" {
+				redistest.Since(t, 6, 0, "the reply "+says)
+			}
+			var opts []func(*redis.Options)
+			if says == "WRONGPASS" {
+				opts = append(opts, func(o *redis.Options) { o.Password = "some" }) // a server without a password accepts any
+			}
+			p := newPatient(t, opts...)
+			c.begin(p)
+			for i, call := range []func() error{
+				func() error { _, err := p.l.Allow(p.ctx, 1); return err },
+				func() error { _, err := p.l.TryAcquire(p.ctx, 1, time.Minute); return err },
+				func() error { return p.l.Acquire(p.ctx, 1) },
+			} {
+				err := call()
+				require.NotErrorIs(t, err, ErrUnavailable)
+				require.ErrorContains(t, err, says)
+				require.ErrorContains(t, err, p.l.Name())
+				var re redis.Error
+				require.ErrorAs(t, err, &re)
+				require.True(t, isReply(re, says), "%v", re)
+				require.EqualValues(t, i+1, p.watch.failed.Load(), "sent once")
+			}
+			c.end(p)
+			p.granted(1)
+			require.NoError(t, accounts(p.admin, p.l, 10, 2))
+		}
+	}
+	tests["no password"] = func(t *testing.T) {
+		redistest.Since(t, 6, 0, "a new password that leaves connections alone")
+		p := newPatient(t)
+		p.do("CONFIG", "SET", "requirepass", "some")
+		p.do("CLIENT", "KILL", "TYPE", "normal")
+		_, err := p.l.Allow(p.ctx, 1)
+		// To a command of more than ten words Redis since 6.2 does not say NOAUTH.
+		require.Regexp(t, "unauthenticated|NOAUTH", err.Error())
+		var re redis.Error
+		require.ErrorAs(t, err, &re)
+		require.NotErrorIs(t, err, ErrUnavailable)
+		require.NoError(t, accounts(p.admin, p.l, 10, 1))
+	}
+	tests["closed by its owner"] = func(t *testing.T) {
+		p := newPatient(t)
+		require.NoError(t, p.rdb.Close())
+		for range 2 {
+			_, err := p.l.Allow(p.ctx, 1)
+			require.ErrorIs(t, err, redis.ErrClosed)
+			require.NotErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, p.l.Acquire(p.ctx, 1), redis.ErrClosed)
+		}
+		require.NoError(t, accounts(p.admin, p.l, 10, 1))
+	}
+	abreast(t, tests)
+}
+
+// impatient gives up quickly on a server that does not reply or does not accept.
+func impatient(o *redis.Options) {
+	o.ReadTimeout, o.DialTimeout, o.DialerRetries = 400*time.Millisecond, 400*time.Millisecond, 1
+}
+
+// Connections hang, break, or cannot be made.
+func TestConnectionsOfRealServers(t *testing.T) {
+	redistest.NeedReal(t)
+	abreast(t, map[string]func(*testing.T){
+		"paused by CLIENT PAUSE": func(t *testing.T) {
+			redistest.Since(t, 6, 2, "CLIENT UNPAUSE")
+			p := newPatient(t, impatient)
+			hangs(p, func() { p.do("CLIENT", "PAUSE", "60000", "WRITE") }, func() { p.do("CLIENT", "UNPAUSE") })
+			require.NoError(t, accounts(p.admin, p.l, 10, 3), "Redis drops what it had not begun")
+		},
+		"paused by SIGSTOP": func(t *testing.T) {
+			p := newPatient(t, impatient)
+			hangs(p, p.s.Pause, p.s.Resume)
+			require.NoError(t, accounts(p.admin, p.l, 10, 3+1), "Redis runs what it was sent, each but once")
+		},
+		"killed in flight":  killedInFlight,
+		"a server restarts": restarts,
+		"the pool is empty": poolIsEmpty,
+		"too many clients":  tooManyClients,
+		"SCRIPT FLUSH":      flushed,
+	})
+}
+
+// hangs asks a server that does not reply for one permit, which is not granted, and for two, which are granted
+// when the server goes on.
+func hangs(p *patient, pause, goOn func()) {
+	t, served := p.t, make(chan error, 1)
+	var conns [2 * retry.MaxAttempts]*redis.Conn // a connection made in the meantime gets no further than HELLO
+	for i := range conns {
+		conns[i] = p.rdb.Conn()
+		soon(t, "a connection", func() bool {
+			if conns[i].Ping(p.ctx).Err() == nil {
+				return true
+			}
+			_ = conns[i].Close()
+			conns[i] = p.rdb.Conn()
+			return false
+		})
+	}
+	for _, c := range conns {
+		require.NoError(t, c.Close())
+	}
+	pause()
+	go func() { served <- p.l.Acquire(p.ctx, 2) }()
+	_, err := p.l.Allow(p.ctx, 1)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(retry.MaxAttempts+1))
+	require.Empty(t, served)
+	goOn()
+	require.NoError(t, inTime(t, served))
+}
+
+// An operator, or a proxy, kills connections all the time. Callers that wait a little get no error.
+func killedInFlight(t *testing.T) {
+	p := newPatient(t)
+	require.NoError(t, p.l.SetRate(p.ctx, overall(10_000, time.Hour)))
+	ctx, cancel := context.WithCancel(p.ctx)
+	var killing, callers sync.WaitGroup
+	killing.Go(func() {
+		for ctx.Err() == nil {
+			p.do("CLIENT", "KILL", "TYPE", "normal")
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	for range 8 {
+		callers.Go(func() {
+			for range 250 {
+				if err := p.l.Acquire(p.ctx, 1); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	cancel()
+	killing.Wait()
+	require.Positive(t, p.watch.failed.Load(), "connections broke in flight")
+	t.Log(p.watch.failed.Load(), "of", p.watch.sent.Load(), "scripts failed")
+	require.NoError(t, accounts(p.admin, p.l, 10_000, 2000))
+}
+
+func restarts(t *testing.T) {
+	p := newPatient(t, impatient)
+	p.do("CONFIG", "SET", "appendfsync", "always")
+	p.do("SAVE")
+	p.s.Kill()
+	_, err := p.l.Allow(p.ctx, 1)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	var op *net.OpError
+	require.ErrorAs(t, err, &op)
+	require.Equal(t, "dial", op.Op)
+	served := make(chan error, 1)
+	go func() { served <- p.l.Acquire(p.ctx, 1) }()
+	p.s.Restart()
+	require.NoError(t, inTime(t, served))
+	p.granted(1)
+	require.NoError(t, accounts(p.admin, p.l, 10, 3))
+}
+
+// A pool that is too small is a fault of this process. It does not make others wait.
+func poolIsEmpty(t *testing.T) {
+	p := newPatient(t, func(o *redis.Options) { o.PoolSize, o.PoolTimeout = 1, 30*time.Millisecond })
+	held := p.rdb.Conn()
+	require.NoError(t, held.Ping(p.ctx).Err())
+	served := make(chan error, 1)
+	go func() { served <- p.l.Acquire(p.ctx, 1) }()
+	_, err := p.l.Allow(p.ctx, 1)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, redis.ErrPoolTimeout)
+	require.False(t, p.l.handle.Health().Down(), "Redis is there")
+	require.NoError(t, held.Close())
+	require.NoError(t, inTime(t, served))
+	p.granted(1) // not before, because the other may hold the connection for longer than the pool waits
+	require.NoError(t, accounts(p.admin, p.l, 10, 3))
+}
+
+func tooManyClients(t *testing.T) {
+	p := newPatient(t, impatient)
+	one := p.s.Client(t, func(o *redis.Options) { o.PoolSize, o.MaxRetries = 1, -1 })
+	do := func(args ...any) { require.NoError(t, one.Do(p.ctx, args...).Err(), "%v", args) }
+	do("CONFIG", "SET", "maxclients", "1")
+	do("CLIENT", "KILL", "TYPE", "normal")
+	served := make(chan error, 1)
+	go func() { served <- p.l.Acquire(p.ctx, 1) }()
+	_, err := p.l.Allow(p.ctx, 1)
+	// Redis reports why and hangs up; a client that writes quickly sees only the latter.
+	require.ErrorIs(t, err, ErrUnavailable)
+	t.Log(err)
+	require.Empty(t, served)
+	do("CONFIG", "SET", "maxclients", "1000")
+	require.NoError(t, inTime(t, served))
+	p.granted(1)
+	require.NoError(t, accounts(one, p.l, 10, 3))
+}
+
+// A hundred thousand acquires succeed while the script cache is emptied all the time.
+func flushed(t *testing.T) {
+	p := newPatient(t)
+	require.NoError(t, p.l.SetRate(p.ctx, overall(200_000, time.Hour)))
+	ctx, cancel := context.WithCancel(p.ctx)
+	var flushing, callers sync.WaitGroup
+	flushes, granted := 0, atomic.Int64{}
+	flushing.Go(func() {
+		for ; ctx.Err() == nil; flushes++ {
+			p.do("SCRIPT", "FLUSH")
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	for range 100 {
+		callers.Go(func() {
+			for range 1000 {
+				if ok, err := p.l.TryAcquire(p.ctx, 1, 0); err != nil {
+					t.Error(err)
+				} else if ok {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	cancel()
+	flushing.Wait()
+	require.EqualValues(t, 100_000, granted.Load())
+	t.Log(flushes, "flushes,", p.watch.sent.Load(), "scripts sent")
+	require.NoError(t, accounts(p.admin, p.l, 200_000, 100_000))
+}
+
+// documentedACL returns the rules of docs/design/protocol.md: those of a limiter, of a connection of go-redis, of one to a
+// cluster, and of package limit.
+func documentedACL(t *testing.T) (limiter, connection, cluster, algorithms []string) {
+	t.Helper()
+	doc, err := os.ReadFile("docs/design/protocol.md")
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(doc), "## What a limiter needs of an ACL")
+	require.True(t, ok)
+	var lists [][]string
+	indented := false
+	for line := range strings.Lines(section) {
+		was := indented
+		if indented = strings.HasPrefix(line, "    +"); indented && !was {
+			lists = append(lists, nil)
+		}
+		if indented {
+			lists[len(lists)-1] = append(lists[len(lists)-1], strings.Fields(line)...)
+		}
+	}
+	require.Len(t, lists, 4)
+	return lists[0], lists[1], lists[2], lists[3]
+}
+
+// setUser makes the user limiter, who may do what the rules say and nothing else.
+func setUser(t *testing.T, admin *redis.Client, keys []string, rules ...[]string) {
+	t.Helper()
+	redistest.Since(t, 7, 2, "an ACL with CLIENT SETINFO")
+	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret"}
+	for _, k := range keys {
+		args = append(args, "~"+k)
+	}
+	for _, list := range rules {
+		for _, r := range list {
+			args = append(args, r)
+		}
+	}
+	require.NoError(t, admin.Do(context.Background(), args...).Err())
+	require.NoError(t, admin.Do(context.Background(), "ACL", "LOG", "RESET").Err())
+}
+
+// rejectedByACL returns the commands and keys that the server has rejected, without those by which go-redis tells of
+// itself.
+func rejectedByACL(t *testing.T, admin *redis.Client) (rejected []string) {
+	t.Helper()
+	log, err := admin.Do(context.Background(), "ACL", "LOG").Slice()
+	require.NoError(t, err)
+	for _, entry := range log {
+		object := ""
+		switch e := entry.(type) {
+		case map[any]any:
+			object = fmt.Sprint(e["object"])
+		case []any:
+			for i := 0; i+1 < len(e); i += 2 {
+				if e[i] == "object" {
+					object = fmt.Sprint(e[i+1])
+				}
+			}
+		}
+		if !strings.HasPrefix(object, "client|") {
+			rejected = append(rejected, object)
+		}
+	}
+	return rejected
+}
+
+// everyScript runs the operations that everyOperation does not, down to those that only some states need.
+func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.UniversalClient, names [2]string, typ RateType) {
+	t.Helper()
+	l, other := c.RateLimiter(names[0]), c.RateLimiter(names[1])
+	rate := Rate{Type: typ, Permits: 1000, Interval: time.Hour, MinGap: time.Millisecond, KeepAlive: 2 * time.Hour}
+	require.NoError(t, l.SetRate(ctx, rate))
+	require.NoError(t, other.SetRate(ctx, rate))
+	_, err := l.Peek(ctx, 1)
+	require.NoError(t, err)
+	r, err := c.TryAcquireAll(ctx, 0, Demand{l, 1}, Demand{other, 1})
+	require.NoError(t, err)
+	require.True(t, r.Granted)
+	_, err = l.Inspect(ctx)
+	require.NoError(t, err)
+	for i := range 100 { // a hash that others write to is read field by field
+		require.NoError(t, admin.HSet(ctx, l.redis.Keys.Hash, fmt.Sprint("field ", i), i).Err())
+	}
+	_, err = l.Inspect(ctx)
+	require.NoError(t, err)
+	require.NoError(t, l.CoolDown(ctx, time.Now().Add(time.Minute), Reopen(time.Minute)))
+	_, err = l.CoolDownUntil(ctx)
+	require.NoError(t, err)
+	ok, err := l.LiftCoolDown(ctx)
+	require.NoError(t, err)
+	require.True(t, ok)
+
+	// A large set is settled by heal; members ahead of the clock, expired ones and a lost value are healed.
+	rate.MinGap = 0
+	require.NoError(t, l.SetRate(ctx, rate))
+	var members []redis.Z
+	now := float64(time.Now().UnixMilli())
+	for i := range 2200 {
+		members = append(members, redis.Z{Score: now + float64(i-1100)*10_000, Member: grant(1)})
+	}
+	require.NoError(t, admin.ZAdd(ctx, l.redis.Keys.Permits[typ], members...).Err())
+	require.NoError(t, admin.Set(ctx, l.redis.Keys.Value[typ], "lost", 0).Err())
+	_, err = l.AvailablePermits(ctx)
+	require.NoError(t, err)
+	_, err = l.Allow(ctx, 1000)
+	require.NoError(t, err)
+	rate.Permits = 100
+	require.NoError(t, l.SetRate(ctx, rate, KeepState()))
+	_, err = l.Allow(ctx, 100)
+	require.NoError(t, err)
+	require.NoError(t, l.redis.Heal(ctx, permit.Type(typ), permit.Checked))
+
+	// A waiter's tripwire, a reservation, and the refund of a caller that left.
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, l.Acquire(short, 100), context.DeadlineExceeded)
+	v := permit.Reservation{Type: permit.Type(typ), ID: c.redis.NewID(), Want: 3}
+	a, err := other.redis.Reserve(ctx, v)
+	require.NoError(t, err)
+	v.Held, v.Want, v.Ahead = a.Held, 100, true
+	a, err = other.redis.Reserve(ctx, v)
+	require.NoError(t, err)
+	v.Held, v.Want = a.Held, 0
+	_, err = other.redis.Reserve(ctx, v)
+	require.NoError(t, err)
+	require.NoError(t, other.redis.Refund(ctx, permit.Type(typ), permit.Grant{ID: c.redis.NewID().Run(0), Permits: 2, Keep: 1}))
+	require.NoError(t, l.Release(ctx, 5))
+	for _, l := range []*RateLimiter{l, other} {
+		_, err = l.Delete(ctx)
+		require.NoError(t, err)
+	}
+}
+
+// TestLeastPrivilege checks that the ACL of docs/design/protocol.md suffices: a user who may do exactly that runs every
+// operation, without being rejected anything. And each of its commands is one that the scripts or go-redis send.
+func TestLeastPrivilege(t *testing.T) {
+	redistest.NeedReal(t)
+	limiter, connection, cluster, _ := documentedACL(t)
+	keys := []string{"small", "{small}:*", "small2", "{small2}:*", "a{b}", "a{b}:*", "{b}2", "{b}2:*"}
+	every := func(t *testing.T, rdb, admin redis.UniversalClient) {
+		t.Helper()
+		ctx := context.Background()
+		c := newClient(t, rdb)
+		defer c.Close()
+		for _, typ := range []RateType{Overall, PerClient} {
+			everyOperation(t, ctx, c.RateLimiter("small"), typ)
+			everyOperation(t, ctx, c.RateLimiter("a{b}"), typ)
+			everyScript(t, ctx, c, admin, [2]string{"small", "small2"}, typ)
+			everyScript(t, ctx, c, admin, [2]string{"a{b}", "{b}2"}, typ)
+		}
+		_, err := c.RateLimiter("other").Allow(ctx, 1)
+		require.ErrorContains(t, err, "NOPERM")
+	}
+	t.Run("a server", func(t *testing.T) {
+		s := redistest.Start(t)
+		admin := s.Client(t)
+		setUser(t, admin, keys, limiter, connection, []string{"+scan"})
+		// As a program makes it, and not as tests do, which leave out what go-redis says of itself.
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
+		defer rdb.Close()
+		every(t, rdb, admin)
+		require.Equal(t, []string{"other"}, rejectedByACL(t, admin))
+	})
+	t.Run("without SCAN", func(t *testing.T) {
+		s := redistest.Start(t)
+		admin := s.Client(t)
+		setUser(t, admin, keys, limiter, connection)
+		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
+		defer rdb.Close()
+		every(t, rdb, admin)
+		require.Subset(t, []string{"other", "scan"}, rejectedByACL(t, admin))
+	})
+	t.Run("a cluster", func(t *testing.T) {
+		s := redistest.StartCluster(t)
+		o := &redis.ClusterOptions{Username: "limiter", Password: "secret"}
+		for _, node := range s.Nodes() {
+			setUser(t, node.Client(t), keys, limiter, connection, cluster, []string{"+scan"})
+			o.Addrs = append(o.Addrs, node.Addr())
+		}
+		rdb := redis.NewClusterClient(o)
+		defer rdb.Close()
+		every(t, rdb, s.Client(t))
+		var rejected []string
+		for _, node := range s.Nodes() {
+			rejected = append(rejected, rejectedByACL(t, node.Client(t))...)
+		}
+		require.Equal(t, []string{"other"}, rejected)
+	})
+	for _, cmd := range limiter { // each of them is needed
+		name := strings.TrimPrefix(cmd, "+")
+		used := name == "eval" || name == "evalsha" || name == "exists" || name == "pttl" || name == "hmget"
+		for _, script := range allScripts() {
+			used = used || strings.Contains(script.Src, "'"+strings.ToUpper(name)+"'")
+		}
+		require.True(t, used, cmd)
+	}
+}
