@@ -319,7 +319,7 @@ func TestRow18_LowerRateKeepingState(t *testing.T) {
 	})
 }
 
-// These are the rows of docs/compatibility.md about arguments and settings; see behaviour_state_test.go.
+// These are the rows of docs/compatibility.md about arguments and settings.
 
 // Redisson writes, drops the TTL, and returns 15 at a rate of 10.
 func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
@@ -470,7 +470,7 @@ func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
 	})
 }
 
-// These are the rows of docs/compatibility.md about clocks, waiters and clients; see behaviour_state_test.go.
+// These are the rows of docs/compatibility.md about clocks, waiters and clients.
 
 // In Redisson a client whose clock is 60 s fast makes the others wait for 61 s.
 func TestRow13_ScoreInTheFuture(t *testing.T) {
