@@ -19,7 +19,7 @@ func TestImportersGetLittle(t *testing.T) {
 		return paths
 	}
 	root := redistest.Core
-	inbound := slices.Concat(root, within("inbound", "internal/guard", "internal/keyname", "internal/rates"))
+	inbound := slices.Concat(root, []string{"limit"}, within("inbound", "internal/guard", "internal/keyname", "internal/rates"))
 	transport := slices.Concat(root, []string{"httplimit"},
 		within("internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"))
 	platform := slices.Concat(transport, within("platform"))

@@ -16,7 +16,8 @@ const (
 
 // A Decision is what a Middleware decided about a request; see [WithDecisions].
 type Decision struct {
-	// Policy is the name of the Middleware.
+	// Policy is the name of the Middleware, or of several rules that of the one which decided: one that rejects, otherwise
+	// the one with the fewest permits left.
 	Policy  string
 	Outcome Outcome
 	// Limiter is the limiter's name in Redis, which may hold the client's address. It is empty for a request that
@@ -46,7 +47,6 @@ func (m *Middleware) decide(r *http.Request, d Decision) {
 	if m.cfg.decided == nil {
 		return
 	}
-	d.Policy = m.name
 	if p := contain("the function of WithDecisions", func() { m.cfg.decided(r, d) }); p != nil {
 		m.fail(r, p)
 	}

@@ -3,11 +3,14 @@ package inbound_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -35,4 +38,47 @@ func ExampleMiddleware_Decide() {
 	// true 1 0s
 	// true 0 0s
 	// false 0 1m0s
+}
+
+// Ten requests a second of an address, and of a user a bucket of 100 that gets 1000 an hour: a request has to pass both, and
+// one that is rejected spends nothing.
+func ExampleNewRules() {
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		panic(err)
+	}
+	defer m.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	client, err := ratelimiter.New(rdb)
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	users, err := limit.NewShared(rdb, "user", limit.TokenBucket{Rate: limit.Rate{Permits: 1000, Interval: time.Hour}, Burst: 100})
+	if err != nil {
+		panic(err)
+	}
+	limits, err := inbound.NewRules(client, []inbound.Rule{{
+		Name: "address",
+		Rate: ratelimiter.Rate{Permits: 10, Interval: time.Second},
+		Keys: []inbound.KeyFunc{inbound.ByClientAddress(inbound.ClientAddress{})},
+	}, {
+		Name:    "user",
+		Rate:    ratelimiter.Rate{Permits: 1000, Interval: time.Hour}, // what the fields tell
+		Keys:    []inbound.KeyFunc{inbound.ByHeader("X-Api-Key")},
+		Limiter: func(key string) limit.Limiter { return users.For(key) },
+	}}, inbound.WithXRateLimit())
+	if err != nil {
+		panic(err)
+	}
+	served := limits.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }))
+	response := httptest.NewRecorder()
+	served.ServeHTTP(response, httptest.NewRequest("GET", "/", nil))
+	fmt.Println(response.Body)
+	fmt.Println(response.Header()["Ratelimit"])
+	fmt.Println(response.Header().Get("X-RateLimit-Limit"), response.Header().Get("X-RateLimit-Remaining"))
+	// Output:
+	// served
+	// ["address";r=9 "user";r=99]
+	// 10 9
 }

@@ -22,17 +22,76 @@ const (
 	HeadersNever
 )
 
-// setHeaders adds the limit's items. They are items of lists, so that several Middlewares can each add
-// theirs. "t" is there when the request was rejected: the window in which no more than "r" permits can be used is not
-// known otherwise. It ends when Retry-After does, which must not be earlier (section 6).
-func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int64, wait time.Duration) {
-	item := policy + ";q=" + sfInteger(r.Permits)
-	if r.Interval >= time.Second && r.Interval%time.Second == 0 {
-		// The window is in whole seconds, "sub-second precision is not supported", and optional.
-		item += ";w=" + sfInteger(int64(r.Interval/time.Second))
+// WithXRateLimit adds the fields that many clients know, on the same responses: X-RateLimit-Limit,
+// X-RateLimit-Remaining and X-RateLimit-Reset, of several rules those of the one that rejects, or else of the one with the fewest
+// permits left. No standard defines them. Here X-RateLimit-Reset is in whole seconds from now: on a rejection as
+// Retry-After, otherwise until all permits are back if no more requests come, at the latest. The default is not to have them.
+func WithXRateLimit() Option { return func(c *config) { c.xRateLimit = true } }
+
+// Header returns the header fields that a response to the request has to have, as [Middleware.Handler] sets them:
+// RateLimit and RateLimit-Policy, see [WithHeaders], those of [WithXRateLimit], and Retry-After if the request does not pass.
+func (a Answer) Header() http.Header {
+	h := http.Header{}
+	a.setHeader(h)
+	return h
+}
+
+// setHeader sets the fields of [Answer.Header] in h, in which other Middlewares may have set theirs.
+func (a *Answer) setHeader(h http.Header) {
+	if a.fields != nil && (a.fields.headers == HeadersAlways || a.fields.headers == HeadersRejected && a.Outcome == OutcomeRejected) {
+		for i := range a.parts {
+			if p := &a.parts[i]; p.tells() {
+				setHeaders(h, p.rule.policy, p.result.Rate, p.result.Available, p.result.Wait)
+			}
+		}
+		if a.fields.xRateLimit && len(a.parts) > 0 {
+			setXRateLimit(h, tightest(a.parts))
+		}
 	}
-	h.Add("RateLimit-Policy", item)
-	item = policy + ";r=" + sfInteger(available)
+	if !a.Passes() && a.RetryAfter > 0 {
+		h.Set("Retry-After", sfInteger(int64(a.RetryAfter/time.Second)))
+	}
+}
+
+// tells reports whether the numbers of p are known.
+func (p *part) tells() bool {
+	return p.err == nil && (p.rule.Limiter != nil || p.result.Rate.Permits > 0 && p.result.Rate.Interval > 0)
+}
+
+// setXRateLimit sets the fields of WithXRateLimit, also over those of a Middleware around this one.
+func setXRateLimit(h http.Header, p part) {
+	if !p.tells() {
+		return
+	}
+	if p.result.Rate.Permits > 0 {
+		h.Set("X-RateLimit-Limit", sfInteger(p.result.Rate.Permits))
+	}
+	h.Set("X-RateLimit-Remaining", sfInteger(p.result.Available))
+	reset := p.reset
+	if p.rejected() {
+		reset = p.result.Wait
+	}
+	seconds := int64(0)
+	if reset > 0 {
+		seconds = rates.WholeSeconds(reset)
+	}
+	h.Set("X-RateLimit-Reset", sfInteger(seconds))
+}
+
+// setHeaders adds the limit's items. They are items of lists, so that several rules and Middlewares can each add
+// theirs. "t" is there when the request was rejected: the window in which no more than "r" permits can be used is not
+// known otherwise. It ends when Retry-After does, which must not be earlier (section 6). Without a rate there is no policy,
+// whose "q" is required.
+func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int64, wait time.Duration) {
+	if r.Permits > 0 {
+		item := policy + ";q=" + sfInteger(r.Permits)
+		if r.Interval >= time.Second && r.Interval%time.Second == 0 {
+			// The window is in whole seconds, "sub-second precision is not supported", and optional.
+			item += ";w=" + sfInteger(int64(r.Interval/time.Second))
+		}
+		h.Add("RateLimit-Policy", item)
+	}
+	item := policy + ";r=" + sfInteger(available)
 	if wait > 0 {
 		item += ";t=" + sfInteger(rates.WholeSeconds(wait))
 	}

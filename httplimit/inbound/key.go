@@ -103,26 +103,35 @@ func (m *Middleware) tellNoPattern(r *http.Request) {
 	}
 }
 
-// limiterName returns the name of the request's limiter, and false when the request is not limited.
-func (m *Middleware) limiterName(r *http.Request) (string, bool) {
-	if len(m.cfg.keys) == 0 {
-		return m.name, true
-	}
+// limiters returns the limiters of the request, none when it is not limited.
+func (m *Middleware) limiters(r *http.Request) []spend {
 	if len(m.cfg.hashKey) > 0 {
 		r = r.WithContext(context.WithValue(r.Context(), hashKey{}, m.cfg.hashKey))
 	}
-	var b strings.Builder
-	b.WriteString(m.name)
-	for _, key := range m.cfg.keys {
-		k, limited := key(r)
+	common, limited := m.key(r, "", m.cfg.keys)
+	if !limited {
+		return nil
+	}
+	spends := make([]spend, 0, len(m.rules))
+	for _, rule := range m.rules {
+		if key, limited := m.key(r, common, rule.Keys); limited {
+			spends = append(spends, rule.spend(key))
+		}
+	}
+	return spends
+}
+
+// key appends what the functions return to key, and reports whether none has returned false.
+func (m *Middleware) key(r *http.Request, key string, funcs []KeyFunc) (string, bool) {
+	for _, f := range funcs {
+		k, limited := f(r)
 		if !limited {
 			return "", false
 		}
 		if k == noPattern && r.Pattern == "" {
 			m.tellNoPattern(r)
 		}
-		b.WriteByte(':')
-		b.WriteString(keyname.Part(k, true))
+		key += ":" + keyname.Part(k, true)
 	}
-	return b.String(), true
+	return key, true
 }

@@ -3,7 +3,6 @@ package inbound
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,24 +19,21 @@ import (
 //	http.ListenAndServe(addr, m.Handler(mux))
 //
 // The limit is that of all servers that use the name, which Java services may share. Nobody waits: a
-// request that is rejected costs one round trip to Redis and spends nothing. Several Middlewares can be
-// put around each other, for a limit a second and one a day for instance; a request that the inner one
-// rejects has spent its permits in the outer.
+// request that is rejected costs one round trip to Redis and spends nothing. [NewRules] has several limits in one, such as
+// one a second for each address and one an hour for each user, and limiters of other algorithms. Middlewares can also be
+// put around each other; a request that the inner one rejects has spent its permits in the outer.
 //
 // The zero value is not usable. Its methods are safe for concurrent use.
 type Middleware struct {
-	client *ratelimiter.Client
-	name   string
-	policy string // the name as a structured field
-	rate   ratelimiter.Rate
-	cfg    config
-
-	anyKeepAlive bool // the KeepAlive of rate is the default, and no other one differs from it
+	client     *ratelimiter.Client
+	rules      []*rule
+	cfg        config
+	rejections rejections
 
 	toldNoPattern atomic.Bool
 
 	mu   sync.Mutex
-	told map[ratelimiter.Rate]bool // the other rates that the function of WithFailures was told of
+	told map[difference]bool // the other rates that the function of WithFailures was told of
 }
 
 // A Rejection says why a request is rejected.
@@ -46,7 +42,8 @@ type Rejection struct {
 	Status int
 	// Limiter is the limiter's name in Redis. It may tell the client more than it should know.
 	Limiter string
-	// Policy is the name of the Middleware without braces, as in RateLimit-Policy.
+	// Policy is the name of the rule that rejects, that of the Middleware where it has one rule, without braces, as in
+	// RateLimit-Policy; of several that with the longest wait.
 	Policy string
 	// RetryAfter is what the header field of that name says, whole seconds; 0 where it says nothing,
 	// since the request can never be granted.
@@ -66,19 +63,8 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // admit reports whether the request may go on. Otherwise it has written the response.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
-	name, weight, err := m.spends(r)
-	var a Answer
-	if err != nil {
-		a = m.undecided(r.Context(), r, name, err)
-	} else {
-		a = m.answer(r.Context(), r, name, weight)
-	}
-	if known := a.Result.Rate.Permits > 0 && a.Result.Rate.Interval > 0; known && m.cfg.headers == HeadersAlways ||
-		known && m.cfg.headers == HeadersRejected && !a.Result.Granted {
-		setHeaders(w.Header(), m.policy, a.Result.Rate, a.Result.Available, a.Result.Wait)
-	}
-	a.DryRun = m.cfg.dryRun
-	m.decide(r, a.Decision)
+	a := m.DecideRequest(r)
+	a.setHeader(w.Header())
 	if a.Passes() {
 		return true
 	}
@@ -86,27 +72,34 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	if a.Outcome == OutcomeClosed {
 		status = http.StatusServiceUnavailable
 	}
-	m.reject(w, r, Rejection{Status: status, Limiter: a.Limiter, RetryAfter: a.RetryAfter, Err: a.Err})
-	return false
-}
-
-func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, why Rejection) {
-	why.Policy = policyName(m.name)
-	if why.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(int64(why.RetryAfter/time.Second), 10))
-	}
+	why := Rejection{Status: status, Limiter: a.Limiter, Policy: policyName(a.Policy), RetryAfter: a.RetryAfter, Err: a.Err}
 	if m.cfg.rejected != nil {
 		m.cfg.rejected(w, r, why)
-		return
+		return false
 	}
 	// The problem types are the draft's.
-	p := problem{"https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", why.Status, []string{why.Policy}}
-	if why.Status == http.StatusServiceUnavailable {
+	p := problem{"https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", status, a.violated()}
+	if status == http.StatusServiceUnavailable {
 		p.Type, p.Title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "The limit cannot be checked now"
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(why.Status)
+	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(p) // fails only when nobody listens any more
+	return false
+}
+
+// violated returns the names of the policies because of which the request does not pass.
+func (a *Answer) violated() []string {
+	var names []string
+	for _, p := range a.parts {
+		if p.rejected() {
+			names = append(names, policyName(p.rule.Name))
+		}
+	}
+	if len(names) == 0 {
+		names = []string{policyName(a.Policy)}
+	}
+	return names
 }
 
 type problem struct {

@@ -6,27 +6,29 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
 type config struct {
-	keys     []KeyFunc
-	weight   func(*http.Request) int64
-	outage   *ratelimiter.OutagePolicy
-	headers  Headers
-	rejected func(http.ResponseWriter, *http.Request, Rejection)
-	failed   func(*http.Request, error)
-	decided  func(*http.Request, Decision)
-	longest  time.Duration
-	known    time.Duration
-	dryRun   bool
-	hashKey  []byte
-	keyed    bool
+	keys       []KeyFunc
+	weight     func(*http.Request) int64
+	outage     *ratelimiter.OutagePolicy
+	headers    Headers
+	rejected   func(http.ResponseWriter, *http.Request, Rejection)
+	failed     func(*http.Request, error)
+	decided    func(*http.Request, Decision)
+	longest    time.Duration
+	known      time.Duration
+	dryRun     bool
+	xRateLimit bool
+	hashKey    []byte
+	keyed      bool
 }
 
 // An Option configures a Middleware.
 type Option func(*config)
 
-// WithKeys divides the limit: requests for which all keys are the same share a limiter of their own,
+// WithKeys divides the limit, and each one of several rules: requests for which all keys are the same share a limiter of their own,
 // named by the Middleware and the keys. The default is one limiter for all requests.
 func WithKeys(keys ...KeyFunc) Option {
 	return func(c *config) { c.keys = append(c.keys, keys...) }
@@ -90,4 +92,23 @@ func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 // servers that share the limit. The default is no key: SHA-256 alone.
 func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.keyed = slices.Clone(key), true }
+}
+
+// check returns an error that names the option which cannot be.
+func (c *config) check() error {
+	switch {
+	case c.keyed && len(c.hashKey) < keyname.MinKey:
+		return invalid("WithHashKey: a key of %d bytes is shorter than %d", len(c.hashKey), keyname.MinKey)
+	case c.longest <= 0:
+		return invalid("WithDecisionTime: %v is not positive", c.longest)
+	case c.known < 0:
+		return invalid("WithCachedRejections: %v is negative", c.known)
+	case c.headers < HeadersAlways || c.headers > HeadersNever:
+		return invalid("WithHeaders: %d is none of HeadersAlways, HeadersRejected and HeadersNever", c.headers)
+	case slices.ContainsFunc(c.keys, func(k KeyFunc) bool { return k == nil }):
+		return invalid("WithKeys: a key is nil")
+	case c.outage != nil:
+		return c.outage.Validate()
+	}
+	return nil
 }

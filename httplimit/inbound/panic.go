@@ -32,21 +32,17 @@ func (m *Middleware) fail(r *http.Request, err error) {
 	}
 }
 
-// spends returns the name of the limiter that the request spends and how many permits, 0 for a request that is not
-// limited. Its error is a *PanicError.
-func (m *Middleware) spends(r *http.Request) (name string, weight int64, err error) {
-	limited := false
-	if p := contain("KeyFunc", func() { name, limited = m.limiterName(r) }); p != nil {
-		return m.name, 0, p
+// spends returns the limiters that the request spends, none for a request that is not limited, and how many permits of
+// each. Its error is a *PanicError.
+func (m *Middleware) spends(r *http.Request) (spends []spend, weight int64, err error) {
+	if p := contain("KeyFunc", func() { spends = m.limiters(r) }); p != nil {
+		return nil, 0, p
 	}
-	if !limited {
-		return "", 0, nil
-	}
-	if m.cfg.weight == nil {
-		return name, 1, nil
+	if len(spends) == 0 || m.cfg.weight == nil {
+		return spends, 1, nil
 	}
 	if p := contain("the function of WithWeight", func() { weight = m.cfg.weight(r) }); p != nil {
-		return name, 0, p
+		return nil, 0, p
 	}
-	return name, weight, nil
+	return spends, weight, nil
 }

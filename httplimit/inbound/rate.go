@@ -16,29 +16,43 @@ var ErrRateDiffers = errors.New("inbound: the limiter has another rate")
 // maxTold bounds how many rates a Middleware remembers to have told of.
 const maxTold = 64
 
-// compareRate tells the function of WithFailures when the limiter goes by another rate than the Middleware's.
-func (m *Middleware) compareRate(r *http.Request, name string, is ratelimiter.Rate) {
-	want := m.rate
-	if m.anyKeepAlive {
-		want.KeepAlive = is.KeepAlive
-	}
-	if is != want {
-		m.tellRate(r, name, is, "it is "+is.String())
+// A difference is a rate that the function of WithFailures is told of once, zero where it is not known.
+type difference struct {
+	rule *rule
+	is   ratelimiter.Rate
+}
+
+// compareRate tells the function of WithFailures when a limiter that was asked for so many permits goes by another rate than
+// its rule.
+func (m *Middleware) compareRate(r *http.Request, p *part, weight int64) {
+	is, want := p.result.Rate, p.rule.Rate
+	switch {
+	case p.rule.Limiter != nil || p.result.Degraded:
+	case errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && weight <= want.Permits:
+		m.tellRate(r, p, ratelimiter.Rate{}, p.err.Error())
+	case is.Permits > 0:
+		if p.rule.anyKeepAlive {
+			want.KeepAlive = is.KeepAlive
+		}
+		if is != want {
+			m.tellRate(r, p, is, "it is "+is.String())
+		}
 	}
 }
 
-// tellRate tells that the limiter has the rate is, which is zero where it is not known, unless that was told before.
-func (m *Middleware) tellRate(r *http.Request, name string, is ratelimiter.Rate, what string) {
+// tellRate tells that the limiter has the rate is, unless that was told before.
+func (m *Middleware) tellRate(r *http.Request, p *part, is ratelimiter.Rate, what string) {
 	m.mu.Lock()
-	known := m.told[is] || len(m.told) >= maxTold
+	d := difference{p.rule, is}
+	known := m.told[d] || len(m.told) >= maxTold
 	if !known {
 		if m.told == nil {
-			m.told = map[ratelimiter.Rate]bool{}
+			m.told = map[difference]bool{}
 		}
-		m.told[is] = true
+		m.told[d] = true
 	}
 	m.mu.Unlock()
 	if !known {
-		m.fail(r, fmt.Errorf("%w: limiter %q: %s, and the middleware was made with %v; SetRate changes it", ErrRateDiffers, name, what, m.rate))
+		m.fail(r, fmt.Errorf("%w: limiter %q: %s, and the middleware was made with %v; SetRate changes it", ErrRateDiffers, p.name, what, p.rule.Rate))
 	}
 }

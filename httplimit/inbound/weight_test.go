@@ -54,7 +54,7 @@ func TestRateThatDiffers(t *testing.T) {
 		ask(h, "1.1.1.1:1", "/", "X-Key", "new")
 		require.Empty(t, told)
 		set := func(key string, r ratelimiter.Rate) {
-			name, _ := m.limiterName(&http.Request{Header: http.Header{"X-Key": {key}}})
+			name := m.limiters(&http.Request{Header: http.Header{"X-Key": {key}}})[0].name
 			require.NoError(t, w.client.RateLimiter(name).SetRate(t.Context(), r))
 		}
 		for i := range 100 {
@@ -65,7 +65,7 @@ func TestRateThatDiffers(t *testing.T) {
 		}
 		require.Len(t, told, 1)
 		require.ErrorIs(t, told[0], ErrRateDiffers)
-		for _, want := range []string{w.key, old.String(), m.rate.String(), "SetRate"} {
+		for _, want := range []string{w.key, old.String(), m.rules[0].Rate.String(), "SetRate"} {
 			require.ErrorContains(t, told[0], want)
 		}
 		// Each number counts, and memory is bounded.
@@ -73,14 +73,14 @@ func TestRateThatDiffers(t *testing.T) {
 			func(r *ratelimiter.Rate) { r.Permits = 49 }, func(r *ratelimiter.Rate) { r.Interval *= 2 },
 			func(r *ratelimiter.Rate) { r.MinGap = time.Millisecond }, func(r *ratelimiter.Rate) { r.KeepAlive *= 2 },
 		} {
-			r := m.rate
+			r := m.rules[0].Rate
 			change(&r)
 			set("changed", r)
 			ask(h, "1.1.1.1:1", "/", "X-Key", "changed")
 			require.Len(t, told, 2+i, "%v", r)
 		}
 		for i := range int64(1000) {
-			r := m.rate
+			r := m.rules[0].Rate
 			r.Permits = 1000 + i
 			set("changed", r)
 			ask(h, "1.1.1.1:1", "/", "X-Key", "changed")

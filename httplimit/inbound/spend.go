@@ -1,0 +1,192 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
+	"github.com/goredisson/ratelimiter/limit"
+)
+
+// A spend is a limiter of a rule that a request takes permits of.
+type spend struct {
+	rule *rule
+	key  string // each of its parts with a colon before it
+	name string // of the limiter: that of the rule, and the key
+}
+
+func (r *rule) spend(key string) spend { return spend{rule: r, key: key, name: r.Name + key} }
+
+// A part is what a limiter replied.
+type part struct {
+	spend
+	result ratelimiter.Result
+	reset  time.Duration // when the limiter is as if it had never been used
+	err    error
+}
+
+func (p *part) granted() bool  { return p.err == nil && p.result.Granted }
+func (p *part) rejected() bool { return p.err == nil && !p.result.Granted }
+
+// limiter returns the RRateLimiter of s. One without a rate is new, has expired, or somebody has deleted it. To ask first spares a
+// list of those that have one, and leaves the first word to the outage policy when Redis is unavailable.
+func (m *Middleware) limiter(s spend) *ratelimiter.RateLimiter {
+	l := m.client.RateLimiter(s.name).CachedRejections(m.cfg.known).WithRate(s.rule.Rate)
+	if m.cfg.outage != nil {
+		l = l.OnOutage(*m.cfg.outage)
+	}
+	return l
+}
+
+// allow asks one limiter.
+func (m *Middleware) allow(ctx context.Context, s spend, weight int64) part {
+	if s.rule.Limiter != nil {
+		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, weight) })
+	}
+	result, err := m.limiter(s).Allow(ctx, weight)
+	return replied(s, result, err)
+}
+
+// replied returns the part of a RRateLimiter.
+func replied(s spend, result ratelimiter.Result, err error) part {
+	p := part{spend: s, result: result, err: err}
+	if result.Available < result.Rate.Permits {
+		p.reset = result.Rate.Interval // all permits are back then at the latest
+	}
+	return p
+}
+
+// ask asks the limiter of Rule.Limiter.
+func (s spend) ask(do func(limit.Limiter) (limit.Result, error)) part {
+	p := part{spend: s}
+	panicked := guard.Call("Rule.Limiter", func() {
+		l := s.rule.Limiter(strings.TrimPrefix(s.key, ":"))
+		if l == nil {
+			p.err = invalid("Rule.Limiter of %q returned nil", s.rule.Name)
+			return
+		}
+		var r limit.Result
+		r, p.err = do(l)
+		p.result = ratelimiter.Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: s.rule.Rate}
+		p.reset = r.Reset
+	})
+	if panicked != nil {
+		p.err = panicked
+	}
+	return p
+}
+
+// allowAll takes permits of all limiters or of none, see [NewRules]. A rejection that is cached is the only part that it returns.
+func (m *Middleware) allowAll(ctx context.Context, spends []spend, weight int64) []part {
+	for _, s := range spends {
+		if p, ok := m.rejections.of(s, weight, m.cfg.known); ok {
+			return []part{p}
+		}
+	}
+	parts, begin := make([]part, len(spends)), time.Now()
+	var looks sync.WaitGroup
+	for i, s := range spends {
+		looks.Go(func() { parts[i] = m.peek(ctx, s, weight) })
+	}
+	looks.Wait()
+	passes := true
+	for i := range parts {
+		if p := &parts[i]; p.rejected() && p.rule.Limiter == nil { // others cache their own
+			m.rejections.learn(p, weight, begin)
+		}
+		passes = passes && parts[i].granted()
+	}
+	if passes {
+		m.takeAll(ctx, parts, weight)
+	}
+	return parts
+}
+
+// peek looks at a limiter. One that cannot tell before it is asked counts as one that grants: a RRateLimiter that has no rate
+// yet, and one whose outage policy is to decide.
+func (m *Middleware) peek(ctx context.Context, s spend, weight int64) part {
+	if s.rule.Limiter != nil {
+		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Peek(ctx, weight) })
+	}
+	result, err := m.limiter(s).Peek(ctx, weight)
+	if errors.Is(err, ratelimiter.ErrUnavailable) {
+		result, err = ratelimiter.Result{Granted: true}, nil
+	} else if errors.Is(err, ratelimiter.ErrNotInitialized) {
+		result, err = ratelimiter.Result{Granted: true, Rate: s.rule.Rate, Available: s.rule.Rate.Permits}, nil
+	}
+	return replied(s, result, err)
+}
+
+// takeAll takes the permits of limiters that would all grant them when they were looked at.
+func (m *Middleware) takeAll(ctx context.Context, parts []part, weight int64) {
+	var demands []ratelimiter.Demand
+	for _, p := range parts {
+		if p.rule.Limiter == nil {
+			demands = append(demands, ratelimiter.Demand{Limiter: m.limiter(p.spend), Permits: weight})
+		}
+	}
+	giveBack, ok := m.takeTogether(ctx, parts, demands, weight)
+	if !ok {
+		return
+	}
+	for i := range parts {
+		s := parts[i].spend
+		if s.rule.Limiter == nil {
+			continue
+		}
+		parts[i] = s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, weight) })
+		if !parts[i].granted() {
+			giveBack()
+			return
+		}
+	}
+}
+
+// takeTogether takes the permits of the RRateLimiters among parts. giveBack gives them back.
+func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []ratelimiter.Demand, weight int64) (giveBack func(), ok bool) {
+	if len(demands) == 0 {
+		return func() {}, true
+	}
+	var all ratelimiter.AllResult
+	var grants []*ratelimiter.Grant
+	var err error
+	if len(demands) == len(parts) { // nothing comes after it: no grant is a member of its own
+		all, err = m.client.TryAcquireAll(ctx, 0, demands...)
+	} else {
+		all, grants, err = m.client.TryAcquireAllGrants(ctx, 0, demands...)
+	}
+	bound := max(0, slices.IndexFunc(demands, func(d ratelimiter.Demand) bool { return d.Limiter == all.Limiter }))
+	at := 0
+	for i := range parts {
+		p := &parts[i]
+		if p.rule.Limiter != nil {
+			continue
+		}
+		p.err, p.result.Degraded = err, all.Degraded
+		if all.Granted {
+			*p = replied(p.spend, taken(p.result, weight), nil)
+		} else if at == bound {
+			p.result.Granted, p.result.Wait, p.result.Available = false, all.Wait, min(p.result.Available, weight-1)
+		}
+		at++
+	}
+	giveBack = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.cfg.longest)
+		defer cancel()
+		for _, g := range grants {
+			_ = g.Cancel(ctx) // what cannot be given back stays taken until it expires
+		}
+	}
+	return giveBack, all.Granted
+}
+
+// taken is r after permits were taken.
+func taken(r ratelimiter.Result, permits int64) ratelimiter.Result {
+	r.Available = max(r.Available-permits, 0)
+	return r
+}
