@@ -218,7 +218,7 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 	})
 }
 
-// Redisson reclaims everything at once, which blocks Redis for 149 ms at 100,000 members.
+// Redisson reclaims everything at once, which blocks Redis for 85 ms at 100,000 members.
 func TestRow07_ReclaimIsBounded(t *testing.T) {
 	inWorld(t, overall(4000, time.Second), func(t *testing.T, w *world) {
 		w.fill(0, 4000)

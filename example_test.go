@@ -20,7 +20,7 @@ var redisAddr = func() string {
 	return m.Addr()
 }()
 
-// This is the example in the README.
+// A limiter of five permits in ten seconds, which carries its rate.
 func Example() {
 	ctx := context.Background()
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
@@ -30,11 +30,7 @@ func Example() {
 	}
 	defer client.Close()
 
-	limiter := client.RateLimiter("LIMITER_NAME")
-	rate := ratelimiter.Rate{Type: ratelimiter.Overall, Permits: 5, Interval: 10 * time.Second}
-	if _, err := limiter.TrySetRate(ctx, rate); err != nil {
-		panic(err)
-	}
+	limiter := client.RateLimiter("sms").WithRate(ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second})
 	ok, err := limiter.TryAcquire(ctx, 2, time.Minute)
 	fmt.Println(ok, err)
 	// Output: true <nil>
