@@ -29,9 +29,7 @@ func FuzzEncodeMember(f *testing.F) {
 		copy(id[:], raw)
 		b := redisson.Member(false, id, permits)
 		require.Len(t, b, 21)
-		m, err := wire.ParseMember(b)
-		require.NoError(t, err)
-		require.Equal(t, permits, m.Permits)
+		require.Equal(t, permits, must(wire.ParseMember(b))(t).Permits)
 		require.Equal(t, redistest.LuaPack("fI", 0, b[:4], permits), b[:8], "as fI")
 		require.Equal(t, redistest.LuaPack("BcI", 16, b[1:17], permits), b, "as Bc0I")
 		require.True(t, bytes.Contains(b, id[7:]) && bytes.Contains(b, id[:3]), "the id is in it")
@@ -74,13 +72,10 @@ func TestLuaStructReadsOurMembers(t *testing.T) {
 				"local r, n = struct.unpack('Bc0I', ARGV[1]) return n":  int64(permits),
 				"local r, n = struct.unpack('Bc0I', ARGV[1]) return #r": 16,
 			} {
-				n, err := rdb.Eval(w.ctx, script, nil, m).Int64()
-				require.NoError(t, err)
-				require.Equal(t, want, n)
+				require.Equal(t, want, must(rdb.Eval(w.ctx, script, nil, m).Int64())(t))
 			}
 			m = redisson.Member(true, redisson.RandomID(), permits)
-			n, err := rdb.Eval(w.ctx, "local r, n = struct.unpack('Lc0I', ARGV[1]) return n", nil, m).Int64()
-			require.NoError(t, err)
+			n := must(rdb.Eval(w.ctx, "local r, n = struct.unpack('Lc0I', ARGV[1]) return n", nil, m).Int64())(t)
 			require.EqualValues(t, permits, n)
 		}
 	})
@@ -150,8 +145,7 @@ func TestNameThatIsAKeyOfAnotherLimiter(t *testing.T) {
 func TestPeekTakesNothing(t *testing.T) {
 	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
 		for range 3 {
-			r, err := w.l.Peek(w.ctx, 5)
-			require.NoError(t, err)
+			r := must(w.l.Peek(w.ctx, 5))(t)
 			require.True(t, r.Granted)
 			require.Zero(t, r.Wait)
 			require.EqualValues(t, 5, r.Available)
@@ -163,8 +157,7 @@ func TestPeekTakesNothing(t *testing.T) {
 		w.granted(2)
 		w.at(3 * time.Second)
 		w.granted(2)
-		r, err := w.l.Peek(w.ctx, 3)
-		require.NoError(t, err)
+		r := must(w.l.Peek(w.ctx, 3))(t)
 		require.False(t, r.Granted)
 		require.Equal(t, 7*time.Second, r.Wait)
 		require.EqualValues(t, 1, r.Available)
@@ -180,8 +173,7 @@ func TestPeekWalksALargeWindow(t *testing.T) {
 			w.granted(1)
 			time.Sleep(time.Millisecond)
 		}
-		r, err := w.l.Peek(w.ctx, 3000)
-		require.NoError(t, err)
+		r := must(w.l.Peek(w.ctx, 3000))(t)
 		require.False(t, r.Granted)
 		require.Equal(t, time.Hour-time.Millisecond, r.Wait)
 	})
@@ -191,15 +183,13 @@ func TestPeekInACoolDownAndWithAGap(t *testing.T) {
 	rate := Rate{Permits: 5, Interval: 10 * time.Second, MinGap: 200 * time.Millisecond}
 	inWorld(t, rate, func(t *testing.T, w *world) {
 		w.granted(1)
-		r, err := w.l.Peek(w.ctx, 1)
-		require.NoError(t, err)
+		r := must(w.l.Peek(w.ctx, 1))(t)
 		require.False(t, r.Granted)
 		require.Equal(t, rate.MinGap, r.Wait)
 		require.Equal(t, rate, r.Rate)
 		w.at(rate.MinGap)
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
-		r, err = w.l.Peek(w.ctx, 1)
-		require.NoError(t, err)
+		r = must(w.l.Peek(w.ctx, 1))(t)
 		require.False(t, r.Granted)
 		require.Equal(t, time.Minute, r.Wait)
 	})
@@ -214,8 +204,7 @@ func TestPeekKeepsNothingAlive(t *testing.T) {
 		for _, key := range keysOf(w.l, w.typ()) {
 			require.True(t, w.rdb.PExpire(w.ctx, key, 6*time.Second).Val())
 		}
-		_, err := w.l.Peek(w.ctx, 1)
-		require.NoError(t, err)
+		must(w.l.Peek(w.ctx, 1))(t)
 		require.Equal(t, 6*time.Second, left(w.l.redis.Keys.Hash))
 		require.Equal(t, 6*time.Second, left(w.valueKey()))
 		w.granted(1)
@@ -253,8 +242,7 @@ func TestSecondTripIsRare(t *testing.T) {
 					Called: func(c permit.Call) { sent[c.Script]++ }})
 				key := redistest.Key(t)
 				l := &redisson.Limiter{Conn: conn, Gate: ungated{}, Name: key, Keys: redisson.NewKeys(key, "me")}
-				_, err := l.TrySetRate(ctx, c.rate)
-				require.NoError(t, err)
+				must(l.TrySetRate(ctx, c.rate))(t)
 				if c.ttl > 0 {
 					require.NoError(t, rdb.PExpire(ctx, key, c.ttl).Err())
 				}
@@ -271,8 +259,7 @@ func TestSecondTripIsRare(t *testing.T) {
 				for i := range calls {
 					b := &permit.Batch{Type: typ, Runs: []permit.Run{c.run}}
 					binary.BigEndian.PutUint32(b.ID[12:], uint32(i))
-					a, err := l.Acquire(ctx, b)
-					require.NoError(t, err)
+					a := must(l.Acquire(ctx, b))(t)
 					require.Equal(t, permit.Done, a.Next)
 					granted += a.Granted[0]
 					require.Equal(t, a.Granted[0] < c.run.Count, a.Wait > 0)
@@ -319,8 +306,7 @@ func TestWithCachedRejections(t *testing.T) {
 		}
 		try := func(l *RateLimiter, permits int64, want bool) Result {
 			t.Helper()
-			r, err := l.Allow(ctx, permits)
-			require.NoError(t, err)
+			r := must(l.Allow(ctx, permits))(t)
 			require.Equal(t, want, r.Granted)
 			return r
 		}
@@ -332,9 +318,7 @@ func TestWithCachedRejections(t *testing.T) {
 			want.Wait -= 100 * time.Millisecond
 			want.Time = want.Time.Add(100 * time.Millisecond)
 			require.Equal(t, want, try(l, 2, false))
-			ok, err := l.TryAcquire(ctx, 4, 0)
-			require.NoError(t, err)
-			require.False(t, ok)
+			require.False(t, must(l.TryAcquire(ctx, 4, 0))(t))
 		}))
 		require.NotZero(t, calls(func() { try(l.CachedRejections(0), 2, false) }))
 		require.NotZero(t, calls(func() { try(l, 1, true) }))
@@ -371,23 +355,14 @@ func TestWithRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 				l := w.client.RateLimiter(w.l.Name()).WithRate(Rate{PerClient, 5, time.Hour, 0, 0})
-				ok, err := acquire(w, l)
-				require.NoError(t, err)
-				require.True(t, ok)
-				r, err := l.Rate(w.ctx)
-				require.NoError(t, err)
-				require.Equal(t, overall(10, time.Minute), r, "it has a rate, and keeps it")
+				require.True(t, must(acquire(w, l))(t))
+				require.Equal(t, overall(10, time.Minute), must(l.Rate(w.ctx))(t), "it has a rate, and keeps it")
 				for range 2 {
-					_, err := w.l.Delete(w.ctx)
-					require.NoError(t, err)
-					_, err = w.client.RateLimiter(w.l.Name()).Allow(w.ctx, 1)
+					must(w.l.Delete(w.ctx))(t)
+					_, err := w.client.RateLimiter(w.l.Name()).Allow(w.ctx, 1)
 					require.ErrorIs(t, err, ErrNotInitialized, "a handle that carries none")
-					ok, err := acquire(w, l)
-					require.NoError(t, err)
-					require.True(t, ok)
-					n, err := l.AvailablePermits(w.ctx)
-					require.NoError(t, err)
-					require.EqualValues(t, 3, n)
+					require.True(t, must(acquire(w, l))(t))
+					require.EqualValues(t, 3, must(l.AvailablePermits(w.ctx))(t))
 				}
 			})
 		})
@@ -402,15 +377,12 @@ func TestWithRateWaiting(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				ok, err := l.TryAcquire(w.ctx, 1, 30*time.Minute)
-				require.NoError(t, err)
-				require.True(t, ok)
+				require.True(t, must(l.TryAcquire(w.ctx, 1, 30*time.Minute))(t))
 				require.Less(t, w.elapsed(), 2*time.Minute)
 			})
 		}
 		w.at(time.Minute)
-		_, err := w.client.RateLimiter(w.l.Name()).Delete(w.ctx)
-		require.NoError(t, err)
+		must(w.client.RateLimiter(w.l.Name()).Delete(w.ctx))(t)
 		wg.Wait()
 		w.holds(w.l, 4, 3)
 	})
@@ -428,14 +400,9 @@ func TestNamesStandalone(t *testing.T) {
 		for _, form := range []string{"a{b%s", "{a%s", "{}x%s", "x{}{y}%s", "a}b%s", "a{b}c%s", "%s\x00\xff", "%s 漢字"} {
 			l := w.client.RateLimiter(fmt.Sprintf(form, w.l.Name()))
 			require.NoError(t, l.SetRate(w.ctx, overall(2, time.Second)), form)
-			ok, err := l.TryAcquire(w.ctx, 2, 0)
-			require.NoError(t, err)
-			require.True(t, ok)
-			ok, err = l.TryAcquire(w.ctx, 1, 0)
-			require.NoError(t, err)
-			require.False(t, ok)
-			_, err = l.Delete(w.ctx)
-			require.NoError(t, err)
+			require.True(t, must(l.TryAcquire(w.ctx, 2, 0))(t))
+			require.False(t, must(l.TryAcquire(w.ctx, 1, 0))(t))
+			must(l.Delete(w.ctx))(t)
 		}
 		_, err := w.client.RateLimiter("").Allow(w.ctx, 1)
 		require.ErrorIs(t, err, ErrInvalidArgument)
@@ -450,9 +417,7 @@ func TestNameMapper(t *testing.T) {
 		require.Equal(t, "app:"+w.l.Name(), l.Name())
 		require.Equal(t, w.l.redis.Keys.Hash, l.redis.Keys.Hash)
 		require.Equal(t, 1, calls)
-		ok, err := l.TryAcquire(w.ctx, 2, 0)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, must(l.TryAcquire(w.ctx, 2, 0))(t))
 		w.available(0)
 	})
 	c := newClient(t, redis.NewClient(&redis.Options{}), WithNameMapper(func(string) string { return "" }))

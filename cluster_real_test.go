@@ -41,8 +41,7 @@ func TestCluster(t *testing.T) {
 		if i%2 == 1 {
 			name = fmt.Sprintf("shop{%d}orders", i)
 		}
-		node, err := rdb.MasterForKey(ctx, name)
-		require.NoError(t, err)
+		node := must(rdb.MasterForKey(ctx, name))(t)
 		nodes[node.Options().Addr] = true
 		for _, typ := range []RateType{Overall, PerClient} {
 			l := c.RateLimiter(name)
@@ -81,52 +80,30 @@ func TestRing(t *testing.T) {
 // everyOperation runs every operation once, in real time, and leaves nothing behind.
 func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateType) {
 	t.Helper()
-	ok, err := l.TrySetRate(ctx, Rate{Type: typ, Permits: 5, Interval: time.Hour})
-	require.NoError(t, err)
-	require.True(t, ok)
-	ok, err = l.TryAcquire(ctx, 3, 0)
-	require.NoError(t, err)
-	require.True(t, ok)
-	ok, err = l.TryAcquire(ctx, 3, time.Millisecond)
+	require.True(t, must(l.TrySetRate(ctx, Rate{Type: typ, Permits: 5, Interval: time.Hour}))(t))
+	require.True(t, must(l.TryAcquire(ctx, 3, 0))(t))
+	ok, err := l.TryAcquire(ctx, 3, time.Millisecond)
 	if !errors.Is(err, ErrUnavailable) { // on a busy machine the reply may be later
 		require.NoError(t, err)
 	}
 	require.False(t, ok)
-	n, err := l.AvailablePermits(ctx)
-	require.NoError(t, err)
-	require.EqualValues(t, 2, n)
+	require.EqualValues(t, 2, must(l.AvailablePermits(ctx))(t))
 	require.NoError(t, l.Release(ctx, 1))
 	require.NoError(t, l.Acquire(ctx, 3))
-	ok, err = l.UpdateRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}, KeepState())
-	require.NoError(t, err)
-	require.True(t, ok)
-	r, err := l.Allow(ctx, 3)
-	require.NoError(t, err)
+	require.True(t, must(l.UpdateRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}, KeepState()))(t))
+	r := must(l.Allow(ctx, 3))(t)
 	require.False(t, r.Granted)
 	require.EqualValues(t, 2, r.Available)
 	require.Equal(t, Rate{Type: typ, Permits: 7, Interval: time.Hour}, r.Rate)
 	require.NoError(t, l.SetRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}))
-	got, err := l.Rate(ctx)
-	require.NoError(t, err)
-	require.Equal(t, r.Rate, got)
-	ok, err = l.Expire(ctx, time.Hour)
-	require.NoError(t, err)
-	require.True(t, ok)
-	ttl, err := l.TTL(ctx)
-	require.NoError(t, err)
-	require.InDelta(t, time.Hour, ttl, float64(time.Second))
-	at, err := l.ExpireTime(ctx)
-	require.NoError(t, err)
+	require.Equal(t, r.Rate, must(l.Rate(ctx))(t))
+	require.True(t, must(l.Expire(ctx, time.Hour))(t))
+	require.InDelta(t, time.Hour, must(l.TTL(ctx))(t), float64(time.Second))
+	at := must(l.ExpireTime(ctx))(t)
 	require.WithinDuration(t, time.Now().Add(time.Hour), at, 5*time.Second)
-	ok, err = l.ClearExpire(ctx)
-	require.NoError(t, err)
-	require.True(t, ok)
-	ok, err = l.Exists(ctx)
-	require.NoError(t, err)
-	require.True(t, ok)
-	ok, err = l.Delete(ctx)
-	require.NoError(t, err)
-	require.True(t, ok)
+	require.True(t, must(l.ClearExpire(ctx))(t))
+	require.True(t, must(l.Exists(ctx))(t))
+	require.True(t, must(l.Delete(ctx))(t))
 }
 
 // A shard is a node of a cluster with a connection to it.
@@ -251,9 +228,7 @@ func TestClusterLosesAMaster(t *testing.T) {
 	require.NoError(t, rdb.Do(ctx, "WAIT", 1, 1000).Err())
 	cluster.Nodes()[0].Kill()
 	begin := time.Now()
-	ok, err := l.TryAcquire(ctx, 1, time.Minute)
-	require.NoError(t, err)
-	require.True(t, ok)
+	require.True(t, must(l.TryAcquire(ctx, 1, time.Minute))(t))
 	t.Logf("granted %v after the kill", time.Since(begin).Round(time.Millisecond))
 	require.Less(t, time.Since(begin), 45*time.Second, "go-redis looks by itself after a minute")
 }
@@ -301,8 +276,7 @@ func (r *realRing) limiter(onVictim bool, rate Rate) *RateLimiter {
 	for {
 		r.names++
 		l := r.client.RateLimiter(fmt.Sprint(r.t.Name(), r.names))
-		shard, err := r.rdb.GetShardClientForKey(l.redis.Keys.Hash)
-		require.NoError(r.t, err)
+		shard := must(r.rdb.GetShardClientForKey(l.redis.Keys.Hash))(r.t)
 		if (shard.Options().Addr == r.victim.Addr()) == onVictim {
 			require.NoError(r.t, l.SetRate(r.ctx, rate))
 			return l
@@ -341,8 +315,7 @@ func TestRingLosesAShard(t *testing.T) {
 	r := newRealRing(t, []string{"--appendonly", "yes", "--appendfsync", "always"})
 	hour, short := overall(20, time.Hour), overall(20, 500*time.Millisecond)
 	burst, never := r.limiter(true, hour), r.limiter(true, hour)
-	_, err := never.Delete(r.ctx)
-	require.NoError(t, err)
+	must(never.Delete(r.ctx))(t)
 	open, share := r.limiter(true, short).OnOutage(FailOpen()), r.limiter(true, short).OnOutage(LocalQuota(short, 2))
 	waits, cools := r.limiter(true, overall(1, time.Second)), r.limiter(true, hour)
 	elsewhere := []*RateLimiter{r.limiter(false, overall(1_000_000, time.Hour)), r.limiter(false, overall(1_000_000, time.Hour))}
@@ -382,11 +355,9 @@ func TestRingLosesAShard(t *testing.T) {
 			require.NotErrorIs(t, err, ErrNotInitialized)
 		}
 		if time.Since(begin) > 500*time.Millisecond {
-			a, err := open.Allow(r.ctx, 1)
-			require.NoError(t, err)
+			a := must(open.Allow(r.ctx, 1))(t)
 			require.True(t, a.Granted && a.Degraded)
-			a, err = share.Allow(r.ctx, 1)
-			require.NoError(t, err)
+			a = must(share.Allow(r.ctx, 1))(t)
 			require.True(t, a.Degraded)
 			if a.Granted {
 				degraded++
@@ -441,8 +412,7 @@ func TestRingLosesAShard(t *testing.T) {
 	}
 	for _, l := range []*RateLimiter{open, share} {
 		soon(t, "Redis decides again", func() bool {
-			a, err := l.Allow(r.ctx, 1)
-			require.NoError(t, err)
+			a := must(l.Allow(r.ctx, 1))(t)
 			return !a.Degraded
 		})
 	}
@@ -475,8 +445,7 @@ func TestRingWithAFrozenShard(t *testing.T) {
 		} else if out {
 			rejected++
 		}
-		_, err = other.Allow(r.ctx, 1)
-		require.NoError(t, err)
+		must(other.Allow(r.ctx, 1))(t)
 	}
 	require.LessOrEqual(t, granted, 20)
 	require.NoError(t, accounts(r.victim.Client(t), l, 20, 20))
@@ -493,8 +462,7 @@ func TestOutageOfAShardOfARing(t *testing.T) {
 	healths := map[*redis.Client]*outage.Health{}
 	for i := range 1000 {
 		l := c.RateLimiter(fmt.Sprint(i))
-		shard, err := rdb.GetShardClientForKey(l.redis.Keys.Hash)
-		require.NoError(t, err)
+		shard := must(rdb.GetShardClientForKey(l.redis.Keys.Hash))(t)
 		if healths[shard] == nil {
 			healths[shard] = l.handle.Health()
 		}

@@ -28,14 +28,11 @@ func TestCoolDown(t *testing.T) {
 			w.available(0)
 			w.at(30 * time.Second)
 			w.rejected(10, 30*time.Second)
-			at, err := w.l.CoolDownUntil(w.ctx)
-			require.NoError(t, err)
+			at := must(w.l.CoolDownUntil(w.ctx))(t)
 			require.True(t, at.Equal(until(w, time.Minute)), at)
 			require.NoError(t, w.l.Acquire(w.ctx, 10))
 			require.Equal(t, time.Minute, w.elapsed(), "the whole rate, at the instant at which it ends")
-			at, err = w.l.CoolDownUntil(w.ctx)
-			require.NoError(t, err)
-			require.Zero(t, at)
+			require.Zero(t, must(w.l.CoolDownUntil(w.ctx))(t))
 			w.rejected(1, time.Second)
 			w.at(time.Minute + time.Second)
 			w.granted(10)
@@ -118,23 +115,18 @@ func TestCoolDown(t *testing.T) {
 			w.at(100 * time.Millisecond)
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Hour), Reopen(time.Minute)))
 			w.at(200 * time.Millisecond)
-			ok, err := w.l.LiftCoolDown(w.ctx)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
 			w.rejected(1, 800*time.Millisecond) // all at once would be 20 in 200 ms
 			w.at(time.Second)
 			w.granted(10)
-			ok, err = w.l.LiftCoolDown(w.ctx)
-			require.NoError(t, err)
-			require.False(t, ok)
+			require.False(t, must(w.l.LiftCoolDown(w.ctx))(t))
 		})
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Hour)))
 			done := make(chan error)
 			go func() { done <- w.l.Acquire(w.ctx, 10) }()
 			w.at(5 * time.Second)
-			_, err := w.l.LiftCoolDown(w.ctx)
-			require.NoError(t, err)
+			must(w.l.LiftCoolDown(w.ctx))(t)
 			require.NoError(t, <-done)
 			require.Equal(t, 5*time.Second, w.elapsed(), "waiters ask at once")
 		})
@@ -160,8 +152,7 @@ func TestCoolDown(t *testing.T) {
 					require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
 					w.at(2 * time.Second)
 					harm(w)
-					rate, err := w.l.Rate(w.ctx)
-					require.NoError(t, err)
+					rate := must(w.l.Rate(w.ctx))(t)
 					for at := 2 * time.Second; at < time.Minute; at += 5 * time.Second {
 						w.at(at)
 						w.rejected(1, time.Minute-at)
@@ -194,9 +185,7 @@ func TestCoolDown(t *testing.T) {
 		inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: 2 * time.Second}, func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
 			w.rejected(1, time.Minute)
-			ttl, err := w.l.TTL(w.ctx)
-			require.NoError(t, err)
-			require.InDelta(t, time.Minute+time.Second, ttl, float64(50*time.Millisecond))
+			require.InDelta(t, time.Minute+time.Second, must(w.l.TTL(w.ctx))(t), float64(50*time.Millisecond))
 		})
 	})
 
@@ -239,9 +228,7 @@ func TestCoolDown(t *testing.T) {
 			require.EqualValues(t, 100, used)
 			require.Equal(t, 64, members)
 			for _, m := range w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val() {
-				parsed, err := wire.ParseMember([]byte(m))
-				require.NoError(t, err)
-				require.Equal(t, wire.FormatLc0I, parsed.Format)
+				require.Equal(t, wire.FormatLc0I, must(wire.ParseMember([]byte(m)))(t).Format)
 			}
 			w.rdb.Del(w.ctx, w.valueKey(), w.permitsKey())
 			w.rejected(1, time.Minute)
@@ -349,25 +336,19 @@ func TestCoolDownThatIsNoInstant(t *testing.T) {
 // coolDownEnds are the ways in which a cool-down ends ahead of time.
 var coolDownEnds = map[string]func(w *world, r Rate){
 	"lifted": func(w *world, r Rate) {
-		ok, err := w.l.LiftCoolDown(w.ctx)
-		require.NoError(w.t, err)
-		require.True(w.t, ok)
+		require.True(w.t, must(w.l.LiftCoolDown(w.ctx))(w.t))
 	},
 	"deleted and set": func(w *world, r Rate) {
-		_, err := w.l.Delete(w.ctx)
-		require.NoError(w.t, err)
+		must(w.l.Delete(w.ctx))(w.t)
 		require.NoError(w.t, w.l.SetRate(w.ctx, r))
 	},
 	"expired and set": func(w *world, r Rate) {
 		require.NoError(w.t, w.rdb.Del(w.ctx, w.l.redis.Keys.Hash).Err())
-		ok, err := w.l.TrySetRate(w.ctx, r)
-		require.NoError(w.t, err)
-		require.True(w.t, ok)
+		require.True(w.t, must(w.l.TrySetRate(w.ctx, r))(w.t))
 	},
 	"of another type meanwhile": func(w *world, r Rate) {
 		require.NoError(w.t, w.l.SetRate(w.ctx, overall(3, r.Interval)))
-		_, err := w.l.LiftCoolDown(w.ctx)
-		require.NoError(w.t, err)
+		must(w.l.LiftCoolDown(w.ctx))(w.t)
 		require.NoError(w.t, w.l.SetRate(w.ctx, r))
 	},
 }
@@ -425,9 +406,7 @@ func TestLiftOfALongInterval(t *testing.T) {
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(31*day+12*time.Hour)))
 			w.rejected(1, 36*time.Hour)
 			w.at(30*day + time.Hour)
-			ok, err := w.l.LiftCoolDown(w.ctx)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
 			w.available(2 * members)
 			w.granted(2 * members)
 			w.rejected(1, 23*time.Hour)
@@ -453,14 +432,11 @@ func TestLiftOfALargeSet(t *testing.T) {
 		w.setValue(1000)
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(366*24*time.Hour)))
 		w.at(interval + time.Millisecond)
-		ok, err := w.l.LiftCoolDown(w.ctx)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
 		for at := interval + 2*time.Millisecond; at < 2*interval; at += 7 * time.Second {
 			w.at(at)
 			back := int64((at - interval - time.Millisecond) * 4000 / interval)
-			n, err := w.l.AvailablePermits(w.ctx)
-			require.NoError(t, err)
+			n := must(w.l.AvailablePermits(w.ctx))(t)
 			require.LessOrEqual(t, n, 1000+back+1, "too early, at %v", at)
 			require.GreaterOrEqual(t, n, 1000+back-4000/128-1, "too late, at %v", at)
 		}
@@ -478,8 +454,7 @@ func TestLiftWakesOtherProcesses(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- other.l.Acquire(w.ctx, 10) }()
 		w.at(10*time.Second + 500*time.Millisecond)
-		_, err := w.l.LiftCoolDown(w.ctx)
-		require.NoError(t, err)
+		must(w.l.LiftCoolDown(w.ctx))(t)
 		require.NoError(t, <-done)
 		require.Equal(t, 11*time.Second, w.elapsed())
 	})
@@ -492,8 +467,7 @@ func TestCoolDownAfterALift(t *testing.T) {
 			other := w.another()
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
 			other.rejected(1, time.Hour)
-			_, err := w.l.LiftCoolDown(w.ctx)
-			require.NoError(t, err)
+			must(w.l.LiftCoolDown(w.ctx))(t)
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute), Reopen(reopen)))
 			other.rejected(1, time.Minute)
 			w.at(time.Minute)
@@ -542,8 +516,7 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 							w.settled(to.Permits)
 							return
 						}
-						_, err := w.l.LiftCoolDown(w.ctx)
-						require.NoError(t, err)
+						must(w.l.LiftCoolDown(w.ctx))(t)
 						free := to.Permits - 4
 						if to.Interval == time.Second {
 							free = to.Permits // the others have expired by the new rate
@@ -576,8 +549,7 @@ func TestRatesOfOneInstantDuringACoolDown(t *testing.T) {
 				}
 				used, _ := w.used()
 				require.Equal(t, int64(5), w.value()+used)
-				_, err := l.LiftCoolDown(w.ctx)
-				require.NoError(t, err)
+				must(l.LiftCoolDown(w.ctx))(t)
 				w.granted(5)
 			})
 		})
@@ -596,8 +568,7 @@ func TestLowerRateDuringACoolDown(t *testing.T) {
 					require.NoError(t, w.rdb.Del(w.ctx, w.l.Name()).Err())
 				}
 				require.NoError(t, w.l.SetRate(w.ctx, overall(6, time.Second), KeepState()))
-				_, err := w.l.LiftCoolDown(w.ctx)
-				require.NoError(t, err)
+				must(w.l.LiftCoolDown(w.ctx))(t)
 				w.available(3)
 				w.granted(3)
 				w.rejected(1, time.Second)
@@ -620,8 +591,7 @@ func TestHealDuringACoolDown(t *testing.T) {
 				require.NoError(t, w.l.Heal(w.ctx))
 				w.settled(5)
 				w.rejected(1, time.Hour-time.Second)
-				_, err := w.l.LiftCoolDown(w.ctx)
-				require.NoError(t, err)
+				must(w.l.LiftCoolDown(w.ctx))(t)
 				w.granted(1)
 				w.rejected(1, 59*time.Second)
 			}, WithMemberFormat(format))
@@ -643,8 +613,7 @@ func TestVoidBlocksAreLiftedTogether(t *testing.T) {
 		w.at(100 * time.Millisecond)
 		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1098*time.Millisecond), Reopen(561*time.Millisecond)))
 		other := w.another()
-		_, err := other.l.Delete(w.ctx)
-		require.NoError(t, err)
+		must(other.l.Delete(w.ctx))(t)
 		require.NoError(t, other.l.SetRate(w.ctx, rate))
 		w.granted(1)
 		w.granted(1)
@@ -662,8 +631,7 @@ func TestVoidBlocksBehindAGrant(t *testing.T) {
 		w.rejected(10, 900*time.Millisecond) // the next check is an interval later
 		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1100*time.Millisecond), Reopen(time.Second)))
 		other := w.another()
-		_, err := other.l.Delete(w.ctx)
-		require.NoError(t, err)
+		must(other.l.Delete(w.ctx))(t)
 		require.NoError(t, other.l.SetRate(w.ctx, rate))
 		w.at(1480 * time.Millisecond)
 		w.granted(5) // four blocks have expired, the grant comes next, and then five blocks
@@ -706,10 +674,8 @@ func TestCoolDownModel(t *testing.T) {
 					switch rapid.SampledFrom([]string{"try", "try", "try", "sleep", "sleep", "cool", "lift", "delete"}).Draw(rt, "do") {
 					case "try":
 						n := rapid.Int64Range(1, rate.Permits).Draw(rt, "permits")
-						left, err := w.l.AvailablePermits(w.ctx)
-						require.NoError(rt, err)
-						r, err := w.l.Allow(w.ctx, n)
-						require.NoError(rt, err)
+						left := must(w.l.AvailablePermits(w.ctx))(rt)
+						r := must(w.l.Allow(w.ctx, n))(rt)
 						switch {
 						case now < until:
 							require.False(rt, r.Granted)
@@ -744,19 +710,16 @@ func TestCoolDownModel(t *testing.T) {
 							until, reopened = d, max(reopened, d+over)
 						}
 					case "lift":
-						_, err := w.l.LiftCoolDown(w.ctx)
-						require.NoError(rt, err)
+						must(w.l.LiftCoolDown(w.ctx))(rt)
 						until, reopened = 0, 0
 					case "delete":
-						_, err := w.l.Delete(w.ctx)
-						require.NoError(rt, err)
+						must(w.l.Delete(w.ctx))(rt)
 						require.NoError(rt, w.l.SetRate(w.ctx, rate))
 						m.grants, until, reopened = nil, 0, 0
 					}
 				}
 				for _, w := range worlds {
-					_, err := w.l.Delete(w.ctx)
-					require.NoError(rt, err)
+					must(w.l.Delete(w.ctx))(rt)
 				}
 			}
 			for rounds < 300 { // rapid would stop after some hours, which pass here
@@ -813,8 +776,7 @@ func TestPeersLiftIsLearnt(t *testing.T) {
 		"a grant":        func(w *world) { w.granted(1) },
 		"a shorter wait": func(w *world) { w.rejected(10, time.Second) },
 		"a list": func(w *world) {
-			r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 10}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1})
-			require.NoError(w.t, err)
+			r := must(w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 10}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))(w.t)
 			require.False(w.t, r.Granted)
 		},
 	} {
@@ -826,8 +788,7 @@ func TestPeersLiftIsLearnt(t *testing.T) {
 				require.NoError(t, l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
 				w.at(time.Second)
 				w.rejected(1, time.Hour-time.Second)
-				_, err := peer.l.LiftCoolDown(w.ctx)
-				require.NoError(t, err)
+				must(peer.l.LiftCoolDown(w.ctx))(t)
 				if name != "a grant" {
 					peer.granted(1)
 				}
@@ -845,8 +806,7 @@ func TestPeersLiftIsLearnt(t *testing.T) {
 			l.handle.NoteCoolDown(w.epoch.Add(time.Hour))
 			w.granted(1)
 			goesAway(w, cutOff(w, refusedDial))
-			r, err := l.Allow(w.ctx, 1)
-			require.NoError(t, err)
+			r := must(l.Allow(w.ctx, 1))(t)
 			require.False(t, r.Granted)
 			require.Greater(t, r.Wait, 59*time.Minute)
 		})

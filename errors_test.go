@@ -169,14 +169,12 @@ var waitsForRedis = []string{"Acquire", "TryAcquire", "AcquireGrant", "TryAcquir
 // documented returns the doc comments of the exported methods, by type and name.
 func documented(t *testing.T) map[string]string {
 	docs := map[string]string{}
-	files, err := os.ReadDir(".")
-	require.NoError(t, err)
+	files := must(os.ReadDir("."))(t)
 	for _, f := range files {
 		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ParseComments)
-		require.NoError(t, err)
+		file := must(parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ParseComments))(t)
 		for _, d := range file.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
 				if star, ok := fn.Recv.List[0].Type.(*ast.StarExpr); ok {
@@ -389,21 +387,16 @@ func TestWaitsBeyondADuration(t *testing.T) {
 			require.False(t, r.Granted)
 			require.Greater(t, r.Wait, 200*365*24*time.Hour)
 			require.Greater(t, r.Rate.Interval, 200*365*24*time.Hour)
-			rate, err := w.l.Rate(w.ctx)
-			require.NoError(t, err)
-			require.Equal(t, rate, r.Rate, "Rate and Allow agree")
+			require.Equal(t, must(w.l.Rate(w.ctx))(t), r.Rate, "Rate and Allow agree")
 
 			sent := count(w.rdb)
 			other := w.client.RateLimiter(w.l.Name() + "other")
 			require.NoError(t, other.SetRate(w.ctx, overall(2, time.Second)))
 			before := sent.sent.Load()
-			ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
-			require.NoError(t, err)
-			require.False(t, ok)
+			require.False(t, must(w.l.TryAcquire(w.ctx, 1, time.Minute))(t))
 			require.LessOrEqual(t, sent.sent.Load()-before, int64(75), "once a second, and the looks for lost permits")
 			before = sent.sent.Load()
-			a, err := w.client.TryAcquireAll(w.ctx, time.Minute, Demand{w.l, 1}, Demand{other, 1})
-			require.NoError(t, err)
+			a := must(w.client.TryAcquireAll(w.ctx, time.Minute, Demand{w.l, 1}, Demand{other, 1}))(t)
 			require.False(t, a.Granted)
 			require.Positive(t, a.Wait)
 			require.LessOrEqual(t, sent.sent.Load()-before, int64(600))
@@ -417,12 +410,9 @@ func TestWaitsBeyondADuration(t *testing.T) {
 		r := w.try(1)
 		require.False(t, r.Granted)
 		require.Positive(t, r.Wait)
-		ok, err := w.l.TryAcquire(w.ctx, 1, time.Minute)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, must(w.l.TryAcquire(w.ctx, 1, time.Minute))(t))
 		require.LessOrEqual(t, sent.sent.Load(), int64(80))
-		_, err = w.l.CoolDownUntil(w.ctx)
-		require.NoError(t, err)
+		must(w.l.CoolDownUntil(w.ctx))(t)
 	})
 }
 

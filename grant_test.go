@@ -11,8 +11,7 @@ import (
 
 func (w *world) grant(permits int64) *Grant {
 	w.t.Helper()
-	g, err := w.l.AcquireGrant(w.ctx, permits)
-	require.NoError(w.t, err)
+	g := must(w.l.AcquireGrant(w.ctx, permits))(w.t)
 	require.Equal(w.t, permits, g.Permits())
 	return g
 }
@@ -89,12 +88,9 @@ func TestSettleWhatIsGone(t *testing.T) {
 	t.Run("deleted", func(t *testing.T) {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 			g := w.grant(5)
-			_, err := w.l.Delete(w.ctx)
-			require.NoError(t, err)
+			must(w.l.Delete(w.ctx))(t)
 			require.NoError(t, g.Settle(w.ctx, 9))
-			n, err := w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Result()
-			require.NoError(t, err)
-			require.Zero(t, n, "nothing came back")
+			require.Zero(t, must(w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Result())(t), "nothing came back")
 		})
 	})
 }
@@ -109,9 +105,7 @@ func TestGrantsAreTheirCallers(t *testing.T) {
 					require.NoError(t, w.l.Acquire(w.ctx, 2))
 					return
 				}
-				g, err := w.l.TryAcquireGrant(w.ctx, 2, time.Duration(i%2)*time.Minute)
-				require.NoError(t, err)
-				require.NoError(t, g.Settle(w.ctx, i%4+1)) // 2, 3, 4
+				require.NoError(t, must(w.l.TryAcquireGrant(w.ctx, 2, time.Duration(i%2)*time.Minute))(t).Settle(w.ctx, i%4+1)) // 2, 3, 4
 			})
 		}
 		wg.Wait()
@@ -125,8 +119,7 @@ func TestSettledPermitsWake(t *testing.T) {
 		g := w.grant(10)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			second, err := w.l.AcquireGrant(w.ctx, 4)
-			require.NoError(t, err)
+			second := must(w.l.AcquireGrant(w.ctx, 4))(t)
 			require.Equal(t, 5*time.Second, w.elapsed())
 			require.NoError(t, second.Settle(w.ctx, 1))
 		})
@@ -175,9 +168,7 @@ func TestSettleErrors(t *testing.T) {
 		require.ErrorIs(t, g.Settle(ended, 1), context.Canceled)
 		_, err := w.l.AcquireGrant(w.ctx, 11)
 		require.ErrorIs(t, err, ErrPermitsExceedRate)
-		none, err := w.l.TryAcquireGrant(w.ctx, 6, 0)
-		require.NoError(t, err)
-		require.Nil(t, none)
+		require.Nil(t, must(w.l.TryAcquireGrant(w.ctx, 6, 0))(t))
 
 		c := cutOff(w, refusedDial)
 		c.down.Store(true)
@@ -195,9 +186,7 @@ func TestLocalGrant(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		cutOff(w, refusedDial).down.Store(true)
-		g, err := w.l.OnOutage(FailOpen()).AcquireGrant(w.ctx, 3)
-		require.NoError(t, err)
-		require.NoError(t, g.Settle(w.ctx, 1))
+		require.NoError(t, must(w.l.OnOutage(FailOpen()).AcquireGrant(w.ctx, 3))(t).Settle(w.ctx, 1))
 	})
 }
 

@@ -200,8 +200,7 @@ func (s overFull) demand(w *world, lists bool, r Rate) {
 		w.at(begin + time.Duration(i)*every)
 		ok := false
 		if lists {
-			a, err := w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, permits}, Demand{other, 1})
-			require.NoError(w.t, err)
+			a := must(w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, permits}, Demand{other, 1}))(w.t)
 			ok = a.Granted
 		} else {
 			ok = w.try(permits).Granted
@@ -356,15 +355,13 @@ func TestChecksAreFew(t *testing.T) {
 		}
 		n := checks(w, func() {
 			for i := range calls {
-				_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i%limiters)).Allow(w.ctx, 1)
-				require.NoError(t, err)
+				must(w.client.RateLimiter(fmt.Sprint(w.l.Name(), i%limiters)).Allow(w.ctx, 1))(t)
 				time.Sleep(time.Millisecond)
 			}
 		})
 		require.InDelta(t, calls/engine.CheckSample, n, 55, "one call in 64")
 		for i := range limiters {
-			_, err := w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Delete(w.ctx)
-			require.NoError(t, err)
+			must(w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Delete(w.ctx))(t)
 		}
 	})
 }
@@ -423,9 +420,7 @@ func TestThousandsOfScoresInTheFuture(t *testing.T) {
 			w.setValue(0)
 			w.rejected(1, time.Second)
 			require.Equal(t, n, w.marked())
-			ok, err := w.l.TryAcquire(w.ctx, int64(n), time.Hour)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(w.l.TryAcquire(w.ctx, int64(n), time.Hour))(t))
 			require.Equal(t, time.Second, w.elapsed())
 			w.rejected(1, time.Second)
 			w.settled(int64(n))
@@ -461,9 +456,7 @@ func TestThousandsOfScoresInTheFuture(t *testing.T) {
 				require.False(t, w.try(1).Granted)
 			}
 			require.Equal(t, 2*n, w.marked())
-			ok, err := w.l.TryAcquire(w.ctx, 2*int64(n), time.Hour)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(w.l.TryAcquire(w.ctx, 2*int64(n), time.Hour))(t))
 			require.LessOrEqual(t, w.elapsed(), 1540*time.Millisecond)
 			w.settled(2 * int64(n))
 		})
@@ -504,9 +497,7 @@ func TestPermitsOfAFastClockAreBackAfterAnInterval(t *testing.T) {
 		"AvailablePermits": func(w *world) { w.at(interval); w.available(10) },
 		"a list": func(w *world) {
 			w.at(interval)
-			r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{Limiter: w.l, Permits: 10})
-			require.NoError(w.t, err)
-			require.True(w.t, r.Granted)
+			require.True(w.t, must(w.client.TryAcquireAll(w.ctx, 0, Demand{Limiter: w.l, Permits: 10}))(w.t).Granted)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -514,9 +505,7 @@ func TestPermitsOfAFastClockAreBackAfterAnInterval(t *testing.T) {
 				w.put(5*time.Second, javaGrant(10))
 				w.setValue(0)
 				other := w.otherProcess()
-				ok, err := other.RateLimiter(w.l.Name()).TryAcquire(w.ctx, 1, 0)
-				require.NoError(t, err)
-				require.False(t, ok)
+				require.False(t, must(other.RateLimiter(w.l.Name()).TryAcquire(w.ctx, 1, 0))(t))
 				require.Equal(t, 1, w.marked())
 				w.at(time.Second)
 				w.rejected(1, interval-time.Second) // this process checks at 1 and 21 s
@@ -580,8 +569,7 @@ func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
 				w.at(at)
 				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
 				w.at(12 * time.Second)
-				_, err := w.l.LiftCoolDown(w.ctx)
-				require.NoError(t, err)
+				must(w.l.LiftCoolDown(w.ctx))(t)
 				w.rejected(10, 8*time.Second)
 				w.at(20 * time.Second)
 				w.granted(10)
@@ -600,8 +588,7 @@ func TestSpentMarksAreReclaimedInBoundedCalls(t *testing.T) {
 		"reserve": func(w *world) {
 			v := permit.Reservation{ID: redisson.RandomID().Run(0), Want: n, Ahead: true}
 			for calls := 1; ; calls++ {
-				a, err := w.l.redis.Reserve(w.ctx, v)
-				require.NoError(w.t, err)
+				a := must(w.l.redis.Reserve(w.ctx, v))(w.t)
 				require.EqualValues(w.t, n, a.Held)
 				if v.Held = a.Held; a.Lacking == 0 {
 					require.GreaterOrEqual(w.t, calls, n/128)

@@ -199,9 +199,7 @@ func TestHookThatPanics(t *testing.T) {
 	}
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		told = nil
-		ok, err := w.l.TryAcquire(w.ctx, 1, time.Second)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, must(w.l.TryAcquire(w.ctx, 1, time.Second))(t))
 		require.Equal(t, RequestGranted, h.one(t).Outcome)
 		var texts []string
 		for _, e := range told {
@@ -284,11 +282,10 @@ func TestHealedIsTold(t *testing.T) {
 		value := func(v any) { require.NoError(t, w.rdb.Set(w.ctx, k.Value[0], v, 0).Err()) }
 		heal := func() { require.NoError(t, w.l.Heal(w.ctx)) }
 		try := func(n int64) func() {
-			return func() { _, err := w.l.Allow(w.ctx, n); require.NoError(t, err) }
+			return func() { must(w.l.Allow(w.ctx, n))(t) }
 		}
 		acquire := func() {
-			_, err := w.l.TryAcquire(w.ctx, 10, 10*time.Second)
-			require.NoError(t, err)
+			must(w.l.TryAcquire(w.ctx, 10, 10*time.Second))(t)
 		}
 		for _, c := range []struct {
 			name  string
@@ -409,8 +406,7 @@ func TestCallContext(t *testing.T) {
 			require.Equal(t, 4, n)
 		}
 		h.requests = nil
-		_, err := w.l.Peek(w.ctx, 1)
-		require.NoError(t, err)
+		must(w.l.Peek(w.ctx, 1))(t)
 		require.Nil(t, h.one(t).CallContext)
 	}, WithHook(h.hook()))
 }

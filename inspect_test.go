@@ -22,8 +22,7 @@ func TestInspect(t *testing.T) {
 		w.granted(1)
 		w.at(11 * time.Second)
 
-		s, err := w.l.Inspect(w.ctx)
-		require.NoError(t, err)
+		s := must(w.l.Inspect(w.ctx))(t)
 		name := w.l.Name()
 		require.Equal(t, []string{name, "{" + name + "}:value", "{" + name + "}:permits"},
 			[]string{s.HashKey, s.ValueKey, s.PermitsKey})
@@ -42,14 +41,10 @@ func TestInspect(t *testing.T) {
 		require.WithinDuration(t, w.epoch.Add(3*time.Second), s.Members[0].Time, time.Millisecond)
 		require.WithinDuration(t, w.epoch, s.Members[1].Time, time.Millisecond)
 		for _, m := range s.Members {
-			parsed, err := wire.ParseMember(m.Raw)
-			require.NoError(t, err)
-			require.Equal(t, parsed, m.Member)
+			require.Equal(t, must(wire.ParseMember(m.Raw))(t), m.Member)
 		}
 
-		again, err := w.l.Inspect(w.ctx)
-		require.NoError(t, err)
-		require.Equal(t, s, again, "looking changes nothing")
+		require.Equal(t, s, must(w.l.Inspect(w.ctx))(t), "looking changes nothing")
 	})
 }
 
@@ -60,8 +55,7 @@ func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 		w.granted(2)
 		name := w.l.Name()
 
-		s, err := w.l.Inspect(w.ctx)
-		require.NoError(t, err)
+		s := must(w.l.Inspect(w.ctx))(t)
 		require.Equal(t, "{"+name+"}:value:"+w.client.ID(), s.ValueKey)
 		require.Equal(t, "{"+name+"}:permits:"+w.client.ID(), s.PermitsKey)
 		require.Equal(t, "1", s.Value)
@@ -72,8 +66,7 @@ func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 		}
 
 		// The other client has taken nothing, so its keys do not exist, unlike the hash.
-		s, err = other.RateLimiter(name).Inspect(w.ctx)
-		require.NoError(t, err)
+		s = must(other.RateLimiter(name).Inspect(w.ctx))(t)
 		require.Equal(t, "{"+name+"}:value:b", s.ValueKey)
 		require.False(t, s.HasValue)
 		require.Empty(t, s.Members)
@@ -87,8 +80,7 @@ func TestInspectIsBounded(t *testing.T) {
 		for i := range 300 {
 			w.put(time.Duration(i)*time.Millisecond, grant(uint32(i+1)))
 		}
-		s, err := w.l.Inspect(w.ctx)
-		require.NoError(t, err)
+		s := must(w.l.Inspect(w.ctx))(t)
 		require.EqualValues(t, 300, s.MemberCount)
 		require.Len(t, s.Members, 100)
 		require.EqualValues(t, 300, s.Members[0].Permits)
@@ -98,9 +90,7 @@ func TestInspectIsBounded(t *testing.T) {
 		for i := range 100 {
 			require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "junk"+string(rune('0'+i)), i).Err())
 		}
-		s, err = w.l.Inspect(w.ctx)
-		require.NoError(t, err)
-		require.Len(t, s.Fields, 4)
+		require.Len(t, must(w.l.Inspect(w.ctx))(t).Fields, 4)
 	})
 }
 
@@ -164,10 +154,8 @@ func TestInspectOverASocket(t *testing.T) {
 	l := client.RateLimiter(redistest.Key(t))
 	ctx := context.Background()
 	require.NoError(t, l.SetRate(ctx, overall(2, time.Hour)))
-	r, err := l.Allow(ctx, 2)
-	require.NoError(t, err)
-	s, err := l.Inspect(ctx)
-	require.NoError(t, err)
+	r := must(l.Allow(ctx, 2))(t)
+	s := must(l.Inspect(ctx))(t)
 	require.Len(t, s.Members, 1)
 	require.Equal(t, r.Time, s.Members[0].Time)
 	require.Equal(t, "0", s.Value)
@@ -187,8 +175,7 @@ func TestInspectOfAMark(t *testing.T) {
 					at = 20 * time.Second
 				}
 				w.at(at)
-				s, err := w.l.Inspect(w.ctx)
-				require.NoError(t, err)
+				s := must(w.l.Inspect(w.ctx))(t)
 				require.Len(t, s.Members, 1)
 				require.Equal(t, expired, s.Members[0].Expired, "%v ahead, at %v", ahead, at)
 			}
@@ -206,8 +193,7 @@ func TestInspectTellsLayoutsApart(t *testing.T) {
 		w.put(5*time.Millisecond, grant(6))
 		w.put(6*time.Millisecond, redisson.Member(true, redisson.RandomID(), 7))
 		require.NoError(t, w.rdb.Do(w.ctx, "ZADD", w.permitsKey(), "-inf", "who wrote this?").Err())
-		s, err := w.l.Inspect(w.ctx)
-		require.NoError(t, err)
+		s := must(w.l.Inspect(w.ctx))(t)
 		require.Equal(t, map[wire.Layout]int{wire.LayoutFI: 1, wire.LayoutLc0I: 2, wire.LayoutBc0IShort: 1, wire.LayoutBc0ILong: 1,
 			wire.LayoutOurs: 1, wire.LayoutUnknown: 1}, s.Layouts)
 		require.Equal(t, map[wire.Format]int{wire.FormatFI: 1, wire.FormatLc0I: 2, wire.FormatBc0I: 3, wire.FormatUnknown: 1}, s.Formats)
@@ -224,8 +210,7 @@ func TestGrantsHaveOurLayout(t *testing.T) {
 		w.granted(3)
 		require.NoError(t, w.l.Release(w.ctx, 1))
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
-		s, err := w.l.Inspect(w.ctx)
-		require.NoError(t, err)
+		s := must(w.l.Inspect(w.ctx))(t)
 		require.Equal(t, map[wire.Layout]int{wire.LayoutOurs: int(s.MemberCount)}, s.Layouts)
 	})
 }
@@ -244,9 +229,7 @@ func idsOf(ctx context.Context, l *RateLimiter) (ids []string, err error) {
 
 func TestClientsOfAPerClientLimiter(t *testing.T) {
 	inWorld(t, Rate{Type: PerClient, Permits: 3, Interval: time.Second}, func(t *testing.T, w *world) {
-		ids, err := idsOf(w.ctx, w.l)
-		require.NoError(t, err)
-		require.Empty(t, ids)
+		require.Empty(t, must(idsOf(w.ctx, w.l))(t))
 
 		w.granted(1)
 		name := w.l.Name()
@@ -264,8 +247,7 @@ func TestClientsOfAPerClientLimiter(t *testing.T) {
 		}
 		require.NoError(t, w.rdb.ZAdd(w.ctx, "{"+name+"}:permits:b:c", redis.Z{Member: grant(1)}).Err())
 		require.NoError(t, w.rdb.ZAdd(w.ctx, "{"+name+"}:permits:d", redis.Z{Member: grant(1)}).Err())
-		ids, err = idsOf(w.ctx, w.l)
-		require.NoError(t, err)
+		ids := must(idsOf(w.ctx, w.l))(t)
 		require.Equal(t, slices.Sorted(slices.Values([]string{w.client.ID(), "a", "b:c", "d"})), ids)
 	})
 }
@@ -277,10 +259,8 @@ func TestClientsOfAnOddName(t *testing.T) {
 			name := w.l.Name() + tail
 			l := w.client.RateLimiter(name)
 			require.NoError(t, l.SetRate(w.ctx, Rate{Type: PerClient, Permits: 3, Interval: time.Second}))
-			_, err := l.Allow(w.ctx, 1)
-			require.NoError(t, err)
-			ids, err := idsOf(w.ctx, l)
-			require.NoError(t, err)
+			must(l.Allow(w.ctx, 1))(t)
+			ids := must(idsOf(w.ctx, l))(t)
 			require.Equal(t, []string{w.client.ID()}, ids, "%q", name)
 		}
 	})
@@ -300,8 +280,7 @@ func TestClientsInSteps(t *testing.T) {
 			require.NoError(t, w.rdb.MSet(w.ctx, pairs...).Err())
 		}
 		c := count(w.rdb)
-		ids, err := idsOf(w.ctx, w.l)
-		require.NoError(t, err)
+		ids := must(idsOf(w.ctx, w.l))(t)
 		require.Equal(t, slices.Sorted(maps.Keys(want)), ids)
 		all := c.sent.Load()
 		if !redistest.TTLsAreVirtual() { // miniredis returns everything in one step
@@ -333,8 +312,7 @@ func TestClientsInAClusterAndARing(t *testing.T) {
 			}
 			c := newClient(t, rdb)
 			defer c.Close()
-			ids, err := idsOf(t.Context(), c.RateLimiter(name))
-			require.NoError(t, err)
+			ids := must(idsOf(t.Context(), c.RateLimiter(name)))(t)
 			slices.Sort(want)
 			require.Equal(t, want, ids)
 		}

@@ -53,8 +53,7 @@ func inBothWays(t *testing.T, f func(t *testing.T, w *world), opts ...Option) {
 
 func (w *world) all(want AllResult, demands ...Demand) {
 	w.t.Helper()
-	got, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
-	require.NoError(w.t, err)
+	got := must(w.client.TryAcquireAll(w.ctx, 0, demands...))(w.t)
 	w.same(want, got)
 }
 
@@ -73,9 +72,7 @@ func (w *world) same(want, got AllResult) {
 
 func (w *world) has(l *RateLimiter, want int64) {
 	w.t.Helper()
-	n, err := l.AvailablePermits(w.ctx)
-	require.NoError(w.t, err)
-	require.Equal(w.t, want, n, l.Name())
+	require.Equal(w.t, want, must(l.AvailablePermits(w.ctx))(w.t), l.Name())
 }
 
 // TestAllWaitsForTheLongestTimeout checks that a timeout to which nothing can be added is a long one: it is neither
@@ -86,21 +83,17 @@ func TestAllWaitsForTheLongestTimeout(t *testing.T) {
 			l := w.others(overall(2, time.Second), overall(3, 5*time.Second))
 			demands := []Demand{{l[0], 1}, {l[1], 2}}
 			for i, at := range []time.Duration{0, 5, 10} {
-				r, err := w.client.TryAcquireAll(w.ctx, timeout, demands...)
-				require.NoError(t, err)
+				r := must(w.client.TryAcquireAll(w.ctx, timeout, demands...))(t)
 				w.same(AllResult{Granted: true}, r)
 				require.Equal(t, at*time.Second, w.elapsed(), "%v, %d", timeout, i)
 			}
-			r, err := w.client.TryAcquireAll(w.ctx, timeout, demands[1])
-			require.NoError(t, err)
+			r := must(w.client.TryAcquireAll(w.ctx, timeout, demands[1]))(t)
 			w.same(AllResult{Granted: true}, r)
-			ok, err := l[1].TryAcquire(w.ctx, 3, timeout)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(l[1].TryAcquire(w.ctx, 3, timeout))(t))
 			require.Equal(t, 20*time.Second, w.elapsed())
 			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 			defer cancel()
-			_, err = w.client.TryAcquireAll(ctx, timeout, demands...)
+			_, err := w.client.TryAcquireAll(ctx, timeout, demands...)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	}
@@ -177,8 +170,7 @@ func TestWindowSafetyOfAll(t *testing.T) {
 					if len(demands) == 0 {
 						continue
 					}
-					got, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
-					require.NoError(rt, err)
+					got := must(w.client.TryAcquireAll(w.ctx, 0, demands...))(rt)
 					fits := true
 					for j, i := range of {
 						fits = fits && models[i].available(now) >= demands[j].Permits
@@ -196,8 +188,7 @@ func TestWindowSafetyOfAll(t *testing.T) {
 				case op < 7:
 					i := rapid.IntRange(0, len(models)-1).Draw(rt, "which")
 					n := rapid.Int64Range(1, models[i].rate).Draw(rt, "permits")
-					r, err := limiters[i].Allow(w.ctx, n)
-					require.NoError(rt, err)
+					r := must(limiters[i].Allow(w.ctx, n))(rt)
 					require.Equal(rt, models[i].acquire(now, n), r.Granted)
 					if r.Granted {
 						logs[i].add(now, n)
@@ -208,11 +199,9 @@ func TestWindowSafetyOfAll(t *testing.T) {
 			}
 			for i, l := range limiters {
 				require.LessOrEqual(rt, logs[i].worst(models[i].interval), models[i].rate)
-				n, err := l.AvailablePermits(w.ctx)
-				require.NoError(rt, err)
+				n := must(l.AvailablePermits(w.ctx))(rt)
 				require.Equal(rt, models[i].available(w.elapsed()), n, "nothing is kept, nothing lost")
-				_, err = l.Delete(w.ctx)
-				require.NoError(rt, err)
+				must(l.Delete(w.ctx))(rt)
 			}
 		})
 		require.GreaterOrEqual(t, round, 20) // with -short, rapid makes a fifth of its 100 checks
@@ -456,8 +445,7 @@ func TestReserve(t *testing.T) {
 		takes(0, 0, false)
 		w.available(10)
 		takes(0, 0, false)
-		_, err := w.rdb.Del(w.ctx, w.valueKey()).Result()
-		require.NoError(t, err)
+		must(w.rdb.Del(w.ctx, w.valueKey()).Result())(t)
 		require.NoError(t, send(8, false))
 		require.Zero(t, v.Held, "for acquire to rebuild")
 		require.NoError(t, w.l.SetRate(w.ctx, overall(7, time.Second)))
@@ -732,8 +720,7 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 			w.at(1500 * time.Millisecond)
 			members := w.rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, 0).Val()
 			require.Zero(t, members[0].Score)
-			m, err := wire.ParseMember([]byte(members[0].Member.(string)))
-			require.NoError(t, err)
+			m := must(wire.ParseMember([]byte(members[0].Member.(string))))(t)
 			require.EqualValues(t, 1, m.Permits)
 			require.Equal(t, format, m.Format)
 			require.EqualValues(t, -1, w.value())

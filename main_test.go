@@ -65,8 +65,7 @@ func newWorld(t *testing.T, rdb *redis.Client, opts ...Option) *world {
 // newClient returns a Client that uses rdb, and fails the test if there is none.
 func newClient(tb testing.TB, rdb redis.UniversalClient, opts ...Option) *Client {
 	tb.Helper()
-	c, err := New(rdb, opts...)
-	require.NoError(tb, err)
+	c := must(New(rdb, opts...))(tb)
 	return c
 }
 
@@ -81,16 +80,14 @@ func (w *world) elapsed() time.Duration { return time.Since(w.epoch) }
 
 func (w *world) try(permits int64) Result {
 	w.t.Helper()
-	r, err := w.l.Allow(w.ctx, permits)
-	require.NoError(w.t, err)
+	r := must(w.l.Allow(w.ctx, permits))(w.t)
 	return r
 }
 
 // ask makes one acquire call.
 func (w *world) ask(b permit.Batch) permit.Reply {
 	w.t.Helper()
-	a, err := w.l.redis.Acquire(w.ctx, &b)
-	require.NoError(w.t, err)
+	a := must(w.l.redis.Acquire(w.ctx, &b))(w.t)
 	return a
 }
 
@@ -131,9 +128,7 @@ func together(ctx context.Context, l *RateLimiter, permits, count int64) (grante
 
 func (w *world) available(want int64) {
 	w.t.Helper()
-	n, err := w.l.AvailablePermits(w.ctx)
-	require.NoError(w.t, err)
-	require.Equal(w.t, want, n, "available permits")
+	require.Equal(w.t, want, must(w.l.AvailablePermits(w.ctx))(w.t), "available permits")
 }
 
 func (w *world) valueKey() string { return w.l.redis.Keys.Value[w.typ()] }
@@ -156,19 +151,16 @@ func (w *world) value() int64 {
 		return -1
 	}
 	require.NoError(w.t, err)
-	n, err := strconv.ParseInt(s, 10, 64)
-	require.NoError(w.t, err)
+	n := must(strconv.ParseInt(s, 10, 64))(w.t)
 	return n
 }
 
 // used returns the permits in the set, expired or not, and the number of its members.
 func (w *world) used() (permits int64, members int) {
 	w.t.Helper()
-	list, err := w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Result()
-	require.NoError(w.t, err)
+	list := must(w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Result())(w.t)
 	for _, s := range list {
-		m, err := wire.ParseMember([]byte(s))
-		require.NoError(w.t, err)
+		m := must(wire.ParseMember([]byte(s)))(w.t)
 		permits += int64(m.Permits)
 	}
 	return permits, len(list)
@@ -251,6 +243,9 @@ func count(rdb *redis.Client) *counter {
 
 // noTTL is the TTL that go-redis returns of a key without one.
 const noTTL = time.Duration(-1)
+
+// must is redistest.Must.
+func must[T any](v T, err error) func(t require.TestingT) T { return redistest.Must(v, err) }
 
 // errOf returns the error of a call that returns something else, too.
 func errOf[T any](_ T, err error) error { return err }
@@ -472,15 +467,12 @@ func inResends(t *testing.T, r Rate, f func(t *testing.T, w *world, twice *resen
 // holds checks that used permits of l are in its set, and that value is the rest of the rate.
 func (w *world) holds(l *RateLimiter, rate, used int64) {
 	w.t.Helper()
-	r, err := l.Rate(w.ctx)
-	require.NoError(w.t, err)
+	r := must(l.Rate(w.ctx))(w.t)
 	keys := keysOf(l, r.Type)
-	value, err := w.rdb.Get(w.ctx, keys[1]).Int64()
-	require.NoError(w.t, err)
+	value := must(w.rdb.Get(w.ctx, keys[1]).Int64())(w.t)
 	found := int64(0)
 	for _, s := range w.rdb.ZRange(w.ctx, keys[2], 0, -1).Val() {
-		m, err := wire.ParseMember([]byte(s))
-		require.NoError(w.t, err)
+		m := must(wire.ParseMember([]byte(s)))(w.t)
 		found += int64(m.Permits)
 	}
 	require.Equal(w.t, [2]int64{rate - used, used}, [2]int64{value, found}, "value and the permits in the set of %s", l.Name())

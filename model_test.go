@@ -202,13 +202,11 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 			}
 			grants += got
 		case op < 48:
-			got, err := l.AvailablePermits(w.ctx)
-			require.NoError(rt, err)
+			got := must(l.AvailablePermits(w.ctx))(rt)
 			require.Equal(rt, m.available(now()), got)
 		case op < 50:
 			n := rapid.Int64Range(1, m.rate).Draw(rt, "peek")
-			got, err := l.Peek(w.ctx, n)
-			require.NoError(rt, err)
+			got := must(l.Peek(w.ctx, n))(rt)
 			require.Equal(rt, m.available(now()), got.Available)
 			require.Equal(rt, m.available(now()) >= n, got.Granted)
 			if got.Granted {
@@ -237,14 +235,9 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 	}
 	require.LessOrEqual(rt, log.worst(m.interval), max(m.rate, m.used(now())))
 	time.Sleep(m.interval)
-	got, err := l.AvailablePermits(w.ctx)
-	require.NoError(rt, err)
-	require.Equal(rt, m.rate, got, "after one idle interval")
-	ok, err := l.TryAcquire(w.ctx, m.rate, 0)
-	require.NoError(rt, err)
-	require.True(rt, ok, "the whole rate after one idle interval")
-	_, err = l.Delete(w.ctx)
-	require.NoError(rt, err)
+	require.Equal(rt, m.rate, must(l.AvailablePermits(w.ctx))(rt), "after one idle interval")
+	require.True(rt, must(l.TryAcquire(w.ctx, m.rate, 0))(rt), "the whole rate after one idle interval")
+	must(l.Delete(w.ctx))(rt)
 	return grants
 }
 
@@ -275,23 +268,19 @@ func TestDamageHeals(t *testing.T) {
 				case 5:
 					w.put(w.elapsed(), []byte(rapid.StringN(0, 30, 30).Draw(rt, "junk")))
 				case 6:
-					_, err := w.l.Allow(w.ctx, rapid.Int64Range(1, rate).Draw(rt, "acquire"))
-					require.NoError(rt, err)
+					must(w.l.Allow(w.ctx, rapid.Int64Range(1, rate).Draw(rt, "acquire")))(rt)
 				}
 			}
-			avail, err := w.l.AvailablePermits(w.ctx)
-			require.NoError(rt, err)
+			avail := must(w.l.AvailablePermits(w.ctx))(rt)
 			require.True(rt, 0 <= avail && avail <= rate, "available %d", avail)
-			r, err := w.l.Allow(w.ctx, rate)
-			require.NoError(rt, err)
+			r := must(w.l.Allow(w.ctx, rate))(rt)
 			for tries := 0; !r.Granted || tries == 0; tries++ {
 				// Rejected at most twice, because a value that was too high hides from the first call what lies
 				// ahead of the clock.
 				require.Less(rt, tries, 3, "%+v", r)
 				require.LessOrEqual(rt, r.Wait, interval)
 				time.Sleep(interval)
-				r, err = w.l.Allow(w.ctx, rate)
-				require.NoError(rt, err)
+				r = must(w.l.Allow(w.ctx, rate))(rt)
 			}
 			require.Zero(rt, r.Available)
 		})

@@ -135,8 +135,7 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 			require.ErrorContains(t, err, "NOPERM")
 			require.False(t, l.handle.Health().Down(), "Redis is there, and says no")
 			c.down.Store(false)
-			_, err = l.Delete(w.ctx)
-			require.NoError(t, err)
+			must(l.Delete(w.ctx))(t)
 		}
 	})
 }
@@ -154,9 +153,8 @@ func TestObserver(t *testing.T) {
 		begun := time.Now()
 		open := w.l.OnOutage(FailOpen())
 		for range 50 {
-			_, err := open.Allow(w.ctx, 1)
-			require.NoError(t, err)
-			_, err = w.l.Allow(w.ctx, 1)
+			must(open.Allow(w.ctx, 1))(t)
+			_, err := w.l.Allow(w.ctx, 1)
 			require.Error(t, err)
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -460,8 +458,7 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 	cure()
 	cured := time.Now()
 	soon(t, "the outage ends", func() bool {
-		_, err := l.Allow(p.ctx, 1)
-		require.NoError(t, err)
+		must(l.Allow(p.ctx, 1))(t)
 		return ended.Load() > 0
 	})
 	t.Logf("%s: %d outages in %v, %d granted without Redis, %d errors; over %v after the cure", says, outages, lasts,

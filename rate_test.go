@@ -20,8 +20,7 @@ import (
 func TestRateTypeText(t *testing.T) {
 	for typ, text := range map[RateType]string{Overall: "OVERALL", PerClient: "PER_CLIENT"} {
 		require.Equal(t, text, typ.String())
-		b, err := json.Marshal(map[string]RateType{"type": typ})
-		require.NoError(t, err)
+		b := must(json.Marshal(map[string]RateType{"type": typ}))(t)
 		require.JSONEq(t, `{"type":"`+text+`"}`, string(b))
 		var back map[string]RateType
 		require.NoError(t, json.Unmarshal(b, &back))
@@ -40,51 +39,36 @@ func TestRateTypeText(t *testing.T) {
 func TestTrySetRate(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		first := Rate{Type: Overall, Permits: 5, Interval: 10 * time.Second}
-		ok, err := w.l.TrySetRate(w.ctx, first)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, must(w.l.TrySetRate(w.ctx, first))(t))
 		require.Equal(t, map[string]string{"rate": "5", "interval": "10000", "keepAliveTime": "0", "type": "0"},
 			w.rdb.HGetAll(w.ctx, w.l.redis.Keys.Hash).Val())
-		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute})
-		require.NoError(t, err)
+		ok := must(w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute}))(t)
 		require.False(t, ok)
-		got, err := w.l.Rate(w.ctx)
-		require.NoError(t, err)
-		require.Equal(t, first, got)
+		require.Equal(t, first, must(w.l.Rate(w.ctx))(t))
 		require.Equal(t, noTTL, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val())
 
 		// This hash was made by Redisson 3.37 or older, to which Redisson's own trySetRate would add
 		// keepAliveTime even though it returns false.
 		require.NoError(t, w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "keepAliveTime").Err())
-		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute})
-		require.NoError(t, err)
+		ok = must(w.l.TrySetRate(w.ctx, Rate{Type: PerClient, Permits: 9, Interval: time.Second, KeepAlive: time.Minute}))(t)
 		require.False(t, ok)
 		require.False(t, w.rdb.HExists(w.ctx, w.l.redis.Keys.Hash, "keepAliveTime").Val())
-		got, err = w.l.Rate(w.ctx)
-		require.NoError(t, err)
-		require.Equal(t, first, got)
+		require.Equal(t, first, must(w.l.Rate(w.ctx))(t))
 
 		// Half a hash is completed.
 		require.NoError(t, w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "type", "rate").Err())
-		ok, err = w.l.TrySetRate(w.ctx, Rate{Type: Overall, Permits: 7, Interval: time.Second, KeepAlive: time.Minute})
-		require.NoError(t, err)
+		ok = must(w.l.TrySetRate(w.ctx, Rate{Type: Overall, Permits: 7, Interval: time.Second, KeepAlive: time.Minute}))(t)
 		require.True(t, ok)
-		got, err = w.l.Rate(w.ctx)
-		require.NoError(t, err)
-		require.Equal(t, Rate{Permits: 7, Interval: 10 * time.Second, KeepAlive: time.Minute}, got)
+		require.Equal(t, Rate{Permits: 7, Interval: 10 * time.Second, KeepAlive: time.Minute}, must(w.l.Rate(w.ctx))(t))
 		require.InDelta(t, time.Minute, w.rdb.PTTL(w.ctx, w.l.redis.Keys.Hash).Val(), float64(time.Second))
 	})
 }
 
 func TestSetRateAndUpdateRate(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		ok, err := w.l.UpdateRate(w.ctx, overall(5, time.Second))
-		require.NoError(t, err)
-		require.False(t, ok)
-		exists, err := w.l.Exists(w.ctx)
-		require.NoError(t, err)
-		require.False(t, exists)
-		_, err = w.l.Rate(w.ctx)
+		require.False(t, must(w.l.UpdateRate(w.ctx, overall(5, time.Second)))(t))
+		require.False(t, must(w.l.Exists(w.ctx))(t))
+		_, err := w.l.Rate(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		_, err = w.l.Allow(w.ctx, 1)
 		require.ErrorIs(t, err, ErrNotInitialized)
@@ -98,9 +82,7 @@ func TestSetRateAndUpdateRate(t *testing.T) {
 		require.NoError(t, w.l.SetRate(w.ctx, overall(5, time.Second), KeepState()), "also when there is none")
 		w.available(5)
 		w.granted(5)
-		ok, err = w.l.UpdateRate(w.ctx, overall(5, time.Second))
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, must(w.l.UpdateRate(w.ctx, overall(5, time.Second)))(t))
 		w.granted(5)
 		w.at(600 * time.Millisecond)
 		require.NoError(t, w.l.SetRate(w.ctx, overall(8, time.Second), KeepState()))
@@ -140,9 +122,7 @@ func TestTTLRule(t *testing.T) {
 			near(t, time.Hour, ttls(w))
 		})
 		inWorld(t, Rate{Type: typ, Permits: 2, Interval: time.Second}, func(t *testing.T, w *world) {
-			ok, err := w.l.Expire(w.ctx, 20*time.Minute)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(w.l.Expire(w.ctx, 20*time.Minute))(t))
 			w.granted(1)
 			near(t, 20*time.Minute, ttls(w))
 			w.granted(1)
@@ -244,30 +224,18 @@ func TestExpireFamily(t *testing.T) {
 		_, err := w.l.TTL(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorContains(t, err, w.l.Name())
-		ok, err := w.l.Expire(w.ctx, time.Hour)
-		require.NoError(t, err)
-		require.False(t, ok, "nothing to expire")
+		require.False(t, must(w.l.Expire(w.ctx, time.Hour))(t), "nothing to expire")
 		_, err = w.l.ExpireTime(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
-		ok, err = w.l.ClearExpire(w.ctx)
-		require.NoError(t, err)
-		require.False(t, ok)
-		ok, err = w.l.Delete(w.ctx)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, must(w.l.ClearExpire(w.ctx))(t))
+		require.False(t, must(w.l.Delete(w.ctx))(t))
 
 		require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second)))
 		w.granted(1)
-		ttl, err := w.l.TTL(w.ctx)
-		require.NoError(t, err)
-		require.Zero(t, ttl, "it does not expire")
-		at, err := w.l.ExpireTime(w.ctx)
-		require.NoError(t, err)
-		require.Zero(t, at)
+		require.Zero(t, must(w.l.TTL(w.ctx))(t), "it does not expire")
+		require.Zero(t, must(w.l.ExpireTime(w.ctx))(t))
 		require.NoError(t, w.rdb.PExpire(w.ctx, w.l.Name(), time.Hour).Err())
-		ttl, err = w.l.TTL(w.ctx)
-		require.NoError(t, err)
-		require.InDelta(t, time.Hour, ttl, float64(time.Second))
+		require.InDelta(t, time.Hour, must(w.l.TTL(w.ctx))(t), float64(time.Second))
 		require.NoError(t, w.rdb.Persist(w.ctx, w.l.Name()).Err())
 		for i, c := range []struct {
 			ttl  time.Duration
@@ -285,9 +253,7 @@ func TestExpireFamily(t *testing.T) {
 			{time.Hour, IfSet(), true, time.Hour},
 			{30 * time.Minute, ExpireCondition{}, true, 30 * time.Minute},
 		} {
-			ok, err := w.l.Expire(w.ctx, c.ttl, c.cond)
-			require.NoError(t, err)
-			require.Equal(t, c.took, ok, "%d", i)
+			require.Equal(t, c.took, must(w.l.Expire(w.ctx, c.ttl, c.cond))(t), "%d", i)
 			for _, k := range keysOf(w.l, Overall) {
 				got := w.rdb.PTTL(w.ctx, k).Val()
 				if c.left == noTTL {
@@ -297,23 +263,14 @@ func TestExpireFamily(t *testing.T) {
 				}
 			}
 		}
-		ok, err = w.l.ClearExpire(w.ctx)
-		require.NoError(t, err)
-		require.True(t, ok)
-		ok, err = w.l.Expire(w.ctx, time.Minute, IfNotSet())
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, must(w.l.ClearExpire(w.ctx))(t))
+		require.True(t, must(w.l.Expire(w.ctx, time.Minute, IfNotSet()))(t))
 
 		now := w.rdb.Time(w.ctx).Val() // TTLs follow the clock of Redis
-		ok, err = w.l.ExpireAt(w.ctx, now.Add(2*time.Hour), IfGreater())
-		require.NoError(t, err)
-		require.True(t, ok)
-		at, err = w.l.ExpireTime(w.ctx)
-		require.NoError(t, err)
+		require.True(t, must(w.l.ExpireAt(w.ctx, now.Add(2*time.Hour), IfGreater()))(t))
+		at := must(w.l.ExpireTime(w.ctx))(t)
 		require.InDelta(t, now.Add(2*time.Hour).UnixMilli(), at.UnixMilli(), 20)
-		ttl, err = w.l.TTL(w.ctx)
-		require.NoError(t, err)
-		require.InDelta(t, 2*time.Hour, ttl, float64(time.Second))
+		require.InDelta(t, 2*time.Hour, must(w.l.TTL(w.ctx))(t), float64(time.Second))
 
 		sent := count(w.rdb)
 		for _, d := range []time.Duration{0, -time.Second, time.Millisecond - 1, time.Second + 1} {
@@ -326,12 +283,8 @@ func TestExpireFamily(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalidArgument)
 		require.Zero(t, sent.sent.Load())
 
-		ok, err = w.l.ExpireAt(w.ctx, now.Add(-time.Hour))
-		require.NoError(t, err)
-		require.True(t, ok)
-		exists, err := w.l.Exists(w.ctx)
-		require.NoError(t, err)
-		require.False(t, exists)
+		require.True(t, must(w.l.ExpireAt(w.ctx, now.Add(-time.Hour)))(t))
+		require.False(t, must(w.l.Exists(w.ctx))(t))
 	})
 }
 
@@ -339,16 +292,10 @@ func TestDeleteRemovesAllThatCanBeNamed(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		inWorld(t, Rate{Type: typ, Permits: 3, Interval: time.Second}, func(t *testing.T, w *world) {
 			w.granted(3)
-			exists, err := w.l.Exists(w.ctx)
-			require.NoError(t, err)
-			require.True(t, exists)
-			ok, err := w.l.Delete(w.ctx)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(w.l.Exists(w.ctx))(t))
+			require.True(t, must(w.l.Delete(w.ctx))(t))
 			require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val())
-			keys, err := w.rdb.Keys(w.ctx, "*"+w.l.Name()+"*").Result()
-			require.NoError(t, err)
-			require.Empty(t, keys)
+			require.Empty(t, must(w.rdb.Keys(w.ctx, "*"+w.l.Name()+"*").Result())(t))
 		})
 	}
 }
@@ -404,11 +351,8 @@ func TestRateOfALargeHash(t *testing.T) {
 	require.NoError(t, w.rdb.Eval(w.ctx, fill, []string{w.l.redis.Keys.Hash}).Err())
 	m := &cpuMeter{t: t, admin: s.Client(t)}
 	begin := m.used()
-	got, err := w.l.Rate(w.ctx)
-	require.NoError(t, err)
-	require.Equal(t, r, got)
-	state, err := w.l.Inspect(w.ctx)
-	require.NoError(t, err)
+	require.Equal(t, r, must(w.l.Rate(w.ctx))(t))
+	state := must(w.l.Inspect(w.ctx))(t)
 	require.Equal(t, r, state.Rate)
 	require.Len(t, state.Fields, 5)
 	require.Less(t, m.used()-begin, 10*time.Millisecond)
@@ -430,17 +374,13 @@ func TestExpireAtFarAway(t *testing.T) {
 			require.False(t, ok)
 		}
 		require.Zero(t, sent.sent.Load())
-		exists, err := w.l.Exists(w.ctx)
-		require.NoError(t, err)
-		require.True(t, exists)
+		require.True(t, must(w.l.Exists(w.ctx))(t))
 		for _, at := range []time.Time{time.Unix(0, 0), time.UnixMilli(-1), time.UnixMilli(math.MinInt64), time.Date(-300_000_000, 1, 1, 0, 0, 0, 0, time.UTC)} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second)))
 			ok, err := w.l.ExpireAt(w.ctx, at)
 			require.NoError(t, err, "%v", at)
 			require.True(t, ok)
-			exists, err := w.l.Exists(w.ctx)
-			require.NoError(t, err)
-			require.False(t, exists, "%v", at)
+			require.False(t, must(w.l.Exists(w.ctx))(t), "%v", at)
 		}
 	})
 }
@@ -454,41 +394,29 @@ func TestTTLLongerThanADuration(t *testing.T) {
 		for _, at := range []int64{253_402_300_799_000, 1 << 53, math.MaxInt64} {
 			inWorld(t, Rate{Type: typ, Permits: 3, Interval: time.Hour}, func(t *testing.T, w *world) {
 				require.NoError(t, w.rdb.Do(w.ctx, "PEXPIREAT", w.l.redis.Keys.Hash, at).Err())
-				ttl, err := w.l.TTL(w.ctx)
-				require.NoError(t, err)
-				require.Equal(t, longest, ttl)
-				expires, err := w.l.ExpireTime(w.ctx)
-				require.NoError(t, err)
+				require.Equal(t, longest, must(w.l.TTL(w.ctx))(t))
+				expires := must(w.l.ExpireTime(w.ctx))(t)
 				require.False(t, expires.IsZero())
 				require.GreaterOrEqual(t, expires.UnixMilli(), min(at, 1<<53))
-				state, err := w.l.Inspect(w.ctx)
-				require.NoError(t, err)
-				require.Equal(t, longest, state.HashTTL)
+				require.Equal(t, longest, must(w.l.Inspect(w.ctx))(t).HashTTL)
 
 				w.granted(2)
 				other := w.l.client.RateLimiter(w.l.Name() + "-other")
 				defer other.Delete(w.ctx)
 				require.NoError(t, other.SetRate(w.ctx, Rate{Type: typ, Permits: 3, Interval: time.Hour}))
-				a, err := w.l.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1})
-				require.NoError(t, err)
-				require.True(t, a.Granted)
+				require.True(t, must(w.l.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1}))(t).Granted)
 				w.rejected(1, time.Hour)
 				require.NoError(t, w.l.Release(w.ctx, 1))
 				require.EqualValues(t, 1, w.value())
 				require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: typ, Permits: 4, Interval: time.Hour}, KeepState()))
 				w.granted(1)
 				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
-				lifted, err := w.l.LiftCoolDown(w.ctx)
-				require.NoError(t, err)
-				require.True(t, lifted)
+				require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
 				w.granted(1)
 				for _, key := range keysOf(w.l, typ) {
-					left, err := w.rdb.Do(w.ctx, "PTTL", key).Int64()
-					require.NoError(t, err)
-					require.Greater(t, left, int64(200_000_000_000_000), key)
+					require.Greater(t, must(w.rdb.Do(w.ctx, "PTTL", key).Int64())(t), int64(200_000_000_000_000), key)
 				}
-				_, err = w.l.ClearExpire(w.ctx)
-				require.NoError(t, err)
+				must(w.l.ClearExpire(w.ctx))(t)
 			})
 		}
 	}
@@ -503,21 +431,15 @@ func TestClearExpireByAnotherClient(t *testing.T) {
 	}{"forever": {0, noTTL}, "an hour": {time.Hour, time.Hour}} {
 		for how, next := range map[string]func(w *world, l *RateLimiter){
 			"Allow": func(w *world, l *RateLimiter) {
-				r, err := l.Allow(w.ctx, 1)
-				require.NoError(w.t, err)
-				require.True(w.t, r.Granted)
+				require.True(w.t, must(l.Allow(w.ctx, 1))(w.t).Granted)
 			},
 			"a rejection": func(w *world, l *RateLimiter) {
-				r, err := l.Allow(w.ctx, 5)
-				require.NoError(w.t, err)
-				require.False(w.t, r.Granted)
+				require.False(w.t, must(l.Allow(w.ctx, 5))(w.t).Granted)
 			},
 			"TryAcquireAll": func(w *world, l *RateLimiter) {
 				other := l.client.RateLimiter(w.l.Name() + "#")
 				require.NoError(w.t, other.SetRate(w.ctx, overall(5, time.Minute)))
-				r, err := l.client.TryAcquireAll(w.ctx, 0, Demand{other, 1}, Demand{l, 1})
-				require.NoError(w.t, err)
-				require.True(w.t, r.Granted)
+				require.True(w.t, must(l.client.TryAcquireAll(w.ctx, 0, Demand{other, 1}, Demand{l, 1}))(w.t).Granted)
 			},
 			"Release": func(w *world, l *RateLimiter) { require.NoError(w.t, l.Release(w.ctx, 1)) },
 		} {
@@ -526,18 +448,15 @@ func TestClearExpireByAnotherClient(t *testing.T) {
 					peer := newWorld(t, w.rdb, WithClientKeyTTL(keys.ttl))
 					defer peer.client.Close()
 					peer.l = peer.client.RateLimiter(w.l.Name())
-					_, err := w.l.Expire(w.ctx, 10*time.Second)
-					require.NoError(t, err)
+					must(w.l.Expire(w.ctx, 10*time.Second))(t)
 					peer.granted(2)
-					_, err = w.l.ClearExpire(w.ctx)
-					require.NoError(t, err)
+					must(w.l.ClearExpire(w.ctx))(t)
 					next(w, peer.l)
 					for _, key := range keysOf(peer.l, PerClient)[1:] {
 						require.InDelta(t, keys.want, w.rdb.PTTL(w.ctx, key).Val(), float64(9*time.Second), key)
 					}
 					if redistest.TTLsAreVirtual() {
-						before, err := peer.l.AvailablePermits(w.ctx)
-						require.NoError(t, err)
+						before := must(peer.l.AvailablePermits(w.ctx))(t)
 						w.at(30 * time.Second)
 						peer.available(before)
 					}
@@ -610,11 +529,8 @@ func TestMinGap(t *testing.T) {
 	t.Run("set, changed, taken away", func(t *testing.T) {
 		inWorld(t, Rate{}, func(t *testing.T, w *world) {
 			r := paced(20, time.Second, 50*time.Millisecond)
-			ok, err := w.l.TrySetRate(w.ctx, r)
-			require.NoError(t, err)
-			require.True(t, ok)
-			got, err := w.l.Rate(w.ctx)
-			require.NoError(t, err)
+			require.True(t, must(w.l.TrySetRate(w.ctx, r))(t))
+			got := must(w.l.Rate(w.ctx))(t)
 			require.Equal(t, r, got)
 			require.Equal(t, "OVERALL 20/1s gap 50ms", got.String())
 			w.granted(1)
@@ -622,9 +538,7 @@ func TestMinGap(t *testing.T) {
 			r.MinGap = 0
 			require.NoError(t, w.l.SetRate(w.ctx, r))
 			w.granted(20)
-			got, err = w.l.Rate(w.ctx)
-			require.NoError(t, err)
-			require.Equal(t, r, got)
+			require.Equal(t, r, must(w.l.Rate(w.ctx))(t))
 			for _, gap := range []time.Duration{-1, time.Microsecond, time.Second + time.Millisecond} {
 				r.MinGap = gap
 				require.ErrorIs(t, w.l.SetRate(w.ctx, r), ErrInvalidArgument)

@@ -97,8 +97,7 @@ func TestSharedFragments(t *testing.T) { redistest.SharedFragments(t) }
 // TestScriptHeaders checks that three things agree: the header of each script, the KEYS and ARGV in its body,
 // and the numbers that the Go wrapper sends, which rejects a call with other numbers.
 func TestScriptHeaders(t *testing.T) {
-	files, err := filepath.Glob("scripts/*.lua")
-	require.NoError(t, err)
+	files := must(filepath.Glob("scripts/*.lua"))(t)
 	require.Len(t, allScripts(), len(files), "a script without a wrapper, or the other way round")
 
 	for _, s := range allScripts() {
@@ -187,16 +186,14 @@ func TestAPI(t *testing.T) { redistest.API(t) }
 // TestAPIOfEveryPackage checks that no package which others can import lacks a TestAPI.
 func TestAPIOfEveryPackage(t *testing.T) {
 	redistest.NoServer(t)
-	out, err := exec.Command("go", "list", "-f", "{{if .GoFiles}}{{.Dir}} {{.Name}}{{end}}", "./...").Output()
-	require.NoError(t, err)
+	out := must(exec.Command("go", "list", "-f", "{{if .GoFiles}}{{.Dir}} {{.Name}}{{end}}", "./...").Output())(t)
 	checked := 0
 	for line := range strings.Lines(string(out)) {
 		dir, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if name == "main" || strings.Contains(dir+"/", "/internal/") {
 			continue
 		}
-		tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		require.NoError(t, err)
+		tests := must(filepath.Glob(filepath.Join(dir, "*_test.go")))(t)
 		require.True(t, slices.ContainsFunc(tests, func(f string) bool {
 			text, err := os.ReadFile(f)
 			return err == nil && strings.Contains(string(text), "redistest.API(t)")

@@ -98,8 +98,7 @@ func TestListThatIsSentAgain(t *testing.T) {
 	inResends(t, overall(10, time.Minute), func(t *testing.T, w *world, twice *resender) {
 		l := append(w.others(overall(10, time.Minute), Rate{Type: PerClient, Permits: 10, Interval: time.Minute}), w.l)
 		for i := range 3 {
-			r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 3}, Demand{l[1], 2}, Demand{l[2], 1})
-			require.NoError(t, err)
+			r := must(w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 3}, Demand{l[1], 2}, Demand{l[2], 1}))(t)
 			w.same(AllResult{Granted: true}, r)
 			for j, each := range []int64{3, 2, 1} {
 				left := 10 - each*int64(i+1)
@@ -108,14 +107,12 @@ func TestListThatIsSentAgain(t *testing.T) {
 			}
 		}
 		// One permit of the first is left. A rejection is a rejection both times.
-		r, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 2}, Demand{l[1], 1})
-		require.NoError(t, err)
+		r := must(w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 2}, Demand{l[1], 1}))(t)
 		w.same(AllResult{Limiter: l[0], Wait: time.Minute}, r)
 		w.has(l[1], 4)
 		// What expires meanwhile is reclaimed once.
 		w.at(time.Minute)
-		r, err = w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 7}, Demand{l[1], 5})
-		require.NoError(t, err)
+		r = must(w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 7}, Demand{l[1], 5}))(t)
 		w.same(AllResult{Granted: true}, r)
 		for j, used := range []int64{7, 5} {
 			w.holds(l[j], 10, used)
@@ -133,8 +130,7 @@ func TestReservationThatIsSentAgain(t *testing.T) {
 			v := permit.Reservation{ID: w.client.redis.NewID()}
 			for _, want := range []int64{4, 3, 4, 0, 1} {
 				v.Want = want
-				a, err := w.l.redis.Reserve(w.ctx, v)
-				require.NoError(t, err)
+				a := must(w.l.redis.Reserve(w.ctx, v))(t)
 				require.Equal(t, min(want, free), a.Held)
 				w.holds(w.l, 10, 10-free+a.Held)
 				v.Held = a.Held
@@ -179,25 +175,17 @@ func TestOperationsThatAreSentAgain(t *testing.T) {
 			holds(10, 3)
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
 			holds(10, 10)
-			lifted, err := w.l.LiftCoolDown(w.ctx)
-			require.NoError(t, err)
-			require.False(t, lifted, "the second one found none")
+			require.False(t, must(w.l.LiftCoolDown(w.ctx))(t), "the second one found none")
 			holds(10, 3)
-			set, err := w.l.TrySetRate(w.ctx, lower)
-			require.NoError(t, err)
-			require.False(t, set)
-			_, err = w.l.Expire(w.ctx, time.Hour)
-			require.NoError(t, err)
-			_, err = w.l.ClearExpire(w.ctx)
-			require.NoError(t, err)
+			require.False(t, must(w.l.TrySetRate(w.ctx, lower))(t))
+			must(w.l.Expire(w.ctx, time.Hour))(t)
+			must(w.l.ClearExpire(w.ctx))(t)
 			w.available(7)
 			holds(10, 3)
 			w.at(time.Minute)
 			w.granted(4)
 			holds(10, 4)
-			deleted, err := w.l.Delete(w.ctx)
-			require.NoError(t, err)
-			require.False(t, deleted, "the second one found nothing")
+			require.False(t, must(w.l.Delete(w.ctx))(t), "the second one found nothing")
 			require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val())
 		})
 	}

@@ -53,9 +53,7 @@ func newPatient(t *testing.T, opts ...func(*redis.Options)) *patient {
 
 func (p *patient) granted(permits int64) {
 	p.t.Helper()
-	r, err := p.l.Allow(p.ctx, permits)
-	require.NoError(p.t, err)
-	require.True(p.t, r.Granted)
+	require.True(p.t, must(p.l.Allow(p.ctx, permits))(p.t).Granted)
 }
 
 // do does not end the test, because goroutines of the engine call it, too.
@@ -469,8 +467,7 @@ func flushed(t *testing.T) {
 // cluster, and of package limit.
 func documentedACL(t *testing.T) (limiter, connection, cluster, algorithms []string) {
 	t.Helper()
-	doc, err := os.ReadFile("docs/design/protocol.md")
-	require.NoError(t, err)
+	doc := must(os.ReadFile("docs/design/protocol.md"))(t)
 	_, section, ok := strings.Cut(string(doc), "## What a limiter needs of an ACL")
 	require.True(t, ok)
 	var lists [][]string
@@ -509,8 +506,7 @@ func setUser(t *testing.T, admin *redis.Client, keys []string, rules ...[]string
 // itself.
 func rejectedByACL(t *testing.T, admin *redis.Client) (rejected []string) {
 	t.Helper()
-	log, err := admin.Do(context.Background(), "ACL", "LOG").Slice()
-	require.NoError(t, err)
+	log := must(admin.Do(context.Background(), "ACL", "LOG").Slice())(t)
 	for _, entry := range log {
 		object := ""
 		switch e := entry.(type) {
@@ -537,24 +533,16 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	rate := Rate{Type: typ, Permits: 1000, Interval: time.Hour, MinGap: time.Millisecond, KeepAlive: 2 * time.Hour}
 	require.NoError(t, l.SetRate(ctx, rate))
 	require.NoError(t, other.SetRate(ctx, rate))
-	_, err := l.Peek(ctx, 1)
-	require.NoError(t, err)
-	r, err := c.TryAcquireAll(ctx, 0, Demand{l, 1}, Demand{other, 1})
-	require.NoError(t, err)
-	require.True(t, r.Granted)
-	_, err = l.Inspect(ctx)
-	require.NoError(t, err)
+	must(l.Peek(ctx, 1))(t)
+	require.True(t, must(c.TryAcquireAll(ctx, 0, Demand{l, 1}, Demand{other, 1}))(t).Granted)
+	must(l.Inspect(ctx))(t)
 	for i := range 100 { // a hash that others write to is read field by field
 		require.NoError(t, admin.HSet(ctx, l.redis.Keys.Hash, fmt.Sprint("field ", i), i).Err())
 	}
-	_, err = l.Inspect(ctx)
-	require.NoError(t, err)
+	must(l.Inspect(ctx))(t)
 	require.NoError(t, l.CoolDown(ctx, time.Now().Add(time.Minute), Reopen(time.Minute)))
-	_, err = l.CoolDownUntil(ctx)
-	require.NoError(t, err)
-	ok, err := l.LiftCoolDown(ctx)
-	require.NoError(t, err)
-	require.True(t, ok)
+	must(l.CoolDownUntil(ctx))(t)
+	require.True(t, must(l.LiftCoolDown(ctx))(t))
 
 	// A large set is settled by heal; members ahead of the clock, expired ones and a lost value are healed.
 	rate.MinGap = 0
@@ -566,14 +554,11 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	}
 	require.NoError(t, admin.ZAdd(ctx, l.redis.Keys.Permits[typ], members...).Err())
 	require.NoError(t, admin.Set(ctx, l.redis.Keys.Value[typ], "lost", 0).Err())
-	_, err = l.AvailablePermits(ctx)
-	require.NoError(t, err)
-	_, err = l.Allow(ctx, 1000)
-	require.NoError(t, err)
+	must(l.AvailablePermits(ctx))(t)
+	must(l.Allow(ctx, 1000))(t)
 	rate.Permits = 100
 	require.NoError(t, l.SetRate(ctx, rate, KeepState()))
-	_, err = l.Allow(ctx, 100)
-	require.NoError(t, err)
+	must(l.Allow(ctx, 100))(t)
 	require.NoError(t, l.redis.Heal(ctx, permit.Type(typ), permit.Checked))
 
 	// A waiter's tripwire, a reservation, and the refund of a caller that left.
@@ -581,19 +566,15 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	defer cancel()
 	require.ErrorIs(t, l.Acquire(short, 100), context.DeadlineExceeded)
 	v := permit.Reservation{Type: permit.Type(typ), ID: c.redis.NewID(), Want: 3}
-	a, err := other.redis.Reserve(ctx, v)
-	require.NoError(t, err)
+	a := must(other.redis.Reserve(ctx, v))(t)
 	v.Held, v.Want, v.Ahead = a.Held, 100, true
-	a, err = other.redis.Reserve(ctx, v)
-	require.NoError(t, err)
+	a = must(other.redis.Reserve(ctx, v))(t)
 	v.Held, v.Want = a.Held, 0
-	_, err = other.redis.Reserve(ctx, v)
-	require.NoError(t, err)
+	must(other.redis.Reserve(ctx, v))(t)
 	require.NoError(t, other.redis.Refund(ctx, permit.Type(typ), permit.Grant{ID: c.redis.NewID().Run(0), Permits: 2, Keep: 1}))
 	require.NoError(t, l.Release(ctx, 5))
 	for _, l := range []*RateLimiter{l, other} {
-		_, err = l.Delete(ctx)
-		require.NoError(t, err)
+		must(l.Delete(ctx))(t)
 	}
 }
 

@@ -82,24 +82,18 @@ func TestKillerKeepAliveRunsOut(t *testing.T) {
 			w.granted(1)
 			time.Sleep(9 * time.Second) // each acquire renews the TTL
 		}
-		ttl, err := w.l.TTL(w.ctx)
-		require.NoError(t, err)
-		require.Equal(t, time.Second, ttl)
+		require.Equal(t, time.Second, must(w.l.TTL(w.ctx))(t))
 		time.Sleep(time.Second)
-		_, err = w.l.TryAcquire(w.ctx, 1, time.Hour)
+		_, err := w.l.TryAcquire(w.ctx, 1, time.Hour)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val(), "nothing is left behind")
-		ok, err := w.l.TrySetRate(w.ctx, overall(1, time.Second))
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, must(w.l.TrySetRate(w.ctx, overall(1, time.Second)))(t))
 		w.granted(1)
 	})
 	t.Run("under a waiter", func(t *testing.T) {
 		inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 			w.granted(1)
-			ok, err := w.l.Expire(w.ctx, 5500*time.Millisecond)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, must(w.l.Expire(w.ctx, 5500*time.Millisecond))(t))
 			require.ErrorIs(t, w.l.Acquire(w.ctx, 1), ErrNotInitialized)
 			require.Equal(t, 6*time.Second, w.elapsed())
 		})
@@ -272,21 +266,17 @@ func TestRejectedListKeepsItsLimitersAlive(t *testing.T) {
 		other := w.l.client.RateLimiter(w.l.Name() + "-other")
 		require.NoError(t, other.SetRate(w.ctx, Rate{Permits: 2, Interval: time.Minute, KeepAlive: time.Minute}))
 		ttl := func(l *RateLimiter) time.Duration {
-			d, err := l.TTL(w.ctx)
-			require.NoError(t, err)
+			d := must(l.TTL(w.ctx))(t)
 			return d
 		}
 		w.granted(1)
 		w.at(10 * time.Second)
-		_, err := w.l.Peek(w.ctx, 1)
-		require.NoError(t, err)
+		must(w.l.Peek(w.ctx, 1))(t)
 		require.Equal(t, 50*time.Second, ttl(w.l))
 		require.Equal(t, 50*time.Second, ttl(other))
 		for i := range 2 { // the first call checks all limiters, which renews them as well
 			w.at(time.Duration(20+10*i) * time.Second)
-			a, err := w.l.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1})
-			require.NoError(t, err)
-			require.False(t, a.Granted)
+			require.False(t, must(w.l.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1}))(t).Granted)
 			require.Equal(t, time.Minute, ttl(w.l))
 			require.Equal(t, time.Minute, ttl(other))
 		}

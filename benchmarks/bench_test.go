@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,13 +39,11 @@ func eachContestant(b *testing.B, name string, r loadRow) {
 		b.Run(name+"/"+c.about().key, func(b *testing.B) {
 			serial++
 			j := r.job(fmt.Sprintf("b.%d.", serial))
-			s, err := c.open(b.Context(), j)
-			require.NoError(b, err)
+			s := redistest.Must(c.open(b.Context(), j))(b)
 			if r.reject {
 				require.NoError(b, exhaust(b.Context(), s, j, c.about().held(j)))
 			}
-			_, err = resetUsage(b.Context(), all.rdb)
-			require.NoError(b, err)
+			redistest.Must(resetUsage(b.Context(), all.rdb))(b)
 			t := parallel(b, r.callers, s.(*goSession).ask)
 			require.NoError(b, r.check(b.Context(), c, s, t))
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,20 +19,15 @@ func TestContestantsGrantAndReject(t *testing.T) {
 			require.NotEqual(t, "unknown", a.version)
 			for _, permits := range []int64{1, 5} {
 				j := job{prefix: fmt.Sprintf("%s.%d.", a.key, permits), limiters: 1, permits: permits, interval: time.Hour}
-				s, err := c.open(t.Context(), j)
-				require.NoError(t, err)
-				_, err = resetUsage(t.Context(), b.rdb)
-				require.NoError(t, err)
+				s := redistest.Must(c.open(t.Context(), j))(t)
+				redistest.Must(resetUsage(t.Context(), b.rdb))(t)
 				permits = a.held(j)
 				j.callers, j.calls = 1, permits
-				granted, err := s.load(t.Context(), j)
-				require.NoError(t, err)
+				granted := redistest.Must(s.load(t.Context(), j))(t)
 				require.Zero(t, granted.Failed, granted.Error)
 				require.Zero(t, granted.Rejected)
 				require.GreaterOrEqual(t, granted.Granted, permits)
-				spent, err := s.spent(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, granted.Granted, spent)
+				require.Equal(t, granted.Granted, redistest.Must(s.spent(t.Context()))(t))
 				for _, key := range s.keys() {
 					require.EqualValues(t, 1, b.rdb.Exists(t.Context(), key).Val(), key)
 				}
@@ -39,12 +35,9 @@ func TestContestantsGrantAndReject(t *testing.T) {
 					continue
 				}
 				j.calls = 3
-				rejected, err := s.load(t.Context(), j)
-				require.NoError(t, err)
+				rejected := redistest.Must(s.load(t.Context(), j))(t)
 				require.Equal(t, []int64{0, 3, 0}, []int64{rejected.Granted, rejected.Rejected, rejected.Failed})
-				spent, err = s.spent(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, permits, spent)
+				require.Equal(t, permits, redistest.Must(s.spent(t.Context()))(t))
 			}
 		})
 	}
@@ -56,16 +49,12 @@ func TestIdleContestantsAreSilent(t *testing.T) {
 	b := testBench(t)
 	for _, c := range b.contestants {
 		j := job{prefix: c.about().key, limiters: 1, permits: 5, interval: time.Hour, callers: 1, calls: 1}
-		s, err := c.open(t.Context(), j)
-		require.NoError(t, err)
-		_, err = s.load(t.Context(), j)
-		require.NoError(t, err)
+		s := redistest.Must(c.open(t.Context(), j))(t)
+		redistest.Must(s.load(t.Context(), j))(t)
 	}
-	_, err := resetUsage(t.Context(), b.rdb)
-	require.NoError(t, err)
+	redistest.Must(resetUsage(t.Context(), b.rdb))(t)
 	time.Sleep(2500 * time.Millisecond) // longer than rueidis needs to find a connection idle
-	u, err := readUsage(t.Context(), b.rdb)
-	require.NoError(t, err)
+	u := redistest.Must(readUsage(t.Context(), b.rdb))(t)
 	require.Zero(t, u.scriptCalls)
 	require.Zero(t, u.ran(), "%v", u.commands)
 }
@@ -78,14 +67,10 @@ func TestManyLimiters(t *testing.T) {
 			continue
 		}
 		j := job{prefix: c.about().key, limiters: 20, permits: plenty, interval: time.Hour, callers: 2, calls: 50}
-		s, err := c.open(t.Context(), j)
-		require.NoError(t, err)
-		got, err := s.load(t.Context(), j)
-		require.NoError(t, err)
+		s := redistest.Must(c.open(t.Context(), j))(t)
+		got := redistest.Must(s.load(t.Context(), j))(t)
 		require.Equal(t, int64(100), got.Granted+got.Failed, got.Error)
-		spent, err := s.spent(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, got.Granted, spent, c.about().key)
+		require.Equal(t, got.Granted, redistest.Must(s.spent(t.Context()))(t), c.about().key)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,17 +34,13 @@ func TestCostsDocument(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "algorithms.md")
 	b := &bench{options: options{out: filepath.Join(dir, "b.md")}}
-	into, err := b.costsDocument()
-	require.NoError(t, err)
-	require.Empty(t, into, "the row is not measured")
+	require.Empty(t, redistest.Must(b.costsDocument())(t), "the row is not measured")
 
 	b.rows = []row{newCostRow(b.options)}
-	into, err = b.costsDocument()
-	require.NoError(t, err)
-	require.Empty(t, into, "there is no document")
+	require.Empty(t, redistest.Must(b.costsDocument())(t), "there is no document")
 
 	b.options.costs = path
-	_, err = b.costsDocument()
+	_, err := b.costsDocument()
 	require.ErrorIs(t, err, os.ErrNotExist, "it was asked for")
 
 	b.options.costs = ""
@@ -53,23 +50,15 @@ func TestCostsDocument(t *testing.T) {
 
 	text := "text\n" + costsBegin + "\n" + costsEnd + "\nmore\n"
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	into, err = b.costsDocument()
-	require.NoError(t, err)
-	require.Equal(t, path, into)
-	got, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, text, string(got), "looking changes nothing")
+	require.Equal(t, path, redistest.Must(b.costsDocument())(t))
+	require.Equal(t, text, string(redistest.Must(os.ReadFile(path))(t)), "looking changes nothing")
 	b.options.only = []string{limitGCRAKey}
-	into, err = b.costsDocument()
-	require.NoError(t, err)
-	require.Empty(t, into, "the table of a few limiters is none for the document")
+	require.Empty(t, redistest.Must(b.costsDocument())(t), "the table of a few limiters is none for the document")
 
 	require.NoError(t, os.WriteFile(path, []byte("new "+text), 0o600))
 	for _, table := range []string{"| 1 |\n", "| 2 |\n"} {
 		require.NoError(t, writeCosts(path, &table))
-		got, err = os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, "new text\n"+costsBegin+"\n\n"+table+"\n"+costsEnd+"\nmore\n", string(got))
+		require.Equal(t, "new text\n"+costsBegin+"\n\n"+table+"\n"+costsEnd+"\nmore\n", string(redistest.Must(os.ReadFile(path))(t)))
 	}
 }
 

@@ -44,8 +44,7 @@ func script(tb testing.TB) string {
 		tb.Logf("without the baseline: %v", err)
 		return ""
 	}
-	text, err := capturedScript()
-	require.NoError(tb, err)
+	text := redistest.Must(capturedScript())(tb)
 	return text
 }
 
@@ -54,8 +53,7 @@ func testBench(tb testing.TB) *bench {
 	tb.Helper()
 	started := redistest.Start(tb)
 	addr := started.Addr()
-	list, err := goContestants(addr, 0, script(tb))
-	require.NoError(tb, err)
+	list := redistest.Must(goContestants(addr, 0, script(tb)))(tb)
 	b := &bench{options: options{repeats: 1, server: "redis-server"}, server: &server{Server: started}, rdb: newClient(addr, 0), contestants: list, results: results{}}
 	tb.Cleanup(func() {
 		for _, c := range list {

@@ -18,16 +18,14 @@ import (
 // in 200,000 calls.
 func TestTokenBucketAgreesWithXTimeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Burst: 8})
-		require.NoError(t, err)
+		ours := redistest.Must(limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Burst: 8}))(t)
 		theirs := rate.NewLimiter(3, 8)
 		random := rand.New(rand.NewPCG(1, 1))
 		const calls = 200_000
 		differ := 0
 		for range calls {
 			n := 1 + random.IntN(5)
-			r, err := ours.Allow(t.Context(), int64(n))
-			require.NoError(t, err)
+			r := redistest.Must(ours.Allow(t.Context(), int64(n)))(t)
 			if r.Granted != theirs.AllowN(time.Now(), n) {
 				differ++
 				// After a divergence both become full again, so that it counts once.
@@ -58,10 +56,8 @@ func TestGCRAAgreesWithRedisRate(t *testing.T) {
 		differ := 0
 		for range calls {
 			n := 1 + random.IntN(5)
-			r, err := ours.Allow(t.Context(), int64(n))
-			require.NoError(t, err)
-			other, err := theirs.AllowN(t.Context(), key, redis_rate.Limit{Rate: 4, Burst: 8, Period: time.Second}, n)
-			require.NoError(t, err)
+			r := redistest.Must(ours.Allow(t.Context(), int64(n)))(t)
+			other := redistest.Must(theirs.AllowN(t.Context(), key, redis_rate.Limit{Rate: 4, Burst: 8, Period: time.Second}, n))(t)
 			if r.Granted != (other.Allowed == n) {
 				differ++
 				time.Sleep(time.Minute)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -91,8 +92,7 @@ func TestChart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.svg")
 	for _, r := range []report{fakeReport([]float64{3000, 1000}, []float64{100, 50}), {results: results{}}} {
 		require.NoError(t, r.draw(path))
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := redistest.Must(os.ReadFile(path))(t)
 		require.Contains(t, string(text), "</svg>")
 		require.Contains(t, string(text), "callers on one limiter")
 	}
@@ -107,16 +107,14 @@ func TestChartOfOnePoint(t *testing.T) {
 		r.rows = []rowAbout{{key: callersKey(callers), title: "one", metrics: loadMetrics}}
 		r.results.add(callersKey(callers), oursKey, sample{rateMetric: 0.5, p99Metric: 1})
 		require.NoError(t, r.draw(path))
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := redistest.Must(os.ReadFile(path))(t)
 		require.Contains(t, string(text), "</svg>")
 		require.NotContains(t, string(text), "NaN")
 	}
 }
 
 func TestFlags(t *testing.T) {
-	o, err := parseFlags(strings.Fields("-repeats 2 -seconds 0.5 -rows ^a -only ours -callers 8"))
-	require.NoError(t, err)
+	o := redistest.Must(parseFlags(strings.Fields("-repeats 2 -seconds 0.5 -rows ^a -only ours -callers 8")))(t)
 	require.Equal(t, 500*time.Millisecond, o.duration)
 	require.Equal(t, []string{oursKey, baselineKey}, o.only, "no ratio without the baseline")
 	require.True(t, o.rows.MatchString("ab"))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,8 +21,7 @@ func limitKeys() []string {
 // TestEveryLimitIsMeasured checks that every limiter of package limit is a contestant: otherwise it would be in no
 // table.
 func TestEveryLimitIsMeasured(t *testing.T) {
-	files, err := filepath.Glob("../limit/scripts/*.lua")
-	require.NoError(t, err)
+	files := redistest.Must(filepath.Glob("../limit/scripts/*.lua"))(t)
 	var keys []string
 	for _, f := range files {
 		name, ok := strings.CutSuffix(filepath.Base(f), ".lua")
@@ -32,8 +32,7 @@ func TestEveryLimitIsMeasured(t *testing.T) {
 
 	b := testBench(t)
 	for _, k := range limitKinds() {
-		s, err := b.with(t, k.key).open(t.Context(), job{prefix: "p", limiters: 1, permits: 5, interval: time.Hour})
-		require.NoError(t, err)
+		s := redistest.Must(b.with(t, k.key).open(t.Context(), job{prefix: "p", limiters: 1, permits: 5, interval: time.Hour}))(t)
 		script := strings.ReplaceAll(strings.TrimPrefix(k.key, "limit-"), "-", "_")
 		require.Contains(t, s.keys()[0], ":"+script+":", "the contestant is what it is called")
 	}
@@ -49,15 +48,11 @@ func TestLimitCountsBite(t *testing.T) {
 			c := b.with(t, key)
 			require.True(t, row.takes(c))
 			j := row.job("bite." + key + string(rune('a'+limiters)))
-			s, err := c.open(t.Context(), j)
-			require.NoError(t, err)
+			s := redistest.Must(c.open(t.Context(), j))(t)
 			j.calls = 7
-			tally, err := s.load(t.Context(), j)
-			require.NoError(t, err)
+			tally := redistest.Must(s.load(t.Context(), j))(t)
 			require.NoError(t, row.check(t.Context(), c, s, tally), key)
-			granted, err := s.(*goSession).ask(t.Context(), 0) // not counted in the tally
-			require.NoError(t, err)
-			require.EqualValues(t, 1, granted, key)
+			require.EqualValues(t, 1, redistest.Must(s.(*goSession).ask(t.Context(), 0))(t), key)
 			require.ErrorContains(t, row.check(t.Context(), c, s, tally), "7 requests were granted, and the limiter holds 8", key)
 			tally.Granted += 2
 			require.ErrorContains(t, row.check(t.Context(), c, s, tally), "9 requests were granted, and the limiter holds 8", key)
@@ -67,8 +62,7 @@ func TestLimitCountsBite(t *testing.T) {
 
 // TestLogWithAGap checks that a log whose members do not add up is reported, and not counted.
 func TestLogWithAGap(t *testing.T) {
-	n, err := limitState{members: []string{"0000000000000041:1", "0000000000000044:3"}}.logged()
-	require.NoError(t, err)
+	n := redistest.Must(limitState{members: []string{"0000000000000041:1", "0000000000000044:3"}}.logged())(t)
 	require.EqualValues(t, 44, n, "what has been dropped was granted too")
 	for _, bad := range [][]string{{"1:1", "3:1"}, {"x:1"}, {"1"}} {
 		_, err := limitState{members: bad}.logged()
@@ -78,8 +72,7 @@ func TestLogWithAGap(t *testing.T) {
 
 // TestLimitRowsByThemselves checks that -rows limit- selects those rows and no others, without Java.
 func TestLimitRowsByThemselves(t *testing.T) {
-	o, err := parseFlags(strings.Fields("-rows limit- -only limit-gcra"))
-	require.NoError(t, err)
+	o := redistest.Must(parseFlags(strings.Fields("-rows limit- -only limit-gcra")))(t)
 	require.Equal(t, []string{limitGCRAKey, baselineKey, redisRateKey}, o.only)
 	b := &bench{options: o}
 	keys := []string{}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -41,8 +42,7 @@ func TestFlightTime(t *testing.T) {
 		require.NoError(t, send("return 1"))
 	}
 	require.EqualValues(t, 1, clock.flights, "the time of one in four is taken")
-	s, err := clock.sample()
-	require.NoError(t, err)
+	s := redistest.Must(clock.sample())(t)
 	require.Greater(t, s[flightMetric], 10.0, "ms of work")
 	require.Less(t, s[flightMetric], float64(pause.Milliseconds()))
 	require.Equal(t, 2.0, s[flightCallsMetric])

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -158,12 +159,10 @@ func TestWorkNotDoneFails(t *testing.T) {
 
 	name := "short"
 	j := job{prefix: name, limiters: 1, permits: 10, interval: time.Hour, callers: 1, calls: 1}
-	s, err := honest.open(t.Context(), j)
-	require.NoError(t, err)
-	_, err = s.load(t.Context(), j)
-	require.NoError(t, err)
+	s := redistest.Must(honest.open(t.Context(), j))(t)
+	redistest.Must(s.load(t.Context(), j))(t)
 	require.NoError(t, b.rdb.IncrBy(t.Context(), valueKey(name), 1).Err())
-	_, err = s.spent(t.Context())
+	_, err := s.spent(t.Context())
 	require.ErrorContains(t, err, "do not make up its rate")
 }
 
@@ -194,19 +193,17 @@ func TestWaitSample(t *testing.T) {
 	for i := range fifo {
 		fifo[i] = free(i).Add(2 * time.Millisecond)
 	}
-	s, err := waitSample(fifo, waitGroup, free)
-	require.NoError(t, err)
+	s := redistest.Must(waitSample(fifo, waitGroup, free))(t)
 	require.InDelta(t, 2, s[lag50Metric], 1e-6)
 	require.InDelta(t, 2, s[lag99Metric], 1e-6)
 	require.Zero(t, s[overtakenMetric])
 
 	turned := append(append([]time.Time{}, fifo[waitGroup:]...), fifo[:waitGroup]...)
-	s, err = waitSample(turned, waitGroup, free)
-	require.NoError(t, err)
+	s = redistest.Must(waitSample(turned, waitGroup, free))(t)
 	require.InDelta(t, 2, s[lag99Metric], 1e-6)
 	require.InDelta(t, 100*400.0/780, s[overtakenMetric], 1e-6, "20 × 20 of 40 × 39 / 2 pairs")
 
 	fifo[0] = first.Add(-time.Second)
-	_, err = waitSample(fifo, waitGroup, free)
+	_, err := waitSample(fifo, waitGroup, free)
 	require.ErrorContains(t, err, "before its permit was free")
 }

@@ -142,8 +142,7 @@ var begun = time.Now()
 
 func requireInstant(t testing.TB, arg string) {
 	t.Helper()
-	now, err := strconv.ParseInt(arg, 10, 64)
-	require.NoError(t, err)
+	now := redistest.Must(strconv.ParseInt(arg, 10, 64))(t)
 	require.GreaterOrEqual(t, now, begun.UnixMilli()-1)
 	require.LessOrEqual(t, now, time.Now().UnixMilli()+1)
 }

@@ -64,9 +64,7 @@ func (c cooled) deleteByJava() {
 	require.True(c, c.java.truth(c, "trySetRate", c.name, overall, 5, coolInterval))
 	require.True(c, c.javaTries(2))
 	require.True(c, c.try(3).Granted)
-	at, err := c.limiter.CoolDownUntil(c.Context())
-	require.NoError(c, err)
-	require.Zero(c, at)
+	require.Zero(c, redistest.Must(c.limiter.CoolDownUntil(c.Context()))(c))
 }
 
 // keepAlive checks that the limiter does not expire before the cool-down is over. Our calls give it a TTL that is
@@ -202,9 +200,7 @@ func fieldsAreHarmless(t trouble, typ string) {
 		require.Len(t, a, len(b), text)
 	}
 	ours := newGoSide(t, t.rdb, t.version, t.java.id).client.RateLimiter(with)
-	r, err := ours.Rate(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 20*time.Millisecond, r.MinGap)
+	require.Equal(t, 20*time.Millisecond, redistest.Must(ours.Rate(t.Context()))(t).MinGap)
 	require.Equal(t, java.do("delete", without), java.do("delete", with))
 	require.Zero(t, t.rdb.Exists(t.Context(), with).Val())
 	require.Equal(t, java.do("getConfig", without), java.do("getConfig", with))

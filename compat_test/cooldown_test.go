@@ -134,8 +134,7 @@ func (c cooled) coolDown(d time.Duration, opts ...ratelimiter.CoolDownOption) (b
 
 func (c cooled) until() time.Time {
 	c.Helper()
-	ms, err := c.rdb.HGet(c.Context(), c.name, "coolDown").Int64()
-	require.NoError(c, err)
+	ms := redistest.Must(c.rdb.HGet(c.Context(), c.name, "coolDown").Int64())(c)
 	return time.UnixMilli(ms)
 }
 
@@ -144,10 +143,8 @@ func (c cooled) javaLoad(threads int, d time.Duration, mix, mode string) func() 
 	call := c.java.begin("hammer", c.name, threads, d, mix, mode, 10)
 	return func() load {
 		c.Helper()
-		text, err := call.wait(d + callLimit)
-		require.NoError(c, err)
-		l, err := parseLoad(text)
-		require.NoError(c, err)
+		text := redistest.Must(call.wait(d + callLimit))(c)
+		l := redistest.Must(parseLoad(text))(c)
 		require.Zero(c, l.errors, "%v", l.kinds)
 		return l
 	}
@@ -192,12 +189,8 @@ func (c cooled) rejectedByAll(until time.Time) {
 	require.False(c, r.Granted)
 	require.Zero(c, r.Available)
 	require.Equal(c, until, r.Time.Add(r.Wait), "until then")
-	at, err := c.limiter.CoolDownUntil(c.Context())
-	require.NoError(c, err)
-	require.WithinDuration(c, until, at, underWay)
-	n, err := c.limiter.AvailablePermits(c.Context())
-	require.NoError(c, err)
-	require.Zero(c, n)
+	require.WithinDuration(c, until, redistest.Must(c.limiter.CoolDownUntil(c.Context()))(c), underWay)
+	require.Zero(c, redistest.Must(c.limiter.AvailablePermits(c.Context()))(c))
 	c.rejectedByJava()
 }
 
@@ -218,9 +211,7 @@ func (c cooled) wholeAgain(rate int64, interval time.Duration) {
 	time.Sleep(interval + 20*time.Millisecond)
 	require.True(c, c.javaTries(int(rate)))
 	require.False(c, c.rdb.HExists(c.Context(), c.name, "coolDown").Val(), "nothing is left of it")
-	left, err := c.rdb.Get(c.Context(), c.valueKey).Int64()
-	require.NoError(c, err)
-	require.Equal(c, rate, left+used(c, c.rdb, c.permitsKey))
+	require.Equal(c, rate, redistest.Must(c.rdb.Get(c.Context(), c.valueKey).Int64())(c)+used(c, c.rdb, c.permitsKey))
 }
 
 // windows checks that no window held more than the rate. The window is shortened by the longest time that passed
@@ -375,9 +366,7 @@ func (c cooled) lifted() {
 	time.Sleep(time.Until(begun.Add(1500 * time.Millisecond)))
 	require.Empty(c, ours)
 	c.rejectedByAll(until)
-	ok, err := c.limiter.LiftCoolDown(c.Context())
-	require.NoError(c, err)
-	require.True(c, ok)
+	require.True(c, redistest.Must(c.limiter.LiftCoolDown(c.Context()))(c))
 	at := time.Now()
 	require.NoError(c, c.within(coolInterval, ours))
 	asks := c.javaLoad(1, 300*time.Millisecond, "1", "try")()
@@ -409,9 +398,7 @@ func (c cooled) liftedSoon() {
 	java := c.javaLoad(1, time.Until(late.Add(interval+underWay)), "1", "try")
 	time.Sleep(300 * time.Millisecond)
 	lifted := time.Now()
-	ok, err := c.limiter.LiftCoolDown(c.Context())
-	require.NoError(c, err)
-	require.True(c, ok)
+	require.True(c, redistest.Must(c.limiter.LiftCoolDown(c.Context()))(c))
 	java()
 	c.none(begun, lifted)
 	require.LessOrEqual(c, c.first(lifted), soonAfter)

@@ -58,8 +58,7 @@ const mutationLimit = 20_000
 func TestDifferentialCatchesMutations(t *testing.T) {
 	seed := newTwinSeed(t)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
-	files, err := filepath.Glob("../scripts/*.lua")
-	require.NoError(t, err)
+	files := redistest.Must(filepath.Glob("../scripts/*.lua"))(t)
 	sound := map[string]string{}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".lua")

@@ -142,8 +142,7 @@ func runTwins(t *testing.T, v version, seed twinSeed, operations int) (done int,
 
 // TestDifferentialNamesRows checks that each entry of the closed list is a row of docs/compatibility.md.
 func TestDifferentialNamesRows(t *testing.T) {
-	text, err := os.ReadFile("../docs/compatibility.md")
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile("../docs/compatibility.md"))(t)
 	for _, row := range twinRows {
 		ids, _, _ := strings.Cut(row.id, " (")
 		for id := range strings.SplitSeq(ids, ", ") {

@@ -84,8 +84,7 @@ func TestDoctorOfAMixedRedis(t *testing.T) {
 		doctor("in use")
 	}
 	for _, call := range java {
-		_, err := call.wait(time.Duration(during)*time.Second + callLimit)
-		require.NoError(t, err)
+		redistest.Must(call.wait(time.Duration(during)*time.Second + callLimit))(t)
 	}
 	for _, w := range workers {
 		tallies := map[string]*soakTally{}

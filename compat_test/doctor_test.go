@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/goredisson/ratelimiter/wire"
 )
@@ -29,8 +30,7 @@ func layoutOf(v version) wire.Layout {
 // findings returns the checks that find something above info, and what the check called writers says.
 func (t trouble) findings() (checks []string, writers string) {
 	t.Helper()
-	r, err := (&doctor.Doctor{Survey: survey.New(t.rdb)}).Limiter(t.Context(), t.name)
-	require.NoError(t, err)
+	r := redistest.Must((&doctor.Doctor{Survey: survey.New(t.rdb)}).Limiter(t.Context(), t.name))(t)
 	require.Empty(t, r.Skipped)
 	for _, f := range r.Findings {
 		if f.Severity > doctor.Info {
@@ -57,12 +57,9 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 		} else {
 			require.Contains(l, writers, "the hash by Redisson before 3.38.0")
 		}
-		st, err := survey.New(l.rdb).Read(l.Context(), l.name, "")
-		require.NoError(l, err)
+		st := redistest.Must(survey.New(l.rdb).Read(l.Context(), l.name, ""))(l)
 		for n := int64(1); n <= 5; n++ {
-			pk, err := st.Peek(n)
-			require.NoError(l, err)
-			require.Equal(l, n <= 2, pk.Wait == 0, "%d permits", n)
+			require.Equal(l, n <= 2, redistest.Must(st.Peek(n))(l).Wait == 0, "%d permits", n)
 		}
 		found := false
 		for lim, err := range survey.New(l.rdb).Find(l.Context(), survey.Query{Match: l.name}) {
@@ -133,9 +130,7 @@ func TestClientsOfJava(t *testing.T) {
 			ids = append(ids, id)
 		}
 		require.Equal(l, []string{l.java.id}, ids)
-		st, err := survey.New(l.rdb).Read(l.Context(), l.name, l.java.id)
-		require.NoError(l, err)
-		require.Equal(l, "3", st.Value)
+		require.Equal(l, "3", redistest.Must(survey.New(l.rdb).Read(l.Context(), l.name, l.java.id))(l).Value)
 		checks, _ := l.findings()
 		require.Empty(l, checks)
 	})

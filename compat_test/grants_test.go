@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,8 +15,7 @@ func TestSettledGrantsBesideJava(t *testing.T) {
 		const rate, interval = 10, 3 * time.Second
 		for actual, left := range map[int64]int{0: 10, 2: 8, 8: 2, 10: 0, 14: 0} {
 			l := newTrouble(tb, v).another(rate, interval)
-			g, err := l.limiter.AcquireGrant(l.Context(), 5)
-			require.NoError(l, err)
+			g := redistest.Must(l.limiter.AcquireGrant(l.Context(), 5))(l)
 			granted := time.Now()
 			require.NoError(l, g.Settle(l.Context(), actual))
 			l.requireWhole(rate)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 )
 
@@ -120,13 +121,11 @@ type guavaJar struct {
 // guavaJars returns the versions of Guava that prepare.sh fetched, oldest first. It fails t if there are none.
 func guavaJars(t *testing.T) []guavaJar {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(guavaClassPaths, "*"))
-	require.NoError(t, err)
+	files := redistest.Must(filepath.Glob(filepath.Join(guavaClassPaths, "*")))(t)
 	require.GreaterOrEqual(t, len(files), 2, "no class paths of Guava: run compat_test/prepare.sh")
 	var out []guavaJar
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := redistest.Must(os.ReadFile(file))(t)
 		out = append(out, guavaJar{filepath.Base(file), strings.Fields(string(text))})
 	}
 	slices.SortFunc(out, func(a, b guavaJar) int { return compareVersions(a.version, b.version) })

@@ -144,18 +144,14 @@ func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
 // playLocal and playShared play to new limiters, in a bubble.
 func playLocal(t *testing.T, p guavaPlay) []guavaAnswer {
 	t.Helper()
-	l, err := limit.NewLocal(p.algorithm)
-	require.NoError(t, err)
-	answers, err := p.ours(t.Context(), l)
-	require.NoError(t, err)
+	l := redistest.Must(limit.NewLocal(p.algorithm))(t)
+	answers := redistest.Must(p.ours(t.Context(), l))(t)
 	return answers
 }
 
 func playShared(t *testing.T, rdb *redis.Client, name string, key int, p guavaPlay) []guavaAnswer {
 	t.Helper()
-	l, err := limit.NewShared(rdb, name, p.algorithm, limit.WithClientClock())
-	require.NoError(t, err)
-	answers, err := p.ours(t.Context(), l.For(strconv.Itoa(key)))
-	require.NoError(t, err)
+	l := redistest.Must(limit.NewShared(rdb, name, p.algorithm, limit.WithClientClock()))(t)
+	answers := redistest.Must(p.ours(t.Context(), l.For(strconv.Itoa(key))))(t)
 	return answers
 }

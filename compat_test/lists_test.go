@@ -103,9 +103,7 @@ func newLists(t testing.TB, past redis.UniversalClient, through []redis.Universa
 			for _, rate := range rates {
 				one := &lossyLimiter{name: fmt.Sprintf("%s%d", name, len(w.limiters)), rate: rate, timed: timed,
 					told: make([]atomic.Int64, len(through))}
-				set, err := clienttest.New(t, past).RateLimiter(one.name).TrySetRate(t.Context(), rate)
-				require.NoError(t, err)
-				require.True(t, set)
+				require.True(t, redistest.Must(clienttest.New(t, past).RateLimiter(one.name).TrySetRate(t.Context(), rate))(t))
 				w.limiters, l.limiters = append(w.limiters, one), append(l.limiters, one)
 			}
 			lists = append(lists, l)

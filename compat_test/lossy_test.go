@@ -106,9 +106,7 @@ func newLossy(t testing.TB, past redis.UniversalClient, through []redis.Universa
 				l.rate.Permits = long / int64(len(through))
 			}
 		}
-		set, err := clienttest.New(t, past).RateLimiter(l.name).TrySetRate(t.Context(), l.rate)
-		require.NoError(t, err)
-		require.True(t, set)
+		require.True(t, redistest.Must(clienttest.New(t, past).RateLimiter(l.name).TrySetRate(t.Context(), l.rate))(t))
 		w.limiters = append(w.limiters, l)
 	}
 	return w
@@ -171,8 +169,7 @@ func (w *lossy) holdings() (all []holding) {
 		for client, id := range w.ids {
 			mine := clienttest.New(w, w.past, ratelimiter.WithClientID(id)).RateLimiter(l.name)
 			if l.rate.Type == ratelimiter.PerClient || client == 0 {
-				s, err := mine.Inspect(w.Context())
-				require.NoError(w, err)
+				s := redistest.Must(mine.Inspect(w.Context()))(w)
 				all = append(all, holding{lossyLimiter: l, mine: mine, value: s.ValueKey, permits: s.PermitsKey})
 			}
 			h := &all[len(all)-1]
@@ -192,8 +189,7 @@ func (w *lossy) state(h holding) (value, used int64) {
 		return nil
 	})
 	require.NoError(w, err, h.value)
-	value, err = get.Int64()
-	require.NoError(w, err)
+	value = redistest.Must(get.Int64())(w)
 	for _, m := range set.Val() {
 		used += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,8 +64,7 @@ func unsupported(err error) bool {
 // startPeer runs a JVM until the test ends. addr is host:port. The options are those of the peer.
 func startPeer(t testing.TB, v version, addr string, options ...string) *peer {
 	t.Helper()
-	p, err := newPeer(v, addr, options...)
-	require.NoError(t, err)
+	p := redistest.Must(newPeer(v, addr, options...))(t)
 	t.Cleanup(func() {
 		if err := p.stop(); err != nil {
 			t.Errorf("Redisson %s: %v", v, err)
@@ -218,26 +218,22 @@ func (p *peer) must(t testing.TB, operation string, args ...any) string {
 // truth does what must does, for an operation that returns a boolean.
 func (p *peer) truth(t testing.TB, operation string, args ...any) bool {
 	t.Helper()
-	value, err := strconv.ParseBool(p.must(t, operation, args...))
-	require.NoError(t, err)
+	value := redistest.Must(strconv.ParseBool(p.must(t, operation, args...)))(t)
 	return value
 }
 
 // number does what must does, for an operation that returns a number.
 func (p *peer) number(t testing.TB, operation string, args ...any) int64 {
 	t.Helper()
-	value, err := strconv.ParseInt(p.must(t, operation, args...), 10, 64)
-	require.NoError(t, err)
+	value := redistest.Must(strconv.ParseInt(p.must(t, operation, args...), 10, 64))(t)
 	return value
 }
 
 // load runs a burst or a hammer for at most limit.
 func (p *peer) load(t testing.TB, limit time.Duration, operation string, args ...any) load {
 	t.Helper()
-	text, err := p.begin(operation, args...).wait(limit)
-	require.NoError(t, err)
-	l, err := parseLoad(text)
-	require.NoError(t, err)
+	text := redistest.Must(p.begin(operation, args...).wait(limit))(t)
+	l := redistest.Must(parseLoad(text))(t)
 	return l
 }
 

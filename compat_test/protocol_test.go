@@ -100,8 +100,7 @@ func TestRedissonMembers(t *testing.T) {
 			began := p.number(t, "currentTimeMillis")
 			require.True(t, p.truth(t, "tryAcquire", name, permits))
 			ended := p.number(t, "currentTimeMillis")
-			keys, err := rdb.Keys(t.Context(), "*"+name+"*").Result()
-			require.NoError(t, err)
+			keys := redistest.Must(rdb.Keys(t.Context(), "*"+name+"*").Result())(t)
 			require.ElementsMatch(t, []string{name, "{" + name + "}:value" + suffix, "{" + name + "}:permits" + suffix}, keys)
 			require.Equal(t, strconv.Itoa(permits), rdb.Get(t.Context(), "{"+name+"}:value"+suffix).Val())
 			members := rdb.ZRangeWithScores(t.Context(), "{"+name+"}:permits"+suffix, 0, -1).Val()
@@ -112,8 +111,7 @@ func TestRedissonMembers(t *testing.T) {
 			require.Len(t, bytes, size)
 			require.Equal(t, string(prefix), string(bytes[:len(prefix)]))
 			require.EqualValues(t, permits, binary.LittleEndian.Uint32(bytes[size-4:]))
-			member, err := wire.ParseMember(bytes)
-			require.NoError(t, err)
+			member := redistest.Must(wire.ParseMember(bytes))(t)
 			require.Equal(t, format, member.Format)
 			require.EqualValues(t, permits, member.Permits)
 		}
@@ -272,9 +270,7 @@ func TestClientKeyTTL(t *testing.T) {
 		defer client.Close()
 		name := redistest.Key(t)
 		p.must(t, "trySetRate", name, "PER_CLIENT", 5, time.Minute)
-		ok, err := client.RateLimiter(name).TryAcquire(t.Context(), 2, 0)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, redistest.Must(client.RateLimiter(name).TryAcquire(t.Context(), 2, 0))(t))
 		for _, key := range []string{"{" + name + "}:value:" + p.id, "{" + name + "}:permits:" + p.id} {
 			require.InDelta(t, time.Hour.Milliseconds(), rdb.PTTL(t.Context(), key).Val().Milliseconds(), 1000)
 		}
@@ -288,8 +284,7 @@ func TestClientKeyTTL(t *testing.T) {
 // used returns the sum of the permits in a set. In every format they are at the end of a member.
 func used(t testing.TB, rdb *redis.Client, key string) int64 {
 	t.Helper()
-	members, err := rdb.ZRange(t.Context(), key, 0, -1).Result()
-	require.NoError(t, err)
+	members := redistest.Must(rdb.ZRange(t.Context(), key, 0, -1).Result())(t)
 	var sum int64
 	for _, m := range members {
 		require.GreaterOrEqual(t, len(m), 8)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,8 +60,7 @@ func (r *results) judge(t *testing.T) {
 	for _, d := range deliberates {
 		require.True(t, met[d.id], "no scenario met the deliberate difference %s: %s", d.id, d.title)
 	}
-	doc, err := os.ReadFile(compatibilityDoc)
-	require.NoError(t, err)
+	doc := redistest.Must(os.ReadFile(compatibilityDoc))(t)
 	head, rest, ok1 := strings.Cut(string(doc), matrixBegin)
 	table, tail, ok2 := strings.Cut(rest, matrixEnd)
 	require.True(t, ok1 && ok2, "docs/compatibility-matrix.md has lost its matrix")

@@ -93,12 +93,9 @@ func (c contest) play(t testing.TB, v version) sharedOut {
 		})
 	}
 	callers.Wait()
-	_, err := hammer.cancel() // the threads that wait would go on for long
-	require.NoError(t, err)
-	text, err := hammer.wait(callLimit)
-	require.NoError(t, err)
-	l2, err := parseLoad(text)
-	require.NoError(t, err)
+	redistest.Must(hammer.cancel())(t)
+	text := redistest.Must(hammer.wait(callLimit))(t)
+	l2 := redistest.Must(parseLoad(text))(t)
 	for _, g := range l2.grants {
 		if counts(g.at) {
 			out.java++
@@ -166,9 +163,7 @@ func tripped(t testing.TB, v version) {
 	planted()
 	begun := time.Now()
 	call := l.java.begin("tryAcquire", l.name, 1, 300*time.Millisecond)
-	answer, err := call.wait(callLimit)
-	require.NoError(t, err)
-	require.Equal(t, "false", answer)
+	require.Equal(t, "false", redistest.Must(call.wait(callLimit))(t))
 	require.GreaterOrEqual(t, time.Since(begun), 250*time.Millisecond, "it slept its time and did not spin")
 	planted()
 	l.java.must(t, "setRate", l.name, overall, 4, time.Hour)

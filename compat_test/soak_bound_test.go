@@ -134,9 +134,7 @@ func TestLedgerKnowsWhatLacks(t *testing.T) {
 	script := dispatch.Source(os.DirFS(".."), "reserve")
 	limiter := clienttest.New(t, rdb).RateLimiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Minute}))
-	r, err := limiter.Allow(t.Context(), 4)
-	require.NoError(t, err)
-	require.True(t, r.Granted)
+	require.True(t, redistest.Must(limiter.Allow(t.Context(), 4))(t).Granted)
 	member := func(n byte) string {
 		return "\x10abc" + string([]byte{n, 0, 0, 0}) + "\x00IIIIIIII" + string([]byte{n, 0, 0, 0})
 	}
@@ -169,14 +167,11 @@ func TestReconcile(t *testing.T) {
 	name := redistest.Key(t)
 	limiter := clienttest.New(t, rdb).RateLimiter(name)
 	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Minute}))
-	r, err := limiter.Allow(t.Context(), 5)
-	require.NoError(t, err)
-	require.True(t, r.Granted)
+	require.True(t, redistest.Must(limiter.Allow(t.Context(), 5))(t).Granted)
 	require.EqualValues(t, 5, permitsIn(seen.of(rdb, name)))
 
 	key, other := "{"+name+"}:permits", redistest.Key(t)
-	set, err := rdb.ZRangeWithScores(t.Context(), key, 0, -1).Result()
-	require.NoError(t, err)
+	set := redistest.Must(rdb.ZRangeWithScores(t.Context(), key, 0, -1).Result())(t)
 	require.Len(t, set, 1)
 	member, score := []byte(set[0].Member.(string)), set[0].Score
 	member[4], member[len(member)-4] = 3, 3 // two of the five have been taken out

@@ -80,15 +80,11 @@ func startLedger(t testing.TB, addr string) *ledger {
 // attach begins to watch. It returns when Redis has confirmed that it reports from now on.
 func (l *ledger) attach() {
 	l.t.Helper()
-	conn, err := net.Dial("tcp", l.addr)
-	require.NoError(l.t, err)
+	conn := redistest.Must(net.Dial("tcp", l.addr))(l.t)
 	l.t.Cleanup(func() { _ = conn.Close() })
-	_, err = conn.Write([]byte("MONITOR\r\n"))
-	require.NoError(l.t, err)
+	redistest.Must(conn.Write([]byte("MONITOR\r\n")))(l.t)
 	lines := bufio.NewReaderSize(conn, 1<<20)
-	ok, err := lines.ReadString('\n')
-	require.NoError(l.t, err)
-	require.Equal(l.t, "+OK\r\n", ok)
+	require.Equal(l.t, "+OK\r\n", redistest.Must(lines.ReadString('\n'))(l.t))
 	l.echoed, l.ended = make(chan string, 16), make(chan struct{})
 	go l.read(lines, l.echoed, l.ended)
 }
@@ -287,8 +283,7 @@ func (l *ledger) add(key, member string, e entry) {
 // and before it reported it. Their time of execution is unknown. A grant that became smaller then has been seen.
 func (l *ledger) reconcile(rdb redis.UniversalClient, key string) (missed int) {
 	l.t.Helper()
-	members, err := rdb.ZRangeWithScores(l.t.Context(), key, 0, -1).Result()
-	require.NoError(l.t, err)
+	members := redistest.Must(rdb.ZRangeWithScores(l.t.Context(), key, 0, -1).Result())(l.t)
 	for _, z := range members {
 		member := z.Member.(string)
 		l.mu.Lock()

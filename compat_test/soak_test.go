@@ -155,8 +155,7 @@ func startSoak(t *testing.T, durable bool) *soak {
 // jvm does what startPeer does, for a JVM that may be killed.
 func (s *soak) jvm(v version) *peer {
 	s.Helper()
-	p, err := newPeer(v, s.gate.Addr())
-	require.NoError(s, err)
+	p := redistest.Must(newPeer(v, s.gate.Addr()))(s)
 	s.Cleanup(func() {
 		if !p.ended() {
 			require.NoError(s, p.stop())
@@ -274,12 +273,8 @@ func (s *soak) requireAllBack() {
 		limiter := client.RateLimiter(l.name)
 		idle := func() { time.Sleep(soakInterval + 10*time.Millisecond) }
 		idle()
-		n, err := limiter.AvailablePermits(s.Context())
-		require.NoError(s, err)
-		require.EqualValues(s, soakRate, n)
-		ok, err := limiter.TryAcquire(s.Context(), soakRate, 0)
-		require.NoError(s, err)
-		require.True(s, ok)
+		require.EqualValues(s, soakRate, redistest.Must(limiter.AvailablePermits(s.Context()))(s))
+		require.True(s, redistest.Must(limiter.TryAcquire(s.Context(), soakRate, 0))(s))
 		for _, p := range l.java {
 			idle()
 			require.EqualValues(s, soakRate, p.number(s, "availablePermits", l.name), "%s", p.version)

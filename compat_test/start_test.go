@@ -55,8 +55,7 @@ func TestPeer(t *testing.T) {
 
 	t.Run("words", func(t *testing.T) {
 		for _, name := range []string{"a b", "100%", "\t\n\r", "%20", "限流", "é{x}", "=!", " "} {
-			got, err := p.call("getName", name)
-			require.NoError(t, err)
+			got := redistest.Must(p.call("getName", name))(t)
 			assert.Equal(t, name, got)
 		}
 	})
@@ -77,15 +76,11 @@ func TestPeer(t *testing.T) {
 		for _, call := range blocking {
 			require.True(t, call.running())
 			// A cancel that comes before the operation's thread has begun counts as well.
-			cancelled, err := call.cancel()
-			require.NoError(t, err)
-			require.True(t, cancelled)
-			_, err = call.wait(callLimit)
+			require.True(t, redistest.Must(call.cancel())(t))
+			_, err := call.wait(callLimit)
 			require.Error(t, err)
 		}
-		again, err := blocking[0].cancel()
-		require.NoError(t, err)
-		require.False(t, again, "it had ended")
+		require.False(t, redistest.Must(blocking[0].cancel())(t), "it had ended")
 	})
 
 	t.Run("burst and hammer count", func(t *testing.T) {
@@ -115,23 +110,21 @@ func TestPeer(t *testing.T) {
 
 	t.Run("stops with its stdin", func(t *testing.T) {
 		server := redistest.Start(t)
-		own, err := newPeer(v, server.Addr())
-		require.NoError(t, err)
+		own := redistest.Must(newPeer(v, server.Addr()))(t)
 		name := redistest.Key(t)
 		require.True(t, own.truth(t, "trySetRate", name, "OVERALL", 1, time.Hour))
 		require.True(t, own.truth(t, "tryAcquire", name, 1))
 		blocked := own.begin("acquire", name, 1)
 		require.NoError(t, own.stop())
-		_, err = blocked.wait(callLimit)
+		_, err := blocked.wait(callLimit)
 		require.Error(t, err)
 	})
 
 	t.Run("says why it cannot start", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		addr := l.Addr().String()
 		require.NoError(t, l.Close())
-		_, err = newPeer(allVersions[0], addr) // newer versions try for six seconds
+		_, err := newPeer(allVersions[0], addr) // newer versions try for six seconds
 		require.ErrorContains(t, err, "RedisConnectionException")
 	})
 }
@@ -145,8 +138,7 @@ func TestNameMapper(t *testing.T) {
 		require.True(t, p.truth(t, "trySetRate", "n", "OVERALL", 2, time.Hour))
 		require.True(t, p.truth(t, "tryAcquire", "n", 1))
 		require.Equal(t, "n", p.must(t, "getName", "n"))
-		keys, err := rdb.Keys(t.Context(), "*"+prefix+"*").Result()
-		require.NoError(t, err)
+		keys := redistest.Must(rdb.Keys(t.Context(), "*"+prefix+"*").Result())(t)
 		require.ElementsMatch(t, []string{prefix + "n", "{" + prefix + "n}:value", "{" + prefix + "n}:permits"}, keys)
 	}, from("3.15.4"), oldestAndNewest)
 }

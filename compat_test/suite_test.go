@@ -218,7 +218,6 @@ func (s *stage) done(operation string, args ...any) {
 // keys returns the number of keys of the limiter.
 func (s *stage) keys() int {
 	s.Helper()
-	keys, err := s.rdb.Keys(s.Context(), "*"+s.name+"*").Result()
-	require.NoError(s, err)
+	keys := redistest.Must(s.rdb.Keys(s.Context(), "*"+s.name+"*").Result())(s)
 	return len(keys)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/wire"
 )
 
@@ -22,15 +23,13 @@ const tooShort = "data string too short"
 // formats returns the layouts that meet on a limiter, as Inspect reports them.
 func (t trouble) formats() map[wire.Format]int {
 	t.Helper()
-	s, err := t.limiter.Inspect(t.Context())
-	require.NoError(t, err)
+	s := redistest.Must(t.limiter.Inspect(t.Context()))(t)
 	return s.Formats
 }
 
 func (t trouble) left() int64 {
 	t.Helper()
-	n, err := t.rdb.Get(t.Context(), t.value()).Int64()
-	require.NoError(t, err)
+	n := redistest.Must(t.rdb.Get(t.Context(), t.value()).Int64())(t)
 	return n
 }
 
@@ -108,9 +107,7 @@ func bc0IReadByLc0I(t testing.TB, write func(newer trouble)) {
 
 	writes := clienttest.New(t, newer.rdb, ratelimiter.WithMemberFormat(wire.FormatLc0I))
 	defer writes.Close()
-	ok, err := writes.RateLimiter(newer.name).TryAcquire(t.Context(), 2, 0)
-	require.NoError(t, err)
-	require.True(t, ok)
+	require.True(t, redistest.Must(writes.RateLimiter(newer.name).TryAcquire(t.Context(), 2, 0))(t))
 	require.True(t, older.javaTries(3))
 	time.Sleep(interval + 20*time.Millisecond)
 	require.True(t, older.javaTries(5))

@@ -48,9 +48,7 @@ func (t trouble) spread(n int, interval time.Duration) {
 // requireWhole checks that value and the permits in use add up to the rate.
 func (t trouble) requireWhole(rate int64) {
 	t.Helper()
-	left, err := t.rdb.Get(t.Context(), t.value()).Int64()
-	require.NoError(t, err)
-	require.Equal(t, rate, left+used(t, t.rdb, t.permits()))
+	require.Equal(t, rate, redistest.Must(t.rdb.Get(t.Context(), t.value()).Int64())(t)+used(t, t.rdb, t.permits()))
 }
 
 // TestTroubleReleaseByJava checks that our calls put right what Redisson's release leaves: it keeps the grants, so

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,12 +46,9 @@ func starved(t testing.TB, version string) {
 		_, err := call.wait(2 * interval)
 		require.ErrorContains(t, err, "no answer within")
 	} else {
-		_, err := call.wait(callLimit)
-		require.NoError(t, err)
+		redistest.Must(call.wait(callLimit))(t)
 	}
 	time.Sleep(interval)
 	require.EqualValues(t, rate, l.java.number(t, "availablePermits", l.name))
-	n, err := l.limiter.AvailablePermits(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, rate, n)
+	require.EqualValues(t, rate, redistest.Must(l.limiter.AvailablePermits(t.Context()))(t))
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -111,8 +112,6 @@ func TestTroubleFutureScores(t *testing.T) {
 
 		// A call that was told to wait a minute sleeps on.
 		require.True(t, call.running())
-		cancelled, err := call.cancel()
-		require.NoError(t, err)
-		require.True(t, cancelled)
+		require.True(t, redistest.Must(call.cancel())(t))
 	})
 }

@@ -66,8 +66,7 @@ func (t trouble) permits() string { return "{" + t.name + "}:permits" }
 // try makes one call of ours.
 func (t trouble) try(permits int64) ratelimiter.Result {
 	t.Helper()
-	r, err := t.limiter.Allow(t.Context(), permits)
-	require.NoError(t, err)
+	r := redistest.Must(t.limiter.Allow(t.Context(), permits))(t)
 	return r
 }
 
@@ -143,10 +142,9 @@ func TestTroubleRateChangedByGo(t *testing.T) {
 		served, failed := more.javaWaiting(2), fewer.javaWaiting(3)
 		require.NoError(t, more.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Hour}))
 		require.NoError(t, fewer.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour}))
-		_, err := served.wait(callLimit)
-		require.NoError(t, err)
+		redistest.Must(served.wait(callLimit))(t)
 		require.Greater(t, time.Since(began), interval-250*time.Millisecond, "nothing wakes Redisson's callers")
-		_, err = failed.wait(callLimit)
+		_, err := failed.wait(callLimit)
 		require.ErrorContains(t, err, "exceed defined rate")
 		require.EqualValues(t, 3, more.try(4).Available)
 		require.EqualValues(t, 2, t.java.number(t, "availablePermits", fewer.name))
@@ -169,9 +167,7 @@ func TestTroubleExpireByJava(t *testing.T) {
 func TestTroubleClearExpireByJava(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		l := t.another(1, 2*time.Second)
-		ok, err := l.limiter.Expire(t.Context(), time.Second)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, redistest.Must(l.limiter.Expire(t.Context(), time.Second))(t))
 		done := l.spent(1).waiting(1)
 		require.True(t, t.java.truth(t, "clearExpire", l.name))
 		require.NoError(t, l.within(2*time.Second+noticed, done))
@@ -208,12 +204,8 @@ func TestTroubleDeleteByGo(t *testing.T) {
 		deleted := t.another(1, time.Second).spent(1)
 		expired := t.another(1, time.Second).spent(1)
 		calls := []*pending{deleted.javaWaiting(1), expired.javaWaiting(1)}
-		ok, err := deleted.limiter.Delete(t.Context())
-		require.NoError(t, err)
-		require.True(t, ok)
-		ok, err = expired.limiter.Expire(t.Context(), 100*time.Millisecond)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, redistest.Must(deleted.limiter.Delete(t.Context()))(t))
+		require.True(t, redistest.Must(expired.limiter.Expire(t.Context(), 100*time.Millisecond))(t))
 		for _, call := range calls {
 			_, err := call.wait(callLimit)
 			require.ErrorContains(t, err, "RateLimiter is not initialized")
@@ -229,9 +221,7 @@ func TestTroubleIdleForTwoWindows(t *testing.T) {
 		require.True(t, byJava.javaTries(7))
 		time.Sleep(2*interval + 50*time.Millisecond)
 		for _, l := range []trouble{byGo, byJava} {
-			n, err := l.limiter.AvailablePermits(t.Context())
-			require.NoError(t, err)
-			require.EqualValues(t, 7, n)
+			require.EqualValues(t, 7, redistest.Must(l.limiter.AvailablePermits(t.Context()))(t))
 		}
 		require.True(t, byGo.javaTries(7))
 		require.False(t, byGo.javaTries(1))
@@ -289,8 +279,7 @@ func TestTroubleKeepAlive(t *testing.T) {
 		// Nor does a version before 3.17.3 know that the state should expire with the limiter: its reclaim drops the
 		// TTL. The state that stays has another rate, but the next limiter of that name starts full all the same.
 		require.EqualValues(t, 2, left)
-		ok, err := t.limiter.TrySetRate(t.Context(), ratelimiter.Rate{Permits: 3, Interval: 500 * time.Millisecond})
-		require.NoError(t, err)
+		ok := redistest.Must(t.limiter.TrySetRate(t.Context(), ratelimiter.Rate{Permits: 3, Interval: 500 * time.Millisecond}))(t)
 		require.True(t, ok)
 		t.spent(3)
 		require.False(t, t.javaTries(1))

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,28 +66,22 @@ type worker struct {
 // startWorker starts a worker process. The worker is ready when startWorker returns, and waits for begin.
 func startWorker(t testing.TB, job string, p plan) *worker {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{"Job": job, "Plan": p})
-	require.NoError(t, err)
+	text := redistest.Must(json.Marshal(map[string]any{"Job": job, "Plan": p}))(t)
 	w := &worker{t: t, cmd: exec.Command(os.Args[0])}
 	w.cmd.Env = append(os.Environ(), workEnv+"="+string(text))
 	w.cmd.Stderr = os.Stderr
-	w.stdin, err = w.cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := w.cmd.StdoutPipe()
-	require.NoError(t, err)
+	w.stdin = redistest.Must(w.cmd.StdinPipe())(t)
+	stdout := redistest.Must(w.cmd.StdoutPipe())(t)
 	require.NoError(t, w.cmd.Start())
 	t.Cleanup(w.kill)
 	w.lines = bufio.NewReader(stdout)
-	line, err := w.lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "ready\n", line)
+	require.Equal(t, "ready\n", redistest.Must(w.lines.ReadString('\n'))(t))
 	return w
 }
 
 func (w *worker) begin() {
 	w.t.Helper()
-	_, err := io.WriteString(w.stdin, "go\n")
-	require.NoError(w.t, err)
+	redistest.Must(io.WriteString(w.stdin, "go\n"))(w.t)
 }
 
 // result waits for the end of the worker and decodes the result of its run.

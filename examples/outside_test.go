@@ -35,26 +35,21 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func copied(t *testing.T, globs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	repository, err := filepath.Abs("..")
-	require.NoError(t, err)
-	mod, err := os.ReadFile("go.mod")
-	require.NoError(t, err)
+	repository := redistest.Must(filepath.Abs(".."))(t)
+	mod := redistest.Must(os.ReadFile("go.mod"))(t)
 	mod = regexp.MustCompile(`(?m)^module .*`).ReplaceAll(mod, []byte("module example.com/outside"))
 	mod = regexp.MustCompile(`=> \.\.`).ReplaceAll(mod, []byte("=> "+repository))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o600))
-	sum, err := os.ReadFile("go.sum")
-	require.NoError(t, err)
+	sum := redistest.Must(os.ReadFile("go.sum"))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
 	n := 0
 	for _, glob := range globs {
-		files, err := filepath.Glob(glob)
-		require.NoError(t, err)
+		files := redistest.Must(filepath.Glob(glob))(t)
 		for _, file := range files {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
+			text := redistest.Must(os.ReadFile(file))(t)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600))
 			n++
 		}
@@ -72,12 +67,9 @@ func copied(t *testing.T, globs ...string) string {
 func TestExamplesCompileOutside(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "it compiles")
-	ours, err := os.ReadFile("server/redis.go")
-	require.NoError(t, err)
+	ours := redistest.Must(os.ReadFile("server/redis.go"))(t)
 	for _, name := range []string{"worker", "dingtalk"} { // each program is whole, so this file is in all of them
-		same, err := os.ReadFile(name + "/redis.go")
-		require.NoError(t, err)
-		require.Equal(t, string(ours), string(same), name)
+		require.Equal(t, string(ours), string(redistest.Must(os.ReadFile(name+"/redis.go"))(t)), name)
 	}
 	for name, globs := range map[string][]string{
 		"server": {"server/*.go"}, "worker": {"worker/*.go"}, "fleet": {"dingtalk/fleet/*.go"},
@@ -116,8 +108,7 @@ func serve(t *testing.T, program string, env []string, args ...string) *process 
 	t.Helper()
 	p := &process{T: t, cmd: exec.CommandContext(context.Background(), program, append([]string{"-serve"}, args...)...), logs: &logs{}}
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), p.logs
-	out, err := p.cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := redistest.Must(p.cmd.StdoutPipe())(t)
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -203,14 +194,11 @@ func TestTwoProcessesShareOneLimit(t *testing.T) {
 // certificate writes a certificate of 127.0.0.1, which signs itself, and its key.
 func certificate(t *testing.T, dir string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	require.NoError(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
+	der := redistest.Must(x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key))(t)
+	pkcs8 := redistest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	for name, block := range map[string]*pem.Block{"crt": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 	}
@@ -218,8 +206,7 @@ func certificate(t *testing.T, dir string) {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { require.NoError(t, ln.Close()) }()
 	return fmt.Sprint(ln.Addr().(*net.TCPAddr).Port)
 }

@@ -22,8 +22,7 @@ func chaos(f *fault) {
 	const goroutines, permits, interval, lasts = 200, 8, 500 * time.Millisecond, 25 * time.Second
 	const enough, atMost = 20, 100 * time.Second // on a machine too busy for a grant it goes on until it has some
 	s, ctx := redistest.Start(f), context.Background()
-	proxy, err := redistest.NewProxy(s.Addr())
-	require.NoError(f, err)
+	proxy := redistest.Must(redistest.NewProxy(s.Addr()))(f)
 	f.Cleanup(proxy.Close)
 	a := newFleet(f, at(proxy.Addr(), func(o *redis.Options) {
 		o.ReadTimeout, o.DialTimeout, o.DialerRetries, o.PoolSize = 500*time.Millisecond, 500*time.Millisecond, 1, 100

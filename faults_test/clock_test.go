@@ -29,11 +29,9 @@ func startClocked(f *fault) *clocked {
 	require.NoError(f, err, "the clock needs a C compiler, gcc or clang: %s", out)
 	require.NoError(f, os.WriteFile(file, make([]byte, 8), 0o600))
 	require.NoError(f, os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nLD_PRELOAD=%s FAULTS_CLOCK=%s exec %s-server \"$@\"\n", library, file, redistest.Lane()), 0o700))
-	s, err := redistest.NewServer(script, dir)
-	require.NoError(f, err)
+	s := redistest.Must(redistest.NewServer(script, dir))(f)
 	f.Cleanup(s.Close)
-	offset, err := os.OpenFile(file, os.O_RDWR, 0)
-	require.NoError(f, err)
+	offset := redistest.Must(os.OpenFile(file, os.O_RDWR, 0))(f)
 	f.Cleanup(func() { _ = offset.Close() })
 	return &clocked{s, f, offset}
 }
@@ -41,10 +39,8 @@ func startClocked(f *fault) *clocked {
 // step sets the clock to what it should be plus d, for TIME in scripts too.
 func (c *clocked) step(d time.Duration) {
 	c.f.Helper()
-	_, err := c.offset.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds())), 0)
-	require.NoError(c.f, err)
-	now, err := admin(c.f, c.Server).Eval(c.f.Context(), "return redis.call('TIME')[1]", nil).Int64()
-	require.NoError(c.f, err)
+	redistest.Must(c.offset.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds())), 0))(c.f)
+	now := redistest.Must(admin(c.f, c.Server).Eval(c.f.Context(), "return redis.call('TIME')[1]", nil).Int64())(c.f)
 	require.InDelta(c.f, time.Now().Add(d).Unix(), now, 5, "the server's clock does not follow")
 }
 

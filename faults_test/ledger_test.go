@@ -167,11 +167,9 @@ func inRedis(t testing.TB, rdb redis.UniversalClient, name string) (s stored) {
 	t.Helper()
 	ctx := context.Background()
 	_, value, permits := keysOf(name)
-	members, err := rdb.ZRangeWithScores(ctx, permits, 0, -1).Result()
-	require.NoError(t, err)
+	members := redistest.Must(rdb.ZRangeWithScores(ctx, permits, 0, -1).Result())(t)
 	for _, z := range members {
-		m, err := wire.ParseMember([]byte(z.Member.(string)))
-		require.NoError(t, err)
+		m := redistest.Must(wire.ParseMember([]byte(z.Member.(string))))(t)
 		s.members++
 		if z.Score == 0 {
 			s.tripwires++
@@ -179,8 +177,7 @@ func inRedis(t testing.TB, rdb redis.UniversalClient, name string) (s stored) {
 			s.used += int64(m.Permits)
 		}
 	}
-	s.value, err = rdb.Get(ctx, value).Int64()
-	require.NoError(t, err)
+	s.value = redistest.Must(rdb.Get(ctx, value).Int64())(t)
 	return s
 }
 

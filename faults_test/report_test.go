@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -77,8 +78,7 @@ const (
 // from run to run. With RATELIMITER_FAULTS_REPORT=write it writes the table there instead, broken promises included.
 func judge(t *testing.T, table string) {
 	t.Helper()
-	text, err := os.ReadFile(doc)
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile(doc))(t)
 	head, rest, ok1 := strings.Cut(string(text), docBegin)
 	old, tail, ok2 := strings.Cut(rest, docEnd)
 	require.True(t, ok1 && ok2, "docs/reliability.md has lost its table")

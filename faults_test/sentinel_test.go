@@ -55,8 +55,7 @@ func startSentinels(f *fault) *watched {
 		return strings.Contains(rdb.Info(context.Background(), "replication").Val(), "master_link_status:up")
 	})
 	for range 3 {
-		s, err := redistest.NewServer(script, f.TempDir(), "--sentinel-of", port)
-		require.NoError(f, err)
+		s := redistest.Must(redistest.NewServer(script, f.TempDir(), "--sentinel-of", port))(f)
 		f.Cleanup(s.Close)
 		w.sentinels = append(w.sentinels, s)
 	}
@@ -110,9 +109,7 @@ const scarce = 50
 func (a *fleet) used(name string) {
 	a.f.Helper()
 	for range scarce {
-		r, err := a.clients[0].RateLimiter(name).Allow(context.Background(), 1)
-		require.NoError(a.f, err)
-		require.True(a.f, r.Granted)
+		require.True(a.f, redistest.Must(a.clients[0].RateLimiter(name).Allow(context.Background(), 1))(a.f).Granted)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 // workEnv is set in the environment of a process of this test binary that is to be a worker, and holds its plan.
@@ -106,26 +107,20 @@ func startWorkers(t testing.TB, plans ...plan) []*worker {
 	t.Helper()
 	var list []*worker
 	for _, p := range plans {
-		text, err := json.Marshal(p)
-		require.NoError(t, err)
+		text := redistest.Must(json.Marshal(p))(t)
 		w := &worker{t: t, cmd: exec.Command(os.Args[0])}
 		w.cmd.Env = append(os.Environ(), workEnv+"="+string(text))
 		w.cmd.Stderr = os.Stderr
-		w.stdin, err = w.cmd.StdinPipe()
-		require.NoError(t, err)
-		stdout, err := w.cmd.StdoutPipe()
-		require.NoError(t, err)
+		w.stdin = redistest.Must(w.cmd.StdinPipe())(t)
+		stdout := redistest.Must(w.cmd.StdoutPipe())(t)
 		require.NoError(t, w.cmd.Start())
 		t.Cleanup(w.kill)
 		w.lines = bufio.NewReader(stdout)
-		line, err := w.lines.ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "ready\n", line)
+		require.Equal(t, "ready\n", redistest.Must(w.lines.ReadString('\n'))(t))
 		list = append(list, w)
 	}
 	for _, w := range list {
-		_, err := io.WriteString(w.stdin, "go\n")
-		require.NoError(t, err)
+		redistest.Must(io.WriteString(w.stdin, "go\n"))(t)
 	}
 	return list
 }

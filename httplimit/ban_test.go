@@ -77,8 +77,7 @@ func TestOutageDuringABan(t *testing.T) {
 				var all sync.WaitGroup
 				for range 5 {
 					all.Go(func() {
-						resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-						require.NoError(t, err)
+						resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 						resp.Body.Close()
 					})
 				}
@@ -87,8 +86,7 @@ func TestOutageDuringABan(t *testing.T) {
 				time.Sleep(time.Second)
 				for range 5 {
 					all.Go(func() {
-						resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-						require.NoError(t, err)
+						resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 						resp.Body.Close()
 					})
 				}
@@ -106,8 +104,7 @@ func TestOutageDuringABan(t *testing.T) {
 func (w *world) lose() {
 	w.t.Helper()
 	for _, pattern := range []string{w.key + "*", "{" + w.key + "*"} {
-		keys, err := w.rdb.Keys(w.t.Context(), pattern).Result()
-		require.NoError(w.t, err)
+		keys := redistest.Must(w.rdb.Keys(w.t.Context(), pattern).Result())(w.t)
 		if len(keys) > 0 {
 			require.NoError(w.t, w.rdb.Del(w.t.Context(), keys...).Err())
 		}
@@ -158,26 +155,21 @@ func TestBanThatRedisForgot(t *testing.T) {
 		{"flushed", func(t *testing.T, w *world) { w.lose() }, 0},
 		{"flushed, and made again by another process", func(t *testing.T, w *world) {
 			w.lose()
-			_, err := w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), w.limit("a", 99, time.Second).Rate)
-			require.NoError(t, err)
+			redistest.Must(w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), w.limit("a", 99, time.Second).Rate))(t)
 		}, 0},
 		{"a failover that lost the cool-down and not the limiter", func(t *testing.T, w *world) {
 			w.lose()
 			l := w.client.RateLimiter(w.key + "a")
-			_, err := l.TrySetRate(t.Context(), w.limit("a", 99, time.Second).Rate)
-			require.NoError(t, err)
+			redistest.Must(l.TrySetRate(t.Context(), w.limit("a", 99, time.Second).Rate))(t)
 			// The trace of a ban that is over is there still.
 			require.NoError(t, w.client.RateLimiter(redisson.Suffixed(w.key+"a", "told")).SetRate(t.Context(), ratelimiter.Rate{
 				Permits: time.Now().Unix() - 1, Interval: time.Millisecond, KeepAlive: time.Minute}))
 		}, 0},
 		{"lifted", func(t *testing.T, w *world) {
-			lifted, err := w.other(w.rdb).client.RateLimiter(w.key + "a").LiftCoolDown(t.Context())
-			require.NoError(t, err)
-			require.True(t, lifted)
+			require.True(t, redistest.Must(w.other(w.rdb).client.RateLimiter(w.key+"a").LiftCoolDown(t.Context()))(t))
 		}, 60},
 		{"deleted", func(t *testing.T, w *world) {
-			_, err := w.other(w.rdb).client.RateLimiter(w.key + "a").Delete(t.Context())
-			require.NoError(t, err)
+			redistest.Must(w.other(w.rdb).client.RateLimiter(w.key + "a").Delete(t.Context()))(t)
 		}, 60},
 	} {
 		for _, how := range []string{"met", "waited"} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,8 +29,7 @@ func TestHashKey(t *testing.T) {
 			rate := ratelimiter.Rate{Permits: 9, Interval: time.Second}
 			opts = append(opts, WithRules(Rule{Limits: []Limit{{Name: w.key + ":{query.pin|hash}", Rate: rate}}}))
 			get(t, w.transport(base(ok), opts...), "http://x/?pin=4711")
-			keys, err := w.rdb.Keys(t.Context(), w.key+"*").Result()
-			require.NoError(t, err)
+			keys := redistest.Must(w.rdb.Keys(t.Context(), w.key+"*").Result())(t)
 			require.NotEmpty(t, keys)
 			all := strings.Join(keys, "\n")
 			for pin := range 10_000 {

@@ -87,16 +87,14 @@ type served struct {
 
 func (s *served) get(t *testing.T, path string) *http.Response {
 	t.Helper()
-	resp, err := s.client.Do(request(t, "GET", s.url+path, nil))
-	require.NoError(t, err)
+	resp := redistest.Must(s.client.Do(request(t, "GET", s.url+path, nil)))(t)
 	require.Equal(t, s.proto, resp.Proto)
 	return resp
 }
 
 func readAll(t *testing.T, resp *http.Response) string {
 	t.Helper()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	b := redistest.Must(io.ReadAll(resp.Body))(t)
 	require.NoError(t, resp.Body.Close())
 	return string(b)
 }
@@ -120,12 +118,10 @@ func TestRealAnswers(t *testing.T) {
 	onServers(t, mux, func(t *testing.T, s *served) {
 		require.Equal(t, `{"method":"GET","body":""}`, readAll(t, s.get(t, "/json")))
 
-		resp, err := s.client.Do(request(t, "POST", s.url+"/json", strings.NewReader("hello")))
-		require.NoError(t, err)
+		resp := redistest.Must(s.client.Do(request(t, "POST", s.url+"/json", strings.NewReader("hello"))))(t)
 		require.Equal(t, `{"method":"POST","body":"hello"}`, readAll(t, resp))
 
-		resp, err = s.client.Do(request(t, "HEAD", s.url+"/json", nil))
-		require.NoError(t, err)
+		resp = redistest.Must(s.client.Do(request(t, "HEAD", s.url+"/json", nil)))(t)
 		require.Empty(t, readAll(t, resp))
 		require.Equal(t, "application/json", resp.Header.Get("Content-Type"))
 
@@ -138,7 +134,7 @@ func TestRealAnswers(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // Redis has to reply within it
 		defer cancel()
-		_, err = s.client.Do(request(t, "GET", s.url+"/json", nil).WithContext(ctx))
+		_, err := s.client.Do(request(t, "GET", s.url+"/json", nil).WithContext(ctx))
 		var rejected *Error
 		require.ErrorAs(t, err, &rejected, "the hour that a compressed answer asked for has begun")
 		require.Equal(t, ReasonCoolDown, rejected.Reason)
@@ -159,14 +155,10 @@ func TestRealRedirectsAndCodings(t *testing.T) {
 	onServers(t, mux, func(t *testing.T, s *served) {
 		req := request(t, "GET", s.url+"/a", nil)
 		req.Header.Set("Accept-Encoding", "gzip")
-		resp, err := s.client.Do(req)
-		require.NoError(t, err)
+		resp := redistest.Must(s.client.Do(req))(t)
 		require.Equal(t, "gzip", resp.Header.Get("Content-Encoding"))
-		z, err := gzip.NewReader(strings.NewReader(readAll(t, resp)))
-		require.NoError(t, err)
-		text, err := io.ReadAll(z)
-		require.NoError(t, err)
-		require.Equal(t, "plain words", string(text))
+		z := redistest.Must(gzip.NewReader(strings.NewReader(readAll(t, resp))))(t)
+		require.Equal(t, "plain words", string(redistest.Must(io.ReadAll(z))(t)))
 		s.check = func() {
 			require.EqualValues(t, 2, s.spent)
 			require.EqualValues(t, 2, s.seen.Load())
@@ -197,9 +189,7 @@ func TestRealStreams(t *testing.T) {
 				if text != "first" {
 					next <- text // the handler waits for us: nothing else can be on its way
 				}
-				line, err := lines.ReadString('\n')
-				require.NoError(t, err)
-				require.Equal(t, text+"\n", line)
+				require.Equal(t, text+"\n", redistest.Must(lines.ReadString('\n'))(t))
 			}
 			next <- ""
 			_, err := lines.ReadByte()
@@ -288,13 +278,11 @@ func TestRealSwitchingProtocols(t *testing.T) {
 	req := request(t, "GET", srv.URL, nil)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "echo")
-	resp, err := (&http.Client{Transport: tr}).Do(req)
-	require.NoError(t, err)
+	resp := redistest.Must((&http.Client{Transport: tr}).Do(req))(t)
 	require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
 	conn, ok := resp.Body.(io.ReadWriteCloser)
 	require.True(t, ok)
-	_, err = io.WriteString(conn, "hello\n")
-	require.NoError(t, err)
+	redistest.Must(io.WriteString(conn, "hello\n"))(t)
 	require.Equal(t, "echo hello\n", readAll(t, resp))
 }
 
@@ -311,12 +299,9 @@ func TestRealConnectionsAreReused(t *testing.T) {
 	defer srv.Close()
 	client := clienttest.New(t, redistest.Client(t))
 	defer client.Close()
-	tr, err := New(client, WithBase(srv.Client().Transport), WithDetectors(says("x", 0, "")))
-	require.NoError(t, err)
+	tr := redistest.Must(New(client, WithBase(srv.Client().Transport), WithDetectors(says("x", 0, ""))))(t)
 	for range 20 {
-		resp, err := tr.RoundTrip(request(t, "GET", srv.URL, nil))
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
+		require.NoError(t, redistest.Must(tr.RoundTrip(request(t, "GET", srv.URL, nil)))(t).Body.Close())
 	}
 	require.EqualValues(t, 1, conns.Load())
 }
@@ -341,9 +326,7 @@ func TestRealGigabyte(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		resp := s.get(t, "/")
 		to := &sink{t: t, want: block}
-		n, err := io.Copy(to, resp.Body)
-		require.NoError(t, err)
-		require.EqualValues(t, 1<<(30-2*(resp.ProtoMajor-1)), n)
+		require.EqualValues(t, 1<<(30-2*(resp.ProtoMajor-1)), redistest.Must(io.Copy(to, resp.Body))(t))
 		require.NoError(t, resp.Body.Close())
 		require.Less(t, to.peak, before.HeapAlloc+32<<20)
 		require.EqualValues(t, 1, s.seen.Load())
@@ -379,8 +362,7 @@ func (s *sink) Write(p []byte) (int, error) {
 // gets the error that http.Client has for it.
 func TestBaseWithoutAResponse(t *testing.T) {
 	none := base(func(*http.Request) (*http.Response, error) { return nil, nil })
-	transport, err := New(clienttest.New(t, redistest.Client(t)), WithBase(none))
-	require.NoError(t, err)
-	_, err = (&http.Client{Transport: transport}).Get("http://host.invalid/")
+	transport := redistest.Must(New(clienttest.New(t, redistest.Client(t)), WithBase(none)))(t)
+	_, err := (&http.Client{Transport: transport}).Get("http://host.invalid/")
 	require.ErrorContains(t, err, "nil *Response")
 }

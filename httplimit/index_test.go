@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -158,8 +159,7 @@ func TestIndexGrowsWithTheRules(t *testing.T) {
 			}
 			rules = append(rules, r)
 		}
-		all, err := compileAll(rules)
-		require.NoError(t, err)
+		all := redistest.Must(compileAll(rules))(t)
 		x := newIndex(all)
 		candidates := len(x.others)
 		for _, list := range x.byHost {

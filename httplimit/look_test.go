@@ -114,8 +114,7 @@ func TestWhichBodiesAreLookedInto(t *testing.T) {
 			var seen []string
 			tr := w.transport(base(func(*http.Request) (*http.Response, error) { return stream(contentType, body), nil }),
 				WithDetectors(record(w, &seen)))
-			resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-			require.NoError(t, err)
+			resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 			if !want {
 				require.Zero(t, w.elapsed(), contentType)
 				require.Equal(t, []string{"…@0s"}, seen, "the header is looked at")
@@ -166,8 +165,7 @@ func TestVerdictWithoutAReader(t *testing.T) {
 				body, closed := trickle(c.steps...)
 				tr := w.transport(base(func(*http.Request) (*http.Response, error) { return stream("text/plain", body), nil }),
 					rules(w.limit("a", 9, time.Hour)), WithDetectors(c.detect))
-				resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-				require.NoError(t, err)
+				resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 				if c.close > 0 {
 					time.Sleep(c.close - w.elapsed())
 					require.NoError(t, resp.Body.Close())
@@ -207,8 +205,7 @@ func TestCloseWhileReading(t *testing.T) {
 		body, _ := trickle(step{time.Hour, "late", io.EOF})
 		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return stream("text/plain", body), nil }),
 			WithDetectors(says("x", 0, "")))
-		resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.NoError(t, err)
+		resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 		ended := make(chan error)
 		go func() {
 			_, err := resp.Body.Read(make([]byte, 1))
@@ -244,8 +241,7 @@ func TestBodiesComeThroughByteForByte(t *testing.T) {
 								body, complete = string(r.Body), r.Complete
 								return Verdict{}
 							})))
-						got, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-						require.NoError(t, err)
+						got := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 						require.Equal(t, resp.ContentLength, got.ContentLength)
 						require.Equal(t, resp.Header, got.Header)
 						all, err := io.ReadAll(&small{got.Body})
@@ -315,9 +311,7 @@ func TestAnswersWithoutABody(t *testing.T) {
 						require.Empty(t, r.Body)
 						return Verdict{}
 					})))
-				got, err := tr.RoundTrip(request(t, c.method, "http://x/", nil))
-				require.NoError(t, err)
-				require.Same(t, c.resp, got)
+				require.Same(t, c.resp, redistest.Must(tr.RoundTrip(request(t, c.method, "http://x/", nil)))(t))
 				require.Equal(t, c.seen, seen)
 				require.Zero(t, w.elapsed())
 			})
@@ -345,8 +339,7 @@ func TestCodings(t *testing.T) {
 	pack := func(f func(io.Writer) io.WriteCloser, text string) string {
 		var b bytes.Buffer
 		z := f(&b)
-		_, err := io.WriteString(z, text)
-		require.NoError(t, err)
+		redistest.Must(io.WriteString(z, text))(t)
 		require.NoError(t, z.Close())
 		return b.String()
 	}

@@ -102,8 +102,7 @@ func (w *world) until(name string) time.Duration {
 
 func (w *world) available(name string) int64 {
 	w.t.Helper()
-	n, err := w.client.RateLimiter(w.key + name).AvailablePermits(w.t.Context())
-	require.NoError(w.t, err)
+	n := redistest.Must(w.client.RateLimiter(w.key + name).AvailablePermits(w.t.Context()))(w.t)
 	return n
 }
 
@@ -115,18 +114,15 @@ func rules(limits ...Limit) Option {
 // get sends a GET and reads the answer.
 func get(t *testing.T, rt http.RoundTripper, url string) (*http.Response, string) {
 	t.Helper()
-	resp, err := rt.RoundTrip(request(t, "GET", url, nil))
-	require.NoError(t, err)
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	resp := redistest.Must(rt.RoundTrip(request(t, "GET", url, nil)))(t)
+	text := redistest.Must(io.ReadAll(resp.Body))(t)
 	require.NoError(t, resp.Body.Close())
 	return resp, string(text)
 }
 
 func request(t *testing.T, method, url string, body io.Reader) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	require.NoError(t, err)
+	r := redistest.Must(http.NewRequestWithContext(t.Context(), method, url, body))(t)
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -132,8 +133,7 @@ func TestNames(t *testing.T) {
 
 // Different parts never make the same name, whatever they hold.
 func TestNamesDoNotCollide(t *testing.T) {
-	n, err := parseTemplate("{query.a}:{query.b}", nil)
-	require.NoError(t, err)
+	n := redistest.Must(parseTemplate("{query.a}:{query.b}", nil))(t)
 	seen := map[string]string{}
 	parts := []string{"", ":", "a", "a:", ":a", "%3A", "%", "{", "}", "/", "a/b", " ", "+", "é", strings.Repeat(":", 60)}
 	for _, a := range parts {
@@ -225,8 +225,7 @@ func TestSecretsAreHashed(t *testing.T) {
 				require.Contains(t, err.Error(), Hash("TOPSECRET"))
 			}
 		}
-		keys, err := w.rdb.Keys(t.Context(), "*"+w.key+"*").Result()
-		require.NoError(t, err)
+		keys := redistest.Must(w.rdb.Keys(t.Context(), "*"+w.key+"*").Result())(t)
 		require.NotEmpty(t, keys)
 		for _, k := range keys {
 			require.NotContains(t, k, "TOPSECRET")

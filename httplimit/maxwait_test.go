@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,9 +20,8 @@ func TestContextWithMaxWait(t *testing.T) {
 			return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, r.Context().Err()
 		}), WithMaxWait(5*time.Second), WithRules(Rule{Limits: []Limit{{Name: w.key, Rate: ratelimiter.Rate{Permits: 1, Interval: time.Hour}}}}))
 		send := func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, "GET", "http://api.example.com/", nil)
-			require.NoError(t, err)
-			_, err = tr.RoundTrip(req)
+			req := redistest.Must(http.NewRequestWithContext(ctx, "GET", "http://api.example.com/", nil))(t)
+			_, err := tr.RoundTrip(req)
 			return err
 		}
 		require.NoError(t, send(ContextWithMaxWait(t.Context(), 3*time.Second)))

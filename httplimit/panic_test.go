@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -121,8 +122,7 @@ func TestPanickingBody(t *testing.T) {
 					resp.Body = body
 					return resp, nil
 				}), WithDetectors(says("nothing", 0, "")))
-				resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-				require.NoError(t, err)
+				resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 				text, err := io.ReadAll(resp.Body)
 				require.Equal(t, "start", string(text))
 				var p *PanicError
@@ -220,11 +220,8 @@ func TestPanickingGetBody(t *testing.T) {
 		}), WithRetry(1), WithDetectors(says("slow down", time.Second, "")), rules(w.limit("a", 9, time.Second)))
 		req := request(t, "POST", "http://x/", strings.NewReader("hello"))
 		req.GetBody = func() (io.ReadCloser, error) { panic("mischief") }
-		resp, err := tr.RoundTrip(req)
-		require.NoError(t, err)
-		text, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.Equal(t, "slow down", string(text))
+		resp := redistest.Must(tr.RoundTrip(req))(t)
+		require.Equal(t, "slow down", string(redistest.Must(io.ReadAll(resp.Body))(t)))
 		require.NoError(t, resp.Body.Close())
 		require.EqualValues(t, 1, body.closed.Load())
 		require.Equal(t, []string{"Request.GetBody"}, w.panics())

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,9 +26,7 @@ func TestRedactURL(t *testing.T) {
 		"http://x:8080/v1.0/contact/users/zhangsan?a=1;b=2":                                      "http://x:8080/v1.0/contact/users/zhangsan?a=REDACTED&b=REDACTED",
 		"mailto:somebody@example.com":                                                            "mailto:REDACTED",
 	} {
-		u, err := url.Parse(in)
-		require.NoError(t, err)
-		require.Equal(t, want, RedactURL(u))
+		require.Equal(t, want, RedactURL(redistest.Must(url.Parse(in))(t)))
 	}
 }
 
@@ -36,10 +35,8 @@ func TestRedactURL(t *testing.T) {
 func TestRedact(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client := &http.Client{Transport: w.transport(base(ok), rules(w.limit("a", 1, time.Minute)), WithMaxWait(0))}
-		resp, err := client.Get("http://x/")
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		_, err = client.Get("http://x/robot/send?access_token=s3cret") //nolint:bodyclose // rejected
+		require.NoError(t, redistest.Must(client.Get("http://x/"))(t).Body.Close())
+		_, err := client.Get("http://x/robot/send?access_token=s3cret") //nolint:bodyclose // rejected
 		require.ErrorContains(t, err, "s3cret", "http.Client quotes the whole URL")
 		for _, err := range []error{err, fmt.Errorf("sending: %w", err), errors.Join(context.Canceled, fmt.Errorf("sending: %w", err)),
 			fmt.Errorf("%w, after %w", err, errors.New("another"))} {

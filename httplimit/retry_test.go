@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -76,12 +77,9 @@ func TestRetry(t *testing.T) {
 				p := &throttling{w: w, n: c.throttle, text: c.text}
 				tr := w.transport(p, append(c.opts, WithDetectors(c.detector), rules(w.limit("a", 99, time.Hour)))...)
 				req := c.request(t)
-				resp, err := tr.RoundTrip(req)
-				require.NoError(t, err)
+				resp := redistest.Must(tr.RoundTrip(req))(t)
 				require.Same(t, req, resp.Request)
-				text, err := io.ReadAll(resp.Body)
-				require.NoError(t, err)
-				require.Equal(t, c.gets, string(text))
+				require.Equal(t, c.gets, string(redistest.Must(io.ReadAll(resp.Body))(t)))
 				require.NoError(t, resp.Body.Close())
 				require.Len(t, p.at, c.sent)
 				for i, at := range p.at {
@@ -139,9 +137,7 @@ func TestRetryObeysTheContext(t *testing.T) {
 
 		req = request(t, "POST", "http://x/", strings.NewReader("hello"))
 		req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
-		resp, err := tr.RoundTrip(req)
-		require.NoError(t, err)
-		require.Equal(t, 200, resp.StatusCode)
+		require.Equal(t, 200, redistest.Must(tr.RoundTrip(req))(t).StatusCode)
 	})
 }
 
@@ -189,9 +185,7 @@ func TestRetryAfter503(t *testing.T) {
 			if c.key != "" {
 				req.Header.Set(c.key, "1")
 			}
-			resp, err := tr.RoundTrip(req)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
+			require.NoError(t, redistest.Must(tr.RoundTrip(req))(t).Body.Close())
 			require.Equal(t, c.sent, sent, "%v", c)
 			if c.sent == 1 {
 				require.Equal(t, time.Second, w.until("a"), "the limiter cools down all the same")

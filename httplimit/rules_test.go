@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -76,8 +77,7 @@ func TestDryRule(t *testing.T) {
 		require.Equal(t, w.key+"dry", rejected[0].Limiter)
 		require.InDelta(t, time.Hour, rejected[0].Wait, float64(time.Second))
 		require.ErrorIs(t, rejected[0].Err, ErrRejected)
-		_, err := w.client.RateLimiter(w.key + "dry").Delete(t.Context())
-		require.NoError(t, err)
+		redistest.Must(w.client.RateLimiter(w.key + "dry").Delete(t.Context()))(t)
 		get(t, tr, "http://x/")
 		require.EqualValues(t, 1, w.available("dry"), "its rate is set again")
 		tr.cfg.detectors = []Detector{says("slow down", time.Minute, "")}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,8 +44,7 @@ func TestSettleAtTheEnd(t *testing.T) {
 		"a long stream":  {body: long + "used 4", left: 96},
 		"closed at once": {body: "used 3", left: 99, read: func(t *testing.T, resp *http.Response) { require.NoError(t, resp.Body.Close()) }},
 		"not closed": {body: "used 3", left: 97, read: func(t *testing.T, resp *http.Response) {
-			_, err := io.Copy(io.Discard, resp.Body)
-			require.NoError(t, err)
+			redistest.Must(io.Copy(io.Discard, resp.Body))(t)
 		}},
 		"not read": {body: "used 3", left: 90, read: func(*testing.T, *http.Response) {}},
 	} {
@@ -64,12 +64,9 @@ func TestSettleAtTheEnd(t *testing.T) {
 						}
 						return resp, nil
 					}), rules(limits...))
-					resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-					require.NoError(t, err)
+					resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 					if c.read == nil {
-						body, err := io.ReadAll(resp.Body)
-						require.NoError(t, err)
-						require.Equal(t, c.body, string(body))
+						require.Equal(t, c.body, string(redistest.Must(io.ReadAll(resp.Body))(t)))
 						require.NoError(t, resp.Body.Close())
 					} else {
 						c.read(t, resp)
@@ -112,13 +109,11 @@ func TestUnsettled(t *testing.T) {
 		require.EqualValues(t, 90, w.available("a"))
 		fails = false
 		ctx, cancel := context.WithCancel(t.Context())
-		resp, err := tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
-		require.NoError(t, err)
+		resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx)))(t)
 		cancel() // the caller has gone, and the permits come back all the same
 		require.NoError(t, resp.Body.Close())
 		require.EqualValues(t, 90-1, w.available("a"))
-		resp, err = tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.NoError(t, err)
+		resp = redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
 		w.taken()
 		require.NoError(t, w.client.Close())
 		require.NoError(t, resp.Body.Close())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -184,10 +185,9 @@ func TestErrorSurvivesTheClientsTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		client := &http.Client{Timeout: 5 * time.Second,
 			Transport: w.transport(base(ok), rules(w.limit("a", 1, time.Minute)))}
-		resp, err := client.Do(request(t, "GET", "http://x/", nil))
-		require.NoError(t, err)
+		resp := redistest.Must(client.Do(request(t, "GET", "http://x/", nil)))(t)
 		resp.Body.Close()
-		_, err = client.Do(request(t, "GET", "http://x/", nil))
+		_, err := client.Do(request(t, "GET", "http://x/", nil))
 		var rejected *Error
 		require.ErrorAs(t, err, &rejected)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -227,9 +227,7 @@ func TestRequestIsNotModified(t *testing.T) {
 		req.Trailer = http.Header{"X-End": nil}
 		req.SetPathValue("id", "the caller's")
 		before, values := deepCopy(req), *req
-		resp, err := tr.RoundTrip(req)
-		require.NoError(t, err)
-		require.Same(t, req, resp.Request)
+		require.Same(t, req, redistest.Must(tr.RoundTrip(req))(t).Request)
 		require.True(t, reflect.DeepEqual(before, deepCopy(req)), "%v\n%v", before, deepCopy(req))
 		require.Equal(t, "the caller's", req.PathValue("id"))
 		require.True(t, values.Body == req.Body)
@@ -317,8 +315,7 @@ func TestRatesOfLimiters(t *testing.T) {
 		ctx := t.Context()
 		tr := w.transport(base(ok), rules(w.limit("a", 2, time.Minute)), WithMaxWait(0))
 		get(t, tr, "http://x/")
-		_, err := w.client.RateLimiter(w.key + "a").Delete(ctx)
-		require.NoError(t, err)
+		redistest.Must(w.client.RateLimiter(w.key + "a").Delete(ctx))(t)
 		get(t, tr, "http://x/")
 		require.EqualValues(t, 1, w.available("a"))
 		require.Equal(t, []EventKind{EventAdmitted, EventAdmitted}, w.kinds())
@@ -328,9 +325,7 @@ func TestRatesOfLimiters(t *testing.T) {
 		tr = w.transport(base(ok), rules(w.limit("b", 2, time.Minute)), WithMaxWait(0))
 		get(t, tr, "http://x/")
 		get(t, tr, "http://x/")
-		rate, err := other.Rate(ctx)
-		require.NoError(t, err)
-		require.EqualValues(t, 5, rate.Permits)
+		require.EqualValues(t, 5, redistest.Must(other.Rate(ctx))(t).Permits)
 		events := w.taken()
 		require.Equal(t, EventAdmitted, events[0].Kind, "the comparison does not delay the request")
 		require.Equal(t, EventRateDiffers, events[1].Kind)
@@ -338,7 +333,7 @@ func TestRatesOfLimiters(t *testing.T) {
 		require.Contains(t, events[1].Reason, "5/1s")
 		require.Len(t, events, 3)
 
-		_, err = w.transport(base(ok), rules(Limit{Name: w.key + "c"})).RoundTrip(request(t, "GET", "http://x/", nil))
+		_, err := w.transport(base(ok), rules(Limit{Name: w.key + "c"})).RoundTrip(request(t, "GET", "http://x/", nil))
 		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
 		require.ErrorIs(t, err, ErrRejected)
 	})
@@ -379,23 +374,20 @@ func TestOptions(t *testing.T) {
 		_, err := New(client, o)
 		require.ErrorIs(t, err, ErrInvalidOption)
 	}
-	_, err = New(client)
-	require.NoError(t, err)
+	redistest.Must(New(client))(t)
 }
 
 // A nil URL is the base's to reject; idle connections are the base's to close.
 func TestWhatTheBaseDecides(t *testing.T) {
 	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
-	tr, err := New(client)
-	require.NoError(t, err)
+	tr := redistest.Must(New(client))(t)
 	body := &closer{Reader: &bytes.Buffer{}}
-	_, err = tr.RoundTrip(&http.Request{Body: body})
+	_, err := tr.RoundTrip(&http.Request{Body: body})
 	require.Error(t, err)
 	require.EqualValues(t, 1, body.closed.Load())
 
 	idle := &idleBase{}
-	tr, err = New(client, WithBase(idle))
-	require.NoError(t, err)
+	tr = redistest.Must(New(client, WithBase(idle)))(t)
 	(&http.Client{Transport: tr}).CloseIdleConnections()
 	require.True(t, idle.closed)
 }

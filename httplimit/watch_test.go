@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,8 +118,7 @@ func TestRejectionResponse(t *testing.T) {
 		body := &closer{}
 		req := request(t, "POST", "http://x/", nil)
 		req.Body = body
-		resp, err := (&http.Client{Transport: tr}).Do(req)
-		require.NoError(t, err)
+		resp = redistest.Must((&http.Client{Transport: tr}).Do(req))(t)
 		defer func() { require.NoError(t, resp.Body.Close()) }()
 		require.EqualValues(t, 1, body.closed.Load())
 		require.Equal(t, "429 Too Many Requests", resp.Status)
@@ -138,7 +138,7 @@ func TestRejectionResponse(t *testing.T) {
 
 		ended, end := context.WithCancel(t.Context())
 		end()
-		_, err = tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ended))
+		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ended))
 		require.ErrorIs(t, err, context.Canceled)
 		broken := w.transport(base(ok), WithRejectionResponse(), rules(w.limit("respond", 1, time.Hour)), WithRules(Rule{Name: "weight",
 			Limits: []Limit{{Name: w.key + "weight", Rate: w.limit("", 1, time.Hour).Rate, WeightFunc: func(*http.Request) int64 { return -1 }}}}))

@@ -15,8 +15,7 @@ import (
 func TestLeastPrivilege(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Since(t, 6, 0, "ACL")
-	doc, err := os.ReadFile("../docs/design/protocol.md")
-	require.NoError(t, err)
+	doc := redistest.Must(os.ReadFile("../docs/design/protocol.md"))(t)
 	_, rest, ok := strings.Cut(string(doc), "Package `limit` needs, on the keys `limit2:*`:\n\n")
 	require.True(t, ok)
 	line, _, _ := strings.Cut(rest, "\n")
@@ -32,17 +31,14 @@ func TestLeastPrivilege(t *testing.T) {
 	rdb := s.Client(t, func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
 	var scripts strings.Builder
 	for kind, a := range every() {
-		l, err := NewShared(rdb, "acl-"+strings.ReplaceAll(kind, " ", "-"), a)
-		require.NoError(t, err)
+		l := redistest.Must(NewShared(rdb, "acl-"+strings.ReplaceAll(kind, " ", "-"), a))(t)
 		for range 20 {
 			_, err := l.For("key").Allow(ctx, 1)
 			require.NoError(t, err, kind)
 		}
 		scripts.WriteString(a.script().Src)
 	}
-	log, err := admin.Do(ctx, "ACL", "LOG").Slice()
-	require.NoError(t, err)
-	require.Empty(t, log)
+	require.Empty(t, redistest.Must(admin.Do(ctx, "ACL", "LOG").Slice())(t))
 	for _, c := range commands {
 		name := strings.ToUpper(strings.TrimPrefix(c, "+"))
 		require.True(t, strings.HasPrefix(name, "EVAL") || strings.Contains(scripts.String(), "'"+name+"'"), c)

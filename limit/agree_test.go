@@ -26,8 +26,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 				if rapid.Bool().Draw(rt, "without replay") {
 					opts = append(opts, WithoutReplay())
 				}
-				shared, err := NewShared(rdb, name, a, opts...)
-				require.NoError(rt, err)
+				shared := redistest.Must(NewShared(rdb, name, a, opts...))(rt)
 				keys++
 				shared = shared.For(string(rune(0x4e00 + keys%20000)))
 				require.NoError(rt, rdb.Del(ctx, shared.Keys()...).Err())
@@ -52,8 +51,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 					if a.reserves() && q.spend {
 						q.atMost = rapid.Int64Range(0, 4_000_000).Draw(rt, "atMost")
 					}
-					last, err = shared.ask(ctx, q)
-					require.NoError(rt, err)
+					last = redistest.Must(shared.ask(ctx, q))(rt)
 					require.Equal(rt, local.take(q).result(), last, "%+v of %+v", q, a)
 				}
 			})

@@ -84,8 +84,7 @@ func TestLocalConformance(t *testing.T) {
 						s.Calls = redistest.Cases(1_000, 20_000)
 					}
 					s.New = func() limit.Limiter {
-						l, err := limit.NewLocal(a)
-						require.NoError(t, err)
+						l := redistest.Must(limit.NewLocal(a))(t)
 						return l
 					}
 					check(s)
@@ -134,8 +133,7 @@ func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest
 	s.StepClock = func(d time.Duration) { step += d }
 	var keys []string
 	s.New = func() limit.Limiter {
-		l, err := limit.NewShared(rdb, redistest.Key(t), a, options...)
-		require.NoError(t, err)
+		l := redistest.Must(limit.NewShared(rdb, redistest.Key(t), a, options...))(t)
 		keys = append(keys, l.Keys()...)
 		return l
 	}

@@ -105,8 +105,7 @@ func TestDefects(t *testing.T) {
 
 				s.Calls, s.Resolution = 1000, 0
 				s.New = func() limit.Limiter {
-					l, err := limit.NewShared(rdb, w.key(), d.ours, limit.WithClock(w.now))
-					require.NoError(t, err)
+					l := redistest.Must(limit.NewShared(rdb, w.key(), d.ours, limit.WithClock(w.now)))(t)
 					w.keys = l.Keys()
 					return l
 				}
@@ -143,8 +142,7 @@ func check(t *testing.T, name string) func(context.Context, limittest.Key) error
 
 // A check that no double fails would prove nothing.
 func TestEveryCheckHasADefect(t *testing.T) {
-	src, err := os.ReadFile("defects_test.go")
-	require.NoError(t, err)
+	src := redistest.Must(os.ReadFile("defects_test.go"))(t)
 	for _, c := range limittest.Checks() {
 		require.Contains(t, string(src), `"`+c.Name+`", "`, c.Name)
 	}

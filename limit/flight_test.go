@@ -32,8 +32,7 @@ func TestBatchedAgree(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				a := drawAlgorithm(rt, kind)
 				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
-				l, err := NewShared(rdb, name, a, WithClock(func() time.Time { return now }))
-				require.NoError(rt, err)
+				l := redistest.Must(NewShared(rdb, name, a, WithClock(func() time.Time { return now })))(rt)
 				keys++
 				l = l.For(string(rune(0x4e00 + keys%20000)))
 				require.NoError(rt, rdb.Del(ctx, l.Keys()...).Err())
@@ -122,8 +121,7 @@ func TestBatching(t *testing.T) {
 		var granted atomic.Int64
 		ask := func(l *Shared, n int64) {
 			all.Go(func() {
-				r, err := l.Allow(t.Context(), n)
-				require.NoError(t, err)
+				r := redistest.Must(l.Allow(t.Context(), n))(t)
 				if r.Granted {
 					granted.Add(n)
 				}
@@ -166,9 +164,7 @@ func TestCallersThatLeave(t *testing.T) {
 						require.True(t, err == context.Canceled, "%v", err)
 						return
 					}
-					r, err := l.Allow(t.Context(), 1)
-					require.NoError(t, err)
-					require.True(t, r.Granted)
+					require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted)
 				})
 				synctest.Wait()
 			}
@@ -213,9 +209,7 @@ func TestErrorOfABatch(t *testing.T) {
 		close(h.release)
 		all.Wait()
 		require.EqualValues(t, 7, failed.Load())
-		r, err := l.Allow(t.Context(), 1)
-		require.NoError(t, err)
-		require.True(t, r.Granted)
+		require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted)
 	})
 }
 
@@ -291,16 +285,14 @@ func TestBatchedRepliesLostOnARealServer(t *testing.T) {
 		"token bucket": TokenBucket{per(1, time.Hour), 1_000_000}, "gcra": GCRA{per(1, time.Hour), 1_000_000},
 		"interval bucket": IntervalBucket{per(1, time.Hour), 1_000_000},
 	} {
-		busy, err := NewShared(direct, redistest.Key(t), a)
-		require.NoError(t, err)
+		busy := redistest.Must(NewShared(direct, redistest.Key(t), a))(t)
 		var granted, unknown, failed atomic.Int64
 		var asked sync.WaitGroup
 		before := proxy.Counts()
 		for range processes {
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
 			t.Cleanup(func() { rdb.Close() })
-			l, err := NewShared(rdb, busy.config.name, a)
-			require.NoError(t, err)
+			l := redistest.Must(NewShared(rdb, busy.config.name, a))(t)
 			for i := range callers {
 				asked.Go(func() {
 					random := rand.New(rand.NewPCG(uint64(i), 1))
@@ -321,8 +313,7 @@ func TestBatchedRepliesLostOnARealServer(t *testing.T) {
 		}
 		asked.Wait()
 		require.Zero(t, failed.Load(), kind)
-		p, err := busy.Peek(t.Context(), 1)
-		require.NoError(t, err)
+		p := redistest.Must(busy.Peek(t.Context(), 1))(t)
 		spent := 1_000_000 - p.Available
 		after := proxy.Counts()
 		t.Logf("%s: %d permits granted, %d unknown, %d spent; %d scripts for %d calls, %d replies lost", kind, granted.Load(), unknown.Load(), spent,

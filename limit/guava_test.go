@@ -55,8 +55,7 @@ func acquires(t *testing.T, l Reserver, events string) {
 func TestGuavasOwnTests(t *testing.T) {
 	for _, c := range guavaTests {
 		synctest.Test(t, func(t *testing.T) {
-			l, err := NewLocal(c.a)
-			require.NoError(t, err)
+			l := redistest.Must(NewLocal(c.a))(t)
 			if !c.fromNew {
 				time.Sleep(time.Minute)
 			}
@@ -72,19 +71,16 @@ func TestGuavasOwnTests(t *testing.T) {
 // A number of permits costs the same time however it is asked for, and Guava's tryAcquire is Allow.
 func TestGuavaToTheMicrosecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLocal(SmoothBursty{3, time.Second})
-		require.NoError(t, err)
+		l := redistest.Must(NewLocal(SmoothBursty{3, time.Second}))(t)
 		for i, want := range []struct {
 			n    int64
 			wait time.Duration
 		}{{1, 0}, {1, 333_333}, {7, 666_666}, {1, 2_999_999}, {1, 3_333_332}} {
-			r, err := l.Reserve(t.Context(), want.n, time.Hour)
-			require.NoError(t, err)
+			r := redistest.Must(l.Reserve(t.Context(), want.n, time.Hour))(t)
 			require.True(t, r.Granted)
 			require.Equal(t, want.wait*time.Microsecond, r.Wait, "truncated call by call: %d", i)
 		}
-		r, err := l.Allow(t.Context(), 1)
-		require.NoError(t, err)
+		r := redistest.Must(l.Allow(t.Context(), 1))(t)
 		require.False(t, r.Granted)
 		require.Equal(t, 3_666_665*time.Microsecond, r.Wait)
 	})
@@ -94,13 +90,9 @@ func TestGuavaToTheMicrosecond(t *testing.T) {
 // stored, and the rest takes a little less than 882 ms.
 func TestGuavasBurstIsTheNearestDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := NewLocal(SmoothBursty{1, 1118 * time.Millisecond})
-		require.NoError(t, err)
+		l := redistest.Must(NewLocal(SmoothBursty{1, 1118 * time.Millisecond}))(t)
 		time.Sleep(time.Minute)
-		_, err = l.Reserve(t.Context(), 2, 0)
-		require.NoError(t, err)
-		r, err := l.Reserve(t.Context(), 1, time.Hour)
-		require.NoError(t, err)
-		require.Equal(t, 881_999*time.Microsecond, r.Wait)
+		redistest.Must(l.Reserve(t.Context(), 2, 0))(t)
+		require.Equal(t, 881_999*time.Microsecond, redistest.Must(l.Reserve(t.Context(), 1, time.Hour))(t).Wait)
 	})
 }

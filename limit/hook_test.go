@@ -39,8 +39,7 @@ func TestHook(t *testing.T) {
 			},
 		})}
 		name := redistest.Key(t)
-		l, err := NewShared(rdb, name, GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 2}, opts...)
-		require.NoError(t, err)
+		l := redistest.Must(NewShared(rdb, name, GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 2}, opts...))(t)
 		s := l.For("alice")
 		ctx := t.Context()
 		canceled, cancel := context.WithCancel(ctx)

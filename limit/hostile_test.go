@@ -64,11 +64,8 @@ func TestHostileState(t *testing.T) {
 		}
 		now := time.UnixMicro(1_790_000_000_000_000)
 		fresh := func() *Shared {
-			l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
-			require.NoError(t, err)
-			r, err := l.Allow(ctx, 1)
-			require.NoError(t, err)
-			require.True(t, r.Granted)
+			l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t)
+			require.True(t, redistest.Must(l.Allow(ctx, 1))(t).Granted)
 			return l
 		}
 		words := strings.Fields(stateOf(t, rdb, fresh()))
@@ -119,12 +116,9 @@ func TestHostileLog(t *testing.T) {
 			member("9007199254740993", 7), member(100, 1), member(100, 95), member("1e300", 1), "", "x", ":", "0000000000000005", "5:5"} {
 			for _, ahead := range []time.Duration{-time.Millisecond, 0, time.Hour, 1000 * time.Hour} {
 				for _, grants := range []int{0, 3} {
-					l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
-					require.NoError(t, err)
+					l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t)
 					for range grants {
-						r, err := l.Allow(ctx, 2)
-						require.NoError(t, err)
-						require.True(t, r.Granted)
+						require.True(t, redistest.Must(l.Allow(ctx, 2))(t).Granted)
 						now = now.Add(time.Microsecond)
 					}
 					s := score

@@ -53,9 +53,7 @@ func TestWhoSharesWhat(t *testing.T) {
 		l := shared(t, rdb, FixedWindow{per(1, time.Hour)})
 		allow := func(l *Shared, want bool) {
 			t.Helper()
-			r, err := l.Allow(t.Context(), 1)
-			require.NoError(t, err)
-			require.Equal(t, want, r.Granted)
+			require.Equal(t, want, redistest.Must(l.Allow(t.Context(), 1))(t).Granted)
 		}
 		allow(l, true)
 		allow(l, false)
@@ -66,12 +64,10 @@ func TestWhoSharesWhat(t *testing.T) {
 		allow(l.For("u").For(""), false)
 		other := shared(t, rdb, FixedWindow{per(1, time.Hour)})
 		allow(other, true)
-		same, err := NewShared(redistest.Peer(t, rdb), l.config.name, FixedWindow{per(1, time.Hour)})
-		require.NoError(t, err)
+		same := redistest.Must(NewShared(redistest.Peer(t, rdb), l.config.name, FixedWindow{per(1, time.Hour)}))(t)
 		same.config.clock = l.config.clock
 		allow(same, false)
-		changed, err := NewShared(rdb, l.config.name, FixedWindow{per(2, time.Hour)})
-		require.NoError(t, err)
+		changed := redistest.Must(NewShared(rdb, l.config.name, FixedWindow{per(2, time.Hour)}))(t)
 		changed.config.clock = l.config.clock
 		allow(changed, true)
 		allow(changed, true)
@@ -83,8 +79,7 @@ func TestWhoSharesWhat(t *testing.T) {
 func TestCluster(t *testing.T) {
 	rdb := redistest.StartCluster(t).Client(t)
 	for kind, a := range every() {
-		l, err := NewShared(rdb, redistest.Key(t), a)
-		require.NoError(t, err)
+		l := redistest.Must(NewShared(rdb, redistest.Key(t), a))(t)
 		for _, key := range []string{"", "a", "b", "}", "{x}", "用户"} {
 			l := l.For(key)
 			r, err := l.Allow(t.Context(), 1)

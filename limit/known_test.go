@@ -25,9 +25,7 @@ func TestCachedRejections(t *testing.T) {
 		allow := func(n int64, want Result, scripts int) {
 			t.Helper()
 			h.scripts = nil
-			r, err := l.Allow(t.Context(), n)
-			require.NoError(t, err)
-			require.Equal(t, want, r)
+			require.Equal(t, want, redistest.Must(l.Allow(t.Context(), n))(t))
 			require.Len(t, h.scripts, scripts)
 		}
 		allow(8, Result{Granted: true, Reset: 2 * time.Second}, 1)
@@ -51,8 +49,7 @@ func TestCachedRejections(t *testing.T) {
 		require.NoError(t, rdb.ScriptLoad(t.Context(), fixedWindowScript.Src).Err())
 		h.scripts = nil
 		for range 6000 {
-			_, err := daily.Allow(t.Context(), 1)
-			require.NoError(t, err)
+			redistest.Must(daily.Allow(t.Context(), 1))(t)
 			time.Sleep(10 * ms)
 		}
 		require.Len(t, h.scripts, 60)
@@ -65,9 +62,7 @@ func TestWithoutCachedRejections(t *testing.T) {
 		l, err := NewShared(rdb, redistest.Key(t), TokenBucket{per(4, time.Second), 8}, WithClientClock(), WithoutCachedRejections())
 		require.NoError(t, err)
 		for _, granted := range []bool{true, false, true} {
-			r, err := l.Allow(t.Context(), 8)
-			require.NoError(t, err)
-			require.Equal(t, granted, r.Granted)
+			require.Equal(t, granted, redistest.Must(l.Allow(t.Context(), 8))(t).Granted)
 			if !granted {
 				require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
 			}
@@ -90,13 +85,9 @@ func TestCachedRejectionOfADeletedKey(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, r.Granted, kind)
 			require.NoError(t, rdb.Del(t.Context(), l.keys...).Err())
-			r, err = l.Allow(t.Context(), 1)
-			require.NoError(t, err)
-			require.False(t, r.Granted, kind)
+			require.False(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted, kind)
 			time.Sleep(time.Second)
-			r, err = l.Allow(t.Context(), 1)
-			require.NoError(t, err)
-			require.True(t, r.Granted, kind)
+			require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted, kind)
 		})
 	}
 }
@@ -133,8 +124,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 			clock := func() time.Time { return time.UnixMicro(now) }
 			var processes [3]*Shared
 			for i := range processes {
-				l, err := NewShared(&redis.Client{}, "x", a, WithClock(clock))
-				require.NoError(t, err)
+				l := redistest.Must(NewShared(&redis.Client{}, "x", a, WithClock(clock)))(t)
 				processes[i] = l
 			}
 			known, asked, wrong := 0, 0, 0
@@ -193,8 +183,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 // The memory of rejections is bounded, however many keys there are and however long their names.
 func TestCachedRejectionsAreBounded(t *testing.T) {
 	redistest.NoServer(t)
-	l, err := NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1})
-	require.NoError(t, err)
+	l := redistest.Must(NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1}))(t)
 	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}}}}}, requests: 1}
 	state := l.config.algorithm.idle()
 	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true})

@@ -61,8 +61,7 @@ func TestSharedMillion(t *testing.T) {
 					if a.reserves() {
 						request = "1:1:0"
 					}
-					cmd, err := l.config.command(l.keys, request, l.config.ids.id(), first)
-					require.NoError(t, err)
+					cmd := redistest.Must(l.config.command(l.keys, request, l.config.ids.id(), first))(t)
 					cmds = append(cmds, pipe.Do(ctx, cmd...))
 					d := local.take(q)
 					want = append(want, d)
@@ -79,11 +78,9 @@ func TestSharedMillion(t *testing.T) {
 						now += d.wait
 					}
 				}
-				_, err := pipe.Exec(ctx)
-				require.NoError(t, err)
+				redistest.Must(pipe.Exec(ctx))(t)
 				for j, cmd := range cmds {
-					reply, err := l.read(cmd.Val())
-					require.NoError(t, err)
+					reply := redistest.Must(l.read(cmd.Val()))(t)
 					r := &request{demand: demand{n: 1, spend: true}}
 					require.NoError(t, l.decide(&flight{runs: []run{{n: 1, spend: true, calls: []*request{r}}}, requests: 1}, reply, time.Now()))
 					got := r.result

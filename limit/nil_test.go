@@ -57,10 +57,8 @@ func TestNilArguments(t *testing.T) {
 		Request: func(ctx context.Context, _ ratelimiter.RequestInfo) { ctx.Done() },
 		Event:   func(ratelimiter.Event) { told++ },
 	}
-	shared, err := NewShared(rdb, "x", a, WithHook(hook), WithHook(hook))
-	require.NoError(t, err)
-	local, err := NewLocal(a)
-	require.NoError(t, err)
+	shared := redistest.Must(NewShared(rdb, "x", a, WithHook(hook), WithHook(hook)))(t)
+	local := redistest.Must(NewLocal(a))(t)
 	for _, l := range []Limiter{shared, local, NewAdapter(clienttest.New(t, rdb).RateLimiter("x")), NewAdapter(nil), nil} {
 		for name, call := range allCalls(l) {
 			require.ErrorIs(t, call(nil), ratelimiter.ErrInvalidArgument, name)
@@ -89,11 +87,10 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 			for name := range allCalls(&Shared{}) {
 				synctest.Test(t, func(t *testing.T) {
 					rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial})
-					l, err := NewShared(rdb, "x", GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1})
-					require.NoError(t, err)
+					l := redistest.Must(NewShared(rdb, "x", GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1}))(t)
 					ctx, cancel := context.WithTimeout(t.Context(), d)
 					defer cancel()
-					err = allCalls(l.For("tok-12345678"))[name](ctx)
+					err := allCalls(l.For("tok-12345678"))[name](ctx)
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, name)
 					require.ErrorIs(t, err, context.DeadlineExceeded, name)
 					require.ErrorContains(t, err, "no reply within "+d.String(), name)

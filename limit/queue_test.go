@@ -32,8 +32,7 @@ type served struct {
 // join adds a caller and returns when it waits.
 func (c *crowd) join(who int, l *Shared, n int64, timeout time.Duration) {
 	c.all.Go(func() {
-		ok, err := WaitTimeout(c.t.Context(), l, n, timeout)
-		require.NoError(c.t, err)
+		ok := redistest.Must(WaitTimeout(c.t.Context(), l, n, timeout))(c.t)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.served = append(c.served, served{who, time.Since(c.begin), ok})

@@ -63,8 +63,7 @@ func TestOrdinaryRates(t *testing.T) {
 	for name, r := range ordinaryRates {
 		for kind, a := range atRate(r) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				_, err := NewLocal(a)
-				require.NoError(t, err)
+				redistest.Must(NewLocal(a))(t)
 				agree(t, ctx, rdb, a, calls)
 			})
 		}
@@ -114,8 +113,7 @@ func agree(t *testing.T, ctx context.Context, rdb redis.UniversalClient, a Algor
 	t.Helper()
 	random := rand.New(rand.NewPCG(5, 6))
 	now := time.UnixMicro(1_790_000_000_000_000)
-	l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
-	require.NoError(t, err)
+	l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t)
 	local, granted := a.idle(), int64(0)
 	for i := range calls {
 		q := demand{now: now.UnixMicro(), spend: i%5 > 0, n: 1 + random.Int64N(min(a.Largest(), 4_000_000_000))}
@@ -125,8 +123,7 @@ func agree(t *testing.T, ctx context.Context, rdb redis.UniversalClient, a Algor
 		if a.reserves() && q.spend {
 			q.atMost = random.Int64N(longest.Microseconds())
 		}
-		got, err := l.ask(ctx, q)
-		require.NoError(t, err)
+		got := redistest.Must(l.ask(ctx, q))(t)
 		want := local.take(q).result()
 		require.Equal(t, want, got, "call %d: %+v of %+v", i, q, a)
 		if got.Granted && q.spend {
@@ -174,8 +171,7 @@ func TestCounterIsExact(t *testing.T) {
 			local := &slidingCounter{permits: permits, interval: interval, start: start, previous: count}
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
 				q := demand{now: now, n: n}
-				got, err := l.ask(ctx, q)
-				require.NoError(t, err)
+				got := redistest.Must(l.ask(ctx, q))(t)
 				require.Equal(t, local.take(q).result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
 			}
 		}
@@ -188,10 +184,8 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond} {
 		a := SlidingLog{per(1_000_000, time.Millisecond)}
 		now := time.UnixMicro(1_790_000_000_000_000)
-		l, err := NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } })
-		require.NoError(t, err)
-		_, err = l.Allow(ctx, 1)
-		require.NoError(t, err)
+		l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t)
+		redistest.Must(l.Allow(ctx, 1))(t)
 		require.NoError(t, rdb.ZRemRangeByRank(ctx, l.keys[0], 0, -1).Err())
 		const last = 1<<50 - 1_000_000
 		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1", int64(last))}).Err())
@@ -199,15 +193,13 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		local.take(demand{now: now.UnixMicro(), n: 1, spend: true})
 		for i := range 60 {
 			q := demand{now: now.UnixMicro(), spend: i%7 > 0, n: 70_000 + int64(i)}
-			got, err := l.ask(ctx, q)
-			require.NoError(t, err)
+			got := redistest.Must(l.ask(ctx, q))(t)
 			require.Equal(t, local.take(q).result(), got, "%v, call %d", step, i)
 			if now = now.Add(step); !got.Granted {
 				now = now.Add(got.Wait)
 			}
 		}
-		newest, err := rdb.ZRange(ctx, l.keys[0], -1, -1).Result()
-		require.NoError(t, err)
+		newest := redistest.Must(rdb.ZRange(ctx, l.keys[0], -1, -1).Result())(t)
 		require.Less(t, newest[0], fmt.Sprintf("%016d", int64(1<<50)), "it began anew")
 	}
 }

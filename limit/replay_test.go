@@ -86,9 +86,7 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 					if resent == c.on {
 						time.Sleep(c.pass)
 						for range c.others {
-							r, err := reserve(peer)
-							require.NoError(t, err)
-							require.True(t, r.Granted)
+							require.True(t, redistest.Must(reserve(peer))(t).Granted)
 						}
 						after = stateOf(t, rdb, l)
 					}
@@ -119,8 +117,7 @@ func TestReplayOfACallThatDidNotRun(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				ctx, l := t.Context(), shared(t, rdb, a)
 				if before > 0 {
-					_, err := twin(t, l, rdb).Allow(ctx, 1)
-					require.NoError(t, err)
+					redistest.Must(twin(t, l, rdb).Allow(ctx, 1))(t)
 					key := l.keys[len(l.keys)-1]
 					require.NoError(t, rdb.Append(ctx, key, strings.Repeat(rdb.Get(ctx, key).Val()[strings.Index(rdb.Get(ctx, key).Val(), ";"):], before-1)).Err())
 				}
@@ -162,10 +159,8 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			"fixed window": FixedWindow{per(1_000_000, 24*time.Hour)}, "sliding log": SlidingLog{per(1_000_000, 24*time.Hour)},
 			"token bucket": TokenBucket{per(1, time.Hour), 1_000_000}, "gcra": GCRA{per(1, time.Hour), 1_000_000},
 		} {
-			busy, err := NewShared(direct, redistest.Key(t), a)
-			require.NoError(t, err)
-			before, err := busy.Peek(t.Context(), 1)
-			require.NoError(t, err)
+			busy := redistest.Must(NewShared(direct, redistest.Key(t), a))(t)
+			before := redistest.Must(busy.Peek(t.Context(), 1))(t)
 			stop := make(chan struct{})
 			var others, asked sync.WaitGroup
 			var took, granted, unknown atomic.Int64
@@ -186,8 +181,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			for range clients {
 				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
 				t.Cleanup(func() { rdb.Close() })
-				l, err := NewShared(rdb, busy.config.name, a)
-				require.NoError(t, err)
+				l := redistest.Must(NewShared(rdb, busy.config.name, a))(t)
 				asked.Go(func() {
 					for range calls {
 						r, err := l.Allow(t.Context(), 1)
@@ -205,8 +199,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			asked.Wait()
 			close(stop)
 			others.Wait()
-			after, err := busy.Peek(t.Context(), 1)
-			require.NoError(t, err)
+			after := redistest.Must(busy.Peek(t.Context(), 1))(t)
 			spent := before.Available - after.Available - took.Load()
 			t.Logf("%s: %d calls, %d granted, %d unknown, %d spent; %d grants of others; %d replies lost",
 				kind, clients*calls, granted.Load(), unknown.Load(), spent, took.Load(), proxy.Counts().LostReplies)
@@ -221,12 +214,9 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
 			t.Cleanup(func() { rdb.Close() })
 			a := TokenBucket{per(1, time.Hour), 1_000}
-			l, err := NewShared(rdb, redistest.Key(t), a)
-			require.NoError(t, err)
-			others, err := NewShared(direct, l.config.name, a)
-			require.NoError(t, err)
-			_, err = l.Peek(t.Context(), 1) // Redis has the script
-			require.NoError(t, err)
+			l := redistest.Must(NewShared(rdb, redistest.Key(t), a))(t)
+			others := redistest.Must(NewShared(direct, l.config.name, a))(t)
+			redistest.Must(l.Peek(t.Context(), 1))(t)
 			scripts := 0
 			proxy.Judge(func(words []string) redistest.Fault {
 				if strings.HasPrefix(strings.ToLower(words[0]), "eval") {
@@ -245,8 +235,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			})
 			r, err := l.Allow(t.Context(), 10)
 			proxy.Judge(nil)
-			after, peekErr := others.Peek(t.Context(), 1)
-			require.NoError(t, peekErr)
+			after := redistest.Must(others.Peek(t.Context(), 1))(t)
 			assert.EqualValues(t, 10, 1000-130-after.Available, "run %d: spent for 10; the result was %+v, %v", run, r, err)
 			assert.NoError(t, err)
 			assert.True(t, r.Granted)
@@ -264,10 +253,8 @@ func TestRepliesLostInFlights(t *testing.T) {
 	require.Equal(t, 3, rdb.Options().MaxRetries, "go-redis would send a pipeline again")
 	const keys, burst = 200, 100_000
 	a := GCRA{per(1, time.Hour), burst}
-	all, err := NewShared(rdb, redistest.Key(t), a)
-	require.NoError(t, err)
-	plain, err := NewShared(server.Client(t), all.config.name, a)
-	require.NoError(t, err)
+	all := redistest.Must(NewShared(rdb, redistest.Key(t), a))(t)
+	plain := redistest.Must(NewShared(server.Client(t), all.config.name, a))(t)
 	var scripts, lost atomic.Int64
 	proxy.Judge(func(words []string) (f redistest.Fault) {
 		if strings.HasPrefix(words[0], "eval") && scripts.Add(1)%200 == 0 {
@@ -298,8 +285,7 @@ func TestRepliesLostInFlights(t *testing.T) {
 	callers.Wait()
 	var told, doubts, spent int64
 	for i := range keys {
-		r, err := plain.For(strconv.Itoa(i)).Peek(t.Context(), 1)
-		require.NoError(t, err)
+		r := redistest.Must(plain.For(strconv.Itoa(i)).Peek(t.Context(), 1))(t)
 		n := burst - r.Available
 		require.GreaterOrEqual(t, n, granted[i].Load(), i)
 		require.LessOrEqual(t, n, granted[i].Load()+unknown[i].Load(), i)

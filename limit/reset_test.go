@@ -35,17 +35,13 @@ func TestWaitSeesAReset(t *testing.T) {
 		for name, opts := range map[string][]Option{"": nil, ", nothing known": {WithoutCachedRejections()}} {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				what := kind + name
-				l, err := NewShared(rdb, redistest.Key(t), a, append(opts, WithClientClock())...)
-				require.NoError(t, err)
+				l := redistest.Must(NewShared(rdb, redistest.Key(t), a, append(opts, WithClientClock())...))(t)
 				require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
 				h := &holder{}
 				rdb.AddHook(h)
-				idle, err := l.Peek(t.Context(), 1)
-				require.NoError(t, err)
-				require.True(t, idle.Granted)
+				require.True(t, redistest.Must(l.Peek(t.Context(), 1))(t).Granted)
 				for r := (Result{Granted: true}); r.Granted; {
-					r, err = l.Allow(t.Context(), 1)
-					require.NoError(t, err)
+					r = redistest.Must(l.Allow(t.Context(), 1))(t)
 				}
 				c := &crowd{t: t, begin: time.Now()}
 				for i, timeout := range []time.Duration{1 << 62, 20 * time.Hour, 1 << 62, 1 << 62, 1 << 62, 1 << 62} {
@@ -98,8 +94,7 @@ func TestWaitSeesThatTheClockWasSet(t *testing.T) {
 			l, err := NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }))
 			require.NoError(t, err)
 			for r := (Result{Granted: true}); r.Granted; {
-				r, err = l.Allow(t.Context(), 1)
-				require.NoError(t, err)
+				r = redistest.Must(l.Allow(t.Context(), 1))(t)
 			}
 			c := &crowd{t: t, begin: time.Now()}
 			c.join(0, l, 1, math.MaxInt64)

@@ -11,17 +11,14 @@ import (
 // TestScriptHeaders tests that the header of each script, the KEYS and ARGV of its body, and the numbers of them
 // that a Shared sends are the same. Script.Command rejects a call with other numbers.
 func TestScriptHeaders(t *testing.T) {
-	files, err := filepath.Glob("scripts/*.lua")
-	require.NoError(t, err)
+	files := redistest.Must(filepath.Glob("scripts/*.lua"))(t)
 	require.Len(t, every(), len(files), "a script without an algorithm, or the other way round")
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
 			c := &config{algorithm: a, parameters: a.parameters()}
 			for since, n := range map[int64]int{first: s.Args - s.Optional, unknown: s.Args} {
-				cmd, err := c.command(make([]string, s.Keys), "1", "", since)
-				require.NoError(t, err)
-				require.Len(t, cmd, 3+s.Keys+n)
+				require.Len(t, redistest.Must(c.command(make([]string, s.Keys), "1", "", since))(t), 3+s.Keys+n)
 			}
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))

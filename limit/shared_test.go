@@ -20,8 +20,7 @@ func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
 	if !redistest.TTLsAreVirtual() {
 		opts = append(opts, WithClientClock())
 	}
-	l, err := NewShared(rdb, redistest.Key(t), a, opts...)
-	require.NoError(t, err)
+	l := redistest.Must(NewShared(rdb, redistest.Key(t), a, opts...))(t)
 	return l
 }
 
@@ -29,8 +28,7 @@ func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
 func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *Shared {
 	t.Helper()
 	opts = append(opts, func(c *config) { c.clock = l.config.clock })
-	other, err := NewShared(rdb, l.config.name, l.config.algorithm, opts...)
-	require.NoError(t, err)
+	other := redistest.Must(NewShared(rdb, l.config.name, l.config.algorithm, opts...))(t)
 	return other.For(l.key)
 }
 
@@ -39,8 +37,7 @@ func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *S
 func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 	t.Helper()
 	if len(l.keys) == 2 {
-		newest, err := rdb.ZRange(t.Context(), l.keys[0], -1, -1).Result()
-		require.NoError(t, err)
+		newest := redistest.Must(rdb.ZRange(t.Context(), l.keys[0], -1, -1).Result())(t)
 		sum, _, _ := strings.Cut(strings.Join(newest, " "), ":")
 		return sum
 	}
@@ -112,8 +109,7 @@ func TestLostReplies(t *testing.T) {
 				rdb.AddHook(s)
 				l := shared(t, rdb, a)
 				same := twin(t, l, redistest.Peer(t, rdb)).For("same")
-				_, err := same.Reserve(t.Context(), 2, 0)
-				require.NoError(t, err)
+				redistest.Must(same.Reserve(t.Context(), 2, 0))(t)
 				r, err := l.Reserve(t.Context(), 2, 0)
 				if lost == 4 {
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
@@ -137,39 +133,31 @@ func TestWithoutReplay(t *testing.T) {
 			rdb.AddHook(s)
 			ctx, remembers := t.Context(), shared(t, rdb, a)
 			l := twin(t, remembers, rdb, WithoutReplay())
-			_, err := l.Peek(ctx, 2) // Redis has the script
-			require.NoError(t, err)
+			redistest.Must(l.Peek(ctx, 2))(t)
 
 			s.left, s.run, s.err, s.sent = 1, true, io.EOF, 0
-			_, err = l.Reserve(ctx, 2, 0)
+			_, err := l.Reserve(ctx, 2, 0)
 			require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
 			require.ErrorIs(t, err, io.EOF, kind)
 			require.Equal(t, 1, s.sent, kind)
-			after, err := remembers.Peek(ctx, 1)
-			require.NoError(t, err)
+			after := redistest.Must(remembers.Peek(ctx, 1))(t)
 			other := shared(t, rdb, a).For("other")
-			_, err = other.Reserve(ctx, 2, 0)
-			require.NoError(t, err)
-			want, err := other.Peek(ctx, 1)
-			require.NoError(t, err)
-			require.Equal(t, want.Available, after.Available, "%s: spent once", kind)
+			redistest.Must(other.Reserve(ctx, 2, 0))(t)
+			require.Equal(t, redistest.Must(other.Peek(ctx, 1))(t).Available, after.Available, "%s: spent once", kind)
 
 			s.left, s.run, s.sent = 1, false, 0
 			_, err = l.Peek(ctx, 1)
 			require.NoError(t, err, "who takes nothing may ask again")
 			require.Equal(t, 2, s.sent, kind)
 			s.left, s.err, s.sent = 1, redisError("LOADING"), 0
-			_, err = l.Allow(ctx, 1)
-			require.NoError(t, err)
+			redistest.Must(l.Allow(ctx, 1))(t)
 			require.Equal(t, 2, s.sent, kind)
 			require.Zero(t, remembered(t, rdb, l), kind)
 
 			// A peer with replay that shares the limiter has its calls remembered as ever.
 			time.Sleep(time.Hour)
 			s.left, s.run, s.err = 1, true, io.EOF
-			r, err := remembers.Allow(ctx, 1)
-			require.NoError(t, err)
-			require.True(t, r.Granted, kind)
+			require.True(t, redistest.Must(remembers.Allow(ctx, 1))(t).Granted, kind)
 			require.Equal(t, 1, remembered(t, rdb, l), kind)
 		})
 	}
@@ -184,18 +172,15 @@ func TestLostReplyOfAReservation(t *testing.T) {
 			l := shared(t, rdb, every()[kind])
 			ctx, begin := t.Context(), time.Now()
 			for range 30 {
-				r, err := l.Reserve(ctx, 1, 0)
-				require.NoError(t, err)
+				r := redistest.Must(l.Reserve(ctx, 1, 0))(t)
 				if !r.Granted {
 					break
 				}
 			}
-			p, err := l.Peek(ctx, 1)
-			require.NoError(t, err)
+			p := redistest.Must(l.Peek(ctx, 1))(t)
 			due := time.Now().Add(p.Wait)
 			s.left = 2
-			r, err := l.Reserve(ctx, 1, time.Minute)
-			require.NoError(t, err)
+			r := redistest.Must(l.Reserve(ctx, 1, time.Minute))(t)
 			require.True(t, r.Granted)
 			require.NotEqual(t, begin, time.Now(), "sent again after a pause")
 			require.WithinDuration(t, due, time.Now().Add(r.Wait), time.Microsecond, kind)
@@ -212,9 +197,7 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 			peer := redistest.Peer(t, rdb)
 			s := &saboteur{left: 1, run: true, err: io.EOF, then: func() {
 				for range others {
-					r, err := twin(t, l, peer).Allow(t.Context(), 1)
-					require.NoError(t, err)
-					require.True(t, r.Granted)
+					require.True(t, redistest.Must(twin(t, l, peer).Allow(t.Context(), 1))(t).Granted)
 				}
 			}}
 			rdb.AddHook(s)
@@ -226,15 +209,12 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 				require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 				require.ErrorContains(t, err, "can no longer be told")
 			}
-			p, err := l.Peek(t.Context(), 1)
-			require.NoError(t, err)
-			require.EqualValues(t, 1000-1-others, p.Available)
+			require.EqualValues(t, 1000-1-others, redistest.Must(l.Peek(t.Context(), 1))(t).Available)
 			require.Less(t, len(rdb.Get(t.Context(), l.keys[0]).Val()), 8192+100, "what is remembered is bounded")
 
 			// Ten seconds later another grant drops all of it.
 			time.Sleep(11 * time.Second)
-			_, err = l.Allow(t.Context(), 1)
-			require.NoError(t, err)
+			redistest.Must(l.Allow(t.Context(), 1))(t)
 			require.Equal(t, 1, remembered(t, rdb, l))
 		})
 	}
@@ -246,9 +226,7 @@ func TestOneGrantOfEachProcess(t *testing.T) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			l := shared(t, rdb, a)
 			for _, l := range []*Shared{l, twin(t, l, rdb), l, l, twin(t, l, rdb), l} {
-				r, err := l.Reserve(t.Context(), 1, longest)
-				require.NoError(t, err)
-				require.True(t, r.Granted, kind)
+				require.True(t, redistest.Must(l.Reserve(t.Context(), 1, longest))(t).Granted, kind)
 				time.Sleep(time.Second)
 			}
 			require.Equal(t, 3, remembered(t, rdb, l), kind)
@@ -262,17 +240,13 @@ func TestCopiesOfAProcess(t *testing.T) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			l := shared(t, rdb, a)
 			copied := twin(t, l, rdb)
-			_, err := l.Reserve(t.Context(), 1, longest)
-			require.NoError(t, err)
+			redistest.Must(l.Reserve(t.Context(), 1, longest))(t)
 			copied.config.ids.random = l.config.ids.random
-			r, err := copied.Reserve(t.Context(), 1, longest)
-			require.NoError(t, err)
-			require.True(t, r.Granted, kind)
+			require.True(t, redistest.Must(copied.Reserve(t.Context(), 1, longest))(t).Granted, kind)
 			require.NotEqual(t, l.config.ids.random, copied.config.ids.random)
 			same := twin(t, l, rdb).For("same")
 			for range 2 {
-				_, err = same.Reserve(t.Context(), 1, longest)
-				require.NoError(t, err)
+				redistest.Must(same.Reserve(t.Context(), 1, longest))(t)
 			}
 			require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: both were granted", kind)
 		})
@@ -284,11 +258,9 @@ func TestErrorsThatAreSentAgain(t *testing.T) {
 		s := &saboteur{left: 3, err: redisError("LOADING Redis is loading the dataset in memory")}
 		rdb.AddHook(s)
 		l := shared(t, rdb, GCRA{per(3, time.Second), 8})
-		r, err := l.Allow(t.Context(), 1)
-		require.NoError(t, err)
-		require.True(t, r.Granted)
+		require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted)
 		s.left = 4
-		_, err = l.Allow(t.Context(), 1)
+		_, err := l.Allow(t.Context(), 1)
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		require.ErrorContains(t, err, "LOADING")
 		require.ErrorContains(t, err, l.config.name)
@@ -414,8 +386,7 @@ func TestPermits(t *testing.T) {
 	s := &saboteur{}
 	rdb.AddHook(s)
 	for kind, a := range every() {
-		l, err := NewShared(rdb, "x", a)
-		require.NoError(t, err)
+		l := redistest.Must(NewShared(rdb, "x", a))(t)
 		for _, n := range []int64{0, -1, 1 << 32} {
 			_, err := l.Allow(t.Context(), n)
 			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, kind)

@@ -34,9 +34,7 @@ func TestWaitTimeout(t *testing.T) {
 			{3, time.Minute, true, 750 * time.Millisecond},
 		} {
 			begin := time.Now()
-			ok, err := WaitTimeout(t.Context(), l, c.n, c.timeout)
-			require.NoError(t, err)
-			require.Equal(t, c.want, ok, "%+v", c)
+			require.Equal(t, c.want, redistest.Must(WaitTimeout(t.Context(), l, c.n, c.timeout))(t), "%+v", c)
 			require.Equal(t, c.after, time.Since(begin), "%+v", c)
 		}
 	})
@@ -53,8 +51,7 @@ func TestWaitInAQueue(t *testing.T) {
 		for range 7 {
 			time.Sleep(time.Microsecond)
 			all.Go(func() {
-				ok, err := WaitTimeout(t.Context(), l, 1, 450*time.Millisecond)
-				require.NoError(t, err)
+				ok := redistest.Must(WaitTimeout(t.Context(), l, 1, 450*time.Millisecond))(t)
 				mu.Lock()
 				defer mu.Unlock()
 				if ok {
@@ -73,8 +70,7 @@ func TestWaitInAQueue(t *testing.T) {
 func TestWaitAndContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for kind, a := range every() {
-			l, err := NewLocal(a)
-			require.NoError(t, err)
+			l := redistest.Must(NewLocal(a))(t)
 			begin := time.Now()
 			for range 40 {
 				require.NoError(t, Wait(t.Context(), l, 1), kind)
@@ -83,11 +79,9 @@ func TestWaitAndContexts(t *testing.T) {
 
 			// A deadline that is too soon is known at once; permits are not spent.
 			for r := (Result{Granted: true}); r.Granted; {
-				r, err = l.Allow(t.Context(), 1)
-				require.NoError(t, err)
+				r = redistest.Must(l.Allow(t.Context(), 1))(t)
 			}
-			p, err := l.Peek(t.Context(), 1)
-			require.NoError(t, err)
+			p := redistest.Must(l.Peek(t.Context(), 1))(t)
 			ctx, cancel := context.WithTimeout(t.Context(), p.Wait-1)
 			begin = time.Now()
 			require.True(t, Wait(ctx, l, 1) == context.DeadlineExceeded, kind)
@@ -96,17 +90,14 @@ func TestWaitAndContexts(t *testing.T) {
 			require.True(t, err == context.DeadlineExceeded, kind)
 			require.Zero(t, time.Since(begin), kind)
 			cancel()
-			q, err := l.Peek(t.Context(), 1)
-			require.NoError(t, err)
-			require.Equal(t, p, q, kind)
+			require.Equal(t, p, redistest.Must(l.Peek(t.Context(), 1))(t), kind)
 
 			// A context that ends meanwhile ends the wait.
 			ctx, cancel = context.WithCancel(t.Context())
 			time.AfterFunc(p.Wait/2, cancel)
 			require.True(t, Wait(ctx, l, 1) == context.Canceled, kind)
 			require.Equal(t, p.Wait/2, time.Since(begin), kind)
-			after, err := l.Peek(t.Context(), 1)
-			require.NoError(t, err)
+			after := redistest.Must(l.Peek(t.Context(), 1))(t)
 			if a.reserves() {
 				require.Greater(t, after.Wait, p.Wait-p.Wait/2, "%s: the turn is spent", kind)
 			} else {
@@ -128,9 +119,7 @@ func (l *never) Peek(context.Context, int64) (Result, error) {
 func TestWaitDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &never{}
-		ok, err := WaitTimeout(t.Context(), l, 1, time.Second)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, redistest.Must(WaitTimeout(t.Context(), l, 1, time.Second))(t))
 		require.LessOrEqual(t, l.asked, 1001)
 	})
 }
@@ -160,9 +149,7 @@ func TestAdapterWaits(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Wait()
-		ok, err := WaitTimeout(t.Context(), l, 1, 0)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, redistest.Must(WaitTimeout(t.Context(), l, 1, 0))(t))
 	})
 }
 
@@ -187,18 +174,14 @@ func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 		ok, err := WaitTimeout(ctx, l, 1, 2*time.Hour)
 		require.False(t, ok)
 		require.True(t, err == context.DeadlineExceeded)
-		ok, err = WaitTimeout(t.Context(), l, 1, 10*time.Second)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, redistest.Must(WaitTimeout(t.Context(), l, 1, 10*time.Second))(t))
 		require.Zero(t, time.Since(begin))
 
 		// Of a wait that fits nothing is cut off.
 		soon := client.RateLimiter(redistest.Key(t))
 		require.NoError(t, soon.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: 5 * time.Second}))
 		require.NoError(t, Wait(t.Context(), NewAdapter(soon), 2))
-		ok, err = WaitTimeout(t.Context(), NewAdapter(soon), 2, 6*time.Second)
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, redistest.Must(WaitTimeout(t.Context(), NewAdapter(soon), 2, 6*time.Second))(t))
 		require.Equal(t, 5*time.Second, time.Since(begin))
 
 		canceled, cancel := context.WithCancel(ctx)
@@ -223,9 +206,7 @@ func TestAdapterWaitsWithoutRedis(t *testing.T) {
 		defer cancel()
 		for range 3 {
 			require.NoError(t, Wait(ctx, l, 1))
-			ok, err := WaitTimeout(t.Context(), l, 1, 10*time.Second)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, redistest.Must(WaitTimeout(t.Context(), l, 1, 10*time.Second))(t))
 		}
 	})
 }

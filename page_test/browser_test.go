@@ -102,8 +102,7 @@ func open(t *testing.T, base string, width, height int) *browser {
 			b.mu.Unlock()
 		}
 	}))
-	_, err := chromedp.Call(ctx, log.Enable, cdproto.Empty{})
-	require.NoError(t, err)
+	redistest.Must(chromedp.Call(ctx, log.Enable, cdproto.Empty{}))(t)
 	b.do(b.size(width, height))
 	return b
 }
@@ -166,8 +165,7 @@ func (b *browser) shortcut(key string) {
 		if typ == input.DispatchKeyEventTypeKeyDown {
 			params.Text = key
 		}
-		_, err := chromedp.Call(ctx, input.DispatchKeyEvent, params)
-		require.NoError(b, err)
+		redistest.Must(chromedp.Call(ctx, input.DispatchKeyEvent, params))(b)
 	}
 }
 
@@ -190,8 +188,7 @@ func (b *browser) picture(name string, width, height int) {
 	b.do(b.size(width, height))
 	ctx, cancel := context.WithTimeout(b.ctx, hangs)
 	defer cancel()
-	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-	require.NoError(b, err)
+	png := redistest.Must(chromedp.Run(ctx, chromedp.CaptureScreenshot()))(b)
 	require.NotEmpty(b, png)
 	require.Less(b, len(png), 150<<10, "%s is too large", name)
 	if os.Getenv("RATELIMITER_PAGE_SCREENSHOTS") == "write" {

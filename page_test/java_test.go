@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,10 +39,8 @@ func startJava(t *testing.T, addr string) *java {
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Dio.netty.noPreferDirect=true", "-cp", classPath, "peer.Peer", "--address", "redis://"+addr)
 	cmd.Stderr = os.Stderr
 	j := &java{T: t}
-	j.stdin, err = cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	j.stdin = redistest.Must(cmd.StdinPipe())(t)
+	out := redistest.Must(cmd.StdoutPipe())(t)
 	j.stdout = bufio.NewReader(out)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
@@ -50,8 +49,7 @@ func startJava(t *testing.T, addr string) *java {
 		defer end.Stop()
 		_ = cmd.Wait()
 	})
-	line, err := j.stdout.ReadString('\n')
-	require.NoError(t, err)
+	line := redistest.Must(j.stdout.ReadString('\n'))(t)
 	require.True(t, strings.HasPrefix(line, "ready "), line)
 	return j
 }
@@ -60,10 +58,8 @@ func startJava(t *testing.T, addr string) *java {
 func (j *java) call(words ...string) string {
 	j.Helper()
 	j.n++
-	_, err := fmt.Fprintf(j.stdin, "%d %s\n", j.n, strings.Join(words, " "))
-	require.NoError(j, err)
-	line, err := j.stdout.ReadString('\n')
-	require.NoError(j, err)
+	redistest.Must(fmt.Fprintf(j.stdin, "%d %s\n", j.n, strings.Join(words, " ")))(j)
+	line := redistest.Must(j.stdout.ReadString('\n'))(j)
 	reply, ok := strings.CutPrefix(strings.TrimSpace(line), fmt.Sprint(j.n, " ="))
 	require.True(j, ok, "%v: %s", words, line)
 	return reply

@@ -32,8 +32,7 @@ func fill(t *testing.T, rdb *redis.Client, n int) {
 			name := fmt.Sprintf("%s:%05d", kinds[i%len(kinds)], i)
 			p.HSet(ctx, name, "rate", 10*(1+i%7), "interval", []int{1000, 10_000, 60_000, 3_600_000}[i%4], "type", 0, "keepAliveTime", 0)
 		}
-		_, err := p.Exec(ctx)
-		require.NoError(t, err)
+		redistest.Must(p.Exec(ctx))(t)
 	}
 	c := clienttest.New(t, rdb, ratelimiter.WithClientID("pod-7f9c"))
 	defer func() { _ = c.Close() }()

@@ -37,8 +37,7 @@ func TestNothingIsHealthyUnseen(t *testing.T) {
 			return p.body
 		}
 		open := func() *Handler {
-			h, err := New(on.rdb)
-			require.NoError(t, err)
+			h := redistest.Must(New(on.rdb))(t)
 			t.Cleanup(func() { _ = h.Close() })
 			return h
 		}

@@ -125,8 +125,7 @@ func TestWrites(t *testing.T) {
 	limiter(t, rdb, name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour}, 6)
 	for _, form := range [][]string{{"action", "set-rate", "permits", "6", "interval", "2h"}, {"action", "cool-down", "for", "1h"}, {"action", "lift"}} {
 		require.Equal(t, http.StatusSeeOther, s.post("change"+target, nil, append(form, "token", writeToken)...).Code)
-		keys, err := rdb.Keys(t.Context(), "{"+name+"}:*:*").Result()
-		require.NoError(t, err)
+		keys := redistest.Must(rdb.Keys(t.Context(), "{"+name+"}:*:*").Result())(t)
 		require.ElementsMatch(t, []string{"{" + name + "}:value:client-1", "{" + name + "}:permits:client-1"}, keys, "no keys of nobody")
 	}
 	p = s.post("change"+target, nil, "action", "release", "permits", "1", "token", writeToken)

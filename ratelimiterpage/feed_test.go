@@ -282,18 +282,15 @@ func TestEventsOverTheNetwork(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	for _, prefix := range []string{"/a/b/", "/stripped/"} {
-		reply, err := server.Client().Get(server.URL + prefix + "page.css")
-		require.NoError(t, err)
+		reply := redistest.Must(server.Client().Get(server.URL + prefix + "page.css"))(t)
 		require.NoError(t, reply.Body.Close())
 		require.Equal(t, http.StatusOK, reply.StatusCode)
 	}
-	reply, err := server.Client().Get(server.URL + "/a/b/events?name=" + url.QueryEscape(name))
-	require.NoError(t, err)
+	reply := redistest.Must(server.Client().Get(server.URL + "/a/b/events?name=" + url.QueryEscape(name)))(t)
 	require.Equal(t, "text/event-stream; charset=utf-8", reply.Header.Get("Content-Type"))
 	var text []byte
 	for buf := make([]byte, 64<<10); bytes.Count(text, []byte("data: ")) < 3; {
-		n, err := reply.Body.Read(buf)
-		require.NoError(t, err)
+		n := redistest.Must(reply.Body.Read(buf))(t)
 		text = append(text, buf[:n]...)
 	}
 	require.NoError(t, reply.Body.Close())

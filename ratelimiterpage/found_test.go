@@ -219,8 +219,7 @@ func TestCommandsNameTheRedis(t *testing.T) {
 		{redis.NewClient(&redis.Options{Network: "unix", Addr: "/tmp/s", DB: 1}), nil,
 			"rrl heal --redis 'unix:///tmp/s?db=1' a --write", "redis-cli unlink a", "redis-cli unlink a"},
 	} {
-		h, err := New(c.rdb, c.opts...)
-		require.NoError(t, err)
+		h := redistest.Must(New(c.rdb, c.opts...))(t)
 		require.Equal(t, c.rrl, h.command("rrl heal a --write", ""))
 		require.Equal(t, c.cli, h.command("redis-cli unlink a", ""))
 		require.Equal(t, c.ofOneServer, h.command("redis-cli unlink a", "n:7"))

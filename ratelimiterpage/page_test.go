@@ -37,8 +37,7 @@ type site struct {
 
 func newSite(t *testing.T, rdb *redis.Client, opts ...Option) *site {
 	t.Helper()
-	h, err := New(rdb, opts...)
-	require.NoError(t, err)
+	h := redistest.Must(New(rdb, opts...))(t)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	return &site{t, h, rdb}
 }
@@ -262,8 +261,7 @@ func TestPagesAreStable(t *testing.T) {
 		for i := range 1000 {
 			p.HSet(t.Context(), fmt.Sprintf("%s%05d", base, from+i), "rate", 5, "interval", 60000, "type", 0)
 		}
-		_, err := p.Exec(t.Context())
-		require.NoError(t, err)
+		redistest.Must(p.Exec(t.Context()))(t)
 	}
 	first := s.get("?q=" + url.QueryEscape(base))
 	for strings.Contains(first.body, "data-looking") {
@@ -309,14 +307,12 @@ func TestLanguages(t *testing.T) {
 func TestChineseIsWhole(t *testing.T) {
 	used := map[string]bool{}
 	find := func(glob string, patterns ...string) {
-		names, err := filepath.Glob(glob)
-		require.NoError(t, err)
+		names := redistest.Must(filepath.Glob(glob))(t)
 		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			text, err := os.ReadFile(name)
-			require.NoError(t, err)
+			text := redistest.Must(os.ReadFile(name))(t)
 			for _, p := range patterns {
 				for _, m := range regexp.MustCompile(p).FindAllStringSubmatch(string(text), -1) {
 					used[m[1]] = true

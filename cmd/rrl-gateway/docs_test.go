@@ -14,8 +14,7 @@ import (
 // TestDocs checks that docs/gateway.md and --help have all flags, and the page the fields as they are in the code.
 func TestDocs(t *testing.T) {
 	redistest.NoServer(t)
-	data, err := os.ReadFile("../../docs/gateway.md")
-	require.NoError(t, err)
+	data := redistest.Must(os.ReadFile("../../docs/gateway.md"))(t)
 	page := string(data)
 	var help bytes.Buffer
 	require.Equal(t, exitOK, run(t.Context(), []string{"rrl-gateway", "--help"}, &help, &help))

@@ -42,12 +42,10 @@ type process struct {
 // start starts the real command on a free port, and waits until it listens.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	path, err := binary()
-	require.NoError(t, err)
+	path := redistest.Must(binary())(t)
 	p := &process{Cmd: exec.Command(path, append(args, "--listen", "127.0.0.1:0")...), t: t, end: make(chan struct{})}
 	p.Env = append(os.Environ(), env...)
-	stderr, err := p.StderrPipe()
-	require.NoError(t, err)
+	stderr := redistest.Must(p.StderrPipe())(t)
 	require.NoError(t, p.Start())
 	t.Cleanup(func() {
 		_ = p.Process.Kill() // it may have ended

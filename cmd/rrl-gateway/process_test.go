@@ -153,16 +153,13 @@ func environment(t *testing.T, dir, addr, language string) (env []string) {
 // get returns the status and the body of a GET.
 func get(t *testing.T, c *http.Client, url string, header ...string) (*http.Response, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
-	require.NoError(t, err)
+	req := redistest.Must(http.NewRequestWithContext(t.Context(), "GET", url, nil))(t)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := c.Do(req)
-	require.NoError(t, err)
+	resp := redistest.Must(c.Do(req))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	body := redistest.Must(io.ReadAll(resp.Body))(t)
 	return resp, string(body)
 }
 
@@ -173,8 +170,7 @@ func TestTerm(t *testing.T) {
 	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--allow", p.URL, "--drain", "1s",
 		"--rules", rulesFor(t, redistest.Key(t), "1", "1h"))
 	base := "http://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://")
-	stream, err := http.Get(base + "/events")
-	require.NoError(t, err)
+	stream := redistest.Must(http.Get(base + "/events"))(t)
 	defer stream.Body.Close()
 	type response struct {
 		status int
@@ -193,7 +189,7 @@ func TestTerm(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // the request waits by then, or gets the same response because it is new
 	g.signal(syscall.SIGTERM)
 	require.Equal(t, response{503, "1"}, <-waiter)
-	_, err = io.ReadAll(stream.Body)
+	_, err := io.ReadAll(stream.Body)
 	require.Error(t, err)
 	<-g.end
 	require.NoError(t, g.Wait())
@@ -222,9 +218,7 @@ func TestHup(t *testing.T) {
 	logged("the old ones stay")
 	require.Contains(t, g.logged(), "rules[0].limit")
 	require.Equal(t, 429, call())
-	data, err := os.ReadFile(rulesFor(t, redistest.Key(t)+":new", "1", "1h"))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(rules, data, 0o600))
+	require.NoError(t, os.WriteFile(rules, redistest.Must(os.ReadFile(rulesFor(t, redistest.Key(t)+":new", "1", "1h")))(t), 0o600))
 	logged("the rules were read again")
 	require.Equal(t, 200, call())
 	require.Equal(t, 429, call())
@@ -233,8 +227,7 @@ func TestHup(t *testing.T) {
 // TestOwnPaths checks the probes with and without a Redis, and the metrics.
 func TestOwnPaths(t *testing.T) {
 	p := newPlatform(t, false)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	gone := ln.Addr().String()
 	require.NoError(t, ln.Close())
 	rules := rulesFor(t, redistest.Key(t), "1", "1h")
@@ -288,19 +281,15 @@ func TestMutualTLS(t *testing.T) {
 
 // selfSigned returns a certificate that signs itself, for a server and for a client.
 func selfSigned(t *testing.T) (cert, key string, pair tls.Certificate) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	private := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
+	der := redistest.Must(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	keyDER := redistest.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	cert = write(t, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	key = write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
-	pair, err = tls.LoadX509KeyPair(cert, key)
-	require.NoError(t, err)
+	pair = redistest.Must(tls.LoadX509KeyPair(cert, key))(t)
 	return cert, key, pair
 }
 
@@ -311,8 +300,7 @@ func TestDemoLinksNoMetrics(t *testing.T) {
 	linked := func(dir string) string {
 		cmd := exec.Command("go", "list", "-deps", ".")
 		cmd.Dir = filepath.Join(filepath.Dir(file), dir)
-		out, err := cmd.Output()
-		require.NoError(t, err)
+		out := redistest.Must(cmd.Output())(t)
 		return string(out)
 	}
 	require.NotContains(t, linked("../rrl"), "prometheus")

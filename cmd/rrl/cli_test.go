@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,8 +50,7 @@ func TestBadURLKeepsItsPassword(t *testing.T) {
 }
 
 func TestRedisAway(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := ln.Addr().String()
 	require.NoError(t, ln.Close())
 	code, out, errs := rrl(t, "demo", "--redis", "redis://user:secret@"+addr)

@@ -142,9 +142,7 @@ func TestDemoInterrupted(t *testing.T) {
 		require.Equal(t, command.ErrInterrupted, d.run(ctx))
 		require.Less(t, time.Since(start), 6*time.Second)
 		require.NotContains(t, out.String(), "most in any", "no verdict on half a demo")
-		n, err := rdb.Exists(t.Context(), d.store.name).Result()
-		require.NoError(t, err)
-		require.Zero(t, n, "the limiter is deleted")
+		require.Zero(t, redistest.Must(rdb.Exists(t.Context(), d.store.name).Result())(t), "the limiter is deleted")
 	})
 }
 
@@ -163,8 +161,7 @@ func TestServe(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		curl := &http.Client{Transport: transport}
 		status := func(query string) int {
-			resp, err := curl.Get("http://x/require?" + query)
-			require.NoError(t, err)
+			resp := redistest.Must(curl.Get("http://x/require?" + query))(t)
 			require.NoError(t, resp.Body.Close())
 			return resp.StatusCode
 		}
@@ -201,8 +198,7 @@ func TestDemoOverSockets(t *testing.T) {
 }
 
 func TestAddressInUse(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { require.NoError(t, ln.Close()) }()
 	var out, errs bytes.Buffer
 	require.Equal(t, command.ExitFailed, run(t.Context(), []string{"rrl", "demo", "--redis", "", "--addr", ln.Addr().String()}, &out, &errs))
@@ -225,8 +221,7 @@ func TestCtrlC(t *testing.T) {
 			cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
-			stdout, err := cmd.StdoutPipe()
-			require.NoError(t, err)
+			stdout := redistest.Must(cmd.StdoutPipe())(t)
 			require.NoError(t, cmd.Start())
 			out := bufio.NewScanner(stdout)
 			up := regexp.MustCompile(`http://127.0.0.1:\d+`)
@@ -242,7 +237,7 @@ func TestCtrlC(t *testing.T) {
 				last = out.Text()
 			}
 			require.NoError(t, out.Err())
-			err = cmd.Wait()
+			err := cmd.Wait()
 			require.True(t, ended.Stop(), "had to be killed")
 			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
 			require.Equal(t, c.stderr, errs.String())

@@ -46,9 +46,7 @@ func newDingDemo(t *testing.T, rdb *redis.Client, out io.Writer) *dingDemo {
 
 func (d *dingDemo) requireNoKeys(t *testing.T, rdb *redis.Client) {
 	t.Helper()
-	keys, err := rdb.Keys(t.Context(), "*"+d.store.name+"*").Result()
-	require.NoError(t, err)
-	require.Empty(t, keys, "left behind")
+	require.Empty(t, redistest.Must(rdb.Keys(t.Context(), "*"+d.store.name+"*").Result())(t), "left behind")
 }
 
 var dingVerdict = regexp.MustCompile(`^penalties: (\d+) \(without the limiter (\d+)\); most in any 1s: (\d+) \(limit 20\); ` +
@@ -377,8 +375,7 @@ func TestDingtalkCtrlC(t *testing.T) {
 			cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
-			stdout, err := cmd.StdoutPipe()
-			require.NoError(t, err)
+			stdout := redistest.Must(cmd.StdoutPipe())(t)
 			require.NoError(t, cmd.Start())
 			out := bufio.NewScanner(stdout)
 			require.True(t, out.Scan(), "%s", &errs)
@@ -390,7 +387,7 @@ func TestDingtalkCtrlC(t *testing.T) {
 				require.NotContains(t, out.Text(), "summary")
 			}
 			require.NoError(t, out.Err())
-			err = cmd.Wait()
+			err := cmd.Wait()
 			require.True(t, ended.Stop(), "had to be killed")
 			require.Equal(t, command.ExitInterrupted, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
 			require.Equal(t, "rrl: interrupted\n", errs.String())

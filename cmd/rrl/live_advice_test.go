@@ -115,8 +115,7 @@ func words(t *testing.T, command string) (list []string) {
 func (b *sickbed) follow(f doctor.Finding) {
 	b.Helper()
 	if strings.HasPrefix(f.Fix, "wait for ") {
-		d, err := time.ParseDuration(strings.TrimSuffix(strings.Fields(f.Fix)[2], ","))
-		require.NoError(b, err)
+		d := redistest.Must(time.ParseDuration(strings.TrimSuffix(strings.Fields(f.Fix)[2], ",")))(b)
 		require.Less(b, d, time.Second)
 		time.Sleep(d)
 	}
@@ -290,19 +289,16 @@ func TestAdvice(t *testing.T) {
 					one = clienttest.New(t, b.rdb, opts...)
 					defer one.Close()
 					l = one.RateLimiter(b.name)
-					now, err := l.Rate(t.Context())
-					require.NoError(t, err)
+					now := redistest.Must(l.Rate(t.Context()))(t)
 					require.EqualValues(t, 10, now.Permits)
 					granted := b.used
 					for range 12 {
 						ok := false
 						if who == "Go" {
-							r, err := l.Allow(t.Context(), 1)
-							require.NoError(t, err)
+							r := redistest.Must(l.Allow(t.Context(), 1))(t)
 							ok = r.Granted
 						} else {
-							ok, err = b.java()
-							require.NoError(t, err)
+							ok = redistest.Must(b.java())(t)
 						}
 						if ok {
 							granted++

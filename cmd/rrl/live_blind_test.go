@@ -71,8 +71,7 @@ func TestDoctorOfAClusterThatIsNotWhole(t *testing.T) {
 	on := func(s *redistest.Server) string {
 		for i := range 15 {
 			name := fmt.Sprint("limiter", i)
-			c, err := rdb.MasterForKey(t.Context(), name)
-			require.NoError(t, err)
+			c := redistest.Must(rdb.MasterForKey(t.Context(), name))(t)
 			if c.Options().Addr == s.Addr() {
 				return name
 			}

@@ -47,8 +47,7 @@ func TestTargets(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 	}
 	for _, raw := range []string{"redis://a:b@h:1", "redis+sentinel://a:b@h:1?master_name=m", "redis+cluster://a:b@h:1"} {
-		g, err := targetOf(raw, "eve", "secret")
-		require.NoError(t, err)
+		g := redistest.Must(targetOf(raw, "eve", "secret"))(t)
 		user, password := "", ""
 		switch {
 		case g.single != nil:
@@ -71,8 +70,7 @@ func TestNoRedisGiven(t *testing.T) {
 // freePorts returns n ports on which nothing listens at the moment.
 func freePorts(t *testing.T, n int) (ports []string) {
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		ports = append(ports, port)
@@ -113,8 +111,7 @@ func TestPasswords(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	redistest.NeedReal(t)
-	dir, err := os.MkdirTemp("", "rrl") // the path of a socket is short
-	require.NoError(t, err)
+	dir := redistest.Must(os.MkdirTemp("", "rrl"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
 	redistest.Start(t, "--unixsocket", path)
@@ -209,8 +206,7 @@ func TestSentinel(t *testing.T) {
 
 // certificate writes a certificate and its key, signed by the parent or by itself.
 func certificate(t *testing.T, dir, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -220,15 +216,12 @@ func certificate(t *testing.T, dir, name string, parent *x509.Certificate, paren
 	if parent == nil {
 		parent, parentKey = c, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey)
-	require.NoError(t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
+	der := redistest.Must(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey))(t)
+	pkcs8 := redistest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 	for suffix, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name+suffix), pem.EncodeToMemory(block), 0o600))
 	}
-	made, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
+	made := redistest.Must(x509.ParseCertificate(der))(t)
 	return made, key
 }
 
@@ -267,8 +260,7 @@ func TestTLS(t *testing.T) {
 
 // An error of a server is one line whose control characters are escaped.
 func TestErrorsAreVisible(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
 	go func() {
 		for {

@@ -29,21 +29,16 @@ var monitored = regexp.MustCompile(`^\S+ \[\d+ ([^\]]+)\] (.*)$`)
 // ACL says that of these rrl needs only those that read.
 func sent(t *testing.T, admin *redis.Client, f func()) (commands []string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", admin.Options().Addr)
-	require.NoError(t, err)
+	conn := redistest.Must(net.Dial("tcp", admin.Options().Addr))(t)
 	defer conn.Close()
-	_, err = conn.Write([]byte("MONITOR\r\n"))
-	require.NoError(t, err)
+	redistest.Must(conn.Write([]byte("MONITOR\r\n")))(t)
 	lines := bufio.NewReader(conn)
-	ok, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "+OK\r\n", ok)
+	require.Equal(t, "+OK\r\n", redistest.Must(lines.ReadString('\n'))(t))
 	f()
 	const end = "that was all"
 	require.NoError(t, admin.Echo(t.Context(), end).Err())
 	for {
-		line, err := lines.ReadString('\n')
-		require.NoError(t, err)
+		line := redistest.Must(lines.ReadString('\n'))(t)
 		if strings.Contains(line, end) {
 			break
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,19 +61,16 @@ func (l *live) page(args ...string) string {
 
 func fetch(t *testing.T, url, host, password string) (status int, body string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	require.NoError(t, err)
+	r := redistest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	if host != "" {
 		r.Host = host
 	}
 	if password != "" {
 		r.SetBasicAuth("oncall", password)
 	}
-	reply, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
+	reply := redistest.Must(http.DefaultClient.Do(r))(t)
 	defer func() { _ = reply.Body.Close() }()
-	text, err := io.ReadAll(reply.Body)
-	require.NoError(t, err)
+	text := redistest.Must(io.ReadAll(reply.Body))(t)
 	return reply.StatusCode, string(text)
 }
 

@@ -361,8 +361,7 @@ func TestAdviceGrantsNoMore(t *testing.T) {
 			l.ok("doctor", name, "--sample", "0")
 			granted := s.used
 			for range 40 {
-				r, err := limiter.Allow(t.Context(), 1)
-				require.NoError(t, err)
+				r := redistest.Must(limiter.Allow(t.Context(), 1))(t)
 				if r.Granted {
 					granted++
 				}
@@ -374,8 +373,7 @@ func TestAdviceGrantsNoMore(t *testing.T) {
 
 func TestReadingNeedsOnlyTheDocumentedACL(t *testing.T) {
 	redistest.NeedReal(t)
-	text, err := os.ReadFile("../../docs/rrl.md")
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile("../../docs/rrl.md"))(t)
 	m := readOnlyACL.FindSubmatch(text)
 	require.NotNil(t, m)
 	rules := strings.Fields(string(m[1]))

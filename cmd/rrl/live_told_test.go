@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -65,8 +66,7 @@ func TestEveryLookTellsTheSame(t *testing.T) {
 		}
 		code, out, _ := l.run(args...)
 		require.NoError(t, json.Unmarshal([]byte(out), &pk))
-		want, err := lim.Peek(t.Context(), 1)
-		require.NoError(t, err)
+		want := redistest.Must(lim.Peek(t.Context(), 1))(t)
 		require.Equal(t, want.Granted, code == command.ExitOK, lim.Name())
 		for what, o := range map[string][2]*int64{"ls": {all[lim.Name()].Available, all[lim.Name()].WaitMS}, "inspect": {in.Available, in.WaitMS}, "peek": {pk.Available, pk.WaitMS}} {
 			require.NotNil(t, o[0], "%s %s", what, lim.Name())

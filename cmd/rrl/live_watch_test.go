@@ -14,6 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/stretchr/testify/require"
 )
@@ -49,8 +50,7 @@ func TestWatchCountsGrants(t *testing.T) {
 	l.limiter(l.base, tenAMinute)
 	s := survey.New(l.rdb)
 	read := func() *survey.State {
-		st, err := s.Read(t.Context(), l.base, "")
-		require.NoError(t, err)
+		st := redistest.Must(s.Read(t.Context(), l.base, ""))(t)
 		return st
 	}
 	client := clienttest.New(t, l.rdb)

@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -55,8 +56,7 @@ func TestWritesLeaveNoKeysOfNobody(t *testing.T) {
 }
 
 func keysOfBase(l *live) []string {
-	keys, err := l.rdb.Keys(l.Context(), "*"+redisson.EscapePattern(l.base)+"*").Result()
-	require.NoError(l, err)
+	keys := redistest.Must(l.rdb.Keys(l.Context(), "*"+redisson.EscapePattern(l.base)+"*").Result())(l)
 	return keys
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,8 +25,7 @@ func TestAUserNeedsAPassword(t *testing.T) {
 		_, err := targetOf(raw, "", "")
 		require.NoError(t, err, raw)
 	}
-	_, err := targetOf("redis://u@h:1", "", "p")
-	require.NoError(t, err)
+	redistest.Must(targetOf("redis://u@h:1", "", "p"))(t)
 	code, _, errs := rrl(t, "demo", "--redis", "redis://secret@127.0.0.1:1")
 	require.Equal(t, command.ExitUsage, code)
 	require.Contains(t, errs, "a user is given without a password")

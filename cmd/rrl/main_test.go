@@ -53,8 +53,7 @@ func newDemo(t *testing.T, rdb *redis.Client, out io.Writer) *demo {
 // embedded returns a client of the Redis inside the command, in real time.
 func embedded(t *testing.T) *redis.Client {
 	t.Helper()
-	s, err := embedredis.Start()
-	require.NoError(t, err)
+	s := redistest.Must(embedredis.Start())(t)
 	t.Cleanup(s.Close)
 	rdb := s.NewClient()
 	t.Cleanup(func() { _ = rdb.Close() })

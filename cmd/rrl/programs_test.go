@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,8 +28,6 @@ func TestPrograms(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(pkg)), []byte("#!/bin/sh\necho $0 \"$@\"\n"), 0o700))
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestPrograms$")
 		cmd.Env = append(os.Environ(), "RRL_TEST_PROGRAM="+name)
-		out, err := cmd.Output()
-		require.NoError(t, err)
-		require.Contains(t, string(out), filepath.Base(pkg)+" ca --ca-dir x y\n")
+		require.Contains(t, string(redistest.Must(cmd.Output())(t)), filepath.Base(pkg)+" ca --ca-dir x y\n")
 	}
 }

@@ -37,8 +37,7 @@ func TestScripts(t *testing.T) {
 	l := c.RateLimiter(redistest.Key(t))
 	require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Minute}))
 	require.NoError(t, l.Acquire(t.Context(), 1))
-	exist, err := rdb.ScriptExists(t.Context(), shas["acquire"], shas["set_rate"]).Result()
-	require.NoError(t, err)
+	exist := redistest.Must(rdb.ScriptExists(t.Context(), shas["acquire"], shas["set_rate"]).Result())(t)
 	require.Equal(t, []bool{true, true}, exist)
 
 	code, _, errs = rrl(t, "scripts", "acquires")

@@ -51,9 +51,7 @@ func TestDidYouMean(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	redistest.NoRace(t, "shells complete words")
 	bin := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(bin, "rrl")))
+	require.NoError(t, os.Symlink(redistest.Must(os.Executable())(t), filepath.Join(bin, "rrl")))
 	l := newLive(t)
 	l.limiter(l.base, tenAMinute)
 	// Each script completes the words of its arguments, and prints a completion a line.

@@ -100,8 +100,7 @@ func TestTermViewClosed(t *testing.T) {
 
 func TestOnlyATerminalIsOne(t *testing.T) {
 	require.False(t, term.Is(&bytes.Buffer{}))
-	f, err := os.CreateTemp(t.TempDir(), "")
-	require.NoError(t, err)
+	f := redistest.Must(os.CreateTemp(t.TempDir(), ""))(t)
 	defer func() { require.NoError(t, f.Close()) }()
 	require.False(t, term.Is(f))
 	require.IsType(t, &plainView{}, newView(f, false))

@@ -43,9 +43,7 @@ func TestServicesKeepTheLimit(t *testing.T) {
 	redistest.Measured(t, !strings.Contains(lastLine(out), "penalties 1,"), "%s%s", out, errs)
 	require.Zero(t, code, "%s%s", out, errs)
 	require.Regexp(t, `sent 30 of 30, calls 30, penalties 0, calls during penalties 0; most in any 5s: (10|20) \(limit 20\)$`, lastLine(out))
-	keys, err := rdb.Keys(t.Context(), "*"+name+"*").Result()
-	require.NoError(t, err)
-	require.Empty(t, keys, "left behind")
+	require.Empty(t, redistest.Must(rdb.Keys(t.Context(), "*"+name+"*").Result())(t), "left behind")
 }
 
 func TestOneCommand(t *testing.T) {
@@ -68,8 +66,7 @@ func TestWithoutTheLimitTheRobotIsBanned(t *testing.T) {
 // TestLostMessagesAreFound checks that a message that never reached DingTalk is no success, even if nobody was
 // banned.
 func TestLostMessagesAreFound(t *testing.T) {
-	gate, err := dinggate.Start()
-	require.NoError(t, err)
+	gate := redistest.Must(dinggate.Start())(t)
 	defer func() { require.NoError(t, gate.Close()) }()
 	d := &demo{messages: 2, out: io.Discard}
 	robot := &Robot{BaseURL: gate.URL, Token: "R", HTTP: &http.Client{Transport: &http.Transport{}}}

@@ -64,15 +64,12 @@ func TestServe(t *testing.T) {
 		t.Fatal("it does not serve")
 	}
 	for i := range 6 {
-		resp, err := http.Get(at)
-		require.NoError(t, err)
+		resp := redistest.Must(http.Get(at))(t)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, i == 5, resp.StatusCode == 429)
 	}
-	resp, err := http.Get(strings.TrimSuffix(at, "/orders/1") + "/metrics")
-	require.NoError(t, err)
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	resp := redistest.Must(http.Get(strings.TrimSuffix(at, "/orders/1") + "/metrics"))(t)
+	body := redistest.Must(io.ReadAll(resp.Body))(t)
 	require.NoError(t, resp.Body.Close())
 	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="allow",outcome="granted",policy="orders"} 5`)
 	require.Contains(t, string(body), `ratelimiter_requests_total{degraded="false",operation="allow",outcome="rejected",policy="orders"} 1`)

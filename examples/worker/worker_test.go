@@ -45,16 +45,13 @@ func newQueue(t *testing.T, rdb redis.UniversalClient, jobs int) *queue {
 
 func take(t *testing.T, c *consumer) *job {
 	t.Helper()
-	j, err := c.take(t.Context())
-	require.NoError(t, err)
+	j := redistest.Must(c.take(t.Context()))(t)
 	return j
 }
 
 func left(t *testing.T, q *queue, want int64) {
 	t.Helper()
-	n, err := q.left(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, want, n, "jobs left")
+	require.Equal(t, want, redistest.Must(q.left(t.Context()))(t), "jobs left")
 }
 
 func TestQueue(t *testing.T) {
@@ -69,9 +66,7 @@ func TestQueue(t *testing.T) {
 	require.NoError(t, q.done(t.Context(), second))
 	left(t, q, 0)
 	require.Nil(t, take(t, a))
-	pending, err := q.rdb.XPending(t.Context(), q.stream, q.group).Result()
-	require.NoError(t, err)
-	require.Zero(t, pending.Count)
+	require.Zero(t, redistest.Must(q.rdb.XPending(t.Context(), q.stream, q.group).Result())(t).Count)
 }
 
 // TestAbandonedJobIsTakenByAnother checks that nobody else gets a job that was taken until it is abandoned, and that

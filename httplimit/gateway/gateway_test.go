@@ -12,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -172,8 +173,7 @@ func TestToken(t *testing.T) {
 // by the new ones, and that wrong rules change nothing.
 func TestReloadKeepsWaiters(t *testing.T) {
 	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
-		g, err := New(client, perMinute(name, 1), WithMaxWait(2*time.Minute), WithBase(says(200, "")))
-		require.NoError(t, err)
+		g := redistest.Must(New(client, perMinute(name, 1), WithMaxWait(2*time.Minute), WithBase(says(200, ""))))(t)
 		require.Equal(t, 200, do(g, "GET", "/api.example.com/").Code)
 		start := time.Now()
 		var waiter *httptest.ResponseRecorder

@@ -55,8 +55,7 @@ func newRelay(t *testing.T, next chan struct{}) *relay {
 	client := clienttest.New(t, redistest.Client(t))
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	var err error
-	x.ca, err = CreateCA(t.TempDir())
-	require.NoError(t, err)
+	x.ca = redistest.Must(CreateCA(t.TempDir()))(t)
 	base := x.platform.Client().Transport.(*http.Transport).Clone()
 	x.g, err = New(client, []httplimit.Rule{{
 		Match:  httplimit.Match{Hosts: []string{"127.0.0.1"}},
@@ -101,30 +100,24 @@ func TestStreams(t *testing.T) {
 					c, target = x.proxied(h2), x.platform.URL+"/events?token=secret"
 				}
 				defer c.CloseIdleConnections()
-				req, err := http.NewRequestWithContext(t.Context(), "GET", target, nil)
-				require.NoError(t, err)
+				req := redistest.Must(http.NewRequestWithContext(t.Context(), "GET", target, nil))(t)
 				req.Header.Set("Prefer", "wait=0")
 				req.Header.Set("Upgrade", "h2c")
 				if h2 {
 					req.Header.Del("Upgrade")
 				}
-				resp, err := c.Do(req)
-				require.NoError(t, err)
+				resp := redistest.Must(c.Do(req))(t)
 				defer resp.Body.Close()
 				require.Equal(t, 200, resp.StatusCode)
 				require.Equal(t, h2, resp.ProtoMajor == 2)
 				body := bufio.NewReader(resp.Body)
-				line, err := body.ReadString('\n')
-				require.NoError(t, err)
-				require.Equal(t, "data: HTTP/2.0 /events?token=secret\n", line)
+				require.Equal(t, "data: HTTP/2.0 /events?token=secret\n", redistest.Must(body.ReadString('\n'))(t))
 
 				down := make(chan error, 1)
 				go func() { down <- x.g.Shutdown(t.Context()) }()
 				<-x.g.stopping.Done()
 				next <- struct{}{}
-				rest, err := io.ReadAll(body)
-				require.NoError(t, err)
-				require.Equal(t, "\ndata: last\n\n", string(rest))
+				require.Equal(t, "\ndata: last\n\n", string(redistest.Must(io.ReadAll(body))(t)))
 				c.CloseIdleConnections()
 				require.NoError(t, <-down)
 				x.front.Close()
@@ -140,13 +133,12 @@ func TestShutdownCutsTunnels(t *testing.T) {
 	x := newRelay(t, make(chan struct{}))
 	c := x.proxied(true)
 	defer c.CloseIdleConnections()
-	resp, err := c.Get(x.platform.URL)
-	require.NoError(t, err)
+	resp := redistest.Must(c.Get(x.platform.URL))(t)
 	defer resp.Body.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, x.g.Shutdown(ctx), context.DeadlineExceeded)
-	_, err = io.ReadAll(resp.Body)
+	_, err := io.ReadAll(resp.Body)
 	require.Error(t, err)
 }
 
@@ -158,11 +150,9 @@ func TestTunnelsAreForOneAllowedHost(t *testing.T) {
 	_, err := c.Get("https://evil.example.net/")
 	require.ErrorContains(t, err, "Forbidden")
 
-	req, err := http.NewRequestWithContext(t.Context(), "GET", x.platform.URL, nil)
-	require.NoError(t, err)
+	req := redistest.Must(http.NewRequestWithContext(t.Context(), "GET", x.platform.URL, nil))(t)
 	req.Host = "evil.example.net"
-	resp, err := c.Do(req)
-	require.NoError(t, err)
+	resp := redistest.Must(c.Do(req))(t)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusMisdirectedRequest, resp.StatusCode)
 
@@ -177,29 +167,22 @@ func TestCAFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ca")
 	_, err := LoadCA(dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	ca, err := CreateCA(dir)
-	require.NoError(t, err)
+	ca := redistest.Must(CreateCA(dir))(t)
 	key := filepath.Join(dir, CAKeyFile)
-	info, err := os.Stat(key)
-	require.NoError(t, err)
+	info := redistest.Must(os.Stat(key))(t)
 	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 	_, err = CreateCA(dir)
 	require.ErrorIs(t, err, fs.ErrExist)
 
-	leaf, err := ca.leaf("api.example.com")
-	require.NoError(t, err)
-	again, err := ca.leaf("api.example.com")
-	require.NoError(t, err)
-	require.Same(t, leaf, again)
+	leaf := redistest.Must(ca.leaf("api.example.com"))(t)
+	require.Same(t, leaf, redistest.Must(ca.leaf("api.example.com"))(t))
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.Certificate())
-	_, err = leaf.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: "api.example.com"})
-	require.NoError(t, err)
+	redistest.Must(leaf.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: "api.example.com"}))(t)
 	for i := range maxLeaves {
 		ca.leaves[fmt.Sprint(i)] = leaf
 	}
-	_, err = ca.leaf("::1")
-	require.NoError(t, err)
+	redistest.Must(ca.leaf("::1"))(t)
 	require.Len(t, ca.leaves, 1)
 
 	require.NoError(t, os.Chmod(key, 0o640))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,8 +20,7 @@ func TestHashKey(t *testing.T) {
 		own := func(r *http.Request) (string, bool) { return Hash(r, "own"), true }
 		keys := func(opts ...Option) string {
 			ask(w.middleware(rate, append(opts, WithKeys(ByHeader("X-Pin"), own))...).Handler(answers), "1.1.1.1:1", "/", "X-Pin", "4711")
-			found, err := w.rdb.Keys(t.Context(), w.key+"*").Result()
-			require.NoError(t, err)
+			found := redistest.Must(w.rdb.Keys(t.Context(), w.key+"*").Result())(t)
 			require.NoError(t, w.rdb.Del(t.Context(), found...).Err())
 			return strings.Join(found, "\n")
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,8 +39,7 @@ func TestFieldsAreStructured(t *testing.T) {
 func TestBracesOfANameAreNotTold(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		key := w.key
-		m, err := New(w.client, "{"+key+"}:x", ratelimiter.Rate{Permits: 1, Interval: time.Minute})
-		require.NoError(t, err)
+		m := redistest.Must(New(w.client, "{"+key+"}:x", ratelimiter.Rate{Permits: 1, Interval: time.Minute}))(t)
 		h := m.Handler(answers)
 		a := ask(h, "1.1.1.1:1", "/")
 		require.Equal(t, `"`+key+`:x";q=1;w=60`, a.Header().Get("RateLimit-Policy"))
@@ -49,10 +49,8 @@ func TestBracesOfANameAreNotTold(t *testing.T) {
 		var p problem
 		require.NoError(t, json.Unmarshal(a.Body.Bytes(), &p))
 		require.Equal(t, []string{key + ":x"}, p.Violated, "the policy of the fields")
-		n, err := w.rdb.Exists(t.Context(), "{"+key+"}:x").Result()
-		require.NoError(t, err)
-		require.EqualValues(t, 1, n)
-		_, err = New(w.client, "{}", ratelimiter.Rate{Permits: 1, Interval: time.Minute})
+		require.EqualValues(t, 1, redistest.Must(w.rdb.Exists(t.Context(), "{"+key+"}:x").Result())(t))
+		_, err := New(w.client, "{}", ratelimiter.Rate{Permits: 1, Interval: time.Minute})
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	})
 }

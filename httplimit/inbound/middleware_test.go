@@ -28,8 +28,7 @@ import (
 
 func (w *world) middleware(r ratelimiter.Rate, opts ...Option) *Middleware {
 	w.t.Helper()
-	m, err := New(w.client, w.key, r, opts...)
-	require.NoError(w.t, err)
+	m := redistest.Must(New(w.client, w.key, r, opts...))(w.t)
 	return m
 }
 
@@ -105,8 +104,7 @@ func TestMiddlewareHeadersByChoice(t *testing.T) {
 func TestMiddlewaresAroundEachOther(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		second := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Second})
-		hour, err := New(w.client, w.key+"-hour", ratelimiter.Rate{Permits: 2, Interval: time.Hour})
-		require.NoError(t, err)
+		hour := redistest.Must(New(w.client, w.key+"-hour", ratelimiter.Rate{Permits: 2, Interval: time.Hour}))(t)
 		h := second.Handler(hour.Handler(answers))
 		a := ask(h, "203.0.113.9:1", "/")
 		require.Equal(t, []string{fmt.Sprintf("%q;r=0", w.key), fmt.Sprintf("%q;r=1", w.key+"-hour")}, a.Header()["Ratelimit"])
@@ -163,14 +161,11 @@ func TestMiddlewareKeys(t *testing.T) {
 				for _, r := range c.not {
 					require.Equal(t, 200, ask(h, r[0], r[1], r[2:]...).Code, "%v", r)
 				}
-				keys, err := w.rdb.Keys(context.Background(), "*"+w.key+"*").Result()
-				require.NoError(t, err)
+				keys := redistest.Must(w.rdb.Keys(context.Background(), "*"+w.key+"*").Result())(t)
 				for _, k := range keys {
 					require.NotContains(t, k, "s3cret")
 					require.LessOrEqual(t, len(k), len(w.key)+2*keyname.MaxPart+20)
-					ttl, err := w.rdb.PTTL(context.Background(), k).Result()
-					require.NoError(t, err)
-					require.Positive(t, ttl, "%s stays forever", k)
+					require.Positive(t, redistest.Must(w.rdb.PTTL(context.Background(), k).Result())(t), "%s stays forever", k)
 				}
 			})
 		})
@@ -188,9 +183,7 @@ func TestMiddlewareInsideAMux(t *testing.T) {
 		require.Equal(t, 200, ask(mux, "1.1.1.1:1", "/a/1").Code)
 		require.Equal(t, 429, ask(mux, "1.1.1.1:1", "/a/2").Code)
 		require.Equal(t, 200, ask(mux, "1.1.1.1:1", "/b/1").Code)
-		n, err := w.rdb.Exists(context.Background(), w.key+":GET%20/a/%7Bx%7D").Result()
-		require.NoError(t, err)
-		require.EqualValues(t, 1, n)
+		require.EqualValues(t, 1, redistest.Must(w.rdb.Exists(context.Background(), w.key+":GET%20/a/%7Bx%7D").Result())(t))
 	})
 }
 
@@ -240,8 +233,7 @@ func TestMiddlewareCachedRejections(t *testing.T) {
 			options []Option
 			calls   int
 		}{{nil, 10}, {[]Option{WithCachedRejections(100 * time.Millisecond)}, 100}, {[]Option{WithCachedRejections(0)}, 1000}} {
-			m, err := New(client, w.key, rate, c.options...)
-			require.NoError(t, err)
+			m := redistest.Must(New(client, w.key, rate, c.options...))(t)
 			h := m.Handler(answers)
 			for len(ask(h, "1.1.1.1:1", "/").Header().Get("Retry-After")) == 0 { // until it is rejected, and that was looked into
 			}
@@ -267,18 +259,14 @@ func TestMiddlewareRates(t *testing.T) {
 		h := w.middleware(ratelimiter.Rate{Permits: 2, Interval: time.Second}).Handler(answers)
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 		l := w.client.RateLimiter(w.key)
-		r, err := l.Rate(ctx)
-		require.NoError(t, err)
+		r := redistest.Must(l.Rate(ctx))(t)
 		require.Equal(t, ratelimiter.Rate{Permits: 2, Interval: time.Second, KeepAlive: 10 * time.Minute}, r)
 		if redistest.TTLsAreVirtual() {
 			time.Sleep(10*time.Minute + time.Second)
 		} else {
-			_, err = l.Delete(ctx)
-			require.NoError(t, err)
+			redistest.Must(l.Delete(ctx))(t)
 		}
-		there, err := l.Exists(ctx)
-		require.NoError(t, err)
-		require.False(t, there, "nobody came for ten minutes")
+		require.False(t, redistest.Must(l.Exists(ctx))(t), "nobody came for ten minutes")
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 		require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 7, Interval: 3 * time.Second}))
 		a := ask(h, "1.1.1.1:1", "/")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -197,8 +198,7 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 					if p.own != nil {
 						opts = append(opts, WithOutagePolicy(*p.own))
 					}
-					m, err := New(client, w.key, rate, opts...)
-					require.NoError(t, err)
+					m := redistest.Must(New(client, w.key, rate, opts...))(t)
 					require.Equal(t, p.status, ask(m.Handler(answers), "1.1.1.1:1", "/").Code)
 					require.Len(t, failures, 1)
 					g.slow.Store(0)

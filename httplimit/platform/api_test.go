@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,8 +23,7 @@ func TestOneAPIOneLimiter(t *testing.T) {
 		{"testdata/dingtalk_apis.txt", "https://api.dingtalk.com", DingTalk("a")},
 		{"testdata/feishu_apis.txt", "https://open.feishu.cn", Feishu("a")},
 	} {
-		text, err := os.ReadFile(c.file)
-		require.NoError(t, err)
+		text := redistest.Must(os.ReadFile(c.file))(t)
 		tr, apis := profiled(t, c.profile.Rules), 0
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "#") {

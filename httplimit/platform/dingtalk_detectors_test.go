@@ -8,6 +8,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -230,8 +231,7 @@ func TestShanghai(t *testing.T) {
 	if _, err := os.Stat("/usr/share/zoneinfo/Asia/Shanghai"); err != nil {
 		t.Skip("no zone database")
 	}
-	zone, err := time.LoadLocation("Asia/Shanghai")
-	require.NoError(t, err)
+	zone := redistest.Must(time.LoadLocation("Asia/Shanghai"))(t)
 	for month := time.January; month <= time.December; month++ {
 		a := time.Date(2026, month, 1, 0, 0, 0, 0, shanghai)
 		require.True(t, a.Equal(time.Date(2026, month, 1, 0, 0, 0, 0, zone)))

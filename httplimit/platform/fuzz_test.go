@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -373,8 +374,7 @@ func FuzzUserBytes(f *testing.F) {
 		if len(text) > 2048 {
 			return
 		}
-		quoted, err := json.Marshal(text)
-		require.NoError(t, err)
+		quoted := redistest.Must(json.Marshal(text))(t)
 		values := []string{string(quoted), "[" + string(quoted) + "]", `{"text":` + string(quoted) + `}`}
 		if json.Valid([]byte(text)) {
 			values = append(values, "["+text+"]", `{"text":`+text+`}`)

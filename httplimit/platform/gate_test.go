@@ -8,6 +8,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,8 +62,7 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 			for range 2 {
 				r := request(t, http.MethodGet, srv.URL+path, nil)
 				r.Header.Set("X-Acs-Dingtalk-Access-Token", "app-a")
-				resp, err := tr.RoundTrip(r)
-				require.NoError(t, err)
+				resp := redistest.Must(tr.RoundTrip(r))(t)
 				readAll(t, resp)
 			}
 			throttled, cooled := s.told(httplimit.EventThrottled), s.told(httplimit.EventCoolDown)

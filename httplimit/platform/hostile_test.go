@@ -322,8 +322,7 @@ func TestHostileAnswers(t *testing.T) {
 					if target == feishuBot {
 						target += key // its limiter has the name of its token
 					}
-					u, err := url.Parse(target)
-					require.NoError(t, err)
+					u := redistest.Must(url.Parse(target))(t)
 					rules := []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}}
 					if with == "profile" {
 						rules, opts = p.profile(key).Rules, nil
@@ -331,10 +330,8 @@ func TestHostileAnswers(t *testing.T) {
 					tr := s.transport(t, append(opts, httplimit.WithRules(rules...))...)
 					s.tell(row.serve)
 					before := time.Now()
-					resp, err := tr.RoundTrip(request(t, "GET", target, nil))
-					require.NoError(t, err)
-					_, err = io.ReadAll(resp.Body)
-					require.NoError(t, err)
+					resp := redistest.Must(tr.RoundTrip(request(t, "GET", target, nil)))(t)
+					redistest.Must(io.ReadAll(resp.Body))(t)
 					require.NoError(t, resp.Body.Close())
 					wait := s.longest(t, rules, target)
 					if row.most == 0 {
@@ -401,8 +398,7 @@ func TestRedirectToAStorage(t *testing.T) {
 				w.WriteHeader(503)
 				_, _ = io.WriteString(w, ban("5"))
 			})
-			resp, err := (&http.Client{Transport: tr}).Get("http://platform.example.com/f")
-			require.NoError(t, err)
+			resp := redistest.Must((&http.Client{Transport: tr}).Get("http://platform.example.com/f"))(t)
 			require.Equal(t, 503, resp.StatusCode)
 			readAll(t, resp)
 			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://platform.example.com/f"))

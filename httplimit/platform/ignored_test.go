@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,9 +30,7 @@ func TestIgnoredPenaltiesAreTold(t *testing.T) {
 		resp = respond(200, "application/json", ban("5"))
 		resp.Header.Set("Content-Disposition", "attachment")
 		body := resp.Body
-		got, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.NoError(t, err)
-		require.Equal(t, body, got.Body)
+		require.Equal(t, body, redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t).Body)
 		require.Equal(t, []httplimit.EventKind{httplimit.EventAdmitted}, w.kinds())
 
 		resp = respond(200, "application/json", `{"errcode":90020,"errmsg":"x","title":"x"}`)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -156,8 +157,7 @@ func TestTokens(t *testing.T) {
 		}}
 		tr := w.transport(p, httplimit.WithProfile(OpenAI(w.key, WithTokens(1000, func(*http.Request) int64 { return 500 }))))
 		get(t, tr, "https://api.openai.com/v1/responses")
-		n, err := w.client.RateLimiter("{openai}:tokens:" + w.key + ":1m").AvailablePermits(t.Context())
-		require.NoError(t, err)
+		n := redistest.Must(w.client.RateLimiter("{openai}:tokens:" + w.key + ":1m").AvailablePermits(t.Context()))(t)
 		require.EqualValues(t, 971, n)
 	})
 }

@@ -109,18 +109,15 @@ func rules(limits ...httplimit.Limit) httplimit.Option {
 // get sends a GET and reads the answer.
 func get(t *testing.T, rt http.RoundTripper, url string) (*http.Response, string) {
 	t.Helper()
-	resp, err := rt.RoundTrip(request(t, "GET", url, nil))
-	require.NoError(t, err)
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	resp := redistest.Must(rt.RoundTrip(request(t, "GET", url, nil)))(t)
+	text := redistest.Must(io.ReadAll(resp.Body))(t)
 	require.NoError(t, resp.Body.Close())
 	return resp, string(text)
 }
 
 func request(t *testing.T, method, url string, body io.Reader) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	require.NoError(t, err)
+	r := redistest.Must(http.NewRequestWithContext(t.Context(), method, url, body))(t)
 	return r
 }
 
@@ -135,8 +132,7 @@ func ok(*http.Request) (*http.Response, error) { return respond(200, "text/plain
 
 func readAll(t *testing.T, resp *http.Response) string {
 	t.Helper()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	b := redistest.Must(io.ReadAll(resp.Body))(t)
 	require.NoError(t, resp.Body.Close())
 	return string(b)
 }

@@ -41,8 +41,7 @@ func TestWhatTheMarginCovers(t *testing.T) {
 			var all sync.WaitGroup
 			for range 171 {
 				all.Go(func() {
-					resp, err := tr.RoundTrip(request(t, "GET", "https://oapi.dingtalk.com/topapi/v2/user/get", nil))
-					require.NoError(t, err)
+					resp := redistest.Must(tr.RoundTrip(request(t, "GET", "https://oapi.dingtalk.com/topapi/v2/user/get", nil)))(t)
 					require.NoError(t, resp.Body.Close())
 				})
 			}

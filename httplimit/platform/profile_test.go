@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -66,8 +67,7 @@ type spender struct {
 // profiled returns a spender for each limit of the rules, all of which a Transport takes.
 func profiled(t *testing.T, rules []httplimit.Rule) (list []*spender) {
 	t.Helper()
-	_, err := httplimit.New(clienttest.Unused(t), httplimit.WithRules(rules...))
-	require.NoError(t, err)
+	redistest.Must(httplimit.New(clienttest.Unused(t), httplimit.WithRules(rules...)))(t)
 	for _, r := range rules {
 		for _, l := range r.Limits {
 			s := &spender{}
@@ -79,8 +79,7 @@ func profiled(t *testing.T, rules []httplimit.Rule) (list []*spender) {
 			l.Weight, l.WeightFunc = 0, func(r *http.Request) int64 { s.permits = permits(r); return s.permits }
 			one := r
 			one.Limits, one.Detectors = []httplimit.Limit{l}, nil
-			s.transport, err = httplimit.New(clienttest.Unused(t), httplimit.WithBase(base(ok)), httplimit.WithRules(one))
-			require.NoError(t, err)
+			s.transport = redistest.Must(httplimit.New(clienttest.Unused(t), httplimit.WithBase(base(ok)), httplimit.WithRules(one)))(t)
 			list = append(list, s)
 		}
 	}
@@ -464,8 +463,7 @@ func TestRobotsMinute(t *testing.T) {
 		}
 		require.Equal(t, 61*time.Second, w.elapsed())
 		require.Len(t, p.arrived, 41)
-		keys, err := w.rdb.Keys(t.Context(), "*").Result()
-		require.NoError(t, err)
+		keys := redistest.Must(w.rdb.Keys(t.Context(), "*").Result())(t)
 		require.Contains(t, keys, "{dingtalk}:robot:"+httplimit.Hash(a)+":1m")
 		for _, key := range keys {
 			require.NotContains(t, key, "secret")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 )
@@ -290,13 +291,10 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		again, err := decode(data) // with outage_policy as it stood: String has no way back
-		require.NoError(t, err)
+		again := redistest.Must(decode(data))(t)
 		raw := rawOutage(t, data, again)
-		asJSON, err := json.Marshal(raw)
-		require.NoError(t, err)
-		asYAML, err := yaml.Marshal(raw)
-		require.NoError(t, err)
+		asJSON := redistest.Must(json.Marshal(raw))(t)
+		asYAML := redistest.Must(yaml.Marshal(raw))(t)
 		for _, text := range [][]byte{asJSON, asYAML} {
 			if len(text) > MaxSize || !json.Valid(asJSON) || bytes.Contains(asJSON, []byte(`\ufffd`)) {
 				return // what is no UTF-8 cannot be written as JSON

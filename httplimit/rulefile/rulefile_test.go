@@ -52,8 +52,7 @@ func (*mine) Detect(*httplimit.Response) httplimit.Verdict { return httplimit.Ve
 
 func TestParseEverything(t *testing.T) {
 	own := &mine{}
-	rules, err := Parse([]byte(everything), WithDetector("mine", own))
-	require.NoError(t, err)
+	rules := redistest.Must(Parse([]byte(everything), WithDetector("mine", own)))(t)
 	require.Len(t, rules, 2)
 	r := rules[0]
 	require.Equal(t, "messages of a robot", r.Name)
@@ -263,11 +262,9 @@ func TestAllErrorsAreTold(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	rules, err := Load(strings.NewReader("\xef\xbb\xbfrules:\n- detectors: [http]\n"))
-	require.NoError(t, err)
-	require.Len(t, rules, 1)
+	require.Len(t, redistest.Must(Load(strings.NewReader("\xef\xbb\xbfrules:\n- detectors: [http]\n")))(t), 1)
 	broken := errors.New("broken")
-	_, err = Load(iotest.ErrReader(broken))
+	_, err := Load(iotest.ErrReader(broken))
 	require.ErrorIs(t, err, broken)
 	_, err = Load(strings.NewReader(strings.Repeat("# long\n", MaxSize/4)))
 	require.ErrorContains(t, err, "longer than")

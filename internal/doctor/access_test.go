@@ -17,8 +17,7 @@ import (
 // documented returns the rules of docs/design/protocol.md for a limiter, a connection and a cluster.
 func documented(t *testing.T) (rules [3][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/design/protocol.md")
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile("../../docs/design/protocol.md"))(t)
 	_, section, ok := strings.Cut(string(text), "## What a limiter needs of an ACL")
 	require.True(t, ok)
 	i := -1
@@ -66,8 +65,7 @@ func TestAccess(t *testing.T) {
 		require.NoError(t, rdb.Do(ctx, args...).Err())
 	}
 	ask := func(name string) *Report {
-		r, err := (&Doctor{Survey: survey.New(rdb)}).Access(ctx, "app", name)
-		require.NoError(t, err)
+		r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "app", name))(t)
 		return r
 	}
 	user("~*orders*")
@@ -97,8 +95,7 @@ func TestAccess(t *testing.T) {
 	require.NoError(t, rdb.Do(ctx, "acl", "setuser", "app", "~{orders}:value", "~{orders}:permits").Err())
 	require.Empty(t, ask("orders").Findings, "what it says fixes it")
 
-	r, err := (&Doctor{Survey: survey.New(rdb)}).Access(ctx, "nobody", "")
-	require.NoError(t, err)
+	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "nobody", ""))(t)
 	require.Empty(t, r.Findings)
 	require.Contains(t, r.Skipped[0].Why, "nobody")
 }
@@ -112,11 +109,8 @@ func TestDrift(t *testing.T) {
 		return drift, "fix it"
 	}}
 	both := func() (list []Finding) {
-		one, err := d.Limiter(w.ctx, w.name)
-		require.NoError(t, err)
-		all, err := d.All(w.ctx, survey.Query{Match: w.name + "*"}, 10, nil)
-		require.NoError(t, err)
-		require.Equal(t, one.Findings, all.Findings)
+		one := redistest.Must(d.Limiter(w.ctx, w.name))(t)
+		require.Equal(t, one.Findings, redistest.Must(d.All(w.ctx, survey.Query{Match: w.name + "*"}, 10, nil))(t).Findings)
 		return one.Findings
 	}
 	require.Empty(t, both())
@@ -149,8 +143,7 @@ func TestHotLimiter(t *testing.T) {
 	require.Empty(t, w.findings("hot-key"))
 	use()
 	w.finds("hot-key", Info, "the LFU counter of the hash, which every call reads, is 2")
-	r, err := (&Doctor{Survey: survey.New(w.rdb)}).All(w.ctx, survey.Query{}, 10, nil)
-	require.NoError(t, err)
+	r := redistest.Must((&Doctor{Survey: survey.New(w.rdb)}).All(w.ctx, survey.Query{}, 10, nil))(t)
 	require.Len(t, r.Findings, 1)
 	require.Equal(t, "hot-key", r.Findings[0].Check)
 }
@@ -176,12 +169,10 @@ func TestIdle(t *testing.T) {
 				p.ZAdd(w.ctx, "{"+name+"}:permits", redis.Z{Score: float64(w.now.Add(-used).UnixMilli()), Member: "\x08abcdefgh\x01\x00\x00\x00"})
 			}
 		}
-		_, err := p.Exec(w.ctx)
-		require.NoError(t, err)
+		redistest.Must(p.Exec(w.ctx))(t)
 	}
 	find := func() []Finding {
-		r, err := (&Doctor{Survey: survey.New(w.rdb)}).All(w.ctx, survey.Query{Match: base + "*"}, 10_000, nil)
-		require.NoError(t, err)
+		r := redistest.Must((&Doctor{Survey: survey.New(w.rdb)}).All(w.ctx, survey.Query{Match: base + "*"}, 10_000, nil))(t)
 		return r.Findings
 	}
 	set(manyIdle, 0, 25*time.Hour)

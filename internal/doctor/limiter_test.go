@@ -73,8 +73,7 @@ func (w *ward) member(client string, raw []byte, age time.Duration) {
 // findings returns what the doctor finds above Info, and the Info findings of those checks.
 func (w *ward) findings(checks ...string) []Finding {
 	w.Helper()
-	r, err := (&Doctor{Survey: survey.New(w.rdb)}).Limiter(w.ctx, w.name)
-	require.NoError(w, err)
+	r := redistest.Must((&Doctor{Survey: survey.New(w.rdb)}).Limiter(w.ctx, w.name))(w)
 	require.Empty(w, r.Skipped)
 	var list []Finding
 	for _, f := range r.Findings {
@@ -129,21 +128,17 @@ func TestHealthyLimitersAreSilent(t *testing.T) {
 		require.NoError(t, l.SetRate(w.ctx, rate))
 		require.Empty(t, w.findings(), "%d: fresh", i)
 		for range 3 {
-			_, err := l.TryAcquire(w.ctx, rate.Permits/3, time.Second)
-			require.NoError(t, err)
+			redistest.Must(l.TryAcquire(w.ctx, rate.Permits/3, time.Second))(t)
 		}
 		require.Empty(t, w.findings(), "%d: used", i)
-		_, err := l.Allow(w.ctx, 3)
-		require.NoError(t, err)
+		redistest.Must(l.Allow(w.ctx, 3))(t)
 		require.Empty(t, w.findings(), "%d: rejected", i)
 		require.NoError(t, l.Release(w.ctx, 1))
 		require.Empty(t, w.findings(), "%d: released", i)
 		require.NoError(t, l.CoolDown(w.ctx, time.Now().Add(2*time.Hour), ratelimiter.Reopen(time.Hour)))
 		require.Empty(t, w.findings(), "%d: cooling down", i)
-		_, err = l.Allow(w.ctx, 1)
-		require.NoError(t, err)
-		_, err = l.LiftCoolDown(w.ctx)
-		require.NoError(t, err)
+		redistest.Must(l.Allow(w.ctx, 1))(t)
+		redistest.Must(l.LiftCoolDown(w.ctx))(t)
 		require.Empty(t, w.findings(), "%d: lifted", i)
 	}
 }
@@ -316,12 +311,10 @@ func TestClock(t *testing.T) {
 	w.value(9)
 	w.grant(1, time.Second)
 	s := survey.New(w.rdb)
-	main, err := s.Read(w.ctx, w.name, "")
-	require.NoError(t, err)
+	main := redistest.Must(s.Read(w.ctx, w.name, ""))(t)
 	w.member("", java(1)[wire.LayoutBc0IShort], 3*time.Second)
 	w.value(8)
-	later, err := s.Read(w.ctx, w.name, "")
-	require.NoError(t, err)
+	later := redistest.Must(s.Read(w.ctx, w.name, ""))(t)
 	p := &patient{name: w.name, main: main, later: later}
 	list := p.clock()
 	require.Len(t, list, 1)
@@ -353,8 +346,7 @@ func TestSlot(t *testing.T) {
 	redistest.NeedReal(t)
 	rdb := redistest.StartCluster(t).Client(t)
 	require.NoError(t, rdb.HSet(w.ctx, w.name, "rate", 10, "interval", 60_000, "type", 0).Err())
-	r, err := (&Doctor{Survey: survey.New(rdb)}).Limiter(w.ctx, w.name)
-	require.NoError(t, err)
+	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Limiter(w.ctx, w.name))(t)
 	require.True(t, r.Sick())
 	require.Equal(t, "slot", r.Findings[len(r.Findings)-1].Check)
 }
@@ -367,15 +359,13 @@ func TestManyClients(t *testing.T) {
 		w.grantOf(fmt.Sprint(":", i), 1, 0)
 		w.valueOf(fmt.Sprint(":", i), 9)
 	}
-	r, err := (&Doctor{Survey: survey.New(w.rdb), MaxClients: 3}).Limiter(w.ctx, w.name)
-	require.NoError(t, err)
+	r := redistest.Must((&Doctor{Survey: survey.New(w.rdb), MaxClients: 3}).Limiter(w.ctx, w.name))(t)
 	require.Equal(t, "only 3 clients were looked at", r.Findings[len(r.Findings)-1].Found)
 }
 
 // TestExplanations checks that every check has a row in the document, and the other way round.
 func TestExplanations(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/findings.md")
-	require.NoError(t, err)
+	doc := redistest.Must(os.ReadFile("../../docs/findings.md"))(t)
 	rows := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllSubmatch(doc, -1) {
 		rows[string(m[1])] = true

@@ -50,15 +50,12 @@ func TestAMillionMembers(t *testing.T) {
 	}
 	require.Equal(t, 1, found)
 	took("ls")
-	st, err := s.Read(ctx, "huge", "")
-	require.NoError(t, err)
+	st := redistest.Must(s.Read(ctx, "huge", ""))(t)
 	require.EqualValues(t, 1_000_000, st.Count)
-	_, err = st.Peek(1)
-	require.NoError(t, err)
+	redistest.Must(st.Peek(1))(t)
 	took("inspect, peek, and each line of watch")
 	d := &Doctor{Survey: s}
-	r, err := d.Limiter(ctx, "huge")
-	require.NoError(t, err)
+	r := redistest.Must(d.Limiter(ctx, "huge"))(t)
 	took("doctor NAME")
 	checks := ""
 	for _, f := range r.Findings {
@@ -66,8 +63,7 @@ func TestAMillionMembers(t *testing.T) {
 	}
 	require.Contains(t, checks, "huge-set")
 	require.Contains(t, r.Skipped[0].Why, "1000000 members is too large")
-	_, err = d.All(ctx, survey.Query{}, 10, nil)
-	require.NoError(t, err)
+	redistest.Must(d.All(ctx, survey.Query{}, 10, nil))(t)
 	took("doctor")
 	runtime.GC()
 	runtime.ReadMemStats(&after)

@@ -15,8 +15,7 @@ import (
 // servers returns what the doctor finds of servers, a line each.
 func servers(t *testing.T, rdb redis.UniversalClient) string {
 	t.Helper()
-	r, err := (&Doctor{Survey: survey.New(rdb)}).Servers(t.Context())
-	require.NoError(t, err)
+	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Servers(t.Context()))(t)
 	require.Empty(t, r.Skipped)
 	var text strings.Builder
 	for _, f := range r.Findings {
@@ -107,8 +106,7 @@ func TestAll(t *testing.T) {
 	}
 	d := &Doctor{Survey: survey.New(w.rdb)}
 	seen := 0
-	r, err := d.All(w.ctx, survey.Query{Match: base + "*"}, 100, func(*Report) { seen++ })
-	require.NoError(t, err)
+	r := redistest.Must(d.All(w.ctx, survey.Query{Match: base + "*"}, 100, func(*Report) { seen++ }))(t)
 	require.Empty(t, r.Skipped)
 	require.Equal(t, 4, r.Limiters)
 	require.Equal(t, 4, seen)
@@ -117,8 +115,7 @@ func TestAll(t *testing.T) {
 		got[strings.TrimPrefix(f.Limiter, base)] += f.Check
 	}
 	require.Equal(t, map[string]string{"sick": "stuck", "gone": "remains", "clients": "dead-clients"}, got)
-	r, err = d.All(w.ctx, survey.Query{Match: base + "*"}, 2, nil)
-	require.NoError(t, err)
+	r = redistest.Must(d.All(w.ctx, survey.Query{Match: base + "*"}, 2, nil))(t)
 	require.Equal(t, "only the first 2 limiters were looked at", r.Skipped[0].Why)
 }
 
@@ -133,8 +130,7 @@ func TestHotKey(t *testing.T) {
 	require.Empty(t, servers(t, rdb))
 	run("orders", "{orders}:value", "{orders}:permits")
 	run("orders", "{orders}:permits", "{orders}:value")
-	r, err := (&Doctor{Survey: survey.New(rdb)}).Servers(t.Context())
-	require.NoError(t, err)
+	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Servers(t.Context()))(t)
 	require.Len(t, r.Findings, 1)
 	f := r.Findings[0]
 	require.Equal(t, "hot-key", f.Check)

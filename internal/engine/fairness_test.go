@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -254,8 +255,7 @@ func TestEarlyRejection(t *testing.T) {
 		w.granted(10)
 		try := func(permits int64, timeout time.Duration) (bool, time.Duration) {
 			begin := time.Now()
-			ok, err := w.l.TryAcquire(w.ctx, permits, timeout)
-			require.NoError(t, err)
+			ok := redistest.Must(w.l.TryAcquire(w.ctx, permits, timeout))(t)
 			return ok, time.Since(begin)
 		}
 		ok, took := try(1, 9*time.Second)

@@ -154,8 +154,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 				w.server.Release(name, n)
 				l.Changed()
 			case 3:
-				_, err := l.TryAcquire(w.ctx, n, 30*time.Millisecond)
-				require.NoError(t, err)
+				redistest.Must(l.TryAcquire(w.ctx, n, 30*time.Millisecond))(t)
 			default:
 				if random.IntN(4) == 0 {
 					other.limiter(name).try(n)

@@ -166,14 +166,12 @@ func TestWhatALargeRequestTakesAheadGoesBack(t *testing.T) {
 				defer other.close()
 				other.spread(overall(10, time.Minute))
 				left := func() int64 {
-					value, err := w.server.Redis.Get(w.ctx, w.server.Keys(w.l.key).Value[permit.Overall]).Int64()
-					require.NoError(t, err)
+					value := redistest.Must(w.server.Redis.Get(w.ctx, w.server.Keys(w.l.key).Value[permit.Overall]).Int64())(t)
 					return value
 				}
 				if end == nil {
 					v := permit.Reservation{ID: other.p.NewID(), Want: 9, Ahead: true}
-					a, err := w.l.backend.Reserve(w.ctx, v)
-					require.NoError(t, err)
+					a := redistest.Must(w.l.backend.Reserve(w.ctx, v))(t)
 					require.EqualValues(t, 9, a.Held)
 					require.EqualValues(t, 8, a.Lacking)
 					require.Equal(t, 48*time.Second, a.Wait)

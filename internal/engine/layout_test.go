@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,8 +18,7 @@ import (
 func TestLayout(t *testing.T) {
 	fields := map[string]int{"limiter": 16, "request": 12}
 	for _, dir := range []string{".", "fair", "list"} {
-		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		require.NoError(t, err)
+		names := redistest.Must(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 		require.NotEmpty(t, names)
 		for _, name := range names {
 			if !strings.HasSuffix(name, "_test.go") {
@@ -33,8 +33,7 @@ func TestLayout(t *testing.T) {
 func checkLayout(t *testing.T, name string, fields map[string]int) {
 	const maxFile, maxFunc = 300, 60
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, nil, 0)
-	require.NoError(t, err)
+	file := redistest.Must(parser.ParseFile(fset, name, nil, 0))(t)
 	lines := func(from, to token.Pos) int { return fset.Position(to).Line - fset.Position(from).Line + 1 }
 	require.LessOrEqual(t, lines(file.FileStart, file.FileEnd), maxFile+1, "lines of %s", name)
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
@@ -23,38 +24,29 @@ func TestAllWithoutRedis(t *testing.T) {
 		share := localQuota(overall(4, time.Second), 2)
 		near, far := w.l.on(share), other.on(share)
 		demands := func(a, b int64) []list.Demand { return []list.Demand{near.of(a), far.of(b)} }
-		r, err := w.all(w.ctx, -1, demands(1, 1)...) // both rates become known
-		require.NoError(t, err)
-		require.Equal(t, allGranted, r)
+		require.Equal(t, allGranted, redistest.Must(w.all(w.ctx, -1, demands(1, 1)...))(t))
 		for _, l := range []*limiter{near, far} {
 			l.try(1)
 		}
 		begun := w.goesAway()
 		at := func(d time.Duration) { time.Sleep(time.Until(begun.Add(d))) }
 
-		r, err = w.all(w.ctx, -1, demands(1, 1)...)
-		require.NoError(t, err)
+		r := redistest.Must(w.all(w.ctx, -1, demands(1, 1)...))(t)
 		require.Equal(t, list.Outcome{Bound: 1, Wait: 4 * time.Second, Degraded: true}, r)
-		r, err = w.all(w.ctx, time.Second, demands(1, 1)...)
-		require.NoError(t, err)
-		require.False(t, r.Granted)
+		require.False(t, redistest.Must(w.all(w.ctx, time.Second, demands(1, 1)...))(t).Granted)
 		require.Equal(t, time.Second, time.Since(begun))
 		require.NoError(t, w.acquireAll(w.ctx, demands(1, 1)...))
 		require.Equal(t, 4*time.Second, time.Since(begun))
 		// One limiter rejects, so nothing is taken from the other.
-		r, err = w.all(w.ctx, -1, demands(2, 1)...)
-		require.NoError(t, err)
+		r = redistest.Must(w.all(w.ctx, -1, demands(2, 1)...))(t)
 		require.Equal(t, list.Outcome{Bound: 0, Wait: time.Second, Degraded: true}, r)
-		r, err = w.all(w.ctx, -1, demands(1, 4)...)
-		require.NoError(t, err)
-		require.True(t, r.Granted, "4 of 5 were left of the other")
-		_, err = w.all(w.ctx, -1, demands(3, 1)...)
+		require.True(t, redistest.Must(w.all(w.ctx, -1, demands(1, 4)...))(t).Granted, "4 of 5 were left of the other")
+		_, err := w.all(w.ctx, -1, demands(3, 1)...)
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorContains(t, err, "local quota of 2")
 		_, err = w.all(w.ctx, -1, near.of(1), other.of(1))
 		require.ErrorIs(t, err, permit.ErrUnavailable, "one is closed")
-		r, err = w.all(w.ctx, -1, w.l.on(failOpen).of(9), other.on(failOpen).of(9))
-		require.NoError(t, err)
+		r = redistest.Must(w.all(w.ctx, -1, w.l.on(failOpen).of(9), other.on(failOpen).of(9)))(t)
 		require.Equal(t, list.Outcome{Granted: true, Bound: -1, Degraded: true}, r)
 		ctx, cancel := context.WithCancel(w.ctx)
 		time.AfterFunc(100*time.Millisecond, cancel)
@@ -110,13 +102,9 @@ func TestAllWaits(t *testing.T) {
 			require.NoError(t, w.acquireAll(w.ctx, demands...))
 			require.Equal(t, at*time.Second, w.elapsed(), i)
 		}
-		r, err := w.all(w.ctx, 3*time.Second, demands...)
-		require.NoError(t, err)
-		require.Equal(t, boundBy(1, time.Second), r)
+		require.Equal(t, boundBy(1, time.Second), redistest.Must(w.all(w.ctx, 3*time.Second, demands...))(t))
 		require.Equal(t, 14*time.Second, w.elapsed(), "rejected when its time was up")
-		r, err = w.all(w.ctx, 3*time.Second, demands...)
-		require.NoError(t, err)
-		require.Equal(t, allGranted, r)
+		require.Equal(t, allGranted, redistest.Must(w.all(w.ctx, 3*time.Second, demands...))(t))
 		require.Equal(t, 15*time.Second, w.elapsed())
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
@@ -182,8 +183,7 @@ func TestHiccup(t *testing.T) {
 			for i := range 200 {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * 10 * time.Millisecond)
-					ok, err := w.l.TryAcquire(w.ctx, 1, time.Duration(i%3)*time.Second)
-					require.NoError(t, err)
+					ok := redistest.Must(w.l.TryAcquire(w.ctx, 1, time.Duration(i%3)*time.Second))(t)
 					if ok {
 						granted.Add(1)
 					}

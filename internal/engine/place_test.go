@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,9 +17,7 @@ func TestHoldKeepsPermits(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		x := w.l.Hold()
 		require.Equal(t, [2]bool{true, true}, [2]bool{w.l.Line().Busy, w.l.Line().Kept})
-		r, err := w.l.Allow(w.ctx, 1)
-		require.NoError(t, err)
-		require.False(t, r.Granted, "ten are free")
+		require.False(t, redistest.Must(w.l.Allow(w.ctx, 1))(t).Granted, "ten are free")
 		var wg sync.WaitGroup
 		var at time.Duration
 		wg.Go(func() {
@@ -42,9 +41,7 @@ func TestPlaceGetsItsTurn(t *testing.T) {
 		p := &engine.Place{Handle: &w.l.Handle, Permits: 3, Came: time.Now()}
 		turn := func(a engine.Rejection) {
 			t.Helper()
-			ok, err := p.Turn(w.ctx, a)
-			require.NoError(t, err)
-			require.True(t, ok)
+			require.True(t, redistest.Must(p.Turn(w.ctx, a))(t))
 		}
 		turn(engine.Rejection{})
 		var wg sync.WaitGroup
@@ -57,9 +54,7 @@ func TestPlaceGetsItsTurn(t *testing.T) {
 		require.False(t, w.l.Line().Came.IsZero(), "one stands in line")
 		turn(engine.Rejection{Wait: 10 * time.Second, Recheck: time.Minute, Changes: w.l.Line().Changes})
 		require.Equal(t, 15*time.Second, w.elapsed(), "it is still the first, and was told to wait")
-		r, err := w.l.Allow(w.ctx, 1)
-		require.NoError(t, err)
-		require.True(t, r.Granted, "nothing is kept for one that has not waited for long")
+		require.True(t, redistest.Must(w.l.Allow(w.ctx, 1))(t).Granted, "nothing is kept for one that has not waited for long")
 		w.at(16 * time.Second)
 		p.Leave()
 		p.Leave() // does nothing

@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
@@ -393,16 +394,13 @@ func TestServedByTheServerAfterAll(t *testing.T) {
 		w.granted(1)
 		w.goesAway()
 		time.AfterFunc(500*time.Millisecond, w.p.Fix)
-		got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: 1, Wait: true, Policy: l.policy})
-		require.NoError(t, err)
+		got := redistest.Must(l.Handle.Acquire(w.ctx, engine.Request{Permits: 1, Wait: true, Policy: l.policy}))(t)
 		require.True(t, got.Granted)
 		require.False(t, got.Degraded)
 		w.used(2)
 		w.goesAway()
 		time.AfterFunc(500*time.Millisecond, w.p.Fix)
-		list, err := w.all(w.ctx, 0, l.of(1))
-		require.NoError(t, err)
-		require.Equal(t, allGranted, list)
+		require.Equal(t, allGranted, redistest.Must(w.all(w.ctx, 0, l.of(1)))(t))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
@@ -260,8 +261,7 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		w.goesAway()
 		time.Sleep(4500 * time.Millisecond)
 		all := []list.Demand{gone.of(5), other.of(5)}
-		a, err := w.all(w.ctx, -1, all...)
-		require.NoError(t, err)
+		a := redistest.Must(w.all(w.ctx, -1, all...))(t)
 		require.True(t, a.Granted && a.Degraded)
 		granted := time.Now()
 		w.server.Delete(gone.key)
@@ -269,13 +269,12 @@ func TestListsOfLimitersWithPendingGrants(t *testing.T) {
 		w.p.Fix()
 		require.NoError(t, w.l.Acquire(w.ctx, 1)) // finds that Redis is up again
 
-		_, err = w.all(w.ctx, -1, all...)
+		_, err := w.all(w.ctx, -1, all...)
 		require.ErrorIs(t, err, permit.ErrNotInitialized)
 		require.ErrorContains(t, err, gone.key)
 		require.NotErrorIs(t, err, permit.ErrUnavailable)
 		require.False(t, w.l.Health().Down())
-		a, err = w.all(w.ctx, -1, other.of(6), l.of(1))
-		require.NoError(t, err)
+		a = redistest.Must(w.all(w.ctx, -1, other.of(6), l.of(1)))(t)
 		require.False(t, a.Granted)
 		require.Zero(t, a.Bound)
 		require.Equal(t, waitUntil(granted.Add(4*time.Second)), a.Wait)

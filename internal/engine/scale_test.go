@@ -29,8 +29,7 @@ func crowd(tb testing.TB, callers int, policy *outage.Policy, opts ...func(*engi
 	e := engine.New(cfg)
 	h := e.Handle("crowded", "crowded", p.Limiter("crowded"))
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := h.Acquire(ctx, engine.Request{Permits: 1})
-	require.NoError(tb, err)
+	redistest.Must(h.Acquire(ctx, engine.Request{Permits: 1}))(tb)
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
@@ -73,16 +72,14 @@ func TestManyLimitersInAShard(t *testing.T) {
 		s.SetRate(key, overall(1, 24*time.Hour))
 	}
 	try := func(h *engine.Handle) bool {
-		r, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
-		require.NoError(t, err)
+		r := redistest.Must(h.Acquire(context.Background(), engine.Request{Permits: 1}))(t)
 		return r.Granted
 	}
 	var wg sync.WaitGroup
 	for _, h := range list[:50] {
 		require.True(t, try(h))
 		wg.Go(func() {
-			_, err := h.Acquire(context.Background(), engine.Request{Permits: 1, Wait: true})
-			require.NoError(t, err)
+			redistest.Must(h.Acquire(context.Background(), engine.Request{Permits: 1, Wait: true}))(t)
 		})
 		for h.Snapshot().Asleep == 0 {
 			time.Sleep(time.Millisecond)

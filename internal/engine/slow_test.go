@@ -14,6 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
@@ -363,15 +364,13 @@ func TestListsDuringSlowReplies(t *testing.T) {
 		for i := range 3 {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond)
-				got, err := w.all(w.ctx, -1, o[0].on(failOpen).of(1), o[1].on(failOpen).of(1))
-				require.NoError(t, err)
+				got := redistest.Must(w.all(w.ctx, -1, o[0].on(failOpen).of(1), o[1].on(failOpen).of(1)))(t)
 				require.True(t, got.Granted && got.Degraded)
 				require.Equal(t, 1500*time.Millisecond, w.elapsed())
 			})
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * time.Millisecond)
-				got, err := w.all(w.ctx, time.Minute, o[0].on(failOpen).of(1), o[1].on(failOpen).of(1))
-				require.NoError(t, err)
+				got := redistest.Must(w.all(w.ctx, time.Minute, o[0].on(failOpen).of(1), o[1].on(failOpen).of(1)))(t)
 				require.True(t, got.Granted && got.Degraded)
 				require.Equal(t, 1500*time.Millisecond, w.elapsed())
 			})
@@ -432,8 +431,7 @@ func TestAListBehindClosedWaitersIsDecided(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			got, err := w.all(w.ctx, 0, o[0].on(failOpen).of(1), o[1].on(failOpen).of(1))
-			require.NoError(t, err)
+			got := redistest.Must(w.all(w.ctx, 0, o[0].on(failOpen).of(1), o[1].on(failOpen).of(1)))(t)
 			require.True(t, got.Granted && got.Degraded)
 			require.LessOrEqual(t, w.elapsed(), 6500*time.Millisecond)
 		})

@@ -33,9 +33,7 @@ func TestTryAcquireTimeouts(t *testing.T) {
 			{2, time.Hour, true, 14 * time.Second},
 			{5, time.Hour, true, 24 * time.Second},
 		} {
-			ok, err := w.l.TryAcquire(w.ctx, c.permits, c.timeout)
-			require.NoError(t, err)
-			require.Equal(t, c.want, ok, "%+v", c)
+			require.Equal(t, c.want, redistest.Must(w.l.TryAcquire(w.ctx, c.permits, c.timeout))(t), "%+v", c)
 			require.Equal(t, c.until, w.elapsed(), "%+v", c)
 		}
 	})

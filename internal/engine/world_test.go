@@ -223,9 +223,7 @@ func (w *world) acquireAll(ctx context.Context, demands ...list.Demand) error {
 // decides asks for permits of several limiters without waiting, and checks the outcome.
 func (w *world) decides(want list.Outcome, demands ...list.Demand) {
 	w.t.Helper()
-	got, err := w.all(w.ctx, -1, demands...)
-	require.NoError(w.t, err)
-	require.Equal(w.t, want, got)
+	require.Equal(w.t, want, redistest.Must(w.all(w.ctx, -1, demands...))(w.t))
 }
 
 // allGranted is the outcome of a list that is granted, and boundBy returns that of one that its i-th limiter

@@ -22,6 +22,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // The lanes, as the environment variable RATELIMITER_LANE names them.
@@ -105,6 +107,18 @@ func NoRace(t testing.TB, why string) {
 	t.Helper()
 	if UnderRace && !Long() {
 		t.Skip(noRaceMark + ": " + why + "; it runs without the race detector")
+	}
+}
+
+// Must returns a function that returns v, and that ends the test if there is an error: in one line what otherwise takes two, as
+// in n := redistest.Must(l.AvailablePermits(ctx))(t).
+func Must[T any](v T, err error) func(t require.TestingT) T {
+	return func(t require.TestingT) T {
+		if h, ok := t.(interface{ Helper() }); ok {
+			h.Helper()
+		}
+		require.NoError(t, err)
+		return v
 	}
 }
 

@@ -212,16 +212,11 @@ func (s scene) compare(t *testing.T) {
 			var told []Peek
 			name := redistest.Key(t)
 			s.set(t, rdb, name)
-			st, err := sv.Read(ctx, name, s.client)
-			require.NoError(t, err)
-			pk, err := st.Peek(n)
-			require.NoError(t, err)
+			st := redistest.Must(sv.Read(ctx, name, s.client))(t)
+			pk := redistest.Must(st.Peek(n))(t)
 			if told = append(told, pk); !st.Whole && !pk.Known {
-				whole, err := sv.Complete(ctx, st)
-				require.NoError(t, err)
-				require.True(t, whole)
-				told[0], err = st.Peek(n)
-				require.NoError(t, err)
+				require.True(t, redistest.Must(sv.Complete(ctx, st))(t))
+				told[0] = redistest.Must(st.Peek(n))(t)
 			}
 			if n == 1 && s.client == "" {
 				list, errs := found(ctx, sv, Query{Match: name})
@@ -235,8 +230,7 @@ func (s scene) compare(t *testing.T) {
 			}
 			client := s.of(t, rdb)
 			at := time.Now()
-			want, err := client.RateLimiter(name).Peek(ctx, n)
-			require.NoError(t, err)
+			want := redistest.Must(client.RateLimiter(name).Peek(ctx, n))(t)
 			require.NoError(t, client.Close())
 			if gap := len(s.fields) > 0 && s.fields[0] == "minGap"; s.part && (s.surplus || gap) {
 				continue // what a call lifts or takes may count for the next call only
@@ -259,8 +253,7 @@ func (s scene) compare(t *testing.T) {
 			name = redistest.Key(t)
 			s.set(t, rdb, name)
 			client = s.of(t, rdb)
-			got, err := client.RateLimiter(name).Allow(ctx, n)
-			require.NoError(t, err)
+			got := redistest.Must(client.RateLimiter(name).Allow(ctx, n))(t)
 			require.NoError(t, client.Close())
 			require.Equal(t, want.Granted, got.Granted, "%d permits, which Allow takes", n)
 		}
@@ -277,9 +270,8 @@ func TestPeekOfAWrongType(t *testing.T) {
 		key := keysOf(name, "")[i]
 		require.NoError(t, rdb.Del(ctx, key).Err())
 		require.NoError(t, rdb.LPush(ctx, key, "x").Err())
-		st, err := sv.Read(ctx, name, "")
-		require.NoError(t, err)
-		_, err = st.Peek(1)
+		st := redistest.Must(sv.Read(ctx, name, ""))(t)
+		_, err := st.Peek(1)
 		require.ErrorIs(t, err, ErrWrongType)
 		require.ErrorContains(t, err, fmt.Sprintf("%q is a list, not a %s", key, KeyTypes[i]))
 		if i > 0 {

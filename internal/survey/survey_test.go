@@ -193,15 +193,12 @@ func TestFindOnEveryNode(t *testing.T) {
 		for _, l := range list {
 			require.EqualValues(t, 3, l.Available())
 			nodes[l.Node] = true
-			st, err := s.Read(t.Context(), l.Name, "")
-			require.NoError(t, err)
+			st := redistest.Must(s.Read(t.Context(), l.Name, ""))(t)
 			require.Equal(t, l.Node, st.Node)
 			require.EqualValues(t, 1, st.Count)
 			require.True(t, st.OneInstant)
 		}
-		all, err := s.Nodes(t.Context())
-		require.NoError(t, err)
-		require.Len(t, nodes, len(all))
+		require.Len(t, nodes, len(redistest.Must(s.Nodes(t.Context()))(t)))
 	}
 
 	// A shard that is down is reported, and the limiters of the others are shown.
@@ -232,8 +229,7 @@ func TestReadAcrossSlots(t *testing.T) {
 	set(t, rdb, name, "0", 5, 600_000)
 	require.NoError(t, rdb.Set(t.Context(), "a{b:value", "3", 0).Err())
 	put(t, rdb, "a{b:permits", 2, rdb.Time(t.Context()).Val())
-	st, err := New(rdb).Read(t.Context(), name, "")
-	require.NoError(t, err)
+	st := redistest.Must(New(rdb).Read(t.Context(), name, ""))(t)
 	require.False(t, st.OneInstant)
 	require.Equal(t, "3", st.Value)
 	require.EqualValues(t, 1, st.Count)
@@ -242,8 +238,7 @@ func TestReadAcrossSlots(t *testing.T) {
 func TestRead(t *testing.T) {
 	rdb := redistest.Client(t)
 	ctx, name, s := t.Context(), redistest.Key(t), New(rdb)
-	st, err := s.Read(ctx, name, "")
-	require.NoError(t, err)
+	st := redistest.Must(s.Read(ctx, name, ""))(t)
 	require.ErrorIs(t, st.Problem, permit.ErrNotInitialized)
 	require.Equal(t, [3]string{"none", "none", "none"}, st.Types)
 	require.Equal(t, [3]time.Duration{-2, -2, -2}, st.TTLs)
@@ -255,8 +250,7 @@ func TestRead(t *testing.T) {
 	for range 1200 {
 		require.NoError(t, l.Acquire(ctx, 1))
 	}
-	st, err = s.Read(ctx, name, client.ID())
-	require.NoError(t, err)
+	st = redistest.Must(s.Read(ctx, name, client.ID()))(t)
 	require.NoError(t, st.Problem)
 	require.EqualValues(t, 1200, st.Count)
 	require.Len(t, st.Members, 1000)
@@ -266,9 +260,7 @@ func TestRead(t *testing.T) {
 	require.Positive(t, st.TTLs[2])
 	_, _, ok := st.Sum()
 	require.False(t, ok)
-	whole, err := s.Complete(ctx, st)
-	require.NoError(t, err)
-	require.True(t, whole)
+	require.True(t, redistest.Must(s.Complete(ctx, st))(t))
 	all, expired, ok := st.Sum()
 	require.True(t, ok)
 	require.EqualValues(t, []int64{1200, 0}, []int64{all, expired})
@@ -281,8 +273,7 @@ func TestRead(t *testing.T) {
 
 	// What both ends of the set have is returned once.
 	require.NoError(t, l.Release(ctx, 500))
-	st, err = s.Read(ctx, name, client.ID())
-	require.NoError(t, err)
+	st = redistest.Must(s.Read(ctx, name, client.ID()))(t)
 	require.True(t, st.Whole)
 	require.Len(t, st.Members, 700)
 	require.True(t, slices.IsSortedFunc(st.Members, func(a, b Member) int { return a.Time().Compare(b.Time()) }))
@@ -297,8 +288,7 @@ func TestReadOfOtherTypes(t *testing.T) {
 	require.NoError(t, rdb.Set(ctx, name, "x", 0).Err())
 	require.NoError(t, rdb.HSet(ctx, "{"+name+"}:value", "a", "b").Err())
 	put(t, rdb, "{"+name+"}:permits", 7, time.Now())
-	st, err := New(rdb).Read(ctx, name, "")
-	require.NoError(t, err)
+	st := redistest.Must(New(rdb).Read(ctx, name, ""))(t)
 	require.Equal(t, [3]string{"string", "hash", "zset"}, st.Types)
 	require.False(t, st.HasValue)
 	require.EqualValues(t, 1, st.Count)
@@ -308,9 +298,7 @@ func TestReadOfOtherTypes(t *testing.T) {
 		require.NoError(t, rdb.HSet(ctx, name, fmt.Sprint("junk", i), i).Err())
 	}
 	set(t, rdb, name, "0", 5, 1000)
-	st, err = New(rdb).Read(ctx, name, "")
-	require.NoError(t, err)
-	require.Len(t, st.Fields, 3)
+	require.Len(t, redistest.Must(New(rdb).Read(ctx, name, ""))(t).Fields, 3)
 }
 
 // TestPeek compares what a state says a caller would be told with what the limiter tells one.
@@ -326,13 +314,10 @@ func TestPeek(t *testing.T) {
 		key, now := "{"+l.Name()+"}:permits", rdb.Time(ctx).Val()
 		check := func() {
 			t.Helper()
-			st, err := New(rdb).Read(ctx, l.Name(), "")
-			require.NoError(t, err)
+			st := redistest.Must(New(rdb).Read(ctx, l.Name(), ""))(t)
 			for n := range int64(10) {
-				want, err := l.Peek(ctx, n+1)
-				require.NoError(t, err)
-				got, err := st.Peek(n + 1)
-				require.NoError(t, err)
+				want := redistest.Must(l.Peek(ctx, n+1))(t)
+				got := redistest.Must(st.Peek(n + 1))(t)
 				require.True(t, got.Known)
 				require.Equal(t, want.Available, got.Available, "%d permits", n+1)
 				require.InDelta(t, want.Wait.Minutes(), got.Wait.Minutes(), 1, "%d permits", n+1)
@@ -346,20 +331,17 @@ func TestPeek(t *testing.T) {
 		put(t, rdb, key, 4, now.Add(-10*time.Minute))
 		check()
 		require.NoError(t, l.CoolDown(ctx, time.Now().Add(25*time.Minute)))
-		st, err := New(rdb).Read(ctx, l.Name(), "")
-		require.NoError(t, err)
-		got, err := st.Peek(1)
-		require.NoError(t, err)
+		st := redistest.Must(New(rdb).Read(ctx, l.Name(), ""))(t)
+		got := redistest.Must(st.Peek(1))(t)
 		require.Equal(t, "the cool-down", got.Why)
 		require.InDelta(t, 25, got.Wait.Minutes(), 1)
-		_, err = st.Peek(11)
+		_, err := st.Peek(11)
 		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
 		_, err = st.Peek(0)
 		require.ErrorIs(t, err, permit.ErrInvalidArgument)
 	}
-	st, err := New(rdb).Read(ctx, redistest.Key(t), "")
-	require.NoError(t, err)
-	_, err = st.Peek(1)
+	st := redistest.Must(New(rdb).Read(ctx, redistest.Key(t), ""))(t)
+	_, err := st.Peek(1)
 	require.ErrorIs(t, err, permit.ErrNotInitialized)
 }
 

@@ -38,8 +38,7 @@ func TestWhatMembersAre(t *testing.T) {
 			require.NoError(t, rdb.Set(ctx, "{"+name+"}:ahead",
 				fmt.Sprintf("%x %d 0 %x %d 5 0 %d 0", id[:], now.Add(time.Hour).UnixMilli(), ended[:], now.Add(-time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli()), 0).Err())
 			look := func() map[uint32]string {
-				st, err := New(rdb).Read(ctx, name, "")
-				require.NoError(t, err)
+				st := redistest.Must(New(rdb).Read(ctx, name, ""))(t)
 				found := map[uint32]string{}
 				for _, m := range st.Members {
 					when := "never granted"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -197,22 +198,15 @@ func TestCompareWritesFiles(t *testing.T) {
 	code, out, errs := rrlCompare(t, append(few, "--svg", at("link.svg"), "--png", at("one.png"))...)
 	require.Equal(t, command.ExitOK, code, errs)
 	require.Contains(t, out, "\nwrote "+at("link.svg")+"\nwrote "+at("one.png")+"\n")
-	info, err := os.Lstat(at("one.svg"))
-	require.NoError(t, err)
+	info := redistest.Must(os.Lstat(at("one.svg")))(t)
 	require.Equal(t, os.FileMode(0o604), info.Mode())
-	link, err := os.Readlink(at("link.svg"))
-	require.NoError(t, err)
-	require.Equal(t, "one.svg", link)
-	svg, err := os.ReadFile(at("link.svg"))
-	require.NoError(t, err)
+	require.Equal(t, "one.svg", redistest.Must(os.Readlink(at("link.svg")))(t))
+	svg := redistest.Must(os.ReadFile(at("link.svg")))(t)
 	require.Contains(t, string(svg), ">FixedWindow</text>")
 	require.True(t, strings.HasSuffix(string(svg), "</svg>\n"))
-	f, err := os.Open(at("one.png"))
-	require.NoError(t, err)
+	f := redistest.Must(os.Open(at("one.png")))(t)
 	defer func() { require.NoError(t, f.Close()) }()
-	config, err := png.DecodeConfig(f)
-	require.NoError(t, err)
-	require.Equal(t, 1440, config.Width)
+	require.Equal(t, 1440, redistest.Must(png.DecodeConfig(f))(t).Width)
 
 	// With several pictures, the files get names.
 	code, _, errs = rrlCompare(t, append(few, "--case", "burst", "--by", "limiter", "--svg", at("a.b.svg"))...)
@@ -223,8 +217,7 @@ func TestCompareWritesFiles(t *testing.T) {
 }
 
 func names(t *testing.T, dir string) (list []string) {
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	entries := redistest.Must(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		list = append(list, e.Name())
 	}
@@ -246,9 +239,7 @@ func TestCompareLeavesFilesAlone(t *testing.T) {
 
 	require.Error(t, replaceFiles([]file{{target, []byte("new")}, {filepath.Join(dir, "none", "y"), nil}}))
 	require.Equal(t, []string{"x.svg"}, names(t, dir))
-	text, err := os.ReadFile(target)
-	require.NoError(t, err)
-	require.Equal(t, "old", string(text))
+	require.Equal(t, "old", string(redistest.Must(os.ReadFile(target))(t)))
 
 	// The file cannot be given that name.
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
@@ -305,8 +296,7 @@ func TestCompareIsVisible(t *testing.T) {
 		require.Equal(t, command.ExitOK, code, errs)
 		visible(out)
 		require.Contains(t, out, `a\`)
-		picture, err := os.ReadFile(svg)
-		require.NoError(t, err)
+		picture := redistest.Must(os.ReadFile(svg))(t)
 		visible(strings.ReplaceAll(string(picture), "\t", ""))
 	}
 	require.NoError(t, os.WriteFile(pattern, []byte("0s "+name), 0o600))

@@ -19,8 +19,7 @@ func compared(t *testing.T) map[string]comparison {
 	t.Helper()
 	redistest.NoServer(t)
 	redistest.NoRace(t, "the tests of the command have its goroutines")
-	all, err := comparedOnce()
-	require.NoError(t, err)
+	all := redistest.Must(comparedOnce())(t)
 	return all
 }
 
@@ -229,14 +228,12 @@ func TestCompareIsTheLimitersOwn(t *testing.T) {
 				continue
 			}
 			synctest.Test(t, func(t *testing.T) {
-				l, err := limit.NewLocal(w.algorithm(c.rate))
-				require.NoError(t, err)
+				l := redistest.Must(limit.NewLocal(w.algorithm(c.rate)))(t)
 				began := time.Now()
 				var grants []window.Grant
 				for _, r := range c.requests {
 					time.Sleep(time.Until(began.Add(r.at)))
-					got, err := l.Reserve(t.Context(), r.permits, c.wait)
-					require.NoError(t, err)
+					got := redistest.Must(l.Reserve(t.Context(), r.permits, c.wait))(t)
 					if got.Granted {
 						grants = append(grants, window.Grant{At: virtualBegin.Add(r.at + got.Wait), Permits: r.permits})
 					}
@@ -251,8 +248,7 @@ func TestCompareIsTheLimitersOwn(t *testing.T) {
 // the others.
 func TestCompareWithoutWaiting(t *testing.T) {
 	edge := theCases()[1]
-	c, err := edge.compare(t.Context(), theContestants(), 0)
-	require.NoError(t, err)
+	c := redistest.Must(edge.compare(t.Context(), theContestants(), 0))(t)
 	for _, o := range c.outcomes {
 		require.Zero(t, o.waited, o.limiter)
 		switch o.limiter {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,8 +30,7 @@ func inOrder(t *testing.T) (all []comparison) {
 
 // TestDocsTables checks that the tables of docs/algorithms.md are those that the command prints now.
 func TestDocsTables(t *testing.T) {
-	text, err := os.ReadFile(algorithmsDoc)
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile(algorithmsDoc))(t)
 	doc := string(text)
 	for _, c := range inOrder(t) {
 		var out bytes.Buffer
@@ -61,16 +61,14 @@ func TestDocsPictures(t *testing.T) {
 		t.Skip("where products and sums are fused the last digits of coordinates can differ")
 	}
 	const dir = "../../../docs/algorithms"
-	text, err := os.ReadFile(algorithmsDoc)
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile(algorithmsDoc))(t)
 	all := inOrder(t)
 	drawn := map[string]bool{}
 	for _, k := range []compare{
 		{by: byCase, svg: filepath.Join(dir, "case.svg"), cases: theCases(), who: theContestants()},
 		{by: byLimiter, svg: filepath.Join(dir, "limiter.svg"), cases: theCases(), who: theContestants()},
 	} {
-		files, err := k.draw(all)
-		require.NoError(t, err)
+		files := redistest.Must(k.draw(all))(t)
 		require.Len(t, files, k.pictures())
 		for _, f := range files {
 			drawn[filepath.Base(f.name)] = true
@@ -79,8 +77,7 @@ func TestDocsPictures(t *testing.T) {
 				require.NoError(t, os.WriteFile(f.name, f.data, 0o600))
 				continue
 			}
-			there, err := os.ReadFile(f.name)
-			require.NoError(t, err)
+			there := redistest.Must(os.ReadFile(f.name))(t)
 			require.True(t, bytes.Equal(f.data, there), "%s is another; docs/algorithms.md says how to draw it", f.name)
 			require.Contains(t, string(text), "](algorithms/"+filepath.Base(f.name)+")", "the page shows it")
 		}
@@ -92,8 +89,7 @@ func TestDocsPictures(t *testing.T) {
 
 // TestDocsCommands checks that the commands that the page names draw its pictures.
 func TestDocsCommands(t *testing.T) {
-	text, err := os.ReadFile(algorithmsDoc)
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile(algorithmsDoc))(t)
 	for _, command := range []string{
 		"go run ./cmd/rrl/rrl-compare --svg docs/algorithms/case.svg\n",
 		"go run ./cmd/rrl/rrl-compare --by limiter --svg docs/algorithms/limiter.svg\n",

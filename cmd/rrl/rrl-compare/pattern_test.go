@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,8 +60,7 @@ func TestPatternMistakes(t *testing.T) {
 // TestArrivals checks that the requests of a span are spread evenly, from its first instant on and without its last
 // one, and that those of one instant keep the order of the lines.
 func TestArrivals(t *testing.T) {
-	bursts, err := parsePattern("p", strings.NewReader("1s..2s 3\n1s 1 2\n0s 1\n1.999999s..2s 1"))
-	require.NoError(t, err)
+	bursts := redistest.Must(parsePattern("p", strings.NewReader("1s..2s 3\n1s 1 2\n0s 1\n1.999999s..2s 1")))(t)
 	us := func(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 	require.Equal(t, []arrival{
 		{0, 1}, {us(1000000), 1}, {us(1000000), 2}, {us(1333333), 1}, {us(1666666), 1}, {us(1999999), 1},
