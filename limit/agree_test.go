@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 				require.NoError(rt, rdb.Del(ctx, shared.Keys()...).Err())
 				local := a.idle()
 				var last Result
+				var grants []settled
 				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
 					switch rapid.IntRange(0, 11).Draw(rt, "pass") {
 					case 0, 1, 2:
@@ -51,12 +53,34 @@ func TestLocalAndSharedAgree(t *testing.T) {
 					if a.reserves() && q.spend {
 						q.atMost = rapid.Int64Range(0, 4_000_000).Draw(rt, "atMost")
 					}
+					if n := len(grants); n > 0 && rapid.IntRange(0, 3).Draw(rt, "settle") == 0 {
+						i := rapid.IntRange(0, n-1).Draw(rt, "which")
+						g := grants[i]
+						x := settlement{by: rapid.Int64Range(-g.permits, 10).Draw(rt, "by"), mark: g.mark}
+						grants = slices.Delete(grants, i, i+1)
+						require.NoError(rt, shared.settle(ctx, &x))
+						local.(settler).settle(now.UnixMicro(), x.by, x.mark)
+						q.spend = false
+					}
+					var m mark
+					q.mark = &m
 					last = redistest.Must(shared.ask(ctx, q))(rt)
-					require.Equal(rt, local.take(q).result(), last, "%+v of %+v", q, a)
+					d := local.take(q)
+					require.Equal(rt, d.result(), last, "%+v of %+v", q, a)
+					if _, ok := local.(settler); ok && d.granted && q.spend {
+						require.Equal(rt, d.mark, m)
+						grants = append(grants, settled{q.n, m})
+					}
 				}
 			})
 		})
 	}
+}
+
+// settled is a grant that is to be settled.
+type settled struct {
+	permits int64
+	mark    mark
 }
 
 func drawAlgorithm(t *rapid.T, kind string) Algorithm {
@@ -92,14 +116,25 @@ func TestGCRAIsATokenBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
 		a, b := bucket.idle(), GCRA(bucket).idle()
-		now, last := int64(1_790_000_000_000_000), decision{}
+		now, last, grants := int64(1_790_000_000_000_000), decision{}, []settled(nil)
 		for range 100 {
 			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, bucket.Rate.micros()}).Draw(rt, "pass")
 			q := demand{now: now, n: rapid.Int64Range(1, bucket.Burst).Draw(rt, "n"), spend: true}
+			if len(grants) > 0 && rapid.Bool().Draw(rt, "settle") {
+				i := rapid.IntRange(0, len(grants)-1).Draw(rt, "which")
+				by := rapid.Int64Range(-grants[i].permits, 3).Draw(rt, "by")
+				for _, s := range []state{a, b} {
+					s.(settler).settle(now, by, grants[i].mark)
+				}
+				grants = slices.Delete(grants, i, i+1)
+			}
 			last = a.take(q)
 			other := b.take(q)
+			if last.granted {
+				grants = append(grants, settled{q.n, last.mark})
+			}
 			// A full bucket is full within the microsecond in which the arrival passes.
-			last.reset, other.reset = 0, 0
+			last.reset, other.reset, last.mark, other.mark = 0, 0, mark{}, mark{}
 			require.Equal(rt, last, other)
 		}
 	})

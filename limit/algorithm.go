@@ -49,11 +49,15 @@ type demand struct {
 	now, n int64
 	atMost int64 // how long the caller would wait for permits that are granted in advance
 	spend  bool  // false for a Peek
+
+	mark       *mark       // where the mark of a grant is put that is to be settled; nil for others
+	settlement *settlement // settles a grant instead of asking for permits
 }
 
 type decision struct {
 	granted                bool
 	remaining, wait, reset int64
+	mark                   mark // of a grant, if the algorithm can settle
 }
 
 func (d decision) result() Result {

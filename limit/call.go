@@ -65,6 +65,9 @@ func (c *config) command(keys []string, requests, id string, since int64) ([]any
 
 // requests returns the first argument of the script for the requests of f.
 func (c *config) requests(f *flight) string {
+	if x := f.settlement(); x != nil {
+		return x.String()
+	}
 	if f.single() && !c.algorithm.reserves() {
 		return strconv.FormatInt(f.runs[0].n, 10)
 	}
@@ -98,10 +101,18 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		id = c.ids.id()
 	}
 	tries, since := retry.Attempts{Begin: time.Now()}, int64(first)
+	f.begun = tries.Begin
+	change := f.settlement()
+	if change != nil && change.id != "" {
+		id, f.begun, since, tries.Replay = change.id, change.begun, unknown, true
+	}
 	var last error // of the last attempt
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, sent, s.left(err, tries.Begin, last)
+		}
+		if change != nil && change.id == noID {
+			return nil, sent, s.lost()
 		}
 		cmd, err := c.command(s.keys, requests, id, since)
 		if err != nil {
@@ -116,7 +127,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		c.called(script.Name, f.requests, sent, err)
 		if now, ok := undecided(answer); ok && err == nil && since <= unknown {
 			if since == unknown {
-				since = now - elapsed(tries.Begin)
+				since = now - elapsed(f.begun)
 				continue
 			}
 			// No earlier attempt of it can have run. So another process has the same ids.
@@ -130,6 +141,9 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		if err == nil {
 			reply, err = s.read(answer)
 			return reply, sent, err
+		}
+		if change != nil && (ctx.Err() != nil || dispatch.Classify(err) == retry.Unknown) {
+			change.id, change.begun = id, f.begun // it may be settled again only as the same call
 		}
 		if ctx.Err() != nil {
 			return nil, sent, s.left(ctx.Err(), tries.Begin, last)
@@ -180,8 +194,7 @@ func (s *Shared) read(reply any) ([]any, error) {
 	if len(list) > 0 {
 		switch list[0] {
 		case int64(-1):
-			return nil, fmt.Errorf("%w: the reply to a call of %s was lost, and whether it was granted can no longer be told: Redis remembers that for ten seconds; its permits may have been taken",
-				ratelimiter.ErrUnavailable, s.label())
+			return nil, s.lost()
 		case int64(-2):
 			return nil, s.malformed()
 		}
@@ -195,6 +208,11 @@ func (s *Shared) read(reply any) ([]any, error) {
 		return nil, s.unexpected(reply)
 	}
 	return list, nil
+}
+
+func (s *Shared) lost() error {
+	return fmt.Errorf("%w: the reply to a call of %s was lost, and whether it was granted can no longer be told: Redis remembers that for ten seconds; its permits may have been taken",
+		ratelimiter.ErrUnavailable, s.label())
 }
 
 func (s *Shared) malformed() error {
@@ -253,6 +271,9 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 				d.wait = wait
 			}
 			call.result = d.result()
+			if call.mark != nil {
+				*call.mark = d.mark
+			}
 			rejected = rejected || !d.granted
 		}
 		if r.spend && granted != 0 {
@@ -315,6 +336,9 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 		d.granted, d.wait = true, 0
 		for _, call := range r.calls {
 			call.result, call.again = d.result(), granted <= 0 || !r.spend
+			if call.mark != nil && !call.again {
+				*call.mark = current.(settler).markOf(now-elapsed(f.begun), r.n)
+			}
 			granted--
 		}
 	}

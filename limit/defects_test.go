@@ -83,6 +83,9 @@ func TestDefects(t *testing.T) {
 			l.(*double).peek = true
 			return l
 		}},
+		{"cancel gives back what has come in", "Settle", "the bound is", bucket, func(*world) limit.Limiter {
+			return bucketDouble{perSecond: 3, capacity: 8}.limiter()
+		}},
 		{"queue counts calls, not permits", "Reserve", "the bound is", queue, func(*world) limit.Limiter {
 			return &queueDouble{each: time.Second / 3}
 		}},
@@ -99,11 +102,12 @@ func TestDefects(t *testing.T) {
 					s.Resolution = time.Millisecond
 				}
 				s.New = func() limit.Limiter { return d.double(w) }
+				s.AllowGrant = allowGrant
 				err := check(t, d.check)(t.Context(), s)
 				require.ErrorContains(t, err, d.finds)
 				t.Log(err)
 
-				s.Calls, s.Resolution = 1000, 0
+				s.Calls, s.Resolution, s.AllowGrant = 1000, 0, nil
 				s.New = func() limit.Limiter {
 					l := redistest.Must(limit.NewShared(rdb, w.key(), d.ours, limit.WithClock(w.now)))(t)
 					w.keys = l.Keys()

@@ -25,6 +25,8 @@
 //	SmoothBursty     Guava's RateLimiter.create(rate)
 //	SmoothWarmingUp  Guava's RateLimiter.create(rate, warmup)
 //
+// The counters and buckets among them have grants that can be settled, once it is known what was used: see [Grant].
+//
 // All but Guava's two count permits and microseconds in whole numbers and lose nothing to rounding; Guava's
 // two follow Guava's arithmetic. [NewAdapter] makes a RRateLimiter one of them. Package limittest tests that
 // a limiter, one of these or your own, keeps its promises.

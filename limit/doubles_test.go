@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/limit"
+	"github.com/goredisson/ratelimiter/limit/limittest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -35,6 +36,29 @@ func (d *double) ask(n int64, spend bool) (limit.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.take(time.Duration(time.Now().UnixNano()), n, spend), nil
+}
+
+// A grantDouble gives back as many permits as it is told to, whatever has come in since.
+type grantDouble struct {
+	l    *double
+	n    int64
+	done bool
+}
+
+func allowGrant(ctx context.Context, l limit.Limiter, n int64) (limit.Result, limittest.Grant, error) {
+	r, err := l.Allow(ctx, n)
+	return r, &grantDouble{l: l.(*double), n: n}, err
+}
+
+func (g *grantDouble) Settle(_ context.Context, actual int64) error {
+	if g.done {
+		return ratelimiter.ErrSettled
+	}
+	g.done = true
+	g.l.mu.Lock()
+	defer g.l.mu.Unlock()
+	g.l.take(time.Duration(time.Now().UnixNano()), actual-g.n, true)
+	return nil
 }
 
 // polled returns a result without an exact wait: the caller asks again after a while.

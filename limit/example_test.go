@@ -29,6 +29,25 @@ func Example() {
 	}
 }
 
+// The tokens of a language model are known when the answer is there.
+func ExampleLocal_AllowGrant() {
+	l, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 1000, Interval: time.Hour}, Burst: 1000})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	_, grant, err := l.AllowGrant(ctx, 600) // as estimated
+	if err != nil || grant == nil {
+		panic(err)
+	}
+	if err := grant.Settle(ctx, 250); err != nil { // as used
+		panic(err)
+	}
+	r, err := l.Peek(ctx, 1)
+	fmt.Println(r.Available, err)
+	// Output: 750 <nil>
+}
+
 // A limiter of this process, whose callers wait.
 func ExampleWait() {
 	l, err := limit.NewLocal(limit.LeakyQueue{

@@ -57,21 +57,42 @@ type fixedWindow struct {
 	start, count      int64
 }
 
+// seen returns s as of now, and whether the clock was put back: then the window begins again and keeps its count.
+func (s fixedWindow) seen(now int64) (next fixedWindow, back bool) {
+	if back = now < s.start; back {
+		s.start = now
+	}
+	if now >= s.start+s.interval || s.count == 0 {
+		s.start, s.count = now, 0
+	}
+	return s, back
+}
+
+func (s *fixedWindow) settle(now, by int64, m mark) {
+	next, _ := s.seen(now)
+	if by > 0 || m.at == next.start {
+		next.count = min(max(0, next.count+by), maxPermits)
+	}
+	*s = next
+}
+
+func (s *fixedWindow) markOf(earliest, _ int64) mark {
+	if s.start > earliest {
+		return mark{}
+	}
+	return mark{at: s.start}
+}
+
 func (s *fixedWindow) take(q demand) decision {
-	next, back := *s, q.now < s.start
-	if back {
-		next.start = q.now // the clock was put back: the window begins again and keeps its count
-	}
-	if q.now >= next.start+s.interval || s.count == 0 {
-		next.start, next.count = q.now, 0
-	}
+	next, back := s.seen(q.now)
 	d := decision{granted: next.count+q.n <= s.permits}
 	if !d.granted {
 		d.wait = next.start + s.interval - q.now
 	} else if q.spend {
 		next.count += q.n
+		d.mark.at = next.start
 	}
-	d.remaining = s.permits - next.count
+	d.remaining = max(0, s.permits-next.count)
 	if next.count > 0 {
 		d.reset = next.start + s.interval - q.now
 	}

@@ -37,9 +37,9 @@ func (a GCRA) parameters() []any        { return a.pace().parameters(a.Burst) }
 func (a GCRA) reserves() bool           { return false }
 func (a GCRA) idle() state              { return &gcra{newArrival(a.pace(), a.Burst)} }
 func (a GCRA) stored(text string) (state, bool) {
-	v, ok := numbers(text, 1, 2)
+	v, ok := numbers(text, 1, 3)
 	s := newArrival(a.pace(), a.Burst)
-	s.us, s.part = v[0], v[1]
+	s.us, s.part, s.owedAt = v[0], v[1], v[2]
 	return &gcra{s}, ok
 }
 func (a GCRA) pace() pace { return onlyPace(a.Rate.pace(a.Burst)) }
@@ -49,6 +49,7 @@ type arrival struct {
 	pace
 	full     int64
 	us, part int64
+	owedAt   int64 // when more than a full bucket was ahead, because a grant was settled; 0 otherwise
 }
 
 func newArrival(p pace, permits int64) arrival {
@@ -60,12 +61,20 @@ func (s arrival) seen(now int64) (next arrival, ahead int64, back bool) {
 	if s.us < now {
 		s.us, s.part = now, 0
 	}
-	// More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
-	back = s.us-now > ceilDiv(s.full+s.flow, s.flow)
-	if back {
+	if s.owedAt > 0 {
+		if back = now < s.owedAt; back {
+			s.us -= s.owedAt - now // what is owed stays the same
+		}
+	} else if back = s.us-now > ceilDiv(s.full+s.flow, s.flow); back {
+		// More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
 		s.us, s.part = now+s.full/s.flow, s.full%s.flow
 	}
-	return s, (s.us-now)*s.flow + s.part, back
+	ahead = (s.us-now)*s.flow + s.part
+	s.owedAt = 0
+	if ahead > s.full+s.flow-1 {
+		s.owedAt = now
+	}
+	return s, ahead, back
 }
 
 func (s *arrival) add(parts int64) {
@@ -76,6 +85,18 @@ func (s *arrival) add(parts int64) {
 
 type gcra struct{ arrival }
 
+func (s *gcra) settle(now, by int64, m mark) {
+	next, ahead, _ := s.seen(now)
+	ahead = min(max(0, ahead+s.parts(now, by, m)), maxExact)
+	next.us, next.part, next.owedAt = now+ahead/s.flow, ahead%s.flow, 0
+	if ahead > s.full+s.flow-1 {
+		next.owedAt = now
+	}
+	s.arrival = next
+}
+
+func (s *gcra) markOf(earliest, n int64) mark { return mark{earliest, n * s.cost} }
+
 func (s *gcra) take(q demand) decision {
 	next, ahead, back := s.seen(q.now)
 	need, room := q.n*s.cost, s.full+s.flow-1-ahead // as in newTokenBucket
@@ -85,6 +106,7 @@ func (s *gcra) take(q demand) decision {
 	} else if q.spend {
 		next.add(need)
 		ahead, room = ahead+need, room-need
+		d.mark = mark{q.now, ahead}
 	}
 	d.remaining = min(max(0, room), s.full) / s.cost
 	d.reset = ceilDiv(ahead, s.flow)

@@ -61,24 +61,47 @@ type intervalBucket struct {
 	begun, left                 int64
 }
 
-func (s *intervalBucket) take(q demand) decision {
-	next, back := *s, q.now < s.begun
-	if back {
-		next.begun = q.now // the clock was put back: the interval begins again
+// seen returns s as of now, and whether the clock was put back: then the interval begins again.
+func (s intervalBucket) seen(now int64) (next intervalBucket, back bool) {
+	if back = now < s.begun; back {
+		s.begun = now
 	}
-	if ends := (q.now - next.begun) / s.interval; ends >= ceilDiv(s.capacity-s.left, s.permits) {
-		next.begun, next.left = q.now, s.capacity
+	if ends := (now - s.begun) / s.interval; ends >= ceilDiv(s.capacity-s.left, s.permits) {
+		s.begun, s.left = now, s.capacity
 	} else {
-		next.begun += ends * s.interval
-		next.left += ends * s.permits
+		s.begun += ends * s.interval
+		s.left += ends * s.permits
 	}
+	return s, back
+}
+
+func (s *intervalBucket) settle(now, by int64, m mark) {
+	next, _ := s.seen(now)
+	if by < 0 {
+		by = -max(0, min(-by, m.owed-times(max(0, now-m.at)/s.interval, s.permits)))
+	}
+	least := max(-maxPermits, s.capacity-times(maxExact/s.interval, s.permits)) // so that it fills in time
+	next.left = max(least, min(s.capacity, next.left-by))
+	*s = next
+}
+
+func (s *intervalBucket) markOf(earliest, n int64) mark {
+	if s.begun > earliest {
+		return mark{}
+	}
+	return mark{s.begun, n}
+}
+
+func (s *intervalBucket) take(q demand) decision {
+	next, back := s.seen(q.now)
 	d := decision{granted: q.n <= next.left}
 	if !d.granted {
 		d.wait = next.until(q.n) - q.now
 	} else if q.spend {
 		next.left -= q.n
+		d.mark = mark{next.begun, s.capacity - next.left}
 	}
-	d.remaining = next.left
+	d.remaining = max(0, next.left)
 	if next.left < s.capacity {
 		d.reset = next.until(s.capacity) - q.now
 	}

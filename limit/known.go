@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Nobody gives permits back to a limiter of this package, so a rejection stays true until the instant that it
-// names, and for requests of more permits until later. As long as it is at most a second old, the process that
-// has got it rejects such requests itself. A rejection becomes untrue only if the key is deleted or the clock of
-// Redis is put forward, and then for that second.
+// A rejection stays true until the instant that it names, and for requests of more permits until later. As long as it is
+// at most a second old, the process that has got it rejects such requests itself. A rejection becomes untrue only if a grant
+// is settled, which this process forgets it for, if the key is deleted or if the clock of Redis is put forward, and then for
+// that second.
 
 const (
 	// knownFor is how long after it was asked for a rejection is known.
@@ -152,6 +152,13 @@ next:
 		}
 	}
 	return list
+}
+
+// forget forgets the rejection of a key.
+func (k *known) forget(key string) {
+	if v, ok := k.slots.Load(key); ok {
+		k.drop(v.(*slot))
+	}
 }
 
 func (k *known) drop(x *slot) {

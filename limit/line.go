@@ -34,6 +34,7 @@ type run struct {
 type flight struct {
 	runs     []run
 	requests int
+	begun    time.Time // when it was first sent
 }
 
 // maxRuns and maxRequests bound a flight, and so the time that its script takes.
@@ -45,7 +46,7 @@ const (
 // add adds r to the run of its equals, and to a new one if there is none. Nobody can tell in which order requests
 // came that wait for one flight, except that turns are given in that order. It reports false if f is full.
 func (f *flight) add(r *request, reserves bool) bool {
-	if f.requests == maxRequests {
+	if f.requests == maxRequests || f.requests > 0 && (r.settlement != nil || f.settlement() != nil) {
 		return false
 	}
 	i := 0
@@ -80,6 +81,9 @@ func (f *flight) reset() {
 	}
 	f.runs, f.requests = f.runs[:0], 0
 }
+
+// settlement returns the settlement that f makes, alone, or nil.
+func (f *flight) settlement() *settlement { return f.runs[0].calls[0].settlement }
 
 // single reports whether f has one request.
 func (f *flight) single() bool { return f.requests == 1 }
@@ -240,12 +244,22 @@ func (s *Shared) batchAll(requests []*request) {
 	}
 }
 
+// settled forgets what is known from before a settlement, and lets those who wait ask again for what it has given back.
+func (s *Shared) settled(x *settlement) {
+	s.config.known.forget(s.keys[0])
+	if x.by < 0 {
+		s.config.queues.look(s.keys[0])
+	}
+}
+
 // fly makes the flight of x. Then its requests have outcomes, or are to be asked again.
 func (s *Shared) fly(ctx context.Context, x *line) {
 	f := &x.flight
 	reply, sent, err := s.send(ctx, f)
 	if err == nil {
-		if answer, ok := reply[2].(string); ok {
+		if change := f.settlement(); change != nil {
+			s.settled(change)
+		} else if answer, ok := reply[2].(string); ok {
 			err = s.decideAgain(f, reply, answer)
 		} else {
 			err = s.decide(f, reply, sent)
@@ -285,6 +299,9 @@ func (s *Shared) land(x *line) {
 func (s *Shared) fill(x *line) bool {
 	c := s.config
 	return c.lines.fill(x, c.algorithm.reserves(), func(r *request) (ok bool) {
+		if r.settlement != nil {
+			return false
+		}
 		r.result, _, ok = c.known.rejected(c, x.key, r.demand)
 		return ok
 	})

@@ -54,18 +54,25 @@ func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (Res
 }
 
 func (l *Local) ask(ctx context.Context, q demand) (Result, error) {
+	d, err := l.decide(ctx, q)
+	return d.result(), err
+}
+
+func (l *Local) decide(ctx context.Context, q demand) (decision, error) {
 	if err := contextError(ctx); err != nil {
-		return Result{}, err
+		return decision{}, err
 	}
 	if err := checkPermits(l.algorithm, q.n); err != nil {
-		return Result{}, err
+		return decision{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// By the monotonic clock, and under the lock, so that no call sees an earlier instant than the last.
-	q.now = l.began.UnixMicro() + time.Since(l.began).Microseconds()
-	return l.state.take(q).result(), nil
+	q.now = l.nowLocked()
+	return l.state.take(q), nil
 }
+
+// nowLocked returns the time by the monotonic clock. Under the lock no call sees an earlier instant than the last.
+func (l *Local) nowLocked() int64 { return l.began.UnixMicro() + time.Since(l.began).Microseconds() }
 
 // atMostMicros returns how long a caller would wait, in µs.
 func atMostMicros(d time.Duration) int64 { return min(max(d, 0), longest).Microseconds() }

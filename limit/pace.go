@@ -50,6 +50,15 @@ func (p pace) most(held, w int64) int64 {
 	return plus(held, whole)
 }
 
+// parts returns the parts that a settlement by that many permits takes, no more than 2^53, or gives back if it is negative:
+// of those that the grant and those before it lacked, no more than have not come in since.
+func (p pace) parts(now, by int64, m mark) int64 {
+	if by >= 0 {
+		return min(times(by, p.cost), 2*maxExact)
+	}
+	return -max(0, min(times(-by, p.cost), m.owed-times(max(0, now-m.at), p.flow)))
+}
+
 // parameters returns those of the scripts that count in parts: the flow, the cost, and the permits in parts.
 func (p pace) parameters(permits int64) []any { return []any{p.flow, p.cost, permits * p.cost} }
 

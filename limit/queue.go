@@ -18,8 +18,8 @@ import (
 // call asks for all in the queue, in their order: what is too little for the head goes to those behind it. So a
 // large request that cannot get through holds up the small ones behind it for two of its waits at most.
 //
-// When the key is deleted or lost, or the clock of Redis is put forward, permits are available earlier than the head
-// was told. Nobody tells the process so. Therefore it looks: it asks for the head once a second.
+// When another process settles a grant to less, the key is deleted or lost, or the clock of Redis is put forward, permits are
+// available earlier than the head was told. Nobody tells the process so. Therefore it looks: it asks for the head once a second.
 
 // lookEvery is how often the limiter is asked for permits that are not due. A wait that ends at most lookSlack later than
 // the next look does without it.
@@ -39,6 +39,7 @@ type waiter struct {
 	overdue   bool      // the deadline has passed while it was
 	ended     bool
 	done      chan struct{} // closed when ended
+	mark      *mark         // of a grant that is to be settled
 	result    Result
 	err       error
 }
@@ -51,6 +52,7 @@ type queue struct {
 	asked   time.Time // when the limiter was last asked about it
 	told    bool      // the head was told that
 	passed  bool      // it was rejected all the same, the last time
+	freed   bool      // permits were given back since the limiter was last asked
 	changed chan struct{}
 }
 
@@ -73,6 +75,16 @@ func (qs *queues) again(key string) {
 	defer qs.mu.Unlock()
 	if q := qs.queues[key]; q != nil {
 		q.due = time.Now()
+		q.tellLocked()
+	}
+}
+
+// look has the limiter asked for the head before it is due, if anybody waits.
+func (qs *queues) look(key string) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.queues[key]; q != nil {
+		q.freed = true
 		q.tellLocked()
 	}
 }
@@ -186,6 +198,7 @@ func (q *queue) run(qs *queues, key string) {
 		pause := q.pauseLocked(now)
 		var asked []*waiter
 		if pause <= 0 {
+			q.freed = false
 			due := !q.due.After(now)
 			for _, w := range q.waiters {
 				if w.n != head.n && !(q.passed && due) || len(asked) == maxRequests {
@@ -211,6 +224,9 @@ func (q *queue) run(qs *queues, key string) {
 
 // pauseLocked returns how long it takes until the limiter is asked for the head.
 func (q *queue) pauseLocked(now time.Time) time.Duration {
+	if q.freed {
+		return 0
+	}
 	c, key := q.limiter.config, q.limiter.keys[0]
 	_, sent, known := c.known.rejected(c, key, q.waiters[0].demand(now))
 	switch {
@@ -231,7 +247,7 @@ func (w *waiter) demand(now time.Time) demand {
 	if !w.deadline.IsZero() {
 		left = w.deadline.Sub(now)
 	}
-	return demand{n: w.n, atMost: atMostMicros(left), spend: true}
+	return demand{n: w.n, atMost: atMostMicros(left), spend: true, mark: w.mark}
 }
 
 // ask asks the limiter for those waiters, the first of whom is the head, and ends the waits of those that were
@@ -307,17 +323,17 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 	}
 }
 
-// wait is waitFor for a shared limiter.
-func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
+// wait is waitFor for a shared limiter without the Hooks. The mark of the grant goes to m, unless that is nil.
+func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (bool, error) {
 	begin := time.Now()
 	left, byContext := timeLeft(ctx, timeout)
 	qs, key := &s.config.queues, s.keys[0]
-	w := &waiter{ctx: ctx, n: n, byContext: byContext, done: make(chan struct{})}
+	w := &waiter{ctx: ctx, n: n, byContext: byContext, mark: m, done: make(chan struct{})}
 	if left < math.MaxInt64 {
 		w.deadline = begin.Add(left)
 	}
 	if left <= 0 || !qs.busy(key) {
-		r, err := s.reserve(ctx, n, left)
+		r, err := s.reserve(ctx, n, left, m)
 		if err != nil {
 			return false, err
 		}

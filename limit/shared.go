@@ -21,10 +21,10 @@ import (
 // reply, and then go as one: they are decided as if one after another. A call whose ctx ends returns at once, and
 // the others go on.
 //
-// Nobody gives permits back, so a rejection stays true until the instant that it names. Until then, but for no
-// longer than a second, the process itself rejects the calls that Redis would reject, with a wait that gets
-// shorter: a key that has no permits left costs Redis about one call a second from each process. If the Redis key
-// is deleted or the clock of Redis is put forward meanwhile, it is noticed within that second. A process knows
+// A rejection stays true until the instant that it names, unless a [Grant] is settled to less, the Redis key is deleted or
+// the clock of Redis is put forward. Until then, but for no longer than a second, the process itself rejects the calls that
+// Redis would reject, with a wait that gets shorter: a key that has no permits left costs Redis about one call a second from
+// each process. What other processes settle is noticed within that second. A process knows
 // such rejections of 4,096 keys of each limiter that NewShared has returned.
 //
 // A call that certainly did not run is sent again, up to four times in all and within five seconds. So is a call
@@ -150,7 +150,7 @@ func (s *Shared) Peek(ctx context.Context, n int64) (Result, error) {
 
 // Reserve implements [Reserver].
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
-	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (Result, error) { return s.reserve(ctx, n, atMost) })
+	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (Result, error) { return s.reserve(ctx, n, atMost, nil) })
 }
 
 // peek is Peek without the Hooks.
@@ -158,9 +158,9 @@ func (s *Shared) peek(ctx context.Context, n int64) (Result, error) {
 	return s.ask(ctx, demand{n: n})
 }
 
-// reserve is Reserve without the Hooks.
-func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
-	q := demand{n: n, spend: true}
+// reserve is Reserve without the Hooks. The mark of a grant goes to m, unless that is nil.
+func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration, m *mark) (Result, error) {
+	q := demand{n: n, spend: true, mark: m}
 	if s.config.algorithm.reserves() {
 		q.atMost = atMostMicros(atMost)
 	}

@@ -66,19 +66,41 @@ type slidingCounter struct {
 	start, current, previous int64
 }
 
-func (s *slidingCounter) take(q demand) decision {
-	next, back := *s, q.now < s.start
+// seen returns s as of now, and whether the clock was put back: then the window begins again and keeps its counts.
+func (s slidingCounter) seen(now int64) (next slidingCounter, back bool) {
+	back = now < s.start
 	if s.current == 0 && s.previous == 0 || back {
-		// It is unused, or the clock was put back and the window begins again and keeps its counts.
-		next.start = q.now
+		s.start = now
 	}
-	switch (q.now - next.start) / s.interval {
+	switch (now - s.start) / s.interval {
 	case 0:
 	case 1:
-		next.start, next.current, next.previous = next.start+s.interval, 0, s.current
+		s.start, s.current, s.previous = s.start+s.interval, 0, s.current
 	default:
-		next.start, next.current, next.previous = q.now, 0, 0
+		s.start, s.current, s.previous = now, 0, 0
 	}
+	return s, back
+}
+
+func (s *slidingCounter) settle(now, by int64, m mark) {
+	next, _ := s.seen(now)
+	if by > 0 || m.at == next.start {
+		next.current = min(max(0, next.current+by), maxPermits)
+	} else if m.at == next.start-s.interval {
+		next.previous = max(0, next.previous+by)
+	}
+	*s = next
+}
+
+func (s *slidingCounter) markOf(earliest, _ int64) mark {
+	if s.start > earliest {
+		return mark{}
+	}
+	return mark{at: s.start}
+}
+
+func (s *slidingCounter) take(q demand) decision {
+	next, back := s.seen(q.now)
 	share, _ := mulDiv(next.previous, next.start+s.interval-q.now, s.interval)
 	left := s.permits - next.current - share
 	d := decision{granted: q.n <= left}
@@ -87,6 +109,7 @@ func (s *slidingCounter) take(q demand) decision {
 	} else if q.spend {
 		next.current += q.n
 		left -= q.n
+		d.mark.at = next.start
 	}
 	d.remaining = max(0, left)
 	switch {

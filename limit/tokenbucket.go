@@ -61,14 +61,28 @@ func newTokenBucket(p pace, capacity, debt int64) *tokenBucket {
 	return &tokenBucket{pace: p, full: full, debt: debt * p.cost, level: full}
 }
 
-func (s *tokenBucket) take(q demand) decision {
-	next, back := *s, q.now < s.at
-	if passed := q.now - s.at; passed >= ceilDiv(s.full-s.level, s.flow) {
-		next.level = s.full
+// seen returns s as of now, and whether the clock was put back.
+func (s tokenBucket) seen(now int64) (next tokenBucket, back bool) {
+	back = now < s.at
+	if passed := now - s.at; passed >= ceilDiv(s.full-s.level, s.flow) {
+		s.level = s.full
 	} else if !back {
-		next.level += passed * s.flow
+		s.level += passed * s.flow
 	}
-	next.at = q.now
+	s.at = now
+	return s, back
+}
+
+func (s *tokenBucket) settle(now, by int64, m mark) {
+	next, _ := s.seen(now)
+	next.level = max(-maxExact, min(s.full, next.level-s.parts(now, by, m)))
+	*s = next
+}
+
+func (s *tokenBucket) markOf(earliest, n int64) mark { return mark{earliest, n * s.cost} }
+
+func (s *tokenBucket) take(q demand) decision {
+	next, back := s.seen(q.now)
 	need := q.n * s.cost
 	least := max(0, need-s.debt) // a call may go into debt only while nothing is owed
 	d := decision{granted: next.level >= least}
@@ -76,6 +90,7 @@ func (s *tokenBucket) take(q demand) decision {
 		d.wait = ceilDiv(least-next.level, s.flow)
 	} else if q.spend {
 		next.level -= need
+		d.mark = mark{q.now, s.full - next.level}
 	}
 	if next.level >= 0 {
 		d.remaining = (min(next.level, s.full-s.flow+1) + s.debt) / s.cost

@@ -26,15 +26,15 @@ const leastWait = time.Millisecond
 // behind it. So a large call holds up a small one for two of the waits that it is told at most, each of which is
 // no longer than an unused limiter takes to be full. Allow and Reserve do not stand in the queue.
 //
-// Permits are available earlier than the first caller was told if the key is deleted, Redis has lost its data, or its
-// clock is put forward. So while somebody waits for a Shared for longer than a second, the process asks Redis about the
+// Permits are available earlier than the first caller was told if a [Grant] is settled to less, the key is deleted, Redis has
+// lost its data, or its clock is put forward. So while somebody waits for a Shared for longer than a second, the process asks Redis about the
 // key once a second, and those who wait are served in their order as soon as it notices. The same is true of a turn
 // that was granted in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]): when the limiter has forgotten it, the
 // process reserves an earlier one. That Redis does not reply to such a question ends no wait.
 //
 // The callers that wait for a [Local], or for a Limiter of another package, form no queue: the first to ask when
-// permits are available gets them, so that small calls can keep a large one waiting. Each of those that wait for a
-// Limiter of another package asks it once a second at least. An [Adapter] has the queue of
+// permits are available gets them, so that small calls can keep a large one waiting. Each of them asks once a second at
+// least. An [Adapter] has the queue of
 // its ratelimiter.Client. It knows how long a wait takes at least when it begins, and learns nothing more of it
 // until it ends.
 func Wait(ctx context.Context, l Limiter, n int64) error {
@@ -57,11 +57,7 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		return a.waitInQueue(ctx, n, timeout)
 	}
 	if s, ok := l.(*Shared); ok {
-		r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (Result, error) {
-			granted, err := s.wait(ctx, n, timeout)
-			return Result{Granted: granted}, err
-		})
-		return r.Granted, err
+		return s.waitFor(ctx, n, timeout, nil)
 	}
 	reserver := asReserver(l)
 	begin := time.Now()
@@ -98,13 +94,22 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		if due > left {
 			return tooLate(byContext)
 		}
-		if _, local := l.(*Local); !local {
-			pause = min(pause, lookEvery) // the permits may be available earlier
-		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep(ctx, min(pause, lookEvery)); err != nil { // the permits may be available earlier
 			return false, err
 		}
 	}
+}
+
+// waitFor is waitFor for a shared limiter. The mark of the grant goes to m, unless that is nil.
+func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m *mark) (bool, error) {
+	r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (Result, error) {
+		if ctx == nil {
+			return Result{}, contextError(ctx)
+		}
+		granted, err := s.wait(ctx, n, timeout, m)
+		return Result{Granted: granted}, err
+	})
+	return r.Granted, err
 }
 
 // timeLeft returns the shorter of timeout and the time until the deadline of ctx, and whether it is the latter.

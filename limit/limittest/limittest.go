@@ -59,6 +59,9 @@ type Key struct {
 	// LoseReply makes Redis run the next call of a limiter and the reply get lost. If it is nil, LostReply is
 	// skipped.
 	LoseReply func()
+	// AllowGrant is Allow of l with a Grant that can be settled, which is not used if the permits were not granted. If it
+	// is nil, it is the method of that name that the limiters of package limit have; others skip Settle.
+	AllowGrant func(ctx context.Context, l limit.Limiter, n int64) (limit.Result, Grant, error)
 }
 
 // ErrSkipped is returned by a check that needs a function which the Key does not have.
@@ -88,6 +91,7 @@ func Checks() []Check {
 		{"ClockSteps", checkClock},
 		{"Deadlines", checkDeadlines},
 		{"LostReply", checkLostReply},
+		{"Settle", checkSettle},
 	}
 }
 

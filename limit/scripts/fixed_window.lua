@@ -4,7 +4,8 @@
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing
+--           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
+--           below 0; mark: us at which the window of the grant began; owed: not used
 -- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits of a window
@@ -28,14 +29,14 @@ local start, used, back = now, 0, false
 if state ~= '' then
   start, used = string.match(state, '^(%d+) (%d+)$')
   start, used = tonumber(start), tonumber(used)
-  if not start or start > 9007199254740992 or used > permits then
+  if not start or start > 9007199254740992 or used > 4294967295 then
     return {-2}
   end
   back = now < start
   if back then
     start = now
   end
-  if now >= start + interval then
+  if now >= start + interval or used == 0 then
     start, used = now, 0
   end
 end
@@ -45,6 +46,12 @@ if n then
   took = used + n <= permits and 1 or 0
   reply[3] = took
   used = used + took * n
+elseif string.byte(ARGV[1]) == 61 then
+  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
+  if tonumber(by) > 0 or tonumber(mark) == start then
+    used = math.min(math.max(0, used + by), 4294967295)
+  end
+  took, reply[3] = 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor((permits - used) / n)

@@ -2,11 +2,13 @@
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
--- KEYS[1]   string: that instant, the theoretical arrival time: us, and the parts below a us if any;
+-- KEYS[1]   string: that instant, the theoretical arrival time: us, and the parts below a us if any; and if more than
+--           a full bucket is ahead, us when that was written;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing
+--           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
+--           below 0; mark: us of the grant; owed: parts that were ahead after it
 -- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   parts that flow in each us
@@ -29,18 +31,26 @@ end
 local flow, cost, full = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local ahead, back = 0, false
 if state ~= '' then
-  local us, part = string.match(state, '^(%d+) ?(%d*)$')
-  us, part = tonumber(us), tonumber(part) or 0
-  if not us or us > 9007199254740992 or part >= flow then
+  local us, part, owed_at = string.match(state, '^(%d+) ?(%d*) ?(%d*)$')
+  us, part, owed_at = tonumber(us), tonumber(part) or 0, tonumber(owed_at)
+  if not us or us > 9007199254740992 or part >= flow
+    or owed_at and not (owed_at <= us and (us - owed_at) * flow <= 4503599627370496) then
     return {-2}
   end
   if us >= now then
     ahead = (us - now) * flow + part
   end
-  -- More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
-  back = us - now > math.ceil((full + flow) / flow)
-  if back then
-    ahead = full
+  if owed_at then
+    back = now < owed_at
+    if back then
+      ahead = (us - owed_at) * flow + part -- what is owed stays the same
+    end
+  else
+    -- More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
+    back = us - now > math.ceil((full + flow) / flow)
+    if back then
+      ahead = full
+    end
   end
 end
 
@@ -51,6 +61,14 @@ if n then
   took = ahead + n * cost <= most and 1 or 0
   reply[3] = took
   ahead = ahead + took * n * cost
+elseif string.byte(ARGV[1]) == 61 then
+  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
+  by = by * cost
+  if by < 0 then
+    -- No more than has not come in since.
+    by = -math.max(0, math.min(-by, owed - math.max(0, now - mark) * flow))
+  end
+  ahead, took, reply[3] = math.min(math.max(0, ahead + by), 4503599627370496), 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor((most - ahead) / (n * cost))
@@ -64,7 +82,10 @@ end
 if id ~= '' and (took > 0 or back) then
   --#use remember
   local us, part = now + math.floor(ahead / flow), ahead % flow
-  redis.call('SET', KEYS[1], part > 0 and string.format('%d %d%s', us, part, grants) or string.format('%d%s', us, grants),
-    'PX', string.format('%d', ahead / flow / 1000 + 60001))
+  local text = part > 0 and string.format('%d %d', us, part) or string.format('%d', us)
+  if ahead > most then
+    text = string.format('%d %d %d', us, part, now)
+  end
+  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', ahead / flow / 1000 + 60001))
 end
 return reply

@@ -6,7 +6,8 @@
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing
+--           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
+--           below 0; mark: us at which the interval of the grant began; owed: permits that the bucket lacked after it
 -- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits that an interval brings
@@ -29,9 +30,9 @@ end
 local permits, interval, capacity = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local begun, left, back = now, capacity, false
 if state ~= '' then
-  begun, left = string.match(state, '^(%d+) (%d+)$')
+  begun, left = string.match(state, '^(%d+) (%-?%d+)$')
   begun, left = tonumber(begun), tonumber(left)
-  if not begun or begun > 9007199254740992 or left > capacity then
+  if not begun or begun > 9007199254740992 or left > capacity or left < -4294967295 then
     return {-2}
   end
   back = now < begun
@@ -51,6 +52,15 @@ if n then
   took = n <= left and 1 or 0
   reply[3] = took
   left = left - took * n
+elseif string.byte(ARGV[1]) == 61 then
+  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
+  by = tonumber(by)
+  if by < 0 then
+    -- No more than has not come back since.
+    by = -math.max(0, math.min(-by, owed - math.floor(math.max(0, now - mark) / interval) * permits))
+  end
+  local least = math.max(-4294967295, capacity - math.floor(4503599627370496 / interval) * permits)
+  left, took, reply[3] = math.max(least, math.min(capacity, left - by)), 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor(left / n)

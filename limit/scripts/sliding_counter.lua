@@ -4,7 +4,8 @@
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing
+--           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
+--           below 0; mark: us at which the window of the grant began; owed: not used
 -- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits of a window
@@ -28,11 +29,11 @@ local start, current, previous, back = now, 0, 0, false
 if state ~= '' then
   start, current, previous = string.match(state, '^(%d+) (%d+) (%d+)$')
   start, current, previous = tonumber(start), tonumber(current), tonumber(previous)
-  if not start or start > 9007199254740992 or current > permits or previous > permits then
+  if not start or start > 9007199254740992 or current > 4294967295 or previous > 4294967295 then
     return {-2}
   end
   back = now < start
-  if back then
+  if back or current + previous == 0 then
     start = now
   end
   local windows = math.floor((now - start) / interval)
@@ -72,6 +73,14 @@ if n then
   took = n <= left and 1 or 0
   reply[3] = took
   current, left = current + took * n, left - took * n
+elseif string.byte(ARGV[1]) == 61 then
+  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
+  if tonumber(by) > 0 or tonumber(mark) == start then
+    current = math.min(math.max(0, current + by), 4294967295)
+  elseif tonumber(mark) == start - interval then
+    previous = math.max(0, previous + by)
+  end
+  took, reply[3] = 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor(left / n)

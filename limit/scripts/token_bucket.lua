@@ -6,7 +6,8 @@
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing
+--           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
+--           below 0; mark: us of the grant; owed: parts that the bucket lacked after it
 -- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   parts that flow in each us
@@ -31,9 +32,9 @@ local flow, cost = tonumber(ARGV[3]), tonumber(ARGV[4])
 local full = ARGV[5] + flow - 1
 local at, level, back = now, full, false
 if state ~= '' then
-  at, level = string.match(state, '^(%d+) (%d+)$')
+  at, level = string.match(state, '^(%d+) (%-?%d+)$')
   at, level = tonumber(at), tonumber(level)
-  if not at or at > 9007199254740992 or level > full then
+  if not at or at > 9007199254740992 or level > full or level < -4503599627370496 then
     return {-2}
   end
   back = now < at
@@ -49,6 +50,14 @@ if n then
   took = n * cost <= level and 1 or 0
   reply[3] = took
   level = level - took * n * cost
+elseif string.byte(ARGV[1]) == 61 then
+  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
+  by = by * cost
+  if by < 0 then
+    -- No more than has not come in since.
+    by = -math.max(0, math.min(-by, owed - math.max(0, now - mark) * flow))
+  end
+  level, took, reply[3] = math.max(-4503599627370496, math.min(full, level - by)), 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor(level / (n * cost))

@@ -1,0 +1,209 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+)
+
+// ErrCannotSettle is returned by AllowGrant and WaitGrant of a limiter whose grants cannot be settled, before anything is
+// taken. One that grants in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]) has told later callers their turns
+// already, which no settlement can move. In a [SlidingLog] each grant has the sum of all before it, so that a change of one
+// would be a change of all later ones; a ratelimiter.RateLimiter is a log whose grants can be settled.
+var ErrCannotSettle = errors.New("limit: grants of this algorithm cannot be settled")
+
+// A Grant is permits that one call was granted, and that it may settle: for work whose cost is known only when it is
+// done, such as the tokens of a language model. It is safe for concurrent use. A Grant that is never settled stays what
+// was granted.
+type Grant struct {
+	limiter interface {
+		settle(context.Context, *settlement) error
+	}
+	label      func() string
+	permits    int64
+	settlement settlement
+
+	mu     sync.Mutex
+	actual int64 // what it is settled to, or may have been; -1 for nothing yet
+	busy   bool  // a call is on its way
+	done   bool
+}
+
+// A mark tells what a limiter was right after a grant, so that it can be told later how much of the grant has come back by
+// itself: the bucket's instant and what it lacked then, or the start of the window.
+type mark struct{ at, owed int64 }
+
+// A settlement is a change of a grant.
+type settlement struct {
+	by   int64 // permits to take, or to give back if it is negative
+	mark mark
+	// Of a call that may have run. Only the flight of the settlement uses them.
+	id    string
+	begun time.Time
+}
+
+// String returns the argument of the script for s.
+func (s *settlement) String() string {
+	text := strconv.AppendInt([]byte("="), s.by, 10)
+	text = strconv.AppendInt(append(text, ' '), s.mark.at, 10)
+	return string(strconv.AppendInt(append(text, ' '), s.mark.owed, 10))
+}
+
+// A settler is the state of a limiter whose grants can be settled.
+type settler interface {
+	state
+	// settle takes that many permits more, whatever is left, or gives back those that have not come back by themselves.
+	settle(now, by int64, m mark)
+	// markOf returns the mark of a grant of n permits at an instant that is not known, but not before earliest, after
+	// which the state is s. It has too little come back rather than too much.
+	markOf(earliest, n int64) mark
+}
+
+func checkSettles(a Algorithm) error {
+	if _, ok := a.idle().(settler); !ok {
+		return fmt.Errorf("%w: %T", ErrCannotSettle, a)
+	}
+	return nil
+}
+
+// AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
+// errors, and [ErrCannotSettle].
+func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
+	if err := checkSettles(s.config.algorithm); err != nil {
+		return Result{}, nil, err
+	}
+	var m mark
+	r, err := s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (Result, error) {
+		return s.ask(ctx, demand{n: n, spend: true, mark: &m})
+	})
+	if err != nil || !r.Granted {
+		return r, nil, err
+	}
+	return r, &Grant{limiter: s, label: s.label, permits: n, actual: -1, settlement: settlement{mark: m}}, nil
+}
+
+// WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
+func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
+	if err := checkSettles(s.config.algorithm); err != nil {
+		return nil, err
+	}
+	var m mark
+	if _, err := s.waitFor(ctx, n, math.MaxInt64, &m); err != nil {
+		return nil, err
+	}
+	return &Grant{limiter: s, label: s.label, permits: n, actual: -1, settlement: settlement{mark: m}}, nil
+}
+
+// AllowGrant is as that of a [Shared].
+func (l *Local) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
+	if err := checkSettles(l.algorithm); err != nil {
+		return Result{}, nil, err
+	}
+	d, err := l.decide(ctx, demand{n: n, spend: true})
+	if err != nil || !d.granted {
+		return d.result(), nil, err
+	}
+	return d.result(), &Grant{limiter: l, label: l.label, permits: n, actual: -1, settlement: settlement{mark: d.mark}}, nil
+}
+
+// WaitGrant is as that of a [Shared].
+func (l *Local) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
+	granter := &localGranter{Local: l}
+	if err := Wait(ctx, granter, n); err != nil {
+		return nil, err
+	}
+	return granter.grant, nil
+}
+
+// A localGranter is a Local that keeps the grant of the one call that gets it.
+type localGranter struct {
+	*Local
+	grant *Grant
+}
+
+func (l *localGranter) Allow(ctx context.Context, n int64) (r Result, err error) {
+	r, l.grant, err = l.AllowGrant(ctx, n)
+	return r, err
+}
+
+// Reserve is what Wait calls of a limiter that grants in advance.
+func (l *localGranter) Reserve(ctx context.Context, n int64, _ time.Duration) (Result, error) {
+	return l.Allow(ctx, n)
+}
+
+func (l *Local) label() string { return signature(l.algorithm) }
+
+func (l *Local) settle(_ context.Context, s *settlement) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.(settler).settle(l.nowLocked(), s.by, s.mark)
+	return nil
+}
+
+func (s *Shared) settle(ctx context.Context, x *settlement) error {
+	_, err := s.batch(ctx, demand{spend: true, settlement: x})
+	return err
+}
+
+// Permits returns how many permits were granted.
+func (g *Grant) Permits() int64 { return g.permits }
+
+// Cancel gives the permits back, as if they had not been granted. It is Settle(ctx, 0).
+func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
+
+// Settle makes the grant one of the permits that were used.
+//
+// Less than was granted gives the rest back, but no more than has not come back by itself: of a window nothing once it has
+// ended, and of a bucket nothing of what has come in for the grant since, where permits come in for grants in their order.
+// So nobody is granted more than if the grant had been that of fewer permits. Callers of this process that wait are served
+// at once, and those of other processes within a second.
+//
+// More is taken at the instant of Settle, in the window or from the bucket of that instant, whatever is left. The limiter may
+// owe permits then, and grants none until they have come in. What a window owes beyond its permits ends with it, except that
+// the next window of a [SlidingCounter] counts it as it counts every permit; a bucket owes until all has come in. A
+// window or an [IntervalBucket] owes up to 2^32-1 permits, and the others as many as they count exactly. Bound does not
+// include what Settle takes.
+//
+// A reply that is lost does not settle a grant twice. The errors are ratelimiter.ErrInvalidArgument if actual is not in
+// 0..2^32-1, ratelimiter.ErrSettled, ctx.Err(), ratelimiter.ErrUnavailable, and those from Redis. After any of the last three
+// the grant may have been settled or not: the same call may be made again, and makes sure of it, or returns
+// ErrUnavailable if Redis can no longer tell; see [Shared]. One with another number returns ErrSettled.
+func (g *Grant) Settle(ctx context.Context, actual int64) error {
+	if g == nil || g.limiter == nil {
+		return invalid("the Grant is not one that AllowGrant or WaitGrant returned")
+	}
+	if err := contextError(ctx); err != nil {
+		return err
+	}
+	if actual < 0 || actual > maxPermits {
+		return invalid("settled %d permits of %s, which is not in 0..%d", actual, g.label(), int64(maxPermits))
+	}
+	if !g.begin(actual) {
+		return ratelimiter.ErrSettled
+	}
+	var err error
+	if actual != g.permits {
+		err = g.limiter.settle(ctx, &g.settlement)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy, g.done = false, err == nil
+	return err
+}
+
+// begin reports whether the grant may be settled to actual now.
+func (g *Grant) begin(actual int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.busy || g.done || g.actual >= 0 && g.actual != actual {
+		return false
+	}
+	g.actual, g.busy, g.settlement.by = actual, true, actual-g.permits
+	return true
+}

@@ -1,0 +1,312 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// granter is what both forms of a limiter have in common.
+type granter interface {
+	Limiter
+	AllowGrant(ctx context.Context, n int64) (Result, *Grant, error)
+	WaitGrant(ctx context.Context, n int64) (*Grant, error)
+}
+
+func grantOf(t *testing.T, l granter, n int64) *Grant {
+	t.Helper()
+	r, g, err := l.AllowGrant(t.Context(), n)
+	require.NoError(t, err)
+	require.True(t, r.Granted)
+	require.Equal(t, n, g.Permits())
+	return g
+}
+
+// TestSettle checks what is left after a grant was settled, at once and later, with permits that were taken in between.
+func TestSettle(t *testing.T) {
+	window, counter := FixedWindow{per(10, time.Second)}, SlidingCounter{per(10, time.Second)}
+	step, bucket := IntervalBucket{per(3, time.Second), 8}, TokenBucket{per(2, time.Second), 10}
+	debt := DebtBucket{per(2, time.Second), 4, 6}
+	for _, c := range []struct {
+		a                    Algorithm
+		grant                int64
+		wait                 time.Duration
+		others, actual, left int64
+		owed                 time.Duration // until a permit is granted
+	}{
+		{window, 5, 0, 3, 2, 5, 0},
+		{window, 5, 900 * time.Millisecond, 3, 0, 7, 0},
+		{window, 5, time.Second, 3, 0, 7, 0}, // the window has ended
+		{window, 5, time.Second, 3, 8, 4, 0}, // the next one pays
+		{window, 5, 0, 3, 7, 0, time.Second},
+		{window, 5, 0, 3, 1 << 30, 0, time.Second},
+		{counter, 8, 0, 1, 5, 4, 0},
+		{counter, 8, 1500 * time.Millisecond, 3, 2, 6, 0}, // of the previous window a half counts
+		{counter, 8, 2 * time.Second, 3, 0, 7, 0},
+		{counter, 8, 0, 1, 19, 0, 1500*time.Millisecond + time.Microsecond},
+		{step, 6, 0, 1, 2, 5, 0},
+		{step, 6, time.Second, 5, 0, 3, 0}, // three have come back by themselves
+		{step, 6, 2 * time.Second, 8, 0, 0, time.Second},
+		{step, 6, 0, 2, 12, 0, 3 * time.Second},
+		{bucket, 10, time.Second, 2, 0, 8, 0},
+		{bucket, 10, 5 * time.Second, 10, 0, 0, 500 * time.Millisecond},
+		{bucket, 10, time.Second, 2, 13, 0, 2 * time.Second},
+		{bucket, 10, time.Minute, 10, 20, 0, 5500 * time.Millisecond},
+		{debt, 10, 0, 0, 1, 9, 0},
+		{debt, 10, 0, 0, 12, 0, 4 * time.Second},
+		{GCRA(bucket), 10, time.Second, 2, 0, 8, 0},
+		{GCRA(bucket), 10, 5 * time.Second, 10, 0, 0, 500 * time.Millisecond},
+		{GCRA(bucket), 10, time.Minute, 10, 20, 0, 5500 * time.Millisecond},
+	} {
+		name := fmt.Sprintf("%T of %d, after %v and %d, to %d", c.a, c.grant, c.wait, c.others, c.actual)
+		steps := func(t *testing.T, l granter) {
+			g := grantOf(t, l, c.grant)
+			time.Sleep(c.wait)
+			if c.others > 0 {
+				grantOf(t, l, c.others)
+			}
+			require.NoError(t, g.Settle(t.Context(), c.actual))
+			require.ErrorIs(t, g.Settle(t.Context(), c.actual), ratelimiter.ErrSettled)
+			require.ErrorIs(t, g.Cancel(t.Context()), ratelimiter.ErrSettled)
+			r, err := l.Allow(t.Context(), max(1, c.left))
+			require.NoError(t, err)
+			require.Equal(t, c.left > 0, r.Granted)
+			require.Zero(t, r.Available)
+			require.Equal(t, c.owed, r.Wait*time.Duration(1-min(c.left, 1)))
+		}
+		t.Run("shared "+name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) { steps(t, shared(t, rdb, c.a)) })
+		})
+		t.Run("local "+name, func(t *testing.T) {
+			redistest.NoServer(t)
+			synctest.Test(t, func(t *testing.T) {
+				l, err := NewLocal(c.a)
+				require.NoError(t, err)
+				steps(t, l)
+			})
+		})
+	}
+}
+
+// TestWhatCannotBeSettled checks the errors of calls that make no sense, which take nothing.
+func TestWhatCannotBeSettled(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx, s := t.Context(), &saboteur{}
+		rdb.AddHook(s)
+		for kind, a := range every() {
+			local, err := NewLocal(a)
+			require.NoError(t, err)
+			for _, l := range []granter{shared(t, rdb, a), local} {
+				if kind == "sliding log" || a.reserves() {
+					_, _, err := l.AllowGrant(ctx, 1)
+					require.ErrorIs(t, err, ErrCannotSettle, kind)
+					_, err = l.WaitGrant(ctx, 1)
+					require.ErrorIs(t, err, ErrCannotSettle, kind)
+					continue
+				}
+				_, g, err := l.AllowGrant(ctx, a.Largest()+1)
+				require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
+				require.ErrorIs(t, g.Cancel(ctx), ratelimiter.ErrInvalidArgument, "nil")
+				require.ErrorIs(t, new(Grant).Cancel(ctx), ratelimiter.ErrInvalidArgument)
+				//lint:ignore SA1012 that is the error
+				_, err = l.WaitGrant(nil, 1) //nolint:staticcheck
+				require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+				g = grantOf(t, l, 2)
+				sent := s.sent
+				for _, actual := range []int64{-1, maxPermits + 1} {
+					require.ErrorIs(t, g.Settle(ctx, actual), ratelimiter.ErrInvalidArgument)
+				}
+				gone, cancel := context.WithCancel(ctx)
+				cancel()
+				require.Equal(t, context.Canceled, g.Settle(gone, 1))
+				require.NoError(t, g.Settle(ctx, 2), "as granted")
+				require.ErrorIs(t, g.Cancel(ctx), ratelimiter.ErrSettled)
+				require.Equal(t, sent, s.sent)
+			}
+		}
+	})
+}
+
+// TestWaitersGetWhatIsGivenBack checks that callers who wait are served when a grant is settled to less: those of the
+// process at once, and those of another one within a second.
+func TestWaitersGetWhatIsGivenBack(t *testing.T) {
+	for kind, c := range map[string]struct {
+		other bool
+		late  time.Duration
+	}{"same process": {false, 0}, "another process": {true, time.Second}} {
+		t.Run(kind, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				l := shared(t, rdb, FixedWindow{per(10, time.Hour)})
+				waits := l
+				if c.other {
+					waits = twin(t, l, redistest.Peer(t, rdb))
+				}
+				g := grantOf(t, l, 10)
+				begin := time.Now()
+				var got *Grant
+				var all sync.WaitGroup
+				all.Go(func() {
+					var err error
+					if got, err = waits.WaitGrant(t.Context(), 4); err != nil {
+						panic(err)
+					}
+				})
+				time.Sleep(5500 * time.Millisecond)
+				require.NoError(t, g.Settle(t.Context(), 6))
+				all.Wait()
+				require.LessOrEqual(t, time.Since(begin), 5500*time.Millisecond+c.late)
+				require.NoError(t, got.Cancel(t.Context()))
+				r, err := l.Allow(t.Context(), 4)
+				require.NoError(t, err)
+				require.True(t, r.Granted)
+			})
+		})
+	}
+}
+
+// TestSettleIsLost checks that a settlement is made once whatever becomes of its calls, and what the same one returns when
+// it is made again.
+func TestSettleIsLost(t *testing.T) {
+	again := func(t *testing.T, g *Grant, _ *Shared) error { return g.Cancel(t.Context()) }
+	busy := func(t *testing.T, g *Grant, l *Shared) error {
+		grantOf(t, l, 1)
+		return g.Cancel(t.Context())
+	}
+	for name, c := range map[string]struct {
+		lost, unsent int // calls whose reply, or which themselves, are lost
+		opts         []Option
+		fails        bool // Cancel returns ErrUnavailable
+		then         func(t *testing.T, g *Grant, l *Shared) error
+		want         error
+		left         int64
+	}{
+		"a reply":                          {lost: 1, then: again, want: ratelimiter.ErrSettled, left: 10},
+		"three replies":                    {lost: 3, then: again, want: ratelimiter.ErrSettled, left: 10},
+		"all replies":                      {lost: 4, fails: true, then: again, left: 10},
+		"all calls":                        {unsent: 4, fails: true, then: again, left: 10},
+		"a call":                           {unsent: 1, then: again, want: ratelimiter.ErrSettled, left: 10},
+		"all replies, others granted":      {lost: 4, fails: true, then: busy, want: ratelimiter.ErrUnavailable, left: 9},
+		"a reply that is not remembered":   {lost: 1, fails: true, opts: []Option{WithoutReplay()}, then: again, want: ratelimiter.ErrUnavailable, left: 10},
+		"all replies, then another number": {lost: 4, fails: true, left: 10, want: ratelimiter.ErrSettled, then: func(t *testing.T, g *Grant, _ *Shared) error { return g.Settle(t.Context(), 1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				l := shared(t, rdb, FixedWindow{per(10, time.Hour)})
+				l = twin(t, l, rdb, c.opts...)
+				g := grantOf(t, l, 6)
+				s := &saboteur{left: c.lost + c.unsent, run: c.lost > 0, err: io.EOF}
+				rdb.AddHook(s)
+				err := g.Cancel(t.Context())
+				if c.fails {
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+				} else {
+					require.NoError(t, err)
+				}
+				require.ErrorIs(t, c.then(t, g, l), c.want)
+				r, err := l.Peek(t.Context(), 1)
+				require.NoError(t, err)
+				require.Equal(t, c.left, r.Available)
+			})
+		})
+	}
+}
+
+// TestGrantWhoseReplyWasLost checks that such a grant can be settled, too, and gives back no more than it took.
+func TestGrantWhoseReplyWasLost(t *testing.T) {
+	for kind, a := range every() {
+		if checkSettles(a) != nil {
+			continue
+		}
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l := shared(t, rdb, a)
+			grantOf(t, l, 1)
+			time.Sleep(time.Millisecond)
+			before, err := l.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			rdb.AddHook(&saboteur{left: 2, run: true, err: io.EOF})
+			g := grantOf(t, l, 3)
+			require.NoError(t, g.Cancel(t.Context()))
+			after, err := l.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			require.LessOrEqual(t, after.Available, before.Available, kind)
+			require.GreaterOrEqual(t, after.Available, before.Available-1, "%s: what may have come in meanwhile", kind)
+		})
+	}
+}
+
+// TestSettleOnARealServer checks what is spent when one reply in ten is lost to processes that settle what they are granted.
+func TestSettleOnARealServer(t *testing.T) {
+	redistest.NeedReal(t)
+	const clients, calls, most = 4, 60, 20
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr())
+	var scripts atomic.Int64
+	proxy.Judge(func(words []string) redistest.Fault {
+		if strings.HasPrefix(strings.ToLower(words[0]), "eval") && scripts.Add(1)%10 == 0 {
+			return redistest.Fault{Lose: redistest.LoseReply}
+		}
+		return redistest.Fault{}
+	})
+	for kind, a := range map[string]Algorithm{
+		"fixed window": FixedWindow{per(1_000_000, 24*time.Hour)}, "sliding counter": SlidingCounter{per(1_000_000, 24*time.Hour)},
+		"interval bucket": IntervalBucket{per(1, time.Hour), 1_000_000}, "token bucket": TokenBucket{per(1, time.Hour), 1_000_000},
+		"debt bucket": DebtBucket{per(1, time.Hour), 500_000, 500_000}, "gcra": GCRA{per(1, time.Hour), 1_000_000},
+	} {
+		name := redistest.Key(t)
+		var least, unknown atomic.Int64 // permits that were certainly used, and that may have been in addition
+		var all sync.WaitGroup
+		for range clients {
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
+			t.Cleanup(func() { rdb.Close() })
+			l, err := NewShared(rdb, name, a)
+			require.NoError(t, err)
+			for range 2 {
+				all.Go(func() {
+					for range calls {
+						n, actual := 1+rand.Int64N(most), rand.Int64N(2*most)
+						r, g, err := l.AllowGrant(context.Background(), n)
+						if errors.Is(err, ratelimiter.ErrUnavailable) {
+							unknown.Add(n)
+							continue
+						}
+						if err != nil || !r.Granted {
+							panic(fmt.Sprint(r, err))
+						}
+						switch err := g.Settle(context.Background(), actual); {
+						case err == nil:
+							least.Add(actual)
+						case errors.Is(err, ratelimiter.ErrUnavailable):
+							least.Add(min(n, actual))
+							unknown.Add(max(n, actual) - min(n, actual))
+						default:
+							panic(err)
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		l, err := NewShared(server.Client(t), name, a)
+		require.NoError(t, err)
+		r, err := l.Peek(t.Context(), 1)
+		require.NoError(t, err)
+		spent := a.Largest() - r.Available
+		t.Logf("%s: %d spent, %d certainly, %d perhaps; %d replies lost", kind, spent, least.Load(), unknown.Load(), proxy.Counts().LostReplies)
+		// What a lost reply was granted is given back but for what may have come in meanwhile: less than a permit here.
+		require.GreaterOrEqual(t, spent, least.Load(), kind)
+		require.LessOrEqual(t, spent, least.Load()+unknown.Load()+clients*2*calls, kind)
+	}
+}
