@@ -91,6 +91,8 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 	switch kind {
 	case "fixed window":
 		return FixedWindow{r}
+	case "calendar quota":
+		return CalendarQuota{r.Permits, rapid.SampledFrom([]Period{Day, Week, Month}).Draw(t, "per"), zones[0], 0, 0}
 	case "sliding log":
 		return SlidingLog{r}
 	case "sliding counter":

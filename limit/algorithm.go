@@ -11,7 +11,7 @@ import (
 )
 
 // An Algorithm is an algorithm of this package with its parameters: a [FixedWindow], [SlidingLog],
-// [SlidingCounter], [IntervalBucket], [TokenBucket], [DebtBucket], [GCRA], [LeakyQueue], [SmoothBursty]
+// [SlidingCounter], [CalendarQuota], [IntervalBucket], [TokenBucket], [DebtBucket], [GCRA], [LeakyQueue], [SmoothBursty]
 // or [SmoothWarmingUp]. [NewLocal] and [NewShared] return limiters that use it.
 type Algorithm interface {
 	// Bound returns the most permits that calls of at most n permits each are granted in any window of the
@@ -34,6 +34,15 @@ type Algorithm interface {
 	// stored returns the state that the text in a reply of the script describes. It reports false if no
 	// limiter writes it.
 	stored(text string) (state, bool)
+}
+
+// A dated algorithm has parameters that are instants.
+type dated interface {
+	// identity is what is part of the keys in place of the parameters.
+	identity() []any
+	// parametersAt returns the parameters of a call at an instant in µs, and for some time around it. A script that gets
+	// those of another time replies that they are not of now.
+	parametersAt(now int64) []any
 }
 
 // A state is what a local limiter remembers, with the algorithm's arithmetic in Go. The script is the same
@@ -95,7 +104,11 @@ func checkPermits(a Algorithm, n int64) error {
 func signature(a Algorithm) string {
 	var b strings.Builder
 	b.WriteString(a.script().Name)
-	for _, v := range a.parameters() {
+	parameters := a.parameters
+	if d, ok := a.(dated); ok {
+		parameters = d.identity
+	}
+	for _, v := range parameters() {
 		fmt.Fprintf(&b, ":%v", v)
 	}
 	return b.String()

@@ -41,15 +41,18 @@ const (
 // command returns the call of a script, whose arguments are the requests, the id, the parameters of the algorithm, and if
 // there is anything to say about either, an instant before the call was first sent, and now.
 func (c *config) command(keys []string, requests, id string, since int64) ([]any, error) {
-	s, more := c.algorithm.script(), 0
+	s, more, parameters := c.algorithm.script(), 0, c.parameters
+	if now := c.redated.Load(); now != nil {
+		parameters = *now
+	}
 	if since != first || c.clock != nil {
 		more = 2
 	}
-	cmd := s.Begin(2 + len(c.parameters) + more)
+	cmd := s.Begin(2 + len(parameters) + more)
 	for _, k := range keys {
 		cmd = append(cmd, k)
 	}
-	cmd = append(append(cmd, requests, id), c.parameters...)
+	cmd = append(append(cmd, requests, id), parameters...)
 	if more == 0 {
 		return s.Complete(cmd)
 	}
@@ -61,6 +64,14 @@ func (c *config) command(keys []string, requests, id string, since int64) ([]any
 		now = c.clock().UnixMicro()
 	}
 	return s.Complete(append(cmd, before, now))
+}
+
+// redate makes the parameters those of an instant by the clock of Redis, if they are dated.
+func (c *config) redate(now int64) {
+	if d, ok := c.algorithm.(dated); ok {
+		parameters := d.parametersAt(now)
+		c.redated.Store(&parameters)
+	}
 }
 
 // requests returns the first argument of the script for the requests of f.
@@ -125,7 +136,14 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		}
 		answer, err := script.Once(ctx, to, cmd)
 		c.called(script.Name, f.requests, sent, err)
-		if now, ok := undecided(answer); ok && err == nil && since <= unknown {
+		if now, ok := refused(answer, notDated); ok && err == nil {
+			if !tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
+				return nil, sent, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, s.label())
+			}
+			c.redate(now)
+			continue
+		}
+		if now, ok := refused(answer, undecided); ok && err == nil && since <= unknown {
 			if since == unknown {
 				since = now - elapsed(f.begun)
 				continue
@@ -171,11 +189,16 @@ func (s *Shared) left(err error, began time.Time, last error) error {
 	return permit.Left("a call of "+s.label(), began, last, err)
 }
 
-// undecided reports whether the script replied that it cannot tell whether its call has run before, and
-// returns the time of that reply.
-func undecided(reply any) (now int64, ok bool) {
+// What a script replies, with its time, where it does not decide.
+const (
+	undecided = -1 // it cannot tell whether its call has run before
+	notDated  = -3 // the parameters are those of another time
+)
+
+// refused reports whether the script replied so, and returns the time of that reply.
+func refused(reply any, why int64) (now int64, ok bool) {
 	list, _ := reply.([]any)
-	if len(list) != 2 || list[0] != int64(-1) {
+	if len(list) != 2 || list[0] != why {
 		return 0, false
 	}
 	now, ok = list[1].(int64)

@@ -24,6 +24,8 @@ func promised(a limit.Algorithm) limittest.Key {
 	switch a := a.(type) {
 	case limit.FixedWindow:
 		s.Rate = a.Rate
+	case limit.CalendarQuota:
+		s.Rate = limit.Rate{Permits: a.Permits, Interval: 24 * time.Hour}
 	case limit.SlidingLog:
 		s.Rate = a.Rate
 	case limit.SlidingCounter:

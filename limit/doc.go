@@ -17,6 +17,7 @@
 //	FixedWindow      cheapest; up to twice the rate around the edge of two windows
 //	SlidingLog       exact; memory for each grant
 //	SlidingCounter   two counters; near the rate for even traffic, up to twice the rate for uneven
+//	CalendarQuota    so many in each day, week or month of a time zone
 //	IntervalBucket   a token bucket that is refilled in steps
 //	TokenBucket      a token bucket that is refilled continuously
 //	DebtBucket       a TokenBucket in which one call may go into debt, which the next one waits for

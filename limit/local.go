@@ -28,11 +28,17 @@ func NewLocal(a Algorithm) (*Local, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	l := &Local{algorithm: a, began: time.Now(), state: a.idle()}
-	if m, ok := a.(interface{ initial(now int64) state }); ok {
-		l.state = m.initial(l.began.UnixMicro())
-	}
+	l := &Local{algorithm: a, began: time.Now()}
+	l.state = l.begunLocked()
 	return l, nil
+}
+
+// begunLocked returns the state of a limiter that begins now.
+func (l *Local) begunLocked() state {
+	if m, ok := l.algorithm.(interface{ initial(now int64) state }); ok {
+		return m.initial(l.nowLocked())
+	}
+	return l.algorithm.idle()
 }
 
 // Algorithm returns the algorithm of the limiter.

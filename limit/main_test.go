@@ -19,6 +19,7 @@ func every() map[string]Algorithm {
 		"fixed window":      FixedWindow{per(7, time.Second)},
 		"sliding log":       SlidingLog{per(7, time.Second)},
 		"sliding counter":   SlidingCounter{per(7, time.Second)},
+		"calendar quota":    CalendarQuota{Permits: 11, Per: Day, Location: time.UTC},
 		"interval bucket":   IntervalBucket{per(3, time.Second), 8},
 		"token bucket":      TokenBucket{per(3, time.Second), 8},
 		"debt bucket":       DebtBucket{per(3, time.Second), 4, 5},

@@ -221,3 +221,50 @@ func TestShortWaitsNeedNoLook(t *testing.T) {
 		})
 	}
 }
+
+// TestReset: a limiter that nobody can get permits of is unused again, and those who wait for it are served: at once in the
+// process that resets it, and within a second in another.
+func TestReset(t *testing.T) {
+	for kind, a := range slow() {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l := shared(t, rdb, a)
+			other, err := NewShared(rdb, l.config.name, a, WithClientClock())
+			require.NoError(t, err)
+			idle, err := l.Peek(t.Context(), 1)
+			require.NoError(t, err)
+			for r := (Result{Granted: true}); r.Granted; {
+				r, err = l.Allow(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			here, there := &crowd{t: t, begin: time.Now()}, &crowd{t: t, begin: time.Now()}
+			here.join(0, l, 1, math.MaxInt64)
+			if !a.reserves() {
+				there.join(0, other, 1, math.MaxInt64)
+			}
+			time.Sleep(300 * time.Millisecond)
+			require.NoError(t, l.Reset(t.Context()))
+			here.all.Wait()
+			there.all.Wait()
+			if !a.reserves() {
+				require.Equal(t, 300*time.Millisecond, here.served[0].after, kind)
+				require.LessOrEqual(t, there.served[0].after, 1400*time.Millisecond, kind)
+				require.NoError(t, l.Reset(t.Context()))
+				again, err := l.Peek(t.Context(), 1)
+				require.NoError(t, err)
+				require.Equal(t, idle, again, kind)
+			}
+		})
+		local, err := NewLocal(a)
+		require.NoError(t, err)
+		first, err := local.Peek(t.Context(), 1)
+		require.NoError(t, err)
+		for r := (Result{Granted: true}); r.Granted; {
+			r, err = local.Allow(t.Context(), 1)
+			require.NoError(t, err)
+		}
+		local.Reset()
+		again, err := local.Peek(t.Context(), 1)
+		require.NoError(t, err)
+		require.Equal(t, first.Granted, again.Granted, kind)
+	}
+}

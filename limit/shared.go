@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -15,7 +16,7 @@ import (
 
 // A Shared is a limiter in Redis, shared by all processes that use its name, key, algorithm and
 // parameters. Other parameters make another limiter: while a fleet is being changed from one to the other, each
-// part of it is held to its own.
+// part of it is held to its own. Only a [CalendarQuota] counts on with another number.
 //
 // A call runs one script. Calls of one key that come while one of this process is in flight wait for its
 // reply, and then go as one: they are decided as if one after another. A call whose ctx ends returns at once, and
@@ -69,7 +70,8 @@ type config struct {
 	signature     string
 	algorithm     Algorithm
 	parameters    []any
-	clock         func() time.Time // nil for that of Redis
+	redated       atomic.Pointer[[]any] // those of another time, by which they were not decided
+	clock         func() time.Time      // nil for that of Redis
 	withoutReplay bool
 	withoutKnown  bool
 	hooks         []ratelimiter.Hook

@@ -1,0 +1,149 @@
+package limit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+)
+
+// A CalendarQuota counts the permits that are taken in a day, a week or a month of the calendar, as platforms do
+// that sell calls by the month or give them away by the day. In a [Shared] the clock of Redis decides which
+// period it is.
+//
+//	// Gemini's requests of a day: https://ai.google.dev/gemini-api/docs/rate-limits
+//	pacific, err := time.LoadLocation("America/Los_Angeles")
+//	...
+//	limit.CalendarQuota{Permits: 250, Per: limit.Day, Location: pacific}
+//
+// A period begins at the first instant at which the clocks of Location show At, or later, on its day. So a day in
+// which clocks are put forward has 23 hours and one in which they are put back 25, one that has no midnight begins when its
+// clocks do, and of two midnights the first counts. Processes need the same rules for a zone: where their zone data
+// disagree about an instant, a quota may begin anew at both.
+//
+// Bound: Permits in each period. A window that spans the edge of two can hold twice as many, in as little as two
+// microseconds.
+//
+// Unlike those of the other algorithms, the keys of a Shared do not have Permits in them. What was taken counts
+// on with another number: after more was bought, processes with the new number go on, and those that have the old
+// one follow when they are deployed. [Shared.Reset] begins a quota anew for all of them.
+//
+// It does not promise an even flow: put it beside another limiter. Its state is an end and a count.
+type CalendarQuota struct {
+	// Permits is how many there are in a period: 1 to 2^32-1.
+	Permits int64
+	// Per is [Day], [Week] or [Month].
+	Per Period
+	// Location is the platform's time zone. It must not be nil, which is what time.LoadLocation returns where
+	// the zone data are missing, nor time.Local, which is another one on another machine. This package has no zone
+	// data: a program that may run without those of its system imports time/tzdata.
+	Location *time.Location
+	// Day is on which day a period begins: of a month 1 to 31, or its last day if it is shorter; of a week 1 for Monday to
+	// 7 for Sunday. The default is 1. It must be 0 for a Day.
+	Day int
+	// At is by how much a period begins after midnight by the clocks of Location: whole seconds, less than a day.
+	At time.Duration
+}
+
+var calendarQuotaScript = script("calendar_quota", 1, 6)
+
+func (a CalendarQuota) calendar() *calendar {
+	return &calendar{per: a.Per, zone: a.Location, day: max(a.Day, 1), at: a.At}
+}
+
+// shortestPeriod is how long a period is at least, where clocks are put forward by four hours at most.
+func (a CalendarQuota) shortestPeriod() time.Duration {
+	days := map[Period]time.Duration{Day: 1, Week: 7, Month: 28}[a.Per]
+	return days*24*time.Hour - 4*time.Hour
+}
+
+// Bound implements [Algorithm]. It does not hold where a zone leaves out a day, as some have done once that moved to
+// the other side of the date line.
+func (a CalendarQuota) Bound(window time.Duration, _ int64) int64 {
+	switch w := window.Microseconds(); {
+	case w < 1:
+		return 0
+	case w == 1:
+		return a.Permits
+	default:
+		return times(a.Permits, (w-2)/a.shortestPeriod().Microseconds()+2)
+	}
+}
+
+// Largest implements [Algorithm].
+func (a CalendarQuota) Largest() int64 { return a.Permits }
+
+func (a CalendarQuota) check() error {
+	lastDay := map[Period]int{Day: 0, Week: 7, Month: 31}
+	switch _, ok := lastDay[a.Per]; {
+	case a.Permits < 1 || a.Permits > maxPermits:
+		return invalid("CalendarQuota.Permits: %d is not in 1..%d", a.Permits, int64(maxPermits))
+	case !ok:
+		return invalid("CalendarQuota.Per: %d is none of Day, Week and Month", int(a.Per))
+	case a.Location == nil:
+		return invalid("CalendarQuota.Location: it is nil; time.LoadLocation finds a zone, with the zone data of the system or those of time/tzdata")
+	case a.Location == time.Local:
+		return invalid("CalendarQuota.Location: it is time.Local, which is not the same on all machines")
+	case a.Day < 0 || a.Day > lastDay[a.Per]:
+		return invalid("CalendarQuota.Day: %d is not in 0..%d, for a %v", a.Day, lastDay[a.Per], a.Per)
+	case a.At < 0 || a.At >= 24*time.Hour || a.At%time.Second != 0:
+		return invalid("CalendarQuota.At: %v is no whole number of seconds in 0s..23h59m59s", a.At)
+	}
+	return nil
+}
+
+func (a CalendarQuota) script() *dispatch.Script { return calendarQuotaScript }
+func (a CalendarQuota) reserves() bool           { return false }
+
+func (a CalendarQuota) identity() []any {
+	return []any{a.Per, a.Location, max(a.Day, 1), int64(a.At / time.Second)}
+}
+
+func (a CalendarQuota) parameters() []any { return a.parametersAt(time.Now().UnixMicro()) }
+
+func (a CalendarQuota) parametersAt(now int64) []any {
+	b := a.calendar().around(now)
+	return []any{a.Permits, fmt.Sprintf("%d %d %d %d", b[0], b[1], b[2], b[3])}
+}
+
+func (a CalendarQuota) idle() state {
+	return &calendarQuota{permits: a.Permits, calendar: a.calendar()}
+}
+
+func (a CalendarQuota) stored(text string) (state, bool) {
+	v, ok := numbers(text, 2, 2)
+	return &calendarQuota{permits: a.Permits, calendar: a.calendar(), end: v[0], count: v[1]}, ok
+}
+
+type calendarQuota struct {
+	permits  int64
+	calendar *calendar
+	end      int64 // of the period in which count permits were taken
+	count    int64
+}
+
+func (s *calendarQuota) take(q demand) decision {
+	next, end := *s, s.calendar.end(q.now)
+	if q.now >= s.end {
+		next.end, next.count = end, 0
+	}
+	back := next.end > end // the clock was put back: the count is that of the period which it is now
+	if back {
+		next.end = end
+	}
+	d := decision{granted: next.count+q.n <= s.permits, remaining: max(0, s.permits-next.count)}
+	switch {
+	case !d.granted:
+		d.wait = next.end - q.now
+	case q.spend:
+		next.count += q.n
+		d.remaining -= q.n
+	}
+	if next.count > 0 {
+		d.reset = next.end - q.now
+	}
+	if q.spend && (d.granted || back) {
+		*s = next
+	}
+	return d
+}

@@ -1,0 +1,60 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+)
+
+// Reset makes the limiter as if it had never been used, for all processes: what was taken of its key is forgotten. It is for
+// when more was bought of a quota that is used up. Other processes learn of it within a second, those that wait included. It
+// deletes the keys that [Shared.Keys] returns, so that a call which is in flight in this moment may take its permits twice.
+//
+// Reset returns the errors of a call, as [Shared] describes them, after which the limiter may have been reset.
+func (s *Shared) Reset(ctx context.Context) error {
+	if err := contextError(ctx); err != nil {
+		return err
+	}
+	args := []any{"unlink"}
+	for _, k := range s.keys {
+		args = append(args, k)
+	}
+	tries := retry.Attempts{Begin: time.Now()}
+	var last error // of the last attempt
+	for {
+		if err := ctx.Err(); err != nil {
+			return s.left(err, tries.Begin, last)
+		}
+		_, err := dispatch.Leavable(ctx, func() (any, error) {
+			return nil, dispatch.Process(ctx, s.config.rdb, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
+		})
+		if err == nil {
+			s.config.known.forget(s.keys[0])
+			s.config.queues.again(s.keys[0])
+			return nil
+		}
+		if ctx.Err() != nil {
+			continue
+		}
+		switch failure := dispatch.ClassifyError(ctx, s.config.rdb, err); {
+		case failure.Outcome == retry.Executed:
+			return fmt.Errorf("limit: to reset %s: %w", s.label(), err)
+		case !tries.Failed(failure) || failure.Final:
+			return fmt.Errorf("%w: to reset %s: %w", ratelimiter.ErrUnavailable, s.label(), err)
+		}
+		last = err
+		tries.Pause(ctx.Done(), nil)
+	}
+}
+
+// Reset makes the limiter as if it had never been used.
+func (l *Local) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = l.begunLocked()
+}

@@ -1,0 +1,75 @@
+-- calendar_quota: takes permits of the current day, week or month.
+--
+-- KEYS[1]   string: end of the period in us and the count of what it has granted;
+--           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           "," and how many of each were granted
+-- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
+--           of 0 takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           empty for a peek, which takes nothing
+-- ARGV[3]   permits of a period
+-- ARGV[4]   instants in us at which periods begin, in order, with a blank in between
+-- ARGV[5]   an instant in us before the call was first sent if it may have run before, 0 if none is known
+-- ARGV[6]   now in us; without it, or if it is empty, this server's TIME
+-- Returns   {now, state before, how many of each were granted}
+--           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
+--           {-2} the state is malformed   {-3, now} if now is in no period that was given
+
+local now, since, id = tonumber(ARGV[6]), tonumber(ARGV[5]), ARGV[2]
+--#use now
+local value = redis.call('GET', KEYS[1]) or ''
+--#use ran_before
+if again then
+  return {now, state, again}
+end
+
+local begun, finish = false, nil
+for text in string.gmatch(ARGV[4], '%d+') do
+  local begin = tonumber(text)
+  if now < begin then
+    finish = begin
+    break
+  end
+  begun = true
+end
+if not begun or not finish then
+  return {-3, now}
+end
+
+local permits, ends, used, back = tonumber(ARGV[3]), finish, 0, false
+if state ~= '' then
+  ends, used = string.match(state, '^(%d+) (%d+)$')
+  ends, used = tonumber(ends), tonumber(used)
+  if not ends or ends > 9007199254740992 or used > 9007199254740992 then
+    return {-2}
+  end
+  if now >= ends then
+    ends, used = finish, 0
+  end
+  back = ends > finish
+  if back then
+    ends = finish
+  end
+end
+
+local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
+if n then
+  took = used + n <= permits and 1 or 0
+  reply[3] = took
+  used = used + took * n
+else
+  for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
+    local k = math.floor((permits - used) / n)
+    k = math.max(0, math.min(tonumber(count), k))
+    took, runs = took + k, runs + 1
+    reply[2 + runs] = k
+    used = used + k * n
+  end
+  answer = ',' .. table.concat(reply, ' ', 3)
+end
+if id ~= '' and (took > 0 or back) then
+  --#use remember
+  redis.call('SET', KEYS[1], string.format('%d %d%s', ends, used, grants),
+    'PX', string.format('%d', (ends - now) / 1000 + 60001))
+end
+return reply
