@@ -122,23 +122,43 @@ type calendarQuota struct {
 	count    int64
 }
 
+// seen returns s as of now, and whether the clock was put back: then the count is that of the period which it is now.
+func (s calendarQuota) seen(now int64) (next calendarQuota, back bool) {
+	end := s.calendar.end(now)
+	if now >= s.end {
+		s.end, s.count = end, 0
+	}
+	if back = s.end > end; back {
+		s.end = end
+	}
+	return s, back
+}
+
+func (s *calendarQuota) settle(now, by int64, m mark) {
+	next, _ := s.seen(now)
+	if by > 0 || m.at == next.end {
+		next.count = min(max(0, next.count+by), maxPermits)
+	}
+	*s = next
+}
+
+func (s *calendarQuota) markOf(earliest, _ int64) mark {
+	if s.calendar.end(earliest) != s.end {
+		return mark{}
+	}
+	return mark{at: s.end}
+}
+
 func (s *calendarQuota) take(q demand) decision {
-	next, end := *s, s.calendar.end(q.now)
-	if q.now >= s.end {
-		next.end, next.count = end, 0
-	}
-	back := next.end > end // the clock was put back: the count is that of the period which it is now
-	if back {
-		next.end = end
-	}
-	d := decision{granted: next.count+q.n <= s.permits, remaining: max(0, s.permits-next.count)}
-	switch {
-	case !d.granted:
+	next, back := s.seen(q.now)
+	d := decision{granted: next.count+q.n <= s.permits}
+	if !d.granted {
 		d.wait = next.end - q.now
-	case q.spend:
+	} else if q.spend {
 		next.count += q.n
-		d.remaining -= q.n
+		d.mark.at = next.end
 	}
+	d.remaining = max(0, s.permits-next.count)
 	if next.count > 0 {
 		d.reset = next.end - q.now
 	}

@@ -4,7 +4,8 @@
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing
+--           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
+--           below 0; mark: us at which the period of the grant ends; owed: not used
 -- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits of a period
@@ -40,7 +41,7 @@ local permits, ends, used, back = tonumber(ARGV[3]), finish, 0, false
 if state ~= '' then
   ends, used = string.match(state, '^(%d+) (%d+)$')
   ends, used = tonumber(ends), tonumber(used)
-  if not ends or ends > 9007199254740992 or used > 9007199254740992 then
+  if not ends or ends > 9007199254740992 or used > 4294967295 then
     return {-2}
   end
   if now >= ends then
@@ -57,6 +58,12 @@ if n then
   took = used + n <= permits and 1 or 0
   reply[3] = took
   used = used + took * n
+elseif string.byte(ARGV[1]) == 61 then
+  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
+  if tonumber(by) > 0 or tonumber(mark) == ends then
+    used = math.min(math.max(0, used + by), 4294967295)
+  end
+  took, reply[3] = 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     local k = math.floor((permits - used) / n)
