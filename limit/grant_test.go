@@ -39,7 +39,7 @@ func grantOf(t *testing.T, l granter, n int64) *Grant {
 func TestSettle(t *testing.T) {
 	window, counter := FixedWindow{per(10, time.Second)}, SlidingCounter{per(10, time.Second)}
 	step, bucket := IntervalBucket{per(3, time.Second), 8}, TokenBucket{per(2, time.Second), 10}
-	debt := DebtBucket{per(2, time.Second), 4, 6}
+	debt, quota := DebtBucket{per(2, time.Second), 4, 6}, CalendarQuota{Permits: 10, Per: Day, Location: time.UTC}
 	for _, c := range []struct {
 		a                    Algorithm
 		grant                int64
@@ -53,6 +53,10 @@ func TestSettle(t *testing.T) {
 		{window, 5, time.Second, 3, 8, 4, 0}, // the next one pays
 		{window, 5, 0, 3, 7, 0, time.Second},
 		{window, 5, 0, 3, 1 << 30, 0, time.Second},
+		{quota, 5, 0, 3, 2, 5, 0},
+		{quota, 5, 24 * time.Hour, 3, 0, 7, 0}, // of yesterday
+		{quota, 5, 24 * time.Hour, 3, 8, 4, 0},
+		{quota, 5, 0, 3, 7, 0, 24 * time.Hour},
 		{counter, 8, 0, 1, 5, 4, 0},
 		{counter, 8, 1500 * time.Millisecond, 3, 2, 6, 0}, // of the previous window a half counts
 		{counter, 8, 2 * time.Second, 3, 0, 7, 0},
