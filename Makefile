@@ -35,7 +35,7 @@ bench: ## this library beside Redisson and others, into docs/benchmarks-run.md; 
 	@cd benchmarks && go run . $(BENCH)
 
 api: ## writes the exported names of each public package into its testdata/api.txt
-	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/... ./ratelimiterpage
+	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/... ./metricname ./ratelimiterpage ./wire
 
 compat-report: ## writes the docs/compatibility-matrix.md from a run of all Redisson versions
 	@compat_test/prepare.sh

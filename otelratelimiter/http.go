@@ -7,7 +7,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
-	"github.com/goredisson/ratelimiter/internal/metricname"
+	"github.com/goredisson/ratelimiter/metricname"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )

@@ -3,7 +3,7 @@ package otelratelimiter
 import (
 	"errors"
 
-	"github.com/goredisson/ratelimiter/internal/metricname"
+	"github.com/goredisson/ratelimiter/metricname"
 	"go.opentelemetry.io/otel/metric"
 )
 

@@ -19,8 +19,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/metricname"
-	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/metricname"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -190,7 +189,7 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Refunded > 0 {
 		h.refunded.Add(ctx, c.Refunded, h.policy.Of(h.policies.Of(c.Limiter)).add...)
 	}
-	metricname.EachHealed(permit.Healed(c.Healed), func(cause string, permits int64) {
+	metricname.EachHealed(c.Healed, func(cause string, permits int64) {
 		policy := attribute.String("policy", h.policies.Of(c.Limiter))
 		h.healed.Add(ctx, permits, setsOf(policy, attribute.String("cause", cause)).add...)
 	})

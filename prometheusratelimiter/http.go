@@ -6,7 +6,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
-	"github.com/goredisson/ratelimiter/internal/metricname"
+	"github.com/goredisson/ratelimiter/metricname"
 	"github.com/prometheus/client_golang/prometheus"
 )
 

@@ -19,8 +19,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/metricname"
-	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/metricname"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -149,7 +148,7 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Refunded > 0 {
 		h.refunded.WithLabelValues(h.policies.Of(c.Limiter)).Add(float64(c.Refunded))
 	}
-	metricname.EachHealed(permit.Healed(c.Healed), func(cause string, permits int64) {
+	metricname.EachHealed(c.Healed, func(cause string, permits int64) {
 		h.healed.WithLabelValues(h.policies.Of(c.Limiter), cause).Add(float64(permits))
 	})
 }

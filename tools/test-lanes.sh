@@ -123,6 +123,7 @@ run_checks() {
     check vet go vet "${modules[@]}"
     check "modules, each alone" alone
     check "what is run again" tools/again-test.sh
+    check "a release, dry" env VERSION=v0.1.0 DRY=1 tools/release.sh
     if staticcheck=$(tool staticcheck); then
         check staticcheck "$staticcheck" "${modules[@]}"
     else

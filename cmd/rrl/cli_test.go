@@ -82,6 +82,6 @@ func TestHelp(t *testing.T) {
 func TestVersion(t *testing.T) {
 	code, out, errs := rrl(t, "version")
 	require.Equal(t, command.ExitOK, code)
-	require.Regexp(t, `^rrl \S.* `+runtime.Version()+` `+runtime.GOOS+`/`+runtime.GOARCH+`\n$`, out)
+	require.Regexp(t, `^rrl \S.* `+runtime.Version()+` `+runtime.GOOS+`/`+runtime.GOARCH+`\nratelimiter \S+\ngo-redis v9\.\S+\n`, out)
 	require.Empty(t, errs)
 }

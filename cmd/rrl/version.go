@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/urfave/cli/v3"
@@ -12,13 +11,13 @@ import (
 func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:         "version",
-		Usage:        "print the version, the Go release and the platform",
+		Usage:        "print what a report of a problem needs: versions, platform, commit",
 		OnUsageError: command.OnUsageError,
 		Action: func(_ context.Context, c *cli.Command) error {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.Root().Writer, "rrl %s %s %s/%s\n", command.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(c.Root().Writer, command.Details("rrl"))
 			return err
 		},
 	}

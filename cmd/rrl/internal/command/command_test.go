@@ -29,5 +29,8 @@ func TestVersion(t *testing.T) {
 	} {
 		info := &debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: []debug.BuildSetting{commit}}
 		require.Equal(t, c.want, versionOf(info))
+		release = "v1.2.3"
+		require.Equal(t, "v1.2.3", versionOf(info))
+		release = ""
 	}
 }

@@ -1,6 +1,8 @@
-// Package metricname bounds what metrics say: names of limiters and texts of errors, of which there may be any
-// number, become one of a few values of an attribute. It also has the bounds of the histograms. The modules
-// otelratelimiter and prometheusratelimiter use it.
+// Package metricname bounds what a [ratelimiter.Hook] that makes metrics says: names of limiters and texts of errors, of
+// which there may be any number, become one of a few values of an attribute. It also has the bounds of histograms.
+//
+// The modules otelratelimiter and prometheusratelimiter use it, and it is exported so that each of them works with any
+// later version of this module; see VERSIONING.md.
 package metricname
 
 import (
@@ -13,7 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter"
 )
 
 const (
@@ -23,8 +25,8 @@ const (
 	Other = "_OTHER"
 )
 
-// The bounds of the histograms: of waits and calls in seconds, of the requests that share a call, and of outages in
-// seconds.
+// The bounds of histograms: of waits and calls in seconds, of the requests that share a call, and of outages in seconds.
+// Do not modify them.
 var (
 	WaitBounds   = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600}
 	CallBounds   = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
@@ -71,7 +73,7 @@ func (p *Policies) Of(limiter string) string {
 
 // EachHealed calls f with each number of permits that is not 0, and with what was wrong with them: the name of the check
 // of rrl doctor.
-func EachHealed(h permit.Healed, f func(cause string, permits int64)) {
+func EachHealed(h ratelimiter.Healed, f func(cause string, permits int64)) {
 	for _, part := range [...]struct {
 		cause   string
 		permits int64
@@ -94,14 +96,14 @@ func OfError(err error) string {
 	}{
 		{context.DeadlineExceeded, "timeout"},
 		{context.Canceled, "canceled"},
-		{permit.ErrNotInitialized, "not_initialized"},
-		{permit.ErrPermitsExceedRate, "permits_exceed_rate"},
-		{permit.ErrInvalidArgument, "invalid_argument"},
-		{permit.ErrNameNotClusterSafe, "name_not_cluster_safe"},
-		{permit.ErrMalformed, "malformed"},
-		{permit.ErrConflict, "conflict"},
-		{permit.ErrClosed, "closed"},
-		{permit.ErrUnavailable, "unavailable"},
+		{ratelimiter.ErrNotInitialized, "not_initialized"},
+		{ratelimiter.ErrPermitsExceedRate, "permits_exceed_rate"},
+		{ratelimiter.ErrInvalidArgument, "invalid_argument"},
+		{ratelimiter.ErrNameNotClusterSafe, "name_not_cluster_safe"},
+		{ratelimiter.ErrMalformed, "malformed"},
+		{ratelimiter.ErrConflict, "conflict"},
+		{ratelimiter.ErrClosed, "closed"},
+		{ratelimiter.ErrUnavailable, "unavailable"},
 	} {
 		if errors.Is(err, known.err) {
 			return known.name

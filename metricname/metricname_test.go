@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/stretchr/testify/require"
 )
@@ -17,9 +18,9 @@ import (
 func TestEachHealed(t *testing.T) {
 	got := map[string]int64{}
 	f := func(cause string, permits int64) { got[cause] = permits }
-	EachHealed(permit.Healed{}, f)
+	EachHealed(ratelimiter.Healed{}, f)
 	require.Empty(t, got)
-	EachHealed(permit.Healed{Value: 1, Lost: 2, Surplus: 3, Clock: 4}, f)
+	EachHealed(ratelimiter.Healed{Value: 1, Lost: 2, Surplus: 3, Clock: 4}, f)
 	require.Equal(t, map[string]int64{"value": 1, "lost": 2, "surplus": 3, "clock": 4}, got)
 }
 
@@ -52,7 +53,7 @@ func TestOfError(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("%w: acquire of %q", permit.ErrUnavailable, "user:42"), "unavailable"},
+		{fmt.Errorf("%w: acquire of %q", ratelimiter.ErrUnavailable, "user:42"), "unavailable"},
 		{permit.Exceeds("user:42", 3, 2), "permits_exceed_rate"},
 		{permit.TypeKeepsChanging("acquire", "user:42"), "conflict"},
 		{context.DeadlineExceeded, "timeout"},
