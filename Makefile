@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: release help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long demo tidy page-screenshots
+.PHONY: release help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long compat-newest demo tidy page-screenshots docs vuln dist
 
 # The lanes of `make test`: checks unit oldest otlp sdk compat bench page redis valkey servers. All of them by default.
 LANES ?=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## every test: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some
 	@tools/test-lanes.sh $(LANES)
@@ -45,12 +45,27 @@ compat-long: ## 1,000,000 operations against the jars' scripts, and the long for
 	@compat_test/prepare.sh
 	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_OPS=1000000 RATELIMITER_COMPAT_LONG=1 go test -count=1 -timeout 60m -v -run 'Differential|Soak|Outbound|SuiteTogether|Shares' .
 
+compat-newest: ## the matrix with the newest Redisson that Maven has now; fails if that behaves otherwise than the list says
+	@compat_test/prepare.sh --newest
+	@cd compat_test && RATELIMITER_LANE=redis go test -count=1 -run Matrix .
+	@! cat compat_test/java/target/newest-differs 2>/dev/null
+
 page-screenshots: ## writes the pictures of rrl page into docs/, from a run of the browser
 	@tools/install-servers.sh redis-server chromium fonts-wqy-microhei
 	@cd page_test && RATELIMITER_LANE=redis RATELIMITER_PAGE_SCREENSHOTS=write go test -count=1 -run Pictures .
 
 demo: ## the command-line demo: a limited HTTP service on an embedded Redis
 	@go run ./cmd/rrl demo
+
+docs: ## the tests of the pages: links, code blocks, names and what is generated
+	@go test -count=1 ./docs
+	@go test -count=1 -run 'Docs|Workflows' . ./cmd/rrl/... ./cmd/rrl-gateway/... ./prometheusratelimiter/...
+
+vuln: ## govulncheck in every module
+	@for mod in $$(find . -name go.mod); do echo "== $$mod" && (cd "$$(dirname "$$mod")" && GOWORK=off go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; done
+
+dist: ## the programs of a release, with checksums, SBOMs and images, at its tag; DIST="--snapshot --skip=publish" to try it
+	@go run github.com/goreleaser/goreleaser/v2@v2.14.0 release --clean $(DIST)
 
 release: ## tags VERSION=v1.2.3 in every module that users import or install, once it is proved to install; DRY=1 tags nothing
 	@tools/release.sh
