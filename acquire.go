@@ -126,7 +126,7 @@ func (l *RateLimiter) peek(ctx context.Context, permits int64) (permit.Reply, er
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return permit.Reply{}, err
 	}
-	return l.handle.Peek(ctx, permits)
+	return l.in(true).Peek(ctx, permits)
 }
 
 func (l *RateLimiter) hooked() bool { return l.client != nil && l.client.hooks.ofRequests() }

@@ -95,16 +95,26 @@ func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.T
 }
 
 func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
-	parts := make([]list.Demand, len(demands))
+	parts, age := make([]list.Demand, len(demands)), time.Duration(0)
 	for i, d := range demands {
-		parts[i] = list.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.policy, Own: own != nil}
+		parts[i] = list.Demand{Handle: d.Limiter.in(true), Permits: d.Permits, Policy: d.Limiter.policy, Own: own != nil}
+		age = max(age, d.Limiter.ageing())
+	}
+	waitIn := func(ctx context.Context, lower bool, deadline time.Time) (list.Outcome, error) {
+		for i, d := range demands {
+			parts[i].Handle = d.Limiter.in(lower)
+		}
+		return c.lists.Wait(ctx, parts, deadline)
 	}
 	var a list.Outcome
 	var err error
-	if wait {
-		a, err = c.lists.Wait(ctx, parts, deadline)
-	} else {
+	switch {
+	case !wait:
 		a, err = c.lists.Allow(ctx, parts)
+	case age > 0:
+		a, err = whileYoung(ctx, age, deadline, waitIn)
+	default:
+		a, err = waitIn(ctx, false, deadline)
 	}
 	if err != nil {
 		return AllResult{Wait: a.Wait}, err
@@ -156,6 +166,9 @@ func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, erro
 			continue
 		}
 		list[i].Permits += d.Permits
+		if d.Limiter.floor() > list[i].Limiter.floor() {
+			list[i].Limiter = d.Limiter
+		}
 		if err := d.Limiter.checkPermits(ctx, list[i].Permits); err != nil {
 			return nil, err
 		}

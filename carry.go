@@ -28,14 +28,14 @@ func (l *RateLimiter) WithRate(r Rate) *RateLimiter {
 // acquireCarrying passes a request on, and sets the rate that l carries where it is missing.
 func (l *RateLimiter) acquireCarrying(ctx context.Context, want engine.Request) (engine.Outcome, error) {
 	if l.rate == nil {
-		return l.handle.Acquire(ctx, want)
+		return l.acquireInClass(ctx, want)
 	}
 	deadline := time.Now().Add(want.Timeout)
 	return carry(ctx, []Demand{{Limiter: l}}, func() (engine.Outcome, error) {
 		if want.Timeout > 0 {
 			want.Timeout = max(time.Until(deadline), 1)
 		}
-		return l.handle.Acquire(ctx, want)
+		return l.acquireInClass(ctx, want)
 	})
 }
 

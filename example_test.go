@@ -83,6 +83,27 @@ func ExampleRateLimiter_Allow() {
 	// more than the rate: true
 }
 
+// A batch job leaves 4 permits to the requests of users, which may take all of them. One that waits, waits behind them for a
+// minute at most.
+func ExampleRateLimiter_LeaveFree() {
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	users := client.RateLimiter("classes")
+	batch := users.LeaveFree(4, time.Minute)
+	ctx := context.Background()
+	_ = users.SetRate(ctx, ratelimiter.Rate{Permits: 6, Interval: time.Hour})
+
+	for _, l := range []*ratelimiter.RateLimiter{batch, batch, batch, users, batch} {
+		fmt.Println(l.TryAcquire(ctx, 1, 0))
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// false <nil>
+	// true <nil>
+	// false <nil>
+}
+
 // SetRate with KeepState changes the rate of a limiter that is in use, without a second burst.
 func ExampleRateLimiter_UpdateRate() {
 	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))

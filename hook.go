@@ -236,7 +236,7 @@ func (l *RateLimiter) peekHooked(ctx context.Context, permits int64) (a permit.R
 	r := RequestInfo{Limiter: l.name, Operation: OperationPeek, Permits: permits, Begin: time.Now()}
 	granted := false
 	if err = l.checkPermits(ctx, permits); err == nil {
-		if a, err = l.handle.Peek(ctx, permits); err == nil {
+		if a, err = l.in(true).Peek(ctx, permits); err == nil {
 			granted = a.Granted[0] > 0
 			r.learn(&a)
 		}

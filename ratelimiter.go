@@ -30,6 +30,7 @@ type RateLimiter struct {
 	policy *outage.Policy   // nil for FailClosed
 	known  time.Duration    // how long a rejection is known
 	rate   *Rate            // that it sets where there is none, or nil
+	class  *class           // of its requests, or nil
 }
 
 // A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in

@@ -54,7 +54,7 @@ func TestOfError(t *testing.T) {
 		want string
 	}{
 		{fmt.Errorf("%w: acquire of %q", ratelimiter.ErrUnavailable, "user:42"), "unavailable"},
-		{permit.Exceeds("user:42", 3, 2), "permits_exceed_rate"},
+		{permit.Exceeds("user:42", 3, 0, 2), "permits_exceed_rate"},
 		{permit.TypeKeepsChanging("acquire", "user:42"), "conflict"},
 		{context.DeadlineExceeded, "timeout"},
 		{context.Canceled, "canceled"},

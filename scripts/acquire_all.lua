@@ -26,7 +26,7 @@
 -- KEYS[16]   hash of limiter 6: rate, interval, type, keepAliveTime, minGap, coolDown
 -- KEYS[17]   string: its permits left, of the type in ARGV[1]
 -- KEYS[18]   sorted set: its members, one a grant
--- ARGV[1]   type and permits of each limiter, as in "0 1 0 20 1 3"
+-- ARGV[1]   type and permits of each limiter, and how many are to stay free, as in "0 1 0 0 20 5 1 3 0"
 -- ARGV[2]   now in ms, or empty for this server's TIME
 -- ARGV[3]   1 when this call may have run before with the same members, otherwise 0
 -- ARGV[4]   least TTL in ms of PER_CLIENT state when a limiter has none, 0 for no TTL
@@ -226,10 +226,10 @@ local byte, sub = string.byte, string.sub
 --#use instant
 
 local plan, reject, ran = {}, {}, false
-for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
+for typ, permits, kept in string.gmatch(ARGV[1], '(%d) (%d+) (%d+)') do
   local i = #plan + 1
   local on = all[i]
-  local conf, p = on.conf(), tonumber(permits)
+  local conf, p, least = on.conf(), tonumber(permits), tonumber(permits) + tonumber(kept)
   local rate, interval, found, keep, malformed = conf[1], conf[2], conf[3], conf[4], false
   if not (rate and interval and found) then
     return {1, i}
@@ -242,7 +242,7 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   if malformed then
     return {4, i}
   end
-  if p > rate then
+  if least > rate then
     return {3, i, rate}
   end
   if ARGV[3] == '1' and on.ran() then
@@ -257,7 +257,7 @@ for typ, permits in string.gmatch(ARGV[1], '(%d) (%d+)') do
   local value = tonumber(stored)
   --#use whole
   -- What is lost, or more than the rate, is for acquire to rebuild.
-  local free = value and value + freed <= rate and value + freed >= p
+  local free = value and value + freed <= rate and value + freed >= least
   local till = instant(conf[6])
   if free and till > now then
     free = false

@@ -30,8 +30,10 @@
 -- ARGV[10]  of callers that wait beside others, six numbers: the grace in ms, for which permits that fall
 --           due are left to others; how many of them may be taken all the same, and how many ms ago they
 --           expired at most, -1 for none; the tag of this process
---           in its members; what the first caller wants of the rate, in 255ths, when others are to save it
---           up, otherwise 0; 1 to look who holds the newest grants when nothing is free. May be left out
+--           in its members, 65536 to plant no tripwire; what the first caller wants of the rate, in 255ths,
+--           when others are to save it up, otherwise 0; 1 to look who holds the newest grants when nothing is
+--           free. May be left out
+-- ARGV[11]  permits that are to stay free: no request is granted that would leave fewer. May be left out
 -- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
 --           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
 --           soon, young, found, stands, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
@@ -72,13 +74,13 @@ end
 -- many of these are granted, -1 where their permits exceed the rate. shared says that callers wait who leave room for
 -- others.
 local permits, count, granted, wanted = {tonumber(ARGV[2])}, {tonumber(ARGV[3])}, {0}, 0
-local shared = (ARGV[10] or '') ~= ''
+local shared, stay_free = (ARGV[10] or '') ~= '', tonumber(ARGV[11] or 0)
 do
   for p, n in string.gmatch(ARGV[7] or '', '(%d+) (%d+)') do
     permits[#permits + 1], count[#count + 1], granted[#granted + 1] = tonumber(p), tonumber(n), 0
   end
   for i = 1, #permits do
-    if permits[i] > rate then
+    if permits[i] + stay_free > rate then
       count[i], granted[i] = 0, -1
     end
     wanted = wanted + permits[i] * count[i]
@@ -86,6 +88,7 @@ do
   if wanted == 0 then
     return {3, rate}
   end
+  wanted = wanted + stay_free
 end
 
 --#use formats
@@ -338,7 +341,7 @@ else
   local need
   do
     local spend = saving and math.min(value, young_most) or value
-    spend = again == HEAL and 0 or spend
+    spend = again == HEAL and 0 or spend - stay_free
     for i = 1, #permits do
       local p, n = permits[i], count[i]
       if not earlier and n > 0 and spend >= p and gap_left <= 0 and not (need and in_order) then
@@ -365,6 +368,7 @@ else
   -- 14. Tell the wait. One more request fits when enough permits have come back, so the members are walked until
   -- then, oldest first.
   do
+    need = need and need + stay_free -- that many have to be free
     if need and again == 0 and value < need then
       local at, last, budget, page = nil, nil, 512, 8
       local rank, near, soon_at = walked, 0, nil
@@ -478,7 +482,7 @@ else
           plant(wires[i])
         end
       end
-      if need and planted == #waiting / 2 then
+      if need and tag < 65536 and planted == #waiting / 2 then
         plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
       end
       if need then

@@ -131,6 +131,16 @@ var restRows = []row{
 		waits(1, "", fmt.Sprint("0 0 -1 ", tagAB, " 0 0")), "0", "0 1 0 4 now 10 1000 0 0 0 0 0 0 0 0 0 1 0 0 0 0 0 0",
 		&state{hash: hash(), value: "4", members: []member{{-400, java(5)}, {0, own(0, 1)}}}},
 
+	{"acquire_rest", "13. a floor", state{hash: hash(), value: "6", members: []member{{-400, java(4)}}},
+		lower(2, 5, 2), "0", "0 2 600 2 now 10 1000 0 0 1 4 0 0 0 600 0 0 1 0 0 0 0 0",
+		&state{hash: hash(), value: "2", members: []member{{-400, java(4)}, {0, own(0, 4)}}}},
+	{"acquire_rest", "3. more than the rate has beyond its floor", state{hash: hash(), value: "10"}, lower(9, 1, 2), "0", "3 10", nil},
+	{"acquire_rest", "14. the wait until the floor is free, too", state{hash: hash(), value: "2", members: []member{{-900, java(1)}, {-400, java(7)}}},
+		lower(2, 1, 2), "0", "0 0 600 2 now 10 1000 0 0 2 8 0 0 0 600 0 0 1 0 0 0 0 0", nil},
+	{"acquire_rest", "16. with a floor, no tripwire goes or comes", state{hash: hash(), value: "-2",
+		members: []member{{-instant, tripwire("ab", 0, -900)}, {-instant, tripwire("cd", 0, -100)}, {-400, java(10)}}},
+		lower(1, 1, 2), "0", fmt.Sprint("0 0 600 0 now 10 1000 0 0 1 10 0 0 0 600 0 0 1 0 0 0 0 2 ", tagAB, " 0 ", tagCD, " 0"), nil},
+
 	{"acquire_rest", "17. added to what was there", state{hash: hash("minGap", "1"), value: "10"}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",
 		&state{hash: hash("minGap", "1"), value: "9", members: []member{{0, own(0, 1)}}}},
 	{"acquire_rest", "17. written anew", state{hash: hash("minGap", "1")}, asked(1, 1, ""), "0", "0 1 0 9 now 10 1000 0 0 0 0 0 1 0",

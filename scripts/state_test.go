@@ -76,3 +76,8 @@ func asked(permits, count int64, words string, more ...any) []any {
 func waits(permits int64, words, share string) []any {
 	return asked(permits, 1, words, "", 0, "", share)
 }
+
+// lower returns the arguments of a lower class, for which floor permits are to stay free.
+func lower(permits, number, floor int64) []any {
+	return append(asked(permits, number, "", "", 0, "", "0 0 -1 65536 0 0"), floor)
+}

@@ -25,7 +25,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return Outcome{}, permit.ErrClosed
 	}
 	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
-		if got, rejected := s.rejections.rejectLocked(h.key, &want); rejected {
+		if got, rejected := s.rejections.rejectLocked(h.line, &want); rejected {
 			s.unlock()
 			e.recycle(r)
 			return got, nil

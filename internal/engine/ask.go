@@ -50,7 +50,8 @@ func (h *Handle) Check(ctx context.Context, permits int64) error {
 // ask makes the call b, whose type, ID and runs it sets, until the reply is complete. It checks the state first unless
 // the cause is Sick.
 func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch, cause permit.HealCause) (a permit.Reply, asked Asked, err error) {
-	b.Type, b.Runs, b.Check = h.Type(), []permit.Run{{Permits: permits, Count: 1}}, cause != permit.Sick
+	b.Type, b.Floor, b.Check = h.Type(), h.floor, cause != permit.Sick
+	b.Runs = []permit.Run{{Permits: permits, Count: 1}}
 	for range maxAsks {
 		begin := time.Now()
 		b.ID = h.engine.cfg.Backends.NewID()
@@ -67,7 +68,7 @@ func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch, cause p
 			return permit.Reply{}, asked, err
 		}
 		if a.Granted[0] < 0 {
-			return permit.Reply{}, asked, permit.Exceeds(h.name, permits, a.Rate.Permits)
+			return permit.Reply{}, asked, permit.Exceeds(h.name, permits, h.floor, a.Rate.Permits)
 		}
 		h.learnRate(&a, begin)
 		b.Cursor = permit.Cursor{}

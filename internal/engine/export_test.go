@@ -42,7 +42,7 @@ func (s *shard) checkStates() error {
 func (h *Handle) Fired() (line, local func()) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	l := h.shard.findLocked(h.key)
+	l := h.shard.findLocked(h.line)
 	if l == nil {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func (h *Handle) Fired() (line, local func()) {
 func (h *Handle) Same() any {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil {
+	if l := h.shard.findLocked(h.line); l != nil {
 		return l
 	}
 	return nil
@@ -78,7 +78,7 @@ const (
 func (h *Handle) Bend(n int) func() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	at := h.shard.findLocked(h.key).waiters.first
+	at := h.shard.findLocked(h.line).waiters.first
 	for range n - 1 {
 		at = at.next
 	}

@@ -25,9 +25,10 @@ type gathering struct {
 }
 
 // mustGatherLocked reports whether the permits of the first waiter, which is r, have to be taken ahead. That is so if it
-// has been passed over for an interval, or is large. Beside other processes it must have the share for it.
+// has been passed over for an interval, or is large. Beside other processes it must have the share for it. A lower class
+// never takes any ahead.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !l.first.mayGather || !r.rejected || l.rate.Interval <= 0 {
+	if !l.first.mayGather || !r.rejected || l.h.floor > 0 || l.rate.Interval <= 0 {
 		return false
 	}
 	now := time.Now()

@@ -26,22 +26,39 @@ func (h *Handle) Background(f func()) error {
 
 // Touch records that a call for a limiter begins or has ended that does not come from its line; see
 // [Handle.Touch].
-func (e *Engine) Touch(key string) { (&Handle{shard: e.shardOf(key), key: key}).Touch() }
+func (e *Engine) Touch(key string) { (&Handle{shard: e.shardOf(key), line: line{key: key}}).Touch() }
 
 // A Handle is how a caller reaches one limiter. It holds no state of the limiter; handles with the same key
 // share one.
 type Handle struct {
+	line
 	engine  *Engine
 	shard   *shard
-	key     string
 	name    string
 	backend Backend
 }
 
+// A line identifies a wait queue: one limiter has one for all requests, and one more for each lower class of them.
+type line struct {
+	key   string // of the limiter
+	floor int64  // permits that its requests leave free
+}
+
 // Handle returns a Handle of the limiter with that key. Errors call the limiter name.
 func (e *Engine) Handle(key, name string, b Backend) Handle {
-	return Handle{engine: e, shard: e.shardOf(key), key: key, name: name, backend: b}
+	return Handle{line: line{key: key}, engine: e, shard: e.shardOf(key), name: name, backend: b}
 }
+
+// Lower returns a Handle of the same limiter for a lower class of requests, which are granted only if that many permits
+// stay free. They have a wait queue of their own, reserve nothing, and during an outage are like any others.
+func (h *Handle) Lower(floor int64) Handle {
+	low := *h
+	low.floor = floor
+	return low
+}
+
+// Floor returns how many permits the requests leave free.
+func (h *Handle) Floor() int64 { return h.floor }
 
 // Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the
 // node is not known, nor is the shard of a ring always; then it is the health shared by the limiters whose keys
@@ -82,11 +99,13 @@ func (h *Handle) observe(ev Event) {
 func (h *Handle) Changed() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	h.shard.rejections.forgetLocked(h.key)
-	if l := h.shard.findLocked(h.key); l != nil {
-		l.changes++
-		l.first.askAt = time.Time{}
-		l.scheduleLocked()
+	h.shard.rejections.forgetLimiterLocked(h.key)
+	for _, l := range h.shard.limiters {
+		if l.h.key == h.key {
+			l.changes++
+			l.first.askAt = time.Time{}
+			l.scheduleLocked()
+		}
 	}
 }
 
@@ -104,7 +123,7 @@ func (h *Handle) Backend() Backend { return h.backend }
 func (h *Handle) Touch() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil {
+	if l := h.shard.findLocked(line{key: h.key}); l != nil {
 		l.share.Touch(time.Now())
 	}
 }
@@ -114,7 +133,7 @@ func (h *Handle) Touch() {
 func (h *Handle) Type() permit.Type {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil {
+	if l := h.shard.findLocked(h.line); l != nil {
 		return l.rate.Type
 	}
 	return permit.Overall
@@ -125,7 +144,7 @@ func (h *Handle) Type() permit.Type {
 func (h *Handle) LearnType(typ permit.Type) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if typ != permit.Overall || h.shard.findLocked(h.key) != nil {
+	if typ != permit.Overall || h.shard.findLocked(h.line) != nil {
 		l := h.shard.limiterLocked(h)
 		l.rate.Type, l.checks.nextAudit, l.checks.noTTLUntil = typ, time.Time{}, time.Time{}
 	}
@@ -135,7 +154,18 @@ func (h *Handle) LearnType(typ permit.Type) {
 func (h *Handle) ForgetTTL() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.key); l != nil {
+	if l := h.shard.findLocked(h.line); l != nil {
 		l.checks.noTTLUntil = time.Time{}
 	}
+}
+
+// lowerYield is how much later than its permits are free the queue of a lower class asks for them, so that callers of the
+// others, who wait for the same instant, come first.
+const lowerYield = 10 * time.Millisecond
+
+func (h *Handle) yield(r permit.Rate) time.Duration {
+	if h.floor == 0 {
+		return 0
+	}
+	return min(lowerYield, r.Interval/10)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -16,9 +17,9 @@ type cachedRejection struct {
 // A cachedRejections has the newest rejection of each limiter of a shard whose requests want that. It is bounded, whatever
 // the names of the limiters are. The lock of the shard guards it.
 type cachedRejections struct {
-	byKey map[string]*cachedRejection
-	keys  []string // of byKey, in no order
-	hand  int      // the index in keys of the next one that makes room
+	byKey map[line]*cachedRejection
+	keys  []line // of byKey, in no order
+	hand  int    // the index in keys of the next one that makes room
 }
 
 // maxRejections is how many rejections a shard knows, and longestRejected how long the keys of their limiters may be.
@@ -27,9 +28,9 @@ const maxRejections, longestRejected = 16, 512
 // rejectLocked ends a request that is known to be rejected, and reports whether it is. A rejection is known for as
 // long as the request allows, or until permits come back by themselves if that is sooner, or for half the time
 // after which the limiter is gone without a call. A request for more than the rate is not rejected but an error.
-func (k *cachedRejections) rejectLocked(key string, want *Request) (Outcome, bool) {
+func (k *cachedRejections) rejectLocked(key line, want *Request) (Outcome, bool) {
 	x := k.byKey[key]
-	if x == nil || want.Permits < x.permits || want.Permits > x.reply.Rate.Permits {
+	if x == nil || want.Permits < x.permits || want.Permits+key.floor > x.reply.Rate.Permits {
 		return Outcome{}, false
 	}
 	passed := time.Since(x.asked)
@@ -47,13 +48,13 @@ func (k *cachedRejections) rejectLocked(key string, want *Request) (Outcome, boo
 }
 
 // learnLocked records that a call which began at asked was rejected that many permits.
-func (k *cachedRejections) learnLocked(key string, permits int64, asked time.Time, a *permit.Reply) {
-	if len(key) > longestRejected || a.Wait <= 0 {
+func (k *cachedRejections) learnLocked(key line, permits int64, asked time.Time, a *permit.Reply) {
+	if len(key.key) > longestRejected || a.Wait <= 0 {
 		return
 	}
 	if k.byKey[key] == nil {
 		if k.byKey == nil {
-			k.byKey = map[string]*cachedRejection{}
+			k.byKey = map[line]*cachedRejection{}
 		}
 		if len(k.keys) < maxRejections {
 			k.keys = append(k.keys, key)
@@ -69,7 +70,7 @@ func (k *cachedRejections) learnLocked(key string, permits int64, asked time.Tim
 }
 
 // forgetLocked makes the next request ask.
-func (k *cachedRejections) forgetLocked(key string) {
+func (k *cachedRejections) forgetLocked(key line) {
 	if k.byKey[key] == nil {
 		return
 	}
@@ -77,9 +78,18 @@ func (k *cachedRejections) forgetLocked(key string) {
 	for i := range k.keys {
 		if k.keys[i] == key {
 			last := len(k.keys) - 1
-			k.keys[i], k.keys[last] = k.keys[last], ""
+			k.keys[i], k.keys[last] = k.keys[last], line{}
 			k.keys = k.keys[:last]
 			return
+		}
+	}
+}
+
+// forgetLimiterLocked makes the next request of each class of a limiter ask.
+func (k *cachedRejections) forgetLimiterLocked(limiter string) {
+	for _, key := range slices.Clone(k.keys) {
+		if key.key == limiter {
+			k.forgetLocked(key)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 		}
 	}
 	if rejected > 0 {
-		l.shard.rejections.forgetLocked(l.h.key) // something was granted
+		l.shard.rejections.forgetLocked(l.h.line) // something was granted
 	}
 	headLeft := rejected < len(f.Runs) && len(f.callers[rejected]) == 0
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
@@ -54,7 +54,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
 		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
-			l.shard.rejections.learnLocked(l.h.key, f.Runs[0].Permits, begin, a)
+			l.shard.rejections.learnLocked(l.h.line, f.Runs[0].Permits, begin, a)
 		}
 		ended = f.rejectLocked(a, ended)
 	}
@@ -114,7 +114,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 			switch {
 			case r == nil || !r.live():
 			case n < 0:
-				ended = r.failLocked(permit.Exceeds(f.limiter.h.name, each, a.Rate.Permits), ended)
+				ended = r.failLocked(permit.Exceeds(f.limiter.h.name, each, f.Floor, a.Rate.Permits), ended)
 			case n > 0:
 				n--
 				left -= each
@@ -192,10 +192,10 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 		most += f.Allowance.Grace // others take all permits of one instant, time and again
 	}
 	l.first.mayGather = a.Wait <= most && a.Rate.MinGap == 0
-	l.first.pass.Rejected(&l.share, a, f.Runs[0].Permits)
+	l.first.pass.Rejected(&l.share, a, f.Runs[0].Permits+f.Floor)
 	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 	l.first.grantableAt = now.Add(soon)
-	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)))
+	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)) + l.h.yield(a.Rate))
 	if f.changes != l.changes {
 		l.first.askAt = time.Time{}
 	}

@@ -22,7 +22,7 @@ type Line struct {
 func (h *Handle) Line() (s Line) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	l := h.shard.findLocked(h.key)
+	l := h.shard.findLocked(h.line)
 	if l == nil {
 		return Line{Grant: time.Now()}
 	}
@@ -160,7 +160,7 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 		l.first.since = p.Came // the time in other lines counts
 		if a.Wait > 0 && l.changes == a.Changes {
 			l.first.grantableAt = time.Now().Add(a.Wait)
-			l.first.askAt = time.Now().Add(min(a.Wait, a.Recheck))
+			l.first.askAt = time.Now().Add(min(a.Wait, a.Recheck) + h.yield(a.Rate))
 		}
 	}
 	l.scheduleLocked()

@@ -151,7 +151,7 @@ func (l *limiter) newFlightLocked() *flight {
 	if !ok {
 		f = &flight{}
 	}
-	f.limiter, f.Type = l, l.rate.Type
+	f.limiter, f.Type, f.Floor = l, l.rate.Type, l.h.floor
 	return f
 }
 

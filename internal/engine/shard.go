@@ -13,9 +13,9 @@ import (
 type shard struct {
 	mu       sync.Mutex
 	limiters []*limiter
-	byKey    map[string]*limiter // the same; nil while there are few
-	idle     *limiter            // the one that was idle last; any other is in use
-	free     *limiter            // one that was evicted, kept for reuse
+	byKey    map[line]*limiter // the same; nil while there are few
+	idle     *limiter          // the one that was idle last; any other is in use
+	free     *limiter          // one that was evicted, kept for reuse
 	closed   bool
 	health   outage.Health // of a part of a divided Redis that cannot be told from others
 	ready    []*flight     // they leave when the lock is free
@@ -51,11 +51,11 @@ func (s *shard) addLocked(l *limiter) {
 	l.slot = len(s.limiters)
 	switch {
 	case s.byKey != nil:
-		s.byKey[l.h.key] = l
+		s.byKey[l.h.line] = l
 	case len(s.limiters) > few:
-		s.byKey = make(map[string]*limiter, 2*few)
+		s.byKey = make(map[line]*limiter, 2*few)
 		for _, l := range s.limiters {
-			s.byKey[l.h.key] = l
+			s.byKey[l.h.line] = l
 		}
 	}
 }
@@ -66,19 +66,19 @@ func (s *shard) removeLocked(l *limiter) {
 	s.limiters[l.slot-1].slot = l.slot
 	s.limiters[last] = nil
 	s.limiters, l.slot = s.limiters[:last], 0
-	delete(s.byKey, l.h.key)
+	delete(s.byKey, l.h.line)
 	if last <= few/2 {
 		s.byKey = nil
 	}
 }
 
 // findLocked returns the limiter with that key, or nil.
-func (s *shard) findLocked(key string) *limiter {
+func (s *shard) findLocked(key line) *limiter {
 	if s.byKey != nil {
 		return s.byKey[key]
 	}
 	for _, l := range s.limiters {
-		if l.h.key == key {
+		if l.h.line == key {
 			return l
 		}
 	}
@@ -86,11 +86,11 @@ func (s *shard) findLocked(key string) *limiter {
 }
 
 // usesLocked reports whether the process uses the limiter with that key.
-func (s *shard) usesLocked(key string) bool { return s.findLocked(key) != nil }
+func (s *shard) usesLocked(key string) bool { return s.findLocked(line{key: key}) != nil }
 
 // limiterLocked returns the limiter of h, and makes it if need be.
 func (s *shard) limiterLocked(h *Handle) *limiter {
-	l := s.findLocked(h.key)
+	l := s.findLocked(h.line)
 	if l == nil {
 		if l = s.free; l == nil {
 			l = &limiter{shard: s}

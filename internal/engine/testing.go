@@ -34,7 +34,7 @@ func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 
 // Beside returns a handle of another limiter whose key hashes like that of h.
 func (h *Handle) Beside(key, name string, b Backend) Handle {
-	return Handle{engine: h.engine, shard: h.shard, key: key, name: name, backend: b}
+	return Handle{line: line{key: key}, engine: h.engine, shard: h.shard, name: name, backend: b}
 }
 
 // IsBeside reports whether the keys of h and o hash alike. Of such limiters that are used in turn each is forgotten
@@ -59,7 +59,7 @@ func (h *Handle) Snapshot() (s Snapshot) {
 		s.Pending = m.Pending()
 	}
 	s.Remembered = h.shard.memory.Len()
-	l := h.shard.findLocked(h.key)
+	l := h.shard.findLocked(h.line)
 	if l == nil {
 		return s
 	}

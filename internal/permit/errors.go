@@ -21,8 +21,11 @@ var (
 	ErrConflict           = errors.New("ratelimiter: limiter changed concurrently")
 )
 
-// Exceeds returns the error of a request for more permits than the rate of the limiter has.
-func Exceeds(limiter string, permits, rate int64) error {
+// Exceeds returns the error of a request for more permits than the rate of the limiter has beyond those that are to stay free.
+func Exceeds(limiter string, permits, floor, rate int64) error {
+	if floor > 0 {
+		return fmt.Errorf("%w: asked for %d permits of %q and to leave %d free, whose rate is %d", ErrPermitsExceedRate, permits, limiter, floor, rate)
+	}
 	return fmt.Errorf("%w: asked for %d permits of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
 }
 

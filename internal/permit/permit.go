@@ -106,6 +106,7 @@ type Batch struct {
 	Type      Type
 	ID        ID
 	Runs      []Run     // 1 to MaxRuns of them
+	Floor     int64     // permits that are to stay free, for requests of a lower class
 	Replay    bool      // the call may have been executed before, under the same ID
 	InOrder   bool      // a run that does not fit blocks those behind it
 	DryRun    bool      // take no permits
@@ -206,6 +207,7 @@ type Part struct {
 	Type    Type
 	ID      ID // of the grant
 	Permits int64
+	Floor   int64 // permits that are to stay free
 }
 
 // A Reservation holds permits of one limiter for a caller that waits for more than are free, or for other limiters,

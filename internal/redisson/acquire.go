@@ -49,7 +49,7 @@ func (l *Limiter) try(ctx context.Context, b *permit.Batch, s *Script, command f
 // usual reports whether b is what acquire decides, unless the limiter is in another state than usual.
 func usual(b *permit.Batch) bool {
 	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && !b.Check && !b.Healed &&
-		!b.DryRun && !b.Gap && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
+		!b.DryRun && !b.Gap && b.Floor == 0 && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
 }
 
 // usualCommand returns the command of acquire for b.
@@ -88,8 +88,8 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	// If these are too many for one member, the script writes smaller ones.
 	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
 	s, more := l.Scripts.AcquireRest, 0
-	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Allowance.On {
-		more = 5
+	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Allowance.On || b.Floor > 0 {
+		more = 6
 	}
 	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
 	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), words)
@@ -98,10 +98,13 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 		if b.Cursor.Members > 0 {
 			walk = fmt.Sprint(b.Cursor.Members, " ", b.Cursor.Permits)
 		}
-		if b.Allowance.On {
+		switch {
+		case b.Floor > 0:
+			allowance = bystander
+		case b.Allowance.On:
 			allowance = l.allowance(b.Allowance)
 		}
-		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, allowance)
+		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, allowance, b.Floor)
 	}
 	return s.Complete(cmd)
 }
@@ -114,6 +117,9 @@ func (c *Conn) allowance(a permit.Allowance) string {
 	}
 	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", a.Age, " ", c.tag, " ", a.Wants, " ", survey)
 }
+
+// bystander is the allowance of a call with a floor: it leaves the tripwires of others as they are, and none of its own.
+const bystander = "0 0 -1 65536 0 0"
 
 func furtherRuns(runs []permit.Run) string {
 	if len(runs) == 0 {
@@ -186,13 +192,17 @@ func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (permit.Reply
 		return permit.Reply{}, err
 	}
 	var o permit.Others
-	if n := 13 + len(b.Runs); b.Allowance.On && len(r) >= n+9 && r[n+8] >= 0 && r[n+8] <= int64(len(r)-n-9)/2 {
+	shared := b.Allowance.On || b.Floor > 0
+	if n := 13 + len(b.Runs); shared && len(r) >= n+9 && r[n+8] >= 0 && r[n+8] <= int64(len(r)-n-9)/2 {
 		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2] == 1, WireLeft: r[n+3] == 1,
 			Mine: r[n+4], Java: r[n+5], Kin: r[n+6], Blocked: r[n+7]}
 		o.Waiting, o.Tags = r[n+9:n+9+2*int(r[n+8])], r[n+9+2*int(r[n+8]):]
 		r = r[:n:n]
-	} else if s == l.Scripts.Acquire || b.Allowance.On || len(r) != n {
+	} else if s == l.Scripts.Acquire || shared || len(r) != n {
 		return permit.Reply{}, l.badReply(s, raw)
+	}
+	if b.Floor > 0 {
+		o = permit.Others{} // it gives way to all of them
 	}
 	granted := r[1:2:2]
 	if len(b.Runs) > 1 {
@@ -279,7 +289,7 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (permit.Res
 		return permit.Reserved{}, err
 	}
 	if r[0] == statusExceeds && len(r) == 2 {
-		return permit.Reserved{}, permit.Exceeds(l.Name, v.Want, r[1])
+		return permit.Reserved{}, permit.Exceeds(l.Name, v.Want, 0, r[1])
 	}
 	if err := l.statusError(r); err != nil {
 		return permit.Reserved{}, err
@@ -328,6 +338,7 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 		copy(keys[3*i:], p.Limiter.(*Limiter).Keys.Of(p.Type))
 		list = append(append(list, wire(p.Type)...), ' ')
 		list = append(strconv.AppendInt(list, p.Permits, 10), ' ')
+		list = append(strconv.AppendInt(list, p.Floor, 10), ' ')
 		args[4+i] = c.member(p.ID, uint32(p.Permits))
 	}
 	args[0] = list
@@ -364,7 +375,7 @@ func (c *Conn) readAcquireAll(parts []permit.Part, raw any) ([]int, error) {
 	p := &parts[r[1]-1]
 	l = p.Limiter.(*Limiter)
 	if r[0] == statusExceeds && len(r) == 3 {
-		return nil, permit.Exceeds(l.Name, p.Permits, r[2])
+		return nil, permit.Exceeds(l.Name, p.Permits, p.Floor, r[2])
 	}
 	err = l.statusError(append([]int64{r[0]}, r[2:]...))
 	var other *permit.WrongTypeError

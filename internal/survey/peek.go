@@ -55,7 +55,7 @@ func (w *window) peek(permits int64) (Peek, error) {
 		return Peek{}, fmt.Errorf("%w: %d permits; ask for 1 to %d", permit.ErrInvalidArgument, permits, int64(permit.Max))
 	}
 	if permits > w.rate.Permits {
-		return Peek{}, permit.Exceeds(w.name, permits, w.rate.Permits)
+		return Peek{}, permit.Exceeds(w.name, permits, 0, w.rate.Permits)
 	}
 	now := float64(w.now.UnixMilli())
 	till := redisson.Instant(w.fields["coolDown"])

@@ -79,7 +79,7 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 func joint(parts []part) []permit.Part {
 	list := make([]permit.Part, len(parts))
 	for i, p := range parts {
-		list[i] = permit.Part{Limiter: p.Handle.Backend(), Permits: p.Permits}
+		list[i] = permit.Part{Limiter: p.Handle.Backend(), Permits: p.Permits, Floor: p.Handle.Floor()}
 	}
 	return list
 }

@@ -81,6 +81,11 @@ func (w *waiter) timeUp() (<-chan time.Time, func() bool) {
 	return t.C, t.Stop
 }
 
+// isLower reports whether any part is of a lower class.
+func (w *waiter) isLower() bool {
+	return slices.ContainsFunc(w.parts, func(p part) bool { return p.Handle.Floor() > 0 })
+}
+
 // hasPolicies reports whether a policy that is not closed applies to any part.
 func (w *waiter) hasPolicies() bool {
 	return slices.ContainsFunc(w.parts, func(p part) bool { return p.Policy != nil })
