@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -363,21 +362,29 @@ func TestManyClients(t *testing.T) {
 	require.Equal(t, "only 3 clients were looked at", r.Findings[len(r.Findings)-1].Found)
 }
 
-// TestExplanations checks that every check has a row in the document, and the other way round.
+// TestExplanations compares the table of docs/findings.md with the explanations, or writes it with RRL_TEST_DOCS set.
 func TestExplanations(t *testing.T) {
-	doc := redistest.Must(os.ReadFile("../../docs/findings.md"))(t)
-	rows := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllSubmatch(doc, -1) {
-		rows[string(m[1])] = true
-	}
-	for _, id := range Checks() {
-		require.True(t, rows[id], "docs/findings.md has no row for %s", id)
-		delete(rows, id)
+	const page, begin, end = "../../docs/findings.md", "<!-- The table is written by RRL_TEST_DOCS=write go test -run Explanations ./internal/doctor -->\n", "<!-- The end of the table. -->\n"
+	doc, err := os.ReadFile(page)
+	require.NoError(t, err)
+	var table strings.Builder
+	table.WriteString("| check | means | Java | Go | fix |\n|---|---|---|---|---|\n")
+	ids := Checks()
+	slices.Sort(ids)
+	for _, id := range ids {
 		e := explanations[id]
-		for _, text := range []string{e.means, e.java, e.golang} {
+		for _, text := range []string{e.means, e.java, e.golang, e.fix} {
 			require.NotEmpty(t, text, id)
 			require.Equal(t, strings.TrimSpace(text), text, id)
 		}
+		fmt.Fprintf(&table, "| <a id=\"%s\"></a>`%[1]s` | %s | %s | %s | %s |\n", id, e.means, e.java, e.golang, e.fix)
 	}
-	require.Empty(t, rows)
+	head, rest, ok1 := strings.Cut(string(doc), begin)
+	there, tail, ok2 := strings.Cut(rest, end)
+	require.True(t, ok1 && ok2, "%s has lost its table", page)
+	if os.Getenv("RRL_TEST_DOCS") == "write" {
+		require.NoError(t, os.WriteFile(page, []byte(head+begin+table.String()+end+tail), 0o600))
+		return
+	}
+	require.Equal(t, table.String(), there, "RRL_TEST_DOCS=write go test -run Explanations ./internal/doctor writes it")
 }

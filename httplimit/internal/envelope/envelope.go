@@ -13,7 +13,7 @@ import (
 // An Envelope is the frame in which a platform's gateway says that it rejected a call. Whatever users of
 // the platform wrote comes back through the same hosts, with 200: files and media, of any name, type and
 // content; pages and JSON that quote texts and names. So a body's fields count only within the frame, and
-// what costs much only where the body has nothing but these fields. docs/http-outbound.md has the table.
+// what costs much only where the body has nothing but these fields. docs/design/detection.md has the table.
 //
 // The host is no part of it: a proxy or a gateway of one's own has another name. Which hosts a detector
 // sees is for the rule that it belongs to.
