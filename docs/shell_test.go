@@ -1,0 +1,55 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCommandsRun runs every block of shell commands, each in a new directory, on a Redis with the limiters that they name.
+// A block that is not run has a comment before it that says why.
+func TestCommandsRun(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Repeats(t)
+	bin, err := filepath.Abs(t.TempDir())
+	require.NoError(t, err)
+	out, err := exec.Command("go", "build", "-o", bin+"/rrl", "./cmd/rrl").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	server := redistest.Start(t, "--appendonly", "yes")
+	client, err := ratelimiter.New(server.Client(t))
+	require.NoError(t, err)
+	defer client.Close()
+	for name, typ := range map[string]ratelimiter.RateType{"orders:create": ratelimiter.Overall, "users": ratelimiter.PerClient} {
+		l := client.RateLimiter(name).WithRate(ratelimiter.Rate{Type: typ, Permits: 50, Interval: time.Minute})
+		require.NoError(t, l.Acquire(t.Context(), 1))
+	}
+	block := regexp.MustCompile("(?s)(<!-- not run: [^>]+ -->\n)?```sh\n(.*?)```")
+	replace := strings.NewReplacer("go run ./cmd/rrl ", "rrl ", "redis://127.0.0.1:6379", "redis://"+server.Addr())
+	ran := 0
+	for f, text := range pages(t) {
+		if strings.Contains(f, "zh") {
+			continue // TestTranslations compares
+		}
+		dir := t.TempDir() // of all blocks of a page: one may write what the next one reads
+		for _, m := range block.FindAllStringSubmatch(text, -1) {
+			if m[1] != "" {
+				continue
+			}
+			ran++
+			cmd := exec.Command("bash", "-eu", "-o", "pipefail", "-c", replace.Replace(m[2]))
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "REDIS_URL=redis://"+server.Addr())
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s:\n%s\n%s", f, m[2], out)
+		}
+	}
+	require.Greater(t, ran, 5)
+}
