@@ -36,14 +36,17 @@ type rule struct {
 	Rule
 	policy       string // the name as a structured field
 	anyKeepAlive bool   // the KeepAlive of Rate is the default, and no other one differs from it
+	fleet        fleetRate
 }
 
 // maxRules is the number of limiters that one request may ask for, see [ratelimiter.Client.TryAcquireAll].
 const maxRules = 64
 
 // New returns a Middleware that limits requests to r by limiters whose names begin with name, which is also that of the
-// policy in the header fields, where it has no braces: printable ASCII. Where a limiter has a rate already, that one counts, and the
-// function of [WithFailures] is told so by [ErrRateDiffers]. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
+// policy in the header fields, where it has no braces: printable ASCII.
+//
+// The rate of the Middleware that began last counts for all servers. It is set where a limiter has another one, and the permits that
+// are taken stay so; the others follow, see [Middleware.Start]. With [WithStoredRates] a rate that a limiter has counts instead. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
 // client that was ever seen would stay in Redis forever.
 //
 // Errors: ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be.

@@ -20,6 +20,7 @@ type config struct {
 	longest    time.Duration
 	known      time.Duration
 	dryRun     bool
+	stored     bool
 	xRateLimit bool
 	hashKey    []byte
 	keyed      bool
@@ -86,6 +87,11 @@ func WithCachedRejections(bound time.Duration) Option {
 // WithDryRun passes every request on. Permits are counted, the header fields are those of a limit, and the function of
 // [WithDecisions] is told what the Middleware would have done, with DryRun. The default is to limit.
 func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
+
+// WithStoredRates leaves a limiter the rate that it has, whatever the Middleware was made with, which then is only for limiters without
+// one. It is for rates that Java services or operators set, or that differ from key to key. The function of [WithFailures] is told of
+// another rate by [ErrRateDiffers]. The default is that the rate of the Middleware counts, except with [WithDryRun].
+func WithStoredRates() Option { return func(c *config) { c.stored = true } }
 
 // WithHashKey keys the hashes of secrets in limiters' names, those of [ByHeader] and [Hash], so that nobody who reads
 // Redis can try out secrets that are short or can be guessed. A key has 16 bytes or more, and is the same in all

@@ -8,9 +8,9 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// ErrRateDiffers says that a limiter in Redis has another rate than the Middleware was made with, and that the one
-// in Redis counts. A new number in a program changes nothing until somebody sets it there, with SetRate or by
-// deleting the limiter. The function of [WithFailures] is told of it once for each such rate.
+// ErrRateDiffers says that a limiter in Redis has another rate than the Middleware was made with. The function of [WithFailures] is told
+// of it once for each such rate: where the rate in Redis was another one and has been set, where another server has set one since, by
+// which this one goes now, and with [WithStoredRates], where the one in Redis counts.
 var ErrRateDiffers = errors.New("inbound: the limiter has another rate")
 
 // maxTold bounds how many rates a Middleware remembers to have told of.
@@ -28,22 +28,29 @@ func (m *Middleware) compareRate(r *http.Request, p *part, weight int64) {
 	is, want := p.result.Rate, p.rule.Rate
 	switch {
 	case p.rule.Limiter != nil || p.result.Degraded:
+	case !m.cfg.keepsStored():
+		m.followRate(r, p, weight)
 	case errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && weight <= want.Permits:
-		m.tellRate(r, p, ratelimiter.Rate{}, p.err.Error())
+		m.tellRate(r, p.rule, p.name, ratelimiter.Rate{}, p.err.Error())
 	case is.Permits > 0:
-		if p.rule.anyKeepAlive {
-			want.KeepAlive = is.KeepAlive
-		}
-		if is != want {
-			m.tellRate(r, p, is, "it is "+is.String())
+		if p.rule.differs(is, want) {
+			m.tellRate(r, p.rule, p.name, is, "it is "+is.String())
 		}
 	}
 }
 
-// tellRate tells that the limiter has the rate is, unless that was told before.
-func (m *Middleware) tellRate(r *http.Request, p *part, is ratelimiter.Rate, what string) {
+// differs reports whether the rate of a limiter is another one than want.
+func (r *rule) differs(is, want ratelimiter.Rate) bool {
+	if r.anyKeepAlive {
+		want.KeepAlive = is.KeepAlive
+	}
+	return is != want
+}
+
+// tellRate tells that a limiter has the rate is, unless that was told before.
+func (m *Middleware) tellRate(r *http.Request, of *rule, name string, is ratelimiter.Rate, what string) {
 	m.mu.Lock()
-	d := difference{p.rule, is}
+	d := difference{of, is}
 	known := m.told[d] || len(m.told) >= maxTold
 	if !known {
 		if m.told == nil {
@@ -53,6 +60,10 @@ func (m *Middleware) tellRate(r *http.Request, p *part, is ratelimiter.Rate, wha
 	}
 	m.mu.Unlock()
 	if !known {
-		m.fail(r, fmt.Errorf("%w: limiter %q: %s, and the middleware was made with %v; SetRate changes it", ErrRateDiffers, p.name, what, p.rule.Rate))
+		m.fail(r, rateError(of, name, what+"; SetRate changes it"))
 	}
+}
+
+func rateError(of *rule, name, what string) error {
+	return fmt.Errorf("%w: limiter %q: %s (the middleware was made with %v)", ErrRateDiffers, name, what, of.Rate)
 }

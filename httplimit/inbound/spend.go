@@ -36,7 +36,7 @@ func (p *part) rejected() bool { return p.err == nil && !p.result.Granted }
 // limiter returns the RRateLimiter of s. One without a rate is new, has expired, or somebody has deleted it. To ask first spares a
 // list of those that have one, and leaves the first word to the outage policy when Redis is unavailable.
 func (m *Middleware) limiter(s spend) *ratelimiter.RateLimiter {
-	l := m.client.RateLimiter(s.name).CachedRejections(m.cfg.known).WithRate(s.rule.Rate)
+	l := m.client.RateLimiter(s.name).CachedRejections(m.cfg.known).WithRate(s.rule.now())
 	if m.cfg.outage != nil {
 		l = l.OnOutage(*m.cfg.outage)
 	}
@@ -117,7 +117,8 @@ func (m *Middleware) peek(ctx context.Context, s spend, weight int64) part {
 	if errors.Is(err, ratelimiter.ErrUnavailable) {
 		result, err = ratelimiter.Result{Granted: true}, nil
 	} else if errors.Is(err, ratelimiter.ErrNotInitialized) {
-		result, err = ratelimiter.Result{Granted: true, Rate: s.rule.Rate, Available: s.rule.Rate.Permits}, nil
+		r := s.rule.now()
+		result, err = ratelimiter.Result{Granted: true, Rate: r, Available: r.Permits}, nil
 	}
 	return replied(s, result, err)
 }

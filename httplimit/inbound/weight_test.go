@@ -42,14 +42,14 @@ func TestWeightsThatNoLimiterGrants(t *testing.T) {
 	})
 }
 
-// TestRateThatDiffers: a limiter that has another rate keeps it, and the function of WithFailures is told: once for
+// TestRateThatDiffers: with WithStoredRates a limiter that has another rate keeps it, and the function of WithFailures is told: once for
 // each rate that is met, whatever the number of keys and requests.
 func TestRateThatDiffers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var told []error
 		old := ratelimiter.Rate{Permits: 5, Interval: time.Second, KeepAlive: 10 * time.Minute}
 		m := w.middleware(ratelimiter.Rate{Permits: 50, Interval: time.Second, KeepAlive: old.KeepAlive}, WithKeys(ByHeader("X-Key")),
-			WithFailures(func(_ *http.Request, err error) { told = append(told, err) }))
+			WithStoredRates(), WithFailures(func(_ *http.Request, err error) { told = append(told, err) }))
 		h := m.Handler(answers)
 		ask(h, "1.1.1.1:1", "/", "X-Key", "new")
 		require.Empty(t, told)
@@ -90,7 +90,7 @@ func TestRateThatDiffers(t *testing.T) {
 
 		// A KeepAlive that nobody chose differs from none, and a request that the lower rate can never grant tells too.
 		told, m = nil, w.middleware(ratelimiter.Rate{Permits: 50, Interval: time.Second},
-			WithFailures(func(_ *http.Request, err error) { told = append(told, err) }),
+			WithStoredRates(), WithFailures(func(_ *http.Request, err error) { told = append(told, err) }),
 			WithWeight(func(r *http.Request) int64 { return max(1, r.ContentLength) }))
 		l := w.client.RateLimiter(w.key)
 		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 50, Interval: time.Second}))

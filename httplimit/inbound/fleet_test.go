@@ -1,0 +1,126 @@
+package inbound
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/stretchr/testify/require"
+)
+
+// A server is a Middleware of one limit for each X-Key, as a process has it.
+type server struct {
+	http.Handler
+	m    *Middleware
+	told []error
+}
+
+func (w *world) server(permits int64, opts ...Option) *server {
+	s := &server{}
+	opts = append(opts, WithKeys(ByHeader("X-Key")), WithFailures(func(_ *http.Request, err error) { s.told = append(s.told, err) }))
+	m, err := New(w.client, w.key, ratelimiter.Rate{Permits: permits, Interval: time.Minute}, opts...)
+	require.NoError(w.t, err)
+	s.m, s.Handler = m, m.Handler(answers)
+	return s
+}
+
+// granted returns how many of so many requests of a key are granted.
+func (s *server) granted(key string, requests int) (n int) {
+	for range requests {
+		if ask(s, "1.1.1.1:1", "/", "X-Key", key).Code == 200 {
+			n++
+		}
+		time.Sleep(time.Millisecond) // what is done after a request has an end
+	}
+	return n
+}
+
+// TestRedeployedRateCounts: 100 a minute become 2, while servers of the old rate go on, and one of them begins anew.
+func TestRedeployedRateCounts(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		old := w.server(100)
+		require.NoError(t, old.m.Start(t.Context()))
+		require.Equal(t, 3, old.granted("a", 3))
+		require.Equal(t, 1, old.granted("b", 1))
+
+		renewed := w.server(2)
+		require.NoError(t, renewed.m.Start(t.Context()))
+		require.Equal(t, 2, renewed.granted("new", 5))
+		require.Equal(t, 1, renewed.granted("a", 5), "the first is decided by the old rate; what was taken counts")
+		require.Equal(t, 1, renewed.granted("b", 5))
+		require.Len(t, renewed.told, 1)
+		require.ErrorIs(t, renewed.told[0], ErrRateDiffers)
+		require.ErrorContains(t, renewed.told[0], "100/1m")
+		require.Empty(t, old.told)
+
+		// The old one goes by it as soon as it meets such a limiter, and does not set its own back.
+		require.Zero(t, old.granted("a", 3))
+		require.Equal(t, 2, old.granted("newest", 5))
+		require.Len(t, old.told, 1)
+		require.ErrorIs(t, old.told[0], ErrRateDiffers)
+		require.ErrorContains(t, old.told[0], "2/1m")
+		require.Zero(t, renewed.granted("newest", 2))
+		time.Sleep(time.Minute)
+		require.Equal(t, 2, renewed.granted("a", 5))
+
+		// One that is not told by a limiter learns of it in ten seconds.
+		require.Equal(t, 1, old.granted("looks", 1))
+		again := w.server(3)
+		require.NoError(t, again.m.Start(t.Context()))
+		require.Equal(t, 2, old.granted("only the old one's", 5))
+		time.Sleep(lookEvery)
+		require.Equal(t, 1, old.granted("only the old one's", 3), "of three, two of which were taken")
+	})
+}
+
+// TestFirstRequestsSetTheRate: without Start, and without keys, and when Redis has lost everything.
+func TestFirstRequestsSetTheRate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		rate := func(permits int64) ratelimiter.Rate { return ratelimiter.Rate{Permits: permits, Interval: time.Minute} }
+		old, renewed := w.middleware(rate(100)), w.middleware(rate(2))
+		l := w.client.RateLimiter(w.key)
+		is := func() int64 {
+			time.Sleep(time.Millisecond)
+			r, err := l.Rate(t.Context())
+			require.NoError(t, err)
+			return r.Permits
+		}
+		require.Equal(t, 200, ask(old.Handler(answers), "1.1.1.1:1", "/").Code)
+		require.Equal(t, int64(100), is())
+		require.Equal(t, 200, ask(renewed.Handler(answers), "1.1.1.1:1", "/").Code)
+		require.Equal(t, int64(2), is())
+		require.Equal(t, 429, ask(renewed.Handler(answers), "1.1.1.1:1", "/").Code)
+		require.Equal(t, 429, ask(old.Handler(answers), "1.1.1.1:1", "/").Code)
+		require.Equal(t, int64(2), is(), "the old one does not set its own back")
+
+		require.NoError(t, w.rdb.FlushDB(t.Context()).Err())
+		time.Sleep(time.Second) // a rejection is known
+		require.Equal(t, 200, ask(old.Handler(answers), "1.1.1.1:1", "/").Code)
+		require.Equal(t, int64(2), is(), "nor after a flush")
+
+		// An operator's counts, too.
+		require.NoError(t, l.SetRate(t.Context(), rate(7), ratelimiter.KeepState()))
+		require.Equal(t, 200, ask(renewed.Handler(answers), "1.1.1.1:1", "/").Code)
+		require.Equal(t, int64(7), is())
+	})
+}
+
+// TestStoredRatesStay: the rates are another's to set, and startup may fail loudly.
+func TestStoredRatesStay(t *testing.T) {
+	for name, opt := range map[string]Option{"stored": WithStoredRates(), "dry run": WithDryRun()} {
+		inWorld(t, func(t *testing.T, w *world) {
+			first := w.server(5, opt)
+			require.NoError(t, first.m.Start(t.Context()), name)
+			s := w.server(2, opt)
+			require.ErrorIs(t, s.m.Start(t.Context()), ErrRateDiffers, name)
+			first.granted("a", 1)
+			s.granted("a", 1)
+			r, err := w.client.RateLimiter(w.key).Rate(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, int64(5), r.Permits, name)
+			require.Len(t, s.told, 1, name)
+			require.ErrorIs(t, s.told[0], ErrRateDiffers, name)
+		})
+	}
+}
