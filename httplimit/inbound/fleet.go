@@ -25,13 +25,13 @@ const (
 
 // A fleetRate is which rate counts for a rule, as far as is known.
 type fleetRate struct {
-	mu      sync.Mutex
-	rate    ratelimiter.Rate // another one than that of the rule; zero for none
-	began   bool             // that of the rule has been set
-	looks   int
-	due     time.Time // when to look again
-	failed  time.Time // when a look last failed
-	news    error     // to be told with a request
+	mu     sync.Mutex
+	rate   ratelimiter.Rate // another one than that of the rule; zero for none
+	began  bool             // that of the rule has been set
+	looks  int
+	due    time.Time // when to look again
+	failed time.Time // when a look last failed
+	news   error     // to be told with a request
 }
 
 // keepsStored reports whether the rates that limiters have stay.
