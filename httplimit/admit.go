@@ -64,7 +64,7 @@ func (c *call) countDry() {
 	ctx, cancel := c.context(dryRunDelay)
 	defer cancel()
 	for _, d := range c.plan.dry {
-		limiter := d.handle
+		limiter := d.asks()
 		if d.rate != (ratelimiter.Rate{}) {
 			limiter = limiter.WithRate(d.rate)
 		}

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -57,6 +58,16 @@ func compile(r Rule) (*rule, error) {
 		}
 		if l.Weight != 0 && l.WeightFunc != nil {
 			p.add("weight", "%d and a WeightFunc: it takes one of them", l.Weight)
+		}
+		switch {
+		case l.LeaveFree < 0 || l.LeaveFree > rates.MaxPermits:
+			p.add("leave_free", "%d is not in 0..%d", l.LeaveFree, int64(rates.MaxPermits))
+		case l.LeaveFree > 0 && l.Rate.Permits > 0 && max(l.Weight, 1) > l.Rate.Permits-l.LeaveFree:
+			p.add("leave_free", "%d of the %d permits that there are leave none for a request of %d", l.LeaveFree, l.Rate.Permits, max(l.Weight, 1))
+		case l.LeaveFreeFor < 0:
+			p.add("leave_free_for", "%v is negative", l.LeaveFreeFor)
+		case l.LeaveFreeFor > 0 && l.LeaveFree == 0:
+			p.add("leave_free_for", "%v without leave_free", l.LeaveFreeFor)
 		}
 		if l.Reopen < 0 {
 			p.add("reopen", "%v is negative", l.Reopen)
@@ -180,6 +191,9 @@ type demand struct {
 	reopen  time.Duration
 	whole   bool // it cools down as a whole
 
+	leaveFree int64
+	leaveFor  time.Duration
+
 	settlements []settlement // of those limits that are settled
 }
 
@@ -266,18 +280,39 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 		d.reopen = max(d.reopen, l.Reopen)
 		d.scopes = append(d.scopes, l.Scope)
 		d.whole = d.whole || r.whole[i]
+		d.giveWay(l)
 		return nil
 	}
-	*demands = append(*demands, demand{limiter: t.limiters.get(name, l, set), permits: permits,
-		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i], settlements: settlements})
+	d := demand{limiter: t.limiters.get(name, l, set), permits: permits,
+		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i], settlements: settlements}
+	d.giveWay(l)
+	*demands = append(*demands, d)
 	return nil
+}
+
+// defaultLeaveFor is the default of Limit.LeaveFreeFor.
+const defaultLeaveFor = 10 * time.Second
+
+// giveWay makes the demand one of the class of l, if that is lower.
+func (d *demand) giveWay(l *Limit) {
+	if l.LeaveFree > d.leaveFree {
+		d.leaveFree, d.leaveFor = l.LeaveFree, cmp.Or(l.LeaveFreeFor, defaultLeaveFor)
+	}
+}
+
+// asks returns the handle of the demand's class.
+func (d *demand) asks() *ratelimiter.RateLimiter {
+	if d.leaveFree == 0 {
+		return d.handle
+	}
+	return d.handle.LeaveFree(d.leaveFree, d.leaveFor)
 }
 
 // asked returns the demands as the Client takes them.
 func (p *plan) asked() []ratelimiter.Demand {
 	list := make([]ratelimiter.Demand, len(p.demands))
 	for i, d := range p.demands {
-		list[i] = ratelimiter.Demand{Limiter: d.handle, Permits: d.permits}
+		list[i] = ratelimiter.Demand{Limiter: d.asks(), Permits: d.permits}
 	}
 	return list
 }

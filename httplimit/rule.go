@@ -81,6 +81,14 @@ type Limit struct {
 	// WeightFunc, when set, returns the weight in place of Weight, or 0 for a request that does not spend this
 	// limit. It gets the request as [Match.Func] does.
 	WeightFunc func(*http.Request) int64
+	// LeaveFree, when set, makes such requests of a lower class: they are sent only if that many permits stay free, in
+	// all processes, for the requests of other rules that spend the same limiter without it. See
+	// [ratelimiter.RateLimiter.LeaveFree]. A request that several limits have spend the limiter leaves free what the most
+	// of them says.
+	LeaveFree int64
+	// LeaveFreeFor is for how long a request that waits is of the lower class; then it is like any other. The default is
+	// ten seconds.
+	LeaveFreeFor time.Duration
 	// Settle, when set, returns how many permits the request turned out to need: less gives the rest back, more is taken
 	// whatever is left; see [ratelimiter.Grant.Settle]. -1 leaves what was spent. It is called once, when the caller has
 	// read the body to its end or closes it, with a copy of the response whose Body is the end of what the caller read,

@@ -42,6 +42,8 @@ type (
 		KeepAlive    string `json:"keep_alive,omitempty" yaml:"keep_alive,omitempty"`
 		MinGap       string `json:"min_gap,omitempty" yaml:"min_gap,omitempty"`
 		Reopen       string `json:"reopen,omitempty" yaml:"reopen,omitempty"`
+		LeaveFree    int64  `json:"leave_free,omitempty" yaml:"leave_free,omitempty"`
+		LeaveFreeFor string `json:"leave_free_for,omitempty" yaml:"leave_free_for,omitempty"`
 		Type         string `json:"type,omitempty" yaml:"type,omitempty"`
 		Weight       int64  `json:"weight,omitempty" yaml:"weight,omitempty"`
 		Scope        string `json:"scope,omitempty" yaml:"scope,omitempty"`
@@ -144,6 +146,7 @@ func oracle(rules []httplimit.Rule) (f oracleFile) {
 		for _, l := range r.Limits {
 			p := oracleLimit{Name: l.Name, Permits: l.Rate.Permits, Interval: duration(l.Rate.Interval),
 				KeepAlive: duration(l.Rate.KeepAlive), MinGap: duration(l.Rate.MinGap), Reopen: duration(l.Reopen),
+				LeaveFree: l.LeaveFree, LeaveFreeFor: duration(l.LeaveFreeFor),
 				Weight: l.Weight, Scope: string(l.Scope)}
 			if l.Rate.Type == ratelimiter.PerClient {
 				p.Type = "per_client"
@@ -202,7 +205,7 @@ func (f oracleFile) normal() oracleFile {
 		}
 		for j := range r.Limits {
 			l := &r.Limits[j]
-			for _, d := range []*string{&l.Interval, &l.KeepAlive, &l.MinGap, &l.Reopen} {
+			for _, d := range []*string{&l.Interval, &l.KeepAlive, &l.MinGap, &l.Reopen, &l.LeaveFreeFor} {
 				*d = oneDuration(*d)
 			}
 			if l.Type == "overall" {

@@ -237,7 +237,7 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 		"name": r.text(&l.Name), "scope": r.text(&scope),
 		"permits": r.whole(&l.Rate.Permits), "interval": r.duration(&l.Rate.Interval),
 		"keep_alive": r.duration(&l.Rate.KeepAlive), "min_gap": r.duration(&l.Rate.MinGap),
-		"reopen": r.duration(&l.Reopen),
+		"reopen": r.duration(&l.Reopen), "leave_free": r.whole(&l.LeaveFree), "leave_free_for": r.duration(&l.LeaveFreeFor),
 		"settle": func(n *node, at string) {
 			if r.text(&settle)(n, at); settle == "tokens" {
 				l.Settle = platform.Tokens

@@ -70,8 +70,8 @@ func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
 //   - dry_run: true, for a rule that holds up nothing. See [httplimit.Rule].
 //   - limits: a list of name, with the placeholders of [httplimit.Limit]; permits, interval, keep_alive,
 //     min_gap and type (overall or per_client), which are its ratelimiter.Rate, none of them where that is
-//     set elsewhere; weight, scope, reopen; settle, which is tokens for [platform.Tokens]; outage_policy, which is closed, open, or {local_quota: N} for N
-//     processes
+//     set elsewhere; weight, scope, reopen, leave_free and leave_free_for; settle, which is tokens for
+//     [platform.Tokens]; outage_policy, which is closed, open, or {local_quota: N} for N processes
 //   - detectors: a list of names: dingtalk-old, dingtalk-new, dingtalk-robot, dingtalk-ban, wecom, wechat,
 //     feishu, github, openai, anthropic, dashscope, s3, tencent, http, and those of [WithDetector]; or of mappings
 //     with the fields of [httplimit.Signature]: status, a number or a list; paths; header, json and xml, which map a

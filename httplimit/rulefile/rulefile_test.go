@@ -38,7 +38,7 @@ rules:
         scope: robot
         reopen: 10s
         outage_policy: closed
-      - {name: ip, permits: 10000, interval: 20s, outage_policy: {local_quota: 8}, type: overall}
+      - {name: ip, permits: 10000, interval: 20s, outage_policy: {local_quota: 8}, type: overall, leave_free: 500, leave_free_for: 1m}
       - {name: elsewhere, outage_policy: open}
     detectors: [http, mine, {status: [429, 503], paths: ["/v1/*"], header: {X-State: "!ok"}, json: {error.code: "limit*|quota*"}, reason: busy, scope: account, banned: true, wait: 5s, wait_from: [X-Reset], max_wait: 1m}]
   - detectors: [github]
@@ -74,7 +74,7 @@ func TestParseEverything(t *testing.T) {
 				KeepAlive: time.Hour, MinGap: 100 * time.Millisecond},
 			Weight: 2, Scope: "robot", Reopen: 10 * time.Second, OutagePolicy: policy(ratelimiter.FailClosed()),
 		},
-		{Name: "ip", Rate: ip, OutagePolicy: policy(ratelimiter.LocalQuota(ip, 8))},
+		{Name: "ip", Rate: ip, LeaveFree: 500, LeaveFreeFor: time.Minute, OutagePolicy: policy(ratelimiter.LocalQuota(ip, 8))},
 		{Name: "elsewhere", OutagePolicy: policy(ratelimiter.FailOpen())},
 	}, r.Limits)
 	require.Len(t, r.Detectors, 3)
