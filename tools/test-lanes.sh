@@ -94,8 +94,8 @@ lane() {
     again "$name" "$dir" "${variables[@]}" go test -timeout="$timeout" ${flags[@]+"${flags[@]}"}
 }
 
-# What a user gets: the root module, and the modules of the programs and of the metrics.
-programs="$path/cmd/rrl/... $path/cmd/rrl-gateway/... $path/examples/... $path/otelratelimiter/... $path/prometheusratelimiter/..."
+# What a user gets: the root module, and the modules of the programs, of the metrics and of gRPC.
+programs="$path/cmd/rrl/... $path/cmd/rrl-gateway/... $path/examples/... $path/grpclimit/... $path/otelratelimiter/... $path/prometheusratelimiter/..."
 
 formatted() { # gofmt lists the files it would change and exits 0
     local files

@@ -1,0 +1,53 @@
+package grpclimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/grpclimit"
+	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+)
+
+// A hundred calls a minute of each method and user, of which one method has ten, and ten messages a second in each stream.
+func Example() {
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		panic(err)
+	}
+	defer m.Close()
+	client, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	user := inbound.ByHeader("authorization")
+	calls, err := inbound.NewRules(client, []inbound.Rule{{
+		Name: "calls",
+		Rate: ratelimiter.Rate{Permits: 100, Interval: time.Minute},
+		Keys: []inbound.KeyFunc{inbound.ByPattern(nil), user},
+	}, {
+		Name: "create",
+		Rate: ratelimiter.Rate{Permits: 10, Interval: time.Minute},
+		Keys: []inbound.KeyFunc{user, func(r *http.Request) (string, bool) { return "", r.Pattern == "/shop.Orders/Create" }},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	messages, err := inbound.New(client, "messages", ratelimiter.Rate{Permits: 10, Interval: time.Second}, inbound.WithKeys(user))
+	if err != nil {
+		panic(err)
+	}
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(calls)),
+		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(calls), grpclimit.MessageServerInterceptor(messages)),
+	)
+	defer server.Stop()
+	fmt.Println(len(server.GetServiceInfo()), "services")
+	// Output:
+	// 0 services
+}

@@ -1,0 +1,11 @@
+package grpclimit
+
+import (
+	"testing"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
+)
+
+func TestAPI(t *testing.T) { redistest.API(t) }
+
+func TestMain(m *testing.M) { redistest.Main(m) }
