@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/wire"
@@ -723,7 +724,7 @@ func TestCoolDownModel(t *testing.T) {
 				}
 			}
 			for rounds < 300 { // rapid would stop after some hours, which pass here
-				check(t, round)
+				proptest.Check(t, round)
 			}
 		})
 	}

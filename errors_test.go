@@ -484,37 +484,6 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 	})
 }
 
-// TestContextThatEndsInAnOutage checks that a caller whose context ends during an outage gets an error that wraps
-// both the context's error and the outage.
-func TestContextThatEndsInAnOutage(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		w.granted(1)
-		goesAway(w, cutOff(w, refusedDial))
-		for name, acquire := range map[string]func(ctx context.Context) error{
-			"Acquire":    func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
-			"TryAcquire": func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
-			"AcquireAll": func(ctx context.Context) error {
-				return errOf(w.client.AcquireAll(ctx, Demand{w.l, 1}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))
-			},
-		} {
-			ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
-			err := acquire(ctx)
-			cancel()
-			require.ErrorIs(t, err, context.DeadlineExceeded, name)
-			require.ErrorIs(t, err, ErrUnavailable, name)
-			require.ErrorContains(t, err, "refused", name)
-			require.ErrorContains(t, err, strconv.Quote(w.l.Name())[:10], name)
-		}
-	})
-	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
-		defer cancel()
-		err := w.l.Acquire(ctx, 1)
-		require.True(t, err == context.DeadlineExceeded, "Redis is there: %v", err)
-	})
-}
-
 // TestPanicsAreContained checks that a panic in a hook or in the observer fails the request and stops nothing else.
 func TestPanicsAreContained(t *testing.T) {
 	for _, name := range []string{"hook", "observer"} {

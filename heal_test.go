@@ -12,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -219,7 +220,7 @@ func (s overFull) demand(w *world, lists bool, r Rate) {
 // oldest members.
 func TestOverFullAnyState(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		check(t, func(rt *rapid.T) {
+		proptest.Check(t, func(rt *rapid.T) {
 			rate := rapid.Int64Range(1, 40).Draw(rt, "rate")
 			require.NoError(rt, w.l.SetRate(w.ctx, overall(rate, time.Second)))
 			var ages []int

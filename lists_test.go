@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -144,7 +146,7 @@ func TestWindowSafetyOfAll(t *testing.T) {
 	redistest.NoRace(t, "one caller at a time")
 	inBothWays(t, func(t *testing.T, w *world) {
 		round := 0
-		check(t, func(rt *rapid.T) {
+		proptest.Check(t, func(rt *rapid.T) {
 			round++
 			models, logs := []*model{}, []*grantLog{}
 			var limiters []*RateLimiter
@@ -333,63 +335,6 @@ func TestPerClientLimitersAreEachClientsOwn(t *testing.T) {
 				t.Logf("%v granted, the longest waits %v", large.granted, large.longest)
 				require.GreaterOrEqual(t, slices.Min(large.granted), 8, "in 30 intervals")
 				require.LessOrEqual(t, slices.Max(large.longest), 8*rate.Interval)
-			})
-		})
-	}
-}
-
-func reserving(l *RateLimiter) bool {
-	return l.handle.Snapshot().HeldUp
-}
-
-// reserved has list wait for permits of two limiters of 10 a minute, of which a faster process takes those of the second, and
-// returns at 99 s, when the list has reserved what there is. peer is the second limiter, of that process. The channel
-// receives the error of the list.
-func reserved(w *world, list func(demands ...Demand) error) (l []*RateLimiter, peer *RateLimiter, done <-chan error) {
-	l = w.others(overall(10, time.Minute), overall(10, time.Minute))
-	other := w.otherProcess()
-	peer = other.RateLimiter(l[1].Name())
-	takes(w, peer, 6)
-	w.at(30 * time.Second)
-	takes(w, peer, 4)
-	ended := make(chan error, 1)
-	go func() { ended <- list(Demand{l[0], 3}, Demand{l[1], 9}) }()
-	// The peer is a little faster at 60 s, so the list is rejected for longer than an interval.
-	w.at(time.Minute - time.Millisecond)
-	for range 40 {
-		if ok, err := peer.TryAcquire(w.ctx, 2, 0); err == nil && ok {
-			break
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-	w.at(99 * time.Second)
-	require.True(w.t, reserving(l[1]))
-	return l, peer, ended
-}
-
-// takes takes n permits of l, which are free.
-func takes(w *world, l *RateLimiter, n int64) {
-	ok, err := l.TryAcquire(w.ctx, n, 0)
-	require.True(w.t, ok && err == nil)
-}
-
-// TestAReservationWhoseStateIsGone checks that a list that takes permits ahead is granted although Redisson sets the
-// rate, which deletes the permits left and those in use, or one of the two is evicted.
-func TestAReservationWhoseStateIsGone(t *testing.T) {
-	for name, gone := range map[string]func(keys []string) []string{
-		"setRate of Redisson":            func(keys []string) []string { return keys[1:] },
-		"the permits left are evicted":   func(keys []string) []string { return keys[1:2] },
-		"the permits in use are evicted": func(keys []string) []string { return keys[2:] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBothWays(t, func(t *testing.T, w *world) {
-				ctx, cancel := context.WithDeadline(w.ctx, time.Now().Add(30*time.Second+4*time.Minute))
-				defer cancel()
-				l, peer, done := reserved(w, func(demands ...Demand) error { return errOf(w.client.AcquireAll(ctx, demands...)) })
-				require.NoError(t, w.rdb.Del(w.ctx, gone(keysOf(l[1], Overall))...).Err())
-				require.NoError(t, <-done)
-				time.Sleep(time.Minute + time.Millisecond)
-				takes(w, peer, 10)
 			})
 		})
 	}
@@ -666,46 +611,6 @@ func TestListsThatAreGivenUp(t *testing.T) {
 	})
 }
 
-// likeRedisson is an acquire with the effects of Redisson's, as docs/design/protocol.md has them: reclaim what has
-// expired, all of it; take the permits at the caller's own clock, or return when to ask again. Its members
-// are of 21 bytes, of which the test draws those that are random.
-//
-// KEYS: hash, value, set. ARGV: permits, now, 17 bytes.
-var likeRedisson = redis.NewScript(`
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval')
-local now, interval, n = tonumber(ARGV[2]), tonumber(conf[2]), tonumber(ARGV[1])
-local left = tonumber(redis.call('GET', KEYS[2]) or conf[1])
-local old = redis.call('ZRANGEBYSCORE', KEYS[3], 0, now - interval)
-for _, m in ipairs(old) do
-  local a, b, c, d = string.byte(m, -4, -1)
-  left = left + a + b * 256 + c * 65536 + d * 16777216
-  redis.call('ZREM', KEYS[3], m)
-end
-local wait = 0
-if left < n then
-  wait = 3 + interval - (now - redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
-else
-  redis.call('ZADD', KEYS[3], now, ARGV[3] .. string.char(n, 0, 0, 0))
-  left = left - n
-end
-redis.call('SET', KEYS[2], left)
-return wait`)
-
-// A jvm asks as Redisson does.
-type jvm struct {
-	w   *world
-	rdb *redis.Client
-}
-
-func (j *jvm) ask(permits int64) (wait time.Duration) {
-	id := redisson.RandomID()
-	n, err := likeRedisson.Run(j.w.ctx, j.rdb, keysOf(j.w.l, Overall), permits, time.Now().UnixMilli(), append([]byte{16}, id[:]...)).Int64()
-	if err != nil {
-		j.w.t.Error(err)
-	}
-	return time.Duration(n) * time.Millisecond
-}
-
 // To whoever finds it, a tripwire is a grant that has expired: no permit is lost or gained, and a caller of
 // Redisson that is rejected removes it.
 func TestTripwireIsNobodysPermit(t *testing.T) {
@@ -714,7 +619,6 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 			w.granted(3)
 			ctx, cancel := context.WithTimeout(w.ctx, 4500*time.Millisecond)
 			defer cancel()
-			java := &jvm{w: w, rdb: w.rdb}
 			var wg sync.WaitGroup
 			wg.Go(func() { _ = w.l.Acquire(ctx, 1) })
 			w.at(1500 * time.Millisecond)
@@ -725,7 +629,9 @@ func TestTripwireIsNobodysPermit(t *testing.T) {
 			require.Equal(t, format, m.Format)
 			require.EqualValues(t, -1, w.value())
 			w.available(0)
-			require.Equal(t, 8503*time.Millisecond, java.ask(1), "the wait is that of the oldest grant")
+			_, wait, err := testworld.AskLikeRedisson(w.ctx, w.rdb, keysOf(w.l, Overall), 1)
+			require.NoError(t, err)
+			require.Equal(t, 8503*time.Millisecond, wait, "the wait is that of the oldest grant")
 			require.Zero(t, w.value())
 			used, _ := w.used()
 			require.EqualValues(t, 3, used)

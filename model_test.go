@@ -1,14 +1,12 @@
 package ratelimiter
 
 import (
-	"flag"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -48,16 +46,15 @@ func (l *grantLog) release(permits int64) {
 }
 
 // worst returns the largest number of permits in any half-open window [t, t+interval).
-func (l *grantLog) worst(interval time.Duration) (most int64) {
-	slices.SortFunc(l.grants, func(a, b granted) int { return int(a.at - b.at) })
-	sum, first := int64(0), 0
-	for _, g := range l.grants {
-		for sum += g.permits; l.grants[first].at <= g.at-interval; first++ {
-			sum -= l.grants[first].permits
-		}
-		most = max(most, sum)
-	}
-	return most
+func (l *grantLog) worst(interval time.Duration) int64 {
+	return redistest.Sum(redistest.Fullest(l.grants, interval, granted.span), granted.span)
+}
+
+func (l *grantLog) total() int64 { return redistest.Sum(l.grants, granted.span) }
+
+func (g granted) span() (begin, end time.Time, permits int64) {
+	at := time.Time{}.Add(g.at)
+	return at, at, g.permits
 }
 
 // last returns the permits in the window that ends with the newest grant.
@@ -66,13 +63,6 @@ func (l *grantLog) last(interval time.Duration) (sum int64) {
 		sum += l.grants[i].permits
 	}
 	return sum
-}
-
-func (l *grantLog) total() (n int64) {
-	for _, g := range l.grants {
-		n += g.permits
-	}
-	return n
 }
 
 func (m *model) used(now time.Duration) (n int64) {
@@ -131,21 +121,6 @@ func (m *model) keep(now time.Duration, rate int64, interval time.Duration) {
 	}
 }
 
-// check is like rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant,
-// so rapid would make the same choices forever. A failure prints how to replay it.
-func check(t *testing.T, f func(rt *rapid.T)) {
-	t.Helper()
-	seed := flag.Lookup("rapid.seed")
-	if seed.Value.String() == "0" {
-		require.NoError(t, seed.Value.Set(strconv.FormatUint(rand.Uint64(), 10)))
-		defer func() { _ = seed.Value.Set("0") }()
-	}
-	rapid.Check(noDeadline{t}, f)
-}
-
-// noDeadline hides Deadline, which must not be called inside a bubble.
-type noDeadline struct{ testing.TB }
-
 // windowGrants returns how many grants the window test checks, 200,000 in a long run.
 var windowGrants = int64(redistest.Cases(25_000, 200_000))
 
@@ -156,7 +131,7 @@ func TestWindowSafety(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		total, round := int64(0), 0
 		for total < windowGrants {
-			check(t, func(rt *rapid.T) {
+			proptest.Check(t, func(rt *rapid.T) {
 				round++
 				n := windowRound(rt, w, round)
 				total += n
@@ -246,7 +221,7 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 func TestDamageHeals(t *testing.T) {
 	const rate, interval = 40, time.Second
 	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
-		check(t, func(rt *rapid.T) {
+		proptest.Check(t, func(rt *rapid.T) {
 			require.NoError(rt, w.l.SetRate(w.ctx, overall(rate, interval)))
 			w.epoch = time.Now()
 			for range rapid.IntRange(1, 6).Draw(rt, "damages") {

@@ -14,23 +14,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
-
-// TestExhaustedPoolIsNoOutage checks that an exhausted connection pool does not start an outage. It is a local
-// fault, and other requests may still be sent.
-func TestExhaustedPoolIsNoOutage(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		f := inject(w, false, redis.ErrPoolTimeout)
-		f.left.Store(retry.MaxAttempts)
-		_, err := w.l.Allow(w.ctx, 1)
-		require.ErrorIs(t, err, ErrUnavailable)
-		require.ErrorIs(t, err, redis.ErrPoolTimeout)
-		w.granted(1)
-	})
-}
 
 // TestProbeLeavesNoTrace checks that the probe of an outage, which is a write, changes nothing: not in a limiter that
 // is in use, nor in one without a rate.

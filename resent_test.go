@@ -1,7 +1,6 @@
 package ratelimiter
 
 import (
-	"context"
 	"io"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -37,23 +35,6 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 	})
 }
 
-func TestErrorsThatAreSentAgain(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		f := inject(w, false, redisError("LOADING Redis is loading the dataset in memory"))
-		f.left.Store(retry.MaxAttempts - 1)
-		w.granted(1)
-		f.left.Store(retry.MaxAttempts)
-		_, err := w.l.Allow(w.ctx, 1)
-		require.ErrorContains(t, err, "LOADING")
-		require.ErrorContains(t, err, w.l.Name())
-		var re redis.Error
-		require.ErrorAs(t, err, &re)
-		require.Zero(t, f.left.Load())
-		time.Sleep(1250 * time.Millisecond) // until the next probe
-		w.available(10)
-	})
-}
-
 func TestErrorsThatAreNotSentAgain(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(5)
@@ -73,22 +54,6 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 		require.ErrorContains(t, err, "WRONGTYPE")
 		require.EqualValues(t, 1, f.sent.Load())
 		require.EqualValues(t, 7, w.value(), "nothing half-done")
-	})
-}
-
-// A context that is done between two attempts ends the call with its own error, and that of the last attempt.
-func TestContextEndsTheAttempts(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		f := inject(w, false, redisError("LOADING"))
-		f.left.Store(100)
-		ctx, cancel := context.WithTimeout(w.ctx, time.Millisecond)
-		defer cancel()
-		_, err := w.l.Allow(ctx, 1)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, ErrUnavailable)
-		require.ErrorContains(t, err, "LOADING")
-		require.Equal(t, time.Millisecond, w.elapsed())
-		require.EqualValues(t, 1, f.sent.Load())
 	})
 }
 

@@ -17,30 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestContextEndsAWait checks that a caller whose context ends while it waits returns at once, with the context's error
-// unwrapped.
-func TestContextEndsAWait(t *testing.T) {
-	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
-		w.granted(1)
-		for _, f := range []func(ctx context.Context) error{
-			func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 1, time.Minute); return err },
-			func(ctx context.Context) error { return w.l.Acquire(ctx, 1) },
-		} {
-			begin := time.Now()
-			ctx, cancel := context.WithTimeout(w.ctx, 2750*time.Millisecond)
-			require.True(t, f(ctx) == context.DeadlineExceeded)
-			require.Equal(t, 2750*time.Millisecond, time.Since(begin))
-			cancel()
-			begin = time.Now()
-			ctx, cancel = context.WithCancel(w.ctx)
-			time.AfterFunc(1300*time.Millisecond, cancel)
-			require.True(t, f(ctx) == context.Canceled)
-			require.Equal(t, 1300*time.Millisecond, time.Since(begin))
-		}
-		requireIdle(t, w.client)
-	})
-}
-
 func TestKillerRateChangesUnderAWaiter(t *testing.T) {
 	for name, c := range map[string]struct {
 		rate  Rate

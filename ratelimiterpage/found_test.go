@@ -77,7 +77,7 @@ func TestWhatIsBrokenIsMarked(t *testing.T) {
 		limiter(t, rdb, base+"good", tenAMinute, 2)
 		limiter(t, rdb, base+"bad", tenAMinute, 2)
 		require.NoError(t, rdb.Set(t.Context(), "{"+base+"bad}:value", 500, 0).Err())
-		require.Contains(t, s.get("").body, `id="found" class="badge" title="findings" hidden>`)
+		s.get("") // begins a round, which may end before the page is written
 		synctest.Wait()
 		p := s.get("?q=" + url.QueryEscape(base))
 		require.Regexp(t, `id="found" class="badge" title="findings">[1-9]`, p.body)

@@ -50,7 +50,7 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			srv := httptest.NewServer(dinggate.New(append([]dinggate.Option{dinggate.WithLimits(few)}, c.opts...)...))
 			defer srv.Close()
-			s := newStage(t)
+			s := newStage(t, redistest.Client(t))
 			s.tell(nil)
 			tr := s.transport(t, httplimit.WithBase(srv.Client().Transport), httplimit.WithMaxWait(time.Second), // for the gap
 

@@ -6,11 +6,9 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -21,6 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -203,9 +202,10 @@ var hostilePlatforms = map[string]hostilePlatform{
 	},
 }
 
-// A stage is a real server that answers what it is told to, under every host's name.
+// A stage is a server that answers what it is told to, under every host's name. Its connections are pipes, so that it may be in
+// a bubble.
 type stage struct {
-	server *httptest.Server
+	pipes  chan net.Conn
 	client *ratelimiter.Client
 	key    string
 
@@ -214,18 +214,42 @@ type stage struct {
 	events []httplimit.Event
 }
 
-func newStage(t *testing.T) *stage {
-	s := &stage{client: clienttest.New(t, redistest.Client(t)), key: redistest.Key(t)}
+func newStage(t *testing.T, rdb *redis.Client, opts ...ratelimiter.Option) *stage {
+	s := &stage{pipes: make(chan net.Conn), client: clienttest.New(t, rdb, opts...), key: redistest.Key(t)}
 	t.Cleanup(func() { require.NoError(t, s.client.Close()) })
-	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		answer := s.answer
 		s.mu.Unlock()
 		answer(w, r)
-	}))
-	t.Cleanup(s.server.Close)
+	})}
+	go func() { _ = server.Serve(s) }()
+	t.Cleanup(func() { _ = server.Close() })
 	return s
 }
+
+// onStage runs f on a stage in virtual time: a machine that stalls would otherwise make an outage of Redis.
+func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var opts []ratelimiter.Option
+		if !redistest.TTLsAreVirtual() {
+			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
+		}
+		f(t, newStage(t, rdb, opts...))
+	})
+}
+
+// Accept, Close and Addr make the stage the Listener of its server.
+func (s *stage) Accept() (net.Conn, error) {
+	if c, ok := <-s.pipes; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (s *stage) Close() error { close(s.pipes); return nil }
+
+func (s *stage) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (s *stage) tell(answer http.HandlerFunc) {
 	s.mu.Lock()
@@ -234,9 +258,10 @@ func (s *stage) tell(answer http.HandlerFunc) {
 }
 
 func (s *stage) transport(t *testing.T, opts ...httplimit.Option) *httplimit.Transport {
-	base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, s.server.Listener.Addr().String())
+	base := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		s.pipes <- far
+		return near, nil
 	}}
 	t.Cleanup(base.CloseIdleConnections)
 	tr, err := httplimit.New(s.client, append([]httplimit.Option{httplimit.WithBase(base), httplimit.WithMaxWait(0), httplimit.WithPeek(httplimit.MaxPeek, 10*time.Second), httplimit.WithEvents(func(e httplimit.Event) {
@@ -306,8 +331,6 @@ func (s *stage) someScopes(name string) (list []httplimit.Limit) {
 // What users of a platform, or third parties, make it answer cools nothing down, or for no longer than
 // the platform documents: with the profile and with the detectors alone, from a real server.
 func TestHostileAnswers(t *testing.T) {
-	s := newStage(t)
-	n := 0
 	for platform, p := range hostilePlatforms {
 		for _, row := range p.rows {
 			for _, with := range []string{"profile", "detectors"} {
@@ -315,36 +338,37 @@ func TestHostileAnswers(t *testing.T) {
 					continue
 				}
 				t.Run(platform+"/"+row.name+"/"+with, func(t *testing.T) {
-					n++
-					key := fmt.Sprintf("%s-%d", s.key, n) // limiters of its own
-					opts := []httplimit.Option{httplimit.WithDetectors(p.detectors...)}
-					target := row.url
-					if target == feishuBot {
-						target += key // its limiter has the name of its token
-					}
-					u := redistest.Must(url.Parse(target))(t)
-					rules := []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}}
-					if with == "profile" {
-						rules, opts = p.profile(key).Rules, nil
-					}
-					tr := s.transport(t, append(opts, httplimit.WithRules(rules...))...)
-					s.tell(row.serve)
-					before := time.Now()
-					resp := redistest.Must(tr.RoundTrip(request(t, "GET", target, nil)))(t)
-					redistest.Must(io.ReadAll(resp.Body))(t)
-					require.NoError(t, resp.Body.Close())
-					wait := s.longest(t, rules, target)
-					if row.most == 0 {
-						require.Empty(t, s.told(httplimit.EventThrottled))
-						require.Zero(t, wait, "cooled down")
-						return
-					}
-					require.NotEmpty(t, s.told(httplimit.EventThrottled))
-					require.Positive(t, wait)
-					require.LessOrEqual(t, wait, row.most)
-					for _, e := range s.told(httplimit.EventCoolDown) {
-						require.LessOrEqual(t, e.Until.Sub(before), row.most+time.Since(before))
-					}
+					onStage(t, func(t *testing.T, s *stage) {
+						key := s.key
+						opts := []httplimit.Option{httplimit.WithDetectors(p.detectors...)}
+						target := row.url
+						if target == feishuBot {
+							target += key // its limiter has the name of its token
+						}
+						u := redistest.Must(url.Parse(target))(t)
+						rules := []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}}
+						if with == "profile" {
+							rules, opts = p.profile(key).Rules, nil
+						}
+						tr := s.transport(t, append(opts, httplimit.WithRules(rules...))...)
+						s.tell(row.serve)
+						before := time.Now()
+						resp := redistest.Must(tr.RoundTrip(request(t, "GET", target, nil)))(t)
+						redistest.Must(io.ReadAll(resp.Body))(t)
+						require.NoError(t, resp.Body.Close())
+						wait := s.longest(t, rules, target)
+						if row.most == 0 {
+							require.Empty(t, s.told(httplimit.EventThrottled))
+							require.Zero(t, wait, "cooled down")
+							return
+						}
+						require.NotEmpty(t, s.told(httplimit.EventThrottled))
+						require.Positive(t, wait)
+						require.LessOrEqual(t, wait, row.most)
+						for _, e := range s.told(httplimit.EventCoolDown) {
+							require.LessOrEqual(t, e.Until.Sub(before), row.most)
+						}
+					})
 				})
 			}
 		}
@@ -361,19 +385,20 @@ func TestOneHostsRetryAfter(t *testing.T) {
 		"a path":          {Match: httplimit.Match{Patterns: []string{"/hook"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector()))
-			s.tell(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Retry-After", "99999999")
-				w.WriteHeader(429)
+			onStage(t, func(t *testing.T, s *stage) {
+				rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+				tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector()))
+				s.tell(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Retry-After", "99999999")
+					w.WriteHeader(429)
+				})
+				get(t, tr, "http://a.example.com/hook")
+				s.tell(func(http.ResponseWriter, *http.Request) {})
+				resp, err := tr.RoundTrip(request(t, "GET", "http://b.example.com/hook", nil))
+				require.NoError(t, err, "the other host's requests go on")
+				require.NoError(t, resp.Body.Close())
+				require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://b.example.com/hook"))
 			})
-			get(t, tr, "http://a.example.com/hook")
-			s.tell(func(http.ResponseWriter, *http.Request) {})
-			resp, err := tr.RoundTrip(request(t, "GET", "http://b.example.com/hook", nil))
-			require.NoError(t, err, "the other host's requests go on")
-			require.NoError(t, resp.Body.Close())
-			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://b.example.com/hook"))
 		})
 	}
 }
@@ -385,25 +410,26 @@ func TestRedirectToAStorage(t *testing.T) {
 		"any host":            {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector(), DingTalkBanDetector()))
-			s.tell(func(w http.ResponseWriter, r *http.Request) {
-				if r.Host == "platform.example.com" {
-					http.Redirect(w, r, "http://storage.example.com/f", http.StatusFound)
-					return
-				}
-				w.Header().Set("Retry-After", "99999999")
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(503)
-				_, _ = io.WriteString(w, ban("5"))
+			onStage(t, func(t *testing.T, s *stage) {
+				rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+				tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector(), DingTalkBanDetector()))
+				s.tell(func(w http.ResponseWriter, r *http.Request) {
+					if r.Host == "platform.example.com" {
+						http.Redirect(w, r, "http://storage.example.com/f", http.StatusFound)
+						return
+					}
+					w.Header().Set("Retry-After", "99999999")
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(503)
+					_, _ = io.WriteString(w, ban("5"))
+				})
+				resp := redistest.Must((&http.Client{Transport: tr}).Get("http://platform.example.com/f"))(t)
+				require.Equal(t, 503, resp.StatusCode)
+				readAll(t, resp)
+				require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://platform.example.com/f"))
+				s.tell(func(http.ResponseWriter, *http.Request) {})
+				get(t, tr, "http://platform.example.com/f")
 			})
-			resp := redistest.Must((&http.Client{Transport: tr}).Get("http://platform.example.com/f"))(t)
-			require.Equal(t, 503, resp.StatusCode)
-			readAll(t, resp)
-			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://platform.example.com/f"))
-			s.tell(func(http.ResponseWriter, *http.Request) {})
-			get(t, tr, "http://platform.example.com/f")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -55,7 +56,7 @@ func TestBatchedRequestsBeyondOneCall(t *testing.T) {
 func TestBatchedOutcomesAreThoseOfOneAfterAnother(t *testing.T) {
 	inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
 		other := w.limiter("one after another")
-		check(t, func(rt *rapid.T) {
+		proptest.Check(t, func(rt *rapid.T) {
 			rate := rapid.Int64Range(1, 40).Draw(rt, "rate")
 			for _, l := range []*limiter{w.l, other} {
 				w.server.SetRate(l.key, overall(rate, time.Minute))

@@ -105,13 +105,6 @@ func (h *Handle) BendShard() func() {
 	}
 }
 
-// Occupy makes a caller wait for the limiter that never leaves.
-func (h *Handle) Occupy() {
-	h.shard.lock()
-	defer h.shard.unlock()
-	h.shard.limiterLocked(h).waiters.push(&request{want: Request{Wait: true}})
-}
-
 // CachedRejections returns how many rejections are kept.
 func (e *Engine) CachedRejections() (n int) {
 	for i := range e.shards {

@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/testworld"
@@ -243,7 +244,7 @@ func drawRates(rt *rapid.T, intervals ...time.Duration) (rates []permit.Rate) {
 func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var granted, replays, refunds int64
-		check(t, func(rt *rapid.T) {
+		proptest.Check(t, func(rt *rapid.T) {
 			s := newStorm(t, rdb, rt, drawRates(rt, 5*time.Second, 10*time.Second, 20*time.Second)) // so long that refunds precede expiry
 			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "faults"), 0))
 			faulty := rapid.IntRange(0, 60).Draw(rt, "percent that fail")
@@ -296,7 +297,7 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 func TestOutagesAtRandom(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		var outages, local int64
-		check(t, func(rt *rapid.T) {
+		proptest.Check(t, func(rt *rapid.T) {
 			rates := drawRates(rt, time.Second, 3*time.Second, 10*time.Second)
 			s := newStorm(t, rdb, rt, rates)
 			nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")

@@ -213,7 +213,7 @@ func reserving(l *limiter) bool {
 // reserved makes a list wait for permits of two limiters of 10 a minute, of which a faster process takes those of the
 // second, and returns at 99 s, when the list has reserved what there is. The channel receives the error of the list, whose
 // context cancel ends.
-func reserved(w *world) (l []*limiter, cancel func(), list <-chan error) {
+func reserved(w *world, timeout time.Duration) (l []*limiter, cancel func(), list <-chan error) {
 	l = w.others(overall(10, time.Minute), overall(10, time.Minute))
 	ctx, cancel := context.WithCancel(w.ctx)
 	other := newWorld(w.t, w.server)
@@ -228,7 +228,7 @@ func reserved(w *world) (l []*limiter, cancel func(), list <-chan error) {
 	take(4)
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.all(ctx, 70*time.Second, l[0].of(3), l[1].of(9))
+		_, err := w.all(ctx, timeout, l[0].of(3), l[1].of(9))
 		done <- err
 	}()
 	// The peer is a little faster at 60 s, so the list is rejected for longer than an interval.
@@ -253,7 +253,7 @@ func TestAReservationGoesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
-				l, cancel, done := reserved(w)
+				l, cancel, done := reserved(w, 70*time.Second)
 				defer cancel()
 				w.has(l[1], 0)
 				end(w, cancel)
@@ -267,13 +267,35 @@ func TestAReservationGoesBack(t *testing.T) {
 	}
 }
 
+// TestAReservationWhoseStateIsGone checks that a list that takes permits ahead is granted although Redisson sets the
+// rate, which deletes the permits left and those in use, or one of the two is evicted.
+func TestAReservationWhoseStateIsGone(t *testing.T) {
+	for name, gone := range map[string]func(keys []string) []string{
+		"setRate of Redisson":            func(keys []string) []string { return keys[1:] },
+		"the permits left are evicted":   func(keys []string) []string { return keys[1:2] },
+		"the permits in use are evicted": func(keys []string) []string { return keys[2:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				w.over = true
+				l, cancel, done := reserved(w, 4*time.Minute)
+				defer cancel()
+				require.NoError(t, w.server.Redis.Del(w.ctx, gone(w.server.Keys(l[1].key).Of(permit.Overall))...).Err())
+				require.NoError(t, <-done)
+				time.Sleep(time.Minute + time.Millisecond)
+				require.True(t, l[1].within(10, 0))
+			})
+		})
+	}
+}
+
 // TestATryAsksAgainAfterAReservation checks that a request that took nothing, because the permits were reserved for a
 // list of this process, asks again if the list has left before the reply and something was free.
 func TestATryAsksAgainAfterAReservation(t *testing.T) {
 	for name, permits := range map[string]int64{"enough is free": 1, "too little is free": 10} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
-				l, cancel, done := reserved(w)
+				l, cancel, done := reserved(w, 70*time.Second)
 				defer cancel()
 				before := w.p.Sent()
 				r := l[1].try(permits)

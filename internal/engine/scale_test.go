@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -142,63 +140,6 @@ func TestNobodyWalksTheLine(t *testing.T) {
 			arrives(t, try)
 			straighten()
 			end()
-		})
-	}
-}
-
-// BenchmarkRejectionOfACrowd has a line ask and be rejected.
-func BenchmarkRejectionOfACrowd(b *testing.B) {
-	for _, callers := range []int{1, 1000, 100_000} {
-		for name, opt := range map[string]func(*engine.Config){"early": rejectEarly, "late": func(*engine.Config) {}} {
-			b.Run(fmt.Sprintf("%d callers, rejected %s", callers, name), func(b *testing.B) {
-				_, p, h, end := crowd(b, callers, nil, opt)
-				defer end()
-				for b.Loop() {
-					n := p.Sent()
-					h.Changed()
-					for p.Sent() == n || h.Snapshot().Asleep == 0 {
-						runtime.Gosched()
-					}
-				}
-			})
-		}
-	}
-}
-
-// BenchmarkTryBesideACrowd tries while a crowd waits for the end of an outage.
-func BenchmarkTryBesideACrowd(b *testing.B) {
-	for _, callers := range []int{1, 1000, 100_000} {
-		b.Run(fmt.Sprintf("%d callers", callers), func(b *testing.B) {
-			_, p, h, end := crowd(b, callers, nil)
-			defer end()
-			p.Cut(testworld.Rejected)
-			_, err := h.Acquire(context.Background(), engine.Request{Permits: 1})
-			require.Error(b, err)
-			for b.Loop() {
-				_, err = h.Acquire(context.Background(), engine.Request{Permits: 1})
-			}
-			require.Error(b, err)
-		})
-	}
-}
-
-// BenchmarkManyLimiters looks for one of many limiters, for each of which a caller waits.
-func BenchmarkManyLimiters(b *testing.B) {
-	for _, n := range []int{512, 100_000} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			e := engine.New(engine.Config{})
-			list := make([]engine.Handle, n)
-			for i := range list {
-				key := strconv.Itoa(i)
-				list[i] = e.Handle(key, key, nil)
-				list[i].Occupy()
-			}
-			for i := 0; b.Loop(); i++ {
-				h := &list[i*7919%n]
-				h.Type()
-				other := h.Beside("other", "other", nil)
-				other.LearnType(permit.PerClient)
-			}
 		})
 	}
 }

@@ -51,15 +51,6 @@ func TestWaitingCallsAreFew(t *testing.T) {
 	})
 }
 
-func TestAcquireWaitsAsLongAsItTakes(t *testing.T) {
-	inWorld(t, overall(3, 2*time.Hour), func(t *testing.T, w *world) {
-		for range 10 {
-			require.NoError(t, w.l.Acquire(w.ctx, 3))
-		}
-		require.Equal(t, 18*time.Hour, w.elapsed())
-	}, recheck(10*time.Minute))
-}
-
 func TestCloseFailsWaitersAndCalls(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		w.granted(1)

@@ -2,10 +2,7 @@ package engine_test
 
 import (
 	"context"
-	"flag"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +18,6 @@ import (
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 var (
@@ -361,21 +357,6 @@ func (g *grantLog) worst(interval time.Duration) int64 {
 }
 
 func (g *grantLog) total() int64 { return redistest.Sum(g.grants, granted.span) }
-
-// check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
-// would otherwise make the same choices forever. A failure prints the seed to replay.
-func check(t *testing.T, f func(rt *rapid.T)) {
-	t.Helper()
-	seed := flag.Lookup("rapid.seed")
-	if seed.Value.String() == "0" {
-		require.NoError(t, seed.Value.Set(strconv.FormatUint(rand.Uint64(), 10)))
-		defer func() { _ = seed.Value.Set("0") }()
-	}
-	rapid.Check(noDeadline{t}, f)
-}
-
-// noDeadline hides Deadline, which must not be called inside a bubble.
-type noDeadline struct{ testing.TB }
 
 // calls returns the number of calls of that kind that the process has made.
 func (w *world) calls(op string) (n int) {

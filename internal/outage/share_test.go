@@ -2,14 +2,12 @@ package outage
 
 import (
 	"encoding/binary"
-	"flag"
-	"math/rand/v2"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -17,21 +15,6 @@ import (
 func overall(permits int64, interval time.Duration) permit.Rate {
 	return permit.Rate{Permits: permits, Interval: interval}
 }
-
-// check is rapid.Check with a new seed each time. In a bubble the clock always starts at the same instant, so rapid
-// would otherwise make the same choices forever.
-func check(t *testing.T, f func(rt *rapid.T)) {
-	t.Helper()
-	seed := flag.Lookup("rapid.seed")
-	if seed.Value.String() == "0" {
-		require.NoError(t, seed.Value.Set(strconv.FormatUint(rand.Uint64(), 10)))
-		defer func() { _ = seed.Value.Set("0") }()
-	}
-	rapid.Check(noDeadline{t}, f)
-}
-
-// noDeadline hides Deadline, which must not be called inside a bubble.
-type noDeadline struct{ testing.TB }
 
 // A model is an exact sliding log of the grants of a share.
 type model struct {
@@ -90,7 +73,7 @@ func (m *model) worst() (most int64) {
 func TestShareIsASlidingLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var taken int64
-		check(t, func(rt *rapid.T) {
+		proptest.Check(t, func(rt *rapid.T) {
 			nodes := rapid.IntRange(1, 4).Draw(rt, "nodes")
 			rate := overall(rapid.Int64Range(int64(nodes), 40).Draw(rt, "rate"), 4*time.Second)
 			m := &model{share: rate.Permits / int64(nodes), interval: rate.Interval, since: time.Now()}

@@ -32,16 +32,21 @@ end
 redis.call('SET', KEYS[2], left)
 return wait`)
 
-// Redisson takes permits of an Overall limiter in the way of Redisson. It returns how long to wait before the next
-// attempt, or 0 if it got the permits.
+// AskLikeRedisson takes permits of an Overall limiter with these keys in the way of Redisson. It returns the id of the grant,
+// and how long to wait before the next attempt, or 0 if it got the permits.
+func AskLikeRedisson(ctx context.Context, rdb *redis.Client, keys []string, permits int64) (id permit.ID, wait time.Duration, err error) {
+	id = redisson.RandomID()
+	ms, err := likeRedisson.Run(ctx, rdb, keys, permits, now().UnixMilli(), append([]byte{16}, id[:]...)).Int64()
+	return id, time.Duration(ms) * time.Millisecond, err
+}
+
+// Redisson is AskLikeRedisson of a limiter of the server, which enters the grant in the ledger.
 func (s *Server) Redisson(key string, permits int64) (wait time.Duration) {
 	s.t.Helper()
-	id := redisson.RandomID()
-	ms, err := likeRedisson.Run(context.Background(), s.Redis, s.of(key, 0).Keys.Of(permit.Overall), permits, now().UnixMilli(),
-		append([]byte{16}, id[:]...)).Int64()
+	id, wait, err := AskLikeRedisson(context.Background(), s.Redis, s.of(key, 0).Keys.Of(permit.Overall), permits)
 	s.must(err)
-	if ms == 0 {
+	if wait == 0 {
 		s.ledger(key, "").add(Grant{ID: id, At: now(), Permits: permits})
 	}
-	return time.Duration(ms) * time.Millisecond
+	return wait
 }
