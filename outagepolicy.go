@@ -102,6 +102,15 @@ func (p OutagePolicy) inEngine() *outage.Policy {
 	return &outage.Policy{Kind: p.kind, Rate: p.rate.permit(), Nodes: p.nodes}
 }
 
+func init() {
+	outage.PolicyOf = func(p any) outage.Policy {
+		if policy := p.(OutagePolicy).inEngine(); policy != nil {
+			return *policy
+		}
+		return outage.Policy{Kind: outage.FailClosed}
+	}
+}
+
 // OnOutage returns a handle of the same limiter whose requests follow p during an outage. The requests of l
 // keep their policy, and all requests stand in one line. If p is out of range, every call of the handle returns
 // ErrInvalidArgument. The default is the policy of the Client; see [WithOutagePolicy].

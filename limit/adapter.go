@@ -42,7 +42,7 @@ func (a *Adapter) Peek(ctx context.Context, n int64) (Result, error) {
 }
 
 func adapted(from ratelimiter.Result) Result {
-	r := Result{Granted: from.Granted, Available: from.Available, Wait: from.Wait}
+	r := Result{Granted: from.Granted, Available: from.Available, Wait: from.Wait, Degraded: from.Degraded}
 	if r.Available < from.Rate.Permits {
 		r.Reset = from.Rate.Interval
 	}

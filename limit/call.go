@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -118,6 +120,12 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		id, f.begun, since, tries.Replay = change.id, change.begun, unknown, true
 	}
 	var last error // of the last attempt
+	var health *outage.Health
+	var open *outage.Call
+	if c.outages != nil {
+		health, open = s.health(), &outage.Call{Owner: s}
+		defer health.End(open)
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, sent, s.left(err, tries.Begin, last)
@@ -129,6 +137,11 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		if err != nil {
 			return nil, sent, err
 		}
+		if health != nil {
+			if _, _, down := health.Allow(open); down != nil {
+				return nil, sent, s.unavailable(cmp.Or(last, down))
+			}
+		}
 		sent = time.Now()
 		to := c.rdb
 		if tries.Replay {
@@ -136,6 +149,9 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		}
 		answer, err := script.Once(ctx, to, cmd)
 		c.called(script.Name, f.requests, sent, err)
+		if health != nil {
+			s.replied(health, open, sent, err, outage.Ran)
+		}
 		if now, ok := refused(answer, notDated); ok && err == nil {
 			if !tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
 				return nil, sent, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, s.label())
@@ -171,6 +187,9 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		again := tries.Failed(failure) && !failure.Final
 		if failure.Outcome == retry.Executed {
 			return nil, sent, fmt.Errorf("limit: a call of %s: %w", s.label(), err)
+		}
+		if !again && health != nil {
+			s.markDown(health, sent, failure)
 		}
 		if !again || tries.Replay && id == noID || f.abandoned() {
 			return nil, sent, fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.label(), err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 )
@@ -46,6 +47,21 @@ func ExampleLocal_AllowGrant() {
 	r, err := l.Peek(ctx, 1)
 	fmt.Println(r.Available, err)
 	// Output: 750 <nil>
+}
+
+// A limiter that only smooths the load grants everything while Redis is down.
+func ExampleWithOutagePolicy() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
+	search, err := limit.NewShared(rdb, "search", limit.GCRA{
+		Rate:  limit.Rate{Permits: 100, Interval: time.Second},
+		Burst: 100,
+	}, limit.WithOutagePolicy(ratelimiter.FailOpen()))
+	if err != nil {
+		panic(err)
+	}
+	r, err := search.Allow(context.Background(), 1)
+	fmt.Println(r.Granted, r.Degraded, err)
 }
 
 // A limiter of this process, whose callers wait.

@@ -228,6 +228,27 @@ func TestSettleIsLost(t *testing.T) {
 	}
 }
 
+// TestSettleThatArrivesLate checks that a settlement that is sent again and arrives when Redis has forgotten it, and others
+// were granted permits, changes nothing.
+func TestSettleThatArrivesLate(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l := shared(t, rdb, FixedWindow{per(10, time.Hour)})
+		peer := twin(t, l, redistest.Peer(t, rdb))
+		g := grantOf(t, l, 6)
+		rdb.AddHook(&delayer{underway: func(int) {
+			time.Sleep(12 * time.Second)
+			grantOf(t, peer, 1)
+		}})
+		require.ErrorIs(t, g.Cancel(t.Context()), ratelimiter.ErrUnavailable)
+		before, err := peer.Peek(t.Context(), 1)
+		require.NoError(t, err)
+		require.ErrorIs(t, g.Cancel(t.Context()), ratelimiter.ErrUnavailable)
+		after, err := peer.Peek(t.Context(), 1)
+		require.NoError(t, err)
+		require.Equal(t, before.Available-2, after.Available, "the other's, while the call that asks and the one that settles were on their way")
+	})
+}
+
 // TestGrantWhoseReplyWasLost checks that such a grant can be settled, too, and gives back no more than it took.
 func TestGrantWhoseReplyWasLost(t *testing.T) {
 	for kind, a := range every() {
@@ -251,7 +272,8 @@ func TestGrantWhoseReplyWasLost(t *testing.T) {
 	}
 }
 
-// TestSettleOnARealServer checks what is spent when one reply in ten is lost to processes that settle what they are granted.
+// TestSettleOnARealServer checks what is spent when one reply in ten is lost to processes that settle what they are granted,
+// and one call in seven arrives twice.
 func TestSettleOnARealServer(t *testing.T) {
 	redistest.NeedReal(t)
 	const clients, calls, most = 4, 60, 20
@@ -259,8 +281,14 @@ func TestSettleOnARealServer(t *testing.T) {
 	proxy := redistest.StartProxy(t, server.Addr())
 	var scripts atomic.Int64
 	proxy.Judge(func(words []string) redistest.Fault {
-		if strings.HasPrefix(strings.ToLower(words[0]), "eval") && scripts.Add(1)%10 == 0 {
+		if !strings.HasPrefix(strings.ToLower(words[0]), "eval") {
+			return redistest.Fault{}
+		}
+		switch n := scripts.Add(1); {
+		case n%10 == 0:
 			return redistest.Fault{Lose: redistest.LoseReply}
+		case n%7 == 0:
+			return redistest.Fault{Twice: true}
 		}
 		return redistest.Fault{}
 	})

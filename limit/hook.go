@@ -30,6 +30,16 @@ func (c *config) tell(f func(*ratelimiter.Hook)) {
 	})
 }
 
+// event tells the Hooks of an event.
+func (c *config) event(e ratelimiter.Event) {
+	e.Limiter, e.Time = c.name, time.Now()
+	c.tell(func(h *ratelimiter.Hook) {
+		if h.Event != nil {
+			h.Event(e)
+		}
+	})
+}
+
 // asked calls ask, which is a request for n permits, and tells the Hooks of it. It returns what ask returns.
 func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, ask func() (Result, error)) (Result, error) {
 	if len(c.hooks) == 0 {
@@ -49,6 +59,7 @@ func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, a
 	}
 	info := ratelimiter.RequestInfo{Limiter: c.name, Operation: op, Permits: n, Begin: begin, Duration: time.Since(begin), Err: err}
 	// It is rejected also if its time is known to be too short.
+	info.Degraded = r.Degraded
 	info.Outcome = ratelimiter.RequestOutcome(permit.Outcome(r.Granted, string(ratelimiter.RequestRejected), err))
 	c.tell(func(h *ratelimiter.Hook) {
 		if h.Request != nil {

@@ -44,6 +44,8 @@ type Result struct {
 	// Reset is how long it takes until the limiter is as if it had never been used, if no call takes
 	// permits.
 	Reset time.Duration
+	// Degraded reports that Redis was unavailable and an outage policy decided; see [WithOutagePolicy].
+	Degraded bool
 }
 
 // A Rate is a number of permits per interval.

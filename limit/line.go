@@ -2,11 +2,14 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goredisson/ratelimiter"
 )
 
 // Requests of one key that come while a call of it is in flight wait for its reply and go as one call, which
@@ -131,7 +134,9 @@ type lines struct {
 
 var seed = maphash.MakeSeed()
 
-func shard(key string) int { return int(maphash.String(seed, key) % 16) }
+func hash(key string) int { return int(maphash.String(seed, key) >> 1) }
+
+func shard(key string) int { return hash(key) % 16 }
 
 func (l *lines) request(ctx context.Context, q demand) *request {
 	r, _ := l.requests.Get().(*request)
@@ -212,35 +217,69 @@ func (l *lines) putBack(x *line, requests []*request) {
 
 // batch has q decided, by a call of its own or together with others.
 func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
-	l := &s.config.lines
-	r := l.request(ctx, q)
-	if x := l.board(s.keys[0], true, r); x != nil {
+	l, slow := &s.config.lines, s.config.outages.slowed()
+	if s.down() {
+		return s.decideLocally(ctx, q, nil)
+	}
+	r, inline := l.request(ctx, q), slow == nil // a caller that makes its call cannot leave when Redis is slow
+	if x := l.board(s.keys[0], inline, r); x != nil && inline {
 		x.flight.add(r, false)
 		s.fly(ctx, x)
 		s.goOn(x)
 		result, err := r.result, r.err
 		l.recycle(r)
 		return result, err
-	}
-	began := time.Now()
-	select {
-	case <-r.done:
-		result, err := r.result, r.err
-		l.recycle(r)
-		return result, err
-	case <-ctx.Done():
-		r.left.Store(true)
-		return Result{}, s.left(ctx.Err(), began, nil)
-	}
-}
-
-// batchAll is batch for several requests, whose callers do not leave.
-func (s *Shared) batchAll(requests []*request) {
-	if x := s.config.lines.board(s.keys[0], false, requests...); x != nil {
+	} else if x != nil {
 		s.goOn(x)
 	}
-	for _, r := range requests {
-		<-r.done
+	return s.await(ctx, r, slow)
+}
+
+// An outcome is what a request comes to.
+type outcome struct {
+	result Result
+	err    error
+}
+
+// batchAll is batch for several requests.
+func (s *Shared) batchAll(ctx context.Context, list []demand) []outcome {
+	l, slow := &s.config.lines, s.config.outages.slowed()
+	outcomes, requests := make([]outcome, len(list)), make([]*request, len(list))
+	if s.down() {
+		for i, q := range list {
+			outcomes[i].result, outcomes[i].err = s.decideLocally(ctx, q, nil)
+		}
+		return outcomes
+	}
+	for i, q := range list {
+		requests[i] = l.request(ctx, q)
+	}
+	if x := l.board(s.keys[0], false, requests...); x != nil {
+		s.goOn(x)
+	}
+	for i, r := range requests {
+		outcomes[i].result, outcomes[i].err = s.await(ctx, r, slow)
+	}
+	return outcomes
+}
+
+// await blocks until r has an outcome, ctx is done, or slow is closed and Redis is down.
+func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (Result, error) {
+	for began := time.Now(); ; {
+		select {
+		case <-r.done:
+			result, err := r.result, r.err
+			s.config.lines.recycle(r)
+			return result, err
+		case <-ctx.Done():
+			r.left.Store(true)
+			return Result{}, s.left(ctx.Err(), began, nil)
+		case <-slow:
+			if slow = s.config.outages.slowed(); s.down() && len(r.done) == 0 { // and not another part of Redis
+				r.left.Store(true)
+				return s.decideLocally(ctx, r.demand, nil)
+			}
+		}
 	}
 }
 
@@ -255,7 +294,12 @@ func (s *Shared) settled(x *settlement) {
 // fly makes the flight of x. Then its requests have outcomes, or are to be asked again.
 func (s *Shared) fly(ctx context.Context, x *line) {
 	f := &x.flight
-	reply, sent, err := s.send(ctx, f)
+	err := s.reconcile(ctx)
+	var reply []any
+	var sent time.Time
+	if err == nil {
+		reply, sent, err = s.send(ctx, f)
+	}
 	if err == nil {
 		if change := f.settlement(); change != nil {
 			s.settled(change)
@@ -271,6 +315,9 @@ func (s *Shared) fly(ctx context.Context, x *line) {
 	for i := range f.runs {
 		for _, r := range f.runs[i].calls {
 			r.result, r.err, r.again = Result{}, err, false
+			if s.config.outages != nil && errors.Is(err, ratelimiter.ErrUnavailable) && !r.left.Load() {
+				r.result, r.err = s.decideLocally(ctx, r.demand, err)
+			}
 		}
 	}
 }

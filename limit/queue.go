@@ -254,24 +254,22 @@ func (w *waiter) demand(now time.Time) demand {
 // granted their permits, and of those who cannot be in time.
 func (q *queue) ask(qs *queues, asked []*waiter) {
 	s, now := q.limiter, time.Now()
-	requests := make([]*request, len(asked))
+	list := make([]demand, len(asked))
 	for i, w := range asked {
-		d := w.demand(now)
+		list[i] = w.demand(now)
 		if !s.config.algorithm.reserves() {
-			d.atMost = 0
+			list[i].atMost = 0
 		}
-		requests[i] = s.config.lines.request(context.WithoutCancel(w.ctx), d)
 	}
-	s.batchAll(requests)
+	outcomes := s.batchAll(context.WithoutCancel(asked[0].ctx), list)
 
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	begin, early := now, q.due.After(now)
 	now, q.asked = time.Now(), now
 	for i, w := range asked {
-		r, err := requests[i].result, requests[i].err
+		r, err := outcomes[i].result, outcomes[i].err
 		w.asked = false
-		s.config.lines.recycle(requests[i])
 		switch {
 		case early && errors.Is(err, ratelimiter.ErrUnavailable):
 			continue // it could not be told that it need not wait; nobody has asked for its permits yet
@@ -289,7 +287,9 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 			q.passed = q.told && !q.passed && r.Wait > leastWait
 			q.told = true
 		}
-		q.lateLocked(w, max(r.Wait, leastWait), now)
+		if !r.Degraded { // Redis may be back in time
+			q.lateLocked(w, max(r.Wait, leastWait), now)
+		}
 	}
 	for _, w := range q.waiters {
 		if w.overdue {
@@ -324,7 +324,7 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 }
 
 // wait is waitFor for a shared limiter without the Hooks. The mark of the grant goes to m, unless that is nil.
-func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (bool, error) {
+func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (Result, error) {
 	begin := time.Now()
 	left, byContext := timeLeft(ctx, timeout)
 	qs, key := &s.config.queues, s.keys[0]
@@ -335,46 +335,46 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 	if left <= 0 || !qs.busy(key) {
 		r, err := s.reserve(ctx, n, left, m)
 		if err != nil {
-			return false, err
+			return Result{}, err
 		}
 		if r.Granted {
-			err := s.awaitTurn(ctx, n, r.Wait)
-			return err == nil, err
+			return r, s.awaitTurn(ctx, n, r.Wait)
 		}
 		rejected := max(r.Wait, leastWait)
 		if s.config.algorithm.reserves() {
 			p, err := s.peek(ctx, n) // see lateLocked
 			if err != nil {
-				return false, err
+				return Result{}, err
 			}
 			rejected = max(rejected, p.Wait)
 		}
-		if rejected > left-time.Since(begin) {
-			return tooLate(byContext)
+		if left <= 0 || !r.Degraded && rejected > left-time.Since(begin) {
+			_, err := tooLate(byContext)
+			return Result{}, err
 		}
 		w.due = begin.Add(max(r.Wait, leastWait))
 	} else {
 		if err := ctx.Err(); err != nil {
-			return false, err
+			return Result{}, err
 		}
 		if err := checkPermits(s.config.algorithm, n); err != nil {
-			return false, err
+			return Result{}, err
 		}
 		if left < math.MaxInt64 {
 			r, err := s.peek(ctx, n)
 			if err != nil {
-				return false, err
+				return Result{}, err
 			}
-			if !r.Granted && r.Wait > left-time.Since(begin) {
-				return tooLate(byContext)
+			if !r.Granted && !r.Degraded && r.Wait > left-time.Since(begin) {
+				_, err := tooLate(byContext)
+				return Result{}, err
 			}
 		}
 	}
 	q := qs.join(s, w)
 	qs.wait(q, w)
 	if w.err != nil || !w.result.Granted {
-		return false, w.err
+		return Result{}, w.err
 	}
-	err := s.awaitTurn(ctx, n, w.result.Wait)
-	return err == nil, err
+	return w.result, s.awaitTurn(ctx, n, w.result.Wait)
 }

@@ -113,14 +113,14 @@ func (h *holder) calls() int {
 	return len(h.scripts)
 }
 
-// An outage has Redis reply to no script.
-type outage struct{ down atomic.Bool }
+// A loading has Redis reply to no script.
+type loading struct{ down atomic.Bool }
 
-func (*outage) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*outage) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*loading) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*loading) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
-func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (o *loading) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if o.down.Load() {
 			cmd.SetErr(redisError("LOADING"))
@@ -134,7 +134,7 @@ func (o *outage) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestLookingEndsNoWait(t *testing.T) {
 	for kind, a := range slow() {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			s := &outage{}
+			s := &loading{}
 			rdb.AddHook(s)
 			l := shared(t, rdb, a)
 			r := Result{Granted: true}

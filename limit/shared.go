@@ -44,8 +44,7 @@ import (
 // than an unused limiter takes to be full again, or than what is owed. When it is put forward, that time has
 // passed for the limiter.
 //
-// There is no outage policy. While Redis does not reply, or refuses to write, every call, and with it those that go
-// together with it, finds that out by itself, so give ctx a deadline that the callers can wait for.
+// What happens while Redis does not reply, or refuses to write, is up to [WithOutagePolicy].
 //
 // Every key has a TTL, which ends a minute after the limiter is as if it had never been used. Grants that
 // Redis loses are not counted. Callers of one process that wait form a queue; see [Wait].
@@ -75,6 +74,8 @@ type config struct {
 	withoutReplay bool
 	withoutKnown  bool
 	hooks         []ratelimiter.Hook
+	outages       *outages // nil without a policy
+	err           error    // of an option
 
 	ids    ids
 	lines  lines
@@ -121,6 +122,14 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
 	for _, o := range opts {
 		o(c)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	if c.outages != nil {
+		_, c.outages.divided = rdb.(interface {
+			MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+		})
 	}
 	return &Shared{config: c, keys: c.redisKeys("")}, nil
 }
@@ -176,7 +185,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if err := checkPermits(s.config.algorithm, q.n); err != nil {
 		return Result{}, err
 	}
-	if r, _, ok := s.config.known.rejected(s.config, s.keys[0], q); ok {
+	if r, _, ok := s.config.known.rejected(s.config, s.keys[0], q); ok && !s.down() {
 		return r, nil
 	}
 	return s.batch(ctx, q)

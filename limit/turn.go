@@ -122,7 +122,7 @@ func (s *Shared) awaitTurn(ctx context.Context, n int64, wait time.Duration) err
 func (s *Shared) lookForTurns(ctx context.Context, l *turnList, n int64, left time.Duration) {
 	ts := &s.config.turns
 	r, err := s.peek(ctx, n)
-	if err == nil && (r.Granted || r.Wait < left-lookSlack) {
+	if err == nil && !r.Degraded && (r.Granted || r.Wait < left-lookSlack) {
 		s.turnAnew(ctx, l)
 	}
 	ts.mu.Lock()
@@ -136,27 +136,26 @@ func (s *Shared) lookForTurns(ctx context.Context, l *turnList, n int64, left ti
 // turnAnew asks for the turns of l anew. Those that would not come earlier stay as they are.
 func (s *Shared) turnAnew(ctx context.Context, l *turnList) {
 	ts, now := &s.config.turns, time.Now()
-	var requests []*request
+	var demands []demand
 	ts.mu.Lock()
 	list := slices.Clone(l.turns)
 	for _, t := range list {
 		atMost := atMostMicros(t.at.Sub(now) - lookSlack) // otherwise it keeps the turn that it has
-		requests = append(requests, s.config.lines.request(ctx, demand{n: t.n, atMost: atMost, spend: true}))
+		demands = append(demands, demand{n: t.n, atMost: atMost, spend: true})
 	}
 	ts.mu.Unlock()
-	if len(requests) == 0 {
+	if len(demands) == 0 {
 		return
 	}
-	s.batchAll(requests)
+	outcomes := s.batchAll(ctx, demands)
 
 	now = time.Now()
 	ts.mu.Lock()
 	for i, t := range list {
-		if r := requests[i]; r.err == nil && r.result.Granted {
+		if r := outcomes[i]; r.err == nil && r.result.Granted {
 			t.at = now.Add(r.result.Wait)
 			t.tell()
 		}
-		s.config.lines.recycle(requests[i])
 	}
 	slices.SortStableFunc(l.turns, func(a, b *turn) int { return a.at.Compare(b.at) })
 	ts.mu.Unlock()

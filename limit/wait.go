@@ -106,10 +106,9 @@ func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m 
 		if ctx == nil {
 			return Result{}, contextError(ctx)
 		}
-		granted, err := s.wait(ctx, n, timeout, m)
-		return Result{Granted: granted}, err
+		return s.wait(ctx, n, timeout, m)
 	})
-	return r.Granted, err
+	return err == nil && r.Granted, err
 }
 
 // timeLeft returns the shorter of timeout and the time until the deadline of ctx, and whether it is the latter.

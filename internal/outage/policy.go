@@ -18,3 +18,7 @@ type Policy struct {
 	Rate  permit.Rate // for LocalQuota, until Redis has reported a rate
 	Nodes int         // processes that divide a LocalQuota
 }
+
+// PolicyOf returns the policy that p, an OutagePolicy of package ratelimiter, stands for. That package sets it, so that its
+// own type need not show what package limit has to know.
+var PolicyOf func(p any) Policy

@@ -1,0 +1,237 @@
+package limit
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/redis/go-redis/v9"
+)
+
+// WithOutagePolicy makes requests follow p while Redis is down, which the process then knows: see
+// ratelimiter.OutagePolicy for when that begins and ends. During an outage a request is decided at once, and one call a
+// second probes Redis; the Hooks are told of its beginning and end. A result that p has decided is Degraded.
+//
+//   - FailClosed: every request, those of [Wait] too, returns ratelimiter.ErrUnavailable at once.
+//   - FailOpen: every request is granted at once.
+//   - LocalQuota(r, nodes): the process grants floor(r.Permits / nodes) permits in any r.Interval, from one r.Interval after
+//     the outage has become known on. The rate is r, whatever the algorithm: what Redis granted before counts in its own
+//     way, so r should be no more than the limiter admits in an interval in the long run. Those that wait do so until their
+//     time is up, since Redis may come back. A request for more than the quota returns ratelimiter.ErrUnavailable.
+//
+// When Redis is back, what a local quota granted in the last r.Interval is taken from the limiter before the next call
+// of its key, as [Grant.Settle] takes more than was granted; once, or twice if Redis fails again meanwhile. Limiters whose
+// grants cannot be settled ([ErrCannotSettle]) do not learn of it: for one interval they may grant the quotas in addition.
+//
+// Without the option there is no policy: while Redis does not reply, or refuses to write, every call, and with it those
+// that go together with it, finds that out by itself, so give ctx a deadline that the callers can wait for.
+func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
+	return func(c *config) {
+		if err := p.Validate(); err != nil {
+			c.err = err
+			return
+		}
+		c.outages = &outages{policy: outage.PolicyOf(p)}
+	}
+}
+
+// outages is what a limiter with a policy knows of the outages of its Redis.
+type outages struct {
+	policy outage.Policy
+	// divided reports whether the keys are on several nodes of a cluster, of which one may be down while others are up.
+	divided bool
+	hashed  [16]outage.Health // of the keys that hash alike; the first is that of a single server
+	shards  sync.Map          // of the shards of a ring
+	quotas  [512]struct {
+		mu     sync.Mutex
+		memory outage.Memory
+	}
+
+	mu   sync.Mutex
+	slow chan struct{} // closed when the next outage begins because Redis is too slow
+}
+
+// health returns the health of the Redis that has the key.
+func (s *Shared) health() *outage.Health {
+	o := s.config.outages
+	if shard, ok := dispatch.ShardOf(s.config.rdb, s.keys[0]); ok {
+		h, ok := o.shards.Load(shard)
+		if !ok {
+			h, _ = o.shards.LoadOrStore(shard, new(outage.Health))
+		}
+		return h.(*outage.Health)
+	}
+	if !o.divided {
+		return &o.hashed[0]
+	}
+	return &o.hashed[hash(s.keys[0])%len(o.hashed)]
+}
+
+// slowed returns a channel that is closed when an outage begins because Redis is too slow; nil if there is no policy.
+func (o *outages) slowed() <-chan struct{} {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.slow == nil {
+		o.slow = make(chan struct{})
+	}
+	return o.slow
+}
+
+// down reports whether there is a policy and Redis is known to be down.
+func (s *Shared) down() bool { return s.config.outages != nil && s.health().Down() }
+
+// TooSlow implements [outage.Owner].
+func (s *Shared) TooSlow(err error) {
+	o := s.config.outages
+	o.mu.Lock()
+	if o.slow != nil {
+		close(o.slow)
+		o.slow = nil
+	}
+	o.mu.Unlock()
+	s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
+}
+
+// decideLocally decides q by the policy, and has Redis probed if that is due. If Redis is not known to be down it returns
+// err.
+func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (Result, error) {
+	o, h := s.config.outages, s.health()
+	since, cause := h.Since()
+	if cause == nil && err != nil {
+		return Result{}, err
+	}
+	if c := (&outage.Call{Owner: s}); h.TryProbe(c) {
+		go s.probe(context.WithoutCancel(ctx), h, c)
+	}
+	if err == nil || cause == nil {
+		err = s.unavailable(cause)
+	}
+	if o.policy.Kind == outage.FailClosed || q.settlement != nil {
+		return Result{}, err
+	}
+	r := Result{Granted: true, Degraded: true}
+	if o.policy.Kind == outage.LocalQuota {
+		if r, err = s.takeLocally(q, since, cause); err != nil {
+			return Result{}, err
+		}
+	}
+	if r.Granted && q.spend {
+		h.CountGrant()
+	}
+	return r, nil
+}
+
+func (s *Shared) unavailable(cause error) error {
+	return fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.label(), cause)
+}
+
+// takeLocally decides q by the local quota.
+func (s *Shared) takeLocally(q demand, since time.Time, cause error) (Result, error) {
+	o, key, now := s.config.outages, s.keys[0], time.Now()
+	part := &o.quotas[hash(key)%len(o.quotas)]
+	part.mu.Lock()
+	defer part.mu.Unlock()
+	share := part.memory.Share(key, outage.MaxShares, permit.Rate{}, func(string) bool { return false })
+	if share == nil {
+		return Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), outage.ErrNoMemory, cause)
+	}
+	at, left, err := share.When(&o.policy, q.n, now, since)
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), err, cause)
+	}
+	r := Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: o.policy.Rate.Interval}
+	switch {
+	case !r.Granted:
+		r.Wait = max(at.Sub(now), leastWait)
+	case q.spend:
+		share.Take(&o.policy, q.n, now)
+		r.Available = max(0, left-q.n)
+	}
+	return r, nil
+}
+
+// probe makes one attempt at a write, to learn whether Redis is back. A key that exists stays as it is, and one that does not
+// is empty for a millisecond, which is a limiter that has not been used.
+func (s *Shared) probe(ctx context.Context, h *outage.Health, c *outage.Call) {
+	defer h.End(c)
+	ctx, cancel := context.WithTimeout(ctx, outage.MaxProof)
+	defer cancel()
+	dispatch.Refresh(ctx, s.config.rdb)
+	sent := time.Now()
+	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "set", s.keys[len(s.keys)-1], "", "NX", "PX", 1)}
+	_, err := dispatch.Leavable(ctx, func() (any, error) {
+		_ = dispatch.Process(ctx, s.config.rdb, cmd)
+		return cmd.Result()
+	})
+	s.replied(h, c, sent, err, outage.Wrote)
+}
+
+// replied records what the reply to a call shows, or that there was none.
+func (s *Shared) replied(h *outage.Health, c *outage.Call, sent time.Time, err error, what outage.Reply) {
+	if err != nil {
+		failure := dispatch.Failure(err)
+		if !failure.Answered {
+			return
+		}
+		if failure.Outcome != retry.Executed {
+			what = outage.NotYet
+		}
+	}
+	if ended, lasted, granted := h.Replied(c, sent, what); ended {
+		s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageEnded, Duration: lasted, Degraded: granted})
+	}
+}
+
+// markDown records that a call has failed in all its attempts.
+func (s *Shared) markDown(h *outage.Health, sent time.Time, failure *retry.Error) {
+	if !failure.Local && h.MarkDown(sent, failure.Err, failure.ReadOnly) {
+		s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: failure.Err})
+	}
+}
+
+// reconcile takes from the limiter what the local quota has granted. It is part of a flight, of which the key has one at a
+// time.
+func (s *Shared) reconcile(ctx context.Context) error {
+	o, key := s.config.outages, s.keys[0]
+	if o == nil || o.policy.Kind != outage.LocalQuota || checkSettles(s.config.algorithm) != nil {
+		return nil
+	}
+	part := &o.quotas[hash(key)%len(o.quotas)]
+	part.mu.Lock()
+	share := part.memory.Find(key)
+	busy := share != nil && share.Busy(time.Now())
+	part.mu.Unlock()
+	if !busy || s.down() {
+		return nil
+	}
+	var failed error
+	_ = share.Reconcile(&outage.Reporter{
+		Lock:  &part.mu,
+		NewID: func() (id permit.ID) { _, _ = rand.Read(id[:]); return id },
+		Report: func(b permit.Batch) (permit.Reply, error, error) {
+			reply := permit.Reply{Granted: []int64{1}, Rate: o.policy.Rate, Now: time.Now()}
+			if b.DryRun {
+				return reply, nil, nil
+			}
+			var f flight
+			x := settlement{by: b.Runs[0].Permits}
+			f.add(&request{demand: demand{spend: true, settlement: &x}}, false)
+			if _, _, failed = s.send(ctx, &f); failed != nil {
+				return reply, nil, &retry.Error{Err: failed, Outcome: retry.NotExecuted}
+			}
+			s.settled(&x)
+			return reply, nil, nil
+		},
+	})
+	return failed
+}

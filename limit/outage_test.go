@@ -1,0 +1,315 @@
+package limit
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	refused  = &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
+	readOnly = redisError("READONLY You can't write against a read only replica.")
+)
+
+// A cut is a hook that stands between a limiter and Redis.
+type cut struct {
+	err    atomic.Pointer[error] // what every command that is not a peek gets
+	delay  atomic.Int64          // of each reply
+	sent   atomic.Int64
+	mu     sync.Mutex
+	events []ratelimiter.Event
+}
+
+func (*cut) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (c *cut) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.sent.Add(1)
+		if err := c.err.Load(); err != nil {
+			cmd.SetErr(*err)
+			return *err
+		}
+		err := next(ctx, cmd)
+		time.Sleep(time.Duration(c.delay.Load()))
+		return err
+	}
+}
+
+func (c *cut) fail(err error) { c.err.Store(&err) }
+func (c *cut) mend()          { c.err.Store(nil) }
+
+func (c *cut) told() (kinds []ratelimiter.EventKind, last ratelimiter.Event) {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, last = range c.events {
+		kinds = append(kinds, last.Kind)
+	}
+	return kinds, last
+}
+
+// withPolicy returns a limiter that follows p, and the cut between it and Redis.
+func withPolicy(t *testing.T, rdb *redis.Client, a Algorithm, p ratelimiter.OutagePolicy) (*Shared, *cut) {
+	c := &cut{}
+	mine := redistest.Peer(t, rdb)
+	mine.AddHook(c)
+	hook := ratelimiter.Hook{Event: func(e ratelimiter.Event) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.events = append(c.events, e)
+	}}
+	return twin(t, shared(t, rdb, a), mine, WithOutagePolicy(p), WithHook(hook)), c
+}
+
+func tenOf(nodes int) ratelimiter.OutagePolicy {
+	return ratelimiter.LocalQuota(ratelimiter.Rate{Permits: 10, Interval: 10 * time.Second}, nodes)
+}
+
+// TestOutagePolicies checks what each policy decides, at once, while Redis is known to be down; how often Redis is asked
+// meanwhile; that Redis decides again a moment after it is back; and what the Hooks are told.
+func TestOutagePolicies(t *testing.T) {
+	for name, p := range map[string]struct {
+		policy  ratelimiter.OutagePolicy
+		granted int64 // in 20 s
+	}{"closed": {ratelimiter.FailClosed(), 0}, "open": {ratelimiter.FailOpen(), 200}, "quota": {tenOf(3), 3}} {
+		for cause, err := range map[string]error{"refused": refused, "read-only": readOnly, "lost": io.EOF} {
+			for kind, a := range every() {
+				t.Run(name+", "+cause+", "+kind, func(t *testing.T) {
+					redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+						ctx := t.Context()
+						l, c := withPolicy(t, rdb, a, p.policy)
+						r, failed := l.Allow(ctx, 1)
+						require.NoError(t, failed)
+						require.True(t, r.Granted && !r.Degraded)
+						time.Sleep(10 * time.Second) // until nothing is rejected without a call
+						c.fail(err)
+						_, failed = l.Allow(ctx, 1)
+						if p.granted == 0 {
+							require.ErrorIs(t, failed, ratelimiter.ErrUnavailable)
+							require.ErrorIs(t, failed, err)
+						}
+						kinds, e := c.told()
+						require.Equal(t, []ratelimiter.EventKind{ratelimiter.OutageBegan}, kinds)
+						require.Equal(t, l.config.name, e.Limiter)
+
+						granted, asked, before := int64(0), time.Now(), c.sent.Load()
+						for range 200 {
+							r, failed := l.Allow(ctx, 1)
+							require.Equal(t, p.granted == 0, failed != nil)
+							require.Equal(t, failed == nil, r.Degraded)
+							if r.Granted {
+								granted++
+							}
+							time.Sleep(100 * time.Millisecond)
+						}
+						require.Equal(t, 20*time.Second, time.Since(asked), "no call waits")
+						require.InDelta(t, p.granted, granted, 3, "the quota: 3 after 10 s, and one may come back in the 20th second")
+						require.InDelta(t, 18, c.sent.Load()-before, 2, "one probe a second")
+						c.mend()
+						mended := time.Now()
+						for r, failed = l.Peek(ctx, 1); failed != nil || r.Degraded; r, failed = l.Peek(ctx, 1) {
+							time.Sleep(10 * time.Millisecond)
+						}
+						require.LessOrEqual(t, time.Since(mended), 1300*time.Millisecond)
+						kinds, e = c.told()
+						require.Equal(t, []ratelimiter.EventKind{ratelimiter.OutageBegan, ratelimiter.OutageEnded}, kinds)
+						require.GreaterOrEqual(t, e.Degraded, granted)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestLocalQuotaIsTaken checks that what a local quota granted is taken from the limiter when Redis is back, once.
+func TestLocalQuotaIsTaken(t *testing.T) {
+	for kind, a := range map[string]Algorithm{
+		"fixed window": FixedWindow{per(100, time.Hour)}, "sliding counter": SlidingCounter{per(100, time.Hour)},
+		"interval bucket": IntervalBucket{per(1, time.Hour), 100}, "token bucket": TokenBucket{per(1, time.Hour), 100},
+		"debt bucket": DebtBucket{per(1, time.Hour), 50, 50}, "gcra": GCRA{per(1, time.Hour), 100},
+		"sliding log": SlidingLog{per(100, time.Hour)}, // is not told
+	} {
+		t.Run(kind, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				ctx := t.Context()
+				l, c := withPolicy(t, rdb, a, tenOf(1))
+				grantOf := func(n int64, degraded bool) {
+					t.Helper()
+					r, err := l.Allow(ctx, n)
+					require.NoError(t, err)
+					require.True(t, r.Granted)
+					require.Equal(t, degraded, r.Degraded)
+				}
+				grantOf(1, false)
+				c.fail(refused)
+				_, err := l.Allow(ctx, 1)
+				require.NoError(t, err)
+				_, err = l.Allow(ctx, 11)
+				require.ErrorIs(t, err, ratelimiter.ErrUnavailable, "more than the quota")
+				time.Sleep(10 * time.Second)
+				grantOf(2, true)
+				time.Sleep(2 * time.Second)
+				grantOf(4, true)
+				synctest.Wait()
+				c.mend()
+				time.Sleep(1300 * time.Millisecond)
+				grantOf(1, true) // Redis is probed beside it
+				synctest.Wait()
+				grantOf(3, false)
+				grantOf(5, false)
+				left := int64(100 - 1 - (2 + 4 + 1) - 3 - 5)
+				if kind == "sliding log" {
+					left += 2 + 4 + 1
+				}
+				r, err := l.Peek(ctx, 1)
+				require.NoError(t, err)
+				require.Equal(t, left, r.Available)
+			})
+		})
+	}
+}
+
+// TestWaitersInAnOutage checks what becomes of callers that wait when an outage begins, under each policy, and that they
+// are served when Redis is back.
+func TestWaitersInAnOutage(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy  ratelimiter.OutagePolicy
+		timeout time.Duration
+		back    time.Duration // when Redis is back; 0 for never
+		granted bool
+		err     error
+		after   time.Duration // since the outage began
+	}{
+		"closed":               {ratelimiter.FailClosed(), time.Minute, 0, false, ratelimiter.ErrUnavailable, 0},
+		"open":                 {ratelimiter.FailOpen(), time.Minute, 0, true, nil, 0},
+		"quota":                {tenOf(2), time.Minute, 0, true, nil, 10 * time.Second},
+		"quota, too late":      {tenOf(2), 5 * time.Second, 0, false, nil, 5 * time.Second},
+		"quota, Redis in time": {tenOf(2), 9 * time.Second, 3 * time.Second, true, nil, 5500 * time.Millisecond},
+		"quota of nobody":      {tenOf(11), time.Minute, 0, false, ratelimiter.ErrUnavailable, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				ctx := t.Context()
+				l, cut := withPolicy(t, rdb, TokenBucket{per(10, time.Second), 10}, c.policy)
+				require.NoError(t, Wait(ctx, l, 10))
+				cut.fail(refused)
+				begin := time.Now()
+				if c.back > 0 {
+					time.AfterFunc(c.back, cut.mend)
+				}
+				granted, err := WaitTimeout(ctx, l, 1, c.timeout)
+				require.ErrorIs(t, err, c.err)
+				require.Equal(t, c.granted, granted)
+				if c.back > 0 {
+					require.Less(t, time.Since(begin), c.after)
+				} else {
+					require.Equal(t, c.after, time.Since(begin).Round(time.Second))
+				}
+			})
+		})
+	}
+}
+
+// TestSlowRedis checks that replies that take too long are an outage, which decides the calls that are on their way, too.
+func TestSlowRedis(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l, c := withPolicy(t, rdb, TokenBucket{per(10, time.Second), 10}, ratelimiter.FailOpen())
+		_, err := l.Allow(t.Context(), 1)
+		require.NoError(t, err)
+		c.delay.Store(int64(5 * time.Second))
+		begin := time.Now()
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				r, err := l.For(string(rune('a'+i/2))).Allow(context.Background(), 1)
+				if err != nil || !r.Degraded {
+					t.Error(r, err)
+				}
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+		_, err = l.Allow(t.Context(), 1)
+		require.NoError(t, err)
+		require.LessOrEqual(t, time.Since(begin), 2*time.Second)
+		c.delay.Store(0)
+		time.Sleep(12 * time.Second)
+		_, err = l.Allow(t.Context(), 1)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		r, err := l.Allow(t.Context(), 1)
+		require.NoError(t, err)
+		require.False(t, r.Degraded)
+		kinds, _ := c.told()
+		require.Equal(t, []ratelimiter.EventKind{ratelimiter.OutageBegan, ratelimiter.OutageEnded}, kinds)
+	})
+}
+
+// TestOutageLeavesErrorsAlone checks that a policy decides nothing that Redis has decided, and that it is checked.
+func TestOutageLeavesErrorsAlone(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l, c := withPolicy(t, rdb, GCRA{per(10, time.Second), 10}, ratelimiter.FailOpen())
+		for _, text := range []string{"WRONGTYPE Operation against a key", "NOPERM no permissions", "ERR unknown command"} {
+			c.fail(redisError(text))
+			_, err := l.Allow(t.Context(), 1)
+			require.ErrorContains(t, err, text)
+			require.NotErrorIs(t, err, ratelimiter.ErrUnavailable)
+		}
+		_, err := l.Allow(t.Context(), 11)
+		require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
+		_, err = NewShared(rdb, "x", GCRA{per(10, time.Second), 10}, WithOutagePolicy(tenOf(0)))
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+	})
+}
+
+// TestOutageOfARealServer checks that policies decide while a server is killed or stands still, and that Redis decides when it
+// is back.
+func TestOutageOfARealServer(t *testing.T) {
+	redistest.NeedReal(t)
+	server := redistest.Start(t)
+	rdb := server.Client(t, func(o *redis.Options) { o.ReadTimeout, o.DialTimeout = 300*time.Millisecond, 300*time.Millisecond })
+	open, err := NewShared(rdb, redistest.Key(t), GCRA{per(1000, time.Second), 1000}, WithOutagePolicy(ratelimiter.FailOpen()))
+	require.NoError(t, err)
+	closed, err := NewShared(rdb, redistest.Key(t), GCRA{per(1000, time.Second), 1000}, WithOutagePolicy(ratelimiter.FailClosed()))
+	require.NoError(t, err)
+	until := func(degraded bool) {
+		t.Helper()
+		for {
+			r, err := open.Allow(t.Context(), 1)
+			require.NoError(t, err)
+			_, err = closed.Allow(t.Context(), 1)
+			if r.Degraded == degraded && (err != nil) == degraded {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	for name, fault := range map[string]struct{ begin, end func() }{"killed": {server.Kill, server.Restart}, "paused": {server.Pause, server.Resume}} {
+		until(false)
+		fault.begin()
+		until(true)
+		begin := time.Now()
+		for range 1000 {
+			r, err := open.Allow(t.Context(), 1)
+			require.NoError(t, err)
+			require.True(t, r.Granted && r.Degraded, name)
+			_, err = closed.Allow(t.Context(), 1)
+			require.ErrorIs(t, err, ratelimiter.ErrUnavailable, name)
+		}
+		redistest.Measured(t, time.Since(begin) < time.Second, "%s: 2000 decisions took %v", name, time.Since(begin))
+		fault.end()
+		until(false)
+	}
+}
