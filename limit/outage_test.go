@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	refused  = &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
+	noDial   = &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
 	readOnly = redisError("READONLY You can't write against a read only replica.")
 )
 
@@ -84,7 +84,7 @@ func TestOutagePolicies(t *testing.T) {
 		policy  ratelimiter.OutagePolicy
 		granted int64 // in 20 s
 	}{"closed": {ratelimiter.FailClosed(), 0}, "open": {ratelimiter.FailOpen(), 200}, "quota": {tenOf(3), 3}} {
-		for cause, err := range map[string]error{"refused": refused, "read-only": readOnly, "lost": io.EOF} {
+		for cause, err := range map[string]error{"refused": noDial, "read-only": readOnly, "lost": io.EOF} {
 			for kind, a := range every() {
 				t.Run(name+", "+cause+", "+kind, func(t *testing.T) {
 					redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -153,7 +153,7 @@ func TestLocalQuotaIsTaken(t *testing.T) {
 					require.Equal(t, degraded, r.Degraded)
 				}
 				grantOf(1, false)
-				c.fail(refused)
+				c.fail(noDial)
 				_, err := l.Allow(ctx, 1)
 				require.NoError(t, err)
 				_, err = l.Allow(ctx, 11)
@@ -204,7 +204,7 @@ func TestWaitersInAnOutage(t *testing.T) {
 				ctx := t.Context()
 				l, cut := withPolicy(t, rdb, TokenBucket{per(10, time.Second), 10}, c.policy)
 				require.NoError(t, Wait(ctx, l, 10))
-				cut.fail(refused)
+				cut.fail(noDial)
 				begin := time.Now()
 				if c.back > 0 {
 					time.AfterFunc(c.back, cut.mend)
