@@ -6,12 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -201,4 +204,37 @@ func TestAPIOfEveryPackage(t *testing.T) {
 		checked++
 	}
 	require.GreaterOrEqual(t, checked, 7)
+}
+
+// TestWorkflowsRunWhatMakeRuns checks that a workflow runs nothing but targets of the Makefile, and lanes that exist.
+func TestWorkflowsRunWhatMakeRuns(t *testing.T) {
+	makefile := must(os.ReadFile("Makefile"))(t)
+	script := must(os.ReadFile("tools/test-lanes.sh"))(t)
+	lanes := strings.Fields(regexp.MustCompile(`(?m)^lanes="(.*)"$`).FindStringSubmatch(string(script))[1])
+	call := regexp.MustCompile(`^make ([a-z-]+)(?: LANES="([a-z ]+)")?(?: [A-Z]+=[a-z0-9]+)*$`)
+	files := must(filepath.Glob(".github/workflows/*.yml"))(t)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text := must(os.ReadFile(file))(t)
+		var workflow struct {
+			Jobs map[string]struct{ Steps []struct{ Run string } }
+		}
+		require.NoError(t, yaml.Unmarshal(text, &workflow), file)
+		calls := 0
+		for _, job := range workflow.Jobs {
+			for _, step := range job.Steps {
+				if step.Run == "" {
+					continue
+				}
+				calls++
+				m := call.FindStringSubmatch(step.Run)
+				require.NotNil(t, m, "%s runs %q, which is no call of make", file, step.Run)
+				require.Regexp(t, `(?m)^`+m[1]+`: `, string(makefile), file)
+				for _, lane := range strings.Fields(m[2]) {
+					require.True(t, slices.Contains(lanes, lane), "%s: there is no lane %s", file, lane)
+				}
+			}
+		}
+		require.NotZero(t, calls, file)
+	}
 }
