@@ -10,7 +10,8 @@ type EventKind string
 
 // The kinds of events, in the order in which a request may meet them.
 const (
-	// EventRateDiffers: the limiter has another rate than its Limit says, and keeps it. It is looked for
+	// EventRateDiffers: the limiter has another rate than its Limit says, and keeps it unless [WithRuleRates]; Reason
+	// has both. It is looked for
 	// when the Transport first uses the limiter, behind the response.
 	EventRateDiffers EventKind = "rate differs"
 	// EventAdmitted: the permits were granted after Wait, and the request is sent.

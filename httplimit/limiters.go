@@ -209,7 +209,7 @@ func (l *limiter) setRate(ctx context.Context, seen int) error {
 }
 
 // compareRates tells when a limiter goes by another rate than the rule's, the first time that Redis has answered for
-// it: a change of the rule does not change a rate that is in Redis, and a limit that nobody keeps should be seen. A
+// it: a change of the rule does not change a rate that is in Redis, unless WithRuleRates, and a limit that nobody keeps should be seen. A
 // Redis that does not answer now is asked with another request. It is done for a request that was rejected, or has been
 // answered by the platform, and not between the permits and the sending: there every delay makes requests arrive
 // closer together than they were granted.
@@ -220,15 +220,19 @@ func (c *call) compareRates() {
 		}
 		bounded, cancel := c.context(leastTime)
 		is, err := d.handle.Rate(bounded)
+		e := c.event
+		e.Kind, e.Limiter = EventRateDiffers, d.name
+		e.Reason = Reason("it is " + is.String() + ", the rule says " + d.rate.String())
+		if err == nil && is != d.rate && c.t.cfg.setRates {
+			_, err = d.handle.UpdateRate(bounded, d.rate, ratelimiter.KeepState())
+			e.Reason = Reason("it was " + is.String() + ", the rule says " + d.rate.String() + ", which is set")
+		}
 		cancel()
 		if err != nil {
 			d.mu.Lock()
 			d.compared = false
 			d.mu.Unlock()
 		} else if is != d.rate {
-			e := c.event
-			e.Kind, e.Limiter = EventRateDiffers, d.name
-			e.Reason = Reason("it is " + is.String() + ", the rule says " + d.rate.String())
 			c.t.emit(e)
 		}
 	}

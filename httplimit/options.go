@@ -17,6 +17,7 @@ type config struct {
 	events      func(Event)
 	maxWait     time.Duration // negative: not set
 	rejectEarly bool
+	setRates    bool
 	dryRun      bool
 	respond     bool // a rejection is a response
 	retries     int
@@ -119,6 +120,13 @@ func WithMaxRetryAfter(d time.Duration) Option { return func(c *config) { c.maxR
 func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.hashKeySet = slices.Clone(key), true }
 }
+
+// WithRuleRates makes the rates of the rules count: where a limiter has another rate than its Limit when the Transport first uses it, or
+// first after [Transport.SetRules], the Limit's is set in Redis, for all processes and Java; the permits that are taken stay so, and
+// [EventRateDiffers] has both rates. A Transport sets it once and leaves what is set later, so that the process that began last decides,
+// and not two in turns. The request that finds the other rate is decided by it. The default is that a limiter keeps its rate, which may be Java's
+// or an operator's to set.
+func WithRuleRates() Option { return func(c *config) { c.setRates = true } }
 
 // badDuration is a maxWait that New rejects.
 const badDuration = -1 << 63

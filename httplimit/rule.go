@@ -74,7 +74,7 @@ type Limit struct {
 	// names is taken to be spent by requests to the hosts of this rule alone: see [Rule.OnePlatform].
 	Key func(*http.Request) string
 	// Rate is set when the limiter has no rate yet. A limiter that has another rate keeps it, and
-	// [EventRateDiffers] tells of it. The zero Rate is for a limiter whose rate is set elsewhere.
+	// [EventRateDiffers] tells of it; see [WithRuleRates]. The zero Rate is for a limiter whose rate is set elsewhere.
 	Rate ratelimiter.Rate
 	// Weight is how many permits a request spends. The default is 1.
 	Weight int64
@@ -109,7 +109,7 @@ type Limit struct {
 // which responses mean that the platform throttled a request, and what happens during an outage of Redis. Package platform makes those of some platforms; their rules may be changed and added to.
 //
 // A limiter keeps the rate that it has in Redis. After a change of a number in a profile
-// [EventRateDiffers] says so; ratelimiter's SetRate changes it.
+// [EventRateDiffers] says so; ratelimiter's SetRate changes it, or [WithRuleRates].
 type Profile struct {
 	// Name is the platform's.
 	Name string

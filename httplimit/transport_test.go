@@ -333,6 +333,19 @@ func TestRatesOfLimiters(t *testing.T) {
 		require.Contains(t, events[1].Reason, "5/1s")
 		require.Len(t, events, 3)
 
+		// The Transport that begins last sets its rate, once, and what is taken counts.
+		renewed := w.transport(base(ok), rules(w.limit("b", 3, time.Minute)), WithMaxWait(0), WithRuleRates())
+		get(t, renewed, "http://x/")
+		require.Equal(t, w.limit("b", 3, time.Minute).Rate, redistest.Must(other.Rate(ctx))(t))
+		require.EqualValues(t, 0, w.available("b"))
+		require.Equal(t, []EventKind{EventAdmitted, EventRateDiffers}, w.kinds())
+		require.NoError(t, other.SetRate(ctx, ratelimiter.Rate{Permits: 9, Interval: time.Minute}, ratelimiter.KeepState()))
+		get(t, renewed, "http://x/")
+		require.EqualValues(t, 5, w.available("b"))
+		require.NoError(t, renewed.SetRules(Rule{Limits: []Limit{w.limit("b", 7, time.Minute)}}))
+		get(t, renewed, "http://x/")
+		require.EqualValues(t, 2, w.available("b"))
+
 		_, err := w.transport(base(ok), rules(Limit{Name: w.key + "c"})).RoundTrip(request(t, "GET", "http://x/", nil))
 		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
 		require.ErrorIs(t, err, ErrRejected)
