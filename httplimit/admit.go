@@ -123,6 +123,15 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 			}
 			continue
 		}
+		if name, wait := c.quotaWait(ctx); wait > 0 {
+			if wait > time.Until(end) {
+				return false, rejection(name, wait, ReasonWait)
+			}
+			if err := hold(ctx, wait, time.Until(end)); err != nil {
+				return false, c.failed(err)
+			}
+			continue
+		}
 		seen := c.plan.sets()
 		r, err := c.ask(ctx, max(time.Until(end), 0))
 		if errors.Is(err, ratelimiter.ErrNotInitialized) && prepared < maxPrepared {
@@ -156,7 +165,17 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 			}
 			return false, rejection(name, r.Wait, reason)
 		}
-		return r.Degraded, nil
+		if r.Degraded {
+			return true, nil
+		}
+		if name, wait, err := c.takeQuotas(ctx); err != nil {
+			e := c.failed(err)
+			e.Limiter = name
+			return false, e
+		} else if name != "" {
+			return false, rejection(name, wait, ReasonWait)
+		}
+		return false, nil
 	}
 }
 

@@ -20,7 +20,7 @@ func TestImportersGetLittle(t *testing.T) {
 	}
 	root := redistest.Core
 	inbound := slices.Concat(root, []string{"limit"}, within("inbound", "internal/guard", "internal/keyname", "internal/rates"))
-	transport := slices.Concat(root, []string{"httplimit"},
+	transport := slices.Concat(root, []string{"httplimit", "limit"},
 		within("internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"))
 	platform := slices.Concat(transport, within("platform"))
 	gateway := slices.Concat(transport, within("gateway"))

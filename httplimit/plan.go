@@ -51,6 +51,9 @@ func compile(r Rule) (*rule, error) {
 		if l.Rate != (ratelimiter.Rate{}) {
 			rates.Check(l.Rate, p.add)
 		}
+		if err, ok := l.Quota.(error); ok {
+			p.add("quota", "%v", err)
+		}
 		if l.Weight < 0 {
 			p.add("weight", "%d is negative", l.Weight)
 		} else if l.Rate.Permits > 0 && l.Weight > l.Rate.Permits {
@@ -179,6 +182,7 @@ type plan struct {
 	rules     []string
 	demands   []demand
 	dry       []demand // of rules that are a dry run
+	quotas    []quotaDemand
 	detectors []Detector
 	host      string // of the request, in the form in which rules match it
 }
@@ -272,6 +276,8 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 	demands := &p.demands
 	if r.DryRun {
 		demands = &p.dry
+	} else if l.Quota != nil {
+		p.quotas = append(p.quotas, quotaDemand{l, name, permits})
 	}
 	if k := slices.IndexFunc(*demands, func(d demand) bool { return d.name == name }); k >= 0 {
 		d := &(*demands)[k]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit"
 )
 
 // A Rule says which limiters a class of requests spends permits of. Every rule that matches a request applies to it.
@@ -76,6 +77,11 @@ type Limit struct {
 	// Rate is set when the limiter has no rate yet. A limiter that has another rate keeps it, and
 	// [EventRateDiffers] tells of it; see [WithRuleRates]. The zero Rate is for a limiter whose rate is set elsewhere.
 	Rate ratelimiter.Rate
+	// Quota, when set, is a limiter of another algorithm that has to grant the permits as well, such as a [limit.CalendarQuota].
+	// It is looked at before the limiters of the rates are asked, and takes the permits after them: what these have granted stays taken
+	// if it rejects now. A request is rejected at once if the quota will not grant it within the time that it may wait. A cool-down is the limiter's that has
+	// the Rate. While Redis is unavailable the outage policy decides, without the quota. Settle does not settle it, and a dry run does not count it.
+	Quota limit.Limiter
 	// Weight is how many permits a request spends. The default is 1.
 	Weight int64
 	// WeightFunc, when set, returns the weight in place of Weight, or 0 for a request that does not spend this

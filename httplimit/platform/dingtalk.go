@@ -108,8 +108,10 @@ func (p *profile) monthRule(m monthly, detectors []httplimit.Detector) httplimit
 	if len(m.metered.Hosts) == 0 {
 		m.metered.Hosts = p.hosts
 	}
-	q := quota{scope: ScopeMonth, permits: m.calls, interval: 31 * 24 * time.Hour}
-	return httplimit.Rule{Name: p.name + ": month", Match: m.metered, Limits: []httplimit.Limit{p.limit(q, literal(m.organisation))}, Detectors: detectors}
+	// The limiter with the rate is there for the cool-down: more than the address may send in 20 s, in a second.
+	l := p.limit(quota{scope: ScopeMonth, permits: 10_000, interval: time.Second}, literal(m.organisation))
+	l.Quota = m.quota
+	return httplimit.Rule{Name: p.name + ": month", Match: m.metered, Limits: []httplimit.Limit{l}, Detectors: detectors}
 }
 
 func (p *profile) adjust(scopes map[httplimit.Scope]httplimit.Scope, detectors ...httplimit.Detector) []httplimit.Detector {

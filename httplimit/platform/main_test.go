@@ -39,6 +39,12 @@ type world struct {
 	events []httplimit.Event
 }
 
+var (
+	// nowhere is for profiles that send nothing, inBubble that of the last bubble.
+	nowhere  = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	inBubble *redis.Client
+)
+
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -47,6 +53,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
 		}
 		w := &world{t: t, client: clienttest.New(t, rdb, opts...), rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
+		inBubble = rdb
 		defer w.client.Close()
 		f(t, w)
 	})

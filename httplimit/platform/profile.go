@@ -9,6 +9,8 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/limit"
+	"github.com/redis/go-redis/v9"
 )
 
 // An Option changes a number or a name of a profile. What is out of its range is found by [httplimit.New], as
@@ -53,8 +55,21 @@ type api struct {
 
 type monthly struct {
 	organisation string
-	calls        int64
+	quota        limit.Limiter
 	metered      httplimit.Match
+}
+
+// An invalidQuota is a quota that cannot be, of which httplimit.New tells.
+type invalidQuota struct {
+	limit.Limiter
+	error
+}
+
+// DingTalkMonth returns the limiter that [WithMonthlyQuota] counts by: a quota of so many calls in each month of China, and For
+// has that of an organisation. Its errors are those of limit.NewShared. After more was bought what was taken counts on with the new number;
+// Reset forgets it.
+func DingTalkMonth(rdb redis.UniversalClient, calls int64) (*limit.Shared, error) {
+	return limit.NewShared(rdb, "dingtalk-month", limit.CalendarQuota{Permits: calls, Per: limit.Month, Location: shanghai})
 }
 
 func newProfile(name string, hosts []string, quotas []quota, opts []Option) *profile {
@@ -142,13 +157,21 @@ func WithCorp(corp func(*http.Request) string) Option {
 	return func(p *profile) { p.corp = corp }
 }
 
-// WithMonthlyQuota keeps the calls of an organisation within DingTalk's quota of the month: no 31 days
-// hold more than so many of those that belong to the class, which are the metered ones
-// (https://open.dingtalk.com/document/development/basic-interfaces-such-as-log-off-and-address-book lists
-// those that are not). When DingTalk says that the quota is used up all of them wait for the month's end.
+// WithMonthlyQuota keeps the calls of an organisation within DingTalk's quota, which is counted by the calendar month
+// (http://www.dingtalk.com/qidian/help-detail-1061621972.html): by [DingTalkMonth] on rdb, which is the Client's as a rule. metered is the class of requests
+// that count (https://open.dingtalk.com/document/development/basic-interfaces-such-as-log-off-and-address-book lists
+// those that do not). When DingTalk says that the quota is used up all of them wait for the month's end.
 // The default is to keep no count, and that only the API which DingTalk refused waits.
-func WithMonthlyQuota(organisation string, calls int64, metered httplimit.Match) Option {
-	return func(p *profile) { p.monthly = &monthly{organisation, calls, metered} }
+func WithMonthlyQuota(rdb redis.UniversalClient, organisation string, calls int64, metered httplimit.Match) Option {
+	return func(p *profile) {
+		p.monthly = &monthly{organisation: organisation, metered: metered}
+		q, err := DingTalkMonth(rdb, calls)
+		if err != nil {
+			p.monthly.quota = invalidQuota{error: err}
+			return
+		}
+		p.monthly.quota = q.For(organisation)
+	}
 }
 
 // made returns the Profile of the rules, without those whose limits WithRate took away.

@@ -151,9 +151,9 @@ func TestProfilesLimiters(t *testing.T) {
 		{"another host", DingTalk("ding1"), "GET", "https://example.com/v1.0/contact/users/me", map[string]int64{}},
 		{"a gateway", DingTalk("ding1", WithHosts("gw.example.com")), "GET", "https://gw.example.com:8443/robot/send?access_token=T",
 			map[string]int64{"{dingtalk}:robot:" + token + ":1m": 1, "{dingtalk}:ip:default:20s": 1}},
-		{"the month", DingTalk("ding1", WithMonthlyQuota("org", 5000, httplimit.Match{Methods: []string{"POST"}})), "POST", "https://oapi.dingtalk.com/x",
-			map[string]int64{"{dingtalk}:month:org:31d": 1, "{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:ip:default:20s": 1}},
-		{"not metered", DingTalk("ding1", WithMonthlyQuota("org", 5000, httplimit.Match{Methods: []string{"POST"}})), "GET", "https://oapi.dingtalk.com/x",
+		{"the month", DingTalk("ding1", WithMonthlyQuota(nowhere, "org", 5000, httplimit.Match{Methods: []string{"POST"}})), "POST", "https://oapi.dingtalk.com/x",
+			map[string]int64{"{dingtalk}:month:org:1s": 1, "{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:ip:default:20s": 1}},
+		{"not metered", DingTalk("ding1", WithMonthlyQuota(nowhere, "org", 5000, httplimit.Match{Methods: []string{"POST"}})), "GET", "https://oapi.dingtalk.com/x",
 			map[string]int64{"{dingtalk}:app-api:ding1:/x:1s": 1, "{dingtalk}:ip:default:20s": 1}},
 		{"a limit less", DingTalk("ding1", WithRate(ScopeIP, 0, 20*time.Second)), "GET", "https://oapi.dingtalk.com/x",
 			map[string]int64{"{dingtalk}:app-api:ding1:/x:1s": 1}},
@@ -211,17 +211,17 @@ func TestProfilesRates(t *testing.T) {
 		"corp-api OVERALL 40/1.05s gap 25ms": "closed 0s",
 		"ip OVERALL 10000/21s":               "closed 20s",
 		"robot OVERALL 20/1m1s":              "closed 1m0s",
-		"month OVERALL 5000/744h0m1s":        "closed 0s",
-	}, rates(DingTalk("a", WithCorp(func(*http.Request) string { return "c" }), WithMonthlyQuota("o", 5000, httplimit.Match{}))))
+		"month OVERALL 10000/1.05s":          "closed 0s",
+	}, rates(DingTalk("a", WithCorp(func(*http.Request) string { return "c" }), WithMonthlyQuota(nowhere, "o", 5000, httplimit.Match{}))))
 	require.Equal(t, map[string]string{
 		"app-api OVERALL 60/1.02s gap 16ms": "open 0s",
 		"app-api OVERALL 5/10.02s gap 2s":   "open 0s",
 		"ip OVERALL 10000/20.02s gap 1ms":   "open 20s",
 		"robot OVERALL 10/1m0.02s gap 3s":   "open 1m0s",
-		"month OVERALL 10000/744h0m0.02s":   "open 0s",
+		"month OVERALL 10000/1.02s":         "open 0s",
 	}, rates(DingTalk("a", WithRate(ScopeAppAPI, 60, time.Second), WithMargin(20*time.Millisecond), WithMinGap(ScopeRobot, 3*time.Second),
 		WithMinGap(ScopeIP, time.Millisecond), WithRate(ScopeRobot, 10, time.Minute), WithOutagePolicy(ratelimiter.FailOpen()),
-		WithAPI("/x", 5, 10*time.Second), WithMonthlyQuota("o", 10_000, httplimit.Match{}))))
+		WithAPI("/x", 5, 10*time.Second), WithMonthlyQuota(nowhere, "o", 10_000, httplimit.Match{}))))
 	require.Equal(t, map[string]string{
 		"app-api OVERALL 20/1s": "local quota of OVERALL 20/1s among 4 0s",
 		"ip OVERALL 10000/20s":  "local quota of OVERALL 10000/20s among 4 20s",
@@ -258,8 +258,9 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		{Feishu(""), "limits[0].name: it is empty"},
 		{GitHub(""), "limits[0].name: it is empty"},
 		{DingTalk("a", WithEgress("")), "limits[0].name: it is empty"},
-		{DingTalk("a", WithMonthlyQuota("", 5, httplimit.Match{})), "limits[0].name: it is empty"},
-		{DingTalk("a", WithMonthlyQuota("o", 0, httplimit.Match{})), "permits: 0 is not in"},
+		{DingTalk("a", WithMonthlyQuota(nowhere, "", 5, httplimit.Match{})), "limits[0].name: it is empty"},
+		{DingTalk("a", WithMonthlyQuota(nowhere, "o", 0, httplimit.Match{})), "limits[0].quota: ratelimiter: invalid argument: CalendarQuota.Permits: 0 is not in"},
+		{DingTalk("a", WithMonthlyQuota(nil, "o", 5, httplimit.Match{})), "limits[0].quota: ratelimiter: invalid argument: the redis client"},
 		{DingTalk("a", WithRate(ScopeAppAPI, -1, time.Second)), "permits: -1 is not in"},
 		{DingTalk("a", WithRate(ScopeAppAPI, 5, 0)), "interval: 0s is shorter"},
 		{DingTalk("a", WithMargin(-time.Second)), "interval: -1s is shorter"},
@@ -352,7 +353,9 @@ func TestDingTalkPenalties(t *testing.T) {
 		}
 	}
 	counted := func(metered httplimit.Match) func(string) httplimit.Profile {
-		return func(key string) httplimit.Profile { return profile(WithMonthlyQuota(key, 5000, metered))(key) }
+		return func(key string) httplimit.Profile {
+			return profile(WithMonthlyQuota(inBubble, key, 5000, metered))(key)
+		}
 	}
 	says := func(body string) *http.Response { return respond(200, "application/json", body) }
 	// The bubble's clock starts at 2000-01-01 00:00 UTC, 08:00 in China.
@@ -396,7 +399,7 @@ func TestEveryProfileObeysHTTP(t *testing.T) {
 			"https://oapi.dingtalk.io/topapi/v2/user/get", "https://api.dingtalk.io/v1.0/contact/users/a",
 			"https://oapi.dingtalk.com/robot/send?access_token=KEY", "https://oapi.dingtalk.io/robot/send?access_token=KEY"}},
 		"dingtalk, month": {func(key string) httplimit.Profile {
-			return DingTalk(key, WithEgress(key), WithMonthlyQuota(key, 5000, httplimit.Match{}))
+			return DingTalk(key, WithEgress(key), WithMonthlyQuota(inBubble, key, 5000, httplimit.Match{}))
 		}, []string{"https://api.dingtalk.com/v1.0/contact/users/a"}},
 		"dingtalk, no address": {func(key string) httplimit.Profile {
 			return DingTalk(key, WithRate(ScopeIP, 0, 20*time.Second))
