@@ -1,8 +1,6 @@
 package limit
 
 import (
-	"cmp"
-	"context"
 	"embed"
 	"fmt"
 	"strconv"
@@ -11,9 +9,6 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/outage"
-	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 //go:embed scripts
@@ -101,133 +96,6 @@ func (c *config) requests(f *flight) string {
 		}
 	}
 	return string(text)
-}
-
-// send makes the call of f, again if need be, and returns the reply and when the attempt began to which it is
-// the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one.
-func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Time, err error) {
-	c, script := s.config, s.config.algorithm.script()
-	requests, id := c.requests(f), ""
-	if f.spends() && c.withoutReplay {
-		id = noID
-	} else if f.spends() {
-		id = c.ids.id()
-	}
-	tries, since := retry.Attempts{Begin: time.Now()}, int64(first)
-	f.begun = tries.Begin
-	change := f.settlement()
-	if change != nil && change.id != "" {
-		id, f.begun, since, tries.Replay = change.id, change.begun, unknown, true
-	}
-	var last error // of the last attempt
-	var health *outage.Health
-	var open *outage.Call
-	if c.outages != nil {
-		health, open = s.health(), &outage.Call{Owner: s}
-		defer health.End(open)
-	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, sent, s.left(err, tries.Begin, last)
-		}
-		if change != nil && change.id == noID {
-			return nil, sent, s.lost()
-		}
-		cmd, err := c.command(s.keys, requests, id, since)
-		if err != nil {
-			return nil, sent, err
-		}
-		if health != nil {
-			if _, _, down := health.Allow(open); down != nil {
-				return nil, sent, s.unavailable(cmp.Or(last, down))
-			}
-		}
-		sent = time.Now()
-		to := c.rdb
-		if tries.Replay {
-			to = dispatch.Alone(to)
-		}
-		answer, err := script.Once(ctx, to, cmd)
-		c.called(script.Name, f.requests, sent, err)
-		if health != nil {
-			s.replied(health, open, sent, err, outage.Ran)
-		}
-		if now, ok := refused(answer, notDated); ok && err == nil {
-			if !tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-				return nil, sent, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, s.label())
-			}
-			c.redate(now)
-			continue
-		}
-		if now, ok := refused(answer, undecided); ok && err == nil && since <= unknown {
-			if since == unknown {
-				since = now - elapsed(f.begun)
-				continue
-			}
-			// No earlier attempt of it can have run. So another process has the same ids.
-			if !tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-				return nil, sent, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, s.label())
-			}
-			c.ids.anew(id)
-			id = c.ids.id()
-			continue
-		}
-		if err == nil {
-			reply, err = s.read(answer)
-			return reply, sent, err
-		}
-		if change != nil && (ctx.Err() != nil || dispatch.Classify(err) == retry.Unknown) {
-			change.id, change.begun = id, f.begun // it may be settled again only as the same call
-		}
-		if ctx.Err() != nil {
-			return nil, sent, s.left(ctx.Err(), tries.Begin, last)
-		}
-		last = err
-		failure := dispatch.Failure(err)
-		again := tries.Failed(failure) && !failure.Final
-		if failure.Outcome == retry.Executed {
-			return nil, sent, fmt.Errorf("limit: a call of %s: %w", s.label(), err)
-		}
-		if !again && health != nil {
-			s.markDown(health, sent, failure)
-		}
-		if !again || tries.Replay && id == noID || f.abandoned() {
-			return nil, sent, fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.label(), err)
-		}
-		if tries.Replay && f.spends() && since == first {
-			since = unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
-		} else {
-			tries.Pause(ctx.Done(), nil)
-		}
-	}
-}
-
-// left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
-// the last attempt failed, if one has.
-func (s *Shared) left(err error, began time.Time, last error) error {
-	return permit.Left("a call of "+s.label(), began, last, err)
-}
-
-// What a script replies, with its time, where it does not decide.
-const (
-	undecided = -1 // it cannot tell whether its call has run before
-	notDated  = -3 // the parameters are those of another time
-)
-
-// refused reports whether the script replied so, and returns the time of that reply.
-func refused(reply any, why int64) (now int64, ok bool) {
-	list, _ := reply.([]any)
-	if len(list) != 2 || list[0] != why {
-		return 0, false
-	}
-	now, ok = list[1].(int64)
-	return now, ok
-}
-
-// elapsed returns the time since begin in µs, rounded up, by the monotonic clock or the wall clock, whichever
-// says more: the first may stand still while the machine sleeps, and the second may be set.
-func elapsed(begin time.Time) int64 {
-	return max(time.Since(begin), time.Now().Round(0).Sub(begin.Round(0))).Microseconds() + 1
 }
 
 // read returns the reply of a script: now, the state, and something about each run.

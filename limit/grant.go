@@ -43,8 +43,10 @@ type mark struct{ at, owed int64 }
 type settlement struct {
 	by   int64 // permits to take, or to give back if it is negative
 	mark mark
-	// Of a call that may have run. Only the flight of the settlement uses them.
-	id    string
+
+	// Only the flight of the settlement uses these.
+	done  bool   // it was made, though its caller may have left
+	id    string // of a call that may have run, and was first sent at begun
 	begun time.Time
 }
 
@@ -204,6 +206,9 @@ func (g *Grant) begin(actual int64) bool {
 	if g.busy || g.done || g.actual >= 0 && g.actual != actual {
 		return false
 	}
-	g.actual, g.busy, g.settlement.by = actual, true, actual-g.permits
+	if g.actual < 0 { // a call that its caller has left may still read it
+		g.settlement.by = actual - g.permits
+	}
+	g.actual, g.busy = actual, true
 	return true
 }

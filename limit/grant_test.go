@@ -228,6 +228,24 @@ func TestSettleIsLost(t *testing.T) {
 	}
 }
 
+// TestSettleThatIsLeft checks that a settlement whose caller leaves while it is on its way is made once, also when it is
+// made again before it has arrived.
+func TestSettleThatIsLeft(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx := t.Context()
+		l, c := withPolicy(t, rdb, FixedWindow{per(10, time.Hour)}, ratelimiter.FailClosed())
+		g := grantOf(t, l, 6)
+		c.delay.Store(int64(500 * time.Millisecond))
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, g.Settle(short, 2), context.DeadlineExceeded)
+		require.NoError(t, g.Settle(ctx, 2))
+		r, err := l.Peek(ctx, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 8, r.Available)
+	})
+}
+
 // TestSettleThatArrivesLate checks that a settlement that is sent again and arrives when Redis has forgotten it, and others
 // were granted permits, changes nothing.
 func TestSettleThatArrivesLate(t *testing.T) {

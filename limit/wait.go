@@ -111,6 +111,62 @@ func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m 
 	return err == nil && r.Granted, err
 }
 
+// wait is waitFor for a shared limiter without the Hooks. The mark of the grant goes to m, unless that is nil.
+func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (Result, error) {
+	begin := time.Now()
+	left, byContext := timeLeft(ctx, timeout)
+	qs, key := &s.config.queues, s.keys[0]
+	w := &waiter{ctx: ctx, n: n, byContext: byContext, mark: m, done: make(chan struct{})}
+	if left < math.MaxInt64 {
+		w.deadline = begin.Add(left)
+	}
+	if left <= 0 || !qs.busy(key) {
+		r, err := s.reserve(ctx, n, left, m)
+		if err != nil {
+			return Result{}, err
+		}
+		if r.Granted {
+			return r, s.awaitTurn(ctx, n, r.Wait)
+		}
+		rejected := max(r.Wait, leastWait)
+		if s.config.algorithm.reserves() {
+			p, err := s.peek(ctx, n) // see lateLocked
+			if err != nil {
+				return Result{}, err
+			}
+			rejected = max(rejected, p.Wait)
+		}
+		if left <= 0 || !r.Degraded && rejected > left-time.Since(begin) {
+			_, err := tooLate(byContext)
+			return Result{}, err
+		}
+		w.due = begin.Add(max(r.Wait, leastWait))
+	} else {
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		if err := checkPermits(s.config.algorithm, n); err != nil {
+			return Result{}, err
+		}
+		if left < math.MaxInt64 {
+			r, err := s.peek(ctx, n)
+			if err != nil {
+				return Result{}, err
+			}
+			if !r.Granted && !r.Degraded && r.Wait > left-time.Since(begin) {
+				_, err := tooLate(byContext)
+				return Result{}, err
+			}
+		}
+	}
+	q := qs.join(s, w)
+	qs.wait(q, w)
+	if w.err != nil || !w.result.Granted {
+		return Result{}, w.err
+	}
+	return w.result, s.awaitTurn(ctx, n, w.result.Wait)
+}
+
 // timeLeft returns the shorter of timeout and the time until the deadline of ctx, and whether it is the latter.
 func timeLeft(ctx context.Context, timeout time.Duration) (left time.Duration, byContext bool) {
 	if d, ok := ctx.Deadline(); ok && time.Until(d) < timeout {

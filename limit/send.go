@@ -1,0 +1,187 @@
+package limit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// A call is the call of a script for a flight, with all its attempts.
+type call struct {
+	*Shared
+	flight *flight
+	id     string
+	since  int64 // see first and unknown
+	tries  retry.Attempts
+	last   error // of the last attempt
+
+	// With an outage policy.
+	health *outage.Health
+	open   *outage.Call
+}
+
+func (s *Shared) newCall(f *flight) call {
+	x := call{Shared: s, flight: f, since: first, tries: retry.Attempts{Begin: time.Now()}}
+	if f.spends() && s.config.withoutReplay {
+		x.id = noID
+	} else if f.spends() {
+		x.id = s.config.ids.id()
+	}
+	f.begun = x.tries.Begin
+	if change := f.settlement(); change != nil && change.id != "" {
+		x.id, f.begun, x.since, x.tries.Replay = change.id, change.begun, unknown, true
+	}
+	if s.config.outages != nil {
+		x.health, x.open = s.health(), &outage.Call{Owner: s}
+	}
+	return x
+}
+
+// send makes the call of f, again if need be, and returns the reply and when the attempt began to which it is
+// the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one.
+func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Time, err error) {
+	x := s.newCall(f)
+	if x.health != nil {
+		defer x.health.End(x.open)
+	}
+	for script, requests := s.config.algorithm.script(), s.config.requests(f); ; {
+		if err := x.ready(ctx); err != nil {
+			return nil, sent, err
+		}
+		cmd, err := s.config.command(s.keys, requests, x.id, x.since)
+		if err != nil {
+			return nil, sent, err
+		}
+		to := s.config.rdb
+		if x.tries.Replay {
+			to = dispatch.Alone(to)
+		}
+		sent = time.Now()
+		answer, err := script.Once(ctx, to, cmd)
+		s.config.called(script.Name, f.requests, sent, err)
+		if x.health != nil {
+			s.replied(x.health, x.open, sent, err, outage.Ran)
+		}
+		if err != nil {
+			if err := x.failed(ctx, sent, err); err != nil {
+				return nil, sent, err
+			}
+			continue
+		}
+		again, err := x.refused(answer)
+		if err != nil {
+			return nil, sent, err
+		}
+		if !again {
+			reply, err = s.read(answer)
+			return reply, sent, err
+		}
+	}
+}
+
+// ready returns why no attempt can be made, if there is a reason.
+func (x *call) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return x.left(err, x.tries.Begin, x.last)
+	}
+	if change := x.flight.settlement(); change != nil && change.id == noID {
+		return x.lost()
+	}
+	if x.health != nil {
+		if _, _, down := x.health.Allow(x.open); down != nil {
+			return x.unavailable(cmp.Or(x.last, down))
+		}
+	}
+	return nil
+}
+
+// failed takes in the error of an attempt. It returns that of the call, or pauses and returns nil if there is to be another
+// attempt.
+func (x *call) failed(ctx context.Context, sent time.Time, err error) error {
+	if change := x.flight.settlement(); change != nil && (ctx.Err() != nil || dispatch.Classify(err) == retry.Unknown) {
+		change.id, change.begun = x.id, x.flight.begun // it may be settled again only as the same call
+	}
+	if ctx.Err() != nil {
+		return x.left(ctx.Err(), x.tries.Begin, x.last)
+	}
+	x.last = err
+	failure := dispatch.Failure(err)
+	again := x.tries.Failed(failure) && !failure.Final
+	if failure.Outcome == retry.Executed {
+		return fmt.Errorf("limit: a call of %s: %w", x.label(), err)
+	}
+	if !again && x.health != nil {
+		x.markDown(x.health, sent, failure)
+	}
+	if !again || x.tries.Replay && x.id == noID || x.flight.abandoned() {
+		return x.unavailable(err)
+	}
+	if x.tries.Replay && x.flight.spends() && x.since == first {
+		x.since = unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
+	} else {
+		x.tries.Pause(ctx.Done(), nil)
+	}
+	return nil
+}
+
+// refused reports whether the script did not decide, in a way that allows another attempt, which it prepares.
+func (x *call) refused(answer any) (again bool, err error) {
+	c := x.config
+	if now, ok := refused(answer, notDated); ok {
+		if !x.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
+			return false, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, x.label())
+		}
+		c.redate(now)
+		return true, nil
+	}
+	now, ok := refused(answer, undecided)
+	if !ok || x.since > unknown {
+		return false, nil
+	}
+	if x.since == unknown {
+		x.since = now - elapsed(x.flight.begun)
+		return true, nil
+	}
+	// No earlier attempt of it can have run. So another process has the same ids.
+	if !x.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
+		return false, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, x.label())
+	}
+	c.ids.anew(x.id)
+	x.id = c.ids.id()
+	return true, nil
+}
+
+// left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
+// the last attempt failed, if one has.
+func (s *Shared) left(err error, began time.Time, last error) error {
+	return permit.Left("a call of "+s.label(), began, last, err)
+}
+
+// What a script replies, with its time, where it does not decide.
+const (
+	undecided = -1 // it cannot tell whether its call has run before
+	notDated  = -3 // the parameters are those of another time
+)
+
+// refused reports whether the script replied so, and returns the time of that reply.
+func refused(reply any, why int64) (now int64, ok bool) {
+	list, _ := reply.([]any)
+	if len(list) != 2 || list[0] != why {
+		return 0, false
+	}
+	now, ok = list[1].(int64)
+	return now, ok
+}
+
+// elapsed returns the time since begin in µs, rounded up, by the monotonic clock or the wall clock, whichever
+// says more: the first may stand still while the machine sleeps, and the second may be set.
+func elapsed(begin time.Time) int64 {
+	return max(time.Since(begin), time.Now().Round(0).Sub(begin.Round(0))).Microseconds() + 1
+}
