@@ -15,40 +15,40 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The oracle of a file: plain structs, filled by the decoders of encoding/json and yaml.
+// The oracle of a file: plain structs, filled by the decoder of yaml. JSON is read as what encoding/json makes of it.
 type (
 	oracleFile struct {
-		Rules []oracleRule `json:"rules,omitempty" yaml:"rules,omitempty"`
+		Rules []oracleRule `yaml:"rules,omitempty"`
 	}
 	oracleRule struct {
-		Name      string           `json:"name,omitempty" yaml:"name,omitempty"`
-		Match     oracleMatch      `json:"match,omitzero" yaml:"match,omitempty"`
-		Platform  bool             `json:"one_platform,omitempty" yaml:"one_platform,omitempty"`
-		DryRun    bool             `json:"dry_run,omitempty" yaml:"dry_run,omitempty"`
-		Limits    []oracleLimit    `json:"limits,omitempty" yaml:"limits,omitempty"`
-		Detectors []oracleDetector `json:"detectors,omitempty" yaml:"detectors,omitempty"`
+		Name      string           `yaml:"name,omitempty"`
+		Match     oracleMatch      `yaml:"match,omitempty"`
+		Platform  bool             `yaml:"one_platform,omitempty"`
+		DryRun    bool             `yaml:"dry_run,omitempty"`
+		Limits    []oracleLimit    `yaml:"limits,omitempty"`
+		Detectors []oracleDetector `yaml:"detectors,omitempty"`
 	}
 	oracleMatch struct {
-		Patterns []string          `json:"patterns,omitempty" yaml:"patterns,omitempty"`
-		Hosts    []string          `json:"hosts,omitempty" yaml:"hosts,omitempty"`
-		Methods  []string          `json:"methods,omitempty" yaml:"methods,omitempty"`
-		Header   map[string]string `json:"header,omitempty" yaml:"header,omitempty"`
-		Query    map[string]string `json:"query,omitempty" yaml:"query,omitempty"`
+		Patterns []string          `yaml:"patterns,omitempty"`
+		Hosts    []string          `yaml:"hosts,omitempty"`
+		Methods  []string          `yaml:"methods,omitempty"`
+		Header   map[string]string `yaml:"header,omitempty"`
+		Query    map[string]string `yaml:"query,omitempty"`
 	}
 	oracleLimit struct {
-		Name         string `json:"name,omitempty" yaml:"name,omitempty"`
-		Permits      int64  `json:"permits,omitempty" yaml:"permits,omitempty"`
-		Interval     string `json:"interval,omitempty" yaml:"interval,omitempty"`
-		KeepAlive    string `json:"keep_alive,omitempty" yaml:"keep_alive,omitempty"`
-		MinGap       string `json:"min_gap,omitempty" yaml:"min_gap,omitempty"`
-		Reopen       string `json:"reopen,omitempty" yaml:"reopen,omitempty"`
-		LeaveFree    int64  `json:"leave_free,omitempty" yaml:"leave_free,omitempty"`
-		LeaveFreeFor string `json:"leave_free_for,omitempty" yaml:"leave_free_for,omitempty"`
-		Type         string `json:"type,omitempty" yaml:"type,omitempty"`
-		Weight       int64  `json:"weight,omitempty" yaml:"weight,omitempty"`
-		Scope        string `json:"scope,omitempty" yaml:"scope,omitempty"`
-		Settle       string `json:"settle,omitempty" yaml:"settle,omitempty"`
-		OutagePolicy any    `json:"outage_policy,omitempty" yaml:"outage_policy,omitempty"`
+		Name         string `yaml:"name,omitempty"`
+		Permits      int64  `yaml:"permits,omitempty"`
+		Interval     string `yaml:"interval,omitempty"`
+		KeepAlive    string `yaml:"keep_alive,omitempty"`
+		MinGap       string `yaml:"min_gap,omitempty"`
+		Reopen       string `yaml:"reopen,omitempty"`
+		LeaveFree    int64  `yaml:"leave_free,omitempty"`
+		LeaveFreeFor string `yaml:"leave_free_for,omitempty"`
+		Type         string `yaml:"type,omitempty"`
+		Weight       int64  `yaml:"weight,omitempty"`
+		Scope        string `yaml:"scope,omitempty"`
+		Settle       string `yaml:"settle,omitempty"`
+		OutagePolicy any    `yaml:"outage_policy,omitempty"`
 	}
 )
 
@@ -59,29 +59,21 @@ type oracleDetector struct {
 }
 
 type oracleSignature struct {
-	Status   oracleStatus      `json:"status,omitempty" yaml:"status,omitempty"`
-	Paths    []string          `json:"paths,omitempty" yaml:"paths,omitempty"`
-	Header   map[string]string `json:"header,omitempty" yaml:"header,omitempty"`
-	JSON     map[string]string `json:"json,omitempty" yaml:"json,omitempty"`
-	XML      map[string]string `json:"xml,omitempty" yaml:"xml,omitempty"`
-	Reason   string            `json:"reason,omitempty" yaml:"reason,omitempty"`
-	Scope    string            `json:"scope,omitempty" yaml:"scope,omitempty"`
-	Banned   bool              `json:"banned,omitempty" yaml:"banned,omitempty"`
-	Wait     string            `json:"wait,omitempty" yaml:"wait,omitempty"`
-	WaitFrom []string          `json:"wait_from,omitempty" yaml:"wait_from,omitempty"`
-	MaxWait  string            `json:"max_wait,omitempty" yaml:"max_wait,omitempty"`
+	Status   oracleStatus      `yaml:"status,omitempty"`
+	Paths    []string          `yaml:"paths,omitempty"`
+	Header   map[string]string `yaml:"header,omitempty"`
+	JSON     map[string]string `yaml:"json,omitempty"`
+	XML      map[string]string `yaml:"xml,omitempty"`
+	Reason   string            `yaml:"reason,omitempty"`
+	Scope    string            `yaml:"scope,omitempty"`
+	Banned   bool              `yaml:"banned,omitempty"`
+	Wait     string            `yaml:"wait,omitempty"`
+	WaitFrom []string          `yaml:"wait_from,omitempty"`
+	MaxWait  string            `yaml:"max_wait,omitempty"`
 }
 
 // An oracleStatus is one number or several.
 type oracleStatus []int
-
-func (s *oracleStatus) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(data, []byte("[")) {
-		return json.Unmarshal(data, (*[]int)(s))
-	}
-	*s = make(oracleStatus, 1)
-	return json.Unmarshal(data, &(*s)[0])
-}
 
 func (s *oracleStatus) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.SequenceNode {
@@ -91,13 +83,6 @@ func (s *oracleStatus) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode(&(*s)[0])
 }
 
-func (d *oracleDetector) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(data, []byte("{")) {
-		return json.Unmarshal(data, &d.Signature)
-	}
-	return json.Unmarshal(data, &d.Name)
-}
-
 func (d *oracleDetector) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.MappingNode {
 		return n.Decode(&d.Signature)
@@ -105,15 +90,12 @@ func (d *oracleDetector) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode(&d.Name)
 }
 
-func (d oracleDetector) value() any {
+func (d oracleDetector) MarshalYAML() (any, error) {
 	if d.Signature != nil {
-		return d.Signature
+		return d.Signature, nil
 	}
-	return d.Name
+	return d.Name, nil
 }
-
-func (d oracleDetector) MarshalJSON() ([]byte, error) { return json.Marshal(d.value()) }
-func (d oracleDetector) MarshalYAML() (any, error)    { return d.value(), nil }
 
 // fuzzDetectors are those of the fuzzer, which can be told apart.
 func fuzzDetectors() []Option {
@@ -124,8 +106,9 @@ func fuzzDetectors() []Option {
 	return opts
 }
 
-// oracle is what a file should have said for these rules to come of it.
-func oracle(rules []httplimit.Rule) (f oracleFile) {
+// oracle is what a file should have said for these rules to come of it, in one spelling.
+func oracle(t *testing.T, rules []httplimit.Rule) string {
+	var f oracleFile
 	duration := func(d time.Duration) string {
 		if d == 0 {
 			return ""
@@ -161,46 +144,15 @@ func oracle(rules []httplimit.Rule) (f oracleFile) {
 		}
 		f.Rules = append(f.Rules, o)
 	}
-	return f.normal()
+	return f.normal(t)
 }
 
-// normal is the file with one spelling of everything.
-func (f oracleFile) normal() oracleFile {
-	for i := range f.Rules {
-		r := &f.Rules[i]
-		if len(r.Limits) == 0 {
-			r.Limits = nil
-		}
-		if len(r.Detectors) == 0 {
-			r.Detectors = nil
-		}
-		for _, list := range []*[]string{&r.Match.Patterns, &r.Match.Hosts, &r.Match.Methods} {
-			if len(*list) == 0 {
-				*list = nil
-			}
-		}
-		for _, m := range []*map[string]string{&r.Match.Header, &r.Match.Query} {
-			if len(*m) == 0 {
-				*m = nil
-			}
-		}
+// normal is the file in one spelling, without what is empty.
+func (f oracleFile) normal(t *testing.T) string {
+	for _, r := range f.Rules {
 		for _, d := range r.Detectors {
-			s := d.Signature
-			if s == nil {
-				continue
-			}
-			for _, list := range []*[]string{&s.Paths, &s.WaitFrom} {
-				if len(*list) == 0 {
-					*list = nil
-				}
-			}
-			for _, m := range []*map[string]string{&s.Header, &s.JSON, &s.XML} {
-				if len(*m) == 0 {
-					*m = nil
-				}
-			}
-			for _, d := range []*string{&s.Wait, &s.MaxWait} {
-				*d = oneDuration(*d)
+			if s := d.Signature; s != nil {
+				s.Wait, s.MaxWait = oneDuration(s.Wait), oneDuration(s.MaxWait)
 			}
 		}
 		for j := range r.Limits {
@@ -224,7 +176,7 @@ func (f oracleFile) normal() oracleFile {
 			}
 		}
 	}
-	return f
+	return string(redistest.Must(yaml.Marshal(f))(t))
 }
 
 // oneDuration returns a duration in one spelling; "" for none.
@@ -243,18 +195,20 @@ func oneDuration(s string) string {
 func decode(data []byte) (f oracleFile, err error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.DisallowUnknownFields()
-		d.UseNumber()
-		err = d.Decode(&f)
-		return f.normal(), err
+		var tree any
+		if err = json.Unmarshal(data, &tree); err != nil {
+			return f, err
+		}
+		if data, err = yaml.Marshal(tree); err != nil {
+			return f, err
+		}
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err = d.Decode(&f); err == io.EOF {
 		err = nil
 	}
-	return f.normal(), err
+	return f, err
 }
 
 // FuzzParse: what is accepted is what plain decoders read in the file, a Transport takes it, its numbers
@@ -280,7 +234,8 @@ func FuzzParse(f *testing.F) {
 		}
 		want, err := decode(data)
 		require.NoError(t, err, "%q", data)
-		require.Equal(t, want, oracle(rules), "%q", data)
+		asYAML := redistest.Must(yaml.Marshal(want))(t)
+		require.Equal(t, want.normal(t), oracle(t, rules), "%q", data)
 		require.NoError(t, httplimit.CheckRules(rules))
 		for _, r := range rules {
 			require.NotZero(t, len(r.Limits)+len(r.Detectors))
@@ -294,34 +249,16 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		again := redistest.Must(decode(data))(t)
-		raw := rawOutage(t, data, again)
-		asJSON := redistest.Must(json.Marshal(raw))(t)
-		asYAML := redistest.Must(yaml.Marshal(raw))(t)
+		var tree any
+		require.NoError(t, yaml.Unmarshal(asYAML, &tree))
+		asJSON := redistest.Must(json.Marshal(tree))(t)
 		for _, text := range [][]byte{asJSON, asYAML} {
 			if len(text) > MaxSize || !json.Valid(asJSON) || bytes.Contains(asJSON, []byte(`\ufffd`)) {
 				return // what is no UTF-8 cannot be written as JSON
 			}
 			same, err := Parse(text, opts...)
 			require.NoError(t, err, "%s", text)
-			require.Equal(t, oracle(rules), oracle(same), "%s", text)
+			require.Equal(t, oracle(t, rules), oracle(t, same), "%s", text)
 		}
 	})
-}
-
-// rawOutage puts the outage_policy of the file back in place of their String.
-func rawOutage(t *testing.T, data []byte, f oracleFile) oracleFile {
-	var raw oracleFile
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		require.NoError(t, json.Unmarshal(data, &raw))
-	} else {
-		require.NoError(t, yaml.Unmarshal(data, &raw))
-	}
-	for i, r := range raw.Rules {
-		for j, l := range r.Limits {
-			f.Rules[i].Limits[j].OutagePolicy = l.OutagePolicy
-		}
-	}
-	return f
 }
