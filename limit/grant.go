@@ -170,7 +170,7 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // owe permits then, and grants none until they have come in. What a window owes beyond its permits ends with it, except that
 // the next window of a [SlidingCounter] counts it as it counts every permit; a bucket owes until all has come in. A
 // window or an [IntervalBucket] owes up to 2^32-1 permits, and the others as many as they count exactly. Bound does not
-// include what Settle takes.
+// include what Settle takes. A grant that an outage policy made ([WithOutagePolicy]) gives nothing back.
 //
 // A reply that is lost does not settle a grant twice. The errors are ratelimiter.ErrInvalidArgument if actual is not in
 // 0..2^32-1, ratelimiter.ErrSettled, ctx.Err(), ratelimiter.ErrUnavailable, and those from Redis. After any of the last three
