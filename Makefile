@@ -70,6 +70,7 @@ dist: ## the programs of a release, with checksums, SBOMs and images, at its tag
 release: ## tags VERSION=v1.2.3 in every module that users import or install, once it is proved to install; DRY=1 tags nothing
 	@tools/release.sh
 
-tidy: ## go mod tidy in every module, and gofmt
+tidy: ## go mod tidy in every module, gofmt, and the line of the licence in each file
 	@find . -name go.mod -execdir env GOWORK=off go mod tidy \;
+	@tools/spdx.sh
 	@gofmt -w .

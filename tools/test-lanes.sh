@@ -120,6 +120,7 @@ run_checks() {
         if "$@"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
     }
     check gofmt formatted
+    check "the licence in each file" tools/spdx.sh --check
     check vet go vet "${modules[@]}"
     check "modules, each alone" alone
     check "what is run again" tools/again-test.sh

@@ -42,6 +42,8 @@ func Source(files fs.FS, name string) string {
 			case ok && strings.Trim(inner, " ") == "":
 				add("scripts/shared/"+strings.TrimSpace(fragment)+".lua", indent+inner)
 				continue
+			case strings.HasPrefix(line, "-- SPDX-"):
+				continue // Redis need not keep it
 			case line != "\n":
 				out.WriteString(indent)
 			}
