@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ratelimiter provides a rate limiter that lives in Redis, for Go services that share it with each
 // other and with Java services that use Redisson. It is a port of Redisson's RRateLimiter to go-redis, with the
 // same keys, the same members and the same semantics.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The least that acquire can do in Redisson's format: it takes one permit of a healthy OVERALL limiter, or replies the
 -- wait until the oldest grant expires. It cannot tell a replay, heals nothing and knows no cool-down: for benchmarks only.
 --

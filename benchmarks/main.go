@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command benchmarks compares this library with other rate limiters in Redis: Redisson's own acquire
 // script sent by plain go-redis (the baseline), real Redisson in Java, and other Go limiters. Bare PINGs
 // show the limit of the server. All of them share one redis-server, which the program starts and stops,

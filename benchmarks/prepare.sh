@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Prepares the Java side of the benchmarks: compat_test/prepare.sh installs JDK and Maven where it may
 # and leaves the class path of each Redisson; then the program in java/ is compiled. Quick, and without
 # network, when everything is there.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package compat_test runs real Redisson, driven by the Java peer below java/, and this library on one Redis, and
 // compares what each of them does with what the other left there. It also compares Guava's limiter with our limiters
 // of package limit, by a peer below java/guava.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Prepares the Java side of compat_test: JDK 17 and Maven (installed by apt on Debian when
 # missing), the compiled peers, and a class path for each Redisson of the matrix and each Guava.
 #

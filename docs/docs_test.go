@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docs has no code. Its tests check the pages: that code compiles, commands run, links lead somewhere, names and
 // figures exist, and translations have what the originals have.
 package docs

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package examples_test uses the examples as somebody does who copies them.
 package examples_test
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package faults_test makes the faults that a limiter meets in production, on servers that it starts and ends, and
 // holds what the callers of several Clients are told against what lies in Redis. Its rows state what is promised;
 // docs/reliability.md has them with what was measured. It runs as `make test-faults`.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package grpclimit limits the calls that a gRPC server gets, by a Middleware of package inbound: by limiters that all
 // servers of a fleet share through Redis.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package httplimit keeps the HTTP requests that a fleet sends within limits that it shares through Redis.
 //
 // A [Transport] wraps any [http.RoundTripper]: before a request leaves it takes permits from

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package limit has the rate limiters of the literature besides RRateLimiter, each in two forms: local,
 // for one process, and shared, in Redis, by every process that uses the same name and parameters.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package metricname bounds what a [ratelimiter.Hook] that makes metrics says: names of limiters and texts of errors, of
 // which there may be any number, become one of a few values of an attribute. It also has the bounds of histograms.
 //

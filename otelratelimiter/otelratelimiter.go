@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package otelratelimiter makes OpenTelemetry metrics and traces of what a rate limiter does.
 //
 //	hook, err := otelratelimiter.NewHook(otelratelimiter.WithPolicies(func(limiter string) string {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package otlp_test sends the metrics and spans of module otelratelimiter by OTLP to a real OpenTelemetry Collector. It
 // is a module of its own, outside go.work, so that nothing else depends on the collector and the exporters.
 package otlp_test

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package page_test looks at the page of package ratelimiterpage with a real browser.
 package page_test
 

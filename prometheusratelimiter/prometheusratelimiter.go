@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package prometheusratelimiter makes Prometheus metrics of what a rate limiter does.
 //
 //	hook, err := prometheusratelimiter.NewHook(prometheus.DefaultRegisterer, func(limiter string) string {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ratelimiterpage serves a web page that shows the rate limiters of a live Redis, whoever uses them: Java
 // services with Redisson, Go services with package ratelimiter, or both.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ratelimiterpage
 
 // chinese has the text of the page by the English one. TestChineseIsWhole checks that nothing is missing.

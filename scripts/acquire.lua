@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- acquire: takes permits for one run of equal requests, of a limiter in its usual state.
 --
 -- What is granted becomes one member, which every Redisson reads as one larger grant. The script decides before it

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- acquire_all: takes permits of several limiters at one instant, all of them or none.
 --
 -- It takes what is plainly there: a rejection keeps alive the limiters that have a keepAliveTime, as that of acquire does,

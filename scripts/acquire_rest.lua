@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- acquire_rest: takes permits for runs of equal requests at one instant, whatever the state of the limiter.
 --
 -- It is sent for what acquire does not decide: what a caller knows to be unusual goes here at once, and what acquire

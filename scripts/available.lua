@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- available: how many permits could be acquired now. Reads only.
 --
 -- Redisson's availablePermits reclaims, drops the TTL of value and can answer more than the rate.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- clear_expire: takes the TTL from the limiter's keys.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime

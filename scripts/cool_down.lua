@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- cool_down: nobody gets a permit before an instant, Redisson included.
 --
 -- Redisson knows no cool-down, but it knows permits in use: all permits become blocks, members that fall

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- cool_down_until: when the cool-down ends. Reads only.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- delete: removes the limiter: its rate, the permits in use of all, and those of the calling client.
 --
 -- A cool-down goes with the hash: the blocks in the sets of other PER_CLIENT clients, which cannot be named,

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- expire: gives the limiter's keys a TTL, each under the same condition.
 --
 -- The conditions are Redis 7's NX, XX, GT and LT of PEXPIRE, worked out here so that Redis 5 has them

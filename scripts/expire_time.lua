@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- expire_time: when the limiter expires. PEXPIRETIME needs Redis 7; this does not.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime

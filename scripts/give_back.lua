@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- give_back: makes one grant, known by its member, one of fewer permits, of none or of more.
 --
 -- release gives back the newest grants, whoever's they are; this one the grant of a caller that left

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- heal: has value and the permits in the set add up to the rate, and nothing in the set that has no effect any more; a
 -- bounded part a call.
 --

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- inspect: the limiter as it lies in Redis, at one instant. Reads only, and a bounded number of
 -- members: the newest.
 --

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- lift_cool_down: ends a cool-down before its time.
 --
 -- The permits that were free when it was set are free at once. Those that were in use are so again as if it

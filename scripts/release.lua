@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- release: gives permits back, and takes them out of the set so that they do not come back twice.
 --
 -- Redisson (3.52.0 to 4.7.0) leaves the members: a released permit returns a second time when its

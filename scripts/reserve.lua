@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- reserve: takes permits of one limiter for a caller that waits for more than are free, or for other limiters.
 --
 -- A reservation is a member like that of any grant, so every Redisson takes its permits for permits in

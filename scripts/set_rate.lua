@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- set_rate: gives the limiter a new rate, and keeps or drops the permits in use.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap and coolDown

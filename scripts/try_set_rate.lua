@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- try_set_rate: gives the limiter a rate unless it has one.
 --
 -- A limiter that has its rate is left as it is, to the letter: Redisson's own answer false can still

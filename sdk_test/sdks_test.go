@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sdk_test sends requests of real SDKs through a Transport of httplimit, and writes down what becomes of a
 // rejection in each: docs/sdks.md.
 package sdk_test

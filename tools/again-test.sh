@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Tests tools/again.sh on a module of its own, whose tests fail in all the ways
 # that matter. Each passes when it is run again, except those that say so: so a
 # test that is run although it must not be would pass.

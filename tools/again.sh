@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs tests again that failed beside the other lanes. tools/test-lanes.sh
 # sources this file. $work is its directory of temporary files. There a lane
 # keeps LANE.json, what its tests printed; LANE.closed, its counts;

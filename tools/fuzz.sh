@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs every fuzz target of the root module and of cmd/rrl for FUZZTIME each (60s): `make fuzz`.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Tags a release of every module that users import or install, all with one
 # version: VERSION=v1.2.3 tools/release.sh, or `make release VERSION=v1.2.3`.
 # With DRY=1 the tags stay in a clone that is thrown away, and changes that are

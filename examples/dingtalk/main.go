@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command dingtalk sends messages through a custom robot of DingTalk from several services that share the
 // limit of the robot, to a gateway that bans as DingTalk's does.
 //

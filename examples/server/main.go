@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command server serves an HTTP API whose limit all of its processes share: each client may send 5 requests in any
 // 2 s, whichever server they go to.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command worker drains a queue at the pace of a limiter: jobs enter a Redis Stream at any rate, and workers,
 // each a process, take them out as fast as the limit that they share allows. Together they are a leaky bucket.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gateway is an HTTP proxy that keeps its clients within the limits of an [httplimit.Transport]. It is for
 // programs in any language whose SDK takes no http.RoundTripper. Command rrl-gateway runs it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package inbound limits the requests that a server gets, by limiters that all servers of a fleet share
 // through Redis.
 //

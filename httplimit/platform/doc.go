@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package platform has what some platforms ask of their callers, for an [httplimit.Transport]: profiles, which
 // are their published limits as rules, and detectors, which tell from an answer that the platform throttled the
 // request. The platforms are DingTalk, WeCom, WeChat, Feishu (Lark) and GitHub.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rulefile reads the rules of an httplimit.Transport from a YAML or JSON file:
 //
 //	rules:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package dinggate is a gateway that throttles as DingTalk's does, for tests and demos: an
 // http.Handler that counts the calls it gets, punishes who goes over a limit, answers with DingTalk's
 // status codes and bodies, and keeps a [Ledger] of all that.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package dispatch sends Lua scripts to Redis and tells the sender whether each may have been executed. What a
 // script does, and whether it may run twice, is the concern of its users.
 //

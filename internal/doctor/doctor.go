@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package doctor looks at limiters in Redis and at the servers that hold them, and says what is wrong, what that does
 // to the callers in Java and in Go, and how to fix it. It writes nothing.
 package doctor

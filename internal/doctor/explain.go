@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package doctor
 
 // An explanation says what the findings of a check mean, what they do to callers, and what to do about them in general,

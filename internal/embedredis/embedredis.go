@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package embedredis runs a Redis inside this process, so that the demos and the examples need nothing
 // but Go. The server is miniredis on a loopback port, with TTLs that run out by themselves.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package engine decides which callers wait for the permits of a limiter, which of them share a call, and what
 // happens during an outage. It knows neither Redis nor the keys of the limiter; it asks through a [Backend].
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package explore looks at every state that two processes of this package and one Redisson can bring a limiter into with
 // a few steps, and at whether it keeps what is promised. The scripts are the real ones. Redis is miniredis, whose clock
 // stands still between two steps.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package outage tracks whether Redis is down, and decides what a process may grant during an outage.
 package outage
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package permit defines the values that the packages of this module exchange: what is asked of a limiter, and
 // what the limiter replies. They have no behaviour except that they print and count. The errors that several packages
 // return are made here, so that they read alike.

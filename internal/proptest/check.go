@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package proptest checks properties in a bubble of virtual time.
 package proptest
 

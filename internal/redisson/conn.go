@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package redisson reads and writes a limiter in Redis: its keys, its members, and the arguments and replies of
 // its scripts. It does not wait, and starts no goroutine.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package redisson
 
 // A replyReader reads a reply that is a list of numbers and texts, whose elements are read one after another. If one is missing,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package redistest gives tests a Redis: miniredis, redis-server or valkey-server, whichever the lane of this test
 // run names.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package retry decides whether a failed call may be made again, and waits until then. It knows neither Redis
 // nor what the call does.
 //

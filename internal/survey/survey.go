@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package survey finds the limiters of a Redis and reads what it holds of them. It needs no limiter's name, no
 // client of this module that is running, and no script: it sends plain read commands, each of bounded work, and
 // writes nothing.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package testworld gives tests processes that share limiters in Redis. The limiters are those of package redisson,
 // with the scripts that package ratelimiter sends. The calls that a [Process] makes can be delayed, rejected and lost,
 // and what Redis grants is entered in a ledger.

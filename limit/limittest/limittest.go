@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package limittest tests that a rate limiter keeps its promises. The limiter is any limit.Limiter: one of this
 // module, a RRateLimiter, or your own.
 //

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- calendar_quota: takes permits of the current day, week or month.
 --
 -- KEYS[1]   string: end of the period in us and the count of what it has granted;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- debt_bucket: takes permits from a bucket that one call may leave in debt.
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- fixed_window: takes permits of the current window.
 --
 -- KEYS[1]   string: start of the window in us and the count of what it has granted;

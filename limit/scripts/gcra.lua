@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- gcra: takes permits if the instant at which all of them will have flowed out is near enough.
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.

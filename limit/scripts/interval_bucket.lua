@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- interval_bucket: takes permits from a bucket that is refilled at the end of each interval.
 --
 -- Both numbers of the state are in one key, so that neither is ever without the other.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- leaky_queue: gives a call its turn in a queue that flows out evenly.
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- sliding_counter: takes permits when the counts of two windows, the older in part, leave room for them.
 --
 -- KEYS[1]   string: start of the current window in us, its count and the previous count;

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- sliding_log: takes permits when those of the last interval leave room for them.
 --
 -- Each member has the sum of all permits that were granted since the set began, its own included. The permits

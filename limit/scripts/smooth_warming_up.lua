@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- smooth_warming_up: takes permits as Guava's SmoothWarmingUp does.
 --
 -- Guava's arithmetic, operation for operation: doubles, kept with all their digits, and waits truncated to

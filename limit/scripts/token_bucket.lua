@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- token_bucket: takes permits from a bucket that is refilled continuously.
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.

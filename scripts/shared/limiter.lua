@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 if not (rate and interval and typ) then
   return {1}
 end

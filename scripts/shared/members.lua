@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- A mark is a member that was ahead of the clock when it was first seen, with the instant of that. seen_at returns the
 -- instant, nil for other members.
 local function seen_at(m)

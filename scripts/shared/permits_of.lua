@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- In every format the permits are the last four bytes, little endian. Shorter members than any format has
 -- are nobody's grants and count for nothing.
 local function permits_of(m)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- smaller is m with n permits. It has the same id, so that a call that is sent again finds it.
 local p = le32(n)
 local smaller = sub(m, 1, -5) .. p

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Redisson gives keepAliveTime to all three keys with each call; without it the TTL of the hash goes for the
 -- others too. Those of a client that never comes back must not stay forever.
 if stay > 0 then

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command rrl-compare shows what each limiter of package limit, and an RRateLimiter, admits of the same traffic: in tables,
 // charts and pictures. rrl compare runs it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fleet runs services that call a platform such as DingTalk, each with its own Redis connection,
 // ratelimiter.Client and http.Client, as processes on many machines would have them. The example in the
 // parent folder and `rrl demo dingtalk` use it.

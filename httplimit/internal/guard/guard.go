@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package guard contains the panics of functions that a user of this module supplied.
 package guard
 

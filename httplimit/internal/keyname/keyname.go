@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package keyname turns parts of a request into parts of a limiter's name.
 package keyname
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package muxpattern matches requests with the patterns of [http.ServeMux], one at a time, so that patterns
 // which overlap do not conflict.
 package muxpattern

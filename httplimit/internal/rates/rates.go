@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rates holds a rate to what a limiter accepts, before Redis is asked, and writes a wait as HTTP has it.
 package rates
 

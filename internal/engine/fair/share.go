@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fair decides how the callers of one process that wait leave room for other processes: for Redisson, whose
 // callers wake later than the instant at which a permit expires, and for other processes of this package, the peers.
 // Its types are values without a lock and without a clock: whoever has one guards it, and says what time it is. As long

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The value tells whether the call has run before under its id. Behind the state, which has no ";", there is an entry
 -- for each process that was granted permits in the last ten seconds: the id of its last call that was granted some, ","
 -- and the time in tenths of a second, and what the call was granted where its requests do not say. One entry is enough,

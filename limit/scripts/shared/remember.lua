@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 if took == 0 then
   grants = first and string.sub(value, first) or ''
 elseif grants ~= '' then

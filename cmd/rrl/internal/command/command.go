@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package command is what rrl and rrl-compare have in common: exit codes, and errors of one line.
 package command
 

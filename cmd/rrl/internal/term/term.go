@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package term writes to terminals: colours, and text that cannot command them.
 package term
 

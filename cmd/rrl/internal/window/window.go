@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package window counts the permits that were granted in any window of time.
 package window
 
