@@ -37,7 +37,7 @@ var (
 	// instance because it is loading its data, is out of memory, or is a read-only replica, and that repeated
 	// attempts failed as well. It wraps the cause. Nothing is granted in this case; if a grant was made whose
 	// reply got lost, its permits are free again after one interval at the latest. While Redis is known to be
-	// unavailable, every method returns it at once, without a call, except for those that wait; about once a second
+	// unavailable, every method returns it at once, without a call, except for those that wait and [Client.Ping]; about once a second
 	// one call is let through to find out whether Redis is back.
 	ErrUnavailable = permit.ErrUnavailable
 

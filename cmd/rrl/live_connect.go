@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
@@ -315,7 +316,8 @@ func askPassword(c *cli.Command) (string, error) {
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// advice says what to do about an error of Redis or of the connection, by a part of its text.
+// advice says what to do about an error of Redis or of the connection, by a part of its text, where that is a flag or another
+// URL; dispatch.Advise has the rest.
 var advice = []struct{ part, what string }{
 	{"NOAUTH", "it wants a password: set REDIS_PASSWORD, or give --password-file or --ask-password"},
 	{"WRONGPASS", "the user or the password is wrong; --user names the user of an ACL"},
@@ -324,14 +326,10 @@ var advice = []struct{ part, what string }{
 	{"first record does not look like a TLS handshake", "it does not speak TLS there; use redis:// in place of rediss://"},
 	{"x509:", "its certificate is not trusted; --tls-ca names the file of those who signed it"},
 	{"certificate required", "it wants a certificate of the client: --tls-cert and --tls-key"},
-	{"connection refused", "nothing listens there; check host and port"},
-	{"no such host", "the name is not known; check it"},
 	{"all sentinels specified in configuration are unreachable", "check the addresses of the sentinels and master_name"},
 	{"i/o timeout", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
 	{"context deadline exceeded", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
 	{"EOF", "it closed the connection; check that rediss:// is used if it speaks TLS"},
-	{"LOADING", "it loads its data; try again in a moment"},
-	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check tells which"},
 	{"unknown command 'cluster'", "it is a sentinel or an old server; use redis:// in place of redis+cluster://, which says more"},
 	{"DB index is out of range", "it has fewer databases; /0 is the first"},
 	{"got 0 elements in cluster info", "it is no cluster; use redis:// in place of redis+cluster://"},
@@ -345,7 +343,7 @@ func advise(err error) error {
 			return fmt.Errorf("%w (%s)", err, a.what)
 		}
 	}
-	return err
+	return dispatch.Advise(err)
 }
 
 // liveError returns the error of a command that looked at a live Redis.

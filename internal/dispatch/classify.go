@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Failure returns the meaning of err, the error of an attempt. It must not be nil.
+// Failure returns the meaning of err, the error of an attempt, with [Advise]. It must not be nil.
 func Failure(err error) *retry.Error {
 	var (
 		re redis.Error
@@ -20,7 +20,7 @@ func Failure(err error) *retry.Error {
 	panicked := errors.As(err, &p)
 	outcome := Classify(err)
 	return &retry.Error{
-		Err:      err,
+		Err:      Advise(err),
 		Outcome:  outcome,
 		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenPipeline)),
 		Answered: errors.As(err, &re),

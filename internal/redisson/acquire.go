@@ -229,6 +229,19 @@ func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (permit.Reply
 	}, nil
 }
 
+// Ping asks any node for a reply, once. An error is a *[retry.Error].
+func (c *Conn) Ping(ctx context.Context) error {
+	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "ping")}
+	_, err := dispatch.Leavable(ctx, func() (any, error) {
+		_ = dispatch.Process(ctx, dispatch.Alone(c.sender), cmd)
+		return cmd.Result()
+	})
+	if err != nil {
+		return dispatch.Failure(err)
+	}
+	return nil
+}
+
 // Probe makes one attempt at a write that changes nothing: it would change the score of a member that does not exist.
 // It is rejected wherever the first write of a script would be: by a server that is out of memory, by a replica, for
 // want of replicas, and after a failed save. Its errors are like those of [Limiter.Acquire]. On a cluster it looks up the

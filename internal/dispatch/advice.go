@@ -1,0 +1,40 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// advice says what to check after an error of Redis or of the connection, by a part of its text.
+var advice = []struct{ part, what string }{
+	{"NOAUTH", "it wants a password: set Password, and Username for a user of an ACL, in the redis client's options"},
+	{"unauthenticated multibulk length", "it wants a password: set Password, and Username for a user of an ACL, in the redis client's options"},
+	{"WRONGPASS", "check Username and Password in the redis client's options"},
+	{"invalid username-password", "check Username and Password in the redis client's options"},
+	{"NOPERM", "docs/design/protocol.md lists what the ACL of the user has to allow"},
+	{"first record does not look like a TLS handshake", "it does not speak TLS there; leave TLSConfig out of the redis client's options, or use redis:// in place of rediss://"},
+	{"x509:", "its certificate is not trusted; RootCAs in TLSConfig has those who signed it"},
+	{"certificate required", "it wants a certificate of the client: Certificates in TLSConfig"},
+	{"connection refused", "nothing listens there; check host and port"},
+	{"no such host", "the name is not known; check it"},
+	{"all sentinels specified in configuration are unreachable", "check the addresses of the sentinels and MasterName"},
+	{"i/o timeout", "it did not reply in time; check the network, and that TLSConfig, or rediss://, is used if it speaks TLS, and only then"},
+	{context.DeadlineExceeded.Error(), "it did not reply in time; check the network, and that TLSConfig, or rediss://, is used if it speaks TLS, and only then"},
+	{"EOF", "it closed the connection; check that TLSConfig, or rediss://, is used if it speaks TLS"},
+	{"connection reset by peer", "it closed the connection; check that TLSConfig, or rediss://, is used if it speaks TLS"},
+	{"LOADING", "it loads its data; try again in a moment"},
+	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check tells which"},
+	{"DB index is out of range", "it has fewer databases; 0 is the first"},
+}
+
+// Advise adds to err, of Redis or of the connection, what to check, if that is known.
+func Advise(err error) error {
+	text := err.Error()
+	for _, a := range advice {
+		if strings.Contains(text, a.part) {
+			return fmt.Errorf("%w (%s)", err, a.what)
+		}
+	}
+	return err
+}
