@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
@@ -31,6 +32,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	case c.engine.IsClosed():
 		return ErrClosed
 	}
+	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	err := c.redis.Ping(bounded)
@@ -39,7 +41,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	case !failed:
 		return err
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: Ping: %w", ErrUnavailable, ctx.Err())
+		return permit.Left("Ping", began, nil, ctx.Err())
 	case failure.Outcome == retry.Executed:
 		return fmt.Errorf("ratelimiter: Ping: %w", failure.Err)
 	}
