@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: release help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long compat-newest demo tidy page-screenshots docs vuln dist
 
-# The lanes of `make test`: checks unit oldest otlp sdk compat bench page redis valkey servers. All of them by default.
+# The lanes of `make test`: checks unit oldest otlp sdk frameworks compat bench page redis valkey servers. All of them by default.
 LANES ?=
 
 help: ## list the targets

@@ -41,7 +41,7 @@ git checkout --quiet --detach "$commit"
 ours() { sed -n "s|^replace $path\(/[^ ]*\)\? .*|\1|p" "$1/go.mod" | sed 's|^/||; s|^$|.|'; }
 
 # Each module stands after those that it requires.
-modules=$(find . -name go.mod -not -path '*_test/*' -not -path './tools/*' -not -path './benchmarks/*' -printf '%P\n' |
+modules=$(find . -name go.mod -not -path '*_test/*' -not -path './tools/*' -not -path './benchmarks/*' -not -path './examples/frameworks/*' -printf '%P\n' |
     while read -r mod; do
         dir=$(dirname "$mod")
         echo "$dir $dir"

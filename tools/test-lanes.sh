@@ -7,7 +7,7 @@
 #
 # The lanes run in three columns beside each other: compat, bench and page, whose
 # JVMs and browser sleep most of the time, and valkey; redis and checks; unit,
-# oldest, otlp, sdk and servers. The first of these has the higher priority and is heard
+# oldest, otlp, sdk, frameworks and servers. The first of these has the higher priority and is heard
 # while it runs; the output of the others follows, each in one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
@@ -20,7 +20,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 path=github.com/goredisson/ratelimiter
-lanes="checks unit oldest otlp sdk compat bench page redis valkey servers"
+lanes="checks unit oldest otlp sdk frameworks compat bench page redis valkey servers"
 wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
@@ -107,7 +107,7 @@ formatted() { # gofmt lists the files it would change and exits 0
 # alone compiles each module, its tests too, as one who has that module only: by its own go.mod, without go.work.
 alone() {
     local dir
-    for dir in $(go list -m -f '{{.Dir}}') otlp_test sdk_test; do
+    for dir in $(go list -m -f '{{.Dir}}') otlp_test sdk_test examples/frameworks; do
         in_module "$dir" env GOWORK=off go vet ./... || { echo "in $dir, with GOWORK=off"; return 1; }
     done
 }
@@ -168,6 +168,11 @@ run_otlp() {
 # Requests of real SDKs. Their many modules are in no other module's graph, nor in go.work.
 run_sdk() {
     lane sdk sdk_test ./... GOWORK=off --
+}
+
+# The middleware in real web frameworks, whose modules are in no other module's graph, nor in go.work.
+run_frameworks() {
+    lane frameworks examples/frameworks ./... GOWORK=off --
 }
 
 # Real Redisson, of many versions, beside us on one redis-server.
@@ -302,7 +307,7 @@ if [ -n "$long" ]; then
     run $lanes
 else
     here=
-    for those in "compat bench page valkey" "redis checks" "unit oldest otlp sdk servers"; do
+    for those in "compat bench page valkey" "redis checks" "unit oldest otlp sdk frameworks servers"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then
