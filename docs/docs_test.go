@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -237,5 +239,14 @@ func TestTranslations(t *testing.T) {
 			return list
 		}
 		require.Equal(t, targets(en), targets(zh), "the links of %s", zh)
+	}
+}
+
+// TestErrorsAreExplained checks that troubleshooting has each error of the library, by its text.
+func TestErrorsAreExplained(t *testing.T) {
+	page := pages(t)["docs/troubleshooting.md"]
+	for _, err := range []error{ratelimiter.ErrNotInitialized, ratelimiter.ErrPermitsExceedRate, ratelimiter.ErrInvalidArgument, ratelimiter.ErrNameNotClusterSafe,
+		ratelimiter.ErrClosed, ratelimiter.ErrUnavailable, ratelimiter.ErrMalformed, ratelimiter.ErrConflict, ratelimiter.ErrSettled, httplimit.ErrRejected} {
+		require.Contains(t, page, "| `"+strings.TrimPrefix(err.Error(), "ratelimiter: ")+"` |")
 	}
 }
