@@ -28,25 +28,20 @@
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
--- ARGV[10]  of callers that wait beside others, six numbers: the grace in ms, for which permits that fall
---           due are left to others; how many of them may be taken all the same, and how many ms ago they
---           expired at most, -1 for none; the tag of this process
---           in its members, 65536 to plant no tripwire; what the first caller wants of the rate, in 255ths,
---           when others are to save it up, otherwise 0; 1 to look who holds the newest grants when nothing is
---           free. May be left out
+-- ARGV[10]  of callers that wait beside others, four numbers: the grace in ms, for which permits that fall
+--           due are left to others; how many of them may be taken all the same; the tag of this process
+--           in its members, 65536 to plant no tripwire; 1 to look who holds the newest grants when nothing is free. May be left out
 -- ARGV[11]  permits that are to stay free: no request is granted that would leave fewer. May be left out
 -- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
 --           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
---           soon, young, found, stands, mine, theirs, ours, blocked, processes, tag and want of each, tags of further ones
+--           soon, found, stands, mine, theirs, ours, blocked, and the tag of each other process whose callers wait
 --           granted: requests of the run that were granted, -1 where its permits exceed the rate;
 --           wait: ms until the first request that was rejected can be granted, 0 when all were;
 --           available: permits left after the call; again: 0 the answer is complete, 1 send the rest at once, with
 --           walked and permits, wait is a lower bound; 2 heal comes first; skew: ms that the newest
---           score is ahead of now; soon: ms until the
---           permits expire that may be taken then; young: permits that were taken within their grace;
---           found, stands: 1 when the tripwire was there, and is there now; mine, theirs, ours: permits
+--           score is ahead of now; soon: ms until the permits expire that may be taken then; found, stands: 1 when the tripwire was there, and is there now; mine, theirs, ours: permits
 --           that this process, Redisson and other processes of this package hold among the newest 128
---           grants, and those that a cool-down has not given back; processes: others whose callers wait.
+--           grants, and those that a cool-down has not given back.
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
@@ -114,14 +109,14 @@ end
 -- Redisson reclaims lazily too. In a cool-down they become part of it. old holds the members that went and freed their permits.
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
-local grace, young_most, young_age, tag, want, look = 0, 0, 0, 0, 0, '0'
+local grace, early, tag, look = 0, 0, 0, '0'
 local limit = value and value >= wanted and 64 or 512
 local old, freed = {}, 0
 do
   local due = now - interval
   if shared then
-    grace, young_most, young_age, tag, want, look = string.match(ARGV[10], '(%d+) (%d+) (-?%d+) (%d+) (%d+) (%d+)')
-    grace, young_most, young_age, tag, want = tonumber(grace), tonumber(young_most), tonumber(young_age), tonumber(tag), tonumber(want)
+    grace, early, tag, look = string.match(ARGV[10], '(%d+) (%d+) (%d+) (%d+)')
+    grace, early, tag = tonumber(grace), tonumber(early), tonumber(tag)
     due = due - grace
   end
   if cooling <= 0 then
@@ -137,7 +132,7 @@ end
 
 -- What the reply tells beside what was granted.
 local skew, wait, again, walked, walked_permits = 0, 0, 0, 0, 0
-local soon, young, found, stands, mine, theirs, ours, blocked, waiting, tags
+local soon, found, stands, mine, theirs, ours, blocked, waiting
 local gap, planted = 0, 0
 --#use says
 local in_order, take, healed = says(ARGV[5], 'order'), not says(ARGV[5], 'dry'), says(ARGV[5], 'healed')
@@ -153,18 +148,12 @@ local function member(run, n)
 end
 
 -- 5. Look who else waits. A tripwire is a member of one permit with score 0, and value is one less for it: no
--- permit is missing. Its six bytes are the tag of the process whose callers wait, the part of the rate that the
--- first of them wants, in 255ths, and when it was planted. wires are the six bytes of those that were reclaimed,
--- cut is how many these are; saving says that what is free is saved up for another process.
-local wires, cut, saving, wire_age = nil, 0, false, nil
+-- permit is missing. Its six bytes are the tag of the process whose callers wait, a zero, and when it was planted. wires
+-- are the six bytes of those that were reclaimed, cut is how many these are.
+local wires, cut = nil, 0
 do
   if shared then
-    soon, young, found, stands, mine, theirs, ours, blocked, waiting, tags = 0, 0, 0, 0, 0, 0, 0, 0, {}, {}
-    wires = {}
-    wire_age = function(b)
-      local d, e, f = byte(b, 4, 6)
-      return (now - (d * 65536 + e * 256 + f)) % 16777216
-    end
+    soon, found, stands, mine, theirs, ours, blocked, waiting, wires = 0, 0, 0, 0, 0, 0, 0, {}, {}
     for i = 1, math.min(#old, 60) do
       local m = old[i]
       local b = #m == BC0I and sub(m, 1, 4) == TRIPWIRE and sub(m, 9, 14) or #m == LC0I and sub(m, 9, 10) == '~w' and sub(m, 11, 16)
@@ -172,10 +161,6 @@ do
         break
       end
       wires[i], cut = b, i
-      local x, y, c = byte(b, 1, 3)
-      if c > 0 and x * 256 + y ~= tag and wire_age(b) <= math.min(3 * interval + 1000, 8388608) then
-        saving = true
-      end
     end
   end
 end
@@ -233,6 +218,9 @@ do
     walked_permits = math.max(0, tonumber(walked_permits) - (freed - cut))
   end
 end
+-- most is how many permits may be granted: beside others, those of which nobody has taken any within the grace, and as many
+-- more as the caller is allowed.
+local most = grace > 0 and value - math.max(0, (tonumber(stored) or 0) + cut) + early or wanted
 -- sick says that the limiter is to be healed; later, that the set is to be added up after this call.
 local sick, later = lost or excess > 0, false
 local function heals()
@@ -275,13 +263,13 @@ else
   -- 11. Reclaim within the grace. Only as many permits are reclaimed as are granted: the others keep the instant
   -- at which they expired.
   do
-    if grace > 0 and young_most > 0 and value < wanted and #old < limit and not heals() then
-      local part = redis.call('ZRANGEBYSCORE', KEYS[3], now - interval - young_age, now - interval, 'LIMIT', 0, 64)
+    if grace > 0 and early > 0 and value < math.min(wanted, most) and #old < limit and not heals() then
+      local part = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - interval, 'LIMIT', 0, 64)
       local p, due = permits[1], 0
       for i = 1, #part do
         due = due + permits_of(part[i])
       end
-      local left = math.min(wanted, value + math.min(young_most, due))
+      local left = math.min(wanted, most, value + due)
       left = (#permits > 1 and left >= p and left or floor(left / p) * p) - value
       for i = 1, #part do
         if left <= 0 then
@@ -295,7 +283,7 @@ else
           taken = left
         end
         redis.call('ZREM', KEYS[3], m)
-        value, young, left = value + taken, young + taken, left - taken
+        value, left = value + taken, left - taken
       end
     end
   end
@@ -341,8 +329,7 @@ else
   -- 13. Grant what fits. need is what the first request that is rejected asks for.
   local need
   do
-    local spend = saving and math.min(value, young_most) or value
-    spend = again == HEAL and 0 or spend - stay_free
+    local spend = (again == HEAL and 0 or math.min(value, most)) - stay_free
     for i = 1, #permits do
       local p, n = permits[i], count[i]
       if not earlier and n > 0 and spend >= p and gap_left <= 0 and not (need and in_order) then
@@ -397,7 +384,7 @@ else
           end
           if grace == 0 and at then
             break
-          elseif grace > 0 and not soon_at and due + interval >= now - young_age then
+          elseif grace > 0 and not soon_at and due + interval > now then
             near = near + permits_of(m)
             if value + near >= need then
               soon_at = math.max(due + interval, at or 0)
@@ -418,7 +405,7 @@ else
       again = heals() and HEAL or again
       wait = math.max(1, (at or last or now + 1) + grace - now)
       soon = math.max(0, (soon_at or now + wait) - now)
-    elseif need and again == 0 and saving then
+    elseif need and again == 0 and most < wanted then
       wait, soon = math.max(1, math.min(grace, 100)), 1
     end
     if need and again == 0 then
@@ -431,7 +418,6 @@ else
   do
     if shared and look == '1' and need and soon > 0 then
       local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], '+inf', '(' .. string.format('%.0f', now - interval), 'LIMIT', 0, 128)
-      local known = {}
       for i = 1, #newest do
         local m, t = newest[i], nil
         if #m == BC0I and sub(m, 5, 8) == sub(m, -4) then
@@ -447,10 +433,6 @@ else
           mine = mine + permits_of(m)
         elseif byte(m, 2) ~= 126 then
           ours = ours + permits_of(m)
-          if not known[sub(m, 2, 3)] then
-            known[sub(m, 2, 3)] = true
-            tags[#tags + 1] = t
-          end
         end
       end
     end
@@ -471,20 +453,20 @@ else
       end
       local time = floor(now) % 16777216
       for i = 1, cut do
-        local a, b, c = byte(wires[i], 1, 3)
-        local t, since = a * 256 + b, wire_age(wires[i])
+        local a, b, _, d, e, f = byte(wires[i], 1, 6)
+        local t, since = a * 256 + b, (now - (d * 65536 + e * 256 + f)) % 16777216
         if t == tag then
           found = 1
-          if need and c == want and since <= math.min(interval, 4194304) then
+          if need and since <= math.min(interval, 4194304) then
             plant(wires[i]) -- unchanged: an audit may have counted it
           end
         elseif since <= math.min(3 * interval + 1000, 8388608) then
-          waiting[#waiting + 1], waiting[#waiting + 2] = t, c
+          waiting[#waiting + 1] = t
           plant(wires[i])
         end
       end
-      if need and tag < 65536 and planted == #waiting / 2 then
-        plant(char(floor(tag / 256), tag % 256, want, floor(time / 65536), floor(time / 256) % 256, time % 256))
+      if need and tag < 65536 and planted == #waiting then
+        plant(char(floor(tag / 256), tag % 256, 0, floor(time / 65536), floor(time / 256) % 256, time % 256))
       end
       if need then
         stands = 1
@@ -523,16 +505,11 @@ do
   end
   if shared then
     local n = 13 + #granted
-    for i, v in ipairs({soon, young, found, stands, mine, theirs, ours, blocked, #waiting / 2}) do
+    for i, v in ipairs({soon, found, stands, mine, theirs, ours, blocked}) do
       reply[n + i] = v
     end
-    n = n + 9
     for i = 1, #waiting do
-      reply[n + i] = waiting[i]
-    end
-    n = n + #waiting
-    for i = 1, #tags do
-      reply[n + i] = tags[i]
+      reply[n + 7 + i] = waiting[i]
     end
   end
   return reply

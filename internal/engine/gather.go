@@ -71,7 +71,7 @@ func (g *gathering) run(ctx context.Context) {
 	granted := whole && g.head != nil
 	if granted {
 		r := g.head
-		l.share.Pay(r.want.Permits, l.rate.Interval, time.Now())
+		l.share.Pay(r.want.Permits)
 		r.Asked = Asked{Type: g.v.Type, ID: g.v.ID}
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}

@@ -162,7 +162,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 // rejectLocked ends the tries and lets the queue wait. A reply reports the wait of one request only, so the
 // flight asks again for tries that were rejected behind others and want to know theirs.
 func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
-	l, first := f.limiter, f.callers[0][0]
+	l := f.limiter
 	for i := range f.Runs {
 		rest := f.callers[i][:0]
 		for _, r := range f.callers[i] {
@@ -185,7 +185,7 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 	}
 	now := time.Now()
 	if f.ticket.Passes() {
-		_, wait := l.share.Next(first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
+		_, wait := l.share.Next(f.Runs[0].Permits, l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 		l.first.pass.Wait(f.ticket, now.Add(max(wait, time.Millisecond)))
 		return ended
 	}
@@ -195,7 +195,7 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 	}
 	l.first.mayGather = a.Wait <= most && a.Rate.MinGap == 0
 	l.first.pass.Rejected(&l.share, a, f.Runs[0].Permits+f.Floor)
-	soon, wait := l.share.Next(l.waiters.first.waiter(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
+	soon, wait := l.share.Next(l.waiters.first.permits(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 	l.first.grantableAt = now.Add(soon)
 	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)) + l.h.yield(a.Rate))
 	if f.changes != l.changes {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine/fair"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -61,12 +60,12 @@ func (r *request) sharesLocally() bool {
 	return r.want.Policy != nil && r.want.Policy.Kind == outage.LocalQuota
 }
 
-// waiter returns r as a share of the rate knows it; r may be nil.
-func (r *request) waiter() (w fair.Waiter) {
-	if r != nil {
-		w = fair.Waiter{Permits: r.want.Permits, Rejected: r.rejected, Deadline: r.deadline()}
+// permits returns what r asks for; r may be nil.
+func (r *request) permits() int64 {
+	if r == nil {
+		return 0
 	}
-	return w
+	return r.want.Permits
 }
 
 // endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from

@@ -65,7 +65,7 @@ func (l *limiter) takeLineLocked() *flight {
 		f.appendTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
-	f.Allowance = l.share.Allowance(f.Runs[0].Permits, l.waiters.first.waiter(), l.rate, time.Now())
+	f.Allowance = l.share.Allowance(f.Runs[0].Permits, f.Runs[0].Permits, l.rate, time.Now())
 	return f
 }
 
@@ -94,7 +94,7 @@ func (l *limiter) takePassersLocked() *flight {
 		return nil
 	}
 	f.ticket = ticket
-	f.Allowance = l.share.Allowance(head.want.Permits, f.callers[0][0].waiter(), l.rate, time.Now())
+	f.Allowance = l.share.Allowance(head.want.Permits, f.Runs[0].Permits, l.rate, time.Now())
 	f.InOrder, f.changes = true, l.changes
 	return f
 }

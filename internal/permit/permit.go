@@ -137,8 +137,6 @@ type Allowance struct {
 	On     bool
 	Grace  time.Duration // how long permits that expire are left to others
 	May    int64         // permits within their grace that the call may take all the same
-	Age    int64         // how many ms ago these may have expired at most; -1 for none of them
-	Wants  int           // permits that others should save up for the first caller, in 255ths of the rate
 	Survey bool          // report who holds the newest permits
 }
 
@@ -179,14 +177,12 @@ type Reply struct {
 // Others is what a call with an Allowance learns about other processes.
 type Others struct {
 	Soon                time.Duration // until permits expire that this process may take
-	Young               int64         // permits taken within their grace
 	WireFound, WireLeft bool          // whether the tripwire was there, and whether it is there now
 	// Permits among the newest members, held by this process, by Redisson, and by other processes of this package.
 	Mine, Java, Kin int64
 
 	Blocked int64   // permits that a cool-down has not given back yet
-	Waiting []int64 // pairs of the tag of a process whose callers wait, and what it wants
-	Tags    []int64 // processes that hold permits
+	Waiting []int64 // tags of the processes whose callers wait
 }
 
 // A Grant is a number of permits that were granted to a call, of which Keep stay granted when the rest is

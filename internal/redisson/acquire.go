@@ -117,11 +117,11 @@ func (c *Conn) allowance(a permit.Allowance) string {
 	if a.Survey {
 		survey = 1
 	}
-	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", a.Age, " ", c.tag, " ", a.Wants, " ", survey)
+	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", c.tag, " ", survey)
 }
 
 // bystander is the allowance of a call with a floor: it leaves the tripwires of others as they are, and none of its own.
-const bystander = "0 0 -1 65536 0 0"
+const bystander = "0 0 65536 0"
 
 func furtherRuns(runs []permit.Run) string {
 	if len(runs) == 0 {
@@ -195,10 +195,9 @@ func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (permit.Reply
 	}
 	var o permit.Others
 	shared := b.Allowance.On || b.Floor > 0
-	if n := 13 + len(b.Runs); shared && len(r) >= n+9 && r[n+8] >= 0 && r[n+8] <= int64(len(r)-n-9)/2 {
-		o = permit.Others{Soon: ms(r[n]), Young: r[n+1], WireFound: r[n+2] == 1, WireLeft: r[n+3] == 1,
-			Mine: r[n+4], Java: r[n+5], Kin: r[n+6], Blocked: r[n+7]}
-		o.Waiting, o.Tags = r[n+9:n+9+2*int(r[n+8])], r[n+9+2*int(r[n+8]):]
+	if n := 13 + len(b.Runs); shared && len(r) >= n+7 {
+		o = permit.Others{Soon: ms(r[n]), WireFound: r[n+1] == 1, WireLeft: r[n+2] == 1,
+			Mine: r[n+3], Java: r[n+4], Kin: r[n+5], Blocked: r[n+6], Waiting: r[n+7:]}
 		r = r[:n:n]
 	} else if s == l.Scripts.Acquire || shared || len(r) != n {
 		return permit.Reply{}, l.badReply(s, raw)

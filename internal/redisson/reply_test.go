@@ -93,7 +93,7 @@ func TestForeignReplies(t *testing.T) {
 		},
 		"acquire beside others": func() error {
 			b := batch(permit.Run{Permits: 1, Count: 1})
-			b.Allowance = permit.Allowance{On: true, Age: -1}
+			b.Allowance = permit.Allowance{On: true}
 			_, err := l.Acquire(ctx, b)
 			return err
 		},
@@ -175,9 +175,9 @@ func TestRepliesToAcquire(t *testing.T) {
 		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}},
 		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 1, 512, 77, 0, 7, 0, 1), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
 		"heal first":              {[]permit.Run{one}, false, list(0, 0, 500, 1, 1000, 10, 2000, 60000, 2, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}},
-		"beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 0, 0, 0, 0, 7, 1, 20, 2, 1, 1, 4, 5, 6, 8, 1, 300, 255, 301),
-			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond, Young: 2,
-				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 255}, Tags: []int64{301}}}},
+		"beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 0, 0, 0, 0, 7, 1, 20, 1, 1, 4, 5, 6, 8, 300, 301),
+			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond,
+				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 301}}}},
 	} {
 		b := batch(c.runs...)
 		b.Allowance.On = c.share
@@ -268,8 +268,8 @@ func TestAcquireCommand(t *testing.T) {
 		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, "", int64(77), "", int64(3600000), "", "", int64(0)}},
 		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "512 700", "", int64(0)}},
 		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, "", "", "2 40 1 1 ", int64(3600000), "", "", int64(0)}},
-		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Age: -1, Wants: 128, Survey: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "120 4 -1 4660 128 1", int64(0)}},
-		"a floor":     {permit.Batch{Floor: 5, Allowance: permit.Allowance{On: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "0 0 -1 65536 0 0", int64(5)}},
+		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Survey: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "120 4 4660 1", int64(0)}},
+		"a floor":     {permit.Batch{Floor: 5, Allowance: permit.Allowance{On: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "0 0 65536 0", int64(5)}},
 	} {
 		b := c.b
 		if b.ID = id; b.Runs == nil {

@@ -3,6 +3,7 @@
 package fair
 
 import (
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -12,19 +13,17 @@ import (
 type others struct {
 	surveyed time.Time // when the newest members were last read
 
-	javaSeen    time.Time // when Redisson, or a caller that does not wait, was last seen; zero if not lately
-	leftToJava  float64   // permits of an interval that are left to Redisson, as it used them at the last survey
-	peers       []peer
-	leftToPeers float64 // permits of an interval that are left to the peers
-	blocked     float64 // permits of the rate that a cool-down had not given back
+	javaSeen   time.Time // when Redisson, or a caller that does not wait, was last seen; zero if not lately
+	peersSeen  time.Time // the same of the peers
+	waiting    []peer    // peers whose callers wait
+	leftToJava float64   // permits of an interval that are left to Redisson, as it used them at the last survey
+	blocked    float64   // permits of the rate that a cool-down had not given back
 }
 
-// A peer is another process of this package.
+// A peer is another process of this package, and when its callers were last seen waiting.
 type peer struct {
-	tag   int64
-	seen  time.Time
-	waits time.Time // when its callers were last seen waiting
-	wants float64   // the part of the rate that others should save up for its first caller
+	tag  int64
+	seen time.Time
 }
 
 const (
@@ -40,7 +39,7 @@ const (
 )
 
 // Contended reports whether anybody else takes part.
-func (o *others) Contended() bool { return !o.javaSeen.IsZero() || len(o.peers) > 0 }
+func (o *others) Contended() bool { return !o.javaSeen.IsZero() || !o.peersSeen.IsZero() }
 
 // mustSurvey reports whether the next call is to read the newest members.
 func (o *others) mustSurvey(now time.Time, interval time.Duration) bool {
@@ -52,110 +51,62 @@ func (o *others) mustSurvey(now time.Time, interval time.Duration) bool {
 
 // grace returns how long a permit is left to others. Processes of this package whose callers do not wait need none.
 func (o *others) grace(interval time.Duration) time.Duration {
-	waits := false
-	for _, p := range o.peers {
-		if p.wants > 0 {
-			return interval
-		}
-		waits = waits || !p.waits.IsZero()
-	}
 	switch {
 	case !o.javaSeen.IsZero():
 		return min(javaGrace, interval*6/10)
-	case waits:
+	case len(o.waiting) > 0:
 		return min(peersGrace, interval/10)
 	}
 	return 0
 }
 
-// meet records that a process takes part, and returns it. Beyond maxPeers, what it returns is not kept.
-func (o *others) meet(tag int64, now time.Time) *peer {
-	for i := range o.peers {
-		if o.peers[i].tag == tag {
-			o.peers[i].seen = now
-			return &o.peers[i]
-		}
-	}
-	if len(o.peers) == maxPeers {
-		return &peer{}
-	}
-	o.peers = append(o.peers, peer{tag: tag, seen: now})
-	return &o.peers[len(o.peers)-1]
-}
-
-// forget drops those that have not been seen for a while.
-func (o *others) forget(now time.Time, interval time.Duration) {
-	if now.Sub(o.javaSeen) > forgetAfter*interval {
-		o.javaSeen = time.Time{}
-	}
-	kept := o.peers[:0]
-	for _, p := range o.peers {
-		if now.Sub(p.waits) > forgetAfter*interval {
-			p.waits = time.Time{}
-		}
-		if now.Sub(p.seen) <= forgetAfter*interval {
-			kept = append(kept, p)
-		}
-	}
-	o.peers = kept
-}
-
 // learnSurvey takes in who holds the newest members, which are a sample in a large set.
 func (o *others) learnSurvey(a *permit.Others, rate float64, now time.Time) {
 	o.surveyed = now
-	for _, tag := range a.Tags {
-		o.meet(tag, now)
-	}
 	o.blocked = float64(a.Blocked)
-	scale := max(1, rate-o.blocked) / float64(a.Mine+a.Java+a.Kin)
-	more := max(1, (rate-o.blocked)/8)
-	o.leftToJava = leftTo(o.leftToJava, float64(a.Java)*scale, more)
-	o.leftToPeers = leftTo(o.leftToPeers, float64(a.Kin)*scale, more)
+	held := float64(a.Java) * max(1, rate-o.blocked) / float64(a.Mine+a.Java+a.Kin)
+	// What Redisson held before, or twice that if it had nearly used up what was left to it, and a little more.
+	if held >= .8*o.leftToJava {
+		held *= 2
+	}
+	o.leftToJava = held + max(1, (rate-o.blocked)/8)
 	if a.Java > 0 {
 		o.javaSeen = now
 	}
+	if a.Kin > 0 {
+		o.peersSeen = now
+	}
 }
 
-// leftTo returns how many permits are left to others, which held so many of the permits left to them before. It
-// is twice that if they had nearly used them up, otherwise a little more than they use.
-func leftTo(before, held, more float64) float64 {
-	if held >= .8*before {
-		return 2*held + more
+// learnWaiting takes in which other processes have callers that wait, by their tripwires, and drops those that have not been
+// seen for a while.
+func (o *others) learnWaiting(a *permit.Others, now time.Time, interval time.Duration) {
+	gone := func(seen time.Time) bool { return now.Sub(seen) > forgetAfter*interval }
+	for _, tag := range a.Waiting {
+		o.peersSeen = now
+		i := slices.IndexFunc(o.waiting, func(p peer) bool { return p.tag == tag })
+		if i >= 0 {
+			o.waiting[i].seen = now
+		} else if len(o.waiting) < maxPeers {
+			o.waiting = append(o.waiting, peer{tag, now})
+		}
 	}
-	return held + more
-}
-
-// learnWaiting takes in which other processes have callers that wait, by their tripwires.
-func (o *others) learnWaiting(a *permit.Others, now time.Time) {
-	for i := range o.peers {
-		o.peers[i].wants = 0
+	o.waiting = slices.DeleteFunc(o.waiting, func(p peer) bool { return gone(p.seen) })
+	if gone(o.javaSeen) {
+		o.javaSeen = time.Time{}
 	}
-	for i := 0; i+1 < len(a.Waiting); i += 2 {
-		p := o.meet(a.Waiting[i], now)
-		p.waits, p.wants = now, float64(a.Waiting[i+1])/255
+	if gone(o.peersSeen) {
+		o.peersSeen = time.Time{}
 	}
 }
 
 // divide divides the permits of an interval, less those that a cool-down has not given back, and returns the share of this
-// process, and at which pace its credit grows. Redisson is left what it uses, but no more than half, and the peers what
-// they use, but no more than an equal part of the rest for each. When a peer wants others to save up for it, it is left
-// that instead.
-func (o *others) divide(whole float64) (target, pace float64) {
-	rate := max(1, whole-o.blocked)
-	reserve := 0.0
+// process. Redisson is left what it uses, but no more than half; the processes whose callers
+// wait share the rest equally.
+func (o *others) divide(whole float64) float64 {
+	share := max(1, whole-o.blocked)
 	if !o.javaSeen.IsZero() {
-		reserve = min(rate/2, max(o.leftToJava, 1, rate/8))
+		share -= min(share/2, max(o.leftToJava, 1, share/8))
 	}
-	peers, wants := float64(len(o.peers)), 0.0
-	each := (rate - reserve) / (peers + 1)
-	for _, p := range o.peers {
-		wants = max(wants, p.wants)
-	}
-	if wants > 0 {
-		reserve = max(reserve+each*peers, wants*rate+each*(peers-1))
-	} else if peers > 0 {
-		reserve += min(each*peers, max(o.leftToPeers, 1, rate/8))
-	}
-	target = max(rate-reserve, rate/1000)
-	return target, target * whole / rate
+	return share / float64(len(o.waiting)+1)
 }

@@ -69,7 +69,7 @@ func TestPassReturns(t *testing.T) {
 // nobody passes a small one.
 func TestPassBesideOthers(t *testing.T) {
 	p := process{rate: rate}
-	p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, permit.Others{Mine: 50, Kin: 50, Tags: []int64{7}})
+	p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, peerWaits)
 	var pass fair.Pass
 	pass.Rejected(&p.Share, rejected(permit.Others{}, begin), 60)
 	for range 1000 {
