@@ -127,7 +127,7 @@ func TestSharesBesideJava(t *testing.T) {
 		t.Logf("%v: %+v of %.0f", c, got, c.whole())
 		// With one version after another, on a machine that did nothing else, the smaller share was 46 to 50 %, and the
 		// whole rate was used. Here four JVMs share two cores with other tests, which reduces Java's part; 27 % was
-		// seen. In virtual time TestJavaThatWaitsGetsItsShare checks for 35 %, and 95 % of the rate.
+		// seen. In virtual time TestRedissonGetsItsShare checks for 40 %, and 95 % of the rate.
 		redistest.Measured(t, got.smaller() >= .10, "%+v", got)
 		// Grants are counted when their callers are back, so a stall can move those of a moment across the end.
 		redistest.Measured(t, float64(got.all()) <= c.whole()+float64(c.rate), "%+v of %.0f", got, c.whole())

@@ -237,7 +237,7 @@ func TestProcessesShareFairly(t *testing.T) {
 					var parts []float64
 					part, used := .8, .97
 					if slices.Max(c.permits) > 1 {
-						part, used = .5, .9 // to take permits ahead costs something, and calls take time
+						part, used = .5, .85 // to take permits ahead costs something, and calls take time
 					}
 					for i := range c.callers {
 						process := newWorld(t, w.server)
