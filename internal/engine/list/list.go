@@ -130,13 +130,11 @@ type waiter struct {
 	parts    []part
 	deadline time.Time // zero for none
 	since    time.Time // when it began to wait
-	rebounds int       // how often the limiter that bound has changed
 	fails    time.Time // since when Redis has been unavailable to it; zero if it is not
 
-	boundSince time.Time // since when the current limiter has bound
-	contends   bool      // it is among the contenders of the Lists, which may read the fields below
-	wants      []string  // keys of the limiters
-	next       chan struct{}
+	contends bool     // it is among the contenders of the Lists, which may read the fields below
+	wants    []string // keys of the limiters
+	next     chan struct{}
 }
 
 // acquire waits until all parts are granted, or the time of the caller is up. Each turn of the loop asks once: the
@@ -183,7 +181,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 		case err == nil && next.Granted:
 			return next.Outcome, nil
 		case err == nil:
-			w.noteRejection(a, next)
+			w.fails = time.Time{}
 			a = next
 		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.leaveLines()
@@ -217,17 +215,6 @@ func (w *waiter) tooLate(a reply, began time.Time) Outcome {
 	}
 	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
 	return a.Outcome
-}
-
-// noteRejection takes in that the list is rejected, where a is the reply before next.
-func (w *waiter) noteRejection(a, next reply) {
-	w.fails = time.Time{}
-	if a.rejected && next.Bound != a.Bound {
-		w.rebounds++
-	}
-	if !a.rejected || next.Bound != a.Bound {
-		w.boundSince = time.Now()
-	}
 }
 
 // isLate reports whether the time of the caller is up before d is over.

@@ -32,14 +32,11 @@ const (
 	maxGatherStep = 100 * time.Millisecond
 )
 
-// reboundsToReserve is the number of moves from line to line after which a list reserves permits.
-const reboundsToReserve = 2
-
-// starves reports whether the list that a rejects has been passed over: its limiters reject in turns, or one
-// has rejected it for an interval, in which every permit came back once. A list of a lower class gives way for as long as
+// starves reports whether the list that a rejects has been passed over: it has waited for an interval, in which every
+// permit came back once. A list of a lower class gives way for as long as
 // it is one.
 func (w *waiter) starves(a reply) bool {
-	return a.rejected && !w.isLower() && (w.rebounds >= reboundsToReserve || a.rate.Interval > 0 && time.Since(w.boundSince) > a.rate.Interval)
+	return a.rejected && !w.isLower() && a.rate.Interval > 0 && time.Since(w.since) > a.rate.Interval
 }
 
 // contend is what a starving list does after the reply a, and returns the next reply. The list reserves if it

@@ -70,5 +70,4 @@ func (w *waiter) endTurns() {
 func (w *waiter) leaveLines() {
 	w.endTurns()
 	w.lists.contenders.leave(w)
-	w.rebounds = 0
 }
