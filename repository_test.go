@@ -208,6 +208,13 @@ func TestAPIOfEveryPackage(t *testing.T) {
 	require.GreaterOrEqual(t, checked, 7)
 }
 
+// TestRootIsSmall checks that root stays a package whose files a reader can know: 20 of code and 20 of tests.
+func TestRootIsSmall(t *testing.T) {
+	all, tests := must(filepath.Glob("*.go"))(t), must(filepath.Glob("*_test.go"))(t)
+	require.LessOrEqual(t, len(tests), 20)
+	require.LessOrEqual(t, len(all)-len(tests), 20)
+}
+
 // TestWorkflowsRunWhatMakeRuns checks that a workflow runs nothing but targets of the Makefile, and lanes that exist.
 func TestWorkflowsRunWhatMakeRuns(t *testing.T) {
 	makefile := must(os.ReadFile("Makefile"))(t)
