@@ -23,6 +23,9 @@ const (
 	// Panicked reports that a hook of the redis client, or a function of a [Hook], panicked during a call for
 	// Limiter. Err holds the value of the panic. A call in which a hook of the redis client panics fails with ErrUnavailable.
 	Panicked EventKind = "panicked"
+	// RateChanged reports that a limiter of package limit goes by other parameters from now on, which this process or another
+	// one has set, or that it cannot follow what was set. Err says from what to what, or why; see limit.WithFleetParameters.
+	RateChanged EventKind = "rate changed"
 )
 
 // An Event is passed to the Event functions of the Hooks of a Client. Fields that do not apply to the Kind are

@@ -17,7 +17,11 @@ func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
 	if s.down() {
 		return s.decideLocally(ctx, q, nil)
 	}
-	r, inline := l.request(ctx, q), slow == nil // a caller that makes its call cannot leave when Redis is slow
+	n, err := s.inForce(ctx, q)
+	if err != nil {
+		return s.withoutSetting(ctx, q, err)
+	}
+	r, inline := l.request(ctx, q, n), slow == nil // a caller that makes its call cannot leave when Redis is slow
 	if x := l.board(s.keys[0], inline, r); x != nil && inline {
 		x.flight.add(r, false)
 		s.fly(ctx, x)
@@ -47,13 +51,26 @@ func (s *Shared) batchAll(ctx context.Context, list []demand) []outcome {
 		}
 		return outcomes
 	}
+	var boarded []*request
 	for i, q := range list {
-		requests[i] = l.request(ctx, q)
+		n, err := s.inForce(ctx, q)
+		if err != nil {
+			outcomes[i].result, outcomes[i].err = s.withoutSetting(ctx, q, err)
+			continue
+		}
+		requests[i] = l.request(ctx, q, n)
+		boarded = append(boarded, requests[i])
 	}
-	if x := l.board(s.keys[0], false, requests...); x != nil {
+	if len(boarded) == 0 {
+		return outcomes
+	}
+	if x := l.board(s.keys[0], false, boarded...); x != nil {
 		s.goOn(x)
 	}
 	for i, r := range requests {
+		if r == nil {
+			continue
+		}
 		outcomes[i].result, outcomes[i].err = s.await(ctx, r, slow)
 	}
 	return outcomes
@@ -145,7 +162,7 @@ func (s *Shared) land(x *line) {
 // fill is lines.fill, where what is known to be rejected is rejected.
 func (s *Shared) fill(x *line) bool {
 	c := s.config
-	return c.lines.fill(x, c.algorithm.reserves(), func(r *request) (ok bool) {
+	return c.lines.fill(x, c.now().algorithm.reserves(), func(r *request) (ok bool) {
 		if r.settlement != nil {
 			return false
 		}

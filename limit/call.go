@@ -39,9 +39,9 @@ const (
 
 // command returns the call of a script, whose arguments are the requests, the id, the parameters of the algorithm, and if
 // there is anything to say about either, an instant before the call was first sent, and now.
-func (c *config) command(keys []string, requests, id string, since int64) ([]any, error) {
-	s, more, parameters := c.algorithm.script(), 0, c.parameters
-	if now := c.redated.Load(); now != nil {
+func (c *config) command(n *setting, keys []string, requests, id string, since int64) ([]any, error) {
+	s, more, parameters := n.algorithm.script(), 0, n.parameters
+	if now := n.redated.Load(); now != nil {
 		parameters = *now
 	}
 	if since != first || c.clock != nil {
@@ -66,19 +66,20 @@ func (c *config) command(keys []string, requests, id string, since int64) ([]any
 }
 
 // redate makes the parameters those of an instant by the clock of Redis, if they are dated.
-func (c *config) redate(now int64) {
-	if d, ok := c.algorithm.(dated); ok {
+func (n *setting) redate(now int64) {
+	if d, ok := n.algorithm.(dated); ok {
 		parameters := d.parametersAt(now)
-		c.redated.Store(&parameters)
+		n.redated.Store(&parameters)
 	}
 }
 
 // requests returns the first argument of the script for the requests of f.
-func (c *config) requests(f *flight) string {
+func requests(f *flight) string {
+	reserves := f.setting().algorithm.reserves()
 	if x := f.settlement(); x != nil {
 		return x.String()
 	}
-	if f.single() && !c.algorithm.reserves() {
+	if f.single() && !reserves {
 		return strconv.FormatInt(f.runs[0].n, 10)
 	}
 	text := make([]byte, 0, 16*len(f.runs))
@@ -93,7 +94,7 @@ func (c *config) requests(f *flight) string {
 		}
 		text = strconv.AppendInt(text, r.n, 10)
 		text = strconv.AppendInt(append(text, ':'), int64(count), 10)
-		if c.algorithm.reserves() {
+		if reserves {
 			text = strconv.AppendInt(append(text, ':'), r.atMost, 10)
 		}
 	}
@@ -136,11 +137,11 @@ func (s *Shared) unexpected(reply any) error {
 }
 
 // state returns the state that a reply describes.
-func (s *Shared) state(text string) (state, error) {
+func (s *Shared) state(a Algorithm, text string) (state, error) {
 	if text == "" {
-		return s.config.algorithm.idle(), nil
+		return a.idle(), nil
 	}
-	if st, ok := s.config.algorithm.stored(text); ok {
+	if st, ok := a.stored(text); ok {
 		return st, nil
 	}
 	return nil, s.malformed()
@@ -151,7 +152,8 @@ func (s *Shared) state(text string) (state, error) {
 // known then.
 func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 	now := reply[0].(int64)
-	after, err := s.state(reply[1].(string))
+	n := f.setting()
+	after, err := s.state(n.algorithm, reply[1].(string))
 	if err != nil {
 		return err
 	}
@@ -185,6 +187,7 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 			call.result = d.result()
 			if call.mark != nil {
 				*call.mark = d.mark
+				call.mark.of = n
 			}
 			rejected = rejected || !d.granted
 		}
@@ -204,14 +207,14 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 // decideAgain is decide for a call that has run before, whose reply was lost. What was rejected then, and what
 // takes nothing, has no outcome: it is asked again.
 func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
-	now := reply[0].(int64)
-	if s.config.algorithm.reserves() {
+	now, a := reply[0].(int64), f.setting().algorithm
+	if a.reserves() {
 		then, text, _ := strings.Cut(answer, " ")
 		at, err := strconv.ParseInt(then, 10, 64)
 		if err != nil {
 			return s.unexpected(reply)
 		}
-		before, err := s.state(text)
+		before, err := s.state(a, text)
 		if err != nil {
 			return err
 		}
@@ -227,7 +230,7 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 		}
 		return nil
 	}
-	current, err := s.state(reply[1].(string))
+	current, err := s.state(a, reply[1].(string))
 	if err != nil {
 		return err
 	}
@@ -250,6 +253,7 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 			call.result, call.again = d.result(), granted <= 0 || !r.spend
 			if call.mark != nil && !call.again {
 				*call.mark = current.(settler).markOf(now-elapsed(f.begun), r.n)
+				call.mark.of = f.setting()
 			}
 			granted--
 		}

@@ -108,7 +108,7 @@ func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ready makes Redis have the script of l, and h hold back the next one.
 func (h *holder) ready(t *testing.T, rdb *redis.Client, l *Shared) {
 	t.Helper()
-	require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.algorithm.script().Src).Err())
+	require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
 	h.hold, h.release, h.scripts = true, make(chan struct{}), nil
 }
 

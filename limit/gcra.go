@@ -41,7 +41,10 @@ func (a GCRA) idle() state              { return &gcra{newArrival(a.pace(), a.Bu
 func (a GCRA) stored(text string) (state, bool) {
 	v, ok := numbers(text, 1, 3)
 	s := newArrival(a.pace(), a.Burst)
-	s.us, s.part, s.owedAt = v[0], v[1], v[2]
+	s.us, s.part, s.owedAt = v[0], min(v[1], s.flow-1), v[2]
+	if s.owedAt > 0 {
+		s.us = min(s.us, s.owedAt+maxExact/s.flow)
+	}
 	return &gcra{s}, ok
 }
 func (a GCRA) pace() pace { return onlyPace(a.Rate.pace(a.Burst)) }
@@ -97,7 +100,7 @@ func (s *gcra) settle(now, by int64, m mark) {
 	s.arrival = next
 }
 
-func (s *gcra) markOf(earliest, n int64) mark { return mark{earliest, n * s.cost} }
+func (s *gcra) markOf(earliest, n int64) mark { return mark{at: earliest, owed: n * s.cost} }
 
 func (s *gcra) take(q demand) decision {
 	next, ahead, back := s.seen(q.now)
@@ -108,7 +111,7 @@ func (s *gcra) take(q demand) decision {
 	} else if q.spend {
 		next.add(need)
 		ahead, room = ahead+need, room-need
-		d.mark = mark{q.now, ahead}
+		d.mark = mark{at: q.now, owed: ahead}
 	}
 	d.remaining = min(max(0, room), s.full) / s.cost
 	d.reset = ceilDiv(ahead, s.flow)

@@ -39,7 +39,10 @@ type Grant struct {
 
 // A mark tells what a limiter was right after a grant, so that it can be told later how much of the grant has come back by
 // itself: the bucket's instant and what it lacked then, or the start of the window.
-type mark struct{ at, owed int64 }
+type mark struct {
+	at, owed int64
+	of       *setting // by which a Shared granted it
+}
 
 // A settlement is a change of a grant.
 type settlement struct {
@@ -79,7 +82,7 @@ func checkSettles(a Algorithm) error {
 // AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
 // errors, and [ErrCannotSettle].
 func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
-	if err := checkSettles(s.config.algorithm); err != nil {
+	if err := checkSettles(s.config.now().algorithm); err != nil {
 		return Result{}, nil, err
 	}
 	var m mark
@@ -94,7 +97,7 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
 func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
-	if err := checkSettles(s.config.algorithm); err != nil {
+	if err := checkSettles(s.config.now().algorithm); err != nil {
 		return nil, err
 	}
 	var m mark
@@ -151,6 +154,9 @@ func (l *Local) settle(_ context.Context, s *settlement) error {
 }
 
 func (s *Shared) settle(ctx context.Context, x *settlement) error {
+	if x.by < 0 && x.mark.of != nil && x.mark.of != s.config.now() {
+		return nil // its mark is in the parts and the windows of other parameters
+	}
 	_, err := s.batch(ctx, demand{spend: true, settlement: x})
 	return err
 }

@@ -87,7 +87,7 @@ func (g guava) text(text string) (state, bool) {
 	next, err2 := strconv.ParseInt(words[1], 10, 64)
 	at, err3 := strconv.ParseInt(words[2], 10, 64)
 	part, err4 := strconv.ParseFloat(words[3], 64)
-	return &guavaState{guava: g, stored: stored, next: next, at: at, part: part},
+	return &guavaState{guava: g, stored: min(stored, g.most), next: next, at: at, part: part},
 		err == nil && err2 == nil && err3 == nil && err4 == nil
 }
 

@@ -23,7 +23,7 @@ var hostileNumbers = []string{"-9223372036854775808", "9223372036854775807", "90
 // ErrMalformed.
 func callWithHostileState(t *testing.T, l *Shared, now *time.Time, state string) {
 	t.Helper()
-	ctx, a := t.Context(), l.config.algorithm
+	ctx, a := t.Context(), l.config.now().algorithm
 	granted := int64(0)
 	calls := 300
 	if redistest.Lane() == "miniredis" {

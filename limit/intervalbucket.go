@@ -55,7 +55,9 @@ func (a IntervalBucket) idle() state {
 }
 func (a IntervalBucket) stored(text string) (state, bool) {
 	v, ok := numbers(text, 2, 2)
-	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, begun: v[0], left: v[1]}, ok
+	s := &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, begun: v[0]}
+	s.left = max(s.least(), min(a.Burst, v[1]))
+	return s, ok
 }
 
 type intervalBucket struct {
@@ -77,13 +79,17 @@ func (s intervalBucket) seen(now int64) (next intervalBucket, back bool) {
 	return s, back
 }
 
+// least returns how few may be left, so that the bucket fills in time.
+func (s *intervalBucket) least() int64 {
+	return max(-maxPermits, s.capacity-times(maxExact/s.interval, s.permits))
+}
+
 func (s *intervalBucket) settle(now, by int64, m mark) {
 	next, _ := s.seen(now)
 	if by < 0 {
 		by = -max(0, min(-by, m.owed-times(max(0, now-m.at)/s.interval, s.permits)))
 	}
-	least := max(-maxPermits, s.capacity-times(maxExact/s.interval, s.permits)) // so that it fills in time
-	next.left = max(least, min(s.capacity, next.left-by))
+	next.left = max(s.least(), min(s.capacity, next.left-by))
 	*s = next
 }
 
@@ -91,7 +97,7 @@ func (s *intervalBucket) markOf(earliest, n int64) mark {
 	if s.begun > earliest {
 		return mark{}
 	}
-	return mark{s.begun, n}
+	return mark{at: s.begun, owed: n}
 }
 
 func (s *intervalBucket) take(q demand) decision {
@@ -101,7 +107,7 @@ func (s *intervalBucket) take(q demand) decision {
 		d.wait = next.until(q.n) - q.now
 	} else if q.spend {
 		next.left -= q.n
-		d.mark = mark{next.begun, s.capacity - next.left}
+		d.mark = mark{at: next.begun, owed: s.capacity - next.left}
 	}
 	d.remaining = max(0, next.left)
 	if next.left < s.capacity {

@@ -10,7 +10,7 @@ const layout = "limit2"
 
 // redisKeys returns the Redis keys of the limiter of one key.
 func (c *config) redisKeys(key string) []string {
-	return redisKeys(c.name, key, c.signature, c.algorithm.script().Keys)
+	return redisKeys(c.name, key, c.signature, c.now().algorithm.script().Keys)
 }
 
 // redisKeys returns the Redis keys of the limiter of one key. Their hash tag is that key, or the name if it is

@@ -28,7 +28,7 @@ func TestKeys(t *testing.T) {
 	for _, name := range names {
 		for _, key := range keys {
 			for _, a := range every() {
-				keys := (&config{name: name, algorithm: a, signature: signature(a)}).redisKeys(key)
+				keys := redisKeys(name, key, signature(a), a.script().Keys)
 				require.Len(t, keys, a.script().Keys)
 				require.Equal(t, hashTag(keys[0]), hashTag(keys[len(keys)-1]))
 				require.NotEqual(t, keys[0], hashTag(keys[0]), "%q %q has no tag", name, key)

@@ -21,7 +21,7 @@ func TestCachedRejections(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		h := &holder{}
 		l := shared(t, rdb, TokenBucket{per(4, time.Second), 8})
-		require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.algorithm.script().Src).Err())
+		require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
 		rdb.AddHook(h)
 		ms := time.Millisecond
 		allow := func(n int64, want Result, scripts int) {
@@ -47,7 +47,7 @@ func TestCachedRejections(t *testing.T) {
 
 		// In a minute it asks sixty times, whatever the number of calls.
 		daily := twin(t, l, rdb).For("daily")
-		daily.config.algorithm, daily.config.parameters = FixedWindow{per(1, 24*time.Hour)}, FixedWindow{per(1, 24*time.Hour)}.parameters()
+		daily.config.current.Store(newSetting(FixedWindow{per(1, 24*time.Hour)}))
 		require.NoError(t, rdb.ScriptLoad(t.Context(), fixedWindowScript.Src).Err())
 		h.scripts = nil
 		for range 6000 {
@@ -187,7 +187,7 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	redistest.NoServer(t)
 	l := redistest.Must(NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1}))(t)
 	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}}}}}, requests: 1}
-	state := l.config.algorithm.idle()
+	state := l.config.now().algorithm.idle()
 	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true})
 	forge := func(key string) *Shared {
 		s := l.For(key)

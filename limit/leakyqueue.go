@@ -46,7 +46,7 @@ func (a LeakyQueue) idle() state              { return &leakyQueue{newArrival(a.
 func (a LeakyQueue) stored(text string) (state, bool) {
 	v, ok := numbers(text, 1, 2)
 	s := newArrival(a.pace(), a.Capacity)
-	s.us, s.part = v[0], v[1]
+	s.us, s.part = v[0], min(v[1], s.flow-1)
 	return &leakyQueue{s}, ok
 }
 func (a LeakyQueue) pace() pace { return onlyPace(a.Rate.pace(a.Capacity)) }

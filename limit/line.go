@@ -16,12 +16,13 @@ import (
 // A request is what one caller asks for.
 type request struct {
 	demand
-	ctx    context.Context
-	done   chan struct{} // has an element when result and err are set
-	left   atomic.Bool   // the caller has left
-	result Result
-	err    error
-	again  bool // it has no outcome yet
+	setting *setting // by which it is decided
+	ctx     context.Context
+	done    chan struct{} // has an element when result and err are set
+	left    atomic.Bool   // the caller has left
+	result  Result
+	err     error
+	again   bool // it has no outcome yet
 }
 
 // A run is a number of equal requests.
@@ -47,7 +48,7 @@ const (
 // add adds r to the run of its equals, and to a new one if there is none. Nobody can tell in which order requests
 // came that wait for one flight, except that turns are given in that order. It reports false if f is full.
 func (f *flight) add(r *request, reserves bool) bool {
-	if f.requests == maxRequests || f.requests > 0 && (r.settlement != nil || f.settlement() != nil) {
+	if f.requests == maxRequests || f.requests > 0 && (r.settlement != nil || f.settlement() != nil || r.setting != f.setting()) {
 		return false
 	}
 	i := 0
@@ -85,6 +86,9 @@ func (f *flight) reset() {
 
 // settlement returns the settlement that f makes, alone, or nil.
 func (f *flight) settlement() *settlement { return f.runs[0].calls[0].settlement }
+
+// setting returns by which setting all requests of f are decided.
+func (f *flight) setting() *setting { return f.runs[0].calls[0].setting }
 
 // single reports whether f has one request.
 func (f *flight) single() bool { return f.requests == 1 }
@@ -136,12 +140,12 @@ func hash(key string) int { return int(maphash.String(seed, key) >> 1) }
 
 func shard(key string) int { return hash(key) % 16 }
 
-func (l *lines) request(ctx context.Context, q demand) *request {
+func (l *lines) request(ctx context.Context, q demand, n *setting) *request {
 	r, _ := l.requests.Get().(*request)
 	if r == nil {
 		r = &request{done: make(chan struct{}, 1)}
 	}
-	r.demand, r.ctx, r.err, r.again = q, ctx, nil, false
+	r.demand, r.setting, r.ctx, r.err, r.again = q, n, ctx, nil, false
 	return r
 }
 

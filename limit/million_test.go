@@ -63,8 +63,8 @@ func TestSharedMillion(t *testing.T) {
 					if a.reserves() {
 						request = "1:1:0"
 					}
-					l.config.redate(now)
-					cmd := redistest.Must(l.config.command(l.keys, request, l.config.ids.id(), first))(t)
+					l.config.now().redate(now)
+					cmd := redistest.Must(l.config.command(l.config.now(), l.keys, request, l.config.ids.id(), first))(t)
 					cmds = append(cmds, pipe.Do(ctx, cmd...))
 					d := local.take(q)
 					want = append(want, d)

@@ -205,7 +205,7 @@ func (s *Shared) markDown(h *outage.Health, sent time.Time, failure *retry.Error
 // time.
 func (s *Shared) reconcile(ctx context.Context) error {
 	o, key := s.config.outages, s.keys[0]
-	if o == nil || o.policy.Kind != outage.LocalQuota || checkSettles(s.config.algorithm) != nil {
+	if o == nil || o.policy.Kind != outage.LocalQuota || checkSettles(s.config.now().algorithm) != nil {
 		return nil
 	}
 	part := &o.quotas[hash(key)%len(o.quotas)]
@@ -227,7 +227,7 @@ func (s *Shared) reconcile(ctx context.Context) error {
 			}
 			var f flight
 			x := settlement{by: b.Runs[0].Permits}
-			f.add(&request{demand: demand{spend: true, settlement: &x}}, false)
+			f.add(&request{demand: demand{spend: true, settlement: &x}, setting: s.config.now()}, false)
 			if _, _, failed = s.send(ctx, &f); failed != nil {
 				return reply, nil, &retry.Error{Err: failed, Outcome: retry.NotExecuted}
 			}

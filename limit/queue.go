@@ -81,6 +81,16 @@ func (qs *queues) again(key string) {
 	}
 }
 
+// allAgain is again for each key.
+func (qs *queues) allAgain() {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.queues {
+		q.due = time.Now()
+		q.tellLocked()
+	}
+}
+
 // look has the limiter asked for the head before it is due, if anybody waits.
 func (qs *queues) look(key string) {
 	qs.mu.Lock()
@@ -259,7 +269,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 	list := make([]demand, len(asked))
 	for i, w := range asked {
 		list[i] = w.demand(now)
-		if !s.config.algorithm.reserves() {
+		if !s.config.now().algorithm.reserves() {
 			list[i].atMost = 0
 		}
 	}
@@ -309,7 +319,7 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 		return
 	}
 	c := q.limiter.config
-	if c.algorithm.reserves() {
+	if c.now().algorithm.reserves() {
 		// Its wait ends when a turn in time can be reserved. The turn itself is at the instant at which a call
 		// would be granted at once, and that does not come nearer while the time passes.
 		if r, _, ok := c.known.rejected(c, q.limiter.keys[0], demand{n: w.n, spend: true}); ok {

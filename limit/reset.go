@@ -22,8 +22,12 @@ func (s *Shared) Reset(ctx context.Context) error {
 	if err := contextError(ctx); err != nil {
 		return err
 	}
+	n, err := s.inForce(ctx, demand{})
+	if err != nil {
+		return err
+	}
 	args := []any{"unlink"}
-	for _, k := range s.keys {
+	for _, k := range s.redisKeys(n) {
 		args = append(args, k)
 	}
 	tries := retry.Attempts{Begin: time.Now()}

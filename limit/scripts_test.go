@@ -15,12 +15,14 @@ import (
 func TestScriptHeaders(t *testing.T) {
 	files := redistest.Must(filepath.Glob("scripts/*.lua"))(t)
 	require.Len(t, every(), len(files), "a script without an algorithm, or the other way round")
+	redistest.ScriptHeader(t, parametersScript)
+	require.NoError(t, wellMannered(parametersScript.Src))
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
 			s := a.script()
-			c := &config{algorithm: a, parameters: a.parameters()}
+			c := &config{}
 			for since, n := range map[int64]int{first: s.Args - s.Optional, unknown: s.Args} {
-				require.Len(t, redistest.Must(c.command(make([]string, s.Keys), "1", "", since))(t), 3+s.Keys+n)
+				require.Len(t, redistest.Must(c.command(newSetting(a), make([]string, s.Keys), "1", "", since))(t), 3+s.Keys+n)
 			}
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))

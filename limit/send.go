@@ -53,11 +53,12 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 	if x.health != nil {
 		defer x.health.End(x.open)
 	}
-	for script, requests := s.config.algorithm.script(), s.config.requests(f); ; {
+	n, keys := f.setting(), s.redisKeys(f.setting())
+	for script, requests := n.algorithm.script(), requests(f); ; {
 		if err := x.ready(ctx); err != nil {
 			return nil, sent, err
 		}
-		cmd, err := s.config.command(s.keys, requests, x.id, x.since)
+		cmd, err := s.config.command(n, keys, requests, x.id, x.since)
 		if err != nil {
 			return nil, sent, err
 		}
@@ -140,7 +141,7 @@ func (x *call) refused(answer any) (again bool, err error) {
 		if !x.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
 			return false, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, x.label())
 		}
-		c.redate(now)
+		x.flight.setting().redate(now)
 		return true, nil
 	}
 	now, ok := refused(answer, undecided)

@@ -18,7 +18,8 @@ import (
 
 // A Shared is a limiter in Redis, shared by all processes that use its name, key, algorithm and
 // parameters. Other parameters make another limiter: while a fleet is being changed from one to the other, each
-// part of it is held to its own. Only a [CalendarQuota] counts on with another number.
+// part of it is held to its own. Only a [CalendarQuota] counts on with another number, and all do with
+// [WithFleetParameters].
 //
 // A call runs one script. Calls of one key that come while one of this process is in flight wait for its
 // reply, and then go as one: they are decided as if one after another. A call whose ctx ends returns at once, and
@@ -69,10 +70,9 @@ type config struct {
 	rdb           dispatch.Sender
 	name          string
 	signature     string
-	algorithm     Algorithm
-	parameters    []any
-	redated       atomic.Pointer[[]any] // those of another time, by which they were not decided
-	clock         func() time.Time      // nil for that of Redis
+	current       atomic.Pointer[setting]
+	fleet         *fleet           // nil without WithFleetParameters
+	clock         func() time.Time // nil for that of Redis
 	withoutReplay bool
 	withoutKnown  bool
 	hooks         []ratelimiter.Hook
@@ -121,13 +121,22 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(a), algorithm: a, parameters: a.parameters()}
+	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(a)}
 	for _, o := range opts {
 		o(c)
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
+	first := newSetting(a)
+	if c.fleet != nil {
+		var err error
+		if first, err = c.fleet.first(a); err != nil {
+			return nil, err
+		}
+		c.signature = fleetSignature(first)
+	}
+	c.current.Store(first)
 	if c.outages != nil {
 		_, c.outages.divided = rdb.(interface {
 			MasterForKey(ctx context.Context, key string) (*redis.Client, error)
@@ -143,11 +152,11 @@ func (s *Shared) For(key string) *Shared {
 	return &Shared{config: s.config, key: key, keys: s.config.redisKeys(key)}
 }
 
-// Algorithm returns the algorithm of the limiter.
-func (s *Shared) Algorithm() Algorithm { return s.config.algorithm }
+// Algorithm returns the algorithm of the limiter, with the parameters that are in force as far as the process knows.
+func (s *Shared) Algorithm() Algorithm { return s.config.now().declared }
 
-// Keys returns the names of all keys that the limiter uses in Redis.
-func (s *Shared) Keys() []string { return slices.Clone(s.keys) }
+// Keys returns the names of all keys in Redis that have the state of the limiter.
+func (s *Shared) Keys() []string { return slices.Clone(s.redisKeys(s.config.now())) }
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
@@ -174,7 +183,7 @@ func (s *Shared) peek(ctx context.Context, n int64) (Result, error) {
 // reserve is Reserve without the Hooks. The mark of a grant goes to m, unless that is nil.
 func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration, m *mark) (Result, error) {
 	q := demand{n: n, spend: true, mark: m}
-	if s.config.algorithm.reserves() {
+	if s.config.now().algorithm.reserves() {
 		q.atMost = atMostMicros(atMost)
 	}
 	return s.ask(ctx, q)
@@ -184,7 +193,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if err := contextError(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := checkPermits(s.config.algorithm, q.n); err != nil {
+	if err := checkPermits(s.config.now().algorithm, q.n); err != nil {
 		return Result{}, err
 	}
 	if r, _, ok := s.config.known.rejected(s.config, s.keys[0], q); ok && !s.down() {

@@ -30,7 +30,7 @@ func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
 func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *Shared {
 	t.Helper()
 	opts = append(opts, func(c *config) { c.clock = l.config.clock })
-	other := redistest.Must(NewShared(rdb, l.config.name, l.config.algorithm, opts...))(t)
+	other := redistest.Must(NewShared(rdb, l.config.name, l.config.now().algorithm, opts...))(t)
 	return other.For(l.key)
 }
 

@@ -57,7 +57,7 @@ func (s *seenLog) take(q demand) decision {
 		next.used, next.at = s.used+q.n, q.now
 		*s = next
 	}
-	d.remaining = s.permits - next.used
+	d.remaining = max(0, s.permits-next.used)
 	if next.used > 0 {
 		d.reset = next.at + s.interval - q.now
 	}

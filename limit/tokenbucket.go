@@ -81,7 +81,7 @@ func (s *tokenBucket) settle(now, by int64, m mark) {
 	*s = next
 }
 
-func (s *tokenBucket) markOf(earliest, n int64) mark { return mark{earliest, n * s.cost} }
+func (s *tokenBucket) markOf(earliest, n int64) mark { return mark{at: earliest, owed: n * s.cost} }
 
 func (s *tokenBucket) take(q demand) decision {
 	next, back := s.seen(q.now)
@@ -92,7 +92,7 @@ func (s *tokenBucket) take(q demand) decision {
 		d.wait = ceilDiv(least-next.level, s.flow)
 	} else if q.spend {
 		next.level -= need
-		d.mark = mark{q.now, s.full - next.level}
+		d.mark = mark{at: q.now, owed: s.full - next.level}
 	}
 	if next.level >= 0 {
 		d.remaining = (min(next.level, s.full-s.flow+1) + s.debt) / s.cost

@@ -131,7 +131,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 			return r, s.awaitTurn(ctx, n, r.Wait)
 		}
 		rejected := max(r.Wait, leastWait)
-		if s.config.algorithm.reserves() {
+		if s.config.now().algorithm.reserves() {
 			p, err := s.peek(ctx, n) // see lateLocked
 			if err != nil {
 				return Result{}, err
@@ -147,7 +147,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 		if err := ctx.Err(); err != nil {
 			return Result{}, err
 		}
-		if err := checkPermits(s.config.algorithm, n); err != nil {
+		if err := checkPermits(s.config.now().algorithm, n); err != nil {
 			return Result{}, err
 		}
 		if left < math.MaxInt64 {

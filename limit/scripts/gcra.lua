@@ -34,9 +34,13 @@ local ahead, back = 0, false
 if state ~= '' then
   local us, part, owed_at = string.match(state, '^(%d+) ?(%d*) ?(%d*)$')
   us, part, owed_at = tonumber(us), tonumber(part) or 0, tonumber(owed_at)
-  if not us or us > 9007199254740992 or part >= flow
-    or owed_at and not (owed_at <= us and (us - owed_at) * flow <= 4503599627370496) then
+  if not us or us > 9007199254740992 or owed_at and owed_at > us then
     return {-2}
+  end
+  -- A limiter with other numbers may have written it.
+  part = math.min(part, flow - 1)
+  if owed_at then
+    us = math.min(us, owed_at + math.floor(4503599627370496 / flow))
   end
   if us >= now then
     ahead = (us - now) * flow + part

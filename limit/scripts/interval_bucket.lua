@@ -30,12 +30,14 @@ end
 
 local permits, interval, capacity = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local begun, left, back = now, capacity, false
+local least = math.max(-4294967295, capacity - math.floor(4503599627370496 / interval) * permits)
 if state ~= '' then
   begun, left = string.match(state, '^(%d+) (%-?%d+)$')
   begun, left = tonumber(begun), tonumber(left)
-  if not begun or begun > 9007199254740992 or left > capacity or left < -4294967295 then
+  if not begun or begun > 9007199254740992 or left > 4294967295 or left < -4294967295 then
     return {-2}
   end
+  left = math.max(least, math.min(capacity, left)) -- a limiter with other numbers may have written it
   back = now < begun
   if back then
     begun = now
@@ -60,7 +62,6 @@ elseif string.byte(ARGV[1]) == 61 then
     -- No more than has not come back since.
     by = -math.max(0, math.min(-by, owed - math.floor(math.max(0, now - mark) / interval) * permits))
   end
-  local least = math.max(-4294967295, capacity - math.floor(4503599627370496 / interval) * permits)
   left, took, reply[3] = math.max(least, math.min(capacity, left - by)), 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do

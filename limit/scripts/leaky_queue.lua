@@ -32,9 +32,10 @@ local ahead, back = 0, false
 if state ~= '' then
   local us, part = string.match(state, '^(%d+) ?(%d*)$')
   us, part = tonumber(us), tonumber(part) or 0
-  if not us or us > 9007199254740992 or part >= flow then
+  if not us or us > 9007199254740992 then
     return {-2}
   end
+  part = math.min(part, flow - 1) -- a limiter with other numbers may have written it
   if us >= now then
     ahead = (us - now) * flow + part
   end

@@ -46,7 +46,7 @@ if newest[1] then
     local its_sum, its_permits = tonumber(string.sub(oldest, 1, 16)), tonumber(string.sub(oldest, 18))
     base = (its_sum or 0) - (its_permits or 0)
     used = (sum - base) % 1125899906842624
-    if not (its_sum and its_permits and used >= 1 and used <= permits and used % 1 == 0) then
+    if not (its_sum and its_permits and used >= 1 and used <= 4294967295 and used % 1 == 0) then
       return {-2}
     end
     if at > now then
@@ -106,7 +106,7 @@ else
   local granted, in_use = {}, used
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
     count = tonumber(count)
-    local k = math.min(count, math.floor((permits - used) / n))
+    local k = math.max(0, math.min(count, math.floor((permits - used) / n)))
     took, used, granted[#granted + 1] = took + k, used + k * n, k
     reply[#reply + 1] = k
     reply[#reply + 1] = used + n > permits and wait(used + n - permits, in_use) or 0

@@ -33,10 +33,11 @@ if state ~= '' then
   stored, ticket, at, part = string.match(state, '^(%S+) (%d+) (%d+) (%S+)$')
   stored, ticket, at, part = tonumber(stored), tonumber(ticket), tonumber(at), tonumber(part)
   -- A call waits for a year at most, and the next for 2^50 us and the warm-up more.
-  if not (stored and stored >= 0 and stored <= most and at and at <= 9007199254740992
+  if not (stored and stored >= 0 and at and at <= 9007199254740992
     and ticket >= at and ticket <= at + 2251799813685248 and part and part >= 0 and part < 1) then
     return {-2}
   end
+  stored = math.min(stored, most) -- a limiter with other numbers may have written it
 end
 local back = now < at
 if back then

@@ -1,0 +1,372 @@
+package limit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// The parameters in force lie in one Redis key for each name, the record. A process sets its own once, when it begins, and
+// from then on follows the record: so the last one to begin decides, and two with different parameters do not set theirs
+// in turns.
+
+const (
+	// followEvery is how often a process looks at the record while it makes calls, and followAgain how soon after it could not.
+	followEvery, followAgain = 10 * time.Second, time.Second
+	// recordFor is for how long the record stays if no process looks at it.
+	recordFor = 30 * 24 * time.Hour
+)
+
+// A SpentPermits says what becomes of the permits that were spent when the parameters of a limiter change.
+type SpentPermits int
+
+const (
+	// KeepSpent makes them count by the new parameters. A [DebtBucket] cannot, as its state has no meaning for another rate.
+	KeepSpent SpentPermits = iota + 1
+	// ForgetSpent makes the limiter of each key begin anew, once for all processes. Until they follow, for up to ten
+	// seconds, those with the old parameters grant what these allow in addition.
+	ForgetSpent
+)
+
+// WithFleetParameters makes all processes that use the name go by the same parameters: those of the process that began
+// last. A process sets its parameters with its first call, or in [Shared.Start], and never again, so that an old process which
+// restarts while a fleet is being changed brings the old ones back until the next one begins. Other processes look every ten
+// seconds while they make calls, and follow; calls in flight, and turns that were granted in advance, end by the old
+// ones. Until all follow, each is held to its own, by the same state with KeepSpent. The Hooks are told of a change once in
+// each process, by an event of kind ratelimiter.RateChanged, also in the one that makes it.
+//
+// From then on no more than the new Bound is granted. What KeepSpent means for each algorithm is in docs/algorithms.md: counts
+// are compared with the new limit, the time until all that was granted has flowed out stays the same, but for no more than a
+// full bucket, and tokens are cut to the new burst. A [TokenBucket] is then a [GCRA] in Redis, which admits the same. A [Grant]
+// from before a change gives nothing back when it is settled.
+//
+// A first call returns ratelimiter.ErrInvalidArgument if other processes use the name with another algorithm, or a
+// CalendarQuota with another calendar. All processes of a name need the option: its Redis keys are not those without it. The
+// parameters are in the key "limit2:{NAME}:parameters", which lasts for 30 days without use. If Redis loses it, the next
+// process that looks writes down its own again, and what is spent stays so.
+func WithFleetParameters(spent SpentPermits) Option {
+	return func(c *config) {
+		if spent != KeepSpent && spent != ForgetSpent {
+			c.err = invalid("WithFleetParameters: %d is neither KeepSpent nor ForgetSpent", int(spent))
+			return
+		}
+		c.fleet = &fleet{forget: spent == ForgetSpent, starting: make(chan struct{}, 1)}
+	}
+}
+
+// A setting is an algorithm with its parameters, by which requests are decided. It stays as it is.
+type setting struct {
+	declared   Algorithm // as the user of the limiter knows it
+	algorithm  Algorithm
+	parameters []any
+	redated    atomic.Pointer[[]any] // those of another time, by which they were not decided
+	generation string                // part of the Redis keys, unless nothing was ever forgotten
+}
+
+func newSetting(a Algorithm) *setting {
+	return &setting{declared: a, algorithm: a, parameters: a.parameters()}
+}
+
+// fleetSetting is newSetting for a limiter whose parameters change.
+func fleetSetting(a Algorithm, generation string) *setting {
+	n := newSetting(a)
+	if b, ok := a.(TokenBucket); ok { // the state of a GCRA is an instant, which other rates can read
+		n = newSetting(GCRA(b))
+	}
+	n.declared, n.generation = a, generation
+	return n
+}
+
+// fleetSignature is what the Redis keys have in place of the parameters.
+func fleetSignature(n *setting) string {
+	if _, ok := n.algorithm.(dated); ok {
+		return signature(n.algorithm) + ":fleet"
+	}
+	return n.algorithm.script().Name + ":fleet"
+}
+
+// A record is what Redis has about the parameters in force.
+type record struct {
+	Algorithm  string          `json:"algorithm"`
+	Parameters json.RawMessage `json:"parameters"`
+	Generation string          `json:"generation,omitempty"`
+}
+
+// recordOf returns the record of a setting, and its text.
+func recordOf(n *setting) (r record, text string) {
+	r = record{Algorithm: n.declared.script().Name, Generation: n.generation}
+	var parameters any = n.declared
+	if q, ok := n.declared.(CalendarQuota); ok {
+		r.Algorithm, parameters = signature(q), struct{ Permits int64 }{q.Permits}
+	}
+	r.Parameters, _ = json.Marshal(parameters) // of numbers
+	all, _ := json.Marshal(r)
+	return r, string(all)
+}
+
+// read returns the setting that text describes, which has the algorithm of n.
+func (n *setting) read(name, text string) (*setting, error) {
+	var r record
+	own, _ := recordOf(n)
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Algorithm == "" {
+		return nil, malformedRecord(name)
+	}
+	if r.Algorithm != own.Algorithm {
+		return nil, invalid("other processes use the limiter %q with the algorithm %s, and this one with %s; give one of them another name",
+			name, r.Algorithm, own.Algorithm)
+	}
+	v := reflect.New(reflect.TypeOf(n.declared))
+	v.Elem().Set(reflect.ValueOf(n.declared))
+	if err := json.Unmarshal(r.Parameters, v.Interface()); err != nil {
+		return nil, malformedRecord(name)
+	}
+	a := v.Elem().Interface().(Algorithm)
+	if a.check() != nil {
+		return nil, malformedRecord(name)
+	}
+	return fleetSetting(a, r.Generation), nil
+}
+
+func malformedRecord(name string) error {
+	return fmt.Errorf("%w: the key %s holds what no limiter writes; delete it, and a process that uses the limiter writes it anew",
+		ratelimiter.ErrMalformed, recordKey(name))
+}
+
+func recordKey(name string) string { return layout + ":{" + name + "}:parameters" }
+
+// A fleet is what a process knows of the parameters in force.
+type fleet struct {
+	forget   bool
+	starting chan struct{} // has an element while a caller begins
+
+	mu      sync.Mutex
+	began   bool
+	looking bool
+	due     time.Time // when to look again
+	bad     string    // a record that the Hooks were told of, since it cannot be followed
+}
+
+// first returns the setting with which a process begins.
+func (f *fleet) first(a Algorithm) (*setting, error) {
+	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
+		a = v.Elem().Interface().(Algorithm)
+	}
+	if _, ok := a.(DebtBucket); ok && !f.forget {
+		return nil, invalid("WithFleetParameters(KeepSpent): a DebtBucket cannot keep what was spent by other parameters; take ForgetSpent, or a TokenBucket")
+	}
+	return fleetSetting(a, ""), nil
+}
+
+// now returns the setting by which requests are decided, as far as is known.
+func (c *config) now() *setting { return c.current.Load() }
+
+// redisKeys returns the Redis keys of the state by a setting.
+func (s *Shared) redisKeys(n *setting) []string {
+	if n.generation == "" {
+		return s.keys
+	}
+	return redisKeys(s.config.name, s.key, s.config.signature+":"+n.generation, len(s.keys))
+}
+
+// inForce returns the setting by which q is decided, and begins or has the record looked at if that is due.
+func (s *Shared) inForce(ctx context.Context, q demand) (*setting, error) {
+	c, f := s.config, s.config.fleet
+	if f == nil {
+		return c.now(), nil
+	}
+	if err := s.Start(ctx); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	if !f.looking && !time.Now().Before(f.due) {
+		f.looking = true
+		go s.look(context.WithoutCancel(ctx))
+	}
+	f.mu.Unlock()
+	n := c.now()
+	if q.n > 0 {
+		return n, checkPermits(n.algorithm, q.n)
+	}
+	return n, nil
+}
+
+// withoutSetting returns the outcome of q where inForce has returned err.
+func (s *Shared) withoutSetting(ctx context.Context, q demand, err error) (Result, error) {
+	if s.config.outages == nil || ctx.Err() != nil || !errors.Is(err, ratelimiter.ErrUnavailable) {
+		return Result{}, err
+	}
+	return s.decideLocally(ctx, q, err)
+}
+
+// Start makes the parameters of this process those of the fleet; see [WithFleetParameters]. Without it the first call does that. It
+// returns ratelimiter.ErrInvalidArgument if others use the name with another algorithm, ratelimiter.ErrMalformed if the key
+// holds what no limiter writes, and otherwise the errors of a call. After an error it can be called again. Once it was
+// successful, and without the option, it does nothing.
+func (s *Shared) Start(ctx context.Context) error {
+	f := s.config.fleet
+	if err := contextError(ctx); f == nil || err != nil || f.hasBegun() {
+		return err
+	}
+	begin := time.Now()
+	select {
+	case f.starting <- struct{}{}:
+	case <-ctx.Done():
+		return s.left(ctx.Err(), begin, nil)
+	}
+	defer func() { <-f.starting }()
+	if f.hasBegun() {
+		return nil
+	}
+	err := s.begin(ctx)
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.began, f.due = true, time.Now().Add(followEvery)
+	}
+	return err
+}
+
+func (f *fleet) hasBegun() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.began
+}
+
+// begin sets the parameters of this process, if others are in force.
+func (s *Shared) begin(ctx context.Context) error {
+	c := s.config
+	own := c.now()
+	is, err := s.record(ctx, "", "")
+	for err == nil {
+		next, was := own, (*setting)(nil)
+		if is != "" {
+			if was, err = own.read(c.name, is); err != nil {
+				return err
+			}
+			if sameParameters(was, own) {
+				c.current.Store(was)
+				return nil
+			}
+			next = fleetSetting(own.declared, was.generation)
+			if c.fleet.forget {
+				next.generation = newGeneration()
+			}
+		}
+		_, text := recordOf(next)
+		before := is
+		if is, err = s.record(ctx, text, before); err == nil && is == text {
+			c.current.Store(next)
+			if was != nil {
+				c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and are %+v from now on", c.name, was.declared, next.declared)})
+			}
+			return nil
+		}
+	}
+	return err
+}
+
+func sameParameters(a, b *setting) bool {
+	x, _ := recordOf(a)
+	y, _ := recordOf(b)
+	return string(x.Parameters) == string(y.Parameters)
+}
+
+func newGeneration() string {
+	var random [6]byte
+	_, _ = rand.Read(random[:])
+	return base64.RawURLEncoding.EncodeToString(random[:])
+}
+
+// look learns which parameters are in force, and follows. It writes the record again if Redis has lost it.
+func (s *Shared) look(ctx context.Context) {
+	c, f := s.config, s.config.fleet
+	was := c.now()
+	_, text := recordOf(was)
+	ctx, cancel := context.WithTimeout(ctx, followEvery/2)
+	defer cancel()
+	is, err := s.record(ctx, text, "")
+	if err == nil && is != text {
+		s.follow(was, is)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looking, f.due = false, time.Now().Add(followEvery)
+	if err != nil {
+		f.due = time.Now().Add(followAgain)
+	}
+}
+
+// follow goes by the record from now on, where it went by was.
+func (s *Shared) follow(was *setting, text string) {
+	c := s.config
+	next, err := was.read(c.name, text)
+	if err != nil {
+		if c.fleet.bad != text { // only the one that looks uses it
+			c.fleet.bad = text
+			c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: err})
+		}
+		return
+	}
+	c.current.Store(next)
+	c.known.forgetAll()
+	c.queues.allAgain()
+	c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and another process has set %+v", c.name, was.declared, next.declared)})
+}
+
+var parametersScript = func() *dispatch.Script {
+	s := dispatch.Load(scriptFiles, "fleet/parameters", 1, 3)
+	s.Alone = true
+	return s
+}()
+
+// record writes the record want in place of was, if it is given, and returns that which is there.
+func (s *Shared) record(ctx context.Context, want, was string) (string, error) {
+	c := s.config
+	cmd, err := parametersScript.Command([]string{recordKey(c.name)}, want, was, recordFor.Milliseconds())
+	if err != nil {
+		return "", err
+	}
+	tries := retry.Attempts{Begin: time.Now()}
+	var last error // of the last attempt
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", s.left(err, tries.Begin, last)
+		}
+		sent := time.Now()
+		reply, err := parametersScript.Once(ctx, c.rdb, cmd)
+		c.called(parametersScript.Name, 1, sent, err)
+		if err == nil {
+			text, ok := reply.(string)
+			if !ok {
+				return "", s.unexpected(reply)
+			}
+			return text, nil
+		}
+		if ctx.Err() != nil {
+			continue
+		}
+		failure := dispatch.Failure(err)
+		if failure.Outcome == retry.Executed {
+			return "", fmt.Errorf("limit: the parameters of %s: %w", s.label(), err)
+		}
+		if !tries.Failed(failure) || failure.Final {
+			if c.outages != nil {
+				s.markDown(s.health(), sent, failure)
+			}
+			return "", fmt.Errorf("%w: the parameters of %s: %w", ratelimiter.ErrUnavailable, s.label(), err)
+		}
+		last = err
+		tries.Pause(ctx.Done(), nil)
+	}
+}
