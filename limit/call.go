@@ -187,7 +187,7 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 			call.result = d.result()
 			if call.mark != nil {
 				*call.mark = d.mark
-				call.mark.of = n
+				call.mark.of = s.config.ofFleet(n)
 			}
 			rejected = rejected || !d.granted
 		}
@@ -253,7 +253,7 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 			call.result, call.again = d.result(), granted <= 0 || !r.spend
 			if call.mark != nil && !call.again {
 				*call.mark = current.(settler).markOf(now-elapsed(f.begun), r.n)
-				call.mark.of = f.setting()
+				call.mark.of = s.config.ofFleet(f.setting())
 			}
 			granted--
 		}

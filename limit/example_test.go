@@ -66,6 +66,22 @@ func ExampleWithOutagePolicy() {
 	fmt.Println(r.Granted, r.Degraded, err)
 }
 
+// New parameters count for all processes within ten seconds, and what was spent by the old ones counts.
+func ExampleWithFleetParameters() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
+	api, err := limit.NewShared(rdb, "api", limit.GCRA{
+		Rate:  limit.Rate{Permits: 2, Interval: time.Minute},
+		Burst: 2,
+	}, limit.WithFleetParameters(limit.KeepSpent))
+	if err != nil {
+		panic(err)
+	}
+	if err := api.Start(context.Background()); err != nil {
+		panic(err)
+	}
+}
+
 // A limiter of this process, whose callers wait.
 func ExampleWait() {
 	l, err := limit.NewLocal(limit.LeakyQueue{

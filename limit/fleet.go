@@ -171,6 +171,14 @@ func (f *fleet) first(a Algorithm) (*setting, error) {
 // now returns the setting by which requests are decided, as far as is known.
 func (c *config) now() *setting { return c.current.Load() }
 
+// ofFleet returns n if the parameters change.
+func (c *config) ofFleet(n *setting) *setting {
+	if c.fleet == nil {
+		return nil
+	}
+	return n
+}
+
 // redisKeys returns the Redis keys of the state by a setting.
 func (s *Shared) redisKeys(n *setting) []string {
 	if n.generation == "" {

@@ -48,7 +48,7 @@ func TestBatchedAgree(t *testing.T) {
 						if a.reserves() && q.spend {
 							q.atMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000}).Draw(rt, "atMost")
 						}
-						require.True(rt, f.add(&request{demand: q}, a.reserves()))
+						require.True(rt, f.add(&request{demand: q, setting: l.config.now()}, a.reserves()))
 					}
 					reply, sent, err := l.send(ctx, f)
 					require.NoError(rt, err)
@@ -232,7 +232,7 @@ func TestLostReplyOfABatch(t *testing.T) {
 					if a.reserves() {
 						q.atMost = 500_000 * n
 					}
-					f.add(&request{demand: q}, a.reserves())
+					f.add(&request{demand: q, setting: l.config.now()}, a.reserves())
 				}
 				return f
 			}

@@ -41,7 +41,7 @@ type Grant struct {
 // itself: the bucket's instant and what it lacked then, or the start of the window.
 type mark struct {
 	at, owed int64
-	of       *setting // by which a Shared granted it
+	of       *setting // by which it was granted, if that changes
 }
 
 // A settlement is a change of a grant.

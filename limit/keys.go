@@ -15,7 +15,7 @@ func (c *config) redisKeys(key string) []string {
 
 // redisKeys returns the Redis keys of the limiter of one key. Their hash tag is that key, or the name if it is
 // empty, so that they share a slot. The parameters are part of the Redis keys, since the state of one limiter
-// means nothing to a limiter with others. Of the second, which few algorithms have, is what was granted to
+// means nothing to a limiter with others, unless WithFleetParameters. Of the second, which few algorithms have, is what was granted to
 // which process; the others have that in the first.
 func redisKeys(name, key, signature string, count int) []string {
 	state := layout + ":{" + name + "}:" + signature

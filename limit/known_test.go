@@ -165,7 +165,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					continue
 				}
 				asked++
-				call := &request{demand: q, result: truth.take(q).result()}
+				call := &request{demand: q, setting: l.config.now(), result: truth.take(q).result()}
 				f := &flight{runs: []run{{n: q.n, atMost: q.atMost, spend: q.spend, calls: []*request{call}}}, requests: 1}
 				seen := state(nil)
 				if log, ok := truth.(*slidingLog); ok {
@@ -186,7 +186,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 func TestCachedRejectionsAreBounded(t *testing.T) {
 	redistest.NoServer(t)
 	l := redistest.Must(NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1}))(t)
-	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}}}}}, requests: 1}
+	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}, setting: l.config.now()}}}}, requests: 1}
 	state := l.config.now().algorithm.idle()
 	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true})
 	forge := func(key string) *Shared {

@@ -84,7 +84,7 @@ func TestSharedMillion(t *testing.T) {
 				redistest.Must(pipe.Exec(ctx))(t)
 				for j, cmd := range cmds {
 					reply := redistest.Must(l.read(cmd.Val()))(t)
-					r := &request{demand: demand{n: 1, spend: true}}
+					r := &request{demand: demand{n: 1, spend: true}, setting: l.config.now()}
 					require.NoError(t, l.decide(&flight{runs: []run{{n: 1, spend: true, calls: []*request{r}}}, requests: 1}, reply, time.Now()))
 					got := r.result
 					if got != want[j].result() { // a million calls of require take longer than Redis
