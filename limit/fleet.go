@@ -327,8 +327,6 @@ func (s *Shared) follow(was *setting, text string) {
 		return
 	}
 	c.current.Store(next)
-	c.known.forgetAll()
-	c.queues.allAgain()
 	c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and another process has set %+v", c.name, was.declared, next.declared)})
 }
 

@@ -105,7 +105,7 @@ func (c *config) passed(now int64, sent time.Time) (time.Duration, bool) {
 // may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
 // nothing is learned from it.
 func (k *known) learn(s *Shared, f *flight, rejected bool, r rejection) {
-	if !f.spends() || s.config.withoutKnown || f.setting() != s.config.now() {
+	if !f.spends() || s.config.withoutKnown {
 		return
 	}
 	key := s.keys[0]
@@ -161,14 +161,6 @@ func (k *known) forget(key string) {
 	if v, ok := k.slots.Load(key); ok {
 		k.drop(v.(*slot))
 	}
-}
-
-// forgetAll forgets the rejections of all keys.
-func (k *known) forgetAll() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.slots.Clear()
-	k.ring, k.hand = nil, 0
 }
 
 func (k *known) drop(x *slot) {

@@ -89,7 +89,11 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 			for name := range allCalls(&Shared{}) {
 				synctest.Test(t, func(t *testing.T) {
 					rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial})
-					l := redistest.Must(NewShared(rdb, "x", GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1}))(t)
+					var opts []Option
+					if name == "Start" { // which does nothing otherwise
+						opts = []Option{WithFleetParameters(KeepSpent)}
+					}
+					l := redistest.Must(NewShared(rdb, "x", GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1}, opts...))(t)
 					ctx, cancel := context.WithTimeout(t.Context(), d)
 					defer cancel()
 					err := allCalls(l.For("tok-12345678"))[name](ctx)

@@ -81,16 +81,6 @@ func (qs *queues) again(key string) {
 	}
 }
 
-// allAgain is again for each key.
-func (qs *queues) allAgain() {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	for _, q := range qs.queues {
-		q.due = time.Now()
-		q.tellLocked()
-	}
-}
-
 // look has the limiter asked for the head before it is due, if anybody waits.
 func (qs *queues) look(key string) {
 	qs.mu.Lock()
