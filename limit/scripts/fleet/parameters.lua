@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- fleet/parameters: says which parameters are in force, and sets them.
 --
 -- KEYS[1]   string: the algorithm and its parameters as JSON, for all keys of a limiter
