@@ -3,7 +3,6 @@
 package limit
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -11,16 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
-
-// hashTag is what a cluster hashes of a key.
-func hashTag(key string) string {
-	_, rest, ok := strings.Cut(key, "{")
-	tag, _, closed := strings.Cut(rest, "}")
-	if !ok || !closed || tag == "" {
-		return key
-	}
-	return tag
-}
 
 func TestKeys(t *testing.T) {
 	names, keys := []string{"api", "a:b", "a", "%", "x:gcra"}, []string{"", "u", "b:u", "}", "}}", "{", "{}", "{a}b", "%7D", "%", "用户", " "}
@@ -30,8 +19,8 @@ func TestKeys(t *testing.T) {
 			for _, a := range every() {
 				keys := redisKeys(name, key, signature(a), a.script().Keys)
 				require.Len(t, keys, a.script().Keys)
-				require.Equal(t, hashTag(keys[0]), hashTag(keys[len(keys)-1]))
-				require.NotEqual(t, keys[0], hashTag(keys[0]), "%q %q has no tag", name, key)
+				require.Equal(t, redistest.HashTag(keys[0]), redistest.HashTag(keys[len(keys)-1]))
+				require.NotEqual(t, keys[0], redistest.HashTag(keys[0]), "%q %q has no tag", name, key)
 				for _, k := range keys {
 					who := name + "\x00" + key + "\x00" + signature(a) + "\x00" + k[len(k)-3:]
 					require.Empty(t, seen[k], "%q is of two limiters", k)
@@ -45,7 +34,7 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, []string{"limit2:{api}:sliding_log:1:1000000", "limit2:{api}:sliding_log:1:1000000:grants"},
 		redisKeys("api", "", signature(SlidingLog{per(1, time.Second)}), 2))
 	require.Equal(t, "limit2:api:{user 42}:gcra:1:100000:2000000", redisKeys("api", "user 42", signature(a), 1)[0])
-	require.Equal(t, hashTag(redisKeys("api", "u", "x", 1)[0]), hashTag(redisKeys("other", "u", "y", 1)[0]),
+	require.Equal(t, redistest.HashTag(redisKeys("api", "u", "x", 1)[0]), redistest.HashTag(redisKeys("other", "u", "y", 1)[0]),
 		"all limiters of a key share its slot")
 }
 
@@ -75,6 +64,25 @@ func TestWhoSharesWhat(t *testing.T) {
 		allow(changed, true)
 		allow(changed, false)
 	})
+}
+
+// TestServersThatKnowLittle runs every algorithm on a server that rejects HELLO and CLIENT, by the rules of Alibaba Cloud's
+// proxy for calls of scripts.
+func TestServersThatKnowLittle(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb := redistest.Start(t, "--rename-command", "HELLO", "", "--rename-command", "CLIENT", "").Client(t)
+	calls := redistest.HoldToProxyRules(t, rdb)
+	for kind, a := range every() {
+		l := redistest.Must(NewShared(rdb, redistest.Key(t), a))(t).For("a{b}")
+		for _, n := range []int64{1, 2} { // granted and rejected, known and unknown
+			_, err := l.Allow(t.Context(), n)
+			require.NoError(t, err, kind)
+			_, err = l.Peek(t.Context(), 1)
+			require.NoError(t, err, kind)
+		}
+		require.NoError(t, l.Reset(t.Context()), kind)
+	}
+	require.GreaterOrEqual(t, calls.Load(), int64(2*len(every())))
 }
 
 // In a cluster the keys of a limiter are in the slot in which its script runs.

@@ -4,22 +4,16 @@ package limit
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-var literalKey = regexp.MustCompile(`^'[A-Z]+', KEYS\[\d\][,)]`)
-
 // wellMannered returns an error if a script cannot run in a cluster, behind a proxy that wants literal keys, or on
-// Redis 5: above all if it uses a key that is not in KEYS. A second key that a script derives may be in a slot of
-// another node.
+// Redis 5: above all if it uses a key that is not in KEYS.
 func wellMannered(src string) error {
-	for i, line := range strings.Split(src, "\n") {
-		for _, call := range strings.Split(line, "redis.call(")[1:] {
-			if !strings.HasPrefix(call, "'TIME'") && !literalKey.MatchString(call) {
-				return fmt.Errorf("line %d: the key is not literally KEYS[n]: %s", i+1, call)
-			}
-		}
+	if err := redistest.LiteralKeys(src); err != nil {
+		return err
 	}
 	for _, no := range []string{"struct.", "cjson", "cmsgpack", "unpack(", "pcall", "tostring("} {
 		if strings.Contains(src, no) {

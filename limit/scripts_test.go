@@ -37,6 +37,7 @@ func TestManners(t *testing.T) {
 local tokens = redis.call('GET', KEYS[1])
 local last = redis.call('GET', KEYS[1] .. '_time')
 return {tokens, last}`,
+		"derived second key":   "redis.call('UNLINK', KEYS[1], KEYS[1] .. '_time')",
 		"key in a local":       "local key = KEYS[1]\nreturn redis.call('INCR', key)",
 		"key in an argument":   "return redis.call('INCR', ARGV[1])",
 		"key by a variable":    "for i = 1, #KEYS do redis.call('DEL', KEYS[i]) end",

@@ -3,20 +3,26 @@
 package redistest
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 var (
 	scriptIndex = regexp.MustCompile(`(KEYS|ARGV)\[(\d+)\]`)
 	scriptUse   = regexp.MustCompile(`(?m)^ *--#use (\w+)$`)
+	oneKey      = regexp.MustCompile(`^'[A-Z]+', KEYS\[\d+\][,)]`)
+	onlyKeys    = regexp.MustCompile(`^'[A-Z]+'(, KEYS\[\d+\])+\)`)
 	scriptEntry = regexp.MustCompile(`^-- (KEYS|ARGV)\[(\d+)\]   ?\S`)
 )
 
@@ -79,4 +85,82 @@ func SharedFragments(t testing.TB) {
 		require.GreaterOrEqual(t, used[name], 2, "uses of %s", name)
 	}
 	require.Len(t, fragments, len(used))
+}
+
+// LiteralKeys returns an error unless each key of each command in a script is literally KEYS[n], as Alibaba Cloud's proxy
+// wants it. A key that a script derives may also be in a slot of another node.
+func LiteralKeys(src string) error {
+	for i, line := range strings.Split(strings.ReplaceAll(src, "redis.pcall(", "redis.call("), "\n") {
+		for _, call := range strings.Split(line, "redis.call(")[1:] {
+			name, _, _ := strings.Cut(strings.TrimPrefix(call, "'"), "'")
+			rule := oneKey
+			switch name {
+			case "TIME":
+				continue
+			case "UNLINK", "DEL", "EXISTS", "TOUCH", "MGET":
+				rule = onlyKeys
+			}
+			if !rule.MatchString(call) {
+				return fmt.Errorf("line %d: a key is not literally KEYS[n]: %s", i+1, call)
+			}
+		}
+	}
+	return nil
+}
+
+// HoldToProxyRules holds the calls of scripts that rdb sends to the rules of Alibaba Cloud's proxy that the text of a script
+// does not show: each has a key, and all keys are in one slot. It returns how many calls there were.
+func HoldToProxyRules(t testing.TB, rdb redis.UniversalClient) *atomic.Int64 {
+	h := &proxyRules{t: t}
+	rdb.AddHook(h)
+	return &h.calls
+}
+
+type proxyRules struct {
+	redis.Hook
+	t     testing.TB
+	calls atomic.Int64
+}
+
+func (h *proxyRules) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { h.check(cmd); return next(ctx, cmd) }
+}
+
+func (h *proxyRules) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			h.check(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func (h *proxyRules) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *proxyRules) check(cmd redis.Cmder) {
+	if !strings.HasPrefix(cmd.Name(), "eval") {
+		return
+	}
+	h.calls.Add(1)
+	args := cmd.Args()
+	keys, err := strconv.Atoi(fmt.Sprint(args[2]))
+	if err != nil || keys < 1 {
+		h.t.Errorf("a script without a key: %v", args[:3])
+		return
+	}
+	for _, key := range args[4 : 3+keys] {
+		if HashTag(fmt.Sprint(key)) != HashTag(fmt.Sprint(args[3])) {
+			h.t.Errorf("keys in several slots: %v", args[3:3+keys])
+		}
+	}
+}
+
+// HashTag returns the part of a key by which a cluster chooses its slot.
+func HashTag(key string) string {
+	_, rest, ok := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !ok || !closed || tag == "" {
+		return key
+	}
+	return tag
 }
