@@ -34,6 +34,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // copied copies files of an example into a module outside of this repository, and builds it. It returns the program, if it is one.
+// Package fleet stays a package, with the path that it has there.
 func copied(t *testing.T, globs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +53,14 @@ func copied(t *testing.T, globs ...string) string {
 				continue
 			}
 			text := redistest.Must(os.ReadFile(file))(t)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600))
+			require.NotContains(t, string(text), "ratelimiter/internal/", file)
+			text = bytes.ReplaceAll(text, []byte("github.com/goredisson/ratelimiter/examples/dingtalk/"), []byte("example.com/outside/"))
+			to := dir
+			if filepath.Base(filepath.Dir(file)) == "fleet" {
+				to = filepath.Join(dir, "fleet")
+			}
+			require.NoError(t, os.MkdirAll(to, 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(to, filepath.Base(file)), text, 0o600))
 			n++
 		}
 	}
@@ -74,7 +82,7 @@ func TestExamplesCompileOutside(t *testing.T) {
 		require.Equal(t, string(ours), string(redistest.Must(os.ReadFile(name+"/redis.go"))(t)), name)
 	}
 	for name, globs := range map[string][]string{
-		"server": {"server/*.go"}, "worker": {"worker/*.go"}, "fleet": {"dingtalk/fleet/*.go"},
+		"server": {"server/*.go"}, "worker": {"worker/*.go"}, "dingtalk": {"dingtalk/*.go", "dingtalk/fleet/*.go"},
 	} {
 		t.Run(name, func(t *testing.T) { copied(t, globs...) })
 	}

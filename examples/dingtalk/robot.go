@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,7 +51,11 @@ func (r *Robot) SendText(ctx context.Context, content string) error {
 	req.Header.Set("Content-Type", "application/json;charset=utf-8")
 	resp, err := r.HTTP.Do(req)
 	if err != nil {
-		return err
+		var call *url.Error
+		if errors.As(err, &call) {
+			err = call.Err // without the URL, which has the token
+		}
+		return fmt.Errorf("dingtalk: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var answer RobotError

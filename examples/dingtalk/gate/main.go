@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gate is a gateway that limits and bans as DingTalk's does, for the example beside it:
+//
+//	go run ./examples/dingtalk/gate
+//
+// It serves until Ctrl-C, and then counts the calls and the penalties. It is no part of what is to be copied.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/dinggate"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8090", "where it listens")
+	minute := flag.Duration("minute", 5*time.Second, "how long the minute of a robot is")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, *addr, *minute, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "gate:", err)
+		os.Exit(1)
+	}
+}
+
+// serve serves until ctx ends.
+func serve(ctx context.Context, addr string, minute time.Duration, out io.Writer) error {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	limits := dinggate.Standard()
+	limits.Robot.Window = minute
+	gate := dinggate.New(dinggate.WithLimits(limits))
+	srv := &http.Server{Handler: gate, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	fmt.Fprintf(out, "go run ./examples/dingtalk -url http://%s -minute %v\n", ln.Addr(), minute)
+	if err := srv.Serve(ln); ctx.Err() == nil {
+		return err
+	}
+	c := gate.Ledger().Total
+	fmt.Fprintf(out, "calls %d, penalties %d, calls during penalties %d\n", c.Calls, c.Penalties, c.During)
+	return nil
+}
