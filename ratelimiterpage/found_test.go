@@ -5,12 +5,17 @@ package ratelimiterpage
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"html"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +24,10 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -249,4 +256,101 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// sentence finds English beside what is quoted and the commands: three words in a row.
+var (
+	sentence   = regexp.MustCompile(`[A-Za-z']+ [a-z']+ [a-z']+`)
+	noSentence = regexp.MustCompile(`"[^"]*"|(rrl|redis-cli) [^；，、\p{Han}]*`)
+)
+
+// TestChineseOfTheDoctor looks in the source of the doctor for all that it says: each text has a Chinese one, with the same
+// values, that is no English. What acl and drift find is of rrl doctor alone.
+func TestChineseOfTheDoctor(t *testing.T) {
+	texts := map[string]bool{"wait": true, doctor.NoCommand: true}
+	note := func(x ast.Expr) {
+		if lit, ok := x.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			text := redistest.Must(strconv.Unquote(lit.Value))(t)
+			if strings.Contains(text, " ") && regexp.MustCompile("[a-z]{2}").MatchString(text) && !strings.HasPrefix(text, "redis-cli --cluster check") {
+				texts[text] = true
+			}
+		}
+	}
+	for _, name := range redistest.Must(filepath.Glob("../internal/doctor/*.go"))(t) {
+		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "access.go") {
+			continue
+		}
+		ast.Inspect(redistest.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t), func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "of" {
+					note(n.Args[4])
+				} else if f, ok := n.Fun.(*ast.Ident); ok && strings.Contains("say word add", f.Name) {
+					for _, x := range n.Args {
+						note(x)
+					}
+				} else if ok && f.Name == "counted" {
+					texts["%d "+strings.Trim(n.Args[1].(*ast.BasicLit).Value, `"`)] = true
+				}
+			case *ast.AssignStmt:
+				for i, to := range n.Lhs {
+					if f, ok := to.(*ast.SelectorExpr); ok && strings.Contains("Means Java Go", f.Sel.Name) {
+						note(n.Rhs[i])
+					}
+				}
+			}
+			return true
+		})
+	}
+	require.Greater(t, len(texts), 100)
+	verb := regexp.MustCompile(`%(?:\[\d+\])?[sdqv]`)
+	for text := range texts {
+		zh, ok := said[text]
+		require.True(t, ok, "there is no Chinese for %q", text)
+		require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
+		require.NotRegexp(t, sentence, noSentence.ReplaceAllString(zh, ""))
+	}
+	for text := range said {
+		require.True(t, texts[text] || text == ", " || text == "; ", "the doctor does not say %q", text)
+	}
+}
+
+// TestFindingsInChinese has limiters with findings of many checks, whose values are in Chinese, too.
+func TestFindingsInChinese(t *testing.T) {
+	rdb, ctx := redistest.Client(t), t.Context()
+	s, base := newSite(t, rdb), redistest.Key(t)
+	do := func(args ...any) { require.NoError(t, rdb.Do(ctx, args...).Err()) }
+	for check, c := range map[string]struct {
+		broken func(name, value, permits string)
+		want   string
+	}{
+		"surplus":    {func(_, value, _ string) { do("set", value, 500) }, "剩余 500 个，集合中 2 个，比速率 10 多 492 个许可"},
+		"stuck":      {func(_, value, permits string) { do("set", value, 0); do("del", permits) }, "10 个许可中剩余 0 个，没有在用的"},
+		"value":      {func(_, value, _ string) { do("del", value) }, "没有剩余许可的值，而 10 个许可中有 2 个在用"},
+		"malformed":  {func(name, _, _ string) { do("hset", name, "rate", "x") }, `rate 的值是 "x"`},
+		"remains":    {func(name, _, _ string) { do("del", name) }, "留下的键有 1 个成员，永不过期"},
+		"wrong-type": {func(_, _, permits string) { do("del", permits); do("lpush", permits, 1) }, "的类型是 list，应为 zset"},
+		"layouts":    {func(_, _, permits string) { do("zadd", permits, 1, "x") }, "（未知版本），1 个"},
+		"other-type": {func(name, _, _ string) { do("hset", name, "type", 1) }, "却留有 OVERALL 的键，其中有 1 个成员"},
+		"writers":    {func(string, string, string) {}, "1 个成员由 Go 写入；哈希由 Redisson 3.38.0 及以后或 Go 写入"},
+	} {
+		name := base + check
+		limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Hour}, 2)
+		c.broken(name, "{"+name+"}:value", "{"+name+"}:permits")
+		r := redistest.Must(s.doctorOf().Limiter(ctx, name))(t)
+		var found []string
+		for _, f := range r.Findings {
+			x := s.finding(&view{Lang: "zh"}, f)
+			if f.Check == check {
+				found = append(found, x.Found)
+			}
+			for _, text := range []string{x.Found, x.Fix, x.Means, x.Java, x.Go} {
+				require.NotRegexp(t, sentence, noSentence.ReplaceAllString(text, ""), text)
+				require.NotContains(t, text, "%!")
+			}
+			require.Equal(t, survey.Visible(f.Found), s.finding(&view{Lang: "en"}, f).Found)
+		}
+		require.Len(t, found, 1, check)
+		require.Contains(t, found[0], c.want)
+	}
 }

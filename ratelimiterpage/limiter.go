@@ -198,12 +198,16 @@ func (o *liveView) members(st *survey.State) {
 
 // finding returns a finding in the language of the page.
 func (h *Handler) finding(v *view, f doctor.Finding) findingView {
-	o := findingView{Check: f.Check, Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(f.Found),
-		Means: f.Means, Java: f.Java, Go: f.Go, Fix: survey.Visible(f.Fix), Runs: isCommand(f.Fix), Who: survey.Visible(f.Limiter)}
+	e := explained[f.Check]
+	o := findingView{Check: f.Check, Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.said(f.Found, f.FoundText)),
+		Means: v.explained(f.Means, e.means), Java: v.explained(f.Java, e.java), Go: v.explained(f.Go, e.golang),
+		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Runs: isCommand(f.Fix), Who: survey.Visible(f.Limiter)}
+	node := ""
 	if f.Limiter == "" {
-		o.Fix = h.command(o.Fix, f.Node)
-	} else {
-		o.Fix = h.command(o.Fix, "")
+		node = f.Node
+	}
+	if o.Runs {
+		o.Fix = h.command(o.Fix, node)
 	}
 	if f.Limiter != "" {
 		o.Link = v.limiterLink(f.Limiter, f.Client)
@@ -212,9 +216,6 @@ func (h *Handler) finding(v *view, f doctor.Finding) findingView {
 	}
 	if f.Client != "" {
 		o.Who += " · " + survey.Visible(f.Client)
-	}
-	if e, ok := explained[f.Check]; ok && v.Lang == "zh" && f.Check != "server" {
-		o.Means, o.Java, o.Go = e.means, e.java, e.golang
 	}
 	return o
 }

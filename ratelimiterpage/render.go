@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/survey"
 )
 
@@ -142,12 +143,32 @@ func translate(lang, text string, args ...any) string {
 	if lang == "zh" {
 		if zh, ok := chinese[text]; ok {
 			text = zh
+		} else if zh, ok := said[text]; ok {
+			text = zh
 		}
 	}
 	if len(args) == 0 {
 		return text
 	}
 	return fmt.Sprintf(text, args...)
+}
+
+// said returns a text of a finding in the language of the page.
+func (v *view) said(english string, text doctor.Text) string {
+	if v.Lang == "zh" {
+		return text.In(v.t)
+	}
+	return english
+}
+
+// explained returns what a finding means in the language of the page: its own text, or else that of its check.
+func (v *view) explained(english, ofCheck string) string {
+	if own, ok := said[english]; v.Lang == "zh" && ok {
+		return own
+	} else if v.Lang == "zh" {
+		return ofCheck
+	}
+	return english
 }
 
 // clock returns an instant of today.

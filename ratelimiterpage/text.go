@@ -193,7 +193,7 @@ var chinese = map[string]string{
 	"reserved ahead":                                   "提前占用",
 }
 
-// explained has what the findings of each check mean, in Chinese. What was found is in English, as rrl doctor prints it.
+// explained has what the findings of each check mean, in Chinese.
 var explained = map[string]struct{ means, java, golang string }{
 	"stuck": {
 		"剩余的许可少于速率，却没有任何在用的许可可以归还",

@@ -70,9 +70,8 @@ func (d *Doctor) Access(ctx context.Context, user, name string) (*Report, error)
 		if len(found) == 0 {
 			continue
 		}
-		f := finding("acl", Critical, fmt.Sprintf("the user %q %s", user, strings.Join(found, ", and ")))
+		f := finding("acl", Critical, say("the user %q %s", user, strings.Join(found, ", and ")), word(Shell(fix...)))
 		f.Limiter, f.Node = name, node.Addr
-		f.Fix = Shell(fix...)
 		r.Findings = append(r.Findings, f)
 	}
 	return r, nil

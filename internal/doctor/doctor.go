@@ -53,6 +53,8 @@ type Finding struct {
 	Java     string   `json:"java"`          // what it does to callers of Redisson
 	Go       string   `json:"go"`            // what it does to callers of this package
 	Fix      string   `json:"fix,omitempty"` // a command, or what to do
+
+	FoundText, FixText Text `json:"-"` // Found and Fix, for other languages
 }
 
 // A Skip is something that could not be looked at.
@@ -292,7 +294,7 @@ func (d *Doctor) drift(p *patient) []Finding {
 	if found == "" {
 		return nil
 	}
-	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}
+	return []Finding{p.of(p.main, "drift", Warning, word(fix), "%s", found)}
 }
 
 // read reads a state, and all of it where that is possible. A state that does not add up is read once more, because a

@@ -149,9 +149,9 @@ var explanations = map[string]explanation{
 }
 
 // finding returns a finding of a check.
-func finding(check string, s Severity, found string) Finding {
+func finding(check string, s Severity, found, fix Text) Finding {
 	e := explanations[check]
-	return Finding{Check: check, Severity: s, Found: found, Means: e.means, Java: e.java, Go: e.golang}
+	return Finding{Check: check, Severity: s, Found: found.String(), Means: e.means, Java: e.java, Go: e.golang, Fix: fix.String(), FoundText: found, FixText: fix}
 }
 
 // Checks returns the ids of all checks.

@@ -39,7 +39,7 @@ func (p *patient) hotKey() []Finding {
 	if p.uses < manyUses {
 		return nil
 	}
-	f := p.of(p.main, "hot-key", Info, "", "the LFU counter of the hash, which every call reads, is %d of 255", p.uses)
+	f := p.of(p.main, "hot-key", Info, Text{}, "the LFU counter of the hash, which every call reads, is %d of 255", p.uses)
 	f.Means = "the limiter is among the most used keys of its server, whose one thread serves all of its calls"
 	f.Java, f.Go = "each call is a script of its own", "the calls of a process share scripts"
 	return []Finding{f}
@@ -48,9 +48,9 @@ func (p *patient) hotKey() []Finding {
 // hot looks in the slow log of a server for calls of limiters, and at how often scripts are called. What the log does
 // not say for sure, whose script a call was, it takes from the keys.
 func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) {
-	add := func(s Severity, found, means, fix string) {
-		x := finding("hot-key", s, found)
-		x.Node, x.Means, x.Fix = node.Addr, means, fix
+	add := func(s Severity, found Text, means, fix string) {
+		x := finding("hot-key", s, found, word(fix))
+		x.Node, x.Means = node.Addr, means
 		x.Java, x.Go = "all callers of the server wait as long", "all callers of the server wait as long"
 		r.Findings = append(r.Findings, x)
 	}
@@ -70,17 +70,17 @@ func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) 
 			elsewhere.worst = max(elsewhere.worst, c.worst)
 			continue
 		}
-		x := finding("hot-key", Warning, fmt.Sprintf("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond)))
+		x := finding("hot-key", Warning, say("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond)),
+			say("%s says whether its set is huge", Command("doctor", []string{c.limiter})))
 		x.Limiter, x.Node = c.limiter, node.Addr
-		x.Fix = Command("doctor", []string{c.limiter}) + " says whether its set is huge"
 		r.Findings = append(r.Findings, x)
 	}
 	if elsewhere.count > 0 {
-		add(Info, fmt.Sprintf("%d calls in the slow log of the last hour that limiters do not explain, the slowest of %v", elsewhere.count, elsewhere.worst.Round(time.Millisecond)),
+		add(Info, say("%d calls in the slow log of the last hour that limiters do not explain, the slowest of %v", elsewhere.count, elsewhere.worst.Round(time.Millisecond)),
 			"they were slow once, or their limiters hold too few permits to take long: the server was busy with something else, or its host was", "redis-cli --latency, redis-cli info stats, and the load of the host")
 	}
 	if up, calls := f.number("uptime_in_seconds"), f.scripts(); up > 60 && calls/up > 10_000 {
-		add(Info, fmt.Sprintf("%d script calls a second since the start", calls/up), "the server spends much of its one thread on scripts", "")
+		add(Info, say("%d script calls a second since the start", calls/up), "the server spends much of its one thread on scripts", "")
 	}
 }
 

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -56,10 +55,10 @@ func (f groups) findings() (list []Finding) {
 		if of.idle < manyIdle {
 			continue
 		}
-		x := finding("idle", Warning, fmt.Sprintf("%d of %d limiters that were looked at whose names begin with %q have no TTL, and nobody has had a permit of theirs for a day or more",
-			of.idle, of.all, begin))
+		x := finding("idle", Warning, say("%d of %d limiters that were looked at whose names begin with %q have no TTL, and nobody has had a permit of theirs for a day or more",
+			of.idle, of.all, begin),
+			say("make them with a keep-alive; %s gives one to this limiter", Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write")))
 		x.Limiter, x.Node = of.one.Name, of.one.Node
-		x.Fix = "make them with a keep-alive; " + Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write") + " gives one to this limiter"
 		list = append(list, x)
 	}
 	return list

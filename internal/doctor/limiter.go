@@ -32,9 +32,9 @@ const (
 )
 
 // of returns a finding about one of the patient's states.
-func (p *patient) of(st *survey.State, check string, s Severity, fix, format string, args ...any) Finding {
-	f := finding(check, s, fmt.Sprintf(format, args...))
-	f.Limiter, f.Client, f.Node, f.Fix = p.name, st.ClientID, st.Node, fix
+func (p *patient) of(st *survey.State, check string, s Severity, fix Text, format string, args ...any) Finding {
+	f := finding(check, s, say(format, args...), fix)
+	f.Limiter, f.Client, f.Node = p.name, st.ClientID, st.Node
 	return f
 }
 
@@ -61,20 +61,20 @@ func (p *patient) wrongType() (list []Finding) {
 				continue
 			}
 			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
-			var fix string
+			move, then := Shell("redis-cli", "renamenx", key, away), p.healing(st)
 			switch i {
 			case 0:
-				fix = "give one of the two another name, such as: " + Shell("redis-cli", "renamenx", key, away) + "; then " + p.setRate(nil)
+				then = p.setRate(nil)
 			case 1:
-				fix = "give one of the two another name, such as: " +
-					Shell("redis-cli", "eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away) + "; then " + p.healing(st)
-			case 2:
-				wait := "an interval"
+				move = Shell("redis-cli", "eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away)
+			}
+			fix := say("give one of the two another name, such as: %s; then %s", move, then)
+			if i == 2 {
+				wait := word("an interval")
 				if p.main.Problem == nil {
-					wait = p.main.Rate.Interval.String()
+					wait = word(p.main.Rate.Interval.String())
 				}
-				fix = "wait for " + wait + ", in which every call fails, so that nothing is in use; then give one of the two another name, such as: " +
-					Shell("redis-cli", "renamenx", key, away) + "; then " + p.healing(st)
+				fix = say("wait for %s, in which every call fails, so that nothing is in use; then %s", wait, fix)
 			}
 			list = append(list, p.of(st, "wrong-type", Critical, fix, "%q is a %s, not a %s", key, typ, want))
 		}
@@ -122,15 +122,16 @@ func (p *patient) malformed() []Finding {
 	fields := p.main.Fields
 	if !errors.Is(p.main.Problem, permit.ErrNotInitialized) {
 		text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
-		fix := p.setRate(fields)
+		fix := word(p.setRate(fields))
 		switch {
 		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
 			typ, _ := p.typeFlag()
-			fix = Shell("redis-cli", "hset", p.name, "type", typ)
+			fix = word(Shell("redis-cli", "hset", p.name, "type", typ))
 		case strings.HasPrefix(text, "keepAliveTime"):
-			fix = Shell("redis-cli", "hset", p.name, "keepAliveTime", "0")
+			fix = word(Shell("redis-cli", "hset", p.name, "keepAliveTime", "0"))
 		}
-		return []Finding{p.of(p.main, "malformed", Critical, fix, "%s", text)}
+		field, value, _ := strings.Cut(text, " is ")
+		return []Finding{p.of(p.main, "malformed", Critical, fix, "%s is %s", field, value)}
 	}
 	var missing []string
 	there := 0
@@ -144,7 +145,7 @@ func (p *patient) malformed() []Finding {
 	if _, ok := fields["keepAliveTime"]; there == 0 && !ok && p.main.Types[2] != "zset" && len(p.clients) == 0 {
 		return nil // it is the hash of somebody else
 	}
-	f := p.of(p.main, "malformed", Critical, p.setRate(fields), "the hash has no %s", strings.Join(missing, ", "))
+	f := p.of(p.main, "malformed", Critical, word(p.setRate(fields)), "the hash has no %s", strings.Join(missing, ", "))
 	f.Java, f.Go = `calls fail with "RateLimiter is not initialized"`, "calls return ErrNotInitialized"
 	return []Finding{f}
 }
@@ -160,23 +161,23 @@ func (p *patient) balance() (list []Finding) {
 		sum, expired, whole := st.Sum()
 		switch {
 		case st.HasValue && !ok:
-			list = append(list, p.of(st, "value", Critical, p.healing(st), "the value is %q", shorten(st.Value)))
+			list = append(list, p.of(st, "value", Critical, word(p.healing(st)), "the value is %q", shorten(st.Value)))
 		case !whole:
 		case !st.HasValue && st.Types[1] == "none" && sum > expired:
-			list = append(list, p.of(st, "value", Critical, p.healing(st), "there is no value, and %d of %d permits are in use", sum-expired, rate))
+			list = append(list, p.of(st, "value", Critical, word(p.healing(st)), "there is no value, and %d of %d permits are in use", sum-expired, rate))
 		case !st.HasValue:
 		case value+expired < rate && sum == expired:
 			s := Warning
 			if value+expired < 1 {
 				s = Critical
 			}
-			list = append(list, p.of(st, "stuck", s, p.healing(st), "%d of %d permits are left and none is in use", value+expired, rate))
+			list = append(list, p.of(st, "stuck", s, word(p.healing(st)), "%d of %d permits are left and none is in use", value+expired, rate))
 		case value+sum < rate:
-			list = append(list, p.of(st, "lost", Warning, p.healing(st), "%d left and %d in the set are %s less than the rate of %d",
-				value, sum, survey.Counted(rate-value-sum, "permit"), rate))
+			list = append(list, p.of(st, "lost", Warning, word(p.healing(st)), "%d left and %d in the set are %s less than the rate of %d",
+				value, sum, counted(rate-value-sum, "permit"), rate))
 		case value+sum > rate:
-			list = append(list, p.of(st, "surplus", Warning, p.healing(st), "%d left and %d in the set are %s more than the rate of %d",
-				value, sum, survey.Counted(value+sum-rate, "permit"), rate))
+			list = append(list, p.of(st, "surplus", Warning, word(p.healing(st)), "%d left and %d in the set are %s more than the rate of %d",
+				value, sum, counted(value+sum-rate, "permit"), rate))
 		}
 	}
 	return list
@@ -215,7 +216,7 @@ func (p *patient) layouts() (list []Finding) {
 	for _, st := range p.states() {
 		layouts, count := layoutCount(st)
 		readers := "abc"
-		var parts []string
+		var parts []Text
 		for _, y := range layouts {
 			readers = strings.Map(func(r rune) rune {
 				if strings.ContainsRune(family(y), r) {
@@ -223,16 +224,16 @@ func (p *patient) layouts() (list []Finding) {
 				}
 				return -1
 			}, readers)
-			parts = append(parts, fmt.Sprintf("%d of %s (%s)", count[y], y, y.Writers()))
+			parts = append(parts, say("%d of %s (%s)", count[y], word(y.String()), word(y.Writers())))
 		}
 		if readers != "" {
 			continue
 		}
-		fix := "bring all Java services to one group of versions, and Go to its format; then " + p.healing(st)
+		fix := say("bring all Java services to one group of versions, and Go to its format; then %s", p.healing(st))
 		if slices.Contains(layouts, wire.LayoutUnknown) {
-			fix = fmt.Sprintf("find out who writes to %q; ", st.Keys[2]) + p.rrl("inspect", "--members") + " shows the bytes"
+			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], p.rrl("inspect", "--members"))
 		}
-		list = append(list, p.of(st, "layouts", Critical, fix, "%s", strings.Join(parts, ", ")))
+		list = append(list, p.of(st, "layouts", Critical, fix, "%s", listed(", ", parts)))
 	}
 	return list
 }
@@ -241,7 +242,7 @@ func (p *patient) twins() []Finding {
 	if p.twin == "" || errors.Is(p.main.Problem, permit.ErrNotInitialized) {
 		return nil
 	}
-	return []Finding{p.of(p.main, "shared-keys", Critical, "give one of the two another name",
+	return []Finding{p.of(p.main, "shared-keys", Critical, word("give one of the two another name"),
 		"the limiter %q has the same keys %q and %q", p.twin, p.main.Keys[1], p.main.Keys[2])}
 }
 
@@ -261,8 +262,8 @@ func (p *patient) clock() (list []Finding) {
 			}
 		}
 		if n > 0 {
-			list = append(list, p.of(st, "clock", Warning, "set the clocks by NTP; the grants are by "+worst.Layout().Writers(),
-				"the dates of %s are up to %v ahead of the clock of Redis", survey.Counted(n, "member"), ahead.Round(time.Millisecond)))
+			list = append(list, p.of(st, "clock", Warning, say("set the clocks by NTP; the grants are by %s", word(worst.Layout().Writers())),
+				"the dates of %s are up to %v ahead of the clock of Redis", counted(n, "member"), ahead.Round(time.Millisecond)))
 		}
 	}
 	if p.later == nil || p.main.Problem != nil {
@@ -289,7 +290,7 @@ func (p *patient) clock() (list []Finding) {
 		}
 	}
 	if behind > clockTolerance {
-		list = append(list, p.of(p.main, "clock", Warning, "set the clocks by NTP; the grant is by "+worst.Layout().Writers(),
+		list = append(list, p.of(p.main, "clock", Warning, say("set the clocks by NTP; the grant is by %s", word(worst.Layout().Writers())),
 			"a grant that came within the last moment is dated %v before it", behind.Round(time.Millisecond)))
 	}
 	return list
@@ -307,7 +308,7 @@ func busy(st *survey.State) (left time.Duration) {
 
 // expiring returns the command that makes the value and the permits of a state live as long as acquire would: as long as
 // the hash, and without a TTL of the hash those of a client for an hour, or two intervals if that is more.
-func (p *patient) expiring(st *survey.State) string {
+func (p *patient) expiring(st *survey.State) Text {
 	ttl := p.main.TTLs[0]
 	if ttl < 0 && st.ClientID != "" {
 		ttl = max(time.Hour, 2*st.Rate.Interval)
@@ -322,7 +323,7 @@ func (p *patient) expiring(st *survey.State) string {
 			commands = append(commands, Shell("redis-cli", "persist", key))
 		}
 	}
-	return strings.Join(commands, "; ")
+	return word(strings.Join(commands, "; "))
 }
 
 func (p *patient) ttl() (list []Finding) {
@@ -334,13 +335,13 @@ func (p *patient) ttl() (list []Finding) {
 			if !st.HasValue && st.Count == 0 {
 				continue
 			}
-			s, when := Warning, "and never expires"
+			s, when := Warning, word("and never expires")
 			if st.TTLs[1] != -1 && st.TTLs[2] != -1 {
-				s, when = Info, fmt.Sprintf("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
+				s, when = Info, say("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
 			}
-			fix := "if it is still used: " + p.setRate(nil) + ", which keeps the permits in use; if not, when an interval has passed since the last grant: " +
-				Shell("redis-cli", "unlink", st.Keys[1], st.Keys[2])
-			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, survey.Counted(st.Count, "member"), when))
+			fix := say("if it is still used: %s, which keeps the permits in use; if not, when an interval has passed since the last grant: %s",
+				p.setRate(nil), Shell("redis-cli", "unlink", st.Keys[1], st.Keys[2]))
+			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, counted(st.Count, "member"), when))
 		}
 		return list
 	}
@@ -348,7 +349,7 @@ func (p *patient) ttl() (list []Finding) {
 		return nil
 	}
 	// A keep-alive of an interval keeps all keys until nothing is in use any more, and lets them go when nobody calls.
-	keepAlive := p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), "--write")
+	keepAlive := word(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), "--write"))
 	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval {
 		list = append(list, p.of(p.main, "ttl", Warning, keepAlive, "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
 	}
@@ -358,7 +359,7 @@ func (p *patient) ttl() (list []Finding) {
 		case left > 0 && hash >= 0 && hash+time.Second < left:
 			fix := keepAlive
 			if st.ClientID != "" {
-				fix = p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write")
+				fix = word(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write"))
 			}
 			list = append(list, p.of(st, "ttl", Warning, fix,
 				"the limiter expires in %v, but permits are in use for %v", hash.Round(time.Millisecond), left.Round(time.Millisecond)))
@@ -382,14 +383,14 @@ func (p *patient) otherType() (list []Finding) {
 	}
 	if p.main.Rate.Type == permit.PerClient {
 		if p.main.HasValue || p.main.Count > 0 {
-			list = append(list, p.of(p.main, "other-type", Warning, Shell("redis-cli", "unlink", p.main.Keys[1], p.main.Keys[2]),
-				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", survey.Counted(p.main.Count, "member")))
+			list = append(list, p.of(p.main, "other-type", Warning, word(Shell("redis-cli", "unlink", p.main.Keys[1], p.main.Keys[2])),
+				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", counted(p.main.Count, "member")))
 		}
 		return list
 	}
 	if len(p.clients) > 0 {
 		list = append(list, p.of(p.main, "other-type", Warning, unlinking(p.clients),
-			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), survey.Counted(len(p.clients), "client")))
+			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), counted(len(p.clients), "client")))
 	}
 	return list
 }
@@ -398,23 +399,23 @@ func (p *patient) otherType() (list []Finding) {
 const manyKeys = 20
 
 // unlinking returns the command that deletes the keys of clients.
-func unlinking(clients []*survey.State) string {
+func unlinking(clients []*survey.State) Text {
 	words := []string{"redis-cli", "unlink"}
 	for _, st := range clients[:min(manyKeys, len(clients))] {
 		words = append(words, st.Keys[1], st.Keys[2])
 	}
-	fix := Shell(words...)
+	fix := word(Shell(words...))
 	if n := len(clients) - manyKeys; n > 0 {
-		fix += fmt.Sprintf("; then rrl doctor again for the other %d", n)
+		fix = say("%s; then rrl doctor again for the other %d", fix, n)
 	}
 	return fix
 }
 
-func (p *patient) atLeast() string {
+func (p *patient) atLeast() Text {
 	if p.more {
-		return "more than "
+		return word("more than ")
 	}
-	return ""
+	return Text{}
 }
 
 func (p *patient) deadClients() []Finding {
@@ -454,10 +455,10 @@ func (p *patient) hugeSet() (list []Finding) {
 		}
 		switch {
 		case st.Count > manyMembers:
-			list = append(list, p.of(st, "huge-set", Warning, "a lower rate, or a shorter interval; package limit has limiters whose state does not grow",
+			list = append(list, p.of(st, "huge-set", Warning, word("a lower rate, or a shorter interval; package limit has limiters whose state does not grow"),
 				"%d members%s", st.Count, memory))
 		case expired >= quickMembers && 2*expired > int(st.Count):
-			list = append(list, p.of(st, "huge-set", Info, "one call of Go for each 512 of them, before Java's next one: "+p.rrl("watch")+" shows how many are left",
+			list = append(list, p.of(st, "huge-set", Info, say("one call of Go for each 512 of them, before Java's next one: %s shows how many are left", p.rrl("watch")),
 				"%d of %d members have expired and nobody has reclaimed them", expired, st.Count))
 		}
 	}
@@ -469,24 +470,24 @@ func (p *patient) coolDown() []Finding {
 	if at.IsZero() {
 		return nil
 	}
-	found := fmt.Sprintf("a cool-down for another %v, until %s", at.Sub(p.main.Time).Round(time.Millisecond), at.UTC().Format(time.RFC3339))
+	found := say("a cool-down for another %v, until %s", at.Sub(p.main.Time).Round(time.Millisecond), at.UTC().Format(time.RFC3339))
 	if reopen := p.main.ReopenUntil(); reopen.After(at) {
-		found += ", then re-opening until " + reopen.UTC().Format(time.RFC3339)
+		found = say("%s, then re-opening until %s", found, reopen.UTC().Format(time.RFC3339))
 	}
-	return []Finding{p.of(p.main, "cool-down", Info, p.rrl("lift", "--write"), "%s", found)}
+	return []Finding{p.of(p.main, "cool-down", Info, word(p.rrl("lift", "--write")), "%s", found)}
 }
 
 func (p *patient) slot() []Finding {
-	err := redisson.CheckClusterSafe(p.name, "")
-	if err == nil {
+	tag, key, other := redisson.NewKeys(p.name, "").Apart()
+	if key == "" {
 		return nil
 	}
-	s, where := Info, "this Redis is no cluster, where it does no harm: "
+	s, where := Info, word("this Redis is no cluster, where it does no harm: ")
 	if p.divided {
-		s, where = Critical, ""
+		s, where = Critical, Text{}
 	}
-	text := strings.TrimPrefix(err.Error(), permit.ErrNameNotClusterSafe.Error()+": ")
-	return []Finding{p.of(p.main, "slot", s, "use a name without braces, or with one hash tag", "%s%s", where, text)}
+	return []Finding{p.of(p.main, "slot", s, word("use a name without braces, or with one hash tag"),
+		"%s%q hashes by %q but its key %q hashes by %q; use a name without braces, or with one hash tag", where, p.name, tag, key, other)}
 }
 
 // writers says which versions have written what is there.
@@ -496,19 +497,19 @@ func (p *patient) writers() (list []Finding) {
 		if len(layouts) == 0 {
 			continue
 		}
-		var parts []string
+		var parts []Text
 		for _, y := range layouts {
-			parts = append(parts, fmt.Sprintf("%d by %s", count[y], y.Writers()))
+			parts = append(parts, say("%d by %s", count[y], word(y.Writers())))
 		}
 		if _, ok := st.Fields["keepAliveTime"]; ok {
-			parts = append(parts, "the hash by Redisson 3.38.0 or later, or Go")
+			parts = append(parts, word("the hash by Redisson 3.38.0 or later, or Go"))
 		} else if st.Problem == nil {
-			parts = append(parts, "the hash by Redisson before 3.38.0")
+			parts = append(parts, word("the hash by Redisson before 3.38.0"))
 		}
-		list = append(list, p.of(st, "writers", Info, "", "%s", strings.Join(parts, "; ")))
+		list = append(list, p.of(st, "writers", Info, Text{}, "%s", listed("; ", parts)))
 	}
 	if p.more {
-		list = append(list, p.of(p.main, "clients", Info, p.rrl("doctor", "--max-clients N"), "only %d clients were looked at", len(p.clients)))
+		list = append(list, p.of(p.main, "clients", Info, word(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))
 	}
 	return list
 }

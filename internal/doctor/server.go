@@ -21,7 +21,9 @@ func (d *Doctor) Servers(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	if errors.Is(d.upErr, survey.ErrShardsDown) {
-		f := finding("server", Critical, oneLine(d.upErr))
+		count := strings.TrimPrefix(oneLine(d.upErr), survey.ErrShardsDown.Error()+": ")
+		down, all, _ := strings.Cut(count, " of ")
+		f := finding("server", Critical, say("shards of the ring are down: %s of %s", down, all), Text{})
 		f.Java = "Redisson has no ring; those limiters are away"
 		f.Go = "calls of their limiters return ErrUnavailable, or follow the outage policy"
 		r.Findings = append(r.Findings, f)
@@ -99,8 +101,9 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 		}
 	}
 	d.hot(ctx, node, f, r)
-	for _, x := range append(f.examine(), migrating(nodes)...) {
-		x.Node, x.Fix = node.Addr, strings.ReplaceAll(x.Fix, "HOST:PORT", node.Addr)
+	f["addr"] = node.Addr
+	for _, x := range append(f.examine(), migrating(nodes, node.Addr)...) {
+		x.Node = node.Addr
 		r.Findings = append(r.Findings, x)
 	}
 	return nil
@@ -108,9 +111,9 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 
 // examine runs the checks of a server.
 func (f facts) examine() (list []Finding) {
-	add := func(s Severity, found, means, callers, fix string) {
-		x := finding("server", s, found)
-		x.Means, x.Java, x.Go, x.Fix = means, callers, callers, fix
+	add := func(s Severity, found Text, means, callers, fix string) {
+		x := finding("server", s, found, word(fix))
+		x.Means, x.Java, x.Go = means, callers, callers
 		list = append(list, x)
 	}
 	version := f["redis_version"]
@@ -119,49 +122,49 @@ func (f facts) examine() (list []Finding) {
 	}
 	if major, _, _ := strings.Cut(version, "."); major != "" {
 		if n, err := strconv.Atoi(major); err == nil && n < 5 {
-			add(Critical, "version "+version, "the scripts need Redis 5 or Valkey", "scripts fail with errors of Lua or of unknown commands", "update the server")
+			add(Critical, say("version %s", version), "the scripts need Redis 5 or Valkey", "scripts fail with errors of Lua or of unknown commands", "update the server")
 		}
 	}
 	if f["role"] == "slave" {
-		add(Critical, "a replica of "+f["master_host"]+":"+f["master_port"], "clients are connected to a replica, which cannot be written",
+		add(Critical, say("a replica of %s:%s", f["master_host"], f["master_port"]), "clients are connected to a replica, which cannot be written",
 			"every acquire fails with READONLY", "connect to the master, or through a sentinel or a cluster client")
 	}
 	if f["loading"] == "1" {
-		add(Critical, "the server loads its data", "it was restarted a moment ago", "calls fail with LOADING until it is done", "wait")
+		add(Critical, word("the server loads its data"), "it was restarted a moment ago", "calls fail with LOADING until it is done", "wait")
 	}
 	if f["cluster_state"] != "" && f["cluster_state"] != "ok" {
-		add(Critical, "cluster_state is "+f["cluster_state"], "the node does not see a master for every slot", "calls fail with CLUSTERDOWN", "redis-cli --cluster check "+"HOST:PORT")
+		add(Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN", "redis-cli --cluster check "+f["addr"])
 	}
 	most, used, policy := f.number("maxmemory"), f.number("used_memory"), f["maxmemory_policy"]
 	switch {
 	case most > 0 && strings.HasPrefix(policy, "allkeys"):
-		add(Warning, fmt.Sprintf("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, 100*used/most),
+		add(Warning, say("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, 100*used/most),
 			"when the memory is full, keys of limiters are evicted like any other",
 			"an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized",
 			"keep limiters on a server with noeviction, or with volatile-* and no keep-alive")
 	case most > 0 && strings.HasPrefix(policy, "volatile"):
-		add(Info, "maxmemory-policy is "+policy, "keys with a TTL can be evicted: limiters with a keep-alive, and the permits of our PER_CLIENT clients",
+		add(Info, say("maxmemory-policy is %s", policy), "keys with a TTL can be evicted: limiters with a keep-alive, and the permits of our PER_CLIENT clients",
 			"as above, for these limiters only", "give limiters that matter no TTL")
 	case most > 0 && used > most/10*9:
-		add(Warning, fmt.Sprintf("%d%% of maxmemory are used, and the policy is %s", 100*used/most, policy), "the server is nearly full",
+		add(Warning, say("%d%% of maxmemory are used, and the policy is %s", 100*used/most, policy), "the server is nearly full",
 			"when it is full, every acquire fails with OOM", "raise maxmemory, or delete what is not needed")
 	}
 	if n := f.number("evicted_keys"); n > 0 {
-		add(Warning, fmt.Sprintf("%d keys were evicted since the start", n), "keys of limiters may have been among them",
+		add(Warning, say("%d keys were evicted since the start", n), "keys of limiters may have been among them",
 			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", "rrl doctor finds what is broken; rrl heal fixes it")
 	}
 	if f["save"] == "none" && f["aof_enabled"] == "0" {
-		add(Info, "neither RDB nor AOF is on", "a restart loses all limiters", "after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
+		add(Info, word("neither RDB nor AOF is on"), "a restart loses all limiters", "after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
 			"set the rates at the start of each service, as trySetRate is meant to be used")
 	}
 	if s := f["rdb_last_bgsave_status"]; s != "" && s != "ok" && f["save"] != "none" {
-		add(Critical, "the last background save failed", "with stop-writes-on-bgsave-error the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
+		add(Critical, word("the last background save failed"), "with stop-writes-on-bgsave-error the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
 	}
 	if s := f["aof_last_write_status"]; s != "" && s != "ok" && f["aof_enabled"] == "1" {
-		add(Critical, "the last write of the append-only file failed", "the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
+		add(Critical, word("the last write of the append-only file failed"), "the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
 	}
 	if good := f["min_slaves_good_slaves"]; good != "" && f.number("min_slaves_good_slaves") < max(1, f.number("min-replicas-to-write")) {
-		add(Critical, fmt.Sprintf("%s good replicas, and min-replicas-to-write asks for %d", good, max(1, f.number("min-replicas-to-write"))),
+		add(Critical, say("%s good replicas, and min-replicas-to-write asks for %d", good, max(1, f.number("min-replicas-to-write"))),
 			"the server rejects writes without enough replicas", "every acquire fails with NOREPLICAS", "bring the replicas back")
 	}
 	return list
@@ -170,17 +173,16 @@ func (f facts) examine() (list []Finding) {
 // onItsWay finds the slots that a node gives to another or gets from one, in its line of CLUSTER NODES.
 var onItsWay = regexp.MustCompile(`\[(\d+)-[<>]-[0-9a-f]+\]`)
 
-func migrating(nodes string) (list []Finding) {
+func migrating(nodes, addr string) (list []Finding) {
 	for line := range strings.Lines(nodes) {
 		if !strings.Contains(line, "myself") {
 			continue
 		}
 		for _, m := range onItsWay.FindAllStringSubmatch(line, -1) {
-			x := finding("slot", Warning, "slot "+m[1]+" is on its way between two nodes")
+			x := finding("slot", Warning, say("slot %s is on its way between two nodes", m[1]), say("wait for the resharding, or redis-cli --cluster fix %s", addr))
 			x.Means = "the cluster is being resharded, or a resharding was broken off"
 			x.Java = "calls of limiters in that slot fail with TRYAGAIN while their keys are divided"
 			x.Go = "calls are sent again until the keys are together"
-			x.Fix = "wait for the resharding, or redis-cli --cluster fix HOST:PORT"
 			list = append(list, x)
 		}
 	}

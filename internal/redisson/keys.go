@@ -87,13 +87,21 @@ func Suffixed(name, suffix string) string {
 // if their hash tags are the same. Different tags can share a slot by chance, but a limiter that works by
 // chance is rejected, too.
 func CheckClusterSafe(name, clientID string) error {
-	k := NewKeys(name, clientID)
-	for _, key := range k.All(permit.Overall)[1:] {
-		if a, b := hashTag(k.Hash), hashTag(key); a != b {
-			return fmt.Errorf("%w: %q hashes by %q but its key %q hashes by %q; use a name without braces, or with one hash tag", permit.ErrNameNotClusterSafe, name, a, key, b)
-		}
+	if tag, key, other := NewKeys(name, clientID).Apart(); key != "" {
+		return fmt.Errorf("%w: %q hashes by %q but its key %q hashes by %q; use a name without braces, or with one hash tag", permit.ErrNameNotClusterSafe, name, tag, key, other)
 	}
 	return nil
+}
+
+// Apart returns the first key whose hash tag is not that of the hash, with both tags. key is empty if there is none.
+func (k Keys) Apart() (tag, key, other string) {
+	tag = hashTag(k.Hash)
+	for _, key := range k.All(permit.Overall)[1:] {
+		if other := hashTag(key); other != tag {
+			return tag, key, other
+		}
+	}
+	return tag, "", ""
 }
 
 // hashTag returns the part of the key that a cluster hashes: what stands between the first { and the first }
