@@ -6,6 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -139,4 +143,141 @@ func ExampleGrant_Settle() {
 	left, _ := limiter.AvailablePermits(ctx)
 	fmt.Println(left)
 	// Output: 680
+}
+
+// A response says how many requests are left, and when to come again.
+func ExampleResult() {
+	respond := func(w http.ResponseWriter, r ratelimiter.Result) {
+		w.Header().Set("X-RateLimit-Limit", strconv.FormatInt(r.Rate.Permits, 10))
+		w.Header().Set("X-RateLimit-Remaining", strconv.FormatInt(r.Available, 10))
+		if !r.Granted {
+			w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(r.Wait.Seconds()), 'f', 0, 64))
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}
+	w := httptest.NewRecorder()
+	respond(w, ratelimiter.Result{Rate: ratelimiter.Rate{Permits: 10, Interval: time.Minute}, Wait: 2500 * time.Millisecond})
+	fmt.Println(w.Code, w.Header())
+	// Output: 429 map[Retry-After:[3] X-Ratelimit-Limit:[10] X-Ratelimit-Remaining:[0]]
+}
+
+// A call spends the limiters of its user and of everybody, or neither of them.
+func ExampleAllResult() {
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	user := client.RateLimiter("{api}:42").WithRate(ratelimiter.Rate{Permits: 1, Interval: time.Hour})
+	all := client.RateLimiter("{api}").WithRate(ratelimiter.Rate{Permits: 100, Interval: time.Hour})
+
+	for range 2 {
+		r, err := client.TryAcquireAll(context.Background(), 0,
+			ratelimiter.Demand{Limiter: user, Permits: 1}, ratelimiter.Demand{Limiter: all, Permits: 1})
+		if err != nil {
+			panic(err)
+		}
+		if !r.Granted {
+			fmt.Println("rejected by", r.Limiter.Name())
+		}
+	}
+	left, _ := all.AvailablePermits(context.Background())
+	fmt.Println(left, "left")
+	// Output:
+	// rejected by {api}:42
+	// 99 left
+}
+
+// A Hook that logs what somebody on call wants to know.
+func ExampleHook() {
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}), ratelimiter.WithHook(ratelimiter.Hook{
+		Request: func(_ context.Context, r ratelimiter.RequestInfo) {
+			if r.Operation == ratelimiter.OperationAllow && r.Outcome == ratelimiter.RequestRejected {
+				fmt.Println(r.Limiter, "has", r.Available, "permits for a request of", r.Permits)
+			}
+		},
+		Call: func(c ratelimiter.CallInfo) {
+			if c.Healed != (ratelimiter.Healed{}) {
+				fmt.Println(c.Limiter, "was found broken and was healed")
+			}
+		},
+		Event: func(e ratelimiter.Event) {
+			if e.Kind == ratelimiter.OutageBegan {
+				fmt.Println("Redis is unavailable:", e.Err)
+			}
+		},
+	}))
+	defer client.Close()
+	limiter := client.RateLimiter("hooked").WithRate(ratelimiter.Rate{Permits: 3, Interval: time.Hour})
+	for range 2 {
+		_, _ = limiter.Allow(context.Background(), 2)
+	}
+	// Output: hooked has 1 permits for a request of 2
+}
+
+// A platform asks for a pause of a minute: no process gets a permit until then, nor all of them at once after it.
+func ExampleRateLimiter_CoolDown() {
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	ctx := context.Background()
+	limiter := client.RateLimiter("platform")
+	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 20, Interval: time.Second})
+
+	err := limiter.CoolDown(ctx, time.Now().Add(time.Minute), ratelimiter.Reopen(10*time.Second))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(limiter.TryAcquire(ctx, 1, 0))
+	// Output: false <nil>
+}
+
+// A limiter that nobody has given a TTL lives for another day.
+func ExampleRateLimiter_Expire() {
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	ctx := context.Background()
+	limiter := client.RateLimiter("campaign")
+	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 100, Interval: time.Minute})
+
+	for range 2 {
+		fmt.Println(limiter.Expire(ctx, 24*time.Hour, ratelimiter.IfNotSet()))
+	}
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+// Each client has two permits an hour for itself.
+func ExampleRateType() {
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
+	for _, id := range []string{"node-1", "node-2"} {
+		client, err := ratelimiter.New(rdb, ratelimiter.WithClientID(id))
+		if err != nil {
+			panic(err)
+		}
+		limiter := client.RateLimiter("nodes").WithRate(ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 2, Interval: time.Hour})
+		fmt.Println(limiter.TryAcquire(context.Background(), 2, 0))
+		_ = client.Close()
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+}
+
+// Who took the permits that are gone, and how many.
+func ExampleState() {
+	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
+	defer client.Close()
+	ctx := context.Background()
+	limiter := client.RateLimiter("inspected").WithRate(ratelimiter.Rate{Permits: 10, Interval: time.Hour})
+	_, _ = limiter.TryAcquire(ctx, 3, 0)
+
+	state, err := limiter.Inspect(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(state.Value, "of", state.Rate.Permits)
+	for _, m := range state.Members {
+		fmt.Println(m.Permits, "taken by", m.Layout().Writers())
+	}
+	// Output:
+	// 7 of 10
+	// 3 taken by Go
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"time"
 
@@ -203,4 +204,74 @@ func ExampleSignature() {
 	verdict := signature.Detect(&httplimit.Response{Status: 200, Complete: true, Now: now, Body: []byte(`{"error":{"code":"Throttling.User"}}`)})
 	fmt.Println(verdict.Throttled, verdict.Reason, verdict.Until.Sub(now))
 	// Output: true Throttling.User 2s
+}
+
+// An SDK of Alibaba Cloud or DingTalk sends its requests through a Transport.
+func ExampleCaller() {
+	client := exampleClient()
+	defer client.Close()
+	transport, err := httplimit.New(client, httplimit.WithProfile(httplimit.Profile{Name: "ecs", Rules: []httplimit.Rule{{
+		Limits: []httplimit.Limit{{Name: "ecs:{host}", Rate: ratelimiter.Rate{Permits: 10, Interval: time.Second}}},
+	}}}))
+	if err != nil {
+		panic(err)
+	}
+	var config struct { // the SDK's
+		HttpClient interface {
+			Call(*http.Request, *http.Transport) (*http.Response, error)
+		}
+	}
+	config.HttpClient = httplimit.Caller{Transport: transport}
+	fmt.Println(transport.Delays("ecs.aliyuncs.com") == httplimit.Delays{}) // nothing was sent yet
+	// Output: true
+}
+
+// A platform says in a field of its own how many seconds to wait.
+func ExampleDetectorFunc() {
+	var detector httplimit.Detector = httplimit.DetectorFunc(func(r *httplimit.Response) httplimit.Verdict {
+		seconds, err := strconv.Atoi(r.Header.Get("X-Busy-For"))
+		if err != nil {
+			return httplimit.Verdict{}
+		}
+		return httplimit.Verdict{Throttled: true, Until: r.Now.Add(time.Duration(seconds) * time.Second), Scope: httplimit.Scope("tenant")}
+	})
+	verdict := detector.Detect(&httplimit.Response{Status: 503, Header: http.Header{"X-Busy-For": {"7"}}, Now: time.Unix(0, 0)})
+	fmt.Println(verdict.Throttled, verdict.Until.Unix(), verdict.Scope)
+	// Output: true 7 tenant
+}
+
+// A Signature without fields of the body does not ask for it.
+func ExampleBodySelector() {
+	var selector httplimit.BodySelector = httplimit.Signature{Status: []int{http.StatusTooManyRequests}}
+	fmt.Println(selector.NeedsBody(http.StatusTooManyRequests, nil))
+	// Output: false
+}
+
+// What to do about an error depends on why nothing was sent.
+func ExampleError() {
+	explain := func(err error) string {
+		var panicked *httplimit.PanicError
+		var rejected *httplimit.Error
+		switch {
+		case errors.As(err, &panicked):
+			return "a defect in " + panicked.Func
+		case !errors.As(err, &rejected):
+			return "sent"
+		case rejected.Reason == httplimit.ReasonWait && rejected.BoundBy == httplimit.BoundTransport:
+			return fmt.Sprintf("come again in %v, or give WithMaxWait more than %v", rejected.Wait, rejected.MaxWait)
+		}
+		return string(rejected.Reason)
+	}
+	fmt.Println(explain(&httplimit.Error{Reason: httplimit.ReasonWait, BoundBy: httplimit.BoundTransport, Wait: 9 * time.Second, MaxWait: time.Second}))
+	// Output: come again in 9s, or give WithMaxWait more than 1s
+}
+
+// A program that takes rules from its user shows what is wrong with which field.
+func ExampleFieldError() {
+	err := httplimit.CheckRules([]httplimit.Rule{{Limits: []httplimit.Limit{{Name: "api", Rate: ratelimiter.Rate{Permits: 10}}}}})
+	var wrong *httplimit.FieldError
+	if errors.As(err, &wrong) {
+		fmt.Println(wrong.Field)
+	}
+	// Output: rules[0].limits[0].interval
 }

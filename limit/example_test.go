@@ -33,7 +33,7 @@ func Example() {
 }
 
 // The tokens of a language model are known when the answer is there.
-func ExampleLocal_AllowGrant() {
+func ExampleGrant_Settle() {
 	l, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 1000, Interval: time.Hour}, Burst: 1000})
 	if err != nil {
 		panic(err)
@@ -99,4 +99,101 @@ func ExampleWait() {
 	}
 	fmt.Println(time.Since(begin) >= 40*time.Millisecond)
 	// Output: true
+}
+
+// Algorithms of the same rate differ in how many permits they let through in the worst minute.
+func ExampleAlgorithm() {
+	rate := limit.Rate{Permits: 100, Interval: time.Minute}
+	for _, a := range []limit.Algorithm{
+		limit.SlidingLog{Rate: rate},
+		limit.SlidingCounter{Rate: rate},
+		limit.FixedWindow{Rate: rate},
+		limit.IntervalBucket{Rate: rate, Burst: 150},
+		limit.SmoothBursty{PermitsPerSecond: 100. / 60, MaxBurst: time.Second},
+	} {
+		fmt.Printf("%T %d\n", a, a.Bound(time.Minute, 1))
+	}
+	// Output:
+	// limit.SlidingLog 100
+	// limit.SlidingCounter 200
+	// limit.FixedWindow 199
+	// limit.IntervalBucket 249
+	// limit.SmoothBursty 102
+}
+
+// A limiter that Java services share stands where a Limiter is asked for.
+func ExampleAdapter() {
+	client, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	shared := client.RateLimiter("orders").WithRate(ratelimiter.Rate{Permits: 50, Interval: time.Second})
+	ok, err := limit.WaitTimeout(context.Background(), limit.NewAdapter(shared), 1, 2*time.Second)
+	fmt.Println(ok, err)
+}
+
+// Calls that are bought by the month, which begins at midnight in Shanghai.
+func ExampleCalendarQuota() {
+	month, err := limit.NewLocal(limit.CalendarQuota{
+		Permits:  10_000,
+		Per:      limit.Month,
+		Location: time.FixedZone("CST", 8*60*60),
+	})
+	if err != nil {
+		panic(err)
+	}
+	r, err := month.Allow(context.Background(), 1)
+	fmt.Println(r.Granted, r.Available, err)
+	// Output: true 9999 <nil>
+}
+
+// A large call is granted at once, and the calls after it wait for it.
+func ExampleDebtBucket() {
+	l, err := limit.NewLocal(limit.DebtBucket{Rate: limit.Rate{Permits: 60, Interval: time.Hour}, Burst: 10, Debt: 50})
+	if err != nil {
+		panic(err)
+	}
+	for _, n := range []int64{60, 1} {
+		r, err := l.Allow(context.Background(), n)
+		fmt.Println(r.Granted, r.Wait.Round(time.Minute), err)
+	}
+	// Output:
+	// true 0s <nil>
+	// false 50m0s <nil>
+}
+
+// A service that has just started is called slowly at first. Reserve says when, and leaves the wait to the caller.
+func ExampleReserver() {
+	l, err := limit.NewLocal(limit.SmoothWarmingUp{PermitsPerSecond: 1. / 60, Warmup: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	var r limit.Reserver = l
+	for range 3 {
+		reserved, err := r.Reserve(context.Background(), 1, time.Hour)
+		fmt.Println(reserved.Granted, reserved.Wait.Round(time.Minute), err)
+	}
+	// Output:
+	// true 0s <nil>
+	// true 3m0s <nil>
+	// true 6m0s <nil>
+}
+
+// A rejected caller comes again after Wait; the limiter is unused again after Reset.
+func ExampleResult() {
+	l, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 60, Interval: time.Hour}, Burst: 10})
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		r, err := l.Allow(context.Background(), 8)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(r.Granted, r.Available, r.Wait.Round(time.Minute), r.Reset.Round(time.Minute))
+	}
+	// Output:
+	// true 2 0s 8m0s
+	// false 2 6m0s 8m0s
 }

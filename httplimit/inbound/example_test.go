@@ -4,6 +4,7 @@ package inbound_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -83,4 +84,64 @@ func ExampleNewRules() {
 	// served
 	// ["address";r=9 "user";r=99]
 	// 10 9
+}
+
+// A program with a server of its own kind writes the fields of an Answer itself.
+func ExampleAnswer() {
+	write := func(w http.ResponseWriter, answer inbound.Answer) bool {
+		for name, values := range answer.Header() {
+			w.Header()[name] = values
+		}
+		return answer.Passes()
+	}
+	fmt.Println(write(httptest.NewRecorder(), inbound.Answer{Decision: inbound.Decision{Outcome: inbound.OutcomeGranted}}))
+	// Output: true
+}
+
+// Requests that passed because Redis was away are logged, and panics of the functions that the Middleware was given.
+func ExampleDecision() {
+	logDecision := func(r *http.Request, d inbound.Decision) {
+		var panicked *inbound.PanicError
+		switch {
+		case errors.As(d.Err, &panicked):
+			fmt.Println(d.Policy, "has a defect in", panicked.Func)
+		case d.Outcome == inbound.OutcomeOpen:
+			fmt.Println(r.URL.Path, "passed without a decision of", d.Policy)
+		}
+	}
+	_ = inbound.WithDecisions(logDecision)
+	logDecision(httptest.NewRequest("GET", "/orders", nil), inbound.Decision{Policy: "user", Outcome: inbound.OutcomeOpen})
+	// Output: /orders passed without a decision of user
+}
+
+// A rejection in the form of an API's own errors. Other responses do not have the fields of the limits.
+func ExampleRejection() {
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		panic(err)
+	}
+	defer m.Close()
+	client, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	limits, err := inbound.New(client, "api", ratelimiter.Rate{Permits: 1, Interval: time.Hour},
+		inbound.WithHeaders(inbound.HeadersRejected),
+		inbound.WithRejection(func(w http.ResponseWriter, _ *http.Request, why inbound.Rejection) {
+			w.WriteHeader(why.Status)
+			fmt.Fprintf(w, `{"error": "too many requests", "minutes": %.0f}`, why.RetryAfter.Minutes())
+		}))
+	if err != nil {
+		panic(err)
+	}
+	served := limits.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") }))
+	for range 2 {
+		w := httptest.NewRecorder()
+		served.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 served
+	// 429 {"error": "too many requests", "minutes": 60}
 }
