@@ -41,6 +41,11 @@ func limitKinds() []limitKind {
 		{key: "limit-fixed-window", title: "limit.FixedWindow", keeps: "start count",
 			algorithm: func(j job) limit.Algorithm { return limit.FixedWindow{Rate: windowRate(j)} },
 			granted:   grantedBy(func(s limitState, _ job) (int64, error) { return s.sum("count") })},
+		{key: "limit-calendar-quota", title: "limit.CalendarQuota", keeps: "end count",
+			algorithm: func(j job) limit.Algorithm {
+				return limit.CalendarQuota{Permits: j.permits, Per: limit.Month, Location: time.UTC}
+			},
+			granted: grantedBy(func(s limitState, _ job) (int64, error) { return s.sum("count") })},
 		{key: "limit-sliding-log", title: "limit.SlidingLog", logs: true,
 			algorithm: func(j job) limit.Algorithm {
 				r := windowRate(j)
