@@ -67,14 +67,15 @@ func TestLowerClassWaits(t *testing.T) {
 		name   string
 		beside func(w *world, low *RateLimiter) *RateLimiter // who takes what it gets, one permit after another, or nil
 		want   time.Duration
+		late   time.Duration // how much later it may be
 	}{
-		{"nobody else", nil, 1010 * time.Millisecond},
-		{"others of this process", func(w *world, low *RateLimiter) *RateLimiter { return w.l }, 4 * time.Second},
+		{"nobody else", nil, 1010 * time.Millisecond, 0},
+		{"others of this process", func(w *world, low *RateLimiter) *RateLimiter { return w.l }, 4 * time.Second, 0},
 		{"another process", func(w *world, low *RateLimiter) *RateLimiter {
 			other := w.otherProcess()
 			w.t.Cleanup(func() { _ = other.Close() })
 			return other.RateLimiter(w.l.Name())
-		}, 4 * time.Second},
+		}, 4 * time.Second, time.Second}, // which of the two processes asks first then is a matter of chance
 	} {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			w.granted(10)
@@ -93,7 +94,7 @@ func TestLowerClassWaits(t *testing.T) {
 			for range 3 {
 				lower.Go(func() {
 					require.NoError(t, low.Acquire(w.ctx, 1))
-					require.Equal(t, c.want, w.elapsed(), c.name)
+					require.Contains(t, []time.Duration{c.want, c.want + c.late}, w.elapsed(), c.name)
 				})
 			}
 			lower.Wait()
