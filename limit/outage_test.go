@@ -33,8 +33,12 @@ type cut struct {
 }
 
 func (*cut) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		time.Sleep(time.Duration(c.delay.Load()))
+		return err
+	}
 }
 func (c *cut) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
