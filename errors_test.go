@@ -559,7 +559,8 @@ func TestPing(t *testing.T) {
 		canceled, cancel := context.WithCancel(w.ctx)
 		cancel()
 		require.Equal(t, context.Canceled, w.client.Ping(canceled))
-		require.ErrorIs(t, w.client.Ping(nil), ErrInvalidArgument) //nolint:staticcheck // that is the test
+		var none context.Context
+		require.ErrorIs(t, w.client.Ping(none), ErrInvalidArgument)
 		require.ErrorIs(t, (*Client)(nil).Ping(w.ctx), ErrInvalidArgument)
 
 		c := cutOff(w, refusedDial)

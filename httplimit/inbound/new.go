@@ -108,7 +108,7 @@ func newRule(r Rule) (*rule, error) {
 		return nil, fmt.Errorf("a middleware's name is printable ASCII, and not braces alone: %q", r.Name)
 	}
 	if slices.ContainsFunc(r.Keys, func(k KeyFunc) bool { return k == nil }) {
-		return nil, errors.New("Keys: a key is nil")
+		return nil, errors.New("a key of Keys is nil")
 	}
 	var faults []error
 	if r.Limiter == nil || r.Rate != (ratelimiter.Rate{}) {
