@@ -323,7 +323,7 @@ func TestRuleErrors(t *testing.T) {
 		"0 rules, where":                 {client, nil},
 		"65 rules, where":                {client, make([]Rule, 65)},
 		"rules[1]: another rule is":      {client, []Rule{ok, ok}},
-		"rules[1]: Keys: a key is nil":   {client, []Rule{ok, {Name: "b", Rate: rate, Keys: []KeyFunc{nil}}}},
+		"rules[1]: a key of Keys is nil": {client, []Rule{ok, {Name: "b", Rate: rate, Keys: []KeyFunc{nil}}}},
 		"rules[1]: rate.permits: 0 is":   {client, []Rule{ok, {Name: "b"}}},
 		"rules[0]: rate.interval: 0s is": {client, []Rule{{Name: "b", Limiter: fake, Rate: ratelimiter.Rate{Permits: 1}}, ok}},
 		"rules[1]: a middleware's name":  {client, []Rule{ok, {Name: "{}", Limiter: fake}}},
