@@ -56,8 +56,7 @@ type outages struct {
 		memory outage.Memory
 	}
 
-	mu   sync.Mutex
-	slow chan struct{} // closed when the next outage begins because Redis is too slow
+	slow outage.Broadcast // an outage begins because Redis is too slow
 }
 
 // health returns the health of the Redis that has the key.
@@ -81,12 +80,7 @@ func (o *outages) slowed() <-chan struct{} {
 	if o == nil {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.slow == nil {
-		o.slow = make(chan struct{})
-	}
-	return o.slow
+	return o.slow.Next()
 }
 
 // down reports whether there is a policy and Redis is known to be down.
@@ -94,13 +88,7 @@ func (s *Shared) down() bool { return s.config.outages != nil && s.health().Down
 
 // TooSlow implements [outage.Owner].
 func (s *Shared) TooSlow(err error) {
-	o := s.config.outages
-	o.mu.Lock()
-	if o.slow != nil {
-		close(o.slow)
-		o.slow = nil
-	}
-	o.mu.Unlock()
+	s.config.outages.slow.Happened()
 	s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
 }
 

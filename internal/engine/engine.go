@@ -25,7 +25,7 @@ type Engine struct {
 	requests sync.Pool     // of *request; not global, because channels must not leave the bubble of a test
 	flights  sync.Pool     // of *flight
 	calls    sync.WaitGroup
-	slowed   broadcast // a health is down because of slow replies
+	slowed   outage.Broadcast // a health is down because of slow replies
 }
 
 // New returns an Engine.
@@ -60,7 +60,7 @@ func (e *Engine) Close() {
 func (e *Engine) Config() *Config { return &e.cfg }
 
 // Slowed returns a channel that is closed when the next outage because of slow replies begins.
-func (e *Engine) Slowed() <-chan struct{} { return e.slowed.next() }
+func (e *Engine) Slowed() <-chan struct{} { return e.slowed.Next() }
 
 // IsClosed reports whether Close has been called.
 func (e *Engine) IsClosed() bool {

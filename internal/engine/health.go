@@ -5,7 +5,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -119,7 +118,7 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 		s.unlock()
 		wake(ended)
 	}
-	e.slowed.happened()
+	e.slowed.Happened()
 }
 
 // decideAllLocked is decideAll for one limiter. A caller that makes its call itself, which only a caller without a
@@ -152,30 +151,5 @@ func (f *flight) dropSharersLocked() {
 				f.callers[i][j] = nil
 			}
 		}
-	}
-}
-
-// A broadcast tells any number of goroutines that something has happened.
-type broadcast struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// next returns a channel that is closed when it happens next.
-func (b *broadcast) next() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch == nil {
-		b.ch = make(chan struct{})
-	}
-	return b.ch
-}
-
-func (b *broadcast) happened() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ch != nil {
-		close(b.ch)
-		b.ch = nil
 	}
 }
