@@ -345,36 +345,23 @@ func (s *Shared) record(ctx context.Context, want, was string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tries := retry.Attempts{Begin: time.Now()}
-	var last error // of the last attempt
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", s.left(err, tries.Begin, last)
-		}
+	var reply any
+	err = s.untilDone(ctx, "the parameters of "+s.label(), func() error {
 		sent := time.Now()
-		reply, err := parametersScript.Once(ctx, c.rdb, cmd)
+		reply, err = parametersScript.Once(ctx, c.rdb, cmd)
 		c.called(parametersScript.Name, 1, sent, err)
-		if err == nil {
-			text, ok := reply.(string)
-			if !ok {
-				return "", s.unexpected(reply)
-			}
-			return text, nil
+		return err
+	}, func(sent time.Time, failure *retry.Error) {
+		if c.outages != nil {
+			s.markDown(s.health(), sent, failure)
 		}
-		if ctx.Err() != nil {
-			continue
-		}
-		failure := dispatch.Failure(err)
-		if failure.Outcome == retry.Executed {
-			return "", fmt.Errorf("limit: the parameters of %s: %w", s.label(), err)
-		}
-		if !tries.Failed(failure) || failure.Final {
-			if c.outages != nil {
-				s.markDown(s.health(), sent, failure)
-			}
-			return "", fmt.Errorf("%w: the parameters of %s: %w", ratelimiter.ErrUnavailable, s.label(), err)
-		}
-		last = err
-		tries.Pause(ctx.Done(), nil)
+	})
+	if err != nil {
+		return "", err
 	}
+	text, ok := reply.(string)
+	if !ok {
+		return "", s.unexpected(reply)
+	}
+	return text, nil
 }

@@ -4,12 +4,8 @@ package limit
 
 import (
 	"context"
-	"fmt"
-	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -30,32 +26,20 @@ func (s *Shared) Reset(ctx context.Context) error {
 	for _, k := range s.redisKeys(n) {
 		args = append(args, k)
 	}
-	tries := retry.Attempts{Begin: time.Now()}
-	var last error // of the last attempt
-	for {
-		if err := ctx.Err(); err != nil {
-			return s.left(err, tries.Begin, last)
-		}
+	err = s.untilDone(ctx, "to reset "+s.label(), func() error {
 		_, err := dispatch.Leavable(ctx, func() (any, error) {
 			return nil, dispatch.Process(ctx, s.config.rdb, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
 		})
-		if err == nil {
-			s.config.known.forget(s.keys[0])
-			s.config.queues.again(s.keys[0])
-			return nil
+		if err != nil && ctx.Err() == nil {
+			_ = dispatch.ClassifyError(ctx, s.config.rdb, err) // the master may be another one
 		}
-		if ctx.Err() != nil {
-			continue
-		}
-		switch failure := dispatch.ClassifyError(ctx, s.config.rdb, err); {
-		case failure.Outcome == retry.Executed:
-			return fmt.Errorf("limit: to reset %s: %w", s.label(), err)
-		case !tries.Failed(failure) || failure.Final:
-			return fmt.Errorf("%w: to reset %s: %w", ratelimiter.ErrUnavailable, s.label(), err)
-		}
-		last = err
-		tries.Pause(ctx.Done(), nil)
+		return err
+	}, nil)
+	if err == nil {
+		s.config.known.forget(s.keys[0])
+		s.config.queues.again(s.keys[0])
 	}
+	return err
 }
 
 // Reset makes the limiter as if it had never been used.

@@ -161,6 +161,38 @@ func (x *call) refused(answer any) (again bool, err error) {
 	return true, nil
 }
 
+// untilDone makes attempts at what may be done twice, until one succeeds. Errors say what it is for. If they come to an end
+// without a reply that decides, failed, unless nil, is told when the last one was sent, and how it failed.
+func (s *Shared) untilDone(ctx context.Context, what string, attempt func() error, failed func(sent time.Time, failure *retry.Error)) error {
+	tries := retry.Attempts{Begin: time.Now()}
+	var last error // of the last attempt
+	for {
+		if err := ctx.Err(); err != nil {
+			return s.left(err, tries.Begin, last)
+		}
+		sent := time.Now()
+		err := attempt()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			continue
+		}
+		failure := dispatch.Failure(err)
+		if failure.Outcome == retry.Executed {
+			return fmt.Errorf("limit: %s: %w", what, err)
+		}
+		if !tries.Failed(failure) || failure.Final {
+			if failed != nil {
+				failed(sent, failure)
+			}
+			return fmt.Errorf("%w: %s: %w", ratelimiter.ErrUnavailable, what, err)
+		}
+		last = err
+		tries.Pause(ctx.Done(), nil)
+	}
+}
+
 // left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
 // the last attempt failed, if one has.
 func (s *Shared) left(err error, began time.Time, last error) error {
