@@ -127,7 +127,7 @@ func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time,
 	}
 	if a.Granted && own != nil {
 		for i, d := range demands {
-			g := &Grant{limiter: d.Limiter, permits: d.Permits, actual: -1}
+			g := &Grant{limiter: d.Limiter, permits: d.Permits}
 			if len(a.Asked) > 0 {
 				g.asked = a.Asked[i]
 			}

@@ -5,11 +5,11 @@ package ratelimiter
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // ErrSettled is returned by [Grant.Settle] and [Grant.Cancel] of a grant that has been settled or cancelled, or is being
@@ -23,11 +23,7 @@ type Grant struct {
 	limiter *RateLimiter
 	permits int64
 	asked   engine.Asked
-
-	mu     sync.Mutex
-	actual int64 // what it is settled to, or may have been; -1 for nothing yet
-	busy   bool  // a call is on its way
-	done   bool
+	settled retry.Settlement // to what was used
 }
 
 // AcquireGrant is [RateLimiter.Acquire] with a [Grant] that can be settled. It has the same errors, such as ErrUnavailable.
@@ -49,7 +45,7 @@ func (l *RateLimiter) acquireGrant(ctx context.Context, want engine.Request) (*G
 	if err != nil || !r.Granted {
 		return nil, err
 	}
-	return &Grant{limiter: l, permits: want.Permits, asked: r.Asked, actual: -1}, nil
+	return &Grant{limiter: l, permits: want.Permits, asked: r.Asked}, nil
 }
 
 // Limiter returns the limiter of which the permits are.
@@ -83,26 +79,13 @@ func (g *Grant) Settle(ctx context.Context, actual int64) error {
 	if actual < 0 || actual > permit.Max {
 		return invalid("settled %d permits of %q, which is not in 0..%d", actual, g.limiter.name, int64(permit.Max))
 	}
-	if !g.begin(actual) {
+	if _, ok := g.settled.Begin(actual); !ok {
 		return ErrSettled
 	}
 	var err error
 	if actual != g.permits && g.asked != (engine.Asked{}) {
 		err = g.limiter.handle.Settle(ctx, g.asked, g.permits, actual)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.busy, g.done = false, err == nil
+	g.settled.End(err)
 	return err
-}
-
-// begin reports whether the grant may be settled to actual now.
-func (g *Grant) begin(actual int64) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy || g.done || g.actual >= 0 && g.actual != actual {
-		return false
-	}
-	g.actual, g.busy = actual, true
-	return true
 }

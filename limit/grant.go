@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // ErrCannotSettle is returned by AllowGrant and WaitGrant of a limiter whose grants cannot be settled, before anything is
@@ -30,11 +30,7 @@ type Grant struct {
 	label      func() string
 	permits    int64
 	settlement settlement
-
-	mu     sync.Mutex
-	actual int64 // what it is settled to, or may have been; -1 for nothing yet
-	busy   bool  // a call is on its way
-	done   bool
+	settled    retry.Settlement // to what was used
 }
 
 // A mark tells what a limiter was right after a grant, so that it can be told later how much of the grant has come back by
@@ -92,7 +88,7 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error
 	if err != nil || !r.Granted {
 		return r, nil, err
 	}
-	return r, &Grant{limiter: s, label: s.label, permits: n, actual: -1, settlement: settlement{mark: m}}, nil
+	return r, &Grant{limiter: s, label: s.label, permits: n, settlement: settlement{mark: m}}, nil
 }
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
@@ -104,7 +100,7 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 	if _, err := s.waitFor(ctx, n, math.MaxInt64, &m); err != nil {
 		return nil, err
 	}
-	return &Grant{limiter: s, label: s.label, permits: n, actual: -1, settlement: settlement{mark: m}}, nil
+	return &Grant{limiter: s, label: s.label, permits: n, settlement: settlement{mark: m}}, nil
 }
 
 // AllowGrant is as that of a [Shared].
@@ -116,7 +112,7 @@ func (l *Local) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error)
 	if err != nil || !d.granted {
 		return d.result(), nil, err
 	}
-	return d.result(), &Grant{limiter: l, label: l.label, permits: n, actual: -1, settlement: settlement{mark: d.mark}}, nil
+	return d.result(), &Grant{limiter: l, label: l.label, permits: n, settlement: settlement{mark: d.mark}}, nil
 }
 
 // WaitGrant is as that of a [Shared].
@@ -194,29 +190,17 @@ func (g *Grant) Settle(ctx context.Context, actual int64) error {
 	if actual < 0 || actual > maxPermits {
 		return invalid("settled %d permits of %s, which is not in 0..%d", actual, g.label(), int64(maxPermits))
 	}
-	if !g.begin(actual) {
+	first, ok := g.settled.Begin(actual)
+	if !ok {
 		return ratelimiter.ErrSettled
+	}
+	if first { // a call that its caller has left may still read it
+		g.settlement.by = actual - g.permits
 	}
 	var err error
 	if actual != g.permits {
 		err = g.limiter.settle(ctx, &g.settlement)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.busy, g.done = false, err == nil
+	g.settled.End(err)
 	return err
-}
-
-// begin reports whether the grant may be settled to actual now.
-func (g *Grant) begin(actual int64) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.busy || g.done || g.actual >= 0 && g.actual != actual {
-		return false
-	}
-	if g.actual < 0 { // a call that its caller has left may still read it
-		g.settlement.by = actual - g.permits
-	}
-	g.actual, g.busy = actual, true
-	return true
 }
