@@ -162,3 +162,11 @@ func (l *RateLimiter) checkPermits(ctx context.Context, permits int64) error {
 	}
 	return nil
 }
+
+// deadlineAfter returns when a timeout that begins now ends, which is never, the zero Time, if it is not above 0.
+func deadlineAfter(timeout time.Duration) time.Time {
+	if timeout <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(timeout)
+}

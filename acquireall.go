@@ -66,10 +66,7 @@ func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, 
 // ErrUnavailable.
 func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, []*Grant, error) {
 	var grants []*Grant
-	wait, deadline := timeout > 0, time.Time{}
-	if wait {
-		deadline = time.Now().Add(timeout)
-	}
+	wait, deadline := timeout > 0, deadlineAfter(timeout)
 	r, err := c.acquireAll(ctx, wait, deadline, demands, &grants)
 	slices.SortFunc(grants, func(a, b *Grant) int {
 		return cmp.Compare(slices.IndexFunc(demands, a.isOf), slices.IndexFunc(demands, b.isOf))

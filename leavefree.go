@@ -80,11 +80,7 @@ func (l *RateLimiter) acquireInClass(ctx context.Context, want engine.Request) (
 	if age == 0 || !want.Wait {
 		return l.in(age > 0).Acquire(ctx, want)
 	}
-	deadline := time.Time{}
-	if want.Timeout > 0 {
-		deadline = time.Now().Add(want.Timeout)
-	}
-	return whileYoung(ctx, age, deadline, func(ctx context.Context, lower bool, deadline time.Time) (engine.Outcome, error) {
+	return whileYoung(ctx, age, deadlineAfter(want.Timeout), func(ctx context.Context, lower bool, deadline time.Time) (engine.Outcome, error) {
 		want.Timeout = engine.Timeout(deadline)
 		return l.in(lower).Acquire(ctx, want)
 	})

@@ -96,11 +96,9 @@ func (l *RateLimiter) acquireCarrying(ctx context.Context, want engine.Request) 
 	if l.rate == nil {
 		return l.acquireInClass(ctx, want)
 	}
-	deadline := time.Now().Add(want.Timeout)
+	deadline := deadlineAfter(want.Timeout)
 	return carry(ctx, []Demand{{Limiter: l}}, func() (engine.Outcome, error) {
-		if want.Timeout > 0 {
-			want.Timeout = max(time.Until(deadline), 1)
-		}
+		want.Timeout = engine.Timeout(deadline)
 		return l.acquireInClass(ctx, want)
 	})
 }

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
@@ -34,14 +32,13 @@ type Answer struct {
 // that has the name of the Middleware. Its weight is as [WithWeight] has it, which is not called, as the KeyFuncs are not. The
 // functions of WithFailures and WithDecisions are told with a nil request. ctx bounds the decision, beside WithDecisionTime.
 func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Answer {
-	var b strings.Builder
+	key := ""
 	for _, k := range keys {
-		b.WriteByte(':')
-		b.WriteString(keyname.Part(k, true))
+		key += keyPart(k)
 	}
 	spends := make([]spend, len(m.rules))
 	for i, rule := range m.rules {
-		spends[i] = rule.spend(b.String())
+		spends[i] = rule.spend(key)
 	}
 	return m.decided(nil, m.answer(ctx, nil, spends, weight))
 }

@@ -133,7 +133,10 @@ func (m *Middleware) key(r *http.Request, key string, funcs []KeyFunc) (string, 
 		if k == noPattern && r.Pattern == "" {
 			m.tellNoPattern(r)
 		}
-		key += ":" + keyname.Part(k, true)
+		key += keyPart(k)
 	}
 	return key, true
 }
+
+// keyPart returns a part of a key as it stands in the name of a limiter.
+func keyPart(k string) string { return ":" + keyname.Part(k, true) }
