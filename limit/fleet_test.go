@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -34,6 +35,7 @@ func startProcess(t *testing.T, rdb redis.UniversalClient, name string, a Algori
 		p.events = append(p.events, e)
 	}}))
 	p.Shared = redistest.Must(NewShared(rdb, name, a, opts...))(t)
+	t.Cleanup(synctest.Wait) // for a look at the record that has just begun, before the client is closed
 	return p
 }
 
