@@ -54,27 +54,8 @@ if state ~= '' then
   end
 end
 
-local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
-if n then
-  took = used + n <= permits and 1 or 0
-  reply[3] = took
-  used = used + took * n
-elseif string.byte(ARGV[1]) == 61 then
-  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
-  if tonumber(by) > 0 or tonumber(mark) == ends then
-    used = math.min(math.max(0, used + by), 4294967295)
-  end
-  took, reply[3] = 1, 1
-else
-  for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
-    local k = math.floor((permits - used) / n)
-    k = math.max(0, math.min(tonumber(count), k))
-    took, runs = took + k, runs + 1
-    reply[2 + runs] = k
-    used = used + k * n
-  end
-  answer = ',' .. table.concat(reply, ' ', 3)
-end
+local window = ends
+--#use count
 if id ~= '' and (took > 0 or back) then
   --#use remember
   redis.call('SET', KEYS[1], string.format('%d %d%s', ends, used, grants),

@@ -55,12 +55,7 @@ if n then
   reply[3] = took
   level = level - took * n * cost
 elseif string.byte(ARGV[1]) == 61 then
-  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
-  by = by * cost
-  if by < 0 then
-    -- No more than has not come in since.
-    by = -math.max(0, math.min(-by, owed - math.max(0, now - mark) * flow))
-  end
+  --#use settled
   level, took, reply[3] = math.max(-4503599627370496, math.min(full, level - by)), 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
