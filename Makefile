@@ -27,7 +27,7 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 	@tools/fuzz.sh
 
 cover: ## what the tests on miniredis cover, function by function
-	@tools/test-lanes.sh unit
+	@RATELIMITER_COVER=1 tools/test-lanes.sh unit
 	@go tool cover -func=coverage/unit.out
 
 bench: ## this library beside Redisson and others, into docs/benchmarks-run.md; BENCH="-quick" for flags

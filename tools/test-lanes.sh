@@ -30,7 +30,6 @@ work=$(mktemp -d)
 columns=() # the process groups of those that run
 trap 'for column in "${columns[@]+"${columns[@]}"}"; do kill -- "-$column" 2>/dev/null; done; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-mkdir -p coverage
 
 for lane in "$@"; do
     if [[ " $lanes " != *" $lane "* ]]; then
@@ -136,12 +135,15 @@ run_checks() {
 
 # Virtual time on miniredis; go-redis as the modules of go.work have it together, the newest.
 run_unit() {
-    local covered profile="$root/coverage/unit.out" newer mode=set race=()
-    covered=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate | paste -sd, -)
-    [ -z "$long" ] || race=("${detector[@]+"${detector[@]}"}") mode=atomic
-    lane unit . "./... $programs" RATELIMITER_LANE=miniredis -- \
-        ${race[@]+"${race[@]}"} -covermode="$mode" -coverpkg="$covered" -coverprofile="$profile"
-    if [ -s "$profile" ]; then
+    local covered profile="$root/coverage/unit.out" newer race=() cover=()
+    [ -z "$long" ] || race=("${detector[@]+"${detector[@]}"}")
+    if [ -n "${RATELIMITER_COVER:-}" ]; then # what is compiled for it serves no other lane
+        covered=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate | paste -sd, -)
+        cover=(-covermode=atomic "-coverpkg=$covered" "-coverprofile=$profile")
+        mkdir -p coverage
+    fi
+    lane unit . "./... $programs" RATELIMITER_LANE=miniredis -- ${race[@]+"${race[@]}"} ${cover[@]+"${cover[@]}"}
+    if [ ${#cover[@]} -gt 0 ] && [ -s "$profile" ]; then
         echo "unit: coverage $(go tool cover -func="$profile" | awk 'END { print $NF }')"
     fi
     newer=$(cd cmd/rrl && GOWORK=off go list -m -u -f '{{with .Update}}{{.Version}}{{end}}' github.com/redis/go-redis/v9 2>/dev/null)
@@ -224,18 +226,16 @@ run_redis() {
     lane redis . "./... $programs" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
 }
 
-# What talks to a server, on a valkey-server: the packages whose tests have one, and of those the tests that
-# do not call redistest.NoServer.
+# What a server decides, on a valkey-server: the scripts, what is found out about a server, and the commands of rrl; in a
+# long run all that a server has a part in. Of these the tests that do not call redistest.NoServer.
 run_valkey() {
-    local with
+    local packages=". ./scripts ./limit/... ./httplimit/inbound ./internal/survey ./internal/doctor $path/cmd/rrl"
     if ! command -v valkey-server >/dev/null; then
         not_run valkey "install valkey-server"
         return
     fi
-    # shellcheck disable=SC2086
-    with=$(go list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... $programs |
-        awk -v server="$path/internal/redistest" '{ for (i = 1; i <= NF; i++) if (index($i, server) == 1) print $1 }' | sort -u | paste -sd' ' -)
-    lane valkey . "$with" RATELIMITER_LANE=valkey --
+    [ -z "$long" ] || packages="./... $programs"
+    lane valkey . "$packages" RATELIMITER_LANE=valkey --
 }
 
 # Servers that Debian does not have, which the wheels of Python packages carry: in a long run the redis lane's tests, otherwise
