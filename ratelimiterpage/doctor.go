@@ -245,13 +245,13 @@ func (h *Handler) reportOf(v *view, r *doctor.Report, one bool) *reportView {
 			o.More = len(r.Skipped) - i
 			break
 		}
-		text := s.Check
+		text := v.check(s.Check)
 		for _, part := range []string{s.Limiter, s.Node} {
 			if part != "" {
 				text += " " + part
 			}
 		}
-		o.Skipped = append(o.Skipped, survey.Visible(text+": "+s.Why))
+		o.Skipped = append(o.Skipped, survey.Visible(text+": "+v.reason(s.Why)))
 	}
 	return o
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -90,6 +91,7 @@ func TestWhatIsBrokenIsMarked(t *testing.T) {
 		synctest.Wait()
 		p := s.get("?q=" + url.QueryEscape(base))
 		require.Regexp(t, `id="found" class="badge" title="findings">[1-9]`, p.body)
+		require.Contains(t, s.get("?lang=zh&q="+url.QueryEscape(base)).body, `title="体检发现的问题">⚠ 许可过多</i>`)
 		require.Regexp(t, `<tr class="broken">\n<th scope="row" class="name"><a [^>]*>`+base+`bad</a> <i class="tag bad" title="what the doctor has found">⚠ [a-z, ]*surplus`, p.body)
 		require.NotRegexp(t, base+`good</a> <i`, p.body)
 		require.Equal(t, []string{base + "bad"}, s.get("?only=broken&q="+url.QueryEscape(base)).names())
@@ -312,6 +314,35 @@ func TestChineseOfTheDoctor(t *testing.T) {
 	}
 	for text := range said {
 		require.True(t, texts[text] || text == ", " || text == "; ", "the doctor does not say %q", text)
+	}
+}
+
+// TestSkippedInChinese shows what could not be looked at, and why, as far as it is the doctor that says so. It looks in the
+// source for each check that may not be possible.
+func TestSkippedInChinese(t *testing.T) {
+	source := ""
+	for _, name := range append(redistest.Must(filepath.Glob("../internal/doctor/*.go"))(t), redistest.Must(filepath.Glob("../internal/survey/*.go"))(t)...) {
+		source += string(redistest.Must(os.ReadFile(name))(t))
+	}
+	for _, m := range regexp.MustCompile(`(?:skip\(|Skip\{Check: )"([a-z-]+)"`).FindAllStringSubmatch(source, -1) {
+		require.NotEmpty(t, checkNames[m[1]], m[1])
+	}
+	h := newSite(t, redistest.Client(t)).Handler
+	for format, c := range map[string]struct{ why, want string }{
+		"only the first %d limiters were looked at": {"only the first 3 limiters were looked at", "只检查了前 3 个限流器"},
+		"the set of %d members is too large, or changes faster than it can be read": {
+			"the set of 7 members is too large, or changes faster than it can be read", "集合有 7 个成员，过大，或变化太快来不及读取"},
+		"the keys of %q change their types faster than they can be read": {
+			`the keys of "a" change their types faster than they can be read`, `"a" 的键的类型变化太快，来不及读取`},
+		"%d names cannot be read; the first is %w": {`2 names cannot be read; the first is "a": EOF`, `有 2 个名字无法读取；第一个是 "a": EOF`},
+		"no reply within %v":                       {"no reply within 1.5s", "1.5s 内没有响应"},
+		"shards of the ring are down":              {"shards of the ring are down: 1 of 3", "环的 3 个分片中有 1 个停机"},
+		"func oneLine(err error) string":           {"NOPERM no", "NOPERM no"},
+	} {
+		require.Contains(t, source, format)
+		r := &doctor.Report{Skipped: []doctor.Skip{{Check: "find", Limiter: "a", Node: "n:1", Why: c.why}}}
+		require.Equal(t, []string{"查找 a n:1: " + c.want}, h.reportOf(&view{Lang: "zh"}, r, false).Skipped)
+		require.Equal(t, []string{"find a n:1: " + c.why}, h.reportOf(&view{Lang: "en"}, r, false).Skipped)
 	}
 }
 

@@ -57,7 +57,7 @@ type fieldView struct{ Name, Value string }
 type memberView struct{ At, Permits, Back, By, What, Bytes string }
 
 type findingView struct {
-	Check, Severity, Word                  string
+	ID, Check, Severity, Word              string
 	Who, Link, Found, Means, Java, Go, Fix string
 	Runs                                   bool // Fix is a command
 }
@@ -199,7 +199,7 @@ func (o *liveView) members(st *survey.State) {
 // finding returns a finding in the language of the page.
 func (h *Handler) finding(v *view, f doctor.Finding) findingView {
 	e := explained[f.Check]
-	o := findingView{Check: f.Check, Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.said(f.Found, f.FoundText)),
+	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.said(f.Found, f.FoundText)),
 		Means: v.explained(f.Means, e.means), Java: v.explained(f.Java, e.java), Go: v.explained(f.Go, e.golang),
 		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Runs: isCommand(f.Fix), Who: survey.Visible(f.Limiter)}
 	node := ""

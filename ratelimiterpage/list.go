@@ -265,7 +265,7 @@ func shortName(name string) string {
 }
 
 func (v *view) row(x row, sick []string) rowView {
-	o := rowView{Name: shortName(x.name), Sick: strings.Join(sick, ", "), Link: v.limiterLink(x.name, ""), Node: survey.Visible(x.node), TTL: "–", Members: v.number(x.members),
+	o := rowView{Name: shortName(x.name), Sick: v.checks(sick), Link: v.limiterLink(x.name, ""), Node: survey.Visible(x.node), TTL: "–", Members: v.number(x.members),
 		Stuck: x.state&isStuck != 0, Limited: x.state&isLimited != 0, Gone: x.state&isGone != 0, Malformed: x.state&isMalformed != 0, Wait: "–", Used: "–"}
 	switch {
 	case o.Malformed:

@@ -351,6 +351,7 @@ func TestChineseIsWhole(t *testing.T) {
 		require.NotEmpty(t, e.means)
 		require.NotEmpty(t, e.java)
 		require.NotEmpty(t, e.golang)
+		require.NotEmpty(t, checkNames[check], check)
 	}
 	require.Len(t, explained, len(doctor.Checks()))
 }

@@ -171,6 +171,33 @@ func (v *view) explained(english, ofCheck string) string {
 	return english
 }
 
+// check returns the name of a check in the language of the page.
+func (v *view) check(id string) string {
+	if v.Lang == "zh" {
+		return checkNames[id]
+	}
+	return id
+}
+
+// checks returns the names of checks.
+func (v *view) checks(ids []string) string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = v.check(id)
+	}
+	return strings.Join(names, translate(v.Lang, ", "))
+}
+
+// reason returns why something was not looked at in the language of the page. What Redis says stays.
+func (v *view) reason(why string) string {
+	for _, r := range reasons {
+		if v.Lang == "zh" && r.english.MatchString(why) {
+			return r.english.ReplaceAllString(why, r.chinese)
+		}
+	}
+	return why
+}
+
 // clock returns an instant of today.
 func (v *view) clock(at time.Time) string { return at.UTC().Format("15:04:05Z") }
 

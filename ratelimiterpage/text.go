@@ -89,7 +89,7 @@ var chinese = map[string]string{
 	"Set the rate":     "设置速率",
 	"Show the clients": "显示客户端",
 	"Somebody else looks at all keys at the moment. Try again soon.": "此刻有人正在遍历全部键，请稍后再试。",
-	"Stuck":                         "卡住",
+	"Stuck":                         "卡死",
 	"The address names no limiter.": "地址中没有限流器的名字。",
 	"The change came from the page of another site.":                                     "这次修改来自其他网站的页面。",
 	"The list ends after %d limiters; rrl ls has all.":                                   "列表到第 %d 个限流器为止；rrl ls 可列出全部。",
@@ -162,7 +162,7 @@ var chinese = map[string]string{
 	"rate":                                   "速率",
 	"read at":                                "读取于",
 	"still looking: %s keys so far":          "仍在查找：已看过 %s 个键",
-	"stuck":                                  "卡住",
+	"stuck":                                  "卡死",
 	"the limiter":                            "所属限流器",
 	"then re-opens until %s":                 "然后逐步恢复至 %s",
 	"value %s":                               "值 %s",
@@ -191,123 +191,4 @@ var chinese = map[string]string{
 	"after a cool-down":                                "冷却之后",
 	"ahead of the clock":                               "超前于时钟",
 	"reserved ahead":                                   "提前占用",
-}
-
-// explained has what the findings of each check mean, in Chinese.
-var explained = map[string]struct{ means, java, golang string }{
-	"stuck": {
-		"剩余的许可少于速率，却没有任何在用的许可可以归还",
-		`凡是请求数超过剩余数的调用都会失败，报 "attempt to perform arithmetic on a nil value"，而且永远如此`,
-		"下一次调用就会让限流器恢复完整，对 Java 也是如此",
-	},
-	"lost": {
-		"有些许可既不在剩余之中，也不在使用之中：有人取了两次，例如客户端丢失应答后重发了脚本",
-		"在全部许可同时过期之前，放行少于速率；繁忙的限流器永远等不到那一刻",
-		"下一次被拒绝的调用，或进程每个窗口一次的检查，会把它们找回来",
-	},
-	"surplus": {
-		"剩余的与在用的许可之和大于速率，例如 Redisson 执行了 release、保留状态降低了速率或值被写错，三者无法区分；修复会收回剩余的许可",
-		"一个窗口内会放行多于速率的许可",
-		"在我们的进程检查之前也一样；使用中的限流器每个窗口检查一次",
-	},
-	"value": {
-		"剩余许可的数字不见了，或不是整数：键被淘汰、删除或覆盖",
-		"缺失时按整个速率计算：在用的许可之外再来一次突发；不是数字时每次调用都失败",
-		"根据集合中的授予重新计算；没有许可会被授予两次",
-	},
-	"layouts": {
-		"集合中有些成员不是每个客户端都能读懂",
-		`调用失败，报 "data string too short"，或把随机字节当作许可数`,
-		"能读懂 Redisson 的所有格式；未知格式的成员按最后四个字节计算",
-	},
-	"malformed": {
-		"这个哈希不是限流器的：rate、interval、type 或 keepAliveTime 不合法",
-		"调用失败；若速率或窗口小于等于 0，则全部拒绝或全部放行",
-		"每次调用返回 ErrMalformed，不做任何修改",
-	},
-	"wrong-type": {
-		"限流器的某个键存放着另一种类型的数据；有人占用了这个名字",
-		"调用失败，报 WRONGTYPE",
-		"调用失败，报 WRONGTYPE",
-	},
-	"shared-keys": {
-		"两个限流器的名字只差花括号，按 Redisson 的规则它们的许可使用相同的键",
-		"互相取走对方的许可",
-		"互相取走对方的许可",
-	},
-	"clock": {
-		"授予的时间来自与 Redis 不同的时钟；Redisson 和使用 WithClientClock 的 Go 用的是自己的时钟",
-		"调用者多等或提前放行，相差多少就偏多少；每秒 20 个时相差 100 毫秒，曾在一秒内放行 31 个",
-		"以 Redis 的时钟为准；时间超前的授予在一次拒绝之后最多占用许可一个窗口",
-	},
-	"ttl": {
-		"限流器的各个键不同时过期，或在许可仍在使用时过期",
-		"哈希消失后调用失败，报 \"RateLimiter is not initialized\"；许可消失后整个速率会再授予一次",
-		"哈希消失后调用返回 ErrNotInitialized；许可消失后整个速率会再授予一次",
-	},
-	"remains": {
-		"限流器已经没有了，许可还在：哈希被删除、被淘汰，或比许可先过期",
-		`调用失败，报 "RateLimiter is not initialized"；重新设置速率后，旧的在用许可仍计算在内`,
-		"调用返回 ErrNotInitialized；重新设置速率后，旧的在用许可在过期之前仍计算在内",
-	},
-	"other-type": {
-		"留有限流器当前类型不使用的键，Redisson 的 setRate 改变类型时会留下它们",
-		"在类型改回之前不起作用；改回后旧的许可仍计算在内",
-		"在类型改回之前不起作用；改回后第一次调用会使它们符合速率",
-	},
-	"dead-clients": {
-		"PER_CLIENT 限流器的一些客户端已经不在了，它们的许可没有过期时间；Redisson 每次启动都换一个新的 id",
-		"没有影响，但这些键永远占用内存",
-		"没有影响；我们自己的客户端的键会自行过期",
-	},
-	"huge-set": {
-		"许可的集合很大，或其中大部分已过期而没有人回收",
-		"停顿之后的第一次调用会一次回收全部，期间 Redis 不为任何人服务：100,000 个成员为 85 毫秒",
-		"一次调用最多回收 512 个成员",
-	},
-	"cool-down": {
-		"有人调用了 CoolDown：在它结束之前谁也得不到许可",
-		"在此之前调用者被拒绝；正在等待的调用者会一直睡到那时，即使冷却被解除",
-		"在此之前调用者被拒绝；冷却解除后，等待者在一秒内被唤醒",
-	},
-	"slot": {
-		"限流器的键属于集群的不同槽",
-		"调用失败，报 CROSSSLOT",
-		"调用返回 ErrNameNotClusterSafe，不发送任何命令",
-	},
-	"server": {
-		"服务器的设置或状态可能使限流器丢失或无法写入",
-		"见所发现的内容",
-		"见所发现的内容",
-	},
-	"hot-key": {
-		"某个限流器的脚本调用耗时很长，期间 Redis 不为任何人服务",
-		"服务器的所有调用者都要等那么久；Redisson 停顿之后的第一次调用会回收所有过期的许可",
-		"服务器的所有调用者都要等那么久；我们的一次调用最多约一毫秒",
-	},
-	"acl": {
-		"应用所用用户的 ACL 不允许限流器需要的命令",
-		"Redisson 使用相同命令的调用会以 NOPERM 失败；它还需要别的命令",
-		"需要这些命令的调用会以 NOPERM 失败；脚本需要的命令则会在执行了一部分之后失败",
-	},
-	"drift": {
-		"限流器在 Redis 中的速率与规则文件不同；对已经存在的限流器，trySetRate 和规则文件都不会改变其速率",
-		"以 Redis 中的速率为准",
-		"以 Redis 中的速率为准",
-	},
-	"idle": {
-		"限流器是按用户或地址创建的，而且没有什么会删除它们",
-		"没有影响，但这些键会一直占用内存",
-		"没有影响，但这些键会一直占用内存",
-	},
-	"writers": {
-		"按成员的格式看，集合中的内容是谁写入的",
-		"格式不同的版本不能共用一个限流器",
-		"全部都能读懂",
-	},
-	"clients": {
-		"客户端的数量多于已检查的数量",
-		"没有影响",
-		"没有影响",
-	},
 }
