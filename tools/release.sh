@@ -122,9 +122,11 @@ for dir in $modules; do
     [ -z "$packages" ] || import "$module" $packages
     for package in $commands; do install "$package"; done
 done
-said=$("$work/bin/rrl" version)
-[[ $said == "rrl $version "*"ratelimiter $version"* ]] || stop "rrl version says \"$said\""
-echo "rrl version: $(paste -sd, <<<"$said")"
+for program in rrl rrl-gateway; do
+    said=$("$work/bin/$program" version)
+    [[ $said == "$program $version "*"ratelimiter $version"* ]] || stop "$program version says \"$said\""
+    echo "$program version: $(paste -sd, <<<"$said")"
+done
 
 [ -z "$dry" ] || exit 0
 tags=$(cd "$work/clone" && git tag --list)

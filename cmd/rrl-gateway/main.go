@@ -19,6 +19,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/goredisson/ratelimiter/internal/version"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/urfave/cli/v3"
 )
@@ -62,8 +63,9 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 func newApp(stdout, stderr io.Writer) *cli.Command {
 	onUsage := func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
 	return &cli.Command{
-		Name:  "rrl-gateway",
-		Usage: "an HTTP proxy that keeps its clients within a fleet's limits",
+		Name:    "rrl-gateway",
+		Version: version.String(),
+		Usage:   "an HTTP proxy that keeps its clients within a fleet's limits",
 		Description: "Clients use http://GATEWAY/HOST as the base URL in place of https://HOST, or the gateway as their proxy.\n" +
 			"A request that has no permits in time gets 429 with Retry-After and Proxy-Status: rrl-gateway.\n\n" +
 			"/healthz, /readyz and /metrics are the gateway's own. SIGHUP reads the rules again, SIGTERM stops it.",
@@ -79,6 +81,17 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			return serve(ctx, c, stderr)
 		},
 		Commands: []*cli.Command{{
+			Name:         "version",
+			Usage:        "print what a report of a problem needs: versions, platform, commit",
+			OnUsageError: onUsage,
+			Action: func(_ context.Context, c *cli.Command) error {
+				if c.Args().Present() {
+					return usage("version takes no argument %q", c.Args().First())
+				}
+				_, err := fmt.Fprintln(stdout, version.Details("rrl-gateway"))
+				return err
+			},
+		}, {
 			Name:         "ca",
 			Usage:        "make a CA in --ca-dir if there is none, and print how clients use it",
 			OnUsageError: onUsage,

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -101,6 +102,14 @@ func rulesFor(t *testing.T, name, permits, interval string) string {
 	return write(t, "rules.yaml", strings.NewReplacer("NAME", name, "PERMITS", permits, "INTERVAL", interval).Replace(oneRule))
 }
 
+// TestVersion checks that the version tells what a report of a problem needs.
+func TestVersion(t *testing.T) {
+	redistest.NoServer(t)
+	out, err := exec.Command(redistest.Must(binary())(t), "version").Output()
+	require.NoError(t, err)
+	require.Regexp(t, `^rrl-gateway \S.* `+runtime.Version()+` `+runtime.GOOS+`/`+runtime.GOARCH+`\nratelimiter \S+\ngo-redis v9\.\S+\n`, string(out))
+}
+
 // TestUsage checks that what is wrong is named as it was written, and that the exit code is 2.
 func TestUsage(t *testing.T) {
 	redistest.NoServer(t)
@@ -108,6 +117,7 @@ func TestUsage(t *testing.T) {
 	dir := t.TempDir()
 	for want, args := range map[string][]string{
 		`no command "dance"`:                          {"dance"},
+		`version takes no argument "2"`:               {"version", "2"},
 		"provided but not defined: -fast":             {"--fast"},
 		"no rules: give --rules FILE":                 {"--redis", "redis://x"},
 		"--rules: open nowhere.yaml":                  {"--rules", "nowhere.yaml"},

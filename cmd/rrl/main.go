@@ -17,6 +17,7 @@ import (
 	"io"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/version"
 	"github.com/urfave/cli/v3"
 )
 
@@ -37,7 +38,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			"rrl demo needs nothing but this program. It shows a limiter admit, delay and reject\n" +
 			"real HTTP requests, and what that looks like in Redis.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Those of doctor, diff and peek differ: see their --help.",
-		Version:   command.Version(),
+		Version:   version.String(),
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand(), diffCommand(), exportCommand(),

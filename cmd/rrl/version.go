@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/version"
 	"github.com/urfave/cli/v3"
 )
 
@@ -19,7 +20,7 @@ func versionCommand() *cli.Command {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(c.Root().Writer, command.Details("rrl"))
+			_, err := fmt.Fprintln(c.Root().Writer, version.Details("rrl"))
 			return err
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/version"
 	"github.com/urfave/cli/v3"
 )
 
@@ -43,7 +44,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			"Several pictures are written to several files, with the name of the case or limiter before the\n" +
 			"extension. With --json each line is an object with an event: case, limiter, file.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
-		Version:         command.Version(),
+		Version:         version.String(),
 		Writer:          stdout,
 		ErrWriter:       stderr,
 		HideHelpCommand: true,

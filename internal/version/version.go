@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+// Package version says which version of a program runs, and what it was built from.
+package version
 
 import (
 	"cmp"
@@ -14,8 +15,8 @@ import (
 // from a work tree. All modules of a release have the same.
 var release string
 
-// Version returns the version of the module and, in a build from a work tree, the commit.
-func Version() string {
+// String returns the version of the module and, in a build from a work tree, the commit.
+func String() string {
 	return versionOf(buildInfo())
 }
 
