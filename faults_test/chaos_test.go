@@ -172,7 +172,7 @@ func chaos(f *fault) {
 		goroutinesLeft = ours()
 		return goroutinesLeft == 0
 	})
-	f.measured("%d calls under %d faults: %s; none without a name, no panic, no hang (longest call %v, %s); fullest window in %d looks at Redis %d, and certainly told %d of %d in all, at rate %d; no goroutine of a Client left",
+	f.measured("%d calls under %d faults: %s; none without a name, no panic, no hang (longest call %v, %s); fullest window in %d looks at Redis %d, and certainly granted %d of %d in all, at rate %d; no goroutine of a Client left",
 		calls, faults, counted(errs), round(longest), op, looks, inUse, most, told.Load(), permits)
 	require.Empty(f, unnamed)
 	require.LessOrEqual(f, inUse, int64(permits))

@@ -65,7 +65,7 @@ func stepped(d time.Duration, again bool) func(f *fault) {
 		most, later := fullest(both.all(), interval), fullest(after(both.all(), done), interval)
 		gap := both.gap(step, until)
 		total := permitsOf(after(both.all(), done))
-		f.measured("fullest window of %v: %d across the step, %d after it, at rate %d; longest time without a grant %v; %d granted in the 5 s after it",
+		f.measured("fullest window of %v: %d across the change, %d after it, at rate %d; longest time without a grant %v; %d granted in the 5 s after it",
 			interval, most, later, permits, round(gap), total)
 		allowed := int64(permits)
 		if again {

@@ -98,7 +98,7 @@ func clusterFailover(f *fault) {
 	time.Sleep(time.Second)
 	a.end()
 	told := tried.total() + waited.total()
-	f.measured("drift 0 of %d grants; first grant %v after the replica took over; errors to callers: %d without wait, 0 with", told, round(first), tried.errs())
+	f.measured("drift 0 of %d grants; first grant %v after the replica took over; errors: %d of non-blocking calls, 0 of waiting ones", told, round(first), tried.errs())
 	tried.requireTyped(f, false)
 	waited.requireTyped(f, true)
 	requireNoDrift(f, admin(f, replica), clusterAmple, ample, told)
@@ -141,7 +141,7 @@ func clusterReplaces(f *fault, what, then func(master *redistest.Server)) {
 	then(cluster.Nodes()[0])
 	a.end()
 	granted := scarce + scarceTold.total()
-	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d calls without wait got ErrUnavailable",
+	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d non-blocking calls got ErrUnavailable",
 		granted, scarce, round(back.Sub(begin)), round(first), tried.errs())
 	require.Greater(f, granted, int64(scarce), "the replica has forgotten, or the row shows nothing")
 	require.LessOrEqual(f, granted, int64(2*scarce))

@@ -39,7 +39,7 @@ func appendOnly(fsync string) func(f *fault) {
 		told := tried.total() + waited.total()
 		in := inRedis(f, admin(f, s), "ample")
 		lost := told - in.used
-		f.measured("five kills: %d of %d grants lost; slowest first grant after a restart %v; %d calls without wait got ErrUnavailable",
+		f.measured("five kills: %d of %d grants lost; slowest first grant after a restart %v; %d non-blocking calls got ErrUnavailable",
 			max(lost, 0), told, round(slowest), tried.errs())
 		tried.requireTyped(f, false)
 		waited.requireTyped(f, true)

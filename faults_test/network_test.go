@@ -83,7 +83,7 @@ func slow(f *fault) {
 	if engaged > 0 {
 		when = fmt.Sprint("after ", round(engaged))
 	}
-	f.measured("12 s of replies that take %v: FailOpen engages %s; outages that ended or began again in between: %d; first grant %v after it; %d told, %d in Redis; %d calls without wait got ErrUnavailable",
+	f.measured("12 s of replies that take %v: FailOpen engages %s; outages that ended or began again in between: %d; first grant %v after it; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable",
 		hold, when, flaps, round(first), told, in.used, tried.errs())
 	waited.requireTyped(f, true)
 	tried.requireTyped(f, false)
@@ -116,7 +116,7 @@ func paused(f *fault) {
 	a.end()
 	told := waited.total() + tried.total()
 	in := inRedis(f, admin(f, s), "ample")
-	f.measured("%d granted in 12 s; first grant %v after SIGCONT; %d told, %d in Redis; %d calls without wait got ErrUnavailable", meanwhile, round(first), told, in.used, tried.errs())
+	f.measured("%d granted in 12 s; first grant %v after SIGCONT; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable", meanwhile, round(first), told, in.used, tried.errs())
 	require.Zero(f, meanwhile)
 	waited.requireTyped(f, true)
 	tried.requireTyped(f, false)
@@ -263,7 +263,7 @@ func policies(f *fault) {
 		b.requireTyped(f, false)
 	}
 	across := fullest(sides["local"].all(), interval)
-	f.measured("known after %v; granted in %v: closed %d, open %d, local %d (fullest window %d at rate %d; %d across the return); first grant %v after the restart",
+	f.measured("known after %v; granted in %v: FailClosed %d, FailOpen %d, local quotas %d (fullest window %d at rate %d; %d across the return); first grant %v after the restart",
 		round(known.Sub(killed)), round(restart.Sub(known)), granted["closed"], granted["open"], granted["local"], fullestOf["local"], permits, across, round(first))
 	require.Zero(f, granted["closed"])
 	require.Greater(f, granted["open"], int64(2*permits))

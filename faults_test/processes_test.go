@@ -31,7 +31,7 @@ func fourProcesses(f *fault) {
 	slices.Sort(parts)
 	share := float64(parts[0]) / (float64(all) / 4)
 	used := float64(all) / (permits * during.Seconds())
-	f.measured("%d in %v for %v: the parts are %d; the smallest is %.0f %% of an equal one; %.0f %% of the rate used", permits, interval, during, parts, 100*share, 100*used)
+	f.measured("%d in %v for %v: the shares are %d; the smallest is %.0f %% of an equal one; %.0f %% of the rate used", permits, interval, during, parts, 100*share, 100*used)
 	require.GreaterOrEqual(f, share, .5)
 	require.GreaterOrEqual(f, used, .8)
 	require.LessOrEqual(f, all, int64(permits*(during.Seconds()+1)))
@@ -58,7 +58,7 @@ func largeRequests(f *fault) {
 		parts, all = append(parts, got.Permits), all+got.Permits
 	}
 	share := float64(slices.Min(parts)) / (float64(all) / 4)
-	f.measured("the parts are %d, that of the large requests first; the smallest is %.0f %% of an equal one; the longest wait for %d permits was %v",
+	f.measured("the shares are %d, that of the large requests first; the smallest is %.0f %% of an equal one; the longest wait for %d permits was %v",
 		parts, 100*share, permits/2, round(longest))
 	require.GreaterOrEqual(f, share, .5)
 	f.within("the longest wait of a large request", begin, longest, 3*interval)
@@ -138,7 +138,7 @@ func cancelled(f *fault) {
 		require.NoError(f, c.Close())
 	}
 	f.soon("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+3*fleetSize+10 })
-	f.measured("%d calls cancelled of %d: %d told, %d in Redis; goroutines %d before, %d after", cancels, callers*rounds, told, in.used, before, runtime.NumGoroutine())
+	f.measured("%d calls cancelled of %d: %d reported, %d in Redis; goroutines %d before, %d after", cancels, callers*rounds, told, in.used, before, runtime.NumGoroutine())
 	require.Greater(f, cancels, callers)
 	require.EqualValues(f, ample, in.sum())
 }

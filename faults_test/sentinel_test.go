@@ -140,7 +140,7 @@ func failover(f *fault, what func(w *watched), then func(w *watched)) {
 	then(w)
 	a.end()
 	granted := scarce + scarceTold.total()
-	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d calls without wait got ErrUnavailable",
+	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d non-blocking calls got ErrUnavailable",
 		granted, scarce, round(back.Sub(begin)), round(first), tried.errs())
 	require.Greater(f, granted, int64(scarce), "the replica has forgotten, or the row shows nothing")
 	require.LessOrEqual(f, granted, int64(2*scarce))
@@ -195,7 +195,7 @@ func minReplicas(f *fault) {
 	first := f.grants(waited, back)
 	time.Sleep(500 * time.Millisecond)
 	a.end()
-	f.measured("%d granted in %v of NOREPLICAS; first grant %v after the replica; drift 0 of %d; %d calls without wait got ErrUnavailable",
+	f.measured("%d granted in %v of NOREPLICAS; first grant %v after the replica; drift 0 of %d; %d non-blocking calls got ErrUnavailable",
 		meanwhile, round(before.Sub(rejected)), round(first), tried.total()+waited.total(), tried.errs())
 	require.Zero(f, meanwhile)
 	tried.requireTyped(f, false)

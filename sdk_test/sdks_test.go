@@ -73,7 +73,7 @@ var sdks = []sdk{
 			_, err = client.BatchSendOTOWithOptions(request, headers, &teautil.RuntimeOptions{})
 			return err
 		},
-		traps: "The hook came with `darabonba-openapi/v2` v2.1.13, and go.mod has to ask for it. The SDK's own time-outs and proxy are those of its own client: set them in the base.",
+		traps: "Needs `darabonba-openapi/v2` v2.1.13 or later, which go.mod must require. The SDK's timeouts and proxy do not apply: set them in the Transport's base.",
 	},
 	{
 		name: "DingTalk Stream", module: "github.com/open-dingtalk/dingtalk-stream-sdk-go",
@@ -85,7 +85,7 @@ var sdks = []sdk{
 			defer func() { http.DefaultTransport = before }()
 			return chatbot.NewChatbotReplier().SimpleReplyText(ctx, "https://oapi.dingtalk.com/robot/sendBySession?session=1", []byte("hi"))
 		},
-		traps: "Only replies: the stream itself is a WebSocket. An answer of 200 with an error code is no error to the SDK.",
+		traps: "Covers replies only: the stream itself is a WebSocket. The SDK ignores error codes in a response of 200.",
 	},
 	{
 		name: "Feishu, Lark", module: "github.com/larksuite/oapi-sdk-go/v3",
@@ -105,7 +105,7 @@ var sdks = []sdk{
 			}
 			return nil
 		},
-		traps: "The request for its token passes the Transport, too. Without `WithReqTimeout` only the context ends a call.",
+		traps: "Its token requests use the Transport, too. Without `WithReqTimeout` only the context ends a call.",
 	},
 	{
 		name: "WeChat (silenceper)", module: "github.com/silenceper/wechat/v2",
@@ -117,7 +117,7 @@ var sdks = []sdk{
 			_, err := wechatutil.HTTPGetContext(ctx, "https://api.weixin.qq.com/cgi-bin/token")
 			return err
 		},
-		traps: "One client for all accounts of the process. Most calls take no context.",
+		traps: "All accounts of a process share one client. Most calls take no context.",
 	},
 	{
 		name: "WeCom (go-workwx)", module: "github.com/xen0n/go-workwx", noContext: true,
@@ -126,7 +126,7 @@ var sdks = []sdk{
 			app := workwx.New("corp", workwx.WithHTTPClient(&http.Client{Transport: t})).WithApp("secret", 1)
 			return app.SendTextMessage(&workwx.Recipient{UserIDs: []string{"u"}}, "hi", false)
 		},
-		traps: "Calls take no context. `SpawnAccessTokenRefresher` repeats a rejected request for its token in the background.",
+		traps: "Calls take no context. `SpawnAccessTokenRefresher` retries a rejected token request in the background.",
 	},
 	{
 		name: "GitHub", module: "github.com/google/go-github/v75",
@@ -135,7 +135,7 @@ var sdks = []sdk{
 			_, _, err := github.NewClient(&http.Client{Transport: t}).Users.Get(ctx, "octocat")
 			return err
 		},
-		traps: "It rejects by itself once a response said that nothing is left: `RateLimitError`, with no request sent.",
+		traps: "After a response with no requests left, it rejects calls itself with `RateLimitError` and sends nothing.",
 	},
 	{
 		name: "OpenAI (official)", module: "github.com/openai/openai-go/v3",
@@ -145,7 +145,7 @@ var sdks = []sdk{
 			_, err := client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}})
 			return err
 		},
-		traps: "It sends again after an error of the Transport and after 429.",
+		traps: "Retries after an error of the Transport and after 429.",
 	},
 	{
 		name: "OpenAI (go-openai)", module: "github.com/sashabaranov/go-openai",
@@ -166,7 +166,7 @@ var sdks = []sdk{
 			_, err := client.Messages.New(ctx, anthropic.MessageNewParams{Model: "m", MaxTokens: 1, Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("hi"))}})
 			return err
 		},
-		traps: "It sends again after an error of the Transport and after 429.",
+		traps: "Retries after an error of the Transport and after 429.",
 	},
 	{
 		name: "resty 2", module: "github.com/go-resty/resty/v2",
@@ -179,7 +179,7 @@ var sdks = []sdk{
 			}
 			return err
 		},
-		traps: "Its retries are off by default (tried: `SetRetryCount(2)`). A status of 400 and more is no error.",
+		traps: "Retries are off by default (tested with `SetRetryCount(2)`). A status of 400 or more is not an error.",
 	},
 	{
 		name: "resty 3", module: "resty.dev/v3",
@@ -193,7 +193,7 @@ var sdks = []sdk{
 			}
 			return err
 		},
-		traps: "Its retries are off by default (tried: `SetRetryCount(2)`). A status of 400 and more is no error.",
+		traps: "Retries are off by default (tested with `SetRetryCount(2)`). A status of 400 or more is not an error.",
 	},
 	{
 		name: "retryablehttp", module: "github.com/hashicorp/go-retryablehttp",
@@ -217,7 +217,7 @@ var sdks = []sdk{
 			}
 			return nil
 		},
-		traps: "It sends again after 429 and waits for Retry-After, however long (tried: `RetryMax` 2, of 4). Set `CheckRetry` to stop at `httplimit.ErrRejected`.",
+		traps: "Retries after 429 and waits for Retry-After, however long (tested with `RetryMax` 2 instead of 4). Set `CheckRetry` to stop at `httplimit.ErrRejected`.",
 	},
 	{
 		name: "AWS S3", module: "github.com/aws/aws-sdk-go-v2/service/s3",
@@ -230,7 +230,7 @@ var sdks = []sdk{
 			_, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: aws.String("bucket")})
 			return err
 		},
-		traps: "It sends up to three times, and slows itself down after 429 and 503.",
+		traps: "Makes up to three attempts, and slows down after 429 and 503.",
 	},
 	{
 		name: "Alibaba Cloud OSS", module: "github.com/aliyun/alibabacloud-oss-go-sdk-v2",
@@ -241,7 +241,7 @@ var sdks = []sdk{
 			_, err := client.HeadObject(ctx, &oss.HeadObjectRequest{Bucket: oss.Ptr("bucket"), Key: oss.Ptr("key")})
 			return err
 		},
-		traps: "It sends up to three times.",
+		traps: "Makes up to three attempts.",
 	},
 	{
 		name: "Tencent Cloud", module: "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/sms",
@@ -264,7 +264,7 @@ var sdks = []sdk{
 			_, err := slack.New("t", slack.OptionHTTPClient(&http.Client{Transport: t})).AuthTestContext(ctx)
 			return err
 		},
-		traps: "A 429 is a `RateLimitedError` with its `RetryAfter`. The socket mode is a WebSocket.",
+		traps: "A 429 is a `RateLimitedError` with its `RetryAfter`. Socket mode is a WebSocket.",
 	},
 	{
 		name: "Stripe", module: "github.com/stripe/stripe-go/v83",
@@ -274,7 +274,7 @@ var sdks = []sdk{
 			_, err := stripe.NewClient("k", stripe.WithBackends(backends)).V1Customers.Retrieve(ctx, "cus_1", nil)
 			return err
 		},
-		traps: "It sends again after an error of the Transport, and after some statuses of 400 and more unless `Stripe-Should-Retry` forbids it.",
+		traps: "Retries after an error of the Transport, and after some statuses of 400 or more unless `Stripe-Should-Retry` forbids it.",
 	},
 }
 

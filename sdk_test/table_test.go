@@ -182,7 +182,7 @@ func TestTable(t *testing.T) {
 	})
 	table := strings.Join(rows, "")
 	for _, u := range untried {
-		table += fmt.Sprintf("| not tried: `%s` | no proxy of modules had %s | | | | | | |\n", u[0], u[1])
+		table += fmt.Sprintf("| not tried: `%s` | not on the module proxy: %s | | | | | | |\n", u[0], u[1])
 	}
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
