@@ -3,7 +3,6 @@
 package ratelimiterpage
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -135,7 +134,7 @@ func TestTheListOfAnEmptyRedis(t *testing.T) {
 func TestWrongTokens(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		token := strings.Repeat("secret", 3)
-		var log lockedBuffer
+		var log redistest.Log
 		s := newSite(t, rdb, WithToken(token), WithWrites(writeToken), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		ask := func(password string) (int, time.Duration) {
 			begin := time.Now()
@@ -241,23 +240,6 @@ func TestCommandsNameTheRedis(t *testing.T) {
 		require.NoError(t, h.Close())
 		require.NoError(t, c.rdb.Close())
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // sentence finds English beside what is quoted and the commands: three words in a row.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// rrl runs a command without a Redis in its environment.
 func rrl(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	t.Setenv("REDIS_URL", "")
@@ -21,34 +23,62 @@ func rrl(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// TestUsage checks of a wrong command line that nothing is done and that one line says what is wrong, in plain text and
+// without a password, and which help to read.
 func TestUsage(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"dance"}, `no command "dance"`},
-		{[]string{"--fast"}, "fast"},
-		{[]string{"demo", "--fast"}, "fast"},
-		{[]string{"demo", "now"}, `demo takes no argument "now"`},
-		{[]string{"version", "2"}, `version takes no argument "2"`},
-		{[]string{"demo", "--addr", "8080"}, "--addr: address 8080: missing port"},
-		{[]string{"demo", "--redis", "http://x"}, "invalid Redis URL: redis: invalid URL scheme: http"},
-	} {
-		code, out, errs := rrl(t, c.args...)
-		require.Equal(t, command.ExitUsage, code, "%v", c.args)
-		require.Empty(t, out, "%v", c.args)
-		require.Regexp(t, `^rrl: .* \(see rrl( [a-z-]+)? --help\)\n$`, errs)
-		require.Contains(t, errs, c.want)
-	}
-}
+	odd := "a\x1b[2J\u009b"
+	for args, want := range map[string]string{
+		"dance":          `no command "dance" (see rrl --help)`,
+		"--fast":         "flag provided but not defined: -fast (see rrl --help)",
+		"docter":         `no command "docter"; did you mean doctor? (see rrl --help)`,
+		"setrate":        `no command "setrate"; did you mean set-rate?`,
+		"--verison":      "; did you mean --version? (see",
+		"version 2":      `version takes no argument "2"`,
+		odd:              `no command "a\x1b[2J\u009b"`,
+		"--" + odd:       `a\x1b[2J\u009b`,
+		"demo " + odd:    `demo takes no argument "a\x1b[2J\u009b"`,
+		"version " + odd: `a\x1b[2J\u009b`,
 
-// TestBadURLKeepsItsPassword checks that an error does not repeat a URL that cannot be parsed, because the URL may
-// hold a password.
-func TestBadURLKeepsItsPassword(t *testing.T) {
-	code, _, errs := rrl(t, "demo", "--redis", "redis://user:secret@host:port/0")
-	require.Equal(t, command.ExitUsage, code)
-	require.NotContains(t, errs, "secret")
-	require.Contains(t, errs, "invalid port")
+		"completion zhs":   `no completion for the shell "zhs"; did you mean zsh? (see rrl completion --help)`,
+		"scripts acquires": `no script "acquires"`,
+
+		"demo --fast":           "fast",
+		"demo now":              `demo takes no argument "now" (see rrl demo --help)`,
+		"demo help":             `demo takes no argument "help"`,
+		"demo --addr 8080":      "--addr: address 8080: missing port",
+		"demo --redis http://x": "invalid Redis URL: redis: invalid URL scheme: http",
+		"demo --redis redis://user:secret@host:port/0": "invalid port",
+		"demo --redis redis://secret@127.0.0.1:1":      "a user is given without a password",
+		"demo dingtal":                     `demo takes no argument "dingtal"`,
+		"demo dingtalk now":                `dingtalk takes no argument "now" (see rrl demo --help)`,
+		"demo dingtalk --fast":             "fast",
+		"demo dingtalk --serve":            "serve",
+		"demo dingtalk --addr 127.0.0.1:0": "addr",
+		"demo --serve dingtalk":            "demo dingtalk has no --serve",
+		"demo --addr 127.0.0.1:0 dingtalk": "demo dingtalk has no --addr",
+		"demo dingtalk --margin 2s":        "--margin: 2s is not in 0s to 1s",
+		"demo dingtalk --margin -1ms":      "--margin: -1ms is not in 0s to 1s",
+		"demo dingtalk --margin 1us":       "in whole milliseconds",
+		"demo dingtalk --redis http://x":   "invalid Redis URL: redis: invalid URL scheme: http",
+		"demo --redis http://x dingtalk":   "invalid Redis URL: redis: invalid URL scheme: http",
+		"ls":                               "no Redis: give --redis URL, or set REDIS_URL",
+		"ls --redis localhost:6379":        "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
+		"ls --redis localhost":             "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
+		"ls --redis http://h":              "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
+		"ls --mach x":                      "; did you mean --match? (see rrl ls --help)",
+		"ls --wiating":                     "; did you mean --waiting? (see",
+		"ls --fast":                        "flag provided but not defined: -fast (see",
+		"ls --limit x":                     "(see rrl ls --help)",
+	} {
+		code, out, errs := rrl(t, strings.Fields(args)...)
+		require.Equal(t, command.ExitUsage, code, "%v: %s", args, errs)
+		require.Empty(t, out, args)
+		require.Contains(t, errs, want, args)
+		require.Regexp(t, `^rrl: .* \(see rrl( [a-z-]+)? --help\)\n$`, errs)
+		require.NotContains(t, errs, "secret")
+		require.Equal(t, strings.Contains(want, "did you mean"), strings.Contains(errs, "did you mean"), errs)
+		requireVisible(t, errs)
+	}
 }
 
 func TestRedisAway(t *testing.T) {
@@ -60,24 +90,24 @@ func TestRedisAway(t *testing.T) {
 	require.Empty(t, out)
 	require.Regexp(t, `^rrl: the Redis at \S+ does not answer: .*refused\n$`, errs)
 	require.NotContains(t, errs, "secret")
-	t.Setenv("REDIS_URL", "redis://"+addr)
-	var buf bytes.Buffer
-	require.Equal(t, command.ExitFailed, run(t.Context(), []string{"rrl", "demo"}, &buf, &buf), "the environment is asked too")
-	require.Contains(t, buf.String(), addr)
+	(&live{T: t, url: "http://x"}).ends(command.ExitUsage, "invalid URL scheme", "demo") // the environment is asked, too
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
-		code, out, errs := rrl(t, args...)
+	for args, wants := range map[string][]string{
+		"":                     {"demo", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
+		"--help":               {"demo", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
+		"help":                 {"demo", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
+		"demo --help":          {"--redis", "REDIS_URL", "--addr", "--serve", "--json"},
+		"demo dingtalk --help": {"--redis", "REDIS_URL", "--json", "The exit code is 1 if"},
+	} {
+		code, out, errs := rrl(t, strings.Fields(args)...)
 		require.Equal(t, command.ExitOK, code)
-		require.Contains(t, out, "demo")
-		require.Contains(t, out, "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
 		require.Empty(t, errs)
-	}
-	code, out, _ := rrl(t, "demo", "--help")
-	require.Equal(t, command.ExitOK, code)
-	for _, want := range []string{"--redis", "REDIS_URL", "--addr", "--serve", "--json"} {
-		require.Contains(t, out, want)
+		for _, want := range wants {
+			require.Contains(t, out, want)
+		}
+		require.Equal(t, args == "demo --help", strings.Contains(out, "--serve"), args)
 	}
 }
 

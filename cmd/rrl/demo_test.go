@@ -21,15 +21,12 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 // TestDemo runs the whole demo at full length, 21 s, in virtual time.
 func TestDemo(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDemo(t, rdb, &out)
+	inDemo(t, func(t *testing.T, d *demo, out *bytes.Buffer) {
 		start := time.Now()
 		require.NoError(t, d.run(t.Context()))
 		require.Equal(t, 20_900*time.Millisecond, time.Since(start).Truncate(100*time.Millisecond))
@@ -54,17 +51,13 @@ func TestDemo(t *testing.T) {
 		}
 		require.Equal(t, "most in any 10s window: 5 (limit 5)", lastLine(t, out.Bytes()))
 		require.NotContains(t, text, "\x1b")
-		n, err := rdb.Exists(t.Context(), d.store.name, "{"+d.store.name+"}:value", "{"+d.store.name+"}:permits").Result()
-		require.NoError(t, err)
-		require.Zero(t, n, "keys left behind")
+		d.store.requireNoKeys(t)
 	})
 }
 
 func TestDemoAsJSON(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDemo(t, rdb, nil)
-		d.view = &jsonView{out: &out}
+	inDemo(t, func(t *testing.T, d *demo, out *bytes.Buffer) {
+		d.view = &jsonView{out: out}
 		require.NoError(t, d.run(t.Context()))
 
 		events := map[string]int{}
@@ -98,10 +91,8 @@ func TestDemoAsJSON(t *testing.T) {
 // TestDemoFindsTooMany checks that the demo notices a limiter that admits more than the demo promises: it does not
 // take the count from the limiter.
 func TestDemoFindsTooMany(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDemo(t, rdb, &out)
-		l := clienttest.New(t, rdb).RateLimiter(d.store.name)
+	inDemo(t, func(t *testing.T, d *demo, out *bytes.Buffer) {
+		l := clienttest.New(t, d.store.rdb).RateLimiter(d.store.name)
 		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 6, Interval: 10 * time.Second}))
 		err := d.run(t.Context())
 		require.ErrorContains(t, err, "the limit was exceeded")
@@ -111,9 +102,7 @@ func TestDemoFindsTooMany(t *testing.T) {
 
 func TestDemoLosesRedis(t *testing.T) {
 	var down atomic.Bool
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDemo(t, rdb, &out)
+	inDemo(t, func(t *testing.T, d *demo, out *bytes.Buffer) {
 		d.steps = thePlay[:3]
 		down.Store(true)
 		require.ErrorContains(t, d.run(t.Context()), " got 503") // who is told first is chance
@@ -123,9 +112,7 @@ func TestDemoLosesRedis(t *testing.T) {
 }
 
 func TestDemoEndsInTime(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDemo(t, rdb, &out)
+	inDemo(t, func(t *testing.T, d *demo, out *bytes.Buffer) {
 		d.steps = []step{{client: "ann", num: "5"}, {client: "bob", num: "5"}, {client: "cat", num: "5"}}
 		d.longest = 15 * time.Second
 		start := time.Now()
@@ -135,25 +122,21 @@ func TestDemoEndsInTime(t *testing.T) {
 }
 
 func TestDemoInterrupted(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDemo(t, rdb, &out)
+	inDemo(t, func(t *testing.T, d *demo, out *bytes.Buffer) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(5*time.Second, cancel)
 		start := time.Now()
 		require.Equal(t, command.ErrInterrupted, d.run(ctx))
 		require.Less(t, time.Since(start), 6*time.Second)
 		require.NotContains(t, out.String(), "most in any", "no verdict on half a demo")
-		require.Zero(t, redistest.Must(rdb.Exists(t.Context(), d.store.name).Result())(t), "the limiter is deleted")
+		d.store.requireNoKeys(t)
 	})
 }
 
 // TestServe checks that with --serve the demo makes no requests of its own, serves all others, and prints its summary
 // when it is stopped.
 func TestServe(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDemo(t, rdb, &out)
+	inDemo(t, func(t *testing.T, d *demo, out *bytes.Buffer) {
 		d.serve = true
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -202,50 +185,46 @@ func TestDemoOverSockets(t *testing.T) {
 func TestAddressInUse(t *testing.T) {
 	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer func() { require.NoError(t, ln.Close()) }()
-	var out, errs bytes.Buffer
-	require.Equal(t, command.ExitFailed, run(t.Context(), []string{"rrl", "demo", "--redis", "", "--addr", ln.Addr().String()}, &out, &errs))
-	require.Regexp(t, `^rrl: .*address already in use\n$`, errs.String())
+	code, _, errs := rrl(t, "demo", "--addr", ln.Addr().String())
+	require.Equal(t, command.ExitFailed, code)
+	require.Regexp(t, `^rrl: .*address already in use\n$`, errs)
 }
 
-// TestCtrlC checks that a signal ends the program within a second or two, with one clear line.
+// TestCtrlC checks that a signal ends the program within a second or two, with one clear line and no verdict on half a demo.
 func TestCtrlC(t *testing.T) {
-	for _, c := range []struct {
-		args   []string
-		code   int
-		stderr string
-	}{
-		{[]string{"demo"}, command.ExitInterrupted, "rrl: interrupted\n"},
-		{[]string{"demo", "--json"}, command.ExitInterrupted, "rrl: interrupted\n"},
-		{[]string{"demo", "--serve"}, command.ExitOK, ""},
+	redistest.NoServer(t)
+	for args, up := range map[string]string{
+		"demo": `http://127.0.0.1:\d+`, "demo --json": `http://127.0.0.1:\d+`, "demo --serve": `http://127.0.0.1:\d+`,
+		"demo dingtalk": `^[^{]`, "demo dingtalk --json": `^{"event":"begin",`, "demo --json dingtalk": `^{"event":"begin",`,
 	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], c.args...)
+		t.Run(args, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], strings.Fields(args)...)
 			cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
-			stdout := redistest.Must(cmd.StdoutPipe())(t)
+			out := bufio.NewScanner(redistest.Must(cmd.StdoutPipe())(t))
 			require.NoError(t, cmd.Start())
-			out := bufio.NewScanner(stdout)
-			up := regexp.MustCompile(`http://127.0.0.1:\d+`)
-			var url string
-			for url == "" && out.Scan() {
-				url = up.FindString(out.Text())
+			for begun := false; !begun; begun = regexp.MustCompile(up).MatchString(out.Text()) {
+				require.True(t, out.Scan(), "%s", &errs)
 			}
-			require.NotEmpty(t, url, "%s", &errs)
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 			ended := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 			last := ""
 			for out.Scan() {
 				last = out.Text()
+				require.NotContains(t, last, "summary")
 			}
 			require.NoError(t, out.Err())
 			err := cmd.Wait()
 			require.True(t, ended.Stop(), "had to be killed")
-			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
-			require.Equal(t, c.stderr, errs.String())
-			if c.code == command.ExitOK {
+			if args == "demo --serve" {
+				require.NoError(t, err)
+				require.Empty(t, errs.String())
 				require.Equal(t, "most in any 10s window: 0 (limit 5)", last)
+				return
 			}
+			require.Equal(t, command.ExitInterrupted, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
+			require.Equal(t, "rrl: interrupted\n", errs.String())
 		})
 	}
 }

@@ -3,14 +3,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -44,11 +41,6 @@ func newDingDemo(t *testing.T, rdb *redis.Client, out io.Writer) *dingDemo {
 		d.options = append(d.options, ratelimiter.WithClientClock())
 	}
 	return d
-}
-
-func (d *dingDemo) requireNoKeys(t *testing.T, rdb *redis.Client) {
-	t.Helper()
-	require.Empty(t, redistest.Must(rdb.Keys(t.Context(), "*"+d.store.name+"*").Result())(t), "left behind")
 }
 
 var dingVerdict = regexp.MustCompile(`^penalties: (\d+) \(without the limiter (\d+)\); most in any 1s: (\d+) \(limit 20\); ` +
@@ -93,7 +85,7 @@ func TestDingtalk(t *testing.T) {
 		require.LessOrEqual(t, took, 19*time.Second+dingGrace+100*time.Millisecond, "and the last calls, which wait for each other")
 		requireDingText(t, out.Bytes())
 		requireDingJSON(t, lines.Bytes())
-		d.requireNoKeys(t, rdb)
+		d.store.requireNoKeys(t)
 	})
 }
 
@@ -230,7 +222,7 @@ func TestDingtalkInterrupted(t *testing.T) {
 				require.Equal(t, command.ErrInterrupted, d.run(ctx))
 				require.Less(t, time.Since(start), after+500*time.Millisecond)
 				require.NotContains(t, out.String(), "of the allowed rate", "no verdict on half a demo")
-				d.requireNoKeys(t, rdb)
+				d.store.requireNoKeys(t)
 				require.EqualValues(t, rdb.PoolStats().TotalConns, c.count(), "connections that nobody closed")
 			}, c.option)
 		})
@@ -334,65 +326,4 @@ func TestDingtalkOverSockets(t *testing.T) {
 		}
 		return true
 	}, 5*time.Second, 5*time.Millisecond, "a goroutine is left")
-}
-
-func TestDingtalkUsage(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"demo", "dingtalk", "now"}, `dingtalk takes no argument "now"`},
-		{[]string{"demo", "dingtalk", "--fast"}, "fast"},
-		{[]string{"demo", "dingtalk", "--serve"}, "serve"},
-		{[]string{"demo", "dingtalk", "--addr", "127.0.0.1:0"}, "addr"},
-		{[]string{"demo", "--serve", "dingtalk"}, "demo dingtalk has no --serve"},
-		{[]string{"demo", "--addr", "127.0.0.1:0", "dingtalk"}, "demo dingtalk has no --addr"},
-		{[]string{"demo", "dingtalk", "--margin", "2s"}, "--margin: 2s is not in 0s to 1s"},
-		{[]string{"demo", "dingtalk", "--margin", "-1ms"}, "--margin: -1ms is not in 0s to 1s"},
-		{[]string{"demo", "dingtalk", "--margin", "1us"}, "in whole milliseconds"},
-		{[]string{"demo", "dingtalk", "--redis", "http://x"}, "invalid Redis URL: redis: invalid URL scheme: http"},
-		{[]string{"demo", "--redis", "http://x", "dingtalk"}, "invalid Redis URL: redis: invalid URL scheme: http"},
-		// The demo rejected these before it had a command of its own.
-		{[]string{"demo", "help"}, `demo takes no argument "help"`},
-		{[]string{"demo", "dingtal"}, `demo takes no argument "dingtal"`},
-	} {
-		code, out, errs := rrl(t, c.args...)
-		require.Equal(t, command.ExitUsage, code, "%v: %s", c.args, errs)
-		require.Empty(t, out, "%v", c.args)
-		require.Regexp(t, `^rrl: .* \(see rrl( [a-z-]+)? --help\)\n$`, errs)
-		require.Contains(t, errs, c.want)
-	}
-	code, out, _ := rrl(t, "demo", "dingtalk", "--help")
-	require.Equal(t, command.ExitOK, code)
-	for _, want := range []string{"--redis", "REDIS_URL", "--json", "The exit code is 1 if"} {
-		require.Contains(t, out, want)
-	}
-	require.NotContains(t, out, "--serve")
-}
-
-func TestDingtalkCtrlC(t *testing.T) {
-	for _, args := range [][]string{{"demo", "dingtalk"}, {"demo", "dingtalk", "--json"}, {"demo", "--json", "dingtalk"}} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], args...)
-			cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=")
-			var errs bytes.Buffer
-			cmd.Stderr = &errs
-			stdout := redistest.Must(cmd.StdoutPipe())(t)
-			require.NoError(t, cmd.Start())
-			out := bufio.NewScanner(stdout)
-			require.True(t, out.Scan(), "%s", &errs)
-			first := out.Text()
-			require.Equal(t, len(args) == 3, strings.HasPrefix(first, `{"event":"begin",`), first)
-			require.NoError(t, cmd.Process.Signal(os.Interrupt))
-			ended := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
-			for out.Scan() {
-				require.NotContains(t, out.Text(), "summary")
-			}
-			require.NoError(t, out.Err())
-			err := cmd.Wait()
-			require.True(t, ended.Stop(), "had to be killed")
-			require.Equal(t, command.ExitInterrupted, cmd.ProcessState.ExitCode(), "%v %s", err, &errs)
-			require.Equal(t, "rrl: interrupted\n", errs.String())
-		})
-	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -40,11 +39,6 @@ func (b *sickbed) key(i int) string {
 	return [3]string{k.Hash, k.Value[typ], k.Permits[typ]}[i]
 }
 
-func (b *sickbed) do(args ...any) {
-	b.Helper()
-	require.NoError(b, b.rdb.Do(b.Context(), args...).Err(), "%v", args)
-}
-
 // java is what Redisson does to a limiter when somebody asks for one permit, as docs/design/protocol.md describes it.
 func (b *sickbed) java() (granted bool, err error) {
 	ctx, rdb := b.Context(), b.rdb
@@ -62,10 +56,9 @@ func (b *sickbed) java() (granted bool, err error) {
 	now := rdb.Time(ctx).Val().UnixMilli()
 	stored, err := rdb.Get(ctx, b.key(1)).Int64()
 	value := stored
-	switch {
-	case errors.Is(err, redis.Nil):
+	if errors.Is(err, redis.Nil) {
 		value = rate
-	case err != nil:
+	} else if err != nil {
 		return false, err
 	}
 	old, err := rdb.ZRangeByScore(ctx, b.key(2), &redis.ZRangeBy{Min: "0", Max: fmt.Sprint(now - interval)}).Result()
@@ -77,10 +70,9 @@ func (b *sickbed) java() (granted bool, err error) {
 		value += int64(m.Permits)
 		b.do("zrem", b.key(2), raw)
 	}
-	if value >= 1 {
+	if granted = value >= 1; granted {
 		value--
-		b.do("zadd", b.key(2), now, append([]byte("\x10"+"java"+"\x01\x00\x00\x00"), append(fmt.Appendf(nil, "%08d", value+1_000_000), 1, 0, 0, 0)...))
-		granted = true
+		b.do("zadd", b.key(2), now, fmt.Sprintf("\x10java\x01\x00\x00\x00%08d\x01\x00\x00\x00", value+1_000_000))
 	} else if rdb.ZCard(ctx, b.key(2)).Val() == 0 {
 		return false, errors.New("attempt to perform arithmetic on a nil value")
 	}
@@ -121,46 +113,38 @@ func (b *sickbed) follow(f doctor.Finding) {
 		require.Less(b, d, time.Second)
 		time.Sleep(d)
 	}
-	n := 0
+	followed := false
 	for part := range strings.SplitSeq(f.Fix, "; ") {
 		m := commands.FindStringSubmatch(part)
 		if m == nil || strings.HasPrefix(part, "if not, when") { // the other of two ways
 			continue
 		}
-		n++
-		args := words(b.T, m[1])
-		for i, a := range args {
-			switch a {
-			case "N":
-				args[i] = "10"
-			case "D":
-				args[i] = "1h"
-			}
-		}
+		followed = true
+		args := words(b.T, strings.NewReplacer(" N ", " 10 ", " D ", " 1h ").Replace(m[1]+" "))
 		if args[0] == "rrl" {
 			b.ok(args[1:]...)
 			continue
 		}
-		all := make([]any, 0, len(args))
+		var all []any
 		for _, a := range args[1:] {
 			all = append(all, a)
 		}
 		b.do(all...)
 	}
-	require.Positive(b, n, f.Fix)
+	require.True(b, followed, f.Fix)
 }
 
+// findings are what the doctor has advice for.
 func (b *sickbed) findings() (list []doctor.Finding) {
 	b.Helper()
-	_, out, errs := b.run("doctor", b.name, "--json", "--sample", "0")
-	var r struct {
+	_, out, _ := b.run("doctor", b.name, "--json", "--sample", "0")
+	r := values[struct {
 		Findings []struct{ Check, Severity, Client, Found, Fix string }
 		Skipped  []doctor.Skip
-	}
-	require.NoError(b, json.Unmarshal([]byte(out), &r), "%s%s", out, errs)
+	}](b.T, out)[0]
 	require.Empty(b, r.Skipped)
 	for _, f := range r.Findings {
-		if f.Severity != "info" || f.Check == "ttl" || f.Check == "cool-down" || f.Check == "remains" {
+		if f.Severity != "info" || slices.Contains([]string{"ttl", "cool-down", "remains"}, f.Check) {
 			s := map[string]doctor.Severity{"warning": doctor.Warning, "critical": doctor.Critical}[f.Severity]
 			list = append(list, doctor.Finding{Check: f.Check, Severity: s, Client: f.Client, Found: f.Found, Fix: f.Fix})
 		}
@@ -199,6 +183,14 @@ func TestAdvice(t *testing.T) {
 		b.do("del", b.key(2))
 		b.used = 0
 	}
+	surplus := func(used, left int64) func(*sickbed) {
+		return func(b *sickbed) {
+			b.do("del", b.key(2))
+			b.do("zadd", b.key(2), b.rdb.Time(b.Context()).Val().UnixMilli(), redisson.Member(false, redisson.RandomID(), uint32(used)))
+			b.do("set", b.key(1), left)
+			b.used = used
+		}
+	}
 	for what, c := range map[string]struct {
 		harm  func(*sickbed)
 		check string
@@ -231,6 +223,14 @@ func TestAdvice(t *testing.T) {
 		"value forever":                       {both(expire(0, 2*time.Hour), expire(2, 2*time.Hour), func(b *sickbed) { b.do("persist", b.key(1)) }), "ttl", "the value has no TTL", doctor.Info},
 		"short keep-alive":                    {hset("keepAliveTime", 1000), "ttl", "the keep-alive of 1s is shorter", doctor.Warning},
 		"cool-down":                           {func(b *sickbed) { b.ok("cool-down", b.name, "--for", "1h", "--write", "--client", b.client) }, "cool-down", "a cool-down for another", doctor.Info},
+		"surplus, 10 in use, 500 left":        {surplus(10, 500), "surplus", "permit", doctor.Warning},
+		"surplus, 4 in use, 11 left":          {surplus(4, 11), "surplus", "permit", doctor.Warning},
+		"surplus, 4 in use, 14 left":          {surplus(4, 14), "surplus", "permit", doctor.Warning},
+		"surplus, 4 in use, 16 left":          {surplus(4, 16), "surplus", "permit", doctor.Warning},
+		"surplus, 4 in use, 20 left":          {surplus(4, 20), "surplus", "permit", doctor.Warning},
+		"surplus, 10 in use, 10 left":         {surplus(10, 10), "surplus", "permit", doctor.Warning},
+		"surplus, 10 in use, 5 left":          {surplus(10, 5), "surplus", "permit", doctor.Warning},
+		"surplus, 4 in use, 8 left":           {surplus(4, 8), "surplus", "permit", doctor.Warning},
 		"other type": {func(b *sickbed) {
 			other := redisson.NewKeys(b.name, "other")
 			typ := ratelimiter.PerClient
@@ -241,82 +241,92 @@ func TestAdvice(t *testing.T) {
 			b.do("zadd", other.Permits[typ], time.Now().UnixMilli(), redisson.Member(false, redisson.RandomID(), 7))
 		}, "other-type", "are left", doctor.Warning},
 	} {
-		for _, client := range []string{"", "c", "-c d"} {
-			for _, who := range []string{"Go", "Java"} {
-				t.Run(what+" "+client+" "+who, func(t *testing.T) {
-					b := &sickbed{newLive(t), "", client, 6}
-					b.name = b.base + " it's"
-					t.Cleanup(func() {
-						b.rdb.Del(context.Background(), b.rdb.Keys(context.Background(), "*"+b.base+"*").Val()...)
-					})
-					rate := ratelimiter.Rate{Permits: 10, Interval: time.Hour}
-					opts := []ratelimiter.Option{}
-					if client != "" {
-						rate.Type = ratelimiter.PerClient
-						opts = append(opts, ratelimiter.WithClientID(client))
+		for _, of := range []struct{ who, client string }{{"Go", ""}, {"Java", ""}, {"Java", "c"}, {"Go", "-c d"}} {
+			t.Run(strings.Join([]string{what, of.who, of.client}, " "), func(t *testing.T) {
+				b := newSickbed(t, of.client)
+				c.harm(b)
+				// One finding may hide another, as a type that is none hides what else is wrong.
+				for n := 0; ; n++ {
+					list := b.findings()
+					if len(list) == 0 {
+						require.Positive(t, n)
+						break
 					}
-					one := clienttest.New(t, b.rdb, opts...)
-					l := one.RateLimiter(b.name)
-					require.NoError(t, l.SetRate(t.Context(), rate))
-					for _, n := range []int64{1, 1, 2, 2} {
-						require.NoError(t, l.Acquire(t.Context(), n))
-					}
-					require.NoError(t, one.Close())
-					c.harm(b)
-
-					// One finding may hide another, as a type that is none hides what else is wrong.
-					for n := 0; ; n++ {
-						list := b.findings()
-						if len(list) == 0 {
-							require.Positive(t, n)
-							break
-						}
-						require.Less(t, n, 3, "%+v", list)
-						if n == 0 {
-							require.Equal(t, c.check, list[0].Check, "%+v", list)
-							require.Contains(t, list[0].Found, c.found)
-							if c.check != "remains" || client == "" { // the keys of a client have a TTL
-								require.Equal(t, c.s.String(), list[0].Severity.String())
-							}
-						}
-						b.follow(list[0])
-					}
-
-					if ttl := b.rdb.PTTL(t.Context(), b.name).Val(); ttl > 0 {
-						for i := range 2 {
-							left := b.rdb.PTTL(t.Context(), b.key(i+1)).Val()
-							require.True(t, left > 0 || left == -2, "what the limiter leaves behind goes with it")
+					require.Less(t, n, 3, "%+v", list)
+					if n == 0 {
+						require.Equal(t, c.check, list[0].Check, "%+v", list)
+						require.Contains(t, list[0].Found, c.found)
+						if c.check != "remains" || of.client == "" { // the keys of a client have a TTL
+							require.Equal(t, c.s.String(), list[0].Severity.String())
 						}
 					}
-					one = clienttest.New(t, b.rdb, opts...)
-					defer one.Close()
-					l = one.RateLimiter(b.name)
-					now := redistest.Must(l.Rate(t.Context()))(t)
-					require.EqualValues(t, 10, now.Permits)
-					granted := b.used
-					for range 12 {
-						ok := false
-						if who == "Go" {
-							r := redistest.Must(l.Allow(t.Context(), 1))(t)
-							ok = r.Granted
-						} else {
-							ok = redistest.Must(b.java())(t)
-						}
-						if ok {
-							granted++
-						}
-					}
-					if now.Interval < time.Second {
-						return // more than one window
-					}
-					require.LessOrEqual(redistest.Final(t), granted, int64(10))
-					if c.check != "cool-down" || who == "Go" { // a client of Java's keeps its blocks until Go meets them
-						require.EqualValues(t, 10, granted)
-					}
-				})
-			}
+					b.follow(list[0])
+				}
+				b.requireHealed(of.who, c.check == "cool-down" && of.who == "Java") // its client keeps its blocks until Go meets them
+			})
 		}
 	}
+}
+
+// newSickbed makes a limiter that is healthy.
+func newSickbed(t *testing.T, client string) *sickbed {
+	b := &sickbed{newLive(t), "", client, 6}
+	b.name = b.base + " it's"
+	t.Cleanup(func() {
+		b.rdb.Del(context.Background(), b.rdb.Keys(context.Background(), "*"+b.base+"*").Val()...)
+	})
+	l, end := b.limiter()
+	defer end()
+	rate := ratelimiter.Rate{Permits: 10, Interval: time.Hour}
+	if client != "" {
+		rate.Type = ratelimiter.PerClient
+	}
+	require.NoError(t, l.SetRate(t.Context(), rate))
+	for _, n := range []int64{1, 1, 2, 2} {
+		require.NoError(t, l.Acquire(t.Context(), n))
+	}
+	return b
+}
+
+func (b *sickbed) limiter() (l *ratelimiter.RateLimiter, end func()) {
+	var opts []ratelimiter.Option
+	if b.client != "" {
+		opts = append(opts, ratelimiter.WithClientID(b.client))
+	}
+	one := clienttest.New(b, b.rdb, opts...)
+	return one.RateLimiter(b.name), func() { _ = one.Close() }
+}
+
+// requireHealed checks that who asks gets the permits that the rate has beside those in use, or fewer, and no more.
+func (b *sickbed) requireHealed(who string, fewer bool) {
+	b.Helper()
+	if ttl := b.rdb.PTTL(b.Context(), b.name).Val(); ttl > 0 {
+		for i := range 2 {
+			left := b.rdb.PTTL(b.Context(), b.key(i+1)).Val()
+			require.True(b, left > 0 || left == -2, "what the limiter leaves behind goes with it")
+		}
+	}
+	l, end := b.limiter()
+	defer end()
+	now := redistest.Must(l.Rate(b.Context()))(b)
+	require.EqualValues(b, 10, now.Permits)
+	granted := b.used
+	for range 12 {
+		var ok bool
+		if who == "Go" {
+			ok = redistest.Must(l.Allow(b.Context(), 1))(b).Granted
+		} else {
+			ok = redistest.Must(b.java())(b)
+		}
+		if ok {
+			granted++
+		}
+	}
+	if now.Interval < time.Second {
+		return // more than one window
+	}
+	require.LessOrEqual(redistest.Final(b.T), granted, int64(10))
+	require.True(b, fewer || granted == 10, "%d granted", granted)
 }
 
 // TestSweepFindsWhatIsBroken checks that the doctor of all limiters finds those that are no longer like one.
@@ -327,25 +337,21 @@ func TestSweepFindsWhatIsBroken(t *testing.T) {
 		name := l.base + what
 		l.limiter(name, tenAMinute)
 		if args[0] != "hdel" {
-			require.NoError(t, l.rdb.Del(t.Context(), name).Err())
+			l.do("del", name)
 		}
-		require.NoError(t, l.rdb.Do(t.Context(), args[0], name, args[1]).Err())
+		l.do(args[0], name, args[1])
 	}
-	code, out, errs := l.run("doctor", "--match", l.base+"*", "--json")
-	require.Equal(t, exitSick, code, errs)
-	var r struct{ Findings []doctorFinding }
-	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	got := map[string]string{}
-	for _, f := range r.Findings {
+	for _, f := range values[struct {
+		Findings []struct{ Check, Severity, Limiter, Found string }
+	}](t, l.ends(exitSick, "", "doctor", "--match", l.base+"*", "--json"))[0].Findings {
 		if f.Limiter != "" {
-			got[strings.TrimPrefix(f.Limiter, l.base)] += f.Check + " " + f.Severity + ": " + f.Found + "\n"
+			got[strings.TrimPrefix(f.Limiter, l.base)] += f.Check + " " + f.Severity + ": " + f.Found
 		}
 	}
 	require.Equal(t, map[string]string{
-		"no rate": "malformed critical: the hash has no rate\n", "no type": "malformed critical: the hash has no type\n",
-		"string": fmt.Sprintf("wrong-type critical: %q is a string, not a hash\n", l.base+"string"),
-		"list":   fmt.Sprintf("wrong-type critical: %q is a list, not a hash\n", l.base+"list"),
+		"no rate": "malformed critical: the hash has no rate", "no type": "malformed critical: the hash has no type",
+		"string": fmt.Sprintf("wrong-type critical: %q is a string, not a hash", l.base+"string"),
+		"list":   fmt.Sprintf("wrong-type critical: %q is a list, not a hash", l.base+"list"),
 	}, got)
 }
-
-type doctorFinding struct{ Check, Severity, Limiter, Found string }

@@ -3,15 +3,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,26 +31,27 @@ func (l *live) blind(want string, args ...string) {
 			}
 			continue
 		}
-		var r map[string]any
-		require.NoError(l, json.Unmarshal([]byte(out), &r), out)
+		r := values[map[string]any](l, out)[0]
 		require.NotContains(l, r, "healthy")
 		require.Contains(l, fmt.Sprint(r["skipped"]), want)
 	}
 }
 
-func limiters(t *testing.T, rdb redis.UniversalClient, n int) {
-	for i := range n {
-		require.NoError(t, rdb.HSet(t.Context(), fmt.Sprint("limiter", i), "rate", 5, "interval", 1000, "type", 0).Err())
+// fifteen are the names of limiters.
+func fifteen() (names []string) {
+	for i := range 15 {
+		names = append(names, fmt.Sprint("limiter", i))
 	}
+	return names
 }
 
 func TestDoctorOfAStoppedServer(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
 	s := redistest.Start(t, "--appendonly", "yes")
-	limiters(t, s.Client(t), 3)
-	l := &live{T: t, url: "redis://" + s.Addr()}
-	require.Contains(t, l.ok("doctor"), "healthy; 3 limiters looked at")
+	l := &live{T: t, rdb: s.Client(t), url: "redis://" + s.Addr()}
+	l.hash(fifteen()...)
+	require.Contains(t, l.ok("doctor"), "healthy; 15 limiters looked at")
 	s.Pause()
 	defer s.Resume()
 	l.blind("it did not reply in time")
@@ -62,23 +62,18 @@ func TestDoctorOfAClusterThatIsNotWhole(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
 	cluster := redistest.StartCluster(t)
-	rdb := cluster.Client(t)
-	limiters(t, rdb, 15)
-	nodes := cluster.Nodes()
+	rdb, nodes := cluster.Client(t), cluster.Nodes()
 	for _, n := range nodes {
 		require.NoError(t, n.Client(t).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}
-	l := &live{T: t, url: "redis://" + nodes[0].Addr()}
+	l := &live{T: t, rdb: rdb, url: "redis://" + nodes[0].Addr()}
+	l.hash(fifteen()...)
 	require.Contains(t, l.ok("doctor"), "healthy; 15 limiters looked at")
 	on := func(s *redistest.Server) string {
-		for i := range 15 {
-			name := fmt.Sprint("limiter", i)
-			c := redistest.Must(rdb.MasterForKey(t.Context(), name))(t)
-			if c.Options().Addr == s.Addr() {
-				return name
-			}
-		}
-		panic("it has none")
+		names := fifteen()
+		return names[slices.IndexFunc(names, func(name string) bool {
+			return redistest.Must(rdb.MasterForKey(t.Context(), name))(t).Options().Addr == s.Addr()
+		})]
 	}
 	there, here := on(nodes[2]), on(nodes[0])
 
@@ -99,10 +94,7 @@ func TestDoctorOfAClusterThatIsNotWhole(t *testing.T) {
 	l.blind("no reply within 1.5s", there, "--sample", "0")
 	_, out, _ := l.run("doctor", here, "--sample", "0", "--json")
 	require.NotContains(t, out, there)
-	code, out, errs := l.run("ls")
-	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, errs, "the list is not complete")
-	require.Contains(t, out, here)
+	require.Contains(t, l.ends(command.ExitFailed, "the list is not complete", "ls"), here)
 	l.url = "redis://" + nodes[2].Addr()
 	l.blind("it did not reply in time")
 	nodes[2].Resume()
@@ -117,14 +109,12 @@ func TestDoctorOfWhatItMayNotRead(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
 	s := redistest.Start(t, "--appendonly", "yes")
-	rdb := s.Client(t)
-	limiters(t, rdb, 3)
-	require.NoError(t, rdb.HSet(t.Context(), "other", "rate", 5, "interval", 1000, "type", 0).Err())
-	require.NoError(t, rdb.Set(t.Context(), "{other}:value", 0, 0).Err())
-	require.NoError(t, rdb.Set(t.Context(), "{left}:value", 0, 0).Err())
-	l := &live{T: t, url: "redis://eve:secret@" + s.Addr()}
+	l := &live{T: t, rdb: s.Client(t), url: "redis://eve:secret@" + s.Addr()}
+	l.hash("limiter1", "limiter2", "limiter3")
+	l.stuck("other")
+	l.do("set", "{left}:value", 0)
 	user := func(rules ...any) {
-		require.NoError(t, rdb.Do(t.Context(), append([]any{"acl", "setuser", "eve", "reset", "on", ">secret", "+@all"}, rules...)...).Err())
+		l.do(append([]any{"acl", "setuser", "eve", "reset", "on", ">secret", "+@all"}, rules...)...)
 	}
 	user("~limiter*", "~{limiter*")
 	l.blind("NOPERM")
@@ -133,8 +123,7 @@ func TestDoctorOfWhatItMayNotRead(t *testing.T) {
 	l.blind("NOPERM")
 	l.blind("NOPERM", "--match", "limiter*")
 	l.blind("NOPERM", "limiter1")
-	code, _, errs := l.run("ls")
-	require.Equal(t, command.ExitFailed, code)
+	_, _, errs := l.run("ls")
 	require.Contains(t, errs, "4 names cannot be read")
 	user("~*", "-scan")
 	l.blind("NOPERM")
@@ -142,7 +131,7 @@ func TestDoctorOfWhatItMayNotRead(t *testing.T) {
 	l.blind("NOPERM")
 
 	// What managed services reject says nothing about limiters.
-	require.NoError(t, rdb.Del(t.Context(), "{other}:value", "{left}:value").Err())
+	l.do("del", "{other}:value", "{left}:value")
 	user("~*", "-config", "-slowlog", "-object", "-memory")
 	require.Contains(t, l.ok("doctor"), "healthy; 4 limiters looked at")
 	l.blind("only the first 2 limiters were looked at", "--max", "2")

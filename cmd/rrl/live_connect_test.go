@@ -3,15 +3,9 @@
 package main
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
+	"cmp"
 	"fmt"
-	"math/big"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,58 +20,53 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestTargets checks what a URL, a user and a password lead to. go-redis leaves out a user that has no password, so rrl rejects
+// that: it does not look as the default user when it was told another one.
 func TestTargets(t *testing.T) {
-	for raw, want := range map[string]string{
-		"redis://h:1/2": "h:1, database 2", "rediss://h:1": "h:1, database 0", "unix:///tmp/s?db=3": "/tmp/s, database 3",
-		"redis+sentinel://h:1/2?master_name=m": `the master "m" of the sentinel h:1, database 2`,
-		"rediss+cluster://h:1?addr=h:2":        "the cluster of h:1, h:2",
+	for _, c := range []struct{ raw, user, password, where, as, err string }{
+		{raw: "redis://h:1/2", where: "h:1, database 2"},
+		{raw: "rediss://h:1", where: "h:1, database 0"},
+		{raw: "unix:///tmp/s?db=3", where: "/tmp/s, database 3"},
+		{raw: "redis+sentinel://h:1/2?master_name=m", where: `the master "m" of the sentinel h:1, database 2`},
+		{raw: "rediss+cluster://h:1?addr=h:2", where: "the cluster of h:1, h:2"},
+		{raw: "redis://:p@h:1", as: " p"},
+		{raw: "redis://u:p@h:1", as: "u p"},
+		{raw: "redis://u@h:1", password: "p", as: "u p"},
+		{raw: "redis://a:b@h:1", user: "eve", password: "secret", as: "eve secret"},
+		{raw: "redis+sentinel://a:b@h:1?master_name=m", user: "eve", password: "secret", as: "eve secret"},
+		{raw: "redis+cluster://a:b@h:1", user: "eve", password: "secret", as: "eve secret"},
+
+		{raw: "redis://h:1", user: "eve", err: "a user is given without a password"},
+		{raw: "redis://secret@h:1", err: "a user is given without a password"}, // somebody took the place of the user for that of the password
+		{raw: "redis+sentinel://h:1?master_name=m", user: "eve", err: "a user is given without a password"},
+		{raw: "redis+cluster://secret@h:1", err: "a user is given without a password"},
+		{raw: "http://h", err: "invalid URL scheme"},
+		{raw: "redis+ring://h:1", err: `the scheme "redis+ring" is not known`},
+		{raw: "redis+sentinel://h:1", err: "there is no master_name"},
+		{raw: "redis+cluster://h:1/1", err: "leave /1 out of the URL"},
+		{raw: "redis://u:secret@h:port", err: "invalid port"},
 	} {
-		g, err := targetOf(raw, "", "")
-		require.NoError(t, err, raw)
-		require.Equal(t, want, g.where)
-		rdb := g.client()
-		require.NoError(t, rdb.Close())
-	}
-	for raw, want := range map[string]string{
-		"http://h": "invalid URL scheme", "redis+ring://h:1": `the scheme "redis+ring" is not known`,
-		"redis+sentinel://h:1": "there is no master_name", "redis+cluster://h:1/1": "leave /1 out of the URL",
-		"redis://u:secret@h:port": "invalid port",
-	} {
-		_, err := targetOf(raw, "", "")
-		require.ErrorAs(t, err, new(command.UsageError), raw)
-		require.ErrorContains(t, err, want)
-		require.NotContains(t, err.Error(), "secret")
-	}
-	for _, raw := range []string{"redis://a:b@h:1", "redis+sentinel://a:b@h:1?master_name=m", "redis+cluster://a:b@h:1"} {
-		g := redistest.Must(targetOf(raw, "eve", "secret"))(t)
-		user, password := "", ""
+		g, err := targetOf(c.raw, c.user, c.password)
+		if c.err != "" {
+			require.ErrorAs(t, err, new(command.UsageError), c.raw)
+			require.ErrorContains(t, err, c.err)
+			require.NotContains(t, err.Error(), "secret")
+			continue
+		}
+		require.NoError(t, err, c.raw)
+		require.Contains(t, g.where, c.where)
+		var as string
 		switch {
 		case g.single != nil:
-			user, password = g.single.Username, g.single.Password
+			as = g.single.Username + " " + g.single.Password
 		case g.sentinel != nil:
-			user, password = g.sentinel.Username, g.sentinel.Password
+			as = g.sentinel.Username + " " + g.sentinel.Password
 		default:
-			user, password = g.cluster.Username, g.cluster.Password
+			as = g.cluster.Username + " " + g.cluster.Password
 		}
-		require.Equal(t, "eve secret", user+" "+password)
+		require.Equal(t, cmp.Or(c.as, " "), as, c.raw)
+		require.NoError(t, g.client().Close())
 	}
-}
-
-func TestNoRedisGiven(t *testing.T) {
-	code, _, errs := rrl(t, "ls")
-	require.Equal(t, command.ExitUsage, code)
-	require.Contains(t, errs, "no Redis: give --redis URL, or set REDIS_URL")
-}
-
-// freePorts returns n ports on which nothing listens at the moment.
-func freePorts(t *testing.T, n int) (ports []string) {
-	for range n {
-		l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
-	}
-	return ports
 }
 
 // TestPasswords connects as a user of an ACL, with the password from each of its sources.
@@ -98,17 +87,10 @@ func TestPasswords(t *testing.T) {
 		t.Setenv("REDIS_USER", "")
 		t.Setenv(name, "")
 	}
-	code, _, errs := l.run("ls")
-	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, errs, "it wants a password: set REDIS_PASSWORD")
+	l.ends(command.ExitFailed, "it wants a password: set REDIS_PASSWORD", "ls")
 	t.Setenv("REDIS_PASSWORD", "wrong")
-	code, _, errs = l.run("ls", "--user", "eve")
-	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, errs, "the user or the password is wrong")
-	require.NotContains(t, errs, "wrong:")
-	code, _, errs = l.run("ls", "--password-file", file+"x")
-	require.Equal(t, command.ExitUsage, code)
-	require.Contains(t, errs, "--password-file")
+	require.NotContains(t, l.ends(command.ExitFailed, "the user or the password is wrong", "ls", "--user", "eve"), "wrong:")
+	l.ends(command.ExitUsage, "--password-file", "ls", "--password-file", file+"x")
 }
 
 func TestUnixSocket(t *testing.T) {
@@ -125,19 +107,14 @@ func TestUnixSocket(t *testing.T) {
 func TestClusterIsFound(t *testing.T) {
 	redistest.NeedReal(t)
 	cluster := redistest.StartCluster(t)
-	rdb := cluster.Client(t)
-	for i := range 10 {
-		require.NoError(t, rdb.HSet(t.Context(), fmt.Sprint("limiter", i), "rate", 5, "interval", 1000, "type", 0).Err())
-	}
 	for _, scheme := range []string{"redis", "redis+cluster"} {
-		l := &live{T: t, rdb: rdb, url: scheme + "://" + cluster.Nodes()[1].Addr()}
-		require.Contains(t, l.ok("ls"), "\n10 limiters in the cluster of ")
+		l := &live{T: t, rdb: cluster.Client(t), url: scheme + "://" + cluster.Nodes()[1].Addr()}
+		l.hash(fifteen()...)
+		require.Contains(t, l.ok("ls"), "\n15 limiters in the cluster of ")
 		l.ok("inspect", "limiter3")
 		l.ok("doctor", "limiter3", "--sample", "0")
 		l.url += "/1"
-		code, _, errs := l.run("ls")
-		require.Equal(t, command.ExitUsage, code)
-		require.Regexp(t, `database 0 only: leave /1 out of the URL`, errs)
+		l.ends(command.ExitUsage, "database 0 only: leave /1 out of the URL", "ls")
 		l.url = strings.TrimSuffix(l.url, "1") + "0"
 		l.ok("inspect", "limiter3")
 	}
@@ -147,10 +124,9 @@ func TestSentinel(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
 	master := redistest.Start(t)
-	require.NoError(t, master.Client(t).HSet(t.Context(), "limiter", "rate", 5, "interval", 1000, "type", 0).Err())
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
-	own := freePorts(t, 1)[0]
+	own := fmt.Sprint(redistest.FreePort())
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "port %s\nbind 127.0.0.1\nsentinel monitor mymaster %s %s 1\n", own, host, port), 0o600))
 	cmd := exec.Command("redis-server", config, "--sentinel")
@@ -163,100 +139,64 @@ func TestSentinel(t *testing.T) {
 		}
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
-	l := &live{T: t, url: "redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster"}
-	require.Contains(t, l.ok("ls"), "limiter  OVERALL")
+	l := &live{T: t, rdb: master.Client(t), url: "redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster"}
+	l.hash("limiter")
 	l.ok("peek", "limiter", "5")
 
 	// What is shown is the address of the master.
-	require.Regexp(t, `(?m)limiter .* `+regexp.QuoteMeta(master.Addr())+`$`, l.ok("ls"))
+	require.Regexp(t, `(?m)^limiter  OVERALL .* `+regexp.QuoteMeta(master.Addr())+`$`, l.ok("ls"))
 	require.Contains(t, l.ok("inspect", "limiter"), "by the clock of "+master.Addr())
 	out := l.ok("doctor")
 	require.Contains(t, out, "server "+master.Addr()+": neither RDB nor AOF is on")
 	require.NotContains(t, out, "FailoverClient")
 
 	// The URL of a sentinel, and others that do not fit: the error has the one that does.
-	for url, want := range map[string]string{
-		"redis://127.0.0.1:" + own:                                      "127.0.0.1:" + own + " is a sentinel, which has no limiters; give --redis 'redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster'",
-		"redis://127.0.0.1:" + own + "/1":                               "'redis+sentinel://127.0.0.1:" + own + "/1?master_name=mymaster'",
-		"redis+cluster://127.0.0.1:" + own:                              "use redis:// in place of redis+cluster://",
-		"redis+cluster://" + master.Addr():                              "use redis:// in place of redis+cluster://",
-		"redis+sentinel://" + master.Addr() + "/0?master_name=mymaster": "check the addresses of the sentinels and master_name",
-		"redis://" + master.Addr() + "/99":                              "/0 is the first",
+	const notOne, noMaster = "use redis:// in place of redis+cluster://", "check the addresses of the sentinels and master_name"
+	fits := "redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster"
+	for url, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"redis://127.0.0.1:" + own:                                      {command.ExitUsage, "127.0.0.1:" + own + " is a sentinel, which has no limiters; give --redis '" + fits + "'"},
+		"redis://127.0.0.1:" + own + "/1":                               {command.ExitUsage, "'redis+sentinel://127.0.0.1:" + own + "/1?master_name=mymaster'"},
+		"redis+cluster://127.0.0.1:" + own:                              {command.ExitFailed, notOne},
+		"redis+cluster://" + master.Addr():                              {command.ExitFailed, notOne},
+		"redis+sentinel://" + master.Addr() + "/0?master_name=mymaster": {command.ExitFailed, noMaster},
+		"redis+sentinel://127.0.0.1:" + own + "/0?master_name=another":  {command.ExitFailed, noMaster},
+		"redis://" + master.Addr() + "/99":                              {command.ExitFailed, "/0 is the first"},
 	} {
 		l.url = url
-		code, out, errs := l.run("ls")
-		require.NotEqual(t, command.ExitOK, code, url)
-		require.Empty(t, out, url)
-		require.Contains(t, errs, want, url)
-		require.Equal(t, 1, strings.Count(errs, "\n"), errs)
-		code, _, _ = l.run("doctor")
+		require.True(t, strings.HasPrefix(l.ends(c.code, c.want, "ls"), "rrl: "), url)
+		code, _, _ := l.run("doctor")
 		require.Equal(t, exitNoAccess, code, url)
 	}
-	next := regexp.MustCompile(`'(.*)'`)
-	l.url = "redis://127.0.0.1:" + own
-	_, _, errs := l.run("ls")
-	l.url = next.FindStringSubmatch(errs)[1]
-	require.Contains(t, l.ok("ls"), "limiter  OVERALL")
+	l.url = fits
 	master.Pause()
 	l.blind("it did not reply in time")
 	master.Resume()
-	l.url = "redis+sentinel://127.0.0.1:" + own + "/0?master_name=another"
-	code, _, errs := l.run("ls")
-	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, errs, "check the addresses of the sentinels and master_name")
-}
-
-// certificate writes a certificate and its key, signed by the parent or by itself.
-func certificate(t *testing.T, dir, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	key := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: parent == nil,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	if parent == nil {
-		parent, parentKey = c, key
-	}
-	der := redistest.Must(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey))(t)
-	pkcs8 := redistest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
-	for suffix, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name+suffix), pem.EncodeToMemory(block), 0o600))
-	}
-	made := redistest.Must(x509.ParseCertificate(der))(t)
-	return made, key
 }
 
 func TestTLS(t *testing.T) {
 	redistest.NeedReal(t)
-	dir := t.TempDir()
-	ca, key := certificate(t, dir, "ca", nil, nil)
-	certificate(t, dir, "server", ca, key)
-	certificate(t, dir, "client", ca, key)
-	file := func(name string) string { return filepath.Join(dir, name) }
-	port := freePorts(t, 1)[0]
-	plain := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("server.crt"), "--tls-key-file", file("server.key"), "--tls-ca-cert-file", file("ca.crt"))
-	l := &live{T: t, url: "rediss://127.0.0.1:" + port}
-	out := l.ok("ls", "--tls-ca", file("ca.crt"), "--tls-cert", file("client.crt"), "--tls-key", file("client.key"))
-	require.Contains(t, out, "There are no such limiters")
-	for _, c := range []struct {
-		url  string
-		args []string
+	ca := redistest.NewCertificate(t, nil)
+	server, client := redistest.NewCertificate(t, ca), redistest.NewCertificate(t, ca)
+	port := fmt.Sprint(redistest.FreePort())
+	plain := redistest.Start(t, "--tls-port", port, "--tls-cert-file", server.CertFile, "--tls-key-file", server.KeyFile, "--tls-ca-cert-file", ca.CertFile)
+	for args, c := range map[string]struct {
 		code int
 		want string
 	}{
-		{l.url, nil, command.ExitFailed, "--tls-ca names the file of those who signed it"},
-		{l.url, []string{"--tls-ca", file("ca.crt")}, command.ExitFailed, "--tls-cert and --tls-key"},
-		{l.url, []string{"--tls-cert", file("client.crt")}, command.ExitUsage, "--tls-cert and --tls-key go together"},
-		{l.url, []string{"--tls-ca", file("client.key")}, command.ExitUsage, "there is no certificate in"},
-		{l.url, []string{"--tls-cert", file("client.crt"), "--tls-key", file("server.key")}, command.ExitUsage, "--tls-cert"},
-		{"redis://" + plain.Addr(), []string{"--tls-ca", file("ca.crt")}, command.ExitUsage, "need a URL that begins with rediss"},
+		"--tls-ca CA --tls-cert CERT --tls-key KEY": {command.ExitOK, "There are no such limiters"},
+		"":                                {command.ExitFailed, "--tls-ca names the file of those who signed it"},
+		"--tls-ca CA":                     {command.ExitFailed, "--tls-cert and --tls-key"},
+		"--tls-cert CERT":                 {command.ExitUsage, "--tls-cert and --tls-key go together"},
+		"--tls-ca KEY":                    {command.ExitUsage, "there is no certificate in"},
+		"--tls-cert CERT --tls-key OTHER": {command.ExitUsage, "--tls-cert"},
+		"--tls-ca CA --redis redis://" + plain.Addr(): {command.ExitUsage, "need a URL that begins with rediss"},
 	} {
-		l.url = c.url
-		code, _, errs := l.run(append([]string{"ls"}, c.args...)...)
-		require.Equal(t, c.code, code, errs)
-		require.Contains(t, errs, c.want)
-		require.Equal(t, 1, strings.Count(errs, "\n"), errs)
+		l := &live{T: t, url: "rediss://127.0.0.1:" + port}
+		args := strings.NewReplacer("CA", ca.CertFile, "CERT", client.CertFile, "KEY", client.KeyFile, "OTHER", server.KeyFile).Replace(args)
+		l.ends(c.code, c.want, append([]string{"ls"}, strings.Fields(args)...)...)
 	}
 }
 
@@ -271,20 +211,15 @@ func TestErrorsAreVisible(t *testing.T) {
 				return
 			}
 			go func() {
-				buf := make([]byte, 4096)
-				for {
+				for buf := make([]byte, 4096); ; {
 					if _, err := c.Read(buf); err != nil {
 						return
 					}
-					_, _ = c.Write(bytes.Repeat([]byte("-ERR \x1b[31mred\r\n"), 1))
+					_, _ = io.WriteString(c, "-ERR \x1b[31mred\r\n")
 				}
 			}()
 		}
 	}()
 	l := &live{T: t, url: "redis://" + ln.Addr().String()}
-	code, _, errs := l.run("ls")
-	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, errs, `\x1b[31mred`)
-	require.NotContains(t, errs, "\x1b")
-	require.Equal(t, 1, strings.Count(errs, "\n"))
+	requireVisible(t, l.ends(command.ExitFailed, `\x1b[31mred`, "ls"))
 }

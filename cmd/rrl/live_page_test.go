@@ -3,47 +3,26 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// A lockedBuffer can be written and read at once.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // page runs rrl page until the test ends, and returns its address.
 func (l *live) page(args ...string) string {
 	l.Helper()
 	l.Setenv("REDIS_URL", l.url)
 	ctx, stop := context.WithCancel(l.Context())
-	var out, errs lockedBuffer
+	var out, errs redistest.Log
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, append([]string{"rrl", "page", "--listen", "127.0.0.1:0"}, args...), &out, &errs)
@@ -52,21 +31,13 @@ func (l *live) page(args ...string) string {
 		stop()
 		require.Equal(l, command.ExitOK, <-code, errs.String())
 	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if m := regexp.MustCompile(`^(http://\S+/) shows the limiters of`).FindStringSubmatch(out.String()); m != nil {
-			return m[1]
-		}
-		require.Empty(l, code, "it ended: %s", errs.String())
-		require.Less(l, time.Now(), deadline)
-	}
+	return out.Await(l, `^(http://\S+/) shows the limiters of`)[1]
 }
 
 func fetch(t *testing.T, url, host, password string) (status int, body string) {
 	t.Helper()
 	r := redistest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
-	if host != "" {
-		r.Host = host
-	}
+	r.Host = cmp.Or(host, r.Host)
 	if password != "" {
 		r.SetBasicAuth("oncall", password)
 	}
@@ -106,29 +77,6 @@ func TestPageWithAToken(t *testing.T) {
 	status, body := fetch(t, url, "limits.example", token)
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, "This page can change limiters.")
-}
-
-func TestPageUsage(t *testing.T) {
-	l := newLive(t)
-	short := filepath.Join(t.TempDir(), "short")
-	require.NoError(t, os.WriteFile(short, []byte("short\n"), 0o600))
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--listen", "0.0.0.0:0"}, "so it needs a token"},
-		{[]string{"--listen", ":0"}, "so it needs a token"},
-		{[]string{"--listen", "[::]:0"}, "so it needs a token"},
-		{[]string{"--listen", "host.example:0"}, "so it needs a token"},
-		{[]string{"--listen", "7380"}, "is no HOST:PORT"},
-		{[]string{"--write"}, "--write needs a token"},
-		{[]string{"--token-file", short}, "the token has 5 bytes; it has at least 16"},
-		{[]string{"--token-file", short + "er"}, "--token-file"},
-		{[]string{"more"}, "page takes no argument"},
-	} {
-		code, out, errs := l.run(append([]string{"page"}, c.args...)...)
-		require.Equal(t, command.ExitUsage, code, "%v", c.args)
-		require.Empty(t, out)
-		require.Contains(t, errs, c.want)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("short\n"), 0o600))
+	l.ends(command.ExitUsage, "the token has 5 bytes; it has at least 16", "page", "--token-file", file)
 }

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,68 +18,90 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestWriting checks that each command that writes shows the limiter before and after, and without --write changes nothing
+// but shows the same.
+func TestWriting(t *testing.T) {
+	l := newLive(t)
+	name := l.base
+	l.limiter(name, tenAMinute)
+	dump := func() string {
+		ctx := t.Context()
+		return fmt.Sprint(l.rdb.HGetAll(ctx, name).Val(), l.rdb.Get(ctx, "{"+name+"}:value").Val(),
+			l.rdb.ZRangeWithScores(ctx, "{"+name+"}:permits", 0, -1).Val())
+	}
+	running := regexp.MustCompile(`[\d.]+m?s|\d+m\d\ds|\d+h\d\dm`) // durations
+	for _, c := range []struct{ args, after string }{
+		{"release $ --permits 2", "available 6 of 10"},
+		{"set-rate $ --permits 7", "OVERALL 7/1m, expires: does not expire; available 3 of 7"},
+		{"cool-down $ --for 1h --reopen 1m", "cool-down for 59m"},
+		{"lift $", "available 3 of 7"},
+		{"heal $", "available 3 of 7"},
+		{"set-rate $ --interval 1h --keep-alive 2h --min-gap 1ms --type overall --forget", "OVERALL 7/1h gap 1ms, expires: expires in "},
+		{"delete $", "no limiter"},
+		{"set-rate $ --permits 3 --interval 5s --create", "OVERALL 3/5s"},
+	} {
+		args, before := strings.Fields(strings.Replace(c.args, "$", name, 1)), dump()
+		dry := strings.Split(l.ok(args...), "\n")
+		require.Equal(t, []string{"nothing was changed; --write does it", ""}, dry[2:], c.args)
+		require.Equal(t, before, dump())
+		wet := strings.Split(l.ok(append(args, "--write")...), "\n")
+		require.Equal(t, []string{""}, wet[2:], c.args)
+		for i, when := range []string{"before  ", "after   "} {
+			require.True(t, strings.HasPrefix(dry[i], when+name+": "), dry[i])
+			require.Equal(t, running.ReplaceAllString(dry[i], "D"), running.ReplaceAllString(wet[i], "D"), c.args)
+		}
+		require.Contains(t, wet[1], c.after, "%v", c.args)
+	}
+}
+
 // TestWritesLeaveNoKeysOfNobody runs each command that writes on a PER_CLIENT limiter as no client that there is: what it
 // leaves is the limiter and the permits of those that there are.
 func TestWritesLeaveNoKeysOfNobody(t *testing.T) {
 	l := newLive(t)
 	name := l.base
-	perClient := ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: time.Hour}
-	of := func(ids ...string) (keys []string) {
-		for _, id := range ids {
-			k := redisson.NewKeys(name, id)
-			keys = append(keys, k.Value[1], k.Permits[1])
-		}
-		return append(keys, name)
-	}
+	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: time.Hour})
+	k := redisson.NewKeys(name, "client-1")
+	clients := []string{k.Value[1], k.Permits[1]}
+	whole := append(slices.Clone(clients), name)
 	for _, c := range []struct {
-		args []string
+		args string
 		left []string
 	}{
-		{[]string{"set-rate", name, "--permits", "7"}, of("client-1")},
-		{[]string{"set-rate", name, "--keep-alive", "2h"}, of("client-1")},
-		{[]string{"cool-down", name, "--for", "1h", "--reopen", "1m"}, of("client-1")},
-		{[]string{"set-rate", name, "--permits", "8"}, of("client-1")}, // in a cool-down
-		{[]string{"set-rate", name, "--permits", "9", "--forget"}, of("client-1")},
-		{[]string{"lift", name}, of("client-1")},
-		{[]string{"set-rate", name, "--type", "overall"}, of("client-1")},
-		{[]string{"cool-down", name, "--for", "1h"}, append(of("client-1"), "{"+name+"}:value", "{"+name+"}:permits")},
-		{[]string{"set-rate", name, "--type", "per_client"}, of("client-1")},
-		{[]string{"delete", name}, of("client-1")[:2]},
+		{"set-rate $ --permits 7", whole},
+		{"set-rate $ --keep-alive 2h", whole},
+		{"cool-down $ --for 1h --reopen 1m", whole},
+		{"set-rate $ --permits 8", whole}, // in a cool-down
+		{"set-rate $ --permits 9 --forget", whole},
+		{"lift $", whole},
+		{"set-rate $ --type overall", whole},
+		{"cool-down $ --for 1h", append(slices.Clone(whole), "{"+name+"}:value", "{"+name+"}:permits")},
+		{"set-rate $ --type per_client", whole},
+		{"delete $", clients},
 	} {
-		if c.args[1] == name && c.args[0] == "set-rate" && slices.Contains(c.args, "7") {
-			l.limiter(name, perClient)
-		}
-		before := keysOfBase(l)
-		l.ok(c.args...)
-		require.ElementsMatch(t, before, keysOfBase(l), "%v without --write", c.args)
-		l.ok(append(c.args, "--write")...)
-		require.ElementsMatch(t, c.left, keysOfBase(l), "%v", c.args)
+		args, before := strings.Fields(strings.Replace(c.args, "$", name, 1)), l.keys()
+		l.ok(args...)
+		require.ElementsMatch(t, before, l.keys(), "%v without --write", c.args)
+		l.ok(append(args, "--write")...)
+		require.ElementsMatch(t, c.left, l.keys(), "%v", c.args)
 	}
-}
-
-func keysOfBase(l *live) []string {
-	keys := redistest.Must(l.rdb.Keys(l.Context(), "*"+redisson.EscapePattern(l.base)+"*").Result())(l)
-	return keys
 }
 
 // TestSetRateOfATypo shows that set-rate makes no limiter of a name that is misspelled, unless it is told to.
 func TestSetRateOfATypo(t *testing.T) {
 	l := newLive(t)
 	l.limiter(l.base+"orders", tenAMinute)
-	for _, write := range []string{"--json", "--write"} {
-		code, out, errs := l.run("set-rate", l.base+"ordres", "--permits", "5", "--interval", "1m", write)
-		require.Equal(t, command.ExitFailed, code)
-		require.Empty(t, out)
-		require.Contains(t, errs, `there is no limiter "`+l.base+`ordres" in `)
-		require.Contains(t, errs, "--create makes it; did you mean "+l.base+"orders?\n")
+	set := []string{"set-rate", l.base + "ordres", "--permits", "5", "--interval", "1m"}
+	for _, flag := range []string{"--json", "--write"} {
+		require.Contains(t, l.ends(command.ExitFailed, `there is no limiter "`+l.base+`ordres" in `, append(set, flag)...),
+			"--create makes it; did you mean "+l.base+"orders?\n")
 	}
-	require.Len(t, keysOfBase(l), 3)
-	require.Contains(t, l.ok("set-rate", l.base+"ordres", "--permits", "5", "--interval", "1m", "--create", "--write"), "OVERALL 5/1m")
+	require.Len(t, l.keys(), 3)
+	require.Contains(t, l.ok(append(set, "--create", "--write")...), "OVERALL 5/1m")
 
 	// What there is something of is no typo: a hash that lost its rate, permits that outlived their hash.
-	require.NoError(t, l.rdb.HDel(t.Context(), l.base+"ordres", "rate").Err())
-	l.ok("set-rate", l.base+"ordres", "--permits", "5", "--interval", "1m", "--write")
-	require.NoError(t, l.rdb.Del(t.Context(), l.base+"orders").Err())
+	l.do("hdel", l.base+"ordres", "rate")
+	l.ok(append(set, "--write")...)
+	l.do("del", l.base+"orders")
 	l.ok("set-rate", l.base+"orders", "--permits", "10", "--interval", "1m", "--write")
 }
 
@@ -90,39 +112,29 @@ func TestDryRunOfBrokenLimiters(t *testing.T) {
 	name := l.base
 	ctx := t.Context()
 	l.limiter(name, ratelimiter.Rate{Permits: 10, Interval: time.Hour})
-	require.NoError(t, l.rdb.Set(ctx, "{"+name+"}:value", 500, 0).Err())
+	l.do("set", "{"+name+"}:value", 500)
 	require.Contains(t, l.ok("set-rate", name, "--permits", "8"), "after   "+name+": OVERALL 8/1h")
 	require.Equal(t, "500", l.rdb.Get(ctx, "{"+name+"}:value").Val())
-	code, _, errs := l.run("lift", name)
-	require.Equal(t, command.ExitFailed, code)
-	require.Equal(t, "rrl: there was no cool-down\n", errs)
 
 	// The keys expire in the copy as they do here.
 	require.NoError(t, l.rdb.PExpire(ctx, name, time.Hour).Err())
 	require.Regexp(t, `after   .*expires: expires in (59m|1h)`, l.ok("heal", name))
 
 	// JSON says that nothing was written.
-	var o struct {
-		When, Node string
-		Written    bool
-		Permits    int64
+	type written struct {
+		When    string
+		Written bool
+		Permits int64
 	}
-	lines := strings.Split(strings.TrimSpace(l.ok("set-rate", name, "--permits", "8", "--json")), "\n")
-	require.Len(t, lines, 2)
-	require.NoError(t, json.Unmarshal([]byte(lines[1]), &o))
-	require.Equal(t, "after", o.When)
-	require.False(t, o.Written)
-	require.EqualValues(t, 8, o.Permits)
-	require.Contains(t, l.url, o.Node)
+	list := values[written](t, l.ok("set-rate", name, "--permits", "8", "--json"))
+	require.Equal(t, []written{{"before", false, 10}, {"after", false, 8}}, list)
+	require.Contains(t, l.url, values[struct{ Node string }](t, l.ok("heal", name, "--json"))[1].Node)
 
 	// A key of another type makes the same error.
-	require.NoError(t, l.rdb.Del(ctx, "{"+name+"}:value").Err())
-	require.NoError(t, l.rdb.LPush(ctx, "{"+name+"}:value", "x").Err())
-	for _, args := range [][]string{{"heal", name}, {"heal", name, "--write"}} {
-		code, _, errs = l.run(args...)
-		require.Equal(t, command.ExitFailed, code)
-		require.Contains(t, errs, "WRONGTYPE")
-	}
+	l.do("del", "{"+name+"}:value")
+	l.do("lpush", "{"+name+"}:value", "x")
+	l.ends(command.ExitFailed, "WRONGTYPE", "heal", name)
+	l.ends(command.ExitFailed, "WRONGTYPE", "heal", name, "--write")
 
 	// A set that is too large is not copied.
 	var zs []redis.Z
@@ -130,9 +142,7 @@ func TestDryRunOfBrokenLimiters(t *testing.T) {
 		zs = append(zs, redis.Z{Score: float64(i), Member: fmt.Sprintf("\x08%08d\x01\x00\x00\x00", i)})
 	}
 	for part := range slices.Chunk(zs, 10_000) {
-		require.NoError(t, l.rdb.ZAdd(ctx, "{"+name+"}:permits", part...).Err())
+		redistest.Must(l.rdb.ZAdd(ctx, "{"+name+"}:permits", part...).Result())(t)
 	}
-	code, _, errs = l.run("heal", name)
-	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, errs, "more than 100000; --write changes it")
+	l.ends(command.ExitFailed, "more than 100000; --write changes it", "heal", name)
 }

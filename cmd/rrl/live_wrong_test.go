@@ -3,89 +3,87 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
-	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// TestAUserNeedsAPassword shows that rrl does not look as the default user when it was told another one: go-redis leaves out
-// a user that has no password.
-func TestAUserNeedsAPassword(t *testing.T) {
-	for _, c := range []struct{ raw, user, password string }{
-		{"redis://h:1", "eve", ""}, {"redis://secret@h:1", "", ""}, {"redis+sentinel://h:1?master_name=m", "eve", ""}, {"redis+cluster://secret@h:1", "", ""},
-	} {
-		_, err := targetOf(c.raw, c.user, c.password)
-		require.ErrorAs(t, err, new(command.UsageError), c.raw)
-		require.ErrorContains(t, err, "a user is given without a password")
-		require.NotContains(t, err.Error(), "secret", "somebody may have taken the place of the user for that of the password")
-	}
-	for _, raw := range []string{"redis://:p@h:1", "redis://u:p@h:1", "redis://h:1"} {
-		_, err := targetOf(raw, "", "")
-		require.NoError(t, err, raw)
-	}
-	redistest.Must(targetOf("redis://u@h:1", "", "p"))(t)
-	code, _, errs := rrl(t, "demo", "--redis", "redis://secret@127.0.0.1:1")
-	require.Equal(t, command.ExitUsage, code)
-	require.Contains(t, errs, "a user is given without a password")
-}
-
-// TestAURLWithoutAScheme shows that who writes HOST:PORT is told what a URL looks like.
-func TestAURLWithoutAScheme(t *testing.T) {
-	for _, raw := range []string{"localhost:6379", "localhost", "http://h"} {
-		code, _, errs := rrl(t, "ls", "--redis", raw)
-		require.Equal(t, command.ExitUsage, code)
-		require.Contains(t, errs, "it looks like redis://127.0.0.1:6379/0")
-		require.Contains(t, errs, "(see rrl ls --help)", "which has the flag")
-	}
-	code, _, errs := rrl(t, "bogus")
-	require.Equal(t, command.ExitUsage, code)
-	require.Contains(t, errs, "(see rrl --help)")
-}
-
-// TestWhatCannotBeAsked runs the commands about a limiter that is not there, is malformed, or has clients.
-func TestWhatCannotBeAsked(t *testing.T) {
+// TestWhatCannotBeDone runs commands with wrong arguments, and commands about a limiter that is not there, is malformed, or has
+// clients. Each ends with one line, and changes nothing.
+func TestWhatCannotBeDone(t *testing.T) {
 	l := newLive(t)
-	none, bad, users := l.base+"none", l.base+"bad", l.base+"users"
-	require.NoError(t, l.rdb.HSet(t.Context(), bad, "rate", "abc", "interval", 1000, "type", 0).Err())
-	l.limiter(users, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
-	for _, c := range []struct {
-		args []string
+	const noClient = "name one with --client (rrl inspect $users --clients lists them)"
+	const noLimiter, malformed = `there is no limiter "$none" in `, `rate is "abc" (rrl doctor $bad says what to do)`
+	l.do("hset", l.base+"bad", "rate", "abc", "interval", 1000, "type", 0)
+	l.limiter(l.base+"well", tenAMinute)
+	l.limiter(l.base+"users", ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
+	keys := l.keys()
+	name := strings.NewReplacer("$", l.base)
+	for args, c := range map[string]struct {
 		code int
 		want string
 	}{
-		{[]string{"peek", none, "1"}, command.ExitFailed, `there is no limiter "` + none + `" in `},
-		{[]string{"watch", none}, command.ExitFailed, `there is no limiter "` + none + `" in `},
-		{[]string{"heal", none, "--write"}, command.ExitFailed, `there is no limiter "` + none + `" in `},
-		{[]string{"peek", bad, "1"}, command.ExitFailed, `rate is "abc" (rrl doctor ` + bad + " says what to do)"},
-		{[]string{"watch", bad}, command.ExitFailed, `rate is "abc" (rrl doctor ` + bad + " says what to do)"},
-		{[]string{"peek", users, "0", "--client", "client-1"}, command.ExitUsage, "0 permits; ask for 1 to 4294967295"},
-		{[]string{"peek", users, "1"}, command.ExitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
-		{[]string{"watch", users}, command.ExitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
-		{[]string{"heal", users, "--write"}, command.ExitUsage, "name one with --client (rrl inspect " + users + " --clients lists them)"},
+		"inspect $none":                      {command.ExitFailed, noLimiter},
+		"peek $none 1":                       {command.ExitFailed, noLimiter},
+		"watch $none":                        {command.ExitFailed, noLimiter},
+		"heal $none --write":                 {command.ExitFailed, noLimiter},
+		"delete $none --write":               {command.ExitFailed, "there was nothing to delete"},
+		"doctor $none --sample 0":            {exitNoAccess, "there is no"},
+		"set-rate $none --permits 1":         {command.ExitFailed, noLimiter},
+		"peek $bad 1":                        {command.ExitFailed, malformed},
+		"watch $bad":                         {command.ExitFailed, malformed},
+		"peek $users 1":                      {command.ExitUsage, noClient},
+		"watch $users":                       {command.ExitUsage, noClient},
+		"heal $users --write":                {command.ExitUsage, noClient},
+		"release $users --permits 1 --write": {command.ExitUsage, noClient},
+
+		"peek $users 0 --client client-1":          {command.ExitUsage, "0 permits; ask for 1 to 4294967295"},
+		"peek $well 0":                             {command.ExitUsage, "invalid argument"},
+		"peek $well many":                          {command.ExitUsage, `"many" is no number of permits`},
+		"peek $well 11":                            {command.ExitFailed, "permits exceed rate"},
+		"watch $well --every 1ms":                  {command.ExitUsage, "--every is at least 100ms"},
+		"ls --sort nothing":                        {command.ExitUsage, `--sort "nothing" is none of members, name, rate, ttl, used, wait`},
+		"top --sort nothing":                       {command.ExitUsage, `--sort "nothing" is none of members, name, rate, ttl, used, wait`},
+		"diff nowhere":                             {command.ExitUsage, "nowhere"},
+		"lift $well --write":                       {command.ExitFailed, "there was no cool-down"},
+		"lift $well":                               {command.ExitFailed, "there was no cool-down"},
+		"set-rate $well --write":                   {command.ExitUsage, "set-rate needs at least one of"},
+		"set-rate $well --permits 0 --write":       {command.ExitUsage, "invalid argument"},
+		"set-rate $well --type both --write":       {command.ExitUsage, `--type "both" is neither`},
+		"set-rate $x --permits 1 --create --write": {command.ExitFailed, "--permits and --interval set a rate afresh"},
+		"cool-down $well --for -1s --write":        {command.ExitUsage, "--for is above 0"},
+		"release $well --write":                    {command.ExitUsage, "permits"},
+		"page --listen 0.0.0.0:0":                  {command.ExitUsage, "so it needs a token"},
+		"page --listen :0":                         {command.ExitUsage, "so it needs a token"},
+		"page --listen [::]:0":                     {command.ExitUsage, "so it needs a token"},
+		"page --listen host.example:0":             {command.ExitUsage, "so it needs a token"},
+		"page --listen 7380":                       {command.ExitUsage, "is no HOST:PORT"},
+		"page --write":                             {command.ExitUsage, "--write needs a token"},
+		"page --token-file nowhere":                {command.ExitUsage, "--token-file"},
+		"page more":                                {command.ExitUsage, "page takes no argument"},
+		"heal":                                     {command.ExitUsage, "heal takes one argument, the name of a limiter"},
 	} {
-		code, _, errs := l.run(c.args...)
-		require.Equal(t, c.code, code, "%v: %s", c.args, errs)
-		require.Contains(t, errs, c.want, "%v", c.args)
+		l.ends(c.code, name.Replace(c.want), strings.Fields(name.Replace(args))...)
+		require.ElementsMatch(t, keys, l.keys(), args)
 	}
-	code, out, _ := l.run("peek", users, "1", "--client", "client-1")
-	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, out, "because of the permits in use")
-	require.Contains(t, l.ok("watch", users, "--count", "1", "--client", "client-1"), "3 members")
+	l.ends(command.ExitFailed, "because of the permits in use", "peek", l.base+"users", "1", "--client", "client-1")
+	require.Contains(t, l.ok("watch", l.base+"users", "--count", "1", "--client", "client-1"), "3 members")
+	require.Contains(t, l.ok("release", l.base+"users", "--permits", "1", "--client", "client-1", "--write"), "available 1 of 6")
 }
 
 // TestDeleteTellsWhatIsLeft shows that the permits of other clients outlive their limiter, and that rrl says so.
 func TestDeleteTellsWhatIsLeft(t *testing.T) {
 	l := newLive(t)
 	name := l.base + "users"
+	left := "the permits of 1 client are left: rrl doctor " + name + " names their keys\n"
 	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
-	require.Contains(t, l.ok("delete", name), "the permits of 1 client are left: rrl doctor "+name+" names their keys\nnothing was changed")
+	require.Contains(t, l.ok("delete", name), left+"nothing was changed")
 	require.NotContains(t, l.ok("delete", name, "--client", "client-1"), "left:")
-	out := l.ok("delete", name, "--write")
-	require.Contains(t, out, "the permits of 1 client are left: rrl doctor "+name+" names their keys\n")
+	require.Contains(t, l.ok("delete", name, "--write"), left)
 	_, findings, _ := l.run("doctor", name, "--sample", "0")
 	require.Contains(t, findings, "redis-cli unlink")
 

@@ -52,9 +52,24 @@ func newDemo(t *testing.T, rdb *redis.Client, out io.Writer) *demo {
 	return d
 }
 
+// inDemo runs f in virtual time, with a demo and what it prints.
+func inDemo(t *testing.T, f func(t *testing.T, d *demo, out *bytes.Buffer), opts ...func(*redis.Options)) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		f(t, newDemo(t, rdb, &out), &out)
+	}, opts...)
+}
+
+// requireNoKeys checks that a demo has left nothing behind.
+func (s *store) requireNoKeys(t *testing.T) {
+	t.Helper()
+	require.Empty(t, redistest.Must(s.rdb.Keys(t.Context(), "*"+s.name+"*").Result())(t), "left behind")
+}
+
 // embedded returns a client of the Redis inside the command, in real time.
 func embedded(t *testing.T) *redis.Client {
 	t.Helper()
+	redistest.NoServer(t)
 	s := redistest.Must(embedredis.Start())(t)
 	t.Cleanup(s.Close)
 	rdb := s.NewClient()

@@ -22,9 +22,7 @@ func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
 	for name, pkg := range map[string]string{"gateway": "cmd/rrl-gateway", "compare": "cmd/rrl/rrl-compare"} {
-		code, _, errs := rrl(t, name, "--help")
-		require.Equal(t, command.ExitUsage, code)
-		require.Contains(t, errs, "go install github.com/goredisson/ratelimiter/"+pkg+"@latest, or in a clone go run ./"+pkg)
+		(&live{T: t}).ends(command.ExitUsage, "go install github.com/goredisson/ratelimiter/"+pkg+"@latest, or in a clone go run ./"+pkg, name, "--help")
 		require.DirExists(t, "../../"+pkg)
 
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(pkg)), []byte("#!/bin/sh\necho $0 \"$@\"\n"), 0o700))

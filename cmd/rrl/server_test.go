@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,56 +62,45 @@ func TestRequireGrants(t *testing.T) {
 	})
 }
 
-// TestRequireDelays plays the article's minute: a request for permits that are not there waits for them.
-func TestRequireDelays(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		get(t.Context(), s, "/require?num=5")
-		start := time.Now()
-		w, a := get(t.Context(), s, "/require?num=1")
-		require.Equal(t, http.StatusOK, w.Code)
-		require.Equal(t, 10*time.Second, time.Since(start))
-		require.EqualValues(t, 10_000, a.WaitedMS)
-		require.EqualValues(t, 4, *a.Available)
-	})
-}
-
-func TestRequireRejects(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		get(t.Context(), s, "/require?num=3")
-		time.Sleep(1500 * time.Millisecond)
-		get(t.Context(), s, "/require?num=2")
-
-		start := time.Now()
-		w, a := get(t.Context(), s, "/require?num=2&timeout=2s")
-		require.Equal(t, http.StatusTooManyRequests, w.Code)
-		require.Equal(t, 2*time.Second, time.Since(start))
-		require.False(t, a.Granted)
-		require.Equal(t, "7", w.Header().Get("Retry-After"), "6.5 s, rounded up")
-		require.Equal(t, 7, a.RetryAfterS)
-
-		w, _ = get(t.Context(), s, "/require?num=4&timeout=0s")
-		require.Equal(t, "8", w.Header().Get("Retry-After"), "4 permits take the second grant's, too")
-
-		time.Sleep(6500 * time.Millisecond)
-		w, a = get(t.Context(), s, "/require?num=4&timeout=1s")
-		require.Equal(t, http.StatusTooManyRequests, w.Code)
-		require.EqualValues(t, 3, *a.Available)
-		require.Equal(t, "1", w.Header().Get("Retry-After"), "0.5 s, rounded up")
-	})
-}
-
-// TestRequireRejectsAfterOneMinute checks the whole minute, for which the demo has no time: here the permits are gone
-// for two.
-func TestRequireRejectsAfterOneMinute(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		require.NoError(t, s.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: 2 * time.Minute}))
-		get(t.Context(), s, "/require?num=5")
-		start := time.Now()
-		w, _ := get(t.Context(), s, "/require?num=5")
-		require.Equal(t, http.StatusTooManyRequests, w.Code)
-		require.Equal(t, time.Minute, time.Since(start))
-		require.Equal(t, "60", w.Header().Get("Retry-After"), "the rate in Redis decides, not ours")
-	})
+// TestRequire plays requests: a request for permits that are not there waits for them, and is rejected after its time-out, at
+// most a minute. The rate in Redis decides.
+func TestRequire(t *testing.T) {
+	type ask struct {
+		after       time.Duration
+		query       string
+		status      int
+		took        time.Duration
+		retry, left int
+	}
+	for name, c := range map[string]struct {
+		interval time.Duration
+		asks     []ask
+	}{
+		"waits": {10 * time.Second, []ask{{0, "num=5", 200, 0, 0, 0}, {0, "num=1", 200, 10 * time.Second, 0, 4}}},
+		"rejects": {10 * time.Second, []ask{
+			{0, "num=3", 200, 0, 0, 2},
+			{1500 * time.Millisecond, "num=2", 200, 0, 0, 0},
+			{0, "num=2&timeout=2s", 429, 2 * time.Second, 7, 0},                   // 6.5 s, rounded up
+			{0, "num=4&timeout=0s", 429, 0, 8, 0},                                 // 4 permits take the second grant's, too
+			{6500 * time.Millisecond, "num=4&timeout=1s", 429, time.Second, 1, 3}, // 0.5 s, rounded up
+		}},
+		"rejects after a minute": {2 * time.Minute, []ask{{0, "num=5", 200, 0, 0, 0}, {0, "num=5", 429, time.Minute, 60, 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				require.NoError(t, s.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: c.interval}))
+				for _, k := range c.asks {
+					time.Sleep(k.after)
+					start := time.Now()
+					w, a := get(t.Context(), s, "/require?"+k.query)
+					require.Equal(t, k, ask{k.after, k.query, w.Code, time.Since(start), a.RetryAfterS, int(*a.Available)})
+					require.Equal(t, k.status == 200, a.Granted)
+					require.Equal(t, k.took.Milliseconds(), a.WaitedMS)
+					require.Equal(t, map[bool]string{false: strconv.Itoa(k.retry)}[k.retry == 0], w.Header().Get("Retry-After"))
+				}
+			})
+		})
+	}
 }
 
 func TestRequireBadNum(t *testing.T) {
@@ -127,15 +117,16 @@ func TestRequireBadNum(t *testing.T) {
 		{"?num=1&timeout=soon", `timeout="soon" is invalid; ask for 0s to 1m0s`},
 		{"?num=1&timeout=-1s", "is invalid"},
 		{"?num=1&timeout=61s", "is invalid"},
+		{"?num=%1b%5b2J%c2%9b", `num="\x1b[2J\u009b" is no number`},
+		{"?num=1&timeout=%1b%5b2J%c2%9b", `timeout="\x1b[2J\u009b" is invalid`},
 	} {
-		t.Run(strings.ReplaceAll(c.query, "/", "_"), func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				w, a := get(t.Context(), s, "/require"+c.query)
-				require.Equal(t, http.StatusBadRequest, w.Code)
-				require.Contains(t, a.Error, c.want)
-				require.False(t, a.Granted)
-				require.Zero(t, a.RetryAfterS)
-			})
+		inService(t, func(t *testing.T, s *service) {
+			w, a := get(t.Context(), s, "/require"+c.query)
+			require.Equal(t, http.StatusBadRequest, w.Code)
+			require.Contains(t, a.Error, c.want)
+			require.False(t, a.Granted)
+			require.Zero(t, a.RetryAfterS)
+			requireVisible(t, w.Body.String())
 		})
 	}
 }

@@ -22,30 +22,40 @@ func memberAt(bytes string, ms int64, permits uint32) member {
 	return member{Bytes: bytes, GrantedMS: ms, Permits: permits}
 }
 
-func TestTallyWithinTheLimit(t *testing.T) {
-	tl := newTally(10 * time.Second)
+func TestTally(t *testing.T) {
 	a, b := memberAt("a", 1_000, 3), memberAt("b", 2_000, 2)
-	tl.add(granted(2, b, a)) // one member may be two grants, and replies may arrive out of order
-	tl.add(granted(2, a))
-	tl.add(granted(1, a))
-	tl.add(granted(5, memberAt("c", 12_000, 5)))
-	tl.add(exchange{Status: http.StatusTooManyRequests, Answer: answer{Num: 4}})
-	tl.add(exchange{Status: http.StatusBadRequest, Answer: answer{Num: 9}})
-	s := tl.end(5)
-	require.NoError(t, s.Err)
-	require.NoError(t, s.Failed)
-	require.Equal(t, "most in any 10s window: 5 (limit 5)", s.String())
-	require.EqualValues(t, 10, s.Granted)
-	require.Equal(t, "4 granted (10 permits), 1 rejected, 1 bad", s.counts())
-}
-
-func TestTallyAboveTheLimit(t *testing.T) {
-	tl := newTally(10 * time.Second)
-	tl.add(granted(5, memberAt("a", 1_000, 5)))
-	tl.add(granted(1, memberAt("b", 10_999, 1)))
-	s := tl.end(5)
-	require.ErrorContains(t, s.Err, "6 permits in one window of 10s, where 5 are allowed")
-	require.Equal(t, "most in any 10s window: 6 (limit 5)", s.String())
+	refused := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		responses                  []exchange
+		most, counts, err, failure string
+	}{
+		"within the limit": {[]exchange{
+			granted(2, b, a), granted(2, a), granted(1, a), // one member may be two grants, and replies may arrive out of order
+			granted(5, memberAt("c", 12_000, 5)),
+			{Status: http.StatusTooManyRequests, Answer: answer{Num: 4}}, {Status: http.StatusBadRequest, Answer: answer{Num: 9}},
+		}, "5 (limit 5)", "4 granted (10 permits), 1 rejected, 1 bad", "", ""},
+		"above the limit": {[]exchange{granted(5, memberAt("a", 1_000, 5)), granted(1, memberAt("b", 10_999, 1))},
+			"6 (limit 5)", "2 granted (6 permits), 0 rejected, 0 bad", "6 permits in one window of 10s, where 5 are allowed", ""},
+		"a grant that Redis does not have": {[]exchange{granted(2, memberAt("a", 1_000, 2)), granted(2, memberAt("a", 1_000, 2))},
+			"2 (limit 5)", "2 granted (4 permits), 0 rejected, 0 bad", "4 permits were answered with 200, but Redis recorded 2", ""},
+		"the first failure is kept": {[]exchange{{Client: "ann", Err: refused}, {Client: "bob", Status: http.StatusServiceUnavailable}},
+			"0 (limit 5)", "0 granted (0 permits), 0 rejected, 0 bad, 2 without Redis or an answer", "", "ann got no answer: connection refused"},
+	} {
+		tl := newTally(10 * time.Second)
+		for _, e := range c.responses {
+			tl.add(e)
+		}
+		s := tl.end(5)
+		require.Equal(t, "most in any 10s window: "+c.most, s.String(), name)
+		require.Equal(t, c.counts, s.counts(), name)
+		for want, err := range map[string]error{c.err: s.Err, c.failure: s.Failed} {
+			if want == "" {
+				continue
+			}
+			require.ErrorContains(t, err, want, name)
+		}
+		require.Equal(t, []bool{c.err == "", c.failure == ""}, []bool{s.Err == nil, s.Failed == nil}, name)
+	}
 }
 
 // TestTallyForgetsMembersNotCounts checks that a grant that was counted still counts after it leaves the memory, and
@@ -62,23 +72,4 @@ func TestTallyForgetsMembersNotCounts(t *testing.T) {
 	require.NoError(t, s.Err)
 	require.EqualValues(t, 106, tl.recorded)
 	require.EqualValues(t, 6, s.Most)
-}
-
-func TestTallyMissesAGrant(t *testing.T) {
-	tl := newTally(10 * time.Second)
-	tl.add(granted(2, memberAt("a", 1_000, 2)))
-	tl.add(granted(2, memberAt("a", 1_000, 2)))
-	require.ErrorContains(t, tl.end(5).Err, "4 permits were answered with 200, but Redis recorded 2")
-}
-
-func TestTallyRemembersTheFirstFailure(t *testing.T) {
-	tl := newTally(10 * time.Second)
-	cause := errors.New("connection refused")
-	tl.add(exchange{Client: "ann", Err: cause})
-	tl.add(exchange{Client: "bob", Status: http.StatusServiceUnavailable})
-	s := tl.end(5)
-	require.NoError(t, s.Err)
-	require.ErrorIs(t, s.Failed, cause)
-	require.ErrorContains(t, s.Failed, "ann got no answer")
-	require.Contains(t, s.counts(), "2 without Redis or an answer")
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/stretchr/testify/require"
 )
@@ -99,26 +98,3 @@ func TestViewsAreVisible(t *testing.T) {
 
 // ownSequences removes the sequences that the views write themselves.
 var ownSequences = strings.NewReplacer(wrapOff, "", wrapOn, "", cursorOff, "", cursorOn, "", clearBelow, "", "\x1b[2A", "", "\x1b[5A", "")
-
-// TestServiceIsVisible checks that what the endpoint repeats of a request, or of the keys in Redis, is plain text.
-func TestServiceIsVisible(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		for _, target := range []string{"/require?num=%1b%5b2J%c2%9b", "/require?num=1&timeout=%1b%5b2J%c2%9b"} {
-			w, a := get(t.Context(), s, target)
-			require.Equal(t, http.StatusBadRequest, w.Code)
-			requireVisible(t, w.Body.String())
-			require.Contains(t, a.Error, `\x1b[2J\u009b`)
-		}
-	})
-}
-
-// TestCommandLineIsVisible checks that the output is plain text although errors repeat what was typed.
-func TestCommandLineIsVisible(t *testing.T) {
-	name := "a\x1b[2J\u009b"
-	for _, args := range [][]string{{name}, {"help", name}, {"--" + name}, {"demo", name}, {"version", name}} {
-		code, out, errs := rrl(t, args...)
-		require.NotEqual(t, command.ExitOK, code, "%q", args)
-		requireVisible(t, out)
-		requireVisible(t, errs)
-	}
-}

@@ -31,12 +31,8 @@ func API(t testing.TB) {
 		require.NoError(t, os.WriteFile(apiFile, []byte(got), 0o644))
 		return
 	}
-	want, err := os.ReadFile(apiFile)
-	require.NoError(t, err)
-	if got != string(want) {
-		t.Errorf("the exported names are not those of %s; if the change is meant, run make api and commit the file:\n%s",
-			apiFile, lineDiff(string(want), got))
-	}
+	want := Must(os.ReadFile(apiFile))(t)
+	require.Equal(t, string(want), got, "if the change is meant, run make api and commit the file")
 }
 
 // importDir returns the types of the package in the working directory, as the compiler exports them.
@@ -138,27 +134,4 @@ func apiOf(pkg *types.Package) string {
 	}
 	slices.Sort(lines)
 	return strings.Join(slices.Compact(lines), "\n") + "\n"
-}
-
-// lineDiff returns the lines of want that got lacks, marked with -, and the lines of got that want lacks, marked
-// with +, in order.
-func lineDiff(want, got string) string {
-	old, now := strings.Split(want, "\n"), strings.Split(got, "\n")
-	var diff []string
-	for _, line := range old {
-		if !slices.Contains(now, line) {
-			diff = append(diff, line+"\x00-")
-		}
-	}
-	for _, line := range now {
-		if !slices.Contains(old, line) {
-			diff = append(diff, line+"\x00+")
-		}
-	}
-	slices.Sort(diff)
-	for i, line := range diff {
-		text, mark, _ := strings.Cut(line, "\x00")
-		diff[i] = mark + " " + text
-	}
-	return strings.Join(diff, "\n")
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -23,13 +22,13 @@ const startTimeout = 20 * time.Second
 // A process is one run of a server program.
 type process struct {
 	cmd    *exec.Cmd
-	log    *tail
+	log    *Log
 	exited chan struct{}
 }
 
 // startProcess starts bin and returns when it serves addr.
 func startProcess(bin string, args []string, addr string) (*process, error) {
-	p := &process{cmd: exec.Command(bin, args...), log: new(tail), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(bin, args...), log: new(Log), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = dieWithParent()
 	if err := p.cmd.Start(); err != nil {
@@ -100,10 +99,10 @@ func (p *process) end(sig os.Signal) error {
 	return nil
 }
 
-// freePort returns a port on which nothing listens, nor on the port 10000 above it, where a cluster node has its bus.
+// FreePort returns a port on which nothing listens, nor on the port 10000 above it, where a cluster node has its bus.
 // Both are below 32768, where Linux begins to give ports to outgoing connections: a client that keeps dialling a dead
 // server in that range can end up connected to itself, and then holds the port when the server restarts.
-func freePort() int {
+func FreePort() int {
 	for {
 		port := 12000 + rand.IntN(10000)
 		if free(port) && free(port+10000) {
@@ -118,28 +117,4 @@ func free(port int) bool {
 		return false
 	}
 	return l.Close() == nil
-}
-
-// A tail keeps the end of what a server logs, for error messages.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailSize = 4096
-
-func (b *tail) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.text = append(b.text, p...)
-	if extra := len(b.text) - tailSize; extra > 0 {
-		b.text = append(b.text[:0], b.text[extra:]...)
-	}
-	return len(p), nil
-}
-
-func (b *tail) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.text)
 }

@@ -72,7 +72,7 @@ func NewProxy(target string) (*Proxy, error) {
 	p := &Proxy{target: target, links: map[*link]bool{}}
 	var err error
 	for range 5 { // another process may take the port first
-		p.addr = fmt.Sprintf("127.0.0.1:%d", freePort())
+		p.addr = fmt.Sprintf("127.0.0.1:%d", FreePort())
 		if err = p.listen(); err == nil {
 			return p, nil
 		}

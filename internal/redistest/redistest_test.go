@@ -166,13 +166,6 @@ func TestClusterServesEverySlot(t *testing.T) {
 	assert.Eventually(t, func() bool { return rdb.Set(ctx, "a", 1, 0).Err() == nil }, 20*time.Second, 20*time.Millisecond)
 }
 
-func TestCases(t *testing.T) {
-	t.Setenv("RATELIMITER_LONG", "")
-	assert.Equal(t, 3, Cases(3, 50))
-	t.Setenv("RATELIMITER_LONG", "1")
-	assert.Equal(t, 50, Cases(3, 50))
-}
-
 // TestLanesOfATest checks that a test is skipped in the lanes that are not its own and nowhere else, and in a long
 // run nowhere at all.
 func TestLanesOfATest(t *testing.T) {
@@ -185,10 +178,12 @@ func TestLanesOfATest(t *testing.T) {
 	}
 	noRace := func(t testing.TB) { NoRace(t, "a test of this") }
 	t.Setenv("RATELIMITER_LONG", "")
+	assert.Equal(t, 3, Cases(3, 50))
 	assert.Equal(t, UnderRace, skipped(noRace))
 	assert.Equal(t, Lane() == valkeyLane || testing.Short(), skipped(NoServer))
 	assert.Equal(t, Lane() == valkeyLane || testing.Short(), skipped(Repeats))
 	t.Setenv("RATELIMITER_LONG", "1")
+	assert.Equal(t, 50, Cases(3, 50))
 	assert.False(t, skipped(noRace))
 	assert.False(t, skipped(NoServer))
 	assert.False(t, skipped(Repeats))

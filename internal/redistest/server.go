@@ -51,7 +51,7 @@ func NewServer(bin, dir string, args ...string) (*Server, error) {
 	go s.supervise()
 	var err error
 	for range 5 {
-		if err = s.do(func() error { s.port = freePort(); return s.boot() }); err == nil {
+		if err = s.do(func() error { s.port = FreePort(); return s.boot() }); err == nil {
 			return s, nil
 		}
 	}
