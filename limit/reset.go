@@ -31,7 +31,7 @@ func (s *Shared) Reset(ctx context.Context) error {
 			return nil, dispatch.Process(ctx, s.config.rdb, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
 		})
 		if err != nil && ctx.Err() == nil {
-			_ = dispatch.ClassifyError(ctx, s.config.rdb, err) // the master may be another one
+			dispatch.ReloadAfter(ctx, s.config.rdb, err) // the master may be another one
 		}
 		return err
 	}, nil)

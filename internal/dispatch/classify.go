@@ -13,11 +13,7 @@ import (
 
 // Failure returns the meaning of err, the error of an attempt, with [Advise]. It must not be nil.
 func Failure(err error) *retry.Error {
-	var (
-		re redis.Error
-		p  *retry.Panic
-	)
-	panicked := errors.As(err, &p)
+	var re redis.Error
 	outcome := Classify(err)
 	return &retry.Error{
 		Err:      Advise(err),
@@ -25,8 +21,8 @@ func Failure(err error) *retry.Error {
 		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenPipeline)),
 		Answered: errors.As(err, &re),
 		ReadOnly: refusesWrites(err),
-		Local:    panicked || crowded(err),
-		Final:    panicked,
+		Local:    local(err),
+		Final:    panicked(err),
 	}
 }
 
@@ -57,6 +53,12 @@ func Classify(err error) retry.Outcome {
 	}
 	return retry.Unknown
 }
+
+// local reports whether err comes from this process and says nothing about Redis.
+func local(err error) bool { return panicked(err) || crowded(err) }
+
+// panicked reports whether a hook of the redis client panicked.
+func panicked(err error) bool { return errors.As(err, new(*retry.Panic)) }
 
 // crowded reports whether err says that a call was not sent because this process has too many others on their way.
 func crowded(err error) bool {

@@ -99,7 +99,7 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 		reply, err = s.alone(ctx, rdb, evalsha)
 	}
 	if err != nil && !errors.Is(err, context.Canceled) { // who leaves says nothing about the masters
-		_ = ClassifyError(ctx, rdb, err)
+		ReloadAfter(ctx, rdb, err)
 	}
 	return reply, err
 }
@@ -158,14 +158,17 @@ func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
 	return rdb.Process(ctx, cmd)
 }
 
-// ClassifyError returns the meaning of an error of a command that was sent to s. If Redis may be elsewhere now, the client of
-// a cluster looks up the masters again; see [Reload].
+// ClassifyError returns the meaning of an error of a command that was sent to s, and calls [ReloadAfter].
 func ClassifyError(ctx context.Context, s Sender, err error) *retry.Error {
-	failure := Failure(err)
-	if failure.Outcome != retry.Executed && !failure.Local {
+	ReloadAfter(ctx, s, err)
+	return Failure(err)
+}
+
+// ReloadAfter calls [Reload] if err, of a command that was sent to s, says that Redis may be elsewhere now.
+func ReloadAfter(ctx context.Context, s Sender, err error) {
+	if Classify(err) != retry.Executed && !local(err) {
 		Reload(ctx, s)
 	}
-	return failure
 }
 
 // Reload is like [Refresh] but does not wait. On its own the client of a cluster looks up the masters once a minute while
