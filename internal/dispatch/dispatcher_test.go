@@ -19,9 +19,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// through is a hook that passes everything on.
+type through struct{}
+
+func (through) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (through) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (through) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // A fakeRedis is the hook of a redis client that takes the place of Redis and of the network. It replies to an
 // EVALSHA with its last argument, after latency, and records what leaves when.
 type fakeRedis struct {
+	through
 	latency time.Duration
 	// judge may set the reply or error of a command. It reports false for one that is to be replied to as usual.
 	judge func(cmd redis.Cmder) bool
@@ -32,8 +42,6 @@ type fakeRedis struct {
 	began     time.Time
 	pipelines []string // "1ms 3: a b c": three commands left one millisecond after the beginning
 }
-
-func (f *fakeRedis) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (f *fakeRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -135,18 +143,26 @@ func (h *hangar) call(ctx context.Context, name string) (any, error) {
 	return echo.Once(ctx, h.d, cmd)
 }
 
+// begin begins a call, which comes before those that begin later, and hands its outcome to check.
+func (h *hangar) begin(ctx context.Context, name string, check func(reply any, err error)) {
+	h.wg.Go(func() { check(h.call(ctx, name)) })
+	synctest.Wait()
+}
+
+// succeed begins a call that must succeed.
+func (h *hangar) succeed(name string) {
+	h.begin(context.Background(), name, func(reply any, err error) {
+		if err != nil || reply != name {
+			h.t.Error(name, "got", reply, err)
+		}
+	})
+}
+
 // leave begins n calls at this instant, in this order, each of which must succeed.
 func (h *hangar) leave(n int) {
 	for range n {
 		h.n++
-		name := fmt.Sprint(h.n)
-		h.wg.Go(func() {
-			reply, err := h.call(context.Background(), name)
-			if err != nil || reply != name {
-				h.t.Error(name, "got", reply, err)
-			}
-		})
-		synctest.Wait()
+		h.succeed(fmt.Sprint(h.n))
 	}
 }
 
@@ -154,12 +170,7 @@ func (h *hangar) leave(n int) {
 func (h *hangar) fill() {
 	n := len(h.pipelines)
 	for range fewCalls {
-		h.wg.Go(func() {
-			if _, err := h.call(context.Background(), "first"); err != nil {
-				h.t.Error(err)
-			}
-		})
-		synctest.Wait()
+		h.succeed("first")
 	}
 	require.Len(h.t, h.pipelines, n+fewCalls)
 	h.pipelines = h.pipelines[:n]
@@ -195,12 +206,6 @@ func TestCallsLeaveTogether(t *testing.T) {
 		h.wg.Wait()
 		require.Equal(t, []string{"0s 1: 1", "0s 1: 2", "0s 1: 3", "0s 1: 4", "0s 1: 5", "0s 1: 6", "0s 1: 7", "0s 1: 8",
 			"500µs 8: 9 10 11 12 13 14 15 16"}, h.pipelines)
-	})
-	inHangar(t, 500*time.Microsecond, func(h *hangar) {
-		h.fill()
-		h.leave(2 * maxCalls)
-		h.wg.Wait()
-		require.Equal(t, []string{"500µs 64", "500µs 64"}, h.sizes())
 	})
 	// Those that would leave Redis with nothing to do while their callers come back leave in two halves.
 	inHangar(t, 500*time.Microsecond, func(h *hangar) {
@@ -241,40 +246,31 @@ func TestCallsDuringALanding(t *testing.T) {
 	})
 }
 
+// TestPipelinesAreBounded: by their calls, by their bytes and by the time that they take Redis.
 func TestPipelinesAreBounded(t *testing.T) {
-	t.Run("calls", func(t *testing.T) {
-		inHangar(t, 500*time.Microsecond, func(h *hangar) {
-			h.fill()
-			h.leave(2*maxCalls + 7)
-			h.wg.Wait()
-			require.Equal(t, []string{"500µs 64", "500µs 64", "1ms 7"}, h.sizes())
-		})
-	})
-	t.Run("bytes", func(t *testing.T) {
-		inHangar(t, 500*time.Microsecond, func(h *hangar) {
-			h.key = strings.Repeat("k", maxBytes/4)
-			h.fill()
-			h.leave(9)
-			h.key = strings.Repeat("k", 2*maxBytes)
-			h.leave(2)
-			h.wg.Wait()
-			require.Equal(t, []string{"500µs 3", "500µs 3", "500µs 3", "1ms 1", "1ms 1"}, h.sizes())
-		})
-	})
-	t.Run("time of Redis", func(t *testing.T) {
+	for name, c := range map[string]struct {
+		micros int
+		key    int // its length
+		calls  int
+		want   []string
+	}{
+		"calls":         {calls: 2*maxCalls + 7, want: []string{"500µs 64", "500µs 64", "1ms 7"}},
+		"bytes":         {key: maxBytes / 4, calls: 9, want: []string{"500µs 3", "500µs 3", "500µs 3"}},
+		"one too long":  {key: 2 * maxBytes, calls: 2, want: []string{"500µs 1", "500µs 1"}},
+		"time of Redis": {micros: 300, calls: 9, want: []string{"500µs 2", "500µs 2", "500µs 2", "500µs 2", "1ms 1"}},
+	} {
 		defer func() { echo.Micros = 0 }()
-		echo.Micros = 300
+		echo.Micros = c.micros
 		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			h.key = strings.Repeat("k", max(1, c.key))
 			h.fill()
-			h.leave(9)
+			h.leave(c.calls)
 			h.wg.Wait()
-			require.Equal(t, []string{"500µs 2", "500µs 2", "500µs 2", "500µs 2", "1ms 1"}, h.sizes())
+			require.Equal(t, c.want, h.sizes(), name)
 		})
-	})
-	t.Run("a usual pipeline is full by its calls", func(t *testing.T) {
-		require.LessOrEqual(t, maxCalls*usualMicros, maxMicros)
-		require.Greater(t, (maxCalls+4)*usualMicros, maxMicros, "and not by far")
-	})
+	}
+	require.LessOrEqual(t, maxCalls*usualMicros, maxMicros, "a usual pipeline is full by its calls")
+	require.Greater(t, (maxCalls+4)*usualMicros, maxMicros, "and not by far")
 }
 
 // TestScriptsThatGoAlone checks that calls which may keep Redis busy for long wait for nobody and nobody waits for them.
@@ -379,13 +375,11 @@ func TestCallersLeave(t *testing.T) {
 		long, end := context.WithTimeout(base, 700*time.Microsecond) // while it is in flight
 		defer end()
 		for i, ctx := range []context.Context{short, long, context.WithValue(base, toNode{}, nil), long} {
-			h.wg.Go(func() {
-				_, err := h.call(ctx, fmt.Sprint("c", i))
-				want := map[int]time.Duration{0: 200 * time.Microsecond, 1: 700 * time.Microsecond, 2: time.Millisecond, 3: 700 * time.Microsecond}[i]
+			h.begin(ctx, fmt.Sprint("c", i), func(_ any, err error) {
+				want := []time.Duration{200 * time.Microsecond, 700 * time.Microsecond, time.Millisecond, 700 * time.Microsecond}[i]
 				require.Equal(t, want, time.Since(h.began))
 				require.Equal(t, ctx.Err(), err)
 			})
-			synctest.Wait()
 		}
 		h.leave(1)
 		h.wg.Wait()
@@ -397,10 +391,7 @@ func TestCallersLeave(t *testing.T) {
 		ctx, stop := context.WithTimeout(context.Background(), 200*time.Microsecond)
 		defer stop()
 		for range 3 {
-			h.wg.Go(func() {
-				_, err := h.call(ctx, "c")
-				require.Equal(t, context.DeadlineExceeded, err)
-			})
+			h.begin(ctx, "c", func(_ any, err error) { require.Equal(t, context.DeadlineExceeded, err) })
 		}
 		h.wg.Wait()
 		require.Empty(t, h.sizes())

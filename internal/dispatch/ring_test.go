@@ -5,8 +5,11 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,13 +127,10 @@ func (r *testRing) homes(s Sender, prefix string) map[string]string {
 
 // without returns homes with nothing on the shards that are down.
 func without(homes map[string]string, dead ...string) map[string]string {
-	left := map[string]string{}
+	left := maps.Clone(homes)
 	for key, addr := range homes {
-		left[key] = addr
-		for _, d := range dead {
-			if addr == d {
-				left[key] = ""
-			}
+		if slices.Contains(dead, addr) {
+			left[key] = ""
 		}
 	}
 	return left
@@ -176,20 +176,17 @@ func TestPinnedKeysStayOnTheirShard(t *testing.T) {
 	})
 }
 
-// A hook of the ring that stays: it sees every command, and holds each for a while.
+// A slowHook sees every command, and holds each for a while.
 type slowHook struct {
-	d    time.Duration
-	seen int
+	through
+	delay time.Duration
+	seen  int
 }
 
-func (h *slowHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h *slowHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 func (h *slowHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		h.seen++
-		time.Sleep(h.d)
+		time.Sleep(h.delay)
 		return next(ctx, cmd)
 	}
 }
@@ -203,20 +200,20 @@ func TestShardGoesDownWhileACommandIsOnItsWay(t *testing.T) {
 		home := r.homes(s, "k")
 		require.Equal(t, 60, h.seen, "hooks of the ring run")
 		for key, addr := range home {
-			h.d = 0
+			h.delay = 0
 			r.set()
-			require.Equal(t, addr, firstOf(r.send(s, key)))
-			h.d = 5 * time.Second
-			r.dead[addr].Store(true)
 			ran, err := r.send(s, key)
+			require.NoError(t, err)
+			require.Equal(t, addr, ran)
+			h.delay = 5 * time.Second
+			r.dead[addr].Store(true)
+			ran, err = r.send(s, key)
 			require.Empty(t, ran)
 			require.ErrorIs(t, err, errShardDown)
 			require.Equal(t, 2, r.rdb.Len())
 		}
 	})
 }
-
-func firstOf(addr string, _ error) string { return addr }
 
 // SetAddrs moves keys, as it should, and then keys of a shard that is down stay pinned as far as that can be
 // known.
@@ -241,10 +238,7 @@ func TestPinnedRingIsResharded(t *testing.T) {
 				s := Pin(r.rdb)
 				r.homes(s, "k")
 				r.rdb.SetAddrs(addresses(test.addrs))
-				addrs := []string{}
-				for _, addr := range test.addrs {
-					addrs = append(addrs, addr)
-				}
+				addrs := slices.Collect(maps.Values(test.addrs))
 				home := r.homes(s, "k")
 				r.spread(home, addrs...)
 				for key, addr := range home {
@@ -275,16 +269,13 @@ func TestPinnedRingIsResharded(t *testing.T) {
 func TestDeadShardIsReplaced(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		s := Pin(r.rdb)
-		home := r.homes(s, "k")
+		want := r.homes(s, "k")
 		r.set("b")
 		r.rdb.SetAddrs(addresses(map[string]string{"a": "a", "b": "d", "c": "c"}))
-		for key, addr := range r.homes(s, "k") {
-			if home[key] == "b" {
-				require.Equal(t, "d", addr)
-			} else {
-				require.Equal(t, home[key], addr)
-			}
+		for key, addr := range want {
+			want[key] = strings.Replace(addr, "b", "d", 1)
 		}
+		require.Equal(t, want, r.homes(s, "k"))
 	})
 }
 
@@ -338,17 +329,14 @@ type preference []string
 
 func (p preference) Get(key string) string {
 	order := []string{"a", "b", "c"}
-	if len(key)%2 == 1 {
-		order = []string{"b", "a", "c"}
-	}
 	if key == "rare" {
 		order = []string{"c", "a", "b"}
+	} else if len(key)%2 == 1 {
+		order = []string{"b", "a", "c"}
 	}
-	for _, want := range order {
-		for _, shard := range p {
-			if shard == want {
-				return shard
-			}
+	for _, shard := range order {
+		if slices.Contains(p, shard) {
+			return shard
 		}
 	}
 	return ""
