@@ -20,8 +20,7 @@ func ISVToken(suite, corp string) string { return "isv-" + suite + "@" + corp }
 // OwnOrg is the organisation of the callers with an [AppToken]: the key of [DimMonth].
 const OwnOrg = "own"
 
-// API is an API's name: the method and the path, or the pattern that WithAPIs has for it. It is the
-// key of [DimAPI].
+// API is an API's name: the method and the path. It is the key of [DimAPI].
 func API(method, path string) string { return method + " " + path }
 
 // AppAPI is a key of [DimAppAPI]; api is as by [API].
@@ -84,7 +83,7 @@ func (g *Gate) identify(r *http.Request) call {
 		c.invalid, c.blank = true, token == ""
 		return c
 	}
-	api := g.api(r)
+	api := API(r.Method, r.URL.Path)
 	c.dimensions = append(c.dimensions, dimensionKey{DimAPI, api})
 	if corp == OwnOrg {
 		c.dimensions = append(c.dimensions, dimensionKey{DimAppAPI, AppAPI(app, api)})
@@ -148,12 +147,4 @@ func parseToken(token string) (app, corp string) {
 		}
 	}
 	return "", ""
-}
-
-// api is the API that a request calls.
-func (g *Gate) api(r *http.Request) string {
-	if _, pattern := g.apis.Handler(r); pattern != "" {
-		return pattern
-	}
-	return API(r.Method, r.URL.Path)
 }

@@ -11,12 +11,10 @@
 // What is known of the platform and what this package chose:
 //
 //   - The limits and the lengths of the penalties are the documented ones; see [Standard].
-//   - How the platform counts is not documented. The text of its refusals names one calendar second
-//     as the window and the next second as the end of the penalty, which is [WithFixedWindows]. The
-//     default is stricter than anything it can be: a sliding window, exact to the clock, over the
-//     instants at which calls arrive.
+//   - How the platform counts is not documented; the text of its refusals names one calendar second as the window. Here
+//     it is stricter than anything that can be: a sliding window, exact to the clock, over the instants at which calls arrive.
 //   - What happens to a call during a penalty, except that it is refused, is not documented. Here the
-//     penalty stays as long as it was ([Limit.Prolong] is the option), the call is counted in the
+//     penalty stays as long as it was, the call is counted in the
 //     ledger alone, and what was counted before the penalty is forgotten: with the real lengths no
 //     window reaches back over one.
 //   - The platform looks at all dimensions of a call. Here the first that refuses answers, in the order
@@ -50,8 +48,7 @@ const LedgerPath = "/dinggate/ledger"
 // A Gate is the gateway. It does not promise to be fast: one lock orders all calls, so that what it
 // counts is exact. Its methods are safe for concurrent use. Make it with [New].
 type Gate struct {
-	cfg  config
-	apis *http.ServeMux // patterns of WithAPIs
+	cfg config
 
 	mu        sync.Mutex
 	meters    map[meterKey]*meter
@@ -70,12 +67,9 @@ type meterKey struct {
 
 type config struct {
 	limits   Limits
-	fixed    bool
 	ipHeader bool
 	banPage  BanPage
 	robot    RobotAnswer
-	apis     []string
-	now      func() time.Time
 }
 
 // An Option changes a Gate.
@@ -83,11 +77,6 @@ type Option func(*config)
 
 // WithLimits sets the limits and the lengths of the penalties. The default is [Standard].
 func WithLimits(l Limits) Option { return func(c *config) { c.limits = l } }
-
-// WithFixedWindows counts in windows that begin at whole multiples of their length, as seconds and
-// minutes on the wall do. Who is careless of where they begin gets twice the limit through around an
-// edge. The default is sliding windows.
-func WithFixedWindows() Option { return func(c *config) { c.fixed = true } }
 
 // WithIPHeader takes the egress IP of a request from its [HeaderIP], where it has one, so that many
 // IPs fit on one loopback address. The default is the address of the connection.
@@ -100,33 +89,17 @@ func WithBanPage(p BanPage) Option { return func(c *config) { c.banPage = p } }
 // RobotDocumented.
 func WithRobotAnswer(a RobotAnswer) Option { return func(c *config) { c.robot = a } }
 
-// WithAPIs adds patterns of http.ServeMux, with a method, for APIs that have parameters in their path,
-// such as "GET /v1.0/contact/users/{id}": all requests that match are calls of that API. The default
-// is that each method and path is an API of its own.
-func WithAPIs(patterns ...string) Option {
-	return func(c *config) { c.apis = append(c.apis, patterns...) }
-}
-
-// WithClock sets the clock. Times must not go back. The default is time.Now, which in a synctest
-// bubble is the bubble's.
-func WithClock(now func() time.Time) Option { return func(c *config) { c.now = now } }
-
-// New is a Gate that has seen no call. It panics, as http.ServeMux does, at a pattern of WithAPIs that
-// is none: that is a mistake in the test.
+// New is a Gate that has seen no call.
 func New(opts ...Option) *Gate {
 	g := &Gate{
-		cfg:     config{limits: Standard(), banPage: BanHTML, robot: RobotDocumented, now: time.Now},
-		apis:    http.NewServeMux(),
+		cfg:     config{limits: Standard(), banPage: BanHTML, robot: RobotDocumented},
 		meters:  map[meterKey]*meter{},
 		callers: map[string]*CallerLedger{},
+		since:   time.Now(),
 	}
 	for _, o := range opts {
 		o(&g.cfg)
 	}
-	for _, p := range g.cfg.apis {
-		g.apis.Handle(p, http.NotFoundHandler())
-	}
-	g.since = g.cfg.now()
 	return g
 }
 
@@ -145,7 +118,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *Gate) arrive(c call) answer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.cfg.now()
+	now := time.Now()
 	g.answers++
 	id := requestID{n: g.answers, at: now}
 	caller := g.callers[c.caller]
@@ -187,7 +160,7 @@ func (g *Gate) meter(d Dimension, key string) *meter {
 	k := meterKey{d, key}
 	m := g.meters[k]
 	if m == nil {
-		m = &meter{dimension: d, key: key, limit: g.cfg.limits.of(d), fixed: g.cfg.fixed}
+		m = &meter{dimension: d, key: key, limit: g.cfg.limits.of(d)}
 		g.meters[k] = m
 	}
 	return m
@@ -211,7 +184,7 @@ func (g *Gate) Ban(d Dimension, key string, length time.Duration) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.cfg.now()
+	now := time.Now()
 	m := g.meter(d, key)
 	if m.until.After(now.Add(length)) {
 		return nil

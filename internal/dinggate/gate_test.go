@@ -123,20 +123,6 @@ func TestLimits(t *testing.T) {
 		"a penalty is not prolonged": {steps: []step{
 			{0, 21, user, 20}, {500 * ms, 1000, user, 0}, {time.Second, 20, user, 20},
 		}},
-		"unless it says so": {
-			opts: []Option{limits(func(l *Limits) { l.AppAPI.Prolong = true })},
-			steps: []step{
-				{0, 21, user, 20}, {500 * ms, 1, user, 0}, {time.Second, 1, user, 0}, {2*time.Second - ns, 1, user, 0},
-				{3*time.Second - ns, 1, user, 1},
-			},
-		},
-		"fixed windows let twice as much through around an edge": {
-			opts: []Option{WithFixedWindows()},
-			steps: []step{
-				{990 * ms, 20, user, 20}, {time.Second, 20, user, 20}, {1500 * ms, 1, user, 0},
-				{2 * time.Second, 1, user, 0}, {2500 * ms, 20, user, 20},
-			},
-		},
 		"apps and APIs are apart": {steps: []step{
 			{0, 21, user, 20}, {0, 20, old("b", "/topapi/v2/user/get"), 20}, {0, 20, old("a", "/topapi/v2/user/list"), 20},
 			{0, 20, old("a", "/user/get"), 20},
@@ -182,16 +168,8 @@ func TestLimits(t *testing.T) {
 				{0, 21, r, 20}, {5*time.Second - ns, 1, r, 0}, {5 * time.Second, 21, r, 20},
 			},
 		},
-		"patterns make one API of many paths": {
-			opts: []Option{WithAPIs("POST /v1.0/users/{id}")},
-			steps: []step{
-				{0, 40, isv("s", "c", "/v1.0/users/1"), 40}, {0, 1, isv("s", "c", "/v1.0/users/2"), 0}, {0, 1, isv("s", "c", "/v1.0/groups/2"), 1},
-			},
-		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(d *desk) { d.play(c.steps) }, c.opts...)
-		})
+		t.Run(name, func(t *testing.T) { inBubble(t, func(d *desk) { d.play(c.steps) }, c.opts...) })
 	}
 }
 
@@ -314,7 +292,6 @@ func TestWorstIsTheFullestWindow(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	s, err := Start()
 	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	var wg sync.WaitGroup
@@ -339,30 +316,7 @@ func TestManyAtOnce(t *testing.T) {
 	require.Equal(t, Counts{Calls: 200, Admitted: 20, Refused: 180, Penalties: 1, During: 179}, l.Total)
 	require.Len(t, l.Callers, 8)
 	require.Equal(t, 200, l.Key(DimRobot, "R").Worst)
-}
-
-func TestServerListensOnLoopback(t *testing.T) {
-	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	s, err := Start(WithClock(func() time.Time { return now }), WithRobotAnswer(Robot130101))
-	require.NoError(t, err)
-	client := &http.Client{Transport: &http.Transport{}}
-	post := func() string {
-		resp, err := client.Post(s.URL+"/robot/send?access_token=R", "application/json", strings.NewReader(`{"msgtype":"text"}`))
-		require.NoError(t, err)
-		defer func() { require.NoError(t, resp.Body.Close()) }()
-		var body struct {
-			Code int `json:"errcode"`
-		}
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
-		return http.StatusText(resp.StatusCode) + " " + map[int]string{0: "ok", 130101: "too fast"}[body.Code]
-	}
-	for range 20 {
-		require.Equal(t, "OK ok", post())
-	}
-	require.Equal(t, "OK too fast", post())
-	now = now.Add(10 * time.Minute)
-	require.Equal(t, "OK ok", post())
-	require.EqualValues(t, 22, s.Ledger().Key(DimIP, "127.0.0.1").Calls)
+	require.EqualValues(t, 200, l.Key(DimIP, "127.0.0.1").Calls)
 	require.NoError(t, s.Close())
 	_, err = client.Get(s.URL + LedgerPath)
 	require.Error(t, err, "still listening")

@@ -110,7 +110,7 @@ func (g *Gate) Ledger() Ledger {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := Ledger{
-		Since: g.since, Now: g.cfg.now(), Total: g.total,
+		Since: g.since, Now: time.Now(), Total: g.total,
 		Dimensions: map[Dimension]Counts{},
 		Keys:       make([]KeyLedger, 0, len(g.meters)),
 		Callers:    make(map[string]CallerLedger, len(g.callers)),

@@ -34,8 +34,6 @@ type Limit struct {
 	// Penalty is for how long every call is refused, beginning with the one over the limit. The one at
 	// which it has passed is served. A month's ends with the month.
 	Penalty time.Duration
-	// Prolong starts the penalty again with each call that is made during it.
-	Prolong bool
 }
 
 // Limits are those of all dimensions. To have a demo wait for seconds instead of minutes, shorten the
@@ -88,11 +86,10 @@ type meter struct {
 	dimension Dimension
 	key       string
 	limit     Limit
-	fixed     bool
 
 	inWindow queue     // what counts against the limit
-	start    time.Time // of the fixed window
-	inFixed  int
+	month    time.Time // its beginning
+	inMonth  int
 	until    time.Time // of the penalty
 	penalty  *Penalty
 
@@ -111,10 +108,6 @@ func (m *meter) arrive(now time.Time) bool {
 		m.refused(true)
 		m.penalty.Calls++
 		m.penalty.Last = now.Sub(m.penalty.Start)
-		if m.limit.Prolong {
-			m.until = later(m.until, m.end(now))
-			m.penalty.Until = m.until
-		}
 		return false
 	}
 	if m.over(now) {
@@ -133,25 +126,21 @@ func (m *meter) over(now time.Time) bool {
 	if m.limit.Calls <= 0 {
 		return false
 	}
-	if !m.fixed && m.limit.Window > 0 {
+	if m.limit.Window > 0 {
 		m.inWindow.push(now)
 		m.inWindow.dropUntil(now.Add(-m.limit.Window))
 		return m.inWindow.len() > m.limit.Calls
 	}
-	if start := m.windowStart(now); !start.Equal(m.start) {
-		m.start, m.inFixed = start, 0
+	if month := monthOf(now); !month.Equal(m.month) {
+		m.month, m.inMonth = month, 0
 	}
-	m.inFixed++
-	if m.limit.Window == 0 {
-		m.worst = max(m.worst, m.inFixed)
-	}
-	return m.inFixed > m.limit.Calls
+	m.inMonth++
+	m.worst = max(m.worst, m.inMonth)
+	return m.inMonth > m.limit.Calls
 }
 
-func (m *meter) windowStart(now time.Time) time.Time {
-	if m.limit.Window > 0 {
-		return now.Truncate(m.limit.Window)
-	}
+// monthOf returns the beginning of the calendar month.
+func monthOf(now time.Time) time.Time {
 	year, month, _ := now.In(shanghai).Date()
 	return time.Date(year, month, 1, 0, 0, 0, 0, shanghai)
 }
@@ -161,13 +150,13 @@ func (m *meter) end(now time.Time) time.Time {
 	if m.limit.Window > 0 {
 		return now.Add(m.limit.Penalty)
 	}
-	return m.windowStart(now).AddDate(0, 1, 0)
+	return monthOf(now).AddDate(0, 1, 0)
 }
 
 // punish starts a penalty and forgets what was counted.
 func (m *meter) punish(now, until time.Time, outside bool) {
 	m.until = until
-	m.inWindow, m.inFixed = queue{}, 0
+	m.inWindow, m.inMonth = queue{}, 0
 	m.penalty = &Penalty{Dimension: m.dimension, Key: m.key, Start: now, Until: until, Outside: outside}
 	m.Penalties++
 }
@@ -180,13 +169,6 @@ func (m *meter) look(now time.Time) {
 	m.arrived.push(now)
 	m.arrived.dropUntil(now.Add(-m.limit.Window))
 	m.worst = max(m.worst, m.arrived.len())
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // A queue holds times in their order.
