@@ -5,14 +5,15 @@ package sdk_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -153,10 +154,22 @@ func (s sdk) row(t *testing.T) string {
 		s.name, s.module, version(t, s.module), s.line, deadline, bound, watched, response, sent, p.rejected, s.traps)
 }
 
+// version returns the version of a module that go.mod asks for.
 func version(t *testing.T, module string) string {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", module).Output()
+	text, err := os.ReadFile("go.mod")
 	require.NoError(t, err)
-	return strings.TrimSpace(string(out))
+	found := regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(module) + ` (\S+)`).FindSubmatch(text)
+	require.NotNil(t, found, module)
+	return string(found[1])
+}
+
+// TestMain lets all SDKs wait at once, however few cores there are.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(len(sdks))); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 const page = "../docs/sdks.md"
