@@ -27,9 +27,10 @@ func (r *rule) spend(key string) spend { return spend{rule: r, key: key, name: r
 // A part is what a limiter replied.
 type part struct {
 	spend
-	result ratelimiter.Result
-	reset  time.Duration // when the limiter is as if it had never been used
-	err    error
+	limiter *ratelimiter.RateLimiter // nil where the rule has a Limiter
+	result  ratelimiter.Result
+	reset   time.Duration // when the limiter is as if it had never been used
+	err     error
 }
 
 func (p *part) granted() bool  { return p.err == nil && p.result.Granted }
@@ -50,13 +51,14 @@ func (m *Middleware) allow(ctx context.Context, s spend, weight int64) part {
 	if s.rule.Limiter != nil {
 		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, weight) })
 	}
-	result, err := m.limiter(s).Allow(ctx, weight)
-	return replied(s, result, err)
+	l := m.limiter(s)
+	result, err := l.Allow(ctx, weight)
+	return replied(s, l, result, err)
 }
 
 // replied returns the part of a RRateLimiter.
-func replied(s spend, result ratelimiter.Result, err error) part {
-	p := part{spend: s, result: result, err: err}
+func replied(s spend, l *ratelimiter.RateLimiter, result ratelimiter.Result, err error) part {
+	p := part{spend: s, limiter: l, result: result, err: err}
 	if result.Available < result.Rate.Permits {
 		p.reset = result.Rate.Interval // all permits are back then at the latest
 	}
@@ -115,14 +117,15 @@ func (m *Middleware) peek(ctx context.Context, s spend, weight int64) part {
 	if s.rule.Limiter != nil {
 		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Peek(ctx, weight) })
 	}
-	result, err := m.limiter(s).Peek(ctx, weight)
+	l := m.limiter(s)
+	result, err := l.Peek(ctx, weight)
 	if errors.Is(err, ratelimiter.ErrUnavailable) {
 		result, err = ratelimiter.Result{Granted: true}, nil
 	} else if errors.Is(err, ratelimiter.ErrNotInitialized) {
 		r := s.rule.now()
 		result, err = ratelimiter.Result{Granted: true, Rate: r, Available: r.Permits}, nil
 	}
-	return replied(s, result, err)
+	return replied(s, l, result, err)
 }
 
 // takeAll takes the permits of limiters that would all grant them when they were looked at.
@@ -130,7 +133,7 @@ func (m *Middleware) takeAll(ctx context.Context, parts []part, weight int64) {
 	var demands []ratelimiter.Demand
 	for _, p := range parts {
 		if p.rule.Limiter == nil {
-			demands = append(demands, ratelimiter.Demand{Limiter: m.limiter(p.spend), Permits: weight})
+			demands = append(demands, ratelimiter.Demand{Limiter: p.limiter, Permits: weight})
 		}
 	}
 	giveBack, ok := m.takeTogether(ctx, parts, demands, weight)
@@ -172,7 +175,7 @@ func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []r
 		}
 		p.err, p.result.Degraded = err, all.Degraded
 		if all.Granted {
-			*p = replied(p.spend, taken(p.result, weight), nil)
+			*p = replied(p.spend, p.limiter, taken(p.result, weight), nil)
 		} else if at == bound {
 			p.result.Granted, p.result.Wait, p.result.Available = false, all.Wait, min(p.result.Available, weight-1)
 		}
