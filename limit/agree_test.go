@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -13,7 +14,8 @@ import (
 )
 
 // TestLocalAndSharedAgree tests that the arithmetic in Go and the one in Lua return the same for the same calls at
-// the same instants, also when the clock is put back.
+// the same instants, also when the clock is put back, and when many requests go as one call: some are rejected, want
+// different numbers of permits, would wait for different times, or take nothing.
 func TestLocalAndSharedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
 	keys, calls := 0, 40
@@ -28,6 +30,10 @@ func TestLocalAndSharedAgree(t *testing.T) {
 				opts := []Option{func(c *config) { c.clock = func() time.Time { return now } }}
 				if rapid.Bool().Draw(rt, "without replay") {
 					opts = append(opts, WithoutReplay())
+				}
+				together := rapid.Bool().Draw(rt, "together")
+				if together { // a rejection within a call is known with what was available then
+					opts = append(opts, WithoutCachedRejections())
 				}
 				shared := redistest.Must(NewShared(rdb, name, a, opts...))(rt)
 				keys++
@@ -50,11 +56,11 @@ func TestLocalAndSharedAgree(t *testing.T) {
 					default:
 						now = now.Add(micros(rapid.Int64Range(0, 3_000_000).Draw(rt, "on")))
 					}
-					q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(rt, "peek") > 0,
-						n: rapid.Int64Range(1, min(10, a.Largest())).Draw(rt, "n")}
-					if a.reserves() && q.spend {
-						q.atMost = rapid.Int64Range(0, 4_000_000).Draw(rt, "atMost")
+					if together && rapid.IntRange(0, 2).Draw(rt, "one") > 0 {
+						last = agreeTogether(rt, shared, local, now)
+						continue
 					}
+					q := drawDemand(rt, a, now)
 					if n := len(grants); n > 0 && rapid.IntRange(0, 3).Draw(rt, "settle") == 0 {
 						i := rapid.IntRange(0, n-1).Draw(rt, "which")
 						g := grants[i]
@@ -77,6 +83,33 @@ func TestLocalAndSharedAgree(t *testing.T) {
 			})
 		})
 	}
+}
+
+func drawDemand(t *rapid.T, a Algorithm, now time.Time) demand {
+	q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(t, "peek") > 0, n: rapid.Int64Range(1, min(10, a.Largest())).Draw(t, "n")}
+	if a.reserves() && q.spend {
+		q.atMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000}).Draw(t, "atMost")
+	}
+	return q
+}
+
+// agreeTogether makes some requests as one call, and compares them with what local decides one after another. It returns the last result.
+func agreeTogether(t *rapid.T, shared *Shared, local state, now time.Time) (want Result) {
+	a, f := shared.config.now().algorithm, &flight{}
+	for range rapid.IntRange(1, 12).Draw(t, "requests") {
+		require.True(t, f.add(&request{demand: drawDemand(t, a, now), setting: shared.config.now()}, a.reserves()))
+	}
+	reply, sent, err := shared.send(context.Background(), f)
+	require.NoError(t, err)
+	require.NoError(t, shared.decide(f, reply, sent))
+	for _, run := range f.runs {
+		for i, r := range run.calls {
+			require.Equal(t, demand{now: now.UnixMicro(), n: run.n, atMost: run.atMost, spend: run.spend}, r.demand, "a run is of equals")
+			want = local.take(r.demand).result()
+			require.Equal(t, want, r.result, "the %d. of %d for %d of %+v", i, len(run.calls), run.n, a)
+		}
+	}
+	return want
 }
 
 // settled is a grant that is to be settled.

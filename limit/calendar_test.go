@@ -55,8 +55,7 @@ func TestPeriods(t *testing.T) {
 		"billing day 31, in February":    {q: CalendarQuota{Per: Month, Location: time.UTC, Day: 31}, now: "2026-02-28T00:00:00Z", begins: "2026-02-28T00:00:00Z", end: "2026-03-31T00:00:00Z"},
 		"billing day 31, on the 30th":    {q: CalendarQuota{Per: Month, Location: time.UTC, Day: 31}, now: "2026-05-30T12:00:00Z", begins: "2026-04-30T00:00:00Z", end: "2026-05-31T00:00:00Z"},
 	} {
-		now, err := time.Parse(time.RFC3339, c.now)
-		require.NoError(t, err)
+		now := redistest.Must(time.Parse(time.RFC3339, c.now))(t)
 		begins := c.q.calendar().around(now.UnixMicro())
 		at := func(i int) string { return time.UnixMicro(begins[i]).UTC().Format(time.RFC3339) }
 		require.Equal(t, []string{c.begins, c.end}, []string{at(1), at(2)}, name)
@@ -86,8 +85,7 @@ func TestPeriodsFitTogether(t *testing.T) {
 
 func TestCalendarQuotaChecksItsFields(t *testing.T) {
 	good := CalendarQuota{Permits: 1, Per: Month, Location: time.UTC, Day: 31, At: 8 * time.Hour}
-	_, err := NewLocal(good)
-	require.NoError(t, err)
+	redistest.Must(NewLocal(good))(t)
 	for field, spoil := range map[string]func(q *CalendarQuota){
 		"Permits":                      func(q *CalendarQuota) { q.Permits = 0 },
 		"Per":                          func(q *CalendarQuota) { q.Per = 0 },
@@ -116,8 +114,7 @@ func TestRedisDecidesThePeriod(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		a := CalendarQuota{Permits: 5, Per: Day, Location: zone("America/Los_Angeles")}
 		redisNow := time.Date(2026, 3, 8, 9, 0, 0, 0, time.UTC) // 01:00 of a day of 23 hours
-		l, err := NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return redisNow }))
-		require.NoError(t, err)
+		l := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return redisNow })))(t)
 		require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
 		h := &holder{}
 		rdb.AddHook(h)
@@ -136,8 +133,7 @@ func TestRedisDecidesThePeriod(t *testing.T) {
 		} {
 			redisNow = step.at
 			before := h.calls()
-			got, err := l.Allow(t.Context(), step.n)
-			require.NoError(t, err)
+			got := redistest.Must(l.Allow(t.Context(), step.n))(t)
 			require.Equal(t, step.want, got, "step %d", i)
 			require.Equal(t, step.calls, h.calls()-before, "step %d", i)
 		}
@@ -149,13 +145,11 @@ func TestQuotaCountsOn(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		name := redistest.Key(t)
 		quota := func(permits int64) *Shared {
-			l, err := NewShared(rdb, name, CalendarQuota{Permits: permits, Per: Month, Location: zone("Asia/Shanghai")})
-			require.NoError(t, err)
+			l := redistest.Must(NewShared(rdb, name, CalendarQuota{Permits: permits, Per: Month, Location: zone("Asia/Shanghai")}))(t)
 			return l
 		}
 		allow := func(l *Shared, n int64) Result {
-			r, err := l.Allow(t.Context(), n)
-			require.NoError(t, err)
+			r := redistest.Must(l.Allow(t.Context(), n))(t)
 			return Result{Granted: r.Granted, Available: r.Available}
 		}
 		old := quota(5)

@@ -366,11 +366,10 @@ func TestSettleAcrossAChange(t *testing.T) {
 // TestFleetInAnOutage: a process that begins while Redis is down follows its policy, and begins when Redis is back.
 func TestFleetInAnOutage(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		name, down := redistest.Key(t), &loading{}
-		rdb.AddHook(down)
+		name, down := redistest.Key(t), loading(rdb)
 		p := startProcess(t, rdb, name, GCRA{per(1, time.Hour), 1}, ForgetSpent)
 		open := redistest.Must(NewShared(rdb, name, GCRA{per(1, time.Hour), 1}, WithFleetParameters(KeepSpent), WithClientClock(), WithOutagePolicy(ratelimiter.FailOpen())))(t)
-		down.down.Store(true)
+		down.Store(true)
 		_, err := p.Allow(t.Context(), 1)
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		for range 9 {
@@ -381,7 +380,7 @@ func TestFleetInAnOutage(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, p.Start(ctx), context.Canceled)
-		down.down.Store(false)
+		down.Store(false)
 		time.Sleep(5 * time.Second)
 		for range 3 {
 			redistest.Must(open.Allow(t.Context(), 1))(t)

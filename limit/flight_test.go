@@ -4,10 +4,7 @@ package limit
 
 import (
 	"context"
-	"errors"
 	"io"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,57 +15,11 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
-
-// TestBatchedAgree tests that requests which go as one call are decided as one after another, to the microsecond:
-// also when some are rejected, want different numbers of permits, would wait for different times, or take nothing.
-func TestBatchedAgree(t *testing.T) {
-	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
-	keys, calls := 0, 25
-	if redistest.Lane() == "miniredis" {
-		calls = 5 // it compiles the script each time
-	}
-	for kind := range every() {
-		t.Run(kind, func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) {
-				a := drawAlgorithm(rt, kind)
-				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
-				l := redistest.Must(NewShared(rdb, name, a, WithClock(func() time.Time { return now })))(rt)
-				keys++
-				l = l.For(string(rune(0x4e00 + keys%20000)))
-				require.NoError(rt, rdb.Del(ctx, l.Keys()...).Err())
-				local := a.idle()
-				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
-					now = now.Add(micros(rapid.Int64Range(-100_000, 3_000_000).Draw(rt, "on")))
-					f := &flight{}
-					for range rapid.IntRange(1, 12).Draw(rt, "requests") {
-						q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(rt, "peek") > 0,
-							n: rapid.Int64Range(1, min(6, a.Largest())).Draw(rt, "n")}
-						if a.reserves() && q.spend {
-							q.atMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000}).Draw(rt, "atMost")
-						}
-						require.True(rt, f.add(&request{demand: q, setting: l.config.now()}, a.reserves()))
-					}
-					reply, sent, err := l.send(ctx, f)
-					require.NoError(rt, err)
-					require.NoError(rt, l.decide(f, reply, sent))
-					for _, run := range f.runs {
-						for i, r := range run.calls {
-							q := demand{now: now.UnixMicro(), n: run.n, atMost: run.atMost, spend: run.spend}
-							require.Equal(rt, q, r.demand, "a run is of equals")
-							want := local.take(q).result()
-							require.Equal(rt, want, r.result, "the %d. of %d for %d of %+v", i, len(run.calls), run.n, a)
-						}
-					}
-				}
-			})
-		})
-	}
-}
 
 // A holder is a hook that holds a script back until it is released.
 type holder struct {
+	redistest.Passing
 	mu      sync.Mutex
 	hold    bool
 	release chan struct{}
@@ -76,10 +27,6 @@ type holder struct {
 	fail    func(n int) error
 }
 
-func (*holder) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*holder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() != "evalsha" {
@@ -110,6 +57,13 @@ func (h *holder) ready(t *testing.T, rdb *redis.Client, l *Shared) {
 	t.Helper()
 	require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
 	h.hold, h.release, h.scripts = true, make(chan struct{}), nil
+}
+
+// calls returns how many calls were made.
+func (h *holder) calls() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.scripts)
 }
 
 // Requests that come while a call is in flight go as one call. Others do not wait for them, nor they for others.
@@ -264,63 +218,5 @@ func TestLostReplyOfABatch(t *testing.T) {
 			require.NotZero(t, granted, kind)
 			require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: it has run once", kind)
 		})
-	}
-}
-
-// TestBatchedRepliesLostOnARealServer tests that what callers were granted is what Redis has counted, when one reply in
-// ten is lost of calls that many share.
-func TestBatchedRepliesLostOnARealServer(t *testing.T) {
-	redistest.NeedReal(t)
-	server := redistest.Start(t)
-	direct := server.Client(t)
-	proxy := redistest.StartProxy(t, server.Addr())
-	var scripts atomic.Int64
-	proxy.Judge(func(words []string) redistest.Fault {
-		if strings.HasPrefix(strings.ToLower(words[0]), "eval") && scripts.Add(1)%10 == 0 {
-			return redistest.Fault{Lose: redistest.LoseReply}
-		}
-		return redistest.Fault{}
-	})
-	const processes, callers, calls = 3, 16, 60
-	for kind, a := range map[string]Algorithm{
-		"fixed window": FixedWindow{per(1_000_000, 24*time.Hour)}, "sliding log": SlidingLog{per(1_000_000, 24*time.Hour)},
-		"token bucket": TokenBucket{per(1, time.Hour), 1_000_000}, "gcra": GCRA{per(1, time.Hour), 1_000_000},
-		"interval bucket": IntervalBucket{per(1, time.Hour), 1_000_000},
-	} {
-		busy := redistest.Must(NewShared(direct, redistest.Key(t), a))(t)
-		var granted, unknown, failed atomic.Int64
-		var asked sync.WaitGroup
-		before := proxy.Counts()
-		for range processes {
-			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), DisableIdentity: true, MaxRetries: -1})
-			t.Cleanup(func() { rdb.Close() })
-			l := redistest.Must(NewShared(rdb, busy.config.name, a))(t)
-			for i := range callers {
-				asked.Go(func() {
-					random := rand.New(rand.NewPCG(uint64(i), 1))
-					for range calls {
-						n := 1 + random.Int64N(3)
-						r, err := l.Reserve(t.Context(), n, longest)
-						switch {
-						case err == nil && r.Granted:
-							granted.Add(n)
-						case errors.Is(err, ratelimiter.ErrUnavailable):
-							unknown.Add(n)
-						default:
-							failed.Add(1)
-						}
-					}
-				})
-			}
-		}
-		asked.Wait()
-		require.Zero(t, failed.Load(), kind)
-		p := redistest.Must(busy.Peek(t.Context(), 1))(t)
-		spent := 1_000_000 - p.Available
-		after := proxy.Counts()
-		t.Logf("%s: %d permits granted, %d unknown, %d spent; %d scripts for %d calls, %d replies lost", kind, granted.Load(), unknown.Load(), spent,
-			after.Requests-before.Requests, processes*callers*calls, after.LostReplies-before.LostReplies)
-		require.LessOrEqual(t, spent, granted.Load()+unknown.Load(), kind)
-		require.GreaterOrEqual(t, spent, granted.Load(), kind)
 	}
 }

@@ -61,8 +61,7 @@ func TestCachedRejections(t *testing.T) {
 // TestWithoutCachedRejections checks that each request is a call, so that a key that was deleted is so at once.
 func TestWithoutCachedRejections(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		l, err := NewShared(rdb, redistest.Key(t), TokenBucket{per(4, time.Second), 8}, WithClientClock(), WithoutCachedRejections())
-		require.NoError(t, err)
+		l := redistest.Must(NewShared(rdb, redistest.Key(t), TokenBucket{per(4, time.Second), 8}, WithClientClock(), WithoutCachedRejections()))(t)
 		for _, granted := range []bool{true, false, true} {
 			require.Equal(t, granted, redistest.Must(l.Allow(t.Context(), 8))(t).Granted)
 			if !granted {
@@ -131,7 +130,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 			}
 			known, asked, wrong := 0, 0, 0
 			calls := 100_000
-			if UnderRace {
+			if redistest.UnderRace {
 				calls = 10_000
 			}
 			for range calls {
@@ -195,7 +194,7 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 		return s
 	}
 	keys := 1_000_000
-	if UnderRace {
+	if redistest.UnderRace {
 		keys = 20_000
 	}
 	for i := range keys {

@@ -16,12 +16,11 @@ import (
 )
 
 // A panicker is a hook that panics.
-type panicker struct{ before, after int } // so many more times
-
-func (*panicker) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*panicker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+type panicker struct {
+	redistest.Passing
+	before, after int // so many more times
 }
+
 func (p *panicker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if p.before > 0 {

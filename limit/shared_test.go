@@ -22,8 +22,28 @@ func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
 	if !redistest.TTLsAreVirtual() {
 		opts = append(opts, WithClientClock())
 	}
-	l := redistest.Must(NewShared(rdb, redistest.Key(t), a, opts...))(t)
-	return l
+	return redistest.Must(NewShared(rdb, redistest.Key(t), a, opts...))(t)
+}
+
+// exhaust asks for single permits until one is rejected, and returns the rejection.
+func exhaust(t *testing.T, l Limiter) Result {
+	t.Helper()
+	for {
+		if r := redistest.Must(l.Allow(t.Context(), 1))(t); !r.Granted {
+			return r
+		}
+	}
+}
+
+// roomy returns each algorithm but the quota with room for n permits, which come back in hours.
+func roomy(n int64) map[string]Algorithm {
+	day, hourly := per(n, 24*time.Hour), per(1, time.Hour)
+	return map[string]Algorithm{
+		"fixed window": FixedWindow{day}, "sliding log": SlidingLog{day}, "sliding counter": SlidingCounter{day},
+		"interval bucket": IntervalBucket{hourly, n}, "token bucket": TokenBucket{hourly, n}, "debt bucket": DebtBucket{hourly, n / 2, n / 2},
+		"gcra": GCRA{hourly, n}, "leaky queue": LeakyQueue{hourly, n}, "smooth bursty": SmoothBursty{0.01, longest},
+		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 0.01, Warmup: longest},
+	}
 }
 
 // twin returns what another process has for l.
@@ -63,6 +83,7 @@ func remembered(t *testing.T, rdb redis.Cmdable, l *Shared) int {
 
 // A saboteur is a hook that simulates what goes wrong between a script and its sender.
 type saboteur struct {
+	redistest.Passing
 	left int   // calls that it spoils
 	run  bool  // whether Redis runs them first
 	err  error // what the sender gets
@@ -70,10 +91,6 @@ type saboteur struct {
 	sent int
 }
 
-func (*saboteur) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*saboteur) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 func (s *saboteur) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if !strings.HasPrefix(cmd.Name(), "eval") {
@@ -173,12 +190,7 @@ func TestLostReplyOfAReservation(t *testing.T) {
 			rdb.AddHook(s)
 			l := shared(t, rdb, every()[kind])
 			ctx, begin := t.Context(), time.Now()
-			for range 30 {
-				r := redistest.Must(l.Reserve(ctx, 1, 0))(t)
-				if !r.Granted {
-					break
-				}
-			}
+			exhaust(t, l)
 			p := redistest.Must(l.Peek(ctx, 1))(t)
 			due := time.Now().Add(p.Wait)
 			s.left = 2

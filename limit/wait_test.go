@@ -83,9 +83,7 @@ func TestWaitAndContexts(t *testing.T) {
 			require.Less(t, time.Since(begin), most, kind)
 
 			// A deadline that is too soon is known at once; permits are not spent.
-			for r := (Result{Granted: true}); r.Granted; {
-				r = redistest.Must(l.Allow(t.Context(), 1))(t)
-			}
+			exhaust(t, l)
 			p := redistest.Must(l.Peek(t.Context(), 1))(t)
 			ctx, cancel := context.WithTimeout(t.Context(), p.Wait-1)
 			begin = time.Now()
@@ -132,12 +130,7 @@ func TestWaitDoesNotSpin(t *testing.T) {
 // An adapter waits in the queue of its RateLimiter, which is first come, first served.
 func TestAdapterWaits(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var opts []ratelimiter.Option
-		if !redistest.TTLsAreVirtual() {
-			opts = append(opts, ratelimiter.WithClientClock())
-		}
-		client := clienttest.New(t, rdb, opts...)
-		defer client.Close()
+		client := clienttest.InBubble(t, rdb)
 		r := client.RateLimiter(redistest.Key(t))
 		l := NewAdapter(r)
 		require.ErrorIs(t, Wait(t.Context(), l, 1), ratelimiter.ErrNotInitialized)
@@ -161,12 +154,7 @@ func TestAdapterWaits(t *testing.T) {
 // A wait through an adapter that is known to take longer than there is time ends at once and takes nothing.
 func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var opts []ratelimiter.Option
-		if !redistest.TTLsAreVirtual() {
-			opts = append(opts, ratelimiter.WithClientClock())
-		}
-		client := clienttest.New(t, rdb, opts...)
-		defer client.Close()
+		client := clienttest.InBubble(t, rdb)
 		r := client.RateLimiter(redistest.Key(t))
 		l := NewAdapter(r)
 		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour}))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -16,6 +17,18 @@ func New(tb testing.TB, rdb redis.UniversalClient, opts ...ratelimiter.Option) *
 	tb.Helper()
 	c, err := ratelimiter.New(rdb, opts...)
 	require.NoError(tb, err)
+	return c
+}
+
+// InBubble returns a Client in the bubble of redistest.Run, that is closed when the test ends. It goes by the bubble's time where
+// the server's is another.
+func InBubble(tb testing.TB, rdb redis.UniversalClient, opts ...ratelimiter.Option) *ratelimiter.Client {
+	tb.Helper()
+	if !redistest.TTLsAreVirtual() {
+		opts = append(opts, ratelimiter.WithClientClock())
+	}
+	c := New(tb, rdb, opts...)
+	tb.Cleanup(func() { require.NoError(tb, c.Close()) })
 	return c
 }
 

@@ -79,21 +79,21 @@ type Check struct {
 // Checks returns all checks, in the order in which Run runs them.
 func Checks() []Check {
 	return []Check{
-		{"AdmitsNoMoreThanTheBound", checkBound},
-		{"SameInstant", checkSameInstant},
-		{"Concurrency", checkConcurrency},
-		{"EventualAdmission", checkEventual},
-		{"NoDrift", checkDrift},
-		{"Idle", checkIdle},
-		{"WaitIsExact", checkWait},
-		{"RejectedSpendsNothing", checkRejected},
-		{"PeekSpendsNothing", checkPeek},
-		{"ManyPermits", checkMany},
-		{"Reserve", checkReserve},
-		{"ClockSteps", checkClock},
-		{"Deadlines", checkDeadlines},
-		{"LostReply", checkLostReply},
-		{"Settle", checkSettle},
+		{"AdmitsNoMoreThanTheBound", checked(checkBound)},
+		{"SameInstant", checked(checkSameInstant)},
+		{"Concurrency", checked(checkConcurrency)},
+		{"EventualAdmission", checked(checkEventual)},
+		{"NoDrift", checked(checkDrift)},
+		{"Idle", checked(checkIdle)},
+		{"WaitIsExact", checked(checkWait)},
+		{"RejectedSpendsNothing", checked(checkRejected)},
+		{"PeekSpendsNothing", checked(checkPeek)},
+		{"ManyPermits", checked(checkMany)},
+		{"Reserve", checked(checkReserve)},
+		{"ClockSteps", checked(checkClock)},
+		{"Deadlines", checked(checkDeadlines)},
+		{"LostReply", checked(checkLostReply)},
+		{"Settle", checked(checkSettle)},
 	}
 }
 
@@ -113,6 +113,34 @@ func Run(t *testing.T, bubble func(t *testing.T, check func(s Key))) {
 				}
 			})
 		})
+	}
+}
+
+// A failure is what a check panics with: how the promise was broken.
+type failure struct{ err error }
+
+func fail(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
+
+// must ends a check whose limiter returned an error.
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// checked returns check in the form of Check.Run.
+func checked(check func(ctx context.Context, s Key)) func(context.Context, Key) error {
+	return func(ctx context.Context, s Key) (err error) {
+		defer func() {
+			r := recover()
+			if f, ok := r.(failure); ok {
+				err = f.err
+			} else if r != nil {
+				panic(r)
+			}
+		}()
+		check(ctx, s)
+		return nil
 	}
 }
 
@@ -159,19 +187,25 @@ func (c *caller) upTo(d time.Duration) time.Duration {
 	return c.round(time.Duration(c.random.Int64N(int64(d) + 1)))
 }
 
-func (c *caller) allow(n int64) (limit.Result, error) {
+func (c *caller) allow(n int64) limit.Result {
 	r, err := c.l.Allow(c.ctx, n)
 	if err != nil {
-		return r, fmt.Errorf("Allow(%d) at %v: %w", n, c.now(), err)
+		fail("Allow(%d) at %v: %w", n, c.now(), err)
 	}
 	c.book(n, 0, r)
 	if r.Granted && r.Wait != 0 {
-		return r, fmt.Errorf("Allow(%d) at %v granted what has to wait: %+v", n, c.now(), r)
+		fail("Allow(%d) at %v granted what has to wait: %+v", n, c.now(), r)
 	}
 	if !r.Granted && r.Wait <= 0 {
-		return r, fmt.Errorf("Allow(%d) at %v rejected without a wait: %+v", n, c.now(), r)
+		fail("Allow(%d) at %v rejected without a wait: %+v", n, c.now(), r)
 	}
-	return r, nil
+	return r
+}
+
+func (c *caller) peek(n int64) limit.Result {
+	r, err := c.l.Peek(c.ctx, n)
+	must(err)
+	return r
 }
 
 func (c *caller) book(n int64, later time.Duration, r limit.Result) {
@@ -182,13 +216,13 @@ func (c *caller) book(n int64, later time.Duration, r limit.Result) {
 }
 
 // exhaust asks for single permits until one is rejected, and returns how many were granted and the rejection.
-func (c *caller) exhaust() (got int64, r limit.Result, err error) {
-	for limit := c.Bound(c.Resolution, 1) + 1; ; got++ {
-		if r, err = c.allow(1); err != nil || !r.Granted {
-			return got, r, err
+func (c *caller) exhaust() (got int64, r limit.Result) {
+	for most := c.Bound(c.Resolution, 1); ; got++ {
+		if r = c.allow(1); !r.Granted {
+			return got, r
 		}
-		if got+1 > limit {
-			return got, r, fmt.Errorf("%d permits granted at the instant %v; the bound is %d", got+1, c.now(), limit-1)
+		if got > most {
+			fail("%d permits granted at the instant %v; the bound is %d", got+1, c.now(), most)
 		}
 	}
 }

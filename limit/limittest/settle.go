@@ -5,7 +5,6 @@ package limittest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,15 +17,15 @@ type Grant interface {
 	Settle(ctx context.Context, actual int64) error
 }
 
-// grant asks for n permits that can be settled. Its error is ErrSkipped if the limiter has no such grants.
-func (c *caller) grant(n int64) (limit.Result, Grant, error) {
+// grant asks for n permits that can be settled. It ends the check with ErrSkipped if the limiter has no such grants.
+func (c *caller) grant(n int64) (limit.Result, Grant) {
 	ask := c.AllowGrant
 	if ask == nil {
 		l, ok := c.l.(interface {
 			AllowGrant(ctx context.Context, n int64) (limit.Result, *limit.Grant, error)
 		})
 		if !ok {
-			return limit.Result{}, nil, ErrSkipped
+			must(ErrSkipped)
 		}
 		ask = func(ctx context.Context, _ limit.Limiter, n int64) (limit.Result, Grant, error) {
 			return l.AllowGrant(ctx, n)
@@ -34,82 +33,59 @@ func (c *caller) grant(n int64) (limit.Result, Grant, error) {
 	}
 	r, g, err := ask(c.ctx, c.l, n)
 	if errors.Is(err, limit.ErrCannotSettle) {
-		return r, nil, ErrSkipped
+		must(ErrSkipped)
 	}
-	if err != nil {
-		return r, nil, fmt.Errorf("AllowGrant(%d) at %v: %w", n, c.now(), err)
-	}
+	must(err)
 	c.book(n, 0, r)
-	return r, g, nil
+	return r, g
 }
 
 // checkSettle tests that what is given back was not used, that what is taken in addition is paid, and that a grant is
 // settled once, also when a reply is lost.
-func checkSettle(ctx context.Context, s Key) error {
-	if err := s.caller(ctx).cancels(); err != nil {
-		return err
-	}
-	if err := s.caller(ctx).settlesLess(); err != nil {
-		return err
-	}
-	return s.caller(ctx).settlesMore()
+func checkSettle(ctx context.Context, s Key) {
+	s.caller(ctx).cancels()
+	s.caller(ctx).settlesLess()
+	s.caller(ctx).settlesMore()
 }
 
 // cancels tests that a grant that is cancelled at once leaves no trace, and is cancelled once.
-func (c *caller) cancels() error {
-	n := min(3, c.Largest)
-	if _, err := c.allow(min(2, c.Largest)); err != nil {
-		return err
-	}
+func (c *caller) cancels() {
+	c.allow(min(2, c.Largest))
 	for lost := range 2 {
 		if lost == 1 && c.LoseReply == nil {
 			break
 		}
 		time.Sleep(c.Rate.Interval)
-		before, err := c.l.Peek(c.ctx, 1)
-		if err != nil {
-			return err
-		}
+		before := c.peek(1)
 		for range 10 {
-			r, g, err := c.grant(min(n, before.Available))
-			if err != nil || !r.Granted {
-				return fmt.Errorf("%+v, %w", r, err)
+			r, g := c.grant(min(3, c.Largest, before.Available))
+			if !r.Granted {
+				fail("what is available was rejected: %+v", r)
 			}
 			if lost == 1 {
 				c.LoseReply()
 			}
 			at := c.now()
-			if err := g.Settle(c.ctx, 0); err != nil {
-				return err
-			}
+			must(g.Settle(c.ctx, 0))
 			if err := g.Settle(c.ctx, 0); !errors.Is(err, ratelimiter.ErrSettled) {
-				return fmt.Errorf("settled again: %w", err)
+				fail("settled again: %v", err)
 			}
-			after, err := c.l.Peek(c.ctx, 1)
-			if err != nil {
-				return err
-			}
-			if c.now() == at && after.Available != before.Available || after.Available < before.Available {
-				return fmt.Errorf("before a grant that was cancelled: %+v, after it: %+v", before, after)
+			if after := c.peek(1); c.now() == at && after.Available != before.Available || after.Available < before.Available {
+				fail("before a grant that was cancelled: %+v, after it: %+v", before, after)
 			}
 		}
 	}
-	return nil
 }
 
 // settlesLess tests that the permits that were used keep the bound, however late a grant is settled.
-func (c *caller) settlesLess() error {
+func (c *caller) settlesLess() {
 	type open struct {
 		g Grant
 		i int // in c.grants
 	}
 	var list []open
 	for range c.few(1500) {
-		n := 1 + c.random.Int64N(c.Largest)
-		r, g, err := c.grant(n)
-		if err != nil {
-			return err
-		}
+		r, g := c.grant(1 + c.random.Int64N(c.Largest))
 		if r.Granted {
 			list = append(list, open{g, len(c.grants) - 1})
 		}
@@ -125,51 +101,35 @@ func (c *caller) settlesLess() error {
 			i := c.random.IntN(len(list))
 			used := &c.grants[list[i].i].n
 			*used = c.random.Int64N(*used + 1)
-			if err := list[i].g.Settle(c.ctx, *used); err != nil {
-				return err
-			}
+			must(list[i].g.Settle(c.ctx, *used))
 			list = slices.Delete(list, i, i+1)
 		}
 	}
-	return c.withinBound()
+	c.withinBound("settled late")
 }
 
 // settlesMore tests that nobody is granted anything until what was taken in addition is paid.
-func (c *caller) settlesMore() error {
+func (c *caller) settlesMore() {
 	for range c.few(100) {
-		r, g, err := c.grant(1)
-		if err != nil {
-			return err
-		}
+		r, g := c.grant(1)
 		for !r.Granted {
 			time.Sleep(r.Wait)
-			if r, g, err = c.grant(1); err != nil {
-				return err
-			}
+			r, g = c.grant(1)
 		}
-		before, err := c.l.Peek(c.ctx, 1)
-		if err != nil {
-			return err
-		}
+		before := c.peek(1)
 		more := before.Available + c.random.Int64N(c.Largest)
-		if err := g.Settle(c.ctx, 1+more); err != nil {
-			return err
-		}
-		if r, err = c.allow(1); err != nil {
-			return err
-		}
-		if r.Granted || r.Available != 0 {
-			return fmt.Errorf("of %d available permits %d were taken by Settle, and after that %+v", before.Available, more, r)
+		must(g.Settle(c.ctx, 1+more))
+		if r = c.allow(1); r.Granted || r.Available != 0 {
+			fail("of %d available permits %d were taken by Settle, and after that %+v", before.Available, more, r)
 		}
 		time.Sleep(r.Wait - c.Resolution)
-		if r, err = c.allow(1); err != nil || r.Granted {
-			return fmt.Errorf("granted before what is owed was paid: %+v, %w", r, err)
+		if r = c.allow(1); r.Granted {
+			fail("granted before what is owed was paid: %+v", r)
 		}
 		time.Sleep(c.Resolution)
-		if r, err = c.allow(1); err != nil || !r.Granted {
-			return fmt.Errorf("rejected although what was owed is paid: %+v, %w", r, err)
+		if r = c.allow(1); !r.Granted {
+			fail("rejected although what is owed is paid: %+v", r)
 		}
 		time.Sleep(c.upTo(r.Reset))
 	}
-	return nil
 }

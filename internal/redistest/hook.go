@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redistest
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Passing is a redis.Hook that passes everything on. A test's hook embeds it and has only the method that it is about.
+type Passing struct{}
+
+// DialHook returns next.
+func (Passing) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook returns next.
+func (Passing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook returns next.
+func (Passing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// OnCommand returns a hook that calls f in place of next for each command that is not in a pipeline.
+func OnCommand(f func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error) redis.Hook {
+	return onCommand{f: f}
+}
+
+type onCommand struct {
+	Passing
+	f func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+}
+
+func (o onCommand) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return o.f(ctx, cmd, next) }
+}
+
+// Failing returns a hook that makes commands fail: f returns the error of a command, or nil for one that is sent.
+func Failing(f func(cmd redis.Cmder) error) redis.Hook {
+	return OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if err := f(cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	})
+}
