@@ -10,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -74,8 +75,7 @@ func TestRulesThatDoNotMatchCostLittle(t *testing.T) {
 	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	resp := respond(200, "text/plain", "")
 	for _, c := range otherRules {
-		tr, err := New(client, WithBase(base(func(*http.Request) (*http.Response, error) { return resp, nil })), WithRules(hundred(c.match)...))
-		require.NoError(t, err)
+		tr := redistest.Must(New(client, WithBase(base(func(*http.Request) (*http.Response, error) { return resp, nil })), WithRules(hundred(c.match)...)))(t)
 		req := request(t, "POST", "https://oapi.example.com/topapi/v2/user/get?access_token=T", nil)
 		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = tr.RoundTrip(req) }), 20., c.name) //nolint:bodyclose // NoBody
 	}

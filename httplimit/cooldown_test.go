@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +30,7 @@ func TestCoolDownFindsItsLimits(t *testing.T) {
 				return l
 			}
 			x := Match{Hosts: []string{"x"}}
-			tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "slow down"), nil }),
+			tr := w.transport(always("slow down"),
 				WithRules(
 					Rule{Match: x, Limits: []Limit{scoped("robot", "robot"), scoped("plain", "")}, Detectors: []Detector{says("slow down", time.Minute, c.scope)}},
 					Rule{Match: x, Limits: []Limit{scoped("ip", "ip"), scoped("ip2", "ip")}},
@@ -118,19 +117,13 @@ func TestOddEnds(t *testing.T) {
 // When Redis cannot be told of a ban, this process keeps silent on its own, and tells it when it is back.
 func TestCoolDownThatRedisMissed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		away := false
-		w.rdb.AddHook(&faultHook{func(redis.Cmder) error {
-			if away {
-				return refusedDial
-			}
-			return nil
-		}})
+		away := w.away()
 		sent := 0
 		tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
-			sent++
-			if away = sent == 1; !away {
+			if sent++; sent > 1 {
 				return ok(r)
 			}
+			away.Store(true)
 			return respond(200, "text/plain", "slow down"), nil
 		}), rules(w.limit("a", 99, time.Second)), WithDetectors(says("slow down", time.Minute, "")), WithMaxWait(5*time.Second))
 		get(t, tr, "http://x/")
@@ -138,19 +131,16 @@ func TestCoolDownThatRedisMissed(t *testing.T) {
 		require.Equal(t, EventCoolDown, events[2].Kind)
 		require.Error(t, events[2].Err)
 
-		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		var rejected *Error
-		require.ErrorAs(t, err, &rejected)
-		require.Equal(t, ReasonCoolDown, rejected.Reason)
-		require.Equal(t, w.key+"a", rejected.Limiter)
-		require.InDelta(t, 54*time.Second, rejected.Wait, float64(2*time.Second))
+		e := rejected(t, tr, request(t, "GET", "http://x/", nil))
+		require.Equal(t, ReasonCoolDown, e.Reason)
+		require.Equal(t, w.key+"a", e.Limiter)
+		require.InDelta(t, 54*time.Second, e.Wait, float64(2*time.Second))
 		require.Equal(t, 1, sent)
-		away = false
+		away.Store(false)
 		require.Zero(t, w.until("a"))
 		time.Sleep(2 * time.Second)
 		tr.cfg.maxWait = 0
-		_, err = tr.RoundTrip(request(t, "GET", "http://x/", nil))
-		require.ErrorContains(t, err, string(ReasonCoolDown), "by Redis")
+		require.Equal(t, ReasonCoolDown, rejected(t, tr, request(t, "GET", "http://x/", nil)).Reason, "by Redis")
 		require.Equal(t, 1, sent)
 		require.Equal(t, time.Minute, w.until("a").Round(time.Second), "told as soon as Redis is back")
 

@@ -62,6 +62,7 @@ var httpRows = []detection{
 
 func TestHTTPDetector(t *testing.T) { check(t, HTTPDetector(), httpRows) }
 
+// TestParseItems: beside it, TestFieldsThatRFC9651Rejects has most of what is no list.
 func TestParseItems(t *testing.T) {
 	item := func(name string, integers map[string]int64) fieldItem { return fieldItem{name, integers} }
 	none := map[string]int64{}
@@ -83,28 +84,16 @@ func TestParseItems(t *testing.T) {
 		{`"a";b;c=?1;d=?0;e=tok;f=:YQ==:;g=@1;h=%"%c3%bc";i=1.25;j="5";*k=3`, []fieldItem{item("a", map[string]int64{"*k": 3})}, true},
 		{`"a";r=999999999999999`, []fieldItem{item("a", map[string]int64{"r": 999999999999999})}, true},
 
-		{`"a";r=1000000000000000`, nil, false},
 		{`"a`, nil, false},
-		{`"a\x"`, nil, false},
 		{`"a\`, nil, false},
-		{"\"a\x7f\"", nil, false},
 		{`"ü"`, nil, false},
-		{`"a",`, nil, false},
 		{`"a" "b"`, nil, false},
-		{`"a";`, nil, false},
-		{`"a";R=1`, nil, false},
 		{`"a";r=`, nil, false},
 		{`"a";r=-`, nil, false},
-		{`"a";r=1.`, nil, false},
-		{`"a";r=1.2345`, nil, false},
-		{`"a";r=1234567890123.1`, nil, false},
-		{`"a";r=?2`, nil, false},
 		{`"a";r=?`, nil, false},
-		{`"a";r=:a`, nil, false},
 		{`"a";r=@x`, nil, false},
 		{`"a";r=%a`, nil, false},
 		{`"a";r=%"a`, nil, false},
-		{`"a";r=(1)`, nil, false},
 		{`5;r=0`, nil, false},
 		{`?1;r=0`, nil, false},
 		{`:YQ==:;r=0`, nil, false},

@@ -82,38 +82,32 @@ func TestWhoseLimiterCoolsDown(t *testing.T) {
 			return []Rule{{Match: Match{Hosts: ab}, Limits: []Limit{l}}}
 		}, false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				tr := w.transport(busy("99999999", ab[0]), WithRules(c.rules(w.limit("l", 99, time.Second))...), WithDetectors(HTTPDetector()), WithMaxWait(0))
-				get(t, tr, "http://a.example.com:8080/x")
-				events := w.taken()
-				throttled, cooled := events[len(events)-2], events[len(events)-1]
-				require.Equal(t, EventThrottled, throttled.Kind)
-				require.Equal(t, "a.example.com", throttled.Host)
-				require.Equal(t, time.Hour, throttled.Until.Sub(w.epoch))
-				require.Equal(t, 99999999*time.Second, throttled.Asked.Sub(w.epoch), "the event says what was asked for")
-				require.Equal(t, time.Hour, cooled.Until.Sub(w.epoch))
-				require.Equal(t, throttled.Asked, cooled.Asked)
-				until := redistest.Must(w.client.RateLimiter(cooled.Limiter).CoolDownUntil(t.Context()))(t)
-				kind, reason := EventHostCoolDown, ReasonHost
-				if c.whole {
-					kind, reason = EventCoolDown, ReasonCoolDown
-				}
-				require.Equal(t, kind, cooled.Kind)
-				require.Equal(t, c.whole, !until.IsZero())
+		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+			tr := w.transport(busy("99999999", ab[0]), WithRules(c.rules(w.limit("l", 99, time.Second))...), WithDetectors(HTTPDetector()), WithMaxWait(0))
+			get(t, tr, "http://a.example.com:8080/x")
+			events := w.taken()
+			throttled, cooled := events[len(events)-2], events[len(events)-1]
+			require.Equal(t, EventThrottled, throttled.Kind)
+			require.Equal(t, "a.example.com", throttled.Host)
+			require.Equal(t, time.Hour, throttled.Until.Sub(w.epoch))
+			require.Equal(t, 99999999*time.Second, throttled.Asked.Sub(w.epoch), "the event says what was asked for")
+			require.Equal(t, time.Hour, cooled.Until.Sub(w.epoch))
+			require.Equal(t, throttled.Asked, cooled.Asked)
+			until := redistest.Must(w.client.RateLimiter(cooled.Limiter).CoolDownUntil(t.Context()))(t)
+			kind, reason := EventHostCoolDown, ReasonHost
+			if c.whole {
+				kind, reason = EventCoolDown, ReasonCoolDown
+			}
+			require.Equal(t, kind, cooled.Kind)
+			require.Equal(t, c.whole, !until.IsZero())
 
-				var rejected *Error
-				_, err := tr.RoundTrip(request(t, "GET", "http://A.example.com./x", nil))
-				require.ErrorAs(t, err, &rejected)
-				require.Equal(t, reason, rejected.Reason)
-				require.Equal(t, time.Hour, rejected.Wait)
-				require.Equal(t, cooled.Limiter, rejected.Limiter)
-				if !c.whole {
-					get(t, tr, "http://b.example.com/x")
-				}
-				time.Sleep(time.Hour)
-				get(t, tr, "http://a.example.com/x")
-			})
+			e := rejected(t, tr, request(t, "GET", "http://A.example.com./x", nil))
+			require.Equal(t, []any{reason, time.Hour, cooled.Limiter}, []any{e.Reason, e.Wait, e.Limiter})
+			if !c.whole {
+				get(t, tr, "http://b.example.com/x")
+			}
+			time.Sleep(time.Hour)
+			get(t, tr, "http://a.example.com/x")
 		})
 	}
 }
@@ -148,8 +142,10 @@ func TestHostHold(t *testing.T) {
 
 		tr = w.transport(busy("90", "a"), append(opts, WithMaxWait(80*time.Second), WithEarlyRejection())...)
 		get(t, tr, "http://a/")
-		_, err := tr.RoundTrip(request(t, "GET", "http://a/", nil))
-		require.ErrorContains(t, err, string(ReasonHost))
+		for i := range 3 * maxLimiters { // other names do not push it out
+			tr.limiters.get(w.key+fmt.Sprint(i), &Limit{}, tr.set.Load())
+		}
+		require.Equal(t, ReasonHost, rejected(t, tr, request(t, "GET", "http://a/", nil)).Reason)
 		require.Zero(t, w.elapsed(), "rejected at once")
 	})
 }
@@ -185,7 +181,7 @@ func TestLimitersWithHoldsAreKept(t *testing.T) {
 	held := &limiter{name: "held", limiterState: &limiterState{}}
 	held.holdHost("a", end, time.Now(), time.Now(), config{})
 	s.keep(held)
-	for i := range 2 * maxKept {
+	for i := range maxKept + 200 {
 		s.keep(&limiter{name: fmt.Sprint(i), limiterState: &limiterState{ban: ban{until: end.Add(time.Hour)}}})
 	}
 	require.Len(t, s.kept, maxKept)

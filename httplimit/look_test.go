@@ -162,25 +162,23 @@ func TestVerdictWithoutAReader(t *testing.T) {
 		{"broken", []step{{time.Second, "slow down", io.ErrUnexpectedEOF}}, 0, slow, time.Minute + time.Second},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				body, closed := trickle(c.steps...)
-				tr := w.transport(base(func(*http.Request) (*http.Response, error) { return stream("text/plain", body), nil }),
-					rules(w.limit("a", 9, time.Hour)), WithDetectors(c.detect))
-				resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
-				if c.close > 0 {
-					time.Sleep(c.close - w.elapsed())
-					require.NoError(t, resp.Body.Close())
-					require.True(t, *closed)
-					require.NoError(t, resp.Body.Close(), "a second time is harmless")
-					_, err := resp.Body.Read(make([]byte, 1))
-					require.Error(t, err)
-				}
-				time.Sleep(10*time.Second - w.elapsed())
-				require.Equal(t, c.until, w.until("a").Round(time.Millisecond))
+		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+			body, closed := trickle(c.steps...)
+			tr := w.transport(base(func(*http.Request) (*http.Response, error) { return stream("text/plain", body), nil }),
+				rules(w.limit("a", 9, time.Hour)), WithDetectors(c.detect))
+			resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
+			if c.close > 0 {
+				time.Sleep(c.close - w.elapsed())
 				require.NoError(t, resp.Body.Close())
-				time.Sleep(2 * time.Hour)
-			})
+				require.True(t, *closed)
+				require.NoError(t, resp.Body.Close(), "a second time is harmless")
+				_, err := resp.Body.Read(make([]byte, 1))
+				require.Error(t, err)
+			}
+			time.Sleep(10*time.Second - w.elapsed())
+			require.Equal(t, c.until, w.until("a").Round(time.Millisecond))
+			require.NoError(t, resp.Body.Close())
+			time.Sleep(2 * time.Hour)
 		})
 	}
 }
@@ -303,20 +301,18 @@ func TestAnswersWithoutABody(t *testing.T) {
 		{"CONNECT", "CONNECT", &http.Response{StatusCode: 200, ContentLength: -1, Body: &connection{}}, 0},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				seen := 0
-				tr := w.transport(base(func(*http.Request) (*http.Response, error) { return c.resp, nil }),
-					WithDetectors(DetectorFunc(func(r *Response) Verdict {
-						seen++
-						require.True(t, r.Complete)
-						require.Empty(t, r.Body)
-						return Verdict{}
-					})))
-				require.Same(t, c.resp, redistest.Must(tr.RoundTrip(request(t, c.method, "http://x/", nil)))(t))
-				require.Equal(t, c.seen, seen)
-				require.Zero(t, w.elapsed())
-			})
+		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+			seen := 0
+			tr := w.transport(base(func(*http.Request) (*http.Response, error) { return c.resp, nil }),
+				WithDetectors(DetectorFunc(func(r *Response) Verdict {
+					seen++
+					require.True(t, r.Complete)
+					require.Empty(t, r.Body)
+					return Verdict{}
+				})))
+			require.Same(t, c.resp, redistest.Must(tr.RoundTrip(request(t, c.method, "http://x/", nil)))(t))
+			require.Equal(t, c.seen, seen)
+			require.Zero(t, w.elapsed())
 		})
 	}
 }

@@ -5,10 +5,12 @@ package httplimit
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +32,6 @@ func (f base) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 type world struct {
 	t      *testing.T
 	client *ratelimiter.Client
-	opts   []ratelimiter.Option
 	rdb    *redis.Client
 	key    string // the start of every limiter's name
 	epoch  time.Time
@@ -42,14 +43,34 @@ type world struct {
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var opts []ratelimiter.Option
-		if !redistest.TTLsAreVirtual() {
-			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
-		}
-		w := &world{t: t, client: clienttest.New(t, rdb, opts...), opts: opts, rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
-		defer w.client.Close()
-		f(t, w)
+		f(t, &world{t: t, client: clienttest.InBubble(t, rdb), rdb: rdb, key: redistest.Key(t), epoch: time.Now()})
 	})
+}
+
+// inWorldOf is inWorld as a subtest of that name.
+func inWorldOf(t *testing.T, name string, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inWorld(t, f) })
+}
+
+// other is another process of the fleet: a Client of its own.
+func (w *world) other() *world {
+	return &world{t: w.t, client: clienttest.InBubble(w.t, w.rdb), rdb: w.rdb, key: w.key, epoch: w.epoch}
+}
+
+// refusedDial is what go-redis says of a Redis that is not there.
+var refusedDial = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+
+// away returns whether Redis is not there.
+func (w *world) away() *atomic.Bool {
+	away := new(atomic.Bool)
+	w.rdb.AddHook(redistest.Failing(func(redis.Cmder) error {
+		if away.Load() {
+			return refusedDial
+		}
+		return nil
+	}))
+	return away
 }
 
 func (w *world) transport(b http.RoundTripper, opts ...Option) *Transport {
@@ -91,7 +112,7 @@ func (w *world) limit(name string, permits int64, interval time.Duration) Limit 
 func (w *world) until(name string) time.Duration {
 	w.t.Helper()
 	// By a Client of its own, which does not know of an outage that is over.
-	until, err := clienttest.New(w.t, w.rdb, w.opts...).RateLimiter(w.key + name).CoolDownUntil(w.t.Context())
+	until, err := clienttest.InBubble(w.t, w.rdb).RateLimiter(w.key + name).CoolDownUntil(w.t.Context())
 	if errors.Is(err, ratelimiter.ErrNotInitialized) {
 		return 0
 	}
@@ -104,8 +125,7 @@ func (w *world) until(name string) time.Duration {
 
 func (w *world) available(name string) int64 {
 	w.t.Helper()
-	n := redistest.Must(w.client.RateLimiter(w.key + name).AvailablePermits(w.t.Context()))(w.t)
-	return n
+	return redistest.Must(w.client.RateLimiter(w.key + name).AvailablePermits(w.t.Context()))(w.t)
 }
 
 // rules is a rule for the host x, whose limiters are that host's.
@@ -124,8 +144,7 @@ func get(t *testing.T, rt http.RoundTripper, url string) (*http.Response, string
 
 func request(t *testing.T, method, url string, body io.Reader) *http.Request {
 	t.Helper()
-	r := redistest.Must(http.NewRequestWithContext(t.Context(), method, url, body))(t)
-	return r
+	return redistest.Must(http.NewRequestWithContext(t.Context(), method, url, body))(t)
 }
 
 // respond is a response with a body of which the length is known.
@@ -133,6 +152,21 @@ func respond(status int, contentType, body string) *http.Response {
 	return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header:        http.Header{"Content-Type": {contentType}},
 		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
+}
+
+// always is a base that returns that text, with status 200.
+func always(text string) base {
+	return func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", text), nil }
+}
+
+// rejected sends a request that must be rejected.
+func rejected(t *testing.T, rt http.RoundTripper, r *http.Request) *Error {
+	t.Helper()
+	_, err := rt.RoundTrip(r) //nolint:bodyclose // there is none
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.ErrorIs(t, err, ErrRejected)
+	return e
 }
 
 func ok(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "ok"), nil }

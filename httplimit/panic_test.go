@@ -65,24 +65,22 @@ var mischiefs []int
 func TestPanickingDetector(t *testing.T) {
 	for name, panics := range mischief {
 		for _, late := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					var body *slowBody
-					bad := DetectorFunc(func(*Response) Verdict { panics(); return Verdict{} })
-					tr := w.transport(base(func(*http.Request) (*http.Response, error) {
-						var resp *http.Response
-						resp, body = slow("slow down")
-						if !late {
-							body.pause = 0
-						}
-						return resp, nil
-					}), WithDetectors(bad, First(bad, says("slow down", time.Minute, ""))), rules(w.limit("a", 9, time.Second)))
-					_, text := get(t, tr, "http://x/")
-					require.Equal(t, "slow down", text)
-					require.EqualValues(t, 1, body.closed.Load())
-					require.InDelta(t, time.Minute, w.until("a"), float64(2*time.Second), "the other detector was asked")
-					require.Equal(t, []string{"Detector.Detect", "Detector.Detect"}, w.panics())
-				})
+			inWorldOf(t, name, func(t *testing.T, w *world) {
+				var body *slowBody
+				bad := DetectorFunc(func(*Response) Verdict { panics(); return Verdict{} })
+				tr := w.transport(base(func(*http.Request) (*http.Response, error) {
+					var resp *http.Response
+					resp, body = slow("slow down")
+					if !late {
+						body.pause = 0
+					}
+					return resp, nil
+				}), WithDetectors(bad, First(bad, says("slow down", time.Minute, ""))), rules(w.limit("a", 9, time.Second)))
+				_, text := get(t, tr, "http://x/")
+				require.Equal(t, "slow down", text)
+				require.EqualValues(t, 1, body.closed.Load())
+				require.InDelta(t, time.Minute, w.until("a"), float64(2*time.Second), "the other detector was asked")
+				require.Equal(t, []string{"Detector.Detect", "Detector.Detect"}, w.panics())
 			})
 		}
 	}
@@ -92,7 +90,7 @@ func TestPanickingDetector(t *testing.T) {
 func TestPanickingNeedsBody(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		bad := selective{says("nothing", 0, "").(DetectorFunc), func(int, http.Header) bool { panic("mischief") }}
-		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "slow down"), nil }),
+		tr := w.transport(always("slow down"),
 			WithDetectors(bad, First(bad, says("slow down", time.Minute, ""))), rules(w.limit("a", 9, time.Second)))
 		_, text := get(t, tr, "http://x/")
 		require.Equal(t, "slow down", text)
@@ -116,23 +114,21 @@ func TestDetectorThatEndsItsGoroutine(t *testing.T) {
 // that reads ahead. What came before it is delivered, and the body is closed.
 func TestPanickingBody(t *testing.T) {
 	for name, panics := range mischief {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				body := &closer{Reader: io.MultiReader(strings.NewReader("start"), readerFunc(func([]byte) (int, error) { panics(); return 0, nil }))}
-				tr := w.transport(base(func(*http.Request) (*http.Response, error) {
-					resp := respond(200, "text/plain", "start and end")
-					resp.Body = body
-					return resp, nil
-				}), WithDetectors(says("nothing", 0, "")))
-				resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
-				text, err := io.ReadAll(resp.Body)
-				require.Equal(t, "start", string(text))
-				var p *PanicError
-				require.ErrorAs(t, err, &p)
-				require.NoError(t, resp.Body.Close())
-				require.EqualValues(t, 1, body.closed.Load())
-				require.Equal(t, []string{"Response.Body.Read"}, w.panics())
-			})
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			body := &closer{Reader: io.MultiReader(strings.NewReader("start"), readerFunc(func([]byte) (int, error) { panics(); return 0, nil }))}
+			tr := w.transport(base(func(*http.Request) (*http.Response, error) {
+				resp := respond(200, "text/plain", "start and end")
+				resp.Body = body
+				return resp, nil
+			}), WithDetectors(says("nothing", 0, "")))
+			resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
+			text, err := io.ReadAll(resp.Body)
+			require.Equal(t, "start", string(text))
+			var p *PanicError
+			require.ErrorAs(t, err, &p)
+			require.NoError(t, resp.Body.Close())
+			require.EqualValues(t, 1, body.closed.Load())
+			require.Equal(t, []string{"Response.Body.Read"}, w.panics())
 		})
 	}
 }
@@ -150,32 +146,29 @@ func TestPanickingRule(t *testing.T) {
 		"Limit.WeightFunc": func(r *Rule, f func()) { r.Limits[1].WeightFunc = func(*http.Request) int64 { f(); return 1 } },
 	} {
 		for value, panics := range mischief {
-			t.Run(name+" "+value, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					r := Rule{Name: "bad", Match: Match{Hosts: []string{"x"}}, Limits: []Limit{w.limit("a", 9, time.Second), w.limit("b", 9, time.Second)}}
-					_, err := w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Second})
-					require.NoError(t, err)
-					change(&r, panics)
-					sent := 0
-					counted := base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) })
-					body := &closer{Reader: strings.NewReader("x")}
-					_, err = w.transport(counted, WithRules(r)).RoundTrip(request(t, "POST", "http://x/", body))
-					require.ErrorIs(t, err, ErrRejected)
-					require.ErrorContains(t, err, `"bad"`)
-					var rejected *Error
-					require.ErrorAs(t, err, &rejected)
-					require.Equal(t, ReasonRule, rejected.Reason)
-					var p *PanicError
-					require.ErrorAs(t, err, &p)
-					require.Equal(t, name, p.Func)
-					require.Zero(t, sent)
-					require.EqualValues(t, 1, body.closed.Load())
-					require.EqualValues(t, 9, w.available("a"))
-					require.Equal(t, []string{name}, w.panics())
+			inWorldOf(t, name+" "+value, func(t *testing.T, w *world) {
+				r := Rule{Name: "bad", Match: Match{Hosts: []string{"x"}}, Limits: []Limit{w.limit("a", 9, time.Second), w.limit("b", 9, time.Second)}}
+				redistest.Must(w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Second}))(t)
+				change(&r, panics)
+				sent := 0
+				counted := base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) })
+				body := &closer{Reader: strings.NewReader("x")}
+				_, err := w.transport(counted, WithRules(r)).RoundTrip(request(t, "POST", "http://x/", body))
+				require.ErrorIs(t, err, ErrRejected)
+				require.ErrorContains(t, err, `"bad"`)
+				var rejected *Error
+				require.ErrorAs(t, err, &rejected)
+				require.Equal(t, ReasonRule, rejected.Reason)
+				var p *PanicError
+				require.ErrorAs(t, err, &p)
+				require.Equal(t, name, p.Func)
+				require.Zero(t, sent)
+				require.EqualValues(t, 1, body.closed.Load())
+				require.EqualValues(t, 9, w.available("a"))
+				require.Equal(t, []string{name}, w.panics())
 
-					get(t, w.transport(counted, WithRules(r), WithDryRun()), "http://x/")
-					require.Equal(t, 1, sent)
-				})
+				get(t, w.transport(counted, WithRules(r), WithDryRun()), "http://x/")
+				require.Equal(t, 1, sent)
 			})
 		}
 	}
@@ -186,26 +179,24 @@ func TestPanickingRule(t *testing.T) {
 func TestPanickingEvents(t *testing.T) {
 	for name, panics := range mischief {
 		for _, always := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					var body *slowBody
-					tr := w.transport(base(func(*http.Request) (*http.Response, error) {
-						var resp *http.Response
-						resp, body = slow("slow down")
-						return resp, nil
-					}), WithDetectors(says("slow down", time.Minute, "")), rules(w.limit("a", 9, time.Second)),
-						WithEvents(func(e Event) {
-							w.event(e)
-							if always || e.Kind != EventPanic {
-								panics()
-							}
-						}))
-					_, text := get(t, tr, "http://x/")
-					require.Equal(t, "slow down", text)
-					require.EqualValues(t, 1, body.closed.Load())
-					require.Equal(t, time.Minute, w.until("a").Truncate(time.Minute))
-					require.Equal(t, []EventKind{EventAdmitted, EventPanic, EventThrottled, EventPanic, EventCoolDown, EventPanic}, w.kinds())
-				})
+			inWorldOf(t, name, func(t *testing.T, w *world) {
+				var body *slowBody
+				tr := w.transport(base(func(*http.Request) (*http.Response, error) {
+					var resp *http.Response
+					resp, body = slow("slow down")
+					return resp, nil
+				}), WithDetectors(says("slow down", time.Minute, "")), rules(w.limit("a", 9, time.Second)),
+					WithEvents(func(e Event) {
+						w.event(e)
+						if always || e.Kind != EventPanic {
+							panics()
+						}
+					}))
+				_, text := get(t, tr, "http://x/")
+				require.Equal(t, "slow down", text)
+				require.EqualValues(t, 1, body.closed.Load())
+				require.Equal(t, time.Minute, w.until("a").Truncate(time.Minute))
+				require.Equal(t, []EventKind{EventAdmitted, EventPanic, EventThrottled, EventPanic, EventCoolDown, EventPanic}, w.kinds())
 			})
 		}
 	}

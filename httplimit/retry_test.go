@@ -74,33 +74,31 @@ func TestRetry(t *testing.T) {
 		{"an answer longer than the peek", plain, []Option{WithRetry(2), WithPeek(4, time.Second)}, says("slow", 10*time.Second, ""), 9, "slow down", 1, "slow down"},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				p := &throttling{w: w, n: c.throttle, text: c.text}
-				tr := w.transport(p, append(c.opts, WithDetectors(c.detector), rules(w.limit("a", 99, time.Hour)))...)
-				req := c.request(t)
-				resp := redistest.Must(tr.RoundTrip(req))(t)
-				require.Same(t, req, resp.Request)
-				require.Equal(t, c.gets, string(redistest.Must(io.ReadAll(resp.Body))(t)))
-				require.NoError(t, resp.Body.Close())
-				require.Len(t, p.at, c.sent)
-				for i, at := range p.at {
-					require.Equal(t, time.Duration(i)*10*time.Second, at)
-					require.EqualValues(t, 1, p.closed[i].closed.Load(), "answer %d", i)
-					if req.Body != nil {
-						require.Equal(t, "hello", p.bodies[i])
-					}
+		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+			p := &throttling{w: w, n: c.throttle, text: c.text}
+			tr := w.transport(p, append(c.opts, WithDetectors(c.detector), rules(w.limit("a", 99, time.Hour)))...)
+			req := c.request(t)
+			resp := redistest.Must(tr.RoundTrip(req))(t)
+			require.Same(t, req, resp.Request)
+			require.Equal(t, c.gets, string(redistest.Must(io.ReadAll(resp.Body))(t)))
+			require.NoError(t, resp.Body.Close())
+			require.Len(t, p.at, c.sent)
+			for i, at := range p.at {
+				require.Equal(t, time.Duration(i)*10*time.Second, at)
+				require.EqualValues(t, 1, p.closed[i].closed.Load(), "answer %d", i)
+				if req.Body != nil {
+					require.Equal(t, "hello", p.bodies[i])
 				}
-				retries := 0
-				for _, e := range w.taken() {
-					if e.Kind == EventRetry {
-						retries++
-						require.Equal(t, retries, e.Attempt)
-						require.Equal(t, 10*time.Second, e.Wait)
-					}
+			}
+			retries := 0
+			for _, e := range w.taken() {
+				if e.Kind == EventRetry {
+					retries++
+					require.Equal(t, retries, e.Attempt)
+					require.Equal(t, 10*time.Second, e.Wait)
 				}
-				require.Equal(t, c.sent-1, retries)
-			})
+			}
+			require.Equal(t, c.sent-1, retries)
 		})
 	}
 }

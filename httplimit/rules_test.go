@@ -59,7 +59,7 @@ func TestSetRules(t *testing.T) {
 // is none.
 func TestDryRule(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "slow down"), nil }), WithRules(
+		tr := w.transport(always("slow down"), WithRules(
 			Rule{Name: "real", Match: Match{Hosts: []string{"x"}}, Limits: []Limit{w.limit("real", 100, time.Hour)}},
 			Rule{Name: "dry", DryRun: true, Match: Match{Hosts: []string{"x"}}, Limits: []Limit{w.limit("dry", 2, time.Hour)}}))
 		for range 3 {

@@ -51,33 +51,31 @@ func TestSettleAtTheEnd(t *testing.T) {
 		"not read": {body: "used 3", left: 90, read: func(*testing.T, *http.Response) {}},
 	} {
 		for _, two := range []bool{false, true} {
-			t.Run(name+", two "+strconv.FormatBool(two), func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					l := w.limit("a", 100, time.Hour)
-					l.Weight, l.Settle = 10, used
-					limits := []Limit{l}
-					if two {
-						limits = append(limits, w.limit("b", 100, time.Hour))
+			inWorldOf(t, name+", two "+strconv.FormatBool(two), func(t *testing.T, w *world) {
+				l := w.limit("a", 100, time.Hour)
+				l.Weight, l.Settle = 10, used
+				limits := []Limit{l}
+				if two {
+					limits = append(limits, w.limit("b", 100, time.Hour))
+				}
+				tr := w.transport(base(func(*http.Request) (*http.Response, error) {
+					resp := respond(200, "text/event-stream", c.body)
+					if c.body == "" {
+						resp.Body = http.NoBody
 					}
-					tr := w.transport(base(func(*http.Request) (*http.Response, error) {
-						resp := respond(200, "text/event-stream", c.body)
-						if c.body == "" {
-							resp.Body = http.NoBody
-						}
-						return resp, nil
-					}), rules(limits...))
-					resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
-					if c.read == nil {
-						require.Equal(t, c.body, string(redistest.Must(io.ReadAll(resp.Body))(t)))
-						require.NoError(t, resp.Body.Close())
-					} else {
-						c.read(t, resp)
-					}
-					require.Equal(t, c.left, w.available("a"))
-					if two {
-						require.EqualValues(t, 99, w.available("b"))
-					}
-				})
+					return resp, nil
+				}), rules(limits...))
+				resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
+				if c.read == nil {
+					require.Equal(t, c.body, string(redistest.Must(io.ReadAll(resp.Body))(t)))
+					require.NoError(t, resp.Body.Close())
+				} else {
+					c.read(t, resp)
+				}
+				require.Equal(t, c.left, w.available("a"))
+				if two {
+					require.EqualValues(t, 99, w.available("b"))
+				}
 			})
 		}
 	}

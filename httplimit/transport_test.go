@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,17 +56,9 @@ func TestSeveralLimitsAllOrNothing(t *testing.T) {
 				Rule{Limits: []Limit{w.limit("app", 3, time.Second), w.limit("ip", 10, time.Second)}},
 				Rule{Match: Match{Methods: []string{"POST"}}, Limits: []Limit{w.limit("robot", 1, time.Minute)}},
 			))
-		send := func() error {
-			_, err := tr.RoundTrip(request(t, "POST", "http://x/", nil))
-			return err
-		}
-		require.NoError(t, send())
-		var rejected *Error
-		require.ErrorAs(t, send(), &rejected)
-		require.Equal(t, w.key+"robot", rejected.Limiter)
-		require.Equal(t, time.Minute, rejected.Wait)
-		require.Equal(t, ReasonWait, rejected.Reason)
-		require.NoError(t, rejected.Err)
+		redistest.Must(tr.RoundTrip(request(t, "POST", "http://x/", nil)))(t)
+		e := rejected(t, tr, request(t, "POST", "http://x/", nil))
+		require.Equal(t, Error{Limiter: w.key + "robot", Wait: time.Minute, BoundBy: BoundTransport, Reason: ReasonWait}, *e)
 		require.EqualValues(t, 2, w.available("app"))
 		require.EqualValues(t, 9, w.available("ip"))
 		get(t, tr, "http://x/")
@@ -133,50 +126,48 @@ func TestRejections(t *testing.T) {
 		}, nil, 0, context.Canceled, ReasonContext, 0},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				sent := 0
-				tr := w.transport(base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) }),
-					append(c.opts, rules(w.limit("a", 1, time.Minute)))...)
-				get(t, tr, "http://x/")
-				w.epoch = time.Now()
-				w.taken()
+		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+			sent := 0
+			tr := w.transport(base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) }),
+				append(c.opts, rules(w.limit("a", 1, time.Minute)))...)
+			get(t, tr, "http://x/")
+			w.epoch = time.Now()
+			w.taken()
 
-				ctx := t.Context()
-				if c.ctx != nil {
-					var cancel context.CancelFunc
-					ctx, cancel = c.ctx(ctx)
-					defer cancel()
-				}
-				body := &closer{Reader: strings.NewReader("hello")}
-				req := request(t, "POST", "http://x/", body).WithContext(ctx)
-				_, err := (&http.Client{Transport: tr}).Do(req)
+			ctx := t.Context()
+			if c.ctx != nil {
+				var cancel context.CancelFunc
+				ctx, cancel = c.ctx(ctx)
+				defer cancel()
+			}
+			body := &closer{Reader: strings.NewReader("hello")}
+			req := request(t, "POST", "http://x/", body).WithContext(ctx)
+			_, err := (&http.Client{Transport: tr}).Do(req)
 
-				require.Equal(t, c.elapsed, w.elapsed())
-				require.Equal(t, 1, sent)
-				require.EqualValues(t, 1, body.closed.Load())
-				require.ErrorIs(t, err, ErrRejected)
-				var outer *url.Error
-				require.ErrorAs(t, err, &outer)
-				var rejected *Error
-				require.ErrorAs(t, err, &rejected)
-				require.Equal(t, w.key+"a", rejected.Limiter)
-				require.Equal(t, c.reason, rejected.Reason)
-				if c.wait > 0 {
-					require.Equal(t, c.wait, rejected.Wait)
-				}
-				if c.is == nil {
-					require.NoError(t, rejected.Err)
-				} else {
-					require.ErrorIs(t, err, c.is)
-				}
-				require.Equal(t, c.is == context.DeadlineExceeded, outer.Timeout())
-				events := w.taken()
-				require.Len(t, events, 1)
-				require.Equal(t, EventRejected, events[0].Kind)
-				require.Equal(t, error(rejected), events[0].Err)
-				require.Equal(t, rejected.Limiter, events[0].Limiter)
-			})
+			require.Equal(t, c.elapsed, w.elapsed())
+			require.Equal(t, 1, sent)
+			require.EqualValues(t, 1, body.closed.Load())
+			require.ErrorIs(t, err, ErrRejected)
+			var outer *url.Error
+			require.ErrorAs(t, err, &outer)
+			var rejected *Error
+			require.ErrorAs(t, err, &rejected)
+			require.Equal(t, w.key+"a", rejected.Limiter)
+			require.Equal(t, c.reason, rejected.Reason)
+			if c.wait > 0 {
+				require.Equal(t, c.wait, rejected.Wait)
+			}
+			if c.is == nil {
+				require.NoError(t, rejected.Err)
+			} else {
+				require.ErrorIs(t, err, c.is)
+			}
+			require.Equal(t, c.is == context.DeadlineExceeded, outer.Timeout())
+			events := w.taken()
+			require.Len(t, events, 1)
+			require.Equal(t, EventRejected, events[0].Kind)
+			require.Equal(t, error(rejected), events[0].Err)
+			require.Equal(t, rejected.Limiter, events[0].Limiter)
 		})
 	}
 }
@@ -264,7 +255,7 @@ func TestErrorsOfTheBase(t *testing.T) {
 // A dry run holds nothing up, and says what it would have rejected.
 func TestDryRun(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		tr := w.transport(base(func(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "slow down"), nil }),
+		tr := w.transport(always("slow down"),
 			WithDryRun(), WithRetry(5), WithDetectors(says("slow down", time.Hour, "")),
 			rules(w.limit("a", 1, time.Minute)))
 		for range 2 {
@@ -291,7 +282,7 @@ func TestDryRun(t *testing.T) {
 // Without Redis nothing is sent, and a dry run is delayed by dryRunDelay at most.
 func TestRedisAway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.rdb.AddHook(&faultHook{func(redis.Cmder) error { return refusedDial }})
+		w.away().Store(true)
 		sent := 0
 		counted := base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) })
 		tr := w.transport(counted, rules(w.limit("a", 1, time.Minute)), WithMaxWait(0))
@@ -358,15 +349,21 @@ func TestRatesOfLimiters(t *testing.T) {
 // are requests are forgotten in time.
 func TestLimitersAreRemembered(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		sets := &scriptCounter{keys: 1}
-		w.rdb.AddHook(sets)
+		var sets atomic.Int64 // scripts with one key: TrySetRate is the only one
+		w.rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if args := cmd.Args(); err == nil && strings.HasPrefix(cmd.Name(), "eval") && args[2] == 1 {
+				sets.Add(1)
+			}
+			return err
+		}))
 		tr := w.transport(base(ok), rules(w.limit("a", 1000, time.Minute)))
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() { get(t, tr, "http://x/") })
 		}
 		all.Wait()
-		require.EqualValues(t, 1, sets.n.Load())
+		require.EqualValues(t, 1, sets.Load())
 
 		for i := range 3 * maxLimiters {
 			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load())
@@ -418,16 +415,15 @@ func (b *idleBase) CloseIdleConnections() { b.closed = true }
 // another question to Redis would make it arrive with those that were granted later.
 func TestNothingBetweenPermitsAndSending(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		_, err := w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Second})
-		require.NoError(t, err)
+		redistest.Must(w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Second}))(t)
 		get(t, w.transport(base(ok), rules(w.limit("b", 5, time.Second))), "http://x/") // loads the scripts
 		asked := 0                                                                      // beside the scripts of the acquire, which may be two when it checks the state
-		w.rdb.AddHook(&faultHook{func(cmd redis.Cmder) error {
+		w.rdb.AddHook(redistest.Failing(func(cmd redis.Cmder) error {
 			if !strings.HasPrefix(cmd.Name(), "eval") {
 				asked++
 			}
 			return nil
-		}})
+		}))
 		atSending := 99
 		tr := w.transport(base(func(r *http.Request) (*http.Response, error) { atSending = asked; return ok(r) }),
 			rules(w.limit("a", 5, time.Second)))

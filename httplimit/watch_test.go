@@ -84,25 +84,22 @@ func TestBounds(t *testing.T) {
 		"early":            {opts: []Option{WithEarlyRejection()}, by: BoundDefault, text: "to wait), 30s allowed by DefaultMaxWait"},
 		"early by another": {opts: []Option{WithEarlyRejection(), WithMaxWait(0)}, by: BoundTransport, text: ", 0s allowed by WithMaxWait"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				tr, err := New(w.client, append([]Option{WithBase(base(ok)), rules(w.limit("bound", 1, time.Hour))}, c.opts...)...)
-				require.NoError(t, err)
-				get(t, tr, "http://x/")
-				ctx := t.Context()
-				if c.ctx != nil {
-					ctx = c.ctx(t, ctx)
-				}
-				began := time.Now()
-				_, err = tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
-				var e *Error
-				require.ErrorAs(t, err, &e)
-				require.InDelta(t, c.wait, time.Since(began), float64(50*time.Millisecond))
-				require.InDelta(t, time.Hour-c.wait, e.Wait, float64(100*time.Millisecond), "the wait that is left")
-				require.Equal(t, c.by, e.BoundBy)
-				require.Equal(t, c.timeout, e.Timeout())
-				require.Contains(t, err.Error(), c.text)
-			})
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			tr := redistest.Must(New(w.client, append([]Option{WithBase(base(ok)), rules(w.limit("bound", 1, time.Hour))}, c.opts...)...))(t)
+			get(t, tr, "http://x/")
+			ctx := t.Context()
+			if c.ctx != nil {
+				ctx = c.ctx(t, ctx)
+			}
+			began := time.Now()
+			_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.InDelta(t, c.wait, time.Since(began), float64(50*time.Millisecond))
+			require.InDelta(t, time.Hour-c.wait, e.Wait, float64(100*time.Millisecond), "the wait that is left")
+			require.Equal(t, c.by, e.BoundBy)
+			require.Equal(t, c.timeout, e.Timeout())
+			require.Contains(t, err.Error(), c.text)
 		})
 	}
 }
