@@ -15,7 +15,6 @@ import (
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -44,15 +43,7 @@ func perMinute(name string, permits int64) []httplimit.Rule {
 
 // inWorld runs f with a Client in virtual time, and the name of a limiter.
 func inWorld(t *testing.T, f func(t *testing.T, client *ratelimiter.Client, name string)) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var opts []ratelimiter.Option
-		if !redistest.TTLsAreVirtual() {
-			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
-		}
-		client := clienttest.New(t, rdb, opts...)
-		defer func() { require.NoError(t, client.Close()) }()
-		f(t, client, redistest.Key(t))
-	})
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) { f(t, clienttest.InBubble(t, rdb), redistest.Key(t)) })
 }
 
 // do sends a request whose header is the pairs.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -84,8 +85,7 @@ func TestFirstRequestsSetTheRate(t *testing.T) {
 		l := w.client.RateLimiter(w.key)
 		is := func() int64 {
 			time.Sleep(time.Millisecond)
-			r, err := l.Rate(t.Context())
-			require.NoError(t, err)
+			r := redistest.Must(l.Rate(t.Context()))(t)
 			return r.Permits
 		}
 		require.Equal(t, 200, ask(old.Handler(answers), "1.1.1.1:1", "/").Code)
@@ -118,8 +118,7 @@ func TestStoredRatesStay(t *testing.T) {
 			require.ErrorIs(t, s.m.Start(t.Context()), ErrRateDiffers, name)
 			first.granted("a", 1)
 			s.granted("a", 1)
-			r, err := w.client.RateLimiter(w.key).Rate(t.Context())
-			require.NoError(t, err)
+			r := redistest.Must(w.client.RateLimiter(w.key).Rate(t.Context()))(t)
 			require.Equal(t, int64(5), r.Permits, name)
 			require.Len(t, s.told, 1, name)
 			require.ErrorIs(t, s.told[0], ErrRateDiffers, name)

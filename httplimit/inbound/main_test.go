@@ -24,12 +24,12 @@ type world struct {
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var opts []ratelimiter.Option
-		if !redistest.TTLsAreVirtual() {
-			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
-		}
-		w := &world{t: t, client: clienttest.New(t, rdb, opts...), rdb: rdb, key: redistest.Key(t)}
-		defer w.client.Close()
-		f(t, w)
+		f(t, &world{t: t, client: clienttest.InBubble(t, rdb), rdb: rdb, key: redistest.Key(t)})
 	})
+}
+
+// inWorldOf is inWorld as a subtest of that name.
+func inWorldOf(t *testing.T, name string, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inWorld(t, f) })
 }

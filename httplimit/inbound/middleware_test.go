@@ -154,22 +154,20 @@ func TestMiddlewareKeys(t *testing.T) {
 			[]req{{"1.1.1.1:1", "/?tenant=a:b"}, {"1.1.1.1:1", "/?tenant=a%3Ab"}},
 			[]req{{"1.1.1.1:1", "/?tenant=a%253Ab"}, {"1.1.1.1:1", "/?tenant={a:b}"}, {"1.1.1.1:1", "/?tenant=" + strings.Repeat("x", 4000)}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Minute}, WithKeys(c.keys...)).Handler(mux)
-				for i, r := range c.same {
-					require.Equal(t, i > 0, ask(h, r[0], r[1], r[2:]...).Code == 429, "%v", r)
-				}
-				for _, r := range c.not {
-					require.Equal(t, 200, ask(h, r[0], r[1], r[2:]...).Code, "%v", r)
-				}
-				keys := redistest.Must(w.rdb.Keys(context.Background(), "*"+w.key+"*").Result())(t)
-				for _, k := range keys {
-					require.NotContains(t, k, "s3cret")
-					require.LessOrEqual(t, len(k), len(w.key)+2*keyname.MaxPart+20)
-					require.Positive(t, redistest.Must(w.rdb.PTTL(context.Background(), k).Result())(t), "%s stays forever", k)
-				}
-			})
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: time.Minute}, WithKeys(c.keys...)).Handler(mux)
+			for i, r := range c.same {
+				require.Equal(t, i > 0, ask(h, r[0], r[1], r[2:]...).Code == 429, "%v", r)
+			}
+			for _, r := range c.not {
+				require.Equal(t, 200, ask(h, r[0], r[1], r[2:]...).Code, "%v", r)
+			}
+			keys := redistest.Must(w.rdb.Keys(context.Background(), "*"+w.key+"*").Result())(t)
+			for _, k := range keys {
+				require.NotContains(t, k, "s3cret")
+				require.LessOrEqual(t, len(k), len(w.key)+2*keyname.MaxPart+20)
+				require.Positive(t, redistest.Must(w.rdb.PTTL(context.Background(), k).Result())(t), "%s stays forever", k)
+			}
 		})
 	}
 }

@@ -23,16 +23,13 @@ import (
 
 // A gate is a hook that keeps everything from Redis.
 type gate struct {
+	redistest.Passing
 	down atomic.Bool
 	slow atomic.Int64
 	sent atomic.Int64
 	err  error
 }
 
-func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		g.sent.Add(1)
@@ -49,18 +46,16 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 	rate := ratelimiter.Rate{Permits: 4, Interval: time.Second}
 	dial := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	run := func(name string, f func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler)) {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				g := &gate{err: dial}
-				w.rdb.AddHook(g)
-				var failures []error
-				f(t, w, g, &failures, func(opts ...Option) http.Handler {
-					return w.middleware(rate, append(opts, WithFailures(func(_ *http.Request, err error) {
-						if !errors.Is(err, ErrNoPattern) {
-							failures = append(failures, err)
-						}
-					}))...).Handler(answers)
-				})
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			g := &gate{err: dial}
+			w.rdb.AddHook(g)
+			var failures []error
+			f(t, w, g, &failures, func(opts ...Option) http.Handler {
+				return w.middleware(rate, append(opts, WithFailures(func(_ *http.Request, err error) {
+					if !errors.Is(err, ErrNoPattern) {
+						failures = append(failures, err)
+					}
+				}))...).Handler(answers)
 			})
 		})
 	}
@@ -185,27 +180,25 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 	}
 	for cause, begin := range undecided {
 		for name, p := range policies {
-			t.Run(cause+"/"+name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					g := &gate{}
-					w.rdb.AddHook(g)
-					var copts []ratelimiter.Option
-					if p.client != nil {
-						copts = append(copts, ratelimiter.WithOutagePolicy(*p.client))
-					}
-					client := clienttest.New(t, w.rdb, copts...)
-					defer client.Close()
-					var failures []error
-					opts := append(begin(t, w, g), WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }))
-					if p.own != nil {
-						opts = append(opts, WithOutagePolicy(*p.own))
-					}
-					m := redistest.Must(New(client, w.key, rate, opts...))(t)
-					require.Equal(t, p.status, ask(m.Handler(answers), "1.1.1.1:1", "/").Code)
-					require.Len(t, failures, 1)
-					g.slow.Store(0)
-					time.Sleep(2 * time.Minute) // until the reply that takes too long is there
-				})
+			inWorldOf(t, cause+"/"+name, func(t *testing.T, w *world) {
+				g := &gate{}
+				w.rdb.AddHook(g)
+				var copts []ratelimiter.Option
+				if p.client != nil {
+					copts = append(copts, ratelimiter.WithOutagePolicy(*p.client))
+				}
+				client := clienttest.New(t, w.rdb, copts...)
+				defer client.Close()
+				var failures []error
+				opts := append(begin(t, w, g), WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }))
+				if p.own != nil {
+					opts = append(opts, WithOutagePolicy(*p.own))
+				}
+				m := redistest.Must(New(client, w.key, rate, opts...))(t)
+				require.Equal(t, p.status, ask(m.Handler(answers), "1.1.1.1:1", "/").Code)
+				require.Len(t, failures, 1)
+				g.slow.Store(0)
+				time.Sleep(2 * time.Minute) // until the reply that takes too long is there
 			})
 		}
 	}

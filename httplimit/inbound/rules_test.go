@@ -79,54 +79,52 @@ func TestRulesAnswer(t *testing.T) {
 	for name, of := range map[string][2]func(*world, string, ratelimiter.Rate) func(string) limit.Limiter{
 		"RRateLimiters": {none, none}, "limit": {shared, shared}, "both": {shared, none}, "both, turned round": {none, shared},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				a, u := w.key+"-a", w.key+"-u"
-				h := w.withRules([]Rule{
-					{Name: a, Rate: address, Keys: []KeyFunc{ByClientAddress(ClientAddress{})}, Limiter: of[0](w, "-a", address)},
-					{Name: u, Rate: user, Keys: []KeyFunc{func(r *http.Request) (string, bool) {
-						user := r.Header.Get("X-User")
-						return user, user != ""
-					}}, Limiter: of[1](w, "-u", user)},
-				}, WithXRateLimit()).Handler(answers)
-				policies := []string{fmt.Sprintf("%q;q=2;w=10", a), fmt.Sprintf("%q;q=3;w=3600", u)}
-				for i, c := range []struct {
-					after                 time.Duration
-					addr, user            string
-					status                int
-					limits                string // of RateLimit: the rest of each item
-					x, retry, xReset, bad string
-				}{
-					{0, "1.1.1.1:1", "ann", 200, "r=1 r=2", "2 1", "", "10", ""},
-					{0, "1.1.1.1:1", "ann", 200, "r=0 r=1", "2 0", "", "10", ""},
-					{0, "1.1.1.1:1", "ann", 429, "r=0;t=10 r=1", "2 0", "10", "10", a},
-					{0, "2.2.2.2:1", "ann", 200, "r=1 r=0", "3 0", "", "3600", ""}, // the rejected one took nothing of the user's
-					{time.Second, "2.2.2.2:1", "ann", 429, "r=1 r=0;t=3599", "3 0", "3599", "3599", u},
-					{0, "2.2.2.2:1", "bob", 200, "r=0 r=2", "2 0", "", "10", ""}, // nor of the address's
-					{time.Second, "1.1.1.1:1", "bob", 429, "r=0;t=8 r=2", "2 0", "8", "8", a},
-					{0, "3.3.3.3:1", "", 200, "r=1", "2 1", "", "10", ""}, // no user, no limit of one
-				} {
-					time.Sleep(c.after)
-					r := ask(h, c.addr, "/", "X-User", c.user)
-					require.Equal(t, c.status, r.Code, i)
-					require.Equal(t, c.retry, r.Header().Get("Retry-After"), i)
-					var got []string
-					for j, item := range r.Header()["Ratelimit"] {
-						rest, ok := strings.CutPrefix(item, fmt.Sprintf("%q;", []string{a, u}[j]))
-						require.True(t, ok, item)
-						got = append(got, rest)
-					}
-					require.Equal(t, c.limits, strings.Join(got, " "), i)
-					require.Equal(t, policies[:len(got)], r.Header()["Ratelimit-Policy"], i)
-					require.Equal(t, c.x, r.Header().Get("X-RateLimit-Limit")+" "+r.Header().Get("X-RateLimit-Remaining"), i)
-					require.Equal(t, c.xReset, r.Header().Get("X-RateLimit-Reset"), i)
-					if c.bad != "" {
-						var p problem
-						require.NoError(t, json.Unmarshal(r.Body.Bytes(), &p))
-						require.Equal(t, []string{c.bad}, p.Violated)
-					}
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			a, u := w.key+"-a", w.key+"-u"
+			h := w.withRules([]Rule{
+				{Name: a, Rate: address, Keys: []KeyFunc{ByClientAddress(ClientAddress{})}, Limiter: of[0](w, "-a", address)},
+				{Name: u, Rate: user, Keys: []KeyFunc{func(r *http.Request) (string, bool) {
+					user := r.Header.Get("X-User")
+					return user, user != ""
+				}}, Limiter: of[1](w, "-u", user)},
+			}, WithXRateLimit()).Handler(answers)
+			policies := []string{fmt.Sprintf("%q;q=2;w=10", a), fmt.Sprintf("%q;q=3;w=3600", u)}
+			for i, c := range []struct {
+				after                 time.Duration
+				addr, user            string
+				status                int
+				limits                string // of RateLimit: the rest of each item
+				x, retry, xReset, bad string
+			}{
+				{0, "1.1.1.1:1", "ann", 200, "r=1 r=2", "2 1", "", "10", ""},
+				{0, "1.1.1.1:1", "ann", 200, "r=0 r=1", "2 0", "", "10", ""},
+				{0, "1.1.1.1:1", "ann", 429, "r=0;t=10 r=1", "2 0", "10", "10", a},
+				{0, "2.2.2.2:1", "ann", 200, "r=1 r=0", "3 0", "", "3600", ""}, // the rejected one took nothing of the user's
+				{time.Second, "2.2.2.2:1", "ann", 429, "r=1 r=0;t=3599", "3 0", "3599", "3599", u},
+				{0, "2.2.2.2:1", "bob", 200, "r=0 r=2", "2 0", "", "10", ""}, // nor of the address's
+				{time.Second, "1.1.1.1:1", "bob", 429, "r=0;t=8 r=2", "2 0", "8", "8", a},
+				{0, "3.3.3.3:1", "", 200, "r=1", "2 1", "", "10", ""}, // no user, no limit of one
+			} {
+				time.Sleep(c.after)
+				r := ask(h, c.addr, "/", "X-User", c.user)
+				require.Equal(t, c.status, r.Code, i)
+				require.Equal(t, c.retry, r.Header().Get("Retry-After"), i)
+				var got []string
+				for j, item := range r.Header()["Ratelimit"] {
+					rest, ok := strings.CutPrefix(item, fmt.Sprintf("%q;", []string{a, u}[j]))
+					require.True(t, ok, item)
+					got = append(got, rest)
 				}
-			})
+				require.Equal(t, c.limits, strings.Join(got, " "), i)
+				require.Equal(t, policies[:len(got)], r.Header()["Ratelimit-Policy"], i)
+				require.Equal(t, c.x, r.Header().Get("X-RateLimit-Limit")+" "+r.Header().Get("X-RateLimit-Remaining"), i)
+				require.Equal(t, c.xReset, r.Header().Get("X-RateLimit-Reset"), i)
+				if c.bad != "" {
+					var p problem
+					require.NoError(t, json.Unmarshal(r.Body.Bytes(), &p))
+					require.Equal(t, []string{c.bad}, p.Violated)
+				}
+			}
 		})
 	}
 }
@@ -152,18 +150,16 @@ func TestRulesTakeAllOrNothing(t *testing.T) {
 		"both reject: the longest":  {fakeLimiter{peek: limit.Result{Wait: time.Second}}, fakeLimiter{peek: no}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
 		"both reject, turned round": {fakeLimiter{peek: no}, fakeLimiter{peek: limit.Result{Wait: time.Second}}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: "1", Limiter: c.first.of}, {Name: "2", Limiter: c.second.of}}, WithOutagePolicy(c.outage))
-				require.NoError(t, w.client.RateLimiter(w.key).SetRate(t.Context(), m.rules[0].Rate))
-				a := m.Decide(t.Context(), 2)
-				require.Equal(t, c.outcome, a.Outcome)
-				if a.Outcome == OutcomeRejected && a.Err == nil {
-					require.Equal(t, 3*time.Second, a.RetryAfter)
-				}
-				require.Equal(t, c.left, w.available(w.key))
-				require.Equal(t, c.taken, c.first.taken)
-			})
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: "1", Limiter: c.first.of}, {Name: "2", Limiter: c.second.of}}, WithOutagePolicy(c.outage))
+			require.NoError(t, w.client.RateLimiter(w.key).SetRate(t.Context(), m.rules[0].Rate))
+			a := m.Decide(t.Context(), 2)
+			require.Equal(t, c.outcome, a.Outcome)
+			if a.Outcome == OutcomeRejected && a.Err == nil {
+				require.Equal(t, 3*time.Second, a.RetryAfter)
+			}
+			require.Equal(t, c.left, w.available(w.key))
+			require.Equal(t, c.taken, c.first.taken)
 		})
 	}
 }
@@ -227,19 +223,17 @@ func TestRulesWithoutRedis(t *testing.T) {
 		"open":   {ratelimiter.FailOpen(), []Outcome{OutcomeGranted, OutcomeGranted, OutcomeGranted}},
 		"local":  {ratelimiter.LocalQuota(rate, 2), []Outcome{OutcomeGranted, OutcomeGranted, OutcomeRejected}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				g := &gate{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
-				w.rdb.AddHook(g)
-				m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: w.key + "-b", Rate: rate}}, WithOutagePolicy(c.policy))
-				require.True(t, m.Decide(t.Context(), 1).Passes())
-				g.down.Store(true)
-				m.Decide(t.Context(), 1)
-				time.Sleep(time.Second)
-				for _, want := range c.outcomes {
-					require.Equal(t, want, m.Decide(t.Context(), 1).Outcome)
-				}
-			})
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			g := &gate{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+			w.rdb.AddHook(g)
+			m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: w.key + "-b", Rate: rate}}, WithOutagePolicy(c.policy))
+			require.True(t, m.Decide(t.Context(), 1).Passes())
+			g.down.Store(true)
+			m.Decide(t.Context(), 1)
+			time.Sleep(time.Second)
+			for _, want := range c.outcomes {
+				require.Equal(t, want, m.Decide(t.Context(), 1).Outcome)
+			}
 		})
 	}
 }
@@ -282,8 +276,7 @@ func TestAnyLimiter(t *testing.T) {
 			"its limiter panics": func(string) limit.Limiter { return (*fakeLimiter)(nil) }, "fails": (&fakeLimiter{err: errFake}).of,
 		} {
 			var failures []error
-			m, err := NewRules(nil, []Rule{{Name: "x", Limiter: bad}}, WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }))
-			require.NoError(t, err)
+			m := redistest.Must(NewRules(nil, []Rule{{Name: "x", Limiter: bad}}, WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) })))(t)
 			a := ask(m.Handler(answers), "1.1.1.1:1", "/")
 			require.Equal(t, 503, a.Code, name)
 			require.Empty(t, a.Header().Get("RateLimit"))

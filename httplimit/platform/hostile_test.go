@@ -216,9 +216,8 @@ type stage struct {
 	events []httplimit.Event
 }
 
-func newStage(t *testing.T, rdb *redis.Client, opts ...ratelimiter.Option) *stage {
-	s := &stage{pipes: make(chan net.Conn), client: clienttest.New(t, rdb, opts...), key: redistest.Key(t)}
-	t.Cleanup(func() { require.NoError(t, s.client.Close()) })
+func newStage(t *testing.T, rdb *redis.Client) *stage {
+	s := &stage{pipes: make(chan net.Conn), client: clienttest.InBubble(t, rdb), key: redistest.Key(t)}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		answer := s.answer
@@ -231,13 +230,9 @@ func newStage(t *testing.T, rdb *redis.Client, opts ...ratelimiter.Option) *stag
 }
 
 // onStage runs f on a stage in virtual time: a machine that stalls would otherwise make an outage of Redis.
-func onStage(t *testing.T, f func(t *testing.T, s *stage)) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var opts []ratelimiter.Option
-		if !redistest.TTLsAreVirtual() {
-			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
-		}
-		f(t, newStage(t, rdb, opts...))
+func onStage(t *testing.T, name string, f func(t *testing.T, s *stage)) {
+	t.Run(name, func(t *testing.T) {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) { f(t, newStage(t, rdb)) })
 	})
 }
 
@@ -339,38 +334,35 @@ func TestHostileAnswers(t *testing.T) {
 				if with == "profile" && p.profile == nil {
 					continue
 				}
-				t.Run(platform+"/"+row.name+"/"+with, func(t *testing.T) {
-					onStage(t, func(t *testing.T, s *stage) {
-						key := s.key
-						opts := []httplimit.Option{httplimit.WithDetectors(p.detectors...)}
-						target := row.url
-						if target == feishuBot {
-							target += key // its limiter has the name of its token
-						}
-						u := redistest.Must(url.Parse(target))(t)
-						rules := []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}}
-						if with == "profile" {
-							rules, opts = p.profile(key).Rules, nil
-						}
-						tr := s.transport(t, append(opts, httplimit.WithRules(rules...))...)
-						s.tell(row.serve)
-						before := time.Now()
-						resp := redistest.Must(tr.RoundTrip(request(t, "GET", target, nil)))(t)
-						redistest.Must(io.ReadAll(resp.Body))(t)
-						require.NoError(t, resp.Body.Close())
-						wait := s.longest(t, rules, target)
-						if row.most == 0 {
-							require.Empty(t, s.told(httplimit.EventThrottled))
-							require.Zero(t, wait, "cooled down")
-							return
-						}
-						require.NotEmpty(t, s.told(httplimit.EventThrottled))
-						require.Positive(t, wait)
-						require.LessOrEqual(t, wait, row.most)
-						for _, e := range s.told(httplimit.EventCoolDown) {
-							require.LessOrEqual(t, e.Until.Sub(before), row.most)
-						}
-					})
+				onStage(t, platform+"/"+row.name+"/"+with, func(t *testing.T, s *stage) {
+					key := s.key
+					opts := []httplimit.Option{httplimit.WithDetectors(p.detectors...)}
+					target := row.url
+					if target == feishuBot {
+						target += key // its limiter has the name of its token
+					}
+					u := redistest.Must(url.Parse(target))(t)
+					rules := []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}}
+					if with == "profile" {
+						rules, opts = p.profile(key).Rules, nil
+					}
+					tr := s.transport(t, append(opts, httplimit.WithRules(rules...))...)
+					s.tell(row.serve)
+					before := time.Now()
+					resp := redistest.Must(tr.RoundTrip(request(t, "GET", target, nil)))(t)
+					readAll(t, resp)
+					wait := s.longest(t, rules, target)
+					if row.most == 0 {
+						require.Empty(t, s.told(httplimit.EventThrottled))
+						require.Zero(t, wait, "cooled down")
+						return
+					}
+					require.NotEmpty(t, s.told(httplimit.EventThrottled))
+					require.Positive(t, wait)
+					require.LessOrEqual(t, wait, row.most)
+					for _, e := range s.told(httplimit.EventCoolDown) {
+						require.LessOrEqual(t, e.Until.Sub(before), row.most)
+					}
 				})
 			}
 		}
@@ -386,21 +378,19 @@ func TestOneHostsRetryAfter(t *testing.T) {
 		"several by path": {Match: httplimit.Match{Patterns: []string{"a.example.com/", "b.example.com/"}}},
 		"a path":          {Match: httplimit.Match{Patterns: []string{"/hook"}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-				tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector()))
-				s.tell(func(w http.ResponseWriter, _ *http.Request) {
-					w.Header().Set("Retry-After", "99999999")
-					w.WriteHeader(429)
-				})
-				get(t, tr, "http://a.example.com/hook")
-				s.tell(func(http.ResponseWriter, *http.Request) {})
-				resp, err := tr.RoundTrip(request(t, "GET", "http://b.example.com/hook", nil))
-				require.NoError(t, err, "the other host's requests go on")
-				require.NoError(t, resp.Body.Close())
-				require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://b.example.com/hook"))
+		onStage(t, name, func(t *testing.T, s *stage) {
+			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector()))
+			s.tell(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "99999999")
+				w.WriteHeader(429)
 			})
+			get(t, tr, "http://a.example.com/hook")
+			s.tell(func(http.ResponseWriter, *http.Request) {})
+			resp, err := tr.RoundTrip(request(t, "GET", "http://b.example.com/hook", nil))
+			require.NoError(t, err, "the other host's requests go on")
+			require.NoError(t, resp.Body.Close())
+			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://b.example.com/hook"))
 		})
 	}
 }
@@ -411,27 +401,25 @@ func TestRedirectToAStorage(t *testing.T) {
 		"the platform's host": {Match: httplimit.Match{Hosts: []string{"platform.example.com"}}},
 		"any host":            {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-				tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector(), DingTalkBanDetector()))
-				s.tell(func(w http.ResponseWriter, r *http.Request) {
-					if r.Host == "platform.example.com" {
-						http.Redirect(w, r, "http://storage.example.com/f", http.StatusFound)
-						return
-					}
-					w.Header().Set("Retry-After", "99999999")
-					w.Header().Set("Content-Type", "application/json")
-					w.WriteHeader(503)
-					_, _ = io.WriteString(w, ban("5"))
-				})
-				resp := redistest.Must((&http.Client{Transport: tr}).Get("http://platform.example.com/f"))(t)
-				require.Equal(t, 503, resp.StatusCode)
-				readAll(t, resp)
-				require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://platform.example.com/f"))
-				s.tell(func(http.ResponseWriter, *http.Request) {})
-				get(t, tr, "http://platform.example.com/f")
+		onStage(t, name, func(t *testing.T, s *stage) {
+			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
+			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector(), DingTalkBanDetector()))
+			s.tell(func(w http.ResponseWriter, r *http.Request) {
+				if r.Host == "platform.example.com" {
+					http.Redirect(w, r, "http://storage.example.com/f", http.StatusFound)
+					return
+				}
+				w.Header().Set("Retry-After", "99999999")
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(503)
+				_, _ = io.WriteString(w, ban("5"))
 			})
+			resp := redistest.Must((&http.Client{Transport: tr}).Get("http://platform.example.com/f"))(t)
+			require.Equal(t, 503, resp.StatusCode)
+			readAll(t, resp)
+			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://platform.example.com/f"))
+			s.tell(func(http.ResponseWriter, *http.Request) {})
+			get(t, tr, "http://platform.example.com/f")
 		})
 	}
 }

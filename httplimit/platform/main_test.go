@@ -3,14 +3,11 @@
 package platform
 
 import (
-	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,14 +47,8 @@ var (
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var opts []ratelimiter.Option
-		if !redistest.TTLsAreVirtual() {
-			opts = append(opts, ratelimiter.WithClientClock()) // the bubble's time, not the server's
-		}
-		w := &world{t: t, client: clienttest.New(t, rdb, opts...), rdb: rdb, key: redistest.Key(t), epoch: time.Now()}
 		inBubble = rdb
-		defer w.client.Close()
-		f(t, w)
+		f(t, &world{t: t, client: clienttest.InBubble(t, rdb), rdb: rdb, key: redistest.Key(t), epoch: time.Now()})
 	})
 }
 
@@ -126,8 +117,7 @@ func get(t *testing.T, rt http.RoundTripper, url string) (*http.Response, string
 
 func request(t *testing.T, method, url string, body io.Reader) *http.Request {
 	t.Helper()
-	r := redistest.Must(http.NewRequestWithContext(t.Context(), method, url, body))(t)
-	return r
+	return redistest.Must(http.NewRequestWithContext(t.Context(), method, url, body))(t)
 }
 
 // respond is a response with a body of which the length is known.
@@ -144,26 +134,4 @@ func readAll(t *testing.T, resp *http.Response) string {
 	b := redistest.Must(io.ReadAll(resp.Body))(t)
 	require.NoError(t, resp.Body.Close())
 	return string(b)
-}
-
-// refusedDial is what go-redis says of a Redis that is not there.
-var refusedDial = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-
-// A faultHook fails what it is told to.
-type faultHook struct{ fail func(cmd redis.Cmder) error }
-
-func (h *faultHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *faultHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := h.fail(cmd); err != nil {
-			cmd.SetErr(err)
-			return err
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *faultHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }

@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +28,7 @@ import (
 // A platform is a base that notes when requests arrive, and answers what it is told to.
 type platform struct {
 	w       *world
+	sent    atomic.Int64
 	mu      sync.Mutex
 	arrived []time.Duration
 	answer  func(*http.Request) *http.Response // nil: 200
@@ -32,13 +36,11 @@ type platform struct {
 }
 
 func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
-	at := p.w.elapsed()
-	p.mu.Lock()
-	n := len(p.arrived)
 	if p.delay != nil {
-		at += p.delay(n)
+		time.Sleep(p.delay(int(p.sent.Add(1)) - 1))
 	}
-	p.arrived = append(p.arrived, at)
+	p.mu.Lock()
+	p.arrived = append(p.arrived, p.w.elapsed())
 	p.mu.Unlock()
 	if p.answer != nil {
 		if resp := p.answer(r); resp != nil {
@@ -281,35 +283,38 @@ func TestProfilesFindBadOptions(t *testing.T) {
 	}
 }
 
-// TestMarginHoldsAgainstDelays: eight times as many requests as may go are there at once, and their delays on the way
-// are the worst that differ by less than 50 ms: the platform sees no more than 20 in a second, at 95 % of
-// the rate. Without margin and gap it sees 40.
+// TestMarginHoldsAgainstDelays: four times as many requests as may go are there at once, and their delays on the way are the
+// worst that differ by 49 ms or 500 ms. By default the platform sees no more than 20 in a second, at 95 % of the rate, where they
+// differ by less than 50 ms, and a margin of Transport.Delays' Spread is enough for others.
 func TestMarginHoldsAgainstDelays(t *testing.T) {
-	push := func(opts ...Option) (worst int, took time.Duration) {
+	for name, c := range map[string]struct {
+		late  time.Duration
+		opts  []Option
+		worst int
+		took  time.Duration
+	}{
+		"covered":     {49 * time.Millisecond, nil, 20, 3*1050*time.Millisecond + 19*50*time.Millisecond},
+		"no margin":   {49 * time.Millisecond, []Option{WithMargin(0), WithMinGap(ScopeAppAPI, 0)}, 40, 3 * time.Second},
+		"not covered": {500 * time.Millisecond, nil, 29, 3*1050*time.Millisecond + 19*50*time.Millisecond},
+		"by Spread":   {500 * time.Millisecond, []Option{WithMargin(501 * time.Millisecond)}, 20, 3*1501*time.Millisecond + 19*50*time.Millisecond},
+	} {
 		inWorld(t, func(t *testing.T, w *world) {
 			// The 20 of a second are late, the 20 of the next are not.
-			p := &platform{w: w, delay: func(n int) time.Duration {
-				if n/20%2 == 0 {
-					return 49 * time.Millisecond
-				}
-				return 0
-			}}
-			tr := w.transport(p, httplimit.WithProfile(DingTalk(w.key, append(opts, WithEgress(w.key))...)))
+			p := &platform{w: w, delay: func(n int) time.Duration { return c.late * time.Duration(1-n/20%2) }}
+			var left time.Duration // when the last one did
+			tr := w.transport(p, httplimit.WithProfile(DingTalk(w.key, append(c.opts, WithEgress(w.key))...)), httplimit.WithEvents(func(e httplimit.Event) {
+				left = max(left, w.elapsed())
+			}))
 			var all sync.WaitGroup
-			for range 160 {
+			for range 80 {
 				all.Go(func() { get(t, tr, "https://oapi.dingtalk.com/user/get") })
 			}
 			all.Wait()
-			worst, took = p.worst(time.Second), w.elapsed()
+			require.Equal(t, c.worst, p.worst(time.Second), name)
+			require.Equal(t, c.took, left, name)
+			require.Equal(t, c.late, tr.Delays("oapi.dingtalk.com").Spread(), name)
 		})
-		return worst, took
 	}
-	worst, took := push()
-	require.Equal(t, 20, worst)
-	require.Equal(t, 7*1050*time.Millisecond+19*50*time.Millisecond, took)
-	worst, took = push(WithMargin(0), WithMinGap(ScopeAppAPI, 0))
-	require.Equal(t, 40, worst)
-	require.Equal(t, 7*time.Second, took)
 }
 
 // A send is a request of a step table, and how long it has to wait.
@@ -481,14 +486,13 @@ func TestRobotsMinute(t *testing.T) {
 // Client's own policy lets everything pass.
 func TestProfileIsClosedWithoutRedis(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.rdb.AddHook(&faultHook{fail: func(redis.Cmder) error { return refusedDial }})
+		w.rdb.AddHook(redistest.Failing(func(redis.Cmder) error { return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED} }))
 		client := clienttest.New(t, w.rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
 		defer client.Close()
 		p := &platform{w: w}
-		tr, err := httplimit.New(client, httplimit.WithBase(p), httplimit.WithProfile(DingTalk(w.key)), httplimit.WithMaxWait(0))
-		require.NoError(t, err)
+		tr := redistest.Must(httplimit.New(client, httplimit.WithBase(p), httplimit.WithProfile(DingTalk(w.key)), httplimit.WithMaxWait(0)))(t)
 		for range 3 {
-			_, err = tr.RoundTrip(request(t, "GET", "https://oapi.dingtalk.com/x", nil))
+			_, err := tr.RoundTrip(request(t, "GET", "https://oapi.dingtalk.com/x", nil))
 			require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		}
 		require.Empty(t, p.arrived)
