@@ -104,7 +104,7 @@ func TestAccess(t *testing.T) {
 
 func TestDrift(t *testing.T) {
 	w := newWard(t)
-	w.rate("0")
+	w.do(rate(0))
 	drift := ""
 	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, string) {
 		require.Equal(t, w.name, st.Name)
@@ -122,7 +122,7 @@ func TestDrift(t *testing.T) {
 	require.Equal(t, "drift", list[0].Check)
 	require.Equal(t, Warning, list[0].Severity)
 	require.Equal(t, "fix it", list[0].Fix)
-	w.hash("rate", "x")
+	w.do(hash("rate", "x"))
 	require.Equal(t, "malformed", both()[0].Check, "which has no rate to compare")
 }
 
@@ -131,7 +131,7 @@ func TestHotLimiter(t *testing.T) {
 	redistest.NeedReal(t)
 	server := redistest.Start(t, "--appendonly", "yes", "--lfu-log-factor", "0")
 	w := &ward{t, t.Context(), server.Client(t), "hot", time.Now()}
-	w.rate("0")
+	w.do(rate(0))
 	use := func() {
 		for range 300 {
 			require.NoError(t, w.rdb.HGet(w.ctx, w.name, "rate").Err())
@@ -141,7 +141,7 @@ func TestHotLimiter(t *testing.T) {
 	require.Empty(t, w.findings("hot-key"), "nothing is counted")
 	require.NoError(t, w.rdb.ConfigSet(w.ctx, "maxmemory-policy", "allkeys-lfu").Err())
 	require.NoError(t, w.rdb.Del(w.ctx, w.name).Err())
-	w.rate("0")
+	w.do(rate(0))
 	require.Empty(t, w.findings("hot-key"))
 	use()
 	w.finds("hot-key", Info, "the LFU counter of the hash, which every call reads, is 2")

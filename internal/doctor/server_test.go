@@ -94,17 +94,17 @@ func TestAll(t *testing.T) {
 	w := newWard(t)
 	base := w.name
 	w.name = base + "sick"
-	w.rate("0")
-	w.value(0)
+	w.do(rate(0))
+	w.do(value(0))
 	w.name = base + "well"
-	w.rate("0")
+	w.do(rate(0))
 	w.name = base + "gone"
-	w.value(3)
+	w.do(value(3))
 	w.name = base + "clients"
-	w.rate("1")
+	w.do(rate(1))
 	for i := range 12 {
-		w.grantOf(fmt.Sprint(":", i), 1, 2*time.Hour)
-		w.valueOf(fmt.Sprint(":", i), 9)
+		w.do(grantOf(fmt.Sprint(":", i), 1, 2*time.Hour))
+		w.do(valueOf(fmt.Sprint(":", i), 9))
 	}
 	d := &Doctor{Survey: survey.New(w.rdb)}
 	seen := 0
